@@ -1,0 +1,15 @@
+import { type Logger, pino } from "pino";
+
+/** Structured log lines. Rooms receive one and never make their own. */
+export type Log = Logger;
+
+/** Levels that `--log-level` takes, quietest first. */
+export const logLevels = ["silent", "error", "warn", "info", "debug"] as const;
+
+/** One of {@link logLevels}. */
+export type LogLevel = (typeof logLevels)[number];
+
+/** JSON lines on standard error, so that standard output stays for what a command prints. */
+export function createLog(level: LogLevel): Log {
+  return pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime }, pino.destination({ fd: 2, sync: true }));
+}

@@ -1,0 +1,9 @@
+import { Registry } from "prom-client";
+
+/** Where a room registers its counters, gauges and histograms. Rooms receive one and never use the global one. */
+export type Metrics = Registry;
+
+/** An empty registry; a process makes one and hands it to its rooms. */
+export function createMetrics(): Metrics {
+  return new Registry();
+}

@@ -1,0 +1,59 @@
+import { randomUUID } from "node:crypto";
+import { create, type MessageShape } from "@bufbuild/protobuf";
+import { anyPack } from "@bufbuild/protobuf/wkt";
+import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
+import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
+import { Failure, type FailureCode } from "../domain/failure.js";
+import type { Log } from "../telemetry/log.js";
+
+/** Who defines the reasons in `google.rpc.ErrorInfo`. */
+export const errorDomain = "marketd";
+
+/** Failure codes as gRPC numbers and HTTP statuses: the one place where they are mapped. */
+const wire: Record<FailureCode, { readonly grpc: number; readonly http: number }> = {
+  cancelled: { grpc: 1, http: 499 },
+  invalid_argument: { grpc: 3, http: 400 },
+  deadline_exceeded: { grpc: 4, http: 504 },
+  not_found: { grpc: 5, http: 404 },
+  resource_exhausted: { grpc: 8, http: 429 },
+  unimplemented: { grpc: 12, http: 501 },
+  internal: { grpc: 13, http: 500 },
+  unavailable: { grpc: 14, http: 503 },
+};
+
+/** The gRPC status number of a failure. */
+export function grpcCode(failure: Failure): number {
+  return wire[failure.code].grpc;
+}
+
+/** The HTTP status of a failure. */
+export function httpStatus(failure: Failure): number {
+  return wire[failure.code].http;
+}
+
+/** The `google.rpc.Status` that every protocol carries in its own way. */
+export function toStatus(failure: Failure): MessageShape<typeof StatusSchema> {
+  const details = [anyPack(ErrorInfoSchema, create(ErrorInfoSchema, { reason: failure.reason, domain: errorDomain }))];
+  if (failure.violations.length > 0) {
+    details.unshift(anyPack(BadRequestSchema, create(BadRequestSchema, { fieldViolations: [...failure.violations] })));
+  }
+  if (failure.retryAfterMs !== undefined) {
+    const retryDelay = {
+      seconds: BigInt(Math.floor(failure.retryAfterMs / 1000)),
+      nanos: (failure.retryAfterMs % 1000) * 1_000_000,
+    };
+    details.push(anyPack(RetryInfoSchema, create(RetryInfoSchema, { retryDelay })));
+  }
+  return create(StatusSchema, { code: grpcCode(failure), message: failure.message, details });
+}
+
+/**
+ * What was thrown, as something a client may see. A Failure stays itself; anything else is logged whole under an id and
+ * becomes INTERNAL with that id and nothing more.
+ */
+export function toFailure(thrown: unknown, log: Log): Failure {
+  if (thrown instanceof Failure) return thrown;
+  const id = randomUUID();
+  log.error({ err: thrown, id }, "request failed");
+  return new Failure("internal", `internal error; report it with id ${id}`, { reason: "INTERNAL", cause: thrown });
+}
