@@ -1,0 +1,343 @@
+import { Command, CommanderError, InvalidArgumentError, Option } from "commander";
+import { type LogLevel, logLevels } from "./telemetry/log.js";
+
+/** Where the data is: a named database, or the private MariaDB under the data directory. */
+export type DatabaseChoice =
+  | { readonly kind: "url"; readonly url: string }
+  | { readonly kind: "embedded"; readonly dataDir: string };
+
+/** What every command that touches the database knows. */
+export interface DatabaseConfig {
+  readonly database: DatabaseChoice;
+  readonly logLevel: LogLevel;
+}
+
+/** Where to listen. */
+export interface Listen {
+  readonly host: string;
+  /** 0: any free port. */
+  readonly port: number;
+}
+
+/** Settings of a serving process, beside its database. */
+export interface ServiceConfig {
+  readonly listen: Listen;
+  /** Empty, or `/prefix` without a slash at its end. */
+  readonly basePath: string;
+  readonly tls: { readonly certificatePath: string; readonly keyPath: string } | undefined;
+  readonly corsOrigins: readonly string[];
+  /** 0: as many as the machine has cores. */
+  readonly workers: number;
+  readonly grpcLane: boolean;
+  readonly pollIntervalMs: number;
+  readonly heartbeatMs: number;
+  readonly stalledReaderMs: number;
+  readonly streamsMax: number;
+  readonly streamsPerAddressMax: number;
+  readonly requestTimeoutMs: number;
+  readonly drainMs: number;
+}
+
+/** `serve` */
+export interface ServeConfig extends DatabaseConfig, ServiceConfig {}
+
+/** `load` */
+export interface LoadConfig extends DatabaseConfig {
+  /** File paths, or `-` for standard input. */
+  readonly sources: readonly string[];
+  readonly follow: boolean;
+  /** Blocks per second; undefined: as fast as it goes. */
+  readonly pace: number | undefined;
+}
+
+/** `simulate` */
+export interface SimulateConfig {
+  readonly blocks: number;
+  readonly markets: number;
+  readonly parties: number;
+  readonly ordersPerBlock: number;
+  readonly entriesPerBlock: number;
+  readonly seed: number;
+  /** A file path, or `-` for standard output. */
+  readonly out: string;
+}
+
+/** `demo` */
+export interface DemoConfig extends DatabaseConfig, ServiceConfig {
+  readonly seed: number;
+}
+
+/** What each command does with its settings. */
+export interface Commands {
+  serve(config: ServeConfig): Promise<void>;
+  load(config: LoadConfig): Promise<void>;
+  migrate(config: DatabaseConfig): Promise<void>;
+  simulate(config: SimulateConfig): Promise<void>;
+  demo(config: DemoConfig): Promise<void>;
+}
+
+/** A mistake in the arguments or the environment; the message says what to change. */
+export class UsageError extends Error {}
+
+/** `--database-url` is MARKETD_DATABASE_URL, and so on for every flag. */
+export function environmentName(flag: string): string {
+  return `MARKETD_${flag.replace(/^--/, "").replaceAll("-", "_").toUpperCase()}`;
+}
+
+type Values = Record<string, unknown>;
+
+/** A flag without a value. Commander would take any text in the environment, `false` too, as set. */
+function toggle(flag: string, description: string): Option {
+  const name = environmentName(flag);
+  const text = process.env[name] ?? "";
+  if (!["", "true", "false"].includes(text)) throw new UsageError(`${name} is "${text}"; it takes true or false`);
+  return new Option(flag, `${description} (env: ${name})`).default(text === "true");
+}
+
+function setting(flag: string, value: string, description: string): Option {
+  return new Option(`${flag} <${value}>`, description).env(environmentName(flag));
+}
+
+function wholeNumber(flag: string, value: string, description: string, fallback: number, min: number, max: number) {
+  return setting(flag, value, description)
+    .default(fallback)
+    .argParser((text) => {
+      const number = /^[0-9]{1,15}$/.test(text) ? Number(text) : Number.NaN;
+      if (!(number >= min && number <= max))
+        throw new InvalidArgumentError(`It takes a whole number from ${min} to ${max}.`);
+      return number;
+    });
+}
+
+function parseListen(text: string): Listen {
+  const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]]*)):([0-9]{1,5})$/.exec(text);
+  const port = Number(match?.[3]);
+  if (match === null || port > 65_535) {
+    throw new InvalidArgumentError("It looks like 127.0.0.1:8080 or [::1]:8080; port 0 takes any free port.");
+  }
+  return { host: match[1] ?? (match[2] === "" ? "::" : (match[2] ?? "::")), port };
+}
+
+function parseBasePath(text: string): string {
+  if (text === "" || text === "/") return "";
+  if (!/^(\/[A-Za-z0-9._~-]+)+$/.test(text))
+    throw new InvalidArgumentError("It looks like /prefix, without a slash at its end.");
+  return text;
+}
+
+function parsePace(text: string): number {
+  const pace = Number(text);
+  if (text.trim() === "" || !(pace > 0 && pace <= 1_000_000)) {
+    throw new InvalidArgumentError("It takes blocks per second, above 0 and at most 1000000.");
+  }
+  return pace;
+}
+
+function addDatabase(command: Command, dataDirDescription: string): Command {
+  return command
+    .addOption(
+      setting(
+        "--database-url",
+        "url",
+        "the database, as mysql://user:password@host:3306/name (a socket: ?socket=/path)",
+      ),
+    )
+    .addOption(toggle("--embedded", "use a private MariaDB under the data directory, started on demand"))
+    .addOption(setting("--data-dir", "directory", dataDirDescription).default(".marketd"))
+    .addOption(
+      setting("--log-level", "level", "how much to log, to standard error").choices(logLevels).default("info"),
+    );
+}
+
+function addService(command: Command, workers: number): Command {
+  const listen = setting("--listen", "host:port", "where to listen").default(
+    { host: "127.0.0.1", port: 8080 },
+    "127.0.0.1:8080",
+  );
+  return command
+    .addOption(listen.argParser(parseListen))
+    .addOption(setting("--base-path", "path", "a prefix of every URL").default("").argParser(parseBasePath))
+    .addOption(setting("--tls-certificate", "file", "certificate chain in PEM; turns TLS on, needs --tls-key"))
+    .addOption(setting("--tls-key", "file", "private key in PEM"))
+    .addOption(
+      setting("--cors-origins", "origins", "origins whose pages may read answers, with commas between").default("*"),
+    )
+    .addOption(wholeNumber("--workers", "n", "serving processes; 0: one per core", workers, 0, 256))
+    .addOption(
+      setting("--grpc-lane", "on|off", "serve plain gRPC on the short lane").choices(["on", "off"]).default("on"),
+    )
+    .addOption(wholeNumber("--poll-interval-ms", "ms", "how often to look for new blocks", 25, 1, 60_000))
+    .addOption(wholeNumber("--heartbeat-ms", "ms", "longest silence on a stream", 15_000, 10, 3_600_000))
+    .addOption(
+      wholeNumber(
+        "--stalled-reader-ms",
+        "ms",
+        "a stream reader that takes nothing for so long is ended",
+        300_000,
+        100,
+        86_400_000,
+      ),
+    )
+    .addOption(wholeNumber("--streams-max", "n", "open streams of a process", 20_000, 1, 1_000_000))
+    .addOption(wholeNumber("--streams-per-address-max", "n", "open streams of one client address", 1_000, 1, 1_000_000))
+    .addOption(wholeNumber("--request-timeout-ms", "ms", "longest time for a unary request", 30_000, 10, 3_600_000))
+    .addOption(wholeNumber("--drain-ms", "ms", "longest time to let clients go after SIGTERM", 10_000, 0, 3_600_000));
+}
+
+function databaseConfig(command: Command, embeddedByDefault: boolean): DatabaseConfig {
+  const values: Values = command.opts();
+  const url = values["databaseUrl"] as string | undefined;
+  const embedded = values["embedded"] === true;
+  const fromFlag = (name: string) => command.getOptionValueSource(name) === "cli";
+  if (url !== undefined && embedded && fromFlag("databaseUrl") === fromFlag("embedded")) {
+    throw new UsageError("both --database-url and --embedded are given; give one of them");
+  }
+  const dataDir = values["dataDir"] as string;
+  const logLevel = values["logLevel"] as LogLevel;
+  if (url !== undefined && !(embedded && fromFlag("embedded"))) {
+    return { database: { kind: "url", url }, logLevel };
+  }
+  if (embedded || embeddedByDefault) return { database: { kind: "embedded", dataDir }, logLevel };
+  throw new UsageError(
+    "no database: name one with --database-url (MARKETD_DATABASE_URL), or ask for a private one with --embedded (MARKETD_EMBEDDED=true)",
+  );
+}
+
+function serviceConfig(values: Values): ServiceConfig {
+  const certificatePath = values["tlsCertificate"] as string | undefined;
+  const keyPath = values["tlsKey"] as string | undefined;
+  if ((certificatePath === undefined) !== (keyPath === undefined)) {
+    throw new UsageError("TLS takes both --tls-certificate and --tls-key");
+  }
+  const origins = (values["corsOrigins"] as string).split(",").map((origin) => origin.trim());
+  return {
+    listen: values["listen"] as Listen,
+    basePath: values["basePath"] as string,
+    tls: certificatePath === undefined || keyPath === undefined ? undefined : { certificatePath, keyPath },
+    corsOrigins: origins.filter((origin) => origin !== ""),
+    workers: values["workers"] as number,
+    grpcLane: values["grpcLane"] === "on",
+    pollIntervalMs: values["pollIntervalMs"] as number,
+    heartbeatMs: values["heartbeatMs"] as number,
+    stalledReaderMs: values["stalledReaderMs"] as number,
+    streamsMax: values["streamsMax"] as number,
+    streamsPerAddressMax: values["streamsPerAddressMax"] as number,
+    requestTimeoutMs: values["requestTimeoutMs"] as number,
+    drainMs: values["drainMs"] as number,
+  };
+}
+
+function serveCommand(commands: Commands): Command {
+  const command = new Command("serve")
+    .summary("answer clients")
+    .description(
+      "Answers gRPC, gRPC-Web, Connect, HTTP with JSON, server-sent events and WebSockets on one port, from the database.",
+    );
+  addService(addDatabase(command, "where the private MariaDB lives"), 0);
+  return command.action(async () => {
+    await commands.serve(Object.freeze({ ...databaseConfig(command, false), ...serviceConfig(command.opts()) }));
+  });
+}
+
+function loadCommand(commands: Commands): Command {
+  const command = new Command("load")
+    .summary("fill the database from recordings")
+    .description(
+      "Loads recordings of a network's event stream (plain or gzipped files, or - for standard input), in the order given. " +
+        "A load that was stopped goes on where it stopped; loading the same recording again changes nothing.",
+    );
+  addDatabase(command, "where the private MariaDB lives")
+    .addOption(toggle("--follow", "at the end of the last source, wait for more"))
+    .addOption(
+      setting("--pace", "blocks-per-second", "replay at this pace instead of as fast as possible").argParser(parsePace),
+    )
+    .argument("<source...>", "recordings, in order");
+  return command.action(async (sources: string[]) => {
+    const values: Values = command.opts();
+    const follow = values["follow"] === true;
+    await commands.load(
+      Object.freeze({ ...databaseConfig(command, false), sources, follow, pace: values["pace"] as number | undefined }),
+    );
+  });
+}
+
+function migrateCommand(commands: Commands): Command {
+  const command = new Command("migrate")
+    .summary("bring the database's tables up to date")
+    .description(
+      "Creates the database if it is not there, and applies the migrations it lacks. `load` and `demo` do the same first.",
+    );
+  addDatabase(command, "where the private MariaDB lives");
+  return command.action(async () => {
+    await commands.migrate(Object.freeze(databaseConfig(command, false)));
+  });
+}
+
+function seedOption(): Option {
+  return wholeNumber("--seed", "n", "another seed, another network", 1, 0, 4_294_967_295);
+}
+
+function simulateCommand(commands: Commands): Command {
+  const command = new Command("simulate")
+    .summary("write the recording of a simulated network")
+    .description("Writes a recording of a small trading network. The same settings give the same bytes.")
+    .addOption(wholeNumber("--blocks", "n", "blocks to write", 1_000, 1, 1_000_000_000))
+    .addOption(wholeNumber("--markets", "n", "markets", 8, 1, 100_000))
+    .addOption(wholeNumber("--parties", "n", "trading parties", 50, 2, 10_000_000))
+    .addOption(wholeNumber("--orders-per-block", "n", "order events in a block, on average", 20, 0, 1_000_000))
+    .addOption(wholeNumber("--entries-per-block", "n", "further ledger entries in a block", 10, 0, 10_000_000))
+    .addOption(seedOption())
+    .addOption(setting("--out", "file", "where to write, - for standard output; .gz is gzipped").default("-"));
+  return command.action(async () => {
+    const values: Values = command.opts();
+    await commands.simulate(
+      Object.freeze({
+        blocks: values["blocks"] as number,
+        markets: values["markets"] as number,
+        parties: values["parties"] as number,
+        ordersPerBlock: values["ordersPerBlock"] as number,
+        entriesPerBlock: values["entriesPerBlock"] as number,
+        seed: values["seed"] as number,
+        out: values["out"] as string,
+      }),
+    );
+  });
+}
+
+function demoCommand(commands: Commands): Command {
+  const command = new Command("demo")
+    .summary("a live market on a private database, to look at")
+    .description(
+      "Starts a private MariaDB, a simulated network that makes a block a second, and the service, and prints calls to paste.",
+    );
+  addService(addDatabase(command, "where the private MariaDB lives"), 1).addOption(seedOption());
+  return command.action(async () => {
+    const values: Values = command.opts();
+    const config = { ...databaseConfig(command, true), ...serviceConfig(values), seed: values["seed"] as number };
+    await commands.demo(Object.freeze(config));
+  });
+}
+
+const exitCodesHelp = `
+Every flag has an environment variable: --data-dir is MARKETD_DATA_DIR. A flag goes before the environment.
+Exit codes: 0 done; 1 failed; 2 wrong use; 130 interrupted.`;
+
+/** The whole command line. Usage errors come as {@link UsageError} or CommanderError. */
+export function createProgram(version: string, commands: Commands): Command {
+  const program = new Command("marketd")
+    .description("A market data and ledger query service: gRPC, gRPC-Web, Connect and plain HTTP on one port.")
+    .version(version)
+    .addHelpText("after", exitCodesHelp);
+  for (const make of [serveCommand, loadCommand, migrateCommand, simulateCommand, demoCommand]) {
+    program.addCommand(make(commands).addHelpText("after", exitCodesHelp));
+  }
+  for (const command of [program, ...program.commands]) {
+    command.exitOverride().showHelpAfterError("(--help tells what there is)");
+  }
+  return program;
+}
+
+/** True when the command line was asked for help or a version, or was wrong: commander has printed it all. */
+export function isPrintedByProgram(error: unknown): error is CommanderError {
+  return error instanceof CommanderError;
+}

@@ -1,0 +1,48 @@
+import { readFileSync } from "node:fs";
+import { createProgram, isPrintedByProgram, UsageError } from "./config.js";
+import { OperatorError } from "./domain/operator-error.js";
+
+const exitFailed = 1;
+const exitUsage = 2;
+
+/** The package's version; compiled, this file lies in dist/src. */
+function version(): string {
+  const text = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
+  return (JSON.parse(text) as { version: string }).version;
+}
+
+/** Each command is imported when it is asked for, so that the others cost it nothing. */
+function program() {
+  return createProgram(version(), {
+    serve: async (config) => (await import("./commands/serve.js")).serve(config),
+    load: async (config) => (await import("./commands/load.js")).load(config),
+    migrate: async (config) => (await import("./commands/migrate.js")).migrate(config),
+    simulate: async (config) => (await import("./commands/simulate.js")).simulate(config),
+    demo: async (config) => (await import("./commands/demo.js")).demo(config),
+  });
+}
+
+/**
+ * Runs the command that `argv` (without node and script) names.
+ * Resolves with the exit code once the command has let go of everything: 0 done, 1 failed, 2 wrong use.
+ */
+export async function main(argv: readonly string[]): Promise<number> {
+  try {
+    await program().parseAsync(argv, { from: "user" });
+    return 0;
+  } catch (error) {
+    if (isPrintedByProgram(error)) return error.exitCode === 0 ? 0 : exitUsage;
+    if (error instanceof UsageError) {
+      process.stderr.write(`marketd: ${error.message}\n`);
+      return exitUsage;
+    }
+    if (error instanceof OperatorError) {
+      process.stderr.write(`marketd: ${error.message}\n`);
+      return error.exitCode;
+    }
+    process.stderr.write(`marketd: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
+    return exitFailed;
+  }
+}
+
+process.exitCode = await main(process.argv.slice(2));
