@@ -14,23 +14,114 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file vega/data_source.proto.
  */
 export const file_vega_data_source: GenFile = /*@__PURE__*/
-  fileDesc("ChZ2ZWdhL2RhdGFfc291cmNlLnByb3RvEgR2ZWdhIpUBChREYXRhU291cmNlRGVmaW5pdGlvbhI2CghpbnRlcm5hbBgBIAEoCzIiLnZlZ2EuRGF0YVNvdXJjZURlZmluaXRpb25JbnRlcm5hbEgAEjYKCGV4dGVybmFsGAIgASgLMiIudmVnYS5EYXRhU291cmNlRGVmaW5pdGlvbkV4dGVybmFsSABCDQoLc291cmNlX3R5cGUiYgocRGF0YVNvdXJjZURlZmluaXRpb25FeHRlcm5hbBIzCgZvcmFjbGUYASABKAsyIS52ZWdhLkRhdGFTb3VyY2VTcGVjQ29uZmlndXJhdGlvbkgAQg0KC3NvdXJjZV90eXBlImQKHERhdGFTb3VyY2VEZWZpbml0aW9uSW50ZXJuYWwSNQoEdGltZRgBIAEoCzIlLnZlZ2EuRGF0YVNvdXJjZVNwZWNDb25maWd1cmF0aW9uVGltZUgAQg0KC3NvdXJjZV90eXBlIugBCg5EYXRhU291cmNlU3BlYxIKCgJpZBgBIAEoCRISCgpjcmVhdGVkX2F0GAIgASgDEhIKCnVwZGF0ZWRfYXQYAyABKAMSKAoEZGF0YRgEIAEoCzIaLnZlZ2EuRGF0YVNvdXJjZURlZmluaXRpb24SKwoGc3RhdHVzGAUgASgOMhsudmVnYS5EYXRhU291cmNlU3BlYy5TdGF0dXMiSwoGU3RhdHVzEhYKElNUQVRVU19VTlNQRUNJRklFRBAAEhEKDVNUQVRVU19BQ1RJVkUQARIWChJTVEFUVVNfREVBQ1RJVkFURUQQAiJrChtEYXRhU291cmNlU3BlY0NvbmZpZ3VyYXRpb24SJQoHc2lnbmVycxgBIAMoCzIULnZlZ2EuZGF0YS52MS5TaWduZXISJQoHZmlsdGVycxgCIAMoCzIULnZlZ2EuZGF0YS52MS5GaWx0ZXIiTgofRGF0YVNvdXJjZVNwZWNDb25maWd1cmF0aW9uVGltZRIrCgpjb25kaXRpb25zGAEgAygLMhcudmVnYS5kYXRhLnYxLkNvbmRpdGlvbmIGcHJvdG8z", [file_vega_data_v1_data, file_vega_data_v1_spec]);
+  fileDesc("ChZ2ZWdhL2RhdGFfc291cmNlLnByb3RvEgR2ZWdhIugBCg5EYXRhU291cmNlU3BlYxIKCgJpZBgBIAEoCRISCgpjcmVhdGVkX2F0GAIgASgDEhIKCnVwZGF0ZWRfYXQYAyABKAMSKAoEZGF0YRgEIAEoCzIaLnZlZ2EuRGF0YVNvdXJjZURlZmluaXRpb24SKwoGc3RhdHVzGAUgASgOMhsudmVnYS5EYXRhU291cmNlU3BlYy5TdGF0dXMiSwoGU3RhdHVzEhYKElNUQVRVU19VTlNQRUNJRklFRBAAEhEKDVNUQVRVU19BQ1RJVkUQARIWChJTVEFUVVNfREVBQ1RJVkFURUQQAiKVAQoURGF0YVNvdXJjZURlZmluaXRpb24SNgoIaW50ZXJuYWwYASABKAsyIi52ZWdhLkRhdGFTb3VyY2VEZWZpbml0aW9uSW50ZXJuYWxIABI2CghleHRlcm5hbBgCIAEoCzIiLnZlZ2EuRGF0YVNvdXJjZURlZmluaXRpb25FeHRlcm5hbEgAQg0KC3NvdXJjZV90eXBlImQKHERhdGFTb3VyY2VEZWZpbml0aW9uSW50ZXJuYWwSNQoEdGltZRgBIAEoCzIlLnZlZ2EuRGF0YVNvdXJjZVNwZWNDb25maWd1cmF0aW9uVGltZUgAQg0KC3NvdXJjZV90eXBlImIKHERhdGFTb3VyY2VEZWZpbml0aW9uRXh0ZXJuYWwSMwoGb3JhY2xlGAEgASgLMiEudmVnYS5EYXRhU291cmNlU3BlY0NvbmZpZ3VyYXRpb25IAEINCgtzb3VyY2VfdHlwZSJOCh9EYXRhU291cmNlU3BlY0NvbmZpZ3VyYXRpb25UaW1lEisKCmNvbmRpdGlvbnMYASADKAsyFy52ZWdhLmRhdGEudjEuQ29uZGl0aW9uImsKG0RhdGFTb3VyY2VTcGVjQ29uZmlndXJhdGlvbhIlCgdzaWduZXJzGAEgAygLMhQudmVnYS5kYXRhLnYxLlNpZ25lchIlCgdmaWx0ZXJzGAIgAygLMhQudmVnYS5kYXRhLnYxLkZpbHRlcmIGcHJvdG8z", [file_vega_data_v1_data, file_vega_data_v1_spec]);
 
 /**
+ * Where a market gets a fact from, such as the price to settle at.
+ *
+ * @generated from message vega.DataSourceSpec
+ */
+export type DataSourceSpec = Message<"vega.DataSourceSpec"> & {
+  /**
+   * The specification's own id.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * In nanoseconds; 0: not told.
+   *
+   * @generated from field: int64 created_at = 2;
+   */
+  createdAt: bigint;
+
+  /**
+   * In nanoseconds; 0: never.
+   *
+   * @generated from field: int64 updated_at = 3;
+   */
+  updatedAt: bigint;
+
+  /**
+   * The source and what is taken from it.
+   *
+   * @generated from field: vega.DataSourceDefinition data = 4;
+   */
+  data?: DataSourceDefinition | undefined;
+
+  /**
+   * Whether it is listened to.
+   *
+   * @generated from field: vega.DataSourceSpec.Status status = 5;
+   */
+  status: DataSourceSpec_Status;
+};
+
+/**
+ * Describes the message vega.DataSourceSpec.
+ * Use `create(DataSourceSpecSchema)` to create a new message.
+ */
+export const DataSourceSpecSchema: GenMessage<DataSourceSpec> = /*@__PURE__*/
+  messageDesc(file_vega_data_source, 0);
+
+/**
+ * Whether the source is listened to.
+ *
+ * @generated from enum vega.DataSourceSpec.Status
+ */
+export enum DataSourceSpec_Status {
+  /**
+   * Not told.
+   *
+   * @generated from enum value: STATUS_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Listened to.
+   *
+   * @generated from enum value: STATUS_ACTIVE = 1;
+   */
+  ACTIVE = 1,
+
+  /**
+   * No longer listened to.
+   *
+   * @generated from enum value: STATUS_DEACTIVATED = 2;
+   */
+  DEACTIVATED = 2,
+}
+
+/**
+ * Describes the enum vega.DataSourceSpec.Status.
+ */
+export const DataSourceSpec_StatusSchema: GenEnum<DataSourceSpec_Status> = /*@__PURE__*/
+  enumDesc(file_vega_data_source, 0, 0);
+
+/**
+ * A source of data.
+ *
  * @generated from message vega.DataSourceDefinition
  */
 export type DataSourceDefinition = Message<"vega.DataSourceDefinition"> & {
   /**
+   * Inside or outside of the network.
+   *
    * @generated from oneof vega.DataSourceDefinition.source_type
    */
   sourceType: {
     /**
+     * The network itself.
+     *
      * @generated from field: vega.DataSourceDefinitionInternal internal = 1;
      */
     value: DataSourceDefinitionInternal;
     case: "internal";
   } | {
     /**
+     * Someone else.
+     *
      * @generated from field: vega.DataSourceDefinitionExternal external = 2;
      */
     value: DataSourceDefinitionExternal;
@@ -43,40 +134,23 @@ export type DataSourceDefinition = Message<"vega.DataSourceDefinition"> & {
  * Use `create(DataSourceDefinitionSchema)` to create a new message.
  */
 export const DataSourceDefinitionSchema: GenMessage<DataSourceDefinition> = /*@__PURE__*/
-  messageDesc(file_vega_data_source, 0);
-
-/**
- * @generated from message vega.DataSourceDefinitionExternal
- */
-export type DataSourceDefinitionExternal = Message<"vega.DataSourceDefinitionExternal"> & {
-  /**
-   * @generated from oneof vega.DataSourceDefinitionExternal.source_type
-   */
-  sourceType: {
-    /**
-     * @generated from field: vega.DataSourceSpecConfiguration oracle = 1;
-     */
-    value: DataSourceSpecConfiguration;
-    case: "oracle";
-  } | { case: undefined; value?: undefined };
-};
-
-/**
- * Describes the message vega.DataSourceDefinitionExternal.
- * Use `create(DataSourceDefinitionExternalSchema)` to create a new message.
- */
-export const DataSourceDefinitionExternalSchema: GenMessage<DataSourceDefinitionExternal> = /*@__PURE__*/
   messageDesc(file_vega_data_source, 1);
 
 /**
+ * A source inside of the network.
+ *
  * @generated from message vega.DataSourceDefinitionInternal
  */
 export type DataSourceDefinitionInternal = Message<"vega.DataSourceDefinitionInternal"> & {
   /**
+   * Which one.
+   *
    * @generated from oneof vega.DataSourceDefinitionInternal.source_type
    */
   sourceType: {
     /**
+     * The network's clock.
+     *
      * @generated from field: vega.DataSourceSpecConfigurationTime time = 1;
      */
     value: DataSourceSpecConfigurationTime;
@@ -92,95 +166,43 @@ export const DataSourceDefinitionInternalSchema: GenMessage<DataSourceDefinition
   messageDesc(file_vega_data_source, 2);
 
 /**
- * @generated from message vega.DataSourceSpec
+ * A source outside of the network.
+ *
+ * @generated from message vega.DataSourceDefinitionExternal
  */
-export type DataSourceSpec = Message<"vega.DataSourceSpec"> & {
+export type DataSourceDefinitionExternal = Message<"vega.DataSourceDefinitionExternal"> & {
   /**
-   * @generated from field: string id = 1;
+   * Which one.
+   *
+   * @generated from oneof vega.DataSourceDefinitionExternal.source_type
    */
-  id: string;
-
-  /**
-   * @generated from field: int64 created_at = 2;
-   */
-  createdAt: bigint;
-
-  /**
-   * @generated from field: int64 updated_at = 3;
-   */
-  updatedAt: bigint;
-
-  /**
-   * @generated from field: vega.DataSourceDefinition data = 4;
-   */
-  data?: DataSourceDefinition | undefined;
-
-  /**
-   * @generated from field: vega.DataSourceSpec.Status status = 5;
-   */
-  status: DataSourceSpec_Status;
+  sourceType: {
+    /**
+     * Signed messages.
+     *
+     * @generated from field: vega.DataSourceSpecConfiguration oracle = 1;
+     */
+    value: DataSourceSpecConfiguration;
+    case: "oracle";
+  } | { case: undefined; value?: undefined };
 };
 
 /**
- * Describes the message vega.DataSourceSpec.
- * Use `create(DataSourceSpecSchema)` to create a new message.
+ * Describes the message vega.DataSourceDefinitionExternal.
+ * Use `create(DataSourceDefinitionExternalSchema)` to create a new message.
  */
-export const DataSourceSpecSchema: GenMessage<DataSourceSpec> = /*@__PURE__*/
+export const DataSourceDefinitionExternalSchema: GenMessage<DataSourceDefinitionExternal> = /*@__PURE__*/
   messageDesc(file_vega_data_source, 3);
 
 /**
- * @generated from enum vega.DataSourceSpec.Status
- */
-export enum DataSourceSpec_Status {
-  /**
-   * @generated from enum value: STATUS_UNSPECIFIED = 0;
-   */
-  UNSPECIFIED = 0,
-
-  /**
-   * @generated from enum value: STATUS_ACTIVE = 1;
-   */
-  ACTIVE = 1,
-
-  /**
-   * @generated from enum value: STATUS_DEACTIVATED = 2;
-   */
-  DEACTIVATED = 2,
-}
-
-/**
- * Describes the enum vega.DataSourceSpec.Status.
- */
-export const DataSourceSpec_StatusSchema: GenEnum<DataSourceSpec_Status> = /*@__PURE__*/
-  enumDesc(file_vega_data_source, 3, 0);
-
-/**
- * @generated from message vega.DataSourceSpecConfiguration
- */
-export type DataSourceSpecConfiguration = Message<"vega.DataSourceSpecConfiguration"> & {
-  /**
-   * @generated from field: repeated vega.data.v1.Signer signers = 1;
-   */
-  signers: Signer[];
-
-  /**
-   * @generated from field: repeated vega.data.v1.Filter filters = 2;
-   */
-  filters: Filter[];
-};
-
-/**
- * Describes the message vega.DataSourceSpecConfiguration.
- * Use `create(DataSourceSpecConfigurationSchema)` to create a new message.
- */
-export const DataSourceSpecConfigurationSchema: GenMessage<DataSourceSpecConfiguration> = /*@__PURE__*/
-  messageDesc(file_vega_data_source, 4);
-
-/**
+ * Which of the network's times count.
+ *
  * @generated from message vega.DataSourceSpecConfigurationTime
  */
 export type DataSourceSpecConfigurationTime = Message<"vega.DataSourceSpecConfigurationTime"> & {
   /**
+   * All must hold; values are Unix time in seconds.
+   *
    * @generated from field: repeated vega.data.v1.Condition conditions = 1;
    */
   conditions: Condition[];
@@ -191,5 +213,33 @@ export type DataSourceSpecConfigurationTime = Message<"vega.DataSourceSpecConfig
  * Use `create(DataSourceSpecConfigurationTimeSchema)` to create a new message.
  */
 export const DataSourceSpecConfigurationTimeSchema: GenMessage<DataSourceSpecConfigurationTime> = /*@__PURE__*/
+  messageDesc(file_vega_data_source, 4);
+
+/**
+ * Which signed messages count.
+ *
+ * @generated from message vega.DataSourceSpecConfiguration
+ */
+export type DataSourceSpecConfiguration = Message<"vega.DataSourceSpecConfiguration"> & {
+  /**
+   * Who must have signed.
+   *
+   * @generated from field: repeated vega.data.v1.Signer signers = 1;
+   */
+  signers: Signer[];
+
+  /**
+   * What the message must hold; all must match.
+   *
+   * @generated from field: repeated vega.data.v1.Filter filters = 2;
+   */
+  filters: Filter[];
+};
+
+/**
+ * Describes the message vega.DataSourceSpecConfiguration.
+ * Use `create(DataSourceSpecConfigurationSchema)` to create a new message.
+ */
+export const DataSourceSpecConfigurationSchema: GenMessage<DataSourceSpecConfiguration> = /*@__PURE__*/
   messageDesc(file_vega_data_source, 5);
 

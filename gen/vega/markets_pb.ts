@@ -12,162 +12,395 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file vega/markets.proto.
  */
 export const file_vega_markets: GenFile = /*@__PURE__*/
-  fileDesc("ChJ2ZWdhL21hcmtldHMucHJvdG8SBHZlZ2EiMwoPQXVjdGlvbkR1cmF0aW9uEhAKCGR1cmF0aW9uGAEgASgDEg4KBnZvbHVtZRgCIAEoBCJnCh1EYXRhU291cmNlU3BlY1RvRnV0dXJlQmluZGluZxIgChhzZXR0bGVtZW50X2RhdGFfcHJvcGVydHkYASABKAkSJAocdHJhZGluZ190ZXJtaW5hdGlvbl9wcm9wZXJ0eRgCIAEoCSJSCgpGZWVGYWN0b3JzEhEKCW1ha2VyX2ZlZRgBIAEoCRIaChJpbmZyYXN0cnVjdHVyZV9mZWUYAiABKAkSFQoNbGlxdWlkaXR5X2ZlZRgDIAEoCSIpCgRGZWVzEiEKB2ZhY3RvcnMYASABKAsyEC52ZWdhLkZlZUZhY3RvcnMiiQIKBkZ1dHVyZRIYChBzZXR0bGVtZW50X2Fzc2V0GAEgASgJEhIKCnF1b3RlX25hbWUYAiABKAkSQgokZGF0YV9zb3VyY2Vfc3BlY19mb3Jfc2V0dGxlbWVudF9kYXRhGAMgASgLMhQudmVnYS5EYXRhU291cmNlU3BlYxJGCihkYXRhX3NvdXJjZV9zcGVjX2Zvcl90cmFkaW5nX3Rlcm1pbmF0aW9uGAQgASgLMhQudmVnYS5EYXRhU291cmNlU3BlYxJFChhkYXRhX3NvdXJjZV9zcGVjX2JpbmRpbmcYBSABKAsyIy52ZWdhLkRhdGFTb3VyY2VTcGVjVG9GdXR1cmVCaW5kaW5nIosBCgpJbnN0cnVtZW50EgoKAmlkGAEgASgJEgwKBGNvZGUYAiABKAkSDAoEbmFtZRgDIAEoCRIqCghtZXRhZGF0YRgEIAEoCzIYLnZlZ2EuSW5zdHJ1bWVudE1ldGFkYXRhEh4KBmZ1dHVyZRhkIAEoCzIMLnZlZ2EuRnV0dXJlSABCCQoHcHJvZHVjdCIiChJJbnN0cnVtZW50TWV0YWRhdGESDAoEdGFncxgBIAMoCSKSAQodTGlxdWlkaXR5TW9uaXRvcmluZ1BhcmFtZXRlcnMSPAoXdGFyZ2V0X3N0YWtlX3BhcmFtZXRlcnMYASABKAsyGy52ZWdhLlRhcmdldFN0YWtlUGFyYW1ldGVycxIYChB0cmlnZ2VyaW5nX3JhdGlvGAIgASgJEhkKEWF1Y3Rpb25fZXh0ZW5zaW9uGAMgASgDIjwKFExvZ05vcm1hbE1vZGVsUGFyYW1zEgoKAm11GAEgASgBEgkKAXIYAiABKAESDQoFc2lnbWEYAyABKAEibgoSTG9nTm9ybWFsUmlza01vZGVsEh8KF3Jpc2tfYXZlcnNpb25fcGFyYW1ldGVyGAEgASgBEgsKA3RhdRgCIAEoARIqCgZwYXJhbXMYAyABKAsyGi52ZWdhLkxvZ05vcm1hbE1vZGVsUGFyYW1zIkEKEE1hcmdpbkNhbGN1bGF0b3ISLQoPc2NhbGluZ19mYWN0b3JzGAEgASgLMhQudmVnYS5TY2FsaW5nRmFjdG9ycyLpBwoGTWFya2V0EgoKAmlkGAEgASgJEjUKE3RyYWRhYmxlX2luc3RydW1lbnQYAiABKAsyGC52ZWdhLlRyYWRhYmxlSW5zdHJ1bWVudBIWCg5kZWNpbWFsX3BsYWNlcxgDIAEoBBIYCgRmZWVzGAQgASgLMgoudmVnYS5GZWVzEi4KD29wZW5pbmdfYXVjdGlvbhgFIAEoCzIVLnZlZ2EuQXVjdGlvbkR1cmF0aW9uEkAKGXByaWNlX21vbml0b3Jpbmdfc2V0dGluZ3MYBiABKAsyHS52ZWdhLlByaWNlTW9uaXRvcmluZ1NldHRpbmdzEkwKH2xpcXVpZGl0eV9tb25pdG9yaW5nX3BhcmFtZXRlcnMYByABKAsyIy52ZWdhLkxpcXVpZGl0eU1vbml0b3JpbmdQYXJhbWV0ZXJzEi4KDHRyYWRpbmdfbW9kZRgIIAEoDjIYLnZlZ2EuTWFya2V0LlRyYWRpbmdNb2RlEiEKBXN0YXRlGAkgASgOMhIudmVnYS5NYXJrZXQuU3RhdGUSMQoRbWFya2V0X3RpbWVzdGFtcHMYCiABKAsyFi52ZWdhLk1hcmtldFRpbWVzdGFtcHMSHwoXcG9zaXRpb25fZGVjaW1hbF9wbGFjZXMYCyABKAMSFgoObHBfcHJpY2VfcmFuZ2UYDCABKAkSHgoWbGluZWFyX3NsaXBwYWdlX2ZhY3RvchgNIAEoCRIhChlxdWFkcmF0aWNfc2xpcHBhZ2VfZmFjdG9yGA4gASgJItgBCgVTdGF0ZRIVChFTVEFURV9VTlNQRUNJRklFRBAAEhIKDlNUQVRFX1BST1BPU0VEEAESEgoOU1RBVEVfUkVKRUNURUQQAhIRCg1TVEFURV9QRU5ESU5HEAMSEwoPU1RBVEVfQ0FOQ0VMTEVEEAQSEAoMU1RBVEVfQUNUSVZFEAUSEwoPU1RBVEVfU1VTUEVOREVEEAYSEAoMU1RBVEVfQ0xPU0VEEAcSHAoYU1RBVEVfVFJBRElOR19URVJNSU5BVEVEEAgSEQoNU1RBVEVfU0VUVExFRBAJIswBCgtUcmFkaW5nTW9kZRIcChhUUkFESU5HX01PREVfVU5TUEVDSUZJRUQQABIbChdUUkFESU5HX01PREVfQ09OVElOVU9VUxABEh4KGlRSQURJTkdfTU9ERV9CQVRDSF9BVUNUSU9OEAISIAocVFJBRElOR19NT0RFX09QRU5JTkdfQVVDVElPThADEiMKH1RSQURJTkdfTU9ERV9NT05JVE9SSU5HX0FVQ1RJT04QBBIbChdUUkFESU5HX01PREVfTk9fVFJBRElORxAFIlIKEE1hcmtldFRpbWVzdGFtcHMSEAoIcHJvcG9zZWQYASABKAMSDwoHcGVuZGluZxgCIAEoAxIMCgRvcGVuGAMgASgDEg0KBWNsb3NlGAQgASgDIksKGVByaWNlTW9uaXRvcmluZ1BhcmFtZXRlcnMSLgoIdHJpZ2dlcnMYASADKAsyHC52ZWdhLlByaWNlTW9uaXRvcmluZ1RyaWdnZXIiTgoXUHJpY2VNb25pdG9yaW5nU2V0dGluZ3MSMwoKcGFyYW1ldGVycxgBIAEoCzIfLnZlZ2EuUHJpY2VNb25pdG9yaW5nUGFyYW1ldGVycyJZChZQcmljZU1vbml0b3JpbmdUcmlnZ2VyEg8KB2hvcml6b24YASABKAMSEwoLcHJvYmFiaWxpdHkYAiABKAkSGQoRYXVjdGlvbl9leHRlbnNpb24YAyABKAMiWgoOU2NhbGluZ0ZhY3RvcnMSFAoMc2VhcmNoX2xldmVsGAEgASgBEhYKDmluaXRpYWxfbWFyZ2luGAIgASgBEhoKEmNvbGxhdGVyYWxfcmVsZWFzZRgDIAEoASKKAQoRU2ltcGxlTW9kZWxQYXJhbXMSEwoLZmFjdG9yX2xvbmcYASABKAESFAoMZmFjdG9yX3Nob3J0GAIgASgBEhMKC21heF9tb3ZlX3VwGAMgASgBEhUKDW1pbl9tb3ZlX2Rvd24YBCABKAESHgoWcHJvYmFiaWxpdHlfb2ZfdHJhZGluZxgFIAEoASI6Cg9TaW1wbGVSaXNrTW9kZWwSJwoGcGFyYW1zGAEgASgLMhcudmVnYS5TaW1wbGVNb2RlbFBhcmFtcyJEChVUYXJnZXRTdGFrZVBhcmFtZXRlcnMSEwoLdGltZV93aW5kb3cYASABKAMSFgoOc2NhbGluZ19mYWN0b3IYAiABKAEi6gEKElRyYWRhYmxlSW5zdHJ1bWVudBIkCgppbnN0cnVtZW50GAEgASgLMhAudmVnYS5JbnN0cnVtZW50EjEKEW1hcmdpbl9jYWxjdWxhdG9yGAIgASgLMhYudmVnYS5NYXJnaW5DYWxjdWxhdG9yEjkKFWxvZ19ub3JtYWxfcmlza19tb2RlbBhkIAEoCzIYLnZlZ2EuTG9nTm9ybWFsUmlza01vZGVsSAASMgoRc2ltcGxlX3Jpc2tfbW9kZWwYZSABKAsyFS52ZWdhLlNpbXBsZVJpc2tNb2RlbEgAQgwKCnJpc2tfbW9kZWxiBnByb3RvMw", [file_vega_data_source]);
+  fileDesc("ChJ2ZWdhL21hcmtldHMucHJvdG8SBHZlZ2Ei6QcKBk1hcmtldBIKCgJpZBgBIAEoCRI1ChN0cmFkYWJsZV9pbnN0cnVtZW50GAIgASgLMhgudmVnYS5UcmFkYWJsZUluc3RydW1lbnQSFgoOZGVjaW1hbF9wbGFjZXMYAyABKAQSGAoEZmVlcxgEIAEoCzIKLnZlZ2EuRmVlcxIuCg9vcGVuaW5nX2F1Y3Rpb24YBSABKAsyFS52ZWdhLkF1Y3Rpb25EdXJhdGlvbhJAChlwcmljZV9tb25pdG9yaW5nX3NldHRpbmdzGAYgASgLMh0udmVnYS5QcmljZU1vbml0b3JpbmdTZXR0aW5ncxJMCh9saXF1aWRpdHlfbW9uaXRvcmluZ19wYXJhbWV0ZXJzGAcgASgLMiMudmVnYS5MaXF1aWRpdHlNb25pdG9yaW5nUGFyYW1ldGVycxIuCgx0cmFkaW5nX21vZGUYCCABKA4yGC52ZWdhLk1hcmtldC5UcmFkaW5nTW9kZRIhCgVzdGF0ZRgJIAEoDjISLnZlZ2EuTWFya2V0LlN0YXRlEjEKEW1hcmtldF90aW1lc3RhbXBzGAogASgLMhYudmVnYS5NYXJrZXRUaW1lc3RhbXBzEh8KF3Bvc2l0aW9uX2RlY2ltYWxfcGxhY2VzGAsgASgDEhYKDmxwX3ByaWNlX3JhbmdlGAwgASgJEh4KFmxpbmVhcl9zbGlwcGFnZV9mYWN0b3IYDSABKAkSIQoZcXVhZHJhdGljX3NsaXBwYWdlX2ZhY3RvchgOIAEoCSLYAQoFU3RhdGUSFQoRU1RBVEVfVU5TUEVDSUZJRUQQABISCg5TVEFURV9QUk9QT1NFRBABEhIKDlNUQVRFX1JFSkVDVEVEEAISEQoNU1RBVEVfUEVORElORxADEhMKD1NUQVRFX0NBTkNFTExFRBAEEhAKDFNUQVRFX0FDVElWRRAFEhMKD1NUQVRFX1NVU1BFTkRFRBAGEhAKDFNUQVRFX0NMT1NFRBAHEhwKGFNUQVRFX1RSQURJTkdfVEVSTUlOQVRFRBAIEhEKDVNUQVRFX1NFVFRMRUQQCSLMAQoLVHJhZGluZ01vZGUSHAoYVFJBRElOR19NT0RFX1VOU1BFQ0lGSUVEEAASGwoXVFJBRElOR19NT0RFX0NPTlRJTlVPVVMQARIeChpUUkFESU5HX01PREVfQkFUQ0hfQVVDVElPThACEiAKHFRSQURJTkdfTU9ERV9PUEVOSU5HX0FVQ1RJT04QAxIjCh9UUkFESU5HX01PREVfTU9OSVRPUklOR19BVUNUSU9OEAQSGwoXVFJBRElOR19NT0RFX05PX1RSQURJTkcQBSJSChBNYXJrZXRUaW1lc3RhbXBzEhAKCHByb3Bvc2VkGAEgASgDEg8KB3BlbmRpbmcYAiABKAMSDAoEb3BlbhgDIAEoAxINCgVjbG9zZRgEIAEoAyLqAQoSVHJhZGFibGVJbnN0cnVtZW50EiQKCmluc3RydW1lbnQYASABKAsyEC52ZWdhLkluc3RydW1lbnQSMQoRbWFyZ2luX2NhbGN1bGF0b3IYAiABKAsyFi52ZWdhLk1hcmdpbkNhbGN1bGF0b3ISOQoVbG9nX25vcm1hbF9yaXNrX21vZGVsGGQgASgLMhgudmVnYS5Mb2dOb3JtYWxSaXNrTW9kZWxIABIyChFzaW1wbGVfcmlza19tb2RlbBhlIAEoCzIVLnZlZ2EuU2ltcGxlUmlza01vZGVsSABCDAoKcmlza19tb2RlbCKLAQoKSW5zdHJ1bWVudBIKCgJpZBgBIAEoCRIMCgRjb2RlGAIgASgJEgwKBG5hbWUYAyABKAkSKgoIbWV0YWRhdGEYBCABKAsyGC52ZWdhLkluc3RydW1lbnRNZXRhZGF0YRIeCgZmdXR1cmUYZCABKAsyDC52ZWdhLkZ1dHVyZUgAQgkKB3Byb2R1Y3QiIgoSSW5zdHJ1bWVudE1ldGFkYXRhEgwKBHRhZ3MYASADKAkiiQIKBkZ1dHVyZRIYChBzZXR0bGVtZW50X2Fzc2V0GAEgASgJEhIKCnF1b3RlX25hbWUYAiABKAkSQgokZGF0YV9zb3VyY2Vfc3BlY19mb3Jfc2V0dGxlbWVudF9kYXRhGAMgASgLMhQudmVnYS5EYXRhU291cmNlU3BlYxJGCihkYXRhX3NvdXJjZV9zcGVjX2Zvcl90cmFkaW5nX3Rlcm1pbmF0aW9uGAQgASgLMhQudmVnYS5EYXRhU291cmNlU3BlYxJFChhkYXRhX3NvdXJjZV9zcGVjX2JpbmRpbmcYBSABKAsyIy52ZWdhLkRhdGFTb3VyY2VTcGVjVG9GdXR1cmVCaW5kaW5nImcKHURhdGFTb3VyY2VTcGVjVG9GdXR1cmVCaW5kaW5nEiAKGHNldHRsZW1lbnRfZGF0YV9wcm9wZXJ0eRgBIAEoCRIkChx0cmFkaW5nX3Rlcm1pbmF0aW9uX3Byb3BlcnR5GAIgASgJIm4KEkxvZ05vcm1hbFJpc2tNb2RlbBIfChdyaXNrX2F2ZXJzaW9uX3BhcmFtZXRlchgBIAEoARILCgN0YXUYAiABKAESKgoGcGFyYW1zGAMgASgLMhoudmVnYS5Mb2dOb3JtYWxNb2RlbFBhcmFtcyI8ChRMb2dOb3JtYWxNb2RlbFBhcmFtcxIKCgJtdRgBIAEoARIJCgFyGAIgASgBEg0KBXNpZ21hGAMgASgBIjoKD1NpbXBsZVJpc2tNb2RlbBInCgZwYXJhbXMYASABKAsyFy52ZWdhLlNpbXBsZU1vZGVsUGFyYW1zIooBChFTaW1wbGVNb2RlbFBhcmFtcxITCgtmYWN0b3JfbG9uZxgBIAEoARIUCgxmYWN0b3Jfc2hvcnQYAiABKAESEwoLbWF4X21vdmVfdXAYAyABKAESFQoNbWluX21vdmVfZG93bhgEIAEoARIeChZwcm9iYWJpbGl0eV9vZl90cmFkaW5nGAUgASgBIkEKEE1hcmdpbkNhbGN1bGF0b3ISLQoPc2NhbGluZ19mYWN0b3JzGAEgASgLMhQudmVnYS5TY2FsaW5nRmFjdG9ycyJaCg5TY2FsaW5nRmFjdG9ycxIUCgxzZWFyY2hfbGV2ZWwYASABKAESFgoOaW5pdGlhbF9tYXJnaW4YAiABKAESGgoSY29sbGF0ZXJhbF9yZWxlYXNlGAMgASgBIikKBEZlZXMSIQoHZmFjdG9ycxgBIAEoCzIQLnZlZ2EuRmVlRmFjdG9ycyJSCgpGZWVGYWN0b3JzEhEKCW1ha2VyX2ZlZRgBIAEoCRIaChJpbmZyYXN0cnVjdHVyZV9mZWUYAiABKAkSFQoNbGlxdWlkaXR5X2ZlZRgDIAEoCSIzCg9BdWN0aW9uRHVyYXRpb24SEAoIZHVyYXRpb24YASABKAMSDgoGdm9sdW1lGAIgASgEIk4KF1ByaWNlTW9uaXRvcmluZ1NldHRpbmdzEjMKCnBhcmFtZXRlcnMYASABKAsyHy52ZWdhLlByaWNlTW9uaXRvcmluZ1BhcmFtZXRlcnMiSwoZUHJpY2VNb25pdG9yaW5nUGFyYW1ldGVycxIuCgh0cmlnZ2VycxgBIAMoCzIcLnZlZ2EuUHJpY2VNb25pdG9yaW5nVHJpZ2dlciJZChZQcmljZU1vbml0b3JpbmdUcmlnZ2VyEg8KB2hvcml6b24YASABKAMSEwoLcHJvYmFiaWxpdHkYAiABKAkSGQoRYXVjdGlvbl9leHRlbnNpb24YAyABKAMikgEKHUxpcXVpZGl0eU1vbml0b3JpbmdQYXJhbWV0ZXJzEjwKF3RhcmdldF9zdGFrZV9wYXJhbWV0ZXJzGAEgASgLMhsudmVnYS5UYXJnZXRTdGFrZVBhcmFtZXRlcnMSGAoQdHJpZ2dlcmluZ19yYXRpbxgCIAEoCRIZChFhdWN0aW9uX2V4dGVuc2lvbhgDIAEoAyJEChVUYXJnZXRTdGFrZVBhcmFtZXRlcnMSEwoLdGltZV93aW5kb3cYASABKAMSFgoOc2NhbGluZ19mYWN0b3IYAiABKAFiBnByb3RvMw", [file_vega_data_source]);
 
 /**
- * @generated from message vega.AuctionDuration
+ * A place to trade one instrument, with all the rules it trades by. From market_created and market_updated events, kept
+ * whole.
+ *
+ * @generated from message vega.Market
  */
-export type AuctionDuration = Message<"vega.AuctionDuration"> & {
+export type Market = Message<"vega.Market"> & {
   /**
-   * @generated from field: int64 duration = 1;
-   */
-  duration: bigint;
-
-  /**
-   * @generated from field: uint64 volume = 2;
-   */
-  volume: bigint;
-};
-
-/**
- * Describes the message vega.AuctionDuration.
- * Use `create(AuctionDurationSchema)` to create a new message.
- */
-export const AuctionDurationSchema: GenMessage<AuctionDuration> = /*@__PURE__*/
-  messageDesc(file_vega_markets, 0);
-
-/**
- * @generated from message vega.DataSourceSpecToFutureBinding
- */
-export type DataSourceSpecToFutureBinding = Message<"vega.DataSourceSpecToFutureBinding"> & {
-  /**
-   * @generated from field: string settlement_data_property = 1;
-   */
-  settlementDataProperty: string;
-
-  /**
-   * @generated from field: string trading_termination_property = 2;
-   */
-  tradingTerminationProperty: string;
-};
-
-/**
- * Describes the message vega.DataSourceSpecToFutureBinding.
- * Use `create(DataSourceSpecToFutureBindingSchema)` to create a new message.
- */
-export const DataSourceSpecToFutureBindingSchema: GenMessage<DataSourceSpecToFutureBinding> = /*@__PURE__*/
-  messageDesc(file_vega_markets, 1);
-
-/**
- * @generated from message vega.FeeFactors
- */
-export type FeeFactors = Message<"vega.FeeFactors"> & {
-  /**
-   * @generated from field: string maker_fee = 1;
-   */
-  makerFee: string;
-
-  /**
-   * @generated from field: string infrastructure_fee = 2;
-   */
-  infrastructureFee: string;
-
-  /**
-   * @generated from field: string liquidity_fee = 3;
-   */
-  liquidityFee: string;
-};
-
-/**
- * Describes the message vega.FeeFactors.
- * Use `create(FeeFactorsSchema)` to create a new message.
- */
-export const FeeFactorsSchema: GenMessage<FeeFactors> = /*@__PURE__*/
-  messageDesc(file_vega_markets, 2);
-
-/**
- * @generated from message vega.Fees
- */
-export type Fees = Message<"vega.Fees"> & {
-  /**
-   * @generated from field: vega.FeeFactors factors = 1;
-   */
-  factors?: FeeFactors | undefined;
-};
-
-/**
- * Describes the message vega.Fees.
- * Use `create(FeesSchema)` to create a new message.
- */
-export const FeesSchema: GenMessage<Fees> = /*@__PURE__*/
-  messageDesc(file_vega_markets, 3);
-
-/**
- * @generated from message vega.Future
- */
-export type Future = Message<"vega.Future"> & {
-  /**
-   * @generated from field: string settlement_asset = 1;
-   */
-  settlementAsset: string;
-
-  /**
-   * @generated from field: string quote_name = 2;
-   */
-  quoteName: string;
-
-  /**
-   * @generated from field: vega.DataSourceSpec data_source_spec_for_settlement_data = 3;
-   */
-  dataSourceSpecForSettlementData?: DataSourceSpec | undefined;
-
-  /**
-   * @generated from field: vega.DataSourceSpec data_source_spec_for_trading_termination = 4;
-   */
-  dataSourceSpecForTradingTermination?: DataSourceSpec | undefined;
-
-  /**
-   * @generated from field: vega.DataSourceSpecToFutureBinding data_source_spec_binding = 5;
-   */
-  dataSourceSpecBinding?: DataSourceSpecToFutureBinding | undefined;
-};
-
-/**
- * Describes the message vega.Future.
- * Use `create(FutureSchema)` to create a new message.
- */
-export const FutureSchema: GenMessage<Future> = /*@__PURE__*/
-  messageDesc(file_vega_markets, 4);
-
-/**
- * @generated from message vega.Instrument
- */
-export type Instrument = Message<"vega.Instrument"> & {
-  /**
+   * The market's own id, as every other message names it.
+   *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
+   * What is traded, and at what risk.
+   *
+   * @generated from field: vega.TradableInstrument tradable_instrument = 2;
+   */
+  tradableInstrument?: TradableInstrument | undefined;
+
+  /**
+   * Decimals of prices: 10^decimal_places of a price's integer are one unit of the quote.
+   *
+   * @generated from field: uint64 decimal_places = 3;
+   */
+  decimalPlaces: bigint;
+
+  /**
+   * What trading costs.
+   *
+   * @generated from field: vega.Fees fees = 4;
+   */
+  fees?: Fees | undefined;
+
+  /**
+   * How long the opening auction lasts.
+   *
+   * @generated from field: vega.AuctionDuration opening_auction = 5;
+   */
+  openingAuction?: AuctionDuration | undefined;
+
+  /**
+   * What price movements trigger an auction.
+   *
+   * @generated from field: vega.PriceMonitoringSettings price_monitoring_settings = 6;
+   */
+  priceMonitoringSettings?: PriceMonitoringSettings | undefined;
+
+  /**
+   * What want of liquidity triggers an auction.
+   *
+   * @generated from field: vega.LiquidityMonitoringParameters liquidity_monitoring_parameters = 7;
+   */
+  liquidityMonitoringParameters?: LiquidityMonitoringParameters | undefined;
+
+  /**
+   * How it traded when it was last announced; MarketData.market_trading_mode is newer.
+   *
+   * @generated from field: vega.Market.TradingMode trading_mode = 8;
+   */
+  tradingMode: Market_TradingMode;
+
+  /**
+   * Where it was in its life when it was last announced; MarketData.market_state is newer.
+   *
+   * @generated from field: vega.Market.State state = 9;
+   */
+  state: Market_State;
+
+  /**
+   * When it went from one state to the next.
+   *
+   * @generated from field: vega.MarketTimestamps market_timestamps = 10;
+   */
+  marketTimestamps?: MarketTimestamps | undefined;
+
+  /**
+   * Decimals of sizes and volumes; negative ones are powers of ten to multiply by.
+   *
+   * @generated from field: int64 position_decimal_places = 11;
+   */
+  positionDecimalPlaces: bigint;
+
+  /**
+   * How far from the mid price liquidity orders may lie, as a fraction of it. Decimal text.
+   *
+   * @generated from field: string lp_price_range = 12;
+   */
+  lpPriceRange: string;
+
+  /**
+   * Slippage assumed in margins, in proportion to the position. Decimal text.
+   *
+   * @generated from field: string linear_slippage_factor = 13;
+   */
+  linearSlippageFactor: string;
+
+  /**
+   * Slippage assumed in margins, in proportion to the position's square. Decimal text.
+   *
+   * @generated from field: string quadratic_slippage_factor = 14;
+   */
+  quadraticSlippageFactor: string;
+};
+
+/**
+ * Describes the message vega.Market.
+ * Use `create(MarketSchema)` to create a new message.
+ */
+export const MarketSchema: GenMessage<Market> = /*@__PURE__*/
+  messageDesc(file_vega_markets, 0);
+
+/**
+ * Where a market is in its life.
+ *
+ * @generated from enum vega.Market.State
+ */
+export enum Market_State {
+  /**
+   * Not told.
+   *
+   * @generated from enum value: STATE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Proposed, and being voted on.
+   *
+   * @generated from enum value: STATE_PROPOSED = 1;
+   */
+  PROPOSED = 1,
+
+  /**
+   * Voted down; it never opens.
+   *
+   * @generated from enum value: STATE_REJECTED = 2;
+   */
+  REJECTED = 2,
+
+  /**
+   * Voted for, and in its opening auction.
+   *
+   * @generated from enum value: STATE_PENDING = 3;
+   */
+  PENDING = 3,
+
+  /**
+   * Given up before it opened.
+   *
+   * @generated from enum value: STATE_CANCELLED = 4;
+   */
+  CANCELLED = 4,
+
+  /**
+   * Open.
+   *
+   * @generated from enum value: STATE_ACTIVE = 5;
+   */
+  ACTIVE = 5,
+
+  /**
+   * Open, but in an auction that monitoring triggered.
+   *
+   * @generated from enum value: STATE_SUSPENDED = 6;
+   */
+  SUSPENDED = 6,
+
+  /**
+   * Closed by governance.
+   *
+   * @generated from enum value: STATE_CLOSED = 7;
+   */
+  CLOSED = 7,
+
+  /**
+   * No more trading; waits for the price to settle at.
+   *
+   * @generated from enum value: STATE_TRADING_TERMINATED = 8;
+   */
+  TRADING_TERMINATED = 8,
+
+  /**
+   * Settled; nothing more happens.
+   *
+   * @generated from enum value: STATE_SETTLED = 9;
+   */
+  SETTLED = 9,
+}
+
+/**
+ * Describes the enum vega.Market.State.
+ */
+export const Market_StateSchema: GenEnum<Market_State> = /*@__PURE__*/
+  enumDesc(file_vega_markets, 0, 0);
+
+/**
+ * How a market trades.
+ *
+ * @generated from enum vega.Market.TradingMode
+ */
+export enum Market_TradingMode {
+  /**
+   * Not told.
+   *
+   * @generated from enum value: TRADING_MODE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Orders trade as they come.
+   *
+   * @generated from enum value: TRADING_MODE_CONTINUOUS = 1;
+   */
+  CONTINUOUS = 1,
+
+  /**
+   * Orders are gathered and trade in batches.
+   *
+   * @generated from enum value: TRADING_MODE_BATCH_AUCTION = 2;
+   */
+  BATCH_AUCTION = 2,
+
+  /**
+   * The auction that finds the first price.
+   *
+   * @generated from enum value: TRADING_MODE_OPENING_AUCTION = 3;
+   */
+  OPENING_AUCTION = 3,
+
+  /**
+   * An auction that price or liquidity monitoring triggered.
+   *
+   * @generated from enum value: TRADING_MODE_MONITORING_AUCTION = 4;
+   */
+  MONITORING_AUCTION = 4,
+
+  /**
+   * Not at all.
+   *
+   * @generated from enum value: TRADING_MODE_NO_TRADING = 5;
+   */
+  NO_TRADING = 5,
+}
+
+/**
+ * Describes the enum vega.Market.TradingMode.
+ */
+export const Market_TradingModeSchema: GenEnum<Market_TradingMode> = /*@__PURE__*/
+  enumDesc(file_vega_markets, 0, 1);
+
+/**
+ * When a market went from one state to the next; all in nanoseconds, 0: not yet.
+ *
+ * @generated from message vega.MarketTimestamps
+ */
+export type MarketTimestamps = Message<"vega.MarketTimestamps"> & {
+  /**
+   * When it was proposed.
+   *
+   * @generated from field: int64 proposed = 1;
+   */
+  proposed: bigint;
+
+  /**
+   * When its opening auction began.
+   *
+   * @generated from field: int64 pending = 2;
+   */
+  pending: bigint;
+
+  /**
+   * When trading opened, or is to open.
+   *
+   * @generated from field: int64 open = 3;
+   */
+  open: bigint;
+
+  /**
+   * When trading closed.
+   *
+   * @generated from field: int64 close = 4;
+   */
+  close: bigint;
+};
+
+/**
+ * Describes the message vega.MarketTimestamps.
+ * Use `create(MarketTimestampsSchema)` to create a new message.
+ */
+export const MarketTimestampsSchema: GenMessage<MarketTimestamps> = /*@__PURE__*/
+  messageDesc(file_vega_markets, 1);
+
+/**
+ * An instrument with the risk it is traded at.
+ *
+ * @generated from message vega.TradableInstrument
+ */
+export type TradableInstrument = Message<"vega.TradableInstrument"> & {
+  /**
+   * What is traded.
+   *
+   * @generated from field: vega.Instrument instrument = 1;
+   */
+  instrument?: Instrument | undefined;
+
+  /**
+   * How margins follow from risk.
+   *
+   * @generated from field: vega.MarginCalculator margin_calculator = 2;
+   */
+  marginCalculator?: MarginCalculator | undefined;
+
+  /**
+   * How risk is estimated.
+   *
+   * @generated from oneof vega.TradableInstrument.risk_model
+   */
+  riskModel: {
+    /**
+     * From a log-normal distribution of prices.
+     *
+     * @generated from field: vega.LogNormalRiskModel log_normal_risk_model = 100;
+     */
+    value: LogNormalRiskModel;
+    case: "logNormalRiskModel";
+  } | {
+    /**
+     * From fixed factors.
+     *
+     * @generated from field: vega.SimpleRiskModel simple_risk_model = 101;
+     */
+    value: SimpleRiskModel;
+    case: "simpleRiskModel";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message vega.TradableInstrument.
+ * Use `create(TradableInstrumentSchema)` to create a new message.
+ */
+export const TradableInstrumentSchema: GenMessage<TradableInstrument> = /*@__PURE__*/
+  messageDesc(file_vega_markets, 2);
+
+/**
+ * What is traded.
+ *
+ * @generated from message vega.Instrument
+ */
+export type Instrument = Message<"vega.Instrument"> & {
+  /**
+   * Its own id; not the market's.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Short name, for people.
+   *
    * @generated from field: string code = 2;
    */
   code: string;
 
   /**
+   * Full name, for people.
+   *
    * @generated from field: string name = 3;
    */
   name: string;
 
   /**
+   * What else is told of it.
+   *
    * @generated from field: vega.InstrumentMetadata metadata = 4;
    */
   metadata?: InstrumentMetadata | undefined;
 
   /**
+   * What kind of contract it is.
+   *
    * @generated from oneof vega.Instrument.product
    */
   product: {
     /**
+     * A cash-settled future.
+     *
      * @generated from field: vega.Future future = 100;
      */
     value: Future;
@@ -180,13 +413,17 @@ export type Instrument = Message<"vega.Instrument"> & {
  * Use `create(InstrumentSchema)` to create a new message.
  */
 export const InstrumentSchema: GenMessage<Instrument> = /*@__PURE__*/
-  messageDesc(file_vega_markets, 5);
+  messageDesc(file_vega_markets, 3);
 
 /**
+ * What else is told of an instrument.
+ *
  * @generated from message vega.InstrumentMetadata
  */
 export type InstrumentMetadata = Message<"vega.InstrumentMetadata"> & {
   /**
+   * Free text, often `key:value`.
+   *
    * @generated from field: repeated string tags = 1;
    */
   tags: string[];
@@ -197,50 +434,143 @@ export type InstrumentMetadata = Message<"vega.InstrumentMetadata"> & {
  * Use `create(InstrumentMetadataSchema)` to create a new message.
  */
 export const InstrumentMetadataSchema: GenMessage<InstrumentMetadata> = /*@__PURE__*/
-  messageDesc(file_vega_markets, 6);
+  messageDesc(file_vega_markets, 4);
 
 /**
- * @generated from message vega.LiquidityMonitoringParameters
+ * A cash-settled future.
+ *
+ * @generated from message vega.Future
  */
-export type LiquidityMonitoringParameters = Message<"vega.LiquidityMonitoringParameters"> & {
+export type Future = Message<"vega.Future"> & {
   /**
-   * @generated from field: vega.TargetStakeParameters target_stake_parameters = 1;
+   * Id of the asset that margins, fees and settlement are paid in.
+   *
+   * @generated from field: string settlement_asset = 1;
    */
-  targetStakeParameters?: TargetStakeParameters | undefined;
+  settlementAsset: string;
 
   /**
-   * @generated from field: string triggering_ratio = 2;
+   * What prices are quoted in, for people.
+   *
+   * @generated from field: string quote_name = 2;
    */
-  triggeringRatio: string;
+  quoteName: string;
 
   /**
-   * @generated from field: int64 auction_extension = 3;
+   * Where the price to settle at comes from.
+   *
+   * @generated from field: vega.DataSourceSpec data_source_spec_for_settlement_data = 3;
    */
-  auctionExtension: bigint;
+  dataSourceSpecForSettlementData?: DataSourceSpec | undefined;
+
+  /**
+   * Where the end of trading is told.
+   *
+   * @generated from field: vega.DataSourceSpec data_source_spec_for_trading_termination = 4;
+   */
+  dataSourceSpecForTradingTermination?: DataSourceSpec | undefined;
+
+  /**
+   * Which properties of those two sources are meant.
+   *
+   * @generated from field: vega.DataSourceSpecToFutureBinding data_source_spec_binding = 5;
+   */
+  dataSourceSpecBinding?: DataSourceSpecToFutureBinding | undefined;
 };
 
 /**
- * Describes the message vega.LiquidityMonitoringParameters.
- * Use `create(LiquidityMonitoringParametersSchema)` to create a new message.
+ * Describes the message vega.Future.
+ * Use `create(FutureSchema)` to create a new message.
  */
-export const LiquidityMonitoringParametersSchema: GenMessage<LiquidityMonitoringParameters> = /*@__PURE__*/
+export const FutureSchema: GenMessage<Future> = /*@__PURE__*/
+  messageDesc(file_vega_markets, 5);
+
+/**
+ * Which property of a data source tells what.
+ *
+ * @generated from message vega.DataSourceSpecToFutureBinding
+ */
+export type DataSourceSpecToFutureBinding = Message<"vega.DataSourceSpecToFutureBinding"> & {
+  /**
+   * Name of the property that holds the price to settle at.
+   *
+   * @generated from field: string settlement_data_property = 1;
+   */
+  settlementDataProperty: string;
+
+  /**
+   * Name of the property that ends trading.
+   *
+   * @generated from field: string trading_termination_property = 2;
+   */
+  tradingTerminationProperty: string;
+};
+
+/**
+ * Describes the message vega.DataSourceSpecToFutureBinding.
+ * Use `create(DataSourceSpecToFutureBindingSchema)` to create a new message.
+ */
+export const DataSourceSpecToFutureBindingSchema: GenMessage<DataSourceSpecToFutureBinding> = /*@__PURE__*/
+  messageDesc(file_vega_markets, 6);
+
+/**
+ * A risk model that takes prices to be distributed log-normally.
+ *
+ * @generated from message vega.LogNormalRiskModel
+ */
+export type LogNormalRiskModel = Message<"vega.LogNormalRiskModel"> & {
+  /**
+   * Probability of the losses that margins need not cover: lambda of the expected shortfall.
+   *
+   * @generated from field: double risk_aversion_parameter = 1;
+   */
+  riskAversionParameter: number;
+
+  /**
+   * How far ahead it looks, in years.
+   *
+   * @generated from field: double tau = 2;
+   */
+  tau: number;
+
+  /**
+   * The distribution.
+   *
+   * @generated from field: vega.LogNormalModelParams params = 3;
+   */
+  params?: LogNormalModelParams | undefined;
+};
+
+/**
+ * Describes the message vega.LogNormalRiskModel.
+ * Use `create(LogNormalRiskModelSchema)` to create a new message.
+ */
+export const LogNormalRiskModelSchema: GenMessage<LogNormalRiskModel> = /*@__PURE__*/
   messageDesc(file_vega_markets, 7);
 
 /**
+ * Parameters of a log-normal distribution of prices.
+ *
  * @generated from message vega.LogNormalModelParams
  */
 export type LogNormalModelParams = Message<"vega.LogNormalModelParams"> & {
   /**
+   * Drift, per year.
+   *
    * @generated from field: double mu = 1;
    */
   mu: number;
 
   /**
+   * Risk-free interest, per year.
+   *
    * @generated from field: double r = 2;
    */
   r: number;
 
   /**
+   * Volatility, per year.
+   *
    * @generated from field: double sigma = 3;
    */
   sigma: number;
@@ -254,395 +584,14 @@ export const LogNormalModelParamsSchema: GenMessage<LogNormalModelParams> = /*@_
   messageDesc(file_vega_markets, 8);
 
 /**
- * @generated from message vega.LogNormalRiskModel
- */
-export type LogNormalRiskModel = Message<"vega.LogNormalRiskModel"> & {
-  /**
-   * @generated from field: double risk_aversion_parameter = 1;
-   */
-  riskAversionParameter: number;
-
-  /**
-   * @generated from field: double tau = 2;
-   */
-  tau: number;
-
-  /**
-   * @generated from field: vega.LogNormalModelParams params = 3;
-   */
-  params?: LogNormalModelParams | undefined;
-};
-
-/**
- * Describes the message vega.LogNormalRiskModel.
- * Use `create(LogNormalRiskModelSchema)` to create a new message.
- */
-export const LogNormalRiskModelSchema: GenMessage<LogNormalRiskModel> = /*@__PURE__*/
-  messageDesc(file_vega_markets, 9);
-
-/**
- * @generated from message vega.MarginCalculator
- */
-export type MarginCalculator = Message<"vega.MarginCalculator"> & {
-  /**
-   * @generated from field: vega.ScalingFactors scaling_factors = 1;
-   */
-  scalingFactors?: ScalingFactors | undefined;
-};
-
-/**
- * Describes the message vega.MarginCalculator.
- * Use `create(MarginCalculatorSchema)` to create a new message.
- */
-export const MarginCalculatorSchema: GenMessage<MarginCalculator> = /*@__PURE__*/
-  messageDesc(file_vega_markets, 10);
-
-/**
- * @generated from message vega.Market
- */
-export type Market = Message<"vega.Market"> & {
-  /**
-   * @generated from field: string id = 1;
-   */
-  id: string;
-
-  /**
-   * @generated from field: vega.TradableInstrument tradable_instrument = 2;
-   */
-  tradableInstrument?: TradableInstrument | undefined;
-
-  /**
-   * @generated from field: uint64 decimal_places = 3;
-   */
-  decimalPlaces: bigint;
-
-  /**
-   * @generated from field: vega.Fees fees = 4;
-   */
-  fees?: Fees | undefined;
-
-  /**
-   * @generated from field: vega.AuctionDuration opening_auction = 5;
-   */
-  openingAuction?: AuctionDuration | undefined;
-
-  /**
-   * @generated from field: vega.PriceMonitoringSettings price_monitoring_settings = 6;
-   */
-  priceMonitoringSettings?: PriceMonitoringSettings | undefined;
-
-  /**
-   * @generated from field: vega.LiquidityMonitoringParameters liquidity_monitoring_parameters = 7;
-   */
-  liquidityMonitoringParameters?: LiquidityMonitoringParameters | undefined;
-
-  /**
-   * @generated from field: vega.Market.TradingMode trading_mode = 8;
-   */
-  tradingMode: Market_TradingMode;
-
-  /**
-   * @generated from field: vega.Market.State state = 9;
-   */
-  state: Market_State;
-
-  /**
-   * @generated from field: vega.MarketTimestamps market_timestamps = 10;
-   */
-  marketTimestamps?: MarketTimestamps | undefined;
-
-  /**
-   * @generated from field: int64 position_decimal_places = 11;
-   */
-  positionDecimalPlaces: bigint;
-
-  /**
-   * @generated from field: string lp_price_range = 12;
-   */
-  lpPriceRange: string;
-
-  /**
-   * @generated from field: string linear_slippage_factor = 13;
-   */
-  linearSlippageFactor: string;
-
-  /**
-   * @generated from field: string quadratic_slippage_factor = 14;
-   */
-  quadraticSlippageFactor: string;
-};
-
-/**
- * Describes the message vega.Market.
- * Use `create(MarketSchema)` to create a new message.
- */
-export const MarketSchema: GenMessage<Market> = /*@__PURE__*/
-  messageDesc(file_vega_markets, 11);
-
-/**
- * @generated from enum vega.Market.State
- */
-export enum Market_State {
-  /**
-   * @generated from enum value: STATE_UNSPECIFIED = 0;
-   */
-  UNSPECIFIED = 0,
-
-  /**
-   * @generated from enum value: STATE_PROPOSED = 1;
-   */
-  PROPOSED = 1,
-
-  /**
-   * @generated from enum value: STATE_REJECTED = 2;
-   */
-  REJECTED = 2,
-
-  /**
-   * @generated from enum value: STATE_PENDING = 3;
-   */
-  PENDING = 3,
-
-  /**
-   * @generated from enum value: STATE_CANCELLED = 4;
-   */
-  CANCELLED = 4,
-
-  /**
-   * @generated from enum value: STATE_ACTIVE = 5;
-   */
-  ACTIVE = 5,
-
-  /**
-   * @generated from enum value: STATE_SUSPENDED = 6;
-   */
-  SUSPENDED = 6,
-
-  /**
-   * @generated from enum value: STATE_CLOSED = 7;
-   */
-  CLOSED = 7,
-
-  /**
-   * @generated from enum value: STATE_TRADING_TERMINATED = 8;
-   */
-  TRADING_TERMINATED = 8,
-
-  /**
-   * @generated from enum value: STATE_SETTLED = 9;
-   */
-  SETTLED = 9,
-}
-
-/**
- * Describes the enum vega.Market.State.
- */
-export const Market_StateSchema: GenEnum<Market_State> = /*@__PURE__*/
-  enumDesc(file_vega_markets, 11, 0);
-
-/**
- * @generated from enum vega.Market.TradingMode
- */
-export enum Market_TradingMode {
-  /**
-   * @generated from enum value: TRADING_MODE_UNSPECIFIED = 0;
-   */
-  UNSPECIFIED = 0,
-
-  /**
-   * @generated from enum value: TRADING_MODE_CONTINUOUS = 1;
-   */
-  CONTINUOUS = 1,
-
-  /**
-   * @generated from enum value: TRADING_MODE_BATCH_AUCTION = 2;
-   */
-  BATCH_AUCTION = 2,
-
-  /**
-   * @generated from enum value: TRADING_MODE_OPENING_AUCTION = 3;
-   */
-  OPENING_AUCTION = 3,
-
-  /**
-   * @generated from enum value: TRADING_MODE_MONITORING_AUCTION = 4;
-   */
-  MONITORING_AUCTION = 4,
-
-  /**
-   * @generated from enum value: TRADING_MODE_NO_TRADING = 5;
-   */
-  NO_TRADING = 5,
-}
-
-/**
- * Describes the enum vega.Market.TradingMode.
- */
-export const Market_TradingModeSchema: GenEnum<Market_TradingMode> = /*@__PURE__*/
-  enumDesc(file_vega_markets, 11, 1);
-
-/**
- * @generated from message vega.MarketTimestamps
- */
-export type MarketTimestamps = Message<"vega.MarketTimestamps"> & {
-  /**
-   * @generated from field: int64 proposed = 1;
-   */
-  proposed: bigint;
-
-  /**
-   * @generated from field: int64 pending = 2;
-   */
-  pending: bigint;
-
-  /**
-   * @generated from field: int64 open = 3;
-   */
-  open: bigint;
-
-  /**
-   * @generated from field: int64 close = 4;
-   */
-  close: bigint;
-};
-
-/**
- * Describes the message vega.MarketTimestamps.
- * Use `create(MarketTimestampsSchema)` to create a new message.
- */
-export const MarketTimestampsSchema: GenMessage<MarketTimestamps> = /*@__PURE__*/
-  messageDesc(file_vega_markets, 12);
-
-/**
- * @generated from message vega.PriceMonitoringParameters
- */
-export type PriceMonitoringParameters = Message<"vega.PriceMonitoringParameters"> & {
-  /**
-   * @generated from field: repeated vega.PriceMonitoringTrigger triggers = 1;
-   */
-  triggers: PriceMonitoringTrigger[];
-};
-
-/**
- * Describes the message vega.PriceMonitoringParameters.
- * Use `create(PriceMonitoringParametersSchema)` to create a new message.
- */
-export const PriceMonitoringParametersSchema: GenMessage<PriceMonitoringParameters> = /*@__PURE__*/
-  messageDesc(file_vega_markets, 13);
-
-/**
- * @generated from message vega.PriceMonitoringSettings
- */
-export type PriceMonitoringSettings = Message<"vega.PriceMonitoringSettings"> & {
-  /**
-   * @generated from field: vega.PriceMonitoringParameters parameters = 1;
-   */
-  parameters?: PriceMonitoringParameters | undefined;
-};
-
-/**
- * Describes the message vega.PriceMonitoringSettings.
- * Use `create(PriceMonitoringSettingsSchema)` to create a new message.
- */
-export const PriceMonitoringSettingsSchema: GenMessage<PriceMonitoringSettings> = /*@__PURE__*/
-  messageDesc(file_vega_markets, 14);
-
-/**
- * @generated from message vega.PriceMonitoringTrigger
- */
-export type PriceMonitoringTrigger = Message<"vega.PriceMonitoringTrigger"> & {
-  /**
-   * @generated from field: int64 horizon = 1;
-   */
-  horizon: bigint;
-
-  /**
-   * @generated from field: string probability = 2;
-   */
-  probability: string;
-
-  /**
-   * @generated from field: int64 auction_extension = 3;
-   */
-  auctionExtension: bigint;
-};
-
-/**
- * Describes the message vega.PriceMonitoringTrigger.
- * Use `create(PriceMonitoringTriggerSchema)` to create a new message.
- */
-export const PriceMonitoringTriggerSchema: GenMessage<PriceMonitoringTrigger> = /*@__PURE__*/
-  messageDesc(file_vega_markets, 15);
-
-/**
- * @generated from message vega.ScalingFactors
- */
-export type ScalingFactors = Message<"vega.ScalingFactors"> & {
-  /**
-   * @generated from field: double search_level = 1;
-   */
-  searchLevel: number;
-
-  /**
-   * @generated from field: double initial_margin = 2;
-   */
-  initialMargin: number;
-
-  /**
-   * @generated from field: double collateral_release = 3;
-   */
-  collateralRelease: number;
-};
-
-/**
- * Describes the message vega.ScalingFactors.
- * Use `create(ScalingFactorsSchema)` to create a new message.
- */
-export const ScalingFactorsSchema: GenMessage<ScalingFactors> = /*@__PURE__*/
-  messageDesc(file_vega_markets, 16);
-
-/**
- * @generated from message vega.SimpleModelParams
- */
-export type SimpleModelParams = Message<"vega.SimpleModelParams"> & {
-  /**
-   * @generated from field: double factor_long = 1;
-   */
-  factorLong: number;
-
-  /**
-   * @generated from field: double factor_short = 2;
-   */
-  factorShort: number;
-
-  /**
-   * @generated from field: double max_move_up = 3;
-   */
-  maxMoveUp: number;
-
-  /**
-   * @generated from field: double min_move_down = 4;
-   */
-  minMoveDown: number;
-
-  /**
-   * @generated from field: double probability_of_trading = 5;
-   */
-  probabilityOfTrading: number;
-};
-
-/**
- * Describes the message vega.SimpleModelParams.
- * Use `create(SimpleModelParamsSchema)` to create a new message.
- */
-export const SimpleModelParamsSchema: GenMessage<SimpleModelParams> = /*@__PURE__*/
-  messageDesc(file_vega_markets, 17);
-
-/**
+ * A risk model of fixed factors.
+ *
  * @generated from message vega.SimpleRiskModel
  */
 export type SimpleRiskModel = Message<"vega.SimpleRiskModel"> & {
   /**
+   * The factors.
+   *
    * @generated from field: vega.SimpleModelParams params = 1;
    */
   params?: SimpleModelParams | undefined;
@@ -653,18 +602,325 @@ export type SimpleRiskModel = Message<"vega.SimpleRiskModel"> & {
  * Use `create(SimpleRiskModelSchema)` to create a new message.
  */
 export const SimpleRiskModelSchema: GenMessage<SimpleRiskModel> = /*@__PURE__*/
+  messageDesc(file_vega_markets, 9);
+
+/**
+ * Factors of a simple risk model.
+ *
+ * @generated from message vega.SimpleModelParams
+ */
+export type SimpleModelParams = Message<"vega.SimpleModelParams"> & {
+  /**
+   * Risk of a long position, as a fraction of its value.
+   *
+   * @generated from field: double factor_long = 1;
+   */
+  factorLong: number;
+
+  /**
+   * Risk of a short position, as a fraction of its value.
+   *
+   * @generated from field: double factor_short = 2;
+   */
+  factorShort: number;
+
+  /**
+   * How far the price is taken to rise at most.
+   *
+   * @generated from field: double max_move_up = 3;
+   */
+  maxMoveUp: number;
+
+  /**
+   * How far the price is taken to fall at most.
+   *
+   * @generated from field: double min_move_down = 4;
+   */
+  minMoveDown: number;
+
+  /**
+   * Probability that an order within those bounds trades.
+   *
+   * @generated from field: double probability_of_trading = 5;
+   */
+  probabilityOfTrading: number;
+};
+
+/**
+ * Describes the message vega.SimpleModelParams.
+ * Use `create(SimpleModelParamsSchema)` to create a new message.
+ */
+export const SimpleModelParamsSchema: GenMessage<SimpleModelParams> = /*@__PURE__*/
+  messageDesc(file_vega_markets, 10);
+
+/**
+ * How margins follow from risk.
+ *
+ * @generated from message vega.MarginCalculator
+ */
+export type MarginCalculator = Message<"vega.MarginCalculator"> & {
+  /**
+   * What the maintenance margin is multiplied by.
+   *
+   * @generated from field: vega.ScalingFactors scaling_factors = 1;
+   */
+  scalingFactors?: ScalingFactors | undefined;
+};
+
+/**
+ * Describes the message vega.MarginCalculator.
+ * Use `create(MarginCalculatorSchema)` to create a new message.
+ */
+export const MarginCalculatorSchema: GenMessage<MarginCalculator> = /*@__PURE__*/
+  messageDesc(file_vega_markets, 11);
+
+/**
+ * Factors of the maintenance margin.
+ *
+ * @generated from message vega.ScalingFactors
+ */
+export type ScalingFactors = Message<"vega.ScalingFactors"> & {
+  /**
+   * Below this, margin is topped up from the general account.
+   *
+   * @generated from field: double search_level = 1;
+   */
+  searchLevel: number;
+
+  /**
+   * What a new position needs.
+   *
+   * @generated from field: double initial_margin = 2;
+   */
+  initialMargin: number;
+
+  /**
+   * Above this, margin goes back to the general account.
+   *
+   * @generated from field: double collateral_release = 3;
+   */
+  collateralRelease: number;
+};
+
+/**
+ * Describes the message vega.ScalingFactors.
+ * Use `create(ScalingFactorsSchema)` to create a new message.
+ */
+export const ScalingFactorsSchema: GenMessage<ScalingFactors> = /*@__PURE__*/
+  messageDesc(file_vega_markets, 12);
+
+/**
+ * What trading costs.
+ *
+ * @generated from message vega.Fees
+ */
+export type Fees = Message<"vega.Fees"> & {
+  /**
+   * The rates.
+   *
+   * @generated from field: vega.FeeFactors factors = 1;
+   */
+  factors?: FeeFactors | undefined;
+};
+
+/**
+ * Describes the message vega.Fees.
+ * Use `create(FeesSchema)` to create a new message.
+ */
+export const FeesSchema: GenMessage<Fees> = /*@__PURE__*/
+  messageDesc(file_vega_markets, 13);
+
+/**
+ * Fee rates, as fractions of a trade's value. Decimal text.
+ *
+ * @generated from message vega.FeeFactors
+ */
+export type FeeFactors = Message<"vega.FeeFactors"> & {
+  /**
+   * To the party whose order rested.
+   *
+   * @generated from field: string maker_fee = 1;
+   */
+  makerFee: string;
+
+  /**
+   * To those who run the network.
+   *
+   * @generated from field: string infrastructure_fee = 2;
+   */
+  infrastructureFee: string;
+
+  /**
+   * To the market's liquidity providers.
+   *
+   * @generated from field: string liquidity_fee = 3;
+   */
+  liquidityFee: string;
+};
+
+/**
+ * Describes the message vega.FeeFactors.
+ * Use `create(FeeFactorsSchema)` to create a new message.
+ */
+export const FeeFactorsSchema: GenMessage<FeeFactors> = /*@__PURE__*/
+  messageDesc(file_vega_markets, 14);
+
+/**
+ * How long an auction lasts.
+ *
+ * @generated from message vega.AuctionDuration
+ */
+export type AuctionDuration = Message<"vega.AuctionDuration"> & {
+  /**
+   * At least this many seconds.
+   *
+   * @generated from field: int64 duration = 1;
+   */
+  duration: bigint;
+
+  /**
+   * Until this much would trade; scaled by the market's position decimal places. 0: whatever the volume.
+   *
+   * @generated from field: uint64 volume = 2;
+   */
+  volume: bigint;
+};
+
+/**
+ * Describes the message vega.AuctionDuration.
+ * Use `create(AuctionDurationSchema)` to create a new message.
+ */
+export const AuctionDurationSchema: GenMessage<AuctionDuration> = /*@__PURE__*/
+  messageDesc(file_vega_markets, 15);
+
+/**
+ * What price movements trigger an auction.
+ *
+ * @generated from message vega.PriceMonitoringSettings
+ */
+export type PriceMonitoringSettings = Message<"vega.PriceMonitoringSettings"> & {
+  /**
+   * The triggers.
+   *
+   * @generated from field: vega.PriceMonitoringParameters parameters = 1;
+   */
+  parameters?: PriceMonitoringParameters | undefined;
+};
+
+/**
+ * Describes the message vega.PriceMonitoringSettings.
+ * Use `create(PriceMonitoringSettingsSchema)` to create a new message.
+ */
+export const PriceMonitoringSettingsSchema: GenMessage<PriceMonitoringSettings> = /*@__PURE__*/
+  messageDesc(file_vega_markets, 16);
+
+/**
+ * A set of triggers.
+ *
+ * @generated from message vega.PriceMonitoringParameters
+ */
+export type PriceMonitoringParameters = Message<"vega.PriceMonitoringParameters"> & {
+  /**
+   * Each by itself can trigger an auction.
+   *
+   * @generated from field: repeated vega.PriceMonitoringTrigger triggers = 1;
+   */
+  triggers: PriceMonitoringTrigger[];
+};
+
+/**
+ * Describes the message vega.PriceMonitoringParameters.
+ * Use `create(PriceMonitoringParametersSchema)` to create a new message.
+ */
+export const PriceMonitoringParametersSchema: GenMessage<PriceMonitoringParameters> = /*@__PURE__*/
+  messageDesc(file_vega_markets, 17);
+
+/**
+ * A movement of the price that triggers an auction.
+ *
+ * @generated from message vega.PriceMonitoringTrigger
+ */
+export type PriceMonitoringTrigger = Message<"vega.PriceMonitoringTrigger"> & {
+  /**
+   * How far ahead prices are predicted, in seconds.
+   *
+   * @generated from field: int64 horizon = 1;
+   */
+  horizon: bigint;
+
+  /**
+   * Probability with which the price is predicted to stay inside the bounds, 0 to 1. Decimal text.
+   *
+   * @generated from field: string probability = 2;
+   */
+  probability: string;
+
+  /**
+   * How long the auction lasts, or is prolonged, in seconds.
+   *
+   * @generated from field: int64 auction_extension = 3;
+   */
+  auctionExtension: bigint;
+};
+
+/**
+ * Describes the message vega.PriceMonitoringTrigger.
+ * Use `create(PriceMonitoringTriggerSchema)` to create a new message.
+ */
+export const PriceMonitoringTriggerSchema: GenMessage<PriceMonitoringTrigger> = /*@__PURE__*/
   messageDesc(file_vega_markets, 18);
 
 /**
+ * What want of liquidity triggers an auction.
+ *
+ * @generated from message vega.LiquidityMonitoringParameters
+ */
+export type LiquidityMonitoringParameters = Message<"vega.LiquidityMonitoringParameters"> & {
+  /**
+   * How much stake is wanted.
+   *
+   * @generated from field: vega.TargetStakeParameters target_stake_parameters = 1;
+   */
+  targetStakeParameters?: TargetStakeParameters | undefined;
+
+  /**
+   * The fraction of the target stake below which an auction begins. Decimal text.
+   *
+   * @generated from field: string triggering_ratio = 2;
+   */
+  triggeringRatio: string;
+
+  /**
+   * How long an auction is prolonged for want of liquidity, in seconds.
+   *
+   * @generated from field: int64 auction_extension = 3;
+   */
+  auctionExtension: bigint;
+};
+
+/**
+ * Describes the message vega.LiquidityMonitoringParameters.
+ * Use `create(LiquidityMonitoringParametersSchema)` to create a new message.
+ */
+export const LiquidityMonitoringParametersSchema: GenMessage<LiquidityMonitoringParameters> = /*@__PURE__*/
+  messageDesc(file_vega_markets, 19);
+
+/**
+ * How a market's target stake follows from its open interest.
+ *
  * @generated from message vega.TargetStakeParameters
  */
 export type TargetStakeParameters = Message<"vega.TargetStakeParameters"> & {
   /**
+   * How far back the greatest open interest is looked for, in seconds.
+   *
    * @generated from field: int64 time_window = 1;
    */
   timeWindow: bigint;
 
   /**
+   * What it is multiplied by.
+   *
    * @generated from field: double scaling_factor = 2;
    */
   scalingFactor: number;
@@ -675,44 +931,5 @@ export type TargetStakeParameters = Message<"vega.TargetStakeParameters"> & {
  * Use `create(TargetStakeParametersSchema)` to create a new message.
  */
 export const TargetStakeParametersSchema: GenMessage<TargetStakeParameters> = /*@__PURE__*/
-  messageDesc(file_vega_markets, 19);
-
-/**
- * @generated from message vega.TradableInstrument
- */
-export type TradableInstrument = Message<"vega.TradableInstrument"> & {
-  /**
-   * @generated from field: vega.Instrument instrument = 1;
-   */
-  instrument?: Instrument | undefined;
-
-  /**
-   * @generated from field: vega.MarginCalculator margin_calculator = 2;
-   */
-  marginCalculator?: MarginCalculator | undefined;
-
-  /**
-   * @generated from oneof vega.TradableInstrument.risk_model
-   */
-  riskModel: {
-    /**
-     * @generated from field: vega.LogNormalRiskModel log_normal_risk_model = 100;
-     */
-    value: LogNormalRiskModel;
-    case: "logNormalRiskModel";
-  } | {
-    /**
-     * @generated from field: vega.SimpleRiskModel simple_risk_model = 101;
-     */
-    value: SimpleRiskModel;
-    case: "simpleRiskModel";
-  } | { case: undefined; value?: undefined };
-};
-
-/**
- * Describes the message vega.TradableInstrument.
- * Use `create(TradableInstrumentSchema)` to create a new message.
- */
-export const TradableInstrumentSchema: GenMessage<TradableInstrument> = /*@__PURE__*/
   messageDesc(file_vega_markets, 20);
 

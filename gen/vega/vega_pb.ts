@@ -12,698 +12,31 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file vega/vega.proto.
  */
 export const file_vega_vega: GenFile = /*@__PURE__*/
-  fileDesc("Cg92ZWdhL3ZlZ2EucHJvdG8SBHZlZ2EihwEKDkFjY291bnREZXRhaWxzEhAKCGFzc2V0X2lkGAEgASgJEh8KBHR5cGUYAiABKA4yES52ZWdhLkFjY291bnRUeXBlEhIKBW93bmVyGAMgASgJSACIAQESFgoJbWFya2V0X2lkGAQgASgJSAGIAQFCCAoGX293bmVyQgwKCl9tYXJrZXRfaWQiOwoLRXJyb3JEZXRhaWwSDAoEY29kZRgBIAEoBRIPCgdtZXNzYWdlGAIgASgJEg0KBWlubmVyGAMgASgJIksKA0ZlZRIRCgltYWtlcl9mZWUYASABKAkSGgoSaW5mcmFzdHJ1Y3R1cmVfZmVlGAIgASgJEhUKDWxpcXVpZGl0eV9mZWUYAyABKAki4gEKC0xlZGdlckVudHJ5EioKDGZyb21fYWNjb3VudBgBIAEoCzIULnZlZ2EuQWNjb3VudERldGFpbHMSKAoKdG9fYWNjb3VudBgCIAEoCzIULnZlZ2EuQWNjb3VudERldGFpbHMSDgoGYW1vdW50GAMgASgJEiAKBHR5cGUYBCABKA4yEi52ZWdhLlRyYW5zZmVyVHlwZRIRCgl0aW1lc3RhbXAYBSABKAMSHAoUZnJvbV9hY2NvdW50X2JhbGFuY2UYBiABKAkSGgoSdG9fYWNjb3VudF9iYWxhbmNlGAcgASgJImEKDkxlZGdlck1vdmVtZW50EiIKB2VudHJpZXMYASADKAsyES52ZWdhLkxlZGdlckVudHJ5EisKCGJhbGFuY2VzGAIgAygLMhkudmVnYS5Qb3N0VHJhbnNmZXJCYWxhbmNlIn0KGUxpcXVpZGl0eVByb3ZpZGVyRmVlU2hhcmUSDQoFcGFydHkYASABKAkSGQoRZXF1aXR5X2xpa2Vfc2hhcmUYAiABKAkSHwoXYXZlcmFnZV9lbnRyeV92YWx1YXRpb24YAyABKAkSFQoNYXZlcmFnZV9zY29yZRgEIAEoCSKQBwoKTWFya2V0RGF0YRISCgptYXJrX3ByaWNlGAEgASgJEhYKDmJlc3RfYmlkX3ByaWNlGAIgASgJEhcKD2Jlc3RfYmlkX3ZvbHVtZRgDIAEoBBIYChBiZXN0X29mZmVyX3ByaWNlGAQgASgJEhkKEWJlc3Rfb2ZmZXJfdm9sdW1lGAUgASgEEh0KFWJlc3Rfc3RhdGljX2JpZF9wcmljZRgGIAEoCRIeChZiZXN0X3N0YXRpY19iaWRfdm9sdW1lGAcgASgEEh8KF2Jlc3Rfc3RhdGljX29mZmVyX3ByaWNlGAggASgJEiAKGGJlc3Rfc3RhdGljX29mZmVyX3ZvbHVtZRgJIAEoBBIRCgltaWRfcHJpY2UYCiABKAkSGAoQc3RhdGljX21pZF9wcmljZRgLIAEoCRIOCgZtYXJrZXQYDCABKAkSEQoJdGltZXN0YW1wGA0gASgDEhUKDW9wZW5faW50ZXJlc3QYDiABKAQSEwoLYXVjdGlvbl9lbmQYDyABKAMSFQoNYXVjdGlvbl9zdGFydBgQIAEoAxIYChBpbmRpY2F0aXZlX3ByaWNlGBEgASgJEhkKEWluZGljYXRpdmVfdm9sdW1lGBIgASgEEjUKE21hcmtldF90cmFkaW5nX21vZGUYEyABKA4yGC52ZWdhLk1hcmtldC5UcmFkaW5nTW9kZRIlCgd0cmlnZ2VyGBQgASgOMhQudmVnYS5BdWN0aW9uVHJpZ2dlchIvChFleHRlbnNpb25fdHJpZ2dlchgVIAEoDjIULnZlZ2EuQXVjdGlvblRyaWdnZXISFAoMdGFyZ2V0X3N0YWtlGBYgASgJEhYKDnN1cHBsaWVkX3N0YWtlGBcgASgJEjwKF3ByaWNlX21vbml0b3JpbmdfYm91bmRzGBggAygLMhsudmVnYS5QcmljZU1vbml0b3JpbmdCb3VuZHMSGgoSbWFya2V0X3ZhbHVlX3Byb3h5GBkgASgJEkUKHGxpcXVpZGl0eV9wcm92aWRlcl9mZWVfc2hhcmUYGiADKAsyHy52ZWdhLkxpcXVpZGl0eVByb3ZpZGVyRmVlU2hhcmUSKAoMbWFya2V0X3N0YXRlGBsgASgOMhIudmVnYS5NYXJrZXQuU3RhdGUSGwoTbmV4dF9tYXJrX3RvX21hcmtldBgcIAEoAxIZChFsYXN0X3RyYWRlZF9wcmljZRgdIAEoCSKgAQoRTWFya2V0RGVwdGhVcGRhdGUSEQoJbWFya2V0X2lkGAEgASgJEh0KA2J1eRgCIAMoCzIQLnZlZ2EuUHJpY2VMZXZlbBIeCgRzZWxsGAMgAygLMhAudmVnYS5QcmljZUxldmVsEhcKD3NlcXVlbmNlX251bWJlchgEIAEoBBIgChhwcmV2aW91c19zZXF1ZW5jZV9udW1iZXIYBSABKAQi4QcKBU9yZGVyEgoKAmlkGAEgASgJEhEKCW1hcmtldF9pZBgCIAEoCRIQCghwYXJ0eV9pZBgDIAEoCRIYCgRzaWRlGAQgASgOMgoudmVnYS5TaWRlEg0KBXByaWNlGAUgASgJEgwKBHNpemUYBiABKAQSEQoJcmVtYWluaW5nGAcgASgEEi4KDXRpbWVfaW5fZm9yY2UYCCABKA4yFy52ZWdhLk9yZGVyLlRpbWVJbkZvcmNlEh4KBHR5cGUYCSABKA4yEC52ZWdhLk9yZGVyLlR5cGUSEgoKY3JlYXRlZF9hdBgKIAEoAxIiCgZzdGF0dXMYCyABKA4yEi52ZWdhLk9yZGVyLlN0YXR1cxISCgpleHBpcmVzX2F0GAwgASgDEhEKCXJlZmVyZW5jZRgNIAEoCRIlCgZyZWFzb24YDiABKA4yEC52ZWdhLk9yZGVyRXJyb3JIAIgBARISCgp1cGRhdGVkX2F0GA8gASgDEg8KB3ZlcnNpb24YECABKAQSEAoIYmF0Y2hfaWQYESABKAQSJwoMcGVnZ2VkX29yZGVyGBIgASgLMhEudmVnYS5QZWdnZWRPcmRlchIeChZsaXF1aWRpdHlfcHJvdmlzaW9uX2lkGBMgASgJEhEKCXBvc3Rfb25seRgUIAEoCBITCgtyZWR1Y2Vfb25seRgVIAEoCCLJAQoGU3RhdHVzEhYKElNUQVRVU19VTlNQRUNJRklFRBAAEhEKDVNUQVRVU19BQ1RJVkUQARISCg5TVEFUVVNfRVhQSVJFRBACEhQKEFNUQVRVU19DQU5DRUxMRUQQAxISCg5TVEFUVVNfU1RPUFBFRBAEEhEKDVNUQVRVU19GSUxMRUQQBRITCg9TVEFUVVNfUkVKRUNURUQQBhIbChdTVEFUVVNfUEFSVElBTExZX0ZJTExFRBAHEhEKDVNUQVRVU19QQVJLRUQQCCK2AQoLVGltZUluRm9yY2USHQoZVElNRV9JTl9GT1JDRV9VTlNQRUNJRklFRBAAEhUKEVRJTUVfSU5fRk9SQ0VfR1RDEAESFQoRVElNRV9JTl9GT1JDRV9HVFQQAhIVChFUSU1FX0lOX0ZPUkNFX0lPQxADEhUKEVRJTUVfSU5fRk9SQ0VfRk9LEAQSFQoRVElNRV9JTl9GT1JDRV9HRkEQBRIVChFUSU1FX0lOX0ZPUkNFX0dGThAGIk8KBFR5cGUSFAoQVFlQRV9VTlNQRUNJRklFRBAAEg4KClRZUEVfTElNSVQQARIPCgtUWVBFX01BUktFVBACEhAKDFRZUEVfTkVUV09SSxADQgkKB19yZWFzb24iRwoLUGVnZ2VkT3JkZXISKAoJcmVmZXJlbmNlGAEgASgOMhUudmVnYS5QZWdnZWRSZWZlcmVuY2USDgoGb2Zmc2V0GAIgASgJIk0KE1Bvc3RUcmFuc2ZlckJhbGFuY2USJQoHYWNjb3VudBgBIAEoCzIULnZlZ2EuQWNjb3VudERldGFpbHMSDwoHYmFsYW5jZRgCIAEoCSJFCgpQcmljZUxldmVsEg0KBXByaWNlGAEgASgJEhgKEG51bWJlcl9vZl9vcmRlcnMYAiABKAQSDgoGdm9sdW1lGAMgASgEIpEBChVQcmljZU1vbml0b3JpbmdCb3VuZHMSFwoPbWluX3ZhbGlkX3ByaWNlGAEgASgJEhcKD21heF92YWxpZF9wcmljZRgCIAEoCRItCgd0cmlnZ2VyGAMgASgLMhwudmVnYS5QcmljZU1vbml0b3JpbmdUcmlnZ2VyEhcKD3JlZmVyZW5jZV9wcmljZRgEIAEoCSLEAwoFVHJhZGUSCgoCaWQYASABKAkSEQoJbWFya2V0X2lkGAIgASgJEg0KBXByaWNlGAMgASgJEgwKBHNpemUYBCABKAQSDQoFYnV5ZXIYBSABKAkSDgoGc2VsbGVyGAYgASgJEh0KCWFnZ3Jlc3NvchgHIAEoDjIKLnZlZ2EuU2lkZRIRCglidXlfb3JkZXIYCCABKAkSEgoKc2VsbF9vcmRlchgJIAEoCRIRCgl0aW1lc3RhbXAYCiABKAMSHgoEdHlwZRgLIAEoDjIQLnZlZ2EuVHJhZGUuVHlwZRIcCglidXllcl9mZWUYDCABKAsyCS52ZWdhLkZlZRIdCgpzZWxsZXJfZmVlGA0gASgLMgkudmVnYS5GZWUSGwoTYnV5ZXJfYXVjdGlvbl9iYXRjaBgOIAEoBBIcChRzZWxsZXJfYXVjdGlvbl9iYXRjaBgPIAEoBCJvCgRUeXBlEhQKEFRZUEVfVU5TUEVDSUZJRUQQABIQCgxUWVBFX0RFRkFVTFQQARIfChtUWVBFX05FVFdPUktfQ0xPU0VfT1VUX0dPT0QQAhIeChpUWVBFX05FVFdPUktfQ0xPU0VfT1VUX0JBRBADKr4ECgtBY2NvdW50VHlwZRIcChhBQ0NPVU5UX1RZUEVfVU5TUEVDSUZJRUQQABIaChZBQ0NPVU5UX1RZUEVfSU5TVVJBTkNFEAESGwoXQUNDT1VOVF9UWVBFX1NFVFRMRU1FTlQQAhIXChNBQ0NPVU5UX1RZUEVfTUFSR0lOEAMSGAoUQUNDT1VOVF9UWVBFX0dFTkVSQUwQBBIkCiBBQ0NPVU5UX1RZUEVfRkVFU19JTkZSQVNUUlVDVFVSRRAFEh8KG0FDQ09VTlRfVFlQRV9GRUVTX0xJUVVJRElUWRAGEhsKF0FDQ09VTlRfVFlQRV9GRUVTX01BS0VSEAcSFQoRQUNDT1VOVF9UWVBFX0JPTkQQCRIZChVBQ0NPVU5UX1RZUEVfRVhURVJOQUwQChIhCh1BQ0NPVU5UX1RZUEVfR0xPQkFMX0lOU1VSQU5DRRALEh4KGkFDQ09VTlRfVFlQRV9HTE9CQUxfUkVXQVJEEAwSIgoeQUNDT1VOVF9UWVBFX1BFTkRJTkdfVFJBTlNGRVJTEA0SJwojQUNDT1VOVF9UWVBFX1JFV0FSRF9NQUtFUl9QQUlEX0ZFRVMQDhIrCidBQ0NPVU5UX1RZUEVfUkVXQVJEX01BS0VSX1JFQ0VJVkVEX0ZFRVMQDxIoCiRBQ0NPVU5UX1RZUEVfUkVXQVJEX0xQX1JFQ0VJVkVEX0ZFRVMQEBIoCiRBQ0NPVU5UX1RZUEVfUkVXQVJEX01BUktFVF9QUk9QT1NFUlMQESqBAgoOQXVjdGlvblRyaWdnZXISHwobQVVDVElPTl9UUklHR0VSX1VOU1BFQ0lGSUVEEAASGQoVQVVDVElPTl9UUklHR0VSX0JBVENIEAESGwoXQVVDVElPTl9UUklHR0VSX09QRU5JTkcQAhIZChVBVUNUSU9OX1RSSUdHRVJfUFJJQ0UQAxIdChlBVUNUSU9OX1RSSUdHRVJfTElRVUlESVRZEAQSLAooQVVDVElPTl9UUklHR0VSX0xJUVVJRElUWV9UQVJHRVRfTk9UX01FVBAFEi4KKkFVQ1RJT05fVFJJR0dFUl9VTkFCTEVfVE9fREVQTE9ZX0xQX09SREVSUxAGKr0QCgpPcmRlckVycm9yEhsKF09SREVSX0VSUk9SX1VOU1BFQ0lGSUVEEAASIQodT1JERVJfRVJST1JfSU5WQUxJRF9NQVJLRVRfSUQQARIgChxPUkRFUl9FUlJPUl9JTlZBTElEX09SREVSX0lEEAISHwobT1JERVJfRVJST1JfT1VUX09GX1NFUVVFTkNFEAMSJgoiT1JERVJfRVJST1JfSU5WQUxJRF9SRU1BSU5JTkdfU0laRRAEEhwKGE9SREVSX0VSUk9SX1RJTUVfRkFJTFVSRRAFEh8KG09SREVSX0VSUk9SX1JFTU9WQUxfRkFJTFVSRRAGEisKJ09SREVSX0VSUk9SX0lOVkFMSURfRVhQSVJBVElPTl9EQVRFVElNRRAHEicKI09SREVSX0VSUk9SX0lOVkFMSURfT1JERVJfUkVGRVJFTkNFEAgSIAocT1JERVJfRVJST1JfRURJVF9OT1RfQUxMT1dFRBAJEh0KGU9SREVSX0VSUk9SX0FNRU5EX0ZBSUxVUkUQChIZChVPUkRFUl9FUlJPUl9OT1RfRk9VTkQQCxIgChxPUkRFUl9FUlJPUl9JTlZBTElEX1BBUlRZX0lEEAwSHQoZT1JERVJfRVJST1JfTUFSS0VUX0NMT1NFRBANEiMKH09SREVSX0VSUk9SX01BUkdJTl9DSEVDS19GQUlMRUQQDhInCiNPUkRFUl9FUlJPUl9NSVNTSU5HX0dFTkVSQUxfQUNDT1VOVBAPEh4KGk9SREVSX0VSUk9SX0lOVEVSTkFMX0VSUk9SEBASHAoYT1JERVJfRVJST1JfSU5WQUxJRF9TSVpFEBESIwofT1JERVJfRVJST1JfSU5WQUxJRF9QRVJTSVNURU5DRRASEhwKGE9SREVSX0VSUk9SX0lOVkFMSURfVFlQRRATEhwKGE9SREVSX0VSUk9SX1NFTEZfVFJBRElORxAUEi4KKk9SREVSX0VSUk9SX0lOU1VGRklDSUVOVF9GVU5EU19UT19QQVlfRkVFUxAVEiUKIU9SREVSX0VSUk9SX0lOQ09SUkVDVF9NQVJLRVRfVFlQRRAWEiUKIU9SREVSX0VSUk9SX0lOVkFMSURfVElNRV9JTl9GT1JDRRAXEjcKM09SREVSX0VSUk9SX0NBTk5PVF9TRU5EX0dGTl9PUkRFUl9EVVJJTkdfQU5fQVVDVElPThAYEj8KO09SREVSX0VSUk9SX0NBTk5PVF9TRU5EX0dGQV9PUkRFUl9EVVJJTkdfQ09OVElOVU9VU19UUkFESU5HEBkSNAowT1JERVJfRVJST1JfQ0FOTk9UX0FNRU5EX1RPX0dUVF9XSVRIT1VUX0VYUElSWUFUEBoSKQolT1JERVJfRVJST1JfRVhQSVJZQVRfQkVGT1JFX0NSRUFURURBVBAbEiwKKE9SREVSX0VSUk9SX0NBTk5PVF9IQVZFX0dUQ19BTkRfRVhQSVJZQVQQHBIqCiZPUkRFUl9FUlJPUl9DQU5OT1RfQU1FTkRfVE9fRk9LX09SX0lPQxAdEioKJk9SREVSX0VSUk9SX0NBTk5PVF9BTUVORF9UT19HRkFfT1JfR0ZOEB4SLAooT1JERVJfRVJST1JfQ0FOTk9UX0FNRU5EX0ZST01fR0ZBX09SX0dGThAfEjQKME9SREVSX0VSUk9SX0NBTk5PVF9TRU5EX0lPQ19PUkRFUl9EVVJJTkdfQVVDVElPThAgEjQKME9SREVSX0VSUk9SX0NBTk5PVF9TRU5EX0ZPS19PUkRFUl9EVVJJTkdfQVVDVElPThAhEiMKH09SREVSX0VSUk9SX01VU1RfQkVfTElNSVRfT1JERVIQIhIiCh5PUkRFUl9FUlJPUl9NVVNUX0JFX0dUVF9PUl9HVEMQIxInCiNPUkRFUl9FUlJPUl9XSVRIT1VUX1JFRkVSRU5DRV9QUklDRRAkEjMKL09SREVSX0VSUk9SX0JVWV9DQU5OT1RfUkVGRVJFTkNFX0JFU1RfQVNLX1BSSUNFECUSNwozT1JERVJfRVJST1JfT0ZGU0VUX01VU1RfQkVfR1JFQVRFUl9PUl9FUVVBTF9UT19aRVJPECgSNAowT1JERVJfRVJST1JfU0VMTF9DQU5OT1RfUkVGRVJFTkNFX0JFU1RfQklEX1BSSUNFECkSMAosT1JERVJfRVJST1JfT0ZGU0VUX01VU1RfQkVfR1JFQVRFUl9USEFOX1pFUk8QKhIqCiZPUkRFUl9FUlJPUl9JTlNVRkZJQ0lFTlRfQVNTRVRfQkFMQU5DRRArEkUKQU9SREVSX0VSUk9SX0NBTk5PVF9BTUVORF9QRUdHRURfT1JERVJfREVUQUlMU19PTl9OT05fUEVHR0VEX09SREVSECwSLgoqT1JERVJfRVJST1JfVU5BQkxFX1RPX1JFUFJJQ0VfUEVHR0VEX09SREVSEC0SNQoxT1JERVJfRVJST1JfVU5BQkxFX1RPX0FNRU5EX1BSSUNFX09OX1BFR0dFRF9PUkRFUhAuEjgKNE9SREVSX0VSUk9SX05PTl9QRVJTSVNURU5UX09SREVSX09VVF9PRl9QUklDRV9CT1VORFMQLxImCiJPUkRFUl9FUlJPUl9UT09fTUFOWV9QRUdHRURfT1JERVJTEDASKwonT1JERVJfRVJST1JfUE9TVF9PTkxZX09SREVSX1dPVUxEX1RSQURFEDESOwo3T1JERVJfRVJST1JfUkVEVUNFX09OTFlfT1JERVJfV09VTERfTk9UX1JFRFVDRV9QT1NJVElPThAyKosBCg9QZWdnZWRSZWZlcmVuY2USIAocUEVHR0VEX1JFRkVSRU5DRV9VTlNQRUNJRklFRBAAEhgKFFBFR0dFRF9SRUZFUkVOQ0VfTUlEEAESHQoZUEVHR0VEX1JFRkVSRU5DRV9CRVNUX0JJRBACEh0KGVBFR0dFRF9SRUZFUkVOQ0VfQkVTVF9BU0sQAyo5CgRTaWRlEhQKEFNJREVfVU5TUEVDSUZJRUQQABIMCghTSURFX0JVWRABEg0KCVNJREVfU0VMTBACKr0GCgxUcmFuc2ZlclR5cGUSHQoZVFJBTlNGRVJfVFlQRV9VTlNQRUNJRklFRBAAEhYKElRSQU5TRkVSX1RZUEVfTE9TUxABEhUKEVRSQU5TRkVSX1RZUEVfV0lOEAISGgoWVFJBTlNGRVJfVFlQRV9NVE1fTE9TUxAEEhkKFVRSQU5TRkVSX1RZUEVfTVRNX1dJThAFEhwKGFRSQU5TRkVSX1RZUEVfTUFSR0lOX0xPVxAGEh0KGVRSQU5TRkVSX1RZUEVfTUFSR0lOX0hJR0gQBxIkCiBUUkFOU0ZFUl9UWVBFX01BUkdJTl9DT05GSVNDQVRFRBAIEh8KG1RSQU5TRkVSX1RZUEVfTUFLRVJfRkVFX1BBWRAJEiMKH1RSQU5TRkVSX1RZUEVfTUFLRVJfRkVFX1JFQ0VJVkUQChIoCiRUUkFOU0ZFUl9UWVBFX0lORlJBU1RSVUNUVVJFX0ZFRV9QQVkQCxIvCitUUkFOU0ZFUl9UWVBFX0lORlJBU1RSVUNUVVJFX0ZFRV9ESVNUUklCVVRFEAwSIwofVFJBTlNGRVJfVFlQRV9MSVFVSURJVFlfRkVFX1BBWRANEioKJlRSQU5TRkVSX1RZUEVfTElRVUlESVRZX0ZFRV9ESVNUUklCVVRFEA4SGgoWVFJBTlNGRVJfVFlQRV9CT05EX0xPVxAPEhsKF1RSQU5TRkVSX1RZUEVfQk9ORF9ISUdIEBASGgoWVFJBTlNGRVJfVFlQRV9XSVRIRFJBVxASEhkKFVRSQU5TRkVSX1RZUEVfREVQT1NJVBATEh8KG1RSQU5TRkVSX1RZUEVfQk9ORF9TTEFTSElORxAUEh8KG1RSQU5TRkVSX1RZUEVfUkVXQVJEX1BBWU9VVBAVEiUKIVRSQU5TRkVSX1RZUEVfVFJBTlNGRVJfRlVORFNfU0VORBAWEisKJ1RSQU5TRkVSX1RZUEVfVFJBTlNGRVJfRlVORFNfRElTVFJJQlVURRAXEh8KG1RSQU5TRkVSX1RZUEVfQ0xFQVJfQUNDT1VOVBAYEiwKKFRSQU5TRkVSX1RZUEVfQ0hFQ0tQT0lOVF9CQUxBTkNFX1JFU1RPUkUQGWIGcHJvdG8z", [file_vega_markets]);
+  fileDesc("Cg92ZWdhL3ZlZ2EucHJvdG8SBHZlZ2EiRQoKUHJpY2VMZXZlbBINCgVwcmljZRgBIAEoCRIYChBudW1iZXJfb2Zfb3JkZXJzGAIgASgEEg4KBnZvbHVtZRgDIAEoBCKgAQoRTWFya2V0RGVwdGhVcGRhdGUSEQoJbWFya2V0X2lkGAEgASgJEh0KA2J1eRgCIAMoCzIQLnZlZ2EuUHJpY2VMZXZlbBIeCgRzZWxsGAMgAygLMhAudmVnYS5QcmljZUxldmVsEhcKD3NlcXVlbmNlX251bWJlchgEIAEoBBIgChhwcmV2aW91c19zZXF1ZW5jZV9udW1iZXIYBSABKAQixAMKBVRyYWRlEgoKAmlkGAEgASgJEhEKCW1hcmtldF9pZBgCIAEoCRINCgVwcmljZRgDIAEoCRIMCgRzaXplGAQgASgEEg0KBWJ1eWVyGAUgASgJEg4KBnNlbGxlchgGIAEoCRIdCglhZ2dyZXNzb3IYByABKA4yCi52ZWdhLlNpZGUSEQoJYnV5X29yZGVyGAggASgJEhIKCnNlbGxfb3JkZXIYCSABKAkSEQoJdGltZXN0YW1wGAogASgDEh4KBHR5cGUYCyABKA4yEC52ZWdhLlRyYWRlLlR5cGUSHAoJYnV5ZXJfZmVlGAwgASgLMgkudmVnYS5GZWUSHQoKc2VsbGVyX2ZlZRgNIAEoCzIJLnZlZ2EuRmVlEhsKE2J1eWVyX2F1Y3Rpb25fYmF0Y2gYDiABKAQSHAoUc2VsbGVyX2F1Y3Rpb25fYmF0Y2gYDyABKAQibwoEVHlwZRIUChBUWVBFX1VOU1BFQ0lGSUVEEAASEAoMVFlQRV9ERUZBVUxUEAESHwobVFlQRV9ORVRXT1JLX0NMT1NFX09VVF9HT09EEAISHgoaVFlQRV9ORVRXT1JLX0NMT1NFX09VVF9CQUQQAyJLCgNGZWUSEQoJbWFrZXJfZmVlGAEgASgJEhoKEmluZnJhc3RydWN0dXJlX2ZlZRgCIAEoCRIVCg1saXF1aWRpdHlfZmVlGAMgASgJIpAHCgpNYXJrZXREYXRhEhIKCm1hcmtfcHJpY2UYASABKAkSFgoOYmVzdF9iaWRfcHJpY2UYAiABKAkSFwoPYmVzdF9iaWRfdm9sdW1lGAMgASgEEhgKEGJlc3Rfb2ZmZXJfcHJpY2UYBCABKAkSGQoRYmVzdF9vZmZlcl92b2x1bWUYBSABKAQSHQoVYmVzdF9zdGF0aWNfYmlkX3ByaWNlGAYgASgJEh4KFmJlc3Rfc3RhdGljX2JpZF92b2x1bWUYByABKAQSHwoXYmVzdF9zdGF0aWNfb2ZmZXJfcHJpY2UYCCABKAkSIAoYYmVzdF9zdGF0aWNfb2ZmZXJfdm9sdW1lGAkgASgEEhEKCW1pZF9wcmljZRgKIAEoCRIYChBzdGF0aWNfbWlkX3ByaWNlGAsgASgJEg4KBm1hcmtldBgMIAEoCRIRCgl0aW1lc3RhbXAYDSABKAMSFQoNb3Blbl9pbnRlcmVzdBgOIAEoBBITCgthdWN0aW9uX2VuZBgPIAEoAxIVCg1hdWN0aW9uX3N0YXJ0GBAgASgDEhgKEGluZGljYXRpdmVfcHJpY2UYESABKAkSGQoRaW5kaWNhdGl2ZV92b2x1bWUYEiABKAQSNQoTbWFya2V0X3RyYWRpbmdfbW9kZRgTIAEoDjIYLnZlZ2EuTWFya2V0LlRyYWRpbmdNb2RlEiUKB3RyaWdnZXIYFCABKA4yFC52ZWdhLkF1Y3Rpb25UcmlnZ2VyEi8KEWV4dGVuc2lvbl90cmlnZ2VyGBUgASgOMhQudmVnYS5BdWN0aW9uVHJpZ2dlchIUCgx0YXJnZXRfc3Rha2UYFiABKAkSFgoOc3VwcGxpZWRfc3Rha2UYFyABKAkSPAoXcHJpY2VfbW9uaXRvcmluZ19ib3VuZHMYGCADKAsyGy52ZWdhLlByaWNlTW9uaXRvcmluZ0JvdW5kcxIaChJtYXJrZXRfdmFsdWVfcHJveHkYGSABKAkSRQocbGlxdWlkaXR5X3Byb3ZpZGVyX2ZlZV9zaGFyZRgaIAMoCzIfLnZlZ2EuTGlxdWlkaXR5UHJvdmlkZXJGZWVTaGFyZRIoCgxtYXJrZXRfc3RhdGUYGyABKA4yEi52ZWdhLk1hcmtldC5TdGF0ZRIbChNuZXh0X21hcmtfdG9fbWFya2V0GBwgASgDEhkKEWxhc3RfdHJhZGVkX3ByaWNlGB0gASgJIpEBChVQcmljZU1vbml0b3JpbmdCb3VuZHMSFwoPbWluX3ZhbGlkX3ByaWNlGAEgASgJEhcKD21heF92YWxpZF9wcmljZRgCIAEoCRItCgd0cmlnZ2VyGAMgASgLMhwudmVnYS5QcmljZU1vbml0b3JpbmdUcmlnZ2VyEhcKD3JlZmVyZW5jZV9wcmljZRgEIAEoCSJ9ChlMaXF1aWRpdHlQcm92aWRlckZlZVNoYXJlEg0KBXBhcnR5GAEgASgJEhkKEWVxdWl0eV9saWtlX3NoYXJlGAIgASgJEh8KF2F2ZXJhZ2VfZW50cnlfdmFsdWF0aW9uGAMgASgJEhUKDWF2ZXJhZ2Vfc2NvcmUYBCABKAki4QcKBU9yZGVyEgoKAmlkGAEgASgJEhEKCW1hcmtldF9pZBgCIAEoCRIQCghwYXJ0eV9pZBgDIAEoCRIYCgRzaWRlGAQgASgOMgoudmVnYS5TaWRlEg0KBXByaWNlGAUgASgJEgwKBHNpemUYBiABKAQSEQoJcmVtYWluaW5nGAcgASgEEi4KDXRpbWVfaW5fZm9yY2UYCCABKA4yFy52ZWdhLk9yZGVyLlRpbWVJbkZvcmNlEh4KBHR5cGUYCSABKA4yEC52ZWdhLk9yZGVyLlR5cGUSEgoKY3JlYXRlZF9hdBgKIAEoAxIiCgZzdGF0dXMYCyABKA4yEi52ZWdhLk9yZGVyLlN0YXR1cxISCgpleHBpcmVzX2F0GAwgASgDEhEKCXJlZmVyZW5jZRgNIAEoCRIlCgZyZWFzb24YDiABKA4yEC52ZWdhLk9yZGVyRXJyb3JIAIgBARISCgp1cGRhdGVkX2F0GA8gASgDEg8KB3ZlcnNpb24YECABKAQSEAoIYmF0Y2hfaWQYESABKAQSJwoMcGVnZ2VkX29yZGVyGBIgASgLMhEudmVnYS5QZWdnZWRPcmRlchIeChZsaXF1aWRpdHlfcHJvdmlzaW9uX2lkGBMgASgJEhEKCXBvc3Rfb25seRgUIAEoCBITCgtyZWR1Y2Vfb25seRgVIAEoCCLJAQoGU3RhdHVzEhYKElNUQVRVU19VTlNQRUNJRklFRBAAEhEKDVNUQVRVU19BQ1RJVkUQARISCg5TVEFUVVNfRVhQSVJFRBACEhQKEFNUQVRVU19DQU5DRUxMRUQQAxISCg5TVEFUVVNfU1RPUFBFRBAEEhEKDVNUQVRVU19GSUxMRUQQBRITCg9TVEFUVVNfUkVKRUNURUQQBhIbChdTVEFUVVNfUEFSVElBTExZX0ZJTExFRBAHEhEKDVNUQVRVU19QQVJLRUQQCCK2AQoLVGltZUluRm9yY2USHQoZVElNRV9JTl9GT1JDRV9VTlNQRUNJRklFRBAAEhUKEVRJTUVfSU5fRk9SQ0VfR1RDEAESFQoRVElNRV9JTl9GT1JDRV9HVFQQAhIVChFUSU1FX0lOX0ZPUkNFX0lPQxADEhUKEVRJTUVfSU5fRk9SQ0VfRk9LEAQSFQoRVElNRV9JTl9GT1JDRV9HRkEQBRIVChFUSU1FX0lOX0ZPUkNFX0dGThAGIk8KBFR5cGUSFAoQVFlQRV9VTlNQRUNJRklFRBAAEg4KClRZUEVfTElNSVQQARIPCgtUWVBFX01BUktFVBACEhAKDFRZUEVfTkVUV09SSxADQgkKB19yZWFzb24iRwoLUGVnZ2VkT3JkZXISKAoJcmVmZXJlbmNlGAEgASgOMhUudmVnYS5QZWdnZWRSZWZlcmVuY2USDgoGb2Zmc2V0GAIgASgJImEKDkxlZGdlck1vdmVtZW50EiIKB2VudHJpZXMYASADKAsyES52ZWdhLkxlZGdlckVudHJ5EisKCGJhbGFuY2VzGAIgAygLMhkudmVnYS5Qb3N0VHJhbnNmZXJCYWxhbmNlIuIBCgtMZWRnZXJFbnRyeRIqCgxmcm9tX2FjY291bnQYASABKAsyFC52ZWdhLkFjY291bnREZXRhaWxzEigKCnRvX2FjY291bnQYAiABKAsyFC52ZWdhLkFjY291bnREZXRhaWxzEg4KBmFtb3VudBgDIAEoCRIgCgR0eXBlGAQgASgOMhIudmVnYS5UcmFuc2ZlclR5cGUSEQoJdGltZXN0YW1wGAUgASgDEhwKFGZyb21fYWNjb3VudF9iYWxhbmNlGAYgASgJEhoKEnRvX2FjY291bnRfYmFsYW5jZRgHIAEoCSJNChNQb3N0VHJhbnNmZXJCYWxhbmNlEiUKB2FjY291bnQYASABKAsyFC52ZWdhLkFjY291bnREZXRhaWxzEg8KB2JhbGFuY2UYAiABKAkihwEKDkFjY291bnREZXRhaWxzEhAKCGFzc2V0X2lkGAEgASgJEh8KBHR5cGUYAiABKA4yES52ZWdhLkFjY291bnRUeXBlEhIKBW93bmVyGAMgASgJSACIAQESFgoJbWFya2V0X2lkGAQgASgJSAGIAQFCCAoGX293bmVyQgwKCl9tYXJrZXRfaWQiOwoLRXJyb3JEZXRhaWwSDAoEY29kZRgBIAEoBRIPCgdtZXNzYWdlGAIgASgJEg0KBWlubmVyGAMgASgJKjkKBFNpZGUSFAoQU0lERV9VTlNQRUNJRklFRBAAEgwKCFNJREVfQlVZEAESDQoJU0lERV9TRUxMEAIqvgQKC0FjY291bnRUeXBlEhwKGEFDQ09VTlRfVFlQRV9VTlNQRUNJRklFRBAAEhoKFkFDQ09VTlRfVFlQRV9JTlNVUkFOQ0UQARIbChdBQ0NPVU5UX1RZUEVfU0VUVExFTUVOVBACEhcKE0FDQ09VTlRfVFlQRV9NQVJHSU4QAxIYChRBQ0NPVU5UX1RZUEVfR0VORVJBTBAEEiQKIEFDQ09VTlRfVFlQRV9GRUVTX0lORlJBU1RSVUNUVVJFEAUSHwobQUNDT1VOVF9UWVBFX0ZFRVNfTElRVUlESVRZEAYSGwoXQUNDT1VOVF9UWVBFX0ZFRVNfTUFLRVIQBxIVChFBQ0NPVU5UX1RZUEVfQk9ORBAJEhkKFUFDQ09VTlRfVFlQRV9FWFRFUk5BTBAKEiEKHUFDQ09VTlRfVFlQRV9HTE9CQUxfSU5TVVJBTkNFEAsSHgoaQUNDT1VOVF9UWVBFX0dMT0JBTF9SRVdBUkQQDBIiCh5BQ0NPVU5UX1RZUEVfUEVORElOR19UUkFOU0ZFUlMQDRInCiNBQ0NPVU5UX1RZUEVfUkVXQVJEX01BS0VSX1BBSURfRkVFUxAOEisKJ0FDQ09VTlRfVFlQRV9SRVdBUkRfTUFLRVJfUkVDRUlWRURfRkVFUxAPEigKJEFDQ09VTlRfVFlQRV9SRVdBUkRfTFBfUkVDRUlWRURfRkVFUxAQEigKJEFDQ09VTlRfVFlQRV9SRVdBUkRfTUFSS0VUX1BST1BPU0VSUxARKr0GCgxUcmFuc2ZlclR5cGUSHQoZVFJBTlNGRVJfVFlQRV9VTlNQRUNJRklFRBAAEhYKElRSQU5TRkVSX1RZUEVfTE9TUxABEhUKEVRSQU5TRkVSX1RZUEVfV0lOEAISGgoWVFJBTlNGRVJfVFlQRV9NVE1fTE9TUxAEEhkKFVRSQU5TRkVSX1RZUEVfTVRNX1dJThAFEhwKGFRSQU5TRkVSX1RZUEVfTUFSR0lOX0xPVxAGEh0KGVRSQU5TRkVSX1RZUEVfTUFSR0lOX0hJR0gQBxIkCiBUUkFOU0ZFUl9UWVBFX01BUkdJTl9DT05GSVNDQVRFRBAIEh8KG1RSQU5TRkVSX1RZUEVfTUFLRVJfRkVFX1BBWRAJEiMKH1RSQU5TRkVSX1RZUEVfTUFLRVJfRkVFX1JFQ0VJVkUQChIoCiRUUkFOU0ZFUl9UWVBFX0lORlJBU1RSVUNUVVJFX0ZFRV9QQVkQCxIvCitUUkFOU0ZFUl9UWVBFX0lORlJBU1RSVUNUVVJFX0ZFRV9ESVNUUklCVVRFEAwSIwofVFJBTlNGRVJfVFlQRV9MSVFVSURJVFlfRkVFX1BBWRANEioKJlRSQU5TRkVSX1RZUEVfTElRVUlESVRZX0ZFRV9ESVNUUklCVVRFEA4SGgoWVFJBTlNGRVJfVFlQRV9CT05EX0xPVxAPEhsKF1RSQU5TRkVSX1RZUEVfQk9ORF9ISUdIEBASGgoWVFJBTlNGRVJfVFlQRV9XSVRIRFJBVxASEhkKFVRSQU5TRkVSX1RZUEVfREVQT1NJVBATEh8KG1RSQU5TRkVSX1RZUEVfQk9ORF9TTEFTSElORxAUEh8KG1RSQU5TRkVSX1RZUEVfUkVXQVJEX1BBWU9VVBAVEiUKIVRSQU5TRkVSX1RZUEVfVFJBTlNGRVJfRlVORFNfU0VORBAWEisKJ1RSQU5TRkVSX1RZUEVfVFJBTlNGRVJfRlVORFNfRElTVFJJQlVURRAXEh8KG1RSQU5TRkVSX1RZUEVfQ0xFQVJfQUNDT1VOVBAYEiwKKFRSQU5TRkVSX1RZUEVfQ0hFQ0tQT0lOVF9CQUxBTkNFX1JFU1RPUkUQGSqBAgoOQXVjdGlvblRyaWdnZXISHwobQVVDVElPTl9UUklHR0VSX1VOU1BFQ0lGSUVEEAASGQoVQVVDVElPTl9UUklHR0VSX0JBVENIEAESGwoXQVVDVElPTl9UUklHR0VSX09QRU5JTkcQAhIZChVBVUNUSU9OX1RSSUdHRVJfUFJJQ0UQAxIdChlBVUNUSU9OX1RSSUdHRVJfTElRVUlESVRZEAQSLAooQVVDVElPTl9UUklHR0VSX0xJUVVJRElUWV9UQVJHRVRfTk9UX01FVBAFEi4KKkFVQ1RJT05fVFJJR0dFUl9VTkFCTEVfVE9fREVQTE9ZX0xQX09SREVSUxAGKosBCg9QZWdnZWRSZWZlcmVuY2USIAocUEVHR0VEX1JFRkVSRU5DRV9VTlNQRUNJRklFRBAAEhgKFFBFR0dFRF9SRUZFUkVOQ0VfTUlEEAESHQoZUEVHR0VEX1JFRkVSRU5DRV9CRVNUX0JJRBACEh0KGVBFR0dFRF9SRUZFUkVOQ0VfQkVTVF9BU0sQAyq9EAoKT3JkZXJFcnJvchIbChdPUkRFUl9FUlJPUl9VTlNQRUNJRklFRBAAEiEKHU9SREVSX0VSUk9SX0lOVkFMSURfTUFSS0VUX0lEEAESIAocT1JERVJfRVJST1JfSU5WQUxJRF9PUkRFUl9JRBACEh8KG09SREVSX0VSUk9SX09VVF9PRl9TRVFVRU5DRRADEiYKIk9SREVSX0VSUk9SX0lOVkFMSURfUkVNQUlOSU5HX1NJWkUQBBIcChhPUkRFUl9FUlJPUl9USU1FX0ZBSUxVUkUQBRIfChtPUkRFUl9FUlJPUl9SRU1PVkFMX0ZBSUxVUkUQBhIrCidPUkRFUl9FUlJPUl9JTlZBTElEX0VYUElSQVRJT05fREFURVRJTUUQBxInCiNPUkRFUl9FUlJPUl9JTlZBTElEX09SREVSX1JFRkVSRU5DRRAIEiAKHE9SREVSX0VSUk9SX0VESVRfTk9UX0FMTE9XRUQQCRIdChlPUkRFUl9FUlJPUl9BTUVORF9GQUlMVVJFEAoSGQoVT1JERVJfRVJST1JfTk9UX0ZPVU5EEAsSIAocT1JERVJfRVJST1JfSU5WQUxJRF9QQVJUWV9JRBAMEh0KGU9SREVSX0VSUk9SX01BUktFVF9DTE9TRUQQDRIjCh9PUkRFUl9FUlJPUl9NQVJHSU5fQ0hFQ0tfRkFJTEVEEA4SJwojT1JERVJfRVJST1JfTUlTU0lOR19HRU5FUkFMX0FDQ09VTlQQDxIeChpPUkRFUl9FUlJPUl9JTlRFUk5BTF9FUlJPUhAQEhwKGE9SREVSX0VSUk9SX0lOVkFMSURfU0laRRAREiMKH09SREVSX0VSUk9SX0lOVkFMSURfUEVSU0lTVEVOQ0UQEhIcChhPUkRFUl9FUlJPUl9JTlZBTElEX1RZUEUQExIcChhPUkRFUl9FUlJPUl9TRUxGX1RSQURJTkcQFBIuCipPUkRFUl9FUlJPUl9JTlNVRkZJQ0lFTlRfRlVORFNfVE9fUEFZX0ZFRVMQFRIlCiFPUkRFUl9FUlJPUl9JTkNPUlJFQ1RfTUFSS0VUX1RZUEUQFhIlCiFPUkRFUl9FUlJPUl9JTlZBTElEX1RJTUVfSU5fRk9SQ0UQFxI3CjNPUkRFUl9FUlJPUl9DQU5OT1RfU0VORF9HRk5fT1JERVJfRFVSSU5HX0FOX0FVQ1RJT04QGBI/CjtPUkRFUl9FUlJPUl9DQU5OT1RfU0VORF9HRkFfT1JERVJfRFVSSU5HX0NPTlRJTlVPVVNfVFJBRElORxAZEjQKME9SREVSX0VSUk9SX0NBTk5PVF9BTUVORF9UT19HVFRfV0lUSE9VVF9FWFBJUllBVBAaEikKJU9SREVSX0VSUk9SX0VYUElSWUFUX0JFRk9SRV9DUkVBVEVEQVQQGxIsCihPUkRFUl9FUlJPUl9DQU5OT1RfSEFWRV9HVENfQU5EX0VYUElSWUFUEBwSKgomT1JERVJfRVJST1JfQ0FOTk9UX0FNRU5EX1RPX0ZPS19PUl9JT0MQHRIqCiZPUkRFUl9FUlJPUl9DQU5OT1RfQU1FTkRfVE9fR0ZBX09SX0dGThAeEiwKKE9SREVSX0VSUk9SX0NBTk5PVF9BTUVORF9GUk9NX0dGQV9PUl9HRk4QHxI0CjBPUkRFUl9FUlJPUl9DQU5OT1RfU0VORF9JT0NfT1JERVJfRFVSSU5HX0FVQ1RJT04QIBI0CjBPUkRFUl9FUlJPUl9DQU5OT1RfU0VORF9GT0tfT1JERVJfRFVSSU5HX0FVQ1RJT04QIRIjCh9PUkRFUl9FUlJPUl9NVVNUX0JFX0xJTUlUX09SREVSECISIgoeT1JERVJfRVJST1JfTVVTVF9CRV9HVFRfT1JfR1RDECMSJwojT1JERVJfRVJST1JfV0lUSE9VVF9SRUZFUkVOQ0VfUFJJQ0UQJBIzCi9PUkRFUl9FUlJPUl9CVVlfQ0FOTk9UX1JFRkVSRU5DRV9CRVNUX0FTS19QUklDRRAlEjcKM09SREVSX0VSUk9SX09GRlNFVF9NVVNUX0JFX0dSRUFURVJfT1JfRVFVQUxfVE9fWkVSTxAoEjQKME9SREVSX0VSUk9SX1NFTExfQ0FOTk9UX1JFRkVSRU5DRV9CRVNUX0JJRF9QUklDRRApEjAKLE9SREVSX0VSUk9SX09GRlNFVF9NVVNUX0JFX0dSRUFURVJfVEhBTl9aRVJPECoSKgomT1JERVJfRVJST1JfSU5TVUZGSUNJRU5UX0FTU0VUX0JBTEFOQ0UQKxJFCkFPUkRFUl9FUlJPUl9DQU5OT1RfQU1FTkRfUEVHR0VEX09SREVSX0RFVEFJTFNfT05fTk9OX1BFR0dFRF9PUkRFUhAsEi4KKk9SREVSX0VSUk9SX1VOQUJMRV9UT19SRVBSSUNFX1BFR0dFRF9PUkRFUhAtEjUKMU9SREVSX0VSUk9SX1VOQUJMRV9UT19BTUVORF9QUklDRV9PTl9QRUdHRURfT1JERVIQLhI4CjRPUkRFUl9FUlJPUl9OT05fUEVSU0lTVEVOVF9PUkRFUl9PVVRfT0ZfUFJJQ0VfQk9VTkRTEC8SJgoiT1JERVJfRVJST1JfVE9PX01BTllfUEVHR0VEX09SREVSUxAwEisKJ09SREVSX0VSUk9SX1BPU1RfT05MWV9PUkRFUl9XT1VMRF9UUkFERRAxEjsKN09SREVSX0VSUk9SX1JFRFVDRV9PTkxZX09SREVSX1dPVUxEX05PVF9SRURVQ0VfUE9TSVRJT04QMmIGcHJvdG8z", [file_vega_markets]);
 
 /**
- * @generated from message vega.AccountDetails
- */
-export type AccountDetails = Message<"vega.AccountDetails"> & {
-  /**
-   * @generated from field: string asset_id = 1;
-   */
-  assetId: string;
-
-  /**
-   * @generated from field: vega.AccountType type = 2;
-   */
-  type: AccountType;
-
-  /**
-   * @generated from field: optional string owner = 3;
-   */
-  owner?: string | undefined;
-
-  /**
-   * @generated from field: optional string market_id = 4;
-   */
-  marketId?: string | undefined;
-};
-
-/**
- * Describes the message vega.AccountDetails.
- * Use `create(AccountDetailsSchema)` to create a new message.
- */
-export const AccountDetailsSchema: GenMessage<AccountDetails> = /*@__PURE__*/
-  messageDesc(file_vega_vega, 0);
-
-/**
- * @generated from message vega.ErrorDetail
- */
-export type ErrorDetail = Message<"vega.ErrorDetail"> & {
-  /**
-   * @generated from field: int32 code = 1;
-   */
-  code: number;
-
-  /**
-   * @generated from field: string message = 2;
-   */
-  message: string;
-
-  /**
-   * @generated from field: string inner = 3;
-   */
-  inner: string;
-};
-
-/**
- * Describes the message vega.ErrorDetail.
- * Use `create(ErrorDetailSchema)` to create a new message.
- */
-export const ErrorDetailSchema: GenMessage<ErrorDetail> = /*@__PURE__*/
-  messageDesc(file_vega_vega, 1);
-
-/**
- * @generated from message vega.Fee
- */
-export type Fee = Message<"vega.Fee"> & {
-  /**
-   * @generated from field: string maker_fee = 1;
-   */
-  makerFee: string;
-
-  /**
-   * @generated from field: string infrastructure_fee = 2;
-   */
-  infrastructureFee: string;
-
-  /**
-   * @generated from field: string liquidity_fee = 3;
-   */
-  liquidityFee: string;
-};
-
-/**
- * Describes the message vega.Fee.
- * Use `create(FeeSchema)` to create a new message.
- */
-export const FeeSchema: GenMessage<Fee> = /*@__PURE__*/
-  messageDesc(file_vega_vega, 2);
-
-/**
- * @generated from message vega.LedgerEntry
- */
-export type LedgerEntry = Message<"vega.LedgerEntry"> & {
-  /**
-   * @generated from field: vega.AccountDetails from_account = 1;
-   */
-  fromAccount?: AccountDetails | undefined;
-
-  /**
-   * @generated from field: vega.AccountDetails to_account = 2;
-   */
-  toAccount?: AccountDetails | undefined;
-
-  /**
-   * @generated from field: string amount = 3;
-   */
-  amount: string;
-
-  /**
-   * @generated from field: vega.TransferType type = 4;
-   */
-  type: TransferType;
-
-  /**
-   * @generated from field: int64 timestamp = 5;
-   */
-  timestamp: bigint;
-
-  /**
-   * @generated from field: string from_account_balance = 6;
-   */
-  fromAccountBalance: string;
-
-  /**
-   * @generated from field: string to_account_balance = 7;
-   */
-  toAccountBalance: string;
-};
-
-/**
- * Describes the message vega.LedgerEntry.
- * Use `create(LedgerEntrySchema)` to create a new message.
- */
-export const LedgerEntrySchema: GenMessage<LedgerEntry> = /*@__PURE__*/
-  messageDesc(file_vega_vega, 3);
-
-/**
- * @generated from message vega.LedgerMovement
- */
-export type LedgerMovement = Message<"vega.LedgerMovement"> & {
-  /**
-   * @generated from field: repeated vega.LedgerEntry entries = 1;
-   */
-  entries: LedgerEntry[];
-
-  /**
-   * @generated from field: repeated vega.PostTransferBalance balances = 2;
-   */
-  balances: PostTransferBalance[];
-};
-
-/**
- * Describes the message vega.LedgerMovement.
- * Use `create(LedgerMovementSchema)` to create a new message.
- */
-export const LedgerMovementSchema: GenMessage<LedgerMovement> = /*@__PURE__*/
-  messageDesc(file_vega_vega, 4);
-
-/**
- * @generated from message vega.LiquidityProviderFeeShare
- */
-export type LiquidityProviderFeeShare = Message<"vega.LiquidityProviderFeeShare"> & {
-  /**
-   * @generated from field: string party = 1;
-   */
-  party: string;
-
-  /**
-   * @generated from field: string equity_like_share = 2;
-   */
-  equityLikeShare: string;
-
-  /**
-   * @generated from field: string average_entry_valuation = 3;
-   */
-  averageEntryValuation: string;
-
-  /**
-   * @generated from field: string average_score = 4;
-   */
-  averageScore: string;
-};
-
-/**
- * Describes the message vega.LiquidityProviderFeeShare.
- * Use `create(LiquidityProviderFeeShareSchema)` to create a new message.
- */
-export const LiquidityProviderFeeShareSchema: GenMessage<LiquidityProviderFeeShare> = /*@__PURE__*/
-  messageDesc(file_vega_vega, 5);
-
-/**
- * @generated from message vega.MarketData
- */
-export type MarketData = Message<"vega.MarketData"> & {
-  /**
-   * @generated from field: string mark_price = 1;
-   */
-  markPrice: string;
-
-  /**
-   * @generated from field: string best_bid_price = 2;
-   */
-  bestBidPrice: string;
-
-  /**
-   * @generated from field: uint64 best_bid_volume = 3;
-   */
-  bestBidVolume: bigint;
-
-  /**
-   * @generated from field: string best_offer_price = 4;
-   */
-  bestOfferPrice: string;
-
-  /**
-   * @generated from field: uint64 best_offer_volume = 5;
-   */
-  bestOfferVolume: bigint;
-
-  /**
-   * @generated from field: string best_static_bid_price = 6;
-   */
-  bestStaticBidPrice: string;
-
-  /**
-   * @generated from field: uint64 best_static_bid_volume = 7;
-   */
-  bestStaticBidVolume: bigint;
-
-  /**
-   * @generated from field: string best_static_offer_price = 8;
-   */
-  bestStaticOfferPrice: string;
-
-  /**
-   * @generated from field: uint64 best_static_offer_volume = 9;
-   */
-  bestStaticOfferVolume: bigint;
-
-  /**
-   * @generated from field: string mid_price = 10;
-   */
-  midPrice: string;
-
-  /**
-   * @generated from field: string static_mid_price = 11;
-   */
-  staticMidPrice: string;
-
-  /**
-   * @generated from field: string market = 12;
-   */
-  market: string;
-
-  /**
-   * @generated from field: int64 timestamp = 13;
-   */
-  timestamp: bigint;
-
-  /**
-   * @generated from field: uint64 open_interest = 14;
-   */
-  openInterest: bigint;
-
-  /**
-   * @generated from field: int64 auction_end = 15;
-   */
-  auctionEnd: bigint;
-
-  /**
-   * @generated from field: int64 auction_start = 16;
-   */
-  auctionStart: bigint;
-
-  /**
-   * @generated from field: string indicative_price = 17;
-   */
-  indicativePrice: string;
-
-  /**
-   * @generated from field: uint64 indicative_volume = 18;
-   */
-  indicativeVolume: bigint;
-
-  /**
-   * @generated from field: vega.Market.TradingMode market_trading_mode = 19;
-   */
-  marketTradingMode: Market_TradingMode;
-
-  /**
-   * @generated from field: vega.AuctionTrigger trigger = 20;
-   */
-  trigger: AuctionTrigger;
-
-  /**
-   * @generated from field: vega.AuctionTrigger extension_trigger = 21;
-   */
-  extensionTrigger: AuctionTrigger;
-
-  /**
-   * @generated from field: string target_stake = 22;
-   */
-  targetStake: string;
-
-  /**
-   * @generated from field: string supplied_stake = 23;
-   */
-  suppliedStake: string;
-
-  /**
-   * @generated from field: repeated vega.PriceMonitoringBounds price_monitoring_bounds = 24;
-   */
-  priceMonitoringBounds: PriceMonitoringBounds[];
-
-  /**
-   * @generated from field: string market_value_proxy = 25;
-   */
-  marketValueProxy: string;
-
-  /**
-   * @generated from field: repeated vega.LiquidityProviderFeeShare liquidity_provider_fee_share = 26;
-   */
-  liquidityProviderFeeShare: LiquidityProviderFeeShare[];
-
-  /**
-   * @generated from field: vega.Market.State market_state = 27;
-   */
-  marketState: Market_State;
-
-  /**
-   * @generated from field: int64 next_mark_to_market = 28;
-   */
-  nextMarkToMarket: bigint;
-
-  /**
-   * @generated from field: string last_traded_price = 29;
-   */
-  lastTradedPrice: string;
-};
-
-/**
- * Describes the message vega.MarketData.
- * Use `create(MarketDataSchema)` to create a new message.
- */
-export const MarketDataSchema: GenMessage<MarketData> = /*@__PURE__*/
-  messageDesc(file_vega_vega, 6);
-
-/**
- * @generated from message vega.MarketDepthUpdate
- */
-export type MarketDepthUpdate = Message<"vega.MarketDepthUpdate"> & {
-  /**
-   * @generated from field: string market_id = 1;
-   */
-  marketId: string;
-
-  /**
-   * @generated from field: repeated vega.PriceLevel buy = 2;
-   */
-  buy: PriceLevel[];
-
-  /**
-   * @generated from field: repeated vega.PriceLevel sell = 3;
-   */
-  sell: PriceLevel[];
-
-  /**
-   * @generated from field: uint64 sequence_number = 4;
-   */
-  sequenceNumber: bigint;
-
-  /**
-   * @generated from field: uint64 previous_sequence_number = 5;
-   */
-  previousSequenceNumber: bigint;
-};
-
-/**
- * Describes the message vega.MarketDepthUpdate.
- * Use `create(MarketDepthUpdateSchema)` to create a new message.
- */
-export const MarketDepthUpdateSchema: GenMessage<MarketDepthUpdate> = /*@__PURE__*/
-  messageDesc(file_vega_vega, 7);
-
-/**
- * @generated from message vega.Order
- */
-export type Order = Message<"vega.Order"> & {
-  /**
-   * @generated from field: string id = 1;
-   */
-  id: string;
-
-  /**
-   * @generated from field: string market_id = 2;
-   */
-  marketId: string;
-
-  /**
-   * @generated from field: string party_id = 3;
-   */
-  partyId: string;
-
-  /**
-   * @generated from field: vega.Side side = 4;
-   */
-  side: Side;
-
-  /**
-   * @generated from field: string price = 5;
-   */
-  price: string;
-
-  /**
-   * @generated from field: uint64 size = 6;
-   */
-  size: bigint;
-
-  /**
-   * @generated from field: uint64 remaining = 7;
-   */
-  remaining: bigint;
-
-  /**
-   * @generated from field: vega.Order.TimeInForce time_in_force = 8;
-   */
-  timeInForce: Order_TimeInForce;
-
-  /**
-   * @generated from field: vega.Order.Type type = 9;
-   */
-  type: Order_Type;
-
-  /**
-   * @generated from field: int64 created_at = 10;
-   */
-  createdAt: bigint;
-
-  /**
-   * @generated from field: vega.Order.Status status = 11;
-   */
-  status: Order_Status;
-
-  /**
-   * @generated from field: int64 expires_at = 12;
-   */
-  expiresAt: bigint;
-
-  /**
-   * @generated from field: string reference = 13;
-   */
-  reference: string;
-
-  /**
-   * @generated from field: optional vega.OrderError reason = 14;
-   */
-  reason?: OrderError | undefined;
-
-  /**
-   * @generated from field: int64 updated_at = 15;
-   */
-  updatedAt: bigint;
-
-  /**
-   * @generated from field: uint64 version = 16;
-   */
-  version: bigint;
-
-  /**
-   * @generated from field: uint64 batch_id = 17;
-   */
-  batchId: bigint;
-
-  /**
-   * @generated from field: vega.PeggedOrder pegged_order = 18;
-   */
-  peggedOrder?: PeggedOrder | undefined;
-
-  /**
-   * @generated from field: string liquidity_provision_id = 19;
-   */
-  liquidityProvisionId: string;
-
-  /**
-   * @generated from field: bool post_only = 20;
-   */
-  postOnly: boolean;
-
-  /**
-   * @generated from field: bool reduce_only = 21;
-   */
-  reduceOnly: boolean;
-};
-
-/**
- * Describes the message vega.Order.
- * Use `create(OrderSchema)` to create a new message.
- */
-export const OrderSchema: GenMessage<Order> = /*@__PURE__*/
-  messageDesc(file_vega_vega, 8);
-
-/**
- * @generated from enum vega.Order.Status
- */
-export enum Order_Status {
-  /**
-   * @generated from enum value: STATUS_UNSPECIFIED = 0;
-   */
-  UNSPECIFIED = 0,
-
-  /**
-   * @generated from enum value: STATUS_ACTIVE = 1;
-   */
-  ACTIVE = 1,
-
-  /**
-   * @generated from enum value: STATUS_EXPIRED = 2;
-   */
-  EXPIRED = 2,
-
-  /**
-   * @generated from enum value: STATUS_CANCELLED = 3;
-   */
-  CANCELLED = 3,
-
-  /**
-   * @generated from enum value: STATUS_STOPPED = 4;
-   */
-  STOPPED = 4,
-
-  /**
-   * @generated from enum value: STATUS_FILLED = 5;
-   */
-  FILLED = 5,
-
-  /**
-   * @generated from enum value: STATUS_REJECTED = 6;
-   */
-  REJECTED = 6,
-
-  /**
-   * @generated from enum value: STATUS_PARTIALLY_FILLED = 7;
-   */
-  PARTIALLY_FILLED = 7,
-
-  /**
-   * @generated from enum value: STATUS_PARKED = 8;
-   */
-  PARKED = 8,
-}
-
-/**
- * Describes the enum vega.Order.Status.
- */
-export const Order_StatusSchema: GenEnum<Order_Status> = /*@__PURE__*/
-  enumDesc(file_vega_vega, 8, 0);
-
-/**
- * @generated from enum vega.Order.TimeInForce
- */
-export enum Order_TimeInForce {
-  /**
-   * @generated from enum value: TIME_IN_FORCE_UNSPECIFIED = 0;
-   */
-  UNSPECIFIED = 0,
-
-  /**
-   * @generated from enum value: TIME_IN_FORCE_GTC = 1;
-   */
-  GTC = 1,
-
-  /**
-   * @generated from enum value: TIME_IN_FORCE_GTT = 2;
-   */
-  GTT = 2,
-
-  /**
-   * @generated from enum value: TIME_IN_FORCE_IOC = 3;
-   */
-  IOC = 3,
-
-  /**
-   * @generated from enum value: TIME_IN_FORCE_FOK = 4;
-   */
-  FOK = 4,
-
-  /**
-   * @generated from enum value: TIME_IN_FORCE_GFA = 5;
-   */
-  GFA = 5,
-
-  /**
-   * @generated from enum value: TIME_IN_FORCE_GFN = 6;
-   */
-  GFN = 6,
-}
-
-/**
- * Describes the enum vega.Order.TimeInForce.
- */
-export const Order_TimeInForceSchema: GenEnum<Order_TimeInForce> = /*@__PURE__*/
-  enumDesc(file_vega_vega, 8, 1);
-
-/**
- * @generated from enum vega.Order.Type
- */
-export enum Order_Type {
-  /**
-   * @generated from enum value: TYPE_UNSPECIFIED = 0;
-   */
-  UNSPECIFIED = 0,
-
-  /**
-   * @generated from enum value: TYPE_LIMIT = 1;
-   */
-  LIMIT = 1,
-
-  /**
-   * @generated from enum value: TYPE_MARKET = 2;
-   */
-  MARKET = 2,
-
-  /**
-   * @generated from enum value: TYPE_NETWORK = 3;
-   */
-  NETWORK = 3,
-}
-
-/**
- * Describes the enum vega.Order.Type.
- */
-export const Order_TypeSchema: GenEnum<Order_Type> = /*@__PURE__*/
-  enumDesc(file_vega_vega, 8, 2);
-
-/**
- * @generated from message vega.PeggedOrder
- */
-export type PeggedOrder = Message<"vega.PeggedOrder"> & {
-  /**
-   * @generated from field: vega.PeggedReference reference = 1;
-   */
-  reference: PeggedReference;
-
-  /**
-   * @generated from field: string offset = 2;
-   */
-  offset: string;
-};
-
-/**
- * Describes the message vega.PeggedOrder.
- * Use `create(PeggedOrderSchema)` to create a new message.
- */
-export const PeggedOrderSchema: GenMessage<PeggedOrder> = /*@__PURE__*/
-  messageDesc(file_vega_vega, 9);
-
-/**
- * @generated from message vega.PostTransferBalance
- */
-export type PostTransferBalance = Message<"vega.PostTransferBalance"> & {
-  /**
-   * @generated from field: vega.AccountDetails account = 1;
-   */
-  account?: AccountDetails | undefined;
-
-  /**
-   * @generated from field: string balance = 2;
-   */
-  balance: string;
-};
-
-/**
- * Describes the message vega.PostTransferBalance.
- * Use `create(PostTransferBalanceSchema)` to create a new message.
- */
-export const PostTransferBalanceSchema: GenMessage<PostTransferBalance> = /*@__PURE__*/
-  messageDesc(file_vega_vega, 10);
-
-/**
+ * One price of one side of an order book.
+ *
  * @generated from message vega.PriceLevel
  */
 export type PriceLevel = Message<"vega.PriceLevel"> & {
   /**
+   * Integer scaled by the market's decimal places.
+   *
    * @generated from field: string price = 1;
    */
   price: string;
 
   /**
+   * How many orders rest here; 0 in an update: the level is gone.
+   *
    * @generated from field: uint64 number_of_orders = 2;
    */
   numberOfOrders: bigint;
 
   /**
+   * Sum of what remains of them, scaled by the market's position decimal places; 0 in an update: the level is gone.
+   *
    * @generated from field: uint64 volume = 3;
    */
   volume: bigint;
@@ -714,115 +47,166 @@ export type PriceLevel = Message<"vega.PriceLevel"> & {
  * Use `create(PriceLevelSchema)` to create a new message.
  */
 export const PriceLevelSchema: GenMessage<PriceLevel> = /*@__PURE__*/
-  messageDesc(file_vega_vega, 11);
+  messageDesc(file_vega_vega, 0);
 
 /**
- * @generated from message vega.PriceMonitoringBounds
+ * What changed in a market's order book, or, with previous_sequence_number 0, the whole book. Levels are absolute: a
+ * level replaces what the reader holds at its price.
+ *
+ * @generated from message vega.MarketDepthUpdate
  */
-export type PriceMonitoringBounds = Message<"vega.PriceMonitoringBounds"> & {
+export type MarketDepthUpdate = Message<"vega.MarketDepthUpdate"> & {
   /**
-   * @generated from field: string min_valid_price = 1;
+   * Whose book.
+   *
+   * @generated from field: string market_id = 1;
    */
-  minValidPrice: string;
+  marketId: string;
 
   /**
-   * @generated from field: string max_valid_price = 2;
+   * Changed bids, each price once.
+   *
+   * @generated from field: repeated vega.PriceLevel buy = 2;
    */
-  maxValidPrice: string;
+  buy: PriceLevel[];
 
   /**
-   * @generated from field: vega.PriceMonitoringTrigger trigger = 3;
+   * Changed offers, each price once.
+   *
+   * @generated from field: repeated vega.PriceLevel sell = 3;
    */
-  trigger?: PriceMonitoringTrigger | undefined;
+  sell: PriceLevel[];
 
   /**
-   * @generated from field: string reference_price = 4;
+   * The book's sequence number after this update. The block time floored to the microsecond, in nanoseconds, plus the
+   * number of the order event in its block: the same from every server.
+   *
+   * @generated from field: uint64 sequence_number = 4;
    */
-  referencePrice: string;
+  sequenceNumber: bigint;
+
+  /**
+   * The sequence number of the update sent before this one to this reader; 0: this is a whole book.
+   *
+   * @generated from field: uint64 previous_sequence_number = 5;
+   */
+  previousSequenceNumber: bigint;
 };
 
 /**
- * Describes the message vega.PriceMonitoringBounds.
- * Use `create(PriceMonitoringBoundsSchema)` to create a new message.
+ * Describes the message vega.MarketDepthUpdate.
+ * Use `create(MarketDepthUpdateSchema)` to create a new message.
  */
-export const PriceMonitoringBoundsSchema: GenMessage<PriceMonitoringBounds> = /*@__PURE__*/
-  messageDesc(file_vega_vega, 12);
+export const MarketDepthUpdateSchema: GenMessage<MarketDepthUpdate> = /*@__PURE__*/
+  messageDesc(file_vega_vega, 1);
 
 /**
+ * Two orders that met.
+ *
  * @generated from message vega.Trade
  */
 export type Trade = Message<"vega.Trade"> & {
   /**
+   * The trade's own id.
+   *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
+   * Where it was made.
+   *
    * @generated from field: string market_id = 2;
    */
   marketId: string;
 
   /**
+   * Integer scaled by the market's decimal places.
+   *
    * @generated from field: string price = 3;
    */
   price: string;
 
   /**
+   * Scaled by the market's position decimal places.
+   *
    * @generated from field: uint64 size = 4;
    */
   size: bigint;
 
   /**
+   * Party id; `network` in a close-out.
+   *
    * @generated from field: string buyer = 5;
    */
   buyer: string;
 
   /**
+   * Party id; `network` in a close-out.
+   *
    * @generated from field: string seller = 6;
    */
   seller: string;
 
   /**
+   * The side whose order came second and took the one that rested.
+   *
    * @generated from field: vega.Side aggressor = 7;
    */
   aggressor: Side;
 
   /**
+   * Id of the buyer's order.
+   *
    * @generated from field: string buy_order = 8;
    */
   buyOrder: string;
 
   /**
+   * Id of the seller's order.
+   *
    * @generated from field: string sell_order = 9;
    */
   sellOrder: string;
 
   /**
+   * In nanoseconds. In answers the time of the block; in events the network's own.
+   *
    * @generated from field: int64 timestamp = 10;
    */
   timestamp: bigint;
 
   /**
+   * How it came about.
+   *
    * @generated from field: vega.Trade.Type type = 11;
    */
   type: Trade_Type;
 
   /**
+   * What the buyer paid. In answers always set; each part is "0" where the event has none.
+   *
    * @generated from field: vega.Fee buyer_fee = 12;
    */
   buyerFee?: Fee | undefined;
 
   /**
+   * What the seller paid. In answers always set; each part is "0" where the event has none.
+   *
    * @generated from field: vega.Fee seller_fee = 13;
    */
   sellerFee?: Fee | undefined;
 
   /**
+   * The auction batch of the buyer's order; 0 outside batch auctions.
+   *
    * @generated from field: uint64 buyer_auction_batch = 14;
    */
   buyerAuctionBatch: bigint;
 
   /**
+   * The auction batch of the seller's order; 0 outside batch auctions.
+   *
    * @generated from field: uint64 seller_auction_batch = 15;
    */
   sellerAuctionBatch: bigint;
@@ -833,28 +217,38 @@ export type Trade = Message<"vega.Trade"> & {
  * Use `create(TradeSchema)` to create a new message.
  */
 export const TradeSchema: GenMessage<Trade> = /*@__PURE__*/
-  messageDesc(file_vega_vega, 13);
+  messageDesc(file_vega_vega, 2);
 
 /**
+ * How a trade came about.
+ *
  * @generated from enum vega.Trade.Type
  */
 export enum Trade_Type {
   /**
+   * Not told.
+   *
    * @generated from enum value: TYPE_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
 
   /**
+   * Two parties traded with each other.
+   *
    * @generated from enum value: TYPE_DEFAULT = 1;
    */
   DEFAULT = 1,
 
   /**
+   * The network traded against the book, to be rid of what it took over from distressed parties.
+   *
    * @generated from enum value: TYPE_NETWORK_CLOSE_OUT_GOOD = 2;
    */
   NETWORK_CLOSE_OUT_GOOD = 2,
 
   /**
+   * The network traded with a distressed party outside the book, to bring its position to zero.
+   *
    * @generated from enum value: TYPE_NETWORK_CLOSE_OUT_BAD = 3;
    */
   NETWORK_CLOSE_OUT_BAD = 3,
@@ -864,452 +258,934 @@ export enum Trade_Type {
  * Describes the enum vega.Trade.Type.
  */
 export const Trade_TypeSchema: GenEnum<Trade_Type> = /*@__PURE__*/
-  enumDesc(file_vega_vega, 13, 0);
+  enumDesc(file_vega_vega, 2, 0);
 
 /**
- * @generated from enum vega.AccountType
+ * The parts of a trade's fee: integers scaled by the settlement asset's decimals.
+ *
+ * @generated from message vega.Fee
  */
-export enum AccountType {
+export type Fee = Message<"vega.Fee"> & {
   /**
-   * @generated from enum value: ACCOUNT_TYPE_UNSPECIFIED = 0;
+   * To the party whose order rested.
+   *
+   * @generated from field: string maker_fee = 1;
+   */
+  makerFee: string;
+
+  /**
+   * To those who run the network.
+   *
+   * @generated from field: string infrastructure_fee = 2;
+   */
+  infrastructureFee: string;
+
+  /**
+   * To the market's liquidity providers.
+   *
+   * @generated from field: string liquidity_fee = 3;
+   */
+  liquidityFee: string;
+};
+
+/**
+ * Describes the message vega.Fee.
+ * Use `create(FeeSchema)` to create a new message.
+ */
+export const FeeSchema: GenMessage<Fee> = /*@__PURE__*/
+  messageDesc(file_vega_vega, 3);
+
+/**
+ * A market's state as the network sees it at the end of a block. Where a side or a price does not exist, price and
+ * volume are 0.
+ *
+ * @generated from message vega.MarketData
+ */
+export type MarketData = Message<"vega.MarketData"> & {
+  /**
+   * The price that positions are valued at.
+   *
+   * @generated from field: string mark_price = 1;
+   */
+  markPrice: string;
+
+  /**
+   * Highest bid.
+   *
+   * @generated from field: string best_bid_price = 2;
+   */
+  bestBidPrice: string;
+
+  /**
+   * Volume at the highest bid.
+   *
+   * @generated from field: uint64 best_bid_volume = 3;
+   */
+  bestBidVolume: bigint;
+
+  /**
+   * Lowest offer.
+   *
+   * @generated from field: string best_offer_price = 4;
+   */
+  bestOfferPrice: string;
+
+  /**
+   * Volume at the lowest offer.
+   *
+   * @generated from field: uint64 best_offer_volume = 5;
+   */
+  bestOfferVolume: bigint;
+
+  /**
+   * Highest bid, pegged orders left out.
+   *
+   * @generated from field: string best_static_bid_price = 6;
+   */
+  bestStaticBidPrice: string;
+
+  /**
+   * Volume at that price, pegged orders left out.
+   *
+   * @generated from field: uint64 best_static_bid_volume = 7;
+   */
+  bestStaticBidVolume: bigint;
+
+  /**
+   * Lowest offer, pegged orders left out.
+   *
+   * @generated from field: string best_static_offer_price = 8;
+   */
+  bestStaticOfferPrice: string;
+
+  /**
+   * Volume at that price, pegged orders left out.
+   *
+   * @generated from field: uint64 best_static_offer_volume = 9;
+   */
+  bestStaticOfferVolume: bigint;
+
+  /**
+   * Half way between best bid and best offer.
+   *
+   * @generated from field: string mid_price = 10;
+   */
+  midPrice: string;
+
+  /**
+   * Half way between the best static bid and the best static offer.
+   *
+   * @generated from field: string static_mid_price = 11;
+   */
+  staticMidPrice: string;
+
+  /**
+   * The market's id.
+   *
+   * @generated from field: string market = 12;
+   */
+  market: string;
+
+  /**
+   * In nanoseconds. In answers the time of the block; in events the network's own.
+   *
+   * @generated from field: int64 timestamp = 13;
+   */
+  timestamp: bigint;
+
+  /**
+   * Sum of all long positions, scaled by the market's position decimal places.
+   *
+   * @generated from field: uint64 open_interest = 14;
+   */
+  openInterest: bigint;
+
+  /**
+   * When the auction ends, in nanoseconds; 0: none, or not known.
+   *
+   * @generated from field: int64 auction_end = 15;
+   */
+  auctionEnd: bigint;
+
+  /**
+   * When the auction began, or the next one begins, in nanoseconds; 0: none.
+   *
+   * @generated from field: int64 auction_start = 16;
+   */
+  auctionStart: bigint;
+
+  /**
+   * The price at which the auction would end now; 0 outside auctions.
+   *
+   * @generated from field: string indicative_price = 17;
+   */
+  indicativePrice: string;
+
+  /**
+   * The volume that would trade then; 0 outside auctions.
+   *
+   * @generated from field: uint64 indicative_volume = 18;
+   */
+  indicativeVolume: bigint;
+
+  /**
+   * How the market trades now.
+   *
+   * @generated from field: vega.Market.TradingMode market_trading_mode = 19;
+   */
+  marketTradingMode: Market_TradingMode;
+
+  /**
+   * What began the auction.
+   *
+   * @generated from field: vega.AuctionTrigger trigger = 20;
+   */
+  trigger: AuctionTrigger;
+
+  /**
+   * What prolonged it.
+   *
+   * @generated from field: vega.AuctionTrigger extension_trigger = 21;
+   */
+  extensionTrigger: AuctionTrigger;
+
+  /**
+   * The stake the market asks of its liquidity providers; scaled by the settlement asset's decimals.
+   *
+   * @generated from field: string target_stake = 22;
+   */
+  targetStake: string;
+
+  /**
+   * The stake they have committed; scaled by the settlement asset's decimals.
+   *
+   * @generated from field: string supplied_stake = 23;
+   */
+  suppliedStake: string;
+
+  /**
+   * Within which prices trading goes on without an auction.
+   *
+   * @generated from field: repeated vega.PriceMonitoringBounds price_monitoring_bounds = 24;
+   */
+  priceMonitoringBounds: PriceMonitoringBounds[];
+
+  /**
+   * An estimate of the market's value, from stake and trading; scaled by the settlement asset's decimals.
+   *
+   * @generated from field: string market_value_proxy = 25;
+   */
+  marketValueProxy: string;
+
+  /**
+   * Each liquidity provider's part of the liquidity fees.
+   *
+   * @generated from field: repeated vega.LiquidityProviderFeeShare liquidity_provider_fee_share = 26;
+   */
+  liquidityProviderFeeShare: LiquidityProviderFeeShare[];
+
+  /**
+   * Where the market is in its life.
+   *
+   * @generated from field: vega.Market.State market_state = 27;
+   */
+  marketState: Market_State;
+
+  /**
+   * When positions are next marked to market, in nanoseconds. As the network says: before the market opens this can be
+   * any number.
+   *
+   * @generated from field: int64 next_mark_to_market = 28;
+   */
+  nextMarkToMarket: bigint;
+
+  /**
+   * Price of the last trade; 0 before the first.
+   *
+   * @generated from field: string last_traded_price = 29;
+   */
+  lastTradedPrice: string;
+};
+
+/**
+ * Describes the message vega.MarketData.
+ * Use `create(MarketDataSchema)` to create a new message.
+ */
+export const MarketDataSchema: GenMessage<MarketData> = /*@__PURE__*/
+  messageDesc(file_vega_vega, 4);
+
+/**
+ * Prices between which a trigger lets trading go on.
+ *
+ * @generated from message vega.PriceMonitoringBounds
+ */
+export type PriceMonitoringBounds = Message<"vega.PriceMonitoringBounds"> & {
+  /**
+   * Lowest price without an auction; integer scaled by the market's decimal places.
+   *
+   * @generated from field: string min_valid_price = 1;
+   */
+  minValidPrice: string;
+
+  /**
+   * Highest price without an auction; scaled alike.
+   *
+   * @generated from field: string max_valid_price = 2;
+   */
+  maxValidPrice: string;
+
+  /**
+   * The trigger that gave these bounds.
+   *
+   * @generated from field: vega.PriceMonitoringTrigger trigger = 3;
+   */
+  trigger?: PriceMonitoringTrigger | undefined;
+
+  /**
+   * The price they were computed from; not always a whole number.
+   *
+   * @generated from field: string reference_price = 4;
+   */
+  referencePrice: string;
+};
+
+/**
+ * Describes the message vega.PriceMonitoringBounds.
+ * Use `create(PriceMonitoringBoundsSchema)` to create a new message.
+ */
+export const PriceMonitoringBoundsSchema: GenMessage<PriceMonitoringBounds> = /*@__PURE__*/
+  messageDesc(file_vega_vega, 5);
+
+/**
+ * A liquidity provider's part of a market's liquidity fees.
+ *
+ * @generated from message vega.LiquidityProviderFeeShare
+ */
+export type LiquidityProviderFeeShare = Message<"vega.LiquidityProviderFeeShare"> & {
+  /**
+   * The provider's party id.
+   *
+   * @generated from field: string party = 1;
+   */
+  party: string;
+
+  /**
+   * Its part of the market's value, 0 to 1.
+   *
+   * @generated from field: string equity_like_share = 2;
+   */
+  equityLikeShare: string;
+
+  /**
+   * Market value at which it came in, on average; scaled by the settlement asset's decimals.
+   *
+   * @generated from field: string average_entry_valuation = 3;
+   */
+  averageEntryValuation: string;
+
+  /**
+   * How well its orders served the market, 0 to 1 over all providers.
+   *
+   * @generated from field: string average_score = 4;
+   */
+  averageScore: string;
+};
+
+/**
+ * Describes the message vega.LiquidityProviderFeeShare.
+ * Use `create(LiquidityProviderFeeShareSchema)` to create a new message.
+ */
+export const LiquidityProviderFeeShareSchema: GenMessage<LiquidityProviderFeeShare> = /*@__PURE__*/
+  messageDesc(file_vega_vega, 6);
+
+/**
+ * A party's offer to trade, in the state that an event tells.
+ *
+ * @generated from message vega.Order
+ */
+export type Order = Message<"vega.Order"> & {
+  /**
+   * The order's own id.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Where it is placed.
+   *
+   * @generated from field: string market_id = 2;
+   */
+  marketId: string;
+
+  /**
+   * Who placed it.
+   *
+   * @generated from field: string party_id = 3;
+   */
+  partyId: string;
+
+  /**
+   * Whether it buys or sells.
+   *
+   * @generated from field: vega.Side side = 4;
+   */
+  side: Side;
+
+  /**
+   * Integer scaled by the market's decimal places.
+   *
+   * @generated from field: string price = 5;
+   */
+  price: string;
+
+  /**
+   * As placed or last amended; scaled by the market's position decimal places.
+   *
+   * @generated from field: uint64 size = 6;
+   */
+  size: bigint;
+
+  /**
+   * What has not traded yet; scaled like size. This is what counts in the book.
+   *
+   * @generated from field: uint64 remaining = 7;
+   */
+  remaining: bigint;
+
+  /**
+   * How long it stays.
+   *
+   * @generated from field: vega.Order.TimeInForce time_in_force = 8;
+   */
+  timeInForce: Order_TimeInForce;
+
+  /**
+   * What kind of price it has.
+   *
+   * @generated from field: vega.Order.Type type = 9;
+   */
+  type: Order_Type;
+
+  /**
+   * In nanoseconds.
+   *
+   * @generated from field: int64 created_at = 10;
+   */
+  createdAt: bigint;
+
+  /**
+   * What happened to it.
+   *
+   * @generated from field: vega.Order.Status status = 11;
+   */
+  status: Order_Status;
+
+  /**
+   * In nanoseconds; only with TIME_IN_FORCE_GTT.
+   *
+   * @generated from field: int64 expires_at = 12;
+   */
+  expiresAt: bigint;
+
+  /**
+   * The party's own text.
+   *
+   * @generated from field: string reference = 13;
+   */
+  reference: string;
+
+  /**
+   * Why it was rejected or stopped.
+   *
+   * @generated from field: optional vega.OrderError reason = 14;
+   */
+  reason?: OrderError | undefined;
+
+  /**
+   * When it was last amended, in nanoseconds.
+   *
+   * @generated from field: int64 updated_at = 15;
+   */
+  updatedAt: bigint;
+
+  /**
+   * Rises with each amendment.
+   *
+   * @generated from field: uint64 version = 16;
+   */
+  version: bigint;
+
+  /**
+   * The auction batch in which it was placed.
+   *
+   * @generated from field: uint64 batch_id = 17;
+   */
+  batchId: bigint;
+
+  /**
+   * Set if its price follows another. It counts in the book like any other, at the price in `price`.
+   *
+   * @generated from field: vega.PeggedOrder pegged_order = 18;
+   */
+  peggedOrder?: PeggedOrder | undefined;
+
+  /**
+   * The liquidity commitment that made it; empty: none.
+   *
+   * @generated from field: string liquidity_provision_id = 19;
+   */
+  liquidityProvisionId: string;
+
+  /**
+   * Refused rather than trading at once.
+   *
+   * @generated from field: bool post_only = 20;
+   */
+  postOnly: boolean;
+
+  /**
+   * May only make the party's position smaller.
+   *
+   * @generated from field: bool reduce_only = 21;
+   */
+  reduceOnly: boolean;
+};
+
+/**
+ * Describes the message vega.Order.
+ * Use `create(OrderSchema)` to create a new message.
+ */
+export const OrderSchema: GenMessage<Order> = /*@__PURE__*/
+  messageDesc(file_vega_vega, 7);
+
+/**
+ * What may happen to an order.
+ *
+ * @generated from enum vega.Order.Status
+ */
+export enum Order_Status {
+  /**
+   * Not told; such an event does not count.
+   *
+   * @generated from enum value: STATUS_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
 
   /**
-   * @generated from enum value: ACCOUNT_TYPE_INSURANCE = 1;
+   * In force; in the book if something remains.
+   *
+   * @generated from enum value: STATUS_ACTIVE = 1;
    */
-  INSURANCE = 1,
+  ACTIVE = 1,
 
   /**
-   * @generated from enum value: ACCOUNT_TYPE_SETTLEMENT = 2;
+   * Its time ran out.
+   *
+   * @generated from enum value: STATUS_EXPIRED = 2;
    */
-  SETTLEMENT = 2,
+  EXPIRED = 2,
 
   /**
-   * @generated from enum value: ACCOUNT_TYPE_MARGIN = 3;
+   * Withdrawn by its party.
+   *
+   * @generated from enum value: STATUS_CANCELLED = 3;
    */
-  MARGIN = 3,
+  CANCELLED = 3,
 
   /**
-   * @generated from enum value: ACCOUNT_TYPE_GENERAL = 4;
+   * Ended by the network, as for want of margin, or in favour of another order.
+   *
+   * @generated from enum value: STATUS_STOPPED = 4;
    */
-  GENERAL = 4,
+  STOPPED = 4,
 
   /**
-   * @generated from enum value: ACCOUNT_TYPE_FEES_INFRASTRUCTURE = 5;
+   * Nothing remains.
+   *
+   * @generated from enum value: STATUS_FILLED = 5;
    */
-  FEES_INFRASTRUCTURE = 5,
+  FILLED = 5,
 
   /**
-   * @generated from enum value: ACCOUNT_TYPE_FEES_LIQUIDITY = 6;
+   * Not accepted; Order.reason says why.
+   *
+   * @generated from enum value: STATUS_REJECTED = 6;
    */
-  FEES_LIQUIDITY = 6,
+  REJECTED = 6,
 
   /**
-   * @generated from enum value: ACCOUNT_TYPE_FEES_MAKER = 7;
+   * Traded in part, the rest withdrawn.
+   *
+   * @generated from enum value: STATUS_PARTIALLY_FILLED = 7;
    */
-  FEES_MAKER = 7,
+  PARTIALLY_FILLED = 7,
 
   /**
-   * @generated from enum value: ACCOUNT_TYPE_BOND = 9;
+   * A pegged order that waits outside the book, as during an auction.
+   *
+   * @generated from enum value: STATUS_PARKED = 8;
    */
-  BOND = 9,
-
-  /**
-   * @generated from enum value: ACCOUNT_TYPE_EXTERNAL = 10;
-   */
-  EXTERNAL = 10,
-
-  /**
-   * @generated from enum value: ACCOUNT_TYPE_GLOBAL_INSURANCE = 11;
-   */
-  GLOBAL_INSURANCE = 11,
-
-  /**
-   * @generated from enum value: ACCOUNT_TYPE_GLOBAL_REWARD = 12;
-   */
-  GLOBAL_REWARD = 12,
-
-  /**
-   * @generated from enum value: ACCOUNT_TYPE_PENDING_TRANSFERS = 13;
-   */
-  PENDING_TRANSFERS = 13,
-
-  /**
-   * @generated from enum value: ACCOUNT_TYPE_REWARD_MAKER_PAID_FEES = 14;
-   */
-  REWARD_MAKER_PAID_FEES = 14,
-
-  /**
-   * @generated from enum value: ACCOUNT_TYPE_REWARD_MAKER_RECEIVED_FEES = 15;
-   */
-  REWARD_MAKER_RECEIVED_FEES = 15,
-
-  /**
-   * @generated from enum value: ACCOUNT_TYPE_REWARD_LP_RECEIVED_FEES = 16;
-   */
-  REWARD_LP_RECEIVED_FEES = 16,
-
-  /**
-   * @generated from enum value: ACCOUNT_TYPE_REWARD_MARKET_PROPOSERS = 17;
-   */
-  REWARD_MARKET_PROPOSERS = 17,
+  PARKED = 8,
 }
 
 /**
- * Describes the enum vega.AccountType.
+ * Describes the enum vega.Order.Status.
  */
-export const AccountTypeSchema: GenEnum<AccountType> = /*@__PURE__*/
-  enumDesc(file_vega_vega, 0);
+export const Order_StatusSchema: GenEnum<Order_Status> = /*@__PURE__*/
+  enumDesc(file_vega_vega, 7, 0);
 
 /**
- * @generated from enum vega.AuctionTrigger
+ * How long an order stays.
+ *
+ * @generated from enum vega.Order.TimeInForce
  */
-export enum AuctionTrigger {
+export enum Order_TimeInForce {
   /**
-   * @generated from enum value: AUCTION_TRIGGER_UNSPECIFIED = 0;
+   * Not told.
+   *
+   * @generated from enum value: TIME_IN_FORCE_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
 
   /**
-   * @generated from enum value: AUCTION_TRIGGER_BATCH = 1;
+   * Until cancelled.
+   *
+   * @generated from enum value: TIME_IN_FORCE_GTC = 1;
    */
-  BATCH = 1,
+  GTC = 1,
 
   /**
-   * @generated from enum value: AUCTION_TRIGGER_OPENING = 2;
+   * Until Order.expires_at.
+   *
+   * @generated from enum value: TIME_IN_FORCE_GTT = 2;
    */
-  OPENING = 2,
+  GTT = 2,
 
   /**
-   * @generated from enum value: AUCTION_TRIGGER_PRICE = 3;
+   * What trades at once trades, the rest ends: never in the book.
+   *
+   * @generated from enum value: TIME_IN_FORCE_IOC = 3;
    */
-  PRICE = 3,
+  IOC = 3,
 
   /**
-   * @generated from enum value: AUCTION_TRIGGER_LIQUIDITY = 4;
+   * All of it at once, or nothing: never in the book.
+   *
+   * @generated from enum value: TIME_IN_FORCE_FOK = 4;
    */
-  LIQUIDITY = 4,
+  FOK = 4,
 
   /**
-   * @generated from enum value: AUCTION_TRIGGER_LIQUIDITY_TARGET_NOT_MET = 5;
+   * Only for auctions.
+   *
+   * @generated from enum value: TIME_IN_FORCE_GFA = 5;
    */
-  LIQUIDITY_TARGET_NOT_MET = 5,
+  GFA = 5,
 
   /**
-   * @generated from enum value: AUCTION_TRIGGER_UNABLE_TO_DEPLOY_LP_ORDERS = 6;
+   * Only for continuous trading.
+   *
+   * @generated from enum value: TIME_IN_FORCE_GFN = 6;
    */
-  UNABLE_TO_DEPLOY_LP_ORDERS = 6,
+  GFN = 6,
 }
 
 /**
- * Describes the enum vega.AuctionTrigger.
+ * Describes the enum vega.Order.TimeInForce.
  */
-export const AuctionTriggerSchema: GenEnum<AuctionTrigger> = /*@__PURE__*/
-  enumDesc(file_vega_vega, 1);
+export const Order_TimeInForceSchema: GenEnum<Order_TimeInForce> = /*@__PURE__*/
+  enumDesc(file_vega_vega, 7, 1);
 
 /**
- * @generated from enum vega.OrderError
+ * What kind of price an order has.
+ *
+ * @generated from enum vega.Order.Type
  */
-export enum OrderError {
+export enum Order_Type {
   /**
-   * @generated from enum value: ORDER_ERROR_UNSPECIFIED = 0;
+   * Not told.
+   *
+   * @generated from enum value: TYPE_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
 
   /**
-   * @generated from enum value: ORDER_ERROR_INVALID_MARKET_ID = 1;
+   * At its price or better.
+   *
+   * @generated from enum value: TYPE_LIMIT = 1;
    */
-  INVALID_MARKET_ID = 1,
+  LIMIT = 1,
 
   /**
-   * @generated from enum value: ORDER_ERROR_INVALID_ORDER_ID = 2;
+   * At any price: never in the book.
+   *
+   * @generated from enum value: TYPE_MARKET = 2;
    */
-  INVALID_ORDER_ID = 2,
+  MARKET = 2,
 
   /**
-   * @generated from enum value: ORDER_ERROR_OUT_OF_SEQUENCE = 3;
+   * Made by the network itself to close out a position.
+   *
+   * @generated from enum value: TYPE_NETWORK = 3;
    */
-  OUT_OF_SEQUENCE = 3,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_INVALID_REMAINING_SIZE = 4;
-   */
-  INVALID_REMAINING_SIZE = 4,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_TIME_FAILURE = 5;
-   */
-  TIME_FAILURE = 5,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_REMOVAL_FAILURE = 6;
-   */
-  REMOVAL_FAILURE = 6,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_INVALID_EXPIRATION_DATETIME = 7;
-   */
-  INVALID_EXPIRATION_DATETIME = 7,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_INVALID_ORDER_REFERENCE = 8;
-   */
-  INVALID_ORDER_REFERENCE = 8,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_EDIT_NOT_ALLOWED = 9;
-   */
-  EDIT_NOT_ALLOWED = 9,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_AMEND_FAILURE = 10;
-   */
-  AMEND_FAILURE = 10,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_NOT_FOUND = 11;
-   */
-  NOT_FOUND = 11,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_INVALID_PARTY_ID = 12;
-   */
-  INVALID_PARTY_ID = 12,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_MARKET_CLOSED = 13;
-   */
-  MARKET_CLOSED = 13,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_MARGIN_CHECK_FAILED = 14;
-   */
-  MARGIN_CHECK_FAILED = 14,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_MISSING_GENERAL_ACCOUNT = 15;
-   */
-  MISSING_GENERAL_ACCOUNT = 15,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_INTERNAL_ERROR = 16;
-   */
-  INTERNAL_ERROR = 16,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_INVALID_SIZE = 17;
-   */
-  INVALID_SIZE = 17,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_INVALID_PERSISTENCE = 18;
-   */
-  INVALID_PERSISTENCE = 18,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_INVALID_TYPE = 19;
-   */
-  INVALID_TYPE = 19,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_SELF_TRADING = 20;
-   */
-  SELF_TRADING = 20,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_INSUFFICIENT_FUNDS_TO_PAY_FEES = 21;
-   */
-  INSUFFICIENT_FUNDS_TO_PAY_FEES = 21,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_INCORRECT_MARKET_TYPE = 22;
-   */
-  INCORRECT_MARKET_TYPE = 22,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_INVALID_TIME_IN_FORCE = 23;
-   */
-  INVALID_TIME_IN_FORCE = 23,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_CANNOT_SEND_GFN_ORDER_DURING_AN_AUCTION = 24;
-   */
-  CANNOT_SEND_GFN_ORDER_DURING_AN_AUCTION = 24,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_CANNOT_SEND_GFA_ORDER_DURING_CONTINUOUS_TRADING = 25;
-   */
-  CANNOT_SEND_GFA_ORDER_DURING_CONTINUOUS_TRADING = 25,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_CANNOT_AMEND_TO_GTT_WITHOUT_EXPIRYAT = 26;
-   */
-  CANNOT_AMEND_TO_GTT_WITHOUT_EXPIRYAT = 26,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_EXPIRYAT_BEFORE_CREATEDAT = 27;
-   */
-  EXPIRYAT_BEFORE_CREATEDAT = 27,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_CANNOT_HAVE_GTC_AND_EXPIRYAT = 28;
-   */
-  CANNOT_HAVE_GTC_AND_EXPIRYAT = 28,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_CANNOT_AMEND_TO_FOK_OR_IOC = 29;
-   */
-  CANNOT_AMEND_TO_FOK_OR_IOC = 29,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_CANNOT_AMEND_TO_GFA_OR_GFN = 30;
-   */
-  CANNOT_AMEND_TO_GFA_OR_GFN = 30,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_CANNOT_AMEND_FROM_GFA_OR_GFN = 31;
-   */
-  CANNOT_AMEND_FROM_GFA_OR_GFN = 31,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_CANNOT_SEND_IOC_ORDER_DURING_AUCTION = 32;
-   */
-  CANNOT_SEND_IOC_ORDER_DURING_AUCTION = 32,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_CANNOT_SEND_FOK_ORDER_DURING_AUCTION = 33;
-   */
-  CANNOT_SEND_FOK_ORDER_DURING_AUCTION = 33,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_MUST_BE_LIMIT_ORDER = 34;
-   */
-  MUST_BE_LIMIT_ORDER = 34,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_MUST_BE_GTT_OR_GTC = 35;
-   */
-  MUST_BE_GTT_OR_GTC = 35,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_WITHOUT_REFERENCE_PRICE = 36;
-   */
-  WITHOUT_REFERENCE_PRICE = 36,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_BUY_CANNOT_REFERENCE_BEST_ASK_PRICE = 37;
-   */
-  BUY_CANNOT_REFERENCE_BEST_ASK_PRICE = 37,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_OFFSET_MUST_BE_GREATER_OR_EQUAL_TO_ZERO = 40;
-   */
-  OFFSET_MUST_BE_GREATER_OR_EQUAL_TO_ZERO = 40,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_SELL_CANNOT_REFERENCE_BEST_BID_PRICE = 41;
-   */
-  SELL_CANNOT_REFERENCE_BEST_BID_PRICE = 41,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_OFFSET_MUST_BE_GREATER_THAN_ZERO = 42;
-   */
-  OFFSET_MUST_BE_GREATER_THAN_ZERO = 42,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_INSUFFICIENT_ASSET_BALANCE = 43;
-   */
-  INSUFFICIENT_ASSET_BALANCE = 43,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_CANNOT_AMEND_PEGGED_ORDER_DETAILS_ON_NON_PEGGED_ORDER = 44;
-   */
-  CANNOT_AMEND_PEGGED_ORDER_DETAILS_ON_NON_PEGGED_ORDER = 44,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_UNABLE_TO_REPRICE_PEGGED_ORDER = 45;
-   */
-  UNABLE_TO_REPRICE_PEGGED_ORDER = 45,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_UNABLE_TO_AMEND_PRICE_ON_PEGGED_ORDER = 46;
-   */
-  UNABLE_TO_AMEND_PRICE_ON_PEGGED_ORDER = 46,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_NON_PERSISTENT_ORDER_OUT_OF_PRICE_BOUNDS = 47;
-   */
-  NON_PERSISTENT_ORDER_OUT_OF_PRICE_BOUNDS = 47,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_TOO_MANY_PEGGED_ORDERS = 48;
-   */
-  TOO_MANY_PEGGED_ORDERS = 48,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_POST_ONLY_ORDER_WOULD_TRADE = 49;
-   */
-  POST_ONLY_ORDER_WOULD_TRADE = 49,
-
-  /**
-   * @generated from enum value: ORDER_ERROR_REDUCE_ONLY_ORDER_WOULD_NOT_REDUCE_POSITION = 50;
-   */
-  REDUCE_ONLY_ORDER_WOULD_NOT_REDUCE_POSITION = 50,
+  NETWORK = 3,
 }
 
 /**
- * Describes the enum vega.OrderError.
+ * Describes the enum vega.Order.Type.
  */
-export const OrderErrorSchema: GenEnum<OrderError> = /*@__PURE__*/
-  enumDesc(file_vega_vega, 2);
+export const Order_TypeSchema: GenEnum<Order_Type> = /*@__PURE__*/
+  enumDesc(file_vega_vega, 7, 2);
 
 /**
- * @generated from enum vega.PeggedReference
+ * What a pegged order's price follows.
+ *
+ * @generated from message vega.PeggedOrder
  */
-export enum PeggedReference {
+export type PeggedOrder = Message<"vega.PeggedOrder"> & {
   /**
-   * @generated from enum value: PEGGED_REFERENCE_UNSPECIFIED = 0;
+   * The price it follows.
+   *
+   * @generated from field: vega.PeggedReference reference = 1;
    */
-  UNSPECIFIED = 0,
+  reference: PeggedReference;
 
   /**
-   * @generated from enum value: PEGGED_REFERENCE_MID = 1;
+   * Distance from it: an integer scaled by the market's decimal places.
+   *
+   * @generated from field: string offset = 2;
    */
-  MID = 1,
-
-  /**
-   * @generated from enum value: PEGGED_REFERENCE_BEST_BID = 2;
-   */
-  BEST_BID = 2,
-
-  /**
-   * @generated from enum value: PEGGED_REFERENCE_BEST_ASK = 3;
-   */
-  BEST_ASK = 3,
-}
+  offset: string;
+};
 
 /**
- * Describes the enum vega.PeggedReference.
+ * Describes the message vega.PeggedOrder.
+ * Use `create(PeggedOrderSchema)` to create a new message.
  */
-export const PeggedReferenceSchema: GenEnum<PeggedReference> = /*@__PURE__*/
-  enumDesc(file_vega_vega, 3);
+export const PeggedOrderSchema: GenMessage<PeggedOrder> = /*@__PURE__*/
+  messageDesc(file_vega_vega, 8);
 
 /**
+ * Transfers that belong together. Part of an event; each entry becomes one row of the ledger.
+ *
+ * @generated from message vega.LedgerMovement
+ */
+export type LedgerMovement = Message<"vega.LedgerMovement"> & {
+  /**
+   * In the order in which they were made.
+   *
+   * @generated from field: repeated vega.LedgerEntry entries = 1;
+   */
+  entries: LedgerEntry[];
+
+  /**
+   * Balances that resulted.
+   *
+   * @generated from field: repeated vega.PostTransferBalance balances = 2;
+   */
+  balances: PostTransferBalance[];
+};
+
+/**
+ * Describes the message vega.LedgerMovement.
+ * Use `create(LedgerMovementSchema)` to create a new message.
+ */
+export const LedgerMovementSchema: GenMessage<LedgerMovement> = /*@__PURE__*/
+  messageDesc(file_vega_vega, 9);
+
+/**
+ * One transfer between two accounts, as an event tells it.
+ *
+ * @generated from message vega.LedgerEntry
+ */
+export type LedgerEntry = Message<"vega.LedgerEntry"> & {
+  /**
+   * The account that pays.
+   *
+   * @generated from field: vega.AccountDetails from_account = 1;
+   */
+  fromAccount?: AccountDetails | undefined;
+
+  /**
+   * The account that receives.
+   *
+   * @generated from field: vega.AccountDetails to_account = 2;
+   */
+  toAccount?: AccountDetails | undefined;
+
+  /**
+   * Integer scaled by the asset's decimals.
+   *
+   * @generated from field: string amount = 3;
+   */
+  amount: string;
+
+  /**
+   * Why it was made.
+   *
+   * @generated from field: vega.TransferType type = 4;
+   */
+  type: TransferType;
+
+  /**
+   * In nanoseconds, the network's own; answers give the time of the block instead.
+   *
+   * @generated from field: int64 timestamp = 5;
+   */
+  timestamp: bigint;
+
+  /**
+   * Balance of the account that pays, afterwards.
+   *
+   * @generated from field: string from_account_balance = 6;
+   */
+  fromAccountBalance: string;
+
+  /**
+   * Balance of the account that receives, afterwards.
+   *
+   * @generated from field: string to_account_balance = 7;
+   */
+  toAccountBalance: string;
+};
+
+/**
+ * Describes the message vega.LedgerEntry.
+ * Use `create(LedgerEntrySchema)` to create a new message.
+ */
+export const LedgerEntrySchema: GenMessage<LedgerEntry> = /*@__PURE__*/
+  messageDesc(file_vega_vega, 10);
+
+/**
+ * An account's balance after a movement.
+ *
+ * @generated from message vega.PostTransferBalance
+ */
+export type PostTransferBalance = Message<"vega.PostTransferBalance"> & {
+  /**
+   * Which account.
+   *
+   * @generated from field: vega.AccountDetails account = 1;
+   */
+  account?: AccountDetails | undefined;
+
+  /**
+   * Integer scaled by the asset's decimals.
+   *
+   * @generated from field: string balance = 2;
+   */
+  balance: string;
+};
+
+/**
+ * Describes the message vega.PostTransferBalance.
+ * Use `create(PostTransferBalanceSchema)` to create a new message.
+ */
+export const PostTransferBalanceSchema: GenMessage<PostTransferBalance> = /*@__PURE__*/
+  messageDesc(file_vega_vega, 11);
+
+/**
+ * What tells one account from another.
+ *
+ * @generated from message vega.AccountDetails
+ */
+export type AccountDetails = Message<"vega.AccountDetails"> & {
+  /**
+   * What it holds.
+   *
+   * @generated from field: string asset_id = 1;
+   */
+  assetId: string;
+
+  /**
+   * What it is for.
+   *
+   * @generated from field: vega.AccountType type = 2;
+   */
+  type: AccountType;
+
+  /**
+   * A party id; absent: the network itself, which answers call `network`.
+   *
+   * @generated from field: optional string owner = 3;
+   */
+  owner?: string | undefined;
+
+  /**
+   * Absent: it belongs to no market.
+   *
+   * @generated from field: optional string market_id = 4;
+   */
+  marketId?: string | undefined;
+};
+
+/**
+ * Describes the message vega.AccountDetails.
+ * Use `create(AccountDetailsSchema)` to create a new message.
+ */
+export const AccountDetailsSchema: GenMessage<AccountDetails> = /*@__PURE__*/
+  messageDesc(file_vega_vega, 12);
+
+/**
+ * A detail that other servers of this API put into their errors. Ours use google.rpc; this one is for readers of
+ * theirs.
+ *
+ * @generated from message vega.ErrorDetail
+ */
+export type ErrorDetail = Message<"vega.ErrorDetail"> & {
+  /**
+   * A number of the server's own.
+   *
+   * @generated from field: int32 code = 1;
+   */
+  code: number;
+
+  /**
+   * For people.
+   *
+   * @generated from field: string message = 2;
+   */
+  message: string;
+
+  /**
+   * The error behind it.
+   *
+   * @generated from field: string inner = 3;
+   */
+  inner: string;
+};
+
+/**
+ * Describes the message vega.ErrorDetail.
+ * Use `create(ErrorDetailSchema)` to create a new message.
+ */
+export const ErrorDetailSchema: GenMessage<ErrorDetail> = /*@__PURE__*/
+  messageDesc(file_vega_vega, 13);
+
+/**
+ * A side of the order book.
+ *
  * @generated from enum vega.Side
  */
 export enum Side {
   /**
+   * Not told.
+   *
    * @generated from enum value: SIDE_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
 
   /**
+   * Bids.
+   *
    * @generated from enum value: SIDE_BUY = 1;
    */
   BUY = 1,
 
   /**
+   * Offers.
+   *
    * @generated from enum value: SIDE_SELL = 2;
    */
   SELL = 2,
@@ -1319,128 +1195,310 @@ export enum Side {
  * Describes the enum vega.Side.
  */
 export const SideSchema: GenEnum<Side> = /*@__PURE__*/
-  enumDesc(file_vega_vega, 4);
+  enumDesc(file_vega_vega, 0);
 
 /**
+ * What an account is for.
+ *
+ * @generated from enum vega.AccountType
+ */
+export enum AccountType {
+  /**
+   * No account has it; in a filter it is INVALID_ARGUMENT.
+   *
+   * @generated from enum value: ACCOUNT_TYPE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * A market's insurance pool.
+   *
+   * @generated from enum value: ACCOUNT_TYPE_INSURANCE = 1;
+   */
+  INSURANCE = 1,
+
+  /**
+   * Holds funds only while a market settles or marks to market.
+   *
+   * @generated from enum value: ACCOUNT_TYPE_SETTLEMENT = 2;
+   */
+  SETTLEMENT = 2,
+
+  /**
+   * A party's margin for its positions in one market, funded from its general account.
+   *
+   * @generated from enum value: ACCOUNT_TYPE_MARGIN = 3;
+   */
+  MARGIN = 3,
+
+  /**
+   * A party's free collateral, one per asset: deposits arrive here and withdrawals leave.
+   *
+   * @generated from enum value: ACCOUNT_TYPE_GENERAL = 4;
+   */
+  GENERAL = 4,
+
+  /**
+   * Infrastructure fees earned.
+   *
+   * @generated from enum value: ACCOUNT_TYPE_FEES_INFRASTRUCTURE = 5;
+   */
+  FEES_INFRASTRUCTURE = 5,
+
+  /**
+   * Liquidity fees earned.
+   *
+   * @generated from enum value: ACCOUNT_TYPE_FEES_LIQUIDITY = 6;
+   */
+  FEES_LIQUIDITY = 6,
+
+  /**
+   * Fees that resting orders earned when they were matched.
+   *
+   * @generated from enum value: ACCOUNT_TYPE_FEES_MAKER = 7;
+   */
+  FEES_MAKER = 7,
+
+  /**
+   * A liquidity provider's commitment.
+   *
+   * @generated from enum value: ACCOUNT_TYPE_BOND = 9;
+   */
+  BOND = 9,
+
+  /**
+   * Outside of the network: where deposits come from and withdrawals go.
+   *
+   * @generated from enum value: ACCOUNT_TYPE_EXTERNAL = 10;
+   */
+  EXTERNAL = 10,
+
+  /**
+   * An asset's insurance across markets.
+   *
+   * @generated from enum value: ACCOUNT_TYPE_GLOBAL_INSURANCE = 11;
+   */
+  GLOBAL_INSURANCE = 11,
+
+  /**
+   * An asset's rewards across markets.
+   *
+   * @generated from enum value: ACCOUNT_TYPE_GLOBAL_REWARD = 12;
+   */
+  GLOBAL_REWARD = 12,
+
+  /**
+   * An asset's transfers under way between parties.
+   *
+   * @generated from enum value: ACCOUNT_TYPE_PENDING_TRANSFERS = 13;
+   */
+  PENDING_TRANSFERS = 13,
+
+  /**
+   * Rewards for fees paid to makers.
+   *
+   * @generated from enum value: ACCOUNT_TYPE_REWARD_MAKER_PAID_FEES = 14;
+   */
+  REWARD_MAKER_PAID_FEES = 14,
+
+  /**
+   * Rewards for fees received by makers.
+   *
+   * @generated from enum value: ACCOUNT_TYPE_REWARD_MAKER_RECEIVED_FEES = 15;
+   */
+  REWARD_MAKER_RECEIVED_FEES = 15,
+
+  /**
+   * Rewards for fees received by liquidity providers.
+   *
+   * @generated from enum value: ACCOUNT_TYPE_REWARD_LP_RECEIVED_FEES = 16;
+   */
+  REWARD_LP_RECEIVED_FEES = 16,
+
+  /**
+   * Rewards for those who proposed a market that came to trade enough.
+   *
+   * @generated from enum value: ACCOUNT_TYPE_REWARD_MARKET_PROPOSERS = 17;
+   */
+  REWARD_MARKET_PROPOSERS = 17,
+}
+
+/**
+ * Describes the enum vega.AccountType.
+ */
+export const AccountTypeSchema: GenEnum<AccountType> = /*@__PURE__*/
+  enumDesc(file_vega_vega, 1);
+
+/**
+ * Why funds were moved.
+ *
  * @generated from enum vega.TransferType
  */
 export enum TransferType {
   /**
+   * Never valid; in a filter it is INVALID_ARGUMENT.
+   *
    * @generated from enum value: TRANSFER_TYPE_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
 
   /**
+   * Taken for a loss at final settlement.
+   *
    * @generated from enum value: TRANSFER_TYPE_LOSS = 1;
    */
   LOSS = 1,
 
   /**
+   * Given for a gain at final settlement.
+   *
    * @generated from enum value: TRANSFER_TYPE_WIN = 2;
    */
   WIN = 2,
 
   /**
+   * Taken from margin for a loss when marked to market.
+   *
    * @generated from enum value: TRANSFER_TYPE_MTM_LOSS = 4;
    */
   MTM_LOSS = 4,
 
   /**
+   * Given to margin for a gain when marked to market.
+   *
    * @generated from enum value: TRANSFER_TYPE_MTM_WIN = 5;
    */
   MTM_WIN = 5,
 
   /**
+   * From the general account to margin that was too low.
+   *
    * @generated from enum value: TRANSFER_TYPE_MARGIN_LOW = 6;
    */
   MARGIN_LOW = 6,
 
   /**
+   * From margin that was more than needed, back to the general account.
+   *
    * @generated from enum value: TRANSFER_TYPE_MARGIN_HIGH = 7;
    */
   MARGIN_HIGH = 7,
 
   /**
+   * Margin taken to close out its owner.
+   *
    * @generated from enum value: TRANSFER_TYPE_MARGIN_CONFISCATED = 8;
    */
   MARGIN_CONFISCATED = 8,
 
   /**
+   * Maker fee, paid.
+   *
    * @generated from enum value: TRANSFER_TYPE_MAKER_FEE_PAY = 9;
    */
   MAKER_FEE_PAY = 9,
 
   /**
+   * Maker fee, received.
+   *
    * @generated from enum value: TRANSFER_TYPE_MAKER_FEE_RECEIVE = 10;
    */
   MAKER_FEE_RECEIVE = 10,
 
   /**
+   * Infrastructure fee, paid.
+   *
    * @generated from enum value: TRANSFER_TYPE_INFRASTRUCTURE_FEE_PAY = 11;
    */
   INFRASTRUCTURE_FEE_PAY = 11,
 
   /**
+   * Infrastructure fee, received.
+   *
    * @generated from enum value: TRANSFER_TYPE_INFRASTRUCTURE_FEE_DISTRIBUTE = 12;
    */
   INFRASTRUCTURE_FEE_DISTRIBUTE = 12,
 
   /**
+   * Liquidity fee, paid.
+   *
    * @generated from enum value: TRANSFER_TYPE_LIQUIDITY_FEE_PAY = 13;
    */
   LIQUIDITY_FEE_PAY = 13,
 
   /**
+   * Liquidity fee, received.
+   *
    * @generated from enum value: TRANSFER_TYPE_LIQUIDITY_FEE_DISTRIBUTE = 14;
    */
   LIQUIDITY_FEE_DISTRIBUTE = 14,
 
   /**
+   * From the general account to a bond that was too low.
+   *
    * @generated from enum value: TRANSFER_TYPE_BOND_LOW = 15;
    */
   BOND_LOW = 15,
 
   /**
+   * From a bond to the general account, after the commitment was reduced.
+   *
    * @generated from enum value: TRANSFER_TYPE_BOND_HIGH = 16;
    */
   BOND_HIGH = 16,
 
   /**
+   * Out of the network.
+   *
    * @generated from enum value: TRANSFER_TYPE_WITHDRAW = 18;
    */
   WITHDRAW = 18,
 
   /**
+   * Into the network.
+   *
    * @generated from enum value: TRANSFER_TYPE_DEPOSIT = 19;
    */
   DEPOSIT = 19,
 
   /**
+   * Taken from a bond whose commitment was not met.
+   *
    * @generated from enum value: TRANSFER_TYPE_BOND_SLASHING = 20;
    */
   BOND_SLASHING = 20,
 
   /**
+   * A reward, received.
+   *
    * @generated from enum value: TRANSFER_TYPE_REWARD_PAYOUT = 21;
    */
   REWARD_PAYOUT = 21,
 
   /**
+   * A party's transfer, on its way into the pending transfers.
+   *
    * @generated from enum value: TRANSFER_TYPE_TRANSFER_FUNDS_SEND = 22;
    */
   TRANSFER_FUNDS_SEND = 22,
 
   /**
+   * A party's transfer, from the pending transfers to where it goes.
+   *
    * @generated from enum value: TRANSFER_TYPE_TRANSFER_FUNDS_DISTRIBUTE = 23;
    */
   TRANSFER_FUNDS_DISTRIBUTE = 23,
 
   /**
+   * An account emptied because its market closed.
+   *
    * @generated from enum value: TRANSFER_TYPE_CLEAR_ACCOUNT = 24;
    */
   CLEAR_ACCOUNT = 24,
 
   /**
+   * A balance restored when the network restarted from a checkpoint.
+   *
    * @generated from enum value: TRANSFER_TYPE_CHECKPOINT_BALANCE_RESTORE = 25;
    */
   CHECKPOINT_BALANCE_RESTORE = 25,
@@ -1450,5 +1508,464 @@ export enum TransferType {
  * Describes the enum vega.TransferType.
  */
 export const TransferTypeSchema: GenEnum<TransferType> = /*@__PURE__*/
+  enumDesc(file_vega_vega, 2);
+
+/**
+ * What puts a market into an auction.
+ *
+ * @generated from enum vega.AuctionTrigger
+ */
+export enum AuctionTrigger {
+  /**
+   * Nothing: no auction, or not prolonged.
+   *
+   * @generated from enum value: AUCTION_TRIGGER_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * The market trades in batches.
+   *
+   * @generated from enum value: AUCTION_TRIGGER_BATCH = 1;
+   */
+  BATCH = 1,
+
+  /**
+   * The market opens.
+   *
+   * @generated from enum value: AUCTION_TRIGGER_OPENING = 2;
+   */
+  OPENING = 2,
+
+  /**
+   * A trade would have left the price monitoring bounds.
+   *
+   * @generated from enum value: AUCTION_TRIGGER_PRICE = 3;
+   */
+  PRICE = 3,
+
+  /**
+   * There is too little liquidity; from before the two causes below were told apart.
+   *
+   * @generated from enum value: AUCTION_TRIGGER_LIQUIDITY = 4;
+   */
+  LIQUIDITY = 4,
+
+  /**
+   * The supplied stake is too small for the target stake.
+   *
+   * @generated from enum value: AUCTION_TRIGGER_LIQUIDITY_TARGET_NOT_MET = 5;
+   */
+  LIQUIDITY_TARGET_NOT_MET = 5,
+
+  /**
+   * The orders that liquidity providers committed to could not be placed.
+   *
+   * @generated from enum value: AUCTION_TRIGGER_UNABLE_TO_DEPLOY_LP_ORDERS = 6;
+   */
+  UNABLE_TO_DEPLOY_LP_ORDERS = 6,
+}
+
+/**
+ * Describes the enum vega.AuctionTrigger.
+ */
+export const AuctionTriggerSchema: GenEnum<AuctionTrigger> = /*@__PURE__*/
+  enumDesc(file_vega_vega, 3);
+
+/**
+ * The price that a pegged order follows.
+ *
+ * @generated from enum vega.PeggedReference
+ */
+export enum PeggedReference {
+  /**
+   * Not told.
+   *
+   * @generated from enum value: PEGGED_REFERENCE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Half way between best bid and best offer.
+   *
+   * @generated from enum value: PEGGED_REFERENCE_MID = 1;
+   */
+  MID = 1,
+
+  /**
+   * Highest bid.
+   *
+   * @generated from enum value: PEGGED_REFERENCE_BEST_BID = 2;
+   */
+  BEST_BID = 2,
+
+  /**
+   * Lowest offer.
+   *
+   * @generated from enum value: PEGGED_REFERENCE_BEST_ASK = 3;
+   */
+  BEST_ASK = 3,
+}
+
+/**
+ * Describes the enum vega.PeggedReference.
+ */
+export const PeggedReferenceSchema: GenEnum<PeggedReference> = /*@__PURE__*/
+  enumDesc(file_vega_vega, 4);
+
+/**
+ * Why an order was rejected or stopped, or an amendment refused.
+ *
+ * @generated from enum vega.OrderError
+ */
+export enum OrderError {
+  /**
+   * No error.
+   *
+   * @generated from enum value: ORDER_ERROR_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Names a market that does not fit.
+   *
+   * @generated from enum value: ORDER_ERROR_INVALID_MARKET_ID = 1;
+   */
+  INVALID_MARKET_ID = 1,
+
+  /**
+   * Its id is missing or malformed.
+   *
+   * @generated from enum value: ORDER_ERROR_INVALID_ORDER_ID = 2;
+   */
+  INVALID_ORDER_ID = 2,
+
+  /**
+   * Its sequence number is not the next one.
+   *
+   * @generated from enum value: ORDER_ERROR_OUT_OF_SEQUENCE = 3;
+   */
+  OUT_OF_SEQUENCE = 3,
+
+  /**
+   * More would remain than its size.
+   *
+   * @generated from enum value: ORDER_ERROR_INVALID_REMAINING_SIZE = 4;
+   */
+  INVALID_REMAINING_SIZE = 4,
+
+  /**
+   * The network could not tell the time.
+   *
+   * @generated from enum value: ORDER_ERROR_TIME_FAILURE = 5;
+   */
+  TIME_FAILURE = 5,
+
+  /**
+   * It could not be taken out of the book.
+   *
+   * @generated from enum value: ORDER_ERROR_REMOVAL_FAILURE = 6;
+   */
+  REMOVAL_FAILURE = 6,
+
+  /**
+   * Its expiry is not a time, or not one to come.
+   *
+   * @generated from enum value: ORDER_ERROR_INVALID_EXPIRATION_DATETIME = 7;
+   */
+  INVALID_EXPIRATION_DATETIME = 7,
+
+  /**
+   * Its reference is malformed.
+   *
+   * @generated from enum value: ORDER_ERROR_INVALID_ORDER_REFERENCE = 8;
+   */
+  INVALID_ORDER_REFERENCE = 8,
+
+  /**
+   * What was to be amended cannot be.
+   *
+   * @generated from enum value: ORDER_ERROR_EDIT_NOT_ALLOWED = 9;
+   */
+  EDIT_NOT_ALLOWED = 9,
+
+  /**
+   * The amendment failed.
+   *
+   * @generated from enum value: ORDER_ERROR_AMEND_FAILURE = 10;
+   */
+  AMEND_FAILURE = 10,
+
+  /**
+   * There is no such order.
+   *
+   * @generated from enum value: ORDER_ERROR_NOT_FOUND = 11;
+   */
+  NOT_FOUND = 11,
+
+  /**
+   * Its party id is missing or malformed.
+   *
+   * @generated from enum value: ORDER_ERROR_INVALID_PARTY_ID = 12;
+   */
+  INVALID_PARTY_ID = 12,
+
+  /**
+   * The market takes no orders any more.
+   *
+   * @generated from enum value: ORDER_ERROR_MARKET_CLOSED = 13;
+   */
+  MARKET_CLOSED = 13,
+
+  /**
+   * The party cannot cover its margin.
+   *
+   * @generated from enum value: ORDER_ERROR_MARGIN_CHECK_FAILED = 14;
+   */
+  MARGIN_CHECK_FAILED = 14,
+
+  /**
+   * The party has no general account for the asset.
+   *
+   * @generated from enum value: ORDER_ERROR_MISSING_GENERAL_ACCOUNT = 15;
+   */
+  MISSING_GENERAL_ACCOUNT = 15,
+
+  /**
+   * The network failed.
+   *
+   * @generated from enum value: ORDER_ERROR_INTERNAL_ERROR = 16;
+   */
+  INTERNAL_ERROR = 16,
+
+  /**
+   * Its size is zero or too large.
+   *
+   * @generated from enum value: ORDER_ERROR_INVALID_SIZE = 17;
+   */
+  INVALID_SIZE = 17,
+
+  /**
+   * Its time in force does not fit its type.
+   *
+   * @generated from enum value: ORDER_ERROR_INVALID_PERSISTENCE = 18;
+   */
+  INVALID_PERSISTENCE = 18,
+
+  /**
+   * Its type is not one that parties may use.
+   *
+   * @generated from enum value: ORDER_ERROR_INVALID_TYPE = 19;
+   */
+  INVALID_TYPE = 19,
+
+  /**
+   * It would have traded with its own party.
+   *
+   * @generated from enum value: ORDER_ERROR_SELF_TRADING = 20;
+   */
+  SELF_TRADING = 20,
+
+  /**
+   * The party cannot pay the fees.
+   *
+   * @generated from enum value: ORDER_ERROR_INSUFFICIENT_FUNDS_TO_PAY_FEES = 21;
+   */
+  INSUFFICIENT_FUNDS_TO_PAY_FEES = 21,
+
+  /**
+   * It is not for this type of market.
+   *
+   * @generated from enum value: ORDER_ERROR_INCORRECT_MARKET_TYPE = 22;
+   */
+  INCORRECT_MARKET_TYPE = 22,
+
+  /**
+   * Its time in force is not one there is.
+   *
+   * @generated from enum value: ORDER_ERROR_INVALID_TIME_IN_FORCE = 23;
+   */
+  INVALID_TIME_IN_FORCE = 23,
+
+  /**
+   * Good for continuous trading only, and an auction is on.
+   *
+   * @generated from enum value: ORDER_ERROR_CANNOT_SEND_GFN_ORDER_DURING_AN_AUCTION = 24;
+   */
+  CANNOT_SEND_GFN_ORDER_DURING_AN_AUCTION = 24,
+
+  /**
+   * Good for auctions only, and none is on.
+   *
+   * @generated from enum value: ORDER_ERROR_CANNOT_SEND_GFA_ORDER_DURING_CONTINUOUS_TRADING = 25;
+   */
+  CANNOT_SEND_GFA_ORDER_DURING_CONTINUOUS_TRADING = 25,
+
+  /**
+   * Amended to expire, without a time to do so.
+   *
+   * @generated from enum value: ORDER_ERROR_CANNOT_AMEND_TO_GTT_WITHOUT_EXPIRYAT = 26;
+   */
+  CANNOT_AMEND_TO_GTT_WITHOUT_EXPIRYAT = 26,
+
+  /**
+   * It would expire before it was created.
+   *
+   * @generated from enum value: ORDER_ERROR_EXPIRYAT_BEFORE_CREATEDAT = 27;
+   */
+  EXPIRYAT_BEFORE_CREATEDAT = 27,
+
+  /**
+   * Good until cancelled, yet with an expiry.
+   *
+   * @generated from enum value: ORDER_ERROR_CANNOT_HAVE_GTC_AND_EXPIRYAT = 28;
+   */
+  CANNOT_HAVE_GTC_AND_EXPIRYAT = 28,
+
+  /**
+   * An order that rests cannot become one that never does.
+   *
+   * @generated from enum value: ORDER_ERROR_CANNOT_AMEND_TO_FOK_OR_IOC = 29;
+   */
+  CANNOT_AMEND_TO_FOK_OR_IOC = 29,
+
+  /**
+   * It cannot be bound to one trading mode later.
+   *
+   * @generated from enum value: ORDER_ERROR_CANNOT_AMEND_TO_GFA_OR_GFN = 30;
+   */
+  CANNOT_AMEND_TO_GFA_OR_GFN = 30,
+
+  /**
+   * It cannot be freed from its trading mode later.
+   *
+   * @generated from enum value: ORDER_ERROR_CANNOT_AMEND_FROM_GFA_OR_GFN = 31;
+   */
+  CANNOT_AMEND_FROM_GFA_OR_GFN = 31,
+
+  /**
+   * Immediate or cancel makes no sense while nothing trades at once.
+   *
+   * @generated from enum value: ORDER_ERROR_CANNOT_SEND_IOC_ORDER_DURING_AUCTION = 32;
+   */
+  CANNOT_SEND_IOC_ORDER_DURING_AUCTION = 32,
+
+  /**
+   * Fill or kill makes no sense while nothing trades at once.
+   *
+   * @generated from enum value: ORDER_ERROR_CANNOT_SEND_FOK_ORDER_DURING_AUCTION = 33;
+   */
+  CANNOT_SEND_FOK_ORDER_DURING_AUCTION = 33,
+
+  /**
+   * A pegged order must be a limit order.
+   *
+   * @generated from enum value: ORDER_ERROR_MUST_BE_LIMIT_ORDER = 34;
+   */
+  MUST_BE_LIMIT_ORDER = 34,
+
+  /**
+   * A pegged order must last until a time or until cancelled.
+   *
+   * @generated from enum value: ORDER_ERROR_MUST_BE_GTT_OR_GTC = 35;
+   */
+  MUST_BE_GTT_OR_GTC = 35,
+
+  /**
+   * A pegged order must name the price it follows.
+   *
+   * @generated from enum value: ORDER_ERROR_WITHOUT_REFERENCE_PRICE = 36;
+   */
+  WITHOUT_REFERENCE_PRICE = 36,
+
+  /**
+   * A pegged order to buy cannot follow the lowest offer.
+   *
+   * @generated from enum value: ORDER_ERROR_BUY_CANNOT_REFERENCE_BEST_ASK_PRICE = 37;
+   */
+  BUY_CANNOT_REFERENCE_BEST_ASK_PRICE = 37,
+
+  /**
+   * A pegged order's offset is negative.
+   *
+   * @generated from enum value: ORDER_ERROR_OFFSET_MUST_BE_GREATER_OR_EQUAL_TO_ZERO = 40;
+   */
+  OFFSET_MUST_BE_GREATER_OR_EQUAL_TO_ZERO = 40,
+
+  /**
+   * A pegged order to sell cannot follow the highest bid.
+   *
+   * @generated from enum value: ORDER_ERROR_SELL_CANNOT_REFERENCE_BEST_BID_PRICE = 41;
+   */
+  SELL_CANNOT_REFERENCE_BEST_BID_PRICE = 41,
+
+  /**
+   * A pegged order that follows the mid price needs an offset.
+   *
+   * @generated from enum value: ORDER_ERROR_OFFSET_MUST_BE_GREATER_THAN_ZERO = 42;
+   */
+  OFFSET_MUST_BE_GREATER_THAN_ZERO = 42,
+
+  /**
+   * The party has too little of the asset.
+   *
+   * @generated from enum value: ORDER_ERROR_INSUFFICIENT_ASSET_BALANCE = 43;
+   */
+  INSUFFICIENT_ASSET_BALANCE = 43,
+
+  /**
+   * The order is not pegged, so it has no peg to amend.
+   *
+   * @generated from enum value: ORDER_ERROR_CANNOT_AMEND_PEGGED_ORDER_DETAILS_ON_NON_PEGGED_ORDER = 44;
+   */
+  CANNOT_AMEND_PEGGED_ORDER_DETAILS_ON_NON_PEGGED_ORDER = 44,
+
+  /**
+   * The price that a pegged order follows is not there.
+   *
+   * @generated from enum value: ORDER_ERROR_UNABLE_TO_REPRICE_PEGGED_ORDER = 45;
+   */
+  UNABLE_TO_REPRICE_PEGGED_ORDER = 45,
+
+  /**
+   * A pegged order's price follows; it cannot be set.
+   *
+   * @generated from enum value: ORDER_ERROR_UNABLE_TO_AMEND_PRICE_ON_PEGGED_ORDER = 46;
+   */
+  UNABLE_TO_AMEND_PRICE_ON_PEGGED_ORDER = 46,
+
+  /**
+   * It would trade outside the price monitoring bounds and cannot wait for an auction.
+   *
+   * @generated from enum value: ORDER_ERROR_NON_PERSISTENT_ORDER_OUT_OF_PRICE_BOUNDS = 47;
+   */
+  NON_PERSISTENT_ORDER_OUT_OF_PRICE_BOUNDS = 47,
+
+  /**
+   * The network holds as many pegged orders as it may.
+   *
+   * @generated from enum value: ORDER_ERROR_TOO_MANY_PEGGED_ORDERS = 48;
+   */
+  TOO_MANY_PEGGED_ORDERS = 48,
+
+  /**
+   * It was to rest only, and would have traded at once.
+   *
+   * @generated from enum value: ORDER_ERROR_POST_ONLY_ORDER_WOULD_TRADE = 49;
+   */
+  POST_ONLY_ORDER_WOULD_TRADE = 49,
+
+  /**
+   * It was to make the position smaller only, and would not.
+   *
+   * @generated from enum value: ORDER_ERROR_REDUCE_ONLY_ORDER_WOULD_NOT_REDUCE_POSITION = 50;
+   */
+  REDUCE_ONLY_ORDER_WOULD_NOT_REDUCE_POSITION = 50,
+}
+
+/**
+ * Describes the enum vega.OrderError.
+ */
+export const OrderErrorSchema: GenEnum<OrderError> = /*@__PURE__*/
   enumDesc(file_vega_vega, 5);
 

@@ -15,20 +15,29 @@ export const file_google_api_httpbody: GenFile = /*@__PURE__*/
   fileDesc("Chlnb29nbGUvYXBpL2h0dHBib2R5LnByb3RvEgpnb29nbGUuYXBpIlgKCEh0dHBCb2R5EhQKDGNvbnRlbnRfdHlwZRgBIAEoCRIMCgRkYXRhGAIgASgMEigKCmV4dGVuc2lvbnMYAyADKAsyFC5nb29nbGUucHJvdG9idWYuQW55YgZwcm90bzM", [file_google_protobuf_any]);
 
 /**
+ * A piece of a body that is not Protobuf, such as a CSV file. In a stream the pieces' data make the body one after
+ * another.
+ *
  * @generated from message google.api.HttpBody
  */
 export type HttpBody = Message<"google.api.HttpBody"> & {
   /**
+   * Media type of the body: `text/csv`.
+   *
    * @generated from field: string content_type = 1;
    */
   contentType: string;
 
   /**
+   * The next bytes of the body; base64 in JSON.
+   *
    * @generated from field: bytes data = 2;
    */
   data: Uint8Array;
 
   /**
+   * What a program may want to know of the body: google.protobuf.Struct messages in the first and in the last piece.
+   *
    * @generated from field: repeated google.protobuf.Any extensions = 3;
    */
   extensions: Any[];

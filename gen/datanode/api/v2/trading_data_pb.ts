@@ -17,389 +17,17 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file datanode/api/v2/trading_data.proto.
  */
 export const file_datanode_api_v2_trading_data: GenFile = /*@__PURE__*/
-  fileDesc("CiJkYXRhbm9kZS9hcGkvdjIvdHJhZGluZ19kYXRhLnByb3RvEg9kYXRhbm9kZS5hcGkudjIicgoNQWNjb3VudEZpbHRlchIQCghhc3NldF9pZBgBIAEoCRIRCglwYXJ0eV9pZHMYAiADKAkSEgoKbWFya2V0X2lkcxgDIAMoCRIoCg1hY2NvdW50X3R5cGVzGAQgAygOMhEudmVnYS5BY2NvdW50VHlwZSKOAQohQWdncmVnYXRlZExlZGdlckVudHJpZXNDb25uZWN0aW9uEjsKBWVkZ2VzGAEgAygLMiwuZGF0YW5vZGUuYXBpLnYyLkFnZ3JlZ2F0ZWRMZWRnZXJFbnRyaWVzRWRnZRIsCglwYWdlX2luZm8YAiABKAsyGS5kYXRhbm9kZS5hcGkudjIuUGFnZUluZm8iYwobQWdncmVnYXRlZExlZGdlckVudHJpZXNFZGdlEjQKBG5vZGUYASABKAsyJi5kYXRhbm9kZS5hcGkudjIuQWdncmVnYXRlZExlZGdlckVudHJ5Eg4KBmN1cnNvchgCIAEoCSKTBAoVQWdncmVnYXRlZExlZGdlckVudHJ5EhEKCXRpbWVzdGFtcBgCIAEoAxIQCghxdWFudGl0eRgDIAEoCRIpCg10cmFuc2Zlcl90eXBlGAQgASgOMhIudmVnYS5UcmFuc2ZlclR5cGUSFQoIYXNzZXRfaWQYBSABKAlIAIgBARIsChFmcm9tX2FjY291bnRfdHlwZRgGIAEoDjIRLnZlZ2EuQWNjb3VudFR5cGUSKgoPdG9fYWNjb3VudF90eXBlGAcgASgOMhEudmVnYS5BY2NvdW50VHlwZRIiChVmcm9tX2FjY291bnRfcGFydHlfaWQYCCABKAlIAYgBARIgChN0b19hY2NvdW50X3BhcnR5X2lkGAkgASgJSAKIAQESIwoWZnJvbV9hY2NvdW50X21hcmtldF9pZBgKIAEoCUgDiAEBEiEKFHRvX2FjY291bnRfbWFya2V0X2lkGAsgASgJSASIAQESHAoUZnJvbV9hY2NvdW50X2JhbGFuY2UYDCABKAkSGgoSdG9fYWNjb3VudF9iYWxhbmNlGA0gASgJQgsKCV9hc3NldF9pZEIYChZfZnJvbV9hY2NvdW50X3BhcnR5X2lkQhYKFF90b19hY2NvdW50X3BhcnR5X2lkQhkKF19mcm9tX2FjY291bnRfbWFya2V0X2lkQhcKFV90b19hY2NvdW50X21hcmtldF9pZCJrCglEYXRlUmFuZ2USHAoPc3RhcnRfdGltZXN0YW1wGAEgASgDSACIAQESGgoNZW5kX3RpbWVzdGFtcBgCIAEoA0gBiAEBQhIKEF9zdGFydF90aW1lc3RhbXBCEAoOX2VuZF90aW1lc3RhbXAikgEKIEVSQzIwTXVsdGlTaWdTaWduZXJSZW1vdmVkQnVuZGxlEhIKCm9sZF9zaWduZXIYASABKAkSEQoJc3VibWl0dGVyGAIgASgJEg0KBW5vbmNlGAQgASgJEhEKCXRpbWVzdGFtcBgFIAEoAxISCgpzaWduYXR1cmVzGAYgASgJEhEKCWVwb2NoX3NlcRgHIAEoCSJ3CiRFUkMyME11bHRpU2lnU2lnbmVyUmVtb3ZlZEJ1bmRsZUVkZ2USPwoEbm9kZRgBIAEoCzIxLmRhdGFub2RlLmFwaS52Mi5FUkMyME11bHRpU2lnU2lnbmVyUmVtb3ZlZEJ1bmRsZRIOCgZjdXJzb3IYAiABKAkimgEKJEVSQzIwTXVsdGlTaWdTaWduZXJSZW1vdmVkQ29ubmVjdGlvbhJECgVlZGdlcxgBIAMoCzI1LmRhdGFub2RlLmFwaS52Mi5FUkMyME11bHRpU2lnU2lnbmVyUmVtb3ZlZEJ1bmRsZUVkZ2USLAoJcGFnZV9pbmZvGAIgASgLMhkuZGF0YW5vZGUuYXBpLnYyLlBhZ2VJbmZvIoQBChpFeHBvcnRMZWRnZXJFbnRyaWVzUmVxdWVzdBIQCghwYXJ0eV9pZBgBIAEoCRIQCghhc3NldF9pZBgCIAEoCRIzCgpkYXRlX3JhbmdlGAQgASgLMhouZGF0YW5vZGUuYXBpLnYyLkRhdGVSYW5nZUgAiAEBQg0KC19kYXRlX3JhbmdlIi8KGkdldExhdGVzdE1hcmtldERhdGFSZXF1ZXN0EhEKCW1hcmtldF9pZBgBIAEoCSJEChtHZXRMYXRlc3RNYXJrZXREYXRhUmVzcG9uc2USJQoLbWFya2V0X2RhdGEYASABKAsyEC52ZWdhLk1hcmtldERhdGEiVgobR2V0TGF0ZXN0TWFya2V0RGVwdGhSZXF1ZXN0EhEKCW1hcmtldF9pZBgBIAEoCRIWCgltYXhfZGVwdGgYAiABKARIAIgBAUIMCgpfbWF4X2RlcHRoIqoBChxHZXRMYXRlc3RNYXJrZXREZXB0aFJlc3BvbnNlEhEKCW1hcmtldF9pZBgBIAEoCRIdCgNidXkYAiADKAsyEC52ZWdhLlByaWNlTGV2ZWwSHgoEc2VsbBgDIAMoCzIQLnZlZ2EuUHJpY2VMZXZlbBIfCgpsYXN0X3RyYWRlGAQgASgLMgsudmVnYS5UcmFkZRIXCg9zZXF1ZW5jZV9udW1iZXIYBSABKAQiJQoQR2V0TWFya2V0UmVxdWVzdBIRCgltYXJrZXRfaWQYASABKAkiMQoRR2V0TWFya2V0UmVzcG9uc2USHAoGbWFya2V0GAEgASgLMgwudmVnYS5NYXJrZXQi2QEKEUxlZGdlckVudHJ5RmlsdGVyEiAKGGNsb3NlX29uX2FjY291bnRfZmlsdGVycxgBIAEoCBI7ChNmcm9tX2FjY291bnRfZmlsdGVyGAIgASgLMh4uZGF0YW5vZGUuYXBpLnYyLkFjY291bnRGaWx0ZXISOQoRdG9fYWNjb3VudF9maWx0ZXIYAyABKAsyHi5kYXRhbm9kZS5hcGkudjIuQWNjb3VudEZpbHRlchIqCg50cmFuc2Zlcl90eXBlcxgFIAMoDjISLnZlZ2EuVHJhbnNmZXJUeXBlIpYBCixMaXN0RVJDMjBNdWx0aVNpZ1NpZ25lclJlbW92ZWRCdW5kbGVzUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEhEKCXN1Ym1pdHRlchgCIAEoCRIRCgllcG9jaF9zZXEYAyABKAkSLwoKcGFnaW5hdGlvbhgEIAEoCzIbLmRhdGFub2RlLmFwaS52Mi5QYWdpbmF0aW9uIncKLUxpc3RFUkMyME11bHRpU2lnU2lnbmVyUmVtb3ZlZEJ1bmRsZXNSZXNwb25zZRJGCgdidW5kbGVzGAEgASgLMjUuZGF0YW5vZGUuYXBpLnYyLkVSQzIwTXVsdGlTaWdTaWduZXJSZW1vdmVkQ29ubmVjdGlvbiItChtMaXN0TGF0ZXN0TWFya2V0RGF0YVJlcXVlc3QSDgoGbWFya2V0GAEgAygJIkYKHExpc3RMYXRlc3RNYXJrZXREYXRhUmVzcG9uc2USJgoMbWFya2V0c19kYXRhGAEgAygLMhAudmVnYS5NYXJrZXREYXRhItcBChhMaXN0TGVkZ2VyRW50cmllc1JlcXVlc3QSMgoGZmlsdGVyGAEgASgLMiIuZGF0YW5vZGUuYXBpLnYyLkxlZGdlckVudHJ5RmlsdGVyEjQKCnBhZ2luYXRpb24YAiABKAsyGy5kYXRhbm9kZS5hcGkudjIuUGFnaW5hdGlvbkgAiAEBEjMKCmRhdGVfcmFuZ2UYAyABKAsyGi5kYXRhbm9kZS5hcGkudjIuRGF0ZVJhbmdlSAGIAQFCDQoLX3BhZ2luYXRpb25CDQoLX2RhdGVfcmFuZ2UiZwoZTGlzdExlZGdlckVudHJpZXNSZXNwb25zZRJKCg5sZWRnZXJfZW50cmllcxgBIAEoCzIyLmRhdGFub2RlLmFwaS52Mi5BZ2dyZWdhdGVkTGVkZ2VyRW50cmllc0Nvbm5lY3Rpb24iNwohT2JzZXJ2ZU1hcmtldHNEZXB0aFVwZGF0ZXNSZXF1ZXN0EhIKCm1hcmtldF9pZHMYASADKAkiTQoiT2JzZXJ2ZU1hcmtldHNEZXB0aFVwZGF0ZXNSZXNwb25zZRInCgZ1cGRhdGUYASADKAsyFy52ZWdhLk1hcmtldERlcHRoVXBkYXRlImYKCFBhZ2VJbmZvEhUKDWhhc19uZXh0X3BhZ2UYASABKAgSGQoRaGFzX3ByZXZpb3VzX3BhZ2UYAiABKAgSFAoMc3RhcnRfY3Vyc29yGAMgASgJEhIKCmVuZF9jdXJzb3IYBCABKAkisAEKClBhZ2luYXRpb24SEgoFZmlyc3QYASABKAVIAIgBARISCgVhZnRlchgCIAEoCUgBiAEBEhEKBGxhc3QYAyABKAVIAogBARITCgZiZWZvcmUYBCABKAlIA4gBARIZCgxuZXdlc3RfZmlyc3QYBSABKAhIBIgBAUIICgZfZmlyc3RCCAoGX2FmdGVyQgcKBV9sYXN0QgkKB19iZWZvcmVCDwoNX25ld2VzdF9maXJzdDK+CgoSVHJhZGluZ0RhdGFTZXJ2aWNlEnkKCUdldE1hcmtldBIhLmRhdGFub2RlLmFwaS52Mi5HZXRNYXJrZXRSZXF1ZXN0GiIuZGF0YW5vZGUuYXBpLnYyLkdldE1hcmtldFJlc3BvbnNlIiWQAgGC0+STAhwSGi9hcGkvdjIvbWFya2V0L3ttYXJrZXRfaWR9EqcBChRHZXRMYXRlc3RNYXJrZXREZXB0aBIsLmRhdGFub2RlLmFwaS52Mi5HZXRMYXRlc3RNYXJrZXREZXB0aFJlcXVlc3QaLS5kYXRhbm9kZS5hcGkudjIuR2V0TGF0ZXN0TWFya2V0RGVwdGhSZXNwb25zZSIykAIBgtPkkwIpEicvYXBpL3YyL21hcmtldC9kZXB0aC97bWFya2V0X2lkfS9sYXRlc3QSowEKE0dldExhdGVzdE1hcmtldERhdGESKy5kYXRhbm9kZS5hcGkudjIuR2V0TGF0ZXN0TWFya2V0RGF0YVJlcXVlc3QaLC5kYXRhbm9kZS5hcGkudjIuR2V0TGF0ZXN0TWFya2V0RGF0YVJlc3BvbnNlIjGQAgGC0+STAigSJi9hcGkvdjIvbWFya2V0L2RhdGEve21hcmtldF9pZH0vbGF0ZXN0EqUBChRMaXN0TGF0ZXN0TWFya2V0RGF0YRIsLmRhdGFub2RlLmFwaS52Mi5MaXN0TGF0ZXN0TWFya2V0RGF0YVJlcXVlc3QaLS5kYXRhbm9kZS5hcGkudjIuTGlzdExhdGVzdE1hcmtldERhdGFSZXNwb25zZSIwkAIBgtPkkwInWhYSFC9hcGkvdjIvbWFya2V0cy9kYXRhEg0vbWFya2V0cy9kYXRhErUBChpPYnNlcnZlTWFya2V0c0RlcHRoVXBkYXRlcxIyLmRhdGFub2RlLmFwaS52Mi5PYnNlcnZlTWFya2V0c0RlcHRoVXBkYXRlc1JlcXVlc3QaMy5kYXRhbm9kZS5hcGkudjIuT2JzZXJ2ZU1hcmtldHNEZXB0aFVwZGF0ZXNSZXNwb25zZSIsgtPkkwImEiQvYXBpL3YyL3N0cmVhbS9tYXJrZXRzL2RlcHRoL3VwZGF0ZXMwARKSAQoRTGlzdExlZGdlckVudHJpZXMSKS5kYXRhbm9kZS5hcGkudjIuTGlzdExlZGdlckVudHJpZXNSZXF1ZXN0GiouZGF0YW5vZGUuYXBpLnYyLkxpc3RMZWRnZXJFbnRyaWVzUmVzcG9uc2UiJpACAYLT5JMCHRIbL2FwaS92Mi9sZWRnZXJlbnRyeS9oaXN0b3J5En4KE0V4cG9ydExlZGdlckVudHJpZXMSKy5kYXRhbm9kZS5hcGkudjIuRXhwb3J0TGVkZ2VyRW50cmllc1JlcXVlc3QaFC5nb29nbGUuYXBpLkh0dHBCb2R5IiKC0+STAhwSGi9hcGkvdjIvbGVkZ2VyZW50cnkvZXhwb3J0MAES5wEKJUxpc3RFUkMyME11bHRpU2lnU2lnbmVyUmVtb3ZlZEJ1bmRsZXMSPS5kYXRhbm9kZS5hcGkudjIuTGlzdEVSQzIwTXVsdGlTaWdTaWduZXJSZW1vdmVkQnVuZGxlc1JlcXVlc3QaPi5kYXRhbm9kZS5hcGkudjIuTGlzdEVSQzIwTXVsdGlTaWdTaWduZXJSZW1vdmVkQnVuZGxlc1Jlc3BvbnNlIj+QAgGC0+STAjYSNC9hcGkvdjIvZXJjMjAvbXVsdGlzaWdjb250cm9sL3NpZ25lci9yZW1vdmVkL2J1bmRsZXNiBnByb3RvMw", [file_google_api_annotations, file_google_api_httpbody, file_vega_markets, file_vega_vega]);
+  fileDesc("CiJkYXRhbm9kZS9hcGkvdjIvdHJhZGluZ19kYXRhLnByb3RvEg9kYXRhbm9kZS5hcGkudjIiJQoQR2V0TWFya2V0UmVxdWVzdBIRCgltYXJrZXRfaWQYASABKAkiMQoRR2V0TWFya2V0UmVzcG9uc2USHAoGbWFya2V0GAEgASgLMgwudmVnYS5NYXJrZXQiVgobR2V0TGF0ZXN0TWFya2V0RGVwdGhSZXF1ZXN0EhEKCW1hcmtldF9pZBgBIAEoCRIWCgltYXhfZGVwdGgYAiABKARIAIgBAUIMCgpfbWF4X2RlcHRoIqoBChxHZXRMYXRlc3RNYXJrZXREZXB0aFJlc3BvbnNlEhEKCW1hcmtldF9pZBgBIAEoCRIdCgNidXkYAiADKAsyEC52ZWdhLlByaWNlTGV2ZWwSHgoEc2VsbBgDIAMoCzIQLnZlZ2EuUHJpY2VMZXZlbBIfCgpsYXN0X3RyYWRlGAQgASgLMgsudmVnYS5UcmFkZRIXCg9zZXF1ZW5jZV9udW1iZXIYBSABKAQiLwoaR2V0TGF0ZXN0TWFya2V0RGF0YVJlcXVlc3QSEQoJbWFya2V0X2lkGAEgASgJIkQKG0dldExhdGVzdE1hcmtldERhdGFSZXNwb25zZRIlCgttYXJrZXRfZGF0YRgBIAEoCzIQLnZlZ2EuTWFya2V0RGF0YSItChtMaXN0TGF0ZXN0TWFya2V0RGF0YVJlcXVlc3QSDgoGbWFya2V0GAEgAygJIkYKHExpc3RMYXRlc3RNYXJrZXREYXRhUmVzcG9uc2USJgoMbWFya2V0c19kYXRhGAEgAygLMhAudmVnYS5NYXJrZXREYXRhIjcKIU9ic2VydmVNYXJrZXRzRGVwdGhVcGRhdGVzUmVxdWVzdBISCgptYXJrZXRfaWRzGAEgAygJIk0KIk9ic2VydmVNYXJrZXRzRGVwdGhVcGRhdGVzUmVzcG9uc2USJwoGdXBkYXRlGAEgAygLMhcudmVnYS5NYXJrZXREZXB0aFVwZGF0ZSLXAQoYTGlzdExlZGdlckVudHJpZXNSZXF1ZXN0EjIKBmZpbHRlchgBIAEoCzIiLmRhdGFub2RlLmFwaS52Mi5MZWRnZXJFbnRyeUZpbHRlchI0CgpwYWdpbmF0aW9uGAIgASgLMhsuZGF0YW5vZGUuYXBpLnYyLlBhZ2luYXRpb25IAIgBARIzCgpkYXRlX3JhbmdlGAMgASgLMhouZGF0YW5vZGUuYXBpLnYyLkRhdGVSYW5nZUgBiAEBQg0KC19wYWdpbmF0aW9uQg0KC19kYXRlX3JhbmdlImcKGUxpc3RMZWRnZXJFbnRyaWVzUmVzcG9uc2USSgoObGVkZ2VyX2VudHJpZXMYASABKAsyMi5kYXRhbm9kZS5hcGkudjIuQWdncmVnYXRlZExlZGdlckVudHJpZXNDb25uZWN0aW9uItkBChFMZWRnZXJFbnRyeUZpbHRlchIgChhjbG9zZV9vbl9hY2NvdW50X2ZpbHRlcnMYASABKAgSOwoTZnJvbV9hY2NvdW50X2ZpbHRlchgCIAEoCzIeLmRhdGFub2RlLmFwaS52Mi5BY2NvdW50RmlsdGVyEjkKEXRvX2FjY291bnRfZmlsdGVyGAMgASgLMh4uZGF0YW5vZGUuYXBpLnYyLkFjY291bnRGaWx0ZXISKgoOdHJhbnNmZXJfdHlwZXMYBSADKA4yEi52ZWdhLlRyYW5zZmVyVHlwZSJyCg1BY2NvdW50RmlsdGVyEhAKCGFzc2V0X2lkGAEgASgJEhEKCXBhcnR5X2lkcxgCIAMoCRISCgptYXJrZXRfaWRzGAMgAygJEigKDWFjY291bnRfdHlwZXMYBCADKA4yES52ZWdhLkFjY291bnRUeXBlIo4BCiFBZ2dyZWdhdGVkTGVkZ2VyRW50cmllc0Nvbm5lY3Rpb24SOwoFZWRnZXMYASADKAsyLC5kYXRhbm9kZS5hcGkudjIuQWdncmVnYXRlZExlZGdlckVudHJpZXNFZGdlEiwKCXBhZ2VfaW5mbxgCIAEoCzIZLmRhdGFub2RlLmFwaS52Mi5QYWdlSW5mbyJjChtBZ2dyZWdhdGVkTGVkZ2VyRW50cmllc0VkZ2USNAoEbm9kZRgBIAEoCzImLmRhdGFub2RlLmFwaS52Mi5BZ2dyZWdhdGVkTGVkZ2VyRW50cnkSDgoGY3Vyc29yGAIgASgJIpMEChVBZ2dyZWdhdGVkTGVkZ2VyRW50cnkSEQoJdGltZXN0YW1wGAIgASgDEhAKCHF1YW50aXR5GAMgASgJEikKDXRyYW5zZmVyX3R5cGUYBCABKA4yEi52ZWdhLlRyYW5zZmVyVHlwZRIVCghhc3NldF9pZBgFIAEoCUgAiAEBEiwKEWZyb21fYWNjb3VudF90eXBlGAYgASgOMhEudmVnYS5BY2NvdW50VHlwZRIqCg90b19hY2NvdW50X3R5cGUYByABKA4yES52ZWdhLkFjY291bnRUeXBlEiIKFWZyb21fYWNjb3VudF9wYXJ0eV9pZBgIIAEoCUgBiAEBEiAKE3RvX2FjY291bnRfcGFydHlfaWQYCSABKAlIAogBARIjChZmcm9tX2FjY291bnRfbWFya2V0X2lkGAogASgJSAOIAQESIQoUdG9fYWNjb3VudF9tYXJrZXRfaWQYCyABKAlIBIgBARIcChRmcm9tX2FjY291bnRfYmFsYW5jZRgMIAEoCRIaChJ0b19hY2NvdW50X2JhbGFuY2UYDSABKAlCCwoJX2Fzc2V0X2lkQhgKFl9mcm9tX2FjY291bnRfcGFydHlfaWRCFgoUX3RvX2FjY291bnRfcGFydHlfaWRCGQoXX2Zyb21fYWNjb3VudF9tYXJrZXRfaWRCFwoVX3RvX2FjY291bnRfbWFya2V0X2lkIoQBChpFeHBvcnRMZWRnZXJFbnRyaWVzUmVxdWVzdBIQCghwYXJ0eV9pZBgBIAEoCRIQCghhc3NldF9pZBgCIAEoCRIzCgpkYXRlX3JhbmdlGAQgASgLMhouZGF0YW5vZGUuYXBpLnYyLkRhdGVSYW5nZUgAiAEBQg0KC19kYXRlX3JhbmdlIpYBCixMaXN0RVJDMjBNdWx0aVNpZ1NpZ25lclJlbW92ZWRCdW5kbGVzUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEhEKCXN1Ym1pdHRlchgCIAEoCRIRCgllcG9jaF9zZXEYAyABKAkSLwoKcGFnaW5hdGlvbhgEIAEoCzIbLmRhdGFub2RlLmFwaS52Mi5QYWdpbmF0aW9uIncKLUxpc3RFUkMyME11bHRpU2lnU2lnbmVyUmVtb3ZlZEJ1bmRsZXNSZXNwb25zZRJGCgdidW5kbGVzGAEgASgLMjUuZGF0YW5vZGUuYXBpLnYyLkVSQzIwTXVsdGlTaWdTaWduZXJSZW1vdmVkQ29ubmVjdGlvbiKaAQokRVJDMjBNdWx0aVNpZ1NpZ25lclJlbW92ZWRDb25uZWN0aW9uEkQKBWVkZ2VzGAEgAygLMjUuZGF0YW5vZGUuYXBpLnYyLkVSQzIwTXVsdGlTaWdTaWduZXJSZW1vdmVkQnVuZGxlRWRnZRIsCglwYWdlX2luZm8YAiABKAsyGS5kYXRhbm9kZS5hcGkudjIuUGFnZUluZm8idwokRVJDMjBNdWx0aVNpZ1NpZ25lclJlbW92ZWRCdW5kbGVFZGdlEj8KBG5vZGUYASABKAsyMS5kYXRhbm9kZS5hcGkudjIuRVJDMjBNdWx0aVNpZ1NpZ25lclJlbW92ZWRCdW5kbGUSDgoGY3Vyc29yGAIgASgJIpIBCiBFUkMyME11bHRpU2lnU2lnbmVyUmVtb3ZlZEJ1bmRsZRISCgpvbGRfc2lnbmVyGAEgASgJEhEKCXN1Ym1pdHRlchgCIAEoCRINCgVub25jZRgEIAEoCRIRCgl0aW1lc3RhbXAYBSABKAMSEgoKc2lnbmF0dXJlcxgGIAEoCRIRCgllcG9jaF9zZXEYByABKAkiawoJRGF0ZVJhbmdlEhwKD3N0YXJ0X3RpbWVzdGFtcBgBIAEoA0gAiAEBEhoKDWVuZF90aW1lc3RhbXAYAiABKANIAYgBAUISChBfc3RhcnRfdGltZXN0YW1wQhAKDl9lbmRfdGltZXN0YW1wIrABCgpQYWdpbmF0aW9uEhIKBWZpcnN0GAEgASgFSACIAQESEgoFYWZ0ZXIYAiABKAlIAYgBARIRCgRsYXN0GAMgASgFSAKIAQESEwoGYmVmb3JlGAQgASgJSAOIAQESGQoMbmV3ZXN0X2ZpcnN0GAUgASgISASIAQFCCAoGX2ZpcnN0QggKBl9hZnRlckIHCgVfbGFzdEIJCgdfYmVmb3JlQg8KDV9uZXdlc3RfZmlyc3QiZgoIUGFnZUluZm8SFQoNaGFzX25leHRfcGFnZRgBIAEoCBIZChFoYXNfcHJldmlvdXNfcGFnZRgCIAEoCBIUCgxzdGFydF9jdXJzb3IYAyABKAkSEgoKZW5kX2N1cnNvchgEIAEoCTK+CgoSVHJhZGluZ0RhdGFTZXJ2aWNlEnkKCUdldE1hcmtldBIhLmRhdGFub2RlLmFwaS52Mi5HZXRNYXJrZXRSZXF1ZXN0GiIuZGF0YW5vZGUuYXBpLnYyLkdldE1hcmtldFJlc3BvbnNlIiWQAgGC0+STAhwSGi9hcGkvdjIvbWFya2V0L3ttYXJrZXRfaWR9EqcBChRHZXRMYXRlc3RNYXJrZXREZXB0aBIsLmRhdGFub2RlLmFwaS52Mi5HZXRMYXRlc3RNYXJrZXREZXB0aFJlcXVlc3QaLS5kYXRhbm9kZS5hcGkudjIuR2V0TGF0ZXN0TWFya2V0RGVwdGhSZXNwb25zZSIykAIBgtPkkwIpEicvYXBpL3YyL21hcmtldC9kZXB0aC97bWFya2V0X2lkfS9sYXRlc3QSowEKE0dldExhdGVzdE1hcmtldERhdGESKy5kYXRhbm9kZS5hcGkudjIuR2V0TGF0ZXN0TWFya2V0RGF0YVJlcXVlc3QaLC5kYXRhbm9kZS5hcGkudjIuR2V0TGF0ZXN0TWFya2V0RGF0YVJlc3BvbnNlIjGQAgGC0+STAigSJi9hcGkvdjIvbWFya2V0L2RhdGEve21hcmtldF9pZH0vbGF0ZXN0EqUBChRMaXN0TGF0ZXN0TWFya2V0RGF0YRIsLmRhdGFub2RlLmFwaS52Mi5MaXN0TGF0ZXN0TWFya2V0RGF0YVJlcXVlc3QaLS5kYXRhbm9kZS5hcGkudjIuTGlzdExhdGVzdE1hcmtldERhdGFSZXNwb25zZSIwkAIBgtPkkwInWhYSFC9hcGkvdjIvbWFya2V0cy9kYXRhEg0vbWFya2V0cy9kYXRhErUBChpPYnNlcnZlTWFya2V0c0RlcHRoVXBkYXRlcxIyLmRhdGFub2RlLmFwaS52Mi5PYnNlcnZlTWFya2V0c0RlcHRoVXBkYXRlc1JlcXVlc3QaMy5kYXRhbm9kZS5hcGkudjIuT2JzZXJ2ZU1hcmtldHNEZXB0aFVwZGF0ZXNSZXNwb25zZSIsgtPkkwImEiQvYXBpL3YyL3N0cmVhbS9tYXJrZXRzL2RlcHRoL3VwZGF0ZXMwARKSAQoRTGlzdExlZGdlckVudHJpZXMSKS5kYXRhbm9kZS5hcGkudjIuTGlzdExlZGdlckVudHJpZXNSZXF1ZXN0GiouZGF0YW5vZGUuYXBpLnYyLkxpc3RMZWRnZXJFbnRyaWVzUmVzcG9uc2UiJpACAYLT5JMCHRIbL2FwaS92Mi9sZWRnZXJlbnRyeS9oaXN0b3J5En4KE0V4cG9ydExlZGdlckVudHJpZXMSKy5kYXRhbm9kZS5hcGkudjIuRXhwb3J0TGVkZ2VyRW50cmllc1JlcXVlc3QaFC5nb29nbGUuYXBpLkh0dHBCb2R5IiKC0+STAhwSGi9hcGkvdjIvbGVkZ2VyZW50cnkvZXhwb3J0MAES5wEKJUxpc3RFUkMyME11bHRpU2lnU2lnbmVyUmVtb3ZlZEJ1bmRsZXMSPS5kYXRhbm9kZS5hcGkudjIuTGlzdEVSQzIwTXVsdGlTaWdTaWduZXJSZW1vdmVkQnVuZGxlc1JlcXVlc3QaPi5kYXRhbm9kZS5hcGkudjIuTGlzdEVSQzIwTXVsdGlTaWdTaWduZXJSZW1vdmVkQnVuZGxlc1Jlc3BvbnNlIj+QAgGC0+STAjYSNC9hcGkvdjIvZXJjMjAvbXVsdGlzaWdjb250cm9sL3NpZ25lci9yZW1vdmVkL2J1bmRsZXNiBnByb3RvMw", [file_google_api_annotations, file_google_api_httpbody, file_vega_markets, file_vega_vega]);
 
 /**
- * @generated from message datanode.api.v2.AccountFilter
- */
-export type AccountFilter = Message<"datanode.api.v2.AccountFilter"> & {
-  /**
-   * @generated from field: string asset_id = 1;
-   */
-  assetId: string;
-
-  /**
-   * @generated from field: repeated string party_ids = 2;
-   */
-  partyIds: string[];
-
-  /**
-   * @generated from field: repeated string market_ids = 3;
-   */
-  marketIds: string[];
-
-  /**
-   * @generated from field: repeated vega.AccountType account_types = 4;
-   */
-  accountTypes: AccountType[];
-};
-
-/**
- * Describes the message datanode.api.v2.AccountFilter.
- * Use `create(AccountFilterSchema)` to create a new message.
- */
-export const AccountFilterSchema: GenMessage<AccountFilter> = /*@__PURE__*/
-  messageDesc(file_datanode_api_v2_trading_data, 0);
-
-/**
- * @generated from message datanode.api.v2.AggregatedLedgerEntriesConnection
- */
-export type AggregatedLedgerEntriesConnection = Message<"datanode.api.v2.AggregatedLedgerEntriesConnection"> & {
-  /**
-   * @generated from field: repeated datanode.api.v2.AggregatedLedgerEntriesEdge edges = 1;
-   */
-  edges: AggregatedLedgerEntriesEdge[];
-
-  /**
-   * @generated from field: datanode.api.v2.PageInfo page_info = 2;
-   */
-  pageInfo?: PageInfo | undefined;
-};
-
-/**
- * Describes the message datanode.api.v2.AggregatedLedgerEntriesConnection.
- * Use `create(AggregatedLedgerEntriesConnectionSchema)` to create a new message.
- */
-export const AggregatedLedgerEntriesConnectionSchema: GenMessage<AggregatedLedgerEntriesConnection> = /*@__PURE__*/
-  messageDesc(file_datanode_api_v2_trading_data, 1);
-
-/**
- * @generated from message datanode.api.v2.AggregatedLedgerEntriesEdge
- */
-export type AggregatedLedgerEntriesEdge = Message<"datanode.api.v2.AggregatedLedgerEntriesEdge"> & {
-  /**
-   * @generated from field: datanode.api.v2.AggregatedLedgerEntry node = 1;
-   */
-  node?: AggregatedLedgerEntry | undefined;
-
-  /**
-   * @generated from field: string cursor = 2;
-   */
-  cursor: string;
-};
-
-/**
- * Describes the message datanode.api.v2.AggregatedLedgerEntriesEdge.
- * Use `create(AggregatedLedgerEntriesEdgeSchema)` to create a new message.
- */
-export const AggregatedLedgerEntriesEdgeSchema: GenMessage<AggregatedLedgerEntriesEdge> = /*@__PURE__*/
-  messageDesc(file_datanode_api_v2_trading_data, 2);
-
-/**
- * @generated from message datanode.api.v2.AggregatedLedgerEntry
- */
-export type AggregatedLedgerEntry = Message<"datanode.api.v2.AggregatedLedgerEntry"> & {
-  /**
-   * @generated from field: int64 timestamp = 2;
-   */
-  timestamp: bigint;
-
-  /**
-   * @generated from field: string quantity = 3;
-   */
-  quantity: string;
-
-  /**
-   * @generated from field: vega.TransferType transfer_type = 4;
-   */
-  transferType: TransferType;
-
-  /**
-   * @generated from field: optional string asset_id = 5;
-   */
-  assetId?: string | undefined;
-
-  /**
-   * @generated from field: vega.AccountType from_account_type = 6;
-   */
-  fromAccountType: AccountType;
-
-  /**
-   * @generated from field: vega.AccountType to_account_type = 7;
-   */
-  toAccountType: AccountType;
-
-  /**
-   * @generated from field: optional string from_account_party_id = 8;
-   */
-  fromAccountPartyId?: string | undefined;
-
-  /**
-   * @generated from field: optional string to_account_party_id = 9;
-   */
-  toAccountPartyId?: string | undefined;
-
-  /**
-   * @generated from field: optional string from_account_market_id = 10;
-   */
-  fromAccountMarketId?: string | undefined;
-
-  /**
-   * @generated from field: optional string to_account_market_id = 11;
-   */
-  toAccountMarketId?: string | undefined;
-
-  /**
-   * @generated from field: string from_account_balance = 12;
-   */
-  fromAccountBalance: string;
-
-  /**
-   * @generated from field: string to_account_balance = 13;
-   */
-  toAccountBalance: string;
-};
-
-/**
- * Describes the message datanode.api.v2.AggregatedLedgerEntry.
- * Use `create(AggregatedLedgerEntrySchema)` to create a new message.
- */
-export const AggregatedLedgerEntrySchema: GenMessage<AggregatedLedgerEntry> = /*@__PURE__*/
-  messageDesc(file_datanode_api_v2_trading_data, 3);
-
-/**
- * @generated from message datanode.api.v2.DateRange
- */
-export type DateRange = Message<"datanode.api.v2.DateRange"> & {
-  /**
-   * @generated from field: optional int64 start_timestamp = 1;
-   */
-  startTimestamp?: bigint | undefined;
-
-  /**
-   * @generated from field: optional int64 end_timestamp = 2;
-   */
-  endTimestamp?: bigint | undefined;
-};
-
-/**
- * Describes the message datanode.api.v2.DateRange.
- * Use `create(DateRangeSchema)` to create a new message.
- */
-export const DateRangeSchema: GenMessage<DateRange> = /*@__PURE__*/
-  messageDesc(file_datanode_api_v2_trading_data, 4);
-
-/**
- * @generated from message datanode.api.v2.ERC20MultiSigSignerRemovedBundle
- */
-export type ERC20MultiSigSignerRemovedBundle = Message<"datanode.api.v2.ERC20MultiSigSignerRemovedBundle"> & {
-  /**
-   * @generated from field: string old_signer = 1;
-   */
-  oldSigner: string;
-
-  /**
-   * @generated from field: string submitter = 2;
-   */
-  submitter: string;
-
-  /**
-   * @generated from field: string nonce = 4;
-   */
-  nonce: string;
-
-  /**
-   * @generated from field: int64 timestamp = 5;
-   */
-  timestamp: bigint;
-
-  /**
-   * @generated from field: string signatures = 6;
-   */
-  signatures: string;
-
-  /**
-   * @generated from field: string epoch_seq = 7;
-   */
-  epochSeq: string;
-};
-
-/**
- * Describes the message datanode.api.v2.ERC20MultiSigSignerRemovedBundle.
- * Use `create(ERC20MultiSigSignerRemovedBundleSchema)` to create a new message.
- */
-export const ERC20MultiSigSignerRemovedBundleSchema: GenMessage<ERC20MultiSigSignerRemovedBundle> = /*@__PURE__*/
-  messageDesc(file_datanode_api_v2_trading_data, 5);
-
-/**
- * @generated from message datanode.api.v2.ERC20MultiSigSignerRemovedBundleEdge
- */
-export type ERC20MultiSigSignerRemovedBundleEdge = Message<"datanode.api.v2.ERC20MultiSigSignerRemovedBundleEdge"> & {
-  /**
-   * @generated from field: datanode.api.v2.ERC20MultiSigSignerRemovedBundle node = 1;
-   */
-  node?: ERC20MultiSigSignerRemovedBundle | undefined;
-
-  /**
-   * @generated from field: string cursor = 2;
-   */
-  cursor: string;
-};
-
-/**
- * Describes the message datanode.api.v2.ERC20MultiSigSignerRemovedBundleEdge.
- * Use `create(ERC20MultiSigSignerRemovedBundleEdgeSchema)` to create a new message.
- */
-export const ERC20MultiSigSignerRemovedBundleEdgeSchema: GenMessage<ERC20MultiSigSignerRemovedBundleEdge> = /*@__PURE__*/
-  messageDesc(file_datanode_api_v2_trading_data, 6);
-
-/**
- * @generated from message datanode.api.v2.ERC20MultiSigSignerRemovedConnection
- */
-export type ERC20MultiSigSignerRemovedConnection = Message<"datanode.api.v2.ERC20MultiSigSignerRemovedConnection"> & {
-  /**
-   * @generated from field: repeated datanode.api.v2.ERC20MultiSigSignerRemovedBundleEdge edges = 1;
-   */
-  edges: ERC20MultiSigSignerRemovedBundleEdge[];
-
-  /**
-   * @generated from field: datanode.api.v2.PageInfo page_info = 2;
-   */
-  pageInfo?: PageInfo | undefined;
-};
-
-/**
- * Describes the message datanode.api.v2.ERC20MultiSigSignerRemovedConnection.
- * Use `create(ERC20MultiSigSignerRemovedConnectionSchema)` to create a new message.
- */
-export const ERC20MultiSigSignerRemovedConnectionSchema: GenMessage<ERC20MultiSigSignerRemovedConnection> = /*@__PURE__*/
-  messageDesc(file_datanode_api_v2_trading_data, 7);
-
-/**
- * @generated from message datanode.api.v2.ExportLedgerEntriesRequest
- */
-export type ExportLedgerEntriesRequest = Message<"datanode.api.v2.ExportLedgerEntriesRequest"> & {
-  /**
-   * @generated from field: string party_id = 1;
-   */
-  partyId: string;
-
-  /**
-   * @generated from field: string asset_id = 2;
-   */
-  assetId: string;
-
-  /**
-   * @generated from field: optional datanode.api.v2.DateRange date_range = 4;
-   */
-  dateRange?: DateRange | undefined;
-};
-
-/**
- * Describes the message datanode.api.v2.ExportLedgerEntriesRequest.
- * Use `create(ExportLedgerEntriesRequestSchema)` to create a new message.
- */
-export const ExportLedgerEntriesRequestSchema: GenMessage<ExportLedgerEntriesRequest> = /*@__PURE__*/
-  messageDesc(file_datanode_api_v2_trading_data, 8);
-
-/**
- * @generated from message datanode.api.v2.GetLatestMarketDataRequest
- */
-export type GetLatestMarketDataRequest = Message<"datanode.api.v2.GetLatestMarketDataRequest"> & {
-  /**
-   * @generated from field: string market_id = 1;
-   */
-  marketId: string;
-};
-
-/**
- * Describes the message datanode.api.v2.GetLatestMarketDataRequest.
- * Use `create(GetLatestMarketDataRequestSchema)` to create a new message.
- */
-export const GetLatestMarketDataRequestSchema: GenMessage<GetLatestMarketDataRequest> = /*@__PURE__*/
-  messageDesc(file_datanode_api_v2_trading_data, 9);
-
-/**
- * @generated from message datanode.api.v2.GetLatestMarketDataResponse
- */
-export type GetLatestMarketDataResponse = Message<"datanode.api.v2.GetLatestMarketDataResponse"> & {
-  /**
-   * @generated from field: vega.MarketData market_data = 1;
-   */
-  marketData?: MarketData | undefined;
-};
-
-/**
- * Describes the message datanode.api.v2.GetLatestMarketDataResponse.
- * Use `create(GetLatestMarketDataResponseSchema)` to create a new message.
- */
-export const GetLatestMarketDataResponseSchema: GenMessage<GetLatestMarketDataResponse> = /*@__PURE__*/
-  messageDesc(file_datanode_api_v2_trading_data, 10);
-
-/**
- * @generated from message datanode.api.v2.GetLatestMarketDepthRequest
- */
-export type GetLatestMarketDepthRequest = Message<"datanode.api.v2.GetLatestMarketDepthRequest"> & {
-  /**
-   * @generated from field: string market_id = 1;
-   */
-  marketId: string;
-
-  /**
-   * @generated from field: optional uint64 max_depth = 2;
-   */
-  maxDepth?: bigint | undefined;
-};
-
-/**
- * Describes the message datanode.api.v2.GetLatestMarketDepthRequest.
- * Use `create(GetLatestMarketDepthRequestSchema)` to create a new message.
- */
-export const GetLatestMarketDepthRequestSchema: GenMessage<GetLatestMarketDepthRequest> = /*@__PURE__*/
-  messageDesc(file_datanode_api_v2_trading_data, 11);
-
-/**
- * @generated from message datanode.api.v2.GetLatestMarketDepthResponse
- */
-export type GetLatestMarketDepthResponse = Message<"datanode.api.v2.GetLatestMarketDepthResponse"> & {
-  /**
-   * @generated from field: string market_id = 1;
-   */
-  marketId: string;
-
-  /**
-   * @generated from field: repeated vega.PriceLevel buy = 2;
-   */
-  buy: PriceLevel[];
-
-  /**
-   * @generated from field: repeated vega.PriceLevel sell = 3;
-   */
-  sell: PriceLevel[];
-
-  /**
-   * @generated from field: vega.Trade last_trade = 4;
-   */
-  lastTrade?: Trade | undefined;
-
-  /**
-   * @generated from field: uint64 sequence_number = 5;
-   */
-  sequenceNumber: bigint;
-};
-
-/**
- * Describes the message datanode.api.v2.GetLatestMarketDepthResponse.
- * Use `create(GetLatestMarketDepthResponseSchema)` to create a new message.
- */
-export const GetLatestMarketDepthResponseSchema: GenMessage<GetLatestMarketDepthResponse> = /*@__PURE__*/
-  messageDesc(file_datanode_api_v2_trading_data, 12);
-
-/**
+ * Which market to get.
+ *
  * @generated from message datanode.api.v2.GetMarketRequest
  */
 export type GetMarketRequest = Message<"datanode.api.v2.GetMarketRequest"> & {
   /**
+   * Required.
+   *
    * @generated from field: string market_id = 1;
    */
   marketId: string;
@@ -410,13 +38,17 @@ export type GetMarketRequest = Message<"datanode.api.v2.GetMarketRequest"> & {
  * Use `create(GetMarketRequestSchema)` to create a new message.
  */
 export const GetMarketRequestSchema: GenMessage<GetMarketRequest> = /*@__PURE__*/
-  messageDesc(file_datanode_api_v2_trading_data, 13);
+  messageDesc(file_datanode_api_v2_trading_data, 0);
 
 /**
+ * The market asked for.
+ *
  * @generated from message datanode.api.v2.GetMarketResponse
  */
 export type GetMarketResponse = Message<"datanode.api.v2.GetMarketResponse"> & {
   /**
+   * Always set. From the last market_created or market_updated event with this id.
+   *
    * @generated from field: vega.Market market = 1;
    */
   market?: Market | undefined;
@@ -427,94 +59,137 @@ export type GetMarketResponse = Message<"datanode.api.v2.GetMarketResponse"> & {
  * Use `create(GetMarketResponseSchema)` to create a new message.
  */
 export const GetMarketResponseSchema: GenMessage<GetMarketResponse> = /*@__PURE__*/
-  messageDesc(file_datanode_api_v2_trading_data, 14);
+  messageDesc(file_datanode_api_v2_trading_data, 1);
 
 /**
- * @generated from message datanode.api.v2.LedgerEntryFilter
+ * Which order book to get, and how much of it.
+ *
+ * @generated from message datanode.api.v2.GetLatestMarketDepthRequest
  */
-export type LedgerEntryFilter = Message<"datanode.api.v2.LedgerEntryFilter"> & {
+export type GetLatestMarketDepthRequest = Message<"datanode.api.v2.GetLatestMarketDepthRequest"> & {
   /**
-   * @generated from field: bool close_on_account_filters = 1;
+   * Required.
+   *
+   * @generated from field: string market_id = 1;
    */
-  closeOnAccountFilters: boolean;
+  marketId: string;
 
   /**
-   * @generated from field: datanode.api.v2.AccountFilter from_account_filter = 2;
+   * At most this many levels on each side, best first. 0 or absent: all.
+   *
+   * @generated from field: optional uint64 max_depth = 2;
    */
-  fromAccountFilter?: AccountFilter | undefined;
-
-  /**
-   * @generated from field: datanode.api.v2.AccountFilter to_account_filter = 3;
-   */
-  toAccountFilter?: AccountFilter | undefined;
-
-  /**
-   * @generated from field: repeated vega.TransferType transfer_types = 5;
-   */
-  transferTypes: TransferType[];
+  maxDepth?: bigint | undefined;
 };
 
 /**
- * Describes the message datanode.api.v2.LedgerEntryFilter.
- * Use `create(LedgerEntryFilterSchema)` to create a new message.
+ * Describes the message datanode.api.v2.GetLatestMarketDepthRequest.
+ * Use `create(GetLatestMarketDepthRequestSchema)` to create a new message.
  */
-export const LedgerEntryFilterSchema: GenMessage<LedgerEntryFilter> = /*@__PURE__*/
-  messageDesc(file_datanode_api_v2_trading_data, 15);
+export const GetLatestMarketDepthRequestSchema: GenMessage<GetLatestMarketDepthRequest> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 2);
 
 /**
- * @generated from message datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest
+ * An order book at the end of the newest block.
+ *
+ * @generated from message datanode.api.v2.GetLatestMarketDepthResponse
  */
-export type ListERC20MultiSigSignerRemovedBundlesRequest = Message<"datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest"> & {
+export type GetLatestMarketDepthResponse = Message<"datanode.api.v2.GetLatestMarketDepthResponse"> & {
   /**
-   * @generated from field: string node_id = 1;
+   * The market that was asked for.
+   *
+   * @generated from field: string market_id = 1;
    */
-  nodeId: string;
+  marketId: string;
 
   /**
-   * @generated from field: string submitter = 2;
+   * Bids, highest price first.
+   *
+   * @generated from field: repeated vega.PriceLevel buy = 2;
    */
-  submitter: string;
+  buy: PriceLevel[];
 
   /**
-   * @generated from field: string epoch_seq = 3;
+   * Offers, lowest price first.
+   *
+   * @generated from field: repeated vega.PriceLevel sell = 3;
    */
-  epochSeq: string;
+  sell: PriceLevel[];
 
   /**
-   * @generated from field: datanode.api.v2.Pagination pagination = 4;
+   * Absent until the market has traded.
+   *
+   * @generated from field: vega.Trade last_trade = 4;
    */
-  pagination?: Pagination | undefined;
+  lastTrade?: Trade | undefined;
+
+  /**
+   * Of the last order event that counts; 0 if there was none. It can be newer than the last published update's, for an
+   * order event that changes no level moves it too.
+   *
+   * @generated from field: uint64 sequence_number = 5;
+   */
+  sequenceNumber: bigint;
 };
 
 /**
- * Describes the message datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest.
- * Use `create(ListERC20MultiSigSignerRemovedBundlesRequestSchema)` to create a new message.
+ * Describes the message datanode.api.v2.GetLatestMarketDepthResponse.
+ * Use `create(GetLatestMarketDepthResponseSchema)` to create a new message.
  */
-export const ListERC20MultiSigSignerRemovedBundlesRequestSchema: GenMessage<ListERC20MultiSigSignerRemovedBundlesRequest> = /*@__PURE__*/
-  messageDesc(file_datanode_api_v2_trading_data, 16);
+export const GetLatestMarketDepthResponseSchema: GenMessage<GetLatestMarketDepthResponse> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 3);
 
 /**
- * @generated from message datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse
+ * Whose market data to get.
+ *
+ * @generated from message datanode.api.v2.GetLatestMarketDataRequest
  */
-export type ListERC20MultiSigSignerRemovedBundlesResponse = Message<"datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse"> & {
+export type GetLatestMarketDataRequest = Message<"datanode.api.v2.GetLatestMarketDataRequest"> & {
   /**
-   * @generated from field: datanode.api.v2.ERC20MultiSigSignerRemovedConnection bundles = 1;
+   * Required.
+   *
+   * @generated from field: string market_id = 1;
    */
-  bundles?: ERC20MultiSigSignerRemovedConnection | undefined;
+  marketId: string;
 };
 
 /**
- * Describes the message datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse.
- * Use `create(ListERC20MultiSigSignerRemovedBundlesResponseSchema)` to create a new message.
+ * Describes the message datanode.api.v2.GetLatestMarketDataRequest.
+ * Use `create(GetLatestMarketDataRequestSchema)` to create a new message.
  */
-export const ListERC20MultiSigSignerRemovedBundlesResponseSchema: GenMessage<ListERC20MultiSigSignerRemovedBundlesResponse> = /*@__PURE__*/
-  messageDesc(file_datanode_api_v2_trading_data, 17);
+export const GetLatestMarketDataRequestSchema: GenMessage<GetLatestMarketDataRequest> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 4);
 
 /**
+ * The market data asked for.
+ *
+ * @generated from message datanode.api.v2.GetLatestMarketDataResponse
+ */
+export type GetLatestMarketDataResponse = Message<"datanode.api.v2.GetLatestMarketDataResponse"> & {
+  /**
+   * Always set. From the market's last market_data event.
+   *
+   * @generated from field: vega.MarketData market_data = 1;
+   */
+  marketData?: MarketData | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.GetLatestMarketDataResponse.
+ * Use `create(GetLatestMarketDataResponseSchema)` to create a new message.
+ */
+export const GetLatestMarketDataResponseSchema: GenMessage<GetLatestMarketDataResponse> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 5);
+
+/**
+ * Which markets' data to list.
+ *
  * @generated from message datanode.api.v2.ListLatestMarketDataRequest
  */
 export type ListLatestMarketDataRequest = Message<"datanode.api.v2.ListLatestMarketDataRequest"> & {
   /**
+   * None: every market that has data. One that is unknown, or has no data yet, is NOT_FOUND.
+   *
    * @generated from field: repeated string market = 1;
    */
   market: string[];
@@ -525,13 +200,17 @@ export type ListLatestMarketDataRequest = Message<"datanode.api.v2.ListLatestMar
  * Use `create(ListLatestMarketDataRequestSchema)` to create a new message.
  */
 export const ListLatestMarketDataRequestSchema: GenMessage<ListLatestMarketDataRequest> = /*@__PURE__*/
-  messageDesc(file_datanode_api_v2_trading_data, 18);
+  messageDesc(file_datanode_api_v2_trading_data, 6);
 
 /**
+ * The market data that was asked for.
+ *
  * @generated from message datanode.api.v2.ListLatestMarketDataResponse
  */
 export type ListLatestMarketDataResponse = Message<"datanode.api.v2.ListLatestMarketDataResponse"> & {
   /**
+   * Ordered by market id.
+   *
    * @generated from field: repeated vega.MarketData markets_data = 1;
    */
   marketsData: MarketData[];
@@ -542,57 +221,17 @@ export type ListLatestMarketDataResponse = Message<"datanode.api.v2.ListLatestMa
  * Use `create(ListLatestMarketDataResponseSchema)` to create a new message.
  */
 export const ListLatestMarketDataResponseSchema: GenMessage<ListLatestMarketDataResponse> = /*@__PURE__*/
-  messageDesc(file_datanode_api_v2_trading_data, 19);
+  messageDesc(file_datanode_api_v2_trading_data, 7);
 
 /**
- * @generated from message datanode.api.v2.ListLedgerEntriesRequest
- */
-export type ListLedgerEntriesRequest = Message<"datanode.api.v2.ListLedgerEntriesRequest"> & {
-  /**
-   * @generated from field: datanode.api.v2.LedgerEntryFilter filter = 1;
-   */
-  filter?: LedgerEntryFilter | undefined;
-
-  /**
-   * @generated from field: optional datanode.api.v2.Pagination pagination = 2;
-   */
-  pagination?: Pagination | undefined;
-
-  /**
-   * @generated from field: optional datanode.api.v2.DateRange date_range = 3;
-   */
-  dateRange?: DateRange | undefined;
-};
-
-/**
- * Describes the message datanode.api.v2.ListLedgerEntriesRequest.
- * Use `create(ListLedgerEntriesRequestSchema)` to create a new message.
- */
-export const ListLedgerEntriesRequestSchema: GenMessage<ListLedgerEntriesRequest> = /*@__PURE__*/
-  messageDesc(file_datanode_api_v2_trading_data, 20);
-
-/**
- * @generated from message datanode.api.v2.ListLedgerEntriesResponse
- */
-export type ListLedgerEntriesResponse = Message<"datanode.api.v2.ListLedgerEntriesResponse"> & {
-  /**
-   * @generated from field: datanode.api.v2.AggregatedLedgerEntriesConnection ledger_entries = 1;
-   */
-  ledgerEntries?: AggregatedLedgerEntriesConnection | undefined;
-};
-
-/**
- * Describes the message datanode.api.v2.ListLedgerEntriesResponse.
- * Use `create(ListLedgerEntriesResponseSchema)` to create a new message.
- */
-export const ListLedgerEntriesResponseSchema: GenMessage<ListLedgerEntriesResponse> = /*@__PURE__*/
-  messageDesc(file_datanode_api_v2_trading_data, 21);
-
-/**
+ * Which order books to follow.
+ *
  * @generated from message datanode.api.v2.ObserveMarketsDepthUpdatesRequest
  */
 export type ObserveMarketsDepthUpdatesRequest = Message<"datanode.api.v2.ObserveMarketsDepthUpdatesRequest"> & {
   /**
+   * None: every market, those announced later included. An unknown one is NOT_FOUND.
+   *
    * @generated from field: repeated string market_ids = 1;
    */
   marketIds: string[];
@@ -603,13 +242,17 @@ export type ObserveMarketsDepthUpdatesRequest = Message<"datanode.api.v2.Observe
  * Use `create(ObserveMarketsDepthUpdatesRequestSchema)` to create a new message.
  */
 export const ObserveMarketsDepthUpdatesRequestSchema: GenMessage<ObserveMarketsDepthUpdatesRequest> = /*@__PURE__*/
-  messageDesc(file_datanode_api_v2_trading_data, 22);
+  messageDesc(file_datanode_api_v2_trading_data, 8);
 
 /**
+ * One message of the stream. An empty one says that the stream lives; it comes after 15 seconds without another.
+ *
  * @generated from message datanode.api.v2.ObserveMarketsDepthUpdatesResponse
  */
 export type ObserveMarketsDepthUpdatesResponse = Message<"datanode.api.v2.ObserveMarketsDepthUpdatesResponse"> & {
   /**
+   * At most one per market. One with previous_sequence_number 0 is a whole book; any other holds changes.
+   *
    * @generated from field: repeated vega.MarketDepthUpdate update = 1;
    */
   update: MarketDepthUpdate[];
@@ -620,65 +263,579 @@ export type ObserveMarketsDepthUpdatesResponse = Message<"datanode.api.v2.Observ
  * Use `create(ObserveMarketsDepthUpdatesResponseSchema)` to create a new message.
  */
 export const ObserveMarketsDepthUpdatesResponseSchema: GenMessage<ObserveMarketsDepthUpdatesResponse> = /*@__PURE__*/
-  messageDesc(file_datanode_api_v2_trading_data, 23);
+  messageDesc(file_datanode_api_v2_trading_data, 9);
 
 /**
- * @generated from message datanode.api.v2.PageInfo
+ * Which ledger entries to list.
+ *
+ * @generated from message datanode.api.v2.ListLedgerEntriesRequest
  */
-export type PageInfo = Message<"datanode.api.v2.PageInfo"> & {
+export type ListLedgerEntriesRequest = Message<"datanode.api.v2.ListLedgerEntriesRequest"> & {
   /**
-   * @generated from field: bool has_next_page = 1;
+   * Absent: every entry.
+   *
+   * @generated from field: datanode.api.v2.LedgerEntryFilter filter = 1;
    */
-  hasNextPage: boolean;
+  filter?: LedgerEntryFilter | undefined;
 
   /**
-   * @generated from field: bool has_previous_page = 2;
+   * Absent: the newest 1000.
+   *
+   * @generated from field: optional datanode.api.v2.Pagination pagination = 2;
    */
-  hasPreviousPage: boolean;
+  pagination?: Pagination | undefined;
 
   /**
-   * @generated from field: string start_cursor = 3;
+   * Absent: all times.
+   *
+   * @generated from field: optional datanode.api.v2.DateRange date_range = 3;
    */
-  startCursor: string;
-
-  /**
-   * @generated from field: string end_cursor = 4;
-   */
-  endCursor: string;
+  dateRange?: DateRange | undefined;
 };
 
 /**
- * Describes the message datanode.api.v2.PageInfo.
- * Use `create(PageInfoSchema)` to create a new message.
+ * Describes the message datanode.api.v2.ListLedgerEntriesRequest.
+ * Use `create(ListLedgerEntriesRequestSchema)` to create a new message.
  */
-export const PageInfoSchema: GenMessage<PageInfo> = /*@__PURE__*/
-  messageDesc(file_datanode_api_v2_trading_data, 24);
+export const ListLedgerEntriesRequestSchema: GenMessage<ListLedgerEntriesRequest> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 10);
 
 /**
+ * A page of ledger entries.
+ *
+ * @generated from message datanode.api.v2.ListLedgerEntriesResponse
+ */
+export type ListLedgerEntriesResponse = Message<"datanode.api.v2.ListLedgerEntriesResponse"> & {
+  /**
+   * Always set, also when nothing matches.
+   *
+   * @generated from field: datanode.api.v2.AggregatedLedgerEntriesConnection ledger_entries = 1;
+   */
+  ledgerEntries?: AggregatedLedgerEntriesConnection | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.ListLedgerEntriesResponse.
+ * Use `create(ListLedgerEntriesResponseSchema)` to create a new message.
+ */
+export const ListLedgerEntriesResponseSchema: GenMessage<ListLedgerEntriesResponse> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 11);
+
+/**
+ * Selects ledger entries by their two accounts and their type: ((from) AND or OR (to)) AND type.
+ *
+ * @generated from message datanode.api.v2.LedgerEntryFilter
+ */
+export type LedgerEntryFilter = Message<"datanode.api.v2.LedgerEntryFilter"> & {
+  /**
+   * How the account filters are joined when both are set: true, an entry must match both; false, one of them is enough.
+   *
+   * @generated from field: bool close_on_account_filters = 1;
+   */
+  closeOnAccountFilters: boolean;
+
+  /**
+   * What the account that pays must match. Absent, or without a field: not filtered by it.
+   *
+   * @generated from field: datanode.api.v2.AccountFilter from_account_filter = 2;
+   */
+  fromAccountFilter?: AccountFilter | undefined;
+
+  /**
+   * What the account that receives must match. Absent, or without a field: not filtered by it.
+   *
+   * @generated from field: datanode.api.v2.AccountFilter to_account_filter = 3;
+   */
+  toAccountFilter?: AccountFilter | undefined;
+
+  /**
+   * Only entries of these types; none: any. Applies to the whole result.
+   *
+   * @generated from field: repeated vega.TransferType transfer_types = 5;
+   */
+  transferTypes: TransferType[];
+};
+
+/**
+ * Describes the message datanode.api.v2.LedgerEntryFilter.
+ * Use `create(LedgerEntryFilterSchema)` to create a new message.
+ */
+export const LedgerEntryFilterSchema: GenMessage<LedgerEntryFilter> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 12);
+
+/**
+ * Selects accounts: those that match every field that is set.
+ *
+ * @generated from message datanode.api.v2.AccountFilter
+ */
+export type AccountFilter = Message<"datanode.api.v2.AccountFilter"> & {
+  /**
+   * The account holds this asset; empty: any.
+   *
+   * @generated from field: string asset_id = 1;
+   */
+  assetId: string;
+
+  /**
+   * The account belongs to this party; `network` is the network itself. More than one is INVALID_ARGUMENT.
+   *
+   * @generated from field: repeated string party_ids = 2;
+   */
+  partyIds: string[];
+
+  /**
+   * The account belongs to one of these markets; none: any, and accounts without a market.
+   *
+   * @generated from field: repeated string market_ids = 3;
+   */
+  marketIds: string[];
+
+  /**
+   * The account is of one of these types; none: any.
+   *
+   * @generated from field: repeated vega.AccountType account_types = 4;
+   */
+  accountTypes: AccountType[];
+};
+
+/**
+ * Describes the message datanode.api.v2.AccountFilter.
+ * Use `create(AccountFilterSchema)` to create a new message.
+ */
+export const AccountFilterSchema: GenMessage<AccountFilter> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 13);
+
+/**
+ * A page of ledger entries and its place in the list.
+ *
+ * @generated from message datanode.api.v2.AggregatedLedgerEntriesConnection
+ */
+export type AggregatedLedgerEntriesConnection = Message<"datanode.api.v2.AggregatedLedgerEntriesConnection"> & {
+  /**
+   * In list order: newest first unless asked otherwise.
+   *
+   * @generated from field: repeated datanode.api.v2.AggregatedLedgerEntriesEdge edges = 1;
+   */
+  edges: AggregatedLedgerEntriesEdge[];
+
+  /**
+   * Always set.
+   *
+   * @generated from field: datanode.api.v2.PageInfo page_info = 2;
+   */
+  pageInfo?: PageInfo | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.AggregatedLedgerEntriesConnection.
+ * Use `create(AggregatedLedgerEntriesConnectionSchema)` to create a new message.
+ */
+export const AggregatedLedgerEntriesConnectionSchema: GenMessage<AggregatedLedgerEntriesConnection> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 14);
+
+/**
+ * A ledger entry with its cursor.
+ *
+ * @generated from message datanode.api.v2.AggregatedLedgerEntriesEdge
+ */
+export type AggregatedLedgerEntriesEdge = Message<"datanode.api.v2.AggregatedLedgerEntriesEdge"> & {
+  /**
+   * Always set.
+   *
+   * @generated from field: datanode.api.v2.AggregatedLedgerEntry node = 1;
+   */
+  node?: AggregatedLedgerEntry | undefined;
+
+  /**
+   * Stands for the entry's place in the list; to be used as Pagination.after or before.
+   *
+   * @generated from field: string cursor = 2;
+   */
+  cursor: string;
+};
+
+/**
+ * Describes the message datanode.api.v2.AggregatedLedgerEntriesEdge.
+ * Use `create(AggregatedLedgerEntriesEdgeSchema)` to create a new message.
+ */
+export const AggregatedLedgerEntriesEdgeSchema: GenMessage<AggregatedLedgerEntriesEdge> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 15);
+
+/**
+ * One transfer between two accounts. One row per entry of a ledger_movements event, those of quantity 0 included.
+ *
+ * @generated from message datanode.api.v2.AggregatedLedgerEntry
+ */
+export type AggregatedLedgerEntry = Message<"datanode.api.v2.AggregatedLedgerEntry"> & {
+  /**
+   * Time of the entry's block, in nanoseconds.
+   *
+   * @generated from field: int64 timestamp = 2;
+   */
+  timestamp: bigint;
+
+  /**
+   * How much was moved: an integer scaled by the asset's decimals, up to 256 bits.
+   *
+   * @generated from field: string quantity = 3;
+   */
+  quantity: string;
+
+  /**
+   * Why it was moved.
+   *
+   * @generated from field: vega.TransferType transfer_type = 4;
+   */
+  transferType: TransferType;
+
+  /**
+   * The asset of the account that pays.
+   *
+   * @generated from field: optional string asset_id = 5;
+   */
+  assetId?: string | undefined;
+
+  /**
+   * Type of the account that pays.
+   *
+   * @generated from field: vega.AccountType from_account_type = 6;
+   */
+  fromAccountType: AccountType;
+
+  /**
+   * Type of the account that receives.
+   *
+   * @generated from field: vega.AccountType to_account_type = 7;
+   */
+  toAccountType: AccountType;
+
+  /**
+   * Owner of the account that pays; `network` if it is the network's own.
+   *
+   * @generated from field: optional string from_account_party_id = 8;
+   */
+  fromAccountPartyId?: string | undefined;
+
+  /**
+   * Owner of the account that receives; `network` if it is the network's own.
+   *
+   * @generated from field: optional string to_account_party_id = 9;
+   */
+  toAccountPartyId?: string | undefined;
+
+  /**
+   * Market of the account that pays; absent if it belongs to none.
+   *
+   * @generated from field: optional string from_account_market_id = 10;
+   */
+  fromAccountMarketId?: string | undefined;
+
+  /**
+   * Market of the account that receives; absent if it belongs to none.
+   *
+   * @generated from field: optional string to_account_market_id = 11;
+   */
+  toAccountMarketId?: string | undefined;
+
+  /**
+   * Balance of the account that pays, after the transfer; scaled like quantity.
+   *
+   * @generated from field: string from_account_balance = 12;
+   */
+  fromAccountBalance: string;
+
+  /**
+   * Balance of the account that receives, after the transfer; scaled like quantity.
+   *
+   * @generated from field: string to_account_balance = 13;
+   */
+  toAccountBalance: string;
+};
+
+/**
+ * Describes the message datanode.api.v2.AggregatedLedgerEntry.
+ * Use `create(AggregatedLedgerEntrySchema)` to create a new message.
+ */
+export const AggregatedLedgerEntrySchema: GenMessage<AggregatedLedgerEntry> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 16);
+
+/**
+ * Whose ledger entries to export.
+ *
+ * @generated from message datanode.api.v2.ExportLedgerEntriesRequest
+ */
+export type ExportLedgerEntriesRequest = Message<"datanode.api.v2.ExportLedgerEntriesRequest"> & {
+  /**
+   * Required. Entries that its accounts pay or receive.
+   *
+   * @generated from field: string party_id = 1;
+   */
+  partyId: string;
+
+  /**
+   * Required.
+   *
+   * @generated from field: string asset_id = 2;
+   */
+  assetId: string;
+
+  /**
+   * Absent: all times.
+   *
+   * @generated from field: optional datanode.api.v2.DateRange date_range = 4;
+   */
+  dateRange?: DateRange | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.ExportLedgerEntriesRequest.
+ * Use `create(ExportLedgerEntriesRequestSchema)` to create a new message.
+ */
+export const ExportLedgerEntriesRequestSchema: GenMessage<ExportLedgerEntriesRequest> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 17);
+
+/**
+ * Which bundles to list. Fields that are set must all match.
+ *
+ * @generated from message datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest
+ */
+export type ListERC20MultiSigSignerRemovedBundlesRequest = Message<"datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest"> & {
+  /**
+   * The validator that was removed; empty: any.
+   *
+   * @generated from field: string node_id = 1;
+   */
+  nodeId: string;
+
+  /**
+   * Ethereum address of the validator that is to submit the bundle, in either case; empty: any.
+   *
+   * @generated from field: string submitter = 2;
+   */
+  submitter: string;
+
+  /**
+   * The epoch in which the bundle was made, a decimal number of 64 bits; empty: any.
+   *
+   * @generated from field: string epoch_seq = 3;
+   */
+  epochSeq: string;
+
+  /**
+   * Absent: the newest 1000.
+   *
+   * @generated from field: datanode.api.v2.Pagination pagination = 4;
+   */
+  pagination?: Pagination | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest.
+ * Use `create(ListERC20MultiSigSignerRemovedBundlesRequestSchema)` to create a new message.
+ */
+export const ListERC20MultiSigSignerRemovedBundlesRequestSchema: GenMessage<ListERC20MultiSigSignerRemovedBundlesRequest> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 18);
+
+/**
+ * A page of bundles.
+ *
+ * @generated from message datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse
+ */
+export type ListERC20MultiSigSignerRemovedBundlesResponse = Message<"datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse"> & {
+  /**
+   * Always set, also when nothing matches.
+   *
+   * @generated from field: datanode.api.v2.ERC20MultiSigSignerRemovedConnection bundles = 1;
+   */
+  bundles?: ERC20MultiSigSignerRemovedConnection | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse.
+ * Use `create(ListERC20MultiSigSignerRemovedBundlesResponseSchema)` to create a new message.
+ */
+export const ListERC20MultiSigSignerRemovedBundlesResponseSchema: GenMessage<ListERC20MultiSigSignerRemovedBundlesResponse> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 19);
+
+/**
+ * A page of bundles and its place in the list.
+ *
+ * @generated from message datanode.api.v2.ERC20MultiSigSignerRemovedConnection
+ */
+export type ERC20MultiSigSignerRemovedConnection = Message<"datanode.api.v2.ERC20MultiSigSignerRemovedConnection"> & {
+  /**
+   * In list order: newest first unless asked otherwise.
+   *
+   * @generated from field: repeated datanode.api.v2.ERC20MultiSigSignerRemovedBundleEdge edges = 1;
+   */
+  edges: ERC20MultiSigSignerRemovedBundleEdge[];
+
+  /**
+   * Always set.
+   *
+   * @generated from field: datanode.api.v2.PageInfo page_info = 2;
+   */
+  pageInfo?: PageInfo | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.ERC20MultiSigSignerRemovedConnection.
+ * Use `create(ERC20MultiSigSignerRemovedConnectionSchema)` to create a new message.
+ */
+export const ERC20MultiSigSignerRemovedConnectionSchema: GenMessage<ERC20MultiSigSignerRemovedConnection> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 20);
+
+/**
+ * A bundle with its cursor.
+ *
+ * @generated from message datanode.api.v2.ERC20MultiSigSignerRemovedBundleEdge
+ */
+export type ERC20MultiSigSignerRemovedBundleEdge = Message<"datanode.api.v2.ERC20MultiSigSignerRemovedBundleEdge"> & {
+  /**
+   * Always set.
+   *
+   * @generated from field: datanode.api.v2.ERC20MultiSigSignerRemovedBundle node = 1;
+   */
+  node?: ERC20MultiSigSignerRemovedBundle | undefined;
+
+  /**
+   * Stands for the bundle's place in the list; to be used as Pagination.after or before.
+   *
+   * @generated from field: string cursor = 2;
+   */
+  cursor: string;
+};
+
+/**
+ * Describes the message datanode.api.v2.ERC20MultiSigSignerRemovedBundleEdge.
+ * Use `create(ERC20MultiSigSignerRemovedBundleEdgeSchema)` to create a new message.
+ */
+export const ERC20MultiSigSignerRemovedBundleEdgeSchema: GenMessage<ERC20MultiSigSignerRemovedBundleEdge> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 21);
+
+/**
+ * What one submitter needs to remove one signer: one row per submitter of an erc20_multisig_signer_removed event.
+ *
+ * @generated from message datanode.api.v2.ERC20MultiSigSignerRemovedBundle
+ */
+export type ERC20MultiSigSignerRemovedBundle = Message<"datanode.api.v2.ERC20MultiSigSignerRemovedBundle"> & {
+  /**
+   * Ethereum address of the signer to remove, lower case.
+   *
+   * @generated from field: string old_signer = 1;
+   */
+  oldSigner: string;
+
+  /**
+   * Ethereum address of the validator that is to submit the bundle, lower case.
+   *
+   * @generated from field: string submitter = 2;
+   */
+  submitter: string;
+
+  /**
+   * Nonce that was signed with the removal.
+   *
+   * @generated from field: string nonce = 4;
+   */
+  nonce: string;
+
+  /**
+   * When the removal was announced, in nanoseconds; the event's own time.
+   *
+   * @generated from field: int64 timestamp = 5;
+   */
+  timestamp: bigint;
+
+  /**
+   * `0x` and the hexadecimal of all node signatures of this bundle, sorted by bytes, without duplicates. Empty: none
+   * yet.
+   *
+   * @generated from field: string signatures = 6;
+   */
+  signatures: string;
+
+  /**
+   * The epoch in which the bundle was made: that in which the validator was demoted.
+   *
+   * @generated from field: string epoch_seq = 7;
+   */
+  epochSeq: string;
+};
+
+/**
+ * Describes the message datanode.api.v2.ERC20MultiSigSignerRemovedBundle.
+ * Use `create(ERC20MultiSigSignerRemovedBundleSchema)` to create a new message.
+ */
+export const ERC20MultiSigSignerRemovedBundleSchema: GenMessage<ERC20MultiSigSignerRemovedBundle> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 22);
+
+/**
+ * A span of time.
+ *
+ * @generated from message datanode.api.v2.DateRange
+ */
+export type DateRange = Message<"datanode.api.v2.DateRange"> & {
+  /**
+   * First nanosecond inside; absent: from the beginning.
+   *
+   * @generated from field: optional int64 start_timestamp = 1;
+   */
+  startTimestamp?: bigint | undefined;
+
+  /**
+   * First nanosecond outside; absent: without end. Before the start is INVALID_ARGUMENT.
+   *
+   * @generated from field: optional int64 end_timestamp = 2;
+   */
+  endTimestamp?: bigint | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.DateRange.
+ * Use `create(DateRangeSchema)` to create a new message.
+ */
+export const DateRangeSchema: GenMessage<DateRange> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 23);
+
+/**
+ * Which page of a list. `first` and `after` walk it forwards, `last` and `before` backwards; mixing them is
+ * INVALID_ARGUMENT. Either way the page itself is in list order.
+ *
  * @generated from message datanode.api.v2.Pagination
  */
 export type Pagination = Message<"datanode.api.v2.Pagination"> & {
   /**
+   * At most this many rows after `after`, or from the start of the list. 1 to 5000, more counts as 5000; absent: 1000.
+   *
    * @generated from field: optional int32 first = 1;
    */
   first?: number | undefined;
 
   /**
+   * Cursor of the last row of the page before.
+   *
    * @generated from field: optional string after = 2;
    */
   after?: string | undefined;
 
   /**
+   * At most this many rows before `before`, or from the end of the list. Bounds as of `first`.
+   *
    * @generated from field: optional int32 last = 3;
    */
   last?: number | undefined;
 
   /**
+   * Cursor of the first row of the page after.
+   *
    * @generated from field: optional string before = 4;
    */
   before?: string | undefined;
 
   /**
+   * The order of the list: newest first, which is the default, or oldest first.
+   *
    * @generated from field: optional bool newest_first = 5;
    */
   newestFirst?: boolean | undefined;
@@ -689,13 +846,69 @@ export type Pagination = Message<"datanode.api.v2.Pagination"> & {
  * Use `create(PaginationSchema)` to create a new message.
  */
 export const PaginationSchema: GenMessage<Pagination> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 24);
+
+/**
+ * The place of a page in its list.
+ *
+ * @generated from message datanode.api.v2.PageInfo
+ */
+export type PageInfo = Message<"datanode.api.v2.PageInfo"> & {
+  /**
+   * Rows follow in list order, or may follow where the work for one page was not enough to find out.
+   *
+   * @generated from field: bool has_next_page = 1;
+   */
+  hasNextPage: boolean;
+
+  /**
+   * Rows precede in list order, or may precede alike.
+   *
+   * @generated from field: bool has_previous_page = 2;
+   */
+  hasPreviousPage: boolean;
+
+  /**
+   * Where the page starts: to be used as Pagination.before.
+   *
+   * @generated from field: string start_cursor = 3;
+   */
+  startCursor: string;
+
+  /**
+   * Where the page ends: to be used as Pagination.after. On a short or even empty page with has_next_page it tells
+   * where to go on.
+   *
+   * @generated from field: string end_cursor = 4;
+   */
+  endCursor: string;
+};
+
+/**
+ * Describes the message datanode.api.v2.PageInfo.
+ * Use `create(PageInfoSchema)` to create a new message.
+ */
+export const PageInfoSchema: GenMessage<PageInfo> = /*@__PURE__*/
   messageDesc(file_datanode_api_v2_trading_data, 25);
 
 /**
+ * Read-only queries over what a trading network announced: markets, order books, market data, the ledger, and the
+ * signatures that remove a validator from the multi-signature contract.
+ *
+ * What holds for every method:
+ * - Times are Unix time in nanoseconds. The time of a trade, a ledger entry or market data is the time of its block.
+ * - Prices, quantities and balances are decimal text of an integer of up to 256 bits. A price is scaled by
+ *   10^Market.decimal_places, an amount of an asset by the asset's own decimals.
+ * - Volumes and sizes are whole numbers, scaled by 10^Market.position_decimal_places.
+ * - Identifiers are 1 to 128 printable ASCII characters and compare by bytes.
+ * - Errors carry google.rpc details: BadRequest names the wrong field, ErrorInfo the reason, RetryInfo the wait.
+ *
  * @generated from service datanode.api.v2.TradingDataService
  */
 export const TradingDataService: GenService<{
   /**
+   * One market as the network last announced it. NOT_FOUND if it never did.
+   *
    * @generated from rpc datanode.api.v2.TradingDataService.GetMarket
    */
   getMarket: {
@@ -704,6 +917,9 @@ export const TradingDataService: GenService<{
     output: typeof GetMarketResponseSchema;
   },
   /**
+   * A market's order book, by price level, and its last trade. A market without orders has an empty book with sequence
+   * number 0; an unknown one is NOT_FOUND.
+   *
    * @generated from rpc datanode.api.v2.TradingDataService.GetLatestMarketDepth
    */
   getLatestMarketDepth: {
@@ -712,6 +928,8 @@ export const TradingDataService: GenService<{
     output: typeof GetLatestMarketDepthResponseSchema;
   },
   /**
+   * A market's newest market data. NOT_FOUND with reason NO_MARKET_DATA_YET if the network has not published any.
+   *
    * @generated from rpc datanode.api.v2.TradingDataService.GetLatestMarketData
    */
   getLatestMarketData: {
@@ -720,6 +938,8 @@ export const TradingDataService: GenService<{
     output: typeof GetLatestMarketDataResponseSchema;
   },
   /**
+   * The newest market data of several markets, or of all that have any.
+   *
    * @generated from rpc datanode.api.v2.TradingDataService.ListLatestMarketData
    */
   listLatestMarketData: {
@@ -728,6 +948,9 @@ export const TradingDataService: GenService<{
     output: typeof ListLatestMarketDataResponseSchema;
   },
   /**
+   * Order books as they change: first each subscribed market's whole book, then, block by block, the levels that
+   * changed. Whoever folds the stream holds the right book, however slowly they read.
+   *
    * @generated from rpc datanode.api.v2.TradingDataService.ObserveMarketsDepthUpdates
    */
   observeMarketsDepthUpdates: {
@@ -736,6 +959,8 @@ export const TradingDataService: GenService<{
     output: typeof ObserveMarketsDepthUpdatesResponseSchema;
   },
   /**
+   * Ledger entries that match a filter, a page at a time, in the order of the network.
+   *
    * @generated from rpc datanode.api.v2.TradingDataService.ListLedgerEntries
    */
   listLedgerEntries: {
@@ -744,6 +969,10 @@ export const TradingDataService: GenService<{
     output: typeof ListLedgerEntriesResponseSchema;
   },
   /**
+   * All ledger entries of one party and one asset as a CSV file, oldest first, up to the newest block at the start of
+   * the export. Each message holds whole rows. The first carries as extension what the file is; the last, without
+   * data, what it held: rows, sum of effects, SHA-256.
+   *
    * @generated from rpc datanode.api.v2.TradingDataService.ExportLedgerEntries
    */
   exportLedgerEntries: {
@@ -752,6 +981,9 @@ export const TradingDataService: GenService<{
     output: typeof HttpBodySchema;
   },
   /**
+   * Bundles of signatures that remove a validator from the signers of the ERC20 multi-signature contract, ordered by
+   * time.
+   *
    * @generated from rpc datanode.api.v2.TradingDataService.ListERC20MultiSigSignerRemovedBundles
    */
   listERC20MultiSigSignerRemovedBundles: {

@@ -13,20 +13,28 @@ export const file_vega_commands_v1_validator_commands: GenFile = /*@__PURE__*/
   fileDesc("Cil2ZWdhL2NvbW1hbmRzL3YxL3ZhbGlkYXRvcl9jb21tYW5kcy5wcm90bxIQdmVnYS5jb21tYW5kcy52MSJbCg1Ob2RlU2lnbmF0dXJlEgoKAmlkGAEgASgJEgsKA3NpZxgCIAEoDBIxCgRraW5kGAMgASgOMiMudmVnYS5jb21tYW5kcy52MS5Ob2RlU2lnbmF0dXJlS2luZCqXAgoRTm9kZVNpZ25hdHVyZUtpbmQSIwofTk9ERV9TSUdOQVRVUkVfS0lORF9VTlNQRUNJRklFRBAAEiEKHU5PREVfU0lHTkFUVVJFX0tJTkRfQVNTRVRfTkVXEAESKAokTk9ERV9TSUdOQVRVUkVfS0lORF9BU1NFVF9XSVRIRFJBV0FMEAISMwovTk9ERV9TSUdOQVRVUkVfS0lORF9FUkMyMF9NVUxUSVNJR19TSUdORVJfQURERUQQAxI1CjFOT0RFX1NJR05BVFVSRV9LSU5EX0VSQzIwX01VTFRJU0lHX1NJR05FUl9SRU1PVkVEEAQSJAogTk9ERV9TSUdOQVRVUkVfS0lORF9BU1NFVF9VUERBVEUQBWIGcHJvdG8z");
 
 /**
+ * One validator's signature. Those of a signer-removed bundle share its signature id and may come before or after it.
+ *
  * @generated from message vega.commands.v1.NodeSignature
  */
 export type NodeSignature = Message<"vega.commands.v1.NodeSignature"> & {
   /**
+   * What is signed, such as ERC20MultiSigSignerRemovedSubmitter.signature_id.
+   *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
+   * The signature; each is kept once per id.
+   *
    * @generated from field: bytes sig = 2;
    */
   sig: Uint8Array;
 
   /**
+   * What it is for.
+   *
    * @generated from field: vega.commands.v1.NodeSignatureKind kind = 3;
    */
   kind: NodeSignatureKind;
@@ -40,35 +48,49 @@ export const NodeSignatureSchema: GenMessage<NodeSignature> = /*@__PURE__*/
   messageDesc(file_vega_commands_v1_validator_commands, 0);
 
 /**
+ * What a validator signs for.
+ *
  * @generated from enum vega.commands.v1.NodeSignatureKind
  */
 export enum NodeSignatureKind {
   /**
+   * Not told.
+   *
    * @generated from enum value: NODE_SIGNATURE_KIND_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
 
   /**
+   * To list a new asset.
+   *
    * @generated from enum value: NODE_SIGNATURE_KIND_ASSET_NEW = 1;
    */
   ASSET_NEW = 1,
 
   /**
+   * To let a party withdraw.
+   *
    * @generated from enum value: NODE_SIGNATURE_KIND_ASSET_WITHDRAWAL = 2;
    */
   ASSET_WITHDRAWAL = 2,
 
   /**
+   * To add a signer to the multi-signature contract.
+   *
    * @generated from enum value: NODE_SIGNATURE_KIND_ERC20_MULTISIG_SIGNER_ADDED = 3;
    */
   ERC20_MULTISIG_SIGNER_ADDED = 3,
 
   /**
+   * To remove a signer from the multi-signature contract.
+   *
    * @generated from enum value: NODE_SIGNATURE_KIND_ERC20_MULTISIG_SIGNER_REMOVED = 4;
    */
   ERC20_MULTISIG_SIGNER_REMOVED = 4,
 
   /**
+   * To change an asset's limits.
+   *
    * @generated from enum value: NODE_SIGNATURE_KIND_ASSET_UPDATE = 5;
    */
   ASSET_UPDATE = 5,

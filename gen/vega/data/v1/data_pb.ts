@@ -10,30 +10,54 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file vega/data/v1/data.proto.
  */
 export const file_vega_data_v1_data: GenFile = /*@__PURE__*/
-  fileDesc("Chd2ZWdhL2RhdGEvdjEvZGF0YS5wcm90bxIMdmVnYS5kYXRhLnYxIh0KCkVUSEFkZHJlc3MSDwoHYWRkcmVzcxgBIAEoCSIVCgZQdWJLZXkSCwoDa2V5GAEgASgJImwKBlNpZ25lchInCgdwdWJfa2V5GAEgASgLMhQudmVnYS5kYXRhLnYxLlB1YktleUgAEi8KC2V0aF9hZGRyZXNzGAIgASgLMhgudmVnYS5kYXRhLnYxLkVUSEFkZHJlc3NIAEIICgZzaWduZXJiBnByb3RvMw");
+  fileDesc("Chd2ZWdhL2RhdGEvdjEvZGF0YS5wcm90bxIMdmVnYS5kYXRhLnYxImwKBlNpZ25lchInCgdwdWJfa2V5GAEgASgLMhQudmVnYS5kYXRhLnYxLlB1YktleUgAEi8KC2V0aF9hZGRyZXNzGAIgASgLMhgudmVnYS5kYXRhLnYxLkVUSEFkZHJlc3NIAEIICgZzaWduZXIiFQoGUHViS2V5EgsKA2tleRgBIAEoCSIdCgpFVEhBZGRyZXNzEg8KB2FkZHJlc3MYASABKAliBnByb3RvMw");
 
 /**
- * @generated from message vega.data.v1.ETHAddress
+ * Who signed a message of an external source.
+ *
+ * @generated from message vega.data.v1.Signer
  */
-export type ETHAddress = Message<"vega.data.v1.ETHAddress"> & {
+export type Signer = Message<"vega.data.v1.Signer"> & {
   /**
-   * @generated from field: string address = 1;
+   * By what the signer is known.
+   *
+   * @generated from oneof vega.data.v1.Signer.signer
    */
-  address: string;
+  signer: {
+    /**
+     * A public key of this network.
+     *
+     * @generated from field: vega.data.v1.PubKey pub_key = 1;
+     */
+    value: PubKey;
+    case: "pubKey";
+  } | {
+    /**
+     * An Ethereum address.
+     *
+     * @generated from field: vega.data.v1.ETHAddress eth_address = 2;
+     */
+    value: ETHAddress;
+    case: "ethAddress";
+  } | { case: undefined; value?: undefined };
 };
 
 /**
- * Describes the message vega.data.v1.ETHAddress.
- * Use `create(ETHAddressSchema)` to create a new message.
+ * Describes the message vega.data.v1.Signer.
+ * Use `create(SignerSchema)` to create a new message.
  */
-export const ETHAddressSchema: GenMessage<ETHAddress> = /*@__PURE__*/
+export const SignerSchema: GenMessage<Signer> = /*@__PURE__*/
   messageDesc(file_vega_data_v1_data, 0);
 
 /**
+ * A public key of this network.
+ *
  * @generated from message vega.data.v1.PubKey
  */
 export type PubKey = Message<"vega.data.v1.PubKey"> & {
   /**
+   * Hexadecimal.
+   *
    * @generated from field: string key = 1;
    */
   key: string;
@@ -47,31 +71,23 @@ export const PubKeySchema: GenMessage<PubKey> = /*@__PURE__*/
   messageDesc(file_vega_data_v1_data, 1);
 
 /**
- * @generated from message vega.data.v1.Signer
+ * An Ethereum address.
+ *
+ * @generated from message vega.data.v1.ETHAddress
  */
-export type Signer = Message<"vega.data.v1.Signer"> & {
+export type ETHAddress = Message<"vega.data.v1.ETHAddress"> & {
   /**
-   * @generated from oneof vega.data.v1.Signer.signer
+   * `0x` and hexadecimal.
+   *
+   * @generated from field: string address = 1;
    */
-  signer: {
-    /**
-     * @generated from field: vega.data.v1.PubKey pub_key = 1;
-     */
-    value: PubKey;
-    case: "pubKey";
-  } | {
-    /**
-     * @generated from field: vega.data.v1.ETHAddress eth_address = 2;
-     */
-    value: ETHAddress;
-    case: "ethAddress";
-  } | { case: undefined; value?: undefined };
+  address: string;
 };
 
 /**
- * Describes the message vega.data.v1.Signer.
- * Use `create(SignerSchema)` to create a new message.
+ * Describes the message vega.data.v1.ETHAddress.
+ * Use `create(ETHAddressSchema)` to create a new message.
  */
-export const SignerSchema: GenMessage<Signer> = /*@__PURE__*/
+export const ETHAddressSchema: GenMessage<ETHAddress> = /*@__PURE__*/
   messageDesc(file_vega_data_v1_data, 2);
 

@@ -10,81 +10,24 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file vega/data/v1/spec.proto.
  */
 export const file_vega_data_v1_spec: GenFile = /*@__PURE__*/
-  fileDesc("Chd2ZWdhL2RhdGEvdjEvc3BlYy5wcm90bxIMdmVnYS5kYXRhLnYxIoICCglDb25kaXRpb24SMgoIb3BlcmF0b3IYASABKA4yIC52ZWdhLmRhdGEudjEuQ29uZGl0aW9uLk9wZXJhdG9yEg0KBXZhbHVlGAIgASgJIrEBCghPcGVyYXRvchIYChRPUEVSQVRPUl9VTlNQRUNJRklFRBAAEhMKD09QRVJBVE9SX0VRVUFMUxABEhkKFU9QRVJBVE9SX0dSRUFURVJfVEhBThACEiIKHk9QRVJBVE9SX0dSRUFURVJfVEhBTl9PUl9FUVVBTBADEhYKEk9QRVJBVE9SX0xFU1NfVEhBThAEEh8KG09QRVJBVE9SX0xFU1NfVEhBTl9PUl9FUVVBTBAFIl0KBkZpbHRlchImCgNrZXkYASABKAsyGS52ZWdhLmRhdGEudjEuUHJvcGVydHlLZXkSKwoKY29uZGl0aW9ucxgCIAMoCzIXLnZlZ2EuZGF0YS52MS5Db25kaXRpb24ikQIKC1Byb3BlcnR5S2V5EgwKBG5hbWUYASABKAkSLAoEdHlwZRgCIAEoDjIeLnZlZ2EuZGF0YS52MS5Qcm9wZXJ0eUtleS5UeXBlEiIKFW51bWJlcl9kZWNpbWFsX3BsYWNlcxgDIAEoBEgAiAEBIocBCgRUeXBlEhQKEFRZUEVfVU5TUEVDSUZJRUQQABIOCgpUWVBFX0VNUFRZEAESEAoMVFlQRV9JTlRFR0VSEAISDwoLVFlQRV9TVFJJTkcQAxIQCgxUWVBFX0JPT0xFQU4QBBIQCgxUWVBFX0RFQ0lNQUwQBRISCg5UWVBFX1RJTUVTVEFNUBAGQhgKFl9udW1iZXJfZGVjaW1hbF9wbGFjZXNiBnByb3RvMw");
+  fileDesc("Chd2ZWdhL2RhdGEvdjEvc3BlYy5wcm90bxIMdmVnYS5kYXRhLnYxIl0KBkZpbHRlchImCgNrZXkYASABKAsyGS52ZWdhLmRhdGEudjEuUHJvcGVydHlLZXkSKwoKY29uZGl0aW9ucxgCIAMoCzIXLnZlZ2EuZGF0YS52MS5Db25kaXRpb24ikQIKC1Byb3BlcnR5S2V5EgwKBG5hbWUYASABKAkSLAoEdHlwZRgCIAEoDjIeLnZlZ2EuZGF0YS52MS5Qcm9wZXJ0eUtleS5UeXBlEiIKFW51bWJlcl9kZWNpbWFsX3BsYWNlcxgDIAEoBEgAiAEBIocBCgRUeXBlEhQKEFRZUEVfVU5TUEVDSUZJRUQQABIOCgpUWVBFX0VNUFRZEAESEAoMVFlQRV9JTlRFR0VSEAISDwoLVFlQRV9TVFJJTkcQAxIQCgxUWVBFX0JPT0xFQU4QBBIQCgxUWVBFX0RFQ0lNQUwQBRISCg5UWVBFX1RJTUVTVEFNUBAGQhgKFl9udW1iZXJfZGVjaW1hbF9wbGFjZXMiggIKCUNvbmRpdGlvbhIyCghvcGVyYXRvchgBIAEoDjIgLnZlZ2EuZGF0YS52MS5Db25kaXRpb24uT3BlcmF0b3ISDQoFdmFsdWUYAiABKAkisQEKCE9wZXJhdG9yEhgKFE9QRVJBVE9SX1VOU1BFQ0lGSUVEEAASEwoPT1BFUkFUT1JfRVFVQUxTEAESGQoVT1BFUkFUT1JfR1JFQVRFUl9USEFOEAISIgoeT1BFUkFUT1JfR1JFQVRFUl9USEFOX09SX0VRVUFMEAMSFgoST1BFUkFUT1JfTEVTU19USEFOEAQSHwobT1BFUkFUT1JfTEVTU19USEFOX09SX0VRVUFMEAViBnByb3RvMw");
 
 /**
- * @generated from message vega.data.v1.Condition
- */
-export type Condition = Message<"vega.data.v1.Condition"> & {
-  /**
-   * @generated from field: vega.data.v1.Condition.Operator operator = 1;
-   */
-  operator: Condition_Operator;
-
-  /**
-   * @generated from field: string value = 2;
-   */
-  value: string;
-};
-
-/**
- * Describes the message vega.data.v1.Condition.
- * Use `create(ConditionSchema)` to create a new message.
- */
-export const ConditionSchema: GenMessage<Condition> = /*@__PURE__*/
-  messageDesc(file_vega_data_v1_spec, 0);
-
-/**
- * @generated from enum vega.data.v1.Condition.Operator
- */
-export enum Condition_Operator {
-  /**
-   * @generated from enum value: OPERATOR_UNSPECIFIED = 0;
-   */
-  UNSPECIFIED = 0,
-
-  /**
-   * @generated from enum value: OPERATOR_EQUALS = 1;
-   */
-  EQUALS = 1,
-
-  /**
-   * @generated from enum value: OPERATOR_GREATER_THAN = 2;
-   */
-  GREATER_THAN = 2,
-
-  /**
-   * @generated from enum value: OPERATOR_GREATER_THAN_OR_EQUAL = 3;
-   */
-  GREATER_THAN_OR_EQUAL = 3,
-
-  /**
-   * @generated from enum value: OPERATOR_LESS_THAN = 4;
-   */
-  LESS_THAN = 4,
-
-  /**
-   * @generated from enum value: OPERATOR_LESS_THAN_OR_EQUAL = 5;
-   */
-  LESS_THAN_OR_EQUAL = 5,
-}
-
-/**
- * Describes the enum vega.data.v1.Condition.Operator.
- */
-export const Condition_OperatorSchema: GenEnum<Condition_Operator> = /*@__PURE__*/
-  enumDesc(file_vega_data_v1_spec, 0, 0);
-
-/**
+ * What one property of a message must be.
+ *
  * @generated from message vega.data.v1.Filter
  */
 export type Filter = Message<"vega.data.v1.Filter"> & {
   /**
+   * Which property.
+   *
    * @generated from field: vega.data.v1.PropertyKey key = 1;
    */
   key?: PropertyKey | undefined;
 
   /**
+   * All must hold; none: the property need only be there.
+   *
    * @generated from field: repeated vega.data.v1.Condition conditions = 2;
    */
   conditions: Condition[];
@@ -95,23 +38,31 @@ export type Filter = Message<"vega.data.v1.Filter"> & {
  * Use `create(FilterSchema)` to create a new message.
  */
 export const FilterSchema: GenMessage<Filter> = /*@__PURE__*/
-  messageDesc(file_vega_data_v1_spec, 1);
+  messageDesc(file_vega_data_v1_spec, 0);
 
 /**
+ * A property of a message.
+ *
  * @generated from message vega.data.v1.PropertyKey
  */
 export type PropertyKey = Message<"vega.data.v1.PropertyKey"> & {
   /**
+   * Its name, with dots where it is nested.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
+   * What its value is.
+   *
    * @generated from field: vega.data.v1.PropertyKey.Type type = 2;
    */
   type: PropertyKey_Type;
 
   /**
+   * Decimals that an integer value is scaled by; absent: not told.
+   *
    * @generated from field: optional uint64 number_decimal_places = 3;
    */
   numberDecimalPlaces?: bigint | undefined;
@@ -122,43 +73,59 @@ export type PropertyKey = Message<"vega.data.v1.PropertyKey"> & {
  * Use `create(PropertyKeySchema)` to create a new message.
  */
 export const PropertyKeySchema: GenMessage<PropertyKey> = /*@__PURE__*/
-  messageDesc(file_vega_data_v1_spec, 2);
+  messageDesc(file_vega_data_v1_spec, 1);
 
 /**
+ * What a property's value is.
+ *
  * @generated from enum vega.data.v1.PropertyKey.Type
  */
 export enum PropertyKey_Type {
   /**
+   * Not told.
+   *
    * @generated from enum value: TYPE_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
 
   /**
+   * None.
+   *
    * @generated from enum value: TYPE_EMPTY = 1;
    */
   EMPTY = 1,
 
   /**
+   * A whole number.
+   *
    * @generated from enum value: TYPE_INTEGER = 2;
    */
   INTEGER = 2,
 
   /**
+   * Text.
+   *
    * @generated from enum value: TYPE_STRING = 3;
    */
   STRING = 3,
 
   /**
+   * True or false.
+   *
    * @generated from enum value: TYPE_BOOLEAN = 4;
    */
   BOOLEAN = 4,
 
   /**
+   * A number with decimals.
+   *
    * @generated from enum value: TYPE_DECIMAL = 5;
    */
   DECIMAL = 5,
 
   /**
+   * Unix time in seconds.
+   *
    * @generated from enum value: TYPE_TIMESTAMP = 6;
    */
   TIMESTAMP = 6,
@@ -168,5 +135,88 @@ export enum PropertyKey_Type {
  * Describes the enum vega.data.v1.PropertyKey.Type.
  */
 export const PropertyKey_TypeSchema: GenEnum<PropertyKey_Type> = /*@__PURE__*/
+  enumDesc(file_vega_data_v1_spec, 1, 0);
+
+/**
+ * A comparison with a fixed value.
+ *
+ * @generated from message vega.data.v1.Condition
+ */
+export type Condition = Message<"vega.data.v1.Condition"> & {
+  /**
+   * How the property is compared with the value.
+   *
+   * @generated from field: vega.data.v1.Condition.Operator operator = 1;
+   */
+  operator: Condition_Operator;
+
+  /**
+   * The fixed value, as text of the property's type.
+   *
+   * @generated from field: string value = 2;
+   */
+  value: string;
+};
+
+/**
+ * Describes the message vega.data.v1.Condition.
+ * Use `create(ConditionSchema)` to create a new message.
+ */
+export const ConditionSchema: GenMessage<Condition> = /*@__PURE__*/
+  messageDesc(file_vega_data_v1_spec, 2);
+
+/**
+ * How to compare.
+ *
+ * @generated from enum vega.data.v1.Condition.Operator
+ */
+export enum Condition_Operator {
+  /**
+   * Not told.
+   *
+   * @generated from enum value: OPERATOR_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * =
+   *
+   * @generated from enum value: OPERATOR_EQUALS = 1;
+   */
+  EQUALS = 1,
+
+  /**
+   * >
+   *
+   * @generated from enum value: OPERATOR_GREATER_THAN = 2;
+   */
+  GREATER_THAN = 2,
+
+  /**
+   * >=
+   *
+   * @generated from enum value: OPERATOR_GREATER_THAN_OR_EQUAL = 3;
+   */
+  GREATER_THAN_OR_EQUAL = 3,
+
+  /**
+   * <
+   *
+   * @generated from enum value: OPERATOR_LESS_THAN = 4;
+   */
+  LESS_THAN = 4,
+
+  /**
+   * <=
+   *
+   * @generated from enum value: OPERATOR_LESS_THAN_OR_EQUAL = 5;
+   */
+  LESS_THAN_OR_EQUAL = 5,
+}
+
+/**
+ * Describes the enum vega.data.v1.Condition.Operator.
+ */
+export const Condition_OperatorSchema: GenEnum<Condition_Operator> = /*@__PURE__*/
   enumDesc(file_vega_data_v1_spec, 2, 0);
 

@@ -16,137 +16,149 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file vega/events/v1/events.proto.
  */
 export const file_vega_events_v1_events: GenFile = /*@__PURE__*/
-  fileDesc("Cht2ZWdhL2V2ZW50cy92MS9ldmVudHMucHJvdG8SDnZlZ2EuZXZlbnRzLnYxIj0KCkJlZ2luQmxvY2sSDgoGaGVpZ2h0GAEgASgEEhEKCXRpbWVzdGFtcBgCIAEoAxIMCgRoYXNoGAMgASgJIoEHCghCdXNFdmVudBIKCgJpZBgBIAEoCRINCgVibG9jaxgCIAEoCRIqCgR0eXBlGAMgASgOMhwudmVnYS5ldmVudHMudjEuQnVzRXZlbnRUeXBlEjEKC3RpbWVfdXBkYXRlGGUgASgLMhoudmVnYS5ldmVudHMudjEuVGltZVVwZGF0ZUgAEjsKEGxlZGdlcl9tb3ZlbWVudHMYZiABKAsyHy52ZWdhLmV2ZW50cy52MS5MZWRnZXJNb3ZlbWVudHNIABIcCgVvcmRlchhoIAEoCzILLnZlZ2EuT3JkZXJIABIcCgV0cmFkZRhrIAEoCzILLnZlZ2EuVHJhZGVIABInCgttYXJrZXRfZGF0YRhvIAEoCzIQLnZlZ2EuTWFya2V0RGF0YUgAEjkKDm5vZGVfc2lnbmF0dXJlGHAgASgLMh8udmVnYS5jb21tYW5kcy52MS5Ob2RlU2lnbmF0dXJlSAASJgoObWFya2V0X2NyZWF0ZWQYdCABKAsyDC52ZWdhLk1hcmtldEgAEiYKDm1hcmtldF91cGRhdGVkGH0gASgLMgwudmVnYS5NYXJrZXRIABJQChtlcmMyMF9tdWx0aXNpZ19zaWduZXJfYWRkZWQYjwEgASgLMigudmVnYS5ldmVudHMudjEuRVJDMjBNdWx0aVNpZ1NpZ25lckFkZGVkSAASVAodZXJjMjBfbXVsdGlzaWdfc2lnbmVyX3JlbW92ZWQYkAEgASgLMioudmVnYS5ldmVudHMudjEuRVJDMjBNdWx0aVNpZ1NpZ25lclJlbW92ZWRIABIyCgtiZWdpbl9ibG9jaxiUASABKAsyGi52ZWdhLmV2ZW50cy52MS5CZWdpbkJsb2NrSAASLgoJZW5kX2Jsb2NrGJUBIAEoCzIYLnZlZ2EuZXZlbnRzLnYxLkVuZEJsb2NrSAASSwoYcHJvdG9jb2xfdXBncmFkZV9zdGFydGVkGJYBIAEoCzImLnZlZ2EuZXZlbnRzLnYxLlByb3RvY29sVXBncmFkZVN0YXJ0ZWRIABI4Cg5leHBpcmVkX29yZGVycxicASABKAsyHS52ZWdhLmV2ZW50cy52MS5FeHBpcmVkT3JkZXJzSAASDwoHdmVyc2lvbhgEIAEoDRIQCghjaGFpbl9pZBgFIAEoCRIPCgd0eF9oYXNoGAYgASgJQgcKBWV2ZW50IqIBChhFUkMyME11bHRpU2lnU2lnbmVyQWRkZWQSFAoMc2lnbmF0dXJlX2lkGAEgASgJEhQKDHZhbGlkYXRvcl9pZBgCIAEoCRIRCgl0aW1lc3RhbXAYAyABKAMSEgoKbmV3X3NpZ25lchgEIAEoCRIRCglzdWJtaXR0ZXIYBSABKAkSDQoFbm9uY2UYBiABKAkSEQoJZXBvY2hfc2VxGAcgASgJIs4BChpFUkMyME11bHRpU2lnU2lnbmVyUmVtb3ZlZBJRChRzaWduYXR1cmVfc3VibWl0dGVycxgBIAMoCzIzLnZlZ2EuZXZlbnRzLnYxLkVSQzIwTXVsdGlTaWdTaWduZXJSZW1vdmVkU3VibWl0dGVyEhQKDHZhbGlkYXRvcl9pZBgCIAEoCRIRCgl0aW1lc3RhbXAYAyABKAMSEgoKb2xkX3NpZ25lchgEIAEoCRINCgVub25jZRgFIAEoCRIRCgllcG9jaF9zZXEYBiABKAkiTgojRVJDMjBNdWx0aVNpZ1NpZ25lclJlbW92ZWRTdWJtaXR0ZXISFAoMc2lnbmF0dXJlX2lkGAEgASgJEhEKCXN1Ym1pdHRlchgCIAEoCSIaCghFbmRCbG9jaxIOCgZoZWlnaHQYASABKAQiNQoNRXhwaXJlZE9yZGVycxIRCgltYXJrZXRfaWQYASABKAkSEQoJb3JkZXJfaWRzGAIgAygJIkEKD0xlZGdlck1vdmVtZW50cxIuChBsZWRnZXJfbW92ZW1lbnRzGAEgAygLMhQudmVnYS5MZWRnZXJNb3ZlbWVudCIzChZQcm90b2NvbFVwZ3JhZGVTdGFydGVkEhkKEWxhc3RfYmxvY2tfaGVpZ2h0GAEgASgEIh8KClRpbWVVcGRhdGUSEQoJdGltZXN0YW1wGAEgASgDKu4QCgxCdXNFdmVudFR5cGUSHgoaQlVTX0VWRU5UX1RZUEVfVU5TUEVDSUZJRUQQABIWChJCVVNfRVZFTlRfVFlQRV9BTEwQARIeChpCVVNfRVZFTlRfVFlQRV9USU1FX1VQREFURRACEiMKH0JVU19FVkVOVF9UWVBFX0xFREdFUl9NT1ZFTUVOVFMQAxImCiJCVVNfRVZFTlRfVFlQRV9QT1NJVElPTl9SRVNPTFVUSU9OEAQSGAoUQlVTX0VWRU5UX1RZUEVfT1JERVIQBRIaChZCVVNfRVZFTlRfVFlQRV9BQ0NPVU5UEAYSGAoUQlVTX0VWRU5UX1RZUEVfUEFSVFkQBxIYChRCVVNfRVZFTlRfVFlQRV9UUkFERRAIEiAKHEJVU19FVkVOVF9UWVBFX01BUkdJTl9MRVZFTFMQCRIbChdCVVNfRVZFTlRfVFlQRV9QUk9QT1NBTBAKEhcKE0JVU19FVkVOVF9UWVBFX1ZPVEUQCxIeChpCVVNfRVZFTlRfVFlQRV9NQVJLRVRfREFUQRAMEiEKHUJVU19FVkVOVF9UWVBFX05PREVfU0lHTkFUVVJFEA0SJQohQlVTX0VWRU5UX1RZUEVfTE9TU19TT0NJQUxJWkFUSU9OEA4SIgoeQlVTX0VWRU5UX1RZUEVfU0VUVExFX1BPU0lUSU9OEA8SJAogQlVTX0VWRU5UX1RZUEVfU0VUVExFX0RJU1RSRVNTRUQQEBIhCh1CVVNfRVZFTlRfVFlQRV9NQVJLRVRfQ1JFQVRFRBAREhgKFEJVU19FVkVOVF9UWVBFX0FTU0VUEBISHgoaQlVTX0VWRU5UX1RZUEVfTUFSS0VUX1RJQ0sQExIdChlCVVNfRVZFTlRfVFlQRV9XSVRIRFJBV0FMEBQSGgoWQlVTX0VWRU5UX1RZUEVfREVQT1NJVBAVEhoKFkJVU19FVkVOVF9UWVBFX0FVQ1RJT04QFhIeChpCVVNfRVZFTlRfVFlQRV9SSVNLX0ZBQ1RPUhAXEiQKIEJVU19FVkVOVF9UWVBFX05FVFdPUktfUEFSQU1FVEVSEBgSJgoiQlVTX0VWRU5UX1RZUEVfTElRVUlESVRZX1BST1ZJU0lPThAZEiEKHUJVU19FVkVOVF9UWVBFX01BUktFVF9VUERBVEVEEBoSHgoaQlVTX0VWRU5UX1RZUEVfT1JBQ0xFX1NQRUMQGxIeChpCVVNfRVZFTlRfVFlQRV9PUkFDTEVfREFUQRAcEiUKIUJVU19FVkVOVF9UWVBFX0RFTEVHQVRJT05fQkFMQU5DRRAdEiIKHkJVU19FVkVOVF9UWVBFX1ZBTElEQVRPUl9TQ09SRRAeEh8KG0JVU19FVkVOVF9UWVBFX0VQT0NIX1VQREFURRAfEiMKH0JVU19FVkVOVF9UWVBFX1ZBTElEQVRPUl9VUERBVEUQIBIgChxCVVNfRVZFTlRfVFlQRV9TVEFLRV9MSU5LSU5HECESJgoiQlVTX0VWRU5UX1RZUEVfUkVXQVJEX1BBWU9VVF9FVkVOVBAiEh0KGUJVU19FVkVOVF9UWVBFX0NIRUNLUE9JTlQQIxIfChtCVVNfRVZFTlRfVFlQRV9TVFJFQU1fU1RBUlQQJBIfChtCVVNfRVZFTlRfVFlQRV9LRVlfUk9UQVRJT04QJRIcChhCVVNfRVZFTlRfVFlQRV9TVEFURV9WQVIQJhIhCh1CVVNfRVZFTlRfVFlQRV9ORVRXT1JLX0xJTUlUUxAnEhsKF0JVU19FVkVOVF9UWVBFX1RSQU5TRkVSECgSJAogQlVTX0VWRU5UX1RZUEVfVkFMSURBVE9SX1JBTktJTkcQKRIvCitCVVNfRVZFTlRfVFlQRV9FUkMyMF9NVUxUSV9TSUdfU0lHTkVSX0VWRU5UECoSMAosQlVTX0VWRU5UX1RZUEVfRVJDMjBfTVVMVElfU0lHX1NFVF9USFJFU0hPTEQQKxIvCitCVVNfRVZFTlRfVFlQRV9FUkMyMF9NVUxUSV9TSUdfU0lHTkVSX0FEREVEECwSMQotQlVTX0VWRU5UX1RZUEVfRVJDMjBfTVVMVElfU0lHX1NJR05FUl9SRU1PVkVEEC0SIQodQlVTX0VWRU5UX1RZUEVfUE9TSVRJT05fU1RBVEUQLhIoCiRCVVNfRVZFTlRfVFlQRV9FVEhFUkVVTV9LRVlfUk9UQVRJT04QLxIsCihCVVNfRVZFTlRfVFlQRV9QUk9UT0NPTF9VUEdSQURFX1BST1BPU0FMEDASHgoaQlVTX0VWRU5UX1RZUEVfQkVHSU5fQkxPQ0sQMRIcChhCVVNfRVZFTlRfVFlQRV9FTkRfQkxPQ0sQMhIrCidCVVNfRVZFTlRfVFlQRV9QUk9UT0NPTF9VUEdSQURFX1NUQVJURUQQMxIgChxCVVNfRVZFTlRfVFlQRV9TRVRUTEVfTUFSS0VUEDQSJQohQlVTX0VWRU5UX1RZUEVfVFJBTlNBQ1RJT05fUkVTVUxUEDUSIQodQlVTX0VWRU5UX1RZUEVfU05BUFNIT1RfVEFLRU4QNhIzCi9CVVNfRVZFTlRfVFlQRV9QUk9UT0NPTF9VUEdSQURFX0RBVEFfTk9ERV9SRUFEWRA3EisKJ0JVU19FVkVOVF9UWVBFX0RJU1RSRVNTRURfT1JERVJTX0NMT1NFRBA4EiEKHUJVU19FVkVOVF9UWVBFX0VYUElSRURfT1JERVJTEDkSJwojQlVTX0VWRU5UX1RZUEVfRElTVFJFU1NFRF9QT1NJVElPTlMQOhIZChVCVVNfRVZFTlRfVFlQRV9NQVJLRVQQZRIcChdCVVNfRVZFTlRfVFlQRV9UWF9FUlJPUhDJAWIGcHJvdG8z", [file_vega_commands_v1_validator_commands, file_vega_markets, file_vega_vega]);
+  fileDesc("Cht2ZWdhL2V2ZW50cy92MS9ldmVudHMucHJvdG8SDnZlZ2EuZXZlbnRzLnYxIoEHCghCdXNFdmVudBIKCgJpZBgBIAEoCRINCgVibG9jaxgCIAEoCRIqCgR0eXBlGAMgASgOMhwudmVnYS5ldmVudHMudjEuQnVzRXZlbnRUeXBlEjEKC3RpbWVfdXBkYXRlGGUgASgLMhoudmVnYS5ldmVudHMudjEuVGltZVVwZGF0ZUgAEjsKEGxlZGdlcl9tb3ZlbWVudHMYZiABKAsyHy52ZWdhLmV2ZW50cy52MS5MZWRnZXJNb3ZlbWVudHNIABIcCgVvcmRlchhoIAEoCzILLnZlZ2EuT3JkZXJIABIcCgV0cmFkZRhrIAEoCzILLnZlZ2EuVHJhZGVIABInCgttYXJrZXRfZGF0YRhvIAEoCzIQLnZlZ2EuTWFya2V0RGF0YUgAEjkKDm5vZGVfc2lnbmF0dXJlGHAgASgLMh8udmVnYS5jb21tYW5kcy52MS5Ob2RlU2lnbmF0dXJlSAASJgoObWFya2V0X2NyZWF0ZWQYdCABKAsyDC52ZWdhLk1hcmtldEgAEiYKDm1hcmtldF91cGRhdGVkGH0gASgLMgwudmVnYS5NYXJrZXRIABJQChtlcmMyMF9tdWx0aXNpZ19zaWduZXJfYWRkZWQYjwEgASgLMigudmVnYS5ldmVudHMudjEuRVJDMjBNdWx0aVNpZ1NpZ25lckFkZGVkSAASVAodZXJjMjBfbXVsdGlzaWdfc2lnbmVyX3JlbW92ZWQYkAEgASgLMioudmVnYS5ldmVudHMudjEuRVJDMjBNdWx0aVNpZ1NpZ25lclJlbW92ZWRIABIyCgtiZWdpbl9ibG9jaxiUASABKAsyGi52ZWdhLmV2ZW50cy52MS5CZWdpbkJsb2NrSAASLgoJZW5kX2Jsb2NrGJUBIAEoCzIYLnZlZ2EuZXZlbnRzLnYxLkVuZEJsb2NrSAASSwoYcHJvdG9jb2xfdXBncmFkZV9zdGFydGVkGJYBIAEoCzImLnZlZ2EuZXZlbnRzLnYxLlByb3RvY29sVXBncmFkZVN0YXJ0ZWRIABI4Cg5leHBpcmVkX29yZGVycxicASABKAsyHS52ZWdhLmV2ZW50cy52MS5FeHBpcmVkT3JkZXJzSAASDwoHdmVyc2lvbhgEIAEoDRIQCghjaGFpbl9pZBgFIAEoCRIPCgd0eF9oYXNoGAYgASgJQgcKBWV2ZW50Ij0KCkJlZ2luQmxvY2sSDgoGaGVpZ2h0GAEgASgEEhEKCXRpbWVzdGFtcBgCIAEoAxIMCgRoYXNoGAMgASgJIhoKCEVuZEJsb2NrEg4KBmhlaWdodBgBIAEoBCIfCgpUaW1lVXBkYXRlEhEKCXRpbWVzdGFtcBgBIAEoAyIzChZQcm90b2NvbFVwZ3JhZGVTdGFydGVkEhkKEWxhc3RfYmxvY2tfaGVpZ2h0GAEgASgEIkEKD0xlZGdlck1vdmVtZW50cxIuChBsZWRnZXJfbW92ZW1lbnRzGAEgAygLMhQudmVnYS5MZWRnZXJNb3ZlbWVudCI1Cg1FeHBpcmVkT3JkZXJzEhEKCW1hcmtldF9pZBgBIAEoCRIRCglvcmRlcl9pZHMYAiADKAkiogEKGEVSQzIwTXVsdGlTaWdTaWduZXJBZGRlZBIUCgxzaWduYXR1cmVfaWQYASABKAkSFAoMdmFsaWRhdG9yX2lkGAIgASgJEhEKCXRpbWVzdGFtcBgDIAEoAxISCgpuZXdfc2lnbmVyGAQgASgJEhEKCXN1Ym1pdHRlchgFIAEoCRINCgVub25jZRgGIAEoCRIRCgllcG9jaF9zZXEYByABKAkizgEKGkVSQzIwTXVsdGlTaWdTaWduZXJSZW1vdmVkElEKFHNpZ25hdHVyZV9zdWJtaXR0ZXJzGAEgAygLMjMudmVnYS5ldmVudHMudjEuRVJDMjBNdWx0aVNpZ1NpZ25lclJlbW92ZWRTdWJtaXR0ZXISFAoMdmFsaWRhdG9yX2lkGAIgASgJEhEKCXRpbWVzdGFtcBgDIAEoAxISCgpvbGRfc2lnbmVyGAQgASgJEg0KBW5vbmNlGAUgASgJEhEKCWVwb2NoX3NlcRgGIAEoCSJOCiNFUkMyME11bHRpU2lnU2lnbmVyUmVtb3ZlZFN1Ym1pdHRlchIUCgxzaWduYXR1cmVfaWQYASABKAkSEQoJc3VibWl0dGVyGAIgASgJKu4QCgxCdXNFdmVudFR5cGUSHgoaQlVTX0VWRU5UX1RZUEVfVU5TUEVDSUZJRUQQABIWChJCVVNfRVZFTlRfVFlQRV9BTEwQARIeChpCVVNfRVZFTlRfVFlQRV9USU1FX1VQREFURRACEiMKH0JVU19FVkVOVF9UWVBFX0xFREdFUl9NT1ZFTUVOVFMQAxImCiJCVVNfRVZFTlRfVFlQRV9QT1NJVElPTl9SRVNPTFVUSU9OEAQSGAoUQlVTX0VWRU5UX1RZUEVfT1JERVIQBRIaChZCVVNfRVZFTlRfVFlQRV9BQ0NPVU5UEAYSGAoUQlVTX0VWRU5UX1RZUEVfUEFSVFkQBxIYChRCVVNfRVZFTlRfVFlQRV9UUkFERRAIEiAKHEJVU19FVkVOVF9UWVBFX01BUkdJTl9MRVZFTFMQCRIbChdCVVNfRVZFTlRfVFlQRV9QUk9QT1NBTBAKEhcKE0JVU19FVkVOVF9UWVBFX1ZPVEUQCxIeChpCVVNfRVZFTlRfVFlQRV9NQVJLRVRfREFUQRAMEiEKHUJVU19FVkVOVF9UWVBFX05PREVfU0lHTkFUVVJFEA0SJQohQlVTX0VWRU5UX1RZUEVfTE9TU19TT0NJQUxJWkFUSU9OEA4SIgoeQlVTX0VWRU5UX1RZUEVfU0VUVExFX1BPU0lUSU9OEA8SJAogQlVTX0VWRU5UX1RZUEVfU0VUVExFX0RJU1RSRVNTRUQQEBIhCh1CVVNfRVZFTlRfVFlQRV9NQVJLRVRfQ1JFQVRFRBAREhgKFEJVU19FVkVOVF9UWVBFX0FTU0VUEBISHgoaQlVTX0VWRU5UX1RZUEVfTUFSS0VUX1RJQ0sQExIdChlCVVNfRVZFTlRfVFlQRV9XSVRIRFJBV0FMEBQSGgoWQlVTX0VWRU5UX1RZUEVfREVQT1NJVBAVEhoKFkJVU19FVkVOVF9UWVBFX0FVQ1RJT04QFhIeChpCVVNfRVZFTlRfVFlQRV9SSVNLX0ZBQ1RPUhAXEiQKIEJVU19FVkVOVF9UWVBFX05FVFdPUktfUEFSQU1FVEVSEBgSJgoiQlVTX0VWRU5UX1RZUEVfTElRVUlESVRZX1BST1ZJU0lPThAZEiEKHUJVU19FVkVOVF9UWVBFX01BUktFVF9VUERBVEVEEBoSHgoaQlVTX0VWRU5UX1RZUEVfT1JBQ0xFX1NQRUMQGxIeChpCVVNfRVZFTlRfVFlQRV9PUkFDTEVfREFUQRAcEiUKIUJVU19FVkVOVF9UWVBFX0RFTEVHQVRJT05fQkFMQU5DRRAdEiIKHkJVU19FVkVOVF9UWVBFX1ZBTElEQVRPUl9TQ09SRRAeEh8KG0JVU19FVkVOVF9UWVBFX0VQT0NIX1VQREFURRAfEiMKH0JVU19FVkVOVF9UWVBFX1ZBTElEQVRPUl9VUERBVEUQIBIgChxCVVNfRVZFTlRfVFlQRV9TVEFLRV9MSU5LSU5HECESJgoiQlVTX0VWRU5UX1RZUEVfUkVXQVJEX1BBWU9VVF9FVkVOVBAiEh0KGUJVU19FVkVOVF9UWVBFX0NIRUNLUE9JTlQQIxIfChtCVVNfRVZFTlRfVFlQRV9TVFJFQU1fU1RBUlQQJBIfChtCVVNfRVZFTlRfVFlQRV9LRVlfUk9UQVRJT04QJRIcChhCVVNfRVZFTlRfVFlQRV9TVEFURV9WQVIQJhIhCh1CVVNfRVZFTlRfVFlQRV9ORVRXT1JLX0xJTUlUUxAnEhsKF0JVU19FVkVOVF9UWVBFX1RSQU5TRkVSECgSJAogQlVTX0VWRU5UX1RZUEVfVkFMSURBVE9SX1JBTktJTkcQKRIvCitCVVNfRVZFTlRfVFlQRV9FUkMyMF9NVUxUSV9TSUdfU0lHTkVSX0VWRU5UECoSMAosQlVTX0VWRU5UX1RZUEVfRVJDMjBfTVVMVElfU0lHX1NFVF9USFJFU0hPTEQQKxIvCitCVVNfRVZFTlRfVFlQRV9FUkMyMF9NVUxUSV9TSUdfU0lHTkVSX0FEREVEECwSMQotQlVTX0VWRU5UX1RZUEVfRVJDMjBfTVVMVElfU0lHX1NJR05FUl9SRU1PVkVEEC0SIQodQlVTX0VWRU5UX1RZUEVfUE9TSVRJT05fU1RBVEUQLhIoCiRCVVNfRVZFTlRfVFlQRV9FVEhFUkVVTV9LRVlfUk9UQVRJT04QLxIsCihCVVNfRVZFTlRfVFlQRV9QUk9UT0NPTF9VUEdSQURFX1BST1BPU0FMEDASHgoaQlVTX0VWRU5UX1RZUEVfQkVHSU5fQkxPQ0sQMRIcChhCVVNfRVZFTlRfVFlQRV9FTkRfQkxPQ0sQMhIrCidCVVNfRVZFTlRfVFlQRV9QUk9UT0NPTF9VUEdSQURFX1NUQVJURUQQMxIgChxCVVNfRVZFTlRfVFlQRV9TRVRUTEVfTUFSS0VUEDQSJQohQlVTX0VWRU5UX1RZUEVfVFJBTlNBQ1RJT05fUkVTVUxUEDUSIQodQlVTX0VWRU5UX1RZUEVfU05BUFNIT1RfVEFLRU4QNhIzCi9CVVNfRVZFTlRfVFlQRV9QUk9UT0NPTF9VUEdSQURFX0RBVEFfTk9ERV9SRUFEWRA3EisKJ0JVU19FVkVOVF9UWVBFX0RJU1RSRVNTRURfT1JERVJTX0NMT1NFRBA4EiEKHUJVU19FVkVOVF9UWVBFX0VYUElSRURfT1JERVJTEDkSJwojQlVTX0VWRU5UX1RZUEVfRElTVFJFU1NFRF9QT1NJVElPTlMQOhIZChVCVVNfRVZFTlRfVFlQRV9NQVJLRVQQZRIcChdCVVNfRVZFTlRfVFlQRV9UWF9FUlJPUhDJAWIGcHJvdG8z", [file_vega_commands_v1_validator_commands, file_vega_markets, file_vega_vega]);
 
 /**
- * @generated from message vega.events.v1.BeginBlock
- */
-export type BeginBlock = Message<"vega.events.v1.BeginBlock"> & {
-  /**
-   * @generated from field: uint64 height = 1;
-   */
-  height: bigint;
-
-  /**
-   * @generated from field: int64 timestamp = 2;
-   */
-  timestamp: bigint;
-
-  /**
-   * @generated from field: string hash = 3;
-   */
-  hash: string;
-};
-
-/**
- * Describes the message vega.events.v1.BeginBlock.
- * Use `create(BeginBlockSchema)` to create a new message.
- */
-export const BeginBlockSchema: GenMessage<BeginBlock> = /*@__PURE__*/
-  messageDesc(file_vega_events_v1_events, 0);
-
-/**
+ * One event of the network's stream. Only the kinds that the loader reads are declared; all others are unknown fields
+ * here, and are skipped and counted.
+ *
  * @generated from message vega.events.v1.BusEvent
  */
 export type BusEvent = Message<"vega.events.v1.BusEvent"> & {
   /**
+   * `<height>-<n>`: n counts the events of the block, from 1.
+   *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
+   * Hash of the block, or, before the first block, of what stands for it.
+   *
    * @generated from field: string block = 2;
    */
   block: string;
 
   /**
+   * Says the same as the member of `event`; the loader goes by the member.
+   *
    * @generated from field: vega.events.v1.BusEventType type = 3;
    */
   type: BusEventType;
 
   /**
+   * What happened.
+   *
    * @generated from oneof vega.events.v1.BusEvent.event
    */
   event: {
     /**
+     * The network's clock moved.
+     *
      * @generated from field: vega.events.v1.TimeUpdate time_update = 101;
      */
     value: TimeUpdate;
     case: "timeUpdate";
   } | {
     /**
+     * Funds moved: rows of the ledger.
+     *
      * @generated from field: vega.events.v1.LedgerMovements ledger_movements = 102;
      */
     value: LedgerMovements;
     case: "ledgerMovements";
   } | {
     /**
+     * An order was placed, changed or ended: the order book.
+     *
      * @generated from field: vega.Order order = 104;
      */
     value: Order;
     case: "order";
   } | {
     /**
+     * Two orders met: the last trade of a depth answer.
+     *
      * @generated from field: vega.Trade trade = 107;
      */
     value: Trade;
     case: "trade";
   } | {
     /**
+     * A market's state at the end of the block: market data.
+     *
      * @generated from field: vega.MarketData market_data = 111;
      */
     value: MarketData;
     case: "marketData";
   } | {
     /**
+     * A validator signed: signatures of bundles.
+     *
      * @generated from field: vega.commands.v1.NodeSignature node_signature = 112;
      */
     value: NodeSignature;
     case: "nodeSignature";
   } | {
     /**
+     * A market was announced: markets.
+     *
      * @generated from field: vega.Market market_created = 116;
      */
     value: Market;
     case: "marketCreated";
   } | {
     /**
+     * A market changed; it may be the first time that it is named: markets.
+     *
      * @generated from field: vega.Market market_updated = 125;
      */
     value: Market;
     case: "marketUpdated";
   } | {
     /**
+     * A signer joined the multi-signature contract; feeds nothing.
+     *
      * @generated from field: vega.events.v1.ERC20MultiSigSignerAdded erc20_multisig_signer_added = 143;
      */
     value: ERC20MultiSigSignerAdded;
     case: "erc20MultisigSignerAdded";
   } | {
     /**
+     * A signer is to leave the multi-signature contract: bundles.
+     *
      * @generated from field: vega.events.v1.ERC20MultiSigSignerRemoved erc20_multisig_signer_removed = 144;
      */
     value: ERC20MultiSigSignerRemoved;
     case: "erc20MultisigSignerRemoved";
   } | {
     /**
+     * A block begins; everything up to its end belongs to it.
+     *
      * @generated from field: vega.events.v1.BeginBlock begin_block = 148;
      */
     value: BeginBlock;
     case: "beginBlock";
   } | {
     /**
+     * A block is whole, and can be applied.
+     *
      * @generated from field: vega.events.v1.EndBlock end_block = 149;
      */
     value: EndBlock;
     case: "endBlock";
   } | {
     /**
+     * The network stops to be upgraded: a load ends here, an open block is discarded.
+     *
      * @generated from field: vega.events.v1.ProtocolUpgradeStarted protocol_upgrade_started = 150;
      */
     value: ProtocolUpgradeStarted;
     case: "protocolUpgradeStarted";
   } | {
     /**
+     * Orders whose time ran out: the order book.
+     *
      * @generated from field: vega.events.v1.ExpiredOrders expired_orders = 156;
      */
     value: ExpiredOrders;
@@ -154,16 +166,22 @@ export type BusEvent = Message<"vega.events.v1.BusEvent"> & {
   } | { case: undefined; value?: undefined };
 
   /**
+   * Of the event format.
+   *
    * @generated from field: uint32 version = 4;
    */
   version: number;
 
   /**
+   * The network's id; the same in all events of a store.
+   *
    * @generated from field: string chain_id = 5;
    */
   chainId: string;
 
   /**
+   * Hash of the transaction that caused the event, or of the block.
+   *
    * @generated from field: string tx_hash = 6;
    */
   txHash: string;
@@ -174,124 +192,52 @@ export type BusEvent = Message<"vega.events.v1.BusEvent"> & {
  * Use `create(BusEventSchema)` to create a new message.
  */
 export const BusEventSchema: GenMessage<BusEvent> = /*@__PURE__*/
+  messageDesc(file_vega_events_v1_events, 0);
+
+/**
+ * The start of a block.
+ *
+ * @generated from message vega.events.v1.BeginBlock
+ */
+export type BeginBlock = Message<"vega.events.v1.BeginBlock"> & {
+  /**
+   * Can occur twice in a row: genesis is replayed.
+   *
+   * @generated from field: uint64 height = 1;
+   */
+  height: bigint;
+
+  /**
+   * Block time in nanoseconds: the time of every trade, market data and ledger entry in the block.
+   *
+   * @generated from field: int64 timestamp = 2;
+   */
+  timestamp: bigint;
+
+  /**
+   * Hexadecimal.
+   *
+   * @generated from field: string hash = 3;
+   */
+  hash: string;
+};
+
+/**
+ * Describes the message vega.events.v1.BeginBlock.
+ * Use `create(BeginBlockSchema)` to create a new message.
+ */
+export const BeginBlockSchema: GenMessage<BeginBlock> = /*@__PURE__*/
   messageDesc(file_vega_events_v1_events, 1);
 
 /**
- * @generated from message vega.events.v1.ERC20MultiSigSignerAdded
- */
-export type ERC20MultiSigSignerAdded = Message<"vega.events.v1.ERC20MultiSigSignerAdded"> & {
-  /**
-   * @generated from field: string signature_id = 1;
-   */
-  signatureId: string;
-
-  /**
-   * @generated from field: string validator_id = 2;
-   */
-  validatorId: string;
-
-  /**
-   * @generated from field: int64 timestamp = 3;
-   */
-  timestamp: bigint;
-
-  /**
-   * @generated from field: string new_signer = 4;
-   */
-  newSigner: string;
-
-  /**
-   * @generated from field: string submitter = 5;
-   */
-  submitter: string;
-
-  /**
-   * @generated from field: string nonce = 6;
-   */
-  nonce: string;
-
-  /**
-   * @generated from field: string epoch_seq = 7;
-   */
-  epochSeq: string;
-};
-
-/**
- * Describes the message vega.events.v1.ERC20MultiSigSignerAdded.
- * Use `create(ERC20MultiSigSignerAddedSchema)` to create a new message.
- */
-export const ERC20MultiSigSignerAddedSchema: GenMessage<ERC20MultiSigSignerAdded> = /*@__PURE__*/
-  messageDesc(file_vega_events_v1_events, 2);
-
-/**
- * @generated from message vega.events.v1.ERC20MultiSigSignerRemoved
- */
-export type ERC20MultiSigSignerRemoved = Message<"vega.events.v1.ERC20MultiSigSignerRemoved"> & {
-  /**
-   * @generated from field: repeated vega.events.v1.ERC20MultiSigSignerRemovedSubmitter signature_submitters = 1;
-   */
-  signatureSubmitters: ERC20MultiSigSignerRemovedSubmitter[];
-
-  /**
-   * @generated from field: string validator_id = 2;
-   */
-  validatorId: string;
-
-  /**
-   * @generated from field: int64 timestamp = 3;
-   */
-  timestamp: bigint;
-
-  /**
-   * @generated from field: string old_signer = 4;
-   */
-  oldSigner: string;
-
-  /**
-   * @generated from field: string nonce = 5;
-   */
-  nonce: string;
-
-  /**
-   * @generated from field: string epoch_seq = 6;
-   */
-  epochSeq: string;
-};
-
-/**
- * Describes the message vega.events.v1.ERC20MultiSigSignerRemoved.
- * Use `create(ERC20MultiSigSignerRemovedSchema)` to create a new message.
- */
-export const ERC20MultiSigSignerRemovedSchema: GenMessage<ERC20MultiSigSignerRemoved> = /*@__PURE__*/
-  messageDesc(file_vega_events_v1_events, 3);
-
-/**
- * @generated from message vega.events.v1.ERC20MultiSigSignerRemovedSubmitter
- */
-export type ERC20MultiSigSignerRemovedSubmitter = Message<"vega.events.v1.ERC20MultiSigSignerRemovedSubmitter"> & {
-  /**
-   * @generated from field: string signature_id = 1;
-   */
-  signatureId: string;
-
-  /**
-   * @generated from field: string submitter = 2;
-   */
-  submitter: string;
-};
-
-/**
- * Describes the message vega.events.v1.ERC20MultiSigSignerRemovedSubmitter.
- * Use `create(ERC20MultiSigSignerRemovedSubmitterSchema)` to create a new message.
- */
-export const ERC20MultiSigSignerRemovedSubmitterSchema: GenMessage<ERC20MultiSigSignerRemovedSubmitter> = /*@__PURE__*/
-  messageDesc(file_vega_events_v1_events, 4);
-
-/**
+ * The end of a block.
+ *
  * @generated from message vega.events.v1.EndBlock
  */
 export type EndBlock = Message<"vega.events.v1.EndBlock"> & {
   /**
+   * That of its begin_block.
+   *
    * @generated from field: uint64 height = 1;
    */
   height: bigint;
@@ -302,18 +248,88 @@ export type EndBlock = Message<"vega.events.v1.EndBlock"> & {
  * Use `create(EndBlockSchema)` to create a new message.
  */
 export const EndBlockSchema: GenMessage<EndBlock> = /*@__PURE__*/
+  messageDesc(file_vega_events_v1_events, 2);
+
+/**
+ * The network's clock.
+ *
+ * @generated from message vega.events.v1.TimeUpdate
+ */
+export type TimeUpdate = Message<"vega.events.v1.TimeUpdate"> & {
+  /**
+   * In nanoseconds.
+   *
+   * @generated from field: int64 timestamp = 1;
+   */
+  timestamp: bigint;
+};
+
+/**
+ * Describes the message vega.events.v1.TimeUpdate.
+ * Use `create(TimeUpdateSchema)` to create a new message.
+ */
+export const TimeUpdateSchema: GenMessage<TimeUpdate> = /*@__PURE__*/
+  messageDesc(file_vega_events_v1_events, 3);
+
+/**
+ * The network stops to be upgraded.
+ *
+ * @generated from message vega.events.v1.ProtocolUpgradeStarted
+ */
+export type ProtocolUpgradeStarted = Message<"vega.events.v1.ProtocolUpgradeStarted"> & {
+  /**
+   * The last height of the old version.
+   *
+   * @generated from field: uint64 last_block_height = 1;
+   */
+  lastBlockHeight: bigint;
+};
+
+/**
+ * Describes the message vega.events.v1.ProtocolUpgradeStarted.
+ * Use `create(ProtocolUpgradeStartedSchema)` to create a new message.
+ */
+export const ProtocolUpgradeStartedSchema: GenMessage<ProtocolUpgradeStarted> = /*@__PURE__*/
+  messageDesc(file_vega_events_v1_events, 4);
+
+/**
+ * Transfers between accounts.
+ *
+ * @generated from message vega.events.v1.LedgerMovements
+ */
+export type LedgerMovements = Message<"vega.events.v1.LedgerMovements"> & {
+  /**
+   * In the order in which they were made.
+   *
+   * @generated from field: repeated vega.LedgerMovement ledger_movements = 1;
+   */
+  ledgerMovements: LedgerMovement[];
+};
+
+/**
+ * Describes the message vega.events.v1.LedgerMovements.
+ * Use `create(LedgerMovementsSchema)` to create a new message.
+ */
+export const LedgerMovementsSchema: GenMessage<LedgerMovements> = /*@__PURE__*/
   messageDesc(file_vega_events_v1_events, 5);
 
 /**
+ * Orders of one market whose time ran out. Each that is live leaves the book, in order of its id, and takes the next
+ * sequence number.
+ *
  * @generated from message vega.events.v1.ExpiredOrders
  */
 export type ExpiredOrders = Message<"vega.events.v1.ExpiredOrders"> & {
   /**
+   * The market of all of them.
+   *
    * @generated from field: string market_id = 1;
    */
   marketId: string;
 
   /**
+   * Those that are not live count for nothing.
+   *
    * @generated from field: repeated string order_ids = 2;
    */
   orderIds: string[];
@@ -327,361 +343,582 @@ export const ExpiredOrdersSchema: GenMessage<ExpiredOrders> = /*@__PURE__*/
   messageDesc(file_vega_events_v1_events, 6);
 
 /**
- * @generated from message vega.events.v1.LedgerMovements
+ * A signer is to join the multi-signature contract.
+ *
+ * @generated from message vega.events.v1.ERC20MultiSigSignerAdded
  */
-export type LedgerMovements = Message<"vega.events.v1.LedgerMovements"> & {
+export type ERC20MultiSigSignerAdded = Message<"vega.events.v1.ERC20MultiSigSignerAdded"> & {
   /**
-   * @generated from field: repeated vega.LedgerMovement ledger_movements = 1;
+   * Under which validators sign it.
+   *
+   * @generated from field: string signature_id = 1;
    */
-  ledgerMovements: LedgerMovement[];
+  signatureId: string;
+
+  /**
+   * The validator that joins.
+   *
+   * @generated from field: string validator_id = 2;
+   */
+  validatorId: string;
+
+  /**
+   * In nanoseconds.
+   *
+   * @generated from field: int64 timestamp = 3;
+   */
+  timestamp: bigint;
+
+  /**
+   * Ethereum address to add.
+   *
+   * @generated from field: string new_signer = 4;
+   */
+  newSigner: string;
+
+  /**
+   * Ethereum address of the validator that is to submit it.
+   *
+   * @generated from field: string submitter = 5;
+   */
+  submitter: string;
+
+  /**
+   * Signed along, so that it works once.
+   *
+   * @generated from field: string nonce = 6;
+   */
+  nonce: string;
+
+  /**
+   * The epoch in which it was made.
+   *
+   * @generated from field: string epoch_seq = 7;
+   */
+  epochSeq: string;
 };
 
 /**
- * Describes the message vega.events.v1.LedgerMovements.
- * Use `create(LedgerMovementsSchema)` to create a new message.
+ * Describes the message vega.events.v1.ERC20MultiSigSignerAdded.
+ * Use `create(ERC20MultiSigSignerAddedSchema)` to create a new message.
  */
-export const LedgerMovementsSchema: GenMessage<LedgerMovements> = /*@__PURE__*/
+export const ERC20MultiSigSignerAddedSchema: GenMessage<ERC20MultiSigSignerAdded> = /*@__PURE__*/
   messageDesc(file_vega_events_v1_events, 7);
 
 /**
- * @generated from message vega.events.v1.ProtocolUpgradeStarted
+ * A signer is to leave the multi-signature contract. Each submitter makes one bundle.
+ *
+ * @generated from message vega.events.v1.ERC20MultiSigSignerRemoved
  */
-export type ProtocolUpgradeStarted = Message<"vega.events.v1.ProtocolUpgradeStarted"> & {
+export type ERC20MultiSigSignerRemoved = Message<"vega.events.v1.ERC20MultiSigSignerRemoved"> & {
   /**
-   * @generated from field: uint64 last_block_height = 1;
+   * Who may submit it, each with signatures of its own.
+   *
+   * @generated from field: repeated vega.events.v1.ERC20MultiSigSignerRemovedSubmitter signature_submitters = 1;
    */
-  lastBlockHeight: bigint;
+  signatureSubmitters: ERC20MultiSigSignerRemovedSubmitter[];
+
+  /**
+   * The validator that leaves.
+   *
+   * @generated from field: string validator_id = 2;
+   */
+  validatorId: string;
+
+  /**
+   * In nanoseconds; this, and not the block time, is the bundle's time.
+   *
+   * @generated from field: int64 timestamp = 3;
+   */
+  timestamp: bigint;
+
+  /**
+   * Ethereum address to remove.
+   *
+   * @generated from field: string old_signer = 4;
+   */
+  oldSigner: string;
+
+  /**
+   * Signed along, so that it works once.
+   *
+   * @generated from field: string nonce = 5;
+   */
+  nonce: string;
+
+  /**
+   * The epoch in which the validator was demoted.
+   *
+   * @generated from field: string epoch_seq = 6;
+   */
+  epochSeq: string;
 };
 
 /**
- * Describes the message vega.events.v1.ProtocolUpgradeStarted.
- * Use `create(ProtocolUpgradeStartedSchema)` to create a new message.
+ * Describes the message vega.events.v1.ERC20MultiSigSignerRemoved.
+ * Use `create(ERC20MultiSigSignerRemovedSchema)` to create a new message.
  */
-export const ProtocolUpgradeStartedSchema: GenMessage<ProtocolUpgradeStarted> = /*@__PURE__*/
+export const ERC20MultiSigSignerRemovedSchema: GenMessage<ERC20MultiSigSignerRemoved> = /*@__PURE__*/
   messageDesc(file_vega_events_v1_events, 8);
 
 /**
- * @generated from message vega.events.v1.TimeUpdate
+ * A validator that may submit a removal.
+ *
+ * @generated from message vega.events.v1.ERC20MultiSigSignerRemovedSubmitter
  */
-export type TimeUpdate = Message<"vega.events.v1.TimeUpdate"> & {
+export type ERC20MultiSigSignerRemovedSubmitter = Message<"vega.events.v1.ERC20MultiSigSignerRemovedSubmitter"> & {
   /**
-   * @generated from field: int64 timestamp = 1;
+   * Under which validators sign for this submitter: NodeSignature.id. Of two bundles with the same one, the first
+   * counts.
+   *
+   * @generated from field: string signature_id = 1;
    */
-  timestamp: bigint;
+  signatureId: string;
+
+  /**
+   * Ethereum address of the submitter.
+   *
+   * @generated from field: string submitter = 2;
+   */
+  submitter: string;
 };
 
 /**
- * Describes the message vega.events.v1.TimeUpdate.
- * Use `create(TimeUpdateSchema)` to create a new message.
+ * Describes the message vega.events.v1.ERC20MultiSigSignerRemovedSubmitter.
+ * Use `create(ERC20MultiSigSignerRemovedSubmitterSchema)` to create a new message.
  */
-export const TimeUpdateSchema: GenMessage<TimeUpdate> = /*@__PURE__*/
+export const ERC20MultiSigSignerRemovedSubmitterSchema: GenMessage<ERC20MultiSigSignerRemovedSubmitter> = /*@__PURE__*/
   messageDesc(file_vega_events_v1_events, 9);
 
 /**
+ * Kinds of events that the network sends. Those without a member in BusEvent are skipped.
+ *
  * @generated from enum vega.events.v1.BusEventType
  */
 export enum BusEventType {
   /**
+   * Not told.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
 
   /**
+   * In subscriptions: every kind.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_ALL = 1;
    */
   ALL = 1,
 
   /**
+   * The network's clock.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_TIME_UPDATE = 2;
    */
   TIME_UPDATE = 2,
 
   /**
+   * Transfers between accounts.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_LEDGER_MOVEMENTS = 3;
    */
   LEDGER_MOVEMENTS = 3,
 
   /**
+   * How many positions of a market were closed out.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_POSITION_RESOLUTION = 4;
    */
   POSITION_RESOLUTION = 4,
 
   /**
+   * An order.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_ORDER = 5;
    */
   ORDER = 5,
 
   /**
+   * An account's balance.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_ACCOUNT = 6;
    */
   ACCOUNT = 6,
 
   /**
+   * A party that is new.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_PARTY = 7;
    */
   PARTY = 7,
 
   /**
+   * A trade.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_TRADE = 8;
    */
   TRADE = 8,
 
   /**
+   * What margin a party needs in a market.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_MARGIN_LEVELS = 9;
    */
   MARGIN_LEVELS = 9,
 
   /**
+   * A governance proposal.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_PROPOSAL = 10;
    */
   PROPOSAL = 10,
 
   /**
+   * A vote on a proposal.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_VOTE = 11;
    */
   VOTE = 11,
 
   /**
+   * A market's prices, volumes and state.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_MARKET_DATA = 12;
    */
   MARKET_DATA = 12,
 
   /**
+   * A validator's signature.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_NODE_SIGNATURE = 13;
    */
   NODE_SIGNATURE = 13,
 
   /**
+   * A loss shared among those who gained.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_LOSS_SOCIALIZATION = 14;
    */
   LOSS_SOCIALIZATION = 14,
 
   /**
+   * A position as it settles.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_SETTLE_POSITION = 15;
    */
   SETTLE_POSITION = 15,
 
   /**
+   * A position closed out for want of margin.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_SETTLE_DISTRESSED = 16;
    */
   SETTLE_DISTRESSED = 16,
 
   /**
+   * A market that is new.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_MARKET_CREATED = 17;
    */
   MARKET_CREATED = 17,
 
   /**
+   * An asset.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_ASSET = 18;
    */
   ASSET = 18,
 
   /**
+   * A market's clock.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_MARKET_TICK = 19;
    */
   MARKET_TICK = 19,
 
   /**
+   * A withdrawal.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_WITHDRAWAL = 20;
    */
   WITHDRAWAL = 20,
 
   /**
+   * A deposit.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_DEPOSIT = 21;
    */
   DEPOSIT = 21,
 
   /**
+   * An auction's start or end.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_AUCTION = 22;
    */
   AUCTION = 22,
 
   /**
+   * A market's risk factors.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_RISK_FACTOR = 23;
    */
   RISK_FACTOR = 23,
 
   /**
+   * A parameter of the network.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_NETWORK_PARAMETER = 24;
    */
   NETWORK_PARAMETER = 24,
 
   /**
+   * A liquidity commitment.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_LIQUIDITY_PROVISION = 25;
    */
   LIQUIDITY_PROVISION = 25,
 
   /**
+   * A market that changed.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_MARKET_UPDATED = 26;
    */
   MARKET_UPDATED = 26,
 
   /**
+   * A data source's specification.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_ORACLE_SPEC = 27;
    */
   ORACLE_SPEC = 27,
 
   /**
+   * Data from a source.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_ORACLE_DATA = 28;
    */
   ORACLE_DATA = 28,
 
   /**
+   * What a party delegates to a validator.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_DELEGATION_BALANCE = 29;
    */
   DELEGATION_BALANCE = 29,
 
   /**
+   * A validator's score.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_VALIDATOR_SCORE = 30;
    */
   VALIDATOR_SCORE = 30,
 
   /**
+   * An epoch's start or end.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_EPOCH_UPDATE = 31;
    */
   EPOCH_UPDATE = 31,
 
   /**
+   * A validator's details.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_VALIDATOR_UPDATE = 32;
    */
   VALIDATOR_UPDATE = 32,
 
   /**
+   * Stake linked to a party, or taken back.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_STAKE_LINKING = 33;
    */
   STAKE_LINKING = 33,
 
   /**
+   * A reward.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_REWARD_PAYOUT_EVENT = 34;
    */
   REWARD_PAYOUT_EVENT = 34,
 
   /**
+   * A checkpoint that the network can restart from.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_CHECKPOINT = 35;
    */
   CHECKPOINT = 35,
 
   /**
+   * The start of the event stream.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_STREAM_START = 36;
    */
   STREAM_START = 36,
 
   /**
+   * A validator's new key.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_KEY_ROTATION = 37;
    */
   KEY_ROTATION = 37,
 
   /**
+   * A value that validators agree on.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_STATE_VAR = 38;
    */
   STATE_VAR = 38,
 
   /**
+   * What the network allows at present.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_NETWORK_LIMITS = 39;
    */
   NETWORK_LIMITS = 39,
 
   /**
+   * A party's transfer.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_TRANSFER = 40;
    */
   TRANSFER = 40,
 
   /**
+   * A validator's rank.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_VALIDATOR_RANKING = 41;
    */
   VALIDATOR_RANKING = 41,
 
   /**
+   * A signer joined or left, as the contract itself tells.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_ERC20_MULTI_SIG_SIGNER_EVENT = 42;
    */
   ERC20_MULTI_SIG_SIGNER_EVENT = 42,
 
   /**
+   * How many signers the contract needs.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_ERC20_MULTI_SIG_SET_THRESHOLD = 43;
    */
   ERC20_MULTI_SIG_SET_THRESHOLD = 43,
 
   /**
+   * A signer is to join the contract.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_ERC20_MULTI_SIG_SIGNER_ADDED = 44;
    */
   ERC20_MULTI_SIG_SIGNER_ADDED = 44,
 
   /**
+   * A signer is to leave the contract.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_ERC20_MULTI_SIG_SIGNER_REMOVED = 45;
    */
   ERC20_MULTI_SIG_SIGNER_REMOVED = 45,
 
   /**
+   * A party's position.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_POSITION_STATE = 46;
    */
   POSITION_STATE = 46,
 
   /**
+   * A validator's new Ethereum key.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_ETHEREUM_KEY_ROTATION = 47;
    */
   ETHEREUM_KEY_ROTATION = 47,
 
   /**
+   * A proposal to upgrade the network.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_PROTOCOL_UPGRADE_PROPOSAL = 48;
    */
   PROTOCOL_UPGRADE_PROPOSAL = 48,
 
   /**
+   * A block begins.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_BEGIN_BLOCK = 49;
    */
   BEGIN_BLOCK = 49,
 
   /**
+   * A block ends.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_END_BLOCK = 50;
    */
   END_BLOCK = 50,
 
   /**
+   * The network stops to be upgraded.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_PROTOCOL_UPGRADE_STARTED = 51;
    */
   PROTOCOL_UPGRADE_STARTED = 51,
 
   /**
+   * A market settles.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_SETTLE_MARKET = 52;
    */
   SETTLE_MARKET = 52,
 
   /**
+   * What became of a transaction.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_TRANSACTION_RESULT = 53;
    */
   TRANSACTION_RESULT = 53,
 
   /**
+   * A snapshot of the network was taken.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_SNAPSHOT_TAKEN = 54;
    */
   SNAPSHOT_TAKEN = 54,
 
   /**
+   * A data node is ready for the upgrade.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_PROTOCOL_UPGRADE_DATA_NODE_READY = 55;
    */
   PROTOCOL_UPGRADE_DATA_NODE_READY = 55,
 
   /**
+   * Orders ended because their party is distressed.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_DISTRESSED_ORDERS_CLOSED = 56;
    */
   DISTRESSED_ORDERS_CLOSED = 56,
 
   /**
+   * Orders whose time ran out.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_EXPIRED_ORDERS = 57;
    */
   EXPIRED_ORDERS = 57,
 
   /**
+   * Positions that became distressed, or no longer are.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_DISTRESSED_POSITIONS = 58;
    */
   DISTRESSED_POSITIONS = 58,
 
   /**
+   * In subscriptions: every event of a market.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_MARKET = 101;
    */
   MARKET = 101,
 
   /**
+   * A transaction that failed.
+   *
    * @generated from enum value: BUS_EVENT_TYPE_TX_ERROR = 201;
    */
   TX_ERROR = 201,
