@@ -1,0 +1,61 @@
+/** Everything on the port that has a bound. Per process; counts unless the name says its unit. */
+export interface TransportLimits {
+  /** Open connections; further ones are closed at once. */
+  readonly connectionsMax: number;
+  /** Open connections of one client address; 0: no bound (many clients behind one proxy share its address). */
+  readonly connectionsPerAddressMax: number;
+  /** Open streams, all protocols together; above it UNAVAILABLE. */
+  readonly streamsMax: number;
+  /** Open streams of one client address; above it RESOURCE_EXHAUSTED. 0: no bound. */
+  readonly streamsPerAddressMax: number;
+  /** A stream whose reader has not taken what was sent to it for this long is ended. */
+  readonly stalledReaderMs: number;
+  /** Request line and header fields together; above it 431. */
+  readonly headerBytesMax: number;
+  /** Path and query; above it 414. */
+  readonly urlLengthMax: number;
+  /** A request message of gRPC, gRPC-Web or Connect. */
+  readonly requestBodyBytesMax: number;
+  /** From the first byte of a request, or from connecting, to the end of its headers. */
+  readonly headersTimeoutMs: number;
+  /** From the first byte of a request to its last. */
+  readonly requestReceiveTimeoutMs: number;
+  /** How long a connection may idle between requests. */
+  readonly keepAliveTimeoutMs: number;
+  /** How long the server works on a unary answer, or on opening a stream; then DEADLINE_EXCEEDED. */
+  readonly requestTimeoutMs: number;
+  /** Concurrent HTTP/2 streams of one connection. */
+  readonly http2StreamsPerConnectionMax: number;
+  /** How often an HTTP/2 or WebSocket peer is pinged; one that did not answer by the next ping is dead. */
+  readonly peerPingIntervalMs: number;
+  /** When the kernel begins to probe a silent TCP peer. */
+  readonly tcpKeepAliveMs: number;
+  /** A message from a WebSocket client; they are ignored, so small ones will do. */
+  readonly webSocketMessageBytesMax: number;
+  /** Messages a WebSocket client may send between two pings. */
+  readonly webSocketMessagesPerPingMax: number;
+  /** How long a peer may take to read the end of a broken-off stream before its connection is cut. */
+  readonly breakOffMs: number;
+}
+
+/** What holds unless an operator says otherwise. */
+export const defaultTransportLimits: TransportLimits = {
+  connectionsMax: 20_000,
+  connectionsPerAddressMax: 0,
+  streamsMax: 20_000,
+  streamsPerAddressMax: 1_000,
+  stalledReaderMs: 300_000,
+  headerBytesMax: 65_536,
+  urlLengthMax: 32_768,
+  requestBodyBytesMax: 1_048_576,
+  headersTimeoutMs: 10_000,
+  requestReceiveTimeoutMs: 30_000,
+  keepAliveTimeoutMs: 65_000,
+  requestTimeoutMs: 30_000,
+  http2StreamsPerConnectionMax: 1_000,
+  peerPingIntervalMs: 20_000,
+  tcpKeepAliveMs: 30_000,
+  webSocketMessageBytesMax: 4_096,
+  webSocketMessagesPerPingMax: 100,
+  breakOffMs: 5_000,
+};

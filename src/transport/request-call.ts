@@ -1,0 +1,27 @@
+import type { Call } from "../domain/service.js";
+
+/** The {@link Call} of any protocol: its signal exists only once someone asks for it. */
+export class RequestCall implements Call {
+  readonly clientAddress: string;
+  #controller: AbortController | undefined;
+  #aborted: { readonly reason: unknown } | undefined;
+
+  constructor(clientAddress: string) {
+    this.clientAddress = clientAddress;
+  }
+
+  get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      if (this.#aborted !== undefined) this.#controller.abort(this.#aborted.reason);
+    }
+    return this.#controller.signal;
+  }
+
+  /** The client left, the deadline passed, or the server stops: `reason` says which, as a Failure. Repeats do nothing. */
+  abort(reason: unknown): void {
+    if (this.#aborted !== undefined) return;
+    this.#aborted = { reason };
+    this.#controller?.abort(reason);
+  }
+}

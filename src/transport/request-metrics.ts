@@ -1,0 +1,174 @@
+import { performance } from "node:perf_hooks";
+import { Counter, Gauge, Histogram, type MetricObjectWithValues, type MetricValueWithName } from "prom-client";
+import type { Api, Method } from "../domain/service.js";
+import type { Metrics } from "../telemetry/metrics.js";
+
+/** How a request came. */
+export const protocols = ["http", "sse", "websocket", "connect", "grpc-web", "grpc"] as const;
+
+/** One of {@link protocols}. */
+export type Protocol = (typeof protocols)[number];
+
+/** Upper bounds of the latency buckets, in seconds. */
+export const latencyBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
+
+/** gRPC status names by number, as the `code` label. */
+const codeNames = [
+  "ok",
+  "cancelled",
+  "unknown",
+  "invalid_argument",
+  "deadline_exceeded",
+  "not_found",
+  "already_exists",
+  "permission_denied",
+  "resource_exhausted",
+  "failed_precondition",
+  "aborted",
+  "out_of_range",
+  "unimplemented",
+  "internal",
+  "unavailable",
+  "data_loss",
+  "unauthenticated",
+];
+
+/**
+ * The numbers of one method over one protocol. Plain cells, because the metrics library looks labels up anew for each
+ * observation, which a hot answer would feel; the library reads them when it is scraped.
+ */
+export class RequestCells {
+  readonly method: string;
+  readonly protocol: Protocol;
+  /** Requests by gRPC status. */
+  readonly byCode: Float64Array = new Float64Array(codeNames.length);
+  /** Answers by latency bucket, the last one for all above. Not cumulative. */
+  readonly byLatency: Float64Array = new Float64Array(latencyBuckets.length + 1);
+  latencySum = 0;
+  streamsOpen = 0;
+
+  constructor(method: string, protocol: Protocol) {
+    this.method = method;
+    this.protocol = protocol;
+  }
+
+  /** A unary request was answered with gRPC status `code`; `startedMs` is what `performance.now()` said at its start. */
+  answered(code: number, startedMs: number): void {
+    this.byCode[code] = (this.byCode[code] ?? 0) + 1;
+    const seconds = (performance.now() - startedMs) / 1000;
+    this.latencySum += seconds;
+    let bucket = 0;
+    while (bucket < latencyBuckets.length && seconds > (latencyBuckets[bucket] ?? 0)) bucket++;
+    this.byLatency[bucket] = (this.byLatency[bucket] ?? 0) + 1;
+  }
+
+  streamOpened(): void {
+    this.streamsOpen++;
+  }
+
+  /** A stream that was opened ended with gRPC status `code`; 1 when the client left. */
+  streamClosed(code: number): void {
+    this.streamsOpen--;
+    this.byCode[code] = (this.byCode[code] ?? 0) + 1;
+  }
+
+  /** A stream was refused before it opened. */
+  streamRefused(code: number): void {
+    this.byCode[code] = (this.byCode[code] ?? 0) + 1;
+  }
+}
+
+/** Looks up the cells of a method and protocol; done once per method at start, not per request. */
+export interface RequestMetrics {
+  cells(method: Method, protocol: Protocol): RequestCells;
+}
+
+class RequestDurations extends Histogram<"method" | "protocol"> {
+  readonly #cells: readonly RequestCells[];
+
+  constructor(cells: readonly RequestCells[]) {
+    super({
+      name: "marketd_request_duration_seconds",
+      help: "Time to answer unary requests, from headers received to answer handed to the socket.",
+      labelNames: ["method", "protocol"],
+      buckets: latencyBuckets,
+      registers: [],
+    });
+    this.#cells = cells;
+  }
+
+  override async get(): Promise<MetricObjectWithValues<MetricValueWithName<"method" | "protocol">>> {
+    const metric = await super.get();
+    return { ...metric, values: this.#cells.flatMap(durationValues) };
+  }
+
+  /** What the registry asks for its text. */
+  getForPromString(): Promise<MetricObjectWithValues<MetricValueWithName<"method" | "protocol">>> {
+    return this.get();
+  }
+}
+
+function durationValues(cells: RequestCells): MetricValueWithName<"method" | "protocol">[] {
+  const { method, protocol } = cells;
+  let count = 0;
+  const values = Array.from(cells.byLatency, (inBucket, i) => {
+    count += inBucket;
+    const labels = { le: latencyBuckets[i] ?? "+Inf", method, protocol };
+    return { value: count, labels, metricName: "marketd_request_duration_seconds_bucket" };
+  });
+  if (count === 0) return [];
+  const labels = { method, protocol };
+  return [
+    ...values,
+    { value: cells.latencySum, labels, metricName: "marketd_request_duration_seconds_sum" },
+    { value: count, labels, metricName: "marketd_request_duration_seconds_count" },
+  ];
+}
+
+/** Cells for every method and protocol, registered with `metrics`. */
+export function createRequestMetrics(metrics: Metrics, api: Api): RequestMetrics {
+  const table = new Map<string, RequestCells>();
+  for (const method of api) {
+    for (const protocol of protocols) {
+      table.set(`${protocol} ${method.desc.name}`, new RequestCells(method.desc.name, protocol));
+    }
+  }
+  const cells = [...table.values()];
+  const requests = new Counter({
+    name: "marketd_requests_total",
+    help: "Requests answered and streams ended, by gRPC status.",
+    labelNames: ["method", "protocol", "code"],
+    registers: [metrics],
+    collect() {
+      this.reset();
+      for (const { method, protocol, byCode } of cells) {
+        byCode.forEach((count, code) => {
+          if (count > 0) this.inc({ method, protocol, code: codeNames[code] ?? String(code) }, count);
+        });
+      }
+    },
+  });
+  const streams = new Gauge({
+    name: "marketd_streams_open",
+    help: "Streams that are open now.",
+    labelNames: ["method", "protocol"],
+    registers: [metrics],
+    collect() {
+      for (const { method, protocol, streamsOpen } of cells) {
+        if (streamsOpen > 0 || api.some((m) => m.kind === "server_streaming" && m.desc.name === method)) {
+          this.set({ method, protocol }, streamsOpen);
+        }
+      }
+    },
+  });
+  void requests;
+  void streams;
+  metrics.registerMetric(new RequestDurations(cells));
+  return {
+    cells(method, protocol) {
+      const found = table.get(`${protocol} ${method.desc.name}`);
+      if (found === undefined) throw new Error(`no cells for ${method.desc.name} over ${protocol}`);
+      return found;
+    },
+  };
+}
