@@ -22,7 +22,7 @@ const wire: Record<FailureCode, { readonly grpc: number; readonly http: number }
 };
 
 /** The gRPC status number of a failure. */
-export function grpcCode(failure: Failure): number {
+export function grpcCode(failure: Pick<Failure, "code">): number {
   return wire[failure.code].grpc;
 }
 

@@ -1,27 +1,79 @@
-import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
-import type { Api } from "../../domain/service.js";
-import type { Log } from "../../telemetry/log.js";
-import type { RpcLimits } from "./rpc-limits.js";
+import type { Http2Session, IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
+import type { Method } from "../../domain/service.js";
+import type { Http2StreamLane, LaneOptions } from "../lane.js";
+import { parseGrpcTimeout } from "./deadline.js";
+import { GrpcWire } from "./grpc-wire.js";
+import { ProtocolError } from "./protocol-error.js";
+import { decodeBinary, RpcCall, type ServedMethod } from "./rpc-call.js";
 
-/** What the lane is made of. */
-export interface GrpcLaneOptions {
-  readonly api: Api;
-  readonly log: Log;
-  /** Default: {@link rpcLimits}. */
-  readonly limits?: Partial<RpcLimits>;
-  /** The client's address where it is not the socket's (behind a proxy). */
-  readonly clientAddress?: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => string;
+/**
+ * The short way for plain gRPC calls: binary, uncompressed, on the HTTP/2 stream itself. What it does not accept, the
+ * Connect handler serves with the same outcome; a gRPC client cannot tell them apart but by their speed.
+ */
+export function createGrpcLane(options: LaneOptions): Http2StreamLane {
+  const methods = new Map<string, ServedMethod>();
+  for (const method of options.api) {
+    const cells = options.requests.cells(method, "grpc");
+    methods.set(methodPath(method), { method, decode: decodeBinary, cells, options });
+  }
+  const addressOf = addressBook();
+  return {
+    accepts: (headers) => isPlainGrpc(headers) && methods.has(headers[":path"] ?? ""),
+    handle: (stream, headers) => {
+      const served = methods.get(headers[":path"] ?? "");
+      if (served !== undefined) serve(served, stream, headers, addressOf(stream.session));
+    },
+  };
 }
 
-/** The short way for plain gRPC calls: binary, uncompressed, on the HTTP/2 stream itself. */
-export interface GrpcLane {
-  /** Whether the lane serves a call with these headers; what it doesn't take, the Connect handler does. */
-  accepts(headers: IncomingHttpHeaders): boolean;
-  /** Serves a call that `accepts` took. Takes the stream over, its errors included; never throws. */
-  handle(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void;
+/** The path of a method in gRPC, gRPC-Web and Connect. */
+export function methodPath(method: Method): string {
+  return `/${method.desc.parent.typeName}/${method.desc.name}`;
 }
 
-/** Makes the lane for the methods of an api. */
-export function createGrpcLane(_options: GrpcLaneOptions): GrpcLane {
-  return { accepts: () => false, handle: (stream) => stream.close() };
+function isPlainGrpc(headers: IncomingHttpHeaders): boolean {
+  const type = headers["content-type"];
+  const encoding = headers["grpc-encoding"];
+  return (
+    (type === "application/grpc" || type === "application/grpc+proto") &&
+    headers[":method"] === "POST" &&
+    headers["te"] === "trailers" &&
+    (encoding === undefined || encoding === "identity")
+  );
+}
+
+function serve(
+  served: ServedMethod,
+  stream: ServerHttp2Stream,
+  headers: IncomingHttpHeaders,
+  clientAddress: string,
+): void {
+  // A reset stream also emits its error; it has been dealt with at "close".
+  stream.on("error", ignore);
+  const timeout = headers["grpc-timeout"];
+  const timeoutMs = typeof timeout === "string" ? parseGrpcTimeout(timeout) : undefined;
+  const call = new RpcCall(served, new GrpcWire(stream), clientAddress, timeoutMs);
+  stream.on("data", (chunk: Buffer) => call.data(chunk));
+  stream.on("end", () => call.end());
+  stream.on("close", () => call.left());
+  if (served.method.kind === "server_streaming") stream.on("drain", () => call.drained());
+  if (timeout !== undefined && timeoutMs === undefined) {
+    call.refuse(new ProtocolError("invalid_argument", `protocol error: invalid grpc timeout value: ${timeout}`));
+  }
+}
+
+function ignore(): void {}
+
+/** Remembers each connection's address: asking the session's socket for it costs more than the rest of a call. */
+function addressBook(): (session: Http2Session | undefined) => string {
+  const known = new WeakMap<Http2Session, string>();
+  return (session) => {
+    if (session === undefined || session.destroyed) return "";
+    let address = known.get(session);
+    if (address === undefined) {
+      address = session.socket.remoteAddress ?? "";
+      known.set(session, address);
+    }
+    return address;
+  };
 }

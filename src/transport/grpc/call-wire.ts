@@ -1,0 +1,26 @@
+import type { Answer, Form } from "../../domain/answer.js";
+import type { Failure } from "../../domain/failure.js";
+import type { ProtocolError } from "./protocol-error.js";
+
+/** Why a call ends without its answer. */
+export type CallError = Failure | ProtocolError;
+
+/** Where the frames of an answer stream go: one response of one protocol. */
+export interface FrameSink {
+  /** Sends the headers at once, with these beside the protocol's own. Called once, before all else. */
+  start(headers: ReadonlyMap<string, string>): void;
+  /** Sends frames; false: not now any more, wait for the drain. */
+  write(frames: Uint8Array): boolean;
+  /** Ends the response, well or with an error; without `start` before it, the error is the whole response. */
+  finish(error: CallError | undefined, trailers: ReadonlyMap<string, string>): void;
+  /** Cuts a response that its reader does not take. */
+  breakOff(failure: Failure): void;
+}
+
+/** One response of one protocol, to a call of any kind. */
+export interface CallWire extends FrameSink {
+  /** What a stream's messages look like here. */
+  readonly form: Form;
+  /** The whole response to a unary call that went well. */
+  answer(answer: Answer): void;
+}

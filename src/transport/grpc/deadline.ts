@@ -1,0 +1,35 @@
+import { Failure } from "../../domain/failure.js";
+
+/** The longest time Node's timers can wait, in milliseconds; a longer one would fire at once. */
+export const timerMsMax = 2 ** 31 - 1;
+
+const msPerUnit: Readonly<Record<string, number>> = { H: 3_600_000, M: 60_000, S: 1000, m: 1, u: 1e-3, n: 1e-6 };
+
+/**
+ * The milliseconds of a `grpc-timeout` header: one to eight digits and a unit, `H`, `M`, `S`, `m`, `u` or `n`. Undefined
+ * if it is none.
+ */
+export function parseGrpcTimeout(text: string): number | undefined {
+  const digits = text.length - 1;
+  const factor = msPerUnit[text.charAt(digits)];
+  if (factor === undefined || digits < 1 || digits > 8) return undefined;
+  let amount = 0;
+  for (let i = 0; i < digits; i++) {
+    const digit = text.charCodeAt(i) - 48;
+    if (digit < 0 || digit > 9) return undefined;
+    amount = amount * 10 + digit;
+  }
+  return amount * factor;
+}
+
+/** The one answer to a call whose time is over, in every protocol. */
+export function deadlineExceeded(): Failure {
+  return new Failure("deadline_exceeded", "the deadline of the call passed before its answer was there", {
+    reason: "DEADLINE_EXCEEDED",
+  });
+}
+
+/** Why a call's signal is aborted when its client has left. Nobody is there to read it. */
+export function clientLeft(): Failure {
+  return new Failure("cancelled", "the client left", { reason: "CLIENT_LEFT" });
+}

@@ -1,0 +1,62 @@
+import { constants, type ServerHttp2Stream } from "node:http2";
+import type { Answer } from "../../domain/answer.js";
+import type { Failure } from "../../domain/failure.js";
+import type { CallError, CallWire } from "./call-wire.js";
+import { binaryEnvelope } from "./envelope.js";
+import { errorTrailers, okTrailers } from "./grpc-status.js";
+
+const answerHeaders = Object.freeze({ ":status": 200, "content-type": "application/grpc+proto" });
+const withTrailers = Object.freeze({ waitForTrailers: true, sendDate: false });
+const withoutBody = Object.freeze({ endStream: true, sendDate: false });
+
+/** A gRPC response on the HTTP/2 stream itself. */
+export class GrpcWire implements CallWire {
+  readonly form = binaryEnvelope;
+  readonly #stream: ServerHttp2Stream;
+
+  constructor(stream: ServerHttp2Stream) {
+    this.#stream = stream;
+  }
+
+  answer(answer: Answer): void {
+    const frame = answer.as(binaryEnvelope);
+    const stream = this.#stream;
+    if (stream.destroyed || stream.closed) return;
+    stream.on("wantTrailers", sendOkTrailers);
+    stream.respond(answerHeaders, withTrailers);
+    stream.end(frame);
+  }
+
+  start(headers: ReadonlyMap<string, string>): void {
+    if (this.#stream.destroyed || this.#stream.closed) return;
+    const all = headers.size === 0 ? answerHeaders : { ...answerHeaders, ...Object.fromEntries(headers) };
+    this.#stream.respond(all, withTrailers);
+  }
+
+  write(frames: Uint8Array): boolean {
+    return this.#stream.write(frames);
+  }
+
+  finish(error: CallError | undefined, trailers: ReadonlyMap<string, string>): void {
+    const stream = this.#stream;
+    if (stream.destroyed || stream.closed) return;
+    if (error !== undefined && !stream.headersSent) {
+      stream.respond({ ...answerHeaders, ...errorTrailers(error) }, withoutBody);
+      // A client that is still sending is told to stop; RFC 9113, 8.1.
+      if (!stream.readableEnded) stream.close(constants.NGHTTP2_NO_ERROR);
+      return;
+    }
+    const last = error === undefined ? { ...Object.fromEntries(trailers), ...okTrailers } : errorTrailers(error);
+    stream.on("wantTrailers", () => stream.sendTrailers(last));
+    stream.end();
+  }
+
+  breakOff(failure: Failure): void {
+    const tooSlow = failure.code === "resource_exhausted";
+    this.#stream.close(tooSlow ? constants.NGHTTP2_ENHANCE_YOUR_CALM : constants.NGHTTP2_CANCEL);
+  }
+}
+
+function sendOkTrailers(this: ServerHttp2Stream): void {
+  this.sendTrailers(okTrailers);
+}

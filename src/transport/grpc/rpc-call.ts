@@ -1,0 +1,188 @@
+import { fromBinary, type MessageShape } from "@bufbuild/protobuf";
+import type { Answer } from "../../domain/answer.js";
+import { Failure } from "../../domain/failure.js";
+import type { AnswerStream, Method } from "../../domain/service.js";
+import type { LaneOptions } from "../lane.js";
+import { RequestCall } from "../request-call.js";
+import type { RequestCells } from "../request-metrics.js";
+import { grpcCode, toFailure } from "../status.js";
+import { AnswerPump } from "./answer-pump.js";
+import type { CallError, CallWire } from "./call-wire.js";
+import { clientLeft, deadlineExceeded, timerMsMax } from "./deadline.js";
+import { MessageReader } from "./message-reader.js";
+import { ProtocolError } from "./protocol-error.js";
+
+/** Turns a request's bytes into its message. @throws anything when they are none */
+export type RequestDecoder = (method: Method, bytes: Uint8Array) => MessageShape<Method["desc"]["input"]>;
+
+/** Protobuf bytes, as Connect reads them. @throws ProtocolError */
+export const decodeBinary: RequestDecoder = (method, bytes) => {
+  try {
+    return fromBinary(method.desc.input, bytes);
+  } catch (thrown) {
+    throw new ProtocolError("internal", `parse binary: ${thrown instanceof Error ? thrown.message : String(thrown)}`);
+  }
+};
+
+/** A method as one protocol serves it; made once, shared by its calls. */
+export interface ServedMethod {
+  readonly method: Method;
+  readonly decode: RequestDecoder;
+  readonly cells: RequestCells;
+  readonly options: LaneOptions;
+}
+
+const cancelledCode = grpcCode(clientLeft());
+
+const kindNames = { unary: "unary", server_streaming: "server-streaming" } as const;
+
+/**
+ * One call of one method, whatever the protocol: reads its one request message, asks the API, and gives the outcome to
+ * the wire. Whoever owns the connection reports the request's chunks, the drain, and that the client has gone.
+ */
+export class RpcCall extends RequestCall {
+  readonly #served: ServedMethod;
+  readonly #wire: CallWire;
+  readonly #reader: MessageReader;
+  readonly #startedMs = performance.now();
+  /** In `performance.now()` time; undefined: the client gave none. */
+  readonly #deadline: number | undefined;
+  #phase: "reading" | "working" | "streaming" | "done" = "reading";
+  #timer: NodeJS.Timeout | undefined;
+  #pump: AnswerPump | undefined;
+
+  /** `timeoutMs` is the client's deadline, counted from now. */
+  constructor(served: ServedMethod, wire: CallWire, clientAddress: string, timeoutMs: number | undefined) {
+    super(clientAddress);
+    this.#served = served;
+    this.#wire = wire;
+    const limits = served.options.limits;
+    this.#reader = new MessageReader(limits.requestBodyBytesMax, kindNames[served.method.kind]);
+    this.#deadline = timeoutMs === undefined ? undefined : this.#startedMs + timeoutMs;
+    if (timeoutMs !== undefined && timeoutMs <= 0) this.#fail(deadlineExceeded());
+    else this.#arm(limits.requestReceiveTimeoutMs);
+  }
+
+  /** A chunk of the request body. */
+  data(chunk: Buffer): void {
+    if (this.#phase !== "reading") return;
+    try {
+      this.#reader.push(chunk);
+    } catch (thrown) {
+      this.#fail(thrown);
+    }
+  }
+
+  /** The request body has ended. */
+  end(): void {
+    if (this.#phase !== "reading") return;
+    this.#phase = "working";
+    clearTimeout(this.#timer);
+    try {
+      this.#invoke(this.#served.decode(this.#served.method, this.#reader.finish()));
+    } catch (thrown) {
+      this.#fail(thrown);
+    }
+  }
+
+  /** The connection can take more. */
+  drained(): void {
+    this.#pump?.drained();
+  }
+
+  /** The client has gone, or all is sent. */
+  left(): void {
+    if (this.#phase === "done") return;
+    const pump = this.#pump;
+    if (pump === undefined) this.#settle(cancelledCode);
+    else pump.left();
+    this.abort(clientLeft());
+  }
+
+  /** Ends the call with an error before its request was looked at. */
+  refuse(error: CallError): void {
+    this.#fail(error);
+  }
+
+  #invoke(request: MessageShape<Method["desc"]["input"]>): void {
+    const method = this.#served.method;
+    if (method.kind === "unary") {
+      const outcome = method.answer(request, this);
+      if (outcome instanceof Promise) this.#await(outcome, (answer) => this.#answer(answer));
+      else this.#answer(outcome);
+    } else {
+      const outcome = method.open(request, this);
+      if (outcome instanceof Promise) this.#await(outcome, (stream) => this.#opened(stream));
+      else this.#opened(outcome);
+    }
+  }
+
+  #await<T>(outcome: Promise<T>, then: (value: T) => void): void {
+    this.#arm(this.#served.options.limits.requestTimeoutMs);
+    outcome.then(then).catch((thrown: unknown) => this.#fail(thrown));
+  }
+
+  #answer(answer: Answer): void {
+    if (this.#phase !== "working") return;
+    this.#wire.answer(answer);
+    this.#settle(0);
+  }
+
+  #opened(stream: AnswerStream): void {
+    if (this.#phase !== "working") {
+      stream.close();
+      return;
+    }
+    this.#phase = "streaming";
+    this.#served.cells.streamOpened();
+    clearTimeout(this.#timer);
+    if (this.#deadline !== undefined) this.#arm(timerMsMax);
+    const events = {
+      toFailure: (thrown: unknown) => toFailure(thrown, this.#served.options.log),
+      finished: (code: number) => this.#settle(code),
+    };
+    this.#pump = new AnswerPump(stream, this.#wire.form, this.#wire, events, this.#served.options.limits.breakOffMs);
+    this.#pump.run();
+  }
+
+  /** Sets the timer to what comes first, a limit from now or the deadline. */
+  #arm(limitMs: number): void {
+    clearTimeout(this.#timer);
+    const leftMs = this.#deadline === undefined ? limitMs : Math.min(limitMs, this.#deadline - performance.now());
+    this.#timer = setTimeout(() => this.#timeIsOver(), leftMs);
+  }
+
+  #timeIsOver(): void {
+    const deadlinePassed = this.#deadline !== undefined && performance.now() >= this.#deadline - 1;
+    if (this.#phase === "streaming") {
+      if (deadlinePassed) this.#pump?.fail(deadlineExceeded());
+      else this.#arm(timerMsMax);
+      return;
+    }
+    this.#fail(
+      this.#phase === "reading" && !deadlinePassed ? requestTooSlow(this.#served.options) : deadlineExceeded(),
+    );
+  }
+
+  #fail(thrown: unknown): void {
+    if (this.#phase === "done") return;
+    const error = thrown instanceof ProtocolError ? thrown : toFailure(thrown, this.#served.options.log);
+    this.#settle(grpcCode(error));
+    this.#wire.finish(error, new Map());
+    this.abort(error);
+  }
+
+  #settle(code: number): void {
+    const { cells, method } = this.#served;
+    if (this.#phase === "streaming") cells.streamClosed(code);
+    else if (method.kind === "unary") cells.answered(code, this.#startedMs);
+    else cells.streamRefused(code);
+    this.#phase = "done";
+    clearTimeout(this.#timer);
+  }
+}
+
+function requestTooSlow(options: LaneOptions): Failure {
+  const message = `the request did not arrive whole within ${options.limits.requestReceiveTimeoutMs} ms`;
+  return new Failure("deadline_exceeded", message, { reason: "REQUEST_TOO_SLOW" });
+}
