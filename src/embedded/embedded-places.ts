@@ -1,0 +1,115 @@
+import { createHash } from "node:crypto";
+import { accessSync, constants, lstatSync, mkdirSync, realpathSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { EmbeddedFailure } from "./embedded-failure.js";
+
+/** Where a private database keeps its files. Everything is derived from the data directory and the user. */
+export interface EmbeddedPlaces {
+  /** Absolute, symbolic links resolved. */
+  readonly dataDir: string;
+  /** The server's own data. It appears in one step, complete. */
+  readonly databaseDir: string;
+  /** Held by the kernel for as long as a supervisor, or a server it started, lives. */
+  readonly lockFile: string;
+  readonly serverLog: string;
+  readonly supervisorLog: string;
+  /** Sockets, outside the data directory because a socket's path has a short limit. */
+  readonly socketDir: string;
+  /** Those who use the database are connected here. */
+  readonly supervisorSocket: string;
+  readonly sqlSocket: string;
+}
+
+/** `sockaddr_un` takes 108 bytes on Linux and 104 on the BSDs and macOS, with the closing zero. */
+const socketPathBytesMax = 103;
+
+/**
+ * Resolves and creates the data directory.
+ * @throws EmbeddedFailure when this user cannot write there
+ */
+export function embeddedPlaces(dataDir: string): EmbeddedPlaces {
+  const real = makeDataDir(dataDir);
+  const user = process.getuid?.() ?? 0;
+  const key = createHash("sha256").update(real).digest("hex").slice(0, 12);
+  const socketDir = join(socketBase(), `marketd-${user}-${key}`);
+  const places: EmbeddedPlaces = {
+    dataDir: real,
+    databaseDir: join(real, "database"),
+    lockFile: join(real, "lock"),
+    serverLog: join(real, "server.log"),
+    supervisorLog: join(real, "supervisor.log"),
+    socketDir,
+    supervisorSocket: join(socketDir, "users.sock"),
+    sqlSocket: join(socketDir, "sql.sock"),
+  };
+  if (Buffer.byteLength(places.supervisorSocket) > socketPathBytesMax) {
+    throw new EmbeddedFailure("no_access", `the path of the database's socket is too long: ${places.supervisorSocket}`);
+  }
+  refuseForeignDatabase(places.databaseDir, user);
+  return places;
+}
+
+/**
+ * Creates the socket directory for this user alone; the database in it has no password.
+ * @throws EmbeddedFailure when someone else owns that path
+ */
+export function makeSocketDir(socketDir: string): void {
+  try {
+    mkdirSync(socketDir, { mode: 0o700 });
+  } catch (error) {
+    if (!isErrorCode(error, "EEXIST")) {
+      throw new EmbeddedFailure("no_access", `cannot create ${socketDir}: ${errorText(error)}`, { cause: error });
+    }
+  }
+  const stat = lstatSync(socketDir);
+  const ours = stat.isDirectory() && stat.uid === (process.getuid?.() ?? stat.uid) && (stat.mode & 0o077) === 0;
+  if (!ours) throw new EmbeddedFailure("no_access", `${socketDir} is not a private directory of this user; remove it`);
+}
+
+/** True for a Node system error with this code. */
+export function isErrorCode(error: unknown, code: string): boolean {
+  return error instanceof Error && "code" in error && error.code === code;
+}
+
+/** What a caught value says. */
+export function errorText(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+function makeDataDir(dataDir: string): string {
+  try {
+    mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+    accessSync(dataDir, constants.R_OK | constants.W_OK | constants.X_OK);
+    return realpathSync(dataDir);
+  } catch (error) {
+    throw new EmbeddedFailure("no_access", `cannot use the data directory ${dataDir}: ${errorText(error)}`, {
+      cause: error,
+    });
+  }
+}
+
+/** Not TMPDIR first: two commands that differ in it would not find each other. */
+function socketBase(): string {
+  try {
+    accessSync("/tmp", constants.W_OK | constants.X_OK);
+    return "/tmp";
+  } catch {
+    return realpathSync(tmpdir());
+  }
+}
+
+/** Root could write there, and the owner could not start his database afterwards. */
+function refuseForeignDatabase(databaseDir: string, user: number): void {
+  let owner: number;
+  try {
+    owner = lstatSync(databaseDir).uid;
+  } catch {
+    return;
+  }
+  if (owner === user) return;
+  throw new EmbeddedFailure(
+    "no_access",
+    `the database in ${databaseDir} belongs to user ${owner} and this is user ${user}; choose another data directory`,
+  );
+}

@@ -1,0 +1,44 @@
+import { spawn } from "node:child_process";
+import { closeSync, constants, openSync } from "node:fs";
+import { setTimeout as delay } from "node:timers/promises";
+import { isErrorCode } from "./embedded-places.js";
+
+const retryMs = 50;
+/** `O_EXLOCK` of the BSDs and macOS: open and lock in one step. Node has no name for it. */
+const openLocked = 0x20;
+
+/**
+ * Takes the lock on a file and returns its descriptor, or undefined when somebody else held it all that time.
+ * The kernel releases it when the last descriptor is closed, ours or one that a child inherited, so a lock is never stale.
+ */
+export async function takeExclusiveLock(file: string, waitMs: number): Promise<number | undefined> {
+  const take = process.platform === "linux" ? takeWithFlock : takeOnOpen;
+  const deadline = performance.now() + waitMs;
+  for (;;) {
+    const descriptor = await take(file);
+    if (descriptor !== undefined || performance.now() >= deadline) return descriptor;
+    await delay(retryMs);
+  }
+}
+
+/** flock(1) locks the open file that it inherits from us, and so the lock is ours when it has ended. */
+async function takeWithFlock(file: string): Promise<number | undefined> {
+  const descriptor = openSync(file, constants.O_RDWR | constants.O_CREAT, 0o600);
+  const code = await new Promise<number | null>((resolve, reject) => {
+    const child = spawn("flock", ["-n", "3"], { stdio: ["ignore", "ignore", "inherit", descriptor] });
+    child.once("error", (cause) => reject(new Error("flock (of util-linux) is not on this machine", { cause })));
+    child.once("exit", resolve);
+  });
+  if (code === 0) return descriptor;
+  closeSync(descriptor);
+  return undefined;
+}
+
+async function takeOnOpen(file: string): Promise<number | undefined> {
+  try {
+    return openSync(file, constants.O_RDWR | constants.O_CREAT | constants.O_NONBLOCK | openLocked, 0o600);
+  } catch (error) {
+    if (isErrorCode(error, "EAGAIN")) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,212 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { closeSync, existsSync, openSync, readFileSync } from "node:fs";
+import { connect, type Socket } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import type { Log } from "../telemetry/log.js";
+import { EmbeddedFailure } from "./embedded-failure.js";
+import { type EmbeddedPlaces, embeddedPlaces, errorText } from "./embedded-places.js";
+import { requireServerPrograms } from "./install-server.js";
+import { lockHeldExitCode, onMessage, type SupervisorOrder } from "./supervisor-messages.js";
+
+/** How {@link openEmbedded} finds, starts and reports. */
+export interface EmbeddedOptions {
+  /** Created when it is not there; `.marketd` in the working directory by custom. Whoever names the same one shares. */
+  readonly dataDir: string;
+  readonly log: Log;
+  /** One line for a person about each step that may take more than a second; the log gets them otherwise. */
+  readonly onProgress?: (text: string) => void;
+  /** Memory for the server's cache. Whoever starts the server decides. */
+  readonly bufferPoolBytes?: number;
+  /** Name in the URL; the database itself is made by the migrations. */
+  readonly database?: string;
+  /** Where to look for programs, folders joined by colons, instead of PATH and the usual ones. */
+  readonly searchPath?: string;
+}
+
+/** A private database in use. */
+export interface EmbeddedDatabase {
+  /** `mysql://root@localhost/marketd?socket=/path`. It stays the same, also for the next one who opens it. */
+  readonly url: string;
+  /** Lets it go. Resolves when the server has ended, if this was its last user. */
+  close(): Promise<void>;
+}
+
+/** {@link EmbeddedOptions.bufferPoolBytes} by default. */
+export const bufferPoolBytesDefault = 256 * 1024 * 1024;
+
+const databaseDefault = "marketd";
+const retryMs = 50;
+/** Longest silence of a supervisor that says something every second, and longest wait for a predecessor to go. */
+const patienceMs = 60_000;
+const rejoinMsMax = 30_000;
+
+/**
+ * Opens the private database of a data directory: joins the server that runs for it, or starts one, installing it where
+ * that needs no question. The server is shared by all processes that hold it open and ends with the last of them,
+ * however that one ends. When the server or its supervisor is killed, it comes back at the same URL.
+ * @throws EmbeddedFailure whose message is one line for a person
+ */
+export async function openEmbedded(options: EmbeddedOptions): Promise<EmbeddedDatabase> {
+  const places = embeddedPlaces(options.dataDir);
+  const user = new EmbeddedUser(places, options);
+  await user.join();
+  const url = new URL(`mysql://root@localhost/${options.database ?? databaseDefault}`);
+  url.searchParams.set("socket", places.sqlSocket);
+  return { url: url.href, close: () => user.close() };
+}
+
+/** One process's share in a private database. */
+class EmbeddedUser {
+  readonly #places: EmbeddedPlaces;
+  readonly #options: EmbeddedOptions;
+  readonly #progress: (text: string) => void;
+  #said = "";
+  #socket: Socket | undefined;
+  #closing = false;
+
+  constructor(places: EmbeddedPlaces, options: EmbeddedOptions) {
+    this.#places = places;
+    this.#options = options;
+    this.#progress = options.onProgress ?? ((text) => options.log.info({ dataDir: places.dataDir }, text));
+  }
+
+  /** Resolves when the server is ready for us. */
+  async join(): Promise<void> {
+    let supervisor: ChildProcess | undefined;
+    const deadline = performance.now() + patienceMs;
+    for (;;) {
+      const socket = await connectTo(this.#places.supervisorSocket);
+      if (socket !== undefined && (await this.#untilReady(socket))) {
+        this.#hold(socket);
+        return;
+      }
+      if (performance.now() > deadline) throw this.#failure("another process holds its lock and does not answer");
+      if (supervisor === undefined || hasEnded(supervisor)) {
+        if (hasFailed(supervisor)) throw this.#failure(supervisorLogTail(this.#places));
+        supervisor = await this.#startSupervisor();
+      }
+      await delay(retryMs);
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closing = true;
+    const socket = this.#socket;
+    if (socket === undefined || socket.destroyed) return;
+    socket.ref();
+    await new Promise<void>((resolve) => {
+      socket.once("close", () => resolve());
+      socket.end();
+    });
+  }
+
+  /** False when the supervisor was on its way out. */
+  #untilReady(socket: Socket): Promise<boolean> {
+    return new Promise((resolve, reject) => {
+      const give = (settle: () => void) => {
+        socket.setTimeout(0);
+        settle();
+      };
+      socket.setTimeout(patienceMs, () => socket.destroy(this.#failure("its supervisor does not answer")));
+      socket.on("error", (error) => {
+        if (error instanceof EmbeddedFailure) reject(error);
+      });
+      socket.once("close", () => resolve(false));
+      onMessage(socket, (message) => {
+        if (message.type === "ready") give(() => resolve(true));
+        else if (message.type === "failed") give(() => reject(this.#failure(message.text)));
+        else this.#say(message.text);
+      });
+    });
+  }
+
+  #hold(socket: Socket): void {
+    this.#socket = socket;
+    this.#said = "";
+    // It must not keep a command alive: the kernel closes it when the command has ended.
+    socket.unref();
+    const lost = () => {
+      if (!this.#closing) void this.#rejoin();
+    };
+    if (socket.destroyed) lost();
+    else socket.once("close", lost);
+  }
+
+  /** The supervisor was killed. The database comes back at the same place, and pools connect again by themselves. */
+  async #rejoin(): Promise<void> {
+    for (let waitMs = retryMs; !this.#closing; waitMs = Math.min(waitMs * 2, rejoinMsMax)) {
+      this.#options.log.warn({ dataDir: this.#places.dataDir }, "the private database was lost, starting it again");
+      try {
+        await this.join();
+        if (this.#closing) await this.close();
+        return;
+      } catch (error) {
+        this.#options.log.error({ error: errorText(error) }, "the private database did not come back");
+      }
+      await delay(waitMs, undefined, { ref: false });
+    }
+  }
+
+  async #startSupervisor(): Promise<ChildProcess> {
+    const { searchPath, bufferPoolBytes } = this.#options;
+    const programs = await requireServerPrograms({ onProgress: (text) => this.#say(text), searchPath });
+    const order: SupervisorOrder = {
+      places: this.#places,
+      programs,
+      bufferPoolBytes: bufferPoolBytes ?? bufferPoolBytesDefault,
+    };
+    const log = openSync(this.#places.supervisorLog, "w", 0o600);
+    const child = spawn(process.execPath, [supervisorScript(), JSON.stringify(order)], {
+      detached: true,
+      stdio: ["ignore", log, log],
+    });
+    closeSync(log);
+    child.once("error", () => {});
+    child.unref();
+    return child;
+  }
+
+  #say(text: string): void {
+    if (text !== this.#said) this.#progress(text);
+    this.#said = text;
+  }
+
+  #failure(text: string): EmbeddedFailure {
+    return new EmbeddedFailure("start_failed", `the private database in ${this.#places.dataDir}: ${text}`);
+  }
+}
+
+/** The compiled supervisor: beside this file, or, when tests run the sources, in the build's folder. */
+function supervisorScript(): string {
+  const compiled = import.meta.url.endsWith(".js");
+  const relative = compiled ? "./supervisor.js" : "../../dist/src/embedded/supervisor.js";
+  const script = fileURLToPath(new URL(relative, import.meta.url));
+  if (existsSync(script)) return script;
+  throw new EmbeddedFailure("start_failed", `${script} is missing; build first: npm run build`);
+}
+
+/** A connection, or undefined when nobody listens there. */
+function connectTo(path: string): Promise<Socket | undefined> {
+  return new Promise((resolve) => {
+    const socket = connect(path);
+    socket.once("connect", () => resolve(socket));
+    socket.once("error", () => resolve(undefined));
+  });
+}
+
+function hasEnded(child: ChildProcess): boolean {
+  return child.exitCode !== null || child.signalCode !== null;
+}
+
+/** Neither ended in order nor stepped back for another; a signal is not its own failure. */
+function hasFailed(child: ChildProcess | undefined): boolean {
+  const code = child?.exitCode ?? 0;
+  return code !== 0 && code !== lockHeldExitCode;
+}
+
+function supervisorLogTail(places: EmbeddedPlaces): string {
+  const lines = readFileSync(places.supervisorLog, "utf8").trim().split("\n");
+  const complaint = lines.find((line) => /Error/.test(line)) ?? lines.at(-1);
+  return `its supervisor did not start: ${complaint?.trim()} (all of it in ${places.supervisorLog})`;
+}

@@ -1,0 +1,90 @@
+import { EmbeddedFailure } from "./embedded-failure.js";
+import { run } from "./run-program.js";
+
+/** The programs of a MySQL-compatible server on this machine; absolute paths. */
+export interface ServerPrograms {
+  readonly kind: "mariadb" | "mysql";
+  readonly version: string;
+  readonly server: string;
+  /** `mariadb-install-db`; MySQL's server does that work itself. */
+  readonly initializer: string | undefined;
+}
+
+/** Where servers are beside PATH: a plain user's PATH lacks the sbin folders, and Homebrew's is not always in it. */
+const furtherDirectories = [
+  "/usr/local/sbin",
+  "/usr/sbin",
+  "/sbin",
+  "/usr/libexec",
+  "/usr/local/bin",
+  "/usr/bin",
+  "/bin",
+  "/usr/local/mysql/bin",
+  "/opt/homebrew/bin",
+  "/opt/homebrew/opt/mariadb/bin",
+];
+
+/** Oldest versions whose SQL we write. */
+const oldestVersion = { mariadb: [10, 11], mysql: [8, 0] } as const;
+
+/**
+ * Looks for a server that can be started and initialised; undefined when there is none.
+ * @param searchPath folders joined by colons, instead of PATH and the usual ones
+ * @throws EmbeddedFailure when what is there is too old
+ */
+export async function findServerPrograms(searchPath?: string): Promise<ServerPrograms | undefined> {
+  const found = await findPrograms(
+    ["mariadbd", "mysqld", "mariadb-install-db", "mysql_install_db", "my_print_defaults"],
+    searchPath,
+  );
+  const server = found.get("mariadbd") ?? found.get("mysqld");
+  if (server === undefined) return undefined;
+  const version = await readVersion(server);
+  if (version === undefined) return undefined;
+  const initializer = found.get("mariadb-install-db") ?? found.get("mysql_install_db");
+  // mariadb-install-db is a script that calls my_print_defaults; Debian has the two in different packages.
+  const complete = initializer !== undefined && found.has("my_print_defaults");
+  if (version.kind === "mariadb" && !complete) return undefined;
+  refuseOld(server, version);
+  return { ...version, server, initializer: version.kind === "mariadb" ? initializer : undefined };
+}
+
+/** The absolute path of each of these programs that exists and may be executed. */
+export async function findPrograms(
+  names: readonly string[],
+  searchPath?: string,
+): Promise<ReadonlyMap<string, string>> {
+  // A shell knows PATH; the environment is not ours to read here.
+  const path = searchPath === undefined ? `PATH="$PATH:${furtherDirectories.join(":")}"` : 'PATH="$SEARCH"';
+  const script = `SEARCH="$1"; shift; ${path}; for name; do command -v "$name" || echo; done`;
+  const result = await run("/bin/sh", ["-c", script, "sh", searchPath ?? "", ...names]);
+  const lines = result.output.split("\n");
+  const found = new Map<string, string>();
+  for (const [index, name] of names.entries()) {
+    const line = lines[index];
+    if (line?.startsWith("/")) found.set(name, line);
+  }
+  return found;
+}
+
+interface ServerVersion {
+  readonly kind: "mariadb" | "mysql";
+  readonly version: string;
+}
+
+async function readVersion(server: string): Promise<ServerVersion | undefined> {
+  const result = await run(server, ["--no-defaults", "--version"]);
+  const version = /\bVer\s+(\d+\.\d+[.\d]*)/.exec(result.output)?.[1];
+  if (version === undefined) return undefined;
+  return { kind: /mariadb/i.test(result.output) ? "mariadb" : "mysql", version };
+}
+
+function refuseOld(server: string, { kind, version }: ServerVersion): void {
+  const [major = 0, minor = 0] = version.split(".").map(Number);
+  const [oldestMajor, oldestMinor] = oldestVersion[kind];
+  if (major > oldestMajor || (major === oldestMajor && minor >= oldestMinor)) return;
+  throw new EmbeddedFailure(
+    "server_too_old",
+    `${server} is version ${version}; marketd takes MariaDB 10.11 and later or MySQL 8.0 and later`,
+  );
+}

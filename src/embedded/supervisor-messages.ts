@@ -1,0 +1,35 @@
+import type { Socket } from "node:net";
+import { createInterface } from "node:readline";
+import type { EmbeddedPlaces } from "./embedded-places.js";
+import type { ServerPrograms } from "./server-programs.js";
+
+/** What a supervisor is started with, as JSON in its only argument. */
+export interface SupervisorOrder {
+  readonly places: EmbeddedPlaces;
+  readonly programs: ServerPrograms;
+  readonly bufferPoolBytes: number;
+}
+
+/** What a supervisor tells each of its users, a JSON line each. A user tells nothing: being connected is the message. */
+export type SupervisorMessage =
+  | { readonly type: "progress"; readonly text: string }
+  | { readonly type: "ready" }
+  | { readonly type: "failed"; readonly text: string };
+
+/** Exit code of a supervisor that found another one in charge. */
+export const lockHeldExitCode = 3;
+
+/** Sends one message; a user that has gone is not an error. */
+export function sendMessage(socket: Socket, message: SupervisorMessage): void {
+  if (socket.writable) socket.write(`${JSON.stringify(message)}\n`);
+}
+
+/** Calls back with each whole message; half of one, from a supervisor that was killed while it wrote, is not one. */
+export function onMessage(socket: Socket, handle: (message: SupervisorMessage) => void): void {
+  const lines = createInterface({ input: socket });
+  lines.on("line", (line) => {
+    if (!line.endsWith("}")) return;
+    const value: SupervisorMessage = JSON.parse(line);
+    handle(value);
+  });
+}

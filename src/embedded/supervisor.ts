@@ -1,0 +1,157 @@
+/**
+ * The process that owns a private database server: started by the first command that needs it, shared by all,
+ * and gone with the last. It runs apart from them, in a session of its own, so that no signal meant for a command
+ * reaches it. Needs nothing but Node: it must start in a moment.
+ */
+import { rmdirSync, rmSync } from "node:fs";
+import { createServer, type Socket } from "node:net";
+import {
+  type DatabaseServer,
+  initialiseDatabase,
+  serverLogTail,
+  startDatabaseServer,
+  turnServerLog,
+  untilReady,
+} from "./database-server.js";
+import { errorText, makeSocketDir } from "./embedded-places.js";
+import { takeExclusiveLock } from "./exclusive-lock.js";
+import { lockHeldExitCode, type SupervisorMessage, type SupervisorOrder, sendMessage } from "./supervisor-messages.js";
+
+const lockWaitMs = 2_000;
+/** The command that started us may have died before it connected. */
+const firstUserMs = 10_000;
+const heartbeatMs = 1_000;
+const crashesMax = 5;
+const crashWindowMs = 60_000;
+
+class Supervisor {
+  readonly #order: SupervisorOrder;
+  readonly #lock: number;
+  readonly #users = new Set<Socket>();
+  readonly #door = createServer({ allowHalfOpen: true }, (user) => this.#enter(user));
+  #server: DatabaseServer | undefined;
+  #news: SupervisorMessage = { type: "progress", text: "starting the database" };
+  #ending = false;
+
+  constructor(order: SupervisorOrder, lock: number) {
+    this.#order = order;
+    this.#lock = lock;
+  }
+
+  async run(): Promise<void> {
+    const { places } = this.#order;
+    makeSocketDir(places.socketDir);
+    rmSync(places.supervisorSocket, { force: true });
+    await new Promise<void>((resolve, reject) => {
+      this.#door.once("error", reject);
+      this.#door.listen(places.supervisorSocket, resolve);
+    });
+    setTimeout(() => this.#endWithoutUsers(), firstUserMs);
+    const heartbeat = setInterval(() => this.#tell(this.#news), heartbeatMs);
+    await this.#serve().catch((error: unknown) => this.#fail(errorText(error)));
+    clearInterval(heartbeat);
+    this.#leave();
+  }
+
+  /** Ends the server and, with it, {@link run}. */
+  end(): void {
+    if (this.#ending) return;
+    this.#ending = true;
+    // Closing takes the path away at once, so whoever comes now starts a supervisor, which waits for our lock.
+    this.#door.close();
+    void this.#server?.stop();
+  }
+
+  async #serve(): Promise<void> {
+    const { places } = this.#order;
+    turnServerLog(places);
+    await this.#initialise();
+    const crashes: number[] = [];
+    while (!this.#ending) {
+      const server = startDatabaseServer(this.#order, this.#lock);
+      this.#server = server;
+      if (await untilReady(server, places)) this.#report({ type: "ready" });
+      else if (!this.#ending) throw new Error(`the database did not start: ${serverLogTail(places)}`);
+      const exit = await server.exited;
+      if (this.#ending) return;
+      this.#report({ type: "progress", text: `the database ended (${exit.signal ?? exit.code}), starting it again` });
+      const now = performance.now();
+      crashes.push(now);
+      if (crashes.filter((at) => now - at < crashWindowMs).length > crashesMax) {
+        throw new Error(`the database keeps ending: ${serverLogTail(places)}`);
+      }
+    }
+  }
+
+  async #initialise(): Promise<void> {
+    this.#report({ type: "progress", text: "making the database" });
+    await initialiseDatabase(this.#order, this.#lock);
+    this.#report({ type: "progress", text: "starting the database" });
+  }
+
+  #enter(user: Socket): void {
+    user.on("error", () => user.destroy());
+    if (this.#ending) {
+      user.destroy();
+      return;
+    }
+    this.#users.add(user);
+    user.once("end", () => this.#drop(user));
+    user.once("close", () => this.#drop(user));
+    user.resume();
+    sendMessage(user, this.#news);
+  }
+
+  /** The last user's connection stays open until the server is gone, so that its `close` can wait for that. */
+  #drop(user: Socket): void {
+    if (!this.#users.delete(user)) return;
+    if (this.#users.size === 0) this.end();
+    else user.end();
+  }
+
+  #endWithoutUsers(): void {
+    if (this.#users.size === 0) this.end();
+  }
+
+  #report(message: SupervisorMessage): void {
+    this.#news = message;
+    this.#tell(message);
+  }
+
+  #tell(message: SupervisorMessage): void {
+    for (const user of this.#users) sendMessage(user, message);
+  }
+
+  #fail(text: string): void {
+    this.#tell({ type: "failed", text });
+    for (const user of this.#users) user.end();
+    this.end();
+  }
+
+  /** Tidies under the lock, so nothing of a successor's is taken away. */
+  #leave(): void {
+    const { places } = this.#order;
+    for (const file of [places.supervisorSocket, places.sqlSocket]) rmSync(file, { force: true });
+    try {
+      rmdirSync(places.socketDir);
+    } catch {
+      // Somebody put a file there; an empty directory was all we would have removed.
+    }
+    process.exit(0);
+  }
+}
+
+async function main(): Promise<void> {
+  const order: SupervisorOrder = JSON.parse(process.argv[2] ?? "");
+  process.umask(0o077);
+  process.chdir("/");
+  process.on("SIGINT", () => {});
+  process.on("SIGHUP", () => {});
+  const lock = await takeExclusiveLock(order.places.lockFile, lockWaitMs);
+  if (lock === undefined) process.exit(lockHeldExitCode);
+  const supervisor = new Supervisor(order, lock);
+  process.on("SIGTERM", () => supervisor.end());
+  await supervisor.run();
+}
+
+await main();
