@@ -54,7 +54,6 @@ exec "$@" </dev/null 4<&-
  */
 export async function initialiseDatabase(order: SupervisorOrder, lock: number): Promise<void> {
   const { places, programs } = order;
-  if (existsSync(places.databaseDir)) return;
   const unfinished = `${places.databaseDir}.unfinished`;
   rmSync(unfinished, { recursive: true, force: true });
   const [program, args] = initialiser(programs, unfinished);

@@ -1,5 +1,4 @@
 import type { Socket } from "node:net";
-import { createInterface } from "node:readline";
 import type { EmbeddedPlaces } from "./embedded-places.js";
 import type { ServerPrograms } from "./server-programs.js";
 
@@ -26,10 +25,14 @@ export function sendMessage(socket: Socket, message: SupervisorMessage): void {
 
 /** Calls back with each whole message; half of one, from a supervisor that was killed while it wrote, is not one. */
 export function onMessage(socket: Socket, handle: (message: SupervisorMessage) => void): void {
-  const lines = createInterface({ input: socket });
-  lines.on("line", (line) => {
-    if (!line.endsWith("}")) return;
-    const value: SupervisorMessage = JSON.parse(line);
-    handle(value);
+  let rest = "";
+  socket.setEncoding("utf8");
+  socket.on("data", (chunk) => {
+    const lines = (rest + chunk).split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) {
+      const message: SupervisorMessage = JSON.parse(line);
+      handle(message);
+    }
   });
 }

@@ -3,7 +3,7 @@
  * and gone with the last. It runs apart from them, in a session of its own, so that no signal meant for a command
  * reaches it. Needs nothing but Node: it must start in a moment.
  */
-import { rmdirSync, rmSync } from "node:fs";
+import { existsSync, rmdirSync, rmSync } from "node:fs";
 import { createServer, type Socket } from "node:net";
 import {
   type DatabaseServer,
@@ -18,8 +18,8 @@ import { takeExclusiveLock } from "./exclusive-lock.js";
 import { lockHeldExitCode, type SupervisorMessage, type SupervisorOrder, sendMessage } from "./supervisor-messages.js";
 
 const lockWaitMs = 2_000;
-/** The command that started us may have died before it connected. */
-const firstUserMs = 10_000;
+/** The command that started us may have died, or joined another supervisor, before it connected. */
+const firstUserMs = 5_000;
 const heartbeatMs = 1_000;
 const crashesMax = 5;
 const crashWindowMs = 60_000;
@@ -46,10 +46,10 @@ class Supervisor {
       this.#door.once("error", reject);
       this.#door.listen(places.supervisorSocket, resolve);
     });
-    setTimeout(() => this.#endWithoutUsers(), firstUserMs);
     const heartbeat = setInterval(() => this.#tell(this.#news), heartbeatMs);
-    await this.#serve().catch((error: unknown) => this.#fail(errorText(error)));
+    if (await this.#firstUser()) await this.#serve().catch((error: unknown) => this.#fail(errorText(error)));
     clearInterval(heartbeat);
+    this.end();
     this.#leave();
   }
 
@@ -60,6 +60,18 @@ class Supervisor {
     // Closing takes the path away at once, so whoever comes now starts a supervisor, which waits for our lock.
     this.#door.close();
     void this.#server?.stop();
+  }
+
+  /** False when nobody comes: of commands that start at the same instant all but one join another supervisor. */
+  #firstUser(): Promise<boolean> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => resolve(false), firstUserMs);
+      this.#door.once("connection", () => {
+        clearTimeout(timer);
+        resolve(true);
+      });
+      this.#door.once("close", () => resolve(false));
+    });
   }
 
   async #serve(): Promise<void> {
@@ -84,6 +96,7 @@ class Supervisor {
   }
 
   async #initialise(): Promise<void> {
+    if (existsSync(this.#order.places.databaseDir)) return;
     this.#report({ type: "progress", text: "making the database" });
     await initialiseDatabase(this.#order, this.#lock);
     this.#report({ type: "progress", text: "starting the database" });
@@ -107,10 +120,6 @@ class Supervisor {
     if (!this.#users.delete(user)) return;
     if (this.#users.size === 0) this.end();
     else user.end();
-  }
-
-  #endWithoutUsers(): void {
-    if (this.#users.size === 0) this.end();
   }
 
   #report(message: SupervisorMessage): void {
