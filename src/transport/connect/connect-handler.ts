@@ -1,4 +1,19 @@
-import type { LaneOptions, RequestLane } from "../lane.js";
+import { createConnectRouter, createContextValues } from "@connectrpc/connect";
+import type { UniversalHandler, UniversalServerRequest } from "@connectrpc/connect/protocol";
+import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from "@connectrpc/connect-node";
+import { Health } from "../../../gen/grpc/health/v1/health_pb.js";
+import { jsonWriteOptions } from "../../domain/answer.js";
+import { Failure } from "../../domain/failure.js";
+import { parseGrpcTimeout, timerMsMax } from "../grpc/deadline.js";
+import { errorTrailers } from "../grpc/grpc-status.js";
+import type { AnyRequest, AnyResponse, LaneOptions, RequestLane } from "../lane.js";
+import { compressBytesMin, compressions, preferredEncoding } from "./compression.js";
+import { peerKey } from "./connect-context.js";
+import { registerMethods } from "./connect-methods.js";
+import { registerHealth } from "./health.js";
+import { registerReflection } from "./reflection.js";
+
+const grpcTypePrefix = "application/grpc";
 
 /**
  * gRPC, gRPC-Web and Connect for every method of an api, in both HTTP versions, with reflection and health.
@@ -6,6 +21,112 @@ import type { LaneOptions, RequestLane } from "../lane.js";
  * Matches when the path is a method's, or when the content type says gRPC, whatever the path; never OPTIONS: preflights
  * are the server's.
  */
-export function createConnectHandler(_options: LaneOptions): RequestLane {
-  return { matches: () => false, handle: (_request, response) => response.end() };
+export function createConnectHandler(options: LaneOptions): RequestLane {
+  const handlers = universalHandlers(options);
+  return {
+    matches: (method, path, headers) =>
+      method !== "OPTIONS" && (handlers.has(path) || (headers["content-type"]?.startsWith(grpcTypePrefix) ?? false)),
+    handle: (request, response) => {
+      const handler = handlers.get(pathOf(request));
+      if (handler === undefined) refuseUnknown(request, response);
+      else if (!allows(handler, request.method ?? "")) refuseMethod(handler, request, response);
+      else serve(handler, request, response, options);
+    },
+  };
+}
+
+function universalHandlers(options: LaneOptions): ReadonlyMap<string, UniversalHandler> {
+  const router = createConnectRouter({
+    acceptCompression: [...compressions],
+    compressMinBytes: compressBytesMin,
+    readMaxBytes: options.limits.requestBodyBytesMax,
+    jsonOptions: { ...jsonWriteOptions, ignoreUnknownFields: false },
+  });
+  registerMethods(router, options);
+  const services = new Set([...options.api.map((method) => method.desc.parent), Health]);
+  registerHealth(router, new Set([...services].map((service) => service.typeName)), options.readiness);
+  registerReflection(router, [...services]);
+  return new Map(router.handlers.map((handler) => [handler.requestPath, handler]));
+}
+
+function pathOf(request: AnyRequest): string {
+  const url = request.url ?? "";
+  const query = url.indexOf("?");
+  return query < 0 ? url : url.slice(0, query);
+}
+
+function allows(handler: UniversalHandler, method: string): boolean {
+  return handler.allowedMethods.includes(method === "HEAD" ? "GET" : method);
+}
+
+function serve(handler: UniversalHandler, request: AnyRequest, response: AnyResponse, options: LaneOptions): void {
+  const peer = { clientAddress: request.socket.remoteAddress ?? "", response };
+  let universal: UniversalServerRequest;
+  try {
+    universal = universalRequestFromNodeRequest(request, response, undefined, createContextValues().set(peerKey, peer));
+  } catch (thrown) {
+    options.log.debug({ err: thrown }, "a request without a usable authority");
+    sendError(response, 400, "invalid_argument", "the request names no valid authority (Host)");
+    return;
+  }
+  if (universal.method === "HEAD") universal.method = "GET";
+  settleEncodings(universal.header, response);
+  dropEndlessTimeouts(universal.header);
+  handler(universal)
+    .then((answer) => universalResponseToNodeResponse(answer, response))
+    .catch((thrown: unknown) => {
+      options.log.debug({ err: thrown }, "a response could not be written");
+      response.destroy();
+    });
+}
+
+/**
+ * Connect takes the first encoding of the client's list that it knows; we take the one that the client likes best. A gRPC
+ * answer is compressed when its request was: the list that gRPC clients send says what they can read, not what they want.
+ */
+function settleEncodings(headers: Headers, response: AnyResponse): void {
+  if (headers.get("content-type")?.startsWith(grpcTypePrefix)) {
+    const sent = headers.get("grpc-encoding");
+    if (sent === null || sent === "identity") headers.delete("grpc-accept-encoding");
+    return;
+  }
+  for (const name of ["accept-encoding", "connect-accept-encoding"]) {
+    const accepted = headers.get(name);
+    if (accepted !== null) headers.set(name, preferredEncoding(accepted));
+  }
+  response.appendHeader("vary", "accept-encoding");
+}
+
+/** A deadline beyond what timers can wait for would pass at once; it is none. */
+function dropEndlessTimeouts(headers: Headers): void {
+  const connect = headers.get("connect-timeout-ms");
+  if (connect !== null && /^\d{1,10}$/.test(connect) && Number(connect) > timerMsMax)
+    headers.delete("connect-timeout-ms");
+  const grpc = headers.get("grpc-timeout");
+  const grpcMs = grpc === null ? undefined : parseGrpcTimeout(grpc);
+  if (grpcMs !== undefined && grpcMs > timerMsMax) headers.delete("grpc-timeout");
+}
+
+function refuseUnknown(request: AnyRequest, response: AnyResponse): void {
+  const failure = new Failure("unimplemented", `no method is served at ${pathOf(request)}`, {
+    reason: "UNKNOWN_METHOD",
+  });
+  request.resume();
+  response.setHeader("content-type", request.headers["content-type"] ?? grpcTypePrefix);
+  for (const [name, value] of Object.entries(errorTrailers(failure))) response.setHeader(name, value);
+  response.end();
+}
+
+function refuseMethod(handler: UniversalHandler, request: AnyRequest, response: AnyResponse): void {
+  const allowed = handler.allowedMethods.includes("GET") ? ["GET", "HEAD", "POST"] : ["POST"];
+  request.resume();
+  response.setHeader("allow", allowed.join(", "));
+  sendError(response, 405, "unimplemented", `${request.method} does not work here; use ${allowed.join(" or ")}`);
+}
+
+/** An error in Connect's form. */
+function sendError(response: AnyResponse, status: number, code: string, message: string): void {
+  response.statusCode = status;
+  response.setHeader("content-type", "application/json");
+  response.end(JSON.stringify({ code, message }));
 }

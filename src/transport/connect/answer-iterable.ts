@@ -1,0 +1,46 @@
+import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
+import type { AnswerStream } from "../../domain/service.js";
+import type { ConnectCall } from "./connect-context.js";
+
+/**
+ * An answer stream as the iterable that Connect wants: it pulls only when asked, and is closed whichever way the
+ * iteration ends. `cut` breaks off a response whose reader has not taken the last message `breakOffMs` after the stream
+ * failed or the call was aborted.
+ * @throws Failure that the stream ended with, or why the call was aborted
+ */
+export async function* answerIterable<O extends DescMessage>(
+  stream: AnswerStream<O>,
+  call: ConnectCall,
+  breakOffMs: number,
+  cut: () => void,
+): AsyncGenerator<MessageShape<O>, void, void> {
+  let wake: (() => void) | undefined;
+  let grace: NodeJS.Timeout | undefined;
+  const notice = (): void => {
+    wake?.();
+    if (stream.failure !== undefined || call.signal.aborted) grace ??= setTimeout(cut, breakOffMs);
+  };
+  stream.onReady(notice);
+  call.signal.addEventListener("abort", notice);
+  try {
+    for (;;) {
+      if (call.signal.aborted) throw call.signal.reason;
+      const ready = new Promise<void>((resolve) => {
+        wake = resolve;
+      });
+      const answers = stream.take();
+      for (const answer of answers) {
+        yield answer.message();
+        if (call.signal.aborted) throw call.signal.reason;
+      }
+      if (answers.length > 0) continue;
+      if (stream.failure !== undefined) throw stream.failure;
+      if (stream.ended) return;
+      await ready;
+    }
+  } finally {
+    clearTimeout(grace);
+    call.signal.removeEventListener("abort", notice);
+    stream.close();
+  }
+}

@@ -1,0 +1,55 @@
+import { Code, ConnectError, createContextKey, type HandlerContext } from "@connectrpc/connect";
+import type { Failure } from "../../domain/failure.js";
+import { clientLeft, deadlineExceeded } from "../grpc/deadline.js";
+import type { AnyResponse } from "../lane.js";
+import { RequestCall } from "../request-call.js";
+
+/** What a handler needs to know of its connection. */
+export interface Peer {
+  readonly clientAddress: string;
+  /** For cutting a response that nobody takes. */
+  readonly response: AnyResponse | undefined;
+}
+
+/** Where the adapter leaves the peer for the methods. */
+export const peerKey = createContextKey<Peer>({ clientAddress: "", response: undefined });
+
+/** A call whose signal follows Connect's, with our reasons. */
+export class ConnectCall extends RequestCall {
+  readonly #signal: AbortSignal;
+
+  constructor(context: HandlerContext) {
+    super(context.values.get(peerKey).clientAddress);
+    this.#signal = context.signal;
+    const abort = (): void => this.abort(this.#reason());
+    if (context.signal.aborted) abort();
+    else context.signal.addEventListener("abort", abort, { once: true });
+  }
+
+  /**
+   * The outcome of `work`, unless the call is aborted or `limitMs` have passed first.
+   * @throws Failure then, or what the work throws
+   */
+  async inTime<T>(work: T | Promise<T>, limitMs: number): Promise<T> {
+    if (this.signal.aborted) throw this.signal.reason;
+    if (!(work instanceof Promise)) return work;
+    let timer: NodeJS.Timeout | undefined;
+    let onAbort: (() => void) | undefined;
+    const over = new Promise<never>((_resolve, reject) => {
+      onAbort = () => reject(this.signal.reason);
+      this.signal.addEventListener("abort", onAbort, { once: true });
+      timer = setTimeout(() => reject(deadlineExceeded()), limitMs);
+    });
+    try {
+      return await Promise.race([work, over]);
+    } finally {
+      clearTimeout(timer);
+      if (onAbort !== undefined) this.signal.removeEventListener("abort", onAbort);
+    }
+  }
+
+  #reason(): Failure {
+    const reason: unknown = this.#signal.reason;
+    return reason instanceof ConnectError && reason.code === Code.DeadlineExceeded ? deadlineExceeded() : clientLeft();
+  }
+}

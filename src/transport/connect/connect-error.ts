@@ -1,0 +1,21 @@
+import { anyUnpack } from "@bufbuild/protobuf/wkt";
+import { type Code, ConnectError } from "@connectrpc/connect";
+import { anyRegistry } from "../../domain/answer.js";
+import type { Failure } from "../../domain/failure.js";
+import { toStatus } from "../status.js";
+
+/** What makes Connect send a failure as every other protocol does: same code, message and details. */
+export function toConnectError(failure: Failure, protocolName: string): ConnectError {
+  const status = toStatus(failure);
+  const code: Code = status.code;
+  const error = new ConnectError(status.message, code, undefined, undefined, failure);
+  for (const detail of status.details) {
+    const value = anyUnpack(detail, anyRegistry);
+    const desc = value === undefined ? undefined : anyRegistry.getMessage(value.$typeName);
+    if (value !== undefined && desc !== undefined) error.details.push({ desc, value });
+  }
+  if (failure.retryAfterMs !== undefined && protocolName === "connect") {
+    error.metadata.set("retry-after", String(Math.ceil(failure.retryAfterMs / 1000)));
+  }
+  return error;
+}

@@ -1,0 +1,101 @@
+import type { MessageShape } from "@bufbuild/protobuf";
+import type { ConnectError, ConnectRouter, HandlerContext } from "@connectrpc/connect";
+import type { AnswerStream, StreamMethod, UnaryMethod } from "../../domain/service.js";
+import type { LaneOptions } from "../lane.js";
+import type { Protocol, RequestCells } from "../request-metrics.js";
+import { grpcCode, toFailure } from "../status.js";
+import { answerIterable } from "./answer-iterable.js";
+import { ConnectCall, peerKey } from "./connect-context.js";
+import { toConnectError } from "./connect-error.js";
+
+/** Registers every method of the api. */
+export function registerMethods(router: ConnectRouter, options: LaneOptions): void {
+  for (const method of options.api) {
+    if (method.kind === "unary") router.rpc(method.desc, unaryImplementation(method, options));
+    else router.rpc(method.desc, streamImplementation(method, options));
+  }
+}
+
+/** The one place where what a method throws becomes Connect's error. */
+function failed(
+  thrown: unknown,
+  context: HandlerContext,
+  options: LaneOptions,
+  count: (code: number) => void,
+): ConnectError {
+  const failure = toFailure(thrown, options.log);
+  count(grpcCode(failure));
+  return toConnectError(failure, context.protocolName);
+}
+
+function unaryImplementation(method: UnaryMethod, options: LaneOptions) {
+  const cellsOf = cellsByProtocol(method, options);
+  return async (request: MessageShape<typeof method.desc.input>, context: HandlerContext) => {
+    const startedMs = performance.now();
+    const cells = cellsOf(context);
+    const call = new ConnectCall(context);
+    try {
+      const answer = await call.inTime(method.answer(request, call), options.limits.requestTimeoutMs);
+      cells.answered(0, startedMs);
+      return answer.message();
+    } catch (thrown) {
+      throw failed(thrown, context, options, (code) => cells.answered(code, startedMs));
+    }
+  };
+}
+
+function streamImplementation(method: StreamMethod, options: LaneOptions) {
+  const cellsOf = cellsByProtocol(method, options);
+  return async function* (request: MessageShape<typeof method.desc.input>, context: HandlerContext) {
+    const cells = cellsOf(context);
+    const call = new ConnectCall(context);
+    let stream: AnswerStream;
+    try {
+      stream = await call.inTime(opening(method, request, call), options.limits.requestTimeoutMs);
+    } catch (thrown) {
+      throw failed(thrown, context, options, (code) => cells.streamRefused(code));
+    }
+    cells.streamOpened();
+    let code = 1;
+    try {
+      for (const [name, value] of stream.headers) context.responseHeader.set(name, value);
+      const { response } = context.values.get(peerKey);
+      yield* answerIterable(stream, call, options.limits.breakOffMs, () => response?.destroy());
+      for (const [name, value] of stream.trailers) context.responseTrailer.set(name, value);
+      code = 0;
+    } catch (thrown) {
+      throw failed(thrown, context, options, (failureCode) => {
+        code = failureCode;
+      });
+    } finally {
+      cells.streamClosed(code);
+    }
+  };
+}
+
+/** Opens a stream; one that opens after its call was given up is closed. */
+function opening(
+  method: StreamMethod,
+  request: MessageShape<typeof method.desc.input>,
+  call: ConnectCall,
+): AnswerStream | Promise<AnswerStream> {
+  const outcome = method.open(request, call);
+  if (outcome instanceof Promise) {
+    outcome.then(
+      (stream) => call.signal.aborted && stream.close(),
+      () => {},
+    );
+  }
+  return outcome;
+}
+
+function cellsByProtocol(method: UnaryMethod | StreamMethod, options: LaneOptions) {
+  const cells: Readonly<Record<string, RequestCells>> = {
+    connect: options.requests.cells(method, "connect"),
+    grpc: options.requests.cells(method, "grpc"),
+    "grpc-web": options.requests.cells(method, "grpc-web"),
+  };
+  const fallback: Protocol = "connect";
+  return (context: HandlerContext): RequestCells =>
+    cells[context.protocolName] ?? options.requests.cells(method, fallback);
+}
