@@ -1,0 +1,238 @@
+// What stands between a fresh clone and a running command: dependencies, build, database server.
+// Nothing here may import a dependency; they are what it installs.
+//
+// Exit codes: 1 the command (or the build) failed, 2 wrong use, 3 this machine lacks something that one line names.
+import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join, relative, sep } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+
+const exitFailed = 1;
+const exitUsage = 2;
+const exitLacking = 3;
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+const inRoot = (...parts) => join(root, ...parts);
+
+/** What is compiled or copied into dist/. */
+const buildInputs = ["src", "gen", "bench", "tsconfig.json", "tsconfig.build.json", "package-lock.json"];
+
+export async function demo(args) {
+  await prepare();
+  await become(inRoot("bin", "marketd"), ["demo", ...args]);
+}
+
+export async function test(args) {
+  await prepare();
+  if (!process.env.MARKETD_TEST_SERVER_URL) await ensureDatabaseServer();
+  process.chdir(root);
+  await become(inRoot("node_modules", "vitest", "vitest.mjs"), ["run", ...args]);
+}
+
+export async function bench([name, ...args]) {
+  const names = readdirSync(inRoot("bench"))
+    .filter((file) => file.endsWith(".ts"))
+    .map((file) => file.slice(0, -".ts".length));
+  if (!names.includes(name)) {
+    const known = names.length === 0 ? "there are none yet" : `NAME is one of ${names.join(", ")}`;
+    stop(exitUsage, `npm run bench -- NAME; ${known}`);
+  }
+  await prepare();
+  await become(inRoot("dist", "bench", `${name}.js`), args);
+}
+
+export async function build() {
+  await prepare();
+}
+
+async function prepare() {
+  await ensureDependencies();
+  await ensureBuild();
+}
+
+/**
+ * The command takes this process over, so signals, terminal and exit code are its own.
+ * It sees the arguments as if node had been started with it.
+ */
+async function become(script, args) {
+  process.argv = [process.execPath, script, ...args];
+  await import(pathToFileURL(script).href);
+}
+
+async function ensureDependencies() {
+  const lockfile = readFileSync(inRoot("package-lock.json"));
+  const wanted = `${hashOf([lockfile])} ${process.platform}-${process.arch}\n`;
+  const marker = inRoot("node_modules", ".marketd-lock-hash");
+  const installed = readIfThere(marker);
+  if (installed === wanted) return;
+  // Without our marker it may still be the work of a plain `npm ci`, which npm's own record tells.
+  if (installed !== undefined || !matchesNpmRecord(JSON.parse(lockfile))) {
+    const result = await step("installing dependencies (npm ci)", () => runNpm(["ci", "--no-audit", "--no-fund"]));
+    if (result.code !== 0) stop(exitLacking, npmFailure(result));
+  }
+  writeOrStop(marker, wanted);
+}
+
+/** Whether node_modules holds every package of the lockfile, in its version. */
+function matchesNpmRecord(lockfile) {
+  const record = readIfThere(inRoot("node_modules", ".package-lock.json"));
+  if (record === undefined) return false;
+  const installed = JSON.parse(record).packages;
+  return Object.entries(lockfile.packages).every(([path, wanted]) => {
+    if (path === "") return true;
+    const found = installed[path];
+    return found === undefined ? wanted.optional === true : found.integrity === wanted.integrity;
+  });
+}
+
+function runNpm(args) {
+  const npm = process.env.npm_execpath;
+  // Under `npm run`, npm says where it is; it may be a script for node or a program of its own.
+  const command = npm === undefined ? ["npm"] : /\.[cm]?js$/.test(npm) ? [process.execPath, npm] : [npm];
+  return run([...command, ...args]);
+}
+
+function npmFailure({ output }) {
+  const code = /npm (?:ERR!|error) code (\S+)/.exec(output)?.[1] ?? "";
+  if (/^(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|ERR_SOCKET_TIMEOUT)$/.test(code)) {
+    return `npm ci could not reach the package registry (${code}); check the network, then run this again`;
+  }
+  if (/^(EACCES|EPERM|EROFS)$/.test(code)) {
+    return `npm ci may not write ${inRoot("node_modules")} (${code}); run this as the owner of this folder`;
+  }
+  const lines = output.split("\n").filter((line) => line.trim() !== "" && !/debug-\d+\.log|complete log/.test(line));
+  return `npm ci failed: ${lines.slice(-8).join("\n")}`;
+}
+
+async function ensureBuild() {
+  const wanted = hashOfBuildInputs();
+  const marker = inRoot("dist", ".build-hash");
+  if (readIfThere(marker) === wanted) return;
+  // Into a folder of its own, and then renamed: a build that fails or is interrupted leaves the old one.
+  const fresh = inRoot(`dist.${process.pid}`);
+  try {
+    const tsc = inRoot("node_modules", "typescript", "bin", "tsc");
+    const command = [process.execPath, tsc, "-p", inRoot("tsconfig.build.json"), "--outDir", fresh];
+    const result = await step("building", () => run(command));
+    if (result.code !== 0) stop(exitFailed, `the build failed:\n${result.output.trimEnd()}`);
+    copyOthers(fresh);
+    writeOrStop(join(fresh, ".build-hash"), wanted);
+    replaceBuild(fresh, wanted);
+  } finally {
+    rmSync(fresh, { recursive: true, force: true });
+  }
+}
+
+function replaceBuild(fresh, wanted) {
+  const dist = inRoot("dist");
+  rmSync(dist, { recursive: true, force: true });
+  try {
+    renameSync(fresh, dist);
+  } catch (error) {
+    // Another command that was started at the same moment has put the same build there.
+    if (readIfThere(join(dist, ".build-hash")) !== wanted) throw error;
+  }
+}
+
+/** What src/ holds beside TypeScript, such as migrations, goes along. */
+function copyOthers(target) {
+  for (const file of filesUnder(inRoot("src"))) {
+    if (file.endsWith(".ts")) continue;
+    const copy = join(target, relative(root, file));
+    mkdirSync(dirname(copy), { recursive: true });
+    cpSync(file, copy);
+  }
+}
+
+function hashOfBuildInputs() {
+  const parts = [process.version];
+  for (const input of buildInputs) {
+    for (const file of filesUnder(inRoot(input))) parts.push(relative(root, file), readFileSync(file));
+  }
+  return hashOf(parts);
+}
+
+/** One rule for where a server is found and how it is installed: the compiled src/embedded. */
+async function ensureDatabaseServer() {
+  const module = pathToFileURL(inRoot("dist", "src", "embedded", "install-server.js")).href;
+  const { requireServerPrograms } = await import(module);
+  try {
+    await requireServerPrograms({ onProgress: say });
+  } catch (error) {
+    if (error?.name !== "EmbeddedFailure") throw error;
+    stop(exitLacking, error.message);
+  }
+}
+
+/** Says what takes a while; on a terminal with the seconds it has taken. */
+async function step(text, work) {
+  const startedAt = Date.now();
+  const seconds = () => Math.floor((Date.now() - startedAt) / 1000);
+  say(text);
+  if (!process.stderr.isTTY) return work();
+  const timer = setInterval(() => process.stderr.write(`\rmarketd: ${text}: ${seconds()} s`), 1000);
+  try {
+    return await work();
+  } finally {
+    clearInterval(timer);
+    process.stderr.write("\r\u001b[K");
+  }
+}
+
+function say(text) {
+  process.stderr.write(`marketd: ${text}\n`);
+}
+
+function stop(code, text) {
+  say(text);
+  process.exit(code);
+}
+
+/** Runs a program in the repository without input, and keeps what it says. */
+function run([program, ...args]) {
+  return new Promise((resolve) => {
+    const chunks = [];
+    const child = spawn(program, args, { cwd: root, stdio: ["ignore", "pipe", "pipe"] });
+    child.stdout.on("data", (chunk) => chunks.push(chunk));
+    child.stderr.on("data", (chunk) => chunks.push(chunk));
+    child.on("error", (error) => resolve({ code: -1, output: error.message }));
+    child.on("close", (code) => resolve({ code, output: Buffer.concat(chunks).toString() }));
+  });
+}
+
+function hashOf(parts) {
+  const hash = createHash("sha256");
+  for (const part of parts) hash.update(`${part.length}:`).update(part);
+  return hash.digest("hex");
+}
+
+/** A file itself, or all files of a folder in a fixed order. */
+function filesUnder(path) {
+  if (!existsSync(path)) return [];
+  let names;
+  try {
+    names = readdirSync(path, { recursive: true, withFileTypes: true });
+  } catch (error) {
+    if (error.code === "ENOTDIR") return [path];
+    throw error;
+  }
+  const files = names.filter((entry) => entry.isFile()).map((entry) => `${entry.parentPath}${sep}${entry.name}`);
+  return files.sort();
+}
+
+function readIfThere(file) {
+  try {
+    return readFileSync(file, "utf8");
+  } catch {
+    return undefined;
+  }
+}
+
+function writeOrStop(file, text) {
+  try {
+    writeFileSync(file, text);
+  } catch (error) {
+    stop(exitLacking, `cannot write ${file} (${error.code}); run this as the owner of this folder`);
+  }
+}
