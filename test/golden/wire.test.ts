@@ -1,14 +1,11 @@
-import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
+import { pathToFileURL } from "node:url";
 import type { DescFile } from "@bufbuild/protobuf";
-import { createFileRegistry, fromBinary } from "@bufbuild/protobuf";
-import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import { expect, test } from "vitest";
+import { buildDefinitions, root } from "./definitions.js";
 import { wireTable } from "./wire-table.js";
 
-const root = fileURLToPath(new URL("../../", import.meta.url));
 const goldenFile = join(root, "test/golden/wire.txt");
 
 test("the generated code has the names, numbers and types of the checked-in table", async () => {
@@ -52,12 +49,9 @@ async function generatedFiles(): Promise<DescFile[]> {
   return files;
 }
 
-/** The files of proto/, built now. */
+/** The files of proto/. */
 function definedFiles(): DescFile[] {
-  const buf = join(root, "node_modules/.bin/buf");
-  const bytes = execFileSync(buf, ["build", "--as-file-descriptor-set", "-o", "-"], { cwd: root });
-  const registry = createFileRegistry(fromBinary(FileDescriptorSetSchema, bytes));
-  return [...registry.files].filter((file) => !file.name.startsWith("google/protobuf/"));
+  return [...buildDefinitions().files].filter((file) => !file.name.startsWith("google/protobuf/"));
 }
 
 function isDescFile(value: unknown): value is DescFile {
