@@ -201,7 +201,7 @@ export const DataSourceDefinitionExternalSchema: GenMessage<DataSourceDefinition
  */
 export type DataSourceSpecConfigurationTime = Message<"vega.DataSourceSpecConfigurationTime"> & {
   /**
-   * All must hold; values are Unix time in seconds.
+   * All must hold for the time of the block.
    *
    * @generated from field: repeated vega.data.v1.Condition conditions = 1;
    */

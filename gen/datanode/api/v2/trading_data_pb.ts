@@ -279,7 +279,7 @@ export type ListLedgerEntriesRequest = Message<"datanode.api.v2.ListLedgerEntrie
   filter?: LedgerEntryFilter | undefined;
 
   /**
-   * Absent: the newest 1000.
+   * Absent: the newest 1000 rows.
    *
    * @generated from field: optional datanode.api.v2.Pagination pagination = 2;
    */

@@ -124,7 +124,7 @@ export enum PropertyKey_Type {
   DECIMAL = 5,
 
   /**
-   * Unix time in seconds.
+   * A time.
    *
    * @generated from enum value: TYPE_TIMESTAMP = 6;
    */

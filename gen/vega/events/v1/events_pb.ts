@@ -33,7 +33,7 @@ export type BusEvent = Message<"vega.events.v1.BusEvent"> & {
   id: string;
 
   /**
-   * Hash of the block, or, before the first block, of what stands for it.
+   * Hash of the block, hexadecimal.
    *
    * @generated from field: string block = 2;
    */
@@ -166,7 +166,7 @@ export type BusEvent = Message<"vega.events.v1.BusEvent"> & {
   } | { case: undefined; value?: undefined };
 
   /**
-   * Of the event format.
+   * Version of the event format.
    *
    * @generated from field: uint32 version = 4;
    */
@@ -180,7 +180,7 @@ export type BusEvent = Message<"vega.events.v1.BusEvent"> & {
   chainId: string;
 
   /**
-   * Hash of the transaction that caused the event, or of the block.
+   * Hash of the transaction that caused the event, or of the block, hexadecimal.
    *
    * @generated from field: string tx_hash = 6;
    */
