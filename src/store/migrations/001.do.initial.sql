@@ -92,31 +92,51 @@ CREATE TABLE last_trade (
   KEY last_trade_changed (changed_sequence)
 ) ENGINE = InnoDB;
 
--- Accounts are numbered by the loader in the order in which the network first names them, from 1.
+-- Accounts are numbered by the loader in the order in which the network first names them, from 1. Readers hold them in
+-- memory and fetch those with higher numbers, so a number is never used again.
 CREATE TABLE account (
   account_id INT UNSIGNED NOT NULL PRIMARY KEY,
   party_id VARBINARY(128) NOT NULL COMMENT '`network` where the event names no owner',
   asset_id VARBINARY(128) NOT NULL,
   market_id VARBINARY(128) NOT NULL COMMENT 'empty: none',
   type INT NOT NULL,
-  UNIQUE KEY account_identity (party_id, asset_id, market_id, type),
-  KEY account_asset (asset_id),
-  KEY account_market (market_id)
+  UNIQUE KEY account_identity (party_id, asset_id, market_id, type)
+) ENGINE = InnoDB;
+
+-- What a ledger entry is apart from its parties: asset, market and account type of both sides, and the transfer type.
+-- There are few classes, however many entries and parties. A filter that names no party selects whole classes; one that
+-- names a party selects (account, class) pairs: so every filter is a merge of exact ranges of the indexes of
+-- ledger_entry (docs/architecture.md). Numbered like accounts: in the order in which the network first makes such an
+-- entry, from 1.
+CREATE TABLE entry_class (
+  class_id INT UNSIGNED NOT NULL PRIMARY KEY,
+  from_asset_id VARBINARY(128) NOT NULL,
+  from_market_id VARBINARY(128) NOT NULL,
+  from_type INT NOT NULL,
+  to_asset_id VARBINARY(128) NOT NULL,
+  to_market_id VARBINARY(128) NOT NULL,
+  to_type INT NOT NULL,
+  transfer_type INT NOT NULL,
+  UNIQUE KEY entry_class_identity (
+    from_asset_id, from_market_id, from_type, to_asset_id, to_market_id, to_type, transfer_type
+  )
 ) ENGINE = InnoDB;
 
 -- The id is the place: block height * 2^24 + position in the block (src/domain/block-position.ts).
--- The secondary indexes end with the primary key, as all of InnoDB's do, so each is ordered by place per account.
+-- The account indexes end with the other account, so that two parties' common entries are found without their rows.
 CREATE TABLE ledger_entry (
   id BIGINT UNSIGNED NOT NULL PRIMARY KEY,
   from_account INT UNSIGNED NOT NULL,
   to_account INT UNSIGNED NOT NULL,
-  transfer_type INT NOT NULL,
+  class_id INT UNSIGNED NOT NULL,
+  transfer_type INT NOT NULL COMMENT 'that of the class',
   time_ns BIGINT NOT NULL COMMENT 'block time',
   quantity VARBINARY(78) NOT NULL,
   from_balance VARBINARY(78) NOT NULL,
   to_balance VARBINARY(78) NOT NULL,
-  KEY ledger_entry_from (from_account, id),
-  KEY ledger_entry_to (to_account, id)
+  KEY ledger_entry_class (class_id, id),
+  KEY ledger_entry_from (from_account, class_id, id, to_account),
+  KEY ledger_entry_to (to_account, class_id, id, from_account)
 ) ENGINE = InnoDB;
 
 CREATE TABLE signer_removed_bundle (
@@ -128,7 +148,8 @@ CREATE TABLE signer_removed_bundle (
   time_ns BIGINT NOT NULL COMMENT 'the event''s own',
   epoch_seq VARBINARY(128) NOT NULL COMMENT 'as the event gives it',
   KEY signer_removed_bundle_order (time_ns, signature_id),
-  KEY signer_removed_bundle_node (node_id, time_ns, signature_id)
+  KEY signer_removed_bundle_node (node_id, time_ns, signature_id),
+  KEY signer_removed_bundle_submitter (submitter, time_ns, signature_id)
 ) ENGINE = InnoDB;
 
 -- Signatures come before or after the bundle they belong to.
