@@ -57,7 +57,7 @@ const scales: readonly Scale[] = [
   { price: (ticks) => (BigInt(ticks) * 1_000_000_000_000_007n).toString(), size: (lots) => BigInt(lots) * 100_000n },
   { price: (ticks) => `${ticks}000`, size: (lots) => BigInt(lots) * 1_000n },
   // Volumes above 2^53.
-  { price: (ticks) => `${ticks}00000`, size: (lots) => BigInt(lots) * 1_000_000_000_003n },
+  { price: (ticks) => `${ticks}00000`, size: (lots) => BigInt(lots) * 20_000_000_000_003n },
 ];
 
 /** A small trading network. Each call of {@link Network.nextBlock} gives the frames of one more block. */

@@ -18,6 +18,8 @@ export const ordersPerMarketMax = 250;
 const provisionInterval = 12;
 const provisionLevels = 3;
 const lotsMax = 200;
+/** A position of so many lots is only made smaller. */
+const positionMax = 2_000;
 
 /** How likely each action is, in hundredths; what is left over is an ordinary limit order. */
 const actions = [
@@ -133,8 +135,10 @@ export class OrderFlow {
     };
   }
 
-  #side(): Side {
-    return this.#random.chance(0.5) ? Side.BUY : Side.SELL;
+  /** The larger a party's position, the rather it trades against it: no position grows for ever. */
+  #side(market: SimulatedMarket, party: string): Side {
+    const position = market.positions.get(party) ?? 0;
+    return this.#random.chance(0.5 - position / (2 * positionMax)) ? Side.BUY : Side.SELL;
   }
 
   /** Most are small, a few are large. */
@@ -161,9 +165,10 @@ export class OrderFlow {
 
   #limit(market: SimulatedMarket, block: Block): void {
     const { auction } = market;
-    const side = this.#side();
+    const party = this.#random.pick(this.#parties);
+    const side = this.#side(market, party);
     const wish: Wish = {
-      party: this.#random.pick(this.#parties),
+      party,
       side,
       price: this.#price(market, side),
       size: this.#size(),
@@ -178,33 +183,35 @@ export class OrderFlow {
   }
 
   #market(market: SimulatedMarket, block: Block): void {
-    const side = this.#side();
-    const timeInForce = this.#random.chance(0.7) ? Order_TimeInForce.IOC : Order_TimeInForce.FOK;
     const party = this.#random.pick(this.#parties);
+    const side = this.#side(market, party);
+    const timeInForce = this.#random.chance(0.7) ? Order_TimeInForce.IOC : Order_TimeInForce.FOK;
     const wish = { party, side, price: anyPrice(side), size: this.#size(), timeInForce, type: Order_Type.MARKET };
     market.submit(this.#order({ ...wish, reduceOnly: this.#random.chance(0.1) }, block), block);
   }
 
   #immediate(market: SimulatedMarket, block: Block): void {
-    const side = this.#side();
+    const party = this.#random.pick(this.#parties);
+    const side = this.#side(market, party);
     const timeInForce = this.#random.chance(0.5) ? Order_TimeInForce.IOC : Order_TimeInForce.FOK;
     const price = this.#price(market, side === Side.BUY ? Side.SELL : Side.BUY);
-    const wish = { party: this.#random.pick(this.#parties), side, price, size: this.#size(), timeInForce };
+    const wish = { party, side, price, size: this.#size(), timeInForce };
     market.submit(this.#order(wish, block), block);
   }
 
   #pegged(market: SimulatedMarket, block: Block): void {
-    const side = this.#side();
+    const party = this.#random.pick(this.#parties);
+    const side = this.#side(market, party);
     const best = side === Side.BUY ? PeggedReference.BEST_BID : PeggedReference.BEST_ASK;
     const reference = this.#random.chance(0.5) ? best : PeggedReference.MID;
     const peg = { reference, offset: this.#random.between(1, 40) };
-    const wish = { party: this.#random.pick(this.#parties), side, price: anyPrice(side), size: this.#size(), peg };
+    const wish = { party, side, price: anyPrice(side), size: this.#size(), peg };
     market.submit(this.#order({ ...wish, ...this.#expiry(block) }, block), block);
   }
 
   #refused(market: SimulatedMarket, block: Block): void {
-    const side = this.#side();
     const party = this.#random.pick(this.#parties);
+    const side = this.#side(market, party);
     const order = this.#order({ party, side, price: this.#price(market, side), size: this.#size() }, block);
     const reason = this.#random.pick(refusals);
     const event = orderEvent(order, market.id, market.scale, Order_Status.REJECTED, reason);
@@ -215,7 +222,7 @@ export class OrderFlow {
   #closeOut(market: SimulatedMarket, block: Block): void {
     // In an auction the network waits.
     if (market.auction !== undefined) return;
-    const side = this.#side();
+    const side = this.#side(market, networkParty);
     const order = this.#order({ party: networkParty, side, price: anyPrice(side), size: this.#size() }, block);
     const network = { ...order, type: Order_Type.NETWORK, timeInForce: Order_TimeInForce.FOK };
     market.closeOut(network, block);
