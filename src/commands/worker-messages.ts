@@ -1,0 +1,30 @@
+import type { ServiceConfig } from "../config.js";
+import type { LogLevel } from "../telemetry/log.js";
+
+/** What one serving process is, or what all of them are together. */
+export type ReadinessState = "loading" | "ready" | "draining";
+
+/** What a worker is told. */
+export type ToWorker =
+  | {
+      readonly kind: "start";
+      readonly config: ServiceConfig;
+      readonly databaseUrl: string;
+      readonly logLevel: LogLevel;
+      /** Take connections only once ready: others are, and would answer better. */
+      readonly listenWhenReady: boolean;
+    }
+  /** The state of all workers together, which is what `/readyz` answers with. */
+  | { readonly kind: "readiness"; readonly state: ReadinessState }
+  | { readonly kind: "metrics"; readonly id: number; readonly text: string }
+  | { readonly kind: "drain" };
+
+/** What a worker says. */
+export type FromWorker =
+  /** It listens; `url` names the port that all share. Its state counts from now on. */
+  | { readonly kind: "listening"; readonly url: string; readonly state: ReadinessState }
+  | { readonly kind: "readiness"; readonly state: ReadinessState }
+  /** Someone asked it for the metrics of all. */
+  | { readonly kind: "metrics_wanted"; readonly id: number }
+  /** It cannot start, and another try would not help: the operator must mend something. */
+  | { readonly kind: "failed"; readonly message: string };
