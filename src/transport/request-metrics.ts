@@ -1,5 +1,5 @@
 import { performance } from "node:perf_hooks";
-import { Counter, Gauge, Histogram, type MetricObjectWithValues, type MetricValueWithName } from "prom-client";
+import { Counter, Gauge, Histogram, type MetricValueWithName } from "prom-client";
 import type { Api, Method } from "../domain/service.js";
 import type { Metrics } from "../telemetry/metrics.js";
 
@@ -83,28 +83,31 @@ export interface RequestMetrics {
   cells(method: Method, protocol: Protocol): RequestCells;
 }
 
+/** What the metrics library reads from a histogram. */
+interface HistogramReading {
+  readonly name: string;
+  readonly help: string;
+  readonly type: "histogram";
+  readonly aggregator: "sum";
+  readonly values: readonly MetricValueWithName<"method" | "protocol">[];
+}
+
+const durations = {
+  name: "marketd_request_duration_seconds",
+  help: "Time to answer unary requests, from headers received to answer handed to the socket.",
+};
+
 class RequestDurations extends Histogram<"method" | "protocol"> {
   readonly #cells: readonly RequestCells[];
 
   constructor(cells: readonly RequestCells[]) {
-    super({
-      name: "marketd_request_duration_seconds",
-      help: "Time to answer unary requests, from headers received to answer handed to the socket.",
-      labelNames: ["method", "protocol"],
-      buckets: latencyBuckets,
-      registers: [],
-    });
+    super({ ...durations, labelNames: ["method", "protocol"], buckets: latencyBuckets, registers: [] });
     this.#cells = cells;
   }
 
-  override async get(): Promise<MetricObjectWithValues<MetricValueWithName<"method" | "protocol">>> {
-    const metric = await super.get();
-    return { ...metric, values: this.#cells.flatMap(durationValues) };
-  }
-
-  /** What the registry asks for its text. */
-  getForPromString(): Promise<MetricObjectWithValues<MetricValueWithName<"method" | "protocol">>> {
-    return this.get();
+  /** Where the library gets the values from, in place of its own table. */
+  async getForPromString(): Promise<HistogramReading> {
+    return { ...durations, type: "histogram", aggregator: "sum", values: this.#cells.flatMap(durationValues) };
   }
 }
 
@@ -114,14 +117,14 @@ function durationValues(cells: RequestCells): MetricValueWithName<"method" | "pr
   const values = Array.from(cells.byLatency, (inBucket, i) => {
     count += inBucket;
     const labels = { le: latencyBuckets[i] ?? "+Inf", method, protocol };
-    return { value: count, labels, metricName: "marketd_request_duration_seconds_bucket" };
+    return { value: count, labels, metricName: `${durations.name}_bucket` };
   });
   if (count === 0) return [];
   const labels = { method, protocol };
   return [
     ...values,
-    { value: cells.latencySum, labels, metricName: "marketd_request_duration_seconds_sum" },
-    { value: count, labels, metricName: "marketd_request_duration_seconds_count" },
+    { value: cells.latencySum, labels, metricName: `${durations.name}_sum` },
+    { value: count, labels, metricName: `${durations.name}_count` },
   ];
 }
 

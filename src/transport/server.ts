@@ -1,8 +1,18 @@
+import { setTimeout } from "node:timers/promises";
 import type { Api } from "../domain/service.js";
 import type { Log } from "../telemetry/log.js";
 import type { Metrics } from "../telemetry/metrics.js";
+import { CommonHeaders } from "./common-headers.js";
+import { createConnectHandler } from "./connect/connect-handler.js";
+import { createGrpcLane } from "./grpc/grpc-lane.js";
+import { HttpLane } from "./http/http-lane.js";
+import { Routes } from "./http/routes.js";
 import type { Readiness } from "./lane.js";
-import type { TransportLimits } from "./limits.js";
+import { defaultTransportLimits, type TransportLimits } from "./limits.js";
+import { OnePort } from "./one-port.js";
+import { RequestDispatcher } from "./request-dispatcher.js";
+import { createRequestMetrics } from "./request-metrics.js";
+import { StreamGuard } from "./stream-guard.js";
 
 /** Where to listen. Port 0 takes a free one. */
 export interface ListenAddress {
@@ -43,6 +53,55 @@ export interface RunningServer {
 }
 
 /** Serves the API on one port. @throws Error when the routes conflict or the address is taken */
-export function startServer(options: ServerOptions): Promise<RunningServer> {
-  return Promise.reject(new Error(`nothing listens on ${options.listen.host}:${options.listen.port} yet`));
+export async function startServer(options: ServerOptions): Promise<RunningServer> {
+  const { log, metrics, readiness, tls, basePath = "", listen } = options;
+  const limits = { ...defaultTransportLimits, ...options.limits };
+  const guard = new StreamGuard(options.api, limits, log);
+  const laneOptions = { api: guard.api, log, limits, readiness, requests: createRequestMetrics(metrics, options.api) };
+  const common = new CommonHeaders(options.corsOrigins, options.staleness);
+  const routes = new Routes(guard.api, basePath);
+  const dispatcher = new RequestDispatcher({
+    common,
+    basePath,
+    connect: createConnectHandler(laneOptions),
+    http: new HttpLane({ ...laneOptions, metrics, common, routes }),
+  });
+  const lane = options.grpcLane === false ? undefined : createGrpcLane(laneOptions);
+  const port = new OnePort({
+    tls,
+    limits,
+    log,
+    handlers: {
+      request: (request, response) => dispatcher.dispatch(request, response),
+      upgrade: (_request, socket) => socket.destroy(),
+      stream: (stream, headers) => {
+        if (lane?.accepts(headers) !== true) return false;
+        lane.handle(stream, headers);
+        return true;
+      },
+    },
+  });
+  const listening = await port.listen(listen.host, listen.port);
+  const host = listen.host.includes(":") ? `[${listen.host}]` : listen.host;
+  return {
+    address: { host: listen.host, port: listening },
+    url: `${tls === undefined ? "http" : "https"}://${host}:${listening}`,
+    drain: (ms) => drain(port, guard, ms),
+    close: () => drain(port, guard, 0),
+  };
+}
+
+/** How long peers have to read the end of what the end of a drain breaks off. */
+const lastWordsMs = 200;
+
+async function drain(port: OnePort, guard: StreamGuard, ms: number): Promise<void> {
+  const drained = port.drain();
+  if (ms > 0) {
+    guard.drain();
+    await Promise.race([drained, setTimeout(ms, undefined, { ref: false })]);
+  }
+  guard.endAll();
+  if (ms > 0) await Promise.race([drained, setTimeout(lastWordsMs, undefined, { ref: false })]);
+  port.cut();
+  await drained;
 }

@@ -1,0 +1,75 @@
+/** Header fields of a response, lower-case. */
+export type HeaderFields = Readonly<Record<string, string | number>>;
+
+/** What a page of another origin may read of our answers, all protocols together. */
+const exposedHeaders = [
+  "content-disposition",
+  "content-encoding",
+  "etag",
+  "grpc-message",
+  "grpc-status",
+  "grpc-status-details-bin",
+  "marketd-staleness",
+  "retry-after",
+  "trailer",
+].join(", ");
+
+/** How long a browser may remember a preflight, in seconds; browsers cap it at two hours or less. */
+const preflightMaxAgeSeconds = 7200;
+
+/**
+ * The fields that every answer carries: who may read it, and how old the newest data is. The same object is returned
+ * until one of them changes, so that answers can keep their finished headers.
+ */
+export class CommonHeaders {
+  readonly #origins: ReadonlySet<string> | undefined;
+  readonly #staleness: () => number | undefined;
+  readonly #byOrigin = new Map<string, HeaderFields>();
+  #seconds: number | undefined;
+
+  /** No `origins`: any. `staleness` in seconds. */
+  constructor(origins: readonly string[] | undefined, staleness: () => number | undefined = () => undefined) {
+    this.#origins = origins === undefined ? undefined : new Set(origins);
+    this.#staleness = staleness;
+  }
+
+  /** The fields for a request from `origin`. */
+  of(origin: string | undefined): HeaderFields {
+    const staleness = this.#staleness();
+    const seconds = staleness === undefined ? undefined : Math.floor(staleness);
+    if (seconds !== this.#seconds) {
+      this.#seconds = seconds;
+      this.#byOrigin.clear();
+    }
+    const key = this.#origins === undefined ? "*" : origin !== undefined && this.#origins.has(origin) ? origin : "";
+    let fields = this.#byOrigin.get(key);
+    if (fields === undefined) {
+      fields = this.#make(key);
+      this.#byOrigin.set(key, fields);
+    }
+    return fields;
+  }
+
+  /** The fields that answer a CORS preflight, beside those of every answer. */
+  preflight(requestedHeaders: string | undefined, allow: string): HeaderFields {
+    return {
+      allow,
+      "access-control-allow-methods": allow,
+      "access-control-max-age": preflightMaxAgeSeconds,
+      ...(requestedHeaders === undefined ? {} : { "access-control-allow-headers": requestedHeaders }),
+    };
+  }
+
+  /** The names that `vary` has to hold because of these fields. */
+  get vary(): string {
+    return this.#origins === undefined ? "" : "origin";
+  }
+
+  #make(origin: string): HeaderFields {
+    return {
+      ...(origin === "" ? {} : { "access-control-allow-origin": origin }),
+      ...(origin === "" ? {} : { "access-control-expose-headers": exposedHeaders }),
+      ...(this.#seconds === undefined ? {} : { "marketd-staleness": this.#seconds }),
+    };
+  }
+}

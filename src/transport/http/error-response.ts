@@ -1,0 +1,40 @@
+import type { Failure } from "../../domain/failure.js";
+import type { HeaderFields } from "../common-headers.js";
+import { httpStatus } from "../status.js";
+import { errorJson } from "./forms.js";
+import { HttpFailure } from "./http-failure.js";
+import type { HttpResponse } from "./http-message.js";
+
+/** A failure as a whole HTTP response. */
+export interface ErrorResponse {
+  readonly status: number;
+  readonly headers: HeaderFields;
+  readonly body: Buffer;
+}
+
+/** The status, headers and body that tell a client of a failure. `Retry-After` is in whole seconds, never early. */
+export function errorResponse(failure: Failure, common: HeaderFields): ErrorResponse {
+  const body = Buffer.from(errorJson(failure));
+  const { retryAfterMs } = failure;
+  const headers = {
+    "content-type": "application/json",
+    "content-length": body.length,
+    "cache-control": "no-store",
+    ...(retryAfterMs === undefined ? {} : { "retry-after": Math.max(1, Math.ceil(retryAfterMs / 1000)) }),
+    ...common,
+    ...(failure instanceof HttpFailure ? failure.headers : {}),
+  };
+  return { status: failure instanceof HttpFailure ? failure.status : httpStatus(failure), headers, body };
+}
+
+/** Answers with a failure, `head` without its body; where an answer has begun already, cuts it. */
+export function sendError(response: HttpResponse, failure: Failure, common: HeaderFields, head: boolean): void {
+  if (response.headersSent) {
+    response.destroy();
+    return;
+  }
+  const { status, headers, body } = errorResponse(failure, common);
+  response.writeHead(status, headers);
+  if (head) response.end();
+  else response.end(body);
+}

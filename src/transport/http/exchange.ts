@@ -1,0 +1,24 @@
+import type { Writable } from "node:stream";
+import type { Failure } from "../../domain/failure.js";
+import type { Log } from "../../telemetry/log.js";
+import type { HeaderFields } from "../common-headers.js";
+import { toFailure } from "../status.js";
+import { sendError } from "./error-response.js";
+import type { HttpRequest, HttpResponse } from "./http-message.js";
+
+/** A request on its way through the HTTP lane. */
+export interface Exchange {
+  readonly request: HttpRequest;
+  readonly response: HttpResponse & Writable;
+  /** What every answer carries. */
+  readonly common: HeaderFields;
+  /** The method is HEAD: headers as for GET, no body. */
+  readonly head: boolean;
+}
+
+/** Answers with what was thrown, and says what that is. */
+export function refuse(exchange: Exchange, thrown: unknown, log: Log): Failure {
+  const failure = toFailure(thrown, log);
+  sendError(exchange.response, failure, exchange.common, exchange.head);
+  return failure;
+}

@@ -1,0 +1,84 @@
+import { isMessage, toJsonString } from "@bufbuild/protobuf";
+import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
+import { StatusSchema } from "../../../gen/google/rpc/status_pb.js";
+import { type Form, jsonWriteOptions } from "../../domain/answer.js";
+import type { Failure } from "../../domain/failure.js";
+import { toStatus } from "../status.js";
+
+const resultHead = Buffer.from('{"result":');
+const brace = Buffer.from("}");
+const lineTail = Buffer.from("}\n");
+const eventTail = Buffer.from("}\n\n");
+const dataHead = Buffer.from('data: {"result":');
+
+/** A stream's message on a line of its own: `{"result": …}`. */
+export const jsonLine: Form = {
+  name: "json line",
+  encode: (answer) => Buffer.concat([resultHead, answer.json(), lineTail]),
+};
+
+/** A server-sent event. Its data is one line, because JSON has no line ends outside of escapes. */
+export const serverSentEvent: Form = {
+  name: "server-sent event",
+  encode(answer) {
+    const id = answer.eventId === undefined ? [] : [Buffer.from(`id: ${answer.eventId}\n`)];
+    return Buffer.concat([...id, dataHead, answer.json(), eventTail]);
+  },
+};
+
+/** A WebSocket text message, framed (RFC 6455, 5.2): whole, unmasked, as servers send it. */
+export const webSocketText: Form = {
+  name: "WebSocket text",
+  encode: (answer) => textFrame(Buffer.concat([resultHead, answer.json(), brace])),
+};
+
+/** The bytes of a `google.api.HttpBody` without their envelope. */
+export const bodyData: Form = {
+  name: "body data",
+  encode(answer) {
+    const message = answer.message();
+    if (!isMessage(message, HttpBodySchema)) throw new TypeError(`${message.$typeName} has no data of its own`);
+    return message.data;
+  },
+};
+
+/** A failure as the JSON object `{code, message, details}`. */
+export function errorJson(failure: Failure): string {
+  return toJsonString(StatusSchema, toStatus(failure), jsonWriteOptions);
+}
+
+/** A failure as a stream's last line. */
+export function errorLine(failure: Failure): Uint8Array {
+  return Buffer.from(`{"error":${errorJson(failure)}}\n`);
+}
+
+/** A failure as the last server-sent event; it tells the browser when to reconnect, if the failure does. */
+export function errorEvent(failure: Failure): Uint8Array {
+  const retry = failure.retryAfterMs === undefined ? "" : `retry: ${failure.retryAfterMs}\n`;
+  return Buffer.from(`event: error\n${retry}data: {"error":${errorJson(failure)}}\n\n`);
+}
+
+/** A failure as the last WebSocket text message, framed. */
+export function errorText(failure: Failure): Uint8Array {
+  return textFrame(Buffer.from(`{"error":${errorJson(failure)}}`));
+}
+
+/** Final fragment, opcode text. */
+const finalText = 0x81;
+
+function textFrame(payload: Uint8Array): Uint8Array {
+  const headBytes = payload.length < 126 ? 2 : payload.length < 65_536 ? 4 : 10;
+  const frame = Buffer.allocUnsafeSlow(headBytes + payload.length);
+  frame[0] = finalText;
+  if (headBytes === 2) {
+    frame[1] = payload.length;
+  } else if (headBytes === 4) {
+    frame[1] = 126;
+    frame.writeUInt16BE(payload.length, 2);
+  } else {
+    frame[1] = 127;
+    frame.writeBigUInt64BE(BigInt(payload.length), 2);
+  }
+  frame.set(payload, headBytes);
+  return frame;
+}

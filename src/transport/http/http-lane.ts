@@ -1,0 +1,156 @@
+import { performance } from "node:perf_hooks";
+import type { Message } from "@bufbuild/protobuf";
+import type { Answer } from "../../domain/answer.js";
+import type { UnaryMethod } from "../../domain/service.js";
+import type { Metrics } from "../../telemetry/metrics.js";
+import type { CommonHeaders } from "../common-headers.js";
+import { clientLeft } from "../grpc/deadline.js";
+import type { LaneOptions } from "../lane.js";
+import { RequestCall } from "../request-call.js";
+import type { RequestCells } from "../request-metrics.js";
+import { grpcCode } from "../status.js";
+import { answerWithin } from "./answer-within.js";
+import { AnsweredBodies, type AnsweredBody, noneMatch } from "./answered-body.js";
+import { chooseCoding } from "./content-coding.js";
+import { type Exchange, refuse } from "./exchange.js";
+import { allowedMethods, unknownPath, urlTooLong, wrongMethod } from "./http-failure.js";
+import { Operations } from "./operations.js";
+import type { Routes } from "./routes.js";
+import { StreamResponder } from "./stream-responder.js";
+
+/** What the HTTP lane needs. */
+export interface HttpLaneOptions extends LaneOptions {
+  readonly metrics: Metrics;
+  readonly common: CommonHeaders;
+  readonly routes: Routes;
+}
+
+/** What a URL stands for: kept for the next request of the same one. */
+interface UnaryTarget {
+  readonly method: UnaryMethod;
+  readonly message: Message;
+  readonly cells: RequestCells;
+}
+
+/** How many URLs are remembered with the request they stand for. */
+export const rememberedUrlsMax = 4_096;
+
+/** Longer URLs are not remembered. */
+export const rememberedUrlLengthMax = 256;
+
+/** The HTTP API: GET with parameters in the URL, JSON and streams as answers, in both HTTP versions. */
+export class HttpLane {
+  readonly #options: HttpLaneOptions;
+  readonly #operations: Operations;
+  readonly #bodies: AnsweredBodies;
+  readonly #streams: StreamResponder;
+  readonly #targets = new Map<string, UnaryTarget>();
+
+  constructor(options: HttpLaneOptions) {
+    this.#options = options;
+    this.#operations = new Operations(options);
+    const origin = options.common.vary === "" ? "" : `, ${options.common.vary}`;
+    this.#bodies = new AnsweredBodies(`accept-encoding${origin}`);
+    this.#streams = new StreamResponder(options, `accept, accept-encoding${origin}`);
+  }
+
+  /** Answers a GET or HEAD of a URL that was answered before; false: not one of those. */
+  takeRemembered(exchange: Exchange): boolean {
+    const target = this.#targets.get(exchange.request.url ?? "");
+    if (target === undefined) return false;
+    this.#unary(target, exchange, performance.now());
+    return true;
+  }
+
+  /** Answers any request. `path` and `query` are those of its URL, undecoded. */
+  handle(exchange: Exchange, path: string, query: string): void {
+    try {
+      this.#dispatch(exchange, path, query);
+    } catch (thrown) {
+      refuse(exchange, thrown, this.#options.log);
+    }
+  }
+
+  #dispatch(exchange: Exchange, path: string, query: string): void {
+    const { request, response, common, head } = exchange;
+    const { limits, routes, log } = this.#options;
+    if (path.length + query.length >= limits.urlLengthMax) throw urlTooLong(limits.urlLengthMax);
+    if (request.method === "OPTIONS") {
+      const requested = request.headers["access-control-request-headers"];
+      response.writeHead(204, { ...common, ...this.#options.common.preflight(requested, allowedMethods) });
+      response.end();
+      return;
+    }
+    const operation = this.#operations.matches(path);
+    const match = operation ? undefined : routes.match(path);
+    if (!operation && match === undefined) throw unknownPath(path);
+    if (!head && request.method !== "GET") throw wrongMethod(request.method ?? "");
+    if (match === undefined) {
+      this.#operations.handle(path, response, common, head).catch((thrown) => refuse(exchange, thrown, log));
+      return;
+    }
+    const bound = match.route.parameters.bind(match.segments, query);
+    const { method } = match.route;
+    if (method.kind === "unary") {
+      const target = { method, message: bound.message, cells: this.#options.requests.cells(method, "http") };
+      this.#remember(request.url ?? "", target);
+      this.#unary(target, exchange, performance.now());
+    } else {
+      this.#streams.respond(method, bound, exchange);
+    }
+  }
+
+  #remember(url: string, target: UnaryTarget): void {
+    if (url.length > rememberedUrlLengthMax) return;
+    if (this.#targets.size >= rememberedUrlsMax) this.#targets.clear();
+    this.#targets.set(url, target);
+  }
+
+  #unary(target: UnaryTarget, exchange: Exchange, startedMs: number): void {
+    const { method, message, cells } = target;
+    const { log, limits } = this.#options;
+    const failed = (thrown: unknown): void => {
+      cells.answered(grpcCode(refuse(exchange, thrown, log)), startedMs);
+    };
+    try {
+      const call = new RequestCall(exchange.request.socket.remoteAddress ?? "");
+      const answer = method.answer(message, call);
+      if (answer instanceof Promise) {
+        exchange.response.once("close", () => call.abort(clientLeft()));
+        answerWithin(answer, limits.requestTimeoutMs, call)
+          .then((later) => this.#answer(later, exchange))
+          .then(() => cells.answered(0, startedMs), failed);
+        return;
+      }
+      const answering = this.#answer(answer, exchange);
+      if (answering === undefined) cells.answered(0, startedMs);
+      else answering.then(() => cells.answered(0, startedMs), failed);
+    } catch (thrown) {
+      failed(thrown);
+    }
+  }
+
+  #answer(answer: Answer, exchange: Exchange): Promise<void> | undefined {
+    const acceptEncoding = exchange.request.headers["accept-encoding"];
+    const coding = typeof acceptEncoding === "string" ? chooseCoding(acceptEncoding) : undefined;
+    const body = this.#bodies.of(answer, coding);
+    if (body instanceof Promise) return body.then((ready) => sendBody(ready, exchange));
+    sendBody(body, exchange);
+    return undefined;
+  }
+}
+
+function sendBody(body: AnsweredBody, exchange: Exchange): void {
+  const { request, response, common, head } = exchange;
+  const headers = body.headers(common);
+  const ifNoneMatch = request.headers["if-none-match"];
+  if (ifNoneMatch !== undefined && body.etag !== undefined && noneMatch(ifNoneMatch, body.etag)) {
+    const { "content-type": _type, "content-length": _length, "content-encoding": _coding, ...kept } = headers;
+    response.writeHead(304, kept);
+    response.end();
+    return;
+  }
+  response.writeHead(200, headers);
+  if (head) response.end();
+  else response.end(body.bytes);
+}

@@ -1,0 +1,59 @@
+import type { Answer } from "../../domain/answer.js";
+import type { Failure } from "../../domain/failure.js";
+import type { AnswerStream } from "../../domain/service.js";
+
+/** A stream whose first messages can be looked at before its reader takes them. */
+export class PeekedStream implements AnswerStream {
+  readonly #inner: AnswerStream;
+  #held: readonly Answer[] = [];
+
+  constructor(inner: AnswerStream) {
+    this.#inner = inner;
+  }
+
+  /** Calls back, once, when the first message is there (with it), or when the stream ended without one. */
+  peek(then: (first: Answer | undefined) => void): void {
+    let told = false;
+    const look = (): void => {
+      if (told) return;
+      this.#held = this.#inner.take();
+      const [first] = this.#held;
+      if (first === undefined && !this.#inner.ended && this.#inner.failure === undefined) return;
+      told = true;
+      then(first);
+    };
+    this.#inner.onReady(look);
+    look();
+  }
+
+  get headers(): ReadonlyMap<string, string> {
+    return this.#inner.headers;
+  }
+
+  get trailers(): ReadonlyMap<string, string> {
+    return this.#inner.trailers;
+  }
+
+  get ended(): boolean {
+    return this.#held.length === 0 && this.#inner.ended;
+  }
+
+  get failure(): Failure | undefined {
+    return this.#inner.failure;
+  }
+
+  take(): readonly Answer[] {
+    if (this.#held.length === 0) return this.#inner.take();
+    const held = this.#held;
+    this.#held = [];
+    return held;
+  }
+
+  onReady(listener: () => void): void {
+    this.#inner.onReady(listener);
+  }
+
+  close(): void {
+    this.#inner.close();
+  }
+}

@@ -1,0 +1,57 @@
+import Negotiator from "negotiator";
+import type { Form } from "../../domain/answer.js";
+import type { Failure } from "../../domain/failure.js";
+import type { Protocol } from "../request-metrics.js";
+import { errorEvent, errorLine, jsonLine, serverSentEvent } from "./forms.js";
+
+/** How a stream is written into a response. */
+export interface StreamForm {
+  readonly form: Form;
+  readonly contentType: string;
+  readonly protocol: Protocol;
+  /** The last bytes of a stream that failed after its headers left. */
+  errorBytes(failure: Failure): Uint8Array;
+}
+
+/** A JSON object per line. */
+const jsonLines: StreamForm = {
+  form: jsonLine,
+  contentType: "application/json",
+  protocol: "http",
+  errorBytes: errorLine,
+};
+
+/** The same under the name that tells clients to expect lines. */
+const namedJsonLines: StreamForm = { ...jsonLines, contentType: "application/x-ndjson" };
+
+/** Server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html). */
+const serverSentEvents: StreamForm = {
+  form: serverSentEvent,
+  contentType: "text/event-stream",
+  protocol: "sse",
+  errorBytes: errorEvent,
+};
+
+const byMediaType = new Map<string, StreamForm>([
+  ["application/json", jsonLines],
+  ["application/x-ndjson", namedJsonLines],
+  ["text/event-stream", serverSentEvents],
+]);
+
+/** What the client likes best of these; undefined: none of them. The first one wins where it has no preference. */
+export function preferredMediaType(accept: string | undefined, available: readonly string[]): string | undefined {
+  if (accept === undefined) return available[0];
+  return new Negotiator({ headers: { accept } }).mediaType([...available]);
+}
+
+/** The form of a stream of messages; lines where the client asks for nothing that there is. */
+export function streamForm(accept: string | undefined, alt: string | undefined): StreamForm {
+  if (alt === "sse") return serverSentEvents;
+  return byMediaType.get(preferredMediaType(accept, [...byMediaType.keys()]) ?? "") ?? jsonLines;
+}
+
+/** The form of the envelope around the pieces of a file: lines, never events. */
+export function envelopeForm(accept: string | undefined): StreamForm {
+  const names = ["application/json", "application/x-ndjson"];
+  return byMediaType.get(preferredMediaType(accept, names) ?? "") ?? jsonLines;
+}

@@ -1,0 +1,145 @@
+import { isMessage } from "@bufbuild/protobuf";
+import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
+import type { Answer, Form } from "../../domain/answer.js";
+import type { Failure } from "../../domain/failure.js";
+import type { AnswerStream, StreamMethod } from "../../domain/service.js";
+import type { HeaderFields } from "../common-headers.js";
+import { AnswerPump } from "../grpc/answer-pump.js";
+import { clientLeft } from "../grpc/deadline.js";
+import type { LaneOptions } from "../lane.js";
+import { RequestCall } from "../request-call.js";
+import type { RequestCells } from "../request-metrics.js";
+import { grpcCode, toFailure } from "../status.js";
+import { answerWithin } from "./answer-within.js";
+import { chooseCoding } from "./content-coding.js";
+import { type Exchange, refuse } from "./exchange.js";
+import { bodyData } from "./forms.js";
+import { PeekedStream } from "./peeked-stream.js";
+import type { BoundRequest } from "./query-parameters.js";
+import { isHttpBody } from "./routes.js";
+import { envelopeForm, preferredMediaType, type StreamForm, streamForm } from "./stream-form.js";
+import { StreamResponse } from "./stream-response.js";
+
+/** How an answer stream becomes a response body. */
+interface BodyForm {
+  readonly form: Form;
+  readonly contentType: string;
+  /** Worth compressing: a file, not a trickle. */
+  readonly file: boolean;
+  /** Undefined: a failure breaks the body off. */
+  errorBytes(failure: Failure): Uint8Array | undefined;
+}
+
+/** Answers server-streaming methods: as lines, as server-sent events, or as the file that the pieces make up. */
+export class StreamResponder {
+  readonly #options: LaneOptions;
+  readonly #vary: string;
+
+  /** `vary` is the value of that header on every stream. */
+  constructor(options: LaneOptions, vary: string) {
+    this.#options = options;
+    this.#vary = vary;
+  }
+
+  /** Opens the stream and answers with it; what fails before its first message is an ordinary error response. */
+  respond(method: StreamMethod, bound: BoundRequest, exchange: Exchange): void {
+    const { accept } = exchange.request.headers;
+    const form = isHttpBody(method) ? envelopeForm(accept) : streamForm(accept, bound.alt);
+    const cells = this.#options.requests.cells(method, form.protocol);
+    const refused = (thrown: unknown): void => {
+      cells.streamRefused(grpcCode(refuse(exchange, thrown, this.#options.log)));
+    };
+    const call = new RequestCall(exchange.request.socket.remoteAddress ?? "");
+    exchange.response.once("close", () => call.abort(clientLeft()));
+    const begin = (stream: AnswerStream): void => {
+      if (exchange.response.destroyed) stream.close();
+      else if (isHttpBody(method)) this.#file(stream, form, bound, exchange, cells);
+      else this.#pump(stream, { ...form, file: false }, exchange, cells);
+    };
+    try {
+      const stream = method.open(bound.message, call);
+      if (stream instanceof Promise) {
+        const { requestTimeoutMs } = this.#options.limits;
+        answerWithin(stream, requestTimeoutMs, call, (late) => late.close())
+          .then(begin)
+          .catch(refused);
+      } else {
+        begin(stream);
+      }
+    } catch (thrown) {
+      refused(thrown);
+    }
+  }
+
+  /** A file goes out in its envelope at once, unless the client may want the file itself: its first piece says what it is. */
+  #file(stream: AnswerStream, form: StreamForm, bound: BoundRequest, exchange: Exchange, cells: RequestCells): void {
+    const { accept } = exchange.request.headers;
+    if (accept === undefined && bound.alt === undefined) {
+      this.#pump(stream, { ...form, file: true }, exchange, cells);
+      return;
+    }
+    const peeked = new PeekedStream(stream);
+    exchange.response.once("close", () => peeked.close());
+    peeked.peek((first) => {
+      const contentType = contentTypeOf(first);
+      const wanted =
+        contentType === undefined ? undefined : preferredMediaType(accept, [form.contentType, contentType]);
+      const raw = bound.alt === "media" || (contentType !== undefined && wanted === contentType);
+      const body = {
+        form: bodyData,
+        contentType: contentType ?? "application/octet-stream",
+        errorBytes: () => undefined,
+      };
+      this.#pump(peeked, { ...(raw ? body : form), file: true }, exchange, cells);
+    });
+  }
+
+  #pump(stream: AnswerStream, body: BodyForm, exchange: Exchange, cells: RequestCells): void {
+    const { response, request, common } = exchange;
+    if (exchange.head) {
+      stream.close();
+      const failure = stream.failure;
+      if (failure === undefined) response.writeHead(200, this.#headers(body, common));
+      if (failure === undefined) response.end();
+      else refuse(exchange, failure, this.#options.log);
+      cells.streamRefused(failure === undefined ? 0 : grpcCode(failure));
+      return;
+    }
+    const acceptEncoding = request.headers["accept-encoding"];
+    const { log, limits } = this.#options;
+    const sink = new StreamResponse({
+      response,
+      headers: this.#headers(body, common),
+      coding: body.file && typeof acceptEncoding === "string" ? chooseCoding(acceptEncoding) : undefined,
+      ownHeaders: !body.file || body.form === bodyData,
+      refuse: (failure) => refuse(exchange, failure, log),
+      errorBytes: (failure) => body.errorBytes(failure),
+      drained: () => pump.drained(),
+    });
+    const events = {
+      toFailure: (thrown: unknown) => toFailure(thrown, log),
+      finished: (code: number) => cells.streamClosed(code),
+    };
+    const pump = new AnswerPump(stream, body.form, sink, events, limits.breakOffMs);
+    cells.streamOpened();
+    response.once("close", () => pump.left());
+    pump.run();
+  }
+
+  #headers(body: BodyForm, common: HeaderFields): HeaderFields {
+    return {
+      "content-type": body.contentType,
+      "cache-control": "no-store",
+      vary: this.#vary,
+      // Proxies of the nginx kind would otherwise collect a stream before they pass it on.
+      "x-accel-buffering": "no",
+      ...common,
+    };
+  }
+}
+
+function contentTypeOf(first: Answer | undefined): string | undefined {
+  const message = first?.message();
+  if (message === undefined || !isMessage(message, HttpBodySchema) || message.contentType === "") return undefined;
+  return message.contentType;
+}

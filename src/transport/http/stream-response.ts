@@ -1,0 +1,83 @@
+import type { Writable } from "node:stream";
+import { pipeline } from "node:stream";
+import type { Failure } from "../../domain/failure.js";
+import type { HeaderFields } from "../common-headers.js";
+import type { FrameSink } from "../grpc/call-wire.js";
+import { type ContentCoding, compressor } from "./content-coding.js";
+import type { HttpResponse } from "./http-message.js";
+
+/** What a stream is written with. */
+export interface StreamResponseOptions {
+  readonly response: HttpResponse & Writable;
+  /** Headers beside those that the stream names. */
+  readonly headers: HeaderFields;
+  readonly coding: ContentCoding | undefined;
+  /** Whether the stream's own headers and trailers belong to this body: to a file, not to its envelope. */
+  readonly ownHeaders: boolean;
+  /** Answers a failure before anything was sent. */
+  refuse(failure: Failure): void;
+  /** Bytes that tell of a failure inside the body; undefined: the body is broken off instead. */
+  errorBytes(failure: Failure): Uint8Array | undefined;
+  /** The response can take more. */
+  drained(): void;
+}
+
+/** A response body of unknown length, optionally compressed. */
+export class StreamResponse implements FrameSink {
+  readonly #options: StreamResponseOptions;
+  #output: { write(chunk: Uint8Array): boolean; end(): unknown };
+  #started = false;
+
+  constructor(options: StreamResponseOptions) {
+    this.#options = options;
+    this.#output = options.response;
+  }
+
+  start(streamHeaders: ReadonlyMap<string, string>): void {
+    const { response, headers, coding, drained, ownHeaders } = this.#options;
+    this.#started = true;
+    response.writeHead(200, {
+      ...headers,
+      ...(ownHeaders ? Object.fromEntries(streamHeaders) : {}),
+      ...(coding === undefined ? {} : { "content-encoding": coding }),
+    });
+    response.flushHeaders?.();
+    if (coding === undefined) {
+      response.on("drain", drained);
+      return;
+    }
+    const packer = compressor(coding);
+    packer.on("drain", drained);
+    pipeline(packer, response, () => {});
+    this.#output = packer;
+  }
+
+  write(frames: Uint8Array): boolean {
+    return frames.length === 0 || this.#output.write(frames);
+  }
+
+  finish(failure: Failure | undefined, trailers: ReadonlyMap<string, string>): void {
+    if (failure === undefined) {
+      if (this.#options.ownHeaders && trailers.size > 0) {
+        this.#options.response.addTrailers(Object.fromEntries(trailers));
+      }
+      this.#output.end();
+      return;
+    }
+    if (!this.#started) {
+      this.#options.refuse(failure);
+      return;
+    }
+    const bytes = this.#options.errorBytes(failure);
+    if (bytes === undefined) {
+      this.breakOff();
+      return;
+    }
+    this.#output.write(bytes);
+    this.#output.end();
+  }
+
+  breakOff(): void {
+    this.#options.response.destroy();
+  }
+}

@@ -1,0 +1,225 @@
+import http, { type IncomingMessage, type ServerResponse } from "node:http";
+import http2, {
+  type Http2ServerRequest,
+  type Http2ServerResponse,
+  type IncomingHttpHeaders,
+  type ServerHttp2Session,
+  type ServerHttp2Stream,
+} from "node:http2";
+import https from "node:https";
+import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import type { TLSSocket } from "node:tls";
+import type { Log } from "../telemetry/log.js";
+import type { TransportLimits } from "./limits.js";
+import { malformedRequest } from "./malformed-request.js";
+import { peekPreface } from "./peek-preface.js";
+
+/** What the port hands over. */
+export interface PortHandlers {
+  request(request: IncomingMessage | Http2ServerRequest, response: ServerResponse | Http2ServerResponse): void;
+  /** An HTTP/1.1 request to change the protocol; `head` is what came after its headers. */
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void;
+  /** An HTTP/2 stream, before Node makes a request of it. True: taken. */
+  stream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean;
+}
+
+/** What the port is made of. */
+export interface PortOptions {
+  readonly tls: { readonly certificate: string; readonly key: string } | undefined;
+  readonly limits: TransportLimits;
+  readonly log: Log;
+  readonly handlers: PortHandlers;
+}
+
+/** One listening socket for HTTP/1.1 and HTTP/2: told apart by ALPN under TLS, by the preface without. */
+export class OnePort {
+  readonly #options: PortOptions;
+  readonly #http1: http.Server;
+  readonly #http2: http2.Http2Server;
+  readonly #sockets = new Set<Socket>();
+  readonly #byAddress = new Map<string, number>();
+  readonly #sessions = new Map<ServerHttp2Session, "answered" | "asked">();
+  #pings: NodeJS.Timeout | undefined;
+  #draining = false;
+  #refused = 0;
+
+  constructor(options: PortOptions) {
+    this.#options = options;
+    this.#http1 = this.#createHttp1();
+    this.#http2 = this.#createHttp2();
+  }
+
+  /** Connections that are open now. */
+  get connections(): number {
+    return this.#sockets.size;
+  }
+
+  /** HTTP/2 sessions that are open now. */
+  get sessions(): number {
+    return this.#sessions.size;
+  }
+
+  /** Connections that were refused because there are too many. */
+  get refused(): number {
+    return this.#refused;
+  }
+
+  /** Gives the port that is listened on. @throws Error when the address cannot be had */
+  listen(host: string, port: number): Promise<number> {
+    return new Promise((resolve, reject) => {
+      this.#http1.once("error", reject);
+      this.#http1.listen({ host, port }, () => {
+        this.#http1.off("error", reject);
+        this.#pings = setInterval(() => this.#ping(), this.#options.limits.peerPingIntervalMs);
+        this.#pings.unref();
+        const address = this.#http1.address();
+        resolve(typeof address === "object" && address !== null ? address.port : port);
+      });
+    });
+  }
+
+  /** Stops listening, tells HTTP/2 peers to go, closes what idles. Resolves when every connection has ended. */
+  drain(): Promise<void> {
+    this.#draining = true;
+    const closed = new Promise<void>((resolve) => {
+      this.#http1.close(() => resolve());
+    });
+    for (const session of this.#sessions.keys()) session.close();
+    const idle = setInterval(() => this.#http1.closeIdleConnections(), drainCheckIntervalMs);
+    return closed.then(() => clearInterval(idle));
+  }
+
+  /** Cuts every connection. */
+  cut(): void {
+    clearInterval(this.#pings);
+    for (const session of this.#sessions.keys()) session.destroy();
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  #createHttp1(): http.Server {
+    const { limits, handlers, tls } = this.#options;
+    const options = {
+      maxHeaderSize: limits.headerBytesMax,
+      headersTimeout: limits.headersTimeoutMs,
+      requestTimeout: limits.requestReceiveTimeoutMs,
+      keepAliveTimeout: limits.keepAliveTimeoutMs,
+      connectionsCheckingInterval: Math.min(limits.headersTimeoutMs, timeoutCheckIntervalMs),
+      noDelay: true,
+      keepAlive: true,
+      keepAliveInitialDelay: limits.tcpKeepAliveMs,
+    };
+    const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
+      if (this.#draining) response.shouldKeepAlive = false;
+      handlers.request(request, response);
+    };
+    const server =
+      tls === undefined
+        ? http.createServer(options, onRequest)
+        : https.createServer(
+            {
+              ...options,
+              cert: tls.certificate,
+              key: tls.key,
+              ALPNProtocols: ["h2", "http/1.1"],
+              handshakeTimeout: limits.headersTimeoutMs,
+            },
+            onRequest,
+          );
+    this.#tellApart(server);
+    server.on("upgrade", handlers.upgrade);
+    server.on("clientError", (error: NodeJS.ErrnoException, socket: Duplex) => malformedRequest(error, socket, limits));
+    server.on("tlsClientError", () => {});
+    return server;
+  }
+
+  /** Puts itself between the listening socket and the HTTP/1.1 server, which must listen to keep its timeouts. */
+  #tellApart(server: http.Server): void {
+    const event = this.#options.tls === undefined ? "connection" : "secureConnection";
+    const http1Listeners = server.listeners(event);
+    server.removeAllListeners(event);
+    const toHttp1 = (socket: Socket): void => {
+      for (const listener of http1Listeners) Reflect.apply(listener, server, [socket]);
+    };
+    const toHttp2 = (socket: Socket): void => {
+      this.#http2.emit("connection", socket);
+    };
+    server.prependListener("connection", (socket: Socket) => {
+      if (!this.#admit(socket)) return;
+      if (event !== "connection") return;
+      peekPreface(socket, this.#options.limits.headersTimeoutMs, (http2) => {
+        if (http2) toHttp2(socket);
+        else toHttp1(socket);
+      });
+    });
+    if (event === "connection") return;
+    server.on("secureConnection", (socket: TLSSocket) => {
+      if (socket.alpnProtocol === "h2") toHttp2(socket);
+      else toHttp1(socket);
+    });
+  }
+
+  #admit(socket: Socket): boolean {
+    const { connectionsMax, connectionsPerAddressMax } = this.#options.limits;
+    const address = socket.remoteAddress ?? "";
+    const ofAddress = (this.#byAddress.get(address) ?? 0) + 1;
+    const tooMany = connectionsPerAddressMax > 0 && ofAddress > connectionsPerAddressMax;
+    if (this.#sockets.size >= connectionsMax || tooMany || this.#draining) {
+      this.#refused++;
+      socket.destroy();
+      return false;
+    }
+    this.#sockets.add(socket);
+    this.#byAddress.set(address, ofAddress);
+    socket.once("close", () => {
+      this.#sockets.delete(socket);
+      const left = (this.#byAddress.get(address) ?? 1) - 1;
+      if (left === 0) this.#byAddress.delete(address);
+      else this.#byAddress.set(address, left);
+    });
+    return true;
+  }
+
+  #createHttp2(): http2.Http2Server {
+    const { limits, handlers, log } = this.#options;
+    const compat = http2.createServer((request, response) => handlers.request(request, response));
+    const server = http2.createServer({
+      settings: {
+        maxConcurrentStreams: limits.http2StreamsPerConnectionMax,
+        maxHeaderListSize: limits.headerBytesMax,
+        enablePush: false,
+      },
+      maxSessionInvalidFrames: 100,
+      maxSessionRejectedStreams: 100,
+    });
+    server.on("session", (session) => {
+      this.#sessions.set(session, "answered");
+      session.once("close", () => this.#sessions.delete(session));
+      if (this.#draining) session.close();
+    });
+    server.on("stream", (stream, headers, flags, rawHeaders: string[]) => {
+      if (!handlers.stream(stream, headers)) compat.emit("stream", stream, headers, flags, rawHeaders);
+    });
+    server.on("sessionError", (error) => log.debug({ err: error }, "an HTTP/2 connection failed"));
+    return server;
+  }
+
+  #ping(): void {
+    for (const [session, state] of this.#sessions) {
+      if (state === "asked") {
+        session.destroy();
+        continue;
+      }
+      this.#sessions.set(session, "asked");
+      session.ping(() => {
+        if (this.#sessions.has(session)) this.#sessions.set(session, "answered");
+      });
+    }
+  }
+}
+
+/** How often a drain looks for connections that have become idle. */
+const drainCheckIntervalMs = 20;
+
+/** How often connections are checked for requests that take too long to arrive, at most. */
+const timeoutCheckIntervalMs = 5_000;

@@ -1,0 +1,41 @@
+import type { Socket } from "node:net";
+
+/** What an HTTP/2 connection without TLS begins with (RFC 9113, 3.4), as far as it takes to tell. */
+const prefaceHead = Buffer.from("PRI");
+
+/**
+ * Reads as much of a new connection as tells HTTP/2 from HTTP/1, puts it back, and says which it is. A connection that
+ * says nothing for `timeoutMs` is cut.
+ */
+export function peekPreface(socket: Socket, timeoutMs: number, decided: (http2: boolean) => void): void {
+  let held: Buffer = Buffer.alloc(0);
+  const stop = (): void => {
+    socket.off("readable", look);
+    socket.off("timeout", cut);
+    socket.off("error", cut);
+    socket.setTimeout(0);
+  };
+  const cut = (): void => {
+    stop();
+    socket.on("error", () => {});
+    socket.destroy();
+  };
+  const look = (): void => {
+    const chunk: Buffer | null = socket.read();
+    if (chunk === null) {
+      if (socket.readableEnded) cut();
+      return;
+    }
+    held = held.length === 0 ? chunk : Buffer.concat([held, chunk]);
+    const compared = Math.min(held.length, prefaceHead.length);
+    const matches = held.compare(prefaceHead, 0, compared, 0, compared) === 0;
+    if (matches && compared < prefaceHead.length) return;
+    stop();
+    socket.unshift(held);
+    decided(matches);
+  };
+  socket.on("readable", look);
+  socket.on("timeout", cut);
+  socket.on("error", cut);
+  socket.setTimeout(timeoutMs);
+}

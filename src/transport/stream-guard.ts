@@ -1,0 +1,196 @@
+import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
+import { HttpBodySchema } from "../../gen/google/api/httpbody_pb.js";
+import type { Answer } from "../domain/answer.js";
+import { Failure, unavailable } from "../domain/failure.js";
+import type { AnswerStream, Api, Call, StreamMethod } from "../domain/service.js";
+import type { Log } from "../telemetry/log.js";
+import type { TransportLimits } from "./limits.js";
+
+/** When a client that was refused a stream should try again. */
+const streamRetryMs = 5_000;
+
+/** When a client whose stream the shutdown ended should come back; it will reach another process. */
+const drainRetryMs = 1_000;
+
+/** How often stalled readers are looked for, at most. */
+const sweepIntervalMs = 10_000;
+
+/** What a stream of an end of its own is, and an endless one is not. */
+type Kind = "file" | "subscription";
+
+/**
+ * Stands between the lanes and the API, so that streams are bounded, watched and ended in one place, whatever their
+ * protocol.
+ */
+export class StreamGuard {
+  /** The API with its streams guarded; unary methods are the given ones. */
+  readonly api: Api;
+  readonly #limits: TransportLimits;
+  readonly #log: Log;
+  readonly #open = new Set<GuardedStream>();
+  readonly #byAddress = new Map<string, number>();
+  readonly #sweep: NodeJS.Timeout;
+  #admitted = 0;
+  #draining = false;
+
+  constructor(api: Api, limits: TransportLimits, log: Log) {
+    this.#limits = limits;
+    this.#log = log;
+    this.api = api.map((method) => (method.kind === "unary" ? method : this.#guard(method)));
+    this.#sweep = setInterval(() => this.#endStalled(), Math.min(sweepIntervalMs, limits.stalledReaderMs));
+    this.#sweep.unref();
+  }
+
+  /** Refuses new streams and ends subscriptions with UNAVAILABLE; files may come to their end. */
+  drain(): void {
+    this.#draining = true;
+    for (const stream of this.#open) if (stream.kind === "subscription") stream.fail(drainFailure());
+  }
+
+  /** Ends every stream with UNAVAILABLE. */
+  endAll(): void {
+    this.#draining = true;
+    clearInterval(this.#sweep);
+    for (const stream of this.#open) stream.fail(drainFailure());
+  }
+
+  #guard(method: StreamMethod): StreamMethod {
+    const kind: Kind = method.desc.output.typeName === HttpBodySchema.typeName ? "file" : "subscription";
+    return {
+      kind: method.kind,
+      desc: method.desc,
+      open: (request, call) => this.#admit(method, request, call, kind),
+    };
+  }
+
+  #admit(
+    method: StreamMethod,
+    request: MessageShape<DescMessage>,
+    call: Call,
+    kind: Kind,
+  ): AnswerStream | Promise<AnswerStream> {
+    const { clientAddress } = call;
+    this.#check(clientAddress);
+    this.#count(clientAddress, 1);
+    const watched = (inner: AnswerStream): AnswerStream => {
+      const stream: GuardedStream = new GuardedStream(inner, kind, clientAddress, () => {
+        this.#open.delete(stream);
+        this.#count(clientAddress, -1);
+      });
+      this.#open.add(stream);
+      return stream;
+    };
+    try {
+      const opened = method.open(request, call);
+      if (!(opened instanceof Promise)) return watched(opened);
+      return opened.then(watched, (thrown: unknown) => {
+        this.#count(clientAddress, -1);
+        throw thrown;
+      });
+    } catch (thrown) {
+      this.#count(clientAddress, -1);
+      throw thrown;
+    }
+  }
+
+  #check(address: string): void {
+    const { streamsMax, streamsPerAddressMax } = this.#limits;
+    if (this.#draining) throw drainFailure();
+    if (this.#admitted >= streamsMax) {
+      throw unavailable("this server serves as many streams as it can", "TOO_MANY_STREAMS", streamRetryMs);
+    }
+    if (streamsPerAddressMax > 0 && (this.#byAddress.get(address) ?? 0) >= streamsPerAddressMax) {
+      const message = `this client has ${streamsPerAddressMax} streams open, as many as one address may; close some`;
+      const parts = { reason: "TOO_MANY_STREAMS_OF_CLIENT", retryAfterMs: streamRetryMs };
+      throw new Failure("resource_exhausted", message, parts);
+    }
+  }
+
+  #count(address: string, by: 1 | -1): void {
+    this.#admitted += by;
+    const streams = (this.#byAddress.get(address) ?? 0) + by;
+    if (streams === 0) this.#byAddress.delete(address);
+    else this.#byAddress.set(address, streams);
+  }
+
+  #endStalled(): void {
+    const { stalledReaderMs } = this.#limits;
+    const before = Date.now() - stalledReaderMs;
+    for (const stream of this.#open) {
+      if (!stream.stalledSince(before)) continue;
+      this.#log.warn({ client: stream.clientAddress, stalledReaderMs }, "ended a stream whose reader takes nothing");
+      const message = `nothing of this stream was read for ${stalledReaderMs} ms; open it again`;
+      stream.fail(new Failure("resource_exhausted", message, { reason: "READER_STALLED", retryAfterMs: 0 }));
+    }
+  }
+}
+
+function drainFailure(): Failure {
+  return unavailable("this server is shutting down; connect again", "DRAINING", drainRetryMs);
+}
+
+class GuardedStream implements AnswerStream {
+  readonly kind: Kind;
+  readonly clientAddress: string;
+  readonly #inner: AnswerStream;
+  readonly #released: () => void;
+  #listener: () => void = () => {};
+  #failure: Failure | undefined;
+  #closed = false;
+  /** When the reader was last given something that it has not come back from; undefined: it waits for more. */
+  #givenAtMs: number | undefined = Date.now();
+
+  constructor(inner: AnswerStream, kind: Kind, clientAddress: string, released: () => void) {
+    this.#inner = inner;
+    this.kind = kind;
+    this.clientAddress = clientAddress;
+    this.#released = released;
+  }
+
+  get headers(): ReadonlyMap<string, string> {
+    return this.#inner.headers;
+  }
+
+  get trailers(): ReadonlyMap<string, string> {
+    return this.#inner.trailers;
+  }
+
+  get ended(): boolean {
+    return this.#failure !== undefined || this.#inner.ended;
+  }
+
+  get failure(): Failure | undefined {
+    return this.#failure ?? this.#inner.failure;
+  }
+
+  take(): readonly Answer[] {
+    if (this.#failure !== undefined) return [];
+    const answers = this.#inner.take();
+    this.#givenAtMs = answers.length === 0 ? undefined : Date.now();
+    return answers;
+  }
+
+  onReady(listener: () => void): void {
+    this.#listener = listener;
+    this.#inner.onReady(listener);
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#inner.close();
+    this.#released();
+  }
+
+  /** Ends it from outside. */
+  fail(failure: Failure): void {
+    if (this.ended) return;
+    this.#failure = failure;
+    this.#inner.close();
+    this.#listener();
+  }
+
+  stalledSince(ms: number): boolean {
+    return this.#givenAtMs !== undefined && this.#givenAtMs < ms;
+  }
+}

@@ -1,0 +1,147 @@
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import {
+  GetLatestMarketDepthResponseSchema,
+  GetMarketResponseSchema,
+  ListLatestMarketDataResponseSchema,
+  ListLedgerEntriesResponseSchema,
+  ObserveMarketsDepthUpdatesResponseSchema,
+  TradingDataService,
+} from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { HttpBodySchema } from "../../gen/google/api/httpbody_pb.js";
+import { type Answer, MessageAnswer } from "../../src/domain/answer.js";
+import { Failure } from "../../src/domain/failure.js";
+import { type AnswerStream, type Api, type Call, serverStreaming, unary } from "../../src/domain/service.js";
+
+/** A stream that a test fills by hand. */
+export class TestStream implements AnswerStream {
+  readonly headers = new Map<string, string>();
+  readonly trailers = new Map<string, string>();
+  ended = false;
+  failure: Failure | undefined;
+  closed = false;
+  takes = 0;
+  #pending: Answer[] = [];
+  #listener: () => void = () => {};
+
+  take(): readonly Answer[] {
+    this.takes++;
+    const taken = this.#pending;
+    this.#pending = [];
+    return taken;
+  }
+
+  onReady(listener: () => void): void {
+    this.#listener = listener;
+  }
+
+  close(): void {
+    this.closed = true;
+  }
+
+  give(...answers: Answer[]): void {
+    this.#pending.push(...answers);
+    this.#listener();
+  }
+
+  end(): void {
+    this.ended = true;
+    this.#listener();
+  }
+
+  fail(failure: Failure): void {
+    this.failure = failure;
+    this.ended = true;
+    this.#listener();
+  }
+}
+
+/** An answer of the depth stream. */
+export function depthUpdate(sequenceNumber: bigint, height = sequenceNumber): Answer {
+  const update = [{ marketId: "m", sequenceNumber }];
+  const message = create(ObserveMarketsDepthUpdatesResponseSchema, { update });
+  return new MessageAnswer(ObserveMarketsDepthUpdatesResponseSchema, message, undefined, String(height));
+}
+
+/** A piece of a file. */
+export function piece(init: MessageInitShape<typeof HttpBodySchema>): Answer {
+  return new MessageAnswer(HttpBodySchema, create(HttpBodySchema, init));
+}
+
+/** What a test looks into: the requests that arrived, and the streams that were opened. */
+export interface FakeService {
+  readonly api: Api;
+  readonly requests: unknown[];
+  readonly calls: Call[];
+  readonly streams: TestStream[];
+  /** Called by each stream as it opens, before its reader gets it. */
+  onOpen: (stream: TestStream) => void;
+  /** Thrown instead of opening a stream. */
+  refusal: Failure | undefined;
+}
+
+const market = create(GetMarketResponseSchema, { market: { id: "m" } });
+const depth = create(GetLatestMarketDepthResponseSchema, {
+  marketId: "m",
+  sequenceNumber: 18446744073709551615n,
+  buy: Array.from({ length: 40 }, (_, i) => ({ price: String(1000 - i), numberOfOrders: 1n, volume: 5n })),
+});
+
+/** Eight methods without a market behind them. Market ids choose what happens. */
+export function fakeService(): FakeService {
+  const depthAnswer = new MessageAnswer(GetLatestMarketDepthResponseSchema, depth, "7-depth");
+  const marketAnswer = new MessageAnswer(GetMarketResponseSchema, market, "7");
+  const service: FakeService = { api: [], requests: [], calls: [], streams: [], onOpen: () => {}, refusal: undefined };
+  const methods = TradingDataService.method;
+  const open = (request: unknown, call: Call): TestStream => {
+    service.requests.push(request);
+    service.calls.push(call);
+    if (service.refusal !== undefined) throw service.refusal;
+    const stream = new TestStream();
+    service.streams.push(stream);
+    service.onOpen(stream);
+    return stream;
+  };
+  const api: Api = [
+    unary(methods.getMarket, (request, call) => {
+      service.requests.push(request);
+      service.calls.push(call);
+      return byMarketId(request.marketId, marketAnswer);
+    }),
+    unary(methods.getLatestMarketDepth, (request) => {
+      service.requests.push(request);
+      return depthAnswer;
+    }),
+    unary(methods.listLatestMarketData, (request) => {
+      service.requests.push(request);
+      return new MessageAnswer(ListLatestMarketDataResponseSchema, create(ListLatestMarketDataResponseSchema));
+    }),
+    unary(methods.listLedgerEntries, async (request) => {
+      service.requests.push(request);
+      return new MessageAnswer(ListLedgerEntriesResponseSchema, create(ListLedgerEntriesResponseSchema));
+    }),
+    serverStreaming(methods.observeMarketsDepthUpdates, open),
+    serverStreaming(methods.exportLedgerEntries, open),
+  ];
+  return Object.assign(service, { api });
+}
+
+function byMarketId<T>(id: string, answer: T): T | Promise<T> {
+  switch (id) {
+    case "unknown":
+      throw new Failure("not_found", "market unknown", { reason: "UNKNOWN_MARKET" });
+    case "broken":
+      throw new TypeError("SELECT secret FROM mysql.user");
+    case "broken later":
+      return Promise.reject(new TypeError("SELECT secret FROM mysql.user"));
+    case "later":
+      return Promise.resolve(answer);
+    case "never":
+      return new Promise<T>(() => {});
+    case "limited":
+      throw new Failure("resource_exhausted", "too fast", { reason: "RATE", retryAfterMs: 1500 });
+    case "away":
+      throw new Failure("unavailable", "database away", { reason: "DATABASE_UNAVAILABLE", retryAfterMs: 2000 });
+    default:
+      return answer;
+  }
+}
