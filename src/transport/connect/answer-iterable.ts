@@ -4,7 +4,7 @@ import type { ConnectCall } from "./connect-context.js";
 
 /**
  * An answer stream as the iterable that Connect wants: it pulls only when asked, and is closed whichever way the
- * iteration ends. `cut` breaks off a response whose reader has not taken the last message `breakOffMs` after the stream
+ * iteration ends, or when the call is aborted: Connect forgets an iteration whose connection broke in a write. `cut` breaks off a response whose reader has not taken the last message `breakOffMs` after the stream
  * failed or the call was aborted.
  * @throws Failure that the stream ended with, or why the call was aborted
  */
@@ -18,6 +18,7 @@ export async function* answerIterable<O extends DescMessage>(
   let grace: NodeJS.Timeout | undefined;
   const notice = (): void => {
     wake?.();
+    if (call.signal.aborted) stream.close();
     if (stream.failure !== undefined || call.signal.aborted) grace ??= setTimeout(cut, breakOffMs);
   };
   stream.onReady(notice);

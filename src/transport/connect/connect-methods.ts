@@ -55,22 +55,31 @@ function streamImplementation(method: StreamMethod, options: LaneOptions) {
     } catch (thrown) {
       throw failed(thrown, context, options, (code) => cells.streamRefused(code));
     }
-    cells.streamOpened();
-    let code = 1;
+    const over = countStream(cells, call);
     try {
       for (const [name, value] of stream.headers) context.responseHeader.set(name, value);
       const { response } = context.values.get(peerKey);
       yield* answerIterable(stream, call, options.limits.breakOffMs, () => response?.destroy());
       for (const [name, value] of stream.trailers) context.responseTrailer.set(name, value);
-      code = 0;
+      over(0);
     } catch (thrown) {
-      throw failed(thrown, context, options, (failureCode) => {
-        code = failureCode;
-      });
+      throw failed(thrown, context, options, over);
     } finally {
-      cells.streamClosed(code);
+      over(1);
     }
   };
+}
+
+/** Counts an open stream until it is over, or its call is aborted; only what comes first counts. */
+function countStream(cells: RequestCells, call: ConnectCall): (code: number) => void {
+  let open = true;
+  const over = (code: number): void => {
+    if (open) cells.streamClosed(code);
+    open = false;
+  };
+  cells.streamOpened();
+  call.signal.addEventListener("abort", () => over(grpcCode(call.signal.reason)), { once: true });
+  return over;
 }
 
 /** Opens a stream; one that opens after its call was given up is closed. */

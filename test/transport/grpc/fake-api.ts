@@ -52,7 +52,8 @@ export class FakeStream<O extends DescMessage = DescMessage> implements AnswerSt
   }
 }
 
-type DepthStream = FakeStream<typeof ObserveMarketsDepthUpdatesResponseSchema>;
+/** A stream of depth updates. */
+export type DepthStream = FakeStream<typeof ObserveMarketsDepthUpdatesResponseSchema>;
 
 /** A depth message that names its market, with `padding` further characters. */
 export function depthMessage(marketId: string, padding = 0): Answer<typeof ObserveMarketsDepthUpdatesResponseSchema> {

@@ -1,0 +1,80 @@
+import { type ClientHttp2Session, type ClientHttp2Stream, connect, constants } from "node:http2";
+import { create, toBinary } from "@bufbuild/protobuf";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { ObserveMarketsDepthUpdatesRequestSchema } from "../../../gen/datanode/api/v2/trading_data_pb.js";
+import { Failure } from "../../../src/domain/failure.js";
+import { type DepthStream, depthMessage } from "./fake-api.js";
+import { envelope, splitEnvelopes } from "./raw-call.js";
+import { type RpcServer, startRpcServer } from "./rpc-server.js";
+
+const path = "/datanode.api.v2.TradingDataService/ObserveMarketsDepthUpdates";
+
+describe.each([
+  { lane: "own lane, gRPC", grpcLane: true, type: "application/grpc+proto" },
+  { lane: "Connect, gRPC", grpcLane: false, type: "application/grpc+proto" },
+  { lane: "Connect, gRPC-Web", grpcLane: false, type: "application/grpc-web+proto" },
+  { lane: "Connect, Connect", grpcLane: false, type: "application/connect+proto" },
+])("a reader that takes nothing: $lane", ({ grpcLane, type }) => {
+  let server: RpcServer;
+  let session: ClientHttp2Session;
+  let call: ClientHttp2Stream;
+  let stream: DepthStream;
+
+  beforeEach(async () => {
+    server = await startRpcServer(grpcLane, { breakOffMs: 100 });
+    session = connect(`http://127.0.0.1:${server.http2Port}`);
+    session.on("error", () => {});
+    call = session.request({ ":method": "POST", ":path": path, "content-type": type, te: "trailers" });
+    call.on("error", () => {});
+    const request = create(ObserveMarketsDepthUpdatesRequestSchema, { marketIds: ["open"] });
+    call.end(envelope(0, toBinary(ObserveMarketsDepthUpdatesRequestSchema, request)));
+    stream = await vi.waitFor(() => {
+      const [opened] = server.streams;
+      if (opened === undefined) throw new Error("no stream yet");
+      return opened;
+    });
+    // Until what is given stays untaken: the reader's window is full.
+    await vi.waitFor(
+      () => {
+        const before = stream.taken;
+        stream.give(depthMessage("some", 100_000));
+        expect(stream.taken).toBe(before);
+      },
+      { interval: 30 },
+    );
+  });
+
+  afterEach(async () => {
+    session.destroy();
+    await server.close();
+  });
+
+  test("is asked for nothing more, and reads on where it stopped", async () => {
+    const { taken } = stream;
+    stream.give(depthMessage("last"));
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(stream.taken).toBe(taken);
+    expect(taken).toBeLessThan(10);
+    const chunks: Buffer[] = [];
+    call.on("data", (chunk: Buffer) => chunks.push(chunk));
+    stream.end();
+    await new Promise((resolve) => call.once("end", resolve));
+    const last = Buffer.from(depthMessage("last").binary());
+    const messages = splitEnvelopes(Buffer.concat(chunks));
+    expect(messages.findIndex((message) => message.equals(last))).toBe(stream.taken - 1);
+  });
+
+  test("is cut when the stream fails", async () => {
+    stream.fail(new Failure("resource_exhausted", "the reader took nothing for 5 minutes", { reason: "STALLED" }));
+    await vi.waitFor(() => expect(stream.closed).toBeGreaterThan(0), 3000);
+    // The session learns of the reset although the stream's window is full; its own reader sees it once it reads.
+    call.resume();
+    await vi.waitFor(() => expect(call.destroyed).toBe(true), 3000);
+    if (grpcLane) expect(call.rstCode).toBe(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+  });
+
+  test("frees the stream when it leaves", async () => {
+    session.destroy();
+    await vi.waitFor(() => expect(stream.closed).toBeGreaterThan(0), 3000);
+  });
+});
