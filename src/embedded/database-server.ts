@@ -56,7 +56,7 @@ export async function initialiseDatabase(order: SupervisorOrder, lock: number): 
   const { places, programs } = order;
   const unfinished = `${places.databaseDir}.unfinished`;
   rmSync(unfinished, { recursive: true, force: true });
-  const [program, args] = initialiser(programs, unfinished);
+  const [program, args] = initialiser(programs, unfinished, places.temporaryDir);
   const log = openSync(places.serverLog, "a", 0o600);
   const child = spawn(program, args, { detached: true, stdio: ["ignore", log, log, lock] });
   closeSync(log);
@@ -113,8 +113,8 @@ export function turnServerLog(places: EmbeddedPlaces): void {
   if (existsSync(places.serverLog)) renameSync(places.serverLog, `${places.serverLog}.previous`);
 }
 
-function initialiser(programs: ServerPrograms, datadir: string): readonly [string, string[]] {
-  const common = ["--no-defaults", `--datadir=${datadir}`, ...asRoot()];
+function initialiser(programs: ServerPrograms, datadir: string, tmpdir: string): readonly [string, string[]] {
+  const common = ["--no-defaults", `--datadir=${datadir}`, `--tmpdir=${tmpdir}`, ...asRoot()];
   if (programs.initializer === undefined) return [programs.server, [...common, "--initialize-insecure"]];
   return [programs.initializer, [...common, "--auth-root-authentication-method=normal", "--skip-test-db"]];
 }
@@ -134,6 +134,7 @@ function serverArguments({ places, programs, bufferPoolBytes }: SupervisorOrder)
   return [
     "--no-defaults",
     `--datadir=${places.databaseDir}`,
+    `--tmpdir=${places.temporaryDir}`,
     `--socket=${places.sqlSocket}`,
     `--pid-file=${places.databaseDir}/server.pid`,
     "--skip-networking",

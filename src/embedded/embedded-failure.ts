@@ -1,3 +1,5 @@
+import { OperatorError } from "../domain/operator-error.js";
+
 /** Why there is no private database; callers turn it into an exit code. */
 export type EmbeddedFailureReason =
   /** No server program on the machine, and no way to install one. */
@@ -12,11 +14,11 @@ export type EmbeddedFailureReason =
   | "start_failed";
 
 /** The private database cannot be had. The message is one line for a person, and says what to do where we know it. */
-export class EmbeddedFailure extends Error {
+export class EmbeddedFailure extends OperatorError {
   readonly reason: EmbeddedFailureReason;
 
-  constructor(reason: EmbeddedFailureReason, message: string, options?: ErrorOptions) {
-    super(message, options);
+  constructor(reason: EmbeddedFailureReason, message: string, cause?: unknown) {
+    super(message, 1, cause);
     this.name = "EmbeddedFailure";
     this.reason = reason;
   }

@@ -10,6 +10,8 @@ export interface EmbeddedPlaces {
   readonly dataDir: string;
   /** The server's own data. It appears in one step, complete. */
   readonly databaseDir: string;
+  /** A server removes the temporary tables that it finds as it starts, also another server's: each needs its own. */
+  readonly temporaryDir: string;
   /** Held by the kernel for as long as a supervisor, or a server it started, lives. */
   readonly lockFile: string;
   readonly serverLog: string;
@@ -36,6 +38,7 @@ export function embeddedPlaces(dataDir: string): EmbeddedPlaces {
   const places: EmbeddedPlaces = {
     dataDir: real,
     databaseDir: join(real, "database"),
+    temporaryDir: join(real, "tmp"),
     lockFile: join(real, "lock"),
     serverLog: join(real, "server.log"),
     supervisorLog: join(real, "supervisor.log"),
@@ -59,7 +62,7 @@ export function makeSocketDir(socketDir: string): void {
     mkdirSync(socketDir, { mode: 0o700 });
   } catch (error) {
     if (!isErrorCode(error, "EEXIST")) {
-      throw new EmbeddedFailure("no_access", `cannot create ${socketDir}: ${errorText(error)}`, { cause: error });
+      throw new EmbeddedFailure("no_access", `cannot create ${socketDir}: ${errorText(error)}`, error);
     }
   }
   const stat = lstatSync(socketDir);
@@ -83,9 +86,7 @@ function makeDataDir(dataDir: string): string {
     accessSync(dataDir, constants.R_OK | constants.W_OK | constants.X_OK);
     return realpathSync(dataDir);
   } catch (error) {
-    throw new EmbeddedFailure("no_access", `cannot use the data directory ${dataDir}: ${errorText(error)}`, {
-      cause: error,
-    });
+    throw new EmbeddedFailure("no_access", `cannot use the data directory ${dataDir}: ${errorText(error)}`, error);
   }
 }
 

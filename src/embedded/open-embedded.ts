@@ -77,7 +77,10 @@ class EmbeddedUser {
     const deadline = performance.now() + patienceMs;
     for (;;) {
       const socket = await connectTo(this.#places.supervisorSocket);
-      if (socket !== undefined && (await this.#untilReady(socket))) {
+      const joined = socket === undefined ? undefined : await this.#untilReady(socket);
+      if (socket !== undefined && joined !== undefined) {
+        // Another's was there first, and ours waits for a turn that nobody needs.
+        if (supervisor?.pid !== joined) supervisor?.kill();
         this.#hold(socket);
         return;
       }
@@ -101,8 +104,8 @@ class EmbeddedUser {
     });
   }
 
-  /** False when the supervisor was on its way out. */
-  #untilReady(socket: Socket): Promise<boolean> {
+  /** The supervisor's process id; undefined when it was on its way out. */
+  #untilReady(socket: Socket): Promise<number | undefined> {
     return new Promise((resolve, reject) => {
       const give = (settle: () => void) => {
         socket.setTimeout(0);
@@ -112,9 +115,9 @@ class EmbeddedUser {
       socket.on("error", (error) => {
         if (error instanceof EmbeddedFailure) reject(error);
       });
-      socket.once("close", () => resolve(false));
+      socket.once("close", () => resolve(undefined));
       onMessage(socket, (message) => {
-        if (message.type === "ready") give(() => resolve(true));
+        if (message.type === "ready") give(() => resolve(message.supervisor));
         else if (message.type === "failed") give(() => reject(this.#failure(message.text)));
         else this.#say(message.text);
       });

@@ -9,10 +9,13 @@ export interface SupervisorOrder {
   readonly bufferPoolBytes: number;
 }
 
-/** What a supervisor tells each of its users, a JSON line each. A user tells nothing: being connected is the message. */
+/**
+ * What a supervisor tells each of its users, a JSON line each; `supervisor` is its process id.
+ * A user tells nothing: being connected is the message.
+ */
 export type SupervisorMessage =
   | { readonly type: "progress"; readonly text: string }
-  | { readonly type: "ready" }
+  | { readonly type: "ready"; readonly supervisor: number }
   | { readonly type: "failed"; readonly text: string };
 
 /** Exit code of a supervisor that found another one in charge. */

@@ -3,7 +3,7 @@
  * and gone with the last. It runs apart from them, in a session of its own, so that no signal meant for a command
  * reaches it. Needs nothing but Node: it must start in a moment.
  */
-import { existsSync, rmdirSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, rmdirSync, rmSync } from "node:fs";
 import { createServer, type Socket } from "node:net";
 import {
   type DatabaseServer,
@@ -77,12 +77,14 @@ class Supervisor {
   async #serve(): Promise<void> {
     const { places } = this.#order;
     turnServerLog(places);
+    rmSync(places.temporaryDir, { recursive: true, force: true });
+    mkdirSync(places.temporaryDir);
     await this.#initialise();
     const crashes: number[] = [];
     while (!this.#ending) {
       const server = startDatabaseServer(this.#order, this.#lock);
       this.#server = server;
-      if (await untilReady(server, places)) this.#report({ type: "ready" });
+      if (await untilReady(server, places)) this.#report({ type: "ready", supervisor: process.pid });
       else if (!this.#ending) throw new Error(`the database did not start: ${serverLogTail(places)}`);
       const exit = await server.exited;
       if (this.#ending) return;
