@@ -26,8 +26,10 @@ export interface TransportLimits {
   readonly requestTimeoutMs: number;
   /** Concurrent HTTP/2 streams of one connection. */
   readonly http2StreamsPerConnectionMax: number;
-  /** How often an HTTP/2 or WebSocket peer is pinged; one that did not answer by the next ping is dead. */
+  /** How often an HTTP/2 or WebSocket peer is pinged. */
   readonly peerPingIntervalMs: number;
+  /** A peer that answered no ping for this long is dead. Who stops reading does not answer either: hence minutes. */
+  readonly peerSilenceMaxMs: number;
   /** When the kernel begins to probe a silent TCP peer. */
   readonly tcpKeepAliveMs: number;
   /** A message from a WebSocket client; they are ignored, so small ones will do. */
@@ -54,6 +56,7 @@ export const defaultTransportLimits: TransportLimits = {
   requestTimeoutMs: 30_000,
   http2StreamsPerConnectionMax: 1_000,
   peerPingIntervalMs: 20_000,
+  peerSilenceMaxMs: 300_000,
   tcpKeepAliveMs: 30_000,
   webSocketMessageBytesMax: 4_096,
   webSocketMessagesPerPingMax: 100,

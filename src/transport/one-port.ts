@@ -39,7 +39,8 @@ export class OnePort {
   readonly #http2: http2.Http2Server;
   readonly #sockets = new Set<Socket>();
   readonly #byAddress = new Map<string, number>();
-  readonly #sessions = new Map<ServerHttp2Session, "answered" | "asked">();
+  /** With the time when each peer last gave a sign of life. */
+  readonly #sessions = new Map<ServerHttp2Session, number>();
   #pings: NodeJS.Timeout | undefined;
   #draining = false;
   #refused = 0;
@@ -193,7 +194,7 @@ export class OnePort {
       maxSessionRejectedStreams: 100,
     });
     server.on("session", (session) => {
-      this.#sessions.set(session, "answered");
+      this.#sessions.set(session, Date.now());
       session.once("close", () => this.#sessions.delete(session));
       if (this.#draining) session.close();
     });
@@ -205,14 +206,14 @@ export class OnePort {
   }
 
   #ping(): void {
-    for (const [session, state] of this.#sessions) {
-      if (state === "asked") {
+    const silentBefore = Date.now() - this.#options.limits.peerSilenceMaxMs;
+    for (const [session, heardAt] of this.#sessions) {
+      if (heardAt < silentBefore) {
         session.destroy();
         continue;
       }
-      this.#sessions.set(session, "asked");
       session.ping(() => {
-        if (this.#sessions.has(session)) this.#sessions.set(session, "answered");
+        if (this.#sessions.has(session)) this.#sessions.set(session, Date.now());
       });
     }
   }

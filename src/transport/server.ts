@@ -1,4 +1,5 @@
 import { setTimeout } from "node:timers/promises";
+import { Gauge } from "prom-client";
 import type { Api } from "../domain/service.js";
 import type { Log } from "../telemetry/log.js";
 import type { Metrics } from "../telemetry/metrics.js";
@@ -7,6 +8,7 @@ import { createConnectHandler } from "./connect/connect-handler.js";
 import { createGrpcLane } from "./grpc/grpc-lane.js";
 import { HttpLane } from "./http/http-lane.js";
 import { Routes } from "./http/routes.js";
+import { WebSocketLane } from "./http/web-socket-lane.js";
 import type { Readiness } from "./lane.js";
 import { defaultTransportLimits, type TransportLimits } from "./limits.js";
 import { OnePort } from "./one-port.js";
@@ -67,13 +69,19 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     http: new HttpLane({ ...laneOptions, metrics, common, routes }),
   });
   const lane = options.grpcLane === false ? undefined : createGrpcLane(laneOptions);
+  const webSockets = new WebSocketLane({
+    ...laneOptions,
+    common,
+    routes,
+    ordinary: (request, response) => dispatcher.dispatch(request, response),
+  });
   const port = new OnePort({
     tls,
     limits,
     log,
     handlers: {
       request: (request, response) => dispatcher.dispatch(request, response),
-      upgrade: (_request, socket) => socket.destroy(),
+      upgrade: (request, socket, head) => webSockets.handle(request, socket, head),
       stream: (stream, headers) => {
         if (lane?.accepts(headers) !== true) return false;
         lane.handle(stream, headers);
@@ -82,13 +90,24 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     },
   });
   const listening = await port.listen(listen.host, listen.port);
+  watchPort(port, metrics);
   const host = listen.host.includes(":") ? `[${listen.host}]` : listen.host;
   return {
     address: { host: listen.host, port: listening },
     url: `${tls === undefined ? "http" : "https"}://${host}:${listening}`,
-    drain: (ms) => drain(port, guard, ms),
-    close: () => drain(port, guard, 0),
+    drain: (ms) => drain(port, guard, ms).finally(() => webSockets.stop()),
+    close: () => drain(port, guard, 0).finally(() => webSockets.stop()),
   };
+}
+
+function watchPort(port: OnePort, metrics: Metrics): void {
+  const gauge = (name: string, help: string, read: () => number): void => {
+    const made = new Gauge({ name, help, registers: [], collect: () => made.set(read()) });
+    metrics.registerMetric(made);
+  };
+  gauge("marketd_connections_open", "Connections that are open now.", () => port.connections);
+  gauge("marketd_http2_sessions_open", "Connections that speak HTTP/2 now.", () => port.sessions);
+  gauge("marketd_connections_refused", "Connections refused since the start: too many.", () => port.refused);
 }
 
 /** How long peers have to read the end of what the end of a drain breaks off. */

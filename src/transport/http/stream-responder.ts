@@ -10,10 +10,10 @@ import type { LaneOptions } from "../lane.js";
 import { RequestCall } from "../request-call.js";
 import type { RequestCells } from "../request-metrics.js";
 import { grpcCode, toFailure } from "../status.js";
-import { answerWithin } from "./answer-within.js";
 import { chooseCoding } from "./content-coding.js";
 import { type Exchange, refuse } from "./exchange.js";
 import { bodyData } from "./forms.js";
+import { openStream } from "./open-stream.js";
 import { PeekedStream } from "./peeked-stream.js";
 import type { BoundRequest } from "./query-parameters.js";
 import { isHttpBody } from "./routes.js";
@@ -56,19 +56,7 @@ export class StreamResponder {
       else if (isHttpBody(method)) this.#file(stream, form, bound, exchange, cells);
       else this.#pump(stream, { ...form, file: false }, exchange, cells);
     };
-    try {
-      const stream = method.open(bound.message, call);
-      if (stream instanceof Promise) {
-        const { requestTimeoutMs } = this.#options.limits;
-        answerWithin(stream, requestTimeoutMs, call, (late) => late.close())
-          .then(begin)
-          .catch(refused);
-      } else {
-        begin(stream);
-      }
-    } catch (thrown) {
-      refused(thrown);
-    }
+    openStream(method, bound.message, call, this.#options.limits.requestTimeoutMs, begin, refused);
   }
 
   /** A file goes out in its envelope at once, unless the client may want the file itself: its first piece says what it is. */

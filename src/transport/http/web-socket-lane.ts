@@ -1,0 +1,268 @@
+import { type IncomingMessage, ServerResponse } from "node:http";
+import { Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { type WebSocket, WebSocketServer } from "ws";
+import type { Failure, FailureCode } from "../../domain/failure.js";
+import type { AnswerStream } from "../../domain/service.js";
+import type { CommonHeaders } from "../common-headers.js";
+import { AnswerPump } from "../grpc/answer-pump.js";
+import type { FrameSink } from "../grpc/call-wire.js";
+import { clientLeft } from "../grpc/deadline.js";
+import type { AnyRequest, AnyResponse, LaneOptions } from "../lane.js";
+import { RequestCall } from "../request-call.js";
+import type { RequestCells } from "../request-metrics.js";
+import { grpcCode, toFailure } from "../status.js";
+import { type Exchange, refuse } from "./exchange.js";
+import { errorText, webSocketText } from "./forms.js";
+import { HttpFailure, unknownPath, urlTooLong } from "./http-failure.js";
+import { openStream } from "./open-stream.js";
+import { splitTarget } from "./request-target.js";
+import type { RouteMatch, Routes } from "./routes.js";
+
+/** What the lane needs. */
+export interface WebSocketLaneOptions extends LaneOptions {
+  readonly common: CommonHeaders;
+  readonly routes: Routes;
+  /** Answers a request whose wish to upgrade is left aside. */
+  ordinary(request: AnyRequest, response: AnyResponse): void;
+}
+
+/** Close codes (RFC 6455, 7.4, and IANA's registry) by whose fault it is. */
+const closeCodes: Partial<Record<FailureCode, number>> = {
+  invalid_argument: 1008,
+  not_found: 1008,
+  resource_exhausted: 1008,
+  unimplemented: 1008,
+  unavailable: 1013,
+};
+const closedWell = 1000;
+const closedByFailure = 1011;
+const closedByPolicy = 1008;
+
+/** A client that is connected. */
+interface Peer {
+  heardAtMs: number;
+  messagesSincePing: number;
+}
+
+/** Streams at the URLs of the HTTP API, for clients that ask to upgrade to WebSocket: a JSON object per text message. */
+export class WebSocketLane {
+  readonly #options: WebSocketLaneOptions;
+  readonly #handshakes: WebSocketServer;
+  readonly #peers = new Map<WebSocket, Peer>();
+  readonly #pings: NodeJS.Timeout;
+
+  constructor(options: WebSocketLaneOptions) {
+    this.#options = options;
+    this.#handshakes = new WebSocketServer({
+      noServer: true,
+      clientTracking: false,
+      perMessageDeflate: false,
+      maxPayload: options.limits.webSocketMessageBytesMax,
+    });
+    this.#pings = setInterval(() => this.#ping(), options.limits.peerPingIntervalMs);
+    this.#pings.unref();
+  }
+
+  /** Takes over the connection of a request to upgrade; `head` is what came after its headers. */
+  handle(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    socket.on("error", () => {});
+    const response = responseOn(request, socket);
+    if (request.headers.upgrade?.toLowerCase() !== "websocket") {
+      this.#options.ordinary(request, response);
+      return;
+    }
+    const common = this.#options.common.of(request.headers.origin);
+    const exchange = { request, response, common, head: false };
+    try {
+      this.#open(exchange, new Handshake(this.#handshakes, request, socket, head, response));
+    } catch (thrown) {
+      refuse(exchange, thrown, this.#options.log);
+    }
+  }
+
+  /** Stops pinging; the connections end with their streams. */
+  stop(): void {
+    clearInterval(this.#pings);
+  }
+
+  #open(exchange: Exchange, handshake: Handshake): void {
+    const { limits, routes, log, requests } = this.#options;
+    const url = exchange.request.url ?? "/";
+    if (url.length > limits.urlLengthMax) throw urlTooLong(limits.urlLengthMax);
+    const { path, query } = splitTarget(url);
+    const match = routes.match(path);
+    if (match === undefined) throw unknownPath(path);
+    const method = streamMethodOf(match);
+    handshake.check();
+    const bound = match.route.parameters.bind(match.segments, query);
+    const cells = requests.cells(method, "websocket");
+    const call = new RequestCall(exchange.request.socket.remoteAddress ?? "");
+    handshake.socket.once("close", () => call.abort(clientLeft()));
+    openStream(
+      method,
+      bound.message,
+      call,
+      limits.requestTimeoutMs,
+      (stream) => this.#pump(stream, exchange, handshake, cells),
+      (thrown) => cells.streamRefused(grpcCode(refuse(exchange, thrown, log))),
+    );
+  }
+
+  #pump(stream: AnswerStream, exchange: Exchange, handshake: Handshake, cells: RequestCells): void {
+    const { log, limits } = this.#options;
+    const { socket } = handshake;
+    if (socket.destroyed) {
+      stream.close();
+      return;
+    }
+    const sink = new WebSocketSink(handshake, {
+      opened: (webSocket) => {
+        this.#watch(webSocket);
+        webSocket.once("close", () => pump.left());
+      },
+      refuse: (failure) => refuse(exchange, failure, log),
+    });
+    const events = {
+      toFailure: (thrown: unknown) => toFailure(thrown, log),
+      finished: (code: number) => {
+        cells.streamClosed(code);
+        // The peer may close in its turn; one that does not is cut.
+        setTimeout(() => socket.destroy(), limits.breakOffMs).unref();
+      },
+    };
+    const pump = new AnswerPump(stream, webSocketText, sink, events, limits.breakOffMs);
+    cells.streamOpened();
+    socket.on("drain", () => pump.drained());
+    socket.once("close", () => pump.left());
+    pump.run();
+  }
+
+  /** What a client says is not needed; it may say a little. */
+  #watch(webSocket: WebSocket): void {
+    const peer = { heardAtMs: Date.now(), messagesSincePing: 0 };
+    this.#peers.set(webSocket, peer);
+    webSocket.on("pong", () => {
+      peer.heardAtMs = Date.now();
+    });
+    webSocket.on("message", () => {
+      peer.messagesSincePing++;
+      if (peer.messagesSincePing > this.#options.limits.webSocketMessagesPerPingMax) {
+        webSocket.close(closedByPolicy, "TOO_MANY_MESSAGES");
+      }
+    });
+    webSocket.on("error", () => {});
+    webSocket.once("close", () => this.#peers.delete(webSocket));
+  }
+
+  #ping(): void {
+    const silentBefore = Date.now() - this.#options.limits.peerSilenceMaxMs;
+    for (const [webSocket, peer] of this.#peers) {
+      peer.messagesSincePing = 0;
+      if (peer.heardAtMs < silentBefore) webSocket.terminate();
+      else webSocket.ping();
+    }
+  }
+}
+
+function streamMethodOf(match: RouteMatch): Extract<RouteMatch["route"]["method"], { kind: "server_streaming" }> {
+  const { method } = match.route;
+  if (method.kind === "server_streaming") return method;
+  const message = "a WebSocket is served at the addresses of streams only; use GET here";
+  throw new HttpFailure(400, "invalid_argument", "NOT_A_STREAM", message);
+}
+
+/** A connection that can still become a WebSocket. */
+class Handshake {
+  readonly socket: Duplex;
+  readonly #server: WebSocketServer;
+  readonly #request: IncomingMessage;
+  readonly #head: Buffer;
+  readonly #response: ServerResponse;
+
+  constructor(
+    server: WebSocketServer,
+    request: IncomingMessage,
+    socket: Duplex,
+    head: Buffer,
+    response: ServerResponse,
+  ) {
+    this.#server = server;
+    this.#request = request;
+    this.socket = socket;
+    this.#head = head;
+    this.#response = response;
+  }
+
+  /** @throws HttpFailure when the request cannot be upgraded (RFC 6455, 4.2.1) */
+  check(): void {
+    const { method, headers } = this.#request;
+    if (headers["sec-websocket-version"] !== "13") {
+      const message = "the WebSocket version must be 13";
+      throw new HttpFailure(426, "invalid_argument", "WEBSOCKET_VERSION", message, { "sec-websocket-version": "13" });
+    }
+    const key = headers["sec-websocket-key"];
+    if (method !== "GET" || key === undefined || !/^[+/0-9A-Za-z]{22}==$/.test(key)) {
+      const message = "the WebSocket handshake must be a GET with a Sec-WebSocket-Key of 16 bytes in base64";
+      throw new HttpFailure(400, "invalid_argument", "WEBSOCKET_HANDSHAKE", message);
+    }
+  }
+
+  /** Switches protocols. The callback comes at once, or never when the client has gone. */
+  complete(opened: (webSocket: WebSocket) => void): void {
+    if (this.socket instanceof Socket) this.#response.detachSocket(this.socket);
+    this.#server.handleUpgrade(this.#request, this.socket, this.#head, opened);
+  }
+}
+
+/** Writes finished frames beside the WebSocket object, which keeps to control frames: no queue between, one write. */
+class WebSocketSink implements FrameSink {
+  readonly #handshake: Handshake;
+  readonly #events: { opened(webSocket: WebSocket): void; refuse(failure: Failure): void };
+  #webSocket: WebSocket | undefined;
+
+  constructor(handshake: Handshake, events: { opened(webSocket: WebSocket): void; refuse(failure: Failure): void }) {
+    this.#handshake = handshake;
+    this.#events = events;
+  }
+
+  start(): void {
+    this.#handshake.complete((webSocket) => {
+      this.#webSocket = webSocket;
+      this.#events.opened(webSocket);
+    });
+  }
+
+  write(frames: Uint8Array): boolean {
+    const webSocket = this.#webSocket;
+    return webSocket === undefined || webSocket.readyState !== webSocket.OPEN || this.#handshake.socket.write(frames);
+  }
+
+  finish(failure: Failure | undefined): void {
+    const webSocket = this.#webSocket;
+    if (webSocket === undefined) {
+      if (failure !== undefined) this.#events.refuse(failure);
+      return;
+    }
+    if (failure === undefined) {
+      webSocket.close(closedWell);
+      return;
+    }
+    this.write(errorText(failure));
+    webSocket.close(closeCodes[failure.code] ?? closedByFailure, failure.reason);
+  }
+
+  breakOff(): void {
+    this.#webSocket?.terminate();
+  }
+}
+
+/** A response on a connection that the HTTP server gave up for an upgrade; the connection ends with it. */
+function responseOn(request: IncomingMessage, socket: Duplex): ServerResponse {
+  const response = new ServerResponse(request);
+  response.shouldKeepAlive = false;
+  if (socket instanceof Socket) response.assignSocket(socket);
+  socket.on("drain", () => response.emit("drain"));
+  response.once("finish", () => socket.end());
+  return response;
+}
