@@ -11,9 +11,11 @@ export class DescriptorIndex {
   readonly #extensions = new Map<string, Map<number, DescFile>>();
   readonly #encoded = new Map<DescFile, Uint8Array>();
 
-  constructor(services: readonly DescService[]) {
+  /** `others` are files that no service imports, but clients look types up in: those of error details. */
+  constructor(services: readonly DescService[], others: readonly DescFile[] = []) {
     this.services = [...new Set(services.map((service) => service.typeName))].sort();
     for (const service of services) this.#add(service.file);
+    for (const file of others) this.#add(file);
   }
 
   /** The file of that name, as `import` writes it. */
@@ -38,11 +40,16 @@ export class DescriptorIndex {
     return this.#symbols.has(message) ? [] : undefined;
   }
 
-  /** A file and all files it needs, each after its own needs' dependents, as FileDescriptorProto bytes. */
+  /** A file and all files it needs, each before those that it imports, as FileDescriptorProto bytes. */
   closure(file: DescFile): Uint8Array[] {
-    const all = new Set([file]);
-    for (const each of all) for (const dependency of each.dependencies) all.add(dependency);
-    return [...all].map((each) => this.#bytes(each));
+    const importsFirst = new Set<DescFile>();
+    const visit = (each: DescFile): void => {
+      if (importsFirst.has(each)) return;
+      for (const dependency of each.dependencies) visit(dependency);
+      importsFirst.add(each);
+    };
+    visit(file);
+    return [...importsFirst].reverse().map((each) => this.#bytes(each));
   }
 
   #bytes(file: DescFile): Uint8Array {

@@ -11,6 +11,7 @@ import {
   ServerReflectionResponseSchema as AlphaResponseSchema,
   ServerReflection as AlphaServerReflection,
 } from "../../../gen/grpc/reflection/v1alpha/reflection_pb.js";
+import { anyRegistry } from "../../domain/answer.js";
 import { DescriptorIndex } from "./descriptor-index.js";
 
 type Answer = MessageShape<typeof ServerReflectionResponseSchema>["messageResponse"];
@@ -23,7 +24,10 @@ const notFoundCode = 5;
  * https://github.com/grpc/grpc/blob/master/doc/server-reflection.md
  */
 export function registerReflection(router: ConnectRouter, services: readonly DescService[]): void {
-  const index = new DescriptorIndex([...services, ServerReflection, AlphaServerReflection]);
+  const index = new DescriptorIndex(
+    [...services, ServerReflection, AlphaServerReflection],
+    [...anyRegistry].map((type) => type.file),
+  );
   router.rpc(ServerReflection.method.serverReflectionInfo, async function* (requests) {
     for await (const request of requests) yield respond(index, request);
   });

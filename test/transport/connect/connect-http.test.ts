@@ -1,0 +1,156 @@
+import { request as httpRequest, type IncomingHttpHeaders } from "node:http";
+import { brotliDecompressSync, gunzipSync } from "node:zlib";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { preferredEncoding } from "../../../src/transport/connect/compression.js";
+import { type RpcServer, startRpcServer } from "../grpc/rpc-server.js";
+
+const getMarket = "/datanode.api.v2.TradingDataService/GetMarket";
+const observe = "/datanode.api.v2.TradingDataService/ObserveMarketsDepthUpdates";
+
+interface Sent {
+  readonly method?: string;
+  readonly path?: string;
+  readonly headers?: Record<string, string>;
+  readonly body?: string;
+}
+
+interface Received {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: Buffer;
+}
+
+let server: RpcServer;
+beforeAll(async () => {
+  server = await startRpcServer(true);
+});
+afterAll(() => server.close());
+
+function send({ method = "POST", path = getMarket, headers = {}, body = "" }: Sent): Promise<Received> {
+  return new Promise((resolve, reject) => {
+    const sent = httpRequest({ port: server.http1Port, host: "127.0.0.1", method, path, headers }, (response) => {
+      const chunks: Buffer[] = [];
+      response.on("data", (chunk: Buffer) => chunks.push(chunk));
+      response.on("end", () => {
+        resolve({ status: response.statusCode ?? 0, headers: response.headers, body: Buffer.concat(chunks) });
+      });
+    });
+    sent.on("error", reject);
+    sent.end(body);
+  });
+}
+
+const json = { "content-type": "application/json" };
+const hot = JSON.stringify({ marketId: "hot" });
+const query = `${getMarket}?connect=v1&encoding=json&message=${encodeURIComponent(hot)}`;
+
+test.each([
+  ["gzip, deflate, br, zstd", "br"],
+  ["gzip", "gzip"],
+  ["br;q=0.5, gzip;q=0.8", "gzip"],
+  ["br;q=0, gzip;q=0", "identity"],
+  ["identity", "identity"],
+  ["identity;q=1, gzip;q=0.5", "identity"],
+  ["*", "br"],
+  ["br;q=0, *", "gzip"],
+  ["GZIP ; Q=1", "gzip"],
+  ["", "identity"],
+  ["zstd", "identity"],
+  ["gzip;q=none", "identity"],
+])("a client that accepts %j gets %s", (accept, encoding) => {
+  expect(preferredEncoding(accept)).toBe(encoding);
+});
+
+describe("Connect over plain HTTP", () => {
+  test("POST with JSON emits unset fields, as every JSON of ours", async () => {
+    const { status, headers, body } = await send({ headers: json, body: hot });
+    expect(status).toBe(200);
+    expect(headers["content-type"]).toBe("application/json");
+    const answer = JSON.parse(body.toString());
+    expect(answer.market).toMatchObject({
+      id: "hot",
+      decimalPlaces: "5",
+      state: "STATE_UNSPECIFIED",
+      linearSlippageFactor: "",
+    });
+  });
+
+  test("GET and HEAD", async () => {
+    const got = await send({ method: "GET", path: query });
+    expect(got.status).toBe(200);
+    expect(JSON.parse(got.body.toString()).market.id).toBe("hot");
+    const head = await send({ method: "HEAD", path: query });
+    expect(head.status).toBe(200);
+    expect(head.headers["content-length"]).toBe(String(got.body.length));
+    expect(head.body).toHaveLength(0);
+  });
+
+  test("an unknown field is refused by name", async () => {
+    const { status, body } = await send({ headers: json, body: '{"marketID": "hot"}' });
+    expect(status).toBe(400);
+    const error = JSON.parse(body.toString());
+    expect(error.code).toBe("invalid_argument");
+    expect(error.message).toContain('"marketID"');
+  });
+
+  test("an error says when to come back", async () => {
+    const { status, headers, body } = await send({ headers: json, body: '{"marketId": "away"}' });
+    expect(status).toBe(503);
+    expect(headers["retry-after"]).toBe("2");
+    const error = JSON.parse(body.toString());
+    expect(error.details.map((detail: { type: string }) => detail.type)).toEqual([
+      "google.rpc.ErrorInfo",
+      "google.rpc.RetryInfo",
+    ]);
+    expect(error.details[0].debug).toEqual({ reason: "DATABASE_AWAY", domain: "marketd", metadata: {} });
+  });
+
+  test.each([
+    ["PUT", getMarket, "GET, HEAD, POST"],
+    ["GET", observe, "POST"],
+  ])("%s %s is answered 405", async (method, path, allow) => {
+    const { status, headers, body } = await send({ method, path });
+    expect(status).toBe(405);
+    expect(headers.allow).toBe(allow);
+    expect(JSON.parse(body.toString()).code).toBe("unimplemented");
+  });
+
+  test("a content type that is none of ours is answered 415", async () => {
+    expect((await send({ headers: { "content-type": "text/plain" }, body: "x" })).status).toBe(415);
+  });
+
+  test.each([
+    ["br", brotliDecompressSync],
+    ["gzip", gunzipSync],
+  ])("answers are compressed with %s when that is asked", async (encoding, decompress) => {
+    const body = '{"marketId": "long 5000"}';
+    const answer = await send({ headers: { ...json, "accept-encoding": encoding }, body });
+    expect(answer.headers["content-encoding"]).toBe(encoding);
+    expect(answer.headers["vary"]).toBe("accept-encoding");
+    expect(JSON.parse(decompress(answer.body).toString()).market.id).toHaveLength(5000);
+  });
+
+  test("small answers are not compressed", async () => {
+    const body = '{"marketId": "hot"}';
+    expect(
+      (await send({ headers: { ...json, "accept-encoding": "br" }, body })).headers["content-encoding"],
+    ).toBeUndefined();
+  });
+
+  test("a request without a usable authority is answered", async () => {
+    const { status } = await send({ headers: { ...json, host: "a b" }, body: hot });
+    expect(status).toBe(400);
+  });
+
+  test("a gRPC-Web call of a method that is not there", async () => {
+    const path = "/datanode.api.v2.TradingDataService/Nothing";
+    const { status, headers } = await send({ path, headers: { "content-type": "application/grpc-web+proto" } });
+    expect(status).toBe(200);
+    expect(headers["grpc-status"]).toBe("12");
+  });
+
+  test("a deadline beyond all timers is none", async () => {
+    const headers = { ...json, "connect-timeout-ms": "9999999999" };
+    expect((await send({ headers, body: '{"marketId": "later"}' })).status).toBe(200);
+  });
+});
