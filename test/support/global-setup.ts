@@ -1,4 +1,5 @@
 import type { TestProject } from "vitest/node";
+import { skippedPartners } from "./partners.js";
 import { startTestServer } from "./test-server.js";
 
 declare module "vitest" {
@@ -10,6 +11,7 @@ declare module "vitest" {
 
 /** One real database server for the whole run; each test file makes databases of its own on it. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  for (const line of skippedPartners()) process.stderr.write(`${line}\n`);
   const server = await startTestServer();
   project.provide("serverUrl", server.url);
   return server.stop;

@@ -1,0 +1,103 @@
+import { describe, expect, test } from "vitest";
+import { type Import, importsOf, readSource, trackedFiles, withoutComments } from "./sources.js";
+
+const sources = trackedFiles().filter((path) => /^src\/.*\.ts$/.test(path));
+const imports = sources.flatMap(importsOf);
+
+/** The room of a source file; files in src/ itself are rooms of their own. */
+function roomOf(path: string): string {
+  const [top = "", room = ""] = path.split("/");
+  return top === "gen" ? "gen" : room;
+}
+
+/** The table in docs/architecture.md: what each room may import, beside itself and `gen`. */
+function allowedImports(): ReadonlyMap<string, ReadonlySet<string> | "all"> {
+  const rows = readSource("docs/architecture.md").matchAll(/^\| `([a-z]+)` \|.*\| ([a-z, ]+) \|$/gm);
+  const allowed = new Map<string, ReadonlySet<string> | "all">();
+  for (const [, room = "", list = ""] of rows) {
+    allowed.set(room, list === "all" ? "all" : new Set(list === "nothing" ? [] : list.split(", ")));
+  }
+  return allowed;
+}
+
+/** A path of files, each of which imports the next and the last the first; undefined when there is none. */
+function findCycle(edges: readonly Import[]): string[] | undefined {
+  const next = new Map<string, string[]>();
+  for (const { from, to } of edges) next.set(from, [...(next.get(from) ?? []), to]);
+  const done = new Set<string>();
+  const path: string[] = [];
+  const visit = (file: string): string[] | undefined => {
+    if (path.includes(file)) return [...path.slice(path.indexOf(file)), file];
+    if (done.has(file)) return undefined;
+    done.add(file);
+    path.push(file);
+    for (const to of next.get(file) ?? []) {
+      const cycle = visit(to);
+      if (cycle !== undefined) return cycle;
+    }
+    path.pop();
+    return undefined;
+  };
+  for (const file of next.keys()) {
+    const cycle = visit(file);
+    if (cycle !== undefined) return cycle;
+  }
+  return undefined;
+}
+
+describe("the walls of docs/architecture.md", () => {
+  const allowed = allowedImports();
+
+  test("every room stands in the table, and every row is a room", () => {
+    const rooms = new Set(sources.filter((path) => path.split("/").length > 2).map(roomOf));
+    expect([...allowed.keys()].sort()).toEqual([...rooms].sort());
+  });
+
+  test("src itself holds the configuration and the entry alone", () => {
+    expect(sources.filter((path) => path.split("/").length === 2)).toEqual(["src/config.ts", "src/main.ts"]);
+  });
+
+  test.each([...allowed.keys()])("%s imports what the table allows", (room) => {
+    const may = allowed.get(room);
+    const across = imports.filter(({ from, to, ours }) => ours && roomOf(from) === room && roomOf(to) !== room);
+    const broken = across.filter(({ to }) => roomOf(to) !== "gen" && may !== "all" && may?.has(roomOf(to)) !== true);
+    expect(broken.map(({ from, to }) => `${from} imports ${to}`)).toEqual([]);
+  });
+
+  test("production code imports neither tests nor benches", () => {
+    const broken = imports.filter(({ to, ours }) => ours && !/^(src|gen)\//.test(to));
+    expect(broken.map(({ from, to }) => `${from} imports ${to}`)).toEqual([]);
+  });
+
+  test("there is no cycle", () => {
+    expect(findCycle(imports.filter(({ ours }) => ours))).toBeUndefined();
+  });
+
+  test("a cycle would be found", () => {
+    const edge = (from: string, to: string): Import => ({ from, to, ours: true });
+    expect(findCycle([edge("a", "b"), edge("b", "c"), edge("c", "d"), edge("c", "b")])).toEqual(["b", "c", "b"]);
+    expect(findCycle([edge("a", "b"), edge("a", "c"), edge("b", "c")])).toBeUndefined();
+  });
+
+  test("only the store knows the driver", () => {
+    const importers = imports.filter(({ to }) => /^mysql2?(\/|$)/.test(to)).map(({ from }) => roomOf(from));
+    expect(new Set(importers)).toEqual(new Set(["store"]));
+  });
+
+  test("only the configuration reads the environment", () => {
+    const readers = sources.filter((path) => /\bprocess\s*\.\s*env\b/.test(withoutComments(readSource(path))));
+    expect(readers).toEqual(["src/config.ts"]);
+  });
+
+  test("production code imports what production installs", () => {
+    const { dependencies }: { dependencies: Record<string, string> } = JSON.parse(readSource("package.json"));
+    const packages = imports.filter(({ to, ours }) => !ours && !to.startsWith("node:"));
+    const missing = packages.filter(({ to }) => !Object.hasOwn(dependencies, packageName(to)));
+    expect(missing.map(({ from, to }) => `${from} imports ${to}`)).toEqual([]);
+  });
+});
+
+function packageName(specifier: string): string {
+  const parts = specifier.split("/");
+  return parts.slice(0, specifier.startsWith("@") ? 2 : 1).join("/");
+}

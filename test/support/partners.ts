@@ -1,0 +1,58 @@
+import { accessSync, constants, statSync } from "node:fs";
+import { homedir } from "node:os";
+import { delimiter, join } from "node:path";
+
+/** Something of other people's that tests talk to, and a machine may lack. Without it those tests are skipped. */
+interface Partner {
+  /** What is lost without it. */
+  readonly tests: string;
+  /** Any of these programs will do; the first that is there is taken. */
+  readonly programs: readonly string[];
+}
+
+const partners = {
+  grpcurl: { tests: "calls with grpcurl, which knows us by reflection alone", programs: ["grpcurl"] },
+  browser: {
+    tests: "a real browser on the page and on every stream",
+    programs: ["chromium", "chromium-browser", "google-chrome"],
+  },
+} satisfies Record<string, Partner>;
+
+/** Names of the programs that tests may ask for. */
+export type PartnerName = keyof typeof partners;
+
+/** Path of a partner's program; undefined when it is not on this machine. */
+export function partnerProgram(name: PartnerName): string | undefined {
+  const folders = (process.env["PATH"] ?? "").split(delimiter);
+  folders.push(join(homedir(), "go", "bin"), "/usr/local/bin", "/usr/bin");
+  for (const program of partners[name].programs) {
+    const found = folders.map((folder) => join(folder, program)).find(isProgram);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/** Path of a real network's recording, from MARKETD_RECORDING; undefined when there is none. */
+export function recordingPath(): string | undefined {
+  const path = process.env["MARKETD_RECORDING"];
+  return path === undefined || path === "" ? undefined : path;
+}
+
+/** One line for each group of tests that this machine must skip. */
+export function skippedPartners(): string[] {
+  const names = Object.keys(partners) as PartnerName[];
+  const lines = names
+    .filter((name) => partnerProgram(name) === undefined)
+    .map((name) => `skipped: ${partners[name].tests} (${partners[name].programs[0]} is not on this machine)`);
+  if (recordingPath() === undefined) lines.push("skipped: a real network's recording (MARKETD_RECORDING names none)");
+  return lines;
+}
+
+function isProgram(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return statSync(path).isFile();
+  } catch {
+    return false;
+  }
+}
