@@ -11,9 +11,9 @@ export function scaled(text, places) {
   return `${sign}${grouped(padded.slice(0, -places))}.${padded.slice(-places)}`;
 }
 
-/** Groups of three digits, with narrow spaces that don't break. */
+/** Groups of three digits, with thin spaces; a long number breaks between them. */
 export function grouped(digits) {
-  return digits.replace(/\B(?=(\d{3})+$)/g, "\u202f");
+  return digits.replace(/\B(?=(\d{3})+$)/g, "\u2009");
 }
 
 /** An instant in nanoseconds as UTC with all its nine decimals: `2023-01-18 01:09:55.425088123`. */

@@ -110,6 +110,11 @@ function option(data) {
   return element("option", { value: data.market }, `${label} · ${state}`);
 }
 
+/** Whether a market is worth to be shown first. */
+function isLively(data) {
+  return data.marketTradingMode === "TRADING_MODE_CONTINUOUS" && data.bestBidVolume !== "0";
+}
+
 async function nameMarkets(list) {
   const unnamed = list.slice(0, namesMax).filter((data) => !names.has(data.market));
   for (const { market: id } of unnamed) {
@@ -130,8 +135,8 @@ async function refreshMarkets() {
     choice.replaceChildren(...options);
     if (list.some((data) => data.market === shown.marketId)) choice.value = shown.marketId;
     byId("no-markets").hidden = list.length > 0;
-    const [first] = options;
-    if (shown.marketId === "" && first !== undefined) await openMarket(first.value);
+    const first = list.find(isLively) ?? list[0];
+    if (shown.marketId === "" && first !== undefined) await openMarket(first.market);
     if (market === undefined) setProblem(shown.marketId === "" ? undefined : byId("problem").textContent);
   } catch (error) {
     setProblem(error.message);
