@@ -102,7 +102,14 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 
 function watchPort(port: OnePort, metrics: Metrics): void {
   const gauge = (name: string, help: string, read: () => number): void => {
-    const made = new Gauge({ name, help, registers: [], collect: () => made.set(read()) });
+    const made = new Gauge({
+      name,
+      help,
+      registers: [],
+      collect() {
+        this.set(read());
+      },
+    });
     metrics.registerMetric(made);
   };
   gauge("marketd_connections_open", "Connections that are open now.", () => port.connections);
