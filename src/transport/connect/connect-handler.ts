@@ -12,6 +12,7 @@ import { peerKey } from "./connect-context.js";
 import { registerMethods } from "./connect-methods.js";
 import { registerHealth } from "./health.js";
 import { registerReflection } from "./reflection.js";
+import { WebCalls } from "./web-calls.js";
 
 const grpcTypePrefix = "application/grpc";
 
@@ -23,11 +24,14 @@ const grpcTypePrefix = "application/grpc";
  */
 export function createConnectHandler(options: LaneOptions): RequestLane {
   const handlers = universalHandlers(options);
+  const webCalls = new WebCalls(options);
   return {
     matches: (method, path, headers) =>
       method !== "OPTIONS" && (handlers.has(path) || (headers["content-type"]?.startsWith(grpcTypePrefix) ?? false)),
     handle: (request, response) => {
-      const handler = handlers.get(pathOf(request));
+      const path = pathOf(request);
+      if (webCalls.handle(path, request, response)) return;
+      const handler = handlers.get(path);
       if (handler === undefined) refuseUnknown(request, response);
       else if (!allows(handler, request.method ?? "")) refuseMethod(handler, request, response);
       else serve(handler, request, response, options);

@@ -9,6 +9,7 @@ import { createConnectTransport as webConnect, createGrpcWebTransport as webGrpc
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { TradingDataService } from "../../../gen/datanode/api/v2/trading_data_pb.js";
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
+import { envelope } from "../../../src/transport/grpc/envelope.js";
 import { depthMessage } from "../grpc/fake-api.js";
 import { type RpcServer, startRpcServer } from "../grpc/rpc-server.js";
 
@@ -49,6 +50,26 @@ const transports: { name: string; make: (urls: Urls) => Transport }[] = [
     make: ({ http2 }) => createGrpcTransport({ baseUrl: http2, sendCompression: compressionGzip, compressMinBytes: 0 }),
   },
 ];
+
+test.each([
+  ["HTTP/1.1", "application/grpc-web+proto"],
+  ["HTTP/1.1", "application/connect+json"],
+])("%s, %s: a stream's headers leave before it has a message", async (_version, type) => {
+  const server = await startRpcServer(true);
+  const request = type.endsWith("json")
+    ? envelope(0, Buffer.from('{"marketIds": ["silent"]}'))
+    : envelope(0, Buffer.from("0a0673696c656e74", "hex"));
+  const url = `http://127.0.0.1:${server.http1Port}/${TradingDataService.typeName}/ObserveMarketsDepthUpdates`;
+  const leave = new AbortController();
+  const headers = { "content-type": type };
+  const response = await fetch(url, { method: "POST", headers, body: request, signal: leave.signal });
+  expect(response.status).toBe(200);
+  expect(response.headers.get("content-type")).toBe(type);
+  expect(response.headers.get("x-first")).toBe("one");
+  leave.abort();
+  await vi.waitFor(() => expect(server.streams[0]?.closed).toBeGreaterThan(0));
+  await server.close();
+});
 
 describe.each(transports)("$name", ({ make }) => {
   let server: RpcServer;

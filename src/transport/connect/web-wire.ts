@@ -1,0 +1,57 @@
+import { ServerResponse } from "node:http";
+import type { Answer } from "../../domain/answer.js";
+import type { CallError, CallWire } from "../grpc/call-wire.js";
+import type { AnyResponse } from "../lane.js";
+import type { WebProtocol } from "./web-protocol.js";
+
+/** What responses of both HTTP versions have in common for writing bytes. */
+interface BodyWriter {
+  write(chunk: Uint8Array): boolean;
+  end(chunk: Uint8Array): unknown;
+}
+
+const noTrailers: ReadonlyMap<string, string> = new Map();
+
+/** A gRPC-Web response, or one of a Connect stream. */
+export class WebWire implements CallWire {
+  readonly form;
+  readonly #protocol: WebProtocol;
+  readonly #response: AnyResponse;
+  readonly #writer: BodyWriter;
+
+  constructor(protocol: WebProtocol, response: AnyResponse) {
+    this.form = protocol.form;
+    this.#protocol = protocol;
+    this.#response = response;
+    this.#writer = response;
+  }
+
+  answer(answer: Answer): void {
+    this.#setHeaders(noTrailers);
+    this.#writer.end(Buffer.concat([answer.as(this.form), this.#protocol.end(undefined, noTrailers)]));
+  }
+
+  start(headers: ReadonlyMap<string, string>): void {
+    this.#setHeaders(headers);
+    if (this.#response instanceof ServerResponse) this.#response.flushHeaders();
+    else this.#response.writeHead(200);
+  }
+
+  write(frames: Uint8Array): boolean {
+    return this.#writer.write(frames);
+  }
+
+  finish(error: CallError | undefined, trailers: ReadonlyMap<string, string>): void {
+    if (!this.#response.headersSent) this.#setHeaders(noTrailers);
+    this.#writer.end(this.#protocol.end(error, trailers));
+  }
+
+  breakOff(): void {
+    this.#response.destroy();
+  }
+
+  #setHeaders(headers: ReadonlyMap<string, string>): void {
+    this.#response.setHeader("content-type", this.#protocol.contentType);
+    for (const [name, value] of headers) this.#response.setHeader(name, value);
+  }
+}
