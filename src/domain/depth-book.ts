@@ -1,0 +1,103 @@
+import { PriceLadder, sides } from "./price-ladder.js";
+
+/** A price level: `vega.PriceLevel`, as a message or as a plain object. */
+export interface DepthLevel {
+  /** Decimal text, an integer scaled by the market's decimal places. */
+  readonly price: string;
+  /** Volume resting at the price; 0 with 0 orders means that the level is gone. */
+  readonly volume: bigint;
+  readonly numberOfOrders: bigint;
+}
+
+/** `vega.MarketDepthUpdate`, as a message or as a plain object. */
+export interface DepthUpdate {
+  readonly marketId: string;
+  readonly buy: readonly DepthLevel[];
+  readonly sell: readonly DepthLevel[];
+  readonly sequenceNumber: bigint;
+  readonly previousSequenceNumber: bigint;
+}
+
+/**
+ * What became of an update: `applied`; `known`, for the book is already as new; or `gap`: something between the book
+ * and this update is missing, and the book needs a new stream or a new depth answer. A stream of this service never
+ * makes a gap.
+ */
+export type FoldOutcome = "applied" | "known" | "gap";
+
+/**
+ * The order book of one market, kept by folding the updates of a depth stream. Pure: it does no I/O, and clients use it
+ * as it is. See docs/depth-stream.md.
+ */
+export class DepthBook {
+  readonly #buy = new PriceLadder<DepthLevel>(sides.buy);
+  readonly #sell = new PriceLadder<DepthLevel>(sides.sell);
+  #sequenceNumber: bigint | undefined;
+
+  /** Empty, and waiting for a whole book. */
+  constructor(readonly marketId: string) {}
+
+  /** Begins with a depth answer instead of a stream's whole book. @throws Error when it is of another market */
+  static fromDepth(depth: Omit<DepthUpdate, "previousSequenceNumber">): DepthBook {
+    const book = new DepthBook(depth.marketId);
+    book.apply({ ...depth, previousSequenceNumber: 0n });
+    return book;
+  }
+
+  /** That of the newest update in the book; undefined before the first. */
+  get sequenceNumber(): bigint | undefined {
+    return this.#sequenceNumber;
+  }
+
+  /** By price, descending. Don't keep it over the next update. */
+  get buy(): readonly DepthLevel[] {
+    return this.#buy.levels;
+  }
+
+  /** By price, ascending. Don't keep it over the next update. */
+  get sell(): readonly DepthLevel[] {
+    return this.#sell.levels;
+  }
+
+  /** The highest level that somebody buys at. */
+  get bestBid(): DepthLevel | undefined {
+    return this.#buy.levels[0];
+  }
+
+  /** The lowest level that somebody sells at. */
+  get bestOffer(): DepthLevel | undefined {
+    return this.#sell.levels[0];
+  }
+
+  /**
+   * Folds an update in. Previous sequence number 0 says that it is the whole book; otherwise it holds each changed
+   * level as it is now, and counts if previousSequenceNumber ≤ the book's < sequenceNumber.
+   * @throws Error when it is of another market
+   */
+  apply(update: DepthUpdate): FoldOutcome {
+    if (update.marketId !== this.marketId) {
+      throw new Error(`an update of market ${update.marketId} does not belong into the book of ${this.marketId}`);
+    }
+    const held = this.#sequenceNumber;
+    if (held !== undefined && update.sequenceNumber <= held) return "known";
+    if (update.previousSequenceNumber === 0n) {
+      this.#buy.replace(update.buy.filter(isThere));
+      this.#sell.replace(update.sell.filter(isThere));
+    } else {
+      if (held === undefined || update.previousSequenceNumber > held) return "gap";
+      for (const level of update.buy) setLevel(this.#buy, level);
+      for (const level of update.sell) setLevel(this.#sell, level);
+    }
+    this.#sequenceNumber = update.sequenceNumber;
+    return "applied";
+  }
+}
+
+function isThere(level: DepthLevel): boolean {
+  return level.volume !== 0n || level.numberOfOrders !== 0n;
+}
+
+function setLevel(ladder: PriceLadder<DepthLevel>, level: DepthLevel): void {
+  if (isThere(level)) ladder.set(level);
+  else ladder.delete(level.price);
+}

@@ -1,0 +1,70 @@
+import { comparePrices } from "./price.js";
+
+/** The sides of a book, by the numbers of `vega.Side`. */
+export const sides = { buy: 1, sell: 2 } as const;
+
+/** One of {@link sides}. */
+export type BookSide = (typeof sides)[keyof typeof sides];
+
+/** Sorts levels of a side, the best price first: buy by price descending, sell ascending. */
+export function bestFirst(side: BookSide): (a: { readonly price: string }, b: { readonly price: string }) => number {
+  return side === sides.buy ? (a, b) => comparePrices(b.price, a.price) : (a, b) => comparePrices(a.price, b.price);
+}
+
+/** One side of a book: the levels of distinct prices, the best first. */
+export class PriceLadder<L extends { readonly price: string }> {
+  readonly #compare: (a: { readonly price: string }, b: { readonly price: string }) => number;
+  #levels: L[] = [];
+
+  constructor(side: BookSide) {
+    this.#compare = bestFirst(side);
+  }
+
+  /** The best first. It is the ladder's own array: read it, and don't keep it over a change. */
+  get levels(): readonly L[] {
+    return this.#levels;
+  }
+
+  /** The level at a price, or undefined. */
+  get(price: string): L | undefined {
+    const index = this.#search(price);
+    return index < 0 ? undefined : this.#levels[index];
+  }
+
+  /** Puts a level at its price, in place of the one that is there. */
+  set(level: L): void {
+    const index = this.#search(level.price);
+    if (index < 0) this.#levels.splice(-index - 1, 0, level);
+    else this.#levels[index] = level;
+  }
+
+  /** Takes the level at a price out; says whether there was one. */
+  delete(price: string): boolean {
+    const index = this.#search(price);
+    if (index < 0) return false;
+    this.#levels.splice(index, 1);
+    return true;
+  }
+
+  /** Holds exactly these levels from now on, in any order, of distinct prices. */
+  replace(levels: readonly L[]): void {
+    this.#levels = [...levels].sort(this.#compare);
+  }
+
+  /** The index of a price, or -(where it belongs) - 1. */
+  #search(price: string): number {
+    const wanted = { price };
+    let low = 0;
+    let high = this.#levels.length - 1;
+    while (low <= high) {
+      const middle = (low + high) >>> 1;
+      const level = this.#levels[middle];
+      if (level === undefined) break;
+      const order = this.#compare(level, wanted);
+      if (order === 0) return middle;
+      if (order < 0) low = middle + 1;
+      else high = middle - 1;
+    }
+    return -low - 1;
+  }
+}
