@@ -1,0 +1,196 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { root } from "./sources.js";
+
+/** A stand-in for npm: counts its calls, and "installs" a compiler and a vitest of a few lines. */
+const npm = `
+const fs = require("node:fs");
+fs.appendFileSync("npm-calls", process.argv.slice(2).join(" ") + "\\n");
+if (process.env.NPM_SAYS) { console.error(process.env.NPM_SAYS); process.exit(1); }
+const put = (file, text) => { fs.mkdirSync(require("node:path").dirname(file), { recursive: true }); fs.writeFileSync(file, text); };
+put("node_modules/typescript/bin/tsc", \`
+  const fs = require("node:fs");
+  fs.appendFileSync("tsc-calls", "call\\\\n");
+  if (process.env.TSC_SAYS) { console.log(process.env.TSC_SAYS); process.exit(2); }
+  const dist = process.argv[process.argv.indexOf("--outDir") + 1];
+  fs.mkdirSync(dist + "/src", { recursive: true });
+  fs.mkdirSync(dist + "/bench", { recursive: true });
+  fs.writeFileSync(dist + "/src/main.js", "console.log('main', process.argv.slice(2).join(' '))");
+  fs.writeFileSync(dist + "/bench/unary.js", "console.log('bench', process.argv.slice(2).join(' '))");
+\`);
+put("node_modules/vitest/vitest.mjs", \`
+  console.log("vitest", process.argv.slice(2).join(" "));
+  if (process.argv.includes("wait")) {
+    process.on("SIGTERM", () => process.exit(9));
+    setInterval(() => {}, 1000);
+  } else process.exitCode = 7;
+\`);
+`;
+
+let clone: string;
+let child: ChildProcess | undefined;
+
+beforeEach(() => {
+  clone = mkdtempSync(join(tmpdir(), "marketd-clone-"));
+  for (const path of ["package.json", "package-lock.json", "tsconfig.json", "tsconfig.build.json", "scripts", "bin"]) {
+    cpSync(join(root, path), join(clone, path), { recursive: true });
+  }
+  put("src/main.ts", "export {};\n");
+  put("src/store/migrations/001.do.initial.sql", "SELECT 1;\n");
+  put("bench/unary.ts", "export {};\n");
+  put("npm.cjs", npm);
+});
+
+afterEach(() => {
+  child?.kill("SIGKILL");
+  rmSync(clone, { recursive: true, force: true });
+});
+
+function put(path: string, text: string): void {
+  const file = join(clone, path);
+  mkdirSync(dirname(file), { recursive: true });
+  writeFileSync(file, text);
+}
+
+function linesOf(path: string): string[] {
+  return existsSync(join(clone, path)) ? readFileSync(join(clone, path), "utf8").trim().split("\n") : [];
+}
+
+interface Ended {
+  readonly code: number | null;
+  readonly out: string;
+  readonly err: string;
+}
+
+/** Runs a script of the clone; `started` sees its output as it comes. */
+function run(
+  args: readonly string[],
+  env: Record<string, string> = {},
+  started: (child: ChildProcess) => void = () => {},
+): Promise<Ended> {
+  const own = { npm_execpath: join(clone, "npm.cjs"), MARKETD_TEST_SERVER_URL: "mysql://root@localhost/", ...env };
+  const running = spawn(process.execPath, args, { cwd: clone, env: { ...process.env, ...own } });
+  child = running;
+  let out = "";
+  let err = "";
+  running.stderr.on("data", (chunk) => {
+    err += String(chunk);
+  });
+  running.stdout.on("data", (chunk) => {
+    out += String(chunk);
+    started(running);
+  });
+  return new Promise((resolve) => running.once("close", (code) => resolve({ code, out, err })));
+}
+
+describe("npm test, from a fresh clone", () => {
+  test("installs, builds, and is vitest: its arguments, its output, its exit code", async () => {
+    expect(await run(["scripts/test.mjs", "test/store", "--bail=1"])).toEqual({
+      code: 7,
+      out: "vitest run test/store --bail=1\n",
+      err: "marketd: installing dependencies (npm ci)\nmarketd: building\n",
+    });
+    expect(linesOf("npm-calls")).toEqual(["ci --no-audit --no-fund"]);
+    expect(linesOf("dist/src/store/migrations/001.do.initial.sql")).toEqual(["SELECT 1;"]);
+  });
+
+  test("does again only what has changed", async () => {
+    await run(["scripts/test.mjs"]);
+    expect((await run(["scripts/test.mjs"])).err).toBe("");
+
+    put("src/main.ts", "export const changed = true;\n");
+    expect((await run(["scripts/test.mjs"])).err).toBe("marketd: building\n");
+
+    put("package-lock.json", `${readFileSync(join(clone, "package-lock.json"), "utf8")} `);
+    expect((await run(["scripts/test.mjs"])).err).toMatch(/^marketd: installing dependencies \(npm ci\)\n/);
+    expect([linesOf("npm-calls").length, linesOf("tsc-calls").length]).toEqual([2, 3]);
+  });
+
+  test("takes what a plain npm ci has installed", async () => {
+    const { packages } = JSON.parse(readFileSync(join(clone, "package-lock.json"), "utf8"));
+    delete packages[""];
+    await run(["scripts/test.mjs"]);
+    rmSync(join(clone, "node_modules", ".marketd-lock-hash"));
+    put("node_modules/.package-lock.json", JSON.stringify({ packages }));
+    expect((await run(["scripts/test.mjs"])).err).toBe("");
+  });
+
+  test("a signal reaches vitest", async () => {
+    const ended = await run(["scripts/test.mjs", "wait"], {}, (running) => running.kill("SIGTERM"));
+    expect(ended.code).toBe(9);
+  });
+
+  test.each([
+    [
+      "ENOTFOUND",
+      "marketd: npm ci could not reach the package registry (ENOTFOUND); check the network, then run this again",
+    ],
+    ["EUSAGE", "marketd: npm ci failed: npm error code EUSAGE"],
+  ])("npm's %s is one line", async (code, line) => {
+    const ended = await run(["scripts/test.mjs"], { NPM_SAYS: `npm error code ${code}` });
+    expect(ended).toEqual({ code: 3, out: "", err: `marketd: installing dependencies (npm ci)\n${line}\n` });
+    expect(existsSync(join(clone, "node_modules", ".marketd-lock-hash"))).toBe(false);
+  });
+
+  test("no right to write is one line", async () => {
+    const ended = await run(["scripts/test.mjs"], { NPM_SAYS: "npm error code EACCES" });
+    expect(ended.code).toBe(3);
+    expect(ended.err).toMatch(
+      /npm ci may not write .*node_modules \(EACCES\); run this as the owner of this folder\n$/,
+    );
+  });
+
+  test("a build that fails says why, and leaves the one before", async () => {
+    await run(["scripts/test.mjs"]);
+    put("src/main.ts", "broken\n");
+    const ended = await run(["scripts/test.mjs"], { TSC_SAYS: "src/main.ts(1,1): error" });
+    expect(ended).toEqual({
+      code: 1,
+      out: "",
+      err: "marketd: building\nmarketd: the build failed:\nsrc/main.ts(1,1): error\n",
+    });
+    expect(existsSync(join(clone, "dist", "src", "main.js"))).toBe(true);
+  });
+
+  test("an old Node is one line", async () => {
+    const old = "Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '20.18.3' } })";
+    put("old.mjs", old);
+    const ended = await run(["--import", pathToFileURL(join(clone, "old.mjs")).href, "scripts/test.mjs"]);
+    expect(ended).toEqual({ code: 3, out: "", err: "marketd needs Node 20.19 or later; this is Node 20.18.3\n" });
+  });
+
+  test("the oldest Node is that of package.json", () => {
+    const { engines } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+    const [, major, minor] = /\[(\d+), (\d+)\]/.exec(readFileSync(join(root, "scripts/check-node.mjs"), "utf8")) ?? [];
+    expect(engines.node).toBe(`>=${major}.${minor}`);
+  });
+});
+
+describe("npm run demo and npm run bench", () => {
+  test("demo is the command's", async () => {
+    const ended = await run(["scripts/demo.mjs", "--listen", "127.0.0.1:0"]);
+    expect(ended).toMatchObject({ code: 0, out: "main demo --listen 127.0.0.1:0\n" });
+  });
+
+  test("bench runs the compiled bench of that name", async () => {
+    const ended = await run(["scripts/bench.mjs", "unary", "--seconds=1"]);
+    expect(ended).toMatchObject({ code: 0, out: "bench --seconds=1\n" });
+  });
+
+  test("another name is refused with those that are there", async () => {
+    const ended = await run(["scripts/bench.mjs", "other"]);
+    expect(ended).toEqual({ code: 2, out: "", err: "marketd: npm run bench -- NAME; NAME is one of unary\n" });
+  });
+});
+
+describe("bin/marketd", () => {
+  test("without a build says what to run", async () => {
+    chmodSync(join(clone, "bin", "marketd"), 0o755);
+    const ended = await run(["bin/marketd", "serve"]);
+    expect(ended).toEqual({ code: 1, out: "", err: "marketd: not built yet; run: npm ci && npm run build\n" });
+  });
+});
