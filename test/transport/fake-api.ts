@@ -67,6 +67,11 @@ export function piece(init: MessageInitShape<typeof HttpBodySchema>): Answer {
   return new MessageAnswer(HttpBodySchema, create(HttpBodySchema, init));
 }
 
+/** The details of one `google.rpc` type in an error body. */
+export function rpcErrorDetails(body: { readonly details: readonly { "@type": string }[] }, type: string): unknown[] {
+  return body.details.filter((detail) => detail["@type"] === `type.googleapis.com/google.rpc.${type}`);
+}
+
 /** What a test looks into: the requests that arrived, and the streams that were opened. */
 export interface FakeService {
   readonly api: Api;
