@@ -1,0 +1,175 @@
+import { create, fromJson, type JsonObject } from "@bufbuild/protobuf";
+import { anyPack, StructSchema } from "@bufbuild/protobuf/wkt";
+import { type ExportLedgerEntriesRequest, TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { HttpBodySchema } from "../../gen/google/api/httpbody_pb.js";
+import { type Answer, MessageAnswer } from "../domain/answer.js";
+import { readDateRange } from "../domain/date-range.js";
+import { Failure } from "../domain/failure.js";
+import { requireIdentifier } from "../domain/identifier.js";
+import { type AnswerStream, type Call, type StreamMethod, serverStreaming } from "../domain/service.js";
+import type { LedgerReader } from "../store/ledger-entry-query.js";
+import { type ExportSubject, LedgerExport } from "../store/ledger-export-query.js";
+import { HttpBodyAnswer } from "./http-body-answer.js";
+import { type CsvFacts, LedgerCsv } from "./ledger-csv.js";
+
+type Body = typeof HttpBodySchema;
+
+const contentType = "text/csv";
+
+/** Pieces of CSV that may be ready before the reader takes them; a batch is fetched when fewer are. */
+export const piecesAheadMin = 16;
+
+/** Pieces handed over at once: the reader writes them in one go. */
+export const piecesPerTakeMax = 4;
+
+/** What happens to errors that are no Failure: one is logged and becomes one. */
+export type FailureOf = (thrown: unknown) => Failure;
+
+/** ExportLedgerEntries: all entries of a party and an asset as a CSV file, in pieces. */
+export function exportLedgerEntries(options: {
+  readonly ledger: LedgerReader;
+  readonly toFailure?: FailureOf;
+}): StreamMethod {
+  const toFailure = options.toFailure ?? plainFailure;
+  return serverStreaming(
+    TradingDataService.method.exportLedgerEntries,
+    async (request: ExportLedgerEntriesRequest, call: Call): Promise<AnswerStream<Body>> => {
+      const subject: ExportSubject = {
+        partyId: requireIdentifier("partyId", request.partyId),
+        assetId: requireIdentifier("assetId", request.assetId),
+        time: readDateRange(request.dateRange),
+      };
+      const source = await LedgerExport.open(options.ledger, subject, call.signal);
+      return new ExportStream(source, subject, toFailure);
+    },
+  );
+}
+
+function plainFailure(thrown: unknown): Failure {
+  if (thrown instanceof Failure) return thrown;
+  return new Failure("internal", "internal error; ask for the file again", { reason: "INTERNAL", cause: thrown });
+}
+
+class ExportStream implements AnswerStream<Body> {
+  readonly headers: ReadonlyMap<string, string>;
+  readonly #trailers = new Map<string, string>();
+  readonly #source: LedgerExport;
+  readonly #csv: LedgerCsv;
+  readonly #toFailure: FailureOf;
+  readonly #gone = new AbortController();
+  readonly #ready: Answer<Body>[] = [];
+  #listener: (() => void) | undefined;
+  #reading = false;
+  #complete = false;
+  #failure: Failure | undefined;
+
+  constructor(source: LedgerExport, subject: ExportSubject, toFailure: FailureOf) {
+    this.#source = source;
+    this.#csv = new LedgerCsv(source);
+    this.#toFailure = toFailure;
+    const { partyId, assetId } = subject;
+    this.headers = new Map([
+      ["content-disposition", `attachment; filename="${fileName(subject)}"`],
+      ...Object.entries(subjectFacts(source, subject)).map(
+        ([name, value]) => [`export-${kebab(name)}`, value] as const,
+      ),
+    ]);
+    const extension = pack({ partyId, assetId, ...subjectFacts(source, subject) });
+    this.#ready.push(
+      new MessageAnswer(
+        HttpBodySchema,
+        create(HttpBodySchema, { contentType, data: this.#csv.header(), extensions: [extension] }),
+      ),
+    );
+    this.#fill();
+  }
+
+  get trailers(): ReadonlyMap<string, string> {
+    return this.#trailers;
+  }
+
+  get ended(): boolean {
+    return this.#failure !== undefined || this.#gone.signal.aborted || (this.#complete && this.#ready.length === 0);
+  }
+
+  get failure(): Failure | undefined {
+    return this.#failure;
+  }
+
+  take(): readonly Answer<Body>[] {
+    if (this.#failure !== undefined) return [];
+    const taken = this.#ready.splice(0, piecesPerTakeMax);
+    this.#fill();
+    return taken;
+  }
+
+  onReady(listener: () => void): void {
+    this.#listener = listener;
+  }
+
+  close(): void {
+    this.#gone.abort();
+    this.#ready.length = 0;
+  }
+
+  /** Reads a batch when the reader has nearly used up the last one, and none is under way. */
+  #fill(): void {
+    if (this.#reading || this.ended || this.#complete || this.#ready.length >= piecesAheadMin) return;
+    this.#reading = true;
+    this.#source
+      .next(this.#gone.signal)
+      .then((rows) => {
+        if (rows.length === 0) this.#finish();
+        for (const piece of this.#csv.pieces(rows)) this.#ready.push(new HttpBodyAnswer(contentType, piece));
+      })
+      .catch((error: unknown) => {
+        if (!this.#gone.signal.aborted) this.#failure = this.#toFailure(error);
+      })
+      .finally(() => {
+        this.#reading = false;
+        if (this.#gone.signal.aborted) {
+          this.#ready.length = 0;
+          return;
+        }
+        this.#fill();
+        this.#listener?.();
+      });
+  }
+
+  #finish(): void {
+    const facts = contentFacts(this.#csv.facts());
+    for (const [name, value] of Object.entries(facts)) this.#trailers.set(`export-${kebab(name)}`, value);
+    this.#ready.push(
+      new MessageAnswer(HttpBodySchema, create(HttpBodySchema, { contentType, extensions: [pack(facts)] })),
+    );
+    this.#complete = true;
+  }
+}
+
+/** 64-bit numbers are text: a Struct's own are floating point. */
+function subjectFacts(source: LedgerExport, { time }: ExportSubject): Record<string, string> {
+  return {
+    ...(time.startNs === undefined ? {} : { startTimestamp: `${time.startNs}` }),
+    ...(time.endNs === undefined ? {} : { endTimestamp: `${time.endNs}` }),
+    newestBlock: `${source.newestBlock?.height ?? 0n}`,
+    newestBlockTimestamp: `${source.newestBlock?.timeNs ?? 0n}`,
+  };
+}
+
+function contentFacts(facts: CsvFacts): Record<string, string> {
+  return { rows: `${facts.rows}`, sumOfEffects: `${facts.sum}`, sha256: facts.sha256 };
+}
+
+function pack(facts: JsonObject) {
+  return anyPack(StructSchema, fromJson(StructSchema, facts));
+}
+
+function kebab(name: string): string {
+  return name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+}
+
+/** Identifiers are free text, so what does not belong in a file name is replaced; the extensions say it exactly. */
+function fileName({ partyId, assetId }: ExportSubject): string {
+  const plain = (text: string) => text.replaceAll(/[^A-Za-z0-9._-]/g, "_").slice(0, 64);
+  return `ledger-${plain(partyId)}-${plain(assetId)}.csv`;
+}

@@ -1,0 +1,164 @@
+import { createHash } from "node:crypto";
+import type { DescEnum } from "@bufbuild/protobuf";
+import { AccountTypeSchema, TransferTypeSchema } from "../../gen/vega/vega_pb.js";
+import type { LedgerExport } from "../store/ledger-export-query.js";
+import type { EntryRow } from "../store/ledger-scan.js";
+
+/** The first line of every export. */
+export const csvHeader =
+  "vega_time,quantity,effect,transfer_type,asset_id,account_from_market_id,account_from_party_id," +
+  "account_from_account_type,account_from_balance,account_to_market_id,account_to_party_id," +
+  "account_to_account_type,account_to_balance\r\n";
+
+/** Bytes of a piece of CSV, about: it ends with the row that passes this. */
+export const csvPieceBytes = 64 * 1024;
+
+/** Accounts whose text a writer remembers; a system account's counterparties can be very many. */
+export const accountTextsMax = 10_000;
+
+/** What a CSV held, all of it. */
+export interface CsvFacts {
+  readonly rows: bigint;
+  /** Of the effects: signed, exact. */
+  readonly sum: bigint;
+  /** Lower-case hexadecimal, of all bytes. */
+  readonly sha256: string;
+}
+
+/** Writes the CSV of one export (RFC 4180), and keeps count of what it writes. */
+export class LedgerCsv {
+  readonly #source: LedgerExport;
+  readonly #hash = createHash("sha256");
+  readonly #fromTexts = new Map<number, string>();
+  readonly #toTexts = new Map<number, string>();
+  readonly #sum = new ExactSum();
+  #rows = 0;
+  #timeNs: bigint | undefined;
+  #timeText = "";
+
+  constructor(source: LedgerExport) {
+    this.#source = source;
+  }
+
+  header(): Buffer {
+    return this.#piece(csvHeader);
+  }
+
+  /** The rows as pieces of about {@link csvPieceBytes}, whole rows each. */
+  pieces(rows: readonly EntryRow[]): Buffer[] {
+    const pieces: Buffer[] = [];
+    let text = "";
+    for (const row of rows) {
+      text += this.#line(row);
+      if (text.length >= csvPieceBytes) {
+        pieces.push(this.#piece(text));
+        text = "";
+      }
+    }
+    if (text !== "") pieces.push(this.#piece(text));
+    this.#rows += rows.length;
+    return pieces;
+  }
+
+  /** To be asked once, at the end. */
+  facts(): CsvFacts {
+    return { rows: BigInt(this.#rows), sum: this.#sum.total(), sha256: this.#hash.digest("hex") };
+  }
+
+  /** Everything in a row is ASCII, so a character is a byte. */
+  #piece(text: string): Buffer {
+    const bytes = Buffer.from(text, "latin1");
+    this.#hash.update(bytes);
+    return bytes;
+  }
+
+  #line(row: EntryRow): string {
+    if (row.time_ns !== this.#timeNs) {
+      this.#timeNs = row.time_ns;
+      this.#timeText = formatTime(row.time_ns);
+    }
+    const { quantity } = row;
+    const type = transferTypeText(this.#source.transferType(row.class_id));
+    return `${this.#timeText},${quantity},${this.#effect(row)},${type},${this.#from(row.from_account)}${row.from_balance},${this.#to(row.to_account)}${row.to_balance}\r\n`;
+  }
+
+  #effect(row: EntryRow): string {
+    const { quantity } = row;
+    const sent = this.#source.owns(row.from_account);
+    const received = this.#source.owns(row.to_account);
+    if (sent === received || quantity === "0") return "0";
+    this.#sum.add(quantity, sent);
+    return sent ? `-${quantity}` : quantity;
+  }
+
+  #from(id: number): string {
+    return remembered(this.#fromTexts, id, () => {
+      const { kind, partyId } = this.#source.account(id);
+      return `${csvField(kind.assetId)},${csvField(kind.marketId)},${csvField(partyId)},${accountTypeText(kind.type)},`;
+    });
+  }
+
+  #to(id: number): string {
+    return remembered(this.#toTexts, id, () => {
+      const { kind, partyId } = this.#source.account(id);
+      return `${csvField(kind.marketId)},${csvField(partyId)},${accountTypeText(kind.type)},`;
+    });
+  }
+}
+
+function remembered(texts: Map<number, string>, id: number, make: () => string): string {
+  let text = texts.get(id);
+  if (text === undefined) {
+    if (texts.size >= accountTextsMax) texts.clear();
+    text = make();
+    texts.set(id, text);
+  }
+  return text;
+}
+
+/** A sum of decimal texts: short ones are added as safe integers, and all of them exactly. */
+class ExactSum {
+  static readonly #shortDigits = 14;
+  static readonly #flushAt = 2 ** 52;
+  #long = 0n;
+  #short = 0;
+
+  add(digits: string, negative: boolean): void {
+    if (digits.length > ExactSum.#shortDigits) {
+      this.#long += negative ? -BigInt(digits) : BigInt(digits);
+      return;
+    }
+    this.#short += negative ? -Number(digits) : Number(digits);
+    if (Math.abs(this.#short) > ExactSum.#flushAt) {
+      this.#long += BigInt(this.#short);
+      this.#short = 0;
+    }
+  }
+
+  total(): bigint {
+    return this.#long + BigInt(this.#short);
+  }
+}
+
+/** RFC 4180: quoted where it must be, quotes doubled. */
+export function csvField(text: string): string {
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+/** RFC 3339 in UTC with all nine digits of the nanosecond. */
+export function formatTime(timeNs: bigint): string {
+  const second = 1_000_000_000n;
+  const nanoseconds = ((timeNs % second) + second) % second;
+  const milliseconds = Number((timeNs - nanoseconds) / 1_000_000n);
+  return `${new Date(milliseconds).toISOString().slice(0, 19)}.${String(nanoseconds).padStart(9, "0")}Z`;
+}
+
+const transferTypeText = enumText(TransferTypeSchema);
+const accountTypeText = enumText(AccountTypeSchema);
+
+/** Names without the prefix that all values of the enum share; a number without a name stays a number. */
+function enumText(schema: DescEnum): (value: number) => string {
+  const prefix = schema.sharedPrefix?.toUpperCase() ?? "";
+  const names = new Map(schema.values.map(({ number, name }) => [number, name.slice(prefix.length)]));
+  return (value) => names.get(value) ?? String(value);
+}

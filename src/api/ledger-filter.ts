@@ -1,0 +1,46 @@
+import type { AccountFilter, LedgerEntryFilter } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { AccountTypeSchema, TransferTypeSchema } from "../../gen/vega/vega_pb.js";
+import { invalidArgument } from "../domain/failure.js";
+import { requireIdentifier } from "../domain/identifier.js";
+import type { AccountSide, LedgerFilter } from "../store/ledger-selection.js";
+import { requireEnumValues } from "./enum-values.js";
+
+/** Identifiers or enum values that one list of a filter holds at most. */
+export const filterValuesMax = 1_000;
+
+/** Checks a ledger filter; an account filter without any field counts as not given. @throws Failure naming the field */
+export function readLedgerFilter(filter: LedgerEntryFilter | undefined): LedgerFilter {
+  return {
+    from: readAccountFilter("filter.fromAccountFilter", filter?.fromAccountFilter),
+    to: readAccountFilter("filter.toAccountFilter", filter?.toAccountFilter),
+    closed: filter?.closeOnAccountFilters ?? false,
+    transferTypes: requireEnumValues("filter.transferTypes", TransferTypeSchema, filter?.transferTypes ?? []),
+  };
+}
+
+function readAccountFilter(field: string, filter: AccountFilter | undefined): AccountSide | undefined {
+  if (filter === undefined) return undefined;
+  if (filter.partyIds.length > 1) {
+    throw invalidArgument(
+      `${field}.partyIds`,
+      `has ${filter.partyIds.length} parties; an account filter takes at most one`,
+      "TOO_MANY_PARTIES",
+    );
+  }
+  const [party] = filter.partyIds;
+  const side: AccountSide = {
+    partyId: party === undefined ? undefined : requireIdentifier(`${field}.partyIds`, party),
+    assetId: filter.assetId === "" ? undefined : requireIdentifier(`${field}.assetId`, filter.assetId),
+    marketIds: readMarketIds(`${field}.marketIds`, filter.marketIds),
+    types: requireEnumValues(`${field}.accountTypes`, AccountTypeSchema, filter.accountTypes),
+  };
+  const given = side.partyId ?? side.assetId;
+  return given === undefined && side.marketIds.length === 0 && side.types.length === 0 ? undefined : side;
+}
+
+function readMarketIds(field: string, ids: readonly string[]): readonly string[] {
+  if (ids.length > filterValuesMax) {
+    throw invalidArgument(field, `has ${ids.length} values; it takes at most ${filterValuesMax}`, "TOO_MANY_VALUES");
+  }
+  return ids.map((id) => requireIdentifier(field, id));
+}

@@ -1,0 +1,76 @@
+import {
+  type ERC20MultiSigSignerRemovedBundleEdge,
+  type ListERC20MultiSigSignerRemovedBundlesRequest,
+  ListERC20MultiSigSignerRemovedBundlesResponseSchema,
+  TradingDataService,
+} from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { MessageAnswer } from "../domain/answer.js";
+import { decodeBundleCursor, encodeBundleCursor } from "../domain/cursor.js";
+import { invalidArgument } from "../domain/failure.js";
+import { requireIdentifier } from "../domain/identifier.js";
+import { pageInfo, readPagination } from "../domain/page.js";
+import { type Call, type UnaryMethod, unary } from "../domain/service.js";
+import { type BundleFilter, readBundles, type SignerRemovedBundle } from "../store/bundle-query.js";
+import type { Database } from "../store/database.js";
+
+const uint64Max = (1n << 64n) - 1n;
+
+/** ListERC20MultiSigSignerRemovedBundles: one page of bundles, each with its signatures. */
+export function listErc20MultiSigSignerRemovedBundles(options: { readonly database: Database }): UnaryMethod {
+  return unary(
+    TradingDataService.method.listERC20MultiSigSignerRemovedBundles,
+    async (request: ListERC20MultiSigSignerRemovedBundlesRequest, call: Call) => {
+      const filter = readFilter(request);
+      const pageRequest = readPagination(request.pagination, decodeBundleCursor);
+      const page = await readBundles(options.database, filter, pageRequest, call.signal);
+      const edges = page.rows.map(edge);
+      return new MessageAnswer(ListERC20MultiSigSignerRemovedBundlesResponseSchema, {
+        $typeName: "datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse",
+        bundles: {
+          $typeName: "datanode.api.v2.ERC20MultiSigSignerRemovedConnection",
+          edges,
+          pageInfo: pageInfo(page, pageRequest, { first: edges[0]?.cursor, last: edges.at(-1)?.cursor }),
+        },
+      });
+    },
+  );
+}
+
+function readFilter(request: ListERC20MultiSigSignerRemovedBundlesRequest): BundleFilter {
+  const { nodeId, submitter, epochSeq } = request;
+  return {
+    nodeId: nodeId === "" ? undefined : requireIdentifier("nodeId", nodeId),
+    submitter: submitter === "" ? undefined : requireIdentifier("submitter", submitter).toLowerCase(),
+    epochSeq: epochSeq === "" ? undefined : readEpoch(epochSeq),
+  };
+}
+
+function readEpoch(text: string): bigint {
+  const epoch = /^[0-9]{1,40}$/.test(text) ? BigInt(text) : undefined;
+  if (epoch === undefined || epoch > uint64Max) {
+    throw invalidArgument(
+      "epochSeq",
+      `is ${JSON.stringify(text.slice(0, 64))}; it takes a decimal number from 0 to ${uint64Max}`,
+      "INVALID_EPOCH",
+    );
+  }
+  return epoch;
+}
+
+function edge(bundle: SignerRemovedBundle): ERC20MultiSigSignerRemovedBundleEdge {
+  const { oldSigner, submitter, nonce, epochSeq, timeNs, signatures } = bundle;
+  const hex = signatures.map((signature) => Buffer.from(signature, "latin1").toString("hex")).join("");
+  return {
+    $typeName: "datanode.api.v2.ERC20MultiSigSignerRemovedBundleEdge",
+    cursor: encodeBundleCursor(bundle),
+    node: {
+      $typeName: "datanode.api.v2.ERC20MultiSigSignerRemovedBundle",
+      oldSigner: oldSigner.toLowerCase(),
+      submitter: submitter.toLowerCase(),
+      nonce,
+      timestamp: timeNs,
+      signatures: hex === "" ? "" : `0x${hex}`,
+      epochSeq,
+    },
+  };
+}

@@ -1,0 +1,89 @@
+import { crc32 } from "node:zlib";
+import { invalidArgument } from "./failure.js";
+
+/** The lists that have cursors; a cursor of one is refused by the others. */
+export type ListName = "ledger" | "bundles";
+
+const checksumBytes = 4;
+const wordMax = 0xffff_ffffn;
+
+/** The longest cursor that is looked at, in characters; ours are far shorter. */
+export const cursorLengthMax = 512;
+
+/**
+ * Writes a position as opaque URL-safe text: base64url of the list's name, a zero byte, the position, and the CRC-32 of
+ * all of that.
+ */
+export function encodeCursor(list: ListName, position: Uint8Array): string {
+  const bytes = Buffer.allocUnsafe(list.length + 1 + position.length + checksumBytes);
+  bytes.write(list, 0, "latin1");
+  bytes[list.length] = 0;
+  bytes.set(position, list.length + 1);
+  const end = bytes.length - checksumBytes;
+  bytes.writeUInt32BE(crc32(bytes.subarray(0, end)), end);
+  return bytes.toString("base64url");
+}
+
+/**
+ * Reads a cursor's position.
+ * @throws Failure naming `field`, when the text is no cursor or one of another list
+ */
+export function decodeCursor(list: ListName, field: string, text: string): Uint8Array {
+  const bytes = text.length > cursorLengthMax ? Buffer.alloc(0) : Buffer.from(text, "base64url");
+  const end = bytes.length - checksumBytes;
+  // Decoding is lenient, so what does not come out as it went in was not written by us.
+  const ours =
+    end > 0 && bytes.toString("base64url") === text && bytes.readUInt32BE(end) === crc32(bytes.subarray(0, end));
+  const nameEnd = ours ? bytes.indexOf(0) : -1;
+  if (nameEnd < 0) throw invalidCursor(field, "is not a cursor; take it from an earlier answer, unchanged");
+  const name = bytes.toString("latin1", 0, nameEnd);
+  if (name !== list) throw invalidCursor(field, `is a cursor of another list (${name}); this list is ${list}`);
+  return bytes.subarray(nameEnd + 1, end);
+}
+
+function invalidCursor(field: string, description: string) {
+  return invalidArgument(field, description, "INVALID_CURSOR");
+}
+
+/** The cursor of a ledger entry's place. */
+export function encodeEntryCursor(id: bigint): string {
+  const bytes = Buffer.allocUnsafe(8);
+  bytes.writeUInt32BE(Number(id >> 32n), 0);
+  bytes.writeUInt32BE(Number(id & wordMax), 4);
+  return encodeCursor("ledger", bytes);
+}
+
+/** The place in a ledger cursor. @throws Failure naming `field` */
+export function decodeEntryCursor(field: string, text: string): bigint {
+  const position = decodeCursor("ledger", field, text);
+  if (position.length !== 8) {
+    throw invalidCursor(field, "is not a cursor; take it from an earlier answer, unchanged");
+  }
+  return new DataView(position.buffer, position.byteOffset, 8).getBigUint64(0);
+}
+
+/** The place of a signer-removed bundle: its time, then its signature id. */
+export interface BundlePlace {
+  readonly timeNs: bigint;
+  readonly signatureId: string;
+}
+
+/** The cursor of a bundle. */
+export function encodeBundleCursor(place: BundlePlace): string {
+  const bytes = Buffer.allocUnsafe(8 + place.signatureId.length);
+  bytes.writeBigInt64BE(place.timeNs, 0);
+  bytes.write(place.signatureId, 8, "latin1");
+  return encodeCursor("bundles", bytes);
+}
+
+/** The place in a bundle cursor. @throws Failure naming `field` */
+export function decodeBundleCursor(field: string, text: string): BundlePlace {
+  const position = decodeCursor("bundles", field, text);
+  if (position.length < 8) {
+    throw invalidCursor(field, "is not a cursor; take it from an earlier answer, unchanged");
+  }
+  return {
+    timeNs: new DataView(position.buffer, position.byteOffset, 8).getBigInt64(0),
+    signatureId: Buffer.from(position.subarray(8)).toString("latin1"),
+  };
+}

@@ -1,0 +1,22 @@
+import type { DateRange } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { invalidArgument } from "./failure.js";
+
+/** A span of block times in Unix nanoseconds: start inclusive, end exclusive; undefined: open on that side. */
+export interface TimeRange {
+  readonly startNs: bigint | undefined;
+  readonly endNs: bigint | undefined;
+}
+
+/** Reads `dateRange`. A start equal to the end is an empty range. @throws Failure when the start is after the end */
+export function readDateRange(range: DateRange | undefined): TimeRange {
+  const startNs = range?.startTimestamp;
+  const endNs = range?.endTimestamp;
+  if (startNs !== undefined && endNs !== undefined && startNs > endNs) {
+    throw invalidArgument(
+      "dateRange.startTimestamp",
+      `is ${startNs}, after dateRange.endTimestamp, which is ${endNs}`,
+      "INVALID_DATE_RANGE",
+    );
+  }
+  return { startNs, endNs };
+}

@@ -1,0 +1,84 @@
+import type { PageInfo, Pagination } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { invalidArgument } from "./failure.js";
+
+/** Rows of a page when the request names no number. */
+export const pageSizeDefault = 1000;
+
+/** Rows of a page at most; a request for more counts as this. */
+export const pageSizeMax = 5000;
+
+/** A page that a request asks for. `P` is a place in the list's total order. */
+export interface PageRequest<P> {
+  /** The order of the list, and of the page. */
+  readonly newestFirst: boolean;
+  readonly size: number;
+  /** False: the `size` rows that come after the cursor, or first. True: those that come before it, or last. */
+  readonly backwards: boolean;
+  /** Where to go on from, exclusive. It need not be the place of a row that the filter selects. */
+  readonly cursor: P | undefined;
+}
+
+/** Rows of a page in list order, and what lies on its sides. */
+export interface Page<R, P> {
+  readonly rows: readonly R[];
+  readonly hasNext: boolean;
+  readonly hasPrevious: boolean;
+  /** Where to go on from, when the bound on work ended the page early: its last place seen, not that of a row. */
+  readonly reached?: P;
+}
+
+/**
+ * Reads `pagination`; absent text is empty text.
+ * @throws Failure naming the field that is wrong
+ */
+export function readPagination<P>(
+  pagination: Pagination | undefined,
+  decode: (field: string, text: string) => P,
+): PageRequest<P> {
+  const first = pagination?.first;
+  const last = pagination?.last;
+  const after = pagination?.after || undefined;
+  const before = pagination?.before || undefined;
+  refuseBoth("last", last, "first", first);
+  refuseBoth("before", before, "after", after);
+  refuseBoth("before", before, "first", first);
+  refuseBoth("after", after, "last", last);
+  const backwards = last !== undefined || before !== undefined;
+  const size = backwards ? readSize("pagination.last", last) : readSize("pagination.first", first);
+  const newestFirst = pagination?.newestFirst ?? true;
+  if (before !== undefined) return { newestFirst, size, backwards, cursor: decode("pagination.before", before) };
+  if (after !== undefined) return { newestFirst, size, backwards, cursor: decode("pagination.after", after) };
+  return { newestFirst, size, backwards, cursor: undefined };
+}
+
+function refuseBoth(name: string, value: unknown, other: string, otherValue: unknown): void {
+  if (value === undefined || otherValue === undefined) return;
+  throw invalidArgument(
+    `pagination.${name}`,
+    `cannot be combined with pagination.${other}; page forwards with first and after, or backwards with last and before`,
+    "INVALID_PAGINATION",
+  );
+}
+
+function readSize(field: string, size: number | undefined): number {
+  if (size === undefined) return pageSizeDefault;
+  if (size < 1) throw invalidArgument(field, `is ${size}; it takes a number from 1`, "INVALID_PAGINATION");
+  return Math.min(size, pageSizeMax);
+}
+
+/** The `PageInfo` of a page whose rows have these cursors; `reached` is the cursor of a page that was ended early. */
+export function pageInfo(
+  page: Page<unknown, unknown>,
+  request: PageRequest<unknown>,
+  cursors: { readonly first: string | undefined; readonly last: string | undefined; readonly reached?: string },
+): PageInfo {
+  const forwards = request.backwards ? undefined : cursors.reached;
+  const backwards = request.backwards ? cursors.reached : undefined;
+  return {
+    $typeName: "datanode.api.v2.PageInfo",
+    hasNextPage: page.hasNext,
+    hasPreviousPage: page.hasPrevious,
+    startCursor: backwards ?? cursors.first ?? forwards ?? "",
+    endCursor: forwards ?? cursors.last ?? backwards ?? "",
+  };
+}

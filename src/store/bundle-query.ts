@@ -1,0 +1,122 @@
+import type { BundlePlace } from "../domain/cursor.js";
+import type { Page, PageRequest } from "../domain/page.js";
+import { ledgerQueryTimeoutMs, withBoundedConnection } from "./bounded-query.js";
+import type { Connection, Database, Parameter } from "./database.js";
+
+/** Which signer-removed bundles are wanted; undefined does not restrict. */
+export interface BundleFilter {
+  readonly nodeId: string | undefined;
+  /** Lower case. */
+  readonly submitter: string | undefined;
+  readonly epochSeq: bigint | undefined;
+}
+
+/** A bundle with all its signatures. */
+export interface SignerRemovedBundle {
+  readonly signatureId: string;
+  readonly oldSigner: string;
+  readonly submitter: string;
+  readonly nonce: string;
+  /** The event's own time, in Unix nanoseconds. */
+  readonly timeNs: bigint;
+  /** Decimal text, as the event gave it. */
+  readonly epochSeq: string;
+  /** Bytes as latin1 text, in order of bytes, each once. */
+  readonly signatures: readonly string[];
+}
+
+interface BundleRow {
+  readonly signature_id: string;
+  readonly old_signer: string;
+  readonly submitter: string;
+  readonly nonce: string;
+  readonly time_ns: bigint;
+  readonly epoch_seq: string;
+  readonly signature: string | null;
+}
+
+/** One page of bundles in the order (time, signature id), and their signatures, in one query. */
+export function readBundles(
+  database: Database,
+  filter: BundleFilter,
+  request: PageRequest<BundlePlace>,
+  signal?: AbortSignal,
+): Promise<Page<SignerRemovedBundle, BundlePlace>> {
+  return withBoundedConnection(database, signal, ledgerQueryTimeoutMs, async (connection) => {
+    const { cursor, size, backwards, newestFirst } = request;
+    const descending = newestFirst !== backwards;
+    const found = await scanBundles(connection, filter, cursor, descending, size + (cursor === undefined ? 1 : 2));
+    const atCursor = cursor !== undefined && found[0] !== undefined && isAt(found[0], cursor);
+    const beyond = atCursor ? found.slice(1) : found;
+    const rows = beyond.slice(0, size);
+    const more = beyond.length > size;
+    const behind =
+      atCursor || (cursor !== undefined && (await scanBundles(connection, filter, cursor, !descending, 1)).length > 0);
+    return backwards
+      ? { rows: rows.reverse(), hasNext: behind, hasPrevious: more }
+      : { rows, hasNext: more, hasPrevious: behind };
+  });
+}
+
+function isAt(bundle: SignerRemovedBundle, place: BundlePlace): boolean {
+  return bundle.timeNs === place.timeNs && bundle.signatureId === place.signatureId;
+}
+
+/** From a place, inclusive. The signatures are joined to the page, not the page to them: LIMIT counts bundles. */
+async function scanBundles(
+  connection: Connection,
+  filter: BundleFilter,
+  cursor: BundlePlace | undefined,
+  descending: boolean,
+  want: number,
+): Promise<SignerRemovedBundle[]> {
+  const conditions: string[] = [];
+  const parameters: Parameter[] = [];
+  const restrict = (condition: string, ...values: Parameter[]) => {
+    conditions.push(condition);
+    parameters.push(...values);
+  };
+  if (filter.nodeId !== undefined) restrict("node_id = ?", filter.nodeId);
+  if (filter.submitter !== undefined) restrict("submitter = ?", filter.submitter);
+  // Compared as numbers, without a cast that would take other text for 0.
+  if (filter.epochSeq === 0n) restrict("epoch_seq <> '' AND TRIM(LEADING '0' FROM epoch_seq) = ''");
+  else if (filter.epochSeq !== undefined) restrict("TRIM(LEADING '0' FROM epoch_seq) = ?", `${filter.epochSeq}`);
+  if (cursor !== undefined) {
+    const beyond = descending ? "<" : ">";
+    restrict(`time_ns ${beyond}= ?`, cursor.timeNs);
+    restrict(`(time_ns ${beyond} ? OR signature_id ${beyond}= ?)`, cursor.timeNs, cursor.signatureId);
+  }
+  const order = descending ? "DESC" : "ASC";
+  const rows = await connection.query<BundleRow>(
+    `SELECT b.signature_id, b.old_signer, b.submitter, b.nonce, b.time_ns, b.epoch_seq, s.signature
+     FROM (
+       SELECT signature_id, old_signer, submitter, nonce, time_ns, epoch_seq FROM signer_removed_bundle
+       ${conditions.length === 0 ? "" : `WHERE ${conditions.join(" AND ")}`}
+       ORDER BY time_ns ${order}, signature_id ${order} LIMIT ${want}
+     ) AS b LEFT JOIN node_signature AS s ON s.signature_id = b.signature_id
+     ORDER BY b.time_ns ${order}, b.signature_id ${order}, s.signature`,
+    parameters,
+  );
+  return fold(rows);
+}
+
+function fold(rows: readonly BundleRow[]): SignerRemovedBundle[] {
+  const bundles: (SignerRemovedBundle & { readonly signatures: string[] })[] = [];
+  for (const row of rows) {
+    let bundle = bundles.at(-1);
+    if (bundle?.signatureId !== row.signature_id) {
+      bundle = {
+        signatureId: row.signature_id,
+        oldSigner: row.old_signer,
+        submitter: row.submitter,
+        nonce: row.nonce,
+        timeNs: row.time_ns,
+        epochSeq: row.epoch_seq,
+        signatures: [],
+      };
+      bundles.push(bundle);
+    }
+    if (row.signature !== null) bundle.signatures.push(row.signature);
+  }
+  return bundles;
+}

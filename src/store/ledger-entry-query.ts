@@ -1,0 +1,188 @@
+import { firstIdOfBlock } from "../domain/block-position.js";
+import type { TimeRange } from "../domain/date-range.js";
+import type { Page, PageRequest } from "../domain/page.js";
+import { type Account, AccountDirectory, type EntryClass } from "./account-directory.js";
+import { ledgerQueryTimeoutMs, withBoundedConnection } from "./bounded-query.js";
+import type { IdRange } from "./branch-merge.js";
+import type { Connection, Database } from "./database.js";
+import { scanEntries } from "./ledger-scan.js";
+import { type LedgerFilter, selectEntries } from "./ledger-selection.js";
+
+/** A ledger entry with what its numbers stand for. */
+export interface LedgerEntry {
+  /** Its place. */
+  readonly id: bigint;
+  /** Block time in Unix nanoseconds. */
+  readonly timeNs: bigint;
+  /** Decimal text. */
+  readonly quantity: string;
+  readonly entryClass: EntryClass;
+  readonly from: Account;
+  readonly to: Account;
+  readonly fromBalance: string;
+  readonly toBalance: string;
+}
+
+/** What a request sees of a growing ledger: everything up to an entry, and what the numbers in it stand for. */
+export interface LedgerView {
+  readonly directory: AccountDirectory;
+  /** The ids of the time range up to the newest entry; undefined: there are none. */
+  readonly ids: { readonly low: bigint; readonly high: bigint } | undefined;
+  /** Of the newest block; undefined: there is none yet. */
+  readonly newestBlock: { readonly height: bigint; readonly timeNs: bigint } | undefined;
+}
+
+interface ExtentRow {
+  readonly newest: bigint | null;
+  readonly account_max: number | bigint | null;
+  readonly class_max: number | bigint | null;
+  readonly height: bigint | null;
+  readonly block_time_ns: bigint | null;
+  readonly start_height: bigint | null;
+  readonly end_height: bigint | null;
+}
+
+/** How a {@link LedgerReader} behaves. */
+export interface LedgerReaderOptions {
+  readonly queryTimeoutMs?: number;
+}
+
+/** Reads the ledger. One per process: it keeps the directory of accounts. */
+export class LedgerReader {
+  readonly database: Database;
+  readonly queryTimeoutMs: number;
+  readonly #directory = new AccountDirectory();
+
+  constructor(database: Database, options: LedgerReaderOptions = {}) {
+    this.database = database;
+    this.queryTimeoutMs = options.queryTimeoutMs ?? ledgerQueryTimeoutMs;
+  }
+
+  /** Fetches the accounts before the first request needs them. */
+  async warm(): Promise<void> {
+    await this.database.withConnection((connection) => this.view(connection, { startNs: undefined, endNs: undefined }));
+  }
+
+  /** Lends a connection for at most `queryTimeoutMs`, and until `signal` aborts. */
+  borrow<T>(signal: AbortSignal | undefined, use: (connection: Connection) => Promise<T>): Promise<T> {
+    return withBoundedConnection(this.database, signal, this.queryTimeoutMs, use);
+  }
+
+  /** What there is now. One statement sees it, so every entry up to the newest names only accounts that are known. */
+  async view(connection: Connection, time: TimeRange): Promise<LedgerView> {
+    const firstBlockFrom = "(SELECT height FROM block WHERE time_ns >= ? ORDER BY time_ns, height LIMIT 1)";
+    const [row] = await connection.query<ExtentRow>(
+      `SELECT (SELECT MAX(id) FROM ledger_entry) AS newest, (SELECT MAX(account_id) FROM account) AS account_max,
+       (SELECT MAX(class_id) FROM entry_class) AS class_max,
+       (SELECT height FROM progress WHERE id = 1) AS height,
+       (SELECT block_time_ns FROM progress WHERE id = 1) AS block_time_ns,
+       ${time.startNs === undefined ? "NULL" : firstBlockFrom} AS start_height,
+       ${time.endNs === undefined ? "NULL" : firstBlockFrom} AS end_height`,
+      [time.startNs, time.endNs].filter((value) => value !== undefined),
+    );
+    if (row === undefined) throw new Error("a query without a table gave no row");
+    await this.#directory.refresh(connection, {
+      accountMax: Number(row.account_max ?? 0),
+      classMax: Number(row.class_max ?? 0),
+    });
+    const newestBlock =
+      row.height === null || row.block_time_ns === null ? undefined : { height: row.height, timeNs: row.block_time_ns };
+    return { directory: this.#directory, ids: idsOf(row, time), newestBlock };
+  }
+
+  /** One page of the entries that a filter selects, in the order of the list. */
+  page(
+    filter: LedgerFilter,
+    time: TimeRange,
+    request: PageRequest<bigint>,
+    signal?: AbortSignal,
+  ): Promise<Page<LedgerEntry, bigint>> {
+    return this.borrow(signal, async (connection) => {
+      const { directory, ids } = await this.view(connection, time);
+      if (ids === undefined) return { rows: [], hasNext: false, hasPrevious: false };
+      const selection = selectEntries(directory, filter);
+      const scan = async (range: IdRange, want: number) => {
+        if (range.low > range.high) return { rows: [], reached: undefined };
+        const { rows, reached } = await scanEntries(connection, selection, range, want);
+        return { rows: rows.map((row) => resolve(directory, row)), reached };
+      };
+      return readPage(ids, request, scan);
+    });
+  }
+}
+
+type Scan = (
+  range: IdRange,
+  want: number,
+) => Promise<{ readonly rows: readonly LedgerEntry[]; readonly reached: bigint | undefined }>;
+
+/**
+ * Walks from the cursor in the direction of the page. The cursor's own place is read too: where a row is there, as
+ * nearly always, something lies on the other side, and that needs no second query.
+ */
+async function readPage(
+  ids: { readonly low: bigint; readonly high: bigint },
+  request: PageRequest<bigint>,
+  scan: Scan,
+): Promise<Page<LedgerEntry, bigint>> {
+  const { cursor, size, backwards, newestFirst } = request;
+  const descending = newestFirst !== backwards;
+  const low = cursor !== undefined && !descending && cursor > ids.low ? cursor : ids.low;
+  const high = cursor !== undefined && descending && cursor < ids.high ? cursor : ids.high;
+  const found = await scan({ low, high, descending }, size + 1 + (cursor === undefined ? 0 : 1));
+  const atCursor = cursor !== undefined && found.rows[0]?.id === cursor;
+  const beyond = atCursor ? found.rows.slice(1) : found.rows;
+  const rows = beyond.slice(0, size);
+  const more = beyond.length > size || found.reached !== undefined;
+  const behind = atCursor || (cursor !== undefined && (await anyBehind(ids, cursor, descending, scan)));
+  const early = beyond.length <= size && found.reached !== undefined ? { reached: found.reached } : {};
+  return backwards
+    ? { rows: rows.reverse(), hasNext: behind, hasPrevious: more, ...early }
+    : { rows, hasNext: more, hasPrevious: behind, ...early };
+}
+
+async function anyBehind(
+  ids: { readonly low: bigint; readonly high: bigint },
+  cursor: bigint,
+  descending: boolean,
+  scan: Scan,
+): Promise<boolean> {
+  const range = descending
+    ? { low: cursor > ids.low ? cursor : ids.low, high: ids.high, descending: false }
+    : { low: ids.low, high: cursor < ids.high ? cursor : ids.high, descending: true };
+  const { rows, reached } = await scan(range, 1);
+  return rows.length > 0 || reached !== undefined;
+}
+
+function idsOf(row: ExtentRow, time: TimeRange): LedgerView["ids"] {
+  if (row.newest === null) return undefined;
+  if (time.startNs !== undefined && row.start_height === null) return undefined;
+  const low = row.start_height === null ? 0n : firstIdOfBlock(row.start_height);
+  const end = row.end_height === null ? undefined : firstIdOfBlock(row.end_height) - 1n;
+  const high = end !== undefined && end < row.newest ? end : row.newest;
+  return low > high ? undefined : { low, high };
+}
+
+interface EntryColumns {
+  readonly id: bigint;
+  readonly from_account: number;
+  readonly to_account: number;
+  readonly class_id: number;
+  readonly time_ns: bigint;
+  readonly quantity: string;
+  readonly from_balance: string;
+  readonly to_balance: string;
+}
+
+function resolve(directory: AccountDirectory, row: EntryColumns): LedgerEntry {
+  return {
+    id: row.id,
+    timeNs: row.time_ns,
+    quantity: row.quantity,
+    entryClass: directory.entryClass(row.class_id),
+    from: directory.account(row.from_account),
+    to: directory.account(row.to_account),
+    fromBalance: row.from_balance,
+    toBalance: row.to_balance,
+  };
+}

@@ -1,0 +1,159 @@
+import { branchTable, type IdRange, mergeBranches } from "./branch-merge.js";
+import type { Connection } from "./database.js";
+import type { Branch, LedgerSelection } from "./ledger-selection.js";
+
+/** A row of `ledger_entry`, as far as answers need it. */
+export interface EntryRow {
+  readonly id: bigint;
+  readonly from_account: number;
+  readonly to_account: number;
+  readonly class_id: number;
+  readonly time_ns: bigint;
+  readonly quantity: string;
+  readonly from_balance: string;
+  readonly to_balance: string;
+}
+
+/** Rows in the direction of the walk; `reached` as in a merge. */
+export interface ScannedEntries {
+  readonly rows: readonly EntryRow[];
+  readonly reached: bigint | undefined;
+}
+
+/** Up to so many branches are merged at once; with more of them, the table is looked at first. */
+export const branchesBeforeTable = 48;
+
+/** Branches that a request merges at most, where its matches are too rare to be met by walking the table. */
+export const branchesMax = 4_096;
+
+/** Entries of the table that a request walks at most, whether they match or not. */
+export const entriesWalkedMax = 32_768;
+
+const columns = "id, from_account, to_account, class_id, time_ns, quantity, from_balance, to_balance";
+
+/** The first `want` entries of a selection in a range of ids. */
+export async function scanEntries(
+  connection: Connection,
+  selection: LedgerSelection,
+  range: IdRange,
+  want: number,
+): Promise<ScannedEntries> {
+  if (selection.kind === "all") return whole(await readTable(connection, "TRUE", range, want));
+  const { branches } = selection;
+  const [only] = branches;
+  if (only === undefined) return whole([]);
+  if (branches.length === 1 && only.other === undefined) return whole(await readBranch(connection, only, range, want));
+  if (branches.length <= branchesBeforeTable) return merge(connection, branches, range, want);
+  return walkThenMerge(connection, branches, range, want);
+}
+
+function whole(rows: readonly EntryRow[]): ScannedEntries {
+  return { rows, reached: undefined };
+}
+
+/** Many branches mean that matches are many, or that they are rare: the table shows which. */
+async function walkThenMerge(
+  connection: Connection,
+  branches: readonly Branch[],
+  range: IdRange,
+  want: number,
+): Promise<ScannedEntries> {
+  const condition = branchCondition(branches);
+  const rows: EntryRow[] = [];
+  let rest = range;
+  let walked = 0;
+  for (;;) {
+    const missing = want - rows.length;
+    const step = Math.min(8 * missing + 1_024, entriesWalkedMax - walked);
+    const end = await idAfter(connection, rest, step);
+    const piece = end === undefined ? rest : { ...rest, [rest.descending ? "low" : "high"]: end };
+    const found = await readTable(connection, condition, piece, missing);
+    rows.push(...found);
+    if (rows.length >= want || end === undefined) return whole(rows);
+    walked += step;
+    rest = range.descending ? { ...rest, high: end - 1n } : { ...rest, low: end + 1n };
+    if (rest.low > rest.high) return whole(rows);
+    if (walked >= entriesWalkedMax || found.length * 8 < missing) {
+      if (branches.length > branchesMax) return { rows, reached: end };
+      const merged = await merge(connection, branches, rest, want - rows.length);
+      return { rows: [...rows, ...merged.rows], reached: merged.reached };
+    }
+  }
+}
+
+async function merge(
+  connection: Connection,
+  branches: readonly Branch[],
+  range: IdRange,
+  want: number,
+): Promise<ScannedEntries> {
+  const { ids, reached } = await mergeBranches(connection, branches, range, want);
+  if (ids.length === 0) return { rows: [], reached };
+  const rows = await connection.query<EntryRow & Record<string, never>>(
+    `SELECT ${columns} FROM ledger_entry WHERE id IN (${ids.join(",")}) ORDER BY id ${order(range)}`,
+  );
+  return { rows, reached };
+}
+
+function readBranch(connection: Connection, branch: Branch, range: IdRange, want: number): Promise<EntryRow[]> {
+  return connection.query<EntryRow>(
+    `SELECT ${columns} FROM ledger_entry ${branchTable(branch)} AND id >= ${range.low} AND id <= ${range.high}
+     ORDER BY id ${order(range)} LIMIT ${want}`,
+  );
+}
+
+function readTable(connection: Connection, condition: string, range: IdRange, want: number): Promise<EntryRow[]> {
+  return connection.query<EntryRow>(
+    `SELECT ${columns} FROM ledger_entry FORCE INDEX (PRIMARY)
+     WHERE id >= ${range.low} AND id <= ${range.high} AND ${condition} ORDER BY id ${order(range)} LIMIT ${want}`,
+  );
+}
+
+/** The id that lies `step` entries on; undefined: the range ends before. */
+async function idAfter(connection: Connection, range: IdRange, step: number): Promise<bigint | undefined> {
+  const [row] = await connection.query<{ readonly id: bigint }>(
+    `SELECT id FROM ledger_entry FORCE INDEX (PRIMARY) WHERE id >= ${range.low} AND id <= ${range.high}
+     ORDER BY id ${order(range)} LIMIT 1 OFFSET ${step}`,
+  );
+  return row?.id;
+}
+
+function order(range: IdRange): "ASC" | "DESC" {
+  return range.descending ? "DESC" : "ASC";
+}
+
+/** What the entries of all branches have in common, as a condition on a row. */
+export function branchCondition(branches: readonly Branch[]): string {
+  const whole: number[] = [];
+  const sides = { from: new Map<string, BranchGroup>(), to: new Map<string, BranchGroup>() };
+  for (const branch of branches) {
+    if (branch.index === "class") {
+      whole.push(branch.classId);
+      continue;
+    }
+    // Branches of one class have the same accounts on the other side, so the class names the group.
+    const others = branch.other === undefined ? "" : [...branch.other].join(",");
+    const group = sides[branch.index].get(others) ?? { classes: new Set<number>(), accounts: new Set<number>() };
+    group.classes.add(branch.classId);
+    group.accounts.add(branch.accountId);
+    sides[branch.index].set(others, group);
+  }
+  const parts = whole.length === 0 ? [] : [`class_id IN (${whole.join(",")})`];
+  for (const [side, other] of [
+    ["from", "to"],
+    ["to", "from"],
+  ] as const) {
+    for (const [others, { classes, accounts }] of sides[side]) {
+      const rest = others === "" ? "" : ` AND ${other}_account IN (${others})`;
+      parts.push(
+        `(${side}_account IN (${[...accounts].join(",")}) AND class_id IN (${[...classes].join(",")})${rest})`,
+      );
+    }
+  }
+  return `(${parts.join(" OR ")})`;
+}
+
+interface BranchGroup {
+  readonly classes: Set<number>;
+  readonly accounts: Set<number>;
+}

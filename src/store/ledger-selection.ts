@@ -1,0 +1,156 @@
+import type { Account, AccountDirectory, AccountKind, EntryClass } from "./account-directory.js";
+
+/** Accounts on one side of an entry; an empty list or undefined does not restrict. */
+export interface AccountSide {
+  readonly partyId: string | undefined;
+  readonly assetId: string | undefined;
+  readonly marketIds: readonly string[];
+  readonly types: readonly number[];
+}
+
+/**
+ * Which entries are wanted. A side without a restriction is undefined, not an empty object:
+ *
+ * | from | to | closed | account condition |
+ * | --- | --- | --- | --- |
+ * | – | – | any | true |
+ * | given | – | any | from matches |
+ * | – | given | any | to matches |
+ * | given | given | false | from matches or to matches |
+ * | given | given | true | from matches and to matches |
+ *
+ * The transfer types restrict the outcome in every case.
+ */
+export interface LedgerFilter {
+  readonly from: AccountSide | undefined;
+  readonly to: AccountSide | undefined;
+  readonly closed: boolean;
+  readonly transferTypes: readonly number[];
+}
+
+/** A stretch of one index in which every entry, or every one that `other` lets through, is selected, in order of id. */
+export interface Branch {
+  readonly index: "class" | "from" | "to";
+  readonly classId: number;
+  /** The account, for `from` and `to`. */
+  readonly accountId: number;
+  /** Accounts of which the other side must be one; undefined: any. */
+  readonly other: ReadonlySet<number> | undefined;
+}
+
+/** What a filter selects: everything, or the union of some branches. An entry can be in a `from` and a `to` branch. */
+export type LedgerSelection =
+  | { readonly kind: "all" }
+  | { readonly kind: "branches"; readonly branches: readonly Branch[] };
+
+/** The selected accounts of one kind: all of them, or these. */
+type Chosen = "all" | readonly number[];
+
+/** Turns a filter into exact ranges of the indexes. */
+export function selectEntries(directory: AccountDirectory, filter: LedgerFilter): LedgerSelection {
+  const types = filter.transferTypes.length === 0 ? undefined : new Set(filter.transferTypes);
+  const from = filter.from && new SideChoice(directory, filter.from);
+  const to = filter.to && new SideChoice(directory, filter.to);
+  if (from === undefined && to === undefined && types === undefined) return { kind: "all" };
+  const branches: Branch[] = [];
+  let whole = 0;
+  for (const entryClass of directory.classes) {
+    if (types !== undefined && !types.has(entryClass.transferType)) continue;
+    const added = classBranches(entryClass, from, to, filter.closed);
+    if (added.length === 1 && added[0]?.index === "class") whole++;
+    branches.push(...added);
+  }
+  // As many classes as there are: the table itself is the index.
+  if (whole === directory.classes.length) return { kind: "all" };
+  return { kind: "branches", branches };
+}
+
+function classBranches(
+  entryClass: EntryClass,
+  from: SideChoice | undefined,
+  to: SideChoice | undefined,
+  closed: boolean,
+): Branch[] {
+  const fromChosen = from === undefined ? undefined : from.of(entryClass.from);
+  const toChosen = to === undefined ? undefined : to.of(entryClass.to);
+  const { id } = entryClass;
+  if (fromChosen !== undefined && toChosen !== undefined) {
+    return closed ? bothBranches(id, fromChosen, toChosen) : eitherBranches(id, fromChosen, toChosen);
+  }
+  if (fromChosen !== undefined) return sideBranches("from", id, fromChosen);
+  if (toChosen !== undefined) return sideBranches("to", id, toChosen);
+  return [wholeClass(id)];
+}
+
+function wholeClass(classId: number): Branch {
+  return { index: "class", classId, accountId: 0, other: undefined };
+}
+
+function sideBranches(
+  index: "from" | "to",
+  classId: number,
+  chosen: Chosen,
+  other: ReadonlySet<number> | undefined = undefined,
+): Branch[] {
+  if (chosen === "all") return [wholeClass(classId)];
+  return chosen.map((accountId) => ({ index, classId, accountId, other }));
+}
+
+function eitherBranches(classId: number, from: Chosen, to: Chosen): Branch[] {
+  if (from === "all" || to === "all") return [wholeClass(classId)];
+  return [...sideBranches("from", classId, from), ...sideBranches("to", classId, to)];
+}
+
+function bothBranches(classId: number, from: Chosen, to: Chosen): Branch[] {
+  if (from.length === 0 || to.length === 0) return [];
+  if (from === "all") return sideBranches("to", classId, to);
+  if (to === "all") return sideBranches("from", classId, from);
+  return from.length <= to.length
+    ? sideBranches("from", classId, from, new Set(to))
+    : sideBranches("to", classId, to, new Set(from));
+}
+
+/** Which accounts of each kind one side selects. */
+class SideChoice {
+  readonly #side: AccountSide;
+  readonly #marketIds: ReadonlySet<string> | undefined;
+  readonly #types: ReadonlySet<number> | undefined;
+  readonly #ofParty: Map<AccountKind, number[]> | undefined;
+  readonly #known = new Map<AccountKind, Chosen>();
+
+  constructor(directory: AccountDirectory, side: AccountSide) {
+    this.#side = side;
+    this.#marketIds = side.marketIds.length === 0 ? undefined : new Set(side.marketIds);
+    this.#types = side.types.length === 0 ? undefined : new Set(side.types);
+    this.#ofParty = side.partyId === undefined ? undefined : byKind(directory.accountsOf(side.partyId));
+  }
+
+  of(kind: AccountKind): Chosen {
+    let chosen = this.#known.get(kind);
+    if (chosen === undefined) {
+      chosen = this.#choose(kind);
+      this.#known.set(kind, chosen);
+    }
+    return chosen;
+  }
+
+  #choose(kind: AccountKind): Chosen {
+    if (this.#side.assetId !== undefined && this.#side.assetId !== kind.assetId) return [];
+    if (this.#marketIds?.has(kind.marketId) === false) return [];
+    if (this.#types?.has(kind.type) === false) return [];
+    if (this.#ofParty === undefined) return "all";
+    const accounts = this.#ofParty.get(kind) ?? [];
+    // A later account of this kind is not among the entries of the request: those end at the newest block it saw.
+    return accounts.length > 0 && accounts.length === kind.accounts.length ? "all" : accounts;
+  }
+}
+
+function byKind(accounts: readonly Account[]): Map<AccountKind, number[]> {
+  const map = new Map<AccountKind, number[]>();
+  for (const account of accounts) {
+    const list = map.get(account.kind);
+    if (list === undefined) map.set(account.kind, [account.id]);
+    else list.push(account.id);
+  }
+  return map;
+}
