@@ -1,0 +1,77 @@
+import { Failure, unavailable } from "../domain/failure.js";
+
+/** How long a client is told to wait when the database cannot be reached. */
+export const databaseRetryAfterMs = 1_000;
+
+/** Codes of the system, the driver and the servers that mean: there is no database to talk to right now. */
+const unreachableCodes: ReadonlySet<string> = new Set([
+  "ECONNREFUSED",
+  "ECONNRESET",
+  "ECONNABORTED",
+  "EHOSTUNREACH",
+  "ENETUNREACH",
+  "ENOENT",
+  "ENOTFOUND",
+  "EAI_AGAIN",
+  "EPIPE",
+  "ETIMEDOUT",
+  "PROTOCOL_CONNECTION_LOST",
+  "PROTOCOL_SEQUENCE_TIMEOUT",
+  "HANDSHAKE_NO_SSL_SUPPORT",
+  "ER_CON_COUNT_ERROR",
+  "ER_SERVER_SHUTDOWN",
+  "ER_NORMAL_SHUTDOWN",
+  "ER_SHUTDOWN_COMPLETE",
+  "ER_SERVER_GONE_ERROR",
+  "ER_SERVER_LOST",
+  "ER_CLIENT_INTERACTION_TIMEOUT",
+  "ER_LOCK_ABORTED",
+]);
+
+/** The same, where a server's code has no name in the driver (1927: connection killed, MariaDB; 1047: not yet in its cluster). */
+const unreachableNumbers: ReadonlySet<number> = new Set([1047, 1927, 2002, 2003, 2006, 2013, 4031]);
+
+/** Refused for who we are or what we ask for, though the connection ends with it: waiting does not help. */
+const refusedCodes: ReadonlySet<string> = new Set([
+  "ER_ACCESS_DENIED_ERROR",
+  "ER_DBACCESS_DENIED_ERROR",
+  "ER_BAD_DB_ERROR",
+  "ER_NOT_SUPPORTED_AUTH_MODE",
+  "AUTH_SWITCH_PLUGIN_ERROR",
+]);
+
+/** The driver's own refusals, which carry no code. */
+const poolRefusal = /^(Queue limit reached|Pool is closed|No connections available)/;
+
+/** The error code that the driver gives (`ER_DUP_ENTRY`, `ECONNREFUSED`), or undefined. */
+export function databaseErrorCode(error: unknown): string | undefined {
+  if (typeof error !== "object" || error === null || !("code" in error)) return undefined;
+  return typeof error.code === "string" ? error.code : undefined;
+}
+
+/** The server's error number, or undefined. */
+export function databaseErrorNumber(error: unknown): number | undefined {
+  if (typeof error !== "object" || error === null || !("errno" in error)) return undefined;
+  return typeof error.errno === "number" ? error.errno : undefined;
+}
+
+/** Whether an error means that the database cannot be reached, so that it is worth trying again. */
+export function isUnreachable(error: unknown): boolean {
+  if (error instanceof Failure) return error.reason === "DATABASE_UNAVAILABLE";
+  const code = databaseErrorCode(error);
+  if (code !== undefined && refusedCodes.has(code)) return false;
+  if (code !== undefined && unreachableCodes.has(code)) return true;
+  const number = databaseErrorNumber(error);
+  if (number !== undefined && unreachableNumbers.has(number)) return true;
+  if (!(error instanceof Error)) return false;
+  return ("fatal" in error && error.fatal === true) || poolRefusal.test(error.message);
+}
+
+/**
+ * What the store throws for an error of the driver: UNAVAILABLE with reason `DATABASE_UNAVAILABLE` and the cause kept
+ * when the database cannot be reached, otherwise the error itself.
+ */
+export function toDatabaseFailure(error: unknown): unknown {
+  if (error instanceof Failure || !isUnreachable(error)) return error;
+  return unavailable("the database cannot be reached; try again", "DATABASE_UNAVAILABLE", databaseRetryAfterMs, error);
+}
