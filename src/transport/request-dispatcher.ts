@@ -1,6 +1,7 @@
 import type { CommonHeaders } from "./common-headers.js";
 import type { HttpLane } from "./http/http-lane.js";
 import { splitTarget } from "./http/request-target.js";
+import type { StaticFiles } from "./http/static-files.js";
 import type { AnyRequest, AnyResponse, RequestLane } from "./lane.js";
 
 /** Where requests can go. */
@@ -8,6 +9,7 @@ export interface RequestDispatcherOptions {
   readonly common: CommonHeaders;
   /** Empty, or `/prefix`. */
   readonly basePath: string;
+  readonly files: StaticFiles;
   readonly connect: RequestLane;
   readonly http: HttpLane;
 }
@@ -21,13 +23,16 @@ export class RequestDispatcher {
   }
 
   dispatch(request: AnyRequest, response: AnyResponse): void {
-    const { common, http, connect, basePath } = this.#options;
+    const { common, files, http, connect, basePath } = this.#options;
     const { method = "", url = "/", headers } = request;
     const fields = common.of(headers.origin);
     const exchange = { request, response, common: fields, head: method === "HEAD" };
-    if ((method === "GET" || exchange.head) && http.takeRemembered(exchange)) return;
+    const reads = method === "GET" || exchange.head;
+    if (reads && http.takeRemembered(exchange)) return;
     const { path, query } = splitTarget(url);
-    const inner = basePath !== "" && path.startsWith(`${basePath}/`) ? path.slice(basePath.length) : path;
+    const inBase = path.startsWith(`${basePath}/`);
+    const inner = inBase ? path.slice(basePath.length) : path;
+    if (reads && inBase && files.answer(exchange, inner)) return;
     if (!connect.matches(method, inner, headers)) {
       http.handle(exchange, path, query);
       return;

@@ -8,6 +8,7 @@ import { createConnectHandler } from "./connect/connect-handler.js";
 import { createGrpcLane } from "./grpc/grpc-lane.js";
 import { HttpLane } from "./http/http-lane.js";
 import { Routes } from "./http/routes.js";
+import { type StaticFile, StaticFiles } from "./http/static-files.js";
 import { WebSocketLane } from "./http/web-socket-lane.js";
 import type { Readiness } from "./lane.js";
 import { defaultTransportLimits, type TransportLimits } from "./limits.js";
@@ -39,6 +40,8 @@ export interface ServerOptions {
   readonly corsOrigins?: readonly string[];
   /** How many seconds old the newest data is; sent as a header with every answer. */
   readonly staleness?: () => number | undefined;
+  /** Files to serve beside the API, by their path behind the base path; `/` is the page itself. */
+  readonly files?: ReadonlyMap<string, StaticFile>;
   /** The short way for plain gRPC; default on. */
   readonly grpcLane?: boolean;
 }
@@ -65,6 +68,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const dispatcher = new RequestDispatcher({
     common,
     basePath,
+    files: new StaticFiles(options.files),
     connect: createConnectHandler(laneOptions),
     http: new HttpLane({ ...laneOptions, metrics, common, routes }),
   });

@@ -1,17 +1,9 @@
-import { existsSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type Browser, chromium } from "playwright-core";
 import { rolldown } from "rolldown";
 
-const places = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
-
-/** A Chromium of this machine: the one that MARKETD_CHROMIUM names, or one in the usual places; undefined: none. */
-export function findChromium(): string | undefined {
-  return [process.env["MARKETD_CHROMIUM"] ?? "", ...places].find((path) => path !== "" && existsSync(path));
-}
-
-/** Starts it without a window, and without anything that talks to others. */
+/** Starts Chromium without a window, and without anything that talks to others. */
 export function launchChromium(executablePath: string): Promise<Browser> {
   return chromium.launch({
     executablePath,
