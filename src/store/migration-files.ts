@@ -1,0 +1,57 @@
+import { createHash } from "node:crypto";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+
+/** One numbered change of the schema. */
+export interface Migration {
+  readonly version: number;
+  readonly name: string;
+  /** SHA-256 of the file, hexadecimal. */
+  readonly checksum: string;
+  readonly statements: readonly string[];
+}
+
+const fileName = /^(\d{3})\.do\.([a-z0-9-]+)\.sql$/;
+
+/** Every migration this program knows, in order. @throws Error when the numbers have a gap */
+export function readMigrations(directory: URL = migrationsDirectory()): Migration[] {
+  const migrations: Migration[] = [];
+  for (const entry of readdirSync(directory).sort()) {
+    const match = fileName.exec(entry);
+    if (match === null) continue;
+    const text = readFileSync(new URL(entry, directory), "utf8");
+    migrations.push({
+      version: Number(match[1]),
+      name: match[2] ?? "",
+      checksum: createHash("sha256").update(text).digest("hex"),
+      statements: splitStatements(text),
+    });
+  }
+  migrations.forEach((migration, index) => {
+    if (migration.version !== index + 1) throw new Error(`migration ${index + 1} is missing`);
+  });
+  return migrations;
+}
+
+/** Beside this file in the sources; the build copies no SQL, so from `dist` they are read in the sources too. */
+function migrationsDirectory(): URL {
+  const beside = new URL("./migrations/", import.meta.url);
+  return existsSync(beside) ? beside : new URL("../../../src/store/migrations/", import.meta.url);
+}
+
+/** Splits at `;`, except in quotes and in `-- ` comments, which are dropped. */
+export function splitStatements(sql: string): string[] {
+  const tokens = /--[^\n]*|'(?:[^'\\]|''|\\.)*'|"(?:[^"\\]|""|\\.)*"|`[^`]*`|;|[^-'"`;]+|-/g;
+  const statements: string[] = [];
+  let statement = "";
+  for (const [token] of sql.matchAll(tokens)) {
+    if (token.startsWith("--")) continue;
+    if (token !== ";") {
+      statement += token;
+      continue;
+    }
+    if (statement.trim() !== "") statements.push(statement.trim());
+    statement = "";
+  }
+  if (statement.trim() !== "") statements.push(statement.trim());
+  return statements;
+}

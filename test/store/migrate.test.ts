@@ -1,0 +1,71 @@
+import { expect, it } from "vitest";
+import { openDatabase } from "../../src/store/database.js";
+import { migrate, requireSchema } from "../../src/store/migrate.js";
+import { readMigrations, splitStatements } from "../../src/store/migration-files.js";
+import { createLog } from "../../src/telemetry/log.js";
+import { newDatabaseUrl } from "../support/database.js";
+
+const log = createLog("silent");
+const table = (version: number, ...statements: string[]) => ({
+  version,
+  name: `m${version}`,
+  checksum: `${version}`.repeat(64).slice(0, 64),
+  statements,
+});
+
+it("creates the database and its schema once, also when several processes migrate at the same time", async () => {
+  const { url } = newDatabaseUrl();
+  const outcomes = await Promise.all([migrate(url, log), migrate(url, log), migrate(url, log)]);
+  expect(outcomes.map((outcome) => outcome.applied).sort()).toEqual([0, 0, 1]);
+  const database = openDatabase(url);
+  await requireSchema(database);
+  expect(await database.query("SELECT * FROM progress")).toEqual([]);
+  await database.close();
+});
+
+it("goes on where a killed migration ended, also when its last statement had not been noted", async () => {
+  const { url } = newDatabaseUrl();
+  const broken = table(1, "CREATE TABLE a (x INT PRIMARY KEY)", "CREATE TABLE b (x INT PRIMARY KEY)");
+  await expect(
+    migrate(url, log, [{ ...broken, statements: [...broken.statements.slice(0, 1), "CREATE NO"] }]),
+  ).rejects.toMatchObject({ code: "ER_PARSE_ERROR" });
+  const database = openDatabase(url);
+  await expect(requireSchema(database, [broken])).rejects.toThrow(
+    "the database has schema version 0, this program needs 1: migrate it",
+  );
+  await database.withConnection((connection) => connection.run("CREATE TABLE b (x INT PRIMARY KEY)"));
+  expect(await migrate(url, log, [broken])).toEqual({ version: 1, applied: 1, databaseCreated: false });
+  await requireSchema(database, [broken]);
+  await database.close();
+});
+
+it("refuses a database that is newer, and one made from other files", async () => {
+  const { url } = newDatabaseUrl();
+  const one = table(1, "CREATE TABLE a (x INT PRIMARY KEY)");
+  await migrate(url, log, [one, table(2, "CREATE TABLE b (x INT PRIMARY KEY)")]);
+  await expect(migrate(url, log, [one])).rejects.toThrow(
+    "the database has schema version 2, newer than this program's 1: use a newer program",
+  );
+  await expect(migrate(url, log, [{ ...one, checksum: "f".repeat(64) }])).rejects.toThrow(
+    "migration 1 (m1) is not the one that the database was made with: use the program that made it, or a new database",
+  );
+});
+
+it("does not adopt a table that was there before it", async () => {
+  const { url } = newDatabaseUrl();
+  await migrate(url, log, []);
+  const database = openDatabase(url);
+  await database.withConnection((connection) => connection.run("CREATE TABLE a (x INT PRIMARY KEY)"));
+  await database.close();
+  await expect(migrate(url, log, [table(1, "CREATE TABLE a (x INT PRIMARY KEY)")])).rejects.toMatchObject({
+    code: "ER_TABLE_EXISTS_ERROR",
+  });
+});
+
+it("splits statements outside of quotes and comments only", () => {
+  expect(splitStatements("-- a; b\nSELECT ';', `;`, \"'\" -- it's\n, 3-2; \n;SELECT 'it''s; \\'';")).toEqual([
+    "SELECT ';', `;`, \"'\" \n, 3-2",
+    "SELECT 'it''s; \\''",
+  ]);
+  expect(readMigrations()[0]?.statements[0]).toMatch(/^CREATE TABLE progress/);
+});
