@@ -1,0 +1,55 @@
+import { execFile, spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { depthPath, depthRequestFrame, depthRpcPath } from "./depth.js";
+import { pinnedTo } from "./pinned.js";
+
+/** What the load came to. */
+export interface LoadResult {
+  readonly requests: number;
+  readonly perSecond: number;
+}
+
+/** Programs that this bench needs and this machine lacks. */
+export function missingPrograms(): string[] {
+  return ["wrk", "h2load"].filter((program) => spawnSync(program, ["--version"]).error !== undefined);
+}
+
+/** GETs over 64 HTTP/1.1 connections. @throws Error when an answer is not 200 */
+export async function loadHttp(port: number, seconds: number): Promise<LoadResult> {
+  const url = `http://127.0.0.1:${port}${depthPath}`;
+  const output = await run("wrk", ["-t1", "-c64", `-d${seconds}s`, url]);
+  if (output.includes("Non-2xx")) throw new Error(`wrk met errors:\n${output}`);
+  return { requests: number(output, /(\d+) requests in/), perSecond: number(output, /Requests\/sec:\s+([\d.]+)/) };
+}
+
+/** gRPC calls over 16 HTTP/2 connections, 10 at a time on each. @throws Error when one fails */
+export async function loadGrpc(port: number, seconds: number): Promise<LoadResult> {
+  const folder = mkdtempSync(join(tmpdir(), "bench-unary-"));
+  try {
+    const body = join(folder, "request");
+    writeFileSync(body, depthRequestFrame);
+    const headers = ["-H", "content-type: application/grpc+proto", "-H", "te: trailers"];
+    const load = ["-c16", "-m10", "-t1", "-D", String(seconds), "-d", body, ...headers];
+    const output = await run("h2load", [...load, `http://127.0.0.1:${port}${depthRpcPath}`]);
+    const failed = number(output, /(\d+) failed/) + number(output, /(\d+) errored/);
+    if (failed > 0 || number(output, /(\d+) 2xx/) === 0) throw new Error(`h2load met errors:\n${output}`);
+    return { requests: number(output, /(\d+) succeeded/), perSecond: number(output, /([\d.]+) req\/s/) };
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+async function run(program: string, args: string[]): Promise<string> {
+  const [command, all] = pinnedTo(1, program, args);
+  const { stdout } = await promisify(execFile)(command, all);
+  return stdout;
+}
+
+function number(output: string, pattern: RegExp): number {
+  const match = pattern.exec(output)?.[1];
+  if (match === undefined) throw new Error(`no ${pattern} in:\n${output}`);
+  return Number(match);
+}
