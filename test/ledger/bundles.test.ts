@@ -1,0 +1,116 @@
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import {
+  ListERC20MultiSigSignerRemovedBundlesRequestSchema,
+  type ListERC20MultiSigSignerRemovedBundlesResponse,
+} from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { listErc20MultiSigSignerRemovedBundles } from "../../src/api/list-erc20-multi-sig-signer-removed-bundles.js";
+import { LedgerFixture } from "./ledger-fixture.js";
+
+let fixture: LedgerFixture;
+const call = { signal: new AbortController().signal, clientAddress: "test" };
+
+async function ask(request: MessageInitShape<typeof ListERC20MultiSigSignerRemovedBundlesRequestSchema>) {
+  const method = listErc20MultiSigSignerRemovedBundles({ database: fixture.database });
+  if (method.kind !== "unary") throw new Error("a list is unary");
+  const answer = await method.answer(create(ListERC20MultiSigSignerRemovedBundlesRequestSchema, request), call);
+  const { bundles } = answer.message() as unknown as ListERC20MultiSigSignerRemovedBundlesResponse;
+  if (bundles === undefined) throw new Error("no connection");
+  return {
+    nodes: bundles.edges.map(({ node }) => node),
+    cursors: bundles.edges.map(({ cursor }) => cursor),
+    info: bundles.pageInfo,
+  };
+}
+
+beforeAll(async () => {
+  fixture = await LedgerFixture.create();
+  await fixture.database.withTransaction(async (connection) => {
+    const add = (id: string, node: string, submitter: string, timeNs: bigint, epoch: string) =>
+      connection.run("INSERT INTO signer_removed_bundle VALUES (?, ?, ?, ?, ?, ?, ?)", [
+        id,
+        node,
+        submitter,
+        "0xold",
+        "42",
+        timeNs,
+        epoch,
+      ]);
+    await add("s1", "n1", "0xaa", 10n, "7");
+    await add("s3", "n1", "0xbb", 10n, "007");
+    await add("s2", "n2", "0xaa", 10n, "0");
+    await add("s4", "n2", "0xbb", 9n, "18446744073709551615");
+    for (const [id, bytes] of [
+      ["s1", "ff01"],
+      ["s1", "0aff"],
+      ["s3", "2b"],
+      ["other", "cc"],
+    ] as const) {
+      await connection.run("INSERT INTO node_signature VALUES (?, ?, 1)", [id, Buffer.from(bytes, "hex")]);
+    }
+  });
+});
+afterAll(() => fixture.drop());
+
+describe("bundles", () => {
+  test("are in the order of (time, signature id), each with all its signatures", async () => {
+    const { nodes, info } = await ask({});
+    expect(nodes).toMatchObject([
+      { signatures: "0x2b", timestamp: 10n, submitter: "0xbb", epochSeq: "007", oldSigner: "0xold", nonce: "42" },
+      { signatures: "", timestamp: 10n, submitter: "0xaa", epochSeq: "0" },
+      { signatures: "0x0affff01", timestamp: 10n, submitter: "0xaa", epochSeq: "7" },
+      { signatures: "", timestamp: 9n, submitter: "0xbb", epochSeq: "18446744073709551615" },
+    ]);
+    expect(info).toMatchObject({ hasNextPage: false, hasPreviousPage: false });
+  });
+
+  test.each([
+    [{ nodeId: "n1" }, ["007", "7"]],
+    [{ submitter: "0xAA" }, ["0", "7"]],
+    [{ epochSeq: "07" }, ["007", "7"]],
+    [{ epochSeq: "00" }, ["0"]],
+    [{ epochSeq: "18446744073709551615", nodeId: "n2", submitter: "0xBb" }, ["18446744073709551615"]],
+    [{ nodeId: "N1" }, []],
+    [{ epochSeq: "8" }, []],
+  ])("%j selects epochs %j", async (request, epochs) => {
+    expect((await ask(request)).nodes.map((node) => node?.epochSeq)).toEqual(epochs);
+  });
+
+  test("walk in pages of one, both ways", async () => {
+    for (const newestFirst of [true, false]) {
+      const all = (await ask({ pagination: { newestFirst } })).cursors;
+      const forwards: string[] = [];
+      for (let after = ""; ; ) {
+        const { cursors, info } = await ask({ pagination: { first: 1, after, newestFirst } });
+        expect(info?.hasPreviousPage).toBe(forwards.length > 0);
+        forwards.push(...cursors);
+        if (!info?.hasNextPage) break;
+        after = info.endCursor;
+      }
+      expect(forwards).toEqual(all);
+      const backwards: string[] = [];
+      for (let before = ""; ; ) {
+        const { cursors, info } = await ask({ pagination: { last: 1, before, newestFirst } });
+        expect(info?.hasNextPage).toBe(backwards.length > 0);
+        backwards.unshift(...cursors);
+        if (!info?.hasPreviousPage) break;
+        before = info.startCursor;
+      }
+      expect(backwards).toEqual(all);
+    }
+  });
+
+  test.each([["-1"], ["1.5"], ["18446744073709551616"], ["0x1"], ["9".repeat(41)]])(
+    "epoch %s is refused",
+    async (epochSeq) => {
+      await expect(ask({ epochSeq })).rejects.toThrow(
+        `epochSeq: is "${epochSeq}"; it takes a decimal number from 0 to 18446744073709551615`,
+      );
+    },
+  );
+
+  test("identifiers are checked", async () => {
+    await expect(ask({ nodeId: "a\n" })).rejects.toThrow("nodeId: has an unprintable character at position 2");
+    await expect(ask({ submitter: "x".repeat(129) })).rejects.toThrow("submitter: has 129 characters");
+  });
+});

@@ -1,0 +1,182 @@
+import { createHash } from "node:crypto";
+import { fromBinary, fromJsonString, type JsonObject, toBinary, toJsonString } from "@bufbuild/protobuf";
+import { anyUnpack, StructSchema } from "@bufbuild/protobuf/wkt";
+import { parse } from "csv-parse/sync";
+import fc from "fast-check";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { HttpBodySchema } from "../../gen/google/api/httpbody_pb.js";
+import { AccountType, TransferType } from "../../gen/vega/vega_pb.js";
+import { exportLedgerEntries } from "../../src/api/export-ledger-entries.js";
+import { csvHeader, formatTime } from "../../src/api/ledger-csv.js";
+import { type Answer, jsonWriteOptions } from "../../src/domain/answer.js";
+import type { TimeRange } from "../../src/domain/date-range.js";
+import type { AnswerStream, Call } from "../../src/domain/service.js";
+import { LedgerReader } from "../../src/store/ledger-entry-query.js";
+import { LedgerFixture } from "./ledger-fixture.js";
+import { modelList } from "./ledger-model.js";
+
+const call: Call = { signal: new AbortController().signal, clientAddress: "test" };
+
+/** Party and asset names that CSV must quote. */
+const parties = ["network", 'al"ice', "bob, the second"];
+const account = fc.record({
+  party: fc.constantFrom(...parties),
+  asset: fc.constantFrom("usd", "e,ur"),
+  market: fc.constantFrom("", "m1"),
+  type: fc.constantFrom(AccountType.MARGIN, AccountType.GENERAL, 77),
+});
+const digits = fc.oneof(fc.constant(0n), fc.bigInt(1n, 10n ** 15n), fc.bigInt(10n ** 77n, 10n ** 78n - 1n)).map(String);
+const newEntry = fc.record({
+  from: account,
+  to: account,
+  transferType: fc.constantFrom(TransferType.DEPOSIT, TransferType.MTM_WIN),
+  quantity: digits,
+  fromBalance: digits,
+  toBalance: digits,
+});
+
+let fixture: LedgerFixture;
+let ledger: LedgerReader;
+
+beforeAll(async () => {
+  fixture = await LedgerFixture.create();
+  ledger = new LedgerReader(fixture.database);
+  for (let i = 0; i < 30; i++) await fixture.addBlock(fc.sample(newEntry, { numRuns: (i % 3) * 20, seed: i }));
+});
+afterAll(() => fixture.drop());
+
+function open(partyId: string, assetId: string, time?: TimeRange): Promise<AnswerStream> {
+  const method = exportLedgerEntries({ ledger });
+  if (method.kind !== "server_streaming") throw new Error("the export is a stream");
+  const dateRange = time && {
+    $typeName: "datanode.api.v2.DateRange" as const,
+    ...(time.startNs === undefined ? {} : { startTimestamp: time.startNs }),
+    ...(time.endNs === undefined ? {} : { endTimestamp: time.endNs }),
+  };
+  const request = {
+    $typeName: "datanode.api.v2.ExportLedgerEntriesRequest" as const,
+    partyId,
+    assetId,
+    ...(dateRange === undefined ? {} : { dateRange }),
+  };
+  return Promise.resolve(method.open(request, call));
+}
+
+async function readAll(stream: AnswerStream): Promise<Answer[]> {
+  const answers: Answer[] = [];
+  for (;;) {
+    const ready = new Promise<void>((resolve) => stream.onReady(resolve));
+    const taken = stream.take();
+    answers.push(...taken);
+    if (taken.length > 0) continue;
+    if (stream.failure !== undefined) throw stream.failure;
+    if (stream.ended) return answers;
+    await ready;
+  }
+}
+
+function body(answer: Answer) {
+  return fromBinary(HttpBodySchema, Uint8Array.from(answer.binary()));
+}
+
+function facts(answer: Answer | undefined): JsonObject {
+  const [extension] = answer === undefined ? [] : body(answer).extensions;
+  const struct = extension && anyUnpack(extension, StructSchema);
+  if (struct === undefined) throw new Error("no extension");
+  return Object.fromEntries(Object.entries(struct.fields).map(([name, { kind }]) => [name, String(kind.value)]));
+}
+
+test("a file holds the model's rows, adds up, and proves it", async () => {
+  for (const party of parties) {
+    for (const asset of ["usd", "e,ur"]) {
+      const times = fixture.entries.map(({ timeNs }) => timeNs);
+      for (const time of [
+        { startNs: undefined, endNs: undefined },
+        { startNs: times[100], endNs: times[300] },
+        { startNs: times[300], endNs: times[300] },
+      ]) {
+        const stream = await open(party, asset, time);
+        const answers = await readAll(stream);
+        const csv = Buffer.concat(answers.map((answer) => body(answer).data));
+        const side = { partyId: party, assetId: asset, marketIds: [], types: [] };
+        const filter = { from: side, to: side, closed: false, transferTypes: [] };
+        const expected = modelList(fixture.entries, filter, time, false);
+        const rows = parse(csv, { columns: true, record_delimiter: "\r\n" }) as Record<string, string>[];
+        let sum = 0n;
+        expect(rows).toEqual(
+          expected.map((entry) => {
+            const received = entry.to.party === party && entry.to.asset === asset;
+            const sent = entry.from.party === party && entry.from.asset === asset;
+            const effect = received === sent ? 0n : sent ? -BigInt(entry.quantity) : BigInt(entry.quantity);
+            sum += effect;
+            return {
+              vega_time: formatTime(entry.timeNs),
+              quantity: entry.quantity,
+              effect: `${effect}`,
+              transfer_type: entry.transferType === TransferType.DEPOSIT ? "DEPOSIT" : "MTM_WIN",
+              asset_id: entry.from.asset,
+              account_from_market_id: entry.from.market,
+              account_from_party_id: entry.from.party,
+              account_from_account_type: accountType(entry.from.type),
+              account_from_balance: entry.fromBalance,
+              account_to_market_id: entry.to.market,
+              account_to_party_id: entry.to.party,
+              account_to_account_type: accountType(entry.to.type),
+              account_to_balance: entry.toBalance,
+            };
+          }),
+        );
+        expect(facts(answers.at(-1))).toEqual({
+          rows: `${expected.length}`,
+          sumOfEffects: `${sum}`,
+          sha256: createHash("sha256").update(csv).digest("hex"),
+        });
+        expect(facts(answers[0])).toMatchObject({ partyId: party, assetId: asset, newestBlock: `${fixture.height}` });
+        expect(stream.trailers.get("export-rows")).toBe(`${expected.length}`);
+        expect(stream.trailers.get("export-sum-of-effects")).toBe(`${sum}`);
+      }
+    }
+  }
+});
+
+function accountType(type: number): string {
+  return type === 77 ? "77" : (AccountType[type] ?? "");
+}
+
+test("a piece is encoded by hand as the library would", async () => {
+  for (const answer of await readAll(await open("network", "usd"))) {
+    const message = body(answer);
+    expect(Buffer.from(answer.binary())).toEqual(Buffer.from(toBinary(HttpBodySchema, message)));
+    expect(Buffer.from(answer.json()).toString()).toBe(toJsonString(HttpBodySchema, message, jsonWriteOptions));
+    expect(fromJsonString(HttpBodySchema, Buffer.from(answer.json()).toString(), jsonWriteOptions)).toEqual(message);
+    const made = answer.message() as typeof message;
+    expect({ ...made, data: Uint8Array.from(made.data) }).toEqual(message);
+  }
+});
+
+test("nothing that matches is a header alone, and its digest", async () => {
+  const stream = await open("nobody", "usd");
+  expect(stream.headers.get("content-disposition")).toBe('attachment; filename="ledger-nobody-usd.csv"');
+  const answers = await readAll(stream);
+  expect(Buffer.concat(answers.map((answer) => body(answer).data)).toString()).toBe(csvHeader);
+  expect(facts(answers.at(-1))).toEqual({
+    rows: "0",
+    sumOfEffects: "0",
+    sha256: createHash("sha256").update(csvHeader).digest("hex"),
+  });
+});
+
+test("blocks that arrive after the beginning are not in the file", async () => {
+  const side = { partyId: "network", assetId: "usd", marketIds: [], types: [] };
+  const filter = { from: side, to: side, closed: false, transferTypes: [] };
+  const before = modelList(fixture.entries, filter, { startNs: undefined, endNs: undefined }, false).length;
+  const stream = await open("network", "usd");
+  await fixture.addBlock(fc.sample(newEntry, { numRuns: 50, seed: 99 }));
+  expect(facts((await readAll(stream)).at(-1))["rows"]).toBe(`${before}`);
+});
+
+test("times have nine digits, before 1970 too", () => {
+  expect(formatTime(1_674_004_195_425_088_123n)).toBe("2023-01-18T01:09:55.425088123Z");
+  expect(formatTime(0n)).toBe("1970-01-01T00:00:00.000000000Z");
+  expect(formatTime(-1n)).toBe("1969-12-31T23:59:59.999999999Z");
+});
