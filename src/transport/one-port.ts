@@ -143,6 +143,8 @@ export class OnePort {
       for (const listener of http1Listeners) Reflect.apply(listener, server, [socket]);
     };
     const toHttp2 = (socket: Socket): void => {
+      // An HTTP/1 server leaves its sockets half open; an HTTP/2 session would not notice that its peer has gone.
+      socket.allowHalfOpen = false;
       this.#http2.emit("connection", socket);
     };
     server.prependListener("connection", (socket: Socket) => {

@@ -3,7 +3,7 @@ import type { HeaderFields } from "../common-headers.js";
 import { httpStatus } from "../status.js";
 import { errorJson } from "./forms.js";
 import { HttpFailure } from "./http-failure.js";
-import type { HttpResponse } from "./http-message.js";
+import { breakOff, type HttpResponse } from "./http-message.js";
 
 /** A failure as a whole HTTP response. */
 export interface ErrorResponse {
@@ -30,7 +30,7 @@ export function errorResponse(failure: Failure, common: HeaderFields): ErrorResp
 /** Answers with a failure, `head` without its body; where an answer has begun already, cuts it. */
 export function sendError(response: HttpResponse, failure: Failure, common: HeaderFields, head: boolean): void {
   if (response.headersSent) {
-    response.destroy();
+    breakOff(response);
     return;
   }
   const { status, headers, body } = errorResponse(failure, common);

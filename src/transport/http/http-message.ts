@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from "node:http";
+import { constants } from "node:http2";
 import type { HeaderFields } from "../common-headers.js";
 
 /** What the HTTP lane needs of a request; Node's objects of both HTTP versions have it. */
@@ -21,6 +22,14 @@ export interface HttpResponse {
   addTrailers(trailers: Record<string, string>): void;
   end(chunk?: Uint8Array | string): unknown;
   destroy(error?: Error): unknown;
+  /** An HTTP/2 response's stream, which alone can say that it was broken off. */
+  readonly stream?: { close(code: number): void };
   on(event: "drain" | "close", listener: () => void): unknown;
   once(event: "drain" | "close", listener: () => void): unknown;
+}
+
+/** Breaks a response off, so that the client can tell that it is not whole. */
+export function breakOff(response: HttpResponse): void {
+  if (response.stream === undefined) response.destroy();
+  else response.stream.close(constants.NGHTTP2_INTERNAL_ERROR);
 }

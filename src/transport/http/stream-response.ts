@@ -4,7 +4,7 @@ import type { Failure } from "../../domain/failure.js";
 import type { HeaderFields } from "../common-headers.js";
 import type { FrameSink } from "../grpc/call-wire.js";
 import { type ContentCoding, compressor } from "./content-coding.js";
-import type { HttpResponse } from "./http-message.js";
+import { breakOff, type HttpResponse } from "./http-message.js";
 
 /** What a stream is written with. */
 export interface StreamResponseOptions {
@@ -78,6 +78,6 @@ export class StreamResponse implements FrameSink {
   }
 
   breakOff(): void {
-    this.#options.response.destroy();
+    breakOff(this.#options.response);
   }
 }

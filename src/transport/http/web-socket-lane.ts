@@ -67,6 +67,7 @@ export class WebSocketLane {
   /** Takes over the connection of a request to upgrade; `head` is what came after its headers. */
   handle(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     socket.on("error", () => {});
+    socket.allowHalfOpen = false;
     const response = responseOn(request, socket);
     if (request.headers.upgrade?.toLowerCase() !== "websocket") {
       this.#options.ordinary(request, response);
