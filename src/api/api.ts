@@ -1,0 +1,38 @@
+import type { Api } from "../domain/service.js";
+import type { Live } from "../live/live.js";
+import type { Database } from "../store/database.js";
+import type { LedgerReader } from "../store/ledger-entry-query.js";
+import { exportLedgerEntries, type FailureOf } from "./export-ledger-entries.js";
+import { getLatestMarketData } from "./get-latest-market-data.js";
+import { getLatestMarketDepth } from "./get-latest-market-depth.js";
+import { getMarket } from "./get-market.js";
+import { listErc20MultiSigSignerRemovedBundles } from "./list-erc20-multi-sig-signer-removed-bundles.js";
+import { listLatestMarketData } from "./list-latest-market-data.js";
+import { listLedgerEntries } from "./list-ledger-entries.js";
+import { observeMarketsDepthUpdates } from "./observe-markets-depth-updates.js";
+import { StreamGate, type StreamLimits } from "./stream-limits.js";
+
+/** What the methods answer from. */
+export interface ApiOptions {
+  readonly live: Live;
+  readonly database: Database;
+  readonly ledger: LedgerReader;
+  readonly streams?: StreamLimits;
+  /** Turns what is thrown in the middle of an export into what a client may see. */
+  readonly toFailure?: FailureOf;
+}
+
+/** Every method of the service, in the order of the definitions; streams counted together against their limits. */
+export function createApi(options: ApiOptions): Api {
+  const gate = new StreamGate(options.streams);
+  return [
+    getMarket(options),
+    getLatestMarketDepth(options),
+    getLatestMarketData(options),
+    listLatestMarketData(options),
+    observeMarketsDepthUpdates(options),
+    listLedgerEntries(options),
+    exportLedgerEntries(options),
+    listErc20MultiSigSignerRemovedBundles(options),
+  ].map((method) => gate.guard(method));
+}

@@ -1,0 +1,12 @@
+import { Failure } from "../domain/failure.js";
+import type { LiveMarketData } from "../live/live-market.js";
+import type { LiveState } from "../live/live-state.js";
+
+/** The market data of one market. @throws Failure `not_found` when the market is not known, or has none yet */
+export function requireMarketData(state: LiveState, marketId: string): LiveMarketData {
+  const { data } = state.requireMarket(marketId);
+  if (data !== undefined) return data;
+  throw new Failure("not_found", `market ${marketId} has no market data yet; ask again once it trades`, {
+    reason: "NO_MARKET_DATA_YET",
+  });
+}

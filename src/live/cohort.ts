@@ -1,0 +1,106 @@
+import type { DepthAnswer } from "./depth-segment.js";
+import { packUpdates } from "./depth-segment.js";
+import type { LiveMarket, Published } from "./live-market.js";
+import type { Tick } from "./live-state.js";
+
+/**
+ * Readers of one subscription who were sent the same last: what they are to be sent next is the same too, and so are
+ * the bytes. Those who are up to date are one cohort; those who stopped reading at the same message another. For each
+ * market that published since, a cohort knows what its readers hold, and nothing else.
+ */
+export class Cohort {
+  members = 0;
+  readonly #owed = new Map<LiveMarket, Published | undefined>();
+  #answers: readonly DepthAnswer[] | undefined;
+
+  constructor(readonly version: number) {}
+
+  /** Whether its readers are owed something. */
+  get behind(): boolean {
+    return this.#owed.size > 0;
+  }
+
+  /** A market published after `held`; undefined: the whole book is owed. */
+  owe(market: LiveMarket, held: Published | undefined): void {
+    if (held === undefined || !this.#owed.has(market)) this.#owed.set(market, held);
+    this.#answers = undefined;
+  }
+
+  /** What brings its readers up to date, merged: each market at most once, by market id. */
+  answers(eventId: string, messageBytesMax: number): readonly DepthAnswer[] {
+    if (this.#answers === undefined) {
+      const owed = [...this.#owed].sort(([a], [b]) => (a.id < b.id ? -1 : 1));
+      const updates = owed.map(([market, held]) => market.updateSince(held));
+      this.#answers = packUpdates(updates, eventId, messageBytesMax);
+    }
+    return this.#answers;
+  }
+}
+
+/** A set of markets that readers asked for, shared by all who asked for the same. */
+export class Subscription {
+  readonly #markets: ReadonlySet<LiveMarket> | undefined;
+  readonly #cohorts = new Set<Cohort>();
+  #version = 0;
+  #newest: Cohort | undefined;
+  #beginners: Cohort | undefined;
+
+  /** `markets` undefined: every market, those announced later too. */
+  constructor(
+    readonly key: string,
+    markets: readonly LiveMarket[] | undefined,
+  ) {
+    this.#markets = markets === undefined ? undefined : new Set(markets);
+  }
+
+  /** The cohort of those who have been sent nothing yet: they are owed every book. */
+  beginners(announced: readonly LiveMarket[]): Cohort {
+    if (this.#beginners === undefined) {
+      this.#beginners = new Cohort(-1);
+      for (const market of this.#markets ?? announced) this.#beginners.owe(market, undefined);
+      this.#cohorts.add(this.#beginners);
+    }
+    return this.#beginners;
+  }
+
+  /** The cohort of those who have been sent everything. */
+  upToDate(): Cohort {
+    if (this.#newest?.version !== this.#version || this.#newest.members === 0) {
+      this.#newest = new Cohort(this.#version);
+      this.#cohorts.add(this.#newest);
+    }
+    return this.#newest;
+  }
+
+  /** A reader moves on to another cohort, or away (undefined). */
+  move(from: Cohort | undefined, to: Cohort | undefined): void {
+    if (to !== undefined) to.members++;
+    if (from === undefined) return;
+    from.members--;
+    if (from.members > 0) return;
+    this.#cohorts.delete(from);
+    if (from === this.#beginners) this.#beginners = undefined;
+  }
+
+  /** Notes what a snapshot brought; says whether it concerns this subscription. */
+  note(tick: Tick): boolean {
+    const concerned = this.#concerned(tick);
+    if (concerned.size === 0) return false;
+    this.#version++;
+    for (const cohort of this.#cohorts) {
+      for (const [market, held] of concerned) cohort.owe(market, held);
+    }
+    return true;
+  }
+
+  #concerned(tick: Tick): Map<LiveMarket, Published | undefined> {
+    const concerned = new Map<LiveMarket, Published | undefined>();
+    for (const [market, before] of tick.published) {
+      // One that was not announced yet nobody follows.
+      if (market.market === undefined) continue;
+      if (this.#markets === undefined || this.#markets.has(market)) concerned.set(market, before);
+    }
+    if (this.#markets === undefined) for (const market of tick.announced) concerned.set(market, undefined);
+    return concerned;
+  }
+}

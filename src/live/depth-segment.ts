@@ -1,0 +1,74 @@
+import { create } from "@bufbuild/protobuf";
+import { ObserveMarketsDepthUpdatesResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { MarketDepthUpdateSchema, type PriceLevel, PriceLevelSchema } from "../../gen/vega/vega_pb.js";
+import type { DepthLevel } from "../domain/depth-book.js";
+import type { Levels } from "../domain/tracked-book.js";
+import { type Envelope, Segment, SegmentAnswer } from "./segment-answer.js";
+
+/** The message of a depth stream. */
+export const depthUpdates: Envelope<typeof ObserveMarketsDepthUpdatesResponseSchema> = {
+  schema: ObserveMarketsDepthUpdatesResponseSchema,
+  open: '{"update":[',
+  close: "]}",
+};
+
+/** A message of a depth stream. */
+export type DepthAnswer = SegmentAnswer<typeof ObserveMarketsDepthUpdatesResponseSchema>;
+
+/** One market's update, with its size. */
+export interface DepthSegment {
+  readonly segment: Segment;
+  /** No encoding of it is longer. JSON is the longest; making it only to measure would double the work. */
+  readonly bytesMax: number;
+}
+
+/** What JSON writes around a level's three values, and two 64-bit numbers at their longest. */
+const levelJsonBytesMax = 50 + 2 * 20;
+
+/** The same for the update's own fields, of which the market id can consist of characters that are escaped. */
+const updateJsonBytesMax = 400;
+
+/** Makes one market's update. */
+export function depthSegment(
+  marketId: string,
+  levels: Levels,
+  sequenceNumber: bigint,
+  previousSequenceNumber: bigint,
+): DepthSegment {
+  const buy = levels.buy.map(levelMessage);
+  const sell = levels.sell.map(levelMessage);
+  const message = create(MarketDepthUpdateSchema, { marketId, buy, sell, sequenceNumber, previousSequenceNumber });
+  let bytesMax = updateJsonBytesMax;
+  for (const level of buy) bytesMax += levelJsonBytesMax + level.price.length;
+  for (const level of sell) bytesMax += levelJsonBytesMax + level.price.length;
+  return { segment: Segment.ofMessage(MarketDepthUpdateSchema, message), bytesMax };
+}
+
+/** A level as a message. */
+export function levelMessage({ price, volume, numberOfOrders }: DepthLevel): PriceLevel {
+  return create(PriceLevelSchema, { price, volume, numberOfOrders });
+}
+
+/** Puts updates into messages, in order, each as full as `bytesMax` allows. */
+export function packUpdates(updates: readonly DepthSegment[], eventId: string, bytesMax: number): DepthAnswer[] {
+  const answers: DepthAnswer[] = [];
+  let segments: Segment[] = [];
+  let bytes = 0;
+  const flush = () => {
+    if (segments.length > 0) answers.push(new SegmentAnswer(depthUpdates, segments, undefined, eventId));
+    segments = [];
+    bytes = 0;
+  };
+  for (const update of updates) {
+    if (bytes + update.bytesMax > bytesMax) flush();
+    segments.push(update.segment);
+    bytes += update.bytesMax;
+  }
+  flush();
+  return answers;
+}
+
+/** A message without updates: it says that the stream lives. */
+export function heartbeat(eventId: string): DepthAnswer {
+  return new SegmentAnswer(depthUpdates, [], undefined, eventId);
+}

@@ -1,0 +1,166 @@
+import { Failure } from "../domain/failure.js";
+import type { Log } from "../telemetry/log.js";
+import { type Cohort, Subscription } from "./cohort.js";
+import { type DepthAnswer, heartbeat } from "./depth-segment.js";
+import { type LiveLimits, liveRetryAfterMs } from "./limits.js";
+import type { LiveMarket } from "./live-market.js";
+import type { LiveState, Tick } from "./live-state.js";
+import { Subscriber, type SubscriberHome } from "./subscriber.js";
+
+/** Readers that are woken between two looks at the clock. */
+const wakesPerLook = 16;
+
+/** What the hub counts. */
+export interface HubCounts {
+  readonly subscribers: number;
+  /** Those for whom updates wait. */
+  readonly lagging: number;
+}
+
+interface Following {
+  readonly subscription: Subscription;
+  readonly subscribers: Set<Subscriber>;
+}
+
+/** All readers of the depth streams of one chain. */
+export class Hub implements SubscriberHome {
+  sweeps = 0;
+  /** Messages handed to readers, each time they are; for metrics. */
+  messages = 0;
+  readonly #state: LiveState;
+  readonly #limits: LiveLimits;
+  readonly #log: Log;
+  readonly #following = new Map<string, Following>();
+  readonly #sweeper: NodeJS.Timeout;
+  #queue: Subscriber[] = [];
+  #waking = false;
+  #heartbeat: DepthAnswer | undefined;
+
+  constructor(state: LiveState, limits: LiveLimits, log: Log) {
+    this.#state = state;
+    this.#limits = limits;
+    this.#log = log;
+    this.#sweeper = setInterval(() => this.#sweep(), limits.sweepIntervalMs);
+    this.#sweeper.unref();
+  }
+
+  /** Opens a stream of these markets, of which each is there once; undefined: of all, also of those to come. */
+  open(markets: readonly LiveMarket[] | undefined, clientAddress: string): Subscriber {
+    const key = markets === undefined ? "" : JSON.stringify(markets.map((market) => market.id).sort());
+    let following = this.#following.get(key);
+    if (following === undefined) {
+      following = { subscription: new Subscription(key, markets), subscribers: new Set() };
+      this.#following.set(key, following);
+    }
+    const { subscription, subscribers } = following;
+    const subscriber = new Subscriber(this, subscription, subscription.beginners(this.#state.announced), clientAddress);
+    subscribers.add(subscriber);
+    return subscriber;
+  }
+
+  /** Tells readers what a snapshot brought. Other work of the process gets its turn in between. */
+  publish(tick: Tick): void {
+    this.#heartbeat = undefined;
+    for (const { subscription, subscribers } of this.#following.values()) {
+      if (!subscription.note(tick)) continue;
+      for (const subscriber of subscribers) {
+        if (subscriber.queued) continue;
+        subscriber.queued = true;
+        this.#queue.push(subscriber);
+      }
+    }
+    if (!this.#waking) this.#wake(0);
+  }
+
+  /** Ends every stream. No new ones may be opened. */
+  end(failure: Failure): void {
+    clearInterval(this.#sweeper);
+    for (const { subscribers } of [...this.#following.values()]) {
+      for (const subscriber of [...subscribers]) subscriber.fail(failure);
+    }
+  }
+
+  counts(): HubCounts {
+    let subscribers = 0;
+    let lagging = 0;
+    for (const following of this.#following.values()) {
+      subscribers += following.subscribers.size;
+      for (const subscriber of following.subscribers) if (subscriber.behind) lagging++;
+    }
+    return { subscribers, lagging };
+  }
+
+  answersOf(cohort: Cohort): readonly DepthAnswer[] {
+    const answers = cohort.answers(this.#eventId(), this.#limits.messageBytesMax);
+    this.messages += answers.length;
+    return answers;
+  }
+
+  heartbeat(): DepthAnswer {
+    this.messages++;
+    this.#heartbeat ??= heartbeat(this.#eventId());
+    return this.#heartbeat;
+  }
+
+  leave(subscriber: Subscriber): void {
+    const { key } = subscriber.subscription;
+    const following = this.#following.get(key);
+    if (following === undefined) return;
+    following.subscribers.delete(subscriber);
+    if (following.subscribers.size === 0) this.#following.delete(key);
+  }
+
+  #eventId(): string {
+    return String(this.#state.progress.height);
+  }
+
+  /** Wakes the queue from `from` on. A snapshot may come in between: who is not woken yet gets it merged. */
+  #wake(from: number): void {
+    this.#waking = true;
+    const until = performance.now() + this.#limits.fanOutSliceMs;
+    let index = from;
+    for (; index < this.#queue.length; index++) {
+      const subscriber = this.#queue[index];
+      if (subscriber === undefined) continue;
+      subscriber.queued = false;
+      this.#wakeOne(subscriber);
+      if (index % wakesPerLook === 0 && performance.now() > until) {
+        setImmediate(() => this.#wake(index + 1));
+        return;
+      }
+    }
+    this.#queue = [];
+    this.#waking = false;
+  }
+
+  #wakeOne(subscriber: Subscriber): void {
+    try {
+      subscriber.wake();
+    } catch (error) {
+      // One reader's trouble is not the others'.
+      this.#log.error({ err: error, client: subscriber.clientAddress }, "a depth stream's reader failed");
+      subscriber.close();
+    }
+  }
+
+  #sweep(): void {
+    this.sweeps++;
+    const { heartbeatMs, stalledReaderMs, sweepIntervalMs } = this.#limits;
+    const heartbeatSweeps = Math.ceil(heartbeatMs / sweepIntervalMs);
+    const stalledSweeps = Math.ceil(stalledReaderMs / sweepIntervalMs);
+    for (const { subscribers } of [...this.#following.values()]) {
+      for (const subscriber of [...subscribers]) {
+        if (subscriber.sweep(heartbeatSweeps, stalledSweeps)) this.#endStalled(subscriber);
+      }
+    }
+  }
+
+  #endStalled(subscriber: Subscriber): void {
+    const seconds = this.#limits.stalledReaderMs / 1000;
+    this.#log.warn({ client: subscriber.clientAddress, seconds }, "a depth stream's reader took nothing; ended it");
+    const message = `nothing was read from this stream for ${seconds} seconds; open it again, and read it`;
+    subscriber.fail(
+      new Failure("resource_exhausted", message, { reason: "STALLED_READER", retryAfterMs: liveRetryAfterMs }),
+    );
+  }
+}

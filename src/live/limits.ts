@@ -1,0 +1,40 @@
+/** How a service process follows the database and treats the readers of its streams. All can be overridden. */
+export interface LiveLimits {
+  /** Between two looks at the loader's progress. */
+  readonly pollIntervalMs: number;
+  /** Between two attempts to reach a database that is away: doubled from the poll interval up to this. */
+  readonly reconnectMaxMs: number;
+  /** The longest silence on a stream: an empty message is sent then. */
+  readonly heartbeatMs: number;
+  /** A reader that takes nothing for so long is ended; longer than the heartbeat, or quiet streams would end. */
+  readonly stalledReaderMs: number;
+  /** How often silent and stalled readers are looked for. */
+  readonly sweepIntervalMs: number;
+  /** How long waking readers may hold the process up, before other work gets its turn. */
+  readonly fanOutSliceMs: number;
+  /** The size of a message of several markets, in its larger encoding. One market's update alone may exceed it. */
+  readonly messageBytesMax: number;
+  /** Vanished levels that a book remembers beyond as many as it has levels. */
+  readonly tombstonesSpareMax: number;
+  /** Depth answers of different `maxDepth` that a market keeps. */
+  readonly depthAnswersMax: number;
+  /** Lists of market data of different selections that are kept. */
+  readonly listAnswersMax: number;
+}
+
+/** What holds where nothing else is said. */
+export const liveLimits: LiveLimits = {
+  pollIntervalMs: 25,
+  reconnectMaxMs: 2_000,
+  heartbeatMs: 15_000,
+  stalledReaderMs: 300_000,
+  sweepIntervalMs: 250,
+  fanOutSliceMs: 4,
+  messageBytesMax: 1 << 20,
+  tombstonesSpareMax: 1_024,
+  depthAnswersMax: 16,
+  listAnswersMax: 64,
+};
+
+/** What a client is told to wait when the service is not ready, or on its way out. */
+export const liveRetryAfterMs = 1_000;

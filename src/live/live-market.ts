@@ -1,0 +1,183 @@
+import { create } from "@bufbuild/protobuf";
+import {
+  GetLatestMarketDataResponseSchema,
+  GetLatestMarketDepthResponseSchema,
+  GetMarketResponseSchema,
+} from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { MarketSchema } from "../../gen/vega/markets_pb.js";
+import { FeeSchema, MarketDataSchema, type Trade, TradeSchema } from "../../gen/vega/vega_pb.js";
+import { type Answer, MessageAnswer } from "../domain/answer.js";
+import { type Mark, TrackedBook } from "../domain/tracked-book.js";
+import type { BodyRow, DepthRow, LevelRow, TradeRow } from "../store/changes.js";
+import { type DepthSegment, depthSegment, levelMessage } from "./depth-segment.js";
+import type { LiveLimits } from "./limits.js";
+import { Segment, SegmentAnswer } from "./segment-answer.js";
+
+/** A published update of a market: what a reader of its stream may have been sent last. */
+export interface Published {
+  readonly mark: Mark;
+  readonly sequenceNumber: bigint;
+}
+
+const marketEnvelope = { schema: GetMarketResponseSchema, open: '{"market":', close: "}" } as const;
+const dataEnvelope = { schema: GetLatestMarketDataResponseSchema, open: '{"marketData":', close: "}" } as const;
+
+/** Market data in memory: its bytes, shared by the answers that hold it. */
+export interface LiveMarketData {
+  readonly changedSequence: bigint;
+  readonly segment: Segment;
+  readonly answer: Answer<typeof GetLatestMarketDataResponseSchema>;
+}
+
+/**
+ * All that is hot of one market, as of the newest snapshot, and its answers, each made when first asked for and then
+ * shared until something in it changes. Answers' versions hold the chain and the place of the last change, so that
+ * they are the same from every process.
+ */
+export class LiveMarket {
+  readonly book: TrackedBook;
+  #market: Answer<typeof GetMarketResponseSchema> | undefined;
+  #data: LiveMarketData | undefined;
+  #trade: TradeRow | undefined;
+  #sequenceNumber = 0n;
+  #depthChanged = 0n;
+  #published: Published = { mark: 0, sequenceNumber: 0n };
+  readonly #depthAnswers = new Map<bigint, Answer<typeof GetLatestMarketDepthResponseSchema>>();
+  readonly #segments = new Map<Mark | undefined, DepthSegment>();
+
+  constructor(
+    readonly id: string,
+    readonly chainTag: string,
+    readonly limits: LiveLimits,
+  ) {
+    this.book = new TrackedBook(limits);
+  }
+
+  /** The answer to GetMarket; undefined until the network announced the market. */
+  get market(): Answer<typeof GetMarketResponseSchema> | undefined {
+    return this.#market;
+  }
+
+  /** Undefined until the network stated some. */
+  get data(): LiveMarketData | undefined {
+    return this.#data;
+  }
+
+  /** The last published update; sequence number 0: none. */
+  get published(): Published {
+    return this.#published;
+  }
+
+  setMarket(row: BodyRow): void {
+    const segments = [Segment.ofBinary(MarketSchema, row.body)];
+    this.#market = new SegmentAnswer(marketEnvelope, segments, `${this.chainTag}-${row.changedSequence}`);
+  }
+
+  setData(row: BodyRow): void {
+    const segment = Segment.ofBinary(MarketDataSchema, row.body);
+    const answer = new SegmentAnswer(dataEnvelope, [segment], `${this.chainTag}-${row.changedSequence}`);
+    this.#data = { changedSequence: row.changedSequence, segment, answer };
+  }
+
+  setTrade(row: TradeRow): void {
+    this.#trade = row;
+    this.#touchDepth(row.changedSequence);
+  }
+
+  /** Changes levels. {@link setDepth} of the same snapshot says whether they were published. */
+  changeLevel(row: LevelRow, mark: Mark): void {
+    this.book.set(bookSide(row), row.price, row.volume, row.numberOfOrders, mark);
+    this.#segments.clear();
+  }
+
+  /** Holds exactly these levels. */
+  replaceLevels(rows: readonly LevelRow[], mark: Mark): void {
+    this.book.replace(
+      rows.map((row) => ({ ...row, side: bookSide(row) })),
+      mark,
+    );
+    this.#segments.clear();
+  }
+
+  /** @returns whether an update was published since */
+  setDepth(row: DepthRow, mark: Mark): boolean {
+    this.#sequenceNumber = row.sequenceNumber;
+    this.#touchDepth(row.changedSequence);
+    if (row.publishedSequenceNumber === this.#published.sequenceNumber) return false;
+    this.#published = { mark, sequenceNumber: row.publishedSequenceNumber };
+    this.#segments.clear();
+    return true;
+  }
+
+  /** The depth answer with at most `maxDepth` levels a side; 0: all. */
+  depth(maxDepth: bigint): Answer<typeof GetLatestMarketDepthResponseSchema> {
+    let answer = this.#depthAnswers.get(maxDepth);
+    if (answer === undefined) {
+      if (this.#depthAnswers.size >= this.limits.depthAnswersMax) this.#depthAnswers.clear();
+      answer = this.#makeDepth(maxDepth);
+      this.#depthAnswers.set(maxDepth, answer);
+    }
+    return answer;
+  }
+
+  /**
+   * The update for a reader that was last sent `held`, or for one that holds nothing (undefined): the whole book then,
+   * and also where what changed since is no longer known.
+   */
+  updateSince(held: Published | undefined): DepthSegment {
+    let update = this.#segments.get(held?.mark);
+    if (update === undefined) {
+      const changed = held === undefined ? undefined : this.book.changedSince(held.mark);
+      const previous = held === undefined || changed === undefined ? 0n : held.sequenceNumber;
+      const levels = changed ?? this.book.levels;
+      update = depthSegment(this.id, levels, this.#published.sequenceNumber, previous);
+      this.#segments.set(held?.mark, update);
+    }
+    return update;
+  }
+
+  #touchDepth(changedSequence: bigint): void {
+    if (changedSequence > this.#depthChanged) this.#depthChanged = changedSequence;
+    this.#depthAnswers.clear();
+  }
+
+  #makeDepth(maxDepth: bigint): Answer<typeof GetLatestMarketDepthResponseSchema> {
+    const { buy, sell } = this.book.levels;
+    const most = maxDepth === 0n || maxDepth > BigInt(Number.MAX_SAFE_INTEGER) ? undefined : Number(maxDepth);
+    const message = create(GetLatestMarketDepthResponseSchema, {
+      marketId: this.id,
+      buy: buy.slice(0, most).map(levelMessage),
+      sell: sell.slice(0, most).map(levelMessage),
+      sequenceNumber: this.#sequenceNumber,
+      ...(this.#trade === undefined ? {} : { lastTrade: tradeMessage(this.#trade) }),
+    });
+    const version = `${this.chainTag}-${this.#depthChanged}${maxDepth === 0n ? "" : `-${maxDepth}`}`;
+    return new MessageAnswer(GetLatestMarketDepthResponseSchema, message, version);
+  }
+}
+
+function bookSide(row: LevelRow): 1 | 2 {
+  if (row.side === 1 || row.side === 2) return row.side;
+  throw new Error(`price level of market ${row.marketId} has side ${row.side}`);
+}
+
+function tradeMessage(row: TradeRow): Trade {
+  const { marketId, price, size, buyer, seller, aggressor, buyOrder, sellOrder, type } = row;
+  return create(TradeSchema, {
+    id: row.tradeId,
+    ...{ marketId, price, size, buyer, seller, aggressor, buyOrder, sellOrder, type },
+    timestamp: row.timeNs,
+    buyerFee: create(FeeSchema, {
+      makerFee: row.buyerMakerFee,
+      infrastructureFee: row.buyerInfrastructureFee,
+      liquidityFee: row.buyerLiquidityFee,
+    }),
+    sellerFee: create(FeeSchema, {
+      makerFee: row.sellerMakerFee,
+      infrastructureFee: row.sellerInfrastructureFee,
+      liquidityFee: row.sellerLiquidityFee,
+    }),
+    buyerAuctionBatch: row.buyerAuctionBatch,
+    sellerAuctionBatch: row.sellerAuctionBatch,
+  });
+}

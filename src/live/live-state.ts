@@ -1,0 +1,140 @@
+import { createHash } from "node:crypto";
+import { ListLatestMarketDataResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import type { Answer } from "../domain/answer.js";
+import { Failure } from "../domain/failure.js";
+import type { Mark } from "../domain/tracked-book.js";
+import type { Changes, LevelRow, Place, Progress } from "../store/changes.js";
+import type { LiveLimits } from "./limits.js";
+import { LiveMarket, type LiveMarketData, type Published } from "./live-market.js";
+import { SegmentAnswer } from "./segment-answer.js";
+
+const listEnvelope = { schema: ListLatestMarketDataResponseSchema, open: '{"marketsData":[', close: "]}" } as const;
+
+/** What a snapshot brought that readers of streams wait for. */
+export interface Tick {
+  /** Markets that the network announced since the last one. */
+  readonly announced: readonly LiveMarket[];
+  /** Markets that published an update, and what they had published before. */
+  readonly published: ReadonlyMap<LiveMarket, Published>;
+}
+
+/** A market that has its answer. */
+export type AnnouncedMarket = LiveMarket & { readonly market: NonNullable<LiveMarket["market"]> };
+
+/** Everything hot of one chain, as of the newest snapshot. Snapshots are applied whole, between two requests. */
+export class LiveState {
+  readonly chainId: string;
+  readonly #chainTag: string;
+  readonly #limits: LiveLimits;
+  readonly #markets = new Map<string, LiveMarket>();
+  readonly #announced: LiveMarket[] = [];
+  readonly #lists = new Map<string, Answer<typeof ListLatestMarketDataResponseSchema>>();
+  #progress: Progress;
+  #mark: Mark = 0;
+
+  /** Begins with what the first snapshot holds. */
+  constructor(changes: Changes, limits: LiveLimits) {
+    this.chainId = changes.progress.chainId;
+    this.#chainTag = createHash("sha256").update(this.chainId).digest("base64url").slice(0, 10);
+    this.#limits = limits;
+    this.#progress = changes.progress;
+    this.apply(changes);
+  }
+
+  get progress(): Progress {
+    return this.#progress;
+  }
+
+  get place(): Place {
+    return this.#progress;
+  }
+
+  /** The markets that the network announced, by id. */
+  get announced(): readonly LiveMarket[] {
+    return this.#announced;
+  }
+
+  /** A market that the network announced. @throws Failure `not_found` */
+  requireMarket(id: string): AnnouncedMarket {
+    const market = this.#markets.get(id);
+    if (market !== undefined && isAnnounced(market)) return market;
+    throw new Failure("not_found", `market ${id} is not known; GET /markets/data lists those that have data`, {
+      reason: "MARKET_UNKNOWN",
+    });
+  }
+
+  /** Applies a newer snapshot of the same chain. */
+  apply(changes: Changes): Tick {
+    this.#mark++;
+    this.#progress = changes.progress;
+    const announced: LiveMarket[] = [];
+    for (const row of changes.markets) {
+      const market = this.#marketOf(row.marketId);
+      if (market.market === undefined) announced.push(market);
+      market.setMarket(row);
+    }
+    for (const row of changes.marketData) this.#marketOf(row.marketId).setData(row);
+    for (const row of changes.trades) this.#marketOf(row.marketId).setTrade(row);
+    if (changes.marketData.length > 0 || announced.length > 0) this.#lists.clear();
+    const published = this.#applyDepths(changes);
+    if (announced.length > 0) {
+      this.#announced.push(...announced);
+      this.#announced.sort((a, b) => (a.id < b.id ? -1 : 1));
+    }
+    return { announced, published };
+  }
+
+  /** The market data of these markets, each of which has some; in the order given. `key` names the selection. */
+  list(key: string, data: () => readonly LiveMarketData[]): Answer<typeof ListLatestMarketDataResponseSchema> {
+    let answer = this.#lists.get(key);
+    if (answer === undefined) {
+      if (this.#lists.size >= this.#limits.listAnswersMax) this.#lists.clear();
+      const selected = data();
+      let newest = 0n;
+      for (const { changedSequence } of selected) if (changedSequence > newest) newest = changedSequence;
+      const selection = createHash("sha256").update(key).digest("base64url").slice(0, 10);
+      const version = `${this.#chainTag}-${newest}-${selection}`;
+      answer = new SegmentAnswer(
+        listEnvelope,
+        selected.map((one) => one.segment),
+        version,
+      );
+      this.#lists.set(key, answer);
+    }
+    return answer;
+  }
+
+  #applyDepths(changes: Changes): Map<LiveMarket, Published> {
+    const published = new Map<LiveMarket, Published>();
+    for (const row of changes.depths) {
+      const market = this.#marketOf(row.marketId);
+      const before = market.published;
+      if (market.setDepth(row, this.#mark)) published.set(market, before);
+    }
+    if (!changes.wholeBooks) {
+      for (const row of changes.levels) this.#marketOf(row.marketId).changeLevel(row, this.#mark);
+      return published;
+    }
+    const byMarket = new Map<string, LevelRow[]>();
+    for (const row of changes.levels) {
+      const levels = byMarket.get(row.marketId);
+      if (levels === undefined) byMarket.set(row.marketId, [row]);
+      else levels.push(row);
+    }
+    for (const market of published.keys()) market.replaceLevels(byMarket.get(market.id) ?? [], this.#mark);
+    return published;
+  }
+
+  #marketOf(id: string): LiveMarket {
+    let market = this.#markets.get(id);
+    if (market === undefined) {
+      market = new LiveMarket(id, this.#chainTag, this.#limits);
+      this.#markets.set(id, market);
+    }
+    return market;
+  }
+}
+
+function isAnnounced(market: LiveMarket): market is AnnouncedMarket {
+  return market.market !== undefined;
+}

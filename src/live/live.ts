@@ -1,0 +1,160 @@
+import { type Failure, unavailable } from "../domain/failure.js";
+import type { Changes } from "../store/changes.js";
+import type { Database } from "../store/database.js";
+import type { Log } from "../telemetry/log.js";
+import type { Metrics } from "../telemetry/metrics.js";
+import { Hub } from "./hub.js";
+import { type LiveLimits, liveLimits, liveRetryAfterMs } from "./limits.js";
+import { registerLiveMetrics } from "./live-metrics.js";
+import { LiveState } from "./live-state.js";
+import type { Subscriber } from "./subscriber.js";
+import { Tail } from "./tail.js";
+
+/** What {@link startLive} needs. */
+export interface LiveOptions {
+  readonly database: Database;
+  readonly log: Log;
+  readonly metrics: Metrics;
+  readonly limits?: Partial<LiveLimits>;
+}
+
+/** What is true now, kept in memory, and the streams of its changes. */
+export interface Live {
+  /** Whether a snapshot was read, so that there is something to answer from. It stays true while the database is away. */
+  readonly ready: boolean;
+  /** The newest state. @throws Failure `unavailable` while there is none */
+  state(): LiveState;
+  /**
+   * Opens a stream of markets (ids, in which doubles count once); none: all, also those announced later.
+   * @throws Failure `unavailable` while not ready or draining, `not_found` naming the first unknown market
+   */
+  observe(marketIds: readonly string[], clientAddress: string): Subscriber;
+  /** Called with each change of {@link ready}. */
+  onReadiness(listener: (ready: boolean) => void): void;
+  /** Ends every stream with UNAVAILABLE, and refuses new ones. Answers go on. */
+  drain(): void;
+  /** Ends everything; resolves when the database is no longer used. */
+  stop(): Promise<void>;
+}
+
+/**
+ * Starts to follow a database. Resolves once the first attempt to read it has come to an end: then it is ready, or the
+ * database is away or empty, and it becomes ready by itself.
+ */
+export async function startLive(options: LiveOptions): Promise<Live> {
+  const limits = { ...liveLimits, ...options.limits };
+  const live = new FollowedLive(limits, options.log);
+  const tail = new Tail({ database: options.database, limits, log: options.log, listener: live });
+  live.tail = tail;
+  registerLiveMetrics(options.metrics, live, tail);
+  await tail.start();
+  return live;
+}
+
+/** UNAVAILABLE, because nothing was read yet. */
+export function notReady(): Failure {
+  return unavailable("the service has nothing to answer from yet; try again", "NOT_READY", liveRetryAfterMs);
+}
+
+class FollowedLive implements Live {
+  tail: Tail | undefined;
+  readonly #limits: LiveLimits;
+  readonly #log: Log;
+  readonly #listeners: ((ready: boolean) => void)[] = [];
+  #state: LiveState | undefined;
+  #hub: Hub | undefined;
+  #messagesBefore = 0;
+  #draining = false;
+
+  constructor(limits: LiveLimits, log: Log) {
+    this.#limits = limits;
+    this.#log = log;
+  }
+
+  get ready(): boolean {
+    return this.#state !== undefined;
+  }
+
+  get newest(): LiveState | undefined {
+    return this.#state;
+  }
+
+  get messages(): number {
+    return this.#messagesBefore + (this.#hub?.messages ?? 0);
+  }
+
+  state(): LiveState {
+    if (this.#state === undefined) throw notReady();
+    return this.#state;
+  }
+
+  observe(marketIds: readonly string[], clientAddress: string): Subscriber {
+    const state = this.state();
+    if (this.#draining || this.#hub === undefined) throw draining();
+    if (marketIds.length === 0) return this.#hub.open(undefined, clientAddress);
+    return this.#hub.open(
+      [...new Set(marketIds)].map((id) => state.requireMarket(id)),
+      clientAddress,
+    );
+  }
+
+  counts() {
+    return this.#hub?.counts() ?? { subscribers: 0, lagging: 0 };
+  }
+
+  onReadiness(listener: (ready: boolean) => void): void {
+    this.#listeners.push(listener);
+  }
+
+  drain(): void {
+    this.#draining = true;
+    this.#endStreams(draining());
+  }
+
+  async stop(): Promise<void> {
+    this.drain();
+    await this.tail?.stop();
+  }
+
+  onChanges(changes: Changes, afresh: boolean): void {
+    if (this.#state !== undefined && !afresh) {
+      const tick = this.#state.apply(changes);
+      this.#hub?.publish(tick);
+      return;
+    }
+    this.#forget();
+    const state = new LiveState(changes, this.#limits);
+    if (!this.#draining) this.#hub = new Hub(state, this.#limits, this.#log);
+    this.#state = state;
+    const { chainId, height } = changes.progress;
+    this.#log.info({ chain: chainId, height: String(height), markets: state.announced.length }, "read the state");
+    for (const listener of this.#listeners) listener(true);
+  }
+
+  onEmpty(): void {
+    if (this.#state === undefined) return;
+    this.#log.warn("the database is empty now");
+    this.#forget();
+  }
+
+  /** The database holds something else now: what is in memory is no longer true, and neither is what readers hold. */
+  #forget(): void {
+    if (this.#state === undefined) return;
+    this.#state = undefined;
+    const message = "the service's database now holds another chain, or nothing; open the stream again";
+    this.#endStreams(unavailable(message, "CHAIN_CHANGED", liveRetryAfterMs));
+    for (const listener of this.#listeners) listener(false);
+  }
+
+  #endStreams(failure: Failure): void {
+    const hub = this.#hub;
+    this.#hub = undefined;
+    if (hub === undefined) return;
+    this.#messagesBefore += hub.messages;
+    hub.end(failure);
+  }
+}
+
+function draining(): Failure {
+  return unavailable("the service is shutting down; open the stream again", "DRAINING", liveRetryAfterMs);
+}

@@ -1,0 +1,125 @@
+import type { ObserveMarketsDepthUpdatesResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import type { Failure } from "../domain/failure.js";
+import type { AnswerStream } from "../domain/service.js";
+import type { Cohort, Subscription } from "./cohort.js";
+import type { DepthAnswer } from "./depth-segment.js";
+
+const none: ReadonlyMap<string, string> = new Map();
+const nothing: readonly DepthAnswer[] = [];
+
+/** What a subscriber needs of the hub that it belongs to. */
+export interface SubscriberHome {
+  /** Ticks of the hub's sweep. */
+  readonly sweeps: number;
+  answersOf(cohort: Cohort): readonly DepthAnswer[];
+  heartbeat(): DepthAnswer;
+  leave(subscriber: Subscriber): void;
+}
+
+/** One reader of a depth stream. What it was sent last is told by its cohort; it keeps no updates. */
+export class Subscriber implements AnswerStream<typeof ObserveMarketsDepthUpdatesResponseSchema> {
+  readonly headers = none;
+  readonly trailers = none;
+  readonly #home: SubscriberHome;
+  #cohort: Cohort;
+  #listener: (() => void) | undefined;
+  #failure: Failure | undefined;
+  #closed = false;
+  /** Asked in vain, and waits to be called. */
+  #waiting = true;
+  /** An empty message is due: before the first update where there is none to send, and after silence. */
+  #heartbeatDue: boolean;
+  #sentSweep: number;
+  #owedSweep: number | undefined;
+  /** In the hub's queue of those to be woken. */
+  queued = false;
+
+  constructor(
+    home: SubscriberHome,
+    readonly subscription: Subscription,
+    beginners: Cohort,
+    readonly clientAddress: string,
+  ) {
+    this.#home = home;
+    this.#cohort = beginners;
+    subscription.move(undefined, beginners);
+    this.#heartbeatDue = !beginners.behind;
+    this.#sentSweep = home.sweeps;
+  }
+
+  get ended(): boolean {
+    return this.#closed;
+  }
+
+  get failure(): Failure | undefined {
+    return this.#failure;
+  }
+
+  /** Whether updates wait for it. */
+  get behind(): boolean {
+    return this.#cohort.behind;
+  }
+
+  onReady(listener: () => void): void {
+    this.#listener = listener;
+  }
+
+  take(): readonly DepthAnswer[] {
+    this.#owedSweep = undefined;
+    if (this.#closed) return nothing;
+    if (!this.#cohort.behind && !this.#heartbeatDue) {
+      this.#waiting = true;
+      return nothing;
+    }
+    this.#waiting = false;
+    this.#sentSweep = this.#home.sweeps;
+    this.#heartbeatDue = false;
+    if (!this.#cohort.behind) return [this.#home.heartbeat()];
+    const answers = this.#home.answersOf(this.#cohort);
+    this.#join(this.subscription.upToDate());
+    return answers;
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.subscription.move(this.#cohort, undefined);
+    this.#home.leave(this);
+  }
+
+  /** Ends it with an error, at once. */
+  fail(failure: Failure): void {
+    if (this.#closed) return;
+    this.#failure = failure;
+    this.close();
+    this.#listener?.();
+  }
+
+  /** Calls its reader, if that waits. */
+  wake(): void {
+    if (!this.#waiting || this.#closed) return;
+    this.#waiting = false;
+    this.#listener?.();
+  }
+
+  /**
+   * Called with every sweep. Makes an empty message due after `heartbeatSweeps` without any.
+   * @returns whether its reader left something lying for `stalledSweeps`
+   */
+  sweep(heartbeatSweeps: number, stalledSweeps: number): boolean {
+    const now = this.#home.sweeps;
+    if (!this.#heartbeatDue && now - this.#sentSweep >= heartbeatSweeps) {
+      this.#heartbeatDue = true;
+      this.wake();
+    }
+    if (!this.#heartbeatDue && !this.#cohort.behind) return false;
+    this.#owedSweep ??= now;
+    return now - this.#owedSweep >= stalledSweeps;
+  }
+
+  #join(cohort: Cohort): void {
+    const before = this.#cohort;
+    this.#cohort = cohort;
+    this.subscription.move(before, cohort);
+  }
+}

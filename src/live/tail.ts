@@ -1,0 +1,129 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { type ChangeReader, type Changes, type Place, withChangeReader } from "../store/changes.js";
+import type { Database } from "../store/database.js";
+import type { Log } from "../telemetry/log.js";
+import type { LiveLimits } from "./limits.js";
+
+/** What the tail brings. Both are called between two requests, and what they throw makes it read everything again. */
+export interface TailListener {
+  /** A snapshot newer than the place, or the first of this chain (`afresh`): it then holds everything there is. */
+  onChanges(changes: Changes, afresh: boolean): void;
+  /** The database holds nothing (any more). */
+  onEmpty(): void;
+}
+
+/** Settings of a {@link Tail}. */
+export interface TailOptions {
+  readonly database: Database;
+  readonly limits: Pick<LiveLimits, "pollIntervalMs" | "reconnectMaxMs">;
+  readonly log: Log;
+  readonly listener: TailListener;
+}
+
+/**
+ * Follows the committed blocks of a database: one cheap query per poll, on a connection of its own, and one snapshot of
+ * what is new when it moved. The place never goes back, so a replica that lags brings nothing, and nothing wrong. While
+ * the database is away it tries again and again, ever less often.
+ */
+export class Tail {
+  readonly #options: TailOptions;
+  readonly #stopped = new AbortController();
+  readonly #firstAnswer: Promise<void>;
+  #answered: () => void = () => {};
+  #place: Place | undefined;
+  #running: Promise<void> = Promise.resolve();
+  #contactedAt: number | undefined;
+  #away = false;
+
+  constructor(options: TailOptions) {
+    this.#options = options;
+    this.#firstAnswer = new Promise((resolve) => {
+      this.#answered = resolve;
+    });
+  }
+
+  /** When the database last answered, by `performance.now()`; undefined: never. */
+  get contactedAt(): number | undefined {
+    return this.#contactedAt;
+  }
+
+  /** Begins. Resolves when the database answered for the first time, or the first attempt to reach it failed. */
+  start(): Promise<void> {
+    this.#running = this.#run();
+    return this.#firstAnswer;
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped.abort();
+    await this.#running;
+  }
+
+  async #run(): Promise<void> {
+    const { database, limits } = this.#options;
+    let waitMs = limits.pollIntervalMs;
+    while (!this.#stopped.signal.aborted) {
+      const contactedBefore = this.#contactedAt;
+      try {
+        await withChangeReader(database, (reader) => this.#follow(reader));
+      } catch (error) {
+        if (this.#stopped.signal.aborted) break;
+        if (this.#contactedAt !== contactedBefore) waitMs = limits.pollIntervalMs;
+        this.#noteAway(error);
+        this.#answered();
+        await this.#pause(waitMs);
+        waitMs = Math.min(waitMs * 2, limits.reconnectMaxMs);
+      }
+    }
+    this.#answered();
+  }
+
+  async #follow(reader: ChangeReader): Promise<void> {
+    const { pollIntervalMs } = this.#options.limits;
+    while (!this.#stopped.signal.aborted) {
+      const lookedAt = performance.now();
+      await this.#look(reader);
+      this.#noteContact();
+      this.#answered();
+      await this.#pause(Math.max(0, pollIntervalMs - (performance.now() - lookedAt)));
+    }
+  }
+
+  async #look(reader: ChangeReader): Promise<void> {
+    const progress = await reader.progress();
+    if (progress === undefined) return this.#empty();
+    if (!isNewer(progress, this.#place)) return;
+    const changes = await reader.changes(this.#place);
+    if (changes === undefined) return this.#empty();
+    // The snapshot may come from another replica than the question did.
+    if (!isNewer(changes.progress, this.#place)) return;
+    const afresh = this.#place?.chainId !== changes.progress.chainId;
+    this.#place = undefined;
+    this.#options.listener.onChanges(changes, afresh);
+    this.#place = changes.progress;
+  }
+
+  #empty(): void {
+    this.#place = undefined;
+    this.#options.listener.onEmpty();
+  }
+
+  #noteContact(): void {
+    this.#contactedAt = performance.now();
+    if (this.#away) this.#options.log.info("the database is back; following it again");
+    this.#away = false;
+  }
+
+  #noteAway(error: unknown): void {
+    if (!this.#away) this.#options.log.warn({ err: error }, "the database cannot be followed; answering from memory");
+    this.#away = true;
+  }
+
+  async #pause(ms: number): Promise<void> {
+    await sleep(ms, undefined, { signal: this.#stopped.signal }).catch(() => {});
+  }
+}
+
+/** Another chain is always news; of the same chain, only what lies ahead. */
+function isNewer(there: Place, place: Place | undefined): boolean {
+  return place === undefined || place.chainId !== there.chainId || there.streamSequence > place.streamSequence;
+}

@@ -1,0 +1,192 @@
+import { unavailable } from "../domain/failure.js";
+import type { Connection, Database } from "./database.js";
+import { databaseRetryAfterMs } from "./database-error.js";
+
+/** A query of the tail that takes longer is given up, and its connection with it: a dead peer does not answer at all. */
+export const changesTimeoutMs = 15_000;
+
+/** How far the loader is. */
+export interface Progress {
+  readonly chainId: string;
+  /** The place: the stream sequence number of the last `end_block` applied. */
+  readonly streamSequence: bigint;
+  readonly height: bigint;
+  readonly blockTimeNs: bigint;
+  /** Tombstones of price levels with a `changedSequence` up to this may be gone. */
+  readonly prunedSequence: bigint;
+}
+
+/** A market or market data row: the message, kept whole as its protobuf bytes. */
+export interface BodyRow {
+  readonly marketId: string;
+  readonly changedSequence: bigint;
+  readonly body: Uint8Array;
+}
+
+/** How far a market's depth is. */
+export interface DepthRow {
+  readonly marketId: string;
+  readonly sequenceNumber: bigint;
+  /** Of the last published update, 0: none. */
+  readonly publishedSequenceNumber: bigint;
+  readonly changedSequence: bigint;
+}
+
+/** A price level; volume 0 and no orders: it vanished. */
+export interface LevelRow {
+  readonly marketId: string;
+  /** `vega.Side`: 1 buy, 2 sell. */
+  readonly side: number;
+  readonly price: string;
+  readonly volume: bigint;
+  readonly numberOfOrders: bigint;
+}
+
+/** The last trade of a market, by the columns of `last_trade`. */
+export interface TradeRow {
+  readonly marketId: string;
+  readonly changedSequence: bigint;
+  readonly tradeId: string;
+  readonly price: string;
+  readonly size: bigint;
+  readonly buyer: string;
+  readonly seller: string;
+  readonly aggressor: number;
+  readonly buyOrder: string;
+  readonly sellOrder: string;
+  readonly timeNs: bigint;
+  readonly type: number;
+  readonly buyerMakerFee: string;
+  readonly buyerInfrastructureFee: string;
+  readonly buyerLiquidityFee: string;
+  readonly sellerMakerFee: string;
+  readonly sellerInfrastructureFee: string;
+  readonly sellerLiquidityFee: string;
+  readonly buyerAuctionBatch: bigint;
+  readonly sellerAuctionBatch: bigint;
+}
+
+/** What is newer than a place, as of one snapshot. */
+export interface Changes {
+  readonly progress: Progress;
+  readonly markets: readonly BodyRow[];
+  readonly marketData: readonly BodyRow[];
+  readonly depths: readonly DepthRow[];
+  readonly levels: readonly LevelRow[];
+  readonly trades: readonly TradeRow[];
+  /**
+   * True: `levels` are all that there are, of every market, for the changes alone are no longer known; false: they are
+   * those that changed, vanished ones among them.
+   */
+  readonly wholeBooks: boolean;
+}
+
+/** Where a reader stands. */
+export interface Place {
+  readonly chainId: string;
+  readonly streamSequence: bigint;
+}
+
+/** Reads on a connection of its own. Every error means that the connection is gone, or should be. */
+export interface ChangeReader {
+  /** The cheap question, one row by its key; undefined: nothing was ever loaded. */
+  progress(): Promise<Progress | undefined>;
+  /** All that is newer than a place, in one snapshot. Everything there is for a new reader, or one of another chain. */
+  changes(since: Place | undefined): Promise<Changes | undefined>;
+}
+
+const progressSql = `
+  SELECT chain_id AS chainId, stream_sequence AS streamSequence, height, block_time_ns AS blockTimeNs,
+    pruned_sequence AS prunedSequence
+  FROM progress WHERE id = 1`;
+
+const bodySql = (table: "market" | "market_data") =>
+  `SELECT market_id AS marketId, changed_sequence AS changedSequence, body FROM ${table} WHERE changed_sequence > ?`;
+
+const depthSql = `
+  SELECT market_id AS marketId, sequence_number AS sequenceNumber,
+    published_sequence_number AS publishedSequenceNumber, changed_sequence AS changedSequence
+  FROM market_depth WHERE changed_sequence > ?`;
+
+const levelColumns = "market_id AS marketId, side, price, volume, number_of_orders AS numberOfOrders";
+const changedLevelsSql = `SELECT ${levelColumns} FROM price_level WHERE changed_sequence > ?`;
+const presentLevelsSql = `SELECT ${levelColumns} FROM price_level WHERE volume > 0 OR number_of_orders > 0`;
+
+const tradeSql = `
+  SELECT market_id AS marketId, changed_sequence AS changedSequence, trade_id AS tradeId, price, size, buyer, seller,
+    aggressor, buy_order AS buyOrder, sell_order AS sellOrder, time_ns AS timeNs, type,
+    buyer_maker_fee AS buyerMakerFee, buyer_infrastructure_fee AS buyerInfrastructureFee,
+    buyer_liquidity_fee AS buyerLiquidityFee, seller_maker_fee AS sellerMakerFee,
+    seller_infrastructure_fee AS sellerInfrastructureFee, seller_liquidity_fee AS sellerLiquidityFee,
+    buyer_auction_batch AS buyerAuctionBatch, seller_auction_batch AS sellerAuctionBatch
+  FROM last_trade WHERE changed_sequence > ?`;
+
+/**
+ * Lends a reader on a connection that nobody else uses, until `use` settles. A query that outlasts `timeoutMs` ends
+ * the connection and is a Failure `unavailable`.
+ */
+export function withChangeReader<T>(
+  database: Database,
+  use: (reader: ChangeReader) => Promise<T>,
+  timeoutMs: number = changesTimeoutMs,
+): Promise<T> {
+  return database.withConnection(async (connection) => {
+    try {
+      return await use({
+        progress: () => within(connection, timeoutMs, readProgress(connection)),
+        changes: (since) => within(connection, timeoutMs, readChanges(connection, since)),
+      });
+    } catch (error) {
+      // It may be in the middle of a snapshot, which the next borrower would take for the present.
+      connection.driver.destroy();
+      throw error;
+    }
+  });
+}
+
+async function readProgress(connection: Connection): Promise<Progress | undefined> {
+  const [row] = await connection.query<{ [K in keyof Progress]: Progress[K] }>(progressSql);
+  return row;
+}
+
+async function readChanges(connection: Connection, since: Place | undefined): Promise<Changes | undefined> {
+  await connection.run("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY");
+  const progress = await readProgress(connection);
+  const changes = progress === undefined ? undefined : await readSnapshot(connection, progress, since);
+  await connection.run("COMMIT");
+  return changes;
+}
+
+async function readSnapshot(connection: Connection, progress: Progress, place: Place | undefined): Promise<Changes> {
+  const known = place !== undefined && place.chainId === progress.chainId;
+  const since = known ? place.streamSequence : 0n;
+  const wholeBooks = !known || progress.prunedSequence > since;
+  return {
+    progress,
+    markets: await connection.query<{ [K in keyof BodyRow]: BodyRow[K] }>(bodySql("market"), [since]),
+    marketData: await connection.query<{ [K in keyof BodyRow]: BodyRow[K] }>(bodySql("market_data"), [since]),
+    depths: await connection.query<{ [K in keyof DepthRow]: DepthRow[K] }>(depthSql, [since]),
+    levels: wholeBooks
+      ? await connection.query<{ [K in keyof LevelRow]: LevelRow[K] }>(presentLevelsSql)
+      : await connection.query<{ [K in keyof LevelRow]: LevelRow[K] }>(changedLevelsSql, [since]),
+    trades: await connection.query<{ [K in keyof TradeRow]: TradeRow[K] }>(tradeSql, [since]),
+    wholeBooks,
+  };
+}
+
+async function within<T>(connection: Connection, timeoutMs: number, work: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const expired = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => {
+      connection.driver.destroy();
+      reject(unavailable("the database does not answer; try again", "DATABASE_UNAVAILABLE", databaseRetryAfterMs));
+    }, timeoutMs);
+  });
+  // Whatever the abandoned query still says comes after the verdict.
+  work.catch(() => {});
+  try {
+    return await Promise.race([work, expired]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
