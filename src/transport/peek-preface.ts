@@ -11,6 +11,7 @@ export function peekPreface(socket: Socket, timeoutMs: number, decided: (http2: 
   let held: Buffer = Buffer.alloc(0);
   const stop = (): void => {
     socket.off("readable", look);
+    socket.off("end", cut);
     socket.off("timeout", cut);
     socket.off("error", cut);
     socket.setTimeout(0);
@@ -22,10 +23,7 @@ export function peekPreface(socket: Socket, timeoutMs: number, decided: (http2: 
   };
   const look = (): void => {
     const chunk: Buffer | null = socket.read();
-    if (chunk === null) {
-      if (socket.readableEnded) cut();
-      return;
-    }
+    if (chunk === null) return;
     held = held.length === 0 ? chunk : Buffer.concat([held, chunk]);
     const compared = Math.min(held.length, prefaceHead.length);
     const matches = held.compare(prefaceHead, 0, compared, 0, compared) === 0;
@@ -35,6 +33,7 @@ export function peekPreface(socket: Socket, timeoutMs: number, decided: (http2: 
     decided(matches);
   };
   socket.on("readable", look);
+  socket.on("end", cut);
   socket.on("timeout", cut);
   socket.on("error", cut);
   socket.setTimeout(timeoutMs);

@@ -1,0 +1,109 @@
+import { create } from "@bufbuild/protobuf";
+import { expect, test, vi } from "vitest";
+import { ExportLedgerEntriesRequestSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import type { Failure } from "../../src/domain/failure.js";
+import type { AnswerStream, Method } from "../../src/domain/service.js";
+import { createLog } from "../../src/telemetry/log.js";
+import { defaultTransportLimits } from "../../src/transport/limits.js";
+import { RequestCall } from "../../src/transport/request-call.js";
+import { StreamGuard } from "../../src/transport/stream-guard.js";
+import { depthUpdate, fakeService } from "./fake-api.js";
+
+const request = create(ExportLedgerEntriesRequestSchema);
+
+function open(method: Method | undefined, address = "a"): AnswerStream {
+  if (method?.kind !== "server_streaming") throw new Error("no stream method");
+  const stream = method.open(request, new RequestCall(address));
+  if (stream instanceof Promise) throw new Error("a promise");
+  return stream;
+}
+
+function guarded(limits: Partial<typeof defaultTransportLimits> = {}) {
+  const service = fakeService();
+  const guard = new StreamGuard(service.api, { ...defaultTransportLimits, ...limits }, createLog("silent"));
+  const method = (name: string): Method | undefined => guard.api.find((m) => m.desc.name === name);
+  return { service, guard, depth: method("ObserveMarketsDepthUpdates"), file: method("ExportLedgerEntries") };
+}
+
+function failureOf(run: () => unknown): Failure | undefined {
+  try {
+    run();
+  } catch (thrown) {
+    return thrown as Failure;
+  }
+  return undefined;
+}
+
+test("streams per address, counted until they close", () => {
+  const { depth, file } = guarded({ streamsPerAddressMax: 2 });
+  const first = open(depth);
+  open(file);
+  const failure = failureOf(() => open(depth));
+  expect(failure).toMatchObject({
+    code: "resource_exhausted",
+    reason: "TOO_MANY_STREAMS_OF_CLIENT",
+    retryAfterMs: 5000,
+  });
+  expect(failure?.message).toBe("this client has 2 streams open, as many as one address may; close some");
+  open(depth, "b");
+  first.close();
+  first.close();
+  open(depth);
+  expect(failureOf(() => open(depth))?.code).toBe("resource_exhausted");
+});
+
+test("streams in total", () => {
+  const { depth } = guarded({ streamsMax: 2, streamsPerAddressMax: 0 });
+  open(depth);
+  open(depth);
+  const failure = failureOf(() => open(depth));
+  expect(failure).toMatchObject({ code: "unavailable", reason: "TOO_MANY_STREAMS", retryAfterMs: 5000 });
+});
+
+test("a stream that is refused by the API does not count", () => {
+  const { depth, service } = guarded({ streamsMax: 1 });
+  service.refusal = failureOf(() => open(undefined)) as Failure;
+  for (let i = 0; i < 3; i++) expect(failureOf(() => open(depth))).toBe(service.refusal);
+  service.refusal = undefined;
+  open(depth);
+});
+
+test("draining ends subscriptions at once and files at last, and refuses new ones", () => {
+  const { guard, depth, file, service } = guarded();
+  const subscription = open(depth);
+  const download = open(file);
+  let told = 0;
+  subscription.onReady(() => told++);
+  guard.drain();
+  expect(told).toBe(1);
+  expect(subscription.take()).toEqual([]);
+  expect(subscription.failure).toMatchObject({ code: "unavailable", reason: "DRAINING", retryAfterMs: 1000 });
+  expect(service.streams[0]?.closed).toBe(true);
+  expect(download.failure).toBeUndefined();
+  expect(failureOf(() => open(file))).toMatchObject({ reason: "DRAINING" });
+  guard.endAll();
+  expect(download.failure).toMatchObject({ reason: "DRAINING" });
+});
+
+test("a reader that takes nothing of what it was given is ended; one that waits is not", () => {
+  vi.useFakeTimers();
+  try {
+    const { depth, service } = guarded({ stalledReaderMs: 60_000 });
+    const stalled = open(depth);
+    const waiting = open(depth);
+    const reading = open(depth);
+    service.streams[0]?.give(depthUpdate(1n));
+    expect(stalled.take()).toHaveLength(1);
+    expect(waiting.take()).toHaveLength(0);
+    for (let i = 0; i < 20; i++) {
+      service.streams[2]?.give(depthUpdate(1n));
+      reading.take();
+      vi.advanceTimersByTime(5_000);
+    }
+    expect(stalled.failure).toMatchObject({ code: "resource_exhausted", reason: "READER_STALLED" });
+    expect(waiting.failure).toBeUndefined();
+    expect(reading.failure).toBeUndefined();
+  } finally {
+    vi.useRealTimers();
+  }
+});
