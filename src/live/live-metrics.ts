@@ -12,12 +12,19 @@ export interface Measured {
   counts(): HubCounts;
 }
 
+/** How old the newest block is, by this machine's clock; undefined before the first. */
+export function blockAgeSeconds(state: LiveState | undefined): number | undefined {
+  return state === undefined ? undefined : Date.now() / 1000 - Number(state.progress.blockTimeNs / 1_000_000n) / 1000;
+}
+
 /** Registers how far this process is, how fresh, and who reads its streams. Values are computed when asked for. */
 export function registerLiveMetrics(metrics: Metrics, live: Measured, tail: Tail): void {
-  const gauge = (name: string, help: string, value: () => number) =>
+  // Several workers follow the same chain: what they agree on is not added up.
+  const gauge = (name: string, help: string, value: () => number, aggregator: "sum" | "max" = "max") =>
     new Gauge({
       name,
       help,
+      aggregator,
       registers: [metrics],
       collect() {
         this.set(value());
@@ -29,14 +36,16 @@ export function registerLiveMetrics(metrics: Metrics, live: Measured, tail: Tail
   gauge("marketd_stream_sequence", "Stream sequence number of the last event read.", () =>
     Number(live.newest?.progress.streamSequence ?? 0n),
   );
-  gauge("marketd_block_age_seconds", "How old the newest block read is, by this machine's clock.", () =>
-    live.newest === undefined ? 0 : Date.now() / 1000 - Number(live.newest.progress.blockTimeNs) / 1e9,
+  gauge(
+    "marketd_block_age_seconds",
+    "How old the newest block read is, by this machine's clock.",
+    () => blockAgeSeconds(live.newest) ?? 0,
   );
   gauge("marketd_database_silence_seconds", "Since the database last answered, -1 before it ever did.", () =>
     tail.contactedAt === undefined ? -1 : (performance.now() - tail.contactedAt) / 1000,
   );
-  gauge("marketd_depth_stream_subscribers", "Open depth streams.", () => live.counts().subscribers);
-  gauge("marketd_depth_stream_lagging", "Depth streams for which updates wait.", () => live.counts().lagging);
+  gauge("marketd_depth_stream_subscribers", "Open depth streams.", () => live.counts().subscribers, "sum");
+  gauge("marketd_depth_stream_lagging", "Depth streams for which updates wait.", () => live.counts().lagging, "sum");
   let counted = 0;
   new Counter({
     name: "marketd_depth_stream_messages_total",

@@ -5,7 +5,7 @@ import type { Log } from "../telemetry/log.js";
 import type { Metrics } from "../telemetry/metrics.js";
 import { Hub } from "./hub.js";
 import { type LiveLimits, liveLimits, liveRetryAfterMs } from "./limits.js";
-import { registerLiveMetrics } from "./live-metrics.js";
+import { blockAgeSeconds, registerLiveMetrics } from "./live-metrics.js";
 import { LiveState } from "./live-state.js";
 import type { Subscriber } from "./subscriber.js";
 import { Tail } from "./tail.js";
@@ -24,6 +24,8 @@ export interface Live {
   readonly ready: boolean;
   /** The newest state. @throws Failure `unavailable` while there is none */
   state(): LiveState;
+  /** How old the newest block is, in seconds by this machine's clock; undefined before the first. */
+  blockAgeSeconds(): number | undefined;
   /**
    * Opens a stream of markets (ids, in which doubles count once); none: all, also those announced later.
    * @throws Failure `unavailable` while not ready or draining, `not_found` naming the first unknown market
@@ -86,6 +88,10 @@ class FollowedLive implements Live {
   state(): LiveState {
     if (this.#state === undefined) throw notReady();
     return this.#state;
+  }
+
+  blockAgeSeconds(): number | undefined {
+    return blockAgeSeconds(this.#state);
   }
 
   observe(marketIds: readonly string[], clientAddress: string): Subscriber {

@@ -2,7 +2,7 @@ import { setTimeout } from "node:timers/promises";
 import { Gauge } from "prom-client";
 import type { Api } from "../domain/service.js";
 import type { Log } from "../telemetry/log.js";
-import type { Metrics } from "../telemetry/metrics.js";
+import type { Metrics, MetricsText } from "../telemetry/metrics.js";
 import { CommonHeaders } from "./common-headers.js";
 import { createConnectHandler } from "./connect/connect-handler.js";
 import { createGrpcLane } from "./grpc/grpc-lane.js";
@@ -33,6 +33,8 @@ export interface ServerOptions {
   readonly basePath?: string;
   readonly log: Log;
   readonly metrics: Metrics;
+  /** What `/metrics` answers, where it is more than this process's own; default: `metrics`. */
+  readonly metricsText?: MetricsText;
   readonly readiness: () => Readiness;
   /** Bounds that differ from the defaults. */
   readonly limits?: Partial<TransportLimits>;
@@ -70,7 +72,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     basePath,
     files: new StaticFiles(options.files),
     connect: createConnectHandler(laneOptions),
-    http: new HttpLane({ ...laneOptions, metrics, common, routes }),
+    http: new HttpLane({ ...laneOptions, metrics: options.metricsText ?? metrics, common, routes }),
   });
   const lane = options.grpcLane === false ? undefined : createGrpcLane(laneOptions);
   const webSockets = new WebSocketLane({

@@ -2,7 +2,7 @@ import { performance } from "node:perf_hooks";
 import type { Message } from "@bufbuild/protobuf";
 import type { Answer } from "../../domain/answer.js";
 import type { UnaryMethod } from "../../domain/service.js";
-import type { Metrics } from "../../telemetry/metrics.js";
+import type { MetricsText } from "../../telemetry/metrics.js";
 import type { CommonHeaders } from "../common-headers.js";
 import { clientLeft } from "../grpc/deadline.js";
 import type { LaneOptions } from "../lane.js";
@@ -20,7 +20,7 @@ import { StreamResponder } from "./stream-responder.js";
 
 /** What the HTTP lane needs. */
 export interface HttpLaneOptions extends LaneOptions {
-  readonly metrics: Metrics;
+  readonly metrics: MetricsText;
   readonly common: CommonHeaders;
   readonly routes: Routes;
 }

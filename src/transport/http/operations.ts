@@ -1,11 +1,11 @@
-import type { Metrics } from "../../telemetry/metrics.js";
+import type { MetricsText } from "../../telemetry/metrics.js";
 import type { HeaderFields } from "../common-headers.js";
 import type { Readiness } from "../lane.js";
 import type { HttpResponse } from "./http-message.js";
 
 /** What the operations' addresses tell. */
 export interface OperationsOptions {
-  readonly metrics: Metrics;
+  readonly metrics: MetricsText;
   readonly readiness: () => Readiness;
 }
 

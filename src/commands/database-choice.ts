@@ -1,0 +1,41 @@
+import type { DatabaseChoice } from "../config.js";
+import { OperatorError } from "../domain/operator-error.js";
+import { EmbeddedFailure } from "../embedded/embedded-failure.js";
+import { openEmbedded } from "../embedded/open-embedded.js";
+import type { Log } from "../telemetry/log.js";
+
+/** A database that can be connected to, until it is let go. */
+export interface ChosenDatabase {
+  readonly url: string;
+  close(): Promise<void>;
+}
+
+/**
+ * The database that the operator chose; a private one is started first.
+ * @param name the database on a private server, where it is not the usual one
+ * @throws OperatorError when there is no private one to be had
+ */
+export async function openChoice(choice: DatabaseChoice, log: Log, name?: string): Promise<ChosenDatabase> {
+  if (choice.kind === "url") return { url: choice.url, close: async () => {} };
+  try {
+    return await openEmbedded({
+      dataDir: choice.dataDir,
+      log,
+      onProgress: (text) => process.stderr.write(`marketd: ${text}\n`),
+      ...(name === undefined ? {} : { database: name }),
+    });
+  } catch (error) {
+    if (error instanceof EmbeddedFailure) throw new OperatorError(error.message, 1, error);
+    throw error;
+  }
+}
+
+/** Lends the chosen database to `use`, and lets it go however that ends. */
+export async function withDatabase<T>(choice: DatabaseChoice, log: Log, use: (url: string) => Promise<T>): Promise<T> {
+  const database = await openChoice(choice, log);
+  try {
+    return await use(database.url);
+  } finally {
+    await database.close();
+  }
+}

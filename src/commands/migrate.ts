@@ -1,0 +1,14 @@
+import type { DatabaseConfig } from "../config.js";
+import { migrate as migrateDatabase } from "../store/migrate.js";
+import { createLog } from "../telemetry/log.js";
+import { withDatabase } from "./database-choice.js";
+
+/** Brings the tables up to date, and says on standard output what that took. */
+export async function migrate(config: DatabaseConfig): Promise<void> {
+  const log = createLog(config.logLevel);
+  await withDatabase(config.database, log, async (url) => {
+    const { version, applied, databaseCreated } = await migrateDatabase(url, log);
+    const created = databaseCreated ? "database created; " : "";
+    process.stdout.write(`${created}${applied} migrations applied; the database is at version ${version}\n`);
+  });
+}

@@ -1,0 +1,122 @@
+import { readFileSync } from "node:fs";
+import { collectDefaultMetrics } from "prom-client";
+import { createApi } from "../api/api.js";
+import type { ServiceConfig } from "../config.js";
+import { OperatorError } from "../domain/operator-error.js";
+import { type Live, startLive } from "../live/live.js";
+import { openDatabase } from "../store/database.js";
+import { LedgerReader } from "../store/ledger-entry-query.js";
+import type { Log } from "../telemetry/log.js";
+import type { Metrics } from "../telemetry/metrics.js";
+import { type RunningServer, startServer } from "../transport/server.js";
+import { toFailure } from "../transport/status.js";
+import { explorerFiles } from "./explorer-files.js";
+import type { ReadinessState } from "./worker-messages.js";
+
+/** What one serving process is made of. */
+export interface ServiceOptions {
+  readonly config: ServiceConfig;
+  readonly databaseUrl: string;
+  readonly log: Log;
+  readonly metrics: Metrics;
+  /** The metrics of all processes behind the port; absent: this one is all. */
+  readonly metricsText?: () => Promise<string>;
+  /** What all processes behind the port are together; absent: this one is all. */
+  readonly readinessOfAll?: () => ReadinessState;
+  readonly onReadiness?: (state: ReadinessState) => void;
+  /** Open the port only once there is something to answer from. */
+  readonly listenWhenReady?: boolean;
+}
+
+/** One serving process. */
+export interface Service {
+  readonly url: string;
+  state(): ReadinessState;
+  /** Lets clients go for at most the configured time, and lets go of everything. */
+  drain(): Promise<void>;
+}
+
+/** Follows the database and serves it. @throws OperatorError when the port or a certificate cannot be had */
+export async function startService(options: ServiceOptions): Promise<Service> {
+  const { config, log, metrics } = options;
+  collectDefaultMetrics({ register: metrics, prefix: "marketd_" });
+  const database = openDatabase(options.databaseUrl);
+  const { pollIntervalMs, heartbeatMs, stalledReaderMs } = config;
+  const live = await startLive({ database, log, metrics, limits: { pollIntervalMs, heartbeatMs, stalledReaderMs } });
+  const ledger = new LedgerReader(database);
+  let draining = false;
+  const state = (): ReadinessState => (draining ? "draining" : live.ready ? "ready" : "loading");
+  live.onReadiness(() => options.onReadiness?.(state()));
+  if (options.listenWhenReady === true) await untilReady(live);
+  const api = createApi({ live, database, ledger, toFailure: (thrown) => toFailure(thrown, log) });
+  const server = await listen({ ...options, metrics }, api, options.readinessOfAll ?? state, live);
+  return {
+    url: server.url,
+    state,
+    drain: async () => {
+      draining = true;
+      options.onReadiness?.("draining");
+      await server.drain(config.drainMs);
+      await live.stop();
+      await database.close();
+    },
+  };
+}
+
+async function listen(
+  options: ServiceOptions,
+  api: ReturnType<typeof createApi>,
+  readiness: () => ReadinessState,
+  live: Live,
+): Promise<RunningServer> {
+  const { config, log, metrics, metricsText } = options;
+  const { streamsMax, streamsPerAddressMax, stalledReaderMs, requestTimeoutMs } = config;
+  try {
+    return await startServer({
+      api,
+      listen: config.listen,
+      ...(config.tls === undefined ? {} : { tls: readTls(config.tls) }),
+      basePath: config.basePath,
+      log,
+      metrics,
+      ...(metricsText === undefined ? {} : { metricsText: { metrics: metricsText, contentType: metrics.contentType } }),
+      readiness,
+      limits: { streamsMax, streamsPerAddressMax, stalledReaderMs, requestTimeoutMs },
+      corsOrigins: config.corsOrigins,
+      staleness: () => live.blockAgeSeconds(),
+      grpcLane: config.grpcLane,
+      files: explorerFiles(),
+    });
+  } catch (error) {
+    throw listenError(error, `${config.listen.host}:${config.listen.port}`);
+  }
+}
+
+function readTls(tls: NonNullable<ServiceConfig["tls"]>): { certificate: string; key: string } {
+  try {
+    return { certificate: readFileSync(tls.certificatePath, "utf8"), key: readFileSync(tls.keyPath, "utf8") };
+  } catch (error) {
+    throw new OperatorError(`the TLS certificate or key cannot be read: ${(error as Error).message}`, 1, error);
+  }
+}
+
+/** The usual ways in which a port cannot be had, as a line that says what to change. */
+function listenError(error: unknown, where: string): unknown {
+  const hints: Record<string, string> = {
+    EADDRINUSE: "something else listens there; stop it, or choose another with --listen",
+    EACCES: "this user may not listen there; choose a port above 1023 with --listen",
+    EADDRNOTAVAIL: "this machine has no such address; choose another with --listen",
+    ENOTFOUND: "no such host; choose another with --listen",
+  };
+  const hint = hints[(error as NodeJS.ErrnoException).code ?? ""];
+  return hint === undefined ? error : new OperatorError(`cannot listen on ${where}: ${hint}`, 1, error);
+}
+
+function untilReady(live: Live): Promise<void> {
+  if (live.ready) return Promise.resolve();
+  return new Promise((resolve) => {
+    live.onReadiness((ready) => {
+      if (ready) resolve();
+    });
+  });
+}

@@ -1,0 +1,262 @@
+import {
+  type DescMessage,
+  type DescMethod,
+  fromBinary,
+  fromJson,
+  type JsonValue,
+  toBinary,
+  toJson,
+} from "@bufbuild/protobuf";
+import { Code, type Client as ConnectClient, ConnectError, createClient, type Transport } from "@connectrpc/connect";
+import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-web";
+import { credentials, Client as GrpcClient, type ServiceError } from "@grpc/grpc-js";
+import { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { anyRegistry, jsonWriteOptions } from "../../src/domain/answer.js";
+
+/** The name of a unary method, as clients in TypeScript call it. */
+export type UnaryName =
+  | "getMarket"
+  | "getLatestMarketDepth"
+  | "getLatestMarketData"
+  | "listLatestMarketData"
+  | "listLedgerEntries"
+  | "listERC20MultiSigSignerRemovedBundles";
+
+/** The name of a streaming method. */
+export type StreamName = "observeMarketsDepthUpdates" | "exportLedgerEntries";
+
+/** What came back, whatever the protocol: the documented JSON, or the error. */
+export type Outcome =
+  | { readonly answer: JsonValue }
+  | { readonly error: { readonly code: number; readonly message: string; readonly reason: string | undefined } };
+
+/** A way to reach the service. Requests are the JSON form of the request message. */
+export interface Door {
+  readonly name: string;
+  unary(method: UnaryName, request: JsonValue): Promise<Outcome>;
+  /** The first `count` messages, or all if the stream ends before. */
+  stream(method: StreamName, request: JsonValue, count: number): Promise<Outcome[]>;
+  close(): void;
+}
+
+function method(name: UnaryName | StreamName): DescMethod {
+  return TradingDataService.method[name];
+}
+
+/** Errors carry a random id only when they are internal; those are never expected. */
+function outcomeOf(desc: DescMessage, message: unknown): Outcome {
+  return { answer: toJson(desc, message as never, jsonWriteOptions) };
+}
+
+interface ErrorBody {
+  readonly code: number;
+  readonly message: string;
+  readonly details?: readonly { readonly "@type": string; readonly reason?: string }[];
+}
+
+function reasonOf(details: ErrorBody["details"]): string | undefined {
+  return details?.find((detail) => detail["@type"].endsWith("google.rpc.ErrorInfo"))?.reason;
+}
+
+function errorOf(body: ErrorBody): Outcome {
+  return { error: { code: body.code, message: body.message, reason: reasonOf(body.details) } };
+}
+
+/** gRPC by grpc-js, a library that is not ours. */
+export class GrpcDoor implements Door {
+  readonly name = "gRPC";
+  readonly #client: GrpcClient;
+
+  constructor(url: string) {
+    this.#client = new GrpcClient(new URL(url).host, credentials.createInsecure());
+  }
+
+  unary(name: UnaryName, request: JsonValue): Promise<Outcome> {
+    const { input, output } = method(name);
+    return new Promise((resolve) => {
+      this.#client.makeUnaryRequest(
+        path(name),
+        () => Buffer.from(toBinary(input, fromJson(input, request))),
+        (bytes) => fromBinary(output, bytes),
+        undefined,
+        (error, message) => resolve(error === null ? outcomeOf(output, message) : grpcError(error)),
+      );
+    });
+  }
+
+  stream(name: StreamName, request: JsonValue, count: number): Promise<Outcome[]> {
+    const { input, output } = method(name);
+    const call = this.#client.makeServerStreamRequest(
+      path(name),
+      () => Buffer.from(toBinary(input, fromJson(input, request))),
+      (bytes) => fromBinary(output, bytes),
+      undefined,
+    );
+    return new Promise((resolve) => {
+      const taken: Outcome[] = [];
+      call.on("data", (message) => {
+        if (taken.push(outcomeOf(output, message)) === count) call.cancel();
+      });
+      call.on("error", (error: ServiceError) => {
+        if (taken.length < count) taken.push(grpcError(error));
+        resolve(taken.slice(0, count));
+      });
+      call.on("end", () => resolve(taken.slice(0, count)));
+    });
+  }
+
+  close(): void {
+    this.#client.close();
+  }
+}
+
+function path(name: UnaryName | StreamName): string {
+  return `/${TradingDataService.typeName}/${method(name).name}`;
+}
+
+function grpcError(error: ServiceError): Outcome {
+  const details = error.metadata.get("grpc-status-details-bin")[0];
+  const found = details instanceof Buffer ? /[A-Z][A-Z_]{4,}/.exec(details.toString("latin1"))?.[0] : undefined;
+  return { error: { code: error.code, message: error.details, reason: found } };
+}
+
+/** gRPC-Web and Connect, by the client library for browsers, here over Node's fetch. */
+class WebDoor implements Door {
+  readonly name: string;
+  readonly #client: ConnectClient<typeof TradingDataService>;
+
+  constructor(name: string, transport: Transport) {
+    this.name = name;
+    this.#client = createClient(TradingDataService, transport);
+  }
+
+  async unary(name: UnaryName, request: JsonValue): Promise<Outcome> {
+    const { input, output } = method(name);
+    try {
+      const call = this.#client[name] as (message: unknown) => Promise<unknown>;
+      return outcomeOf(output, await call(fromJson(input, request)));
+    } catch (error) {
+      return connectError(error);
+    }
+  }
+
+  async stream(name: StreamName, request: JsonValue, count: number): Promise<Outcome[]> {
+    const { input, output } = method(name);
+    const taken: Outcome[] = [];
+    const gone = new AbortController();
+    try {
+      const call = this.#client[name] as (message: unknown, options: object) => AsyncIterable<unknown>;
+      for await (const message of call(fromJson(input, request), { signal: gone.signal })) {
+        if (taken.push(outcomeOf(output, message)) === count) break;
+      }
+    } catch (error) {
+      taken.push(connectError(error));
+    } finally {
+      gone.abort();
+    }
+    return taken;
+  }
+
+  close(): void {}
+}
+
+function connectError(thrown: unknown): Outcome {
+  const error = ConnectError.from(thrown, Code.Unknown);
+  const found = error.details
+    .map((detail) => ("debug" in detail ? detail.debug : undefined) as { reason?: string } | undefined)
+    .find((debug) => debug?.reason !== undefined)?.reason;
+  const packed = error.details.map((detail) =>
+    "value" in detail && detail.value instanceof Uint8Array ? Buffer.from(detail.value).toString("latin1") : "",
+  );
+  const reason = found ?? /[A-Z][A-Z_]{4,}/.exec(packed.join(" "))?.[0];
+  return { error: { code: error.code, message: error.rawMessage, reason } };
+}
+
+/** Plain GET with JSON, and JSON lines, at the specification's URLs. */
+export class HttpDoor implements Door {
+  readonly name = "HTTP";
+  readonly #url: string;
+
+  constructor(url: string) {
+    this.#url = url;
+  }
+
+  async unary(name: UnaryName, request: JsonValue): Promise<Outcome> {
+    const response = await fetch(this.#url + getUrl(name, request));
+    const body = (await response.json()) as JsonValue;
+    return response.ok ? { answer: body } : errorOf(body as unknown as ErrorBody);
+  }
+
+  async stream(name: StreamName, request: JsonValue, count: number): Promise<Outcome[]> {
+    const gone = new AbortController();
+    const response = await fetch(this.#url + getUrl(name, request), { signal: gone.signal });
+    if (!response.ok) return [errorOf((await response.json()) as ErrorBody)];
+    const taken: Outcome[] = [];
+    try {
+      for await (const line of linesOf(response)) {
+        const message = JSON.parse(line) as { result: JsonValue } | { error: ErrorBody };
+        taken.push("result" in message ? { answer: message.result } : errorOf(message.error));
+        if (taken.length === count) break;
+      }
+    } finally {
+      gone.abort();
+    }
+    return taken;
+  }
+
+  close(): void {}
+}
+
+async function* linesOf(response: Response): AsyncGenerator<string> {
+  let rest = "";
+  const decoder = new TextDecoder();
+  for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
+    const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
+    rest = lines.pop() ?? "";
+    yield* lines;
+  }
+  if (rest !== "") throw new Error(`the body ends within a line: ${rest}`);
+}
+
+const urls: Record<UnaryName | StreamName, string> = {
+  getMarket: "/api/v2/market/{marketId}",
+  getLatestMarketDepth: "/api/v2/market/depth/{marketId}/latest",
+  getLatestMarketData: "/api/v2/market/data/{marketId}/latest",
+  listLatestMarketData: "/markets/data",
+  observeMarketsDepthUpdates: "/api/v2/stream/markets/depth/updates",
+  listLedgerEntries: "/api/v2/ledgerentry/history",
+  exportLedgerEntries: "/api/v2/ledgerentry/export",
+  listERC20MultiSigSignerRemovedBundles: "/api/v2/erc20/multisigcontrol/signer/removed/bundles",
+};
+
+/** Written down here and not read from the definitions, so that it is the specification that the server is held to. */
+export function getUrl(name: UnaryName | StreamName, request: JsonValue): string {
+  let target = urls[name];
+  const query = new URLSearchParams();
+  flatten("", request, (key, value) => {
+    if (target.includes(`{${key}}`)) target = target.replace(`{${key}}`, encodeURIComponent(value));
+    else query.append(key, value);
+  });
+  return query.size === 0 ? target : `${target}?${query}`;
+}
+
+function flatten(prefix: string, value: JsonValue, visit: (key: string, value: string) => void): void {
+  if (Array.isArray(value)) for (const item of value) flatten(prefix, item, visit);
+  else if (typeof value === "object" && value !== null) {
+    for (const [key, inner] of Object.entries(value)) flatten(prefix === "" ? key : `${prefix}.${key}`, inner, visit);
+  } else visit(prefix, String(value));
+}
+
+/** Every door there is. */
+export function openDoors(url: string): Door[] {
+  const jsonOptions = { ...jsonWriteOptions, registry: anyRegistry };
+  const common = { baseUrl: url, jsonOptions };
+  return [
+    new GrpcDoor(url),
+    new WebDoor("gRPC-Web", createGrpcWebTransport(common)),
+    new WebDoor("Connect POST, JSON", createConnectTransport(common)),
+    new WebDoor("Connect POST, binary", createConnectTransport({ ...common, useBinaryFormat: true })),
+    new WebDoor("Connect GET", createConnectTransport({ ...common, useHttpGet: true })),
+    new HttpDoor(url),
+  ];
+}
