@@ -18,6 +18,9 @@ const inRoot = (...parts) => join(root, ...parts);
 /** What is compiled or copied into dist/. */
 const buildInputs = ["src", "gen", "bench", "tsconfig.json", "tsconfig.build.json", "package-lock.json"];
 
+/** npm's own retries wait for minutes where there is no network. */
+const npmCi = ["ci", "--no-audit", "--no-fund", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000"];
+
 export async function demo(args) {
   await prepare();
   await become(inRoot("bin", "marketd"), ["demo", ...args]);
@@ -68,7 +71,7 @@ async function ensureDependencies() {
   if (installed === wanted) return;
   // Without our marker it may still be the work of a plain `npm ci`, which npm's own record tells.
   if (installed !== undefined || !matchesNpmRecord(JSON.parse(lockfile))) {
-    const result = await step("installing dependencies (npm ci)", () => runNpm(["ci", "--no-audit", "--no-fund"]));
+    const result = await step("installing dependencies (npm ci)", () => runNpm(npmCi));
     if (result.code !== 0) stop(exitLacking, npmFailure(result));
   }
   writeOrStop(marker, wanted);

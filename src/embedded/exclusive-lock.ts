@@ -4,6 +4,8 @@ import { setTimeout as delay } from "node:timers/promises";
 import { isErrorCode } from "./embedded-places.js";
 
 const retryMs = 50;
+/** What `flock -n` ends with when somebody else holds the lock. */
+const flockHeldCode = 1;
 /** `O_EXLOCK` of the BSDs and macOS: open and lock in one step. Node has no name for it. */
 const openLocked = 0x20;
 
@@ -31,7 +33,8 @@ async function takeWithFlock(file: string): Promise<number | undefined> {
   });
   if (code === 0) return descriptor;
   closeSync(descriptor);
-  return undefined;
+  if (code === flockHeldCode) return undefined;
+  throw new Error(`cannot lock ${file}: flock ended with ${code}`);
 }
 
 async function takeOnOpen(file: string): Promise<number | undefined> {

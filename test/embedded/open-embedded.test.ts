@@ -95,6 +95,11 @@ function plainUserPrefix(): readonly string[] | undefined {
 }
 
 const asPlainUser = plainUserPrefix();
+if (asPlainUser === undefined) {
+  process.stderr.write(
+    "skipped: a private database of another user (needs root, setpriv, and files that all may read)\n",
+  );
+}
 
 describe.concurrent("a private database", () => {
   test("is shared, private to the user, and ends with the last who closes it", async ({ place, expect }) => {

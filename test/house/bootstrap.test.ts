@@ -23,11 +23,11 @@ put("node_modules/typescript/bin/tsc", \`
   fs.writeFileSync(dist + "/bench/unary.js", "console.log('bench', process.argv.slice(2).join(' '))");
 \`);
 put("node_modules/vitest/vitest.mjs", \`
-  console.log("vitest", process.argv.slice(2).join(" "));
   if (process.argv.includes("wait")) {
     process.on("SIGTERM", () => process.exit(9));
     setInterval(() => {}, 1000);
   } else process.exitCode = 7;
+  console.log("vitest", process.argv.slice(2).join(" "));
 \`);
 `;
 
@@ -94,7 +94,7 @@ describe("npm test, from a fresh clone", () => {
       out: "vitest run test/store --bail=1\n",
       err: "marketd: installing dependencies (npm ci)\nmarketd: building\n",
     });
-    expect(linesOf("npm-calls")).toEqual(["ci --no-audit --no-fund"]);
+    expect(linesOf("npm-calls")).toEqual([expect.stringMatching(/^ci /)]);
     expect(linesOf("dist/src/store/migrations/001.do.initial.sql")).toEqual(["SELECT 1;"]);
   });
 
