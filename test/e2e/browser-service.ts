@@ -1,0 +1,73 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { createServer } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+
+const program = fileURLToPath(new URL("../../bin/marketd", import.meta.url));
+const readyMaxMs = 20_000;
+const pollMs = 50;
+
+/** Runs a command of ours to its end. @throws Error with what it printed when it fails */
+export async function runMarketd(...args: string[]): Promise<void> {
+  const child = spawn(process.execPath, [program, ...args], { stdio: ["ignore", "ignore", "pipe"] });
+  let printed = "";
+  child.stderr.on("data", (text) => {
+    printed += String(text);
+  });
+  const [code] = await once(child, "close");
+  if (code !== 0) throw new Error(`marketd ${args[0]} ended with ${code}: ${printed}`);
+}
+
+/** A port that was free a moment ago. */
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  server.close();
+  await once(server, "close");
+  if (address === null || typeof address === "string") throw new Error("a listening server has a port");
+  return address.port;
+}
+
+/** `marketd serve` as a process of its own, which can be killed and started again on its port. */
+export class ServiceProcess {
+  readonly url: string;
+  readonly #args: readonly string[];
+  #child: ChildProcess | undefined;
+
+  constructor(databaseUrl: string, port: number) {
+    this.url = `http://127.0.0.1:${port}`;
+    this.#args = ["serve", "--database-url", databaseUrl, "--listen", `127.0.0.1:${port}`, "--workers", "1"];
+  }
+
+  /** Resolves when it is ready. @throws Error when it is not in time, or ends */
+  async start(): Promise<void> {
+    const child = spawn(process.execPath, [program, ...this.#args], { stdio: ["ignore", "ignore", "pipe"] });
+    let printed = "";
+    child.stderr.on("data", (text) => {
+      printed += String(text);
+    });
+    this.#child = child;
+    const until = Date.now() + readyMaxMs;
+    while (!(await this.#isReady())) {
+      if (child.exitCode !== null || Date.now() > until) throw new Error(`marketd serve is not ready: ${printed}`);
+      await delay(pollMs);
+    }
+  }
+
+  async kill(): Promise<void> {
+    const child = this.#child;
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
+    child.kill("SIGKILL");
+    await once(child, "close");
+  }
+
+  async #isReady(): Promise<boolean> {
+    try {
+      return (await fetch(`${this.url}/readyz`)).ok;
+    } catch {
+      return false;
+    }
+  }
+}

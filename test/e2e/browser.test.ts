@@ -1,0 +1,198 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { AxeBuilder } from "@axe-core/playwright";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Network } from "../../src/simulator/network.js";
+import { newDatabaseUrl } from "../support/database.js";
+import { partnerProgram } from "../support/partners.js";
+import { browserDoors, type DoorReport, type ReportedBook, type ReportedLevel } from "./browser-doors.js";
+import { launchChromium, type ScriptPage, serveScript } from "./browser-launch.js";
+import { freePort, runMarketd, ServiceProcess } from "./browser-service.js";
+
+const chromium = partnerProgram("browser");
+const network = new Network({ seed: 11, markets: 8, parties: 30, ordersPerBlock: 30, entriesPerBlock: 20 });
+const blocksAtOnce = 40;
+const patience = { timeout: 20_000, interval: 100 };
+
+/** What a cell of the page has, of all that browsers know. */
+interface Titled {
+  readonly title: string;
+}
+
+interface DepthAnswer {
+  readonly buy: readonly ReportedLevel[];
+  readonly sell: readonly ReportedLevel[];
+  readonly sequenceNumber: string;
+}
+
+let directory: string;
+let databaseUrl: string;
+let service: ServiceProcess;
+let browser: Browser;
+let script: ScriptPage;
+
+/** Makes more blocks and loads them, while the service runs. */
+async function loadMore(): Promise<void> {
+  const file = join(directory, `from-${network.height + 1}.evts`);
+  const blocks = Array.from({ length: blocksAtOnce }, () => network.nextBlock());
+  writeFileSync(file, Buffer.concat(blocks));
+  await runMarketd("load", "--database-url", databaseUrl, file);
+}
+
+async function getJson<T>(path: string): Promise<T> {
+  const response = await fetch(`${service.url}${path}`);
+  expect(response.status).toBe(200);
+  return (await response.json()) as T;
+}
+
+async function marketIds(): Promise<string[]> {
+  const { marketsData } = await getJson<{ marketsData: { market: string }[] }>("/markets/data");
+  return marketsData.map((data) => data.market);
+}
+
+/** The books of all markets with data, as depth answers give them. */
+async function answeredBooks(): Promise<Map<string, Pick<ReportedBook, "buy" | "sell">>> {
+  const books = new Map<string, Pick<ReportedBook, "buy" | "sell">>();
+  for (const id of await marketIds()) {
+    const { buy, sell } = await getJson<DepthAnswer>(`/api/v2/market/depth/${id}/latest`);
+    books.set(id, { buy, sell });
+  }
+  return books;
+}
+
+describe.skipIf(chromium === undefined)("a real browser", () => {
+  beforeAll(async () => {
+    directory = mkdtempSync(join(tmpdir(), "marketd-browser-"));
+    databaseUrl = newDatabaseUrl().url;
+    await loadMore();
+    service = new ServiceProcess(databaseUrl, await freePort());
+    [browser, script] = await Promise.all([
+      launchChromium(chromium ?? ""),
+      serveScript("test/e2e/browser-reader.ts"),
+      service.start(),
+    ]);
+  });
+
+  afterAll(async () => {
+    await browser?.close();
+    script?.close();
+    await service?.kill();
+    rmSync(directory, { recursive: true, force: true });
+  });
+
+  test("makes the same books from every door, and they are those of the depth answers", async () => {
+    const page = await browser.newPage();
+    await page.goto(script.url);
+    await page.evaluate(`openDoors(${JSON.stringify(service.url)})`);
+    const report = (door: string): Promise<DoorReport> => page.evaluate(`reportOf(${JSON.stringify(door)})`);
+    for (const door of browserDoors) {
+      await expect.poll(async () => (await report(door)).books.length, patience).toBeGreaterThan(3);
+    }
+    await loadMore();
+    const expected = await answeredBooks();
+    expect([...expected.values()].filter(({ buy, sell }) => buy.length > 5 && sell.length > 5).length).toBeGreaterThan(
+      2,
+    );
+    for (const door of browserDoors) {
+      const levels = async (): Promise<unknown> => {
+        const { books } = await report(door);
+        const byMarket = new Map(books.map(({ marketId, buy, sell }) => [marketId, { buy, sell }]));
+        return [...expected.keys()].map((id) => byMarket.get(id) ?? { buy: [], sell: [] });
+      };
+      await expect.poll(levels, { ...patience, message: door }).toEqual([...expected.values()]);
+      const { problem, messages } = await report(door);
+      expect({ door, problem }).toEqual({ door, problem: "" });
+      expect(messages).toBeGreaterThan(1);
+    }
+    await page.close();
+  });
+
+  describe("shows the explorer", () => {
+    let page: Page;
+    const problems: string[] = [];
+
+    beforeAll(async () => {
+      page = await browser.newPage();
+      page.on("pageerror", (error) => problems.push(error.message));
+      page.on("console", (message) => {
+        // A connection that is refused, which a test below causes, is told on the console too.
+        if (message.type() === "error" && !message.text().includes("ERR_")) problems.push(message.text());
+      });
+      await page.goto(`${service.url}/`);
+    });
+
+    afterAll(() => page.close());
+
+    const textOf = (selector: string) => async () => (await page.textContent(selector)) ?? "";
+
+    test("with a live book, which is the book of the depth answer", async () => {
+      await expect.poll(textOf("#stream-state"), patience).toBe("live");
+      const ids = await marketIds();
+      await expect.poll(() => page.locator("#market-choice option").count(), patience).toBe(ids.length);
+      const id = await page.inputValue("#market-choice");
+      const { buy, sell } = await getJson<DepthAnswer>(`/api/v2/market/depth/${id}/latest`);
+      const shown = (side: string) =>
+        page.locator(`#${side} .price`).evaluateAll((cells: Titled[]) => cells.map((cell) => cell.title));
+      await expect.poll(() => shown("buy"), patience).toEqual(buy.slice(0, 15).map((level) => level.price));
+      await expect.poll(() => shown("sell"), patience).toEqual(sell.slice(0, 15).map((level) => level.price));
+    });
+
+    test("that changes while blocks arrive", async () => {
+      const before = await textOf("#depth-summary")();
+      await loadMore();
+      await expect.poll(textOf("#depth-summary"), patience).not.toBe(before);
+    });
+
+    test("with market data, the last trade, and calls to paste that name the market", async () => {
+      const id = await page.inputValue("#market-choice");
+      await expect.poll(textOf("#data"), patience).toContain("Mark price");
+      await expect.poll(textOf("#trade"), patience).toContain("Aggressor");
+      expect(await textOf("#calls")()).toContain(`${service.url}/api/v2/market/depth/${id}/latest`);
+      expect(await textOf("#calls")()).toContain("grpcurl -plaintext");
+    });
+
+    test("with the ledger, page by page, and the CSV of a party and an asset", async () => {
+      const first = await page.locator("#entries tbody tr").allTextContents();
+      expect(first.length).toBe(25);
+      await page.click("#older");
+      await expect.poll(() => page.locator("#entries tbody tr").allTextContents(), patience).not.toEqual(first);
+      await page.click("#newer");
+      await expect.poll(() => page.locator("#entries tbody tr").allTextContents(), patience).toEqual(first);
+      await page.locator("#entries tbody td:nth-child(3) .link").first().click();
+      await page.locator("#entries tbody td:nth-child(5) .link").first().click();
+      await expect.poll(() => page.isVisible("#csv"), patience).toBe(true);
+      const csv = await fetch((await page.getAttribute("#csv", "href")) ?? "");
+      expect(csv.headers.get("content-type")).toContain("text/csv");
+      expect((await csv.text()).split("\r\n").length).toBeGreaterThan(2);
+    });
+
+    test.each(["light", "dark"] as const)("without anything that axe finds fault with, %s", async (colorScheme) => {
+      await page.emulateMedia({ colorScheme });
+      const { violations } = await new AxeBuilder({ page }).analyze();
+      expect(violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`)).toEqual([]);
+    });
+
+    test("and connects again when the service was away", async () => {
+      await service.kill();
+      await expect.poll(textOf("#stream-state"), patience).toContain("trying again");
+      await service.start();
+      await expect.poll(textOf("#stream-state"), patience).toBe("live");
+      expect(problems).toEqual([]);
+    });
+
+    test("and says so when there is no market at all", async () => {
+      const empty = newDatabaseUrl().url;
+      await runMarketd("migrate", "--database-url", empty);
+      const other = new ServiceProcess(empty, await freePort());
+      await other.start();
+      const blank = await browser.newPage();
+      await blank.goto(`${other.url}/`);
+      await expect.poll(() => blank.isVisible("#no-markets"), patience).toBe(true);
+      expect(await blank.isVisible("#problem")).toBe(false);
+      await blank.close();
+      await other.kill();
+    });
+  });
+});
