@@ -1,4 +1,6 @@
+import type { Log } from "../telemetry/log.js";
 import type { CommonHeaders } from "./common-headers.js";
+import { type Exchange, refuse } from "./http/exchange.js";
 import type { HttpLane } from "./http/http-lane.js";
 import { splitTarget } from "./http/request-target.js";
 import type { StaticFiles } from "./http/static-files.js";
@@ -12,6 +14,7 @@ export interface RequestDispatcherOptions {
   readonly files: StaticFiles;
   readonly connect: RequestLane;
   readonly http: HttpLane;
+  readonly log: Log;
 }
 
 /** Gives each request to the lane that serves it. What was asked for before goes the shortest way. */
@@ -23,21 +26,29 @@ export class RequestDispatcher {
   }
 
   dispatch(request: AnyRequest, response: AnyResponse): void {
-    const { common, files, http, connect, basePath } = this.#options;
-    const { method = "", url = "/", headers } = request;
-    const fields = common.of(headers.origin);
-    const exchange = { request, response, common: fields, head: method === "HEAD" };
-    const reads = method === "GET" || exchange.head;
-    if (reads && http.takeRemembered(exchange)) return;
-    const { path, query } = splitTarget(url);
+    const { common, http, log } = this.#options;
+    const { method } = request;
+    const exchange = { request, response, common: common.of(request.headers.origin), head: method === "HEAD" };
+    try {
+      if ((method === "GET" || exchange.head) && http.takeRemembered(exchange)) return;
+      this.#dispatchNew(exchange, request, response);
+    } catch (thrown) {
+      refuse(exchange, thrown, log);
+    }
+  }
+
+  #dispatchNew(exchange: Exchange, request: AnyRequest, response: AnyResponse): void {
+    const { http, connect, files, basePath } = this.#options;
+    const { method = "" } = request;
+    const { path, query } = splitTarget(request.url ?? "/");
     const inBase = path.startsWith(`${basePath}/`);
     const inner = inBase ? path.slice(basePath.length) : path;
-    if (reads && inBase && files.answer(exchange, inner)) return;
-    if (!connect.matches(method, inner, headers)) {
+    if ((method === "GET" || exchange.head) && inBase && files.answer(exchange, inner)) return;
+    if (!connect.matches(method, inner, request.headers)) {
       http.handle(exchange, path, query);
       return;
     }
-    for (const name in fields) response.setHeader(name, fields[name] ?? "");
+    for (const name in exchange.common) response.setHeader(name, exchange.common[name] ?? "");
     request.url = query === "" ? inner : `${inner}?${query}`;
     connect.handle(request, response);
   }

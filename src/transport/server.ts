@@ -70,6 +70,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const dispatcher = new RequestDispatcher({
     common,
     basePath,
+    log,
     files: new StaticFiles(options.files),
     connect: createConnectHandler(laneOptions),
     http: new HttpLane({ ...laneOptions, metrics: options.metricsText ?? metrics, common, routes }),
