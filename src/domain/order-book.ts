@@ -1,0 +1,290 @@
+import { type BookSide, PriceLadder, sides } from "./price-ladder.js";
+
+/** What the book reads of an order event; enums by the numbers of `vega.Order`. */
+export interface OrderEvent {
+  readonly id: string;
+  readonly marketId: string;
+  readonly side: number;
+  /** Decimal text; empty or zero: the order has no price (yet). */
+  readonly price: string;
+  readonly remaining: bigint;
+  readonly timeInForce: number;
+  readonly type: number;
+  readonly status: number;
+}
+
+/** An order that rests in a book. */
+export interface LiveOrder {
+  readonly id: string;
+  readonly marketId: string;
+  readonly side: BookSide;
+  /** Canonical: see {@link canonicalPrice}. */
+  readonly price: string;
+  readonly remaining: bigint;
+}
+
+/** Where a market's numbers are. */
+export interface DepthPlace {
+  readonly marketId: string;
+  readonly sequenceNumber: bigint;
+  /** Of the last published update, 0: none. */
+  readonly publishedSequenceNumber: bigint;
+}
+
+/** A level at the end of a block; volume 0 and no orders: it vanished. */
+export interface ChangedLevel {
+  readonly side: BookSide;
+  readonly price: string;
+  readonly volume: bigint;
+  readonly numberOfOrders: bigint;
+}
+
+/** What a block did to one market. Without levels nothing is published. */
+export interface MarketChange extends DepthPlace {
+  /** That of the update before this one; 0: none. */
+  readonly previousSequenceNumber: bigint;
+  readonly levels: readonly ChangedLevel[];
+}
+
+/** What a block did to all books. */
+export interface BookChanges {
+  readonly markets: readonly MarketChange[];
+  /** Orders that came, changed or left: as they are now, undefined when gone. */
+  readonly orders: ReadonlyMap<string, LiveOrder | undefined>;
+}
+
+/** The best price of each side with its volume; price "0" and volume 0 where a side is empty. */
+export interface BestPrices {
+  readonly bidPrice: string;
+  readonly bidVolume: bigint;
+  readonly offerPrice: string;
+  readonly offerVolume: bigint;
+}
+
+const statusUnspecified = 0;
+const statusActive = 1;
+const typeMarket = 2;
+const timeInForceIoc = 3;
+const timeInForceFok = 4;
+
+interface Level {
+  readonly side: BookSide;
+  readonly price: string;
+  volume: bigint;
+  orders: bigint;
+  /** As it was when the block began. */
+  volumeBefore: bigint;
+  ordersBefore: bigint;
+}
+
+/** One market's book with its numbers. */
+class MarketBook {
+  readonly ladders = { 1: new PriceLadder<Level>(sides.buy), 2: new PriceLadder<Level>(sides.sell) };
+  /** Levels that this block changed, by side and price: those that vanished stay here until it ends. */
+  readonly touched = new Map<string, Level>();
+  moved = false;
+
+  constructor(
+    readonly marketId: string,
+    public sequenceNumber: bigint,
+    public published: bigint,
+  ) {}
+
+  add(order: LiveOrder): void {
+    const level = this.#touch(order.side, order.price);
+    level.volume += order.remaining;
+    level.orders += 1n;
+  }
+
+  remove(order: LiveOrder): void {
+    const level = this.#touch(order.side, order.price);
+    level.volume -= order.remaining;
+    level.orders -= 1n;
+    if (level.orders === 0n) this.ladders[order.side].delete(order.price);
+  }
+
+  amend(order: LiveOrder, remaining: bigint): void {
+    this.#touch(order.side, order.price).volume += remaining - order.remaining;
+  }
+
+  moveTo(sequenceNumber: bigint): void {
+    this.moved = true;
+    if (sequenceNumber > this.sequenceNumber) this.sequenceNumber = sequenceNumber;
+  }
+
+  settle(): ChangedLevel[] {
+    const changed: ChangedLevel[] = [];
+    for (const level of this.touched.values()) {
+      const { side, price, volume, orders } = level;
+      if (volume !== level.volumeBefore || orders !== level.ordersBefore) {
+        changed.push({ side, price, volume, numberOfOrders: orders });
+      }
+      level.volumeBefore = volume;
+      level.ordersBefore = orders;
+    }
+    this.touched.clear();
+    return changed;
+  }
+
+  #touch(side: BookSide, price: string): Level {
+    const key = `${side}${price}`;
+    let level = this.touched.get(key) ?? this.ladders[side].get(price);
+    if (level === undefined) {
+      level = { side, price, volume: 0n, orders: 0n, volumeBefore: 0n, ordersBefore: 0n };
+    }
+    if (level.orders === 0n) this.ladders[side].set(level);
+    this.touched.set(key, level);
+    return level;
+  }
+}
+
+/**
+ * The order books of all markets, kept from the network's own order events (docs/events.md, "Depth"). Pure: the same
+ * events give the same books and numbers, whatever was restarted between them, given {@link OrderBooks.restore}.
+ */
+export class OrderBooks {
+  readonly #books = new Map<string, MarketBook>();
+  readonly #orders = new Map<string, LiveOrder>();
+  readonly #changedOrders = new Map<string, LiveOrder | undefined>();
+  readonly #changedBooks = new Set<MarketBook>();
+
+  /** Books as they were at the end of a block. */
+  static restore(orders: Iterable<LiveOrder>, places: Iterable<DepthPlace>): OrderBooks {
+    const books = new OrderBooks();
+    for (const place of places) {
+      const book = new MarketBook(place.marketId, place.sequenceNumber, place.publishedSequenceNumber);
+      books.#books.set(place.marketId, book);
+    }
+    for (const order of orders) {
+      books.#orders.set(order.id, order);
+      books.#book(order.marketId).add(order);
+    }
+    for (const book of books.#books.values()) book.settle();
+    books.#changedBooks.clear();
+    return books;
+  }
+
+  /** Applies an order event, event `n` of a block of this time (Unix nanoseconds). */
+  apply(event: OrderEvent, blockTimeNs: bigint, n: bigint): void {
+    if (isIgnored(event)) return;
+    this.#book(event.marketId).moveTo(eventNumber(blockTimeNs, n));
+    const known = this.#orders.get(event.id);
+    const order = event.status === statusActive ? restingOrder(event) : undefined;
+    if (known === undefined) {
+      if (order !== undefined) this.#enter(order);
+    } else if (order === undefined) {
+      this.#leave(known);
+    } else if (order.marketId === known.marketId && order.side === known.side && order.price === known.price) {
+      this.#book(known.marketId).amend(known, order.remaining);
+      this.#remember(order);
+    } else {
+      this.#leave(known);
+      this.#enter(order);
+    }
+  }
+
+  /** Applies `expired_orders`: each live order takes a number, in order of id, from n on. */
+  expire(marketId: string, orderIds: readonly string[], blockTimeNs: bigint, n: bigint): void {
+    let number = eventNumber(blockTimeNs, n);
+    for (const id of [...orderIds].sort(byBytes)) {
+      const order = this.#orders.get(id);
+      if (order?.marketId !== marketId) continue;
+      this.#book(marketId).moveTo(number++);
+      this.#leave(order);
+    }
+  }
+
+  /** The best prices of a market now; those of an empty book for a market without orders. */
+  best(marketId: string): BestPrices {
+    const ladders = this.#books.get(marketId)?.ladders;
+    const bid = ladders?.[sides.buy].levels[0];
+    const offer = ladders?.[sides.sell].levels[0];
+    return {
+      bidPrice: bid?.price ?? "0",
+      bidVolume: bid?.volume ?? 0n,
+      offerPrice: offer?.price ?? "0",
+      offerVolume: offer?.volume ?? 0n,
+    };
+  }
+
+  /** Ends a block: what it changed, and each market with changed levels has published. */
+  endBlock(): BookChanges {
+    const markets: MarketChange[] = [];
+    for (const book of this.#changedBooks) {
+      const levels = book.settle();
+      const previousSequenceNumber = book.published;
+      if (levels.length > 0) book.published = book.sequenceNumber;
+      if (levels.length === 0 && !book.moved) continue;
+      book.moved = false;
+      markets.push({
+        marketId: book.marketId,
+        sequenceNumber: book.sequenceNumber,
+        publishedSequenceNumber: book.published,
+        previousSequenceNumber,
+        levels,
+      });
+    }
+    this.#changedBooks.clear();
+    const orders = new Map(this.#changedOrders);
+    this.#changedOrders.clear();
+    return { markets, orders };
+  }
+
+  #book(marketId: string): MarketBook {
+    let book = this.#books.get(marketId);
+    if (book === undefined) {
+      book = new MarketBook(marketId, 0n, 0n);
+      this.#books.set(marketId, book);
+    }
+    this.#changedBooks.add(book);
+    return book;
+  }
+
+  #enter(order: LiveOrder): void {
+    this.#book(order.marketId).add(order);
+    this.#remember(order);
+  }
+
+  #leave(order: LiveOrder): void {
+    this.#book(order.marketId).remove(order);
+    this.#orders.delete(order.id);
+    this.#changedOrders.set(order.id, undefined);
+  }
+
+  #remember(order: LiveOrder): void {
+    this.#orders.set(order.id, order);
+    this.#changedOrders.set(order.id, order);
+  }
+}
+
+/** The number of event n of a block: the block time floored to the microsecond, in nanoseconds, plus n. */
+export function eventNumber(blockTimeNs: bigint, n: bigint): bigint {
+  return blockTimeNs - (blockTimeNs % 1_000n) + n;
+}
+
+/** A price without leading zeros, so that equal prices are equal text; empty becomes "0". */
+export function canonicalPrice(price: string): string {
+  if (price.charCodeAt(0) !== 0x30 && price !== "") return price;
+  return price.replace(/^0+(?=.)/, "") || "0";
+}
+
+function isIgnored(event: OrderEvent): boolean {
+  return (
+    event.type === typeMarket ||
+    event.timeInForce === timeInForceFok ||
+    event.timeInForce === timeInForceIoc ||
+    event.status === statusUnspecified
+  );
+}
+
+/** The order as it would rest in the book, or undefined if it has nothing to rest with. */
+function restingOrder(event: OrderEvent): LiveOrder | undefined {
+  const { id, marketId, remaining, side } = event;
+  const price = canonicalPrice(event.price);
+  if (remaining === 0n || price === "0" || (side !== sides.buy && side !== sides.sell)) return undefined;
+  return { id, marketId, side, price, remaining };
+}
+
+function byBytes(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}

@@ -1,0 +1,80 @@
+import type { Connection } from "./database.js";
+import { insert } from "./upsert.js";
+
+/** An account: the tuple that it is, and the number it was given. */
+export interface AccountRow {
+  readonly accountId: number;
+  /** `network` where the network names no owner. */
+  readonly partyId: string;
+  readonly assetId: string;
+  /** Empty: none. */
+  readonly marketId: string;
+  readonly type: number;
+}
+
+/** A class of entries, and the number it was given. */
+export interface EntryClassRow {
+  readonly classId: number;
+  readonly fromAssetId: string;
+  readonly fromMarketId: string;
+  readonly fromType: number;
+  readonly toAssetId: string;
+  readonly toMarketId: string;
+  readonly toType: number;
+  readonly transferType: number;
+}
+
+/** Every account. */
+export function readAccounts(connection: Connection): Promise<AccountRow[]> {
+  return connection.query<{ [K in keyof AccountRow]: AccountRow[K] }>(
+    `SELECT account_id AS accountId, party_id AS partyId, asset_id AS assetId, market_id AS marketId, type
+     FROM account ORDER BY account_id`,
+  );
+}
+
+/** Every class of entries. */
+export function readEntryClasses(connection: Connection): Promise<EntryClassRow[]> {
+  return connection.query<{ [K in keyof EntryClassRow]: EntryClassRow[K] }>(
+    `SELECT class_id AS classId, from_asset_id AS fromAssetId, from_market_id AS fromMarketId, from_type AS fromType,
+       to_asset_id AS toAssetId, to_market_id AS toMarketId, to_type AS toType, transfer_type AS transferType
+     FROM entry_class ORDER BY class_id`,
+  );
+}
+
+/** Stores new accounts. */
+export async function writeAccounts(connection: Connection, rows: readonly AccountRow[]): Promise<void> {
+  await insert(
+    connection,
+    "account",
+    ["account_id", "party_id", "asset_id", "market_id", "type"],
+    rows.map((row) => [row.accountId, row.partyId, row.assetId, row.marketId, row.type]),
+  );
+}
+
+/** Stores new classes of entries. */
+export async function writeEntryClasses(connection: Connection, rows: readonly EntryClassRow[]): Promise<void> {
+  await insert(
+    connection,
+    "entry_class",
+    [
+      "class_id",
+      "from_asset_id",
+      "from_market_id",
+      "from_type",
+      "to_asset_id",
+      "to_market_id",
+      "to_type",
+      "transfer_type",
+    ],
+    rows.map((row) => [
+      row.classId,
+      row.fromAssetId,
+      row.fromMarketId,
+      row.fromType,
+      row.toAssetId,
+      row.toMarketId,
+      row.toType,
+      row.transferType,
+    ]),
+  );
+}

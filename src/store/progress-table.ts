@@ -1,0 +1,65 @@
+import type { Connection } from "./database.js";
+
+/** How far the loader is. */
+export interface Progress {
+  readonly chainId: string;
+  /** Of the last end_block applied, or of the last protocol upgrade. */
+  readonly streamSequence: bigint;
+  readonly height: bigint;
+  readonly blockTimeNs: bigint;
+  /** Tombstones with a changed_sequence up to this are gone. */
+  readonly prunedSequence: bigint;
+}
+
+/** Another process has written since this one last looked. */
+export class SecondWriterError extends Error {
+  constructor() {
+    super("another process is loading into this database: only one may at a time; nothing of this block was written");
+    this.name = "SecondWriterError";
+  }
+}
+
+interface ProgressRow {
+  readonly chain_id: string;
+  readonly stream_sequence: bigint;
+  readonly height: bigint;
+  readonly block_time_ns: bigint;
+  readonly pruned_sequence: bigint;
+}
+
+/** Undefined: nothing was loaded yet. */
+export async function readProgress(connection: Connection): Promise<Progress | undefined> {
+  const [row] = await connection.query<ProgressRow>(
+    "SELECT chain_id, stream_sequence, height, block_time_ns, pruned_sequence FROM progress WHERE id = 1",
+  );
+  if (row === undefined) return undefined;
+  return {
+    chainId: row.chain_id,
+    streamSequence: row.stream_sequence,
+    height: row.height,
+    blockTimeNs: row.block_time_ns,
+    prunedSequence: row.pruned_sequence,
+  };
+}
+
+/**
+ * Moves the progress on if it still is where this writer left it. It is the first statement of a transaction: a second
+ * writer waits here for the first one's end, and then fails.
+ * @throws SecondWriterError
+ */
+export async function advanceProgress(
+  connection: Connection,
+  before: Progress | undefined,
+  after: Omit<Progress, "prunedSequence">,
+): Promise<void> {
+  const values = [after.chainId, after.streamSequence, after.height, after.blockTimeNs];
+  const { affectedRows } =
+    before === undefined
+      ? await connection.run("INSERT IGNORE INTO progress VALUES (1, ?, ?, ?, ?, 0)", values)
+      : await connection.run(
+          `UPDATE progress SET chain_id = ?, stream_sequence = ?, height = ?, block_time_ns = ?
+           WHERE id = 1 AND chain_id = ? AND stream_sequence = ?`,
+          [...values, before.chainId, before.streamSequence],
+        );
+  if (affectedRows !== 1) throw new SecondWriterError();
+}

@@ -1,0 +1,64 @@
+import type { Trade } from "../../gen/vega/vega_pb.js";
+import type { Connection, Parameter } from "./database.js";
+import { upsert } from "./upsert.js";
+
+/** The last trade of a market. */
+export interface TradeRow {
+  readonly changedSequence: bigint;
+  readonly trade: Trade;
+  /** Block time. */
+  readonly timeNs: bigint;
+}
+
+const columns = [
+  "market_id",
+  "changed_sequence",
+  "trade_id",
+  "price",
+  "size",
+  "buyer",
+  "seller",
+  "aggressor",
+  "buy_order",
+  "sell_order",
+  "time_ns",
+  "type",
+  "buyer_maker_fee",
+  "buyer_infrastructure_fee",
+  "buyer_liquidity_fee",
+  "seller_maker_fee",
+  "seller_infrastructure_fee",
+  "seller_liquidity_fee",
+  "buyer_auction_batch",
+  "seller_auction_batch",
+] as const;
+
+/** Stores last trades; a missing fee has "0" in each part. */
+export async function writeLastTrades(connection: Connection, rows: readonly TradeRow[]): Promise<void> {
+  await upsert(connection, "last_trade", columns, rows.map(values));
+}
+
+function values({ changedSequence, trade, timeNs }: TradeRow): Parameter[] {
+  const fees = [trade.buyerFee, trade.sellerFee].flatMap((fee) => [
+    fee?.makerFee ?? "0",
+    fee?.infrastructureFee ?? "0",
+    fee?.liquidityFee ?? "0",
+  ]);
+  return [
+    trade.marketId,
+    changedSequence,
+    trade.id,
+    trade.price,
+    trade.size,
+    trade.buyer,
+    trade.seller,
+    trade.aggressor,
+    trade.buyOrder,
+    trade.sellOrder,
+    timeNs,
+    trade.type,
+    ...fees,
+    trade.buyerAuctionBatch,
+    trade.sellerAuctionBatch,
+  ];
+}
