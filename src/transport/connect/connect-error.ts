@@ -1,8 +1,9 @@
 import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { type Code, ConnectError } from "@connectrpc/connect";
 import { anyRegistry } from "../../domain/answer.js";
-import type { Failure } from "../../domain/failure.js";
-import { toStatus } from "../status.js";
+import { Failure } from "../../domain/failure.js";
+import type { CallError } from "../grpc/call-wire.js";
+import { grpcCode, toStatus } from "../status.js";
 
 /** What makes Connect send a failure as every other protocol does: same code, message and details. */
 export function toConnectError(failure: Failure, protocolName: string): ConnectError {
@@ -18,4 +19,11 @@ export function toConnectError(failure: Failure, protocolName: string): ConnectE
     error.metadata.set("retry-after", String(Math.ceil(failure.retryAfterMs / 1000)));
   }
   return error;
+}
+
+/** The same for whatever ends a call of the Connect protocol. */
+export function asConnectError(error: CallError): ConnectError {
+  if (error instanceof Failure) return toConnectError(error, "connect");
+  const code: Code = grpcCode(error);
+  return new ConnectError(error.message, code);
 }

@@ -6,12 +6,14 @@ import { jsonWriteOptions } from "../../domain/answer.js";
 import { Failure } from "../../domain/failure.js";
 import { parseGrpcTimeout, timerMsMax } from "../grpc/deadline.js";
 import { errorTrailers } from "../grpc/grpc-status.js";
+import { chooseCoding, compressedBytesMin } from "../http/content-coding.js";
 import type { AnyRequest, AnyResponse, LaneOptions, RequestLane } from "../lane.js";
-import { compressBytesMin, compressions, preferredEncoding } from "./compression.js";
+import { compressions } from "./compression.js";
 import { peerKey } from "./connect-context.js";
 import { registerMethods } from "./connect-methods.js";
 import { registerHealth } from "./health.js";
 import { registerReflection } from "./reflection.js";
+import { UnaryCalls } from "./unary-calls.js";
 import { WebCalls } from "./web-calls.js";
 
 const grpcTypePrefix = "application/grpc";
@@ -25,12 +27,13 @@ const grpcTypePrefix = "application/grpc";
 export function createConnectHandler(options: LaneOptions): RequestLane {
   const handlers = universalHandlers(options);
   const webCalls = new WebCalls(options);
+  const unaryCalls = new UnaryCalls(options);
   return {
     matches: (method, path, headers) =>
       method !== "OPTIONS" && (handlers.has(path) || (headers["content-type"]?.startsWith(grpcTypePrefix) ?? false)),
     handle: (request, response) => {
       const path = pathOf(request);
-      if (webCalls.handle(path, request, response)) return;
+      if (webCalls.handle(path, request, response) || unaryCalls.handle(path, request, response)) return;
       const handler = handlers.get(path);
       if (handler === undefined) refuseUnknown(request, response);
       else if (!allows(handler, request.method ?? "")) refuseMethod(handler, request, response);
@@ -42,7 +45,7 @@ export function createConnectHandler(options: LaneOptions): RequestLane {
 function universalHandlers(options: LaneOptions): ReadonlyMap<string, UniversalHandler> {
   const router = createConnectRouter({
     acceptCompression: [...compressions],
-    compressMinBytes: compressBytesMin,
+    compressMinBytes: compressedBytesMin,
     readMaxBytes: options.limits.requestBodyBytesMax,
     jsonOptions: { ...jsonWriteOptions, ignoreUnknownFields: false },
   });
@@ -96,7 +99,7 @@ function settleEncodings(headers: Headers, response: AnyResponse): void {
   }
   for (const name of ["accept-encoding", "connect-accept-encoding"]) {
     const accepted = headers.get(name);
-    if (accepted !== null) headers.set(name, preferredEncoding(accepted));
+    if (accepted !== null) headers.set(name, chooseCoding(accepted) ?? "identity");
   }
   response.appendHeader("vary", "accept-encoding");
 }

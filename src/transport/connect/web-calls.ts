@@ -1,10 +1,10 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { Method } from "../../domain/service.js";
 import { methodPath } from "../grpc/grpc-lane.js";
-import { ProtocolError } from "../grpc/protocol-error.js";
-import { RpcCall, type ServedMethod } from "../grpc/rpc-call.js";
+import type { ServedMethod } from "../grpc/rpc-call.js";
+import { chooseCoding } from "../http/content-coding.js";
 import type { AnyRequest, AnyResponse, LaneOptions } from "../lane.js";
-import { preferredEncoding } from "./compression.js";
+import { startCall } from "./start-call.js";
 import { type WebProtocol, webProtocols } from "./web-protocol.js";
 import { WebWire } from "./web-wire.js";
 
@@ -43,25 +43,11 @@ function wantsCompression(headers: IncomingHttpHeaders): boolean {
   const sent = headers["grpc-encoding"] ?? headers["connect-content-encoding"];
   if (sent !== undefined && sent !== "identity") return true;
   const accepted = headers["connect-accept-encoding"];
-  return typeof accepted === "string" && preferredEncoding(accepted) !== "identity";
+  return typeof accepted === "string" && chooseCoding(accepted) !== undefined;
 }
 
 function serve(protocol: WebProtocol, served: ServedMethod, request: AnyRequest, response: AnyResponse): void {
-  request.on("error", ignore);
-  response.on("error", ignore);
-  const timeout = request.headers[protocol.timeoutHeader];
-  const timeoutMs = typeof timeout === "string" ? protocol.parseTimeout(timeout) : undefined;
-  const address = request.socket.remoteAddress ?? "";
-  const call = new RpcCall(served, new WebWire(protocol, response), address, timeoutMs);
+  const call = startCall(protocol, served, new WebWire(protocol, response), request, response);
   request.on("data", (chunk: Buffer) => call.data(chunk));
   request.on("end", () => call.end());
-  response.on("close", () => call.left());
-  response.on("drain", () => call.drained());
-  if (timeout !== undefined && timeoutMs === undefined) {
-    const message = `protocol error: invalid ${protocol.timeoutName} timeout value: ${timeout}`;
-    call.refuse(new ProtocolError("invalid_argument", message));
-  }
 }
-
-/** What went wrong with the connection ends the call at "close". */
-function ignore(): void {}

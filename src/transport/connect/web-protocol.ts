@@ -1,9 +1,7 @@
 import type { MessageShape } from "@bufbuild/protobuf";
 import { fromJsonString } from "@bufbuild/protobuf";
-import { type Code, ConnectError } from "@connectrpc/connect";
 import { endStreamToJson } from "@connectrpc/connect/protocol-connect";
 import { anyRegistry, type Form, jsonWriteOptions } from "../../domain/answer.js";
-import { Failure } from "../../domain/failure.js";
 import type { Method } from "../../domain/service.js";
 import type { CallError } from "../grpc/call-wire.js";
 import { parseGrpcTimeout } from "../grpc/deadline.js";
@@ -12,29 +10,26 @@ import { errorTrailers, okTrailers } from "../grpc/grpc-status.js";
 import { ProtocolError } from "../grpc/protocol-error.js";
 import { decodeBinary, type RequestDecoder } from "../grpc/rpc-call.js";
 import type { Protocol } from "../request-metrics.js";
-import { grpcCode } from "../status.js";
-import { toConnectError } from "./connect-error.js";
+import { asConnectError } from "./connect-error.js";
+import type { TimeoutRule } from "./start-call.js";
 
 const trailersFlag = 0x80;
 const endStreamFlag = 0x02;
 
 /** A protocol whose calls are envelopes in both directions, over any HTTP version, and whose end is one of them too. */
-export interface WebProtocol {
+export interface WebProtocol extends TimeoutRule {
   readonly protocol: Protocol;
   readonly contentType: string;
   readonly form: Form;
   readonly decode: RequestDecoder;
-  /** Header that holds the client's deadline, and how to read it in milliseconds; undefined if it is none. */
-  readonly timeoutHeader: string;
-  readonly timeoutName: string;
-  parseTimeout(text: string): number | undefined;
   /** Whether unary calls of this content type are envelopes, too. */
   readonly unary: boolean;
   /** The last envelope. */
   end(error: CallError | undefined, trailers: ReadonlyMap<string, string>): Buffer;
 }
 
-const decodeJson: RequestDecoder = (method, bytes): MessageShape<Method["desc"]["input"]> => {
+/** A message in JSON. @throws ProtocolError */
+export const decodeJson: RequestDecoder = (method, bytes): MessageShape<Method["desc"]["input"]> => {
   try {
     const text = new TextDecoder().decode(bytes);
     return fromJsonString(method.desc.input, text, { registry: anyRegistry });
@@ -54,13 +49,8 @@ function connectEnd(error: CallError | undefined, trailers: ReadonlyMap<string, 
   return envelope(endStreamFlag, Buffer.from(JSON.stringify(end)));
 }
 
-function asConnectError(error: CallError): ConnectError {
-  if (error instanceof Failure) return toConnectError(error, "connect");
-  const code: Code = grpcCode(error);
-  return new ConnectError(error.message, code);
-}
-
-function parseConnectTimeout(text: string): number | undefined {
+/** The milliseconds of a `connect-timeout-ms` header, up to ten digits; undefined if it is none. */
+export function parseConnectTimeout(text: string): number | undefined {
   return /^\d{1,10}$/.test(text) ? Number(text) : undefined;
 }
 

@@ -5,11 +5,19 @@ export const envelopeHeadBytes = 5;
 
 const compressedFlag = 1;
 
+/** Takes the chunks of a request body and gives its one message. */
+export interface RequestReader {
+  /** @throws ProtocolError as soon as the body cannot become right any more */
+  push(chunk: Buffer): void;
+  /** The message, once the body ended. @throws ProtocolError when there is none, or half of one */
+  finish(): Uint8Array;
+}
+
 /**
  * Takes the chunks of a request body that must hold exactly one enveloped, uncompressed message, however they are cut.
  * Envelope: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md, "Length-Prefixed-Message".
  */
-export class MessageReader {
+export class MessageReader implements RequestReader {
   readonly #bytesMax: number;
   readonly #kind: string;
   #first: Buffer | undefined;
@@ -24,7 +32,6 @@ export class MessageReader {
     this.#kind = kind;
   }
 
-  /** @throws ProtocolError as soon as the body cannot become right any more */
   push(chunk: Buffer): void {
     this.#received += chunk.length;
     if (this.#first === undefined) this.#first = chunk;
@@ -36,7 +43,6 @@ export class MessageReader {
     }
   }
 
-  /** The message, once the body ended. @throws ProtocolError when there is none, or half of one */
   finish(): Uint8Array {
     if (this.#first === undefined) {
       throw new ProtocolError("unimplemented", `protocol error: missing input message for ${this.#kind} method`);

@@ -9,7 +9,7 @@ import { grpcCode, toFailure } from "../status.js";
 import { AnswerPump } from "./answer-pump.js";
 import type { CallError, CallWire } from "./call-wire.js";
 import { clientLeft, deadlineExceeded, timerMsMax } from "./deadline.js";
-import { MessageReader } from "./message-reader.js";
+import { MessageReader, type RequestReader } from "./message-reader.js";
 import { ProtocolError } from "./protocol-error.js";
 
 /** Turns a request's bytes into its message. @throws anything when they are none */
@@ -28,6 +28,8 @@ export const decodeBinary: RequestDecoder = (method, bytes) => {
 export interface ServedMethod {
   readonly method: Method;
   readonly decode: RequestDecoder;
+  /** Makes what reads a request body; without it, bodies are envelopes. */
+  readonly reader?: (bytesMax: number) => RequestReader;
   readonly cells: RequestCells;
   readonly options: LaneOptions;
 }
@@ -43,7 +45,7 @@ const kindNames = { unary: "unary", server_streaming: "server-streaming" } as co
 export class RpcCall extends RequestCall {
   readonly #served: ServedMethod;
   readonly #wire: CallWire;
-  readonly #reader: MessageReader;
+  readonly #reader: RequestReader;
   readonly #startedMs = performance.now();
   /** In `performance.now()` time; undefined: the client gave none. */
   readonly #deadline: number | undefined;
@@ -57,7 +59,9 @@ export class RpcCall extends RequestCall {
     this.#served = served;
     this.#wire = wire;
     const limits = served.options.limits;
-    this.#reader = new MessageReader(limits.requestBodyBytesMax, kindNames[served.method.kind]);
+    this.#reader =
+      served.reader?.(limits.requestBodyBytesMax) ??
+      new MessageReader(limits.requestBodyBytesMax, kindNames[served.method.kind]);
     this.#deadline = timeoutMs === undefined ? undefined : this.#startedMs + timeoutMs;
     if (timeoutMs !== undefined && timeoutMs <= 0) this.#fail(deadlineExceeded());
     else this.#arm(limits.requestReceiveTimeoutMs);

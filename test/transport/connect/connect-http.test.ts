@@ -1,7 +1,7 @@
 import { request as httpRequest, type IncomingHttpHeaders } from "node:http";
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { preferredEncoding } from "../../../src/transport/connect/compression.js";
+import { hotAnswer } from "../grpc/fake-api.js";
 import { type RpcServer, startRpcServer } from "../grpc/rpc-server.js";
 
 const getMarket = "/datanode.api.v2.TradingDataService/GetMarket";
@@ -44,23 +44,6 @@ const json = { "content-type": "application/json" };
 const hot = JSON.stringify({ marketId: "hot" });
 const query = `${getMarket}?connect=v1&encoding=json&message=${encodeURIComponent(hot)}`;
 
-test.each([
-  ["gzip, deflate, br, zstd", "br"],
-  ["gzip", "gzip"],
-  ["br;q=0.5, gzip;q=0.8", "gzip"],
-  ["br;q=0, gzip;q=0", "identity"],
-  ["identity", "identity"],
-  ["identity;q=1, gzip;q=0.5", "identity"],
-  ["*", "br"],
-  ["br;q=0, *", "gzip"],
-  ["GZIP ; Q=1", "gzip"],
-  ["", "identity"],
-  ["zstd", "identity"],
-  ["gzip;q=none", "identity"],
-])("a client that accepts %j gets %s", (accept, encoding) => {
-  expect(preferredEncoding(accept)).toBe(encoding);
-});
-
 describe("Connect over plain HTTP", () => {
   test("POST with JSON emits unset fields, as every JSON of ours", async () => {
     const { status, headers, body } = await send({ headers: json, body: hot });
@@ -83,6 +66,32 @@ describe("Connect over plain HTTP", () => {
     expect(head.status).toBe(200);
     expect(head.headers["content-length"]).toBe(String(got.body.length));
     expect(head.body).toHaveLength(0);
+  });
+
+  test("a GET has a tag of its own, and 304 for who has it", async () => {
+    const first = await send({ method: "GET", path: query });
+    expect(first.headers.etag).toBe('"v1.connect-json"');
+    const again = await send({ method: "GET", path: query, headers: { "if-none-match": '"v1.connect-json"' } });
+    expect(again.status).toBe(304);
+    expect(again.body).toHaveLength(0);
+    const proto = await send({ method: "GET", path: `${getMarket}?encoding=proto&base64=1&message=CgNob3Q` });
+    expect(proto.headers.etag).toBe('"v1.connect-proto"');
+    expect(proto.headers["content-type"]).toBe("application/proto");
+    expect(proto.body.toString("hex")).toBe(Buffer.from(hotAnswer.binary()).toString("hex"));
+  });
+
+  test.each([
+    ["not base64", `${getMarket}?encoding=proto&base64=1&message=%C3%BC`, 400],
+    ["no encoding", `${getMarket}?message=%7B%7D`, 415],
+    ["no JSON", `${getMarket}?encoding=json&message=%7B`, 400],
+  ])("a GET with %s is refused", async (_what, path, status) => {
+    expect((await send({ method: "GET", path })).status).toBe(status);
+  });
+
+  test("a body that is too large is refused", async () => {
+    const { status, body } = await send({ headers: json, body: JSON.stringify({ marketId: "x".repeat(1_048_576) }) });
+    expect(status).toBe(429);
+    expect(JSON.parse(body.toString()).message).toContain("is larger than configured readMaxBytes 1048576");
   });
 
   test("an unknown field is refused by name", async () => {
@@ -138,7 +147,10 @@ describe("Connect over plain HTTP", () => {
   });
 
   test("a request without a usable authority is answered", async () => {
-    const { status } = await send({ headers: { ...json, host: "a b" }, body: hot });
+    const { status } = await send({
+      headers: { "content-type": "application/json; charset=utf-8", host: "a b" },
+      body: hot,
+    });
     expect(status).toBe(400);
   });
 
