@@ -28,7 +28,7 @@ afterAll(() => server.close());
 
 function send({ method = "POST", path = getMarket, headers = {}, body = "" }: Sent): Promise<Received> {
   return new Promise((resolve, reject) => {
-    const sent = httpRequest({ port: server.http1Port, host: "127.0.0.1", method, path, headers }, (response) => {
+    const sent = httpRequest({ port: server.port, host: "127.0.0.1", method, path, headers }, (response) => {
       const chunks: Buffer[] = [];
       response.on("data", (chunk: Buffer) => chunks.push(chunk));
       response.on("end", () => {

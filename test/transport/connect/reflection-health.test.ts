@@ -17,7 +17,7 @@ let server: RpcServer;
 let baseUrl: string;
 beforeAll(async () => {
   server = await startRpcServer(true);
-  baseUrl = `http://127.0.0.1:${server.http2Port}`;
+  baseUrl = `http://127.0.0.1:${server.port}`;
 });
 afterAll(() => server.close());
 
@@ -164,7 +164,7 @@ describe.skipIf(grpcurl === undefined)("grpcurl, without any definitions", () =>
   };
 
   test("lists, describes and calls", async () => {
-    const address = `127.0.0.1:${server.http2Port}`;
+    const address = `127.0.0.1:${server.port}`;
     expect(await run(address, "list")).toContain(serviceName);
     expect(await run(address, "describe", `${serviceName}.GetMarket`)).toContain("/api/v2/market/{market_id}");
     const answer = await run("-d", '{"marketId":"hot"}', address, `${serviceName}/GetMarket`);
@@ -175,7 +175,7 @@ describe.skipIf(grpcurl === undefined)("grpcurl, without any definitions", () =>
   });
 
   test("shows an error with its details", async () => {
-    const call = run("-d", '{"marketId":"invalid"}', `127.0.0.1:${server.http2Port}`, `${serviceName}/GetMarket`);
+    const call = run("-d", '{"marketId":"invalid"}', `127.0.0.1:${server.port}`, `${serviceName}/GetMarket`);
     const error: unknown = await call.catch((thrown: unknown) => thrown);
     expect(error).toMatchObject({ stderr: expect.stringContaining("Code: InvalidArgument") });
     expect(error).toMatchObject({ stderr: expect.stringContaining('"field": "marketId"') });

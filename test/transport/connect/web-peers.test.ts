@@ -59,7 +59,7 @@ test.each([
   const request = type.endsWith("json")
     ? envelope(0, Buffer.from('{"marketIds": ["silent"]}'))
     : envelope(0, Buffer.from("0a0673696c656e74", "hex"));
-  const url = `http://127.0.0.1:${server.http1Port}/${TradingDataService.typeName}/ObserveMarketsDepthUpdates`;
+  const url = `http://127.0.0.1:${server.port}/${TradingDataService.typeName}/ObserveMarketsDepthUpdates`;
   const leave = new AbortController();
   const headers = { "content-type": type };
   const response = await fetch(url, { method: "POST", headers, body: request, signal: leave.signal });
@@ -76,7 +76,7 @@ describe.each(transports)("$name", ({ make }) => {
   let client: ReturnType<typeof createClient<typeof TradingDataService>>;
   beforeAll(async () => {
     server = await startRpcServer(true);
-    const urls = { http1: `http://127.0.0.1:${server.http1Port}`, http2: `http://127.0.0.1:${server.http2Port}` };
+    const urls = { http1: `http://127.0.0.1:${server.port}`, http2: `http://127.0.0.1:${server.port}` };
     client = createClient(TradingDataService, make(urls));
   });
   afterAll(() => server.close());

@@ -53,7 +53,7 @@ describe.each([
   let client: Client;
   beforeAll(async () => {
     server = await startRpcServer(grpcLane, { breakOffMs: 100 });
-    client = new Client(`127.0.0.1:${server.http2Port}`, credentials.createInsecure());
+    client = new Client(`127.0.0.1:${server.port}`, credentials.createInsecure());
   });
   afterEach(() => {
     server.streams.length = 0;

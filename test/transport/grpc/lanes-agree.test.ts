@@ -228,7 +228,7 @@ describe("both lanes answer the same", () => {
   test.each(cases)("$name", async ({ method = "GetMarket", expected, name, ...call }) => {
     const outcomes = [];
     for (const server of servers) {
-      outcomes.push(grpcOutcome(await rawCall(server.http2Port, { path: `${service}/${method}`, ...call })));
+      outcomes.push(grpcOutcome(await rawCall(server.port, { path: `${service}/${method}`, ...call })));
     }
     expect(outcomes[0]).toMatchObject(expected);
     expect({ ...outcomes[1], metadata: undefined }).toEqual({ ...outcomes[0], metadata: undefined });
@@ -239,7 +239,7 @@ describe("both lanes answer the same", () => {
     for (const server of servers) {
       for (const path of ["GetMarket", "ObserveMarketsDepthUpdates"]) {
         const body = path === "GetMarket" ? market("broken") : depth("breaks");
-        const outcome = grpcOutcome(await rawCall(server.http2Port, { path: `${service}/${path}`, body: [body] }));
+        const outcome = grpcOutcome(await rawCall(server.port, { path: `${service}/${path}`, body: [body] }));
         expect(outcome).toMatchObject({ status: "13", details: [errorInfo] });
         const id = /^internal error; report it with id ([0-9a-f-]{36})$/.exec(outcome.message)?.[1];
         expect(server.logged.filter((line) => line.includes(`"id":"${id}"`) && line.includes("secret"))).toHaveLength(

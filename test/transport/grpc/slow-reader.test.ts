@@ -22,7 +22,7 @@ describe.each([
 
   beforeEach(async () => {
     server = await startRpcServer(grpcLane, { breakOffMs: 100 });
-    session = connect(`http://127.0.0.1:${server.http2Port}`);
+    session = connect(`http://127.0.0.1:${server.port}`);
     session.on("error", () => {});
     call = session.request({ ":method": "POST", ":path": path, "content-type": type, te: "trailers" });
     call.on("error", () => {});
