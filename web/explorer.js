@@ -126,6 +126,7 @@ async function nameMarkets(list) {
   }
 }
 
+/** @returns {Promise<number>} when to do it again, in milliseconds */
 async function refreshMarkets() {
   try {
     const list = await listMarketsData();
@@ -137,18 +138,19 @@ async function refreshMarkets() {
     byId("no-markets").hidden = list.length > 0;
     const first = list.find(isLively) ?? list[0];
     if (shown.marketId === "" && first !== undefined) await openMarket(first.market);
-    if (market === undefined) setProblem(shown.marketId === "" ? undefined : byId("problem").textContent);
+    if (shown.marketId === "") setProblem();
+    return list.length > 0 ? marketsPollMs : pollMs;
   } catch (error) {
     setProblem(error.message);
+    return pollMs;
   }
 }
 
-/** Does something again and again, never twice at once, and not while nobody looks. */
-function repeat(task, intervalMs) {
+/** Does something again and again, never twice at once, and not while nobody looks. The task says when. */
+function repeat(task, delayMs) {
   setTimeout(async () => {
-    if (!document.hidden) await task();
-    repeat(task, intervalMs);
-  }, intervalMs);
+    repeat(task, document.hidden ? pollMs : await task());
+  }, delayMs);
 }
 
 function listen() {
@@ -166,7 +168,7 @@ function listen() {
   });
 }
 
-async function start() {
+function start() {
   const asked = new URLSearchParams(location.hash.slice(1));
   const ledger = new LedgerView((filter) => {
     Object.assign(shown, filter);
@@ -176,9 +178,11 @@ async function start() {
   const marketId = asked.get("market") ?? "";
   if (marketId !== "") openMarket(marketId);
   ledger.show({ party: asked.get("party") ?? "", asset: asked.get("asset") ?? "" });
-  await refreshMarkets();
-  repeat(async () => market !== undefined && (await refreshMarket()), pollMs);
-  repeat(refreshMarkets, marketsPollMs);
+  repeat(refreshMarkets, 0);
+  repeat(async () => {
+    if (market !== undefined) await refreshMarket();
+    return pollMs;
+  }, pollMs);
 }
 
-await start();
+start();

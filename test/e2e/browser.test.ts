@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { AxeBuilder } from "@axe-core/playwright";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { BlockWriter } from "../../src/simulator/block-writer.js";
 import { Network } from "../../src/simulator/network.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { partnerProgram } from "../support/partners.js";
@@ -184,7 +185,11 @@ describe.skipIf(chromium === undefined)("a real browser", () => {
 
     test("and says so when there is no market at all", async () => {
       const empty = newDatabaseUrl().url;
-      await runMarketd("migrate", "--database-url", empty);
+      const writer = new BlockWriter("without-markets");
+      writer.begin(1, 1_700_000_000_000_000_000n, "00".repeat(32));
+      const file = join(directory, "empty.evts");
+      writeFileSync(file, writer.end());
+      await runMarketd("load", "--database-url", empty, file);
       const other = new ServiceProcess(empty, await freePort());
       await other.start();
       const blank = await browser.newPage();
