@@ -19,7 +19,14 @@ const inRoot = (...parts) => join(root, ...parts);
 const buildInputs = ["src", "gen", "bench", "tsconfig.json", "tsconfig.build.json", "package-lock.json"];
 
 /** npm's own retries wait for minutes where there is no network. */
-const npmCi = ["ci", "--no-audit", "--no-fund", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000"];
+const npmCi = [
+  "ci",
+  "--include=dev",
+  "--no-audit",
+  "--no-fund",
+  "--fetch-retry-mintimeout=1000",
+  "--fetch-retry-maxtimeout=5000",
+];
 
 export async function demo(args) {
   await prepare();
