@@ -1,0 +1,95 @@
+import type { LiveOrder } from "../domain/order-book.js";
+import { type AccountRow, type EntryClassRow, writeAccounts, writeEntryClasses } from "../store/account-table.js";
+import { type BlockRow, writeBlocks } from "../store/block-table.js";
+import { type BundleRow, type SignatureRow, writeBundles, writeSignatures } from "../store/bundle-table.js";
+import type { Connection } from "../store/database.js";
+import {
+  type DepthRow,
+  type LevelRow,
+  pruneTombstones,
+  writeDepths,
+  writeLevels,
+  writeLiveOrders,
+} from "../store/depth-table.js";
+import type { LedgerText } from "../store/ledger-entry-table.js";
+import { type KeptWhole, writeKeptWhole } from "../store/market-table.js";
+import { advanceProgress, type Progress } from "../store/progress-table.js";
+import { type TradeRow, writeLastTrades } from "../store/trade-table.js";
+
+/**
+ * What whole blocks change, to be written in one transaction. Of a row that several blocks changed only the last
+ * version is here, with the place of the block that made it: the outcome is that of a transaction per block.
+ */
+export interface Batch {
+  readonly blocks: Map<bigint, BlockRow>;
+  readonly markets: Map<string, KeptWhole>;
+  readonly marketData: Map<string, KeptWhole>;
+  readonly depths: Map<string, DepthRow>;
+  readonly levels: Map<string, LevelRow>;
+  readonly orders: Map<string, LiveOrder | undefined>;
+  readonly trades: Map<string, TradeRow>;
+  readonly bundles: Map<string, BundleRow>;
+  readonly signatures: SignatureRow[];
+}
+
+/** A batch with its ledger entries and the place it leads to. */
+export interface WholeBatch extends Batch {
+  readonly text: LedgerText;
+  readonly accounts: readonly AccountRow[];
+  readonly classes: readonly EntryClassRow[];
+  readonly reached: Omit<Progress, "prunedSequence">;
+}
+
+/** Nothing yet. */
+export function emptyBatch(): Batch {
+  return {
+    blocks: new Map(),
+    markets: new Map(),
+    marketData: new Map(),
+    depths: new Map(),
+    levels: new Map(),
+    orders: new Map(),
+    trades: new Map(),
+    bundles: new Map(),
+    signatures: [],
+  };
+}
+
+/** Rows beside ledger entries. */
+export function rowCount(batch: Batch): number {
+  return (
+    batch.blocks.size +
+    batch.markets.size +
+    batch.marketData.size +
+    batch.depths.size +
+    batch.levels.size +
+    batch.orders.size +
+    batch.trades.size +
+    batch.bundles.size +
+    batch.signatures.length
+  );
+}
+
+/** Writes a batch inside of a transaction; gives the progress that the next one starts from. */
+export async function writeBatch(
+  connection: Connection,
+  batch: WholeBatch,
+  before: Progress | undefined,
+  writeLedger: (connection: Connection, text: LedgerText) => Promise<void>,
+): Promise<Progress> {
+  await advanceProgress(connection, before, batch.reached);
+  await writeBlocks(connection, [...batch.blocks.values()]);
+  await writeKeptWhole(connection, "market", [...batch.markets.values()]);
+  await writeKeptWhole(connection, "market_data", [...batch.marketData.values()]);
+  await writeDepths(connection, [...batch.depths.values()]);
+  await writeLevels(connection, [...batch.levels.values()]);
+  await writeLiveOrders(connection, batch.orders);
+  await writeLastTrades(connection, [...batch.trades.values()]);
+  await writeAccounts(connection, batch.accounts);
+  await writeEntryClasses(connection, batch.classes);
+  if (batch.text.rows > 0) await writeLedger(connection, batch.text);
+  await writeBundles(connection, [...batch.bundles.values()]);
+  await writeSignatures(connection, batch.signatures);
+  const prunedSequence = await pruneTombstones(connection, batch.reached.height, before?.prunedSequence ?? 0n);
+  return { ...batch.reached, prunedSequence };
+}

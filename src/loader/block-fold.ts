@@ -1,0 +1,432 @@
+import { type DescMessage, fromBinary, type MessageShape, toBinary } from "@bufbuild/protobuf";
+import { NodeSignatureSchema } from "../../gen/vega/commands/v1/validator_commands_pb.js";
+import {
+  BeginBlockSchema,
+  EndBlockSchema,
+  ERC20MultiSigSignerRemovedSchema,
+  ExpiredOrdersSchema,
+} from "../../gen/vega/events/v1/events_pb.js";
+import { MarketSchema } from "../../gen/vega/markets_pb.js";
+import { type MarketData, MarketDataSchema, OrderSchema, type Trade, TradeSchema } from "../../gen/vega/vega_pb.js";
+import { heightMax } from "../domain/block-position.js";
+import { identifierProblem } from "../domain/identifier.js";
+import { canonicalPrice, type OrderBooks } from "../domain/order-book.js";
+import type { Progress } from "../store/progress-table.js";
+import { type Batch, emptyBatch, rowCount, type WholeBatch } from "./batch.js";
+import { EventEnvelope, eventMembers, kindName } from "./bus-event.js";
+import type { Frame } from "./frames.js";
+import type { LedgerTextWriter } from "./ledger-text.js";
+import { RecordingError } from "./recording-error.js";
+
+/** Differences from the network's own best prices that are described; all are counted. */
+export const mismatchesDescribedMax = 10;
+
+/** What the fold counts, over the whole load. */
+export interface FoldCounts {
+  /** Whole blocks, a replayed one counted each time. */
+  blocks: number;
+  /** Events of those blocks, and those outside of blocks. */
+  events: number;
+  /** Events before the place that the store had reached. */
+  alreadyLoaded: number;
+  /** Events before the first block, and between blocks. */
+  outsideBlocks: number;
+  /** Events that feed nothing, by kind. */
+  skipped: Map<string, number>;
+  /** Events with fields that these definitions lack. */
+  unknownFields: number;
+  bestPricesCompared: number;
+  bestPricesDiffering: number;
+  /** The first few differences, a line each. */
+  differences: string[];
+  ledgerEntries: number;
+}
+
+/** What the fold starts from: the store as the last load left it. */
+export interface FoldStart {
+  readonly progress: Progress | undefined;
+  /** Positions in use in the block of the progress. */
+  readonly position: number;
+  readonly books: OrderBooks;
+  readonly ledger: LedgerTextWriter;
+}
+
+/** The block that is open. */
+interface OpenBlock {
+  readonly height: bigint;
+  readonly timeNs: bigint;
+  readonly markets: Map<string, Uint8Array>;
+  readonly marketData: Map<string, MarketData>;
+  readonly trades: Map<string, Trade>;
+  readonly bundles: Batch["bundles"];
+  readonly signatures: Batch["signatures"];
+}
+
+/** What an event led to. */
+export type FoldOutcome = "event" | "block_end" | "protocol_upgrade";
+
+/**
+ * Turns events into what blocks change (docs/events.md). Knows no database: `take` gives what whole blocks have
+ * changed since the last time.
+ */
+export class BlockFold {
+  readonly counts: FoldCounts = {
+    blocks: 0,
+    events: 0,
+    alreadyLoaded: 0,
+    outsideBlocks: 0,
+    skipped: new Map(),
+    unknownFields: 0,
+    bestPricesCompared: 0,
+    bestPricesDiffering: 0,
+    differences: [],
+    ledgerEntries: 0,
+  };
+  readonly #books: OrderBooks;
+  readonly #ledger: LedgerTextWriter;
+  readonly #envelope = new EventEnvelope();
+  #batch = emptyBatch();
+  #chainId: Buffer | undefined;
+  /** Of the last event seen; undefined: any may be first. */
+  #sequence: bigint | undefined;
+  /** Of the end of the last block, or of an upgrade, in the batch or the store. */
+  #reached: Omit<Progress, "prunedSequence"> | undefined;
+  #loadedUpTo: bigint;
+  #position: number;
+  #block: OpenBlock | undefined;
+  #moved = false;
+  /** By type and member, so that counting skipped events builds no text. */
+  readonly #skipped = new Map<number, number>();
+
+  constructor(start: FoldStart) {
+    this.#books = start.books;
+    this.#ledger = start.ledger;
+    this.#position = start.position;
+    this.#reached = start.progress;
+    this.#loadedUpTo = start.progress?.streamSequence ?? -1n;
+    this.#chainId = start.progress === undefined ? undefined : Buffer.from(start.progress.chainId, "latin1");
+  }
+
+  /** Whether `take` has something to give. */
+  get hasBatch(): boolean {
+    return this.#moved;
+  }
+
+  /** How large the batch is. */
+  get size(): { readonly ledgerBytes: number; readonly rows: number } {
+    return { ledgerBytes: this.#ledger.pendingBytes, rows: rowCount(this.#batch) };
+  }
+
+  /** Height of the last whole block. */
+  get height(): bigint | undefined {
+    return this.#reached?.height;
+  }
+
+  /** What whole blocks changed since the last `take`. Only between blocks, or at the end of a load. */
+  take(): WholeBatch {
+    if (this.#reached === undefined) throw new Error("no block has ended yet");
+    const batch = { ...this.#batch, ...this.#ledger.take(), reached: this.#reached };
+    this.#batch = emptyBatch();
+    this.#moved = false;
+    return batch;
+  }
+
+  /** The counts with the skipped kinds named. */
+  summary(): FoldCounts {
+    const skipped = new Map<string, number>();
+    for (const [key, count] of this.#skipped) {
+      const name = kindName(Math.floor(key / 0x20000000), key % 0x20000000);
+      skipped.set(name, (skipped.get(name) ?? 0) + count);
+    }
+    return { ...this.counts, skipped: new Map([...skipped].sort(([a], [b]) => (a < b ? -1 : 1))) };
+  }
+
+  /** Applies the next event of the stream. @throws RecordingError that names it */
+  apply(frame: Frame): FoldOutcome {
+    this.#checkSequence(frame.sequence);
+    const envelope = this.#envelope;
+    try {
+      envelope.read(frame.body);
+      this.#checkChain();
+      this.#sequence = frame.sequence;
+      if (frame.sequence <= this.#loadedUpTo) {
+        this.counts.alreadyLoaded++;
+        return "event";
+      }
+      this.counts.events++;
+      if (envelope.hasUnknownFields) this.counts.unknownFields++;
+      return this.#dispatch(frame.sequence);
+    } catch (error) {
+      if (error instanceof RecordingError) {
+        throw new RecordingError(`event ${frame.sequence} ${error.message}`, error.cause);
+      }
+      throw error;
+    }
+  }
+
+  #checkSequence(sequence: bigint): void {
+    const needed = this.#sequence === undefined ? undefined : this.#sequence + 1n;
+    if (needed !== undefined) {
+      if (sequence === needed || (sequence < needed && needed <= this.#loadedUpTo + 1n)) return;
+      throw new RecordingError(
+        `the stream has a gap: event ${sequence} comes after event ${this.#sequence}, where ${needed} is needed`,
+      );
+    }
+    if (this.#reached === undefined || sequence <= this.#loadedUpTo + 1n) return;
+    throw new RecordingError(
+      `the recording begins with event ${sequence}, but the database is at the end of block ${this.#reached.height} and needs event ${this.#loadedUpTo + 1n}`,
+    );
+  }
+
+  /** A source that starts anew (the next file): its first event may lie before the last one seen. */
+  beginSource(): void {
+    const seen = this.#sequence;
+    if (seen !== undefined && seen <= this.#loadedUpTo) this.#sequence = undefined;
+  }
+
+  #checkChain(): void {
+    if (this.#chainId === undefined) {
+      const chainId = this.#envelope.chainId();
+      const problem = identifierProblem(chainId);
+      if (problem !== undefined) throw new RecordingError(`has a chain id that ${problem}`);
+      this.#chainId = Buffer.from(chainId, "latin1");
+    } else if (!this.#envelope.isOfChain(this.#chainId)) {
+      throw new RecordingError(
+        `is of chain "${this.#envelope.chainId()}", the database holds chain "${this.#chainId.toString("latin1")}"`,
+      );
+    }
+  }
+
+  #dispatch(sequence: bigint): FoldOutcome {
+    const member = this.#envelope.member;
+    if (member === eventMembers.protocolUpgradeStarted) return this.#upgrade(sequence);
+    if (member === eventMembers.beginBlock) {
+      this.#begin();
+      return "event";
+    }
+    const block = this.#block;
+    if (block === undefined) {
+      this.counts.outsideBlocks++;
+      return "event";
+    }
+    if (member === eventMembers.endBlock) {
+      this.#end(block, sequence);
+      return "block_end";
+    }
+    this.#event(block, member);
+    return "event";
+  }
+
+  #event(block: OpenBlock, member: number): void {
+    switch (member) {
+      case eventMembers.ledgerMovements:
+        this.#ledger.add(this.#envelope.body());
+        if (this.#ledger.hasUnknownFields) this.counts.unknownFields++;
+        return;
+      case eventMembers.order:
+        this.#order(block);
+        return;
+      case eventMembers.expiredOrders: {
+        const { marketId, orderIds } = this.#decode(ExpiredOrdersSchema);
+        this.#books.expire(marketId, orderIds, block.timeNs, this.#envelope.number());
+        return;
+      }
+      case eventMembers.trade: {
+        const trade = this.#decode(TradeSchema);
+        block.trades.set(requireId("market", trade.marketId), trade);
+        return;
+      }
+      case eventMembers.marketData:
+        this.#marketData(block);
+        return;
+      case eventMembers.marketCreated:
+      case eventMembers.marketUpdated: {
+        const { id } = this.#decode(MarketSchema);
+        block.markets.set(requireId("market", id), Uint8Array.from(this.#envelope.body()));
+        return;
+      }
+      case eventMembers.signerRemoved:
+        this.#signerRemoved(block);
+        return;
+      case eventMembers.nodeSignature: {
+        const { id, sig, kind } = this.#decode(NodeSignatureSchema);
+        block.signatures.push({ signatureId: requireId("signature", id), signature: Uint8Array.from(sig), kind });
+        return;
+      }
+      default:
+        this.#skip(member);
+    }
+  }
+
+  #skip(member: number): void {
+    const key = this.#envelope.type * 0x20000000 + member;
+    this.#skipped.set(key, (this.#skipped.get(key) ?? 0) + 1);
+  }
+
+  #begin(): void {
+    const { height, timestamp } = this.#decode(BeginBlockSchema);
+    if (this.#block !== undefined) {
+      throw new RecordingError(`begins block ${height} inside of block ${this.#block.height}, which has not ended`);
+    }
+    if (height > heightMax) throw new RecordingError(`begins block ${height}; the highest is ${heightMax}`);
+    const before = this.#reached;
+    if (before !== undefined) {
+      if (height < before.height) {
+        throw new RecordingError(`begins block ${height} after block ${before.height}; heights never decrease`);
+      }
+      if (timestamp < before.blockTimeNs) {
+        throw new RecordingError(
+          `begins block ${height} at time ${timestamp}, before the time of block ${before.height}, ${before.blockTimeNs}; block time never decreases`,
+        );
+      }
+      if (height === before.height && timestamp !== before.blockTimeNs) {
+        throw new RecordingError(`begins block ${height} once more, at another time than before`);
+      }
+    }
+    if (before?.height !== height) this.#position = 0;
+    this.#block = {
+      height,
+      timeNs: timestamp,
+      markets: new Map(),
+      marketData: new Map(),
+      trades: new Map(),
+      bundles: new Map(),
+      signatures: [],
+    };
+    this.#ledger.beginBlock(height, timestamp, this.#position);
+  }
+
+  #end(block: OpenBlock, sequence: bigint): void {
+    const { height } = this.#decode(EndBlockSchema);
+    if (height !== block.height) {
+      throw new RecordingError(`ends block ${height}, but block ${block.height} is open`);
+    }
+    const batch = this.#batch;
+    for (const [marketId, body] of block.markets) {
+      batch.markets.set(marketId, { marketId, changedSequence: sequence, body });
+    }
+    for (const [marketId, data] of block.marketData) {
+      data.timestamp = block.timeNs;
+      const body = toBinary(MarketDataSchema, data);
+      batch.marketData.set(marketId, { marketId, changedSequence: sequence, body });
+    }
+    for (const [marketId, trade] of block.trades) {
+      batch.trades.set(marketId, { changedSequence: sequence, trade, timeNs: block.timeNs });
+    }
+    for (const [id, bundle] of block.bundles) if (!batch.bundles.has(id)) batch.bundles.set(id, bundle);
+    batch.signatures.push(...block.signatures);
+    this.#endBooks(sequence);
+    this.counts.ledgerEntries += this.#ledger.position - this.#position;
+    this.#position = this.#ledger.position;
+    this.#ledger.endBlock();
+    batch.blocks.set(height, {
+      height,
+      timeNs: block.timeNs,
+      streamSequence: sequence,
+      ledgerEntries: this.#position,
+    });
+    this.counts.blocks++;
+    this.#block = undefined;
+    this.#reach(sequence, height, block.timeNs);
+  }
+
+  #endBooks(sequence: bigint): void {
+    const { markets, orders } = this.#books.endBlock();
+    for (const { levels, marketId, sequenceNumber, publishedSequenceNumber } of markets) {
+      this.#batch.depths.set(marketId, {
+        marketId,
+        sequenceNumber,
+        publishedSequenceNumber,
+        changedSequence: sequence,
+      });
+      for (const level of levels) {
+        const key = `${level.side}${level.price} ${marketId}`;
+        this.#batch.levels.set(key, { ...level, marketId, changedSequence: sequence });
+      }
+    }
+    for (const [id, order] of orders) this.#batch.orders.set(id, order);
+  }
+
+  /** Whatever block is open is discarded; a later load goes on after this event. */
+  #upgrade(sequence: bigint): FoldOutcome {
+    this.#block = undefined;
+    const before = this.#reached;
+    if (before !== undefined) this.#reach(sequence, before.height, before.blockTimeNs);
+    return "protocol_upgrade";
+  }
+
+  #reach(streamSequence: bigint, height: bigint, blockTimeNs: bigint): void {
+    const chainId = this.#chainId?.toString("latin1") ?? "";
+    this.#reached = { chainId, streamSequence, height, blockTimeNs };
+    this.#moved = true;
+  }
+
+  #order(block: OpenBlock): void {
+    const order = this.#decode(OrderSchema);
+    requireId("market", order.marketId);
+    requireId("order", order.id);
+    requireQuantity("price", order.price);
+    this.#books.apply(order, block.timeNs, this.#envelope.number());
+  }
+
+  #marketData(block: OpenBlock): void {
+    const data = this.#decode(MarketDataSchema);
+    block.marketData.set(requireId("market", data.market), data);
+    const best = this.#books.best(data.market);
+    this.counts.bestPricesCompared++;
+    if (
+      canonicalPrice(data.bestBidPrice) === best.bidPrice &&
+      data.bestBidVolume === best.bidVolume &&
+      canonicalPrice(data.bestOfferPrice) === best.offerPrice &&
+      data.bestOfferVolume === best.offerVolume
+    ) {
+      return;
+    }
+    this.counts.bestPricesDiffering++;
+    if (this.counts.differences.length >= mismatchesDescribedMax) return;
+    this.counts.differences.push(
+      `block ${block.height}, market ${data.market}: the network has bid ${data.bestBidVolume} at ${data.bestBidPrice} and offer ${data.bestOfferVolume} at ${data.bestOfferPrice}, the book has bid ${best.bidVolume} at ${best.bidPrice} and offer ${best.offerVolume} at ${best.offerPrice}`,
+    );
+  }
+
+  #signerRemoved(block: OpenBlock): void {
+    const event = this.#decode(ERC20MultiSigSignerRemovedSchema);
+    for (const { signatureId, submitter } of event.signatureSubmitters) {
+      requireId("signature", signatureId);
+      if (block.bundles.has(signatureId)) continue;
+      block.bundles.set(signatureId, {
+        signatureId,
+        nodeId: event.validatorId,
+        submitter: submitter.toLowerCase(),
+        oldSigner: event.oldSigner.toLowerCase(),
+        nonce: event.nonce,
+        timeNs: event.timestamp,
+        epochSeq: event.epochSeq,
+      });
+    }
+  }
+
+  /** Decodes the event's member. @throws RecordingError for bytes that don't hold it */
+  #decode<S extends DescMessage>(schema: S): MessageShape<S> {
+    let message: MessageShape<S>;
+    try {
+      message = fromBinary(schema, this.#envelope.body());
+    } catch (error) {
+      throw new RecordingError(`holds bytes that are no ${schema.typeName}`, error);
+    }
+    if (message.$unknown !== undefined) this.counts.unknownFields++;
+    return message;
+  }
+}
+
+function requireId(what: string, id: string): string {
+  const problem = identifierProblem(id);
+  if (problem !== undefined) throw new RecordingError(`has a ${what} id that ${problem}`);
+  return id;
+}
+
+function requireQuantity(what: string, text: string): void {
+  if (!/^\d{0,78}$/.test(text)) {
+    throw new RecordingError(`has the ${what} "${text}"; it is decimal text of at most 78 digits`);
+  }
+}

@@ -1,0 +1,370 @@
+import { fromBinary } from "@bufbuild/protobuf";
+import { AccountDetailsSchema } from "../../gen/vega/vega_pb.js";
+import { entriesPerBlockMax, entryId } from "../domain/block-position.js";
+import { identifierProblem } from "../domain/identifier.js";
+import type { AccountRow, EntryClassRow } from "../store/account-table.js";
+import type { LedgerText } from "../store/ledger-entry-table.js";
+import { RecordingError } from "./recording-error.js";
+import { enumValue, WireReader } from "./wire.js";
+
+/** Who owns an account of which the network names no owner. */
+export const networkParty = "network";
+
+/** The most digits of a quantity: 256 bits have 78. */
+export const digitsMax = 78;
+
+/** The most bytes of a row of text. */
+const rowBytesMax = 512;
+
+const bytesAtFirst = 1024 * 1024;
+
+/** An account as the fold knows it. */
+interface KnownAccount {
+  readonly id: number;
+  /** Equal for accounts that differ in nothing but their party. */
+  readonly kind: number;
+  readonly row: AccountRow;
+}
+
+/** Numbers of fields of `vega.LedgerEntry`. */
+const entryFields = { from: 1, to: 2, amount: 3, type: 4, fromBalance: 6, toBalance: 7 } as const;
+const knownEntryFields = 7;
+
+/**
+ * Ledger movements become rows of text for LOAD DATA without ever being objects: bytes of quantities are copied, an
+ * account is found by the bytes of its description. Accounts and classes are numbered in the order in which the network
+ * first names them, so the numbers are the same however the recording was cut.
+ */
+export class LedgerTextWriter {
+  #bytes: Buffer = Buffer.allocUnsafe(bytesAtFirst);
+  #length = 0;
+  #rows = 0;
+  #newAccounts: AccountRow[] = [];
+  #newClasses: EntryClassRow[] = [];
+  #accountMax = 0;
+  #classMax = 0;
+  /** By the bytes of AccountDetails as the network writes them, and by what they mean. */
+  readonly #byBytes = new Map<string, KnownAccount>();
+  readonly #byMeaning = new Map<string, KnownAccount>();
+  readonly #kinds = new Map<string, number>();
+  readonly #classes = new Map<number, Map<number, number>>();
+  #height = 0n;
+  #position = 0;
+  #idHigh = Buffer.alloc(0);
+  #idLow = 0;
+  #timeText = Buffer.alloc(0);
+  /** Length, rows, new accounts, new classes when the last block ended. */
+  #mark = { length: 0, rows: 0, accounts: 0, classes: 0 };
+  readonly #movements = new WireReader();
+  readonly #movement = new WireReader();
+  readonly #entry = new WireReader();
+  /** Whether the last event had fields that these definitions lack. */
+  hasUnknownFields = false;
+
+  constructor(accounts: Iterable<AccountRow>, classes: Iterable<EntryClassRow>) {
+    for (const row of accounts) this.#know(row);
+    for (const row of classes) this.#knowClass(row);
+  }
+
+  /** Bytes that wait to be written. */
+  get pendingBytes(): number {
+    return this.#length;
+  }
+
+  /** Positions in use in the block. */
+  get position(): number {
+    return this.#position;
+  }
+
+  /** Begins a block; positions go on from `position` where its height came before. */
+  beginBlock(height: bigint, timeNs: bigint, position: number): void {
+    this.#height = height;
+    this.#position = position;
+    this.#timeText = Buffer.from(`\t${timeNs}\t`, "latin1");
+    this.#setIdBase();
+  }
+
+  /** Ends a block: what was added belongs to what `take` gives. */
+  endBlock(): void {
+    this.#mark = {
+      length: this.#length,
+      rows: this.#rows,
+      accounts: this.#newAccounts.length,
+      classes: this.#newClasses.length,
+    };
+  }
+
+  /** Gives all rows of blocks that ended. Call it between blocks; the bytes are valid until `giveBack`. */
+  take(): { text: LedgerText; accounts: AccountRow[]; classes: EntryClassRow[] } {
+    const { length, rows, accounts, classes } = this.#mark;
+    const taken = {
+      text: { bytes: this.#bytes.subarray(0, length), rows },
+      accounts: this.#newAccounts.slice(0, accounts),
+      classes: this.#newClasses.slice(0, classes),
+    };
+    this.#bytes = this.#spare ?? Buffer.allocUnsafe(bytesAtFirst);
+    this.#spare = undefined;
+    this.#length = 0;
+    this.#rows = 0;
+    this.#newAccounts = [];
+    this.#newClasses = [];
+    this.#mark = { length: 0, rows: 0, accounts: 0, classes: 0 };
+    return taken;
+  }
+
+  #spare: Buffer | undefined;
+
+  /** Gives the memory of a text back, which has been written. */
+  giveBack(text: LedgerText): void {
+    const { buffer } = text.bytes;
+    if (buffer instanceof ArrayBuffer && text.bytes.byteOffset === 0) this.#spare = Buffer.from(buffer);
+  }
+
+  /** Adds `vega.events.v1.LedgerMovements`. @throws RecordingError */
+  add(movements: Buffer): void {
+    this.hasUnknownFields = false;
+    const list = this.#movements.over(movements, 0, movements.length);
+    while (list.next()) {
+      if (list.field !== 1 || list.wireType !== 2) {
+        this.hasUnknownFields = true;
+        continue;
+      }
+      const movement = this.#movement.over(movements, list.start, list.stop);
+      while (movement.next()) {
+        if (movement.field === 1 && movement.wireType === 2) this.#addEntry(movements, movement.start, movement.stop);
+        else if (movement.field !== 2) this.hasUnknownFields = true;
+      }
+    }
+  }
+
+  #addEntry(buffer: Buffer, start: number, stop: number): void {
+    let fromStart = 0;
+    let fromStop = 0;
+    let toStart = 0;
+    let toStop = 0;
+    let amountStart = 0;
+    let amountStop = 0;
+    let fromBalanceStart = 0;
+    let fromBalanceStop = 0;
+    let toBalanceStart = 0;
+    let toBalanceStop = 0;
+    let type = 0;
+    const entry = this.#entry.over(buffer, start, stop);
+    while (entry.next()) {
+      switch (entry.field) {
+        case entryFields.from:
+          fromStart = entry.start;
+          fromStop = entry.stop;
+          break;
+        case entryFields.to:
+          toStart = entry.start;
+          toStop = entry.stop;
+          break;
+        case entryFields.amount:
+          amountStart = entry.start;
+          amountStop = entry.stop;
+          break;
+        case entryFields.type:
+          type = enumValue(entry.value);
+          break;
+        case entryFields.fromBalance:
+          fromBalanceStart = entry.start;
+          fromBalanceStop = entry.stop;
+          break;
+        case entryFields.toBalance:
+          toBalanceStart = entry.start;
+          toBalanceStop = entry.stop;
+          break;
+        default:
+          if (entry.field > knownEntryFields) this.hasUnknownFields = true;
+      }
+    }
+    const from = this.#account(buffer, fromStart, fromStop);
+    const to = this.#account(buffer, toStart, toStop);
+    const classId = this.#classId(from, to, type);
+    if (this.#bytes.length - this.#length < rowBytesMax) this.#grow();
+    this.#id();
+    this.#tabNumber(from.id);
+    this.#tabNumber(to.id);
+    this.#tabNumber(classId);
+    this.#tabNumber(type);
+    this.#copy(this.#timeText);
+    this.#digits(buffer, amountStart, amountStop);
+    this.#bytes[this.#length++] = 0x09;
+    this.#digits(buffer, fromBalanceStart, fromBalanceStop);
+    this.#bytes[this.#length++] = 0x09;
+    this.#digits(buffer, toBalanceStart, toBalanceStop);
+    this.#bytes[this.#length++] = 0x0a;
+    this.#rows++;
+  }
+
+  #grow(): void {
+    const larger = Buffer.allocUnsafe(this.#bytes.length * 2);
+    this.#bytes.copy(larger, 0, 0, this.#length);
+    this.#bytes = larger;
+  }
+
+  /** The digits of ids before the last nine hardly ever change, so that text is made once; and no id is a double. */
+  #setIdBase(): void {
+    const id = entryId(this.#height, this.#position);
+    const high = id / 1_000_000_000n;
+    this.#idHigh = Buffer.from(high === 0n ? "" : `${high}`, "latin1");
+    this.#idLow = Number(id % 1_000_000_000n);
+  }
+
+  #id(): void {
+    if (this.#position >= entriesPerBlockMax) {
+      throw new RecordingError(`block ${this.#height} has more than ${entriesPerBlockMax} ledger entries`);
+    }
+    if (this.#idLow >= 1_000_000_000) this.#setIdBase();
+    const bytes = this.#bytes;
+    if (this.#idHigh.length === 0) {
+      this.#number(this.#idLow);
+    } else {
+      this.#copy(this.#idHigh);
+      let rest = this.#idLow;
+      for (let at = this.#length + 8; at >= this.#length; at--) {
+        const tenth = (rest / 10) | 0;
+        bytes[at] = 0x30 + rest - tenth * 10;
+        rest = tenth;
+      }
+      this.#length += 9;
+    }
+    this.#idLow++;
+    this.#position++;
+  }
+
+  #copy(source: Buffer): void {
+    const bytes = this.#bytes;
+    let at = this.#length;
+    for (let i = 0; i < source.length; i++) bytes[at++] = source[i] ?? 0;
+    this.#length = at;
+  }
+
+  #tabNumber(value: number): void {
+    this.#bytes[this.#length++] = 0x09;
+    this.#number(value);
+  }
+
+  /** Writes a 32-bit integer. */
+  #number(value: number): void {
+    const bytes = this.#bytes;
+    if (value < 0) {
+      this.#length += bytes.write(`${value}`, this.#length, "latin1");
+      return;
+    }
+    let digits = 1;
+    for (let limit = 10; value >= limit; limit *= 10) digits++;
+    let rest = value;
+    for (let at = this.#length + digits - 1; at >= this.#length; at--) {
+      const tenth = Math.floor(rest / 10);
+      bytes[at] = 0x30 + rest - tenth * 10;
+      rest = tenth;
+    }
+    this.#length += digits;
+  }
+
+  /** Copies a quantity, an absent one as 0. */
+  #digits(source: Buffer, start: number, stop: number): void {
+    const bytes = this.#bytes;
+    let at = this.#length;
+    if (start === stop) bytes[at++] = 0x30;
+    let wrong = stop - start > digitsMax;
+    for (let i = start; i < stop && !wrong; i++) {
+      const byte = source[i] ?? 0;
+      wrong = byte < 0x30 || byte > 0x39;
+      bytes[at++] = byte;
+    }
+    if (wrong) {
+      const text = source.toString("latin1", start, Math.min(stop, start + digitsMax + 1));
+      throw new RecordingError(`has the quantity "${text}"; one is decimal text of at most ${digitsMax} digits`);
+    }
+    this.#length = at;
+  }
+
+  #account(buffer: Buffer, start: number, stop: number): KnownAccount {
+    const bytes = buffer.toString("latin1", start, stop);
+    return this.#byBytes.get(bytes) ?? this.#nameAccount(bytes, buffer.subarray(start, stop));
+  }
+
+  #nameAccount(bytes: string, body: Buffer): KnownAccount {
+    const details = fromBinary(AccountDetailsSchema, body);
+    const partyId = details.owner === undefined || details.owner === "" ? networkParty : details.owner;
+    const marketId = details.marketId ?? "";
+    for (const [what, id] of [
+      ["owner", partyId],
+      ["asset", details.assetId],
+      ["market", marketId === "" ? "-" : marketId],
+    ] as const) {
+      const problem = identifierProblem(id);
+      if (problem !== undefined) throw new RecordingError(`names an account whose ${what} ${problem}`);
+    }
+    const row = { accountId: this.#accountMax + 1, partyId, assetId: details.assetId, marketId, type: details.type };
+    let account = this.#byMeaning.get(meaning(row));
+    if (account === undefined) {
+      account = this.#know(row);
+      this.#newAccounts.push(row);
+    }
+    this.#byBytes.set(bytes, account);
+    return account;
+  }
+
+  #know(row: AccountRow): KnownAccount {
+    const kind = this.#kind(row.assetId, row.marketId, row.type);
+    const account = { id: row.accountId, kind, row };
+    this.#byMeaning.set(meaning(row), account);
+    this.#accountMax = Math.max(this.#accountMax, row.accountId);
+    return account;
+  }
+
+  #kind(assetId: string, marketId: string, type: number): number {
+    const key = `${assetId}\n${marketId}\n${type}`;
+    let kind = this.#kinds.get(key);
+    if (kind === undefined) {
+      kind = this.#kinds.size;
+      this.#kinds.set(key, kind);
+    }
+    return kind;
+  }
+
+  #classId(from: KnownAccount, to: KnownAccount, transferType: number): number {
+    const known = this.#classes.get(pairKey(from.kind, to.kind))?.get(transferType);
+    if (known !== undefined) return known;
+    const row: EntryClassRow = {
+      classId: this.#classMax + 1,
+      fromAssetId: from.row.assetId,
+      fromMarketId: from.row.marketId,
+      fromType: from.row.type,
+      toAssetId: to.row.assetId,
+      toMarketId: to.row.marketId,
+      toType: to.row.type,
+      transferType,
+    };
+    this.#knowClass(row);
+    this.#newClasses.push(row);
+    return row.classId;
+  }
+
+  #knowClass(row: EntryClassRow): void {
+    const key = pairKey(
+      this.#kind(row.fromAssetId, row.fromMarketId, row.fromType),
+      this.#kind(row.toAssetId, row.toMarketId, row.toType),
+    );
+    let byType = this.#classes.get(key);
+    if (byType === undefined) {
+      byType = new Map();
+      this.#classes.set(key, byType);
+    }
+    byType.set(row.transferType, row.classId);
+    this.#classMax = Math.max(this.#classMax, row.classId);
+  }
+}
+
+/** Kinds are counted from 0 in this process, so a pair fits a number. */
+function pairKey(from: number, to: number): number {
+  return from * 67_108_864 + to;
+}
+
+function meaning(row: AccountRow): string {
+  return `${row.partyId}\n${row.assetId}\n${row.marketId}\n${row.type}`;
+}

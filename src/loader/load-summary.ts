@@ -1,0 +1,148 @@
+import type { Progress } from "../store/progress-table.js";
+import { rowCount, type WholeBatch } from "./batch.js";
+import type { BlockFold, FoldCounts } from "./block-fold.js";
+
+/** How far a load is. */
+export interface LoadProgress {
+  /** Whole blocks read. */
+  readonly blocks: number;
+  /** Height of the last of them. */
+  readonly height: bigint | undefined;
+  readonly events: number;
+  readonly ledgerEntries: number;
+  readonly seconds: number;
+  readonly eventsPerSecond: number;
+  /** Bytes read of this source, as it is stored, and in all where known. */
+  readonly bytes: number;
+  readonly totalBytes: number | undefined;
+  /** Of this source, where its size is known. */
+  readonly secondsLeft: number | undefined;
+}
+
+/** What a load did. */
+export interface LoadSummary extends FoldCounts {
+  /** Rows written, by table, a row counted once per transaction that wrote it. */
+  readonly rows: ReadonlyMap<string, number>;
+  readonly seconds: number;
+  /** False: the server forbids LOAD DATA LOCAL, and INSERT was used. */
+  readonly localInfile: boolean;
+  /** Whether a protocol upgrade ended the load. */
+  readonly protocolUpgrade: boolean;
+  /** Where the database is now; undefined: still empty. */
+  readonly progress: Progress | undefined;
+}
+
+/** Puts a summary together. */
+export function summarise(
+  counts: FoldCounts,
+  meter: ProgressMeter,
+  end: Pick<LoadSummary, "localInfile" | "protocolUpgrade" | "progress">,
+): LoadSummary {
+  return { ...counts, rows: meter.rows, seconds: meter.seconds, ...end };
+}
+
+/** Measures a load, and tells of it now and then. */
+export class ProgressMeter {
+  readonly rows = new Map<string, number>();
+  readonly #begun = performance.now();
+  readonly #fold: BlockFold;
+  readonly #intervalMs: number;
+  readonly #onProgress: ((progress: LoadProgress) => void) | undefined;
+  #told = 0;
+  #bytes = 0;
+  #totalBytes: number | undefined;
+  #sourceBegun = 0;
+
+  constructor(fold: BlockFold, intervalMs: number, onProgress: ((progress: LoadProgress) => void) | undefined) {
+    this.#fold = fold;
+    this.#intervalMs = intervalMs;
+    this.#onProgress = onProgress;
+  }
+
+  get seconds(): number {
+    return (performance.now() - this.#begun) / 1_000;
+  }
+
+  beginSource(totalBytes: number | undefined): void {
+    this.#bytes = 0;
+    this.#totalBytes = totalBytes;
+    this.#sourceBegun = this.seconds;
+  }
+
+  read(bytes: number): void {
+    this.#bytes += bytes;
+  }
+
+  written(batch: WholeBatch): void {
+    const tables = {
+      block: batch.blocks.size,
+      market: batch.markets.size,
+      market_data: batch.marketData.size,
+      market_depth: batch.depths.size,
+      price_level: batch.levels.size,
+      last_trade: batch.trades.size,
+      account: batch.accounts.length,
+      entry_class: batch.classes.length,
+      ledger_entry: batch.text.rows,
+      signer_removed_bundle: batch.bundles.size,
+      node_signature: batch.signatures.length,
+      live_order: batch.orders.size,
+    };
+    for (const [table, count] of Object.entries(tables)) this.rows.set(table, (this.rows.get(table) ?? 0) + count);
+  }
+
+  /** Tells of the progress if it is time to. */
+  tick(): void {
+    if (this.#onProgress !== undefined && performance.now() - this.#told >= this.#intervalMs) this.tell();
+  }
+
+  tell(): void {
+    this.#told = performance.now();
+    const { blocks, events, ledgerEntries } = this.#fold.counts;
+    const seconds = this.seconds;
+    const part = this.#totalBytes === undefined || this.#bytes === 0 ? undefined : this.#bytes / this.#totalBytes;
+    this.#onProgress?.({
+      blocks,
+      height: this.#fold.height,
+      events,
+      ledgerEntries,
+      seconds,
+      eventsPerSecond: seconds === 0 ? 0 : events / seconds,
+      bytes: this.#bytes,
+      totalBytes: this.#totalBytes,
+      secondsLeft: part === undefined ? undefined : Math.max(0, (seconds - this.#sourceBegun) * (1 / part - 1)),
+    });
+  }
+}
+
+/** The summary as lines for a terminal. */
+export function renderSummary(summary: LoadSummary): string[] {
+  const { blocks, events, seconds, alreadyLoaded, outsideBlocks, skipped, unknownFields } = summary;
+  const rate = seconds > 0 ? Math.round(events / seconds) : 0;
+  const lines = [
+    `${count(blocks, "block")} and ${count(events, "event")} in ${seconds.toFixed(1)} s (${rate} events/s)`,
+  ];
+  if (summary.progress !== undefined) {
+    const { chainId, height, streamSequence } = summary.progress;
+    lines.push(`the database holds chain ${chainId} up to block ${height}, stream sequence ${streamSequence}`);
+  }
+  const written = [...summary.rows].filter(([, rows]) => rows > 0).map(([table, rows]) => `${table} ${rows}`);
+  lines.push(written.length === 0 ? "rows written: none" : `rows written: ${written.join(", ")}`);
+  if (alreadyLoaded > 0) lines.push(`${count(alreadyLoaded, "event")} had been loaded before`);
+  if (outsideBlocks > 0) lines.push(`${count(outsideBlocks, "event")} outside of blocks ignored`);
+  if (skipped.size > 0) {
+    lines.push(`kinds that feed nothing: ${[...skipped].map(([kind, events]) => `${kind} ${events}`).join(", ")}`);
+  }
+  if (unknownFields > 0) lines.push(`${count(unknownFields, "event")} with unknown fields`);
+  lines.push(
+    `best bid and offer: compared with the network's own ${summary.bestPricesCompared} times, ${summary.bestPricesDiffering} differences`,
+  );
+  for (const difference of summary.differences) lines.push(`  ${difference}`);
+  if (!summary.localInfile) lines.push("the server forbids LOAD DATA LOCAL: entries were inserted, which is slower");
+  if (summary.protocolUpgrade) lines.push("a protocol upgrade ended the load; load again to go on after it");
+  return lines;
+}
+
+function count(number: number, noun: string): string {
+  return `${number} ${noun}${number === 1 ? "" : "s"}`;
+}

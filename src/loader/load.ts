@@ -1,0 +1,260 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { OrderBooks } from "../domain/order-book.js";
+import { readAccounts, readEntryClasses } from "../store/account-table.js";
+import { readLedgerEntries } from "../store/block-table.js";
+import type { Connection } from "../store/database.js";
+import { readBooks } from "../store/depth-table.js";
+import {
+  insertLedgerEntries,
+  isLocalInfileRefused,
+  type LedgerText,
+  loadLedgerEntries,
+} from "../store/ledger-entry-table.js";
+import { type Progress, readProgress } from "../store/progress-table.js";
+import { openWriter, type Writer } from "../store/writer.js";
+import type { Log } from "../telemetry/log.js";
+import { type WholeBatch, writeBatch } from "./batch.js";
+import { BlockFold } from "./block-fold.js";
+import { type Frame, FrameSplitter } from "./frames.js";
+import { LedgerTextWriter } from "./ledger-text.js";
+import { type LoadProgress, type LoadSummary, ProgressMeter, summarise } from "./load-summary.js";
+import { plainBytes, type Source } from "./source.js";
+
+/** A transaction is committed when it has so many bytes of ledger entries … */
+export const transactionLedgerBytes = 4 * 1024 * 1024;
+
+/** … or so many other rows … */
+export const transactionRowsMax = 10_000;
+
+/** … or when the input has nothing more for so long: then each block is written as it ends. */
+export const inputIdleMs = 20;
+
+/** How often progress is told. */
+export const progressIntervalMs = 250;
+
+/** What {@link load} takes. */
+export interface LoadOptions {
+  /** URL of a migrated database. */
+  readonly database: string;
+  /** One after the other, as one stream of events. */
+  readonly sources: Iterable<Source> | AsyncIterable<Source>;
+  /** Whole blocks per second at most; a transaction per block. */
+  readonly pace?: number | undefined;
+  /** A transaction per block from the beginning, for input that is made as it is read. */
+  readonly blockByBlock?: boolean | undefined;
+  readonly log: Log;
+  readonly onProgress?: ((progress: LoadProgress) => void) | undefined;
+  /** Ends the load after the block that is being written; what was loaded stays. */
+  readonly signal?: AbortSignal | undefined;
+  /** Whether to try LOAD DATA LOCAL; default true. */
+  readonly localInfile?: boolean | undefined;
+  readonly transactionLedgerBytes?: number | undefined;
+  readonly transactionRowsMax?: number | undefined;
+}
+
+/**
+ * Loads recordings into a database, of which it is the only writer. Whatever way the recording is cut, and whenever the
+ * process is killed and started again, the rows are the same.
+ * @throws RecordingError for input that cannot be loaded any further: what came before is kept
+ * @throws SecondWriterError when another process loads into the same database
+ */
+export async function load(options: LoadOptions): Promise<LoadSummary> {
+  const writer = await openWriter(options.database);
+  try {
+    const loader = await Loader.start(writer, options);
+    return await loader.run();
+  } finally {
+    await writer.close();
+  }
+}
+
+class Loader {
+  readonly #writer: Writer;
+  readonly #options: LoadOptions;
+  readonly #fold: BlockFold;
+  readonly #ledger: LedgerTextWriter;
+  readonly #meter: ProgressMeter;
+  #progress: Progress | undefined;
+  /** The transaction on its way: while the server writes one batch, the next is made. */
+  #writing: Promise<void> | undefined;
+  #failure: { readonly error: unknown } | undefined;
+  #localInfile: boolean;
+  #blockByBlock: boolean;
+  #nextBlockAt = 0;
+
+  private constructor(
+    writer: Writer,
+    options: LoadOptions,
+    fold: BlockFold,
+    ledger: LedgerTextWriter,
+    progress: Progress | undefined,
+  ) {
+    this.#writer = writer;
+    this.#options = options;
+    this.#fold = fold;
+    this.#ledger = ledger;
+    this.#progress = progress;
+    this.#localInfile = options.localInfile ?? true;
+    this.#blockByBlock = options.blockByBlock === true || options.pace !== undefined;
+    this.#meter = new ProgressMeter(fold, progressIntervalMs, options.onProgress);
+  }
+
+  /** Reads where the store is, in one snapshot. */
+  static async start(writer: Writer, options: LoadOptions): Promise<Loader> {
+    return await writer.transaction(async (connection) => {
+      const progress = await readProgress(connection);
+      const { orders, places } = await readBooks(connection);
+      const ledger = new LedgerTextWriter(await readAccounts(connection), await readEntryClasses(connection));
+      const position = progress === undefined ? 0 : await readLedgerEntries(connection, progress.height);
+      const fold = new BlockFold({ progress, position, books: OrderBooks.restore(orders, places), ledger });
+      return new Loader(writer, options, fold, ledger, progress);
+    });
+  }
+
+  async run(): Promise<LoadSummary> {
+    let upgrade = false;
+    try {
+      for await (const source of this.#options.sources) {
+        this.#fold.beginSource();
+        upgrade = await this.#source(source);
+        if (upgrade || this.#isAborted()) break;
+      }
+    } finally {
+      // Also when the input is broken: the blocks before the break are whole.
+      if (this.#failure === undefined && this.#fold.hasBatch) await this.#flush();
+      await this.#settle();
+    }
+    this.#meter.tell();
+    return summarise(this.#fold.summary(), this.#meter, {
+      localInfile: this.#localInfile,
+      protocolUpgrade: upgrade,
+      progress: this.#progress,
+    });
+  }
+
+  /** Whether a protocol upgrade ended it. */
+  async #source(source: Source): Promise<boolean> {
+    const splitter = new FrameSplitter(source.name);
+    const chunks = plainBytes(source, (bytes) => this.#meter.read(bytes))[Symbol.asyncIterator]();
+    this.#meter.beginSource(source.totalBytes);
+    try {
+      while (!this.#isAborted()) {
+        const next = await this.#nextChunk(chunks);
+        if (next === undefined) return false;
+        if (next.done === true) {
+          splitter.end();
+          return false;
+        }
+        if (await this.#frames(splitter.frames(next.value))) return true;
+        this.#meter.tick();
+      }
+      return false;
+    } finally {
+      // Not awaited: a source that waits for input ends only when that comes, or by its own signal.
+      void chunks.return?.(undefined).catch(() => {});
+    }
+  }
+
+  /** Whether a protocol upgrade ended it. */
+  async #frames(frames: Iterable<Frame>): Promise<boolean> {
+    for (const frame of frames) {
+      const outcome = this.#fold.apply(frame);
+      if (outcome === "protocol_upgrade") return true;
+      if (outcome !== "block_end") continue;
+      if (this.#isBatchFull()) await this.#flush();
+      if (this.#options.pace !== undefined) await this.#wait(this.#options.pace);
+      if (this.#isAborted()) return false;
+    }
+    return false;
+  }
+
+  /** The next bytes; whole blocks are written when those keep us waiting. Undefined: aborted. */
+  async #nextChunk(chunks: AsyncIterator<Uint8Array>): Promise<IteratorResult<Uint8Array> | undefined> {
+    const next = chunks.next();
+    next.catch(() => {});
+    const idle = Symbol("idle");
+    const timeout = new AbortController();
+    try {
+      const waited = sleep(inputIdleMs, idle, { signal: timeout.signal }).catch(() => idle);
+      const first = await Promise.race([next, waited]);
+      if (typeof first !== "symbol") return first;
+    } finally {
+      timeout.abort();
+    }
+    if (this.#fold.hasBatch) await this.#flush();
+    await this.#settle();
+    return await untilAborted(next, this.#options.signal);
+  }
+
+  #isBatchFull(): boolean {
+    if (this.#blockByBlock) return true;
+    const { ledgerBytes, rows } = this.#fold.size;
+    return (
+      ledgerBytes >= (this.#options.transactionLedgerBytes ?? transactionLedgerBytes) ||
+      rows >= (this.#options.transactionRowsMax ?? transactionRowsMax)
+    );
+  }
+
+  /** Hands the batch over to be written, when the one before is. */
+  async #flush(): Promise<void> {
+    await this.#settle();
+    const batch = this.#fold.take();
+    this.#writing = this.#write(batch).catch((error: unknown) => {
+      this.#failure = { error };
+    });
+    if (this.#blockByBlock) await this.#settle();
+  }
+
+  /** Waits for the transaction on its way. @throws what went wrong with it */
+  async #settle(): Promise<void> {
+    await this.#writing;
+    this.#writing = undefined;
+    if (this.#failure !== undefined) throw this.#failure.error;
+  }
+
+  async #write(batch: WholeBatch): Promise<void> {
+    try {
+      this.#progress = await this.#transact(batch);
+    } catch (error) {
+      if (!this.#localInfile || !isLocalInfileRefused(error)) throw error;
+      this.#localInfile = false;
+      this.#options.log.warn("the server forbids LOAD DATA LOCAL: loading with INSERT, which is slower");
+      this.#progress = await this.#transact(batch);
+    }
+    this.#ledger.giveBack(batch.text);
+    this.#meter.written(batch);
+  }
+
+  #transact(batch: WholeBatch): Promise<Progress> {
+    const writeLedger: (connection: Connection, text: LedgerText) => Promise<void> =
+      this.#localInfile && batch.text.rows >= rowsWorthLoading ? loadLedgerEntries : insertLedgerEntries;
+    return this.#writer.transaction((connection) => writeBatch(connection, batch, this.#progress, writeLedger));
+  }
+
+  async #wait(pace: number): Promise<void> {
+    const now = performance.now();
+    const wait = this.#nextBlockAt - now;
+    this.#nextBlockAt = Math.max(now, this.#nextBlockAt) + 1_000 / pace;
+    if (wait <= 0) return;
+    const { signal } = this.#options;
+    await sleep(wait, undefined, signal === undefined ? {} : { signal }).catch(() => {});
+  }
+
+  #isAborted(): boolean {
+    return this.#options.signal?.aborted === true;
+  }
+}
+
+/** Fewer rows are inserted: one round trip instead of two. */
+export const rowsWorthLoading = 20;
+
+/** Settles as `promise` does, or with undefined when the signal aborts. */
+function untilAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T | undefined> {
+  if (signal === undefined) return promise;
+  if (signal.aborted) return Promise.resolve(undefined);
+  return new Promise((resolve, reject) => {
+    const onAbort = () => resolve(undefined);
+    signal.addEventListener("abort", onAbort, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
+  });
+}

@@ -1,0 +1,129 @@
+import { open } from "node:fs/promises";
+import { setTimeout as sleep } from "node:timers/promises";
+import { createGunzip } from "node:zlib";
+import { RecordingError } from "./recording-error.js";
+
+/** Bytes read from a file at a time. */
+export const readBytes = 256 * 1024;
+
+/** How often a file that is followed is looked at for more. */
+export const followIntervalMs = 50;
+
+/** A recording's bytes, compressed or not, in chunks of any size. */
+export interface Source {
+  /** For messages. */
+  readonly name: string;
+  readonly bytes: AsyncIterable<Uint8Array>;
+  /** Bytes of `bytes` in all, where known. */
+  readonly totalBytes: number | undefined;
+}
+
+/** Options of {@link fileSource}. */
+export interface FileSourceOptions {
+  /** Wait for more at the end of the file. Only plain recordings can be followed, not compressed ones. */
+  readonly follow?: boolean;
+  readonly signal?: AbortSignal;
+}
+
+/** A file. @throws RecordingError when it cannot be opened */
+export async function fileSource(path: string, options: FileSourceOptions = {}): Promise<Source> {
+  try {
+    const file = await open(path);
+    const { size } = await file.stat();
+    await file.close();
+    return { name: path, bytes: readFile(path, options), totalBytes: options.follow === true ? undefined : size };
+  } catch (error) {
+    const why =
+      error instanceof Error && "code" in error && error.code === "ENOENT" ? "no such file" : "cannot be read";
+    throw new RecordingError(`${path}: ${why}`, error);
+  }
+}
+
+/** Standard input, or anything else that gives bytes. */
+export function streamSource(bytes: AsyncIterable<Uint8Array>, name: string): Source {
+  return { name, bytes, totalBytes: undefined };
+}
+
+async function* readFile(path: string, { follow, signal }: FileSourceOptions): AsyncGenerator<Uint8Array> {
+  const file = await open(path);
+  try {
+    while (signal?.aborted !== true) {
+      const buffer = Buffer.allocUnsafe(readBytes);
+      const { bytesRead } = await file.read(buffer, 0, readBytes);
+      if (bytesRead > 0) yield buffer.subarray(0, bytesRead);
+      else if (follow !== true) return;
+      else await sleep(followIntervalMs, undefined, signal === undefined ? {} : { signal }).catch(() => {});
+    }
+  } finally {
+    await file.close();
+  }
+}
+
+/** The plain bytes of a source: gzip is known by its first two bytes, whatever the name. */
+export async function* plainBytes(source: Source, onRead: (bytes: number) => void): AsyncGenerator<Uint8Array> {
+  const chunks = source.bytes[Symbol.asyncIterator]();
+  try {
+    let head = Buffer.alloc(0);
+    while (head.length < 2) {
+      const next = await chunks.next();
+      if (next.done === true) break;
+      onRead(next.value.length);
+      head = Buffer.concat([head, next.value]);
+    }
+    const rest = counted(head, chunks, onRead);
+    if (head[0] === 0x1f && head[1] === 0x8b) yield* gunzip(rest, source.name);
+    else yield* rest;
+  } finally {
+    await chunks.return?.();
+  }
+}
+
+async function* counted(
+  head: Uint8Array,
+  chunks: AsyncIterator<Uint8Array>,
+  onRead: (bytes: number) => void,
+): AsyncGenerator<Uint8Array> {
+  if (head.length > 0) yield head;
+  for (let next = await chunks.next(); next.done !== true; next = await chunks.next()) {
+    onRead(next.value.length);
+    yield next.value;
+  }
+}
+
+async function* gunzip(compressed: AsyncIterable<Uint8Array>, name: string): AsyncGenerator<Uint8Array> {
+  const gunzipped = createGunzip({ chunkSize: readBytes });
+  const feeding = (async () => {
+    try {
+      for await (const chunk of compressed) {
+        if (gunzipped.destroyed) return;
+        if (!gunzipped.write(chunk)) {
+          await new Promise<void>((resolve) => {
+            const go = () => {
+              gunzipped.off("drain", go);
+              gunzipped.off("close", go);
+              resolve();
+            };
+            gunzipped.once("drain", go);
+            gunzipped.once("close", go);
+          });
+        }
+      }
+      gunzipped.end();
+    } catch (error) {
+      gunzipped.destroy(error instanceof Error ? error : new Error(String(error)));
+    }
+  })();
+  try {
+    for await (const chunk of gunzipped) yield chunk;
+  } catch (error) {
+    const code = error instanceof Error && "code" in error ? error.code : undefined;
+    if (code === "Z_BUF_ERROR") throw new RecordingError(`${name}: the compressed file ends in the middle`, error);
+    if (typeof code === "string" && code.startsWith("Z_")) {
+      throw new RecordingError(`${name}: the compressed file is damaged`, error);
+    }
+    throw error;
+  } finally {
+    gunzipped.destroy();
+    await feeding;
+  }
+}

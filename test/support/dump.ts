@@ -1,0 +1,41 @@
+import { createHash } from "node:crypto";
+import { openDatabase } from "../../src/store/database.js";
+
+/** Every table that the loader writes, in the order of its primary key. */
+export const storeTables = {
+  progress: "id",
+  block: "height",
+  market: "market_id",
+  market_data: "market_id",
+  market_depth: "market_id",
+  price_level: "market_id, side, price",
+  live_order: "order_id",
+  last_trade: "market_id",
+  account: "account_id",
+  entry_class: "class_id",
+  ledger_entry: "id",
+  signer_removed_bundle: "signature_id",
+  node_signature: "signature_id, signature",
+} as const;
+
+/** The whole store, a line per table: its rows and a digest of all their values. Equal dumps, equal rows. */
+export async function dump(url: string): Promise<string[]> {
+  const database = openDatabase(url, { connectionsMax: 1 });
+  try {
+    const lines: string[] = [];
+    for (const [table, key] of Object.entries(storeTables)) {
+      const rows = await database.query(`SELECT * FROM ${table} ORDER BY ${key}`);
+      const digest = createHash("sha256");
+      for (const row of rows) digest.update(JSON.stringify(row, plain)).update("\n");
+      lines.push(`${table}: ${rows.length} rows ${digest.digest("hex")}`);
+    }
+    return lines;
+  } finally {
+    await database.close();
+  }
+}
+
+function plain(_key: string, value: unknown): unknown {
+  if (typeof value === "bigint") return `${value}`;
+  return value instanceof Uint8Array ? Buffer.from(value).toString("hex") : value;
+}
