@@ -10,7 +10,7 @@ import { newDatabaseUrl } from "../support/database.js";
 import { partnerProgram } from "../support/partners.js";
 import { browserDoors, type DoorReport, type ReportedBook, type ReportedLevel } from "./browser-doors.js";
 import { launchChromium, type ScriptPage, serveScript } from "./browser-launch.js";
-import { freePort, runMarketd, ServiceProcess } from "./browser-service.js";
+import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
 
 const chromium = partnerProgram("browser");
 const network = new Network({ seed: 11, markets: 8, parties: 30, ordersPerBlock: 30, entriesPerBlock: 20 });
@@ -118,8 +118,9 @@ describe.skipIf(chromium === undefined)("a real browser", () => {
       page = await browser.newPage();
       page.on("pageerror", (error) => problems.push(error.message));
       page.on("console", (message) => {
-        // A connection that is refused, which a test below causes, is told on the console too.
-        if (message.type() === "error" && !message.text().includes("ERR_")) problems.push(message.text());
+        // Error answers, which tests below cause, are told on the console too.
+        const isAnswer = message.text().startsWith("Failed to load resource");
+        if (message.type() === "error" && !isAnswer) problems.push(message.text());
       });
       await page.goto(`${service.url}/`);
     });
@@ -173,6 +174,18 @@ describe.skipIf(chromium === undefined)("a real browser", () => {
       await page.emulateMedia({ colorScheme });
       const { violations } = await new AxeBuilder({ page }).analyze();
       expect(violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`)).toEqual([]);
+    });
+
+    test("and the service's own words about a market that it does not know", async () => {
+      const known = await page.inputValue("#market-choice");
+      await page.fill("#market-id", "no-such-market");
+      await page.click("#market-form button");
+      await expect.poll(() => page.isVisible("#problem"), patience).toBe(true);
+      const answer = await fetch(`${service.url}/api/v2/market/no-such-market`);
+      expect(await textOf("#problem")()).toBe(((await answer.json()) as { message: string }).message);
+      await page.fill("#market-id", known);
+      await page.click("#market-form button");
+      await expect.poll(textOf("#stream-state"), patience).toBe("live");
     });
 
     test("and connects again when the service was away", async () => {
