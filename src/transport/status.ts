@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { toUSVString } from "node:util";
 import { create, type MessageShape } from "@bufbuild/protobuf";
 import { anyPack } from "@bufbuild/protobuf/wkt";
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
@@ -31,11 +32,28 @@ export function httpStatus(failure: Failure): number {
   return wire[failure.code].http;
 }
 
+/**
+ * The longest text of an error, in characters; longer ones are cut. Errors echo what they got, and gRPC sends them in
+ * trailers, of which many clients take 8 KiB at most.
+ */
+export const errorTextLengthMax = 512;
+
+/** The most field violations that an error tells. */
+export const violationsMax = 8;
+
+/** A text as all protocols can send it: not too long, and well-formed Unicode. */
+function sendable(text: string): string {
+  return toUSVString(text.length <= errorTextLengthMax ? text : `${text.slice(0, errorTextLengthMax)}…`);
+}
+
 /** The `google.rpc.Status` that every protocol carries in its own way. */
 export function toStatus(failure: Failure): MessageShape<typeof StatusSchema> {
   const details = [anyPack(ErrorInfoSchema, create(ErrorInfoSchema, { reason: failure.reason, domain: errorDomain }))];
   if (failure.violations.length > 0) {
-    details.unshift(anyPack(BadRequestSchema, create(BadRequestSchema, { fieldViolations: [...failure.violations] })));
+    const fieldViolations = failure.violations.slice(0, violationsMax).map(({ field, description }) => {
+      return { field: sendable(field), description: sendable(description) };
+    });
+    details.unshift(anyPack(BadRequestSchema, create(BadRequestSchema, { fieldViolations })));
   }
   if (failure.retryAfterMs !== undefined) {
     const retryDelay = {
@@ -44,7 +62,7 @@ export function toStatus(failure: Failure): MessageShape<typeof StatusSchema> {
     };
     details.push(anyPack(RetryInfoSchema, create(RetryInfoSchema, { retryDelay })));
   }
-  return create(StatusSchema, { code: grpcCode(failure), message: failure.message, details });
+  return create(StatusSchema, { code: grpcCode(failure), message: sendable(failure.message), details });
 }
 
 /**

@@ -131,6 +131,10 @@ function failureOf(id: string): Error {
       return invalidArgument("marketId", 'got "ü 100%\n€"');
     case "away":
       return unavailable("the database cannot be reached", "DATABASE_AWAY", 1500);
+    case "huge":
+      return invalidArgument("marketId", `got "${"z".repeat(100_000)}"`);
+    case "malformed":
+      return invalidArgument("marketId", "got half a pair: \ud800");
     default:
       return new TypeError("secret internals");
   }

@@ -85,6 +85,20 @@ const cases: Case[] = [
     expected: { status: "14", message: "the database cannot be reached", details: [errorInfo, retryInfo] },
   },
   {
+    name: "an error that echoes a lot is cut",
+    body: [market("huge")],
+    expected: { status: "3", message: `marketId: got "${"z".repeat(512 - 'marketId: got "'.length)}…` },
+  },
+  {
+    name: "an error that is no Unicode",
+    body: [market("malformed")],
+    expected: {
+      status: "3",
+      message: "marketId: got half a pair: \ufffd",
+      statusMessage: "marketId: got half a pair: \ufffd",
+    },
+  },
+  {
     name: "no request message",
     body: [],
     expected: { status: "12", message: "protocol error: missing input message for unary method", details: undefined },
