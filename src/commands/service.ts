@@ -41,8 +41,8 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   const { config, log, metrics } = options;
   collectDefaultMetrics({ register: metrics, prefix: "marketd_" });
   const database = openDatabase(options.databaseUrl);
-  const { pollIntervalMs, heartbeatMs, stalledReaderMs } = config;
-  const live = await startLive({ database, log, metrics, limits: { pollIntervalMs, heartbeatMs, stalledReaderMs } });
+  const { pollIntervalMs, heartbeatMs } = config;
+  const live = await startLive({ database, log, metrics, limits: { pollIntervalMs, heartbeatMs } });
   const ledger = new LedgerReader(database);
   let draining = false;
   const state = (): ReadinessState => (draining ? "draining" : live.ready ? "ready" : "loading");
@@ -101,7 +101,7 @@ function readTls(tls: NonNullable<ServiceConfig["tls"]>): { certificate: string;
 }
 
 /** The usual ways in which a port cannot be had, as a line that says what to change. */
-function listenError(error: unknown, where: string): unknown {
+export function listenError(error: unknown, where: string): unknown {
   const hints: Record<string, string> = {
     EADDRINUSE: "something else listens there; stop it, or choose another with --listen",
     EACCES: "this user may not listen there; choose a port above 1023 with --listen",

@@ -1,46 +1,24 @@
+import { createHash } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
-import { fromBinary, type JsonObject, type JsonValue, toJson } from "@bufbuild/protobuf";
+import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { BusEventSchema } from "../../gen/vega/events/v1/events_pb.js";
-import { MarketSchema } from "../../gen/vega/markets_pb.js";
-import { MarketDataSchema } from "../../gen/vega/vega_pb.js";
-import { jsonWriteOptions } from "../../src/domain/answer.js";
 import { simulate } from "../../src/simulator/network.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { type Door, type Outcome, openDoors, type StreamName, type UnaryName } from "../support/doors.js";
 import { recordingPath } from "../support/partners.js";
-import { freePort, runMarketd, ServiceProcess } from "./browser-service.js";
+import { type Entry, type Facts, readFacts } from "./recording-facts.js";
+import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
 
-/**
- * One table of cases, answered by the real process over every protocol, from a real network's recording (where there is
- * one) and from a simulated one. What the answers must be is worked out here from the recording's bytes, by code that
- * shares nothing with the service but the message definitions.
+/*
+ * One table of cases, answered by the real process over every protocol and on both gRPC lanes, from a real network's
+ * recording (where there is one) and from a simulated one.
  */
-interface Facts {
-  readonly markets: ReadonlyMap<string, JsonValue>;
-  readonly marketData: ReadonlyMap<string, JsonValue>;
-  readonly entries: readonly Entry[];
-  readonly parties: readonly string[];
-}
 
-interface Entry {
-  readonly node: JsonObject;
-  readonly from: Account;
-  readonly to: Account;
-}
-
-interface Account {
-  readonly party: string;
-  readonly asset: string;
-  readonly market: string;
-  readonly type: string;
-}
-
-interface Case {
+interface UnaryCase {
   readonly name: string;
   readonly method: UnaryName;
   readonly request: JsonValue;
@@ -55,62 +33,366 @@ interface StreamCase {
   readonly check: (outcomes: readonly Outcome[]) => void;
 }
 
-function readFacts(bytes: Uint8Array): Facts {
-  const markets = new Map<string, JsonValue>();
-  const marketData = new Map<string, JsonValue>();
-  const entries: Entry[] = [];
-  const pending: (() => void)[] = [];
-  let blockTime: bigint | undefined;
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  for (let offset = 0; offset + 4 <= bytes.length; ) {
-    const length = view.getUint32(offset);
-    const { event } = fromBinary(BusEventSchema, bytes.subarray(offset + 12, offset + 4 + length));
-    offset += 4 + length;
-    if (event.case === "beginBlock") blockTime = event.value.timestamp;
-    if (blockTime === undefined) continue;
-    const time = blockTime;
-    if (event.case === "endBlock") for (const apply of pending.splice(0)) apply();
-    if (event.case === "marketCreated" || event.case === "marketUpdated") {
-      const market = event.value;
-      pending.push(() => markets.set(market.id, toJson(MarketSchema, market, jsonWriteOptions)));
-    } else if (event.case === "marketData") {
-      const data = { ...event.value, timestamp: time };
-      pending.push(() => marketData.set(data.market, toJson(MarketDataSchema, data, jsonWriteOptions)));
-    } else if (event.case === "ledgerMovements") {
-      const found = event.value.ledgerMovements.flatMap((movement) => movement.entries.map((e) => entryOf(e, time)));
-      pending.push(() => entries.push(...found));
-    }
+const answers = (expected: JsonValue) => (outcome: Outcome) => expect(outcome).toEqual({ answer: expected });
+
+const fails = (code: number, reason: string, message: string | RegExp) => (outcome: Outcome) => {
+  expect(outcome).toMatchObject({ error: { code, reason } });
+  if ("error" in outcome) {
+    if (typeof message === "string") expect(outcome.error.message).toBe(message);
+    else expect(outcome.error.message).toMatch(message);
   }
-  const owners = new Set(entries.flatMap((entry) => [entry.from.party, entry.to.party]));
-  return { markets, marketData, entries, parties: [...owners].filter((party) => party !== "network").slice(0, 3) };
+};
+
+function answerOf(outcome: Outcome | undefined): JsonObject {
+  if (outcome === undefined || "error" in outcome) throw new Error(`no answer: ${JSON.stringify(outcome)}`);
+  return outcome.answer as JsonObject;
 }
 
-type LedgerEntryMessage = Extract<
-  ReturnType<typeof fromBinary<typeof BusEventSchema>>["event"],
-  { case: "ledgerMovements" }
->["value"]["ledgerMovements"][number]["entries"][number];
+function nodes(outcome: Outcome): JsonValue[] {
+  const list = answerOf(outcome)["ledgerEntries"] as { edges: { node: JsonValue }[] };
+  return list.edges.map((edge) => edge.node);
+}
 
-function entryOf(entry: LedgerEntryMessage, time: bigint): Entry {
-  const json = toJson(
-    BusEventSchema.fields.length > 0 ? ledgerEntrySchema() : ledgerEntrySchema(),
-    entry,
-    jsonWriteOptions,
-  ) as JsonObject;
-  const from = accountOf(json["fromAccount"] as JsonObject);
-  const to = accountOf(json["toAccount"] as JsonObject);
-  const node: JsonObject = {
-    timestamp: time.toString(),
-    quantity: entry.amount,
-    transferType: json["type"] as string,
-    assetId: from.asset,
-    fromAccountType: from.type,
-    toAccountType: to.type,
-    fromAccountPartyId: from.party,
-    toAccountPartyId: to.party,
-    ...(from.market === "" ? {} : { fromAccountMarketId: from.market }),
-    ...(to.market === "" ? {} : { toAccountMarketId: to.market }),
-    fromAccountBalance: entry.fromAccountBalance,
-    toAccountBalance: entry.toAccountBalance,
+const unknownId = "no-such-market";
+
+function marketCases(facts: Facts): UnaryCase[] {
+  const cases: UnaryCase[] = [];
+  for (const [marketId, market] of facts.markets) {
+    cases.push({ name: `market ${marketId}`, method: "getMarket", request: { marketId }, check: answers({ market }) });
+    const data = facts.marketData.get(marketId);
+    cases.push({
+      name: `market data of ${marketId}`,
+      method: "getLatestMarketData",
+      request: { marketId },
+      check: data === undefined ? fails(5, "NO_MARKET_DATA_YET", /.+/) : answers({ marketData: data }),
+    });
+    cases.push({
+      name: `depth of ${marketId}`,
+      method: "getLatestMarketDepth",
+      request: { marketId },
+      check: (outcome) =>
+        expect(answerOf(outcome)).toMatchObject({ marketId, sequenceNumber: expect.stringMatching(/^[0-9]+$/) }),
+    });
+  }
+  const ids = [...facts.marketData.keys()].sort();
+  const all = ids.map((id) => facts.marketData.get(id) ?? null);
+  cases.push({
+    name: "all market data",
+    method: "listLatestMarketData",
+    request: {},
+    check: answers({ marketsData: all }),
+  });
+  cases.push({
+    name: "market data of two",
+    method: "listLatestMarketData",
+    request: { market: ids.slice(0, 2) },
+    check: answers({ marketsData: all.slice(0, 2) }),
+  });
+  return cases;
+}
+
+function errorCases(): UnaryCase[] {
+  const empty = "";
+  const long = "x".repeat(129);
+  return [
+    {
+      name: "unknown market",
+      method: "getMarket",
+      request: { marketId: unknownId },
+      check: fails(5, "MARKET_NOT_FOUND", /no-such-market/),
+    },
+    {
+      name: "unknown market's depth",
+      method: "getLatestMarketDepth",
+      request: { marketId: unknownId },
+      check: fails(5, "MARKET_NOT_FOUND", /no-such-market/),
+    },
+    {
+      name: "unknown market's data",
+      method: "getLatestMarketData",
+      request: { marketId: unknownId },
+      check: fails(5, "MARKET_NOT_FOUND", /no-such-market/),
+    },
+    {
+      name: "unknown market in a list",
+      method: "listLatestMarketData",
+      request: { market: [unknownId] },
+      check: fails(5, "MARKET_NOT_FOUND", /no-such-market/),
+    },
+    {
+      name: "long identifier",
+      method: "getMarket",
+      request: { marketId: long },
+      check: fails(3, "INVALID_IDENTIFIER", "marketId: has 129 characters; an identifier has at most 128"),
+    },
+    {
+      name: "page of nothing",
+      method: "listLedgerEntries",
+      request: { pagination: { first: 0 } },
+      check: fails(3, "INVALID_PARAMETER", /^pagination\.first: /),
+    },
+    {
+      name: "both directions",
+      method: "listLedgerEntries",
+      request: { pagination: { first: 1, last: 1 } },
+      check: fails(3, "INVALID_PARAMETER", /^pagination\./),
+    },
+    {
+      name: "forged cursor",
+      method: "listLedgerEntries",
+      request: { pagination: { first: 1, after: "Zm9yZ2Vk" } },
+      check: fails(3, "INVALID_CURSOR", /^pagination\.after: /),
+    },
+    {
+      name: "range that ends before it starts",
+      method: "listLedgerEntries",
+      request: { dateRange: { startTimestamp: "2", endTimestamp: "1" } },
+      check: fails(3, "INVALID_DATE_RANGE", /^dateRange/),
+    },
+    {
+      name: "two parties in an account filter",
+      method: "listLedgerEntries",
+      request: { filter: { fromAccountFilter: { partyIds: ["a", "b"] } } },
+      check: fails(3, "INVALID_PARAMETER", /^filter\.fromAccountFilter\.partyIds: /),
+    },
+    {
+      name: "epoch that is no number",
+      method: "listERC20MultiSigSignerRemovedBundles",
+      request: { epochSeq: "ten" },
+      check: fails(3, "INVALID_PARAMETER", /^epochSeq: /),
+    },
+    {
+      name: "no bundle",
+      method: "listERC20MultiSigSignerRemovedBundles",
+      request: { nodeId: "nobody" },
+      check: (outcome) =>
+        expect(answerOf(outcome)).toMatchObject({
+          bundles: {
+            edges: [],
+            pageInfo: { hasNextPage: false, hasPreviousPage: false, startCursor: empty, endCursor: empty },
+          },
+        }),
+    },
+  ];
+}
+
+function ledgerCases(facts: Facts): UnaryCase[] {
+  const newest = facts.entries.toReversed();
+  const first = facts.entries[0];
+  if (first === undefined) return [];
+  const list = (name: string, request: JsonObject, expected: readonly Entry[]): UnaryCase => ({
+    name,
+    method: "listLedgerEntries",
+    request: { pagination: { first: 5000 }, ...request },
+    check: (outcome) => expect(nodes(outcome)).toEqual(expected.slice(0, 5000).map((entry) => entry.node)),
+  });
+  const { party, asset, type } = first.to;
+  const side = { partyIds: [party], assetId: asset };
+  const touches = (account: Entry["from"]) => account.party === party && account.asset === asset;
+  const transferType = first.node["transferType"] as string;
+  return [
+    list("the whole ledger", {}, newest),
+    list("the whole ledger, oldest first", { pagination: { first: 5000, newestFirst: false } }, facts.entries),
+    list(
+      "what a party got",
+      { filter: { toAccountFilter: side } },
+      newest.filter((entry) => touches(entry.to)),
+    ),
+    list(
+      "what a party got or sent",
+      { filter: { toAccountFilter: side, fromAccountFilter: side } },
+      newest.filter((entry) => touches(entry.to) || touches(entry.from)),
+    ),
+    list(
+      "what stayed with a party",
+      { filter: { closeOnAccountFilters: true, toAccountFilter: side, fromAccountFilter: side } },
+      newest.filter((entry) => touches(entry.to) && touches(entry.from)),
+    ),
+    list(
+      "one transfer type",
+      { filter: { transferTypes: [transferType] } },
+      newest.filter((entry) => entry.node["transferType"] === transferType),
+    ),
+    list(
+      "one account type",
+      { filter: { toAccountFilter: { accountTypes: [type] } } },
+      newest.filter((entry) => entry.to.type === type),
+    ),
+    list(
+      "a moment",
+      { dateRange: { startTimestamp: timeOf(first), endTimestamp: (BigInt(timeOf(first)) + 1n).toString() } },
+      newest.filter((entry) => entry.node["timestamp"] === first.node["timestamp"]),
+    ),
+    list("nobody's", { filter: { toAccountFilter: { partyIds: ["nobody"] } } }, []),
+  ];
+}
+
+function timeOf(entry: Entry): string {
+  return entry.node["timestamp"] as string;
+}
+
+function streamCases(facts: Facts): StreamCase[] {
+  const marketIds = [...facts.markets.keys()].sort();
+  const entry = facts.entries[0];
+  const cases: StreamCase[] = [
+    {
+      name: "unknown market's stream",
+      method: "observeMarketsDepthUpdates",
+      request: { marketIds: [unknownId] },
+      count: 1,
+      check: ([outcome]) => fails(5, "MARKET_NOT_FOUND", /no-such-market/)(outcome ?? { answer: null }),
+    },
+    {
+      name: "whole books of all markets",
+      method: "observeMarketsDepthUpdates",
+      request: {},
+      count: 1,
+      check: ([outcome]) => {
+        const updates = answerOf(outcome)["update"] as JsonObject[];
+        expect(updates.map((update) => update["marketId"]).sort()).toEqual(marketIds);
+        for (const update of updates) expect(update["previousSequenceNumber"]).toBe("0");
+      },
+    },
+  ];
+  if (entry !== undefined) cases.push(exportCase(facts, entry));
+  return cases;
+}
+
+function exportCase(facts: Facts, { to }: Entry): StreamCase {
+  const mine = (account: Entry["from"]) => account.party === to.party && account.asset === to.asset;
+  const rows = facts.entries.filter((entry) => mine(entry.from) || mine(entry.to));
+  return {
+    name: "export",
+    method: "exportLedgerEntries",
+    request: { partyId: to.party, assetId: to.asset },
+    count: 1_000,
+    check: (outcomes) => {
+      const messages = outcomes.map(answerOf);
+      const csv = Buffer.concat(messages.map((message) => Buffer.from(message["data"] as string, "base64")));
+      const lines = csv.toString().split("\r\n");
+      expect(lines.pop()).toBe("");
+      expect(lines.slice(1).map((line) => line.split(",")[1])).toEqual(rows.map((entry) => entry.node["quantity"]));
+      const last = messages.at(-1) ?? {};
+      expect(last).toMatchObject({ data: "" });
+      const [extension] = last["extensions"] as { value: JsonObject }[];
+      const held = extension?.value ?? {};
+      expect(Object.values(held).map(String)).toContain(String(rows.length));
+      expect(Object.values(held)).toContain(createHash("sha256").update(csv).digest("hex"));
+    },
   };
-  return { node, from, to };
+}
+
+async function simulatedRecording(): Promise<Uint8Array> {
+  const options = { seed: 7, markets: 6, parties: 20, ordersPerBlock: 12, entriesPerBlock: 6 };
+  return Buffer.concat([...simulate({ ...options, blocks: 150 })]);
+}
+
+const datasets: { readonly name: string; readonly read: () => Promise<Uint8Array> }[] = [
+  { name: "a simulated network", read: simulatedRecording },
+];
+const recorded = recordingPath();
+if (recorded !== undefined) {
+  datasets.push({ name: "a real network's recording", read: async () => gunzipSync(readFileSync(recorded)) });
+}
+
+describe.each(datasets)("$name", ({ read }) => {
+  let facts: Facts;
+  let folder = "";
+  const services: ServiceProcess[] = [];
+  const doors: Door[] = [];
+
+  beforeAll(async () => {
+    const bytes = await read();
+    facts = readFacts(bytes);
+    folder = await mkdtemp(join(tmpdir(), "marketd-answers-"));
+    const file = join(folder, "recording");
+    writeFileSync(file, bytes);
+    const database = newDatabaseUrl();
+    await runMarketd("load", "--database-url", database.url, file);
+    for (const lane of ["on", "off"]) {
+      const service = new ServiceProcess(database.url, await freePort(), "--grpc-lane", lane);
+      services.push(service);
+      await service.start();
+      doors.push(...openDoors(service.url));
+    }
+  });
+
+  afterAll(async () => {
+    for (const door of doors) door.close();
+    for (const service of services) await service.kill();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  async function everywhere<T>(ask: (door: Door) => Promise<T>, check: (outcome: T) => void): Promise<void> {
+    const [first, ...others] = await Promise.all(
+      doors.map(async (door) => ({ name: door.name, outcome: await ask(door) })),
+    );
+    if (first === undefined) throw new Error("no doors");
+    check(first.outcome);
+    for (const other of others) expect(other.outcome, `${other.name} and ${first.name} differ`).toEqual(first.outcome);
+  }
+
+  const table = (make: (facts: Facts) => readonly UnaryCase[]) => async () => {
+    for (const { name, method, request, check } of make(facts)) {
+      await everywhere((door) => door.unary(method, request), check).catch((error: Error) => {
+        error.message = `${name}: ${error.message}`;
+        throw error;
+      });
+    }
+  };
+
+  it("answers markets, depth and market data alike through every door", table(marketCases));
+  it("answers the ledger alike through every door", table(ledgerCases));
+  it("refuses alike through every door", table(errorCases));
+  it("streams alike through every door", async () => {
+    for (const { method, request, count, check } of streamCases(facts)) {
+      await everywhere((door) => door.stream(method, request, count), check);
+    }
+  });
+
+  it("pages the ledger with every page size, in both directions and both orders", async () => {
+    const [door] = doors.filter((each) => each.name === "HTTP");
+    if (door === undefined) throw new Error("no HTTP door");
+    const total = facts.entries.slice(0, 400);
+    const dateRange = { endTimestamp: timeOfNext(facts.entries, total) };
+    const expected = facts.entries.filter((entry) => BigInt(timeOf(entry)) < BigInt(dateRange.endTimestamp));
+    for (const newestFirst of [true, false]) {
+      const inOrder = (newestFirst ? expected.toReversed() : expected).map((entry) => entry.node);
+      for (const size of [1, 7, 1000]) {
+        expect(await walk(door, { dateRange }, { newestFirst }, "first", "after", size)).toEqual(inOrder);
+        expect(await walk(door, { dateRange }, { newestFirst }, "last", "before", size)).toEqual(inOrder);
+      }
+    }
+  });
+});
+
+/** The start of the first block after the one that the last of `some` lies in. */
+function timeOfNext(all: readonly Entry[], some: readonly Entry[]): string {
+  const last = some.at(-1);
+  return last === undefined || all.length === 0 ? "1" : (BigInt(timeOf(last)) + 1n).toString();
+}
+
+async function walk(
+  door: Door,
+  request: JsonObject,
+  order: JsonObject,
+  count: "first" | "last",
+  from: "after" | "before",
+  size: number,
+): Promise<JsonValue[]> {
+  const found: JsonValue[] = [];
+  let cursor: string | undefined;
+  for (;;) {
+    const pagination = { ...order, [count]: size, ...(cursor === undefined ? {} : { [from]: cursor }) };
+    const outcome = await door.unary("listLedgerEntries", { ...request, pagination });
+    const page = answerOf(outcome)["ledgerEntries"] as { pageInfo: Record<string, string | boolean> };
+    if (count === "first") found.push(...nodes(outcome));
+    else found.unshift(...nodes(outcome));
+    const { hasNextPage, hasPreviousPage, endCursor, startCursor } = page.pageInfo;
+    const more = count === "first" ? hasNextPage : hasPreviousPage;
+    const back = count === "first" ? hasPreviousPage : hasNextPage;
+    expect(back).toBe(cursor !== undefined);
+    if (more !== true) return found;
+    cursor = String(count === "first" ? endCursor : startCursor);
+  }
 }

@@ -36,9 +36,9 @@ export class ServiceProcess {
   readonly #args: readonly string[];
   #child: ChildProcess | undefined;
 
-  constructor(databaseUrl: string, port: number) {
+  constructor(databaseUrl: string, port: number, ...more: string[]) {
     this.url = `http://127.0.0.1:${port}`;
-    this.#args = ["serve", "--database-url", databaseUrl, "--listen", `127.0.0.1:${port}`, "--workers", "1"];
+    this.#args = ["serve", "--database-url", databaseUrl, "--listen", `127.0.0.1:${port}`, "--workers", "1", ...more];
   }
 
   /** Resolves when it is ready. @throws Error when it is not in time, or ends */

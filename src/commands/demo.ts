@@ -1,0 +1,113 @@
+import { once } from "node:events";
+import { createServer } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { DemoConfig } from "../config.js";
+import { load } from "../loader/load.js";
+import { streamSource } from "../loader/source.js";
+import { Network, networkDefaults } from "../simulator/network.js";
+import { dropDatabase } from "../store/drop-database.js";
+import { migrate } from "../store/migrate.js";
+import { createLog, type Log } from "../telemetry/log.js";
+import { openChoice } from "./database-choice.js";
+import { demoCalls } from "./demo-calls.js";
+import { forOperator } from "./load.js";
+import { startServing } from "./serve.js";
+import { listenError } from "./service.js";
+import { untilStopped } from "./stop-signal.js";
+
+/** Blocks that the network has behind it when the demo begins, so that there is something to look at. */
+export const demoHistoryBlocks = 600;
+
+/** Time between two blocks of the live network. */
+export const demoBlockIntervalMs = 1_000;
+
+const nsPerMs = 1_000_000n;
+
+/**
+ * A private database, a simulated network that makes a block a second, and the service, in one process, until SIGINT or
+ * SIGTERM. On a private server the demo's database is made anew each time; one that was named must be empty.
+ */
+export async function demo(config: DemoConfig): Promise<void> {
+  const log = createLog(config.logLevel);
+  const stop = untilStopped();
+  await requireFreePort(config);
+  const database = await openChoice(config.database, log, `marketd_demo_${config.listen.port}`);
+  const stopping = new AbortController();
+  try {
+    say("preparing a simulated network");
+    if (config.database.kind === "embedded") await dropDatabase(database.url);
+    await migrate(database.url, log);
+    const network = new Demo(config.seed);
+    await loadBlocks(database.url, network.history(), false, log, stopping.signal);
+    const following = loadBlocks(database.url, network.live(stopping.signal), true, log, stopping.signal);
+    const service = await startServing(config, database.url, config.logLevel, log);
+    const url = service.url + config.basePath;
+    process.stdout.write(await demoCalls(url, service.url));
+    await Promise.race([stop, following.then(() => stop)]);
+    say("stopping");
+    stopping.abort();
+    await Promise.all([service.drain(), following]);
+  } catch (error) {
+    throw forOperator(error);
+  } finally {
+    stopping.abort();
+    await database.close();
+  }
+}
+
+function say(text: string): void {
+  process.stderr.write(`marketd: ${text}\n`);
+}
+
+/** A port in use is said at once, not after the database was started. */
+async function requireFreePort(config: DemoConfig): Promise<void> {
+  const { host, port } = config.listen;
+  const probe = createServer();
+  try {
+    await once(probe.listen(port, host), "listening");
+  } catch (error) {
+    throw listenError(error, `${host}:${port}`);
+  }
+  probe.close();
+  await once(probe, "close");
+}
+
+async function loadBlocks(
+  url: string,
+  blocks: AsyncIterable<Uint8Array>,
+  blockByBlock: boolean,
+  log: Log,
+  signal: AbortSignal,
+): Promise<void> {
+  const sources = [streamSource(blocks, "the simulated network")];
+  await load({ database: url, sources, blockByBlock, log, signal });
+}
+
+/** The demo's network: its past ends now, and its present goes by this machine's clock. */
+class Demo {
+  readonly #network: Network;
+
+  constructor(seed: number) {
+    const startTimeNs = nowNs() - BigInt(demoHistoryBlocks * demoBlockIntervalMs) * nsPerMs;
+    const blockIntervalNs = BigInt(demoBlockIntervalMs) * nsPerMs;
+    const chainId = `demo-${seed}-${startTimeNs}`;
+    this.#network = new Network({ ...networkDefaults, seed, chainId, startTimeNs, blockIntervalNs });
+  }
+
+  async *history(): AsyncGenerator<Uint8Array> {
+    const spacing = BigInt(demoBlockIntervalMs) * nsPerMs;
+    const end = nowNs();
+    for (let left = demoHistoryBlocks; left > 0; left--) yield this.#network.nextBlock(end - BigInt(left) * spacing);
+  }
+
+  async *live(signal: AbortSignal): AsyncGenerator<Uint8Array> {
+    while (!signal.aborted) {
+      yield this.#network.nextBlock(nowNs());
+      await sleep(demoBlockIntervalMs, undefined, { signal }).catch(() => {});
+    }
+  }
+}
+
+function nowNs(): bigint {
+  return BigInt(Date.now()) * nsPerMs;
+}

@@ -1,0 +1,75 @@
+import type { LoadConfig } from "../config.js";
+import { Failure } from "../domain/failure.js";
+import { exitInterrupted, OperatorError } from "../domain/operator-error.js";
+import { load as loadRecordings } from "../loader/load.js";
+import { type LoadProgress, renderSummary } from "../loader/load-summary.js";
+import { RecordingError } from "../loader/recording-error.js";
+import { fileSource, type Source, streamSource } from "../loader/source.js";
+import { migrate } from "../store/migrate.js";
+import { SecondWriterError } from "../store/progress-table.js";
+import { createLog, type Log } from "../telemetry/log.js";
+import { withDatabase } from "./database-choice.js";
+import { ProgressLine } from "./progress-line.js";
+import { untilStopped } from "./stop-signal.js";
+
+/** Fills the database, shows how far it is, and ends with a summary on standard output. */
+export async function load(config: LoadConfig): Promise<void> {
+  const log = createLog(config.logLevel);
+  await withDatabase(config.database, log, (url) => loadInto(url, config, log));
+}
+
+async function loadInto(url: string, config: LoadConfig, log: Log): Promise<void> {
+  const stopping = new AbortController();
+  let interrupted = false;
+  void untilStopped().then((signal) => {
+    interrupted = signal === "SIGINT";
+    stopping.abort();
+  });
+  const progress = new ProgressLine();
+  try {
+    await migrate(url, log);
+    const summary = await loadRecordings({
+      database: url,
+      sources: openSources(config, stopping.signal),
+      pace: config.pace,
+      log,
+      signal: stopping.signal,
+      onProgress: (now) => progress.update(() => progressText(now)),
+    });
+    progress.clear();
+    for (const line of renderSummary(summary)) process.stdout.write(`${line}\n`);
+  } catch (error) {
+    progress.clear();
+    throw forOperator(error);
+  }
+  if (interrupted) throw new OperatorError("interrupted; what was committed stays", exitInterrupted);
+}
+
+async function* openSources(config: LoadConfig, signal: AbortSignal): AsyncGenerator<Source> {
+  const last = config.sources.length - 1;
+  for (const [index, path] of config.sources.entries()) {
+    const follow = config.follow && index === last;
+    if (path === "-") yield streamSource(process.stdin, "standard input");
+    else yield await fileSource(path, { follow, signal });
+  }
+}
+
+/** What the operator can mend, as one line. */
+export function forOperator(error: unknown): unknown {
+  if (error instanceof RecordingError || error instanceof SecondWriterError) {
+    return new OperatorError(error.message, 1, error);
+  }
+  if (error instanceof Failure && error.code === "unavailable") {
+    const cause = error.cause instanceof Error ? `: ${error.cause.message}` : "";
+    return new OperatorError(`the database cannot be reached${cause}`, 1, error);
+  }
+  return error;
+}
+
+function progressText(progress: LoadProgress): string {
+  const { blocks, events, eventsPerSecond, bytes, totalBytes, secondsLeft } = progress;
+  const parts = [`${blocks} blocks`, `${events} events`, `${Math.round(eventsPerSecond)} events/s`];
+  if (totalBytes !== undefined) parts.push(`${Math.floor((100 * bytes) / Math.max(1, totalBytes))}%`);
+  if (secondsLeft !== undefined) parts.push(`${Math.ceil(secondsLeft)} s left`);
+  return `loading: ${parts.join(", ")}`;
+}
