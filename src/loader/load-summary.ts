@@ -1,5 +1,5 @@
 import type { Progress } from "../store/progress-table.js";
-import { rowCount, type WholeBatch } from "./batch.js";
+import type { WholeBatch } from "./batch.js";
 import type { BlockFold, FoldCounts } from "./block-fold.js";
 
 /** How far a load is. */

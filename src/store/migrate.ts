@@ -1,4 +1,5 @@
 import { createConnection, type RowDataPacket } from "mysql2/promise";
+import { OperatorError } from "../domain/operator-error.js";
 import type { Log } from "../telemetry/log.js";
 import { type Connection, type Database, describeAddress, driverOptions, openDatabase } from "./database.js";
 import { databaseErrorCode, toDatabaseFailure } from "./database-error.js";
@@ -52,7 +53,7 @@ export interface MigrationSummary {
  *
  * A runner of our own: the usual one creates its version table in several steps that two processes trip over, knows no
  * half-applied migration, and needs connections that take several statements in one text.
- * @throws Error for a database that is newer than this program, or was migrated from other files
+ * @throws OperatorError for a database that is newer than this program, or was migrated from other files
  */
 export async function migrate(
   url: string,
@@ -83,7 +84,7 @@ export async function migrate(
 
 /**
  * Checks that the database has exactly this program's schema, for commands that only read.
- * @throws Error that says what to do
+ * @throws OperatorError that says what to do
  */
 export async function requireSchema(
   database: Database,
@@ -99,7 +100,9 @@ export async function requireSchema(
   checkApplied(rows, migrations);
   const complete = rows.filter((row) => row.statements_done === row.statements).length;
   if (complete < migrations.length) {
-    throw new Error(`the database has schema version ${complete}, this program needs ${migrations.length}: migrate it`);
+    throw new OperatorError(
+      `the database has schema version ${complete}, this program needs ${migrations.length}: migrate it`,
+    );
   }
 }
 
@@ -130,19 +133,19 @@ function likeText(name: string): string {
 
 function explain(error: unknown, address: DatabaseAddress): unknown {
   if (databaseErrorCode(error) !== "ER_ACCESS_DENIED_ERROR") return toDatabaseFailure(error);
-  return new Error(`the database server of ${describeAddress(address)} refuses user ${address.user}`, { cause: error });
+  return new OperatorError(`the database server of ${describeAddress(address)} refuses user ${address.user}`, 1, error);
 }
 
 function checkApplied(rows: readonly MigrationRow[], migrations: readonly Migration[]): void {
   for (const row of rows) {
     const migration = migrations[row.version - 1];
     if (migration === undefined) {
-      throw new Error(
+      throw new OperatorError(
         `the database has schema version ${row.version}, newer than this program's ${migrations.length}: use a newer program`,
       );
     }
     if (row.checksum !== migration.checksum) {
-      throw new Error(
+      throw new OperatorError(
         `migration ${row.version} (${migration.name}) is not the one that the database was made with: use the program that made it, or a new database`,
       );
     }

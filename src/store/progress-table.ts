@@ -1,3 +1,4 @@
+import { OperatorError } from "../domain/operator-error.js";
 import type { Connection } from "./database.js";
 
 /** How far the loader is. */
@@ -12,7 +13,7 @@ export interface Progress {
 }
 
 /** Another process has written since this one last looked. */
-export class SecondWriterError extends Error {
+export class SecondWriterError extends OperatorError {
   constructor() {
     super("another process is loading into this database: only one may at a time; nothing of this block was written");
     this.name = "SecondWriterError";
