@@ -75,7 +75,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     connect: createConnectHandler(laneOptions),
     http: new HttpLane({ ...laneOptions, metrics: options.metricsText ?? metrics, common, routes }),
   });
-  const lane = options.grpcLane === false ? undefined : createGrpcLane(laneOptions);
+  const lane =
+    options.grpcLane === false ? undefined : createGrpcLane({ ...laneOptions, staleness: options.staleness });
   const webSockets = new WebSocketLane({
     ...laneOptions,
     common,

@@ -1,27 +1,36 @@
 import type { Http2Session, IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import type { Method } from "../../domain/service.js";
 import type { Http2StreamLane, LaneOptions } from "../lane.js";
+import { AnswerHeaders } from "./answer-headers.js";
 import { parseGrpcTimeout } from "./deadline.js";
 import { GrpcWire } from "./grpc-wire.js";
 import { ProtocolError } from "./protocol-error.js";
 import { decodeBinary, RpcCall, type ServedMethod } from "./rpc-call.js";
 
+/** What the lane is made from. */
+export interface GrpcLaneOptions extends LaneOptions {
+  /** How many seconds old the newest data is; sent as metadata with every answer. */
+  readonly staleness?: (() => number | undefined) | undefined;
+}
+
 /**
  * The short way for plain gRPC calls: binary, uncompressed, on the HTTP/2 stream itself. What it does not accept, the
  * Connect handler serves with the same outcome; a gRPC client cannot tell them apart but by their speed.
  */
-export function createGrpcLane(options: LaneOptions): Http2StreamLane {
+export function createGrpcLane(options: GrpcLaneOptions): Http2StreamLane {
   const methods = new Map<string, ServedMethod>();
   for (const method of options.api) {
     const cells = options.requests.cells(method, "grpc");
     methods.set(methodPath(method), { method, decode: decodeBinary, cells, options });
   }
+  const answerHeaders = new AnswerHeaders(options.staleness ?? (() => undefined));
   const addressOf = addressBook();
   return {
     accepts: (headers) => isPlainGrpc(headers) && methods.has(headers[":path"] ?? ""),
     handle: (stream, headers) => {
       const served = methods.get(headers[":path"] ?? "");
-      if (served !== undefined) serve(served, stream, headers, addressOf(stream.session));
+      if (served === undefined) return;
+      serve(served, new GrpcWire(stream, answerHeaders), stream, headers, addressOf(stream.session));
     },
   };
 }
@@ -44,6 +53,7 @@ function isPlainGrpc(headers: IncomingHttpHeaders): boolean {
 
 function serve(
   served: ServedMethod,
+  wire: GrpcWire,
   stream: ServerHttp2Stream,
   headers: IncomingHttpHeaders,
   clientAddress: string,
@@ -52,7 +62,7 @@ function serve(
   stream.on("error", ignore);
   const timeout = headers["grpc-timeout"];
   const timeoutMs = typeof timeout === "string" ? parseGrpcTimeout(timeout) : undefined;
-  const call = new RpcCall(served, new GrpcWire(stream), clientAddress, timeoutMs);
+  const call = new RpcCall(served, wire, clientAddress, timeoutMs);
   stream.on("data", (chunk: Buffer) => call.data(chunk));
   stream.on("end", () => call.end());
   stream.on("close", () => call.left());

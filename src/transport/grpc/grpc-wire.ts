@@ -1,11 +1,11 @@
 import { constants, type ServerHttp2Stream } from "node:http2";
 import type { Answer } from "../../domain/answer.js";
 import type { Failure } from "../../domain/failure.js";
+import type { AnswerHeaders } from "./answer-headers.js";
 import type { CallError, CallWire } from "./call-wire.js";
 import { binaryEnvelope } from "./envelope.js";
 import { errorTrailers, okTrailers } from "./grpc-status.js";
 
-const answerHeaders = Object.freeze({ ":status": 200, "content-type": "application/grpc+proto" });
 const withTrailers = Object.freeze({ waitForTrailers: true, sendDate: false });
 const withoutBody = Object.freeze({ endStream: true, sendDate: false });
 
@@ -13,9 +13,11 @@ const withoutBody = Object.freeze({ endStream: true, sendDate: false });
 export class GrpcWire implements CallWire {
   readonly form = binaryEnvelope;
   readonly #stream: ServerHttp2Stream;
+  readonly #headers: AnswerHeaders;
 
-  constructor(stream: ServerHttp2Stream) {
+  constructor(stream: ServerHttp2Stream, headers: AnswerHeaders) {
     this.#stream = stream;
+    this.#headers = headers;
   }
 
   answer(answer: Answer): void {
@@ -23,14 +25,13 @@ export class GrpcWire implements CallWire {
     const stream = this.#stream;
     if (stream.destroyed || stream.closed) return;
     stream.on("wantTrailers", sendOkTrailers);
-    stream.respond(answerHeaders, withTrailers);
+    stream.respond(this.#headers.current(), withTrailers);
     stream.end(frame);
   }
 
   start(headers: ReadonlyMap<string, string>): void {
     if (this.#stream.destroyed || this.#stream.closed) return;
-    const all = headers.size === 0 ? answerHeaders : { ...answerHeaders, ...Object.fromEntries(headers) };
-    this.#stream.respond(all, withTrailers);
+    this.#stream.respond({ ...this.#headers.current(), ...Object.fromEntries(headers) }, withTrailers);
   }
 
   write(frames: Uint8Array): boolean {
@@ -41,7 +42,7 @@ export class GrpcWire implements CallWire {
     const stream = this.#stream;
     if (stream.destroyed || stream.closed) return;
     if (error !== undefined && !stream.headersSent) {
-      stream.respond({ ...answerHeaders, ...errorTrailers(error) }, withoutBody);
+      stream.respond({ ...this.#headers.current(), ...errorTrailers(error) }, withoutBody);
       // A client that is still sending is told to stop; RFC 9113, 8.1.
       if (!stream.readableEnded) stream.close(constants.NGHTTP2_NO_ERROR);
       return;

@@ -249,6 +249,19 @@ describe("both lanes answer the same", () => {
     if (expected.metadata !== undefined) expect(outcomes[1]?.metadata).toBe(expected.metadata);
   });
 
+  test("every answer says how old the data is", async () => {
+    for (const staleness of [undefined, 3.7, 4.1]) {
+      for (const server of servers) {
+        server.staleness = staleness;
+        for (const marketId of ["hot", "missing"]) {
+          const outcome = await rawCall(server.port, { path: `${service}/GetMarket`, body: [market(marketId)] });
+          const expected = staleness === undefined ? undefined : String(Math.floor(staleness));
+          expect(outcome.headers["marketd-staleness"]).toBe(expected);
+        }
+      }
+    }
+  });
+
   test("what is thrown and is no Failure tells an id and nothing else", async () => {
     for (const server of servers) {
       for (const path of ["GetMarket", "ObserveMarketsDepthUpdates"]) {

@@ -13,6 +13,8 @@ export interface RpcServer extends FakeApi {
   /** Lines that were logged at error level. */
   readonly logged: string[];
   readiness: Readiness;
+  /** Seconds. */
+  staleness: number | undefined;
   close(): Promise<void>;
 }
 
@@ -29,6 +31,7 @@ export async function startRpcServer(grpcLane: boolean, limits: Partial<Transpor
     limits,
     grpcLane,
     readiness: () => server.readiness,
+    staleness: () => server.staleness,
   });
   const server: RpcServer = {
     ...fake,
@@ -36,6 +39,7 @@ export async function startRpcServer(grpcLane: boolean, limits: Partial<Transpor
     metrics,
     logged,
     readiness: "ready",
+    staleness: undefined,
     close: () => running.close(),
   };
   return server;
