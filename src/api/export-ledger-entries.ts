@@ -52,6 +52,7 @@ function plainFailure(thrown: unknown): Failure {
 
 class ExportStream implements AnswerStream<Body> {
   readonly headers: ReadonlyMap<string, string>;
+  readonly trailerNames = contentFactNames.map((name) => `export-${kebab(name)}`);
   readonly #trailers = new Map<string, string>();
   readonly #source: LedgerExport;
   readonly #csv: LedgerCsv;
@@ -155,6 +156,9 @@ function subjectFacts(source: LedgerExport, { time }: ExportSubject): Record<str
     newestBlockTimestamp: `${source.newestBlock?.timeNs ?? 0n}`,
   };
 }
+
+/** The names of {@link contentFacts}, known before there is anything to tell. */
+const contentFactNames = ["rows", "sumOfEffects", "sha256"];
 
 function contentFacts(facts: CsvFacts): Record<string, string> {
   return { rows: `${facts.rows}`, sumOfEffects: `${facts.sum}`, sha256: facts.sha256 };

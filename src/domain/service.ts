@@ -41,6 +41,8 @@ export interface AnswerStream<O extends DescMessage = DescMessage> {
   readonly headers: ReadonlyMap<string, string>;
   /** Known once the stream ended without failure. Sent as HTTP or gRPC trailers. */
   readonly trailers: ReadonlyMap<string, string>;
+  /** The names that `trailers` will have, where they are known before: HTTP/1.1 announces them. */
+  readonly trailerNames?: readonly string[];
   /** What is to be sent now, in order; empty: nothing now, or ended. */
   take(): readonly Answer<O>[];
   /** The one reader's listener. */

@@ -27,9 +27,9 @@ export class CommonHeaders {
   readonly #byOrigin = new Map<string, HeaderFields>();
   #seconds: number | undefined;
 
-  /** No `origins`: any. `staleness` in seconds. */
+  /** No `origins`, or `*` among them: any. `staleness` in seconds. */
   constructor(origins: readonly string[] | undefined, staleness: () => number | undefined = () => undefined) {
-    this.#origins = origins === undefined ? undefined : new Set(origins);
+    this.#origins = origins === undefined || origins.includes("*") ? undefined : new Set(origins);
     this.#staleness = staleness;
   }
 
@@ -58,6 +58,12 @@ export class CommonHeaders {
       "access-control-max-age": preflightMaxAgeSeconds,
       ...(requestedHeaders === undefined ? {} : { "access-control-allow-headers": requestedHeaders }),
     };
+  }
+
+  /** The same fields, where a page may also read those `names`. */
+  exposing(common: HeaderFields, names: readonly string[]): HeaderFields {
+    if (names.length === 0 || common["access-control-expose-headers"] === undefined) return common;
+    return { ...common, "access-control-expose-headers": [exposedHeaders, ...names].join(", ") };
   }
 
   /** The names that `vary` has to hold because of these fields. */

@@ -163,6 +163,10 @@ class GuardedStream implements AnswerStream {
     return this.#failure ?? this.#inner.failure;
   }
 
+  get trailerNames(): readonly string[] {
+    return this.#inner.trailerNames ?? [];
+  }
+
   take(): readonly Answer[] {
     if (this.#failure !== undefined) return [];
     const answers = this.#inner.take();

@@ -16,6 +16,7 @@ import { type AnswerStream, type Api, type Call, serverStreaming, unary } from "
 export class TestStream implements AnswerStream {
   readonly headers = new Map<string, string>();
   readonly trailers = new Map<string, string>();
+  trailerNames: readonly string[] = [];
   ended = false;
   failure: Failure | undefined;
   closed = false;

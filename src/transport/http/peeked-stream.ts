@@ -34,6 +34,10 @@ export class PeekedStream implements AnswerStream {
     return this.#inner.trailers;
   }
 
+  get trailerNames(): readonly string[] {
+    return this.#inner.trailerNames ?? [];
+  }
+
   get ended(): boolean {
     return this.#held.length === 0 && this.#inner.ended;
   }

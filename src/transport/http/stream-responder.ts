@@ -3,7 +3,7 @@ import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
 import type { Answer, Form } from "../../domain/answer.js";
 import type { Failure } from "../../domain/failure.js";
 import type { AnswerStream, StreamMethod } from "../../domain/service.js";
-import type { HeaderFields } from "../common-headers.js";
+import type { CommonHeaders, HeaderFields } from "../common-headers.js";
 import { AnswerPump } from "../grpc/answer-pump.js";
 import { clientLeft } from "../grpc/deadline.js";
 import type { LaneOptions } from "../lane.js";
@@ -30,13 +30,18 @@ interface BodyForm {
   errorBytes(failure: Failure): Uint8Array | undefined;
 }
 
+/** What the responder needs. */
+export interface StreamResponderOptions extends LaneOptions {
+  readonly common: CommonHeaders;
+}
+
 /** Answers server-streaming methods: as lines, as server-sent events, or as the file that the pieces make up. */
 export class StreamResponder {
-  readonly #options: LaneOptions;
+  readonly #options: StreamResponderOptions;
   readonly #vary: string;
 
   /** `vary` is the value of that header on every stream. */
-  constructor(options: LaneOptions, vary: string) {
+  constructor(options: StreamResponderOptions, vary: string) {
     this.#options = options;
     this.#vary = vary;
   }
@@ -84,10 +89,12 @@ export class StreamResponder {
 
   #pump(stream: AnswerStream, body: BodyForm, exchange: Exchange, cells: RequestCells): void {
     const { response, request, common } = exchange;
+    const ownHeaders = !body.file || body.form === bodyData;
+    const headers = this.#headers(body, common, ownHeaders ? stream : undefined);
     if (exchange.head) {
       stream.close();
       const failure = stream.failure;
-      if (failure === undefined) response.writeHead(200, this.#headers(body, common));
+      if (failure === undefined) response.writeHead(200, headers);
       if (failure === undefined) response.end();
       else refuse(exchange, failure, this.#options.log);
       cells.streamRefused(failure === undefined ? 0 : grpcCode(failure));
@@ -97,9 +104,9 @@ export class StreamResponder {
     const { log, limits } = this.#options;
     const sink = new StreamResponse({
       response,
-      headers: this.#headers(body, common),
+      headers,
       coding: body.file && typeof acceptEncoding === "string" ? chooseCoding(acceptEncoding) : undefined,
-      ownHeaders: !body.file || body.form === bodyData,
+      ownTrailers: ownHeaders,
       refuse: (failure) => refuse(exchange, failure, log),
       errorBytes: (failure) => body.errorBytes(failure),
       drained: () => pump.drained(),
@@ -114,14 +121,17 @@ export class StreamResponder {
     pump.run();
   }
 
-  #headers(body: BodyForm, common: HeaderFields): HeaderFields {
+  #headers(body: BodyForm, common: HeaderFields, stream?: AnswerStream): HeaderFields {
+    const trailerNames = stream?.trailerNames ?? [];
     return {
       "content-type": body.contentType,
       "cache-control": "no-store",
       vary: this.#vary,
       // Proxies of the nginx kind would otherwise collect a stream before they pass it on.
       "x-accel-buffering": "no",
-      ...common,
+      ...this.#options.common.exposing(common, [...(stream?.headers.keys() ?? [])]),
+      ...Object.fromEntries(stream?.headers ?? []),
+      ...(trailerNames.length === 0 ? {} : { trailer: trailerNames.join(", ") }),
     };
   }
 }

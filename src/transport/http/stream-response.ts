@@ -9,11 +9,11 @@ import { breakOff, type HttpResponse } from "./http-message.js";
 /** What a stream is written with. */
 export interface StreamResponseOptions {
   readonly response: HttpResponse & Writable;
-  /** Headers beside those that the stream names. */
+  /** All headers but those of the coding. */
   readonly headers: HeaderFields;
   readonly coding: ContentCoding | undefined;
-  /** Whether the stream's own headers and trailers belong to this body: to a file, not to its envelope. */
-  readonly ownHeaders: boolean;
+  /** Whether the stream's own trailers belong to this body: to a file, not to its envelope. */
+  readonly ownTrailers: boolean;
   /** Answers a failure before anything was sent. */
   refuse(failure: Failure): void;
   /** Bytes that tell of a failure inside the body; undefined: the body is broken off instead. */
@@ -33,12 +33,11 @@ export class StreamResponse implements FrameSink {
     this.#output = options.response;
   }
 
-  start(streamHeaders: ReadonlyMap<string, string>): void {
-    const { response, headers, coding, drained, ownHeaders } = this.#options;
+  start(): void {
+    const { response, headers, coding, drained } = this.#options;
     this.#started = true;
     response.writeHead(200, {
       ...headers,
-      ...(ownHeaders ? Object.fromEntries(streamHeaders) : {}),
       ...(coding === undefined ? {} : { "content-encoding": coding }),
     });
     response.flushHeaders?.();
@@ -58,7 +57,7 @@ export class StreamResponse implements FrameSink {
 
   finish(failure: Failure | undefined, trailers: ReadonlyMap<string, string>): void {
     if (failure === undefined) {
-      if (this.#options.ownHeaders && trailers.size > 0) {
+      if (this.#options.ownTrailers && trailers.size > 0) {
         this.#options.response.addTrailers(Object.fromEntries(trailers));
       }
       this.#output.end();

@@ -290,6 +290,11 @@ describe("as configured", () => {
     expect(other.status).toBe(200);
     expect(other.headers.get("access-control-allow-origin")).toBeNull();
     await server.close();
+    const any = await serveFake({ corsOrigins: ["*"] });
+    const star = await fetch(any.url + depthPath, { headers: { origin: "https://b.example" } });
+    expect(star.headers.get("access-control-allow-origin")).toBe("*");
+    expect(star.headers.get("vary")).toBe("accept-encoding");
+    await any.server.close();
   });
 
   test("base path: the API and Connect under it, operations at the root", async () => {

@@ -265,6 +265,7 @@ describe.each<[name: string, open: Open]>([
   ])("export%s with Accept %s: the file itself: %s", async (query, accept, raw) => {
     service.onOpen = (stream) => {
       stream.headers.set("content-disposition", 'attachment; filename="x.csv"');
+      stream.trailerNames = ["x-rows"];
       stream.trailers.set("x-rows", "2");
       stream.give(
         piece({ contentType: "text/csv", data: Buffer.from("a,b\r\n") }),
@@ -277,6 +278,8 @@ describe.each<[name: string, open: Open]>([
     const trailers = await reading.end;
     expect(reading.headers["content-type"]).toBe(raw ? "text/csv" : "application/json");
     expect(reading.headers["content-disposition"]).toBe(raw ? 'attachment; filename="x.csv"' : undefined);
+    expect(reading.headers["trailer"]).toBe(raw ? "x-rows" : undefined);
+    expect(String(reading.headers["access-control-expose-headers"]).endsWith("content-disposition")).toBe(raw);
     if (raw) {
       expect(reading.received().toString()).toBe("a,b\r\n1,2\r\n");
       expect(trailers).toMatchObject({ "x-rows": "2" });
