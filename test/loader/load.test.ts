@@ -1,0 +1,348 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { gzipSync } from "node:zlib";
+import { create } from "@bufbuild/protobuf";
+import fc from "fast-check";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { ProtocolUpgradeStartedSchema } from "../../gen/vega/events/v1/events_pb.js";
+import { Order_Status, Side } from "../../gen/vega/vega_pb.js";
+import { type LoadOptions, load } from "../../src/loader/load.js";
+import { type LoadSummary, renderSummary } from "../../src/loader/load-summary.js";
+import { streamSource } from "../../src/loader/source.js";
+import { type Database, openDatabase } from "../../src/store/database.js";
+import { migrate } from "../../src/store/migrate.js";
+import { createLog } from "../../src/telemetry/log.js";
+import { newDatabaseUrl } from "../support/database.js";
+import { dump } from "../support/dump.js";
+import { inChunks, RecordingBuilder } from "../support/recording.js";
+
+const log = createLog("silent");
+let url: string;
+let store: Database;
+
+beforeEach(async () => {
+  url = newDatabaseUrl().url;
+  await migrate(url, log);
+  store = openDatabase(url, { connectionsMax: 2 });
+});
+
+afterEach(async () => {
+  await store.withConnection((connection) => connection.run(`DROP DATABASE ${new URL(url).pathname.slice(1)}`));
+  await store.close();
+});
+
+function loadBytes(bytes: Uint8Array, options: Partial<LoadOptions> = {}): Promise<LoadSummary> {
+  return load({ database: url, sources: [streamSource(inChunks(bytes), "test")], log, ...options });
+}
+
+describe("errors, each with its place", () => {
+  const two = () => new RecordingBuilder().block(1, 10n).block(2, 20n);
+  const skipTo = (sequence: bigint) => {
+    const builder = two();
+    builder.sequence = sequence;
+    return builder.block(3, 30n);
+  };
+  const otherChain = () => {
+    const builder = two();
+    builder.chainId = "other";
+    return builder.block(3, 30n);
+  };
+  const cases: [string, () => Uint8Array, string][] = [
+    ["a gap", () => skipTo(7n).bytes(), "the stream has a gap: event 7 comes after event 4, where 5 is needed"],
+    ["another chain", () => otherChain().bytes(), 'event 5 is of chain "other", the database holds chain "test-chain"'],
+    [
+      "time that decreases",
+      () => two().block(3, 19n).bytes(),
+      "event 5 begins block 3 at time 19, before the time of block 2, 20; block time never decreases",
+    ],
+    [
+      "heights that decrease",
+      () => two().block(1, 30n).bytes(),
+      "event 5 begins block 1 after block 2; heights never decrease",
+    ],
+    [
+      "a height again at another time",
+      () => two().block(2, 30n).bytes(),
+      "event 5 begins block 2 once more, at another time than before",
+    ],
+    [
+      "a block in a block",
+      () => two().begin(3, 30n).begin(4, 40n).bytes(),
+      "event 6 begins block 4 inside of block 3, which has not ended",
+    ],
+    ["the end of another block", () => two().begin(3, 30n).end(4).bytes(), "event 6 ends block 4, but block 3 is open"],
+    [
+      "half a frame",
+      () => Buffer.concat([two().bytes(), Buffer.from([0, 0, 0])]),
+      `test: ends in the middle of a frame: the one at byte ${two().bytes().length} has only 3 bytes of it there`,
+    ],
+    [
+      "a length that cannot be",
+      () => Buffer.concat([two().bytes(), Buffer.from([0xff, 0, 0, 0])]),
+      `test: the frame at byte ${two().bytes().length} says it has 4278190080 bytes; a frame has 8 to 67108864`,
+    ],
+    [
+      "no protobuf",
+      () =>
+        two()
+          .frame(Buffer.from([0x0f]))
+          .bytes(),
+      "event 5 is not a protobuf message",
+    ],
+    [
+      "a quantity that is none",
+      () =>
+        two()
+          .block(3, 30n, (r) => r.transfer({ amount: "1.5" }))
+          .bytes(),
+      'event 6 has the quantity "1.5"; one is decimal text of at most 78 digits',
+    ],
+    [
+      "an id without a number",
+      () =>
+        two()
+          .begin(3, 30n)
+          .event({ case: "expiredOrders", value: { marketId: "m", orderIds: [] } }, 57, { id: "x" })
+          .bytes(),
+      'event 6 has the id "x"; an id is <height>-<number in the block>',
+    ],
+    [
+      "gzip that was cut",
+      () => gzipSync(two().bytes()).subarray(0, -9),
+      "test: the compressed file ends in the middle",
+    ],
+  ];
+
+  it.each(cases)("%s", async (name, bytes, message) => {
+    await expect(loadBytes(bytes())).rejects.toThrow(expect.objectContaining({ message }));
+    // What came before is kept.
+    if (!name.startsWith("gzip")) {
+      expect(await store.query("SELECT height FROM block")).toEqual([{ height: 1n }, { height: 2n }]);
+    }
+  });
+
+  it("a piece that begins later than the store ends, also in the middle of a block", async () => {
+    const all = two().begin(3, 30n).market("m").end();
+    await loadBytes(Buffer.concat(all.frames.slice(0, 5)));
+    await expect(loadBytes(Buffer.concat(all.frames.slice(5)))).rejects.toThrow(
+      "the recording begins with event 6, but the database is at the end of block 2 and needs event 5",
+    );
+    await loadBytes(Buffer.concat(all.frames.slice(4)));
+    expect(await store.query("SELECT height FROM block")).toHaveLength(3);
+  });
+});
+
+it("ignores what comes before the first block, and keeps the open block back until its end arrives", async () => {
+  const all = new RecordingBuilder()
+    .market("early")
+    .block(1, 10n, (r) => r.market("m"))
+    .begin(2, 20n)
+    .market("open");
+  const first = await loadBytes(all.bytes());
+  expect(first).toMatchObject({ blocks: 1, outsideBlocks: 1 });
+  expect(await store.query("SELECT market_id FROM market")).toEqual([{ market_id: "m" }]);
+  await loadBytes(all.end().bytes());
+  expect(await store.query("SELECT market_id FROM market ORDER BY market_id")).toEqual([
+    { market_id: "m" },
+    { market_id: "open" },
+  ]);
+});
+
+it("stores a replayed height once; positions of its rows go on, also over a restart", async () => {
+  const all = new RecordingBuilder().block(0, 10n, (r) => r.transfer({}, {})).block(0, 10n, (r) => r.transfer({}));
+  await loadBytes(Buffer.concat(all.frames.slice(0, 3)));
+  await loadBytes(all.bytes());
+  expect(await store.query("SELECT id FROM ledger_entry ORDER BY id")).toEqual([{ id: 0n }, { id: 1n }, { id: 2n }]);
+  expect(await store.query("SELECT height, stream_sequence, ledger_entries FROM block")).toEqual([
+    { height: 0n, stream_sequence: 6n, ledger_entries: 3 },
+  ]);
+});
+
+it("ends at a protocol upgrade, discards the open block, and goes on after it", async () => {
+  const all = new RecordingBuilder()
+    .block(1, 10n)
+    .begin(2, 20n)
+    .market("discarded")
+    .event({ case: "protocolUpgradeStarted", value: create(ProtocolUpgradeStartedSchema, { lastBlockHeight: 1n }) })
+    .block(2, 20n, (r) => r.market("kept"));
+  const upgrade = await loadBytes(all.bytes());
+  expect(upgrade).toMatchObject({ protocolUpgrade: true, progress: { streamSequence: 5n, height: 1n } });
+  await loadBytes(all.bytes());
+  expect(await store.query("SELECT market_id FROM market")).toEqual([{ market_id: "kept" }]);
+});
+
+it("keeps quantities of 78 digits, and ids above 2^53, digit for digit", async () => {
+  const most = `${(1n << 256n) - 1n}`;
+  const height = (1n << 39n) - 1n;
+  const bytes = new RecordingBuilder()
+    .block(height, 10n, (r) => r.transfer({ amount: most, fromBalance: `${(1n << 64n) + 1n}`, toBalance: most }, {}))
+    .bytes();
+  for (const localInfile of [true, false]) {
+    await store.withConnection((c) => c.run("DELETE FROM progress"));
+    for (const table of ["ledger_entry", "account", "entry_class", "block"]) {
+      await store.withConnection((c) => c.run(`DELETE FROM ${table}`));
+    }
+    const many = new RecordingBuilder()
+      .block(height, 10n, (r) => r.transfer(...Array.from({ length: 30 }, () => ({ amount: most }))))
+      .bytes();
+    await loadBytes(localInfile ? many : bytes, { localInfile });
+    const rows = await store.query("SELECT id, quantity FROM ledger_entry ORDER BY id LIMIT 1");
+    expect(rows).toEqual([{ id: height << 24n, quantity: most }]);
+  }
+  expect(await store.query("SELECT from_balance, to_balance FROM ledger_entry ORDER BY id LIMIT 1")).toEqual([
+    { from_balance: "18446744073709551617", to_balance: most },
+  ]);
+});
+
+it("fences a second writer off with the progress row", async () => {
+  const all = new RecordingBuilder().block(1, 10n).block(2, 20n).block(3, 30n);
+  const frame = (from: number, to?: number) => Buffer.concat(all.frames.slice(from, to));
+  await loadBytes(frame(0, 2));
+  let resume = () => {};
+  const paused = new Promise<void>((resolve) => {
+    resume = resolve;
+  });
+  async function* slow() {
+    yield frame(2, 4);
+    await paused;
+    yield frame(4);
+  }
+  const first = load({ database: url, sources: [streamSource(slow(), "slow")], log });
+  while ((await store.query("SELECT height FROM block")).length < 2) await sleep(5);
+  await loadBytes(frame(4));
+  resume();
+  await expect(first).rejects.toThrow(
+    "another process is loading into this database: only one may at a time; nothing of this block was written",
+  );
+  expect(await store.query("SELECT height FROM block")).toHaveLength(3);
+});
+
+it("falls back to INSERT, and says so, where the server forbids LOAD DATA LOCAL", async () => {
+  const bytes = new RecordingBuilder()
+    .block(1, 10n, (r) => r.transfer(...Array.from({ length: 50 }, () => ({}))))
+    .bytes();
+  await store.withConnection((c) => c.run("SET GLOBAL local_infile = 0"));
+  try {
+    const summary = await loadBytes(bytes);
+    expect(summary.localInfile).toBe(false);
+    expect(renderSummary(summary)).toContain(
+      "the server forbids LOAD DATA LOCAL: entries were inserted, which is slower",
+    );
+  } finally {
+    await store.withConnection((c) => c.run("SET GLOBAL local_infile = 1"));
+  }
+  expect(await store.query("SELECT id FROM ledger_entry")).toHaveLength(50);
+});
+
+it("names the network where an account has no owner, and takes two encodings of an account for one", async () => {
+  await loadBytes(
+    new RecordingBuilder()
+      .block(1, 10n, (r) =>
+        r.transfer(
+          { from: { assetId: "a", type: 4 }, to: { assetId: "a", type: 4, owner: "network", marketId: "" } },
+          { from: { assetId: "a", type: 3, owner: "p", marketId: "m" } },
+        ),
+      )
+      .bytes(),
+  );
+  expect(await store.query("SELECT account_id, party_id, market_id, type FROM account ORDER BY account_id")).toEqual([
+    { account_id: 1, party_id: "network", market_id: "", type: 4 },
+    { account_id: 2, party_id: "p", market_id: "m", type: 3 },
+    { account_id: 3, party_id: "bob", market_id: "", type: 4 },
+  ]);
+});
+
+it("stores trades, market data and bundles as the contract says", async () => {
+  await loadBytes(
+    new RecordingBuilder()
+      .block(1, 1_234n, (r) =>
+        r
+          .trade({ id: "t1", marketId: "m", price: "1", size: 1n, timestamp: 5n })
+          .trade({ id: "t2", marketId: "m", price: "2", size: 1n, timestamp: 5n, buyerFee: { makerFee: "7" } })
+          .nodeSignature("s", Buffer.from([0, 255]))
+          .nodeSignature("s", Buffer.from([0, 255]))
+          .signerRemoved({
+            signatureSubmitters: [
+              { signatureId: "s", submitter: "0xABC" },
+              { signatureId: "s", submitter: "0xdef" },
+            ],
+            validatorId: "V",
+            oldSigner: "0xEE",
+            nonce: "1",
+            epochSeq: "3",
+            timestamp: 77n,
+          }),
+      )
+      .bytes(),
+  );
+  expect(await store.query("SELECT trade_id, time_ns, buyer_maker_fee, seller_maker_fee FROM last_trade")).toEqual([
+    { trade_id: "t2", time_ns: 1_234n, buyer_maker_fee: "7", seller_maker_fee: "0" },
+  ]);
+  expect(await store.query("SELECT submitter, old_signer, node_id, time_ns FROM signer_removed_bundle")).toEqual([
+    { submitter: "0xabc", old_signer: "0xee", node_id: "V", time_ns: 77n },
+  ]);
+  expect(await store.query("SELECT signature FROM node_signature")).toEqual([{ signature: "\u0000ÿ" }]);
+});
+
+it("prunes tombstones by the height reached alone, and gives the same rows for any batches and cuts", async () => {
+  const all = new RecordingBuilder();
+  let id = 0;
+  for (let height = 1; height <= 2_300; height++) {
+    all.block(height, BigInt(height) * 1_000n, (r) => {
+      if (height % 7 === 0) {
+        r.order({ id: `o${++id}`, marketId: "m", side: (id % 2) + 1, price: `${100 + (id % 40)}` });
+        if (id > 5) r.order({ id: `o${id - 5}`, marketId: "m", remaining: 0n, status: Order_Status.FILLED });
+      }
+    });
+  }
+  const bytes = all.bytes();
+  await loadBytes(bytes);
+  const rows = await dump(url);
+  expect(await store.query("SELECT pruned_sequence FROM progress")).not.toEqual([{ pruned_sequence: 0n }]);
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(fc.integer({ min: 1, max: all.frames.length }), { maxLength: 3 }),
+      fc.integer({ min: 1, max: 2_000 }),
+      async (cuts, transactionRowsMax) => {
+        const other = newDatabaseUrl().url;
+        await migrate(other, log);
+        for (const cut of [...cuts, all.frames.length]) {
+          const piece = Buffer.concat(all.frames.slice(0, cut));
+          await load({ database: other, sources: [streamSource(inChunks(piece), "x")], log, transactionRowsMax });
+        }
+        expect(await dump(other)).toEqual(rows);
+      },
+    ),
+    { numRuns: 4 },
+  );
+});
+
+it("compares its book with the network's own best prices", async () => {
+  const summary = await loadBytes(
+    new RecordingBuilder()
+      .block(1, 10n, (r) =>
+        r
+          .marketData({ market: "m", bestBidPrice: "0", bestOfferPrice: "" })
+          .order({ id: "a", marketId: "m", price: "0100", side: Side.BUY, remaining: 3n })
+          .marketData({ market: "m", bestBidPrice: "100", bestBidVolume: 3n, bestOfferPrice: "0" })
+          .marketData({ market: "m", bestBidPrice: "101", bestBidVolume: 3n, bestOfferPrice: "0" }),
+      )
+      .bytes(),
+  );
+  expect(summary).toMatchObject({ bestPricesCompared: 3, bestPricesDiffering: 1 });
+  expect(summary.differences).toEqual([
+    "block 1, market m: the network has bid 3 at 101 and offer 0 at 0, the book has bid 3 at 100 and offer 0 at 0",
+  ]);
+});
+
+it("shows each block as soon as it ends when the input is made as it is read, and ends by its signal", async () => {
+  const all = new RecordingBuilder().block(1, 10n).block(2, 20n);
+  const stop = new AbortController();
+  async function* live() {
+    yield Buffer.concat(all.frames.slice(0, 3));
+    await new Promise(() => {});
+  }
+  const loading = load({ database: url, sources: [streamSource(live(), "live")], log, signal: stop.signal });
+  while ((await store.query("SELECT height FROM block")).length === 0) await sleep(5);
+  stop.abort();
+  expect(await loading).toMatchObject({ blocks: 1 });
+});
