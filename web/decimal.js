@@ -36,3 +36,15 @@ export function plainName(value, prefix) {
 export function shortId(id) {
   return id.length <= 14 ? id : `${id.slice(0, 8)}…${id.slice(-4)}`;
 }
+
+const ageUnits = [
+  ["days", 86_400],
+  ["h", 3_600],
+  ["min", 60],
+];
+
+/** A number of seconds in the largest unit of which it has at least two. */
+export function age(seconds) {
+  const [unit, length] = ageUnits.find(([, size]) => seconds >= 2 * size) ?? ["s", 1];
+  return `${Math.floor(seconds / length)} ${unit}`;
+}

@@ -1,5 +1,5 @@
 import { showCalls } from "./calls-view.js";
-import { plainName, shortId } from "./decimal.js";
+import { age, plainName, shortId } from "./decimal.js";
 import { DepthStream } from "./depth-stream.js";
 import { byId, element } from "./element.js";
 import { LedgerView } from "./ledger-view.js";
@@ -69,7 +69,7 @@ async function refreshMarket() {
 function showAge() {
   if (stalenessSeconds === undefined) return setState("data-age", "idle", "");
   const old = stalenessSeconds > stalenessMaxSeconds;
-  return setState("data-age", old ? "waiting" : "live", `newest data ${stalenessSeconds} s old`);
+  return setState("data-age", old ? "waiting" : "live", `newest data ${age(stalenessSeconds)} old`);
 }
 
 async function openMarket(id) {

@@ -82,7 +82,7 @@ async function listen(
       ...(metricsText === undefined ? {} : { metricsText: { metrics: metricsText, contentType: metrics.contentType } }),
       readiness,
       limits: { streamsMax, streamsPerAddressMax, stalledReaderMs, requestTimeoutMs },
-      corsOrigins: config.corsOrigins,
+      ...(config.corsOrigins.includes("*") ? {} : { corsOrigins: config.corsOrigins }),
       staleness: () => live.blockAgeSeconds(),
       grpcLane: config.grpcLane,
       files: explorerFiles(),

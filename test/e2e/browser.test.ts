@@ -89,7 +89,11 @@ describe.skipIf(chromium === undefined)("a real browser", () => {
     await page.evaluate(`openDoors(${JSON.stringify(service.url)})`);
     const report = (door: string): Promise<DoorReport> => page.evaluate(`reportOf(${JSON.stringify(door)})`);
     for (const door of browserDoors) {
-      await expect.poll(async () => (await report(door)).books.length, patience).toBeGreaterThan(3);
+      const state = async () => {
+        const { problem, books } = await report(door);
+        return { door, problem, hasBooks: books.length > 3 };
+      };
+      await expect.poll(state, patience).toEqual({ door, problem: "", hasBooks: true });
     }
     await loadMore();
     const expected = await answeredBooks();
@@ -115,7 +119,7 @@ describe.skipIf(chromium === undefined)("a real browser", () => {
     const problems: string[] = [];
 
     beforeAll(async () => {
-      page = await browser.newPage();
+      page = await (await browser.newContext()).newPage();
       page.on("pageerror", (error) => problems.push(error.message));
       page.on("console", (message) => {
         // Error answers, which tests below cause, are told on the console too.
