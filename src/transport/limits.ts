@@ -26,6 +26,11 @@ export interface TransportLimits {
   readonly requestTimeoutMs: number;
   /** Concurrent HTTP/2 streams of one connection. */
   readonly http2StreamsPerConnectionMax: number;
+  /**
+   * What one HTTP/2 connection may hold in memory, in units of a million bytes: mostly what its streams have not read
+   * yet. Above it Node refuses its new streams (its own default of 10 would, beside a dozen slow depth streams).
+   */
+  readonly http2SessionMegabytesMax: number;
   /** How often an HTTP/2 or WebSocket peer is pinged. */
   readonly peerPingIntervalMs: number;
   /** A peer that answered no ping for this long is dead. Who stops reading does not answer either: hence minutes. */
@@ -55,6 +60,7 @@ export const defaultTransportLimits: TransportLimits = {
   keepAliveTimeoutMs: 65_000,
   requestTimeoutMs: 30_000,
   http2StreamsPerConnectionMax: 1_000,
+  http2SessionMegabytesMax: 128,
   peerPingIntervalMs: 20_000,
   peerSilenceMaxMs: 300_000,
   tcpKeepAliveMs: 30_000,

@@ -127,6 +127,8 @@ export class OnePort {
             },
             onRequest,
           );
+    // Streams end by their own rule before this; it is for the reader of a large answer who never takes it.
+    server.timeout = 2 * limits.stalledReaderMs;
     this.#tellApart(server);
     server.on("upgrade", handlers.upgrade);
     server.on("clientError", (error: NodeJS.ErrnoException, socket: Duplex) => malformedRequest(error, socket, limits));
@@ -192,6 +194,7 @@ export class OnePort {
         maxHeaderListSize: limits.headerBytesMax,
         enablePush: false,
       },
+      maxSessionMemory: limits.http2SessionMegabytesMax,
       maxSessionInvalidFrames: 100,
       maxSessionRejectedStreams: 100,
     });

@@ -92,7 +92,12 @@ const depth = create(GetLatestMarketDepthResponseSchema, {
   buy: Array.from({ length: 40 }, (_, i) => ({ price: String(1000 - i), numberOfOrders: 1n, volume: 5n })),
 });
 
-/** Eight methods without a market behind them. Market ids choose what happens. */
+const large = new MessageAnswer(
+  GetMarketResponseSchema,
+  create(GetMarketResponseSchema, { market: { id: "x".repeat(20_000_000) } }),
+);
+
+/** Methods without a market behind them. Market ids choose what happens. */
 export function fakeService(): FakeService {
   const depthAnswer = new MessageAnswer(GetLatestMarketDepthResponseSchema, depth, "7-depth");
   const marketAnswer = new MessageAnswer(GetMarketResponseSchema, market, "7");
@@ -143,6 +148,8 @@ function byMarketId<T>(id: string, answer: T): T | Promise<T> {
       return Promise.resolve(answer);
     case "never":
       return new Promise<T>(() => {});
+    case "large":
+      return large as T;
     case "limited":
       throw new Failure("resource_exhausted", "too fast", { reason: "RATE", retryAfterMs: 1500 });
     case "away":

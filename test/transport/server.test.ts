@@ -62,6 +62,12 @@ function getOverHttp2(session: http2.ClientHttp2Session, path: string): Promise<
 
 const host = "Host: x\r\n";
 
+/** Connections beside the one that asks. */
+async function openConnections(): Promise<number> {
+  const answer = await raw(`GET /metrics HTTP/1.1\r\n${host}Connection: close\r\n\r\n`);
+  return Number(/marketd_connections_open (\d+)/.exec(answer)?.[1] ?? 0) - 1;
+}
+
 describe("one port", () => {
   test("HTTP/1.1 byte by byte, pipelined, with an absolute target, and HTTP/1.0", async () => {
     await serve();
@@ -196,6 +202,31 @@ test("a silent HTTP/2 peer is cut, a living one is not", async () => {
   expect(silent.length).toBeGreaterThan(0);
   expect(await getOverHttp2(living, "/healthz")).toBe(200);
   living.destroy();
+});
+
+describe("who asks for a large answer and does not read it is cut", () => {
+  test("over HTTP/1.1", async () => {
+    await serve({ limits: { stalledReaderMs: 100 } });
+    const socket = net.connect(server.address.port, "127.0.0.1");
+    socket.write(`GET /api/v2/market/large HTTP/1.1\r\n${host}\r\n`);
+    socket.once("readable", () => {});
+    const closed = new Promise((resolve) => socket.on("close", resolve));
+    await expect.poll(openConnections).toBe(1);
+    await expect.poll(openConnections, { timeout: 5_000 }).toBe(0);
+    socket.resume();
+    await closed;
+    expect(socket.bytesRead).toBeLessThan(20_000_000);
+  });
+
+  test("over HTTP/2", async () => {
+    await serve({ limits: { stalledReaderMs: 100 } });
+    const session = http2.connect(server.url);
+    const stream = session.request({ ":path": "/api/v2/market/large" });
+    const reset = new Promise((resolve) => stream.on("error", resolve));
+    await expect(reset).resolves.toMatchObject({ message: "Stream closed with error code NGHTTP2_INTERNAL_ERROR" });
+    expect(await getOverHttp2(session, "/healthz")).toBe(200);
+    session.destroy();
+  });
 });
 
 describe("draining", () => {

@@ -14,6 +14,7 @@ import { AnsweredBodies, type AnsweredBody, noneMatch } from "./answered-body.js
 import { chooseCoding } from "./content-coding.js";
 import { type Exchange, refuse } from "./exchange.js";
 import { allowedMethods, unknownPath, urlTooLong, wrongMethod } from "./http-failure.js";
+import { breakOff } from "./http-message.js";
 import { Operations } from "./operations.js";
 import type { Routes } from "./routes.js";
 import { StreamResponder } from "./stream-responder.js";
@@ -37,6 +38,9 @@ export const rememberedUrlsMax = 4_096;
 
 /** Longer URLs are not remembered. */
 export const rememberedUrlLengthMax = 256;
+
+/** An HTTP/2 peer takes smaller bodies without being asked again: its first window is at least that large. */
+const watchedBytesMin = 65_535;
 
 /** The HTTP API: GET with parameters in the URL, JSON and streams as answers, in both HTTP versions. */
 export class HttpLane {
@@ -134,9 +138,17 @@ export class HttpLane {
     const acceptEncoding = exchange.request.headers["accept-encoding"];
     const coding = typeof acceptEncoding === "string" ? chooseCoding(acceptEncoding) : undefined;
     const body = this.#bodies.of(answer, coding);
-    if (body instanceof Promise) return body.then((ready) => sendBody(ready, exchange));
-    sendBody(body, exchange);
+    if (body instanceof Promise) return body.then((ready) => this.#send(ready, exchange));
+    this.#send(body, exchange);
     return undefined;
+  }
+
+  #send(body: AnsweredBody, exchange: Exchange): void {
+    sendBody(body, exchange);
+    const { stream } = exchange.response;
+    // Of HTTP/1 connections the server sees when they stand still; of a single stream it does not.
+    if (stream === undefined || body.bytes.length <= watchedBytesMin) return;
+    stream.setTimeout(this.#options.limits.stalledReaderMs, () => breakOff(exchange.response));
   }
 }
 

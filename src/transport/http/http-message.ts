@@ -23,7 +23,7 @@ export interface HttpResponse {
   end(chunk?: Uint8Array | string): unknown;
   destroy(error?: Error): unknown;
   /** An HTTP/2 response's stream, which alone can say that it was broken off. */
-  readonly stream?: { close(code: number): void };
+  readonly stream?: { close(code: number): void; setTimeout(ms: number, listener: () => void): void };
   on(event: "drain" | "close", listener: () => void): unknown;
   once(event: "drain" | "close", listener: () => void): unknown;
 }
