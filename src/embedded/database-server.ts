@@ -16,7 +16,9 @@ export interface ServerExit {
 export interface DatabaseServer {
   /** Resolves when the process has ended, however; never rejects. */
   readonly exited: Promise<ServerExit>;
-  /** Ends it in order, and by force when that takes too long; both leave the data whole. */
+  /** To be called when it accepts clients: from then on it is ended by request, before that by force. */
+  ready(): void;
+  /** Ends it in order, and by force when that takes too long or it has not started yet; both leave the data whole. */
   stop(): Promise<void>;
 }
 
@@ -28,16 +30,23 @@ const logTailLines = 6;
 const mebibyte = 1024 * 1024;
 
 /**
- * `$@` becomes the server, and a shell that holds a pipe from the supervisor stays beside it. A word from the pipe sends
- * the watch away; its end, which the kernel brings however the supervisor dies, makes the watch end the server.
- * The watch starts first, so there is no moment without one.
+ * `$@` becomes the server, and a shell that holds a pipe from the supervisor stays beside it. The end of the pipe, which
+ * the kernel brings however the supervisor dies, makes the watch end the server; the word "done" sends the watch away.
+ * The watch starts first, so there is no moment without one. A server that gets SIGTERM while it starts may hang for
+ * ever; killed, it recovers at its next start.
  */
 const watchedExec = `
 exec 4<&0
 (
   trap '' HUP INT TERM
-  read -r word <&4 && exit 0
-  kill -TERM $$ 2>/dev/null
+  signal=KILL
+  while read -r word <&4; do
+    case $word in
+      ready) signal=TERM ;;
+      done) exit 0 ;;
+    esac
+  done
+  kill -$signal $$ 2>/dev/null
   seconds=0
   while kill -0 $$ 2>/dev/null; do
     seconds=$((seconds + 1))
@@ -79,7 +88,12 @@ export function startDatabaseServer(order: SupervisorOrder, lock: number): Datab
     child.stdin?.end("done\n");
     return exit;
   });
-  return { exited, stop: () => stopServer(child, exited) };
+  let isReady = false;
+  const ready = () => {
+    isReady = true;
+    child.stdin?.write("ready\n");
+  };
+  return { exited, ready, stop: () => stopServer(child, exited, isReady) };
 }
 
 /** Resolves when the server greets on its socket; false when it ended before. */
@@ -89,7 +103,10 @@ export async function untilReady(server: DatabaseServer, places: EmbeddedPlaces)
     ended = true;
   });
   while (!ended) {
-    if (await greets(places.sqlSocket)) return true;
+    if (await greets(places.sqlSocket)) {
+      server.ready();
+      return true;
+    }
     await delay(readyPollMs);
   }
   return false;
@@ -103,7 +120,7 @@ export function serverLogTail(places: EmbeddedPlaces): string {
   } catch {
     return `no log at ${places.serverLog}`;
   }
-  const complaints = lines.filter((line) => /\bERROR\b|\bfatal\b|cannot|can't|denied/i.test(line));
+  const complaints = lines.filter((line) => /\[ERROR\]|^ERROR|^\d{4}-.*(can't|cannot|denied)/i.test(line));
   const tail = (complaints.length > 0 ? complaints : lines).slice(-logTailLines).map((line) => line.trim());
   return `${tail.join(" | ")} (all of it in ${places.serverLog})`;
 }
@@ -160,8 +177,8 @@ function exitOf(child: ChildProcess): Promise<ServerExit> {
   });
 }
 
-async function stopServer(child: ChildProcess, exited: Promise<ServerExit>): Promise<void> {
-  child.kill("SIGTERM");
+async function stopServer(child: ChildProcess, exited: Promise<ServerExit>, isReady: boolean): Promise<void> {
+  child.kill(isReady ? "SIGTERM" : "SIGKILL");
   const force = setTimeout(() => child.kill("SIGKILL"), stopMs);
   await exited;
   clearTimeout(force);

@@ -222,6 +222,17 @@ describe.concurrent("a private database", () => {
     expect(await ask(next.url, "SELECT n FROM kept.t")).toEqual([{ n: 7 }]);
   });
 
+  test("leaves no server behind when its supervisor is killed while that starts", async ({ place, expect }) => {
+    const dataDir = place.newDirectory();
+    await (await place.newUser(dataDir)).close();
+    const coming = place.newUser(dataDir);
+    await until("a server that starts", backMs, () => processesOf(dataDir, "server").length === 1);
+    const server = processOf(dataDir, "server");
+    process.kill(processOf(dataDir, "supervisor").pid, "SIGKILL");
+    await until("it has gone", goneMs, () => !processesOf(dataDir, "server").some((p) => p.pid === server.pid));
+    expect(await ask((await coming).url, "SELECT 1 AS one")).toEqual([{ one: 1 }]);
+  });
+
   test("is made anew when its making was cut short", async ({ place, expect }) => {
     const dataDir = place.newDirectory();
     mkdirSync(join(dataDir, "database.unfinished", "mysql"), { recursive: true });
