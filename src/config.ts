@@ -133,7 +133,7 @@ function parsePace(text: string): number {
   return pace;
 }
 
-function addDatabase(command: Command, dataDirDescription: string): Command {
+function addDatabase(command: Command, dataDirDescription: string, level: LogLevel): Command {
   return command
     .addOption(
       setting(
@@ -144,9 +144,7 @@ function addDatabase(command: Command, dataDirDescription: string): Command {
     )
     .addOption(toggle("--embedded", "use a private MariaDB under the data directory, started on demand"))
     .addOption(setting("--data-dir", "directory", dataDirDescription).default(".marketd"))
-    .addOption(
-      setting("--log-level", "level", "how much to log, to standard error").choices(logLevels).default("info"),
-    );
+    .addOption(setting("--log-level", "level", "how much to log, to standard error").choices(logLevels).default(level));
 }
 
 function addService(command: Command, workers: number): Command {
@@ -233,7 +231,7 @@ function serveCommand(commands: Commands): Command {
     .description(
       "Answers gRPC, gRPC-Web, Connect, HTTP with JSON, server-sent events and WebSockets on one port, from the database.",
     );
-  addService(addDatabase(command, "where the private MariaDB lives"), 0);
+  addService(addDatabase(command, "where the private MariaDB lives", "info"), 0);
   return command.action(async () => {
     await commands.serve(Object.freeze({ ...databaseConfig(command, false), ...serviceConfig(command.opts()) }));
   });
@@ -246,7 +244,7 @@ function loadCommand(commands: Commands): Command {
       "Loads recordings of a network's event stream (plain or gzipped files, or - for standard input), in the order given. " +
         "A load that was stopped goes on where it stopped; loading the same recording again changes nothing.",
     );
-  addDatabase(command, "where the private MariaDB lives")
+  addDatabase(command, "where the private MariaDB lives", "warn")
     .addOption(toggle("--follow", "at the end of the last source, wait for more"))
     .addOption(
       setting("--pace", "blocks-per-second", "replay at this pace instead of as fast as possible").argParser(parsePace),
@@ -267,7 +265,7 @@ function migrateCommand(commands: Commands): Command {
     .description(
       "Creates the database if it is not there, and applies the migrations it lacks. `load` and `demo` do the same first.",
     );
-  addDatabase(command, "where the private MariaDB lives");
+  addDatabase(command, "where the private MariaDB lives", "warn");
   return command.action(async () => {
     await commands.migrate(Object.freeze(databaseConfig(command, false)));
   });
@@ -310,7 +308,7 @@ function demoCommand(commands: Commands): Command {
     .description(
       "Starts a private MariaDB, a simulated network that makes a block a second, and the service, and prints calls to paste.",
     );
-  addService(addDatabase(command, "where the private MariaDB lives"), 1).addOption(seedOption());
+  addService(addDatabase(command, "where the private MariaDB lives", "warn"), 1).addOption(seedOption());
   return command.action(async () => {
     const values: Values = command.opts();
     const config = { ...databaseConfig(command, true), ...serviceConfig(values), seed: values["seed"] as number };

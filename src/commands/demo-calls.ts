@@ -8,6 +8,11 @@ interface Level {
   readonly volume: string;
 }
 
+interface MarketData {
+  readonly market: string;
+  readonly marketTradingMode: string;
+}
+
 interface Node {
   readonly fromAccountPartyId: string;
   readonly fromAccountMarketId?: string;
@@ -44,11 +49,12 @@ Ctrl-C ends it, and nothing is left running.
 `;
 }
 
-/** The market whose book has most levels; empty when there is none. */
+/** The market in continuous trading whose book has most levels; empty when there is none. */
 async function busiestMarket(url: string): Promise<string> {
-  const { marketsData } = (await firstData(`${url}/markets/data`)) as { marketsData: { market: string }[] };
+  const { marketsData } = (await firstData(`${url}/markets/data`)) as { marketsData: MarketData[] };
   let busiest = { id: "", levels: -1 };
-  for (const { market } of marketsData) {
+  for (const { market, marketTradingMode } of marketsData) {
+    if (marketTradingMode !== "TRADING_MODE_CONTINUOUS") continue;
     const depth = (await firstData(`${url}/api/v2/market/depth/${encodeURIComponent(market)}/latest`)) as {
       buy: Level[];
       sell: Level[];

@@ -11,6 +11,7 @@ import type { AnyRequest, AnyResponse, LaneOptions, RequestLane } from "../lane.
 import { compressions } from "./compression.js";
 import { peerKey } from "./connect-context.js";
 import { registerMethods } from "./connect-methods.js";
+import { withPlainGrpcMessage } from "./grpc-message.js";
 import { registerHealth } from "./health.js";
 import { registerReflection } from "./reflection.js";
 import { UnaryCalls } from "./unary-calls.js";
@@ -80,7 +81,7 @@ function serve(handler: UniversalHandler, request: AnyRequest, response: AnyResp
   settleEncodings(universal.header, response);
   dropEndlessTimeouts(universal.header);
   handler(universal)
-    .then((answer) => universalResponseToNodeResponse(answer, response))
+    .then((answer) => universalResponseToNodeResponse(withPlainGrpcMessage(answer), response))
     .catch((thrown: unknown) => {
       options.log.debug({ err: thrown }, "a response could not be written");
       response.destroy();
