@@ -10,21 +10,18 @@ import { listErc20MultiSigSignerRemovedBundles } from "./list-erc20-multi-sig-si
 import { listLatestMarketData } from "./list-latest-market-data.js";
 import { listLedgerEntries } from "./list-ledger-entries.js";
 import { observeMarketsDepthUpdates } from "./observe-markets-depth-updates.js";
-import { StreamGate, type StreamLimits } from "./stream-limits.js";
 
 /** What the methods answer from. */
 export interface ApiOptions {
   readonly live: Live;
   readonly database: Database;
   readonly ledger: LedgerReader;
-  readonly streams?: StreamLimits;
   /** Turns what is thrown in the middle of an export into what a client may see. */
   readonly toFailure?: FailureOf;
 }
 
-/** Every method of the service, in the order of the definitions; streams counted together against their limits. */
+/** Every method of the service, in the order of the definitions. */
 export function createApi(options: ApiOptions): Api {
-  const gate = new StreamGate(options.streams);
   return [
     getMarket(options),
     getLatestMarketDepth(options),
@@ -34,5 +31,5 @@ export function createApi(options: ApiOptions): Api {
     listLedgerEntries(options),
     exportLedgerEntries(options),
     listErc20MultiSigSignerRemovedBundles(options),
-  ].map((method) => gate.guard(method));
+  ];
 }

@@ -1,14 +1,17 @@
-import { Failure } from "../domain/failure.js";
+import type { Failure } from "../domain/failure.js";
 import type { Log } from "../telemetry/log.js";
 import { type Cohort, Subscription } from "./cohort.js";
 import { type DepthAnswer, heartbeat } from "./depth-segment.js";
-import { type LiveLimits, liveRetryAfterMs } from "./limits.js";
+import type { LiveLimits } from "./limits.js";
 import type { LiveMarket } from "./live-market.js";
 import type { LiveState, Tick } from "./live-state.js";
 import { Subscriber, type SubscriberHome } from "./subscriber.js";
 
 /** Readers that are woken between two looks at the clock. */
 const wakesPerLook = 16;
+
+/** Looks for silent streams within a heartbeat, at least. */
+const sweepsPerHeartbeat = 4;
 
 /** What the hub counts. */
 export interface HubCounts {
@@ -32,6 +35,7 @@ export class Hub implements SubscriberHome {
   readonly #log: Log;
   readonly #following = new Map<string, Following>();
   readonly #sweeper: NodeJS.Timeout;
+  readonly #heartbeatSweeps: number;
   #queue: Subscriber[] = [];
   #waking = false;
   #heartbeat: DepthAnswer | undefined;
@@ -40,7 +44,9 @@ export class Hub implements SubscriberHome {
     this.#state = state;
     this.#limits = limits;
     this.#log = log;
-    this.#sweeper = setInterval(() => this.#sweep(), limits.sweepIntervalMs);
+    const sweepMs = Math.max(1, Math.min(limits.sweepIntervalMs, Math.floor(limits.heartbeatMs / sweepsPerHeartbeat)));
+    this.#heartbeatSweeps = Math.ceil(limits.heartbeatMs / sweepMs);
+    this.#sweeper = setInterval(() => this.#sweep(), sweepMs);
     this.#sweeper.unref();
   }
 
@@ -145,22 +151,8 @@ export class Hub implements SubscriberHome {
 
   #sweep(): void {
     this.sweeps++;
-    const { heartbeatMs, stalledReaderMs, sweepIntervalMs } = this.#limits;
-    const heartbeatSweeps = Math.ceil(heartbeatMs / sweepIntervalMs);
-    const stalledSweeps = Math.ceil(stalledReaderMs / sweepIntervalMs);
-    for (const { subscribers } of [...this.#following.values()]) {
-      for (const subscriber of [...subscribers]) {
-        if (subscriber.sweep(heartbeatSweeps, stalledSweeps)) this.#endStalled(subscriber);
-      }
+    for (const { subscribers } of this.#following.values()) {
+      for (const subscriber of subscribers) subscriber.sweep(this.#heartbeatSweeps);
     }
-  }
-
-  #endStalled(subscriber: Subscriber): void {
-    const seconds = this.#limits.stalledReaderMs / 1000;
-    this.#log.warn({ client: subscriber.clientAddress, seconds }, "a depth stream's reader took nothing; ended it");
-    const message = `nothing was read from this stream for ${seconds} seconds; open it again, and read it`;
-    subscriber.fail(
-      new Failure("resource_exhausted", message, { reason: "STALLED_READER", retryAfterMs: liveRetryAfterMs }),
-    );
   }
 }

@@ -1,4 +1,7 @@
-/** How a service process follows the database and treats the readers of its streams. All can be overridden. */
+/**
+ * How a service process follows the database and feeds its streams. All can be overridden. Readers that stall are the
+ * business of the transport, which sees what they read.
+ */
 export interface LiveLimits {
   /** Between two looks at the loader's progress. */
   readonly pollIntervalMs: number;
@@ -6,9 +9,7 @@ export interface LiveLimits {
   readonly reconnectMaxMs: number;
   /** The longest silence on a stream: an empty message is sent then. */
   readonly heartbeatMs: number;
-  /** A reader that takes nothing for so long is ended; longer than the heartbeat, or quiet streams would end. */
-  readonly stalledReaderMs: number;
-  /** How often silent and stalled readers are looked for. */
+  /** How often silent streams are looked for. */
   readonly sweepIntervalMs: number;
   /** How long waking readers may hold the process up, before other work gets its turn. */
   readonly fanOutSliceMs: number;
@@ -27,7 +28,6 @@ export const liveLimits: LiveLimits = {
   pollIntervalMs: 25,
   reconnectMaxMs: 2_000,
   heartbeatMs: 15_000,
-  stalledReaderMs: 300_000,
   sweepIntervalMs: 250,
   fanOutSliceMs: 4,
   messageBytesMax: 1 << 20,

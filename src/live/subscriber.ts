@@ -30,7 +30,6 @@ export class Subscriber implements AnswerStream<typeof ObserveMarketsDepthUpdate
   /** An empty message is due: before the first update where there is none to send, and after silence. */
   #heartbeatDue: boolean;
   #sentSweep: number;
-  #owedSweep: number | undefined;
   /** In the hub's queue of those to be woken. */
   queued = false;
 
@@ -65,7 +64,6 @@ export class Subscriber implements AnswerStream<typeof ObserveMarketsDepthUpdate
   }
 
   take(): readonly DepthAnswer[] {
-    this.#owedSweep = undefined;
     if (this.#closed) return nothing;
     if (!this.#cohort.behind && !this.#heartbeatDue) {
       this.#waiting = true;
@@ -102,19 +100,11 @@ export class Subscriber implements AnswerStream<typeof ObserveMarketsDepthUpdate
     this.#listener?.();
   }
 
-  /**
-   * Called with every sweep. Makes an empty message due after `heartbeatSweeps` without any.
-   * @returns whether its reader left something lying for `stalledSweeps`
-   */
-  sweep(heartbeatSweeps: number, stalledSweeps: number): boolean {
-    const now = this.#home.sweeps;
-    if (!this.#heartbeatDue && now - this.#sentSweep >= heartbeatSweeps) {
-      this.#heartbeatDue = true;
-      this.wake();
-    }
-    if (!this.#heartbeatDue && !this.#cohort.behind) return false;
-    this.#owedSweep ??= now;
-    return now - this.#owedSweep >= stalledSweeps;
+  /** Called with every sweep: makes an empty message due after `heartbeatSweeps` without any. */
+  sweep(heartbeatSweeps: number): void {
+    if (this.#heartbeatDue || this.#home.sweeps - this.#sentSweep < heartbeatSweeps) return;
+    this.#heartbeatDue = true;
+    this.wake();
   }
 
   #join(cohort: Cohort): void {

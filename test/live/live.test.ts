@@ -265,30 +265,6 @@ test("a stream of no market yet begins with an empty message", async () => {
   expect(stream.take()).toEqual([]);
 });
 
-test("a reader that takes nothing is ended; one that reads a quiet stream is not", async () => {
-  await fixture.add({ announce: ["a"] });
-  const live = await start({ heartbeatMs: 40, stalledReaderMs: 150 });
-  const [stalled, idle] = [live.observe(["a"], "client"), live.observe(["a"], "client")];
-  let calls = 0;
-  stalled.onReady(() => {
-    calls++;
-  });
-  idle.onReady(() => {
-    while (idle.take().length > 0) {}
-  });
-  while (idle.take().length > 0) {}
-  stalled.take();
-  await vi.waitFor(() => expect(stalled.failure).toBeDefined(), { timeout: 3_000 });
-  expect(stalled.failure).toMatchObject({
-    code: "resource_exhausted",
-    reason: "STALLED_READER",
-    message: "nothing was read from this stream for 0.15 seconds; open it again, and read it",
-  });
-  expect(stalled.ended).toBe(true);
-  expect(calls).toBeGreaterThan(0);
-  expect(idle.failure).toBeUndefined();
-});
-
 test("draining ends every stream with UNAVAILABLE and refuses new ones; answers go on", async () => {
   await fixture.add({ announce: ["a"] });
   const live = await start();
