@@ -30,12 +30,14 @@ class Supervisor {
   readonly #users = new Set<Socket>();
   readonly #door = createServer({ allowHalfOpen: true }, (user) => this.#enter(user));
   #server: DatabaseServer | undefined;
-  #news: SupervisorMessage = { type: "progress", text: "starting the database" };
+  #news: SupervisorMessage;
   #ending = false;
 
   constructor(order: SupervisorOrder, lock: number) {
     this.#order = order;
     this.#lock = lock;
+    const isMade = existsSync(order.places.databaseDir);
+    this.#news = { type: "progress", text: isMade ? "starting the database" : "making the database" };
   }
 
   async run(): Promise<void> {
@@ -99,7 +101,6 @@ class Supervisor {
 
   async #initialise(): Promise<void> {
     if (existsSync(this.#order.places.databaseDir)) return;
-    this.#report({ type: "progress", text: "making the database" });
     await initialiseDatabase(this.#order, this.#lock);
     this.#report({ type: "progress", text: "starting the database" });
   }
