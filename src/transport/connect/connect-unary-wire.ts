@@ -1,6 +1,7 @@
 import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
 import { type Answer, type Form, jsonWriteOptions } from "../../domain/answer.js";
 import type { CallError, CallWire } from "../grpc/call-wire.js";
+import { cutWhenStalled } from "../grpc/cut-when-stalled.js";
 import { noneMatch } from "../http/answered-body.js";
 import { type ContentCoding, chooseCoding, compress, compressedBytesMin } from "../http/content-coding.js";
 import type { AnyRequest, AnyResponse } from "../lane.js";
@@ -46,11 +47,14 @@ export class ConnectUnaryWire implements CallWire {
   readonly #request: AnyRequest;
   readonly #response: AnyResponse;
 
-  constructor(encoding: UnaryEncoding, request: AnyRequest, response: AnyResponse) {
+  readonly #stalledReaderMs: number;
+
+  constructor(encoding: UnaryEncoding, request: AnyRequest, response: AnyResponse, stalledReaderMs: number) {
     this.form = encoding.form;
     this.#encoding = encoding;
     this.#request = request;
     this.#response = response;
+    this.#stalledReaderMs = stalledReaderMs;
   }
 
   answer(answer: Answer): void {
@@ -109,6 +113,7 @@ export class ConnectUnaryWire implements CallWire {
     const writer: BodyWriter = this.#response;
     if (this.#request.method === "HEAD") this.#response.end();
     else writer.end(body);
+    if ("stream" in this.#response) cutWhenStalled(this.#response.stream, body.length, this.#stalledReaderMs);
   }
 }
 

@@ -1,7 +1,7 @@
 import type { Method } from "../../domain/service.js";
 import { methodPath } from "../grpc/grpc-lane.js";
 import { ProtocolError } from "../grpc/protocol-error.js";
-import { decodeBinary, type RequestDecoder, type ServedMethod } from "../grpc/rpc-call.js";
+import { decodeBinary, type RequestDecoder, type RpcCall, type ServedMethod } from "../grpc/rpc-call.js";
 import type { AnyRequest, AnyResponse, LaneOptions } from "../lane.js";
 import { BodyReader } from "./body-reader.js";
 import { ConnectUnaryWire, jsonEncoding, protoEncoding, type UnaryEncoding } from "./connect-unary-wire.js";
@@ -45,7 +45,7 @@ export class UnaryCalls {
     const { methods, encoding: form } = type === "application/json" ? this.#json : this.#proto;
     const served = type === "application/json" || type === "application/proto" ? methods.get(path) : undefined;
     if (served === undefined) return false;
-    const call = startCall(timeoutRule, served, new ConnectUnaryWire(form, request, response), request, response);
+    const call = start(served, form, request, response);
     request.on("data", (chunk: Buffer) => call.data(chunk));
     request.on("end", () => call.end());
     return true;
@@ -61,7 +61,7 @@ export class UnaryCalls {
     const served = methods.get(path);
     if (served === undefined) return false;
     request.resume();
-    const call = startCall(timeoutRule, served, new ConnectUnaryWire(encoding, request, response), request, response);
+    const call = start(served, encoding, request, response);
     const message = messageBytes(query);
     if (message === undefined) {
       call.refuse(new ProtocolError("invalid_argument", "message: is not URL-safe base64, which base64=1 announces"));
@@ -71,6 +71,11 @@ export class UnaryCalls {
     call.end();
     return true;
   }
+}
+
+function start(served: ServedMethod, encoding: UnaryEncoding, request: AnyRequest, response: AnyResponse): RpcCall {
+  const wire = new ConnectUnaryWire(encoding, request, response, served.options.limits.stalledReaderMs);
+  return startCall(timeoutRule, served, wire, request, response);
 }
 
 function serving(methods: readonly Method[], decode: RequestDecoder, options: LaneOptions): Map<string, ServedMethod> {

@@ -47,7 +47,8 @@ function wantsCompression(headers: IncomingHttpHeaders): boolean {
 }
 
 function serve(protocol: WebProtocol, served: ServedMethod, request: AnyRequest, response: AnyResponse): void {
-  const call = startCall(protocol, served, new WebWire(protocol, response), request, response);
+  const wire = new WebWire(protocol, response, served.options.limits.stalledReaderMs);
+  const call = startCall(protocol, served, wire, request, response);
   request.on("data", (chunk: Buffer) => call.data(chunk));
   request.on("end", () => call.end());
 }

@@ -1,6 +1,7 @@
 import { ServerResponse } from "node:http";
 import type { Answer } from "../../domain/answer.js";
 import type { CallError, CallWire } from "../grpc/call-wire.js";
+import { cutWhenStalled } from "../grpc/cut-when-stalled.js";
 import type { AnyResponse } from "../lane.js";
 import type { WebProtocol } from "./web-protocol.js";
 
@@ -19,16 +20,21 @@ export class WebWire implements CallWire {
   readonly #response: AnyResponse;
   readonly #writer: BodyWriter;
 
-  constructor(protocol: WebProtocol, response: AnyResponse) {
+  readonly #stalledReaderMs: number;
+
+  constructor(protocol: WebProtocol, response: AnyResponse, stalledReaderMs: number) {
     this.form = protocol.form;
     this.#protocol = protocol;
     this.#response = response;
     this.#writer = response;
+    this.#stalledReaderMs = stalledReaderMs;
   }
 
   answer(answer: Answer): void {
+    const body = Buffer.concat([answer.as(this.form), this.#protocol.end(undefined, noTrailers)]);
     this.#setHeaders(noTrailers);
-    this.#writer.end(Buffer.concat([answer.as(this.form), this.#protocol.end(undefined, noTrailers)]));
+    this.#writer.end(body);
+    if ("stream" in this.#response) cutWhenStalled(this.#response.stream, body.length, this.#stalledReaderMs);
   }
 
   start(headers: ReadonlyMap<string, string>): void {

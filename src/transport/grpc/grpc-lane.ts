@@ -30,7 +30,8 @@ export function createGrpcLane(options: GrpcLaneOptions): Http2StreamLane {
     handle: (stream, headers) => {
       const served = methods.get(headers[":path"] ?? "");
       if (served === undefined) return;
-      serve(served, new GrpcWire(stream, answerHeaders), stream, headers, addressOf(stream.session));
+      const wire = new GrpcWire(stream, answerHeaders, options.limits.stalledReaderMs);
+      serve(served, wire, stream, headers, addressOf(stream.session));
     },
   };
 }

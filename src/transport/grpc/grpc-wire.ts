@@ -3,6 +3,7 @@ import type { Answer } from "../../domain/answer.js";
 import type { Failure } from "../../domain/failure.js";
 import type { AnswerHeaders } from "./answer-headers.js";
 import type { CallError, CallWire } from "./call-wire.js";
+import { cutWhenStalled } from "./cut-when-stalled.js";
 import { binaryEnvelope } from "./envelope.js";
 import { errorTrailers, okTrailers } from "./grpc-status.js";
 
@@ -14,10 +15,12 @@ export class GrpcWire implements CallWire {
   readonly form = binaryEnvelope;
   readonly #stream: ServerHttp2Stream;
   readonly #headers: AnswerHeaders;
+  readonly #stalledReaderMs: number;
 
-  constructor(stream: ServerHttp2Stream, headers: AnswerHeaders) {
+  constructor(stream: ServerHttp2Stream, headers: AnswerHeaders, stalledReaderMs: number) {
     this.#stream = stream;
     this.#headers = headers;
+    this.#stalledReaderMs = stalledReaderMs;
   }
 
   answer(answer: Answer): void {
@@ -27,6 +30,7 @@ export class GrpcWire implements CallWire {
     stream.on("wantTrailers", sendOkTrailers);
     stream.respond(this.#headers.current(), withTrailers);
     stream.end(frame);
+    cutWhenStalled(stream, frame.length, this.#stalledReaderMs);
   }
 
   start(headers: ReadonlyMap<string, string>): void {

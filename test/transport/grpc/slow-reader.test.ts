@@ -1,13 +1,38 @@
 import { type ClientHttp2Session, type ClientHttp2Stream, connect, constants } from "node:http2";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { ObserveMarketsDepthUpdatesRequestSchema } from "../../../gen/datanode/api/v2/trading_data_pb.js";
+import {
+  GetMarketRequestSchema,
+  ObserveMarketsDepthUpdatesRequestSchema,
+} from "../../../gen/datanode/api/v2/trading_data_pb.js";
 import { Failure } from "../../../src/domain/failure.js";
 import { type DepthStream, depthMessage } from "./fake-api.js";
 import { envelope, splitEnvelopes } from "./raw-call.js";
 import { type RpcServer, startRpcServer } from "./rpc-server.js";
 
+const marketPath = "/datanode.api.v2.TradingDataService/GetMarket";
 const path = "/datanode.api.v2.TradingDataService/ObserveMarketsDepthUpdates";
+
+test.each(["application/grpc+proto", "application/grpc-web+proto", "application/proto"])(
+  "a large answer that nobody takes is cut: %s",
+  async (type) => {
+    const server = await startRpcServer(true, { stalledReaderMs: 150 });
+    const session = connect(`http://127.0.0.1:${server.port}`);
+    session.on("error", () => {});
+    const message = toBinary(GetMarketRequestSchema, create(GetMarketRequestSchema, { marketId: "long 3000000" }));
+    const headers = { "content-type": type, te: "trailers", "accept-encoding": "identity" };
+    const call = session.request({ ":method": "POST", ":path": marketPath, ...headers });
+    call.on("error", () => {});
+    call.end(type === "application/proto" ? message : envelope(0, message));
+    await new Promise((resolve) => call.once("response", resolve));
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    call.resume();
+    await vi.waitFor(() => expect(call.destroyed).toBe(true), 3000);
+    expect(call.rstCode).toBe(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+    session.destroy();
+    await server.close();
+  },
+);
 
 describe.each([
   { lane: "own lane, gRPC", grpcLane: true, type: "application/grpc+proto" },
