@@ -104,10 +104,13 @@ function retry(id) {
   if (id === shown.marketId && market === undefined) openMarket(id);
 }
 
+function label(data) {
+  return names.get(data.market) ?? shortId(data.market);
+}
+
 function option(data) {
-  const label = names.get(data.market) ?? shortId(data.market);
   const state = plainName(data.marketTradingMode, "TRADING_MODE_");
-  return element("option", { value: data.market }, `${label} · ${state}`);
+  return element("option", { value: data.market }, `${label(data)} · ${state}`);
 }
 
 /** Whether a market is worth to be shown first. */
@@ -131,9 +134,13 @@ async function refreshMarkets() {
   try {
     const list = await listMarketsData();
     await nameMarkets(list);
+    list.sort((one, other) => label(one).localeCompare(label(other)));
     const choice = byId("market-choice");
-    const options = list.map(option).sort((one, other) => one.text.localeCompare(other.text));
-    choice.replaceChildren(...options);
+    const options = list.map(option);
+    // An open list stays open while nothing changes.
+    const isSame = (made, index) =>
+      choice.options[index]?.value === made.value && choice.options[index].text === made.text;
+    if (options.length !== choice.options.length || !options.every(isSame)) choice.replaceChildren(...options);
     if (list.some((data) => data.market === shown.marketId)) choice.value = shown.marketId;
     byId("no-markets").hidden = list.length > 0;
     const first = list.find(isLively) ?? list[0];
