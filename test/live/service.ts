@@ -1,0 +1,29 @@
+import { type Service, startService } from "../../src/commands/service.js";
+import type { ServiceConfig } from "../../src/config.js";
+import { createLog } from "../../src/telemetry/log.js";
+import { createMetrics } from "../../src/telemetry/metrics.js";
+
+/** A service over a store, on a free port. */
+export function startTestService(databaseUrl: string, config: Partial<ServiceConfig> = {}): Promise<Service> {
+  return startService({
+    config: {
+      listen: { host: "127.0.0.1", port: 0 },
+      basePath: "",
+      tls: undefined,
+      corsOrigins: ["*"],
+      workers: 1,
+      grpcLane: true,
+      pollIntervalMs: 5,
+      heartbeatMs: 15_000,
+      stalledReaderMs: 300_000,
+      streamsMax: 20_000,
+      streamsPerAddressMax: 1_000,
+      requestTimeoutMs: 30_000,
+      drainMs: 1_000,
+      ...config,
+    },
+    databaseUrl,
+    log: createLog("silent"),
+    metrics: createMetrics(),
+  });
+}
