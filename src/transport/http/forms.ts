@@ -26,6 +26,24 @@ export const serverSentEvent: Form = {
   },
 };
 
+/** A form that is never empty, as a chunk of an HTTP/1.1 body (RFC 9112, 7.1). */
+function asChunk(form: Form): Form {
+  return {
+    name: `${form.name} in a chunk`,
+    encode(answer) {
+      const bytes = form.encode(answer);
+      return Buffer.concat([Buffer.from(`${bytes.length.toString(16)}\r\n`), bytes, Buffer.from("\r\n")]);
+    },
+  };
+}
+
+const chunkedForms = new Map([jsonLine, serverSentEvent].map((form) => [form, asChunk(form)]));
+
+/** The same form in finished chunks, where there is one. */
+export function chunkedForm(form: Form): Form | undefined {
+  return chunkedForms.get(form);
+}
+
 /** A WebSocket text message, framed (RFC 6455, 5.2): whole, unmasked, as servers send it. */
 export const webSocketText: Form = {
   name: "WebSocket text",

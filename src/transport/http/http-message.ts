@@ -1,5 +1,6 @@
-import type { IncomingHttpHeaders } from "node:http";
+import { type IncomingHttpHeaders, ServerResponse } from "node:http";
 import { constants } from "node:http2";
+import type { Socket } from "node:net";
 import type { HeaderFields } from "../common-headers.js";
 
 /** What the HTTP lane needs of a request; Node's objects of both HTTP versions have it. */
@@ -26,6 +27,15 @@ export interface HttpResponse {
   readonly stream?: { close(code: number): void; setTimeout(ms: number, listener: () => void): void };
   on(event: "drain" | "close", listener: () => void): unknown;
   once(event: "drain" | "close", listener: () => void): unknown;
+}
+
+/**
+ * The connection that finished chunks of a response may be written to, once its headers have left: of an HTTP/1.1
+ * response whose turn it is on that connection.
+ */
+export function chunkSocket(response: HttpResponse): Socket | undefined {
+  if (!(response instanceof ServerResponse) || !response.useChunkedEncodingByDefault) return undefined;
+  return response.socket ?? undefined;
 }
 
 /** Breaks a response off, so that the client can tell that it is not whole. */

@@ -12,7 +12,8 @@ import type { RequestCells } from "../request-metrics.js";
 import { grpcCode, toFailure } from "../status.js";
 import { chooseCoding } from "./content-coding.js";
 import { type Exchange, refuse } from "./exchange.js";
-import { bodyData } from "./forms.js";
+import { bodyData, chunkedForm } from "./forms.js";
+import { chunkSocket } from "./http-message.js";
 import { openStream } from "./open-stream.js";
 import { PeekedStream } from "./peeked-stream.js";
 import type { BoundRequest } from "./query-parameters.js";
@@ -102,9 +103,12 @@ export class StreamResponder {
     }
     const acceptEncoding = request.headers["accept-encoding"];
     const { log, limits } = this.#options;
+    const inChunks = chunkedForm(body.form);
+    const chunks = body.file || inChunks === undefined ? undefined : chunkSocket(response);
     const sink = new StreamResponse({
       response,
       headers,
+      chunks,
       coding: body.file && typeof acceptEncoding === "string" ? chooseCoding(acceptEncoding) : undefined,
       ownTrailers: ownHeaders,
       refuse: (failure) => refuse(exchange, failure, log),
@@ -115,7 +119,8 @@ export class StreamResponder {
       toFailure: (thrown: unknown) => toFailure(thrown, log),
       finished: (code: number) => cells.streamClosed(code),
     };
-    const pump = new AnswerPump(stream, body.form, sink, events, limits.breakOffMs);
+    const form = chunks === undefined || inChunks === undefined ? body.form : inChunks;
+    const pump = new AnswerPump(stream, form, sink, events, limits.breakOffMs);
     cells.streamOpened();
     response.once("close", () => pump.left());
     pump.run();

@@ -1,3 +1,4 @@
+import type { Socket } from "node:net";
 import type { Writable } from "node:stream";
 import { pipeline } from "node:stream";
 import type { Failure } from "../../domain/failure.js";
@@ -12,6 +13,8 @@ export interface StreamResponseOptions {
   /** All headers but those of the coding. */
   readonly headers: HeaderFields;
   readonly coding: ContentCoding | undefined;
+  /** Where the frames go past the response, because they are finished chunks: one write each, in place of four. */
+  readonly chunks: Socket | undefined;
   /** Whether the stream's own trailers belong to this body: to a file, not to its envelope. */
   readonly ownTrailers: boolean;
   /** Answers a failure before anything was sent. */
@@ -34,13 +37,18 @@ export class StreamResponse implements FrameSink {
   }
 
   start(): void {
-    const { response, headers, coding, drained } = this.#options;
+    const { response, headers, coding, chunks, drained } = this.#options;
     this.#started = true;
     response.writeHead(200, {
       ...headers,
       ...(coding === undefined ? {} : { "content-encoding": coding }),
     });
     response.flushHeaders?.();
+    if (chunks !== undefined) {
+      chunks.on("drain", drained);
+      response.once("close", () => chunks.off("drain", drained));
+      return;
+    }
     if (coding === undefined) {
       response.on("drain", drained);
       return;
@@ -52,6 +60,8 @@ export class StreamResponse implements FrameSink {
   }
 
   write(frames: Uint8Array): boolean {
+    const { chunks } = this.#options;
+    if (chunks !== undefined) return !chunks.writable || chunks.write(frames);
     return frames.length === 0 || this.#output.write(frames);
   }
 
