@@ -271,13 +271,16 @@ test("a call is aborted when its deadline passes, with that reason", async () =>
 });
 
 test("a call is aborted when its client leaves", async () => {
-  service.calls.length = 0;
-  const request = http.get(`${base}/api/v2/market/never`);
+  const patient = await serveFake();
+  const request = http.get(`${patient.url}/api/v2/market/never`);
   request.on("error", () => {});
-  await expect.poll(() => service.calls.length).toBe(1);
+  await expect.poll(() => patient.service.calls.length).toBe(1);
+  const [call] = patient.service.calls;
+  expect(call?.signal.aborted).toBe(false);
   request.destroy();
-  await expect.poll(() => service.calls[0]?.signal.aborted).toBe(true);
-  expect(service.calls[0]?.signal.reason).toMatchObject({ code: "cancelled" });
+  await expect.poll(() => call?.signal.aborted).toBe(true);
+  expect(call?.signal.reason).toMatchObject({ code: "cancelled" });
+  await patient.server.close();
 });
 
 describe("as configured", () => {
