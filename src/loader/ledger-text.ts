@@ -4,6 +4,7 @@ import { entriesPerBlockMax, entryId } from "../domain/block-position.js";
 import { identifierProblem } from "../domain/identifier.js";
 import type { AccountRow, EntryClassRow } from "../store/account-table.js";
 import type { LedgerText } from "../store/ledger-entry-table.js";
+import { ByteIndex } from "./byte-index.js";
 import { RecordingError } from "./recording-error.js";
 import { enumValue, WireReader } from "./wire.js";
 
@@ -44,7 +45,9 @@ export class LedgerTextWriter {
   #accountMax = 0;
   #classMax = 0;
   /** By the bytes of AccountDetails as the network writes them, and by what they mean. */
-  readonly #byBytes = new Map<string, KnownAccount>();
+  readonly #byBytes = new ByteIndex<KnownAccount>();
+  /** Over the buffer of the event that is being added. */
+  #view: DataView = new DataView(new ArrayBuffer(0));
   readonly #byMeaning = new Map<string, KnownAccount>();
   readonly #kinds = new Map<string, number>();
   readonly #classes = new Map<number, Map<number, number>>();
@@ -123,6 +126,7 @@ export class LedgerTextWriter {
   /** Adds `vega.events.v1.LedgerMovements`. @throws RecordingError */
   add(movements: Buffer): void {
     this.hasUnknownFields = false;
+    this.#view = new DataView(movements.buffer, movements.byteOffset, movements.byteLength);
     const list = this.#movements.over(movements, 0, movements.length);
     while (list.next()) {
       if (list.field !== 1 || list.wireType !== 2) {
@@ -283,11 +287,10 @@ export class LedgerTextWriter {
   }
 
   #account(buffer: Buffer, start: number, stop: number): KnownAccount {
-    const bytes = buffer.toString("latin1", start, stop);
-    return this.#byBytes.get(bytes) ?? this.#nameAccount(bytes, buffer.subarray(start, stop));
+    return this.#byBytes.get(this.#view, start, stop) ?? this.#nameAccount(buffer.subarray(start, stop));
   }
 
-  #nameAccount(bytes: string, body: Buffer): KnownAccount {
+  #nameAccount(body: Buffer): KnownAccount {
     const details = fromBinary(AccountDetailsSchema, body);
     const partyId = details.owner === undefined || details.owner === "" ? networkParty : details.owner;
     const marketId = details.marketId ?? "";
@@ -305,7 +308,7 @@ export class LedgerTextWriter {
       account = this.#know(row);
       this.#newAccounts.push(row);
     }
-    this.#byBytes.set(bytes, account);
+    this.#byBytes.add(body, account);
     return account;
   }
 

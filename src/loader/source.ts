@@ -4,7 +4,7 @@ import { createGunzip } from "node:zlib";
 import { RecordingError } from "./recording-error.js";
 
 /** Bytes read from a file at a time. */
-export const readBytes = 256 * 1024;
+export const readBytes = 1024 * 1024;
 
 /** How often a file that is followed is looked at for more. */
 export const followIntervalMs = 50;
