@@ -280,7 +280,7 @@ function simulateCommand(commands: Commands): Command {
     .summary("write the recording of a simulated network")
     .description("Writes a recording of a small trading network. The same settings give the same bytes.")
     .addOption(wholeNumber("--blocks", "n", "blocks to write", 1_000, 1, 1_000_000_000))
-    .addOption(wholeNumber("--markets", "n", "markets", 8, 1, 100_000))
+    .addOption(wholeNumber("--markets", "n", "markets", 12, 1, 100_000))
     .addOption(wholeNumber("--parties", "n", "trading parties", 50, 2, 10_000_000))
     .addOption(wholeNumber("--orders-per-block", "n", "order events in a block, on average", 20, 0, 1_000_000))
     .addOption(wholeNumber("--entries-per-block", "n", "further ledger entries in a block", 10, 0, 10_000_000))

@@ -11,6 +11,7 @@ interface Partner {
 }
 
 const partners = {
+  curl: { tests: "the examples of the documents, pasted into a shell", programs: ["curl"] },
   grpcurl: { tests: "calls with grpcurl, which knows us by reflection alone", programs: ["grpcurl"] },
   browser: {
     tests: "a real browser on the page and on every stream",

@@ -1,0 +1,71 @@
+import { execFile } from "node:child_process";
+import { readFileSync, writeFileSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { networkDefaults, simulate } from "../../src/simulator/network.js";
+import { newDatabaseUrl } from "../support/database.js";
+import { partnerProgram } from "../support/partners.js";
+import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
+
+/*
+ * The examples of the documents, as a reader would paste them: the `sh` blocks of one document are one shell session.
+ * Each must succeed and print something; where a line ends with a comment like `# 304`, that must be in what is printed.
+ */
+
+const root = fileURLToPath(new URL("../../", import.meta.url));
+const documents = ["README.md", "docs/api.md"];
+const exampleMaxMs = 20_000;
+const separator = "=====";
+
+function examples(document: string): string[] {
+  const text = readFileSync(join(root, document), "utf8");
+  return [...text.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map((match) => match[1] ?? "");
+}
+
+/** What each block printed. @throws when a block fails */
+async function run(blocks: readonly string[], url: string): Promise<string[]> {
+  const script = blocks.map((block) => `${block}\nprintf '\\n${separator}\\n'\n`).join("");
+  const { stdout } = await promisify(execFile)("bash", ["-eu", "-c", script], {
+    env: { ...process.env, MARKETD: url },
+    timeout: exampleMaxMs,
+  });
+  return stdout.split(`\n${separator}\n`).slice(0, -1);
+}
+
+describe.skipIf(partnerProgram("curl") === undefined)("the examples of the documents", () => {
+  let service: ServiceProcess;
+  let folder = "";
+
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), "marketd-documents-"));
+    const file = join(folder, "recording");
+    writeFileSync(file, Buffer.concat([...simulate({ ...networkDefaults, blocks: 200 })]));
+    const database = newDatabaseUrl();
+    await runMarketd("load", "--database-url", database.url, file);
+    // An idle stream notices that its reader has gone when it next writes.
+    service = new ServiceProcess(database.url, await freePort(), "--heartbeat-ms", "500");
+    await service.start();
+  });
+
+  afterAll(async () => {
+    await service.kill();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  it.each(documents)("%s", async (document) => {
+    const blocks = examples(document);
+    expect(blocks.length).toBeGreaterThan(0);
+    const printed = await run(blocks, service.url);
+    for (const [index, block] of blocks.entries()) {
+      const output = printed[index] ?? "";
+      const promised = /# ([0-9]{3})$/m.exec(block)?.[1];
+      if (promised !== undefined) expect(output).toContain(promised);
+      const defines = !/curl/.test(block);
+      expect(defines || output.trim() !== "", `block ${index + 1} prints nothing:\n${block}`).toBe(true);
+    }
+  });
+});
