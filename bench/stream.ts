@@ -1,0 +1,60 @@
+// npm run bench -- stream [--rounds N] [--round-ms N] [--connections N] [--only fan-out|delay|open]
+// Depth streams to many: server CPU time per delivered update against what others do with the same bytes, the delay from
+// commit to receipt, and what ten thousand open streams cost. Servers run in processes of their own on one core, readers
+// that only count on another; rounds alternate, and medians count.
+import { parseArgs } from "node:util";
+import { type Compared, type CompareOptions, compare } from "./stream/compare.js";
+
+const { values } = parseArgs({
+  options: {
+    rounds: { type: "string", default: "7" },
+    "round-ms": { type: "string", default: "1000" },
+    connections: { type: "string", default: "200" },
+    only: { type: "string" },
+  },
+});
+
+function median(numbers: readonly number[]): number {
+  const sorted = [...numbers].sort((a, b) => a - b);
+  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
+}
+
+/** A reference's CPU time over ours: the median of the rounds' ratios. */
+function ratio(all: readonly Compared[], reference: string): number {
+  const of = (name: string): readonly number[] => all.find((one) => one.name === name)?.cpuMicros ?? [];
+  const ours = of("ours");
+  return Math.round(median(of(reference).map((micros, round) => micros / (ours[round] ?? Number.NaN))) * 1000) / 1000;
+}
+
+function print(title: string, all: readonly Compared[]): void {
+  console.log(`\n${title}`);
+  for (const { name, cpuMicros, messagesPerSecond, messageBytes } of all) {
+    const spread = `${Math.min(...cpuMicros).toFixed(2)} to ${Math.max(...cpuMicros).toFixed(2)}`;
+    const rate = Math.round(median(messagesPerSecond)).toLocaleString("en");
+    console.log(
+      `  ${name.padEnd(12)} ${median(cpuMicros).toFixed(2).padStart(6)} us CPU per update (${spread})` +
+        `  ${rate.padStart(8)} messages/s of ${Math.round(messageBytes)} bytes`,
+    );
+  }
+}
+
+async function fanOut(ratios: Record<string, number>): Promise<void> {
+  const options: CompareOptions = {
+    connections: Number(values.connections),
+    rounds: Number(values.rounds),
+    roundMs: Number(values["round-ms"]),
+    nodeArgs: [],
+  };
+  const grpc = await compare(["ours", "rawHttp2", "grpcJs", "connectNode"], "grpc", options);
+  print(`gRPC to ${options.connections} connections`, grpc);
+  ratios["grpc_vs_raw_http2"] = ratio(grpc, "rawHttp2");
+  ratios["grpc_vs_grpc_js_prebuilt"] = ratio(grpc, "grpcJs");
+  ratios["grpc_vs_connect"] = ratio(grpc, "connectNode");
+  const lines = await compare(["ours", "rawHttp"], "lines", options);
+  print(`JSON lines to ${options.connections} connections`, lines);
+  ratios["json_lines_vs_raw_http"] = ratio(lines, "rawHttp");
+}
+
+const ratios: Record<string, number> = {};
+if (values.only === undefined || values.only === "fan-out") await fanOut(ratios);
+console.log(JSON.stringify({ name: "stream", ratios }));

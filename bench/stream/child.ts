@@ -1,0 +1,61 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { pinnedTo } from "../unary/pinned.js";
+
+/** A script of this bench in a process of its own, which answers one order at a time. */
+export class Child<Order, Reply> {
+  readonly #child: ChildProcess;
+  readonly #ended: Promise<never>;
+
+  private constructor(child: ChildProcess, name: string) {
+    this.#child = child;
+    this.#ended = new Promise<never>((_resolve, reject) => {
+      child.once("error", reject);
+      child.once("exit", (code) => reject(new Error(`"${name}" ended with ${code}`)));
+    });
+    this.#ended.catch(() => {});
+  }
+
+  get pid(): number {
+    return this.#child.pid ?? 0;
+  }
+
+  /** Starts `SCRIPT.js ARGS` beside this file, on one core only where one is given, and waits for its first word. */
+  static async start<Order, Reply, First>(
+    script: string,
+    args: readonly string[],
+    core: number | undefined,
+    nodeArgs: readonly string[] = [],
+  ): Promise<[Child<Order, Reply>, First]> {
+    const all = [...nodeArgs, fileURLToPath(new URL(`./${script}.js`, import.meta.url)), ...args];
+    const [program, programArgs] = core === undefined ? [process.execPath, all] : pinnedTo(core, process.execPath, all);
+    const child = spawn(program, programArgs, { stdio: ["ignore", "inherit", "inherit", "ipc"] });
+    const started = new Child<Order, Reply>(child, `${script} ${args.join(" ")}`);
+    return [started, (await started.#next()) as First];
+  }
+
+  async ask(order: Order): Promise<Reply> {
+    const reply = this.#next();
+    this.#child.send(order as object);
+    return (await reply) as Reply;
+  }
+
+  stop(): void {
+    this.#child.removeAllListeners("exit");
+    this.#child.kill();
+  }
+
+  #next(): Promise<unknown> {
+    const message = new Promise((resolve) => this.#child.once("message", resolve));
+    return Promise.race([message, this.#ended]);
+  }
+}
+
+/** The other side: says that it is there, then answers orders in turn. */
+export function answerOrders<Order, Reply>(first: object, answer: (order: Order) => Promise<Reply> | Reply): void {
+  process.on("message", (order: Order) => {
+    void Promise.resolve(answer(order)).then((reply) => process.send?.(reply as object));
+  });
+  process.on("disconnect", () => process.exit());
+  process.send?.(first);
+}

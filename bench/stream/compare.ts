@@ -1,0 +1,117 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { Child } from "./child.js";
+import type { ReaderProtocol } from "./light-reader.js";
+import type { ReadOrder, ReadReply } from "./read.js";
+import type { ServeOrder, ServeReply } from "./serve.js";
+
+/** What the rounds of one server came to. */
+export interface Compared {
+  readonly name: string;
+  /** CPU time of the server, in microseconds, per update that a reader got; by round. */
+  readonly cpuMicros: readonly number[];
+  readonly messagesPerSecond: readonly number[];
+  readonly messageBytes: number;
+}
+
+/** How the comparison is run. */
+export interface CompareOptions {
+  readonly connections: number;
+  readonly rounds: number;
+  readonly roundMs: number;
+  readonly nodeArgs: readonly string[];
+}
+
+const serverCore = 0;
+const readerCore = 1;
+const arrivalMaxMs = 20_000;
+
+/** Runs these servers in turn, round after round, each with readers of its own. */
+export async function compare(
+  names: readonly string[],
+  protocol: ReaderProtocol,
+  options: CompareOptions,
+): Promise<Compared[]> {
+  const sides: Side[] = [];
+  try {
+    for (const name of names) sides.push(await Side.start(name, protocol, options));
+    for (const side of sides) await side.round(Math.min(1_000, options.roundMs), false);
+    for (let round = 0; round < options.rounds; round++) {
+      for (const side of sides) await side.round(options.roundMs, true);
+    }
+    return sides.map((side) => side.outcome());
+  } finally {
+    for (const side of sides) side.stop();
+  }
+}
+
+/** A server with its readers. */
+class Side {
+  readonly #cpuMicros: number[] = [];
+  readonly #messagesPerSecond: number[] = [];
+  #messages = 0;
+  #bytes = 0;
+  #received = 0;
+
+  private constructor(
+    readonly name: string,
+    private readonly connections: number,
+    private readonly server: Child<ServeOrder, ServeReply>,
+    private readonly readers: Child<ReadOrder, ReadReply>,
+  ) {}
+
+  static async start(name: string, protocol: ReaderProtocol, options: CompareOptions): Promise<Side> {
+    const { connections, nodeArgs } = options;
+    const [server, { port }] = await Child.start<ServeOrder, ServeReply, { port: number }>(
+      "serve",
+      [name],
+      serverCore,
+      nodeArgs,
+    );
+    const [readers] = await Child.start<ReadOrder, ReadReply, object>("read", [], readerCore);
+    await readers.ask({ kind: "open", protocol, port, connections, streamsPerConnection: 1 });
+    const side = new Side(name, connections, server, readers);
+    side.#received = await side.#quiet();
+    return side;
+  }
+
+  async round(ms: number, counts: boolean): Promise<void> {
+    const { ticks, ms: took, cpuMicros } = await this.server.ask({ ms });
+    const received = await this.#quiet();
+    const bytes = received - this.#received;
+    this.#received = received;
+    if (!counts) return;
+    this.#messages += ticks;
+    this.#bytes += bytes;
+    this.#cpuMicros.push(cpuMicros / (ticks * this.connections));
+    this.#messagesPerSecond.push((ticks * this.connections * 1_000) / took);
+  }
+
+  outcome(): Compared {
+    const messageBytes = this.#bytes / this.#messages;
+    return {
+      name: this.name,
+      cpuMicros: this.#cpuMicros,
+      messagesPerSecond: this.#messagesPerSecond,
+      messageBytes,
+    };
+  }
+
+  stop(): void {
+    this.server.stop();
+    this.readers.stop();
+  }
+
+  /** Bytes that each reader got, once nothing more comes. @throws Error when they did not all get the same */
+  async #quiet(): Promise<number> {
+    const until = performance.now() + arrivalMaxMs;
+    let before = -1;
+    for (;;) {
+      const { least, most, lost } = await this.readers.ask({ kind: "bytes" });
+      if (lost > 0) throw new Error(`${this.name}: ${lost} connections were lost`);
+      if (least === most && least === before) return least;
+      if (performance.now() > until) throw new Error(`${this.name}: readers got ${least} to ${most} bytes`);
+      before = most;
+      await sleep(100);
+    }
+  }
+}

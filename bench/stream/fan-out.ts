@@ -1,0 +1,262 @@
+import { createServer } from "node:http";
+import { createServer as createHttp2Server, type ServerHttp2Stream } from "node:http2";
+import type { AddressInfo } from "node:net";
+import type { Writable } from "node:stream";
+import type { MessageShape } from "@bufbuild/protobuf";
+import { connectNodeAdapter } from "@connectrpc/connect-node";
+import { Server as GrpcServer, ServerCredentials, type ServerWritableStream } from "@grpc/grpc-js";
+import { pino } from "pino";
+import {
+  type ObserveMarketsDepthUpdatesResponseSchema,
+  TradingDataService,
+} from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { observeMarketsDepthUpdates } from "../../src/api/observe-markets-depth-updates.js";
+import type { Answer, Form } from "../../src/domain/answer.js";
+import { Hub } from "../../src/live/hub.js";
+import { liveLimits } from "../../src/live/limits.js";
+import type { Live } from "../../src/live/live.js";
+import { LiveState } from "../../src/live/live-state.js";
+import { createMetrics } from "../../src/telemetry/metrics.js";
+import { binaryEnvelope } from "../../src/transport/grpc/envelope.js";
+import { jsonLine } from "../../src/transport/http/forms.js";
+import { startServer } from "../../src/transport/server.js";
+import { streamPath } from "./light-reader.js";
+import { moved, type SimulatedTicks } from "./simulated-ticks.js";
+
+/** A server that sends every tick to every reader. */
+export interface FanOut {
+  readonly port: number;
+  /** Sends the next tick to all. Call it only when all have taken the one before: nothing is then merged. */
+  publish(): void;
+  /** Whether every reader has taken the last tick. */
+  settled(): boolean;
+}
+
+type Message = MessageShape<typeof ObserveMarketsDepthUpdatesResponseSchema>;
+
+/** So that no tick repeats a number when the ticks are gone through again. */
+const roundNs = 1_000_000_000_000n;
+
+/** The newest state and its readers, driven through the ticks again and again. */
+class Driven {
+  readonly state: LiveState;
+  readonly hub: Hub;
+  readonly #ticks: SimulatedTicks["ticks"];
+  #next = 0;
+
+  constructor({ first, ticks }: SimulatedTicks) {
+    this.#ticks = ticks;
+    this.state = new LiveState(first, liveLimits);
+    this.hub = new Hub(this.state, liveLimits, pino({ level: "silent" }));
+  }
+
+  /** What the tail does with a snapshot. */
+  tick(): void {
+    const changes = this.#ticks[this.#next % this.#ticks.length];
+    if (changes === undefined) throw new Error("there are no ticks");
+    const round = BigInt(Math.floor(this.#next / this.#ticks.length));
+    this.#next++;
+    this.hub.publish(this.state.apply(moved(changes, round * roundNs)));
+  }
+}
+
+/** All messages of one round, the first of which is sent to whoever begins to read. */
+function prebuilt<T>(ticks: SimulatedTicks, make: (answer: Answer) => T): readonly T[] {
+  const driven = new Driven(ticks);
+  const subscriber = driven.hub.open(undefined, "");
+  const made = [0, ...ticks.ticks].map((_, index) => {
+    if (index > 0) driven.tick();
+    const [answer, ...more] = subscriber.take();
+    if (answer === undefined || more.length > 0) throw new Error("a tick makes one message");
+    return make(answer);
+  });
+  subscriber.close();
+  return made;
+}
+
+/** Goes through prebuilt messages, round after round, without the first. */
+function* rounds<T>(messages: readonly T[]): Generator<T, never> {
+  for (;;) yield* messages.slice(1);
+}
+
+function bytesIn(ticks: SimulatedTicks, form: Form): readonly Buffer[] {
+  return prebuilt(ticks, (answer) => Buffer.from(answer.as(form)));
+}
+
+/** Writes prebuilt messages to streams of any kind. */
+class Writers {
+  readonly streams = new Set<Writable>();
+  readonly #messages: readonly Buffer[];
+  readonly #rounds: Generator<Buffer, never>;
+
+  constructor(messages: readonly Buffer[]) {
+    this.#messages = messages;
+    this.#rounds = rounds(messages);
+  }
+
+  add(stream: Writable): void {
+    this.streams.add(stream);
+    stream.once("close", () => this.streams.delete(stream));
+    stream.on("error", () => {});
+    stream.write(this.#messages[0]);
+  }
+
+  publish(): void {
+    const message = this.#rounds.next().value;
+    for (const stream of this.streams) stream.write(message);
+  }
+
+  settled(): boolean {
+    for (const stream of this.streams) if (stream.writableNeedDrain) return false;
+    return true;
+  }
+
+  on(port: number): FanOut {
+    return { port, publish: () => this.publish(), settled: () => this.settled() };
+  }
+}
+
+/** A reader of the connect-node server: an endless iteration over what comes. */
+class Queue {
+  readonly #messages: Message[] = [];
+  #wake: (() => void) | undefined;
+  waiting = false;
+
+  push(message: Message): void {
+    this.#messages.push(message);
+    this.waiting = false;
+    this.#wake?.();
+  }
+
+  async *read(first: Message | undefined): AsyncGenerator<Message> {
+    if (first !== undefined) yield first;
+    for (;;) {
+      const message = this.#messages.shift();
+      if (message !== undefined) {
+        yield message;
+        continue;
+      }
+      this.waiting = true;
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+  }
+}
+
+async function ours(ticks: SimulatedTicks): Promise<FanOut> {
+  const driven = new Driven(ticks);
+  const live: Live = {
+    ready: true,
+    state: () => driven.state,
+    blockAgeSeconds: () => 0,
+    observe: (_ids, clientAddress) => driven.hub.open(undefined, clientAddress),
+    onReadiness: () => {},
+    drain: () => {},
+    stop: async () => {},
+  };
+  const server = await startServer({
+    api: [observeMarketsDepthUpdates({ live })],
+    listen: { host: "127.0.0.1", port: 0 },
+    log: pino({ level: "warn" }, process.stderr),
+    metrics: createMetrics(),
+    readiness: () => "ready",
+    staleness: () => live.blockAgeSeconds(),
+  });
+  return {
+    port: Number(new URL(server.url).port),
+    publish: () => driven.tick(),
+    settled: () => driven.hub.counts().lagging === 0,
+  };
+}
+
+async function rawHttp2(ticks: SimulatedTicks): Promise<FanOut> {
+  const writers = new Writers(bytesIn(ticks, binaryEnvelope));
+  const server = createHttp2Server();
+  server.on("stream", (stream: ServerHttp2Stream) => {
+    stream.respond({ ":status": 200, "content-type": "application/grpc+proto" }, { waitForTrailers: true });
+    stream.resume();
+    writers.add(stream);
+  });
+  return writers.on(await listening(server));
+}
+
+async function grpcJs(ticks: SimulatedTicks): Promise<FanOut> {
+  const writers = new Writers(prebuilt(ticks, (answer) => Buffer.from(answer.binary())));
+  const same = (bytes: Buffer): Buffer => bytes;
+  const { name, parent } = TradingDataService.method.observeMarketsDepthUpdates;
+  const definition = {
+    path: `/${parent.typeName}/${name}`,
+    requestStream: false,
+    responseStream: true,
+    requestSerialize: same,
+    requestDeserialize: same,
+    responseSerialize: same,
+    responseDeserialize: same,
+  } as const;
+  const server = new GrpcServer();
+  server.addService(
+    { observe: definition },
+    { observe: (call: ServerWritableStream<Buffer, Buffer>) => writers.add(call) },
+  );
+  const port = await new Promise<number>((resolve, reject) => {
+    server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, bound) => {
+      if (error) reject(error);
+      else resolve(bound);
+    });
+  });
+  return writers.on(port);
+}
+
+async function connectNode(ticks: SimulatedTicks): Promise<FanOut> {
+  const messages = prebuilt(ticks, (answer) => answer.message() as Message);
+  const next = rounds(messages);
+  const queues = new Set<Queue>();
+  const adapter = connectNodeAdapter({
+    routes: (router) => {
+      router.rpc(TradingDataService.method.observeMarketsDepthUpdates, (_request, context) => {
+        const queue = new Queue();
+        queues.add(queue);
+        context.signal.addEventListener("abort", () => queues.delete(queue));
+        return queue.read(messages[0]);
+      });
+    },
+  });
+  const port = await listening(createHttp2Server(adapter));
+  return {
+    port,
+    publish: () => {
+      const message = next.next().value;
+      for (const queue of queues) queue.push(message);
+    },
+    settled: () => [...queues].every((queue) => queue.waiting),
+  };
+}
+
+async function rawHttp(ticks: SimulatedTicks): Promise<FanOut> {
+  const writers = new Writers(bytesIn(ticks, jsonLine));
+  const server = createServer((request, response) => {
+    if (request.url !== streamPath) throw new Error(`asked for ${request.url}`);
+    response.writeHead(200, { "content-type": "application/json", "cache-control": "no-store" });
+    writers.add(response);
+  });
+  return writers.on(await listening(server));
+}
+
+/** Every server that is compared. */
+export const fanOuts: Readonly<Record<string, (ticks: SimulatedTicks) => Promise<FanOut>>> = {
+  ours,
+  rawHttp2,
+  grpcJs,
+  connectNode,
+  rawHttp,
+};
+
+function listening(server: {
+  listen(port: number, host: string, then: () => void): unknown;
+  address(): unknown;
+}): Promise<number> {
+  return new Promise((resolve) => {
+    server.listen(0, "127.0.0.1", () => resolve((server.address() as AddressInfo).port));
+  });
+}

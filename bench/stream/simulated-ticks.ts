@@ -1,0 +1,68 @@
+import { OrderBooks } from "../../src/domain/order-book.js";
+import { BlockFold } from "../../src/loader/block-fold.js";
+import { FrameSplitter } from "../../src/loader/frames.js";
+import { LedgerTextWriter } from "../../src/loader/ledger-text.js";
+import { Network, type NetworkOptions } from "../../src/simulator/network.js";
+import type { Changes } from "../../src/store/changes.js";
+
+/** A network whose blocks make messages of some 600 bytes: the smaller they are, the more our own work shows. */
+export const networkOptions: NetworkOptions = {
+  seed: 3,
+  markets: 6,
+  parties: 30,
+  ordersPerBlock: 4,
+  entriesPerBlock: 0,
+};
+
+/** What a tail would read: the state at first, and then block by block. */
+export interface SimulatedTicks {
+  readonly first: Changes;
+  /** Each publishes at least one update. */
+  readonly ticks: readonly Changes[];
+}
+
+/** Folds the simulated network's blocks as the loader does, without a database. */
+export function simulatedTicks(warmUpBlocks: number, count: number): SimulatedTicks {
+  const network = new Network(networkOptions);
+  const ledger = new LedgerTextWriter([], []);
+  const books = OrderBooks.restore([], []);
+  const fold = new BlockFold({ progress: undefined, position: 0, books, ledger });
+  const splitter = new FrameSplitter("the simulated network");
+  const addBlock = (): void => {
+    for (const frame of splitter.frames(network.nextBlock())) fold.apply(frame);
+  };
+  for (let block = 0; block < warmUpBlocks; block++) addBlock();
+  const first = takeChanges(fold, true);
+  const ticks: Changes[] = [];
+  while (ticks.length < count) {
+    addBlock();
+    const changes = takeChanges(fold, false);
+    if (changes.levels.length > 0) ticks.push(changes);
+  }
+  return { first, ticks };
+}
+
+/** The same tick again, later: every number moved on by `by`. */
+export function moved(changes: Changes, by: bigint): Changes {
+  if (by === 0n) return changes;
+  const depths = changes.depths.map((row) => ({
+    ...row,
+    sequenceNumber: row.sequenceNumber + by,
+    publishedSequenceNumber: row.publishedSequenceNumber + by,
+  }));
+  return { ...changes, depths };
+}
+
+function takeChanges(fold: BlockFold, wholeBooks: boolean): Changes {
+  const batch = fold.take();
+  const levels = [...batch.levels.values()];
+  return {
+    progress: { ...batch.reached, prunedSequence: 0n },
+    markets: [...batch.markets.values()],
+    marketData: [...batch.marketData.values()],
+    depths: [...batch.depths.values()],
+    levels: wholeBooks ? levels.filter((level) => level.volume > 0n) : levels,
+    trades: [],
+    wholeBooks,
+  };
+}
