@@ -139,10 +139,10 @@ class Loader {
     this.#meter.beginSource(source.totalBytes);
     try {
       while (!this.#isAborted()) {
-        const next = await this.#nextChunk(chunks);
+        const next = await this.#nextChunk(chunks, source.followed);
         if (next === undefined) return false;
         if (next.done === true) {
-          splitter.end();
+          if (!this.#isAborted()) splitter.end();
           return false;
         }
         if (await this.#frames(splitter.frames(next.value))) return true;
@@ -169,7 +169,10 @@ class Loader {
   }
 
   /** The next bytes; whole blocks are written when those keep us waiting. Undefined: aborted. */
-  async #nextChunk(chunks: AsyncIterator<Uint8Array>): Promise<IteratorResult<Uint8Array> | undefined> {
+  async #nextChunk(
+    chunks: AsyncIterator<Uint8Array>,
+    followed: boolean,
+  ): Promise<IteratorResult<Uint8Array> | undefined> {
     const next = chunks.next();
     next.catch(() => {});
     const idle = Symbol("idle");
@@ -181,6 +184,7 @@ class Loader {
     } finally {
       timeout.abort();
     }
+    if (followed) this.#blockByBlock = true;
     if (this.#fold.hasBatch) await this.#flush();
     await this.#settle();
     return await untilAborted(next, this.#options.signal);

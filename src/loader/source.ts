@@ -16,6 +16,8 @@ export interface Source {
   readonly bytes: AsyncIterable<Uint8Array>;
   /** Bytes of `bytes` in all, where known. */
   readonly totalBytes: number | undefined;
+  /** Whether it waits for more at its end: from the first wait on, each block is a transaction. */
+  readonly followed: boolean;
 }
 
 /** Options of {@link fileSource}. */
@@ -31,7 +33,8 @@ export async function fileSource(path: string, options: FileSourceOptions = {}):
     const file = await open(path);
     const { size } = await file.stat();
     await file.close();
-    return { name: path, bytes: readFile(path, options), totalBytes: options.follow === true ? undefined : size };
+    const followed = options.follow === true;
+    return { name: path, bytes: readFile(path, options), totalBytes: followed ? undefined : size, followed };
   } catch (error) {
     const why =
       error instanceof Error && "code" in error && error.code === "ENOENT" ? "no such file" : "cannot be read";
@@ -41,7 +44,7 @@ export async function fileSource(path: string, options: FileSourceOptions = {}):
 
 /** Standard input, or anything else that gives bytes. */
 export function streamSource(bytes: AsyncIterable<Uint8Array>, name: string): Source {
-  return { name, bytes, totalBytes: undefined };
+  return { name, bytes, totalBytes: undefined, followed: false };
 }
 
 async function* readFile(path: string, { follow, signal }: FileSourceOptions): AsyncGenerator<Uint8Array> {
@@ -71,8 +74,9 @@ export async function* plainBytes(source: Source, onRead: (bytes: number) => voi
       head = Buffer.concat([head, next.value]);
     }
     const rest = counted(head, chunks, onRead);
-    if (head[0] === 0x1f && head[1] === 0x8b) yield* gunzip(rest, source.name);
-    else yield* rest;
+    if (head[0] !== 0x1f || head[1] !== 0x8b) yield* rest;
+    else if (!source.followed) yield* gunzip(rest, source.name);
+    else throw new RecordingError(`${source.name}: is compressed; only a plain recording can be followed`);
   } finally {
     await chunks.return?.();
   }

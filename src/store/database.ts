@@ -1,6 +1,6 @@
 import { createPool, type Pool, type PoolConnection, type PoolOptions, type ResultSetHeader } from "mysql2/promise";
 import { type ColumnValue, columnValue, type Row } from "./column.js";
-import { toDatabaseFailure } from "./database-error.js";
+import { isUnreachable, toDatabaseFailure } from "./database-error.js";
 import { type DatabaseAddress, parseDatabaseUrl } from "./database-url.js";
 
 /** Connections a pool opens at most. */
@@ -168,10 +168,16 @@ class PooledDatabase implements Database {
 
   async withConnection<T>(use: (connection: Connection) => Promise<T>): Promise<T> {
     const driver = await this.#acquire();
+    let usable = true;
     try {
       return await use(wrapConnection(driver));
+    } catch (error) {
+      // A server can say goodbye on a connection that still looks alive: the next caller must not get it.
+      usable = !isUnreachable(error);
+      throw error;
     } finally {
-      driver.release();
+      if (usable) driver.release();
+      else driver.destroy();
     }
   }
 

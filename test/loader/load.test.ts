@@ -1,3 +1,6 @@
+import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
 import { create } from "@bufbuild/protobuf";
@@ -7,7 +10,7 @@ import { ProtocolUpgradeStartedSchema } from "../../gen/vega/events/v1/events_pb
 import { Order_Status, Side } from "../../gen/vega/vega_pb.js";
 import { type LoadOptions, load } from "../../src/loader/load.js";
 import { type LoadSummary, renderSummary } from "../../src/loader/load-summary.js";
-import { streamSource } from "../../src/loader/source.js";
+import { fileSource, streamSource } from "../../src/loader/source.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
@@ -345,4 +348,27 @@ it("shows each block as soon as it ends when the input is made as it is read, an
   while ((await store.query("SELECT height FROM block")).length === 0) await sleep(5);
   stop.abort();
   expect(await loading).toMatchObject({ blocks: 1 });
+});
+
+it("follows a file that grows, and refuses to follow a compressed one", async () => {
+  const directory = mkdtempSync(join(tmpdir(), "marketd-follow-"));
+  const path = join(directory, "recording.evts");
+  const all = new RecordingBuilder().block(1, 10n).block(2, 20n).begin(3, 30n);
+  const stop = new AbortController();
+  try {
+    writeFileSync(path, gzipSync(all.bytes()));
+    await expect(load({ database: url, sources: [await fileSource(path, { follow: true })], log })).rejects.toThrow(
+      `${path}: is compressed; only a plain recording can be followed`,
+    );
+    writeFileSync(path, Buffer.concat(all.frames.slice(0, 3)).subarray(0, -3));
+    const source = await fileSource(path, { follow: true, signal: stop.signal });
+    const loading = load({ database: url, sources: [source], log, signal: stop.signal });
+    while ((await store.query("SELECT height FROM block")).length < 1) await sleep(5);
+    appendFileSync(path, all.bytes().subarray(Buffer.concat(all.frames.slice(0, 3)).length - 3));
+    while ((await store.query("SELECT height FROM block")).length < 2) await sleep(5);
+    stop.abort();
+    expect(await loading).toMatchObject({ blocks: 2 });
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
 });

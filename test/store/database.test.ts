@@ -1,0 +1,77 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { Failure } from "../../src/domain/failure.js";
+import { type Database, openDatabase } from "../../src/store/database.js";
+import { migrate } from "../../src/store/migrate.js";
+import { createLog } from "../../src/telemetry/log.js";
+import { newDatabaseUrl } from "../support/database.js";
+
+const { url, name } = newDatabaseUrl();
+let database: Database;
+
+beforeAll(async () => {
+  await migrate(url, createLog("silent"), []);
+  database = openDatabase(url);
+  await database.withConnection((connection) =>
+    connection.run(`CREATE TABLE v (
+      id BIGINT UNSIGNED NOT NULL PRIMARY KEY, small TINYINT UNSIGNED, n INT, name VARBINARY(4), body MEDIUMBLOB
+    )`),
+  );
+});
+
+afterAll(async () => {
+  await database.withConnection((connection) => connection.run(`DROP DATABASE ${name}`));
+  await database.close();
+});
+
+it("gives each kind of column its own kind of value, in both protocols, exact above 2^53", async () => {
+  const most = (1n << 64n) - 1n;
+  await database.withConnection((c) =>
+    c.run("INSERT INTO v VALUES (?, 1, -2, ?, ?), (9007199254740993, 0, NULL, 'A', NULL)", [
+      most,
+      "aé".slice(0, 1),
+      Uint8Array.of(0, 255),
+    ]),
+  );
+  const expected = [
+    { id: 9007199254740993n, small: 0, n: null, name: "A", body: null },
+    { id: most, small: 1, n: -2, name: "a", body: Buffer.from([0, 255]) },
+  ];
+  expect(await database.query("SELECT * FROM v WHERE id > ? ORDER BY id", [9007199254740992n])).toEqual(expected);
+  expect(await database.execute("SELECT * FROM v WHERE id > ? ORDER BY id", [9007199254740992n])).toEqual(expected);
+  // Identifiers compare by bytes: case counts.
+  expect(await database.query("SELECT name FROM v WHERE name IN (?)", [["a", "b"]])).toEqual([{ name: "a" }]);
+});
+
+it("refuses values that do not fit, writes in a snapshot, and several statements in one text", async () => {
+  await expect(
+    database.withConnection((c) => c.run("INSERT INTO v VALUES (1, 1, 1, 'toolong', NULL)")),
+  ).rejects.toMatchObject({ code: "ER_DATA_TOO_LONG" });
+  await expect(database.withSnapshot((c) => c.run("DELETE FROM v"))).rejects.toMatchObject({ errno: 1792 });
+  await expect(database.query("SELECT 1; SELECT 2")).rejects.toMatchObject({ code: "ER_PARSE_ERROR" });
+});
+
+it("sees one state in a snapshot", async () => {
+  await database.withSnapshot(async (connection) => {
+    const before = await connection.query("SELECT id FROM v");
+    await database.withTransaction((other) => other.run("INSERT INTO v VALUES (5, 1, 1, 'x', NULL)"));
+    expect(await connection.query("SELECT id FROM v")).toEqual(before);
+  });
+  expect(await database.query("SELECT id FROM v WHERE id = 5")).toHaveLength(1);
+});
+
+it("is UNAVAILABLE, with the cause, when there is no server, and when the server ends the connection", async () => {
+  const nowhere = openDatabase("mysql://root@localhost/x?socket=/nowhere/s.sock");
+  const failure = await nowhere.query("SELECT 1").catch((error: unknown) => error);
+  expect(failure).toBeInstanceOf(Failure);
+  expect(failure).toMatchObject({
+    code: "unavailable",
+    reason: "DATABASE_UNAVAILABLE",
+    message: "the database cannot be reached; try again",
+    cause: { code: "ENOENT" },
+  });
+  await nowhere.close();
+  await expect(database.withConnection((connection) => connection.run("KILL CONNECTION_ID()"))).rejects.toMatchObject({
+    reason: "DATABASE_UNAVAILABLE",
+  });
+  expect(await database.query("SELECT 1 AS one")).toEqual([{ one: 1 }]);
+});
