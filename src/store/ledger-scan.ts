@@ -20,14 +20,22 @@ export interface ScannedEntries {
   readonly reached: bigint | undefined;
 }
 
-/** Up to so many branches are merged at once; with more of them, the table is looked at first. */
-export const branchesBeforeTable = 48;
+/** Up to so many branches are merged at once; with more of them, the table is probed first. */
+export const branchesBeforeProbe = 8;
 
 /** Branches that a request merges at most, where its matches are too rare to be met by walking the table. */
 export const branchesMax = 4_096;
 
 /** Entries of the table that a request walks at most, whether they match or not. */
-export const entriesWalkedMax = 32_768;
+export const entriesWalkedMax = 65_536;
+
+/** What the steps of a plan cost, in microseconds: measured, and only their ratios matter. */
+const cost = { walked: 0.3, walkedMatch: 1, branch: 24, mergedMatch: 6 } as const;
+
+/** The part of a merge's cost that is spent on finding out whether walking is cheaper. */
+const probeShare = 0.2;
+
+const stepMin = 256;
 
 const columns = "id, from_account, to_account, class_id, time_ns, quantity, from_balance, to_balance";
 
@@ -43,7 +51,7 @@ export async function scanEntries(
   const [only] = branches;
   if (only === undefined) return whole([]);
   if (branches.length === 1 && only.other === undefined) return whole(await readBranch(connection, only, range, want));
-  if (branches.length <= branchesBeforeTable) return merge(connection, branches, range, want);
+  if (branches.length <= branchesBeforeProbe) return merge(connection, branches, range, want);
   return walkThenMerge(connection, branches, range, want);
 }
 
@@ -51,7 +59,10 @@ function whole(rows: readonly EntryRow[]): ScannedEntries {
   return { rows, reached: undefined };
 }
 
-/** Many branches mean that matches are many, or that they are rare: the table shows which. */
+/**
+ * Walks a little of the table to see how dense matches are there, then goes on walking or merges the branches, whichever
+ * is cheaper by what has been seen. What the walk found is kept.
+ */
 async function walkThenMerge(
   connection: Connection,
   branches: readonly Branch[],
@@ -62,23 +73,39 @@ async function walkThenMerge(
   const rows: EntryRow[] = [];
   let rest = range;
   let walked = 0;
+  let step = Math.max(stepMin, Math.min(entriesWalkedMax, (probeShare * branches.length * cost.branch) / cost.walked));
   for (;;) {
-    const missing = want - rows.length;
-    const step = Math.min(8 * missing + 1_024, entriesWalkedMax - walked);
+    step = Math.floor(step);
     const end = await idAfter(connection, rest, step);
     const piece = end === undefined ? rest : { ...rest, [rest.descending ? "low" : "high"]: end };
-    const found = await readTable(connection, condition, piece, missing);
-    rows.push(...found);
+    rows.push(...(await readTable(connection, condition, piece, want - rows.length)));
     if (rows.length >= want || end === undefined) return whole(rows);
     walked += step;
     rest = range.descending ? { ...rest, high: end - 1n } : { ...rest, low: end + 1n };
     if (rest.low > rest.high) return whole(rows);
-    if (walked >= entriesWalkedMax || found.length * 8 < missing) {
-      if (branches.length > branchesMax) return { rows, reached: end };
-      const merged = await merge(connection, branches, rest, want - rows.length);
-      return { rows: [...rows, ...merged.rows], reached: merged.reached };
+    const missing = want - rows.length;
+    const ahead = rows.length === 0 ? Number.POSITIVE_INFINITY : (missing * walked) / rows.length;
+    if (!walkIsCheaper(branches.length, missing, ahead) || walked + ahead > entriesWalkedMax) {
+      if (branches.length > branchesMax && walked >= entriesWalkedMax) return { rows, reached: end };
+      if (branches.length <= branchesMax) return mergeOn(connection, branches, rest, want, rows);
     }
+    step = Math.min(Math.max(stepMin, ahead * 1.25), entriesWalkedMax - walked);
   }
+}
+
+function walkIsCheaper(branches: number, missing: number, ahead: number): boolean {
+  return ahead * cost.walked + missing * cost.walkedMatch < branches * cost.branch + missing * cost.mergedMatch;
+}
+
+async function mergeOn(
+  connection: Connection,
+  branches: readonly Branch[],
+  range: IdRange,
+  want: number,
+  rows: readonly EntryRow[],
+): Promise<ScannedEntries> {
+  const merged = await merge(connection, branches, range, want - rows.length);
+  return { rows: [...rows, ...merged.rows], reached: merged.reached };
 }
 
 async function merge(
