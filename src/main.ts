@@ -1,9 +1,8 @@
 import { readFileSync } from "node:fs";
 import { createProgram, isPrintedByProgram, UsageError } from "./config.js";
-import { OperatorError } from "./domain/operator-error.js";
+import { exitUsage, OperatorError } from "./domain/operator-error.js";
 
 const exitFailed = 1;
-const exitUsage = 2;
 
 /** The package's version; compiled, this file lies in dist/src. */
 function version(): string {

@@ -10,7 +10,7 @@ import { migrate } from "../store/migrate.js";
 import { createLog, type Log } from "../telemetry/log.js";
 import { openChoice } from "./database-choice.js";
 import { demoCalls } from "./demo-calls.js";
-import { forOperator } from "./load.js";
+import { forOperator } from "./for-operator.js";
 import { startServing } from "./serve.js";
 import { listenError } from "./service.js";
 import { untilStopped } from "./stop-signal.js";

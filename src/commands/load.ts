@@ -1,12 +1,9 @@
 import type { LoadConfig } from "../config.js";
-import { Failure } from "../domain/failure.js";
 import { exitInterrupted, OperatorError } from "../domain/operator-error.js";
 import { load as loadRecordings } from "../loader/load.js";
 import { type LoadProgress, renderSummary } from "../loader/load-summary.js";
-import { RecordingError } from "../loader/recording-error.js";
 import { fileSource, type Source, streamSource } from "../loader/source.js";
 import { migrate } from "../store/migrate.js";
-import { SecondWriterError } from "../store/progress-table.js";
 import { createLog, type Log } from "../telemetry/log.js";
 import { withDatabase } from "./database-choice.js";
 import { ProgressLine } from "./progress-line.js";
@@ -38,9 +35,8 @@ async function loadInto(url: string, config: LoadConfig, log: Log): Promise<void
     });
     progress.clear();
     for (const line of renderSummary(summary)) process.stdout.write(`${line}\n`);
-  } catch (error) {
+  } finally {
     progress.clear();
-    throw forOperator(error);
   }
   if (interrupted) throw new OperatorError("interrupted; what was committed stays", exitInterrupted);
 }
@@ -52,18 +48,6 @@ async function* openSources(config: LoadConfig, signal: AbortSignal): AsyncGener
     if (path === "-") yield streamSource(process.stdin, "standard input");
     else yield await fileSource(path, { follow, signal });
   }
-}
-
-/** What the operator can mend, as one line. */
-export function forOperator(error: unknown): unknown {
-  if (error instanceof RecordingError || error instanceof SecondWriterError) {
-    return new OperatorError(error.message, 1, error);
-  }
-  if (error instanceof Failure && error.code === "unavailable") {
-    const cause = error.cause instanceof Error ? `: ${error.cause.message}` : "";
-    return new OperatorError(`the database cannot be reached${cause}`, 1, error);
-  }
-  return error;
 }
 
 function progressText(progress: LoadProgress): string {

@@ -2,10 +2,12 @@ import { readFileSync } from "node:fs";
 import { collectDefaultMetrics } from "prom-client";
 import { createApi } from "../api/api.js";
 import type { ServiceConfig } from "../config.js";
+import { Failure } from "../domain/failure.js";
 import { OperatorError } from "../domain/operator-error.js";
 import { type Live, startLive } from "../live/live.js";
-import { openDatabase } from "../store/database.js";
+import { type Database, openDatabase } from "../store/database.js";
 import { LedgerReader } from "../store/ledger-entry-query.js";
+import { hasSchema } from "../store/migrate.js";
 import type { Log } from "../telemetry/log.js";
 import type { Metrics } from "../telemetry/metrics.js";
 import { type RunningServer, startServer } from "../transport/server.js";
@@ -31,16 +33,22 @@ export interface ServiceOptions {
 /** One serving process. */
 export interface Service {
   readonly url: string;
+  /** The one that was taken, where any was asked for. */
+  readonly port: number;
   state(): ReadinessState;
   /** Lets clients go for at most the configured time, and lets go of everything. */
   drain(): Promise<void>;
 }
 
-/** Follows the database and serves it. @throws OperatorError when the port or a certificate cannot be had */
+/**
+ * Follows the database and serves it. One that is away, or holds nothing yet, is waited for while the port is open.
+ * @throws OperatorError when the port or a certificate cannot be had, or the database is of another version
+ */
 export async function startService(options: ServiceOptions): Promise<Service> {
   const { config, log, metrics } = options;
   collectDefaultMetrics({ register: metrics, prefix: "marketd_" });
   const database = openDatabase(options.databaseUrl);
+  await checkSchema(database, log);
   const { pollIntervalMs, heartbeatMs } = config;
   const live = await startLive({ database, log, metrics, limits: { pollIntervalMs, heartbeatMs } });
   const ledger = new LedgerReader(database);
@@ -52,6 +60,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   const server = await listen({ ...options, metrics }, api, options.readinessOfAll ?? state, live);
   return {
     url: server.url,
+    port: server.address.port,
     state,
     drain: async () => {
       draining = true;
@@ -61,6 +70,16 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       await database.close();
     },
   };
+}
+
+async function checkSchema(database: Database, log: Log): Promise<void> {
+  try {
+    if (await hasSchema(database)) return;
+    log.warn(`the database ${database.description} has no tables yet; waiting for marketd load or marketd migrate`);
+  } catch (error) {
+    if (error instanceof OperatorError) await database.close();
+    if (!(error instanceof Failure)) throw error;
+  }
 }
 
 async function listen(

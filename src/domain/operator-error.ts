@@ -1,3 +1,6 @@
+/** The exit code of a command whose arguments are wrong. */
+export const exitUsage = 2;
+
 /** The exit code of a command that was interrupted by SIGINT. */
 export const exitInterrupted = 130;
 

@@ -25,7 +25,7 @@ export function parseDatabaseUrl(text: string): DatabaseAddress {
   if (url.protocol !== "mysql:" && url.protocol !== "mariadb:") {
     throw new Error(`the database URL begins with ${url.protocol}//; it takes mysql:// or mariadb://`);
   }
-  const database = decodeURIComponent(url.pathname.slice(1));
+  const database = decoded(url.pathname.slice(1));
   if (database === "" || database.includes("/")) {
     throw new Error("the database URL names no database; it looks like mysql://user:password@host:3306/marketd");
   }
@@ -33,8 +33,16 @@ export function parseDatabaseUrl(text: string): DatabaseAddress {
     host: url.hostname === "" ? "localhost" : url.hostname,
     port: url.port === "" ? portDefault : Number(url.port),
     socketPath: url.searchParams.get("socket") ?? undefined,
-    user: decodeURIComponent(url.username) || "root",
-    password: decodeURIComponent(url.password),
+    user: decoded(url.username) || "root",
+    password: decoded(url.password),
     database,
   };
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    throw new Error("the database URL has a percent sign that is no escape; write %25 for a percent sign");
+  }
 }

@@ -30,6 +30,15 @@ const alreadyDone: ReadonlySet<string> = new Set([
   "ER_BAD_TABLE_ERROR",
 ]);
 
+/** No table, or no database. */
+const nothingThere: ReadonlySet<string> = new Set(["ER_NO_SUCH_TABLE", "ER_BAD_DB_ERROR"]);
+
+const accessDenied: ReadonlySet<string> = new Set([
+  "ER_ACCESS_DENIED_ERROR",
+  "ER_DBACCESS_DENIED_ERROR",
+  "ER_TABLEACCESS_DENIED_ERROR",
+]);
+
 interface MigrationRow {
   readonly version: number;
   readonly name: string;
@@ -83,26 +92,35 @@ export async function migrate(
 }
 
 /**
- * Checks that the database has exactly this program's schema, for commands that only read.
- * @throws OperatorError that says what to do
+ * Whether the database has this program's schema, for commands that only read; false: nothing was migrated here yet, or
+ * a migration is under way, so that waiting helps.
+ * @throws OperatorError for a database that is older or newer than this program, or refuses its user
+ * @throws Failure `unavailable` when it cannot be reached
  */
-export async function requireSchema(
+export async function hasSchema(
   database: Database,
   migrations: readonly Migration[] = readMigrations(),
-): Promise<void> {
-  let rows: MigrationRow[];
-  try {
-    rows = await database.query<MigrationRow>("SELECT * FROM migration WHERE version > 0 ORDER BY version");
-  } catch (error) {
-    if (databaseErrorCode(error) !== "ER_NO_SUCH_TABLE") throw error;
-    rows = [];
-  }
+): Promise<boolean> {
+  const rows = await readApplied(database);
   checkApplied(rows, migrations);
-  const complete = rows.filter((row) => row.statements_done === row.statements).length;
-  if (complete < migrations.length) {
+  if (rows.length === 0 || rows.some((row) => row.statements_done < row.statements)) return false;
+  if (rows.length < migrations.length) {
     throw new OperatorError(
-      `the database has schema version ${complete}, this program needs ${migrations.length}: migrate it`,
+      `the database has schema version ${rows.length}, this program needs ${migrations.length}: run marketd migrate`,
     );
+  }
+  return true;
+}
+
+async function readApplied(database: Database): Promise<MigrationRow[]> {
+  try {
+    return await database.query<MigrationRow>("SELECT * FROM migration WHERE version > 0 ORDER BY version");
+  } catch (error) {
+    const code = databaseErrorCode(error) ?? "";
+    if (nothingThere.has(code)) return [];
+    if (!accessDenied.has(code)) throw error;
+    const message = `the database ${database.description} refuses its user; check the URL and the user's rights`;
+    throw new OperatorError(message, 1, error);
   }
 }
 

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { openDatabase } from "../../src/store/database.js";
-import { migrate, requireSchema } from "../../src/store/migrate.js";
+import { hasSchema, migrate } from "../../src/store/migrate.js";
 import { readMigrations, splitStatements } from "../../src/store/migration-files.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { newDatabaseUrl } from "../support/database.js";
@@ -18,7 +18,7 @@ it("creates the database and its schema once, also when several processes migrat
   const outcomes = await Promise.all([migrate(url, log), migrate(url, log), migrate(url, log)]);
   expect(outcomes.map((outcome) => outcome.applied).sort()).toEqual([0, 0, 1]);
   const database = openDatabase(url);
-  await requireSchema(database);
+  expect(await hasSchema(database)).toBe(true);
   expect(await database.query("SELECT * FROM progress")).toEqual([]);
   await database.close();
 });
@@ -30,12 +30,10 @@ it("goes on where a killed migration ended, also when its last statement had not
     migrate(url, log, [{ ...broken, statements: [...broken.statements.slice(0, 1), "CREATE NO"] }]),
   ).rejects.toMatchObject({ code: "ER_PARSE_ERROR" });
   const database = openDatabase(url);
-  await expect(requireSchema(database, [broken])).rejects.toThrow(
-    "the database has schema version 0, this program needs 1: migrate it",
-  );
+  expect(await hasSchema(database, [broken])).toBe(false);
   await database.withConnection((connection) => connection.run("CREATE TABLE b (x INT PRIMARY KEY)"));
   expect(await migrate(url, log, [broken])).toEqual({ version: 1, applied: 1, databaseCreated: false });
-  await requireSchema(database, [broken]);
+  expect(await hasSchema(database, [broken])).toBe(true);
   await database.close();
 });
 
@@ -49,6 +47,34 @@ it("refuses a database that is newer, and one made from other files", async () =
   await expect(migrate(url, log, [{ ...one, checksum: "f".repeat(64) }])).rejects.toThrow(
     "migration 1 (m1) is not the one that the database was made with: use the program that made it, or a new database",
   );
+});
+
+it("tells readers to wait for a first migration, and refuses them another version", async () => {
+  const { url, name } = newDatabaseUrl();
+  const database = openDatabase(url);
+  const one = table(1, "CREATE TABLE a (x INT PRIMARY KEY)");
+  const two = table(2, "CREATE TABLE b (x INT PRIMARY KEY)");
+  expect(await hasSchema(database, [one])).toBe(false);
+  await migrate(url, log, []);
+  expect(await hasSchema(database, [one])).toBe(false);
+  await migrate(url, log, [one]);
+  expect(await hasSchema(database, [one])).toBe(true);
+  await expect(hasSchema(database, [one, two])).rejects.toThrow(
+    "the database has schema version 1, this program needs 2: run marketd migrate",
+  );
+  await migrate(url, log, [one, two]);
+  await expect(hasSchema(database, [one])).rejects.toThrow(
+    "the database has schema version 2, newer than this program's 1: use a newer program",
+  );
+  await database.close();
+  const stranger = new URL(url);
+  stranger.username = "stranger";
+  stranger.password = "wrong";
+  const refused = openDatabase(stranger.href);
+  await expect(hasSchema(refused, [one])).rejects.toThrow(
+    new RegExp(`^the database ${name} at .* refuses its user; check the URL and the user's rights$`),
+  );
+  await refused.close();
 });
 
 it("does not adopt a table that was there before it", async () => {
