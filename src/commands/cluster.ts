@@ -1,12 +1,19 @@
 import cluster, { type Worker } from "node:cluster";
-import { AggregatorRegistry } from "prom-client";
+import { fileURLToPath } from "node:url";
 import type { ServiceConfig } from "../config.js";
 import { OperatorError } from "../domain/operator-error.js";
 import type { Log, LogLevel } from "../telemetry/log.js";
 import type { FromWorker, ReadinessState, ToWorker } from "./worker-messages.js";
+import { WorkerMetrics } from "./worker-metrics.js";
 
-/** A worker that died is replaced no sooner than this after it was started, so that a crash loop stays quiet. */
+/** A worker that died is replaced no sooner than this after it was started. It doubles while workers die young. */
 export const workerRestartMs = 1_000;
+
+/** The longest pause before a worker is started again, however often it died: a crash loop stays quiet. */
+export const workerRestartMsMax = 30_000;
+
+/** A worker that dies before this age has died young. */
+export const workerYouthMs = 10_000;
 
 /** How long beyond its drain time a worker may take to end, before it is killed. */
 export const workerEndGraceMs = 2_000;
@@ -28,121 +35,179 @@ export interface ServiceCluster {
   drain(): Promise<void>;
 }
 
+/** How the first start of all workers comes to an end. */
+interface Start {
+  done(url: string): void;
+  failed(error: OperatorError): void;
+}
+
 /**
  * The primary's side: starts the workers, replaces one that dies, tells all of them what they are together, and gathers
- * their metrics. It serves nothing itself.
+ * their metrics. It hands connections out in turn, so that long-lived ones are spread evenly too, and serves nothing
+ * itself.
  */
 class Primary {
   readonly #options: ClusterOptions;
+  /** Of workers that listen. */
   readonly #states = new Map<number, ReadinessState>();
   readonly #startedAt = new Map<number, number>();
-  readonly #metrics = new AggregatorRegistry();
+  readonly #metrics: WorkerMetrics;
+  readonly #restarts = new Set<NodeJS.Timeout>();
+  #config: ServiceConfig;
+  /** Until all workers have listened once. */
+  #start: Start | undefined;
+  #restartMs = workerRestartMs;
   #draining = false;
-  #onListening: (url: string) => void = () => {};
-  #onFailed: (error: OperatorError) => void = () => {};
 
   constructor(options: ClusterOptions) {
     this.#options = options;
-    cluster.setupPrimary({ exec: new URL("./worker.js", import.meta.url).pathname, args: [] });
+    this.#config = options.config;
+    this.#metrics = new WorkerMetrics(
+      (worker, id) => send(worker, { kind: "read_metrics", id }),
+      () => this.#states.size,
+    );
+    cluster.setupPrimary({ exec: fileURLToPath(new URL("./worker.js", import.meta.url)), args: [] });
     cluster.on("message", (worker, message: FromWorker) => this.#hear(worker, message));
-    cluster.on("exit", (worker, code, signal) => this.#replace(worker, code, signal));
+    cluster.on("exit", (worker, code, signal) => this.#ended(worker, signal ?? `code ${code}`));
   }
 
-  /** Resolves with the URL once every worker listens. @throws OperatorError when the first ones cannot */
+  /** Resolves with the URL once every worker listens. @throws OperatorError when one cannot */
   async start(): Promise<string> {
-    let listening = 0;
-    const url = await new Promise<string>((resolve, reject) => {
-      this.#onListening = (at) => {
-        listening += 1;
-        if (listening === this.#options.workers) resolve(at);
-      };
-      this.#onFailed = reject;
-      for (let n = 0; n < this.#options.workers; n++) this.#fork();
-    });
-    return url;
+    try {
+      return await new Promise<string>((done, failed) => {
+        this.#start = { done, failed };
+        for (let n = 0; n < this.#options.workers; n++) this.#fork();
+      });
+    } catch (error) {
+      this.#draining = true;
+      await Promise.all(livingWorkers().map((worker) => kill(worker)));
+      throw error;
+    }
   }
 
   async drain(): Promise<void> {
     this.#draining = true;
-    const workers = Object.values(cluster.workers ?? {}).filter((worker) => worker !== undefined);
-    await Promise.all(workers.map((worker) => this.#end(worker)));
+    for (const restart of this.#restarts) clearTimeout(restart);
+    this.#tellReadiness();
+    await Promise.all(livingWorkers().map((worker) => this.#end(worker)));
   }
 
   #fork(): void {
     const worker = cluster.fork();
     this.#startedAt.set(worker.id, Date.now());
-    const { config, databaseUrl, logLevel } = this.#options;
+    worker.on("error", (error) => {
+      this.#options.log.error({ err: error }, "a worker could not be started or reached");
+      // One that never ran does not exit either.
+      if (worker.process.pid === undefined) this.#ended(worker, "nothing");
+    });
+    const { databaseUrl, logLevel } = this.#options;
     const listenWhenReady = this.#together() === "ready";
-    send(worker, { kind: "start", config, databaseUrl, logLevel, listenWhenReady });
+    send(worker, { kind: "start", config: this.#config, databaseUrl, logLevel, listenWhenReady });
   }
 
-  #end(worker: Worker): Promise<void> {
-    return new Promise((resolve) => {
-      const killer = setTimeout(() => worker.process.kill("SIGKILL"), this.#options.config.drainMs + workerEndGraceMs);
-      worker.once("exit", () => {
-        clearTimeout(killer);
-        resolve();
-      });
-      send(worker, { kind: "drain" });
-    });
+  async #end(worker: Worker): Promise<void> {
+    const killer = setTimeout(() => worker.process.kill("SIGKILL"), this.#config.drainMs + workerEndGraceMs);
+    const ended = exitOf(worker);
+    send(worker, { kind: "drain" });
+    await ended;
+    clearTimeout(killer);
   }
 
   #hear(worker: Worker, message: FromWorker): void {
     switch (message.kind) {
       case "listening":
         this.#states.set(worker.id, message.state);
+        this.#listening(message.url, message.port);
         this.#tellReadiness();
-        this.#onListening(message.url);
         break;
       case "readiness":
         if (this.#states.has(worker.id)) this.#states.set(worker.id, message.state);
         this.#tellReadiness();
         break;
       case "metrics_wanted":
-        this.#gatherMetrics(worker, message.id);
+        void this.#gatherMetrics(worker, message.id);
+        break;
+      case "metrics_read":
+        this.#metrics.told(message.id, message.reading);
         break;
       case "failed":
-        this.#onFailed(new OperatorError(message.message));
+        this.#failed(worker, message.message);
         break;
     }
   }
 
-  #gatherMetrics(worker: Worker, id: number): void {
-    this.#metrics.clusterMetrics().then(
-      (text) => send(worker, { kind: "metrics", id, text }),
-      (error) => {
-        this.#options.log.warn({ err: error }, "metrics of all workers could not be gathered");
-        send(worker, { kind: "metrics", id, text: "" });
-      },
-    );
+  #listening(url: string, port: number): void {
+    // Whoever comes later takes the same port, also when nobody is left who has it.
+    this.#config = { ...this.#config, listen: { ...this.#config.listen, port } };
+    if (this.#states.size < this.#options.workers) return;
+    this.#start?.done(url);
+    this.#start = undefined;
   }
 
-  #replace(worker: Worker, code: number, signal: string): void {
+  #failed(worker: Worker, message: string): void {
+    if (this.#start === undefined) this.#options.log.error({ worker: worker.process.pid }, message);
+    else this.#start.failed(new OperatorError(message));
+    worker.process.kill("SIGKILL");
+  }
+
+  async #gatherMetrics(worker: Worker, id: number): Promise<void> {
+    send(worker, { kind: "metrics", id, text: await this.#metrics.text(livingWorkers()) });
+  }
+
+  #ended(worker: Worker, how: string): void {
     this.#states.delete(worker.id);
-    const age = Date.now() - (this.#startedAt.get(worker.id) ?? 0);
+    this.#metrics.ended(worker.id, !this.#draining);
+    const ageMs = Date.now() - (this.#startedAt.get(worker.id) ?? 0);
     this.#startedAt.delete(worker.id);
     if (this.#draining) return;
-    this.#options.log.error({ worker: worker.process.pid, code, signal }, "worker died; starting another");
-    setTimeout(() => this.#fork(), Math.max(0, workerRestartMs - age));
+    if (this.#start !== undefined) {
+      this.#start.failed(new OperatorError(`a worker ended with ${how} before it could serve`));
+      return;
+    }
+    if (ageMs > workerYouthMs) this.#restartMs = workerRestartMs;
+    const pauseMs = Math.max(0, this.#restartMs - ageMs);
+    this.#restartMs = Math.min(this.#restartMs * 2, workerRestartMsMax);
+    this.#options.log.error({ worker: worker.process.pid, how, pauseMs }, "a worker died; starting another");
+    const restart = setTimeout(() => {
+      this.#restarts.delete(restart);
+      this.#fork();
+    }, pauseMs);
+    this.#restarts.add(restart);
     this.#tellReadiness();
   }
 
-  /** Ready when all are that connections can go to. */
+  /** Ready when all are that connections can go to; at the start, when all are. */
   #together(): ReadinessState {
     if (this.#draining) return "draining";
-    const states = [...this.#states.values()];
-    return states.length > 0 && states.every((state) => state === "ready") ? "ready" : "loading";
+    if (this.#start !== undefined || this.#states.size === 0) return "loading";
+    return [...this.#states.values()].every((state) => state === "ready") ? "ready" : "loading";
   }
 
   #tellReadiness(): void {
     const state = this.#together();
-    for (const worker of Object.values(cluster.workers ?? {})) {
-      if (worker !== undefined) send(worker, { kind: "readiness", state });
-    }
+    for (const worker of livingWorkers()) send(worker, { kind: "readiness", state });
   }
 }
 
+function livingWorkers(): Worker[] {
+  return Object.values(cluster.workers ?? {}).filter((worker) => worker !== undefined && !worker.isDead()) as Worker[];
+}
+
+function exitOf(worker: Worker): Promise<void> {
+  return new Promise((resolve) => {
+    if (worker.isDead()) resolve();
+    else worker.once("exit", () => resolve());
+  });
+}
+
+async function kill(worker: Worker): Promise<void> {
+  const ended = exitOf(worker);
+  worker.process.kill("SIGKILL");
+  await ended;
+}
+
 function send(worker: Worker, message: ToWorker): void {
+  // One that is about to die may hang up in the same moment: it is replaced, and the next one is told anew.
   if (worker.isConnected()) worker.send(message, () => {});
 }
 

@@ -1,12 +1,8 @@
-import { AggregatorRegistry } from "prom-client";
 import { OperatorError } from "../domain/operator-error.js";
 import { createLog } from "../telemetry/log.js";
 import { createMetrics } from "../telemetry/metrics.js";
 import { type Service, startService } from "./service.js";
 import type { FromWorker, ReadinessState, ToWorker } from "./worker-messages.js";
-
-/** Longest wait for the primary to gather everybody's metrics. */
-const metricsTimeoutMs = 6_000;
 
 const metrics = createMetrics();
 const metricsWaiters = new Map<number, (text: string) => void>();
@@ -18,18 +14,12 @@ function say(message: FromWorker): void {
   if (process.connected) process.send?.(message);
 }
 
-/** The metrics of all workers, by way of the primary. */
+/** The metrics of all workers, by way of the primary. Without a primary, this process ends. */
 function metricsOfAll(): Promise<string> {
   metricsRequests += 1;
   const id = metricsRequests;
   return new Promise((resolve) => {
-    const settle = (text: string): void => {
-      clearTimeout(timer);
-      metricsWaiters.delete(id);
-      resolve(text);
-    };
-    const timer = setTimeout(() => settle(""), metricsTimeoutMs);
-    metricsWaiters.set(id, settle);
+    metricsWaiters.set(id, resolve);
     say({ kind: "metrics_wanted", id });
   });
 }
@@ -47,7 +37,8 @@ async function start(message: Extract<ToWorker, { kind: "start" }>): Promise<voi
       readinessOfAll: () => together,
       onReadiness: (state) => say({ kind: "readiness", state }),
     });
-    say({ kind: "listening", url: service.url, state: service.state() });
+    const { url, port } = service;
+    say({ kind: "listening", url, port, state: service.state() });
   } catch (error) {
     if (!(error instanceof OperatorError)) throw error;
     say({ kind: "failed", message: error.message });
@@ -59,10 +50,6 @@ async function drain(): Promise<void> {
   process.exit(0);
 }
 
-AggregatorRegistry.setRegistries(metrics);
-// Only an instance listens for the primary's question.
-new AggregatorRegistry();
-
 process.on("message", (message: ToWorker) => {
   switch (message.kind) {
     case "start":
@@ -71,8 +58,12 @@ process.on("message", (message: ToWorker) => {
     case "readiness":
       together = message.state;
       break;
+    case "read_metrics":
+      void metrics.getMetricsAsJSON().then((reading) => say({ kind: "metrics_read", id: message.id, reading }));
+      break;
     case "metrics":
       metricsWaiters.get(message.id)?.(message.text);
+      metricsWaiters.delete(message.id);
       break;
     case "drain":
       void drain();
