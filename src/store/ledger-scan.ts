@@ -69,43 +69,68 @@ async function walkThenMerge(
   range: IdRange,
   want: number,
 ): Promise<ScannedEntries> {
-  const condition = branchCondition(branches);
-  const rows: EntryRow[] = [];
-  let rest = range;
-  let walked = 0;
-  let step = Math.max(stepMin, Math.min(entriesWalkedMax, (probeShare * branches.length * cost.branch) / cost.walked));
-  for (;;) {
-    step = Math.floor(step);
-    const end = await idAfter(connection, rest, step);
-    const piece = end === undefined ? rest : { ...rest, [rest.descending ? "low" : "high"]: end };
-    rows.push(...(await readTable(connection, condition, piece, want - rows.length)));
-    if (rows.length >= want || end === undefined) return whole(rows);
-    walked += step;
-    rest = range.descending ? { ...rest, high: end - 1n } : { ...rest, low: end + 1n };
-    if (rest.low > rest.high) return whole(rows);
-    const missing = want - rows.length;
-    const ahead = rows.length === 0 ? Number.POSITIVE_INFINITY : (missing * walked) / rows.length;
-    if (!walkIsCheaper(branches.length, missing, ahead) || walked + ahead > entriesWalkedMax) {
-      if (branches.length > branchesMax && walked >= entriesWalkedMax) return { rows, reached: end };
-      if (branches.length <= branchesMax) return mergeOn(connection, branches, rest, want, rows);
+  const walk = new TableWalk(connection, branchCondition(branches), range, want);
+  const probe = (probeShare * branches.length * cost.branch) / cost.walked;
+  await walk.step(Math.max(stepMin, probe));
+  while (!walk.done) {
+    const { missing, ahead } = walk;
+    const enough = walk.walked + ahead <= entriesWalkedMax && walkIsCheaper(branches.length, missing, ahead);
+    if (!enough && branches.length <= branchesMax) {
+      const merged = await merge(connection, branches, walk.rest, missing);
+      return { rows: [...walk.rows, ...merged.rows], reached: merged.reached };
     }
-    step = Math.min(Math.max(stepMin, ahead * 1.25), entriesWalkedMax - walked);
+    if (walk.walked >= entriesWalkedMax) return { rows: walk.rows, reached: walk.reached };
+    await walk.step(Math.max(stepMin, ahead * 1.25));
+  }
+  return whole(walk.rows);
+}
+
+/** A walk along the primary key that takes the entries that meet a condition. */
+class TableWalk {
+  readonly rows: EntryRow[] = [];
+  /** What has not been walked yet. */
+  rest: IdRange;
+  /** Entries passed, whether they match or not. */
+  walked = 0;
+  /** The last id passed. */
+  reached: bigint | undefined;
+  done = false;
+  readonly #connection: Connection;
+  readonly #condition: string;
+  readonly #want: number;
+
+  constructor(connection: Connection, condition: string, range: IdRange, want: number) {
+    this.#connection = connection;
+    this.#condition = condition;
+    this.#want = want;
+    this.rest = range;
+  }
+
+  get missing(): number {
+    return this.#want - this.rows.length;
+  }
+
+  /** Entries to pass until nothing is missing, if matches go on as they were. */
+  get ahead(): number {
+    return this.rows.length === 0 ? Number.POSITIVE_INFINITY : (this.missing * this.walked) / this.rows.length;
+  }
+
+  async step(entries: number): Promise<void> {
+    const step = Math.floor(Math.min(entries, entriesWalkedMax - this.walked));
+    const { low, high, descending } = this.rest;
+    const end = await idAfter(this.#connection, this.rest, step);
+    const piece = { low: descending ? (end ?? low) : low, high: descending ? high : (end ?? high), descending };
+    this.rows.push(...(await readTable(this.#connection, this.#condition, piece, this.missing)));
+    this.walked += step;
+    this.reached = end;
+    if (end !== undefined)
+      this.rest = descending ? { low, high: end - 1n, descending } : { low: end + 1n, high, descending };
+    this.done = this.missing === 0 || end === undefined || this.rest.low > this.rest.high;
   }
 }
 
 function walkIsCheaper(branches: number, missing: number, ahead: number): boolean {
   return ahead * cost.walked + missing * cost.walkedMatch < branches * cost.branch + missing * cost.mergedMatch;
-}
-
-async function mergeOn(
-  connection: Connection,
-  branches: readonly Branch[],
-  range: IdRange,
-  want: number,
-  rows: readonly EntryRow[],
-): Promise<ScannedEntries> {
-  const merged = await merge(connection, branches, range, want - rows.length);
-  return { rows: [...rows, ...merged.rows], reached: merged.reached };
 }
 
 async function merge(
