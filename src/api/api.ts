@@ -1,4 +1,4 @@
-import type { Api } from "../domain/service.js";
+import type { Api, Method } from "../domain/service.js";
 import type { Live } from "../live/live.js";
 import type { Database } from "../store/database.js";
 import type { LedgerReader } from "../store/ledger-entry-query.js";
@@ -28,8 +28,28 @@ export function createApi(options: ApiOptions): Api {
     getLatestMarketData(options),
     listLatestMarketData(options),
     observeMarketsDepthUpdates(options),
-    listLedgerEntries(options),
-    exportLedgerEntries(options),
-    listErc20MultiSigSignerRemovedBundles(options),
+    onceReady(options.live, listLedgerEntries(options)),
+    onceReady(options.live, exportLedgerEntries(options)),
+    onceReady(options.live, listErc20MultiSigSignerRemovedBundles(options)),
   ];
+}
+
+/** Before anything was loaded an empty page would be a wrong answer, and there may be no tables to ask. */
+function onceReady(live: Live, method: Method): Method {
+  if (method.kind === "unary") {
+    return {
+      ...method,
+      answer: (request, call) => {
+        live.state();
+        return method.answer(request, call);
+      },
+    };
+  }
+  return {
+    ...method,
+    open: (request, call) => {
+      live.state();
+      return method.open(request, call);
+    },
+  };
 }
