@@ -1,16 +1,17 @@
-// npm run bench -- stream [--rounds N] [--round-ms N] [--connections N] [--only fan-out|delay|open]
+// npm run bench -- stream [--rounds N] [--connections N] [--only fan-out|delay|open] [--profile DIR]
 // Depth streams to many: server CPU time per delivered update against what others do with the same bytes, the delay from
 // commit to receipt, and what ten thousand open streams cost. Servers run in processes of their own on one core, readers
 // that only count on another; rounds alternate, and medians count.
 import { parseArgs } from "node:util";
 import { type Compared, type CompareOptions, compare } from "./stream/compare.js";
+import { tickCount } from "./stream/simulated-ticks.js";
 
 const { values } = parseArgs({
   options: {
     rounds: { type: "string", default: "7" },
-    "round-ms": { type: "string", default: "1000" },
     connections: { type: "string", default: "200" },
     only: { type: "string" },
+    profile: { type: "string" },
   },
 });
 
@@ -28,12 +29,12 @@ function ratio(all: readonly Compared[], reference: string): number {
 
 function print(title: string, all: readonly Compared[]): void {
   console.log(`\n${title}`);
-  for (const { name, cpuMicros, messagesPerSecond, messageBytes } of all) {
+  for (const { name, cpuMicros, messagesPerSecond, roundBytes } of all) {
     const spread = `${Math.min(...cpuMicros).toFixed(2)} to ${Math.max(...cpuMicros).toFixed(2)}`;
     const rate = Math.round(median(messagesPerSecond)).toLocaleString("en");
     console.log(
       `  ${name.padEnd(12)} ${median(cpuMicros).toFixed(2).padStart(6)} us CPU per update (${spread})` +
-        `  ${rate.padStart(8)} messages/s of ${Math.round(messageBytes)} bytes`,
+        `  ${rate.padStart(8)} messages/s of ${Math.round(roundBytes / tickCount)} bytes`,
     );
   }
 }
@@ -42,8 +43,7 @@ async function fanOut(ratios: Record<string, number>): Promise<void> {
   const options: CompareOptions = {
     connections: Number(values.connections),
     rounds: Number(values.rounds),
-    roundMs: Number(values["round-ms"]),
-    nodeArgs: [],
+    nodeArgs: values.profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${values.profile}`],
   };
   const grpc = await compare(["ours", "rawHttp2", "grpcJs", "connectNode"], "grpc", options);
   print(`gRPC to ${options.connections} connections`, grpc);

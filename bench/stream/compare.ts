@@ -3,6 +3,7 @@ import { Child } from "./child.js";
 import type { ReaderProtocol } from "./light-reader.js";
 import type { ReadOrder, ReadReply } from "./read.js";
 import type { ServeOrder, ServeReply } from "./serve.js";
+import { tickCount } from "./simulated-ticks.js";
 
 /** What the rounds of one server came to. */
 export interface Compared {
@@ -10,14 +11,14 @@ export interface Compared {
   /** CPU time of the server, in microseconds, per update that a reader got; by round. */
   readonly cpuMicros: readonly number[];
   readonly messagesPerSecond: readonly number[];
-  readonly messageBytes: number;
+  /** Bytes of a reader in every round. */
+  readonly roundBytes: number;
 }
 
 /** How the comparison is run. */
 export interface CompareOptions {
   readonly connections: number;
   readonly rounds: number;
-  readonly roundMs: number;
   readonly nodeArgs: readonly string[];
 }
 
@@ -34,11 +35,14 @@ export async function compare(
   const sides: Side[] = [];
   try {
     for (const name of names) sides.push(await Side.start(name, protocol, options));
-    for (const side of sides) await side.round(Math.min(1_000, options.roundMs), false);
+    for (const side of sides) await side.round(false);
     for (let round = 0; round < options.rounds; round++) {
-      for (const side of sides) await side.round(options.roundMs, true);
+      for (const side of sides) await side.round(true);
     }
-    return sides.map((side) => side.outcome());
+    const outcomes = sides.map((side) => side.outcome());
+    const sent = new Set(outcomes.map((outcome) => outcome.roundBytes));
+    if (sent.size > 1) throw new Error(`not all sent the same: ${[...sent].join(", ")} bytes`);
+    return outcomes;
   } finally {
     for (const side of sides) side.stop();
   }
@@ -48,8 +52,7 @@ export async function compare(
 class Side {
   readonly #cpuMicros: number[] = [];
   readonly #messagesPerSecond: number[] = [];
-  #messages = 0;
-  #bytes = 0;
+  #roundBytes = 0;
   #received = 0;
 
   private constructor(
@@ -74,25 +77,23 @@ class Side {
     return side;
   }
 
-  async round(ms: number, counts: boolean): Promise<void> {
-    const { ticks, ms: took, cpuMicros } = await this.server.ask({ ms });
+  async round(counts: boolean): Promise<void> {
+    const { ms, cpuMicros } = await this.server.ask({ ticks: tickCount });
     const received = await this.#quiet();
-    const bytes = received - this.#received;
+    const updates = tickCount * this.connections;
+    this.#roundBytes = received - this.#received;
     this.#received = received;
     if (!counts) return;
-    this.#messages += ticks;
-    this.#bytes += bytes;
-    this.#cpuMicros.push(cpuMicros / (ticks * this.connections));
-    this.#messagesPerSecond.push((ticks * this.connections * 1_000) / took);
+    this.#cpuMicros.push(cpuMicros / updates);
+    this.#messagesPerSecond.push((updates * 1_000) / ms);
   }
 
   outcome(): Compared {
-    const messageBytes = this.#bytes / this.#messages;
     return {
       name: this.name,
       cpuMicros: this.#cpuMicros,
       messagesPerSecond: this.#messagesPerSecond,
-      messageBytes,
+      roundBytes: this.#roundBytes,
     };
   }
 

@@ -14,6 +14,12 @@ export const networkOptions: NetworkOptions = {
   entriesPerBlock: 0,
 };
 
+/** Blocks before the first reader comes, so that the books are full. */
+const warmUpBlocks = 200;
+
+/** Ticks before they repeat. Rounds of as many send the same bytes, whoever sends them. */
+export const tickCount = 400;
+
 /** What a tail would read: the state at first, and then block by block. */
 export interface SimulatedTicks {
   readonly first: Changes;
@@ -22,7 +28,7 @@ export interface SimulatedTicks {
 }
 
 /** Folds the simulated network's blocks as the loader does, without a database. */
-export function simulatedTicks(warmUpBlocks: number, count: number): SimulatedTicks {
+export function simulatedTicks(): SimulatedTicks {
   const network = new Network(networkOptions);
   const ledger = new LedgerTextWriter([], []);
   const books = OrderBooks.restore([], []);
@@ -34,7 +40,7 @@ export function simulatedTicks(warmUpBlocks: number, count: number): SimulatedTi
   for (let block = 0; block < warmUpBlocks; block++) addBlock();
   const first = takeChanges(fold, true);
   const ticks: Changes[] = [];
-  while (ticks.length < count) {
+  while (ticks.length < tickCount) {
     addBlock();
     const changes = takeChanges(fold, false);
     if (changes.levels.length > 0) ticks.push(changes);
