@@ -8,7 +8,7 @@ import { Failure } from "../domain/failure.js";
 import { requireIdentifier } from "../domain/identifier.js";
 import { type AnswerStream, type Call, type StreamMethod, serverStreaming } from "../domain/service.js";
 import type { LedgerReader } from "../store/ledger-entry-query.js";
-import { type ExportSubject, LedgerExport } from "../store/ledger-export-query.js";
+import { type EntryText, type ExportSubject, LedgerExport } from "../store/ledger-export-query.js";
 import { HttpBodyAnswer } from "./http-body-answer.js";
 import { type CsvFacts, LedgerCsv } from "./ledger-csv.js";
 
@@ -16,8 +16,8 @@ type Body = typeof HttpBodySchema;
 
 const contentType = "text/csv";
 
-/** Pieces of CSV that may be ready before the reader takes them; a batch is fetched when fewer are. */
-export const piecesAheadMin = 16;
+/** Batches of entries that are held at most, the one that is being written out included. */
+export const batchesMax = 2;
 
 /** Pieces handed over at once: the reader writes them in one go. */
 export const piecesPerTakeMax = 4;
@@ -29,6 +29,8 @@ export type FailureOf = (thrown: unknown) => Failure;
 export function exportLedgerEntries(options: {
   readonly ledger: LedgerReader;
   readonly toFailure?: FailureOf;
+  /** Entries of a batch, about. */
+  readonly batchRows?: number;
 }): StreamMethod {
   const toFailure = options.toFailure ?? plainFailure;
   return serverStreaming(
@@ -39,7 +41,7 @@ export function exportLedgerEntries(options: {
         assetId: requireIdentifier("assetId", request.assetId),
         time: readDateRange(request.dateRange),
       };
-      const source = await LedgerExport.open(options.ledger, subject, call.signal);
+      const source = await LedgerExport.open(options.ledger, subject, call.signal, options.batchRows);
       return new ExportStream(source, subject, toFailure);
     },
   );
@@ -58,9 +60,15 @@ class ExportStream implements AnswerStream<Body> {
   readonly #csv: LedgerCsv;
   readonly #toFailure: FailureOf;
   readonly #gone = new AbortController();
+  /** Messages beside the pieces: the first, and the last. */
   readonly #ready: Answer<Body>[] = [];
+  readonly #batches: (readonly EntryText[])[] = [];
+  /** The next entry of the first batch. */
+  #at = 0;
   #listener: (() => void) | undefined;
   #reading = false;
+  /** No more entries will come. */
+  #exhausted = false;
   #complete = false;
   #failure: Failure | undefined;
 
@@ -90,7 +98,11 @@ class ExportStream implements AnswerStream<Body> {
   }
 
   get ended(): boolean {
-    return this.#failure !== undefined || this.#gone.signal.aborted || (this.#complete && this.#ready.length === 0);
+    return (
+      this.#failure !== undefined ||
+      this.#gone.signal.aborted ||
+      (this.#complete && this.#ready.length === 0 && this.#batches.length === 0)
+    );
   }
 
   get failure(): Failure | undefined {
@@ -98,9 +110,21 @@ class ExportStream implements AnswerStream<Body> {
   }
 
   take(): readonly Answer<Body>[] {
-    if (this.#failure !== undefined) return [];
-    const taken = this.#ready.splice(0, piecesPerTakeMax);
-    this.#fill();
+    if (this.#failure !== undefined || this.#gone.signal.aborted) return [];
+    const taken = this.#ready.splice(0);
+    while (taken.length < piecesPerTakeMax) {
+      const rows = this.#batches[0];
+      if (rows === undefined) break;
+      const { bytes, next } = this.#csv.piece(rows, this.#at);
+      taken.push(new HttpBodyAnswer(contentType, bytes));
+      this.#at = next;
+      if (next >= rows.length) {
+        this.#batches.shift();
+        this.#at = 0;
+        this.#fill();
+      }
+    }
+    if (this.#exhausted && this.#batches.length === 0) taken.push(...this.#finish());
     return taken;
   }
 
@@ -111,39 +135,36 @@ class ExportStream implements AnswerStream<Body> {
   close(): void {
     this.#gone.abort();
     this.#ready.length = 0;
+    this.#batches.length = 0;
   }
 
-  /** Reads a batch when the reader has nearly used up the last one, and none is under way. */
+  /** Reads a batch when one can be held, and none is under way. */
   #fill(): void {
-    if (this.#reading || this.ended || this.#complete || this.#ready.length >= piecesAheadMin) return;
+    if (this.#reading || this.#exhausted || this.ended || this.#batches.length >= batchesMax) return;
     this.#reading = true;
     this.#source
       .next(this.#gone.signal)
       .then((rows) => {
-        if (rows.length === 0) this.#finish();
-        for (const piece of this.#csv.pieces(rows)) this.#ready.push(new HttpBodyAnswer(contentType, piece));
+        if (rows.length === 0) this.#exhausted = true;
+        else if (!this.#gone.signal.aborted) this.#batches.push(rows);
       })
       .catch((error: unknown) => {
         if (!this.#gone.signal.aborted) this.#failure = this.#toFailure(error);
       })
       .finally(() => {
         this.#reading = false;
-        if (this.#gone.signal.aborted) {
-          this.#ready.length = 0;
-          return;
-        }
         this.#fill();
         this.#listener?.();
       });
   }
 
-  #finish(): void {
+  /** The last message, once. */
+  #finish(): Answer<Body>[] {
+    if (this.#complete) return [];
+    this.#complete = true;
     const facts = contentFacts(this.#csv.facts());
     for (const [name, value] of Object.entries(facts)) this.#trailers.set(`export-${kebab(name)}`, value);
-    this.#ready.push(
-      new MessageAnswer(HttpBodySchema, create(HttpBodySchema, { contentType, extensions: [pack(facts)] })),
-    );
-    this.#complete = true;
+    return [new MessageAnswer(HttpBodySchema, create(HttpBodySchema, { contentType, extensions: [pack(facts)] }))];
   }
 }
 

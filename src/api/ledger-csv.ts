@@ -1,8 +1,7 @@
 import { createHash } from "node:crypto";
 import type { DescEnum } from "@bufbuild/protobuf";
 import { AccountTypeSchema, TransferTypeSchema } from "../../gen/vega/vega_pb.js";
-import type { LedgerExport } from "../store/ledger-export-query.js";
-import type { EntryRow } from "../store/ledger-scan.js";
+import type { EntryText, LedgerExport } from "../store/ledger-export-query.js";
 
 /** The first line of every export. */
 export const csvHeader =
@@ -33,7 +32,7 @@ export class LedgerCsv {
   readonly #toTexts = new Map<number, string>();
   readonly #sum = new ExactSum();
   #rows = 0;
-  #timeNs: bigint | undefined;
+  #timeNs = "";
   #timeText = "";
 
   constructor(source: LedgerExport) {
@@ -44,20 +43,16 @@ export class LedgerCsv {
     return this.#piece(csvHeader);
   }
 
-  /** The rows as pieces of about {@link csvPieceBytes}, whole rows each. */
-  pieces(rows: readonly EntryRow[]): Buffer[] {
-    const pieces: Buffer[] = [];
+  /**
+   * The next piece of rows from number `start` on: about {@link csvPieceBytes}, whole rows. `next` is where the piece
+   * after it starts.
+   */
+  piece(rows: readonly EntryText[], start: number): { readonly bytes: Buffer; readonly next: number } {
     let text = "";
-    for (const row of rows) {
-      text += this.#line(row);
-      if (text.length >= csvPieceBytes) {
-        pieces.push(this.#piece(text));
-        text = "";
-      }
-    }
-    if (text !== "") pieces.push(this.#piece(text));
-    this.#rows += rows.length;
-    return pieces;
+    let next = start;
+    for (; next < rows.length && text.length < csvPieceBytes; next++) text += this.#line(rows[next] ?? "");
+    this.#rows += next - start;
+    return { bytes: this.#piece(text), next };
   }
 
   /** To be asked once, at the end. */
@@ -72,21 +67,23 @@ export class LedgerCsv {
     return bytes;
   }
 
-  #line(row: EntryRow): string {
-    if (row.time_ns !== this.#timeNs) {
-      this.#timeNs = row.time_ns;
-      this.#timeText = formatTime(row.time_ns);
+  #line(entry: EntryText): string {
+    const [, fromText = "", toText = "", classId, timeNs = "", quantity = "", fromBalance, toBalance] =
+      entry.split(" ");
+    if (timeNs !== this.#timeNs) {
+      this.#timeNs = timeNs;
+      this.#timeText = formatTime(BigInt(timeNs));
     }
-    const { quantity } = row;
-    const type = transferTypeText(this.#source.transferType(row.class_id));
-    return `${this.#timeText},${quantity},${this.#effect(row)},${type},${this.#from(row.from_account)}${row.from_balance},${this.#to(row.to_account)}${row.to_balance}\r\n`;
+    const from = Number(fromText);
+    const to = Number(toText);
+    const effect = this.#effect(from, to, quantity);
+    const type = transferTypeText(this.#source.transferType(Number(classId)));
+    return `${this.#timeText},${quantity},${effect},${type},${this.#from(from)}${fromBalance},${this.#to(to)}${toBalance}\r\n`;
   }
 
-  #effect(row: EntryRow): string {
-    const { quantity } = row;
-    const sent = this.#source.owns(row.from_account);
-    const received = this.#source.owns(row.to_account);
-    if (sent === received || quantity === "0") return "0";
+  #effect(from: number, to: number, quantity: string): string {
+    const sent = this.#source.owns(from);
+    if (sent === this.#source.owns(to) || quantity === "0") return "0";
     this.#sum.add(quantity, sent);
     return sent ? `-${quantity}` : quantity;
   }

@@ -1,11 +1,13 @@
 import type { TimeRange } from "../domain/date-range.js";
 import type { Account, AccountDirectory } from "./account-directory.js";
+import type { IdRange } from "./branch-merge.js";
+import type { Connection } from "./database.js";
 import type { LedgerReader, LedgerView } from "./ledger-entry-query.js";
-import { type EntryRow, scanEntries } from "./ledger-scan.js";
-import { type LedgerSelection, selectEntries } from "./ledger-selection.js";
+import { scanEntries } from "./ledger-scan.js";
+import { type Branch, type LedgerSelection, selectEntries } from "./ledger-selection.js";
 
-/** Entries that one query of an export fetches at most. */
-export const exportBatchRows = 4_096;
+/** Entries that a query of an export fetches about; at most three times as many. */
+export const exportBatchRows = 6_000;
 
 /** What is exported. */
 export interface ExportSubject {
@@ -15,8 +17,28 @@ export interface ExportSubject {
 }
 
 /**
+ * An entry as text, with spaces between: id, from account, to account, class, block time in nanoseconds, quantity,
+ * balance of the from account, balance of the to account. One column is what the driver reads fastest.
+ */
+export type EntryText = string;
+
+const textColumns = [
+  "id",
+  "from_account",
+  "to_account",
+  "class_id",
+  "time_ns",
+  "quantity",
+  "from_balance",
+  "to_balance",
+];
+
+/**
  * The entries of one party and asset, oldest first, up to the newest block when it was opened: the ledger only grows,
  * so that is a consistent view without a transaction. Holds a connection only while a batch is read.
+ *
+ * A batch is the matches in a stretch of ids, gathered from the indexes. How long the stretch must be is learnt from
+ * the one before; where a stretch is empty, a merge finds the next match, however far away it is.
  */
 export class LedgerExport {
   readonly newestBlock: LedgerView["newestBlock"];
@@ -25,9 +47,13 @@ export class LedgerExport {
   readonly #selection: LedgerSelection;
   readonly #own: ReadonlySet<number>;
   readonly #high: bigint;
+  readonly #batchRows: number;
   #low: bigint;
+  /** Ids that the next stretch spans; undefined: nothing is known yet. */
+  #span: bigint | undefined;
 
-  constructor(ledger: LedgerReader, view: LedgerView, subject: ExportSubject) {
+  constructor(ledger: LedgerReader, view: LedgerView, subject: ExportSubject, batchRows = exportBatchRows) {
+    this.#batchRows = batchRows;
     const { partyId, assetId } = subject;
     const side = { partyId, assetId, marketIds: [], types: [] };
     this.#ledger = ledger;
@@ -41,9 +67,14 @@ export class LedgerExport {
   }
 
   /** @throws Failure */
-  static async open(ledger: LedgerReader, subject: ExportSubject, signal?: AbortSignal): Promise<LedgerExport> {
+  static async open(
+    ledger: LedgerReader,
+    subject: ExportSubject,
+    signal?: AbortSignal,
+    batchRows?: number,
+  ): Promise<LedgerExport> {
     const view = await ledger.borrow(signal, (connection) => ledger.view(connection, subject.time));
-    return new LedgerExport(ledger, view, subject);
+    return new LedgerExport(ledger, view, subject, batchRows);
   }
 
   /** Whether an account is the party's own, in the asset. */
@@ -60,18 +91,88 @@ export class LedgerExport {
   }
 
   /** The next entries; none: that was all. @throws Failure */
-  async next(signal?: AbortSignal): Promise<readonly EntryRow[]> {
+  async next(signal?: AbortSignal): Promise<readonly EntryText[]> {
     while (this.#low <= this.#high) {
-      const range = { low: this.#low, high: this.#high, descending: false };
-      const { rows, reached } = await this.#ledger.borrow(signal, (connection) =>
-        scanEntries(connection, this.#selection, range, exportBatchRows),
+      const rows = await this.#ledger.borrow(signal, (connection) =>
+        this.#span === undefined ? this.#merge(connection) : this.#gather(connection, this.#span),
       );
-      const last = rows.at(-1)?.id;
-      if (reached !== undefined) this.#low = reached + 1n;
-      else if (rows.length === exportBatchRows && last !== undefined) this.#low = last + 1n;
-      else this.#low = this.#high + 1n;
       if (rows.length > 0) return rows;
     }
     return [];
   }
+
+  get #rowsMax(): number {
+    return 3 * this.#batchRows;
+  }
+
+  /** Finds the next matches, wherever they are. */
+  async #merge(connection: Connection): Promise<EntryText[]> {
+    const range = { low: this.#low, high: this.#high, descending: false };
+    const want = Math.ceil(this.#batchRows / 10);
+    const { rows, reached } = await scanEntries(connection, this.#selection, range, want);
+    const first = rows[0]?.id;
+    const last = rows.at(-1)?.id;
+    if (reached !== undefined) this.#low = reached + 1n;
+    else if (rows.length === want && first !== undefined && last !== undefined) {
+      this.#low = last + 1n;
+      this.#span = (last - first + 1n) * 10n;
+    } else this.#low = this.#high + 1n;
+    return rows.map((row) =>
+      [
+        row.id,
+        row.from_account,
+        row.to_account,
+        row.class_id,
+        row.time_ns,
+        row.quantity,
+        row.from_balance,
+        row.to_balance,
+      ].join(" "),
+    );
+  }
+
+  /** Fetches the matches of a stretch. */
+  async #gather(connection: Connection, span: bigint): Promise<EntryText[]> {
+    const end = this.#low + span - 1n;
+    const range = { low: this.#low, high: end < this.#high ? end : this.#high, descending: false };
+    const rows = await connection.query<{ readonly entry: string }>(this.#gatherSql(range));
+    const last = rows.at(-1)?.entry;
+    if (last === undefined) this.#span = undefined;
+    else if (rows.length < this.#rowsMax) {
+      const factor = Math.min(4, Math.max(0.25, this.#batchRows / rows.length));
+      this.#span = (span * BigInt(Math.round(factor * 64))) / 64n + 1n;
+    } else this.#span = span / 4n + 1n;
+    this.#low =
+      last !== undefined && rows.length >= this.#rowsMax
+        ? BigInt(last.slice(0, last.indexOf(" "))) + 1n
+        : range.high + 1n;
+    return rows.map(({ entry }) => entry);
+  }
+
+  #gatherSql(range: IdRange): string {
+    const ids = (table: string) => `${table}id >= ${range.low} AND ${table}id <= ${range.high}`;
+    const entry = `CONCAT_WS(' ', ${textColumns.map((name) => `e.${name}`).join(", ")}) AS entry`;
+    const end = `LIMIT ${this.#rowsMax}`;
+    if (this.#selection.kind === "all") {
+      return `SELECT ${entry} FROM ledger_entry e FORCE INDEX (PRIMARY) WHERE ${ids("e.")} ORDER BY e.id ${end}`;
+    }
+    const keys = gatherParts(this.#selection.branches, [...this.#own]).map((part) => `${part} AND ${ids("")}`);
+    return `SELECT STRAIGHT_JOIN ${entry} FROM (${keys.join(" UNION ALL ")}) AS k
+      JOIN ledger_entry AS e ON e.id = k.id ORDER BY k.id ${end}`;
+  }
+}
+
+/** Disjoint selections of ids: what is in a `from` branch too is left out of the `to` branches. */
+function gatherParts(branches: readonly Branch[], own: readonly number[]): string[] {
+  return (["class", "from", "to"] as const).flatMap((index) => {
+    const those = branches.filter((branch) => branch.index === index);
+    if (those.length === 0) return [];
+    const classes = [...new Set(those.map(({ classId }) => classId))].join(",");
+    const accounts = [...new Set(those.map(({ accountId }) => accountId))].join(",");
+    const account = index === "class" ? "" : ` AND ${index}_account IN (${accounts})`;
+    const once = index === "to" ? ` AND from_account NOT IN (${own.join(",")})` : "";
+    return [
+      `SELECT id FROM ledger_entry FORCE INDEX (ledger_entry_${index}) WHERE class_id IN (${classes})${account}${once}`,
+    ];
+  });
 }

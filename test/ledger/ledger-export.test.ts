@@ -45,8 +45,8 @@ beforeAll(async () => {
 });
 afterAll(() => fixture.drop());
 
-function open(partyId: string, assetId: string, time?: TimeRange): Promise<AnswerStream> {
-  const method = exportLedgerEntries({ ledger });
+function open(partyId: string, assetId: string, time?: TimeRange, batchRows = 6000): Promise<AnswerStream> {
+  const method = exportLedgerEntries({ ledger, batchRows });
   if (method.kind !== "server_streaming") throw new Error("the export is a stream");
   const dateRange = time && {
     $typeName: "datanode.api.v2.DateRange" as const,
@@ -86,58 +86,61 @@ function facts(answer: Answer | undefined): JsonObject {
   return Object.fromEntries(Object.entries(struct.fields).map(([name, { kind }]) => [name, String(kind.value)]));
 }
 
-test("a file holds the model's rows, adds up, and proves it", async () => {
-  for (const party of parties) {
-    for (const asset of ["usd", "e,ur"]) {
-      const times = fixture.entries.map(({ timeNs }) => timeNs);
-      for (const time of [
-        { startNs: undefined, endNs: undefined },
-        { startNs: times[100], endNs: times[300] },
-        { startNs: times[300], endNs: times[300] },
-      ]) {
-        const stream = await open(party, asset, time);
-        const answers = await readAll(stream);
-        const csv = Buffer.concat(answers.map((answer) => body(answer).data));
-        const side = { partyId: party, assetId: asset, marketIds: [], types: [] };
-        const filter = { from: side, to: side, closed: false, transferTypes: [] };
-        const expected = modelList(fixture.entries, filter, time, false);
-        const rows = parse(csv, { columns: true, record_delimiter: "\r\n" }) as Record<string, string>[];
-        let sum = 0n;
-        expect(rows).toEqual(
-          expected.map((entry) => {
-            const received = entry.to.party === party && entry.to.asset === asset;
-            const sent = entry.from.party === party && entry.from.asset === asset;
-            const effect = received === sent ? 0n : sent ? -BigInt(entry.quantity) : BigInt(entry.quantity);
-            sum += effect;
-            return {
-              vega_time: formatTime(entry.timeNs),
-              quantity: entry.quantity,
-              effect: `${effect}`,
-              transfer_type: entry.transferType === TransferType.DEPOSIT ? "DEPOSIT" : "MTM_WIN",
-              asset_id: entry.from.asset,
-              account_from_market_id: entry.from.market,
-              account_from_party_id: entry.from.party,
-              account_from_account_type: accountType(entry.from.type),
-              account_from_balance: entry.fromBalance,
-              account_to_market_id: entry.to.market,
-              account_to_party_id: entry.to.party,
-              account_to_account_type: accountType(entry.to.type),
-              account_to_balance: entry.toBalance,
-            };
-          }),
-        );
-        expect(facts(answers.at(-1))).toEqual({
-          rows: `${expected.length}`,
-          sumOfEffects: `${sum}`,
-          sha256: createHash("sha256").update(csv).digest("hex"),
-        });
-        expect(facts(answers[0])).toMatchObject({ partyId: party, assetId: asset, newestBlock: `${fixture.height}` });
-        expect(stream.trailers.get("export-rows")).toBe(`${expected.length}`);
-        expect(stream.trailers.get("export-sum-of-effects")).toBe(`${sum}`);
+test.each([1, 10, 33, 6000])(
+  "a file holds the model's rows, adds up, and proves it, in batches of %i",
+  async (batch) => {
+    for (const party of parties) {
+      for (const asset of ["usd", "e,ur"]) {
+        const times = fixture.entries.map(({ timeNs }) => timeNs);
+        for (const time of [
+          { startNs: undefined, endNs: undefined },
+          { startNs: times[100], endNs: times[300] },
+          { startNs: times[300], endNs: times[300] },
+        ]) {
+          const stream = await open(party, asset, time, batch);
+          const answers = await readAll(stream);
+          const csv = Buffer.concat(answers.map((answer) => body(answer).data));
+          const side = { partyId: party, assetId: asset, marketIds: [], types: [] };
+          const filter = { from: side, to: side, closed: false, transferTypes: [] };
+          const expected = modelList(fixture.entries, filter, time, false);
+          const rows = parse(csv, { columns: true, record_delimiter: "\r\n" }) as Record<string, string>[];
+          let sum = 0n;
+          expect(rows).toEqual(
+            expected.map((entry) => {
+              const received = entry.to.party === party && entry.to.asset === asset;
+              const sent = entry.from.party === party && entry.from.asset === asset;
+              const effect = received === sent ? 0n : sent ? -BigInt(entry.quantity) : BigInt(entry.quantity);
+              sum += effect;
+              return {
+                vega_time: formatTime(entry.timeNs),
+                quantity: entry.quantity,
+                effect: `${effect}`,
+                transfer_type: entry.transferType === TransferType.DEPOSIT ? "DEPOSIT" : "MTM_WIN",
+                asset_id: entry.from.asset,
+                account_from_market_id: entry.from.market,
+                account_from_party_id: entry.from.party,
+                account_from_account_type: accountType(entry.from.type),
+                account_from_balance: entry.fromBalance,
+                account_to_market_id: entry.to.market,
+                account_to_party_id: entry.to.party,
+                account_to_account_type: accountType(entry.to.type),
+                account_to_balance: entry.toBalance,
+              };
+            }),
+          );
+          expect(facts(answers.at(-1))).toEqual({
+            rows: `${expected.length}`,
+            sumOfEffects: `${sum}`,
+            sha256: createHash("sha256").update(csv).digest("hex"),
+          });
+          expect(facts(answers[0])).toMatchObject({ partyId: party, assetId: asset, newestBlock: `${fixture.height}` });
+          expect(stream.trailers.get("export-rows")).toBe(`${expected.length}`);
+          expect(stream.trailers.get("export-sum-of-effects")).toBe(`${sum}`);
+        }
       }
     }
-  }
-});
+  },
+);
 
 function accountType(type: number): string {
   return type === 77 ? "77" : (AccountType[type] ?? "");
