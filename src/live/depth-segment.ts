@@ -1,8 +1,9 @@
 import { create } from "@bufbuild/protobuf";
 import { ObserveMarketsDepthUpdatesResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
-import { MarketDepthUpdateSchema, type PriceLevel, PriceLevelSchema } from "../../gen/vega/vega_pb.js";
+import { type PriceLevel, PriceLevelSchema } from "../../gen/vega/vega_pb.js";
 import type { DepthLevel } from "../domain/depth-book.js";
 import type { Levels } from "../domain/tracked-book.js";
+import { depthUpdateBinary, depthUpdateJson } from "./depth-update-encoding.js";
 import { type Envelope, Segment, SegmentAnswer } from "./segment-answer.js";
 
 /** The message of a depth stream. */
@@ -28,20 +29,21 @@ const levelJsonBytesMax = 50 + 2 * 20;
 /** The same for the update's own fields, of which the market id can consist of characters that are escaped. */
 const updateJsonBytesMax = 400;
 
-/** Makes one market's update. */
+/** Makes one market's update. The levels may change later. */
 export function depthSegment(
   marketId: string,
   levels: Levels,
   sequenceNumber: bigint,
   previousSequenceNumber: bigint,
 ): DepthSegment {
-  const buy = levels.buy.map(levelMessage);
-  const sell = levels.sell.map(levelMessage);
-  const message = create(MarketDepthUpdateSchema, { marketId, buy, sell, sequenceNumber, previousSequenceNumber });
+  const buy = [...levels.buy];
+  const sell = [...levels.sell];
+  const update = { marketId, buy, sell, sequenceNumber, previousSequenceNumber };
   let bytesMax = updateJsonBytesMax;
   for (const level of buy) bytesMax += levelJsonBytesMax + level.price.length;
   for (const level of sell) bytesMax += levelJsonBytesMax + level.price.length;
-  return { segment: Segment.ofMessage(MarketDepthUpdateSchema, message), bytesMax };
+  const segment = new Segment({ binary: () => depthUpdateBinary(update), json: () => depthUpdateJson(update) });
+  return { segment, bytesMax };
 }
 
 /** A level as a message. */

@@ -1,51 +1,43 @@
-import { type DescMessage, fromBinary, type MessageShape, toBinary, toJsonString } from "@bufbuild/protobuf";
+import { type DescMessage, fromBinary, type MessageShape, toJsonString } from "@bufbuild/protobuf";
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { type Answer, type Form, jsonWriteOptions } from "../domain/answer.js";
 
+/** What knows its encodings without being a message. */
+export interface Encoder {
+  binary(): Uint8Array;
+  json(): string;
+}
+
 /**
  * One message that several answers contain: encoded at most once per encoding, however many answers and readers share
- * it. It has either the message or its bytes to begin with.
+ * it.
  */
-export class Segment<S extends DescMessage = DescMessage> {
-  readonly #schema: S;
-  #message: MessageShape<S> | undefined;
-  #body: Uint8Array | undefined;
+export class Segment {
+  readonly #encoder: Encoder;
   #field: Uint8Array | undefined;
   #json: string | undefined;
 
-  private constructor(schema: S, message: MessageShape<S> | undefined, body: Uint8Array | undefined) {
-    this.#schema = schema;
-    this.#message = message;
-    this.#body = body;
+  /** What the encoder encodes, nobody changes any more. */
+  constructor(encoder: Encoder) {
+    this.#encoder = encoder;
   }
 
-  /** From a message, which nobody changes any more. */
-  static ofMessage<S extends DescMessage>(schema: S, message: MessageShape<S>): Segment<S> {
-    return new Segment(schema, message, undefined);
-  }
-
-  /** From protobuf bytes; they are served as they are, and decoded only if JSON or the message is asked for. */
-  static ofBinary<S extends DescMessage>(schema: S, body: Uint8Array): Segment<S> {
-    return new Segment<S>(schema, undefined, body);
-  }
-
-  message(): MessageShape<S> {
-    this.#message ??= fromBinary(this.#schema, this.#body ?? new Uint8Array());
-    return this.#message;
+  /** From protobuf bytes; they are served as they are, and decoded only if JSON is asked for. */
+  static ofBinary(schema: DescMessage, body: Uint8Array): Segment {
+    return new Segment({
+      binary: () => body,
+      json: () => toJsonString(schema, fromBinary(schema, body), jsonWriteOptions),
+    });
   }
 
   /** As field 1 of the message around it: tag, length, bytes. */
   field(): Uint8Array {
-    if (this.#field === undefined) {
-      const body = this.#body ?? toBinary(this.#schema, this.message());
-      this.#field = new BinaryWriter().tag(1, WireType.LengthDelimited).bytes(body).finish();
-      if (this.#body !== undefined) this.#body = this.#field.subarray(this.#field.length - body.length);
-    }
+    this.#field ??= new BinaryWriter().tag(1, WireType.LengthDelimited).bytes(this.#encoder.binary()).finish();
     return this.#field;
   }
 
   json(): string {
-    this.#json ??= toJsonString(this.#schema, this.message(), jsonWriteOptions);
+    this.#json ??= this.#encoder.json();
     return this.#json;
   }
 }
