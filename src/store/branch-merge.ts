@@ -14,30 +14,45 @@ export interface IdRange {
   readonly descending: boolean;
 }
 
-/** What a merge found. */
-export interface MergedIds {
+/** A row of `ledger_entry`, as far as answers need it. */
+export interface EntryRow {
+  readonly id: bigint;
+  readonly from_account: number;
+  readonly to_account: number;
+  readonly class_id: number;
+  readonly time_ns: bigint;
+  readonly quantity: string;
+  readonly from_balance: string;
+  readonly to_balance: string;
+}
+
+/** The columns of an {@link EntryRow}. */
+export const entryColumns = "id, from_account, to_account, class_id, time_ns, quantity, from_balance, to_balance";
+
+/** What was found. */
+export interface ScannedEntries {
   /** In the direction of the walk, without duplicates, at most as many as were wanted. */
-  readonly ids: readonly bigint[];
-  /** The last id examined, when the bound was hit before enough were found; undefined: `ids` is all that was wanted. */
+  readonly rows: readonly EntryRow[];
+  /** The last id examined, when the bound was hit before enough were found; undefined: `rows` is all that was wanted. */
   readonly reached: bigint | undefined;
 }
 
-interface KeyRow {
+/** An entry of a branch; the columns beyond the index are there only where they were asked for. */
+interface BranchRow extends EntryRow {
   readonly branch: number;
-  readonly id: bigint;
-  readonly other: number;
 }
 
 /**
- * The first `want` ids of the union of branches: reads a few keys of each, then more of those that hold the merge up,
- * four times as many each round. Reads about four keys for each id it gives, and at least one per branch.
+ * The first `want` entries of the union of branches: reads a few of each, then more of those that hold the merge up,
+ * four times as many each round. Reads about four entries for each that it gives, and at least one per branch. Where a
+ * branch is restricted, only the index is read until it is known which entries are wanted.
  */
 export async function mergeBranches(
   connection: Connection,
   branches: readonly Branch[],
   range: IdRange,
   want: number,
-): Promise<MergedIds> {
+): Promise<ScannedEntries> {
   const merge = new Merge(branches, range, want);
   let share = Math.ceil((2 * want) / branches.length) + 2;
   let open = merge.open();
@@ -48,9 +63,9 @@ export async function mergeBranches(
     }
     share *= 4;
     open = merge.open();
-    if (merge.examined >= keysExaminedMax) return merge.outcome(open);
+    if (merge.examined >= keysExaminedMax) return merge.outcome(connection, open);
   }
-  return merge.outcome([]);
+  return merge.outcome(connection, []);
 }
 
 class BranchCursor {
@@ -70,19 +85,21 @@ class Merge {
   readonly #range: IdRange;
   readonly #want: number;
   readonly #cursors: readonly BranchCursor[];
-  #found: bigint[] = [];
+  readonly #restricted: boolean;
+  #found: EntryRow[] = [];
   examined = 0;
 
   constructor(branches: readonly Branch[], range: IdRange, want: number) {
     this.#range = range;
     this.#want = want;
+    this.#restricted = branches.some(({ other }) => other !== undefined);
     this.#cursors = branches.map((branch, number) => new BranchCursor(branch, number));
   }
 
   /** Branches that may still hold one of the wanted ids. */
   open(): BranchCursor[] {
     this.#settle();
-    const worst = this.#found.length >= this.#want ? this.#found[this.#want - 1] : undefined;
+    const worst = this.#found[this.#want - 1]?.id;
     return this.#cursors.filter(
       ({ exhausted, last }) =>
         !exhausted && (last === undefined || worst === undefined || this.#compare(last, worst) < 0),
@@ -90,36 +107,44 @@ class Merge {
   }
 
   async read(connection: Connection, cursors: readonly BranchCursor[], limit: number): Promise<void> {
-    const restricted = cursors.some(({ branch }) => branch.other !== undefined);
-    const rows = await connection.query<KeyRow>(
-      cursors.map((cursor) => `(${this.#branchSql(cursor, limit, restricted)})`).join(" UNION ALL "),
+    const rows = await connection.query<BranchRow>(
+      cursors.map((cursor) => `(${this.#branchSql(cursor, limit)})`).join(" UNION ALL "),
     );
     this.examined += rows.length;
     const counts = new Map<number, number>();
-    for (const { branch: number, id, other } of rows) {
+    for (const row of rows) {
+      const { branch: number, id } = row;
       const cursor = this.#cursors[number];
       if (cursor === undefined) continue;
       counts.set(number, (counts.get(number) ?? 0) + 1);
       if (cursor.last === undefined || this.#compare(cursor.last, id) < 0) cursor.last = id;
-      if (cursor.branch.other?.has(other) !== false) this.#found.push(id);
+      const other = cursor.branch.index === "from" ? row.to_account : row.from_account;
+      if (cursor.branch.other?.has(other) !== false) this.#found.push(row);
     }
     for (const cursor of cursors) cursor.exhausted = (counts.get(cursor.number) ?? 0) < limit;
   }
 
-  /** The ids so far; with branches still open, those up to where all of them have been read. */
-  outcome(open: readonly BranchCursor[]): MergedIds {
+  /** The entries so far; with branches still open, those up to where all of them have been read. */
+  async outcome(connection: Connection, open: readonly BranchCursor[]): Promise<ScannedEntries> {
     let reached: bigint | undefined;
     for (const { last } of open) {
       if (last !== undefined && (reached === undefined || this.#compare(last, reached) < 0)) reached = last;
     }
     const limit = reached;
-    const ids = limit === undefined ? this.#found : this.#found.filter((id) => this.#compare(id, limit) <= 0);
-    return { ids: ids.slice(0, this.#want), reached };
+    const safe = limit === undefined ? this.#found : this.#found.filter(({ id }) => this.#compare(id, limit) <= 0);
+    const rows = safe.slice(0, this.#want);
+    if (!this.#restricted || rows.length === 0) return { rows, reached };
+    const ids = rows.map(({ id }) => id).join(",");
+    const order = this.#range.descending ? "DESC" : "ASC";
+    const whole = await connection.query<EntryRow>(
+      `SELECT ${entryColumns} FROM ledger_entry WHERE id IN (${ids}) ORDER BY id ${order}`,
+    );
+    return { rows: whole, reached };
   }
 
   #settle(): void {
-    this.#found.sort((a, b) => this.#compare(a, b));
-    this.#found = this.#found.filter((id, i, all) => i === 0 || all[i - 1] !== id);
+    this.#found.sort((a, b) => this.#compare(a.id, b.id));
+    this.#found = this.#found.filter((row, i, all) => i === 0 || all[i - 1]?.id !== row.id);
   }
 
   #compare(a: bigint, b: bigint): number {
@@ -127,15 +152,14 @@ class Merge {
     return a < b === this.#range.descending ? 1 : -1;
   }
 
-  #branchSql(cursor: BranchCursor, limit: number, restricted: boolean): string {
+  #branchSql(cursor: BranchCursor, limit: number): string {
     const { branch, number, last } = cursor;
     const { low, high, descending } = this.#range;
-    const from = descending ? low : last === undefined ? low : last + 1n;
-    const to = descending ? (last === undefined ? high : last - 1n) : high;
-    const other =
-      restricted && branch.index !== "class" ? (branch.index === "from" ? "to_account" : "from_account") : "0";
-    return `SELECT ${number} AS branch, id, ${other} AS other FROM ledger_entry ${branchTable(branch)} AND id >= ${from} AND id <= ${to}
- ORDER BY id ${descending ? "DESC" : "ASC"} LIMIT ${limit}`;
+    const from = descending || last === undefined ? low : last + 1n;
+    const to = descending && last !== undefined ? last - 1n : high;
+    const columns = this.#restricted ? "id, from_account, to_account" : entryColumns;
+    return `SELECT ${number} AS branch, ${columns} FROM ledger_entry ${branchTable(branch)}
+ AND id >= ${from} AND id <= ${to} ORDER BY id ${descending ? "DESC" : "ASC"} LIMIT ${limit}`;
   }
 }
 

@@ -1,27 +1,22 @@
-import { branchTable, type IdRange, mergeBranches } from "./branch-merge.js";
+import {
+  branchTable,
+  type EntryRow,
+  entryColumns,
+  type IdRange,
+  mergeBranches,
+  type ScannedEntries,
+} from "./branch-merge.js";
 import type { Connection } from "./database.js";
 import type { Branch, LedgerSelection } from "./ledger-selection.js";
 
-/** A row of `ledger_entry`, as far as answers need it. */
-export interface EntryRow {
-  readonly id: bigint;
-  readonly from_account: number;
-  readonly to_account: number;
-  readonly class_id: number;
-  readonly time_ns: bigint;
-  readonly quantity: string;
-  readonly from_balance: string;
-  readonly to_balance: string;
-}
-
-/** Rows in the direction of the walk; `reached` as in a merge. */
-export interface ScannedEntries {
-  readonly rows: readonly EntryRow[];
-  readonly reached: bigint | undefined;
-}
-
 /** Up to so many branches are merged at once; with more of them, the table is probed first. */
-export const branchesBeforeProbe = 8;
+export const branchesBeforeProbe = 40;
+
+/** The same for pages of {@link largePage} entries, where walking saves more. */
+export const branchesBeforeProbeOfLargePage = 8;
+
+/** Entries from which on a page is large. */
+export const largePage = 500;
 
 /** Branches that a request merges at most, where its matches are too rare to be met by walking the table. */
 export const branchesMax = 4_096;
@@ -37,8 +32,6 @@ const probeShare = 0.2;
 
 const stepMin = 256;
 
-const columns = "id, from_account, to_account, class_id, time_ns, quantity, from_balance, to_balance";
-
 /** The first `want` entries of a selection in a range of ids. */
 export async function scanEntries(
   connection: Connection,
@@ -51,7 +44,8 @@ export async function scanEntries(
   const [only] = branches;
   if (only === undefined) return whole([]);
   if (branches.length === 1 && only.other === undefined) return whole(await readBranch(connection, only, range, want));
-  if (branches.length <= branchesBeforeProbe) return merge(connection, branches, range, want);
+  const unprobed = want < largePage ? branchesBeforeProbe : branchesBeforeProbeOfLargePage;
+  if (branches.length <= unprobed) return mergeBranches(connection, branches, range, want);
   return walkThenMerge(connection, branches, range, want);
 }
 
@@ -76,7 +70,7 @@ async function walkThenMerge(
     const { missing, ahead } = walk;
     const enough = walk.walked + ahead <= entriesWalkedMax && walkIsCheaper(branches.length, missing, ahead);
     if (!enough && branches.length <= branchesMax) {
-      const merged = await merge(connection, branches, walk.rest, missing);
+      const merged = await mergeBranches(connection, branches, walk.rest, missing);
       return { rows: [...walk.rows, ...merged.rows], reached: merged.reached };
     }
     if (walk.walked >= entriesWalkedMax) return { rows: walk.rows, reached: walk.reached };
@@ -133,30 +127,16 @@ function walkIsCheaper(branches: number, missing: number, ahead: number): boolea
   return ahead * cost.walked + missing * cost.walkedMatch < branches * cost.branch + missing * cost.mergedMatch;
 }
 
-async function merge(
-  connection: Connection,
-  branches: readonly Branch[],
-  range: IdRange,
-  want: number,
-): Promise<ScannedEntries> {
-  const { ids, reached } = await mergeBranches(connection, branches, range, want);
-  if (ids.length === 0) return { rows: [], reached };
-  const rows = await connection.query<EntryRow & Record<string, never>>(
-    `SELECT ${columns} FROM ledger_entry WHERE id IN (${ids.join(",")}) ORDER BY id ${order(range)}`,
-  );
-  return { rows, reached };
-}
-
 function readBranch(connection: Connection, branch: Branch, range: IdRange, want: number): Promise<EntryRow[]> {
   return connection.query<EntryRow>(
-    `SELECT ${columns} FROM ledger_entry ${branchTable(branch)} AND id >= ${range.low} AND id <= ${range.high}
+    `SELECT ${entryColumns} FROM ledger_entry ${branchTable(branch)} AND id >= ${range.low} AND id <= ${range.high}
      ORDER BY id ${order(range)} LIMIT ${want}`,
   );
 }
 
 function readTable(connection: Connection, condition: string, range: IdRange, want: number): Promise<EntryRow[]> {
   return connection.query<EntryRow>(
-    `SELECT ${columns} FROM ledger_entry FORCE INDEX (PRIMARY)
+    `SELECT ${entryColumns} FROM ledger_entry FORCE INDEX (PRIMARY)
      WHERE id >= ${range.low} AND id <= ${range.high} AND ${condition} ORDER BY id ${order(range)} LIMIT ${want}`,
   );
 }
