@@ -35,25 +35,45 @@ export class ServiceProcess {
   readonly url: string;
   readonly #args: readonly string[];
   #child: ChildProcess | undefined;
+  #printed = "";
 
   constructor(databaseUrl: string, port: number, ...more: string[]) {
     this.url = `http://127.0.0.1:${port}`;
     this.#args = ["serve", "--database-url", databaseUrl, "--listen", `127.0.0.1:${port}`, "--workers", "1", ...more];
   }
 
-  /** Resolves when it is ready. @throws Error when it is not in time, or ends */
-  async start(): Promise<void> {
+  /**
+   * Resolves when `/readyz` answers with `status`, which is 200 unless there is nothing to serve yet.
+   * @throws Error when it does not in time, or ends
+   */
+  async start(status = 200): Promise<void> {
     const child = spawn(process.execPath, [program, ...this.#args], { stdio: ["ignore", "ignore", "pipe"] });
-    let printed = "";
+    this.#printed = "";
     child.stderr.on("data", (text) => {
-      printed += String(text);
+      this.#printed += String(text);
     });
     this.#child = child;
     const until = Date.now() + readyMaxMs;
-    while (!(await this.#isReady())) {
-      if (child.exitCode !== null || Date.now() > until) throw new Error(`marketd serve is not ready: ${printed}`);
+    while ((await this.#readyStatus()) !== status) {
+      if (child.exitCode !== null || Date.now() > until) {
+        throw new Error(`marketd serve does not answer ${status}: ${this.#printed}`);
+      }
       await delay(pollMs);
     }
+  }
+
+  /** What it has written to standard error, since it was last started. */
+  get printed(): string {
+    return this.#printed;
+  }
+
+  /** Asks it to end. Resolves with its exit code. */
+  async stop(): Promise<number | null> {
+    const child = this.#child;
+    if (child === undefined) return null;
+    child.kill("SIGTERM");
+    if (child.exitCode === null && child.signalCode === null) await once(child, "close");
+    return child.exitCode;
   }
 
   async kill(): Promise<void> {
@@ -63,11 +83,11 @@ export class ServiceProcess {
     await once(child, "close");
   }
 
-  async #isReady(): Promise<boolean> {
+  async #readyStatus(): Promise<number | undefined> {
     try {
-      return (await fetch(`${this.url}/readyz`)).ok;
+      return (await fetch(`${this.url}/readyz`)).status;
     } catch {
-      return false;
+      return undefined;
     }
   }
 }

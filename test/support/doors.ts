@@ -7,10 +7,13 @@ import {
   toBinary,
   toJson,
 } from "@bufbuild/protobuf";
+import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { Code, type Client as ConnectClient, ConnectError, createClient, type Transport } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-web";
 import { credentials, Client as GrpcClient, type ServiceError } from "@grpc/grpc-js";
 import { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
+import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
 import { anyRegistry, jsonWriteOptions } from "../../src/domain/answer.js";
 
 /** The name of a unary method, as clients in TypeScript call it. */
@@ -116,8 +119,9 @@ function path(name: UnaryName | StreamName): string {
 
 function grpcError(error: ServiceError): Outcome {
   const details = error.metadata.get("grpc-status-details-bin")[0];
-  const found = details instanceof Buffer ? /[A-Z][A-Z_]{4,}/.exec(details.toString("latin1"))?.[0] : undefined;
-  return { error: { code: error.code, message: error.details, reason: found } };
+  const status = details instanceof Buffer ? fromBinary(StatusSchema, details) : undefined;
+  const info = status?.details.map((detail) => anyUnpack(detail, ErrorInfoSchema)).find((each) => each !== undefined);
+  return { error: { code: error.code, message: error.details, reason: info?.reason } };
 }
 
 /** gRPC-Web and Connect, by the client library for browsers, here over Node's fetch. */
@@ -162,14 +166,8 @@ class WebDoor implements Door {
 
 function connectError(thrown: unknown): Outcome {
   const error = ConnectError.from(thrown, Code.Unknown);
-  const found = error.details
-    .map((detail) => ("debug" in detail ? detail.debug : undefined) as { reason?: string } | undefined)
-    .find((debug) => debug?.reason !== undefined)?.reason;
-  const packed = error.details.map((detail) =>
-    "value" in detail && detail.value instanceof Uint8Array ? Buffer.from(detail.value).toString("latin1") : "",
-  );
-  const reason = found ?? /[A-Z][A-Z_]{4,}/.exec(packed.join(" "))?.[0];
-  return { error: { code: error.code, message: error.rawMessage, reason } };
+  const [info] = error.findDetails(ErrorInfoSchema);
+  return { error: { code: error.code, message: error.rawMessage, reason: info?.reason } };
 }
 
 /** Plain GET with JSON, and JSON lines, at the specification's URLs. */
