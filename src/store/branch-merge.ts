@@ -52,6 +52,7 @@ export async function mergeBranches(
   branches: readonly Branch[],
   range: IdRange,
   want: number,
+  examinedMax = keysExaminedMax,
 ): Promise<ScannedEntries> {
   const merge = new Merge(branches, range, want);
   let share = Math.ceil((2 * want) / branches.length) + 2;
@@ -63,7 +64,7 @@ export async function mergeBranches(
     }
     share *= 4;
     open = merge.open();
-    if (merge.examined >= keysExaminedMax) return merge.outcome(connection, open);
+    if (merge.examined >= examinedMax) return merge.outcome(connection, open);
   }
   return merge.outcome(connection, []);
 }

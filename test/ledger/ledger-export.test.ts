@@ -6,11 +6,12 @@ import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { HttpBodySchema } from "../../gen/google/api/httpbody_pb.js";
 import { AccountType, TransferType } from "../../gen/vega/vega_pb.js";
-import { exportLedgerEntries } from "../../src/api/export-ledger-entries.js";
+import { batchesMax, exportLedgerEntries } from "../../src/api/export-ledger-entries.js";
 import { csvHeader, formatTime } from "../../src/api/ledger-csv.js";
 import { type Answer, jsonWriteOptions } from "../../src/domain/answer.js";
 import type { TimeRange } from "../../src/domain/date-range.js";
 import type { AnswerStream, Call } from "../../src/domain/service.js";
+import { openDatabase } from "../../src/store/database.js";
 import { LedgerReader } from "../../src/store/ledger-entry-query.js";
 import { LedgerFixture } from "./ledger-fixture.js";
 import { modelList } from "./ledger-model.js";
@@ -45,8 +46,14 @@ beforeAll(async () => {
 });
 afterAll(() => fixture.drop());
 
-function open(partyId: string, assetId: string, time?: TimeRange, batchRows = 6000): Promise<AnswerStream> {
-  const method = exportLedgerEntries({ ledger, batchRows });
+function open(
+  partyId: string,
+  assetId: string,
+  time?: TimeRange,
+  batchRows = 6000,
+  from = ledger,
+): Promise<AnswerStream> {
+  const method = exportLedgerEntries({ ledger: from, batchRows });
   if (method.kind !== "server_streaming") throw new Error("the export is a stream");
   const dateRange = time && {
     $typeName: "datanode.api.v2.DateRange" as const,
@@ -182,4 +189,30 @@ test("times have nine digits, before 1970 too", () => {
   expect(formatTime(1_674_004_195_425_088_123n)).toBe("2023-01-18T01:09:55.425088123Z");
   expect(formatTime(0n)).toBe("1970-01-01T00:00:00.000000000Z");
   expect(formatTime(-1n)).toBe("1969-12-31T23:59:59.999999999Z");
+});
+
+test("a reader that takes nothing makes nothing be read", async () => {
+  let queries = 0;
+  const counting = new (class extends LedgerReader {
+    override borrow: LedgerReader["borrow"] = (signal, use) => {
+      queries++;
+      return super.borrow(signal, use);
+    };
+  })(fixture.database);
+  const stream = await open("network", "usd", undefined, 1, counting);
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  // One to open it, and one for each batch that may be held.
+  expect(queries).toBe(1 + batchesMax);
+  stream.close();
+  expect(stream.take()).toEqual([]);
+  expect([stream.ended, stream.failure]).toEqual([true, undefined]);
+});
+
+test("a database that goes away in the middle ends the stream with a failure", async () => {
+  const database = openDatabase(fixture.url);
+  const stream = await open("network", "usd", undefined, 1, new LedgerReader(database));
+  expect(stream.take()).not.toEqual([]);
+  await database.close();
+  await expect(readAll(stream)).rejects.toMatchObject({ code: "unavailable", reason: "DATABASE_UNAVAILABLE" });
+  expect([stream.ended, stream.trailers.size]).toEqual([true, 0]);
 });

@@ -31,16 +31,16 @@ export type NewEntry = Omit<FixtureEntry, "id" | "timeNs">;
 /** A real store with a ledger that grows by blocks, and the same ledger as a plain array. */
 export class LedgerFixture {
   readonly database: Database;
+  readonly url: string;
   readonly entries: FixtureEntry[] = [];
   readonly #accounts = new Map<string, number>();
   readonly #classes = new Map<string, number>();
-  readonly #url: string;
   #height = 0n;
   #timeNs = 1_674_004_004_000_000_001n;
 
   private constructor(database: Database, url: string) {
     this.database = database;
-    this.#url = url;
+    this.url = url;
   }
 
   static async create(): Promise<LedgerFixture> {
@@ -65,7 +65,7 @@ export class LedgerFixture {
   }
 
   async drop(): Promise<void> {
-    const name = new URL(this.#url).pathname.slice(1);
+    const name = new URL(this.url).pathname.slice(1);
     await this.database.withConnection((connection) => connection.run(`DROP DATABASE ${name}`));
     await this.database.close();
   }
