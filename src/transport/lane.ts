@@ -33,6 +33,8 @@ export interface LaneOptions {
 export interface RequestLane {
   /** `path` has neither base path nor query; `headers` have lower-case names. */
   matches(method: string, path: string, headers: IncomingHttpHeaders): boolean;
+  /** The value of `Allow` for a path that is this lane's alone; undefined: it is not. */
+  allowed(path: string): string | undefined;
   handle(request: AnyRequest, response: AnyResponse): void;
 }
 

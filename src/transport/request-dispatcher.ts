@@ -1,6 +1,7 @@
 import type { Log } from "../telemetry/log.js";
 import type { CommonHeaders } from "./common-headers.js";
 import { type Exchange, refuse } from "./http/exchange.js";
+import { allowedMethods } from "./http/http-failure.js";
 import type { HttpLane } from "./http/http-lane.js";
 import { splitTarget } from "./http/request-target.js";
 import type { StaticFiles } from "./http/static-files.js";
@@ -43,6 +44,10 @@ export class RequestDispatcher {
     const { path, query } = splitTarget(request.url ?? "/");
     const inBase = path.startsWith(`${basePath}/`);
     const inner = inBase ? path.slice(basePath.length) : path;
+    if (method === "OPTIONS") {
+      this.#preflight(exchange, connect.allowed(inner) ?? allowedMethods);
+      return;
+    }
     if ((method === "GET" || exchange.head) && inBase && files.answer(exchange, inner)) return;
     if (!connect.matches(method, inner, request.headers)) {
       http.handle(exchange, path, query);
@@ -51,5 +56,11 @@ export class RequestDispatcher {
     for (const name in exchange.common) response.setHeader(name, exchange.common[name] ?? "");
     request.url = query === "" ? inner : `${inner}?${query}`;
     connect.handle(request, response);
+  }
+
+  #preflight({ request, response, common }: Exchange, allow: string): void {
+    const requested = request.headers["access-control-request-headers"];
+    response.writeHead(204, { ...common, ...this.#options.common.preflight(requested, allow) });
+    response.end();
   }
 }

@@ -32,6 +32,10 @@ export function createConnectHandler(options: LaneOptions): RequestLane {
   return {
     matches: (method, path, headers) =>
       method !== "OPTIONS" && (handlers.has(path) || (headers["content-type"]?.startsWith(grpcTypePrefix) ?? false)),
+    allowed: (path) => {
+      const handler = handlers.get(path);
+      return handler === undefined ? undefined : allowedMethods(handler).join(", ");
+    },
     handle: (request, response) => {
       const path = pathOf(request);
       if (webCalls.handle(path, request, response) || unaryCalls.handle(path, request, response)) return;
@@ -65,6 +69,10 @@ function pathOf(request: AnyRequest): string {
 
 function allows(handler: UniversalHandler, method: string): boolean {
   return handler.allowedMethods.includes(method === "HEAD" ? "GET" : method);
+}
+
+function allowedMethods(handler: UniversalHandler): readonly string[] {
+  return handler.allowedMethods.includes("GET") ? ["GET", "HEAD", "POST", "OPTIONS"] : ["POST", "OPTIONS"];
 }
 
 function serve(handler: UniversalHandler, request: AnyRequest, response: AnyResponse, options: LaneOptions): void {
@@ -126,10 +134,10 @@ function refuseUnknown(request: AnyRequest, response: AnyResponse): void {
 }
 
 function refuseMethod(handler: UniversalHandler, request: AnyRequest, response: AnyResponse): void {
-  const allowed = handler.allowedMethods.includes("GET") ? ["GET", "HEAD", "POST"] : ["POST"];
+  const allowed = allowedMethods(handler).join(", ");
   request.resume();
-  response.setHeader("allow", allowed.join(", "));
-  sendError(response, 405, "unimplemented", `${request.method} does not work here; use ${allowed.join(" or ")}`);
+  response.setHeader("allow", allowed);
+  sendError(response, 405, "unimplemented", `${request.method} is not allowed here; use one of ${allowed}`);
 }
 
 /** An error in Connect's form. */

@@ -13,7 +13,7 @@ import { answerWithin } from "./answer-within.js";
 import { AnsweredBodies, type AnsweredBody, noneMatch } from "./answered-body.js";
 import { chooseCoding } from "./content-coding.js";
 import { type Exchange, refuse } from "./exchange.js";
-import { allowedMethods, unknownPath, urlTooLong, wrongMethod } from "./http-failure.js";
+import { unknownPath, urlTooLong, wrongMethod } from "./http-failure.js";
 import { breakOff } from "./http-message.js";
 import { Operations } from "./operations.js";
 import type { Routes } from "./routes.js";
@@ -79,12 +79,6 @@ export class HttpLane {
     const { request, response, common, head } = exchange;
     const { limits, routes, log } = this.#options;
     if (path.length + query.length >= limits.urlLengthMax) throw urlTooLong(limits.urlLengthMax);
-    if (request.method === "OPTIONS") {
-      const requested = request.headers["access-control-request-headers"];
-      response.writeHead(204, { ...common, ...this.#options.common.preflight(requested, allowedMethods) });
-      response.end();
-      return;
-    }
     const operation = this.#operations.matches(path);
     const match = operation ? undefined : routes.match(path);
     if (!operation && match === undefined) throw unknownPath(path);

@@ -115,13 +115,17 @@ describe("Connect over plain HTTP", () => {
   });
 
   test.each([
-    ["PUT", getMarket, "GET, HEAD, POST"],
-    ["GET", observe, "POST"],
+    ["PUT", getMarket, "GET, HEAD, POST, OPTIONS"],
+    ["GET", observe, "POST, OPTIONS"],
   ])("%s %s is answered 405", async (method, path, allow) => {
     const { status, headers, body } = await send({ method, path });
     expect(status).toBe(405);
     expect(headers.allow).toBe(allow);
-    expect(JSON.parse(body.toString()).code).toBe("unimplemented");
+    const message = `${method} is not allowed here; use one of ${allow}`;
+    expect(JSON.parse(body.toString())).toEqual({ code: "unimplemented", message });
+    const preflight = await send({ method: "OPTIONS", path });
+    expect(preflight.status).toBe(204);
+    expect(preflight.headers["access-control-allow-methods"]).toBe(allow);
   });
 
   test("a content type that is none of ours is answered 415", async () => {
