@@ -3,7 +3,9 @@
 // commit to receipt, and what ten thousand open streams cost. Servers run in processes of their own on one core, readers
 // that only count on another; rounds alternate, and medians count.
 import { parseArgs } from "node:util";
+import { CommittedNetwork } from "./stream/committed-network.js";
 import { type Compared, type CompareOptions, compare } from "./stream/compare.js";
+import { type Crowd, type Delays, measureDelays } from "./stream/delay.js";
 import { tickCount } from "./stream/simulated-ticks.js";
 
 const { values } = parseArgs({
@@ -55,6 +57,35 @@ async function fanOut(ratios: Record<string, number>): Promise<void> {
   ratios["json_lines_vs_raw_http"] = ratio(lines, "rawHttp");
 }
 
+function printDelays({ streams, connections, protocol, ...of }: Delays): void {
+  const name = protocol === "grpc" ? "gRPC" : "JSON lines";
+  const times = [of.median, of.p99, of.lastMedian, of.lastWorst].map((ms) => ms.toFixed(1).padStart(7)).join("");
+  const kilobytes = [of.residentBytesPerStream, of.heapBytesPerStream].map((bytes) => (bytes / 1024).toFixed(1));
+  const memory = streams < memoryStreamsMin ? "" : `  ${kilobytes[0]} KiB resident (${kilobytes[1]} heap) each`;
+  console.log(
+    `  ${String(streams).padStart(6)} ${name} on ${connections} connections${times}` +
+      `  aim ${of.aim.toFixed(1)}, met by ${of.within} of ${of.blocks} blocks${memory}`,
+  );
+}
+
+/** Fewer say little about what one takes. */
+const memoryStreamsMin = 1_000;
+
+async function delays(): Promise<void> {
+  const few = (connections: number): Crowd => ({ protocol: "grpc", connections, streamsPerConnection: 1 });
+  const crowds: [Crowd, number][] = [];
+  if (values.only !== "open") crowds.push([few(1), 60], [few(200), 60], [few(2_000), 40]);
+  if (values.only !== "delay") {
+    crowds.push([{ protocol: "grpc", connections: 100, streamsPerConnection: 100 }, 15]);
+    crowds.push([few(10_000), 15], [{ ...few(10_000), protocol: "lines" }, 15]);
+  }
+  console.log("\nms from commit to receipt: median, 99th percentile; until the last had it: median, worst");
+  await CommittedNetwork.lend(async (network) => {
+    for (const [crowd, blocks] of crowds) printDelays(await measureDelays(network, crowd, blocks));
+  });
+}
+
 const ratios: Record<string, number> = {};
 if (values.only === undefined || values.only === "fan-out") await fanOut(ratios);
+if (values.only !== "fan-out") await delays();
 console.log(JSON.stringify({ name: "stream", ratios }));

@@ -24,6 +24,8 @@ export interface CompareOptions {
 
 const serverCore = 0;
 const readerCore = 1;
+/** Rounds that don't count: compilers are still busy. */
+const warmUpRounds = 2;
 const arrivalMaxMs = 20_000;
 
 /** Runs these servers in turn, round after round, each with readers of its own. */
@@ -35,7 +37,7 @@ export async function compare(
   const sides: Side[] = [];
   try {
     for (const name of names) sides.push(await Side.start(name, protocol, options));
-    for (const side of sides) await side.round(false);
+    for (let round = 0; round < warmUpRounds; round++) for (const side of sides) await side.round(false);
     for (let round = 0; round < options.rounds; round++) {
       for (const side of sides) await side.round(true);
     }

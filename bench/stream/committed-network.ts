@@ -1,0 +1,78 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { OrderBooks } from "../../src/domain/order-book.js";
+import { openEmbedded } from "../../src/embedded/open-embedded.js";
+import { writeBatch } from "../../src/loader/batch.js";
+import { BlockFold } from "../../src/loader/block-fold.js";
+import { FrameSplitter } from "../../src/loader/frames.js";
+import { LedgerTextWriter } from "../../src/loader/ledger-text.js";
+import { Network } from "../../src/simulator/network.js";
+import { insertLedgerEntries } from "../../src/store/ledger-entry-table.js";
+import { migrate } from "../../src/store/migrate.js";
+import type { Progress } from "../../src/store/progress-table.js";
+import { openWriter, type Writer } from "../../src/store/writer.js";
+import { createLog } from "../../src/telemetry/log.js";
+import { nowMs } from "./light-reader.js";
+import { networkOptions } from "./simulated-ticks.js";
+
+const historyBlocks = 200;
+
+/** A simulated network that commits its blocks to a private database when it is told to. */
+export class CommittedNetwork {
+  readonly #network = new Network(networkOptions);
+  readonly #splitter = new FrameSplitter("the simulated network");
+  readonly #fold = new BlockFold({
+    progress: undefined,
+    position: 0,
+    books: OrderBooks.restore([], []),
+    ledger: new LedgerTextWriter([], []),
+  });
+  #progress: Progress | undefined;
+
+  private constructor(
+    readonly url: string,
+    private readonly writer: Writer,
+  ) {}
+
+  /** Lends a network that has some blocks behind it. */
+  static async lend(use: (network: CommittedNetwork) => Promise<void>): Promise<void> {
+    const directory = mkdtempSync(join(tmpdir(), "marketd-bench-"));
+    const log = createLog("silent");
+    const database = await openEmbedded({ dataDir: join(directory, "database"), log });
+    try {
+      await migrate(database.url, log);
+      const writer = await openWriter(database.url);
+      const network = new CommittedNetwork(database.url, writer);
+      for (let block = 0; block < historyBlocks; block++) network.#makeBlock();
+      await network.#commit();
+      await use(network);
+      await writer.close();
+    } finally {
+      await database.close();
+      rmSync(directory, { recursive: true, force: true });
+    }
+  }
+
+  /** Commits blocks up to one that changes a book; gives when the database had committed that, by `nowMs`. */
+  async block(): Promise<number> {
+    for (;;) {
+      this.#makeBlock();
+      const changedLevels = await this.#commit();
+      const committedAt = nowMs();
+      if (changedLevels > 0) return committedAt;
+    }
+  }
+
+  #makeBlock(): void {
+    for (const frame of this.#splitter.frames(this.#network.nextBlock())) this.#fold.apply(frame);
+  }
+
+  async #commit(): Promise<number> {
+    const batch = this.#fold.take();
+    this.#progress = await this.writer.transaction((connection) =>
+      writeBatch(connection, batch, this.#progress, insertLedgerEntries),
+    );
+    return batch.levels.size;
+  }
+}

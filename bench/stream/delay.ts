@@ -1,0 +1,104 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { Child } from "./child.js";
+import type { CommittedNetwork } from "./committed-network.js";
+import { nowMs, type ReaderProtocol } from "./light-reader.js";
+import type { ReadOrder, ReadReply } from "./read.js";
+import type { Usage } from "./service.js";
+
+/** How often the service looks for new blocks: what `marketd serve` has by default. */
+export const pollIntervalMs = 25;
+
+/** Readers of one service. */
+export interface Crowd {
+  readonly protocol: ReaderProtocol;
+  readonly connections: number;
+  readonly streamsPerConnection: number;
+}
+
+/** What a crowd met. Times in milliseconds. */
+export interface Delays extends Crowd {
+  readonly streams: number;
+  /** From the commit of a block to its receipt, over all blocks and streams. */
+  readonly median: number;
+  readonly p99: number;
+  /** Until the last stream had it: the median and the worst of the blocks. */
+  readonly lastMedian: number;
+  readonly lastWorst: number;
+  /** What the last may take at most: the poll interval, 5 ms, and a second for 100,000 streams. */
+  readonly aim: number;
+  /** Blocks of which the last stream had it within the aim. */
+  readonly within: number;
+  readonly blocks: number;
+  /** What the service's process grew by for each stream, garbage collected. */
+  readonly residentBytesPerStream: number;
+  readonly heapBytesPerStream: number;
+}
+
+const restMs = 120;
+const arrivalMaxMs = 10_000;
+
+/** Starts the service, lets a crowd read it, and times a number of blocks. */
+export async function measureDelays(network: CommittedNetwork, crowd: Crowd, blocks: number): Promise<Delays> {
+  const [service, { port }] = await Child.start<object, Usage, { port: number }>("service", [network.url], undefined, [
+    "--expose-gc",
+  ]);
+  const [readers] = await Child.start<ReadOrder, ReadReply, object>("read", [], undefined);
+  try {
+    await network.block();
+    const before = await service.ask({});
+    await readers.ask({ kind: "open", port, ...crowd });
+    await sleep(1_000);
+    const after = await service.ask({});
+    const streams = crowd.connections * crowd.streamsPerConnection;
+    const all: number[] = [];
+    const lasts: number[] = [];
+    for (let block = 0; block < blocks; block++) {
+      const delays = await timeBlock(network, readers, streams);
+      for (const delay of delays) all.push(delay);
+      lasts.push(delays.reduce((a, b) => Math.max(a, b), 0));
+    }
+    const aim = pollIntervalMs + 5 + streams / 100;
+    return {
+      ...crowd,
+      streams,
+      median: quantile(all, 0.5),
+      p99: quantile(all, 0.99),
+      lastMedian: quantile(lasts, 0.5),
+      lastWorst: quantile(lasts, 1),
+      aim,
+      within: lasts.filter((last) => last <= aim).length,
+      blocks,
+      residentBytesPerStream: (after.residentBytes - before.residentBytes) / streams,
+      heapBytesPerStream: (after.heapBytes - before.heapBytes) / streams,
+    };
+  } finally {
+    readers.stop();
+    service.stop();
+  }
+}
+
+async function timeBlock(
+  network: CommittedNetwork,
+  readers: Child<ReadOrder, ReadReply>,
+  streams: number,
+): Promise<number[]> {
+  // At any point of the service's interval.
+  await sleep(restMs + Math.random() * 2 * pollIntervalMs);
+  await readers.ask({ kind: "mark" });
+  const committedAt = await network.block();
+  const until = nowMs() + arrivalMaxMs;
+  // Asked while the block is on its way, the readers would be slower.
+  await sleep(pollIntervalMs + streams / 40 + 20);
+  for (;;) {
+    const { receivedAt, lost } = await readers.ask({ kind: "receipts" });
+    if (lost > 0) throw new Error(`${lost} connections were lost`);
+    if (receivedAt.length === streams) return receivedAt.map((at) => at - committedAt);
+    if (nowMs() > until) throw new Error(`${streams - receivedAt.length} of ${streams} streams did not get a block`);
+    await sleep(20);
+  }
+}
+
+function quantile(numbers: readonly number[], part: number): number {
+  const sorted = [...numbers].sort((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? Number.NaN;
+}
