@@ -1,3 +1,4 @@
+import { gatherBranches } from "./branch-gather.js";
 import {
   branchTable,
   type EntryRow,
@@ -14,6 +15,9 @@ export const branchesBeforeProbe = 40;
 
 /** The same for pages of {@link largePage} entries, where walking saves more. */
 export const branchesBeforeProbeOfLargePage = 8;
+
+/** With more branches than this it is tried whether all of their matches are few. */
+export const branchesBeforeGather = 16;
 
 /** Entries from which on a page is large. */
 export const largePage = 500;
@@ -45,7 +49,7 @@ export async function scanEntries(
   if (only === undefined) return whole([]);
   if (branches.length === 1 && only.other === undefined) return whole(await readBranch(connection, only, range, want));
   const unprobed = want < largePage ? branchesBeforeProbe : branchesBeforeProbeOfLargePage;
-  if (branches.length <= unprobed) return mergeBranches(connection, branches, range, want);
+  if (branches.length <= unprobed) return gatherThenMerge(connection, branches, range, want);
   return walkThenMerge(connection, branches, range, want);
 }
 
@@ -70,13 +74,27 @@ async function walkThenMerge(
     const { missing, ahead } = walk;
     const enough = walk.walked + ahead <= entriesWalkedMax && walkIsCheaper(branches.length, missing, ahead);
     if (!enough && branches.length <= branchesMax) {
-      const merged = await mergeBranches(connection, branches, walk.rest, missing);
+      const rare = walk.rows.length * 64 < walk.walked;
+      const join = rare ? gatherThenMerge : mergeBranches;
+      const merged = await join(connection, branches, walk.rest, missing);
       return { rows: [...walk.rows, ...merged.rows], reached: merged.reached };
     }
     if (walk.walked >= entriesWalkedMax) return { rows: walk.rows, reached: walk.reached };
     await walk.step(Math.max(stepMin, ahead * 1.25));
   }
   return whole(walk.rows);
+}
+
+/** Merges, unless there are so few matches that all of them can be fetched. */
+async function gatherThenMerge(
+  connection: Connection,
+  branches: readonly Branch[],
+  range: IdRange,
+  want: number,
+): Promise<ScannedEntries> {
+  const gathered =
+    branches.length > branchesBeforeGather ? await gatherBranches(connection, branches, range, want) : undefined;
+  return gathered === undefined ? mergeBranches(connection, branches, range, want) : whole(gathered);
 }
 
 /** A walk along the primary key that takes the entries that meet a condition. */
