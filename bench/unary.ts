@@ -1,36 +1,42 @@
 // npm run bench -- unary [--seconds N] [--rounds N]
 // A hot depth answer, by GET and by gRPC, against bare Node and what others build on it. The servers run in processes of
 // their own on one core, the load on another; rounds alternate, and medians count.
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { depthPath } from "./unary/depth.js";
 import { type LoadResult, loadGrpc, loadHttp, missingPrograms } from "./unary/load.js";
-import { ServerProcess } from "./unary/server-process.js";
+import { withMarketStore } from "./unary/market-store.js";
+import { type Sample, takeSample } from "./unary/sample.js";
+import { type MeasuredServer, ServerProcess } from "./unary/server-process.js";
+import { ServiceProcess } from "./unary/service-process.js";
 
 interface Measured {
-  readonly server: ServerProcess;
+  readonly server: MeasuredServer;
   readonly perSecond: number[];
   readonly cpuMicros: number[];
 }
 
-type Load = (port: number, seconds: number) => Promise<LoadResult>;
+type Load = (port: number, marketId: string, seconds: number) => Promise<LoadResult>;
 
 const { values } = parseArgs({
   options: {
     seconds: { type: "string", default: "3" },
     rounds: { type: "string", default: "5" },
-    only: { type: "string" },
   },
 });
 const seconds = Number(values.seconds);
 const rounds = Number(values.rounds);
+let sampleFile = "";
+let sample: Sample = { marketId: "", headers: {}, json: "", binary: "" };
 
-async function measure(load: Load, servers: readonly ServerProcess[]): Promise<Map<string, Measured>> {
+async function measure(load: Load, servers: readonly MeasuredServer[]): Promise<Map<string, Measured>> {
   const measured = servers.map((server): Measured => ({ server, perSecond: [], cpuMicros: [] }));
-  for (const { server } of measured) await load(server.port, Math.min(seconds, 2));
+  for (const { server } of measured) await load(server.port, sample.marketId, Math.min(seconds, 2));
   for (let round = 0; round < rounds; round++) {
     for (const { server, perSecond, cpuMicros } of measured) {
       const before = await server.cpuMicros();
-      const result = await load(server.port, seconds);
+      const result = await load(server.port, sample.marketId, seconds);
       perSecond.push(result.perSecond);
       cpuMicros.push(((await server.cpuMicros()) - before) / result.requests);
     }
@@ -61,49 +67,68 @@ function print(title: string, table: Map<string, Measured>): void {
   }
 }
 
-/** Our own answer's headers, which the compared servers send too. */
-async function ourHeaders(port: number): Promise<Record<string, string>> {
-  const response = await fetch(`http://127.0.0.1:${port}${depthPath}`);
-  if (response.status !== 200) throw new Error(`our server answered ${response.status}`);
-  await response.arrayBuffer();
-  const own = new Set(["date", "connection", "keep-alive", "content-length", "transfer-encoding"]);
-  return Object.fromEntries([...response.headers].filter(([name]) => !own.has(name)));
-}
-
-async function benchJson(ours: ServerProcess, ratios: Record<string, number>): Promise<void> {
-  const headers = await ourHeaders(ours.port);
-  const others = [await ServerProcess.start("rawHttp", headers), await ServerProcess.start("fastify", headers)];
-  const table = await measure(loadHttp, [ours, ...others]);
-  for (const server of others) server.stop();
-  print("depth by GET, JSON, HTTP/1.1", table);
-  ratios["json_vs_raw_http"] = ratio(table, "rawHttp");
-  ratios["json_vs_fastify"] = ratio(table, "fastify");
-}
-
-async function benchGrpc(ours: ServerProcess, ratios: Record<string, number>): Promise<void> {
-  const others: ServerProcess[] = [];
-  for (const kind of ["rawHttp2", "grpcJs", "connect"]) others.push(await ServerProcess.start(kind));
-  const table = await measure(loadGrpc, [ours, ...others]);
-  for (const server of others) server.stop();
-  print("depth by gRPC, unary", table);
-  ratios["grpc_vs_raw_http2"] = ratio(table, "rawHttp2");
-  ratios["grpc_vs_grpc_js_prebuilt"] = ratio(table, "grpcJs");
-  ratios["grpc_vs_connect"] = ratio(table, "connect");
-}
-
-async function main(): Promise<void> {
-  const missing = missingPrograms();
-  if (missing.length > 0) {
-    console.error(`bench unary needs ${missing.join(" and ")} (Debian: apt-get install wrk nghttp2-client)`);
-    process.exitCode = 1;
-    return;
+async function compare(
+  title: string,
+  load: Load,
+  ours: MeasuredServer,
+  kinds: readonly string[],
+): Promise<Map<string, Measured>> {
+  const others = await Promise.all(kinds.map((kind) => ServerProcess.start(kind, sampleFile)));
+  try {
+    const table = await measure(load, [ours, ...others]);
+    print(title, table);
+    return table;
+  } finally {
+    for (const server of others) server.stop();
   }
-  const ratios: Record<string, number> = {};
-  const ours = await ServerProcess.start("ours");
-  if (values.only !== "grpc") await benchJson(ours, ratios);
-  if (values.only !== "json") await benchGrpc(ours, ratios);
-  ours.stop();
-  console.log(JSON.stringify({ name: "unary", ratios }));
 }
 
-await main();
+/** CPU time per request of one serving process over that of two, on the same load. */
+async function workerCost(one: MeasuredServer, databaseUrl: string): Promise<number> {
+  const two = await ServiceProcess.start("2 workers", databaseUrl, 2);
+  try {
+    const table = await measure(loadHttp, [one, two]);
+    print("depth by GET, JSON, one worker and two", table);
+    const cost = (name: string): number => median(table.get(name)?.cpuMicros ?? []);
+    return Math.round((cost(one.name) / cost(two.name)) * 1000) / 1000;
+  } finally {
+    await two.stop();
+  }
+}
+
+async function run(databaseUrl: string): Promise<void> {
+  const ours = await ServiceProcess.start("ours", databaseUrl, 1);
+  try {
+    sample = await takeSample(ours.url);
+    writeFileSync(sampleFile, JSON.stringify(sample));
+    const sizes = [sample.json, sample.binary].map((base64) => Buffer.from(base64, "base64").length);
+    console.log(`a book of ${sizes[0]} bytes of JSON, ${sizes[1]} of protobuf; ${rounds} rounds of ${seconds} s`);
+    const json = await compare("depth by GET, JSON, HTTP/1.1", loadHttp, ours, ["rawHttp", "fastify"]);
+    const grpc = await compare("depth by gRPC, unary", loadGrpc, ours, ["rawHttp2", "grpcJs", "connect"]);
+    const ratios = {
+      json_vs_raw_http: ratio(json, "rawHttp"),
+      json_vs_fastify: ratio(json, "fastify"),
+      grpc_vs_raw_http2: ratio(grpc, "rawHttp2"),
+      grpc_vs_grpc_js_prebuilt: ratio(grpc, "grpcJs"),
+      grpc_vs_connect: ratio(grpc, "connect"),
+      worker_cost: await workerCost(ours, databaseUrl),
+    };
+    console.log(JSON.stringify({ name: "unary", ratios }));
+  } finally {
+    await ours.stop();
+  }
+}
+
+const missing = missingPrograms();
+if (missing.length > 0) {
+  console.error(`bench unary needs ${missing.join(" and ")} (Debian: apt-get install wrk nghttp2-client)`);
+  process.exitCode = 1;
+} else {
+  const directory = mkdtempSync(join(tmpdir(), "bench-unary-"));
+  sampleFile = join(directory, "sample.json");
+  try {
+    await withMarketStore(run);
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
+}

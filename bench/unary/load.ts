@@ -3,8 +3,8 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { depthPath, depthRequestFrame, depthRpcPath } from "./depth.js";
 import { pinnedTo } from "./pinned.js";
+import { depthPath, depthRequestFrame, depthRpcPath } from "./sample.js";
 
 /** What the load came to. */
 export interface LoadResult {
@@ -18,19 +18,19 @@ export function missingPrograms(): string[] {
 }
 
 /** GETs over 64 HTTP/1.1 connections. @throws Error when an answer is not 200 */
-export async function loadHttp(port: number, seconds: number): Promise<LoadResult> {
-  const url = `http://127.0.0.1:${port}${depthPath}`;
+export async function loadHttp(port: number, marketId: string, seconds: number): Promise<LoadResult> {
+  const url = `http://127.0.0.1:${port}${depthPath(marketId)}`;
   const output = await run("wrk", ["-t1", "-c64", `-d${seconds}s`, url]);
   if (output.includes("Non-2xx")) throw new Error(`wrk met errors:\n${output}`);
   return { requests: number(output, /(\d+) requests in/), perSecond: number(output, /Requests\/sec:\s+([\d.]+)/) };
 }
 
 /** gRPC calls over 16 HTTP/2 connections, 10 at a time on each. @throws Error when one fails */
-export async function loadGrpc(port: number, seconds: number): Promise<LoadResult> {
+export async function loadGrpc(port: number, marketId: string, seconds: number): Promise<LoadResult> {
   const folder = mkdtempSync(join(tmpdir(), "bench-unary-"));
   try {
     const body = join(folder, "request");
-    writeFileSync(body, depthRequestFrame);
+    writeFileSync(body, depthRequestFrame(marketId));
     const headers = ["-H", "content-type: application/grpc+proto", "-H", "te: trailers"];
     const load = ["-c16", "-m10", "-t1", "-D", String(seconds), "-d", body, ...headers];
     const output = await run("h2load", [...load, `http://127.0.0.1:${port}${depthRpcPath}`]);

@@ -1,40 +1,20 @@
-// One of the compared servers, in a process of its own: `serve.js KIND`. Tells its port by a message to its parent, and
+// One of the compared servers, in a process of its own: `serve.js KIND SAMPLE`. Tells its port by a message to its parent, and
 // its CPU time so far whenever it is asked.
+import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { createServer as createHttp2Server, type ServerHttp2Stream } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { Server as GrpcServer, ServerCredentials } from "@grpc/grpc-js";
 import { fastify } from "fastify";
-import { pino } from "pino";
-import { GetLatestMarketDepthRequestSchema, TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
-import { requireIdentifier } from "../../src/domain/identifier.js";
-import { unary } from "../../src/domain/service.js";
-import { createMetrics } from "../../src/telemetry/metrics.js";
-import { binaryEnvelope } from "../../src/transport/grpc/envelope.js";
-import { startServer } from "../../src/transport/server.js";
-import { depthAnswer, depthPath, depthRpcPath, marketId } from "./depth.js";
+import { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { envelope } from "../../src/transport/grpc/envelope.js";
+import { depthPath, depthRpcPath, type Sample, sampleMessage } from "./sample.js";
 
-/** Each listens and gives its port. `headers` are those of our own JSON answer, for the servers that imitate it. */
-const servers: Record<string, (headers: Record<string, string>) => Promise<number>> = {
-  async ours() {
-    const answer = depthAnswer();
-    const books = new Map([[marketId, answer]]);
-    const api = [
-      unary(TradingDataService.method.getLatestMarketDepth, (request) => {
-        const book = books.get(requireIdentifier("marketId", request.marketId));
-        if (book === undefined) throw new Error("no such market");
-        return book;
-      }),
-    ];
-    const log = pino({ level: "silent" });
-    const listen = { host: "127.0.0.1", port: 0 };
-    const server = await startServer({ api, listen, log, metrics: createMetrics(), readiness: () => "ready" });
-    return Number(new URL(server.url).port);
-  },
-
-  rawHttp(headers) {
-    const body = depthAnswer().json();
+/** Each listens, gives the sample's answer to all who ask, and tells its port. */
+const servers: Record<string, (sample: Sample) => Promise<number>> = {
+  rawHttp({ headers, json }) {
+    const body = Buffer.from(json, "base64");
     const fields = { ...headers, "content-length": body.length };
     return listening(
       createServer((_request, response) => {
@@ -44,18 +24,18 @@ const servers: Record<string, (headers: Record<string, string>) => Promise<numbe
     );
   },
 
-  async fastify(headers) {
-    const body = Buffer.from(depthAnswer().json());
+  async fastify({ headers, json }) {
+    const body = Buffer.from(json, "base64");
     const app = fastify();
-    app.get(depthPath.replace(marketId, ":marketId"), (_request, reply) => {
+    app.get(depthPath(":marketId"), (_request, reply) => {
       reply.headers(headers).send(body);
     });
     await app.listen({ host: "127.0.0.1", port: 0 });
     return (app.server.address() as AddressInfo).port;
   },
 
-  rawHttp2() {
-    const frame = depthAnswer().as(binaryEnvelope);
+  rawHttp2({ binary }) {
+    const frame = envelope(0, Buffer.from(binary, "base64"));
     const headers = { ":status": 200, "content-type": "application/grpc+proto" };
     const options = { waitForTrailers: true };
     const trailers = { "grpc-status": "0" };
@@ -70,8 +50,8 @@ const servers: Record<string, (headers: Record<string, string>) => Promise<numbe
     return listening(server);
   },
 
-  grpcJs() {
-    const bytes = Buffer.from(depthAnswer().binary());
+  grpcJs({ binary }) {
+    const bytes = Buffer.from(binary, "base64");
     const server = new GrpcServer();
     const method = {
       path: depthRpcPath,
@@ -94,8 +74,8 @@ const servers: Record<string, (headers: Record<string, string>) => Promise<numbe
     });
   },
 
-  connect() {
-    const message = depthAnswer().message();
+  connect(sample) {
+    const message = sampleMessage(sample);
     const adapter = connectNodeAdapter({
       routes: (router) => {
         router.rpc(TradingDataService.method.getLatestMarketDepth, () => message);
@@ -114,10 +94,10 @@ function listening(server: {
   });
 }
 
-const [kind = "", headers = "{}"] = process.argv.slice(2);
+const [kind = "", sampleFile = ""] = process.argv.slice(2);
 const start = servers[kind];
-if (start === undefined) throw new Error(`no server "${kind}" for ${GetLatestMarketDepthRequestSchema.typeName}`);
-const port = await start(JSON.parse(headers));
+if (start === undefined) throw new Error(`no server "${kind}"`);
+const port = await start(JSON.parse(readFileSync(sampleFile, "utf8")));
 process.on("message", () => process.send?.({ cpuMicros: cpuMicros() }));
 process.on("disconnect", () => process.exit());
 process.send?.({ port });

@@ -2,8 +2,16 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { pinnedTo } from "./pinned.js";
 
-/** A server in a process of its own. */
-export class ServerProcess {
+/** What load is put on. */
+export interface MeasuredServer {
+  readonly name: string;
+  readonly port: number;
+  /** CPU time used so far, in microseconds, of all its threads and processes. */
+  cpuMicros(): Promise<number>;
+}
+
+/** A compared server in a process of its own. */
+export class ServerProcess implements MeasuredServer {
   readonly name: string;
   readonly port: number;
   readonly #child: ChildProcess;
@@ -14,14 +22,10 @@ export class ServerProcess {
     this.#child = child;
   }
 
-  /** Starts `serve.js KIND` on the first core, with further arguments for Node in front. */
-  static async start(
-    kind: string,
-    headers: Record<string, string> = {},
-    nodeArgs: string[] = [],
-  ): Promise<ServerProcess> {
+  /** Starts `serve.js KIND SAMPLE` on the first core; the sample is a file. */
+  static async start(kind: string, sampleFile: string): Promise<ServerProcess> {
     const script = fileURLToPath(new URL("./serve.js", import.meta.url));
-    const [program, args] = pinnedTo(0, process.execPath, [...nodeArgs, script, kind, JSON.stringify(headers)]);
+    const [program, args] = pinnedTo(0, process.execPath, [script, kind, sampleFile]);
     const child = spawn(program, args, { stdio: ["ignore", "inherit", "inherit", "ipc"] });
     const exited = new Promise<never>((_resolve, reject) => {
       child.once("error", reject);
@@ -32,7 +36,6 @@ export class ServerProcess {
     return new ServerProcess(kind, port, child);
   }
 
-  /** CPU time it has used so far, in microseconds, of all its threads. */
   async cpuMicros(): Promise<number> {
     const answer = message<{ cpuMicros: number }>(this.#child);
     this.#child.send("cpu");

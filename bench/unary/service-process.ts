@@ -1,0 +1,63 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { pinnedTo } from "./pinned.js";
+import type { MeasuredServer } from "./server-process.js";
+
+/** Longest wait for the service to listen. */
+const listenMsMax = 20_000;
+
+/** `marketd serve` in processes of its own. */
+export class ServiceProcess implements MeasuredServer {
+  readonly name: string;
+  readonly url: string;
+  readonly #child: ChildProcess;
+
+  private constructor(name: string, url: string, child: ChildProcess) {
+    this.name = name;
+    this.url = url;
+    this.#child = child;
+  }
+
+  /** Starts it on the first core, and waits until it is ready. */
+  static async start(name: string, databaseUrl: string, workers: number): Promise<ServiceProcess> {
+    const main = fileURLToPath(new URL("../../src/main.js", import.meta.url));
+    const flags = ["--database-url", databaseUrl, "--listen", "127.0.0.1:0", "--log-level", "silent"];
+    const args = [main, "serve", ...flags, "--workers", String(workers)];
+    const [program, all] = pinnedTo(0, process.execPath, args);
+    const child = spawn(program, all, { stdio: ["ignore", "ignore", "pipe"] });
+    const listening = new Promise<string>((resolve, reject) => {
+      const late = (): void => reject(new Error(`marketd serve with ${workers} workers did not listen in time`));
+      setTimeout(late, listenMsMax).unref();
+      child.once("exit", (code) => reject(new Error(`marketd serve ended with ${code}`)));
+      createInterface({ input: child.stderr }).on("line", (line) => {
+        const match = /serving on (\S+)/.exec(line)?.[1];
+        if (match !== undefined) resolve(match);
+      });
+    });
+    const url = await listening.catch((error: unknown) => {
+      child.kill("SIGKILL");
+      throw error;
+    });
+    while ((await fetch(`${url}/readyz`)).status !== 200) await new Promise((resolve) => setTimeout(resolve, 50));
+    return new ServiceProcess(name, url, child);
+  }
+
+  get port(): number {
+    return Number(new URL(this.url).port);
+  }
+
+  /** Of all serving processes together, as their metrics tell. */
+  async cpuMicros(): Promise<number> {
+    const text = await (await fetch(`${this.url}/metrics`)).text();
+    const seconds = [...text.matchAll(/^marketd_process_cpu_seconds_total(?:\{.*\})? (\S+)/gm)];
+    if (seconds.length === 0) throw new Error("the metrics do not tell the CPU time");
+    return seconds.reduce((sum, [, value]) => sum + Number(value) * 1e6, 0);
+  }
+
+  async stop(): Promise<void> {
+    const ended = new Promise((resolve) => this.#child.once("exit", resolve));
+    this.#child.kill();
+    await ended;
+  }
+}
