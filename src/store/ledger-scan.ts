@@ -16,8 +16,11 @@ export const branchesBeforeProbe = 40;
 /** The same for pages of {@link largePage} entries, where walking saves more. */
 export const branchesBeforeProbeOfLargePage = 8;
 
-/** With more branches than this it is tried whether all of their matches are few. */
+/** With more branches than this it is tried first whether all of their matches are few; */
 export const branchesBeforeGather = 16;
+
+/** with more than this, only once a probe of the table has met hardly any. */
+export const branchesBeforeLateGather = 100;
 
 /** Entries from which on a page is large. */
 export const largePage = 500;
@@ -48,8 +51,12 @@ export async function scanEntries(
   const [only] = branches;
   if (only === undefined) return whole([]);
   if (branches.length === 1 && only.other === undefined) return whole(await readBranch(connection, only, range, want));
+  if (branches.length > branchesBeforeGather && branches.length <= branchesBeforeLateGather) {
+    const gathered = await gatherBranches(connection, branches, range, want);
+    if (gathered !== undefined) return whole(gathered);
+  }
   const unprobed = want < largePage ? branchesBeforeProbe : branchesBeforeProbeOfLargePage;
-  if (branches.length <= unprobed) return gatherThenMerge(connection, branches, range, want);
+  if (branches.length <= unprobed) return mergeBranches(connection, branches, range, want);
   return walkThenMerge(connection, branches, range, want);
 }
 
@@ -74,7 +81,7 @@ async function walkThenMerge(
     const { missing, ahead } = walk;
     const enough = walk.walked + ahead <= entriesWalkedMax && walkIsCheaper(branches.length, missing, ahead);
     if (!enough && branches.length <= branchesMax) {
-      const rare = walk.rows.length * 64 < walk.walked;
+      const rare = branches.length > branchesBeforeLateGather && walk.rows.length * 64 < walk.walked;
       const join = rare ? gatherThenMerge : mergeBranches;
       const merged = await join(connection, branches, walk.rest, missing);
       return { rows: [...walk.rows, ...merged.rows], reached: merged.reached };
@@ -92,8 +99,7 @@ async function gatherThenMerge(
   range: IdRange,
   want: number,
 ): Promise<ScannedEntries> {
-  const gathered =
-    branches.length > branchesBeforeGather ? await gatherBranches(connection, branches, range, want) : undefined;
+  const gathered = await gatherBranches(connection, branches, range, want);
   return gathered === undefined ? mergeBranches(connection, branches, range, want) : whole(gathered);
 }
 
