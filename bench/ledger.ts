@@ -2,6 +2,9 @@
 // Pages of the ledger on N entries and on a tenth of them, below HTTP, against the best SQL that a person who knows the
 // store would write for that very page. Both alternate in one process, through the same driver.
 import { parseArgs } from "node:util";
+import { create } from "@bufbuild/protobuf";
+import { ListLedgerEntriesRequestSchema } from "../gen/datanode/api/v2/trading_data_pb.js";
+import { listLedgerEntries } from "../src/api/list-ledger-entries.js";
 import type { TimeRange } from "../src/domain/date-range.js";
 import type { PageRequest } from "../src/domain/page.js";
 import { type Database, openDatabase } from "../src/store/database.js";
@@ -164,6 +167,29 @@ function print(entries: number, cells: readonly Cell[], smaller: readonly Cell[]
   return { worst_vs_hand_sql: worst.hand, worst_growth_2m_to_20m: worst.growth, slowest_p50_ms: worst.ms };
 }
 
+/** What HTTP adds to a page, beside moving bytes: the message and its JSON. */
+async function printJsonShare(url: string): Promise<void> {
+  const database = openDatabase(url);
+  const method = listLedgerEntries({ ledger: new LedgerReader(database) });
+  if (method.kind !== "unary") throw new Error("a list is unary");
+  const call = { signal: new AbortController().signal, clientAddress: "bench" };
+  for (const first of [100, 1000]) {
+    const request = create(ListLedgerEntriesRequestSchema, { pagination: { first } });
+    const times: number[] = [];
+    let bytes = 0;
+    for (let round = 0; round < 50; round++) {
+      const answer = await method.answer(request, call);
+      times.push(
+        await timed(async () => {
+          bytes = answer.json().length;
+        }),
+      );
+    }
+    console.log(`JSON of a page of ${first}: ${quantile(times, 0.5).toFixed(2)} ms, ${Math.round(bytes / 1024)} KiB`);
+  }
+  await database.close();
+}
+
 const server = await openBenchServer(values["data-dir"]);
 try {
   const entries = Number(values.entries);
@@ -179,6 +205,7 @@ try {
   const ratios = Object.fromEntries(
     Object.entries(worst).map(([name, value]) => [name, Math.round(value * 1000) / 1000]),
   );
+  await printJsonShare(server.databaseUrl(`ledger_${entries}`));
   console.log(`slowest median: ${ratios["slowest_p50_ms"]} ms`);
   delete ratios["slowest_p50_ms"];
   console.log(JSON.stringify({ name: "ledger", ratios }));
