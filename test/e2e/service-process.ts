@@ -47,6 +47,11 @@ export class ServiceProcess {
    * @throws Error when it does not in time, or ends
    */
   async start(status = 200): Promise<void> {
+    await this.startUntil(async () => (await this.#readyStatus()) === status);
+  }
+
+  /** Resolves when `started` says so. @throws Error when it does not in time, or the process ends */
+  async startUntil(started: () => boolean | Promise<boolean>): Promise<void> {
     const child = spawn(process.execPath, [program, ...this.#args], { stdio: ["ignore", "ignore", "pipe"] });
     this.#printed = "";
     child.stderr.on("data", (text) => {
@@ -54,10 +59,8 @@ export class ServiceProcess {
     });
     this.#child = child;
     const until = Date.now() + readyMaxMs;
-    while ((await this.#readyStatus()) !== status) {
-      if (child.exitCode !== null || Date.now() > until) {
-        throw new Error(`marketd serve does not answer ${status}: ${this.#printed}`);
-      }
+    while (!(await started())) {
+      if (child.exitCode !== null || Date.now() > until) throw new Error(`marketd serve is not up: ${this.#printed}`);
       await delay(pollMs);
     }
   }

@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { afterEach, describe, expect, test } from "vitest";
 import { WebSocket } from "ws";
 import type { RunningServer, ServerOptions } from "../../src/transport/server.js";
+import { partnerProgram } from "../support/partners.js";
 import { depthUpdate, type FakeService, piece } from "./fake-api.js";
 import { serveFake } from "./serve-fake.js";
 
@@ -100,10 +101,10 @@ describe("one port", () => {
     session.destroy();
   });
 
-  test("TLS with ALPN: both versions, and streams", async () => {
+  test.skipIf(partnerProgram("openssl") === undefined)("TLS with ALPN: both versions, and streams", async () => {
     const folder = mkdtempSync(join(tmpdir(), "tls-"));
     const openssl = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost";
-    execFileSync("openssl", [...openssl.split(" "), "-keyout", "key", "-out", "certificate"], {
+    execFileSync(partnerProgram("openssl") ?? "", [...openssl.split(" "), "-keyout", "key", "-out", "certificate"], {
       cwd: folder,
       stdio: "ignore",
     });
