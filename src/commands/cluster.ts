@@ -1,8 +1,11 @@
 import cluster, { type Worker } from "node:cluster";
+import { once } from "node:events";
+import { type AddressInfo, createServer } from "node:net";
 import { fileURLToPath } from "node:url";
-import type { ServiceConfig } from "../config.js";
+import type { Listen, ServiceConfig } from "../config.js";
 import { OperatorError } from "../domain/operator-error.js";
 import type { Log, LogLevel } from "../telemetry/log.js";
+import { listenError } from "./service.js";
 import type { FromWorker, ReadinessState, ToWorker } from "./worker-messages.js";
 import { WorkerMetrics } from "./worker-metrics.js";
 
@@ -53,7 +56,6 @@ class Primary {
   readonly #startedAt = new Map<number, number>();
   readonly #metrics: WorkerMetrics;
   readonly #restarts = new Set<NodeJS.Timeout>();
-  #config: ServiceConfig;
   /** Until all workers have listened once. */
   #start: Start | undefined;
   #restartMs = workerRestartMs;
@@ -61,7 +63,6 @@ class Primary {
 
   constructor(options: ClusterOptions) {
     this.#options = options;
-    this.#config = options.config;
     this.#metrics = new WorkerMetrics(
       (worker, id) => send(worker, { kind: "read_metrics", id }),
       () => this.#states.size,
@@ -100,13 +101,16 @@ class Primary {
       // One that never ran does not exit either.
       if (worker.process.pid === undefined) this.#ended(worker, "nothing");
     });
-    const { databaseUrl, logLevel } = this.#options;
+  }
+
+  #tellStart(worker: Worker): void {
+    const { config, databaseUrl, logLevel } = this.#options;
     const listenWhenReady = this.#together() === "ready";
-    send(worker, { kind: "start", config: this.#config, databaseUrl, logLevel, listenWhenReady });
+    send(worker, { kind: "start", config, databaseUrl, logLevel, listenWhenReady });
   }
 
   async #end(worker: Worker): Promise<void> {
-    const killer = setTimeout(() => worker.process.kill("SIGKILL"), this.#config.drainMs + workerEndGraceMs);
+    const killer = setTimeout(() => worker.process.kill("SIGKILL"), this.#options.config.drainMs + workerEndGraceMs);
     const ended = exitOf(worker);
     send(worker, { kind: "drain" });
     await ended;
@@ -115,9 +119,13 @@ class Primary {
 
   #hear(worker: Worker, message: FromWorker): void {
     switch (message.kind) {
+      case "awake":
+        if (this.#draining) send(worker, { kind: "drain" });
+        else this.#tellStart(worker);
+        break;
       case "listening":
         this.#states.set(worker.id, message.state);
-        this.#listening(message.url, message.port);
+        this.#listening(message.url);
         this.#tellReadiness();
         break;
       case "readiness":
@@ -136,9 +144,7 @@ class Primary {
     }
   }
 
-  #listening(url: string, port: number): void {
-    // Whoever comes later takes the same port, also when nobody is left who has it.
-    this.#config = { ...this.#config, listen: { ...this.#config.listen, port } };
+  #listening(url: string): void {
     if (this.#states.size < this.#options.workers) return;
     this.#start?.done(url);
     this.#start = undefined;
@@ -211,9 +217,23 @@ function send(worker: Worker, message: ToWorker): void {
   if (worker.isConnected()) worker.send(message, () => {});
 }
 
+/** A free port is chosen once and for all: workers that come later must find it, also when nobody is left who has it. */
+async function fixedPort({ listen }: ServiceConfig): Promise<Listen> {
+  if (listen.port !== 0) return listen;
+  const probe = createServer();
+  try {
+    await once(probe.listen(0, listen.host), "listening");
+  } catch (error) {
+    throw listenError(error, `${listen.host}:0`);
+  }
+  const { port } = probe.address() as AddressInfo;
+  await once(probe.close(), "close");
+  return { ...listen, port };
+}
+
 /** Starts `workers` serving processes on one port. @throws OperatorError when they cannot start */
 export async function startCluster(options: ClusterOptions): Promise<ServiceCluster> {
-  const primary = new Primary(options);
+  const primary = new Primary({ ...options, config: { ...options.config, listen: await fixedPort(options.config) } });
   const url = await primary.start();
   return { url, drain: () => primary.drain() };
 }

@@ -33,8 +33,6 @@ export interface ServiceOptions {
 /** One serving process. */
 export interface Service {
   readonly url: string;
-  /** The one that was taken, where any was asked for. */
-  readonly port: number;
   state(): ReadinessState;
   /** Lets clients go for at most the configured time, and lets go of everything. */
   drain(): Promise<void>;
@@ -60,7 +58,6 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   const server = await listen({ ...options, metrics }, api, options.readinessOfAll ?? state, live);
   return {
     url: server.url,
-    port: server.address.port,
     state,
     drain: async () => {
       draining = true;

@@ -28,8 +28,10 @@ export type ToWorker =
 
 /** What a worker says. */
 export type FromWorker =
+  /** It hears now; what was said before is lost. */
+  | { readonly kind: "awake" }
   /** It listens; `url` names the port that all share. Its state counts from now on. */
-  | { readonly kind: "listening"; readonly url: string; readonly port: number; readonly state: ReadinessState }
+  | { readonly kind: "listening"; readonly url: string; readonly state: ReadinessState }
   | { readonly kind: "readiness"; readonly state: ReadinessState }
   /** Someone asked it for the metrics of all. */
   | { readonly kind: "metrics_wanted"; readonly id: number }

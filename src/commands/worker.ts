@@ -37,8 +37,7 @@ async function start(message: Extract<ToWorker, { kind: "start" }>): Promise<voi
       readinessOfAll: () => together,
       onReadiness: (state) => say({ kind: "readiness", state }),
     });
-    const { url, port } = service;
-    say({ kind: "listening", url, port, state: service.state() });
+    say({ kind: "listening", url: service.url, state: service.state() });
   } catch (error) {
     if (!(error instanceof OperatorError)) throw error;
     say({ kind: "failed", message: error.message });
@@ -76,3 +75,5 @@ process.on("SIGTERM", () => {});
 process.on("SIGINT", () => {});
 // Without its primary a worker has no port and nobody who would replace it.
 process.on("disconnect", () => process.exit(0));
+
+say({ kind: "awake" });
