@@ -39,7 +39,8 @@ export interface ScannedEntries {
 
 /** An entry of a branch; the columns beyond the index are there only where they were asked for. */
 interface BranchRow extends EntryRow {
-  readonly branch: number;
+  /** A literal: INT to MariaDB, BIGINT to MySQL. */
+  readonly branch: number | bigint;
 }
 
 /**
@@ -114,7 +115,8 @@ class Merge {
     this.examined += rows.length;
     const counts = new Map<number, number>();
     for (const row of rows) {
-      const { branch: number, id } = row;
+      const { id } = row;
+      const number = Number(row.branch);
       const cursor = this.#cursors[number];
       if (cursor === undefined) continue;
       counts.set(number, (counts.get(number) ?? 0) + 1);
