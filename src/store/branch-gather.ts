@@ -2,12 +2,15 @@ import { type EntryRow, entryColumns, type IdRange } from "./branch-merge.js";
 import type { Connection } from "./database.js";
 import type { Branch } from "./ledger-selection.js";
 
-/** Entries that are gathered at most: beyond, a set of branches does not count as rare. */
+/** Entries of an index that are gathered at most: beyond, a set of branches does not count as rare. */
 export const gatheredMax = 512;
+
+/** For small pages it is twice the page, but at least this: what is gathered in vain must cost little beside the page. */
+const gatheredMin = 128;
 
 /**
  * The first `want` entries of the union of unrestricted branches, if in all of the range there are no more than
- * {@link gatheredMax} of them in one index; undefined: there are, or a branch is restricted. One statement reads all
+ * two pages of them, and {@link gatheredMax}, in one index; undefined: there are, or a branch is restricted. One statement reads all
  * branches of an index, which costs less than half of what a statement with a part for each does.
  */
 export async function gatherBranches(
@@ -17,15 +20,16 @@ export async function gatherBranches(
   want: number,
 ): Promise<readonly EntryRow[] | undefined> {
   if (branches.some(({ other }) => other !== undefined)) return undefined;
+  const limit = Math.min(gatheredMax, Math.max(gatheredMin, 2 * want));
   const found = new Set<bigint>();
   for (const index of ["class", "from", "to"] as const) {
     const those = branches.filter((branch) => branch.index === index);
     if (those.length === 0) continue;
     const keys = await connection.query<{ readonly id: bigint }>(
       `SELECT id FROM ledger_entry FORCE INDEX (ledger_entry_${index})
-       WHERE ${places(index, those)} AND id >= ${range.low} AND id <= ${range.high} LIMIT ${gatheredMax + 1}`,
+       WHERE ${places(index, those)} AND id >= ${range.low} AND id <= ${range.high} LIMIT ${limit + 1}`,
     );
-    if (keys.length > gatheredMax) return undefined;
+    if (keys.length > limit) return undefined;
     for (const { id } of keys) found.add(id);
   }
   if (found.size === 0) return [];

@@ -76,7 +76,8 @@ async function walkThenMerge(
 ): Promise<ScannedEntries> {
   const walk = new TableWalk(connection, branchCondition(branches), range, want);
   const probe = (probeShare * branches.length * cost.branch) / cost.walked;
-  await walk.step(Math.max(stepMin, probe));
+  // A dense page is met within a few times its size, however many branches there are.
+  await walk.step(Math.max(stepMin, Math.min(probe, 6 * want)));
   while (!walk.done) {
     const { missing, ahead } = walk;
     const enough = walk.walked + ahead <= entriesWalkedMax && walkIsCheaper(branches.length, missing, ahead);
