@@ -19,7 +19,7 @@ export const branchesBeforeProbeOfLargePage = 8;
 /** With more branches than this it is tried first whether all of their matches are few; */
 export const branchesBeforeGather = 16;
 
-/** with more than this, only once a probe of the table has met hardly any. */
+/** with more than this, or with whole classes, which are often dense, only once a probe has met hardly any. */
 export const branchesBeforeLateGather = 100;
 
 /** Entries from which on a page is large. */
@@ -51,13 +51,18 @@ export async function scanEntries(
   const [only] = branches;
   if (only === undefined) return whole([]);
   if (branches.length === 1 && only.other === undefined) return whole(await readBranch(connection, only, range, want));
-  if (branches.length > branchesBeforeGather && branches.length <= branchesBeforeLateGather) {
+  if (branches.length > branchesBeforeGather && !gathersLate(branches)) {
     const gathered = await gatherBranches(connection, branches, range, want);
     if (gathered !== undefined) return whole(gathered);
   }
-  const unprobed = want < largePage ? branchesBeforeProbe : branchesBeforeProbeOfLargePage;
+  const unprobedOfSmall = gathersLate(branches) ? branchesBeforeGather : branchesBeforeProbe;
+  const unprobed = want < largePage ? unprobedOfSmall : branchesBeforeProbeOfLargePage;
   if (branches.length <= unprobed) return mergeBranches(connection, branches, range, want);
   return walkThenMerge(connection, branches, range, want);
+}
+
+function gathersLate(branches: readonly Branch[]): boolean {
+  return branches.length > branchesBeforeLateGather || branches.some(({ index }) => index === "class");
 }
 
 function whole(rows: readonly EntryRow[]): ScannedEntries {
@@ -82,7 +87,7 @@ async function walkThenMerge(
     const { missing, ahead } = walk;
     const enough = walk.walked + ahead <= entriesWalkedMax && walkIsCheaper(branches.length, missing, ahead);
     if (!enough && branches.length <= branchesMax) {
-      const rare = branches.length > branchesBeforeLateGather && walk.rows.length * 64 < walk.walked;
+      const rare = gathersLate(branches) && walk.rows.length * 64 < walk.walked;
       const join = rare ? gatherThenMerge : mergeBranches;
       const merged = await join(connection, branches, walk.rest, missing);
       return { rows: [...walk.rows, ...merged.rows], reached: merged.reached };
