@@ -40,6 +40,14 @@ async function loadMore(): Promise<void> {
   const blocks = Array.from({ length: blocksAtOnce }, () => network.nextBlock());
   writeFileSync(file, Buffer.concat(blocks));
   await runMarketd("load", "--database-url", databaseUrl, file);
+  // What a commit made is answered a poll interval later.
+  if (service !== undefined) await expect.poll(servedSequence, patience).toBe(network.streamSequence);
+}
+
+/** Stream sequence number of the newest event that the service answers from. */
+async function servedSequence(): Promise<bigint> {
+  const metrics = await (await fetch(`${service?.url}/metrics`)).text();
+  return BigInt(/^marketd_stream_sequence ([0-9]+)$/m.exec(metrics)?.[1] ?? "0");
 }
 
 async function getJson<T>(path: string): Promise<T> {

@@ -9,11 +9,12 @@ import { serveFake } from "../serve-fake.js";
 
 const path = "/api/v2/stream/markets/depth/updates";
 
+const limits = { breakOffMs: 100, peerPingIntervalMs: 50, webSocketMessagesPerPingMax: 5 };
+
 let server: RunningServer;
 let service: FakeService;
 
 beforeEach(async () => {
-  const limits = { breakOffMs: 100, peerPingIntervalMs: 50, peerSilenceMaxMs: 120, webSocketMessagesPerPingMax: 5 };
   ({ server, service } = await serveFake({ limits }));
 });
 
@@ -127,6 +128,8 @@ test("a client that leaves closes its stream", async () => {
 });
 
 test("a peer that answers pings stays; one that does not is cut", async () => {
+  await server.close();
+  ({ server, service } = await serveFake({ limits: { ...limits, peerSilenceMaxMs: 500 } }));
   const alive = await connect();
   const dead = await connect(path, { autoPong: false });
   expect(await dead.closed).toMatchObject({ code: 1006 });
