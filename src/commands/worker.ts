@@ -44,6 +44,10 @@ async function start(message: Extract<ToWorker, { kind: "start" }>): Promise<voi
   }
 }
 
+async function readMetrics(id: number): Promise<void> {
+  say({ kind: "metrics_read", id, reading: await metrics.getMetricsAsJSON() });
+}
+
 async function drain(): Promise<void> {
   await service?.drain();
   process.exit(0);
@@ -58,7 +62,7 @@ process.on("message", (message: ToWorker) => {
       together = message.state;
       break;
     case "read_metrics":
-      void metrics.getMetricsAsJSON().then((reading) => say({ kind: "metrics_read", id: message.id, reading }));
+      void readMetrics(message.id);
       break;
     case "metrics":
       metricsWaiters.get(message.id)?.(message.text);

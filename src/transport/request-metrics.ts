@@ -89,7 +89,12 @@ interface HistogramReading {
   readonly help: string;
   readonly type: "histogram";
   readonly aggregator: "sum";
-  readonly values: readonly MetricValueWithName<"method" | "protocol">[];
+  readonly values: DurationValue[];
+}
+
+/** Labels that several samples have in common may be kept apart; when metrics of several processes are added up, must. */
+interface DurationValue extends MetricValueWithName<"method" | "protocol"> {
+  readonly sharedLabels: Record<string, never>;
 }
 
 const durations = {
@@ -111,20 +116,21 @@ class RequestDurations extends Histogram<"method" | "protocol"> {
   }
 }
 
-function durationValues(cells: RequestCells): MetricValueWithName<"method" | "protocol">[] {
+function durationValues(cells: RequestCells): DurationValue[] {
   const { method, protocol } = cells;
+  const sharedLabels = {};
   let count = 0;
   const values = Array.from(cells.byLatency, (inBucket, i) => {
     count += inBucket;
     const labels = { le: latencyBuckets[i] ?? "+Inf", method, protocol };
-    return { value: count, labels, metricName: `${durations.name}_bucket` };
+    return { value: count, labels, sharedLabels, metricName: `${durations.name}_bucket` };
   });
   if (count === 0) return [];
   const labels = { method, protocol };
   return [
     ...values,
-    { value: cells.latencySum, labels, metricName: `${durations.name}_sum` },
-    { value: count, labels, metricName: `${durations.name}_count` },
+    { value: cells.latencySum, labels, sharedLabels, metricName: `${durations.name}_sum` },
+    { value: count, labels, sharedLabels, metricName: `${durations.name}_count` },
   ];
 }
 

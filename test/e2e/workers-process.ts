@@ -1,0 +1,114 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { until } from "../embedded/processes.js";
+
+const program = fileURLToPath(new URL("../../bin/marketd", import.meta.url));
+const startMaxMs = 20_000;
+
+/** How a process ended, and what it had said on standard error. */
+export interface Ending {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  readonly printed: string;
+  readonly tookMs: number;
+}
+
+/** `marketd serve` with several workers, in a process group of its own as a terminal makes one. */
+export class WorkersProcess {
+  readonly #child: ChildProcess;
+  readonly #ended: Promise<unknown[]>;
+  #printed = "";
+
+  constructor(args: readonly string[], environment: Readonly<Record<string, string>> = {}) {
+    const env = { ...process.env, ...environment };
+    this.#child = spawn(process.execPath, [program, "serve", ...args], {
+      stdio: ["ignore", "ignore", "pipe"],
+      detached: true,
+      env,
+    });
+    this.#child.stderr?.on("data", (text) => {
+      this.#printed += String(text);
+    });
+    this.#ended = once(this.#child, "close");
+  }
+
+  get pid(): number {
+    if (this.#child.pid === undefined) throw new Error("it did not start");
+    return this.#child.pid;
+  }
+
+  get printed(): string {
+    return this.#printed;
+  }
+
+  /** Resolves with the base URL once it says that it serves. @throws Error when it ends instead */
+  async url(): Promise<string> {
+    await until("serving", startMaxMs, () => {
+      if (this.#child.exitCode !== null) throw new Error(`marketd serve ended: ${this.#printed}`);
+      return /serving on \S+/.test(this.#printed);
+    });
+    return /serving on (\S+)/.exec(this.#printed)?.[1] ?? "";
+  }
+
+  /** Resolves with the base URL once it is ready. */
+  async ready(): Promise<string> {
+    const url = await this.url();
+    await until("ready", startMaxMs, async () => (await statusOf(`${url}/readyz`)) === 200);
+    return url;
+  }
+
+  /** Process ids of the workers that run now. */
+  workers(): number[] {
+    return childrenOf(this.pid);
+  }
+
+  /** Sends a signal to the primary, or to the whole group as a terminal does. */
+  async stop(signal: NodeJS.Signals, to: "primary" | "group" = "primary"): Promise<Ending> {
+    const startedAt = performance.now();
+    process.kill(to === "group" ? -this.pid : this.pid, signal);
+    return { ...(await this.ending()), tookMs: performance.now() - startedAt };
+  }
+
+  async ending(): Promise<Ending> {
+    await this.#ended;
+    return { code: this.#child.exitCode, signal: this.#child.signalCode, printed: this.#printed, tookMs: 0 };
+  }
+
+  /** Whatever is left of it ends now. */
+  async destroy(): Promise<void> {
+    try {
+      process.kill(-this.pid, "SIGKILL");
+    } catch {
+      // Nobody is left.
+    }
+    await this.#ended;
+  }
+}
+
+/** The status of a GET on a connection of its own; 0 when none is answered. */
+export async function statusOf(url: string): Promise<number> {
+  try {
+    const response = await fetch(url, { headers: { connection: "close" }, signal: AbortSignal.timeout(5_000) });
+    await response.arrayBuffer();
+    return response.status;
+  } catch {
+    return 0;
+  }
+}
+
+/** A process's children, on systems that tell so under /proc. */
+export function childrenOf(pid: number): number[] {
+  const text = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim();
+  return text === "" ? [] : text.split(" ").map(Number);
+}
+
+/** Whether a process is there, and not only its remains. */
+export function isRunning(pid: number): boolean {
+  try {
+    return !/^State:\s+[ZX]/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
+  } catch {
+    return false;
+  }
+}
