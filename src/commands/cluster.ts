@@ -5,6 +5,7 @@ import { fileURLToPath } from "node:url";
 import type { Listen, ServiceConfig } from "../config.js";
 import { OperatorError } from "../domain/operator-error.js";
 import type { Log, LogLevel } from "../telemetry/log.js";
+import { hangUpWithWorker } from "./connection-on-its-way.js";
 import { listenError } from "./service.js";
 import type { FromWorker, ReadinessState, ToWorker } from "./worker-messages.js";
 import { WorkerMetrics } from "./worker-metrics.js";
@@ -95,6 +96,7 @@ class Primary {
 
   #fork(): void {
     const worker = cluster.fork();
+    hangUpWithWorker(worker);
     this.#startedAt.set(worker.id, Date.now());
     worker.on("error", (error) => {
       this.#options.log.error({ err: error }, "a worker could not be started or reached");

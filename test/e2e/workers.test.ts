@@ -235,6 +235,34 @@ describe("two workers on one port", () => {
     expect(await statusOf(`${url}/readyz`)).toBe(200);
   });
 
+  it("hang up on whom they were just handed when they die", async () => {
+    const fixture = await openFixture();
+    const service = start(fixture.url);
+    const url = await service.ready();
+    const port = Number(new URL(url).port);
+    const [frozen = 0] = service.workers();
+    process.kill(frozen, "SIGSTOP");
+    const answered: Promise<"answered" | "hung up">[] = [];
+    for (let n = 0; n < 6; n++) {
+      const socket = connect(port, "127.0.0.1");
+      socket.write("GET /healthz HTTP/1.1\r\nhost: here\r\nconnection: close\r\n\r\n");
+      answered.push(
+        new Promise((resolve) => {
+          let text = "";
+          socket.on("data", (data) => {
+            text += String(data);
+          });
+          socket.on("error", () => {}).on("close", () => resolve(text === "" ? "hung up" : "answered"));
+        }),
+      );
+    }
+    await delay(300);
+    process.kill(frozen, "SIGKILL");
+    const outcomes = await Promise.all(answered);
+    // The frozen one was handed a single connection; all others went to the other worker.
+    expect(outcomes.filter((outcome) => outcome === "hung up")).toHaveLength(1);
+  });
+
   it("come back on their port when all of them are killed", async () => {
     const fixture = await openFixture();
     const service = start(fixture.url);
