@@ -133,6 +133,19 @@ function parsePace(text: string): number {
   return pace;
 }
 
+function parseOrigins(text: string): readonly string[] {
+  const origins = text
+    .split(",")
+    .map((origin) => origin.trim())
+    .filter((origin) => origin !== "");
+  for (const origin of origins) {
+    if (origin !== "*" && (!URL.canParse(origin) || new URL(origin).origin !== origin)) {
+      throw new InvalidArgumentError(`"${origin}" is no origin; one looks like https://example.org, or * for all.`);
+    }
+  }
+  return origins;
+}
+
 function addDatabase(command: Command, dataDirDescription: string, level: LogLevel): Command {
   return command
     .addOption(
@@ -154,11 +167,17 @@ function addService(command: Command, workers: number): Command {
   );
   return command
     .addOption(listen.argParser(parseListen))
-    .addOption(setting("--base-path", "path", "a prefix of every URL").default("").argParser(parseBasePath))
+    .addOption(
+      setting("--base-path", "path", "a prefix of the API's URLs, such as /prefix")
+        .default("", "none")
+        .argParser(parseBasePath),
+    )
     .addOption(setting("--tls-certificate", "file", "certificate chain in PEM; turns TLS on, needs --tls-key"))
     .addOption(setting("--tls-key", "file", "private key in PEM"))
     .addOption(
-      setting("--cors-origins", "origins", "origins whose pages may read answers, with commas between").default("*"),
+      setting("--cors-origins", "origins", "origins whose pages may read answers, with commas between; *: all")
+        .default(["*"], "*")
+        .argParser(parseOrigins),
     )
     .addOption(wholeNumber("--workers", "n", "serving processes; 0: one per core", workers, 0, 256))
     .addOption(
@@ -207,12 +226,11 @@ function serviceConfig(values: Values): ServiceConfig {
   if ((certificatePath === undefined) !== (keyPath === undefined)) {
     throw new UsageError("TLS takes both --tls-certificate and --tls-key");
   }
-  const origins = (values["corsOrigins"] as string).split(",").map((origin) => origin.trim());
   return {
     listen: values["listen"] as Listen,
     basePath: values["basePath"] as string,
     tls: certificatePath === undefined || keyPath === undefined ? undefined : { certificatePath, keyPath },
-    corsOrigins: origins.filter((origin) => origin !== ""),
+    corsOrigins: values["corsOrigins"] as readonly string[],
     workers: values["workers"] as number,
     grpcLane: values["grpcLane"] === "on",
     pollIntervalMs: values["pollIntervalMs"] as number,
@@ -249,7 +267,8 @@ function loadCommand(commands: Commands): Command {
     .addOption(
       setting("--pace", "blocks-per-second", "replay at this pace instead of as fast as possible").argParser(parsePace),
     )
-    .argument("<source...>", "recordings, in order");
+    .argument("<source...>", "recordings, in order")
+    .addHelpText("after", "\nFor example: marketd simulate --blocks 1000 | marketd load --embedded -");
   return command.action(async (sources: string[]) => {
     const values: Values = command.opts();
     const follow = values["follow"] === true;
@@ -330,7 +349,10 @@ export function createProgram(version: string, commands: Commands): Command {
     program.addCommand(make(commands).addHelpText("after", exitCodesHelp));
   }
   for (const command of [program, ...program.commands]) {
-    command.exitOverride().showHelpAfterError("(--help tells what there is)");
+    command
+      .exitOverride()
+      .showHelpAfterError("(--help tells what there is)")
+      .configureOutput({ outputError: (text, write) => write(text.replace(/^error: /, "marketd: ")) });
   }
   return program;
 }

@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { createSecureContext } from "node:tls";
 import { collectDefaultMetrics } from "prom-client";
 import { createApi } from "../api/api.js";
 import type { ServiceConfig } from "../config.js";
@@ -55,7 +56,16 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   live.onReadiness(() => options.onReadiness?.(state()));
   if (options.listenWhenReady === true) await untilReady(live);
   const api = createApi({ live, database, ledger, toFailure: (thrown) => toFailure(thrown, log) });
-  const server = await listen({ ...options, metrics }, api, options.readinessOfAll ?? state, live);
+  const letGo = async (): Promise<void> => {
+    await live.stop();
+    await database.close();
+  };
+  const server = await listen({ ...options, metrics }, api, options.readinessOfAll ?? state, live).catch(
+    async (error: unknown) => {
+      await letGo();
+      throw error;
+    },
+  );
   return {
     url: server.url,
     state,
@@ -63,8 +73,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       draining = true;
       options.onReadiness?.("draining");
       await server.drain(config.drainMs);
-      await live.stop();
-      await database.close();
+      await letGo();
     },
   };
 }
@@ -110,9 +119,12 @@ async function listen(
 
 function readTls(tls: NonNullable<ServiceConfig["tls"]>): { certificate: string; key: string } {
   try {
-    return { certificate: readFileSync(tls.certificatePath, "utf8"), key: readFileSync(tls.keyPath, "utf8") };
+    const read = { certificate: readFileSync(tls.certificatePath, "utf8"), key: readFileSync(tls.keyPath, "utf8") };
+    createSecureContext({ cert: read.certificate, key: read.key });
+    return read;
   } catch (error) {
-    throw new OperatorError(`the TLS certificate or key cannot be read: ${(error as Error).message}`, 1, error);
+    const message = `the TLS certificate or key cannot be used: ${(error as Error).message}`;
+    throw new OperatorError(message, 1, error);
   }
 }
 

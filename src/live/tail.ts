@@ -114,7 +114,8 @@ export class Tail {
   }
 
   #noteAway(error: unknown): void {
-    if (!this.#away) this.#options.log.warn({ err: error }, "the database cannot be followed; answering from memory");
+    const meanwhile = this.#place === undefined ? "there is nothing to answer from" : "answers come from memory";
+    if (!this.#away) this.#options.log.warn({ err: error }, `the database cannot be followed; meanwhile ${meanwhile}`);
     this.#away = true;
   }
 

@@ -1,4 +1,5 @@
-import { open } from "node:fs/promises";
+import { constants } from "node:fs";
+import { access, open, stat } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createGunzip } from "node:zlib";
 import { RecordingError } from "./recording-error.js";
@@ -27,15 +28,18 @@ export interface FileSourceOptions {
   readonly signal?: AbortSignal;
 }
 
-/** A file. @throws RecordingError when it cannot be opened */
+/** A file, or anything else that has a name and gives bytes. @throws RecordingError when it cannot be read */
 export async function fileSource(path: string, options: FileSourceOptions = {}): Promise<Source> {
   try {
-    const file = await open(path);
-    const { size } = await file.stat();
-    await file.close();
+    // A pipe that has a name would break if it were opened to look.
+    const found = await stat(path);
+    await access(path, constants.R_OK);
+    if (found.isDirectory()) throw new RecordingError(`${path}: is a directory, not a recording`);
     const followed = options.follow === true;
-    return { name: path, bytes: readFile(path, options), totalBytes: followed ? undefined : size, followed };
+    const totalBytes = followed || !found.isFile() ? undefined : found.size;
+    return { name: path, bytes: readFile(path, options), totalBytes, followed };
   } catch (error) {
+    if (error instanceof RecordingError) throw error;
     const why =
       error instanceof Error && "code" in error && error.code === "ENOENT" ? "no such file" : "cannot be read";
     throw new RecordingError(`${path}: ${why}`, error);
