@@ -6,7 +6,7 @@ import type { Listen, ServiceConfig } from "../config.js";
 import { OperatorError } from "../domain/operator-error.js";
 import type { Log, LogLevel } from "../telemetry/log.js";
 import { hangUpWithWorker } from "./connection-on-its-way.js";
-import { listenError } from "./service.js";
+import { listenError } from "./listen-error.js";
 import type { FromWorker, ReadinessState, ToWorker } from "./worker-messages.js";
 import { WorkerMetrics } from "./worker-metrics.js";
 

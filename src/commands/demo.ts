@@ -11,8 +11,8 @@ import { createLog, type Log } from "../telemetry/log.js";
 import { openChoice } from "./database-choice.js";
 import { demoCalls } from "./demo-calls.js";
 import { forOperator } from "./for-operator.js";
+import { listenError } from "./listen-error.js";
 import { startServing } from "./serve.js";
-import { listenError } from "./service.js";
 import { untilStopped } from "./stop-signal.js";
 
 /** Blocks that the network has behind it when the demo begins, so that there is something to look at. */

@@ -1,10 +1,7 @@
 import { availableParallelism } from "node:os";
 import type { ServeConfig, ServiceConfig } from "../config.js";
 import { createLog, type Log, type LogLevel } from "../telemetry/log.js";
-import { createMetrics } from "../telemetry/metrics.js";
-import { startCluster } from "./cluster.js";
 import { withDatabase } from "./database-choice.js";
-import { startService } from "./service.js";
 import { untilStopped } from "./stop-signal.js";
 
 /** Serves until SIGTERM or SIGINT, then lets clients go. @throws OperatorError when it cannot start */
@@ -28,6 +25,14 @@ export async function startServing(
   log: Log,
 ): Promise<{ readonly url: string; drain(): Promise<void> }> {
   const workers = config.workers === 0 ? availableParallelism() : config.workers;
-  if (workers > 1) return startCluster({ config, databaseUrl, logLevel, workers, log });
+  // Each is imported only when it is needed: a primary starts its workers sooner, and stays small.
+  if (workers > 1) {
+    const { startCluster } = await import("./cluster.js");
+    return startCluster({ config, databaseUrl, logLevel, workers, log });
+  }
+  const [{ startService }, { createMetrics }] = await Promise.all([
+    import("./service.js"),
+    import("../telemetry/metrics.js"),
+  ]);
   return startService({ config, databaseUrl, log, metrics: createMetrics() });
 }

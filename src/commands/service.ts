@@ -14,6 +14,7 @@ import type { Metrics } from "../telemetry/metrics.js";
 import { type RunningServer, startServer } from "../transport/server.js";
 import { toFailure } from "../transport/status.js";
 import { explorerFiles } from "./explorer-files.js";
+import { listenError } from "./listen-error.js";
 import type { ReadinessState } from "./worker-messages.js";
 
 /** What one serving process is made of. */
@@ -126,18 +127,6 @@ function readTls(tls: NonNullable<ServiceConfig["tls"]>): { certificate: string;
     const message = `the TLS certificate or key cannot be used: ${(error as Error).message}`;
     throw new OperatorError(message, 1, error);
   }
-}
-
-/** The usual ways in which a port cannot be had, as a line that says what to change. */
-export function listenError(error: unknown, where: string): unknown {
-  const hints: Record<string, string> = {
-    EADDRINUSE: "something else listens there; stop it, or choose another with --listen",
-    EACCES: "this user may not listen there; choose a port above 1023 with --listen",
-    EADDRNOTAVAIL: "this machine has no such address; choose another with --listen",
-    ENOTFOUND: "no such host; choose another with --listen",
-  };
-  const hint = hints[(error as NodeJS.ErrnoException).code ?? ""];
-  return hint === undefined ? error : new OperatorError(`cannot listen on ${where}: ${hint}`, 1, error);
 }
 
 function untilReady(live: Live): Promise<void> {
