@@ -162,6 +162,7 @@ async function ours(ticks: SimulatedTicks): Promise<FanOut> {
     metrics: createMetrics(),
     readiness: () => "ready",
     staleness: () => live.blockAgeSeconds(),
+    limits: { streamsPerAddressMax: 0 },
   });
   return {
     port: Number(new URL(server.url).port),

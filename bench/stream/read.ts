@@ -29,6 +29,7 @@ export interface ReadReply {
 
 /** Connections that are opened at once; more would not fit the server's backlog. */
 const burst = 100;
+const beginMaxMs = 20_000;
 /** Connections from one address of this machine: it has 28,000 ports. */
 const connectionsPerAddress = 20_000;
 
@@ -61,10 +62,12 @@ async function open(order: Extract<ReadOrder, { kind: "open" }>): Promise<ReadRe
 }
 
 async function untilAllBegan(): Promise<void> {
+  const until = performance.now() + beginMaxMs;
   for (;;) {
     const { least, lost } = reply();
     if (lost > 0) throw new Error(`${lost} connections were refused`);
     if (least > 0) return;
+    if (performance.now() > until) throw new Error("not every stream began");
     await sleep(5);
   }
 }
