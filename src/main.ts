@@ -44,4 +44,11 @@ export async function main(argv: readonly string[]): Promise<number> {
   }
 }
 
+// Who reads what we print may leave first, as `| head` does. The command goes on without.
+for (const stream of [process.stdout, process.stderr]) {
+  stream.on("error", (error: NodeJS.ErrnoException) => {
+    if (error.code !== "EPIPE") throw error;
+  });
+}
+
 process.exitCode = await main(process.argv.slice(2));
