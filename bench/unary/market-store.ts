@@ -9,7 +9,8 @@ import { networkDefaults, simulate } from "../../src/simulator/network.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 
-const blocks = 200;
+/** Blocks that the store holds. */
+export const marketStoreBlocks = 200;
 
 /** Lends a private database with a simulated network's markets. */
 export async function withMarketStore(use: (url: string) => Promise<void>): Promise<void> {
@@ -18,7 +19,7 @@ export async function withMarketStore(use: (url: string) => Promise<void>): Prom
   const database = await openEmbedded({ dataDir: join(directory, "database"), log });
   try {
     await migrate(database.url, log);
-    const recording = Readable.from(simulate({ ...networkDefaults, blocks }), { objectMode: false });
+    const recording = Readable.from(simulate({ ...networkDefaults, blocks: marketStoreBlocks }), { objectMode: false });
     await load({ database: database.url, sources: [streamSource(recording, "simulation")], log });
     await use(database.url);
   } finally {

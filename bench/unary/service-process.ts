@@ -43,6 +43,11 @@ export class ServiceProcess implements MeasuredServer {
     return new ServiceProcess(name, url, child);
   }
 
+  /** Of the process that was started: with several workers, of their primary. */
+  get pid(): number {
+    return this.#child.pid ?? 0;
+  }
+
   get port(): number {
     return Number(new URL(this.url).port);
   }
