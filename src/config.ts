@@ -80,7 +80,7 @@ export interface Commands {
 export class UsageError extends Error {}
 
 /** `--database-url` is MARKETD_DATABASE_URL, and so on for every flag. */
-export function environmentName(flag: string): string {
+function environmentName(flag: string): string {
   return `MARKETD_${flag.replace(/^--/, "").replaceAll("-", "_").toUpperCase()}`;
 }
 

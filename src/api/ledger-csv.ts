@@ -138,7 +138,7 @@ class ExactSum {
 }
 
 /** RFC 4180: quoted where it must be, quotes doubled. */
-export function csvField(text: string): string {
+function csvField(text: string): string {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 

@@ -28,7 +28,7 @@ export function encodeCursor(list: ListName, position: Uint8Array): string {
  * Reads a cursor's position.
  * @throws Failure naming `field`, when the text is no cursor or one of another list
  */
-export function decodeCursor(list: ListName, field: string, text: string): Uint8Array {
+function decodeCursor(list: ListName, field: string, text: string): Uint8Array {
   const bytes = text.length > cursorLengthMax ? Buffer.alloc(0) : Buffer.from(text, "base64url");
   const end = bytes.length - checksumBytes;
   // Decoding is lenient, so what does not come out as it went in was not written by us.

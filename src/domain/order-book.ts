@@ -258,7 +258,7 @@ export class OrderBooks {
 }
 
 /** The number of event n of a block: the block time floored to the microsecond, in nanoseconds, plus n. */
-export function eventNumber(blockTimeNs: bigint, n: bigint): bigint {
+function eventNumber(blockTimeNs: bigint, n: bigint): bigint {
   return blockTimeNs - (blockTimeNs % 1_000n) + n;
 }
 

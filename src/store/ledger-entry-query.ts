@@ -3,7 +3,7 @@ import type { TimeRange } from "../domain/date-range.js";
 import type { Page, PageRequest } from "../domain/page.js";
 import { type Account, AccountDirectory, type EntryClass } from "./account-directory.js";
 import { ledgerQueryTimeoutMs, withBoundedConnection } from "./bounded-query.js";
-import type { IdRange } from "./branch-merge.js";
+import type { EntryRow, IdRange } from "./branch-merge.js";
 import type { Connection, Database } from "./database.js";
 import { scanEntries } from "./ledger-scan.js";
 import { type LedgerFilter, selectEntries } from "./ledger-selection.js";
@@ -163,18 +163,7 @@ function idsOf(row: ExtentRow, time: TimeRange): LedgerView["ids"] {
   return low > high ? undefined : { low, high };
 }
 
-interface EntryColumns {
-  readonly id: bigint;
-  readonly from_account: number;
-  readonly to_account: number;
-  readonly class_id: number;
-  readonly time_ns: bigint;
-  readonly quantity: string;
-  readonly from_balance: string;
-  readonly to_balance: string;
-}
-
-function resolve(directory: AccountDirectory, row: EntryColumns): LedgerEntry {
+function resolve(directory: AccountDirectory, row: EntryRow): LedgerEntry {
   return {
     id: row.id,
     timeNs: row.time_ns,
