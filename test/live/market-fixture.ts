@@ -1,9 +1,12 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type { BodyRow, TradeRow } from "../../src/store/changes.js";
 import { type Connection, type Database, openDatabase } from "../../src/store/database.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { type BlockRows, type ModelBlock, ModelNetwork } from "./model-network.js";
+
+const retryMs = 20;
 
 /** A real store with the rows of a {@link ModelNetwork}. */
 export class MarketFixture {
@@ -14,8 +17,8 @@ export class MarketFixture {
     readonly database: Database,
   ) {}
 
-  static async create(): Promise<MarketFixture> {
-    const { url } = newDatabaseUrl();
+  /** In a database of the run's server, or the one that the URL names. */
+  static async create(url: string = newDatabaseUrl().url): Promise<MarketFixture> {
     await migrate(url, createLog("silent"));
     return new MarketFixture(url, openDatabase(url));
   }
@@ -24,6 +27,20 @@ export class MarketFixture {
   async add(block: ModelBlock): Promise<void> {
     const rows = this.network.add(block);
     await this.database.withTransaction((connection) => writeBlock(connection, rows));
+  }
+
+  /** Commits a block, however long the database is away meanwhile. */
+  async addAtLast(block: ModelBlock): Promise<void> {
+    const rows = this.network.add(block);
+    for (;;) {
+      try {
+        // Written twice, where only the answer to the commit was lost, it is the same.
+        await this.database.withTransaction((connection) => writeBlock(connection, rows));
+        return;
+      } catch {
+        await sleep(retryMs);
+      }
+    }
   }
 
   /** Forgets tombstones, as the loader does. */
