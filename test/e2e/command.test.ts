@@ -333,9 +333,11 @@ describe("loading", () => {
   });
 });
 
-it("a reader that leaves ends simulate without noise", async () => {
-  const script = `"${process.execPath}" "${program}" simulate --blocks 100000 | head -c 1000 | wc -c; echo "\${PIPESTATUS[0]}"`;
+it.each([
+  ["simulate --blocks 100000", "head -c 1000"],
+  ["serve --help", "true"],
+])("whoever stops reading `%s` does not end it with noise", async (command, reader) => {
+  const script = `"${process.execPath}" "${program}" ${command} | ${reader} >/dev/null; echo "\${PIPESTATUS[0]}"`;
   const child = execFile("bash", ["-c", script], { timeout: runMaxMs });
-  const { out, error } = await ending(child);
-  expect([out.replaceAll(" ", ""), error]).toEqual(["1000\n0\n", ""]);
+  expect(await ending(child)).toMatchObject({ out: "0\n", error: "" });
 });
