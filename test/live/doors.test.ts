@@ -9,7 +9,7 @@ import { startTestService } from "./service.js";
 import { type Door, streamDoors } from "./stream-doors.js";
 
 /** Each is told to at least 56 readers, 8 through each door; 84 on average. A long run sets more. */
-const stories = Number(process.env["MARKETD_DOOR_STORIES"] ?? 30);
+const stories = Number(process.env["MARKETD_DOOR_STORIES"] ?? 24);
 
 const ids = ["market-a", "market-b", "market-c"];
 let fixture: MarketFixture;

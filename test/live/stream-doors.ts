@@ -74,6 +74,8 @@ const grpc =
         fromJson(ObserveMarketsDepthUpdatesRequestSchema, { marketIds }),
       ),
     );
+    // The iteration tells of the first one; a cancelled call may have more to say when it is over.
+    call.on("error", () => {});
     signal.addEventListener("abort", () => call.cancel());
     try {
       for await (const message of call) await taken(message as Message);
@@ -89,14 +91,19 @@ const webSocket =
   async (marketIds, taken, signal) => {
     const socket = new WebSocket(streamUrl(url, marketIds).replace("http", "ws"));
     signal.addEventListener("abort", () => socket.terminate());
+    let problem: Error | undefined;
+    socket.on("error", (error) => {
+      problem ??= error;
+    });
     let work = Promise.resolve();
     socket.on("message", (data) => {
       socket.pause();
       work = work.then(() => taken(fromResult(String(data)))).then(() => socket.resume());
       work.catch(() => socket.terminate());
     });
-    await once(socket, "close");
+    await new Promise((resolve) => socket.once("close", resolve));
     await work;
+    if (problem !== undefined && !signal.aborted) throw problem;
   };
 
 /** Every way to read the depth stream, by name, to the service at this URL. */
