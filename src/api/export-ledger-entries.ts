@@ -76,14 +76,12 @@ class ExportStream implements AnswerStream<Body> {
     this.#source = source;
     this.#csv = new LedgerCsv(source);
     this.#toFailure = toFailure;
-    const { partyId, assetId } = subject;
+    const facts = subjectFacts(source, subject);
     this.headers = new Map([
       ["content-disposition", `attachment; filename="${fileName(subject)}"`],
-      ...Object.entries(subjectFacts(source, subject)).map(
-        ([name, value]) => [`export-${kebab(name)}`, value] as const,
-      ),
+      ...Object.entries(facts).map(([name, value]) => [`export-${kebab(name)}`, value] as const),
     ]);
-    const extension = pack({ partyId, assetId, ...subjectFacts(source, subject) });
+    const extension = pack(facts);
     this.#ready.push(
       new MessageAnswer(
         HttpBodySchema,
@@ -169,8 +167,10 @@ class ExportStream implements AnswerStream<Body> {
 }
 
 /** 64-bit numbers are text: a Struct's own are floating point. */
-function subjectFacts(source: LedgerExport, { time }: ExportSubject): Record<string, string> {
+function subjectFacts(source: LedgerExport, { partyId, assetId, time }: ExportSubject): Record<string, string> {
   return {
+    partyId,
+    assetId,
     ...(time.startNs === undefined ? {} : { startTimestamp: `${time.startNs}` }),
     ...(time.endNs === undefined ? {} : { endTimestamp: `${time.endNs}` }),
     newestBlock: `${source.newestBlock?.height ?? 0n}`,

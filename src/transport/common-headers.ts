@@ -12,7 +12,7 @@ const exposedHeaders = [
   "marketd-staleness",
   "retry-after",
   "trailer",
-].join(", ");
+];
 
 /** How long a browser may remember a preflight, in seconds; browsers cap it at two hours or less. */
 const preflightMaxAgeSeconds = 7200;
@@ -63,7 +63,7 @@ export class CommonHeaders {
   /** The same fields, where a page may also read those `names`. */
   exposing(common: HeaderFields, names: readonly string[]): HeaderFields {
     if (names.length === 0 || common["access-control-expose-headers"] === undefined) return common;
-    return { ...common, "access-control-expose-headers": [exposedHeaders, ...names].join(", ") };
+    return { ...common, "access-control-expose-headers": [...new Set([...exposedHeaders, ...names])].join(", ") };
   }
 
   /** The names that `vary` has to hold because of these fields. */
@@ -74,7 +74,7 @@ export class CommonHeaders {
   #make(origin: string): HeaderFields {
     return {
       ...(origin === "" ? {} : { "access-control-allow-origin": origin }),
-      ...(origin === "" ? {} : { "access-control-expose-headers": exposedHeaders }),
+      ...(origin === "" ? {} : { "access-control-expose-headers": exposedHeaders.join(", ") }),
       ...(this.#seconds === undefined ? {} : { "marketd-staleness": this.#seconds }),
     };
   }

@@ -301,7 +301,12 @@ describe("answers", () => {
     expect(edge?.node).toMatchObject({ quantity: "0", timestamp: String(entryTimes[0]) });
     expect(Object.keys(edge?.node ?? {})).not.toContain("fromAccountMarketId");
     const query = "partyId=q%22u%2C+ote&assetId=usd&alt=media";
-    const csv = await (await fetch(`${service.url}/api/v2/ledgerentry/export?${query}`)).text();
+    const file = await fetch(`${service.url}/api/v2/ledgerentry/export?${query}`);
+    const about = ["content-type", "content-disposition", "export-party-id", "export-asset-id", "export-newest-block"];
+    expect(about.map((name) => file.headers.get(name))).toEqual([
+      ...["text/csv", 'attachment; filename="ledger-q_u__ote-usd.csv"', 'q"u, ote', "usd", String(laterBlocks + 1)],
+    ]);
+    const csv = await file.text();
     expect(csv.split("\r\n")[1]).toMatch(
       /^2023-01-18T01:06:45\.123456792Z,1,-1,TRANSFER_FUNDS_SEND,usd,,"q""u, ote",GENERAL,0,,bob,GENERAL,1$/,
     );
