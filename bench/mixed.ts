@@ -7,16 +7,15 @@ import { load } from "../src/loader/load.js";
 import { streamSource } from "../src/loader/source.js";
 import { Network, networkDefaults } from "../src/simulator/network.js";
 import { createLog } from "../src/telemetry/log.js";
-import type { OpenLoopOrder, OpenLoopReply } from "./mixed/open-loop.js";
+import { callers, type SteadyResult, steadyLoad } from "./mixed/steady-load.js";
 import { Child } from "./stream/child.js";
 import type { ReadOrder, ReadReply } from "./stream/read.js";
 import { loadHttp, missingPrograms } from "./unary/load.js";
 import { marketStoreBlocks, withMarketStore } from "./unary/market-store.js";
-import { depthPath, takeSample } from "./unary/sample.js";
+import { takeSample } from "./unary/sample.js";
 import { ServiceProcess } from "./unary/service-process.js";
 
 const blocksPerSecond = 5;
-const connections = 256;
 const aimMs = 10;
 
 const { values } = parseArgs({
@@ -46,56 +45,45 @@ function median(numbers: readonly number[]): number {
   return [...numbers].sort((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? Number.NaN;
 }
 
-function print(name: string, perSecond: number, reply: OpenLoopReply): void {
-  const times = [reply.median, reply.p99, reply.p999, reply.slowest, reply.sentLateP99];
-  const columns = times.map((ms) => ms.toFixed(2).padStart(8)).join("");
-  console.log(
-    `  ${name.padEnd(24)}${String(Math.round(perSecond)).padStart(8)}${columns}${String(reply.failed).padStart(8)}`,
-  );
+function print(name: string, { perSecond, median, p99, slowest }: SteadyResult): void {
+  const times = [median, p99, slowest].map((ms) => ms.toFixed(2).padStart(9)).join("");
+  console.log(`  ${name.padEnd(24)}${String(Math.round(perSecond)).padStart(8)}${times}`);
+}
+
+/** Half over gRPC, ten on a connection, and half as lines, one on each. */
+async function openStreams(readers: Child<ReadOrder, ReadReply>, port: number): Promise<void> {
+  const half = Math.floor(streams / 2);
+  const open = { kind: "open", port } as const;
+  await readers.ask({ ...open, protocol: "lines", connections: half, streamsPerConnection: 1 });
+  const connections = Math.ceil((streams - half) / 10);
+  await readers.ask({ ...open, protocol: "grpc", connections, streamsPerConnection: 10 });
 }
 
 async function run(databaseUrl: string): Promise<void> {
   const service = await ServiceProcess.start("ours", databaseUrl, 1);
   const [readers] = await Child.start<ReadOrder, ReadReply, object>("read", [], 1);
-  const [caller] = await Child.start<OpenLoopOrder, OpenLoopReply, object>("../mixed/open-loop", [], 1);
   const stopping = new AbortController();
+  const { port } = service;
   try {
     const { marketId } = await takeSample(service.url);
-    const path = depthPath(marketId);
-    await loadHttp(service.port, marketId, 2);
-    const topRate = (await loadHttp(service.port, marketId, 3)).perSecond;
-    console.log(`top rate of a depth GET alone: ${Math.round(topRate)} a second, by wrk with 64 connections`);
-    console.log("milliseconds from when each request was due");
-    console.log(`  ${"".padEnd(24)}    rate  median     p99   p99.9 slowest  sent late p99  failed`);
-    const perSecond = topRate / 2;
-    const order = { port: service.port, paths: [path], perSecond, seconds, connections };
-    await caller.ask({ ...order, seconds: 2 });
-    print("alone", perSecond, await caller.ask(order));
-    const half = Math.floor(streams / 2);
-    const open = { kind: "open", port: service.port } as const;
-    await readers.ask({ ...open, protocol: "lines", connections: half, streamsPerConnection: 1 });
-    await readers.ask({
-      ...open,
-      protocol: "grpc",
-      connections: Math.ceil((streams - half) / 10),
-      streamsPerConnection: 10,
-    });
+    await loadHttp(port, marketId, 2);
+    const topRate = (await loadHttp(port, marketId, 3)).perSecond;
+    console.log(`top rate of a depth GET alone: ${Math.round(topRate)} a second over 64 connections`);
+    console.log(`half of it by ${callers} callers, milliseconds:`);
+    console.log(`  ${"".padEnd(24)}    rate   median      p99  slowest`);
+    print("alone", await steadyLoad(port, marketId, topRate / 2, seconds));
+    await openStreams(readers, port);
     const sources = [streamSource(blocks(stopping.signal), "the simulated network")];
-    const following = load({
-      database: databaseUrl,
-      sources,
-      blockByBlock: true,
-      log: createLog("warn"),
-      signal: stopping.signal,
-    });
+    const log = createLog("warn");
+    const following = load({ database: databaseUrl, sources, blockByBlock: true, log, signal: stopping.signal });
     const p99s: number[] = [];
     for (let round = 1; round <= rounds; round++) {
       const before = await readers.ask({ kind: "bytes" });
-      const reply = await caller.ask(order);
+      const result = await steadyLoad(port, marketId, topRate / 2, seconds);
       const after = await readers.ask({ kind: "bytes" });
       if (after.lost > 0 || after.least <= before.least) throw new Error("a stream got nothing");
-      print(`beside ${streams} streams, ${round}`, perSecond, reply);
-      p99s.push(reply.failed > 0 ? Number.POSITIVE_INFINITY : reply.p99);
+      print(`beside ${streams} streams, ${round}`, result);
+      p99s.push(result.p99);
     }
     stopping.abort();
     await following;
@@ -103,7 +91,6 @@ async function run(databaseUrl: string): Promise<void> {
     console.log(JSON.stringify({ name: "mixed", ratios: { ten_ms_vs_p99: ratio } }));
   } finally {
     stopping.abort();
-    caller.stop();
     readers.stop();
     await service.stop();
   }
