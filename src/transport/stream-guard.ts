@@ -190,6 +190,8 @@ class GuardedStream implements AnswerStream {
   fail(failure: Failure): void {
     if (this.ended) return;
     this.#failure = failure;
+    // Until it is cut, it is not found to be stalled again.
+    this.#givenAtMs = undefined;
     this.#inner.close();
     this.#listener();
   }

@@ -1,10 +1,14 @@
 import { type Service, startService } from "../../src/commands/service.js";
 import type { ServiceConfig } from "../../src/config.js";
-import { createLog } from "../../src/telemetry/log.js";
+import { createLog, type Log } from "../../src/telemetry/log.js";
 import { createMetrics } from "../../src/telemetry/metrics.js";
 
 /** A service over a store, on a free port. */
-export function startTestService(databaseUrl: string, config: Partial<ServiceConfig> = {}): Promise<Service> {
+export function startTestService(
+  databaseUrl: string,
+  config: Partial<ServiceConfig> = {},
+  log: Log = createLog("silent"),
+): Promise<Service> {
   return startService({
     config: {
       listen: { host: "127.0.0.1", port: 0 },
@@ -23,7 +27,7 @@ export function startTestService(databaseUrl: string, config: Partial<ServiceCon
       ...config,
     },
     databaseUrl,
-    log: createLog("silent"),
+    log,
     metrics: createMetrics(),
   });
 }
