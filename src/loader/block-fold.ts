@@ -122,7 +122,7 @@ export class BlockFold {
     return this.#reached?.height;
   }
 
-  /** What whole blocks changed since the last `take`. Only between blocks, or at the end of a load. */
+  /** What whole blocks changed since the last `take`; what an open block has so far stays here. */
   take(): WholeBatch {
     if (this.#reached === undefined) throw new Error("no block has ended yet");
     const batch = { ...this.#batch, ...this.#ledger.take(), reached: this.#reached };

@@ -97,7 +97,7 @@ export class LedgerTextWriter {
     };
   }
 
-  /** Gives all rows of blocks that ended. Call it between blocks; the bytes are valid until `giveBack`. */
+  /** Gives all rows of blocks that ended; those of an open block stay. The bytes are valid until `giveBack`. */
   take(): { text: LedgerText; accounts: AccountRow[]; classes: EntryClassRow[] } {
     const { length, rows, accounts, classes } = this.#mark;
     const taken = {
@@ -105,12 +105,16 @@ export class LedgerTextWriter {
       accounts: this.#newAccounts.slice(0, accounts),
       classes: this.#newClasses.slice(0, classes),
     };
-    this.#bytes = this.#spare ?? Buffer.allocUnsafe(bytesAtFirst);
+    const open = this.#bytes.subarray(length, this.#length);
+    let bytes = this.#spare ?? Buffer.allocUnsafe(bytesAtFirst);
+    if (bytes.length < open.length) bytes = Buffer.allocUnsafe(this.#bytes.length);
+    open.copy(bytes);
+    this.#bytes = bytes;
     this.#spare = undefined;
-    this.#length = 0;
-    this.#rows = 0;
-    this.#newAccounts = [];
-    this.#newClasses = [];
+    this.#length = open.length;
+    this.#rows -= rows;
+    this.#newAccounts = this.#newAccounts.slice(accounts);
+    this.#newClasses = this.#newClasses.slice(classes);
     this.#mark = { length: 0, rows: 0, accounts: 0, classes: 0 };
     return taken;
   }

@@ -8,9 +8,10 @@ import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { ProtocolUpgradeStartedSchema } from "../../gen/vega/events/v1/events_pb.js";
 import { Order_Status, Side } from "../../gen/vega/vega_pb.js";
-import { type LoadOptions, load } from "../../src/loader/load.js";
+import { inputIdleMs, type LoadOptions, load } from "../../src/loader/load.js";
 import { type LoadSummary, renderSummary } from "../../src/loader/load-summary.js";
 import { fileSource, streamSource } from "../../src/loader/source.js";
+import { simulate } from "../../src/simulator/network.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
@@ -371,4 +372,24 @@ it("follows a file that grows, and refuses to follow a compressed one", async ()
   } finally {
     rmSync(directory, { recursive: true });
   }
+});
+
+it("loses nothing of a block when the input pauses inside of it", async () => {
+  const network = { seed: 5, markets: 3, parties: 12, ordersPerBlock: 10, entriesPerBlock: 40, blocks: 12 };
+  const blocks = [...simulate(network)];
+  await loadBytes(Buffer.concat(blocks));
+  const expected = await dump(url);
+  const paused = newDatabaseUrl().url;
+  await migrate(paused, log);
+  async function* halting(): AsyncGenerator<Uint8Array> {
+    for (const [index, block] of blocks.entries()) {
+      // Somewhere else in each block, from its first bytes to its last.
+      const place = Math.floor((block.length * (index + 1)) / (blocks.length + 1));
+      yield block.subarray(0, place);
+      await sleep(2 * inputIdleMs);
+      yield block.subarray(place);
+    }
+  }
+  await load({ database: paused, sources: [streamSource(halting(), "halting")], log });
+  expect(await dump(paused)).toEqual(expected);
 });
