@@ -11,6 +11,7 @@ import { createLog } from "../../src/telemetry/log.js";
 const entriesPerBlock = 20;
 const assetCount = 10;
 const marketCount = 50;
+const packetBytes = 256 * 1024;
 const blockTimeNs = 1_000_000_000n;
 const genesisNs = 1_674_004_004_000_000_000n;
 
@@ -50,16 +51,27 @@ export const hotParty = 0;
 export const busyParty = 1;
 /** Busy in the first twentieth of time, silent since. */
 export const longAgoParty = 2;
-/** Twenty entries in all of time. */
+/** Twenty entries in all of time, whatever the size of the ledger. */
 export const coldParty = 3;
+/** The same with four hundred: more than a page of 100, less than one of 1000. */
+export const fewParty = 4;
 /** Its market and asset were in use in the first twentieth of time alone. */
 export const oldAsset = assetCount - 1;
 export const oldMarket = marketCount - 1;
 
 const coldEntries = 20;
+const fewEntries = 400;
+/** Losses that an insurance pool covers: the rare transfer type … */
+const lossEntries = 200;
+/** … and every so many of them is the hottest party's. */
+const hotLossEvery = 16;
 const warmParties = 100;
 
-/** A deterministic ledger: a few accounts with most entries, many with few, some active only long ago. */
+/**
+ * A deterministic ledger: a few accounts with most entries, many with few, some active only long ago. What is rare has
+ * the same number of entries in a ledger of any size, and what is not has more than any page holds: so a page of one
+ * filter holds as many entries in a small ledger as in a large one, and what grows is all that lies around them.
+ */
 export class Dataset {
   readonly options: DatasetOptions;
   readonly accounts: AccountDef[] = [];
@@ -68,6 +80,7 @@ export class Dataset {
   readonly #classes = new Map<number, Map<string, number>>();
   readonly classRows: (string | number)[][] = [];
   #seed = 1;
+  #losses = 0;
 
   constructor(options: DatasetOptions) {
     this.options = options;
@@ -85,7 +98,6 @@ export class Dataset {
   /** Lines for LOAD DATA, and per block one for `block`. */
   *lines(blocks: string[]): Generator<string> {
     const { entries } = this.options;
-    let text = "";
     for (let i = 0; i < entries; i++) {
       const position = i % entriesPerBlock;
       const height = BigInt(Math.floor(i / entriesPerBlock) + 1);
@@ -93,22 +105,15 @@ export class Dataset {
       if (position === 0) {
         blocks.push(`${height}\t${timeNs}\t${height}\t${Math.min(entriesPerBlock, entries - i)}\n`);
       }
-      text += this.#line(i, firstIdOfBlock(height) + BigInt(position), timeNs);
-      if (text.length > 256 * 1024) {
-        yield text;
-        text = "";
-      }
+      yield this.#line(i, firstIdOfBlock(height) + BigInt(position), timeNs);
     }
-    yield text;
   }
 
-  accountLines(): string {
-    return this.accounts
-      .map(({ id, party, asset, market, type }) => {
-        const marketText = market === undefined ? "" : marketId(market);
-        return `${id}\t${party}\t${assetId(asset)}\t${marketText}\t${type}\n`;
-      })
-      .join("");
+  /** Lines for `account`, one at a time. */
+  *accountLines(): Generator<string> {
+    for (const { id, party, asset, market, type } of this.accounts) {
+      yield `${id}\t${party}\t${assetId(asset)}\t${market === undefined ? "" : marketId(market)}\t${type}\n`;
+    }
   }
 
   #line(i: number, id: bigint, timeNs: bigint): string {
@@ -120,13 +125,14 @@ export class Dataset {
   }
 
   #movement(i: number): [AccountDef, AccountDef, T] {
-    const party = this.#pickParty(i);
-    const { general, margins } = party;
+    const loss = i % Math.ceil(this.options.entries / lossEntries) === 11;
+    const hot = loss && this.#losses++ % hotLossEvery === 0;
+    const { general, margins } = hot ? this.#party(hotParty) : this.#pickParty(i);
     const margin = margins[Math.floor(this.#random() * margins.length)] ?? general;
     const { asset } = general;
     const market = margin.market ?? 0;
     const u = this.#random();
-    if (u < 1e-5) return [margin, this.#at(asset, market, A.INSURANCE), T.LOSS];
+    if (loss) return [margin, this.#at(asset, market, A.INSURANCE), T.LOSS];
     if (u < 0.2) return [margin, this.#at(asset, market, A.SETTLEMENT), T.MTM_LOSS];
     if (u < 0.4) return [this.#at(asset, market, A.SETTLEMENT), margin, T.MTM_WIN];
     if (u < 0.52) return [general, margin, T.MARGIN_LOW];
@@ -143,11 +149,12 @@ export class Dataset {
     const { entries, parties, hotShare } = this.options;
     const early = i < entries / 20;
     if (i % Math.ceil(entries / coldEntries) === 7) return this.#party(coldParty);
+    if (i % Math.ceil(entries / fewEntries) === 9) return this.#party(fewParty);
     const u = this.#random();
     if (u < hotShare) return this.#party(hotParty);
     if (u < hotShare + 0.03) return this.#party(busyParty);
     if (early && u < hotShare + 0.08) return this.#party(longAgoParty);
-    const first = coldParty + 1;
+    const first = fewParty + 1;
     if (u > 0.65) return this.#party(first + Math.floor(this.#random() * warmParties));
     // The last fifth of the parties is that of the old market.
     const old = Math.floor(parties / 5);
@@ -267,7 +274,7 @@ export async function makeDataset(url: string, options: DatasetOptions, say: (te
     await loadLines(connection, "ledger_entry", dataset.lines(blocks));
     say(`${options.entries} entries loaded after ${Math.round((Date.now() - began) / 1000)} s`);
     await loadLines(connection, "block", blocks);
-    await loadLines(connection, "account", [dataset.accountLines()]);
+    await loadLines(connection, "account", dataset.accountLines());
     await loadLines(connection, "entry_class", [dataset.classRows.map((row) => `${row.join("\t")}\n`).join("")]);
     for (const index of indexes) await connection.query(`ALTER TABLE ledger_entry ADD INDEX ${index}`);
     await connection.query("ANALYZE TABLE ledger_entry, block, account, entry_class");
@@ -284,8 +291,16 @@ export async function makeDataset(url: string, options: DatasetOptions, say: (te
 }
 
 async function loadLines(connection: Connection, table: string, lines: Iterable<string>): Promise<void> {
+  // A packet to the server must not exceed its max_allowed_packet.
   const bytes = function* () {
-    for (const text of lines) yield Buffer.from(text, "latin1");
+    let piece = "";
+    for (const text of lines) {
+      piece += text;
+      if (piece.length < packetBytes) continue;
+      yield Buffer.from(piece, "latin1");
+      piece = "";
+    }
+    yield Buffer.from(piece, "latin1");
   };
   await connection.query({
     sql: `LOAD DATA LOCAL INFILE 'lines' INTO TABLE ${table} CHARACTER SET binary`,

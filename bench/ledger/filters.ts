@@ -5,6 +5,7 @@ import {
   assetId,
   busyParty,
   coldParty,
+  fewParty,
   hotParty,
   longAgoParty,
   marketId,
@@ -44,7 +45,7 @@ export const filters: readonly BenchFilter[] = [
   { name: "party, hot, from only", filter: filter({ from: side(hot) }) },
   { name: "party, cold", filter: both({ partyId: partyId(coldParty) }) },
   { name: "party, long ago", filter: both({ partyId: partyId(longAgoParty) }) },
-  { name: "party, few entries", filter: both({ partyId: partyId(5_000) }) },
+  { name: "party, few entries", filter: both({ partyId: partyId(fewParty) }) },
   { name: "party, hot, own transfers", filter: both(hot, { closed: true }) },
   {
     name: "party, hot, to settlement",

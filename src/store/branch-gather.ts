@@ -2,42 +2,47 @@ import { type EntryRow, entryColumns, type IdRange } from "./branch-merge.js";
 import type { Connection } from "./database.js";
 import type { Branch } from "./ledger-selection.js";
 
-/** Entries of an index that are gathered at most: beyond, a set of branches does not count as rare. */
+/** Entries that are gathered at most where nothing is known yet: beyond, a set of branches does not count as rare. */
 export const gatheredMax = 512;
 
-/** For small pages it is twice the page, but at least this: what is gathered in vain must cost little beside the page. */
-const gatheredMin = 128;
+interface GatheredRow extends EntryRow {
+  /** Matches in the range, as far as they were counted. */
+  readonly matches: bigint;
+}
 
 /**
  * The first `want` entries of the union of unrestricted branches, if in all of the range there are no more than
- * two pages of them, and {@link gatheredMax}, in one index; undefined: there are, or a branch is restricted. One statement reads all
- * branches of an index, which costs less than half of what a statement with a part for each does.
+ * `matchesMax`; undefined: there are, or a branch is restricted. It is one statement that reads all branches of an
+ * index as one list of ranges: a sixth of the cost of a statement with a part for each branch.
  */
 export async function gatherBranches(
   connection: Connection,
   branches: readonly Branch[],
   range: IdRange,
   want: number,
+  matchesMax = gatheredMax,
 ): Promise<readonly EntryRow[] | undefined> {
   if (branches.some(({ other }) => other !== undefined)) return undefined;
-  const limit = Math.min(gatheredMax, Math.max(gatheredMin, 2 * want));
-  const found = new Set<bigint>();
-  for (const index of ["class", "from", "to"] as const) {
+  const parts = (["class", "from", "to"] as const).flatMap((index) => {
     const those = branches.filter((branch) => branch.index === index);
-    if (those.length === 0) continue;
-    const keys = await connection.query<{ readonly id: bigint }>(
+    if (those.length === 0) return [];
+    return [
       `SELECT id FROM ledger_entry FORCE INDEX (ledger_entry_${index})
-       WHERE ${places(index, those)} AND id >= ${range.low} AND id <= ${range.high} LIMIT ${limit + 1}`,
-    );
-    if (keys.length > limit) return undefined;
-    for (const { id } of keys) found.add(id);
-  }
-  if (found.size === 0) return [];
-  const ids = [...found].sort((a, b) => (a < b === range.descending ? 1 : -1)).slice(0, want);
-  return connection.query<EntryRow>(
-    `SELECT ${entryColumns} FROM ledger_entry WHERE id IN (${ids.join(",")})
-     ORDER BY id ${range.descending ? "DESC" : "ASC"}`,
+       WHERE ${places(index, those)} AND id >= ${range.low} AND id <= ${range.high} LIMIT ${matchesMax + 1}`,
+    ];
+  });
+  const keys = parts.length === 1 ? parts.join("") : parts.map((part) => `(${part})`).join(" UNION ");
+  const order = range.descending ? "DESC" : "ASC";
+  const columns = entryColumns.replaceAll(/\w+/g, "e.$&");
+  // Too many of them are told by one row, which costs less than a page in vain.
+  const rows = await connection.query<GatheredRow>(
+    `SELECT STRAIGHT_JOIN k.matches, ${columns} FROM (
+       SELECT id, COUNT(*) OVER () AS matches, ROW_NUMBER() OVER (ORDER BY id ${order}) AS place
+       FROM (${keys}) AS m ORDER BY id ${order} LIMIT ${want}
+     ) AS k JOIN ledger_entry AS e ON e.id = k.id
+     WHERE k.matches <= ${matchesMax} OR k.place = 1 ORDER BY e.id ${order}`,
   );
+  return rows[0] !== undefined && rows[0].matches > BigInt(matchesMax) ? undefined : rows;
 }
 
 function places(index: Branch["index"], branches: readonly Branch[]): string {

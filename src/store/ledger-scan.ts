@@ -10,20 +10,11 @@ import {
 import type { Connection } from "./database.js";
 import type { Branch, LedgerSelection } from "./ledger-selection.js";
 
-/** Up to so many branches are merged at once; with more of them, the table is probed first. */
-export const branchesBeforeProbe = 40;
-
-/** The same for pages of {@link largePage} entries, where walking saves more. */
-export const branchesBeforeProbeOfLargePage = 8;
-
-/** With more branches than this it is tried first whether all of their matches are few; */
-export const branchesBeforeGather = 16;
+/** Up to so many branches are merged at once; with more, it is tried first whether all of their matches are few; */
+export const branchesBeforeGather = 12;
 
 /** with more than this, or with whole classes, which are often dense, only once a probe has met hardly any. */
 export const branchesBeforeLateGather = 100;
-
-/** Entries from which on a page is large. */
-export const largePage = 500;
 
 /** Branches that a request merges at most, where its matches are too rare to be met by walking the table. */
 export const branchesMax = 4_096;
@@ -31,13 +22,16 @@ export const branchesMax = 4_096;
 /** Entries of the table that a request walks at most, whether they match or not. */
 export const entriesWalkedMax = 65_536;
 
-/** What the steps of a plan cost, in microseconds: measured, and only their ratios matter. */
-const cost = { walked: 0.3, walkedMatch: 1, branch: 24, mergedMatch: 6 } as const;
+/** Stretches of the branches that are gathered for one page, before the rest of it is merged. */
+export const stretchesMax = 3;
 
-/** The part of a merge's cost that is spent on finding out whether walking is cheaper. */
-const probeShare = 0.2;
+/** What the steps of a plan cost, in microseconds: measured, and only their ratios matter. */
+const cost = { walked: 0.3, walkedMatch: 1, branch: 12, gatheredMatch: 4 } as const;
 
 const stepMin = 256;
+
+/** Entries that are probed at most, beside a few times the page. */
+const probeMax = 1_024;
 
 /** The first `want` entries of a selection in a range of ids. */
 export async function scanEntries(
@@ -55,10 +49,8 @@ export async function scanEntries(
     const gathered = await gatherBranches(connection, branches, range, want);
     if (gathered !== undefined) return whole(gathered);
   }
-  const unprobedOfSmall = gathersLate(branches) ? branchesBeforeGather : branchesBeforeProbe;
-  const unprobed = want < largePage ? unprobedOfSmall : branchesBeforeProbeOfLargePage;
-  if (branches.length <= unprobed) return mergeBranches(connection, branches, range, want);
-  return walkThenMerge(connection, branches, range, want);
+  if (branches.length <= branchesBeforeGather) return mergeBranches(connection, branches, range, want);
+  return walkThenGather(connection, branches, range, want);
 }
 
 function gathersLate(branches: readonly Branch[]): boolean {
@@ -70,27 +62,28 @@ function whole(rows: readonly EntryRow[]): ScannedEntries {
 }
 
 /**
- * Walks a little of the table to see how dense matches are there, then goes on walking or merges the branches, whichever
- * is cheaper by what has been seen. What the walk found is kept.
+ * Walks a little of the table to see how dense matches are there, then goes on walking or gathers from the branches,
+ * whichever is cheaper by what has been seen. What the walk found is kept.
  */
-async function walkThenMerge(
+async function walkThenGather(
   connection: Connection,
   branches: readonly Branch[],
   range: IdRange,
   want: number,
 ): Promise<ScannedEntries> {
   const walk = new TableWalk(connection, branchCondition(branches), range, want);
-  const probe = (probeShare * branches.length * cost.branch) / cost.walked;
   // A dense page is met within a few times its size, however many branches there are.
-  await walk.step(Math.max(stepMin, Math.min(probe, 6 * want)));
+  await walk.step(Math.max(stepMin, Math.min(10 * branches.length, probeMax, 6 * want)));
   while (!walk.done) {
     const { missing, ahead } = walk;
     const enough = walk.walked + ahead <= entriesWalkedMax && walkIsCheaper(branches.length, missing, ahead);
     if (!enough && branches.length <= branchesMax) {
-      const rare = gathersLate(branches) && walk.rows.length * 64 < walk.walked;
-      const join = rare ? gatherThenMerge : mergeBranches;
-      const merged = await join(connection, branches, walk.rest, missing);
-      return { rows: [...walk.rows, ...merged.rows], reached: merged.reached };
+      const rare = walk.rows.length * 64 < walk.walked;
+      const rest =
+        rare && gathersLate(branches)
+          ? await gatherThenMerge(connection, branches, walk.rest, missing)
+          : await gatherStretches(connection, branches, walk, missing);
+      return { rows: [...walk.rows, ...rest.rows], reached: rest.reached };
     }
     if (walk.walked >= entriesWalkedMax) return { rows: walk.rows, reached: walk.reached };
     await walk.step(Math.max(stepMin, ahead * 1.25));
@@ -109,6 +102,47 @@ async function gatherThenMerge(
   return gathered === undefined ? mergeBranches(connection, branches, range, want) : whole(gathered);
 }
 
+/**
+ * Gathers from stretches of the range that are as long as it takes by the density of matches so far, and merges what
+ * is missing then. A stretch that holds too many is tried again at a quarter of its length.
+ */
+async function gatherStretches(
+  connection: Connection,
+  branches: readonly Branch[],
+  { rest, idsPerMatch }: TableWalk,
+  want: number,
+): Promise<ScannedEntries> {
+  const rows: EntryRow[] = [];
+  let { low, high } = rest;
+  const { descending } = rest;
+  let perMatch = idsPerMatch;
+  for (let i = 0; i < stretchesMax && perMatch !== undefined && low <= high; i++) {
+    const missing = want - rows.length;
+    // A third more than it should take, and some for the scatter of small numbers.
+    const span = Math.ceil(perMatch * (1.3 * missing + 8));
+    const stretch = cut({ low, high, descending }, BigInt(span));
+    const gathered = await gatherBranches(connection, branches, stretch, missing, 4 * missing + 64);
+    if (gathered === undefined) {
+      perMatch /= 4;
+      continue;
+    }
+    rows.push(...gathered);
+    if (rows.length === want) return whole(rows);
+    perMatch = span / Math.max(gathered.length, 0.25);
+    if (descending) high = stretch.low - 1n;
+    else low = stretch.high + 1n;
+  }
+  if (low > high) return whole(rows);
+  const merged = await mergeBranches(connection, branches, { low, high, descending }, want - rows.length);
+  return { rows: [...rows, ...merged.rows], reached: merged.reached };
+}
+
+/** The first `span` ids of a range. */
+function cut({ low, high, descending }: IdRange, span: bigint): IdRange {
+  if (high - low < span) return { low, high, descending };
+  return descending ? { low: high - span + 1n, high, descending } : { low, high: low + span - 1n, descending };
+}
+
 /** A walk along the primary key that takes the entries that meet a condition. */
 class TableWalk {
   readonly rows: EntryRow[] = [];
@@ -119,6 +153,7 @@ class TableWalk {
   /** The last id passed. */
   reached: bigint | undefined;
   done = false;
+  #passed = 0n;
   readonly #connection: Connection;
   readonly #condition: string;
   readonly #want: number;
@@ -139,6 +174,11 @@ class TableWalk {
     return this.rows.length === 0 ? Number.POSITIVE_INFINITY : (this.missing * this.walked) / this.rows.length;
   }
 
+  /** How many ids a match takes, places between blocks included; undefined: there was none so far. */
+  get idsPerMatch(): number | undefined {
+    return this.rows.length === 0 ? undefined : Number(this.#passed) / this.rows.length;
+  }
+
   async step(entries: number): Promise<void> {
     const step = Math.floor(Math.min(entries, entriesWalkedMax - this.walked));
     const { low, high, descending } = this.rest;
@@ -147,6 +187,7 @@ class TableWalk {
     this.rows.push(...(await readTable(this.#connection, this.#condition, piece, this.missing)));
     this.walked += step;
     this.reached = end;
+    this.#passed += piece.high - piece.low + 1n;
     if (end !== undefined)
       this.rest = descending ? { low, high: end - 1n, descending } : { low: end + 1n, high, descending };
     this.done = this.missing === 0 || end === undefined || this.rest.low > this.rest.high;
@@ -154,7 +195,7 @@ class TableWalk {
 }
 
 function walkIsCheaper(branches: number, missing: number, ahead: number): boolean {
-  return ahead * cost.walked + missing * cost.walkedMatch < branches * cost.branch + missing * cost.mergedMatch;
+  return ahead * cost.walked + missing * cost.walkedMatch < branches * cost.branch + missing * cost.gatheredMatch;
 }
 
 function readBranch(connection: Connection, branch: Branch, range: IdRange, want: number): Promise<EntryRow[]> {
