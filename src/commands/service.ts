@@ -67,6 +67,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       throw error;
     },
   );
+  warmLedger(live, ledger);
   return {
     url: server.url,
     state,
@@ -127,6 +128,14 @@ function readTls(tls: NonNullable<ServiceConfig["tls"]>): { certificate: string;
     const message = `the TLS certificate or key cannot be used: ${(error as Error).message}`;
     throw new OperatorError(message, 1, error);
   }
+}
+
+/** Fetches the ledger's accounts beside serving, so that no request waits for all of them. */
+function warmLedger(live: Live, ledger: LedgerReader): void {
+  void untilReady(live)
+    .then(() => ledger.warm())
+    // The first request fetches them then, or says why it cannot.
+    .catch(() => undefined);
 }
 
 function untilReady(live: Live): Promise<void> {

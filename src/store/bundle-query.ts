@@ -62,7 +62,10 @@ function isAt(bundle: SignerRemovedBundle, place: BundlePlace): boolean {
   return bundle.timeNs === place.timeNs && bundle.signatureId === place.signatureId;
 }
 
-/** From a place, inclusive. The signatures are joined to the page, not the page to them: LIMIT counts bundles. */
+/**
+ * From a place, inclusive: one range of the index that there is for each way to filter. The signatures are joined to the page, not the page to them:
+ * LIMIT counts bundles.
+ */
 async function scanBundles(
   connection: Connection,
   filter: BundleFilter,
@@ -72,25 +75,30 @@ async function scanBundles(
 ): Promise<SignerRemovedBundle[]> {
   const conditions: string[] = [];
   const parameters: Parameter[] = [];
-  const restrict = (condition: string, ...values: Parameter[]) => {
-    conditions.push(condition);
-    parameters.push(...values);
-  };
-  if (filter.nodeId !== undefined) restrict("node_id = ?", filter.nodeId);
-  if (filter.submitter !== undefined) restrict("submitter = ?", filter.submitter);
-  // Compared as numbers, without a cast that would take other text for 0.
-  if (filter.epochSeq === 0n) restrict("epoch_seq <> '' AND TRIM(LEADING '0' FROM epoch_seq) = ''");
-  else if (filter.epochSeq !== undefined) restrict("TRIM(LEADING '0' FROM epoch_seq) = ?", `${filter.epochSeq}`);
+  let index = "bundle_by";
+  const filtered: readonly (readonly [string, string | undefined])[] = [
+    ["node_id", filter.nodeId],
+    ["submitter", filter.submitter],
+    ["epoch", filter.epochSeq?.toString()],
+  ];
+  for (const [column, value] of filtered) {
+    if (value === undefined) continue;
+    conditions.push(`${column} = ?`);
+    parameters.push(value);
+    index += `_${column.replace("_id", "")}`;
+  }
   if (cursor !== undefined) {
     const beyond = descending ? "<" : ">";
-    restrict(`time_ns ${beyond}= ?`, cursor.timeNs);
-    restrict(`(time_ns ${beyond} ? OR signature_id ${beyond}= ?)`, cursor.timeNs, cursor.signatureId);
+    // Two ranges of the index, where a comparison of rows would be none.
+    conditions.push(`(time_ns ${beyond} ? OR (time_ns = ? AND signature_id ${beyond}= ?))`);
+    parameters.push(cursor.timeNs, cursor.timeNs, cursor.signatureId);
   }
   const order = descending ? "DESC" : "ASC";
   const rows = await connection.query<BundleRow>(
     `SELECT b.signature_id, b.old_signer, b.submitter, b.nonce, b.time_ns, b.epoch_seq, s.signature
      FROM (
-       SELECT signature_id, old_signer, submitter, nonce, time_ns, epoch_seq FROM signer_removed_bundle
+       SELECT signature_id, old_signer, submitter, nonce, time_ns, epoch_seq
+       FROM signer_removed_bundle FORCE INDEX (${index})
        ${conditions.length === 0 ? "" : `WHERE ${conditions.join(" AND ")}`}
        ORDER BY time_ns ${order}, signature_id ${order} LIMIT ${want}
      ) AS b LEFT JOIN node_signature AS s ON s.signature_id = b.signature_id

@@ -27,10 +27,17 @@ export async function writeBundles(connection: Connection, rows: readonly Bundle
   await upsert(
     connection,
     "signer_removed_bundle",
-    ["signature_id", "node_id", "submitter", "old_signer", "nonce", "time_ns", "epoch_seq"],
-    rows.map((row) => [row.signatureId, row.nodeId, row.submitter, row.oldSigner, row.nonce, row.timeNs, row.epochSeq]),
+    ["signature_id", "node_id", "submitter", "old_signer", "nonce", "time_ns", "epoch_seq", "epoch"],
+    rows.map(({ signatureId, nodeId, submitter, oldSigner, nonce, timeNs, epochSeq }) => {
+      return [signatureId, nodeId, submitter, oldSigner, nonce, timeNs, epochSeq, epochOf(epochSeq)];
+    }),
     "keep",
   );
+}
+
+/** The text by which epochs are equal as numbers: without leading zeros; text that is no number stays what it is. */
+export function epochOf(epochSeq: string): string {
+  return epochSeq.replace(/^0+(?=.)/, "");
 }
 
 /** Stores signatures; the same one twice stays one. */

@@ -5,6 +5,7 @@ import {
   type ListERC20MultiSigSignerRemovedBundlesResponse,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { listErc20MultiSigSignerRemovedBundles } from "../../src/api/list-erc20-multi-sig-signer-removed-bundles.js";
+import { writeBundles } from "../../src/store/bundle-table.js";
 import { LedgerFixture } from "./ledger-fixture.js";
 
 let fixture: LedgerFixture;
@@ -26,16 +27,8 @@ async function ask(request: MessageInitShape<typeof ListERC20MultiSigSignerRemov
 beforeAll(async () => {
   fixture = await LedgerFixture.create();
   await fixture.database.withTransaction(async (connection) => {
-    const add = (id: string, node: string, submitter: string, timeNs: bigint, epoch: string) =>
-      connection.run("INSERT INTO signer_removed_bundle VALUES (?, ?, ?, ?, ?, ?, ?)", [
-        id,
-        node,
-        submitter,
-        "0xold",
-        "42",
-        timeNs,
-        epoch,
-      ]);
+    const add = (signatureId: string, nodeId: string, submitter: string, timeNs: bigint, epochSeq: string) =>
+      writeBundles(connection, [{ signatureId, nodeId, submitter, oldSigner: "0xold", nonce: "42", timeNs, epochSeq }]);
     await add("s1", "n1", "0xaa", 10n, "7");
     await add("s3", "n1", "0xbb", 10n, "007");
     await add("s2", "n2", "0xaa", 10n, "0");
@@ -70,35 +63,41 @@ describe("bundles", () => {
     [{ epochSeq: "07" }, ["007", "7"]],
     [{ epochSeq: "00" }, ["0"]],
     [{ epochSeq: "18446744073709551615", nodeId: "n2", submitter: "0xBb" }, ["18446744073709551615"]],
+    [{ nodeId: "n1", submitter: "0xbb" }, ["007"]],
+    [{ nodeId: "n1", epochSeq: "7" }, ["007", "7"]],
+    [{ submitter: "0xaa", epochSeq: "0" }, ["0"]],
     [{ nodeId: "N1" }, []],
     [{ epochSeq: "8" }, []],
   ])("%j selects epochs %j", async (request, epochs) => {
     expect((await ask(request)).nodes.map((node) => node?.epochSeq)).toEqual(epochs);
   });
 
-  test("walk in pages of one, both ways", async () => {
-    for (const newestFirst of [true, false]) {
-      const all = (await ask({ pagination: { newestFirst } })).cursors;
-      const forwards: string[] = [];
-      for (let after = ""; ; ) {
-        const { cursors, info } = await ask({ pagination: { first: 1, after, newestFirst } });
-        expect(info?.hasPreviousPage).toBe(forwards.length > 0);
-        forwards.push(...cursors);
-        if (!info?.hasNextPage) break;
-        after = info.endCursor;
+  test.each([{}, { nodeId: "n1" }, { submitter: "0xaa" }, { epochSeq: "7" }, { nodeId: "n1", epochSeq: "7" }])(
+    "with %j walk in pages of one, both ways",
+    async (filter) => {
+      for (const newestFirst of [true, false]) {
+        const all = (await ask({ ...filter, pagination: { newestFirst } })).cursors;
+        const forwards: string[] = [];
+        for (let after = ""; ; ) {
+          const { cursors, info } = await ask({ ...filter, pagination: { first: 1, after, newestFirst } });
+          expect(info?.hasPreviousPage).toBe(forwards.length > 0);
+          forwards.push(...cursors);
+          if (!info?.hasNextPage) break;
+          after = info.endCursor;
+        }
+        expect(forwards).toEqual(all);
+        const backwards: string[] = [];
+        for (let before = ""; ; ) {
+          const { cursors, info } = await ask({ ...filter, pagination: { last: 1, before, newestFirst } });
+          expect(info?.hasNextPage).toBe(backwards.length > 0);
+          backwards.unshift(...cursors);
+          if (!info?.hasPreviousPage) break;
+          before = info.startCursor;
+        }
+        expect(backwards).toEqual(all);
       }
-      expect(forwards).toEqual(all);
-      const backwards: string[] = [];
-      for (let before = ""; ; ) {
-        const { cursors, info } = await ask({ pagination: { last: 1, before, newestFirst } });
-        expect(info?.hasNextPage).toBe(backwards.length > 0);
-        backwards.unshift(...cursors);
-        if (!info?.hasPreviousPage) break;
-        before = info.startCursor;
-      }
-      expect(backwards).toEqual(all);
-    }
-  });
+    },
+  );
 
   test.each([["-1"], ["1.5"], ["18446744073709551616"], ["0x1"], ["9".repeat(41)]])(
     "epoch %s is refused",

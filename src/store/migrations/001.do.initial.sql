@@ -139,6 +139,7 @@ CREATE TABLE ledger_entry (
   KEY ledger_entry_to (to_account, class_id, id, from_account)
 ) ENGINE = InnoDB;
 
+-- An index for each way to filter: rows are few and rarely written, and every page is then one range of one index.
 CREATE TABLE signer_removed_bundle (
   signature_id VARBINARY(128) NOT NULL PRIMARY KEY,
   node_id VARBINARY(128) NOT NULL,
@@ -147,9 +148,15 @@ CREATE TABLE signer_removed_bundle (
   nonce VARBINARY(128) NOT NULL,
   time_ns BIGINT NOT NULL COMMENT 'the event''s own',
   epoch_seq VARBINARY(128) NOT NULL COMMENT 'as the event gives it',
-  KEY signer_removed_bundle_order (time_ns, signature_id),
-  KEY signer_removed_bundle_node (node_id, time_ns, signature_id),
-  KEY signer_removed_bundle_submitter (submitter, time_ns, signature_id)
+  epoch VARBINARY(128) NOT NULL COMMENT 'epoch_seq without leading zeros',
+  KEY bundle_by (time_ns, signature_id),
+  KEY bundle_by_node (node_id, time_ns, signature_id),
+  KEY bundle_by_submitter (submitter, time_ns, signature_id),
+  KEY bundle_by_epoch (epoch, time_ns, signature_id),
+  KEY bundle_by_node_submitter (node_id, submitter, time_ns, signature_id),
+  KEY bundle_by_node_epoch (node_id, epoch, time_ns, signature_id),
+  KEY bundle_by_submitter_epoch (submitter, epoch, time_ns, signature_id),
+  KEY bundle_by_node_submitter_epoch (node_id, submitter, epoch, time_ns, signature_id)
 ) ENGINE = InnoDB;
 
 -- Signatures come before or after the bundle they belong to.
