@@ -201,6 +201,10 @@ export class OnePort {
     server.on("session", (session) => {
       this.#sessions.set(session, Date.now());
       session.once("close", () => this.#sessions.delete(session));
+      // Node keeps a session for ever whose peer sent a broken first frame and hung up: nothing tells of it.
+      const greeting = setTimeout(() => session.destroy(), limits.headersTimeoutMs);
+      session.once("remoteSettings", () => clearTimeout(greeting));
+      session.once("close", () => clearTimeout(greeting));
       if (this.#draining) session.close();
     });
     server.on("stream", (stream, headers, flags, rawHeaders: string[]) => {

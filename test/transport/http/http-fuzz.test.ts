@@ -109,6 +109,7 @@ test("any bytes are answered or cut, and the next client is served", async () =>
       });
       expect((await ask("/healthz")).status).toBe(200);
     }),
-    { numRuns: 50 },
+    // Node's own HTTP/2 keeps this connection for ever: the first frame claims more bytes than it may have.
+    { numRuns: 50, examples: [[Buffer.from("e17b410402b5f31703", "hex"), true]] },
   );
 });
