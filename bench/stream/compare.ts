@@ -55,7 +55,6 @@ class Side {
   readonly #cpuMicros: number[] = [];
   readonly #messagesPerSecond: number[] = [];
   #roundBytes = 0;
-  #received = 0;
 
   private constructor(
     readonly name: string,
@@ -74,17 +73,15 @@ class Side {
     );
     const [readers] = await Child.start<ReadOrder, ReadReply, object>("read", [], readerCore);
     await readers.ask({ kind: "open", protocol, port, connections, streamsPerConnection: 1 });
-    const side = new Side(name, connections, server, readers);
-    side.#received = await side.#quiet();
-    return side;
+    return new Side(name, connections, server, readers);
   }
 
   async round(counts: boolean): Promise<void> {
+    // Since the last round it may have broken its silence.
+    const before = await this.#quiet();
     const { ms, cpuMicros } = await this.server.ask({ ticks: tickCount });
-    const received = await this.#quiet();
+    this.#roundBytes = (await this.#quiet()) - before;
     const updates = tickCount * this.connections;
-    this.#roundBytes = received - this.#received;
-    this.#received = received;
     if (!counts) return;
     this.#cpuMicros.push(cpuMicros / updates);
     this.#messagesPerSecond.push((updates * 1_000) / ms);

@@ -9,10 +9,9 @@ export type ReaderProtocol = "grpc" | "lines";
 
 /** Milliseconds by a clock that all processes of a machine share. */
 export function nowMs(): number {
-  return clockOffsetMs + performance.now();
+  const [seconds, nanoseconds] = process.hrtime();
+  return seconds * 1e3 + nanoseconds / 1e6;
 }
-
-const clockOffsetMs = Number(process.hrtime.bigint()) / 1e6 - performance.now();
 
 /** A connection with depth streams on it, of which it only counts the bytes of the bodies. */
 export interface LightReader {
