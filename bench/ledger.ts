@@ -49,11 +49,20 @@ async function timed(act: () => Promise<unknown>): Promise<number> {
   return Number(process.hrtime.bigint() - began) / 1e6;
 }
 
+/** A page to measure, and what it is measured against. */
+interface Subject {
+  /** Milliseconds of one request, by us and by hand. */
+  readonly round: () => Promise<readonly [number, number]>;
+  readonly rows: number;
+  readonly way: string;
+}
+
 /** One ledger, and what measures it. */
 class LedgerBench {
   readonly #ledger: LedgerReader;
   readonly #ours: Database;
   readonly #hand: Database;
+  #span: { readonly first: bigint; readonly last: bigint } | undefined;
 
   constructor(url: string) {
     this.#ours = openDatabase(url, { connectionsMax: 1 });
@@ -61,21 +70,17 @@ class LedgerBench {
     this.#ledger = new LedgerReader(this.#ours);
   }
 
-  async run(): Promise<Cell[]> {
+  async start(): Promise<void> {
     await this.#limitHand();
-    const [span] = await this.#hand.query<{ first: bigint; last: bigint }>(
+    [this.#span] = await this.#hand.query<{ first: bigint; last: bigint }>(
       "SELECT MIN(time_ns) AS first, MAX(time_ns) AS last FROM block",
     );
-    const cells: Cell[] = [];
-    for (const bench of filters.filter(({ name }) => name.includes(values.only))) {
-      const time = timeOf(bench.part, span?.first ?? 0n, span?.last ?? 0n);
-      for (const size of [100, 1000]) {
-        for (const position of positions) cells.push(await this.#cell(bench, time, position, size));
-      }
-    }
+    await this.#ledger.warm();
+  }
+
+  async close(): Promise<void> {
     await this.#ours.close();
     await this.#hand.close();
-    return cells;
   }
 
   async #limitHand(): Promise<void> {
@@ -88,12 +93,8 @@ class LedgerBench {
       );
   }
 
-  async #cell(
-    { name, filter }: BenchFilter,
-    time: TimeRange,
-    position: (typeof positions)[number],
-    size: number,
-  ): Promise<Cell> {
+  async subject({ filter, part }: BenchFilter, position: (typeof positions)[number], size: number): Promise<Subject> {
+    const time = timeOf(part, this.#span?.first ?? 0n, this.#span?.last ?? 0n);
     const ends = async (backwards: boolean) =>
       (await this.#ledger.page(filter, time, { newestFirst: true, size: 1, backwards, cursor: undefined })).rows[0]?.id;
     const [newest, oldest] = [await ends(false), await ends(true)];
@@ -108,19 +109,12 @@ class LedgerBench {
       limit: size,
     };
     const [way, sql] = await this.#bestByHand(handStatements(directory, filter, range));
-    const ours: number[] = [];
-    const hand: number[] = [];
-    let rows = 0;
-    for (let round = 0; round < Number(values.rounds) + 2; round++) {
-      const mine = await timed(async () => {
-        rows = (await this.#ledger.page(filter, time, request)).rows.length;
-      });
-      const theirs = await timed(() => this.#hand.query(sql));
-      if (round < 2) continue;
-      ours.push(mine);
-      hand.push(theirs);
-    }
-    return { name: `${name}, ${position} ${size}`, ours, hand, way, rows };
+    const { rows } = await this.#ledger.page(filter, time, request);
+    const round = async () => {
+      const mine = await timed(() => this.#ledger.page(filter, time, request));
+      return [mine, await timed(() => this.#hand.query(sql))] as const;
+    };
+    return { round, rows: rows.length, way };
   }
 
   /** The cursor that a client would have there: that of a row of the list. */
@@ -140,6 +134,35 @@ class LedgerBench {
       if (ms < bestMs) [best, bestMs] = [[way, sql], ms];
     }
     return best;
+  }
+}
+
+/** Both ledgers and both ways take turns, so that what else the machine does meets all of them alike. */
+async function measure(benches: readonly LedgerBench[]): Promise<Cell[][]> {
+  const results: Cell[][] = benches.map(() => []);
+  const chosen = filters.filter(({ name }) => name.includes(values.only));
+  for (const [i, bench] of chosen.entries()) {
+    console.error(`${i + 1} of ${chosen.length}: ${bench.name}`);
+    for (const size of [100, 1000]) {
+      for (const position of positions) {
+        const subjects = await Promise.all(benches.map((ledger) => ledger.subject(bench, position, size)));
+        const cells = subjects.map(({ rows, way }): Cell => {
+          return { name: `${bench.name}, ${position} ${size}`, ours: [], hand: [], way, rows };
+        });
+        for (let round = -2; round < Number(values.rounds); round++) await turn(subjects, cells, round >= 0);
+        for (const [j, cell] of cells.entries()) results[j]?.push(cell);
+      }
+    }
+  }
+  return results;
+}
+
+async function turn(subjects: readonly Subject[], cells: readonly Cell[], counts: boolean): Promise<void> {
+  for (const [i, subject] of subjects.entries()) {
+    const [ours, hand] = await subject.round();
+    if (!counts) continue;
+    cells[i]?.ours.push(ours);
+    cells[i]?.hand.push(hand);
   }
 }
 
@@ -193,12 +216,16 @@ async function printJsonShare(url: string): Promise<void> {
 const server = await openBenchServer(values["data-dir"]);
 try {
   const entries = Number(values.entries);
-  const results: Cell[][] = [];
+  const benches: LedgerBench[] = [];
   for (const count of [entries / 10, entries]) {
     const url = server.databaseUrl(`ledger_${count}`);
-    await makeDataset(url, { entries: count, parties: Number(values.parties), hotShare: 0.05 }, console.log);
-    results.push(await new LedgerBench(url).run());
+    console.error(`making a ledger of ${count.toLocaleString("en")} entries, unless it is there`);
+    await makeDataset(url, { entries: count, parties: Number(values.parties), hotShare: 0.05 }, console.error);
+    benches.push(new LedgerBench(url));
   }
+  for (const bench of benches) await bench.start();
+  const results = await measure(benches);
+  for (const bench of benches) await bench.close();
   const [smaller = [], cells = []] = results;
   print(entries / 10, smaller, []);
   const worst = print(entries, cells, smaller);

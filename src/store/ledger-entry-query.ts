@@ -5,7 +5,7 @@ import { type Account, AccountDirectory, type EntryClass } from "./account-direc
 import { ledgerQueryTimeoutMs, withBoundedConnection } from "./bounded-query.js";
 import type { EntryRow, IdRange } from "./branch-merge.js";
 import type { Connection, Database } from "./database.js";
-import { scanEntries } from "./ledger-scan.js";
+import { CrowdedRanges, scanEntries } from "./ledger-scan.js";
 import { type LedgerFilter, selectEntries } from "./ledger-selection.js";
 
 /** A ledger entry with what its numbers stand for. */
@@ -52,6 +52,7 @@ export class LedgerReader {
   readonly database: Database;
   readonly queryTimeoutMs: number;
   readonly #directory = new AccountDirectory();
+  readonly #crowded = new CrowdedRanges();
 
   constructor(database: Database, options: LedgerReaderOptions = {}) {
     this.database = database;
@@ -103,7 +104,7 @@ export class LedgerReader {
       const selection = selectEntries(directory, filter);
       const scan = async (range: IdRange, want: number) => {
         if (range.low > range.high) return { rows: [], reached: undefined };
-        const { rows, reached } = await scanEntries(connection, selection, range, want);
+        const { rows, reached } = await scanEntries(connection, selection, range, want, this.#crowded);
         return { rows: rows.map((row) => resolve(directory, row)), reached };
       };
       return readPage(ids, request, scan);

@@ -11,7 +11,7 @@ import type { Connection } from "./database.js";
 import type { Branch, LedgerSelection } from "./ledger-selection.js";
 
 /** Up to so many branches are merged at once; with more, it is tried first whether all of their matches are few; */
-export const branchesBeforeGather = 12;
+export const branchesBeforeGather = 24;
 
 /** with more than this, or with whole classes, which are often dense, only once a probe has met hardly any. */
 export const branchesBeforeLateGather = 100;
@@ -28,29 +28,59 @@ export const stretchesMax = 3;
 /** What the steps of a plan cost, in microseconds: measured, and only their ratios matter. */
 const cost = { walked: 0.3, walkedMatch: 1, branch: 12, gatheredMatch: 4 } as const;
 
+/** Selections of which a process remembers a range that holds too many to be gathered. */
+export const crowdedRangesMax = 256;
+
 const stepMin = 256;
 
 /** Entries that are probed at most, beside a few times the page. */
 const probeMax = 1_024;
 
-/** The first `want` entries of a selection in a range of ids. */
+/** The first `want` entries of a selection in a range of ids; what `crowded` holds saves looking again. */
 export async function scanEntries(
   connection: Connection,
   selection: LedgerSelection,
   range: IdRange,
   want: number,
+  crowded = new CrowdedRanges(),
 ): Promise<ScannedEntries> {
   if (selection.kind === "all") return whole(await readTable(connection, "TRUE", range, want));
   const { branches } = selection;
   const [only] = branches;
   if (only === undefined) return whole([]);
   if (branches.length === 1 && only.other === undefined) return whole(await readBranch(connection, only, range, want));
-  if (branches.length > branchesBeforeGather && !gathersLate(branches)) {
+  if (branches.length > branchesBeforeGather && !gathersLate(branches) && !crowded.knows(branches, range)) {
     const gathered = await gatherBranches(connection, branches, range, want);
     if (gathered !== undefined) return whole(gathered);
+    crowded.add(branches, range);
   }
   if (branches.length <= branchesBeforeGather) return mergeBranches(connection, branches, range, want);
   return walkThenGather(connection, branches, range, want);
+}
+
+/**
+ * Ranges in which branches were found to hold more than can be gathered. The ledger only grows, so they always will,
+ * and so will any range around them.
+ */
+export class CrowdedRanges {
+  readonly #ranges = new Map<string, IdRange>();
+
+  knows(branches: readonly Branch[], range: IdRange): boolean {
+    const known = this.#ranges.get(keyOf(branches));
+    return known !== undefined && range.low <= known.low && known.high <= range.high;
+  }
+
+  add(branches: readonly Branch[], range: IdRange): void {
+    const key = keyOf(branches);
+    this.#ranges.delete(key);
+    this.#ranges.set(key, range);
+    const [oldest] = this.#ranges.keys();
+    if (this.#ranges.size > crowdedRangesMax && oldest !== undefined) this.#ranges.delete(oldest);
+  }
+}
+
+function keyOf(branches: readonly Branch[]): string {
+  return branches.map(({ index, accountId, classId }) => `${index}${accountId}.${classId}`).join();
 }
 
 function gathersLate(branches: readonly Branch[]): boolean {
