@@ -91,6 +91,7 @@ export class BlockFold {
   #sequence: bigint | undefined;
   /** Of the end of the last block, or of an upgrade, in the batch or the store. */
   #reached: Omit<Progress, "prunedSequence"> | undefined;
+  /** What comes up to here again is passed over: the store has it, or a source before this one had it. */
   #loadedUpTo: bigint;
   #position: number;
   #block: OpenBlock | undefined;
@@ -181,7 +182,9 @@ export class BlockFold {
   /** A source that starts anew (the next file): its first event may lie before the last one seen. */
   beginSource(): void {
     const seen = this.#sequence;
-    if (seen !== undefined && seen <= this.#loadedUpTo) this.#sequence = undefined;
+    if (seen === undefined) return;
+    if (seen <= this.#loadedUpTo) this.#sequence = undefined;
+    else this.#loadedUpTo = seen;
   }
 
   #checkChain(): void {

@@ -393,3 +393,20 @@ it("loses nothing of a block when the input pauses inside of it", async () => {
   await load({ database: paused, sources: [streamSource(halting(), "halting")], log });
   expect(await dump(paused)).toEqual(expected);
 });
+
+it("takes files that overlap inside of a block, in one load, for one stream of events", async () => {
+  const all = new RecordingBuilder()
+    .block(1, 10n, (r) => r.market("a"))
+    .begin(2, 20n)
+    .market("b")
+    .market("c")
+    .end();
+  const piece = (from: number, to?: number) => Buffer.concat(all.frames.slice(from, to));
+  const sources = [piece(0, 5), piece(2, 6), piece(4)].map((bytes, n) => streamSource(inChunks(bytes), `piece ${n}`));
+  const summary = await load({ database: url, sources, log });
+  expect(summary).toMatchObject({ blocks: 2, events: all.frames.length });
+  const once = newDatabaseUrl().url;
+  await migrate(once, log);
+  await load({ database: once, sources: [streamSource(inChunks(all.bytes()), "all")], log });
+  expect(await dump(url)).toEqual(await dump(once));
+});
