@@ -2,9 +2,6 @@
 // Pages of the ledger on N entries and on a tenth of them, below HTTP, against the best SQL that a person who knows the
 // store would write for that very page. Both alternate in one process, through the same driver.
 import { parseArgs } from "node:util";
-import { create } from "@bufbuild/protobuf";
-import { ListLedgerEntriesRequestSchema } from "../gen/datanode/api/v2/trading_data_pb.js";
-import { listLedgerEntries } from "../src/api/list-ledger-entries.js";
 import type { TimeRange } from "../src/domain/date-range.js";
 import type { PageRequest } from "../src/domain/page.js";
 import { type Database, openDatabase } from "../src/store/database.js";
@@ -13,6 +10,7 @@ import type { LedgerFilter } from "../src/store/ledger-selection.js";
 import { makeDataset } from "./ledger/dataset.js";
 import { type BenchFilter, filters, timeOf } from "./ledger/filters.js";
 import { handStatements } from "./ledger/hand-sql.js";
+import { LedgerOverHttp } from "./ledger/over-http.js";
 import { openBenchServer } from "./ledger/place.js";
 
 /** A statement by hand that takes longer is out of the race, and not run again. */
@@ -32,6 +30,7 @@ interface Cell {
   readonly name: string;
   readonly ours: number[];
   readonly hand: number[];
+  readonly http: number[];
   readonly way: string;
   readonly rows: number;
 }
@@ -51,8 +50,8 @@ async function timed(act: () => Promise<unknown>): Promise<number> {
 
 /** A page to measure, and what it is measured against. */
 interface Subject {
-  /** Milliseconds of one request, by us and by hand. */
-  readonly round: () => Promise<readonly [number, number]>;
+  /** Milliseconds of one request: by us, by hand, and by us as JSON over HTTP. */
+  readonly round: () => Promise<readonly [number, number, number]>;
   readonly rows: number;
   readonly way: string;
 }
@@ -62,6 +61,7 @@ class LedgerBench {
   readonly #ledger: LedgerReader;
   readonly #ours: Database;
   readonly #hand: Database;
+  #http: LedgerOverHttp | undefined;
   #span: { readonly first: bigint; readonly last: bigint } | undefined;
 
   constructor(url: string) {
@@ -76,9 +76,11 @@ class LedgerBench {
       "SELECT MIN(time_ns) AS first, MAX(time_ns) AS last FROM block",
     );
     await this.#ledger.warm();
+    this.#http = await LedgerOverHttp.start(this.#ledger);
   }
 
   async close(): Promise<void> {
+    await this.#http?.close();
     await this.#ours.close();
     await this.#hand.close();
   }
@@ -112,7 +114,8 @@ class LedgerBench {
     const { rows } = await this.#ledger.page(filter, time, request);
     const round = async () => {
       const mine = await timed(() => this.#ledger.page(filter, time, request));
-      return [mine, await timed(() => this.#hand.query(sql))] as const;
+      const hand = await timed(() => this.#hand.query(sql));
+      return [mine, hand, await timed(async () => this.#http?.page(filter, time, request))] as const;
     };
     return { round, rows: rows.length, way };
   }
@@ -147,7 +150,7 @@ async function measure(benches: readonly LedgerBench[]): Promise<Cell[][]> {
       for (const position of positions) {
         const subjects = await Promise.all(benches.map((ledger) => ledger.subject(bench, position, size)));
         const cells = subjects.map(({ rows, way }): Cell => {
-          return { name: `${bench.name}, ${position} ${size}`, ours: [], hand: [], way, rows };
+          return { name: `${bench.name}, ${position} ${size}`, ours: [], hand: [], http: [], way, rows };
         });
         for (let round = -2; round < Number(values.rounds); round++) await turn(subjects, cells, round >= 0);
         for (const [j, cell] of cells.entries()) results[j]?.push(cell);
@@ -159,10 +162,11 @@ async function measure(benches: readonly LedgerBench[]): Promise<Cell[][]> {
 
 async function turn(subjects: readonly Subject[], cells: readonly Cell[], counts: boolean): Promise<void> {
   for (const [i, subject] of subjects.entries()) {
-    const [ours, hand] = await subject.round();
+    const [ours, hand, http] = await subject.round();
     if (!counts) continue;
     cells[i]?.ours.push(ours);
     cells[i]?.hand.push(hand);
+    cells[i]?.http.push(http);
   }
 }
 
@@ -170,9 +174,10 @@ function print(entries: number, cells: readonly Cell[], smaller: readonly Cell[]
   const worst = { hand: Number.POSITIVE_INFINITY, growth: Number.POSITIVE_INFINITY, ms: 0 };
   const width = Math.max(...cells.map(({ name }) => name.length));
   console.log(
-    `\n${entries.toLocaleString("en")} entries; milliseconds; hand: the best statement by hand, and which it is`,
+    `\n${entries.toLocaleString("en")} entries; milliseconds; hand: the best statement by hand, and which it is; ` +
+      "HTTP: what JSON and a socket add to p50",
   );
-  console.log(`${"".padEnd(width)}    p50    p99   hand p50 p99      rows  vs hand  growth`);
+  console.log(`${"".padEnd(width)}    p50    p99   hand p50 p99      HTTP  rows  vs hand  growth`);
   cells.forEach((cell, i) => {
     const [p50, p99, hand] = [quantile(cell.ours, 0.5), quantile(cell.ours, 0.99), quantile(cell.hand, 0.5)];
     const before = smaller[i];
@@ -181,36 +186,14 @@ function print(entries: number, cells: readonly Cell[], smaller: readonly Cell[]
     worst.hand = Math.min(worst.hand, vsHand);
     worst.growth = Math.min(worst.growth, growth);
     worst.ms = Math.max(worst.ms, p50);
-    const numbers = [p50, p99, hand, quantile(cell.hand, 0.99)].map((ms) => ms.toFixed(2).padStart(7)).join(" ");
+    const http = quantile(cell.http, 0.5) - p50;
+    const numbers = [p50, p99, hand, quantile(cell.hand, 0.99), http].map((ms) => ms.toFixed(2).padStart(7)).join(" ");
     const mark = vsHand < 1 || growth < 1 || p50 > 50 ? " !" : "";
     console.log(
       `${cell.name.padEnd(width)} ${numbers} ${String(cell.rows).padStart(5)} ${vsHand.toFixed(2).padStart(7)} ${growth.toFixed(2).padStart(7)}  ${cell.way}${mark}`,
     );
   });
   return { worst_vs_hand_sql: worst.hand, worst_growth_2m_to_20m: worst.growth, slowest_p50_ms: worst.ms };
-}
-
-/** What HTTP adds to a page, beside moving bytes: the message and its JSON. */
-async function printJsonShare(url: string): Promise<void> {
-  const database = openDatabase(url);
-  const method = listLedgerEntries({ ledger: new LedgerReader(database) });
-  if (method.kind !== "unary") throw new Error("a list is unary");
-  const call = { signal: new AbortController().signal, clientAddress: "bench" };
-  for (const first of [100, 1000]) {
-    const request = create(ListLedgerEntriesRequestSchema, { pagination: { first } });
-    const times: number[] = [];
-    let bytes = 0;
-    for (let round = 0; round < 50; round++) {
-      const answer = await method.answer(request, call);
-      times.push(
-        await timed(async () => {
-          bytes = answer.json().length;
-        }),
-      );
-    }
-    console.log(`JSON of a page of ${first}: ${quantile(times, 0.5).toFixed(2)} ms, ${Math.round(bytes / 1024)} KiB`);
-  }
-  await database.close();
 }
 
 const server = await openBenchServer(values["data-dir"]);
@@ -232,7 +215,6 @@ try {
   const ratios = Object.fromEntries(
     Object.entries(worst).map(([name, value]) => [name, Math.round(value * 1000) / 1000]),
   );
-  await printJsonShare(server.databaseUrl(`ledger_${entries}`));
   console.log(`slowest median: ${ratios["slowest_p50_ms"]} ms`);
   delete ratios["slowest_p50_ms"];
   console.log(JSON.stringify({ name: "ledger", ratios }));
