@@ -45,9 +45,15 @@ function median(numbers: readonly number[]): number {
   return [...numbers].sort((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? Number.NaN;
 }
 
-function print(name: string, { perSecond, median, p99, slowest }: SteadyResult): void {
-  const times = [median, p99, slowest].map((ms) => ms.toFixed(2).padStart(9)).join("");
+function print(name: string, { perSecond, median, p99, slowest }: SteadyResult, lateness: number): void {
+  const times = [median, p99, slowest, lateness].map((ms) => ms.toFixed(2).padStart(9)).join("");
   console.log(`  ${name.padEnd(24)}${String(Math.round(perSecond)).padStart(8)}${times}`);
+}
+
+/** The longest that one of a hundred of the service's own timers was late since this was last asked, in milliseconds. */
+async function ownLateness(service: ServiceProcess): Promise<number> {
+  const text = await (await fetch(`${service.url}/metrics`)).text();
+  return Number(/^marketd_nodejs_eventloop_lag_p99_seconds (\S+)/m.exec(text)?.[1]) * 1000;
 }
 
 /** Half over gRPC, ten on a connection, and half as lines, one on each. */
@@ -70,19 +76,21 @@ async function run(databaseUrl: string): Promise<void> {
     const topRate = (await loadHttp(port, marketId, 3)).perSecond;
     console.log(`top rate of a depth GET alone: ${Math.round(topRate)} a second over 64 connections`);
     console.log(`half of it by ${callers} callers, milliseconds:`);
-    console.log(`  ${"".padEnd(24)}    rate   median      p99  slowest`);
-    print("alone", await steadyLoad(port, marketId, topRate / 2, seconds));
+    console.log(`  ${"".padEnd(24)}    rate   median      p99  slowest  service's event loop late, p99`);
+    await ownLateness(service);
+    print("alone", await steadyLoad(port, marketId, topRate / 2, seconds), await ownLateness(service));
     await openStreams(readers, port);
     const sources = [streamSource(blocks(stopping.signal), "the simulated network")];
     const log = createLog("warn");
     const following = load({ database: databaseUrl, sources, blockByBlock: true, log, signal: stopping.signal });
     const p99s: number[] = [];
     for (let round = 1; round <= rounds; round++) {
+      await ownLateness(service);
       const before = await readers.ask({ kind: "bytes" });
       const result = await steadyLoad(port, marketId, topRate / 2, seconds);
       const after = await readers.ask({ kind: "bytes" });
       if (after.lost > 0 || after.least <= before.least) throw new Error("a stream got nothing");
-      print(`beside ${streams} streams, ${round}`, result);
+      print(`beside ${streams} streams, ${round}`, result, await ownLateness(service));
       p99s.push(result.p99);
     }
     stopping.abort();

@@ -15,6 +15,7 @@ import { type RunningServer, startServer } from "../transport/server.js";
 import { toFailure } from "../transport/status.js";
 import { explorerFiles } from "./explorer-files.js";
 import { listenError } from "./listen-error.js";
+import { keepMemorySteady } from "./steady-memory.js";
 import type { ReadinessState } from "./worker-messages.js";
 
 /** What one serving process is made of. */
@@ -46,6 +47,7 @@ export interface Service {
  */
 export async function startService(options: ServiceOptions): Promise<Service> {
   const { config, log, metrics } = options;
+  keepMemorySteady();
   collectDefaultMetrics({ register: metrics, prefix: "marketd_" });
   const database = openDatabase(options.databaseUrl);
   await checkSchema(database, log);
