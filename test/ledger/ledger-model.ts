@@ -1,5 +1,6 @@
 import type { TimeRange } from "../../src/domain/date-range.js";
 import type { PageRequest } from "../../src/domain/page.js";
+import type { LedgerEntry } from "../../src/store/ledger-entry-query.js";
 import type { AccountSide, LedgerFilter } from "../../src/store/ledger-selection.js";
 import type { FixtureAccount, FixtureEntry } from "./ledger-fixture.js";
 
@@ -49,4 +50,18 @@ export function modelPage(list: readonly FixtureEntry[], request: PageRequest<bi
   const begin = start < 0 ? list.length : start;
   const rows = backwards ? list.filter(({ id }) => isBefore(id)).slice(-size) : list.slice(begin, begin + size);
   return { rows, hasPrevious: begin > 0, hasNext: begin + rows.length < list.length };
+}
+
+/** Entries of the store as the model has them. */
+export function plain(rows: readonly LedgerEntry[]): FixtureEntry[] {
+  return rows.map(({ id, timeNs, quantity, entryClass, from, to, fromBalance, toBalance }) => ({
+    id,
+    timeNs,
+    quantity,
+    transferType: entryClass.transferType,
+    from: { party: from.partyId, asset: from.kind.assetId, market: from.kind.marketId, type: from.kind.type },
+    to: { party: to.partyId, asset: to.kind.assetId, market: to.kind.marketId, type: to.kind.type },
+    fromBalance,
+    toBalance,
+  }));
 }

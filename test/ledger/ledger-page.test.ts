@@ -2,10 +2,10 @@ import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { TimeRange } from "../../src/domain/date-range.js";
 import type { PageRequest } from "../../src/domain/page.js";
-import { type LedgerEntry, LedgerReader } from "../../src/store/ledger-entry-query.js";
+import { LedgerReader } from "../../src/store/ledger-entry-query.js";
 import type { AccountSide, LedgerFilter } from "../../src/store/ledger-selection.js";
 import { type FixtureEntry, LedgerFixture, type NewEntry } from "./ledger-fixture.js";
-import { modelList, modelPage } from "./ledger-model.js";
+import { modelList, modelPage, plain } from "./ledger-model.js";
 
 const parties = ["network", "alice", "bob", "carol", "dave"];
 const assets = ["usd", "eur"];
@@ -73,19 +73,6 @@ beforeAll(async () => {
   await grow(60);
 });
 afterAll(() => fixture.drop());
-
-function plain(rows: readonly LedgerEntry[]) {
-  return rows.map(({ id, timeNs, quantity, entryClass, from, to, fromBalance, toBalance }) => ({
-    id,
-    timeNs,
-    quantity,
-    transferType: entryClass.transferType,
-    from: { party: from.partyId, asset: from.kind.assetId, market: from.kind.marketId, type: from.kind.type },
-    to: { party: to.partyId, asset: to.kind.assetId, market: to.kind.marketId, type: to.kind.type },
-    fromBalance,
-    toBalance,
-  }));
-}
 
 function timeRange(entries: readonly FixtureEntry[]): fc.Arbitrary<TimeRange> {
   const time = fc.option(
