@@ -47,8 +47,8 @@ interface Start {
 
 /**
  * The primary's side: starts the workers, replaces one that dies, tells all of them what they are together, and gathers
- * their metrics. It hands connections out in turn, so that long-lived ones are spread evenly too, and serves nothing
- * itself.
+ * their metrics. It hands connections out in turn to whoever is free, so that long-lived ones are spread too, and
+ * serves nothing itself.
  */
 class Primary {
   readonly #options: ClusterOptions;

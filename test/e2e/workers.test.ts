@@ -227,9 +227,9 @@ describe("two workers on one port", () => {
     }
     await until("all readers hold the newest books", 10_000, () => readers.every((r) => r.holdsTheBooksOf(fixture)));
     const broken = readers.filter((reader) => reader.endings.length > 0).length;
-    // Connections are handed out in turn, so each worker had about half of them.
-    expect(broken).toBeGreaterThanOrEqual(3);
-    expect(broken).toBeLessThanOrEqual(9);
+    // Connections are handed out in turn to workers that are free: both had some.
+    expect(broken).toBeGreaterThan(0);
+    expect(broken).toBeLessThan(readers.length);
     await until("two workers", 10_000, () => service.workers().length === 2);
     expect(service.workers()).toContain(survivor);
     expect(await statusOf(`${url}/readyz`)).toBe(200);
