@@ -7,6 +7,7 @@ import {
   mergeBranches,
   type ScannedEntries,
 } from "./branch-merge.js";
+import { gatherStretches } from "./branch-stretches.js";
 import type { Connection } from "./database.js";
 import type { Branch, LedgerSelection } from "./ledger-selection.js";
 
@@ -21,9 +22,6 @@ export const branchesMax = 4_096;
 
 /** Entries of the table that a request walks at most, whether they match or not. */
 export const entriesWalkedMax = 65_536;
-
-/** Stretches of the branches that are gathered for one page, before the rest of it is merged. */
-export const stretchesMax = 3;
 
 /** What the steps of a plan cost, in microseconds: measured, and only their ratios matter. */
 const cost = { walked: 0.3, walkedMatch: 1, branch: 12, gatheredMatch: 4 } as const;
@@ -112,7 +110,7 @@ async function walkThenGather(
       const rest =
         rare && gathersLate(branches)
           ? await gatherThenMerge(connection, branches, walk.rest, missing)
-          : await gatherStretches(connection, branches, walk, missing);
+          : await gatherStretches(connection, branches, walk.rest, missing, walk.idsPerMatch);
       return { rows: [...walk.rows, ...rest.rows], reached: rest.reached };
     }
     if (walk.walked >= entriesWalkedMax) return { rows: walk.rows, reached: walk.reached };
@@ -130,47 +128,6 @@ async function gatherThenMerge(
 ): Promise<ScannedEntries> {
   const gathered = await gatherBranches(connection, branches, range, want);
   return gathered === undefined ? mergeBranches(connection, branches, range, want) : whole(gathered);
-}
-
-/**
- * Gathers from stretches of the range that are as long as it takes by the density of matches so far, and merges what
- * is missing then. A stretch that holds too many is tried again at a quarter of its length.
- */
-async function gatherStretches(
-  connection: Connection,
-  branches: readonly Branch[],
-  { rest, idsPerMatch }: TableWalk,
-  want: number,
-): Promise<ScannedEntries> {
-  const rows: EntryRow[] = [];
-  let { low, high } = rest;
-  const { descending } = rest;
-  let perMatch = idsPerMatch;
-  for (let i = 0; i < stretchesMax && perMatch !== undefined && low <= high; i++) {
-    const missing = want - rows.length;
-    // A third more than it should take, and some for the scatter of small numbers.
-    const span = Math.ceil(perMatch * (1.3 * missing + 8));
-    const stretch = cut({ low, high, descending }, BigInt(span));
-    const gathered = await gatherBranches(connection, branches, stretch, missing, 4 * missing + 64);
-    if (gathered === undefined) {
-      perMatch /= 4;
-      continue;
-    }
-    rows.push(...gathered);
-    if (rows.length === want) return whole(rows);
-    perMatch = span / Math.max(gathered.length, 0.25);
-    if (descending) high = stretch.low - 1n;
-    else low = stretch.high + 1n;
-  }
-  if (low > high) return whole(rows);
-  const merged = await mergeBranches(connection, branches, { low, high, descending }, want - rows.length);
-  return { rows: [...rows, ...merged.rows], reached: merged.reached };
-}
-
-/** The first `span` ids of a range. */
-function cut({ low, high, descending }: IdRange, span: bigint): IdRange {
-  if (high - low < span) return { low, high, descending };
-  return descending ? { low: high - span + 1n, high, descending } : { low, high: low + span - 1n, descending };
 }
 
 /** A walk along the primary key that takes the entries that meet a condition. */

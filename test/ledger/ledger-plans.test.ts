@@ -1,0 +1,106 @@
+import fc from "fast-check";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { PageRequest } from "../../src/domain/page.js";
+import { gatherStretches } from "../../src/store/branch-stretches.js";
+import { LedgerReader } from "../../src/store/ledger-entry-query.js";
+import { type AccountSide, type LedgerFilter, selectEntries } from "../../src/store/ledger-selection.js";
+import { type FixtureAccount, LedgerFixture, type NewEntry } from "./ledger-fixture.js";
+import { modelList, modelPage, plain } from "./ledger-model.js";
+
+const assets = ["usd", "eur"];
+const markets = ["m1", "m2", "m3", "m4", "m5", "m6"];
+const always = { startNs: undefined, endNs: undefined };
+const blocks = 130;
+const entriesPerBlock = 40;
+
+let fixture: LedgerFixture;
+let ledger: LedgerReader;
+
+/** Parties with many accounts: `hot` always, `early` only in the beginning, `late` only at the end, `rare` at times. */
+function partyAt(block: number, i: number): string {
+  const n = (block * 7 + i * 13) % 20;
+  if (n < 9) return "hot";
+  if (n < 12 && block < 30) return "early";
+  if (n < 14 && block > 110) return "late";
+  return n === 19 && i === 3 ? "rare" : `other${(block * 31 + i) % 40}`;
+}
+
+function entryAt(block: number, i: number): NewEntry {
+  const n = block * entriesPerBlock + i;
+  const asset = assets[n % 2] ?? "";
+  const market = markets[(n >> 1) % 6] ?? "";
+  const party = partyAt(block, i);
+  const type = [1, 3, 4, 9][(n >> 3) % 4] ?? 1;
+  const own: FixtureAccount = { party, asset, market: type === 1 ? "" : market, type };
+  const other: FixtureAccount =
+    n % 11 === 0 ? { ...own, type: 2 } : { party: "network", asset, market: market, type: 5 + (n % 3) };
+  const sides = n % 3 === 0 ? { from: own, to: other } : { from: other, to: own };
+  return { ...sides, transferType: 1 + (n % 4), quantity: String(n), fromBalance: "0", toBalance: String(n) };
+}
+
+beforeAll(async () => {
+  fixture = await LedgerFixture.create();
+  ledger = new LedgerReader(fixture.database);
+  for (let block = 0; block < blocks; block++) {
+    await fixture.addBlock(Array.from({ length: entriesPerBlock }, (_, i) => entryAt(block, i)));
+  }
+}, 60_000);
+afterAll(() => fixture.drop());
+
+test("stretches give what there is, however wrong the guess of how dense matches are", async () => {
+  const cases = fc.record({
+    party: fc.constantFrom("hot", "early", "late", "rare"),
+    guess: fc.option(fc.constantFrom(1, 1e3, 1e5, 1e7, 1e9, 1e12), { nil: undefined }),
+    want: fc.constantFrom(1, 20, 300),
+    descending: fc.boolean(),
+    ends: fc.tuple(...[0, 1].map(() => fc.constantFrom(...fixture.entries.map(({ id }) => id)))),
+  });
+  await fixture.database.withConnection(async (connection) => {
+    const { directory } = await ledger.view(connection, always);
+    await fc.assert(
+      fc.asyncProperty(cases, async ({ party, guess, want, descending, ends: [a = 0n, b = 0n] }) => {
+        const side = { partyId: party, assetId: undefined, marketIds: [], types: [] };
+        const filter = { from: side, to: side, closed: false, transferTypes: [] };
+        const selection = selectEntries(directory, filter);
+        if (selection.kind === "all") throw new Error("not the plan of this test");
+        const range = { low: a < b ? a : b, high: a < b ? b : a, descending };
+        const { rows, reached } = await gatherStretches(connection, selection.branches, range, want, guess);
+        const expected = modelList(fixture.entries, filter, always, descending)
+          .map(({ id }) => id)
+          .filter((id) => id >= range.low && id <= range.high);
+        expect(rows.map(({ id }) => id)).toEqual(expected.slice(0, want));
+        expect(reached).toBeUndefined();
+      }),
+      { numRuns: 200 },
+    );
+  });
+}, 60_000);
+
+test("parties with many accounts, more entries than can be gathered, dense, rare, early and late", async () => {
+  const side: fc.Arbitrary<AccountSide> = fc.record({
+    partyId: fc.option(fc.constantFrom("hot", "early", "late", "rare", "network", "other7"), { nil: undefined }),
+    assetId: fc.option(fc.constantFrom(...assets), { nil: undefined, freq: 1 }),
+    marketIds: fc.oneof({ weight: 3, arbitrary: fc.constant([]) }, { weight: 1, arbitrary: fc.subarray(markets) }),
+    types: fc.constant([]),
+  });
+  const filter: fc.Arbitrary<LedgerFilter> = fc.record({
+    from: fc.option(side, { nil: undefined, freq: 4 }),
+    to: fc.option(side, { nil: undefined, freq: 4 }),
+    closed: fc.boolean(),
+    transferTypes: fc.oneof(fc.constant([]), fc.subarray([1, 2, 3, 4])),
+  });
+  const request: fc.Arbitrary<PageRequest<bigint>> = fc.record({
+    newestFirst: fc.boolean(),
+    size: fc.constantFrom(1, 10, 100, 1000),
+    backwards: fc.boolean(),
+    cursor: fc.option(fc.constantFrom(...fixture.entries.map(({ id }) => id)), { nil: undefined }),
+  });
+  await fc.assert(
+    fc.asyncProperty(filter, request, async (chosen, asked) => {
+      const { rows, hasNext, hasPrevious } = await ledger.page(chosen, always, asked);
+      const expected = modelPage(modelList(fixture.entries, chosen, always, asked.newestFirst), asked);
+      expect({ rows: plain(rows), hasNext, hasPrevious }).toEqual(expected);
+    }),
+    { numRuns: 300 },
+  );
+}, 60_000);
