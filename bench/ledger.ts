@@ -16,11 +16,15 @@ import { openBenchServer } from "./ledger/place.js";
 /** A statement by hand that takes longer is out of the race, and not run again. */
 const handTimeoutSeconds = 0.5;
 
+/** Rounds of each page that do not count, and requests before the first of all: what the runtime compiles meanwhile. */
+const warmUpRounds = 4;
+const warmUpRequests = 150;
+
 const { values } = parseArgs({
   options: {
     entries: { type: "string", default: "20000000" },
     parties: { type: "string", default: "35500" },
-    rounds: { type: "string", default: "21" },
+    rounds: { type: "string", default: "31" },
     only: { type: "string", default: "" },
     "data-dir": { type: "string" },
   },
@@ -144,6 +148,12 @@ class LedgerBench {
 async function measure(benches: readonly LedgerBench[]): Promise<Cell[][]> {
   const results: Cell[][] = benches.map(() => []);
   const chosen = filters.filter(({ name }) => name.includes(values.only));
+  const [first] = chosen;
+  if (first === undefined) throw new Error(`no filter of the bench has "${values.only}" in its name`);
+  for (const ledger of benches) {
+    const { round } = await ledger.subject(first, "first", 100);
+    for (let i = 0; i < warmUpRequests; i++) await round();
+  }
   for (const [i, bench] of chosen.entries()) {
     console.error(`${i + 1} of ${chosen.length}: ${bench.name}`);
     for (const size of [100, 1000]) {
@@ -152,7 +162,7 @@ async function measure(benches: readonly LedgerBench[]): Promise<Cell[][]> {
         const cells = subjects.map(({ rows, way }): Cell => {
           return { name: `${bench.name}, ${position} ${size}`, ours: [], hand: [], http: [], way, rows };
         });
-        for (let round = -2; round < Number(values.rounds); round++) await turn(subjects, cells, round >= 0);
+        for (let round = -warmUpRounds; round < Number(values.rounds); round++) await turn(subjects, cells, round >= 0);
         for (const [j, cell] of cells.entries()) results[j]?.push(cell);
       }
     }
