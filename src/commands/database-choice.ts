@@ -1,6 +1,5 @@
 import type { DatabaseChoice } from "../config.js";
 import { exitUsage, OperatorError } from "../domain/operator-error.js";
-import { EmbeddedFailure } from "../embedded/embedded-failure.js";
 import { openEmbedded } from "../embedded/open-embedded.js";
 import { parseDatabaseUrl } from "../store/database-url.js";
 import type { Log } from "../telemetry/log.js";
@@ -15,24 +14,19 @@ export interface ChosenDatabase {
 /**
  * The database that the operator chose; a private one is started first.
  * @param name the database on a private server, where it is not the usual one
- * @throws OperatorError for a URL that names none, or when there is no private one to be had
+ * @throws OperatorError for a URL that names none, EmbeddedFailure, which is one, when there is no private one to be had
  */
 export async function openChoice(choice: DatabaseChoice, log: Log, name?: string): Promise<ChosenDatabase> {
   if (choice.kind === "url") {
     checkUrl(choice.url);
     return { url: choice.url, close: async () => {} };
   }
-  try {
-    return await openEmbedded({
-      dataDir: choice.dataDir,
-      log,
-      onProgress: (text) => process.stderr.write(`marketd: ${text}\n`),
-      ...(name === undefined ? {} : { database: name }),
-    });
-  } catch (error) {
-    if (error instanceof EmbeddedFailure) throw new OperatorError(error.message, 1, error);
-    throw error;
-  }
+  return openEmbedded({
+    dataDir: choice.dataDir,
+    log,
+    onProgress: (text) => process.stderr.write(`marketd: ${text}\n`),
+    ...(name === undefined ? {} : { database: name }),
+  });
 }
 
 function checkUrl(url: string): void {
