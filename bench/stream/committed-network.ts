@@ -8,7 +8,6 @@ import { BlockFold } from "../../src/loader/block-fold.js";
 import { FrameSplitter } from "../../src/loader/frames.js";
 import { LedgerTextWriter } from "../../src/loader/ledger-text.js";
 import { Network } from "../../src/simulator/network.js";
-import { insertLedgerEntries } from "../../src/store/ledger-entry-table.js";
 import { migrate } from "../../src/store/migrate.js";
 import type { Progress } from "../../src/store/progress-table.js";
 import { openWriter, type Writer } from "../../src/store/writer.js";
@@ -71,7 +70,7 @@ export class CommittedNetwork {
   async #commit(): Promise<number> {
     const batch = this.#fold.take();
     this.#progress = await this.writer.transaction((connection) =>
-      writeBatch(connection, batch, this.#progress, insertLedgerEntries),
+      writeBatch(connection, batch, this.#progress, false),
     );
     return batch.levels.size;
   }

@@ -1,6 +1,13 @@
 import type { LiveOrder } from "../domain/order-book.js";
-import { type AccountRow, type EntryClassRow, writeAccounts, writeEntryClasses } from "../store/account-table.js";
+import {
+  type AccountRow,
+  type EntryClassRow,
+  insertAccounts,
+  loadAccounts,
+  writeEntryClasses,
+} from "../store/account-table.js";
 import { type BlockRow, writeBlocks } from "../store/block-table.js";
+import { rowsWorthLoading } from "../store/bulk-load.js";
 import { type BundleRow, type SignatureRow, writeBundles, writeSignatures } from "../store/bundle-table.js";
 import type { Connection } from "../store/database.js";
 import {
@@ -11,7 +18,7 @@ import {
   writeLevels,
   writeLiveOrders,
 } from "../store/depth-table.js";
-import type { LedgerText } from "../store/ledger-entry-table.js";
+import { insertLedgerEntries, type LedgerText, loadLedgerEntries } from "../store/ledger-entry-table.js";
 import { type KeptWhole, writeKeptWhole } from "../store/market-table.js";
 import { advanceProgress, type Progress } from "../store/progress-table.js";
 import { type TradeRow, writeLastTrades } from "../store/trade-table.js";
@@ -70,13 +77,17 @@ export function rowCount(batch: Batch): number {
   );
 }
 
-/** Writes a batch inside of a transaction; gives the progress that the next one starts from. */
+/**
+ * Writes a batch inside of a transaction, with LOAD DATA LOCAL where there are many rows and `localInfile` says that the
+ * server takes it; gives the progress that the next one starts from.
+ */
 export async function writeBatch(
   connection: Connection,
   batch: WholeBatch,
   before: Progress | undefined,
-  writeLedger: (connection: Connection, text: LedgerText) => Promise<void>,
+  localInfile: boolean,
 ): Promise<Progress> {
+  const loads = (rows: number) => localInfile && rows >= rowsWorthLoading;
   await advanceProgress(connection, before, batch.reached);
   await writeBlocks(connection, [...batch.blocks.values()]);
   await writeKeptWhole(connection, "market", [...batch.markets.values()]);
@@ -85,9 +96,9 @@ export async function writeBatch(
   await writeLevels(connection, [...batch.levels.values()]);
   await writeLiveOrders(connection, batch.orders);
   await writeLastTrades(connection, [...batch.trades.values()]);
-  await writeAccounts(connection, batch.accounts);
+  await (loads(batch.accounts.length) ? loadAccounts : insertAccounts)(connection, batch.accounts);
   await writeEntryClasses(connection, batch.classes);
-  if (batch.text.rows > 0) await writeLedger(connection, batch.text);
+  await (loads(batch.text.rows) ? loadLedgerEntries : insertLedgerEntries)(connection, batch.text);
   await writeBundles(connection, [...batch.bundles.values()]);
   await writeSignatures(connection, batch.signatures);
   const prunedSequence = await pruneTombstones(connection, batch.reached.height, before?.prunedSequence ?? 0n);

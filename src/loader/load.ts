@@ -2,14 +2,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { OrderBooks } from "../domain/order-book.js";
 import { readAccounts, readEntryClasses } from "../store/account-table.js";
 import { readLedgerEntries } from "../store/block-table.js";
-import type { Connection } from "../store/database.js";
+import { isLocalInfileRefused } from "../store/bulk-load.js";
 import { readBooks } from "../store/depth-table.js";
-import {
-  insertLedgerEntries,
-  isLocalInfileRefused,
-  type LedgerText,
-  loadLedgerEntries,
-} from "../store/ledger-entry-table.js";
 import { type Progress, readProgress } from "../store/progress-table.js";
 import { openWriter, type Writer } from "../store/writer.js";
 import type { Log } from "../telemetry/log.js";
@@ -230,9 +224,7 @@ class Loader {
   }
 
   #transact(batch: WholeBatch): Promise<Progress> {
-    const writeLedger: (connection: Connection, text: LedgerText) => Promise<void> =
-      this.#localInfile && batch.text.rows >= rowsWorthLoading ? loadLedgerEntries : insertLedgerEntries;
-    return this.#writer.transaction((connection) => writeBatch(connection, batch, this.#progress, writeLedger));
+    return this.#writer.transaction((connection) => writeBatch(connection, batch, this.#progress, this.#localInfile));
   }
 
   async #wait(pace: number): Promise<void> {
@@ -248,9 +240,6 @@ class Loader {
     return this.#options.signal?.aborted === true;
   }
 }
-
-/** Fewer rows are inserted: one round trip instead of two. */
-export const rowsWorthLoading = 20;
 
 /** Settles as `promise` does, or with undefined when the signal aborts. */
 function untilAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T | undefined> {

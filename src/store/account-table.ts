@@ -1,3 +1,4 @@
+import { loadRows } from "./bulk-load.js";
 import type { Connection } from "./database.js";
 import { insert } from "./upsert.js";
 
@@ -41,14 +42,24 @@ export function readEntryClasses(connection: Connection): Promise<EntryClassRow[
   );
 }
 
-/** Stores new accounts. */
-export async function writeAccounts(connection: Connection, rows: readonly AccountRow[]): Promise<void> {
+const accountColumns = ["account_id", "party_id", "asset_id", "market_id", "type"];
+
+/** Inserts new accounts in statements of many rows. */
+export async function insertAccounts(connection: Connection, rows: readonly AccountRow[]): Promise<void> {
   await insert(
     connection,
     "account",
-    ["account_id", "party_id", "asset_id", "market_id", "type"],
+    accountColumns,
     rows.map((row) => [row.accountId, row.partyId, row.assetId, row.marketId, row.type]),
   );
+}
+
+/** Loads new accounts the fast way. @throws Error unless each row was stored as it is */
+export async function loadAccounts(connection: Connection, rows: readonly AccountRow[]): Promise<void> {
+  // Identifiers are printable ASCII: neither a tab nor a line feed is among their characters.
+  const lines = rows.map((row) => `${row.accountId}\t${row.partyId}\t${row.assetId}\t${row.marketId}\t${row.type}\n`);
+  const text = { bytes: Buffer.from(lines.join(""), "latin1"), rows: rows.length };
+  await loadRows(connection, "account", accountColumns.join(", "), text);
 }
 
 /** Stores new classes of entries. */

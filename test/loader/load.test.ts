@@ -237,6 +237,56 @@ it("falls back to INSERT, and says so, where the server forbids LOAD DATA LOCAL"
   expect(await store.query("SELECT id FROM ledger_entry")).toHaveLength(50);
 });
 
+it("stores many new accounts as they are, in whichever way, and lets none go unnoticed", async () => {
+  const owners = Array.from({ length: 60 }, (_, i) => `${"\\'\"`%,;: \\N~"[i % 11] ?? ""}owner\\N '${i}\\`);
+  const recording = new RecordingBuilder().block(1, 10n, (r) =>
+    r.transfer(...owners.map((owner) => ({ from: { owner, assetId: "\\t", type: -1 as number, marketId: "" } }))),
+  );
+  const accounts = "SELECT account_id, party_id, asset_id, market_id, type FROM account ORDER BY account_id";
+  await loadBytes(recording.bytes());
+  const loaded = await store.query(accounts);
+  for (const table of ["progress", "ledger_entry", "account", "entry_class", "block"]) {
+    await store.withConnection((c) => c.run(`DELETE FROM ${table}`));
+  }
+  await loadBytes(recording.bytes(), { localInfile: false });
+  expect(await store.query(accounts)).toEqual(loaded);
+  expect(loaded.filter(({ account_id }) => account_id !== 2)).toEqual(
+    owners.map((owner, i) => {
+      return { account_id: i === 0 ? 1 : i + 2, party_id: owner, asset_id: "\\t", market_id: "", type: -1 };
+    }),
+  );
+  // One that is there already, of which the loader cannot know: LOAD DATA LOCAL would skip it.
+  for (const table of ["progress", "ledger_entry", "account", "entry_class", "block"]) {
+    await store.withConnection((c) => c.run(`DELETE FROM ${table}`));
+  }
+  const late = recordingThatWaits(recording.bytes());
+  const loading = load({ database: url, sources: [streamSource(late.chunks, "late")], log });
+  await late.begun;
+  await store.withConnection((c) => c.run("INSERT INTO account VALUES (7, 'x', 'y', 'z', 1)"));
+  late.resume();
+  await expect(loading).rejects.toThrow("the server stored 60 of 61 rows of account");
+  expect(await store.query("SELECT id FROM ledger_entry")).toEqual([]);
+  expect(await store.query("SELECT account_id FROM account")).toEqual([{ account_id: 7 }]);
+});
+
+/** The same bytes, once it has been told to go on. */
+function recordingThatWaits(bytes: Uint8Array) {
+  let resume = () => {};
+  const paused = new Promise<void>((resolve) => {
+    resume = resolve;
+  });
+  let begin = () => {};
+  const begun = new Promise<void>((resolve) => {
+    begin = resolve;
+  });
+  async function* chunks() {
+    begin();
+    await paused;
+    yield bytes;
+  }
+  return { chunks: chunks(), begun, resume };
+}
+
 it("names the network where an account has no owner, and takes two encodings of an account for one", async () => {
   await loadBytes(
     new RecordingBuilder()

@@ -1,0 +1,47 @@
+import { Readable } from "node:stream";
+import type { Connection } from "./database.js";
+import { databaseErrorNumber, toDatabaseFailure } from "./database-error.js";
+
+/** Bytes in one packet to the server while it loads. */
+export const loadPacketBytes = 256 * 1024;
+
+/** Fewer rows are inserted: one round trip instead of two. */
+export const rowsWorthLoading = 20;
+
+/** Rows as text: columns between tabs, a line feed after each row, nothing escaped, for none of it occurs in a value. */
+export interface RowText {
+  readonly bytes: Uint8Array;
+  readonly rows: number;
+}
+
+/** LOAD DATA LOCAL refused: 1148 (MariaDB), 3948 and 2068 (MySQL), 4166 (MariaDB 10.5 and later), 1235 (proxies). */
+const localInfileRefused: ReadonlySet<number> = new Set([1148, 1235, 2068, 3948, 4166]);
+
+/** Whether the server does not take LOAD DATA LOCAL. */
+export function isLocalInfileRefused(error: unknown): boolean {
+  return localInfileRefused.has(databaseErrorNumber(error) ?? 0);
+}
+
+/**
+ * Loads new rows the fast way, LOAD DATA LOCAL. The connection must allow it (`openWriter`).
+ * @throws Error unless each row was stored as it is; LOCAL would otherwise skip and cut without an error
+ */
+export async function loadRows(connection: Connection, table: string, columns: string, text: RowText): Promise<void> {
+  const sql = `LOAD DATA LOCAL INFILE '${table}' INTO TABLE ${table} CHARACTER SET binary
+  FIELDS TERMINATED BY '\\t' ENCLOSED BY '' ESCAPED BY '' LINES TERMINATED BY '\\n' (${columns})`;
+  const infileStreamFactory = (): Readable => Readable.from(packets(text.bytes));
+  let outcome: { affectedRows: number; warningStatus: number; info: string };
+  try {
+    const [answer] = await connection.driver.query({ sql, infileStreamFactory });
+    outcome = answer as typeof outcome;
+  } catch (error) {
+    throw toDatabaseFailure(error);
+  }
+  if (outcome.affectedRows === text.rows && outcome.warningStatus === 0) return;
+  throw new Error(`the server stored ${outcome.affectedRows} of ${text.rows} rows of ${table}: ${outcome.info}`);
+}
+
+function* packets(bytes: Uint8Array): Generator<Buffer> {
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  for (let at = 0; at < buffer.length; at += loadPacketBytes) yield buffer.subarray(at, at + loadPacketBytes);
+}
