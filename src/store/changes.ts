@@ -1,5 +1,5 @@
 import { unavailable } from "../domain/failure.js";
-import type { Connection, Database } from "./database.js";
+import type { Database, SnapshotConnection } from "./database.js";
 import { databaseRetryAfterMs } from "./database-error.js";
 
 /** A query of the tail that takes longer is given up, and its connection with it: a dead peer does not answer at all. */
@@ -66,7 +66,7 @@ export interface TradeRow {
   readonly sellerAuctionBatch: bigint;
 }
 
-/** What is newer than a place, as of one snapshot. */
+/** What is newer than a place, or everything, as of one snapshot. */
 export interface Changes {
   readonly progress: Progress;
   readonly markets: readonly BodyRow[];
@@ -74,10 +74,7 @@ export interface Changes {
   readonly depths: readonly DepthRow[];
   readonly levels: readonly LevelRow[];
   readonly trades: readonly TradeRow[];
-  /**
-   * True: `levels` are all that there are, of every market, for the changes alone are no longer known; false: they are
-   * those that changed, vanished ones among them.
-   */
+  /** True: this is everything, and `levels` are all of every book; false: what changed, vanished levels among it. */
   readonly wholeBooks: boolean;
 }
 
@@ -91,7 +88,10 @@ export interface Place {
 export interface ChangeReader {
   /** The cheap question, one row by its key; undefined: nothing was ever loaded. */
   progress(): Promise<Progress | undefined>;
-  /** All that is newer than a place, in one snapshot. Everything there is for a new reader, or one of another chain. */
+  /**
+   * All that is newer than a place, in one snapshot. Everything there is for a new reader, one of another chain, and one
+   * so far behind that levels may have vanished without a trace since.
+   */
   changes(since: Place | undefined): Promise<Changes | undefined>;
 }
 
@@ -100,85 +100,84 @@ const progressSql = `
     pruned_sequence AS prunedSequence
   FROM progress WHERE id = 1`;
 
-const bodySql = (table: "market" | "market_data") =>
-  `SELECT market_id AS marketId, changed_sequence AS changedSequence, body FROM ${table} WHERE changed_sequence > ?`;
+const bodiesSql = (table: "market" | "market_data") =>
+  `SELECT market_id AS marketId, changed_sequence AS changedSequence, body FROM ${table}`;
 
-const depthSql = `
+const depthsSql = `
   SELECT market_id AS marketId, sequence_number AS sequenceNumber,
     published_sequence_number AS publishedSequenceNumber, changed_sequence AS changedSequence
-  FROM market_depth WHERE changed_sequence > ?`;
+  FROM market_depth`;
 
-const levelColumns = "market_id AS marketId, side, price, volume, number_of_orders AS numberOfOrders";
-const changedLevelsSql = `SELECT ${levelColumns} FROM price_level WHERE changed_sequence > ?`;
-const presentLevelsSql = `SELECT ${levelColumns} FROM price_level WHERE volume > 0 OR number_of_orders > 0`;
+const levelsSql =
+  "SELECT market_id AS marketId, side, price, volume, number_of_orders AS numberOfOrders FROM price_level";
 
-const tradeSql = `
+const tradesSql = `
   SELECT market_id AS marketId, changed_sequence AS changedSequence, trade_id AS tradeId, price, size, buyer, seller,
     aggressor, buy_order AS buyOrder, sell_order AS sellOrder, time_ns AS timeNs, type,
     buyer_maker_fee AS buyerMakerFee, buyer_infrastructure_fee AS buyerInfrastructureFee,
     buyer_liquidity_fee AS buyerLiquidityFee, seller_maker_fee AS sellerMakerFee,
     seller_infrastructure_fee AS sellerInfrastructureFee, seller_liquidity_fee AS sellerLiquidityFee,
     buyer_auction_batch AS buyerAuctionBatch, seller_auction_batch AS sellerAuctionBatch
-  FROM last_trade WHERE changed_sequence > ?`;
+  FROM last_trade`;
 
 /**
- * Lends a reader on a connection that nobody else uses, until `use` settles. A query that outlasts `timeoutMs` ends
- * the connection and is a Failure `unavailable`.
+ * Lends a reader on a connection that nobody else uses, until `use` settles. A query that outlasts `timeoutMs` is a
+ * Failure `unavailable`.
  */
 export function withChangeReader<T>(
   database: Database,
   use: (reader: ChangeReader) => Promise<T>,
   timeoutMs: number = changesTimeoutMs,
 ): Promise<T> {
-  return database.withConnection(async (connection) => {
-    try {
-      return await use({
-        progress: () => within(connection, timeoutMs, readProgress(connection)),
-        changes: (since) => within(connection, timeoutMs, readChanges(connection, since)),
-      });
-    } catch (error) {
-      // It may be in the middle of a snapshot, which the next borrower would take for the present.
-      connection.driver.destroy();
-      throw error;
-    }
-  });
+  return database.withSnapshotConnection((connection) =>
+    use({
+      progress: () => within(timeoutMs, readProgress(connection)),
+      changes: (since) => within(timeoutMs, readChanges(connection, since)),
+    }),
+  );
 }
 
-async function readProgress(connection: Connection): Promise<Progress | undefined> {
+async function readProgress(connection: SnapshotConnection): Promise<Progress | undefined> {
   const [row] = await connection.query<{ [K in keyof Progress]: Progress[K] }>(progressSql);
   return row;
 }
 
-async function readChanges(connection: Connection, since: Place | undefined): Promise<Changes | undefined> {
-  await connection.run("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY");
-  const progress = await readProgress(connection);
-  const changes = progress === undefined ? undefined : await readSnapshot(connection, progress, since);
-  await connection.run("COMMIT");
-  return changes;
+/**
+ * One round trip, as a rule. Only the snapshot itself tells whether what is newer than the place is all that the reader
+ * misses; where it is not, another one reads everything.
+ */
+async function readChanges(connection: SnapshotConnection, place: Place | undefined): Promise<Changes | undefined> {
+  if (place !== undefined) {
+    const newer = await readSnapshot(connection, place.streamSequence);
+    if (newer === undefined || leadsOn(newer.progress, place)) return newer;
+  }
+  return readSnapshot(connection, undefined);
 }
 
-async function readSnapshot(connection: Connection, progress: Progress, place: Place | undefined): Promise<Changes> {
-  const known = place !== undefined && place.chainId === progress.chainId;
-  const since = known ? place.streamSequence : 0n;
-  const wholeBooks = !known || progress.prunedSequence > since;
-  return {
-    progress,
-    markets: await connection.query<{ [K in keyof BodyRow]: BodyRow[K] }>(bodySql("market"), [since]),
-    marketData: await connection.query<{ [K in keyof BodyRow]: BodyRow[K] }>(bodySql("market_data"), [since]),
-    depths: await connection.query<{ [K in keyof DepthRow]: DepthRow[K] }>(depthSql, [since]),
-    levels: wholeBooks
-      ? await connection.query<{ [K in keyof LevelRow]: LevelRow[K] }>(presentLevelsSql)
-      : await connection.query<{ [K in keyof LevelRow]: LevelRow[K] }>(changedLevelsSql, [since]),
-    trades: await connection.query<{ [K in keyof TradeRow]: TradeRow[K] }>(tradeSql, [since]),
-    wholeBooks,
-  };
+function leadsOn(progress: Progress, place: Place): boolean {
+  return progress.chainId === place.chainId && progress.prunedSequence <= place.streamSequence;
 }
 
-async function within<T>(connection: Connection, timeoutMs: number, work: Promise<T>): Promise<T> {
+async function readSnapshot(connection: SnapshotConnection, since: bigint | undefined): Promise<Changes | undefined> {
+  const newer = `changed_sequence > ${since ?? 0n}`;
+  const [[progress], markets, marketData, depths, levels, trades] = await connection.snapshot<
+    [Progress, BodyRow, BodyRow, DepthRow, LevelRow, TradeRow]
+  >(
+    progressSql,
+    `${bodiesSql("market")} WHERE ${newer}`,
+    `${bodiesSql("market_data")} WHERE ${newer}`,
+    `${depthsSql} WHERE ${newer}`,
+    `${levelsSql} WHERE ${since === undefined ? "volume > 0 OR number_of_orders > 0" : newer}`,
+    `${tradesSql} WHERE ${newer}`,
+  );
+  if (progress === undefined) return undefined;
+  return { progress, markets, marketData, depths, levels, trades, wholeBooks: since === undefined };
+}
+
+async function within<T>(timeoutMs: number, work: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const expired = new Promise<never>((_, reject) => {
     timer = setTimeout(() => {
-      connection.driver.destroy();
       reject(unavailable("the database does not answer; try again", "DATABASE_UNAVAILABLE", databaseRetryAfterMs));
     }, timeoutMs);
   });

@@ -51,6 +51,21 @@ export interface Connection {
   readonly driver: PoolConnection;
 }
 
+/** A connection outside of the pool, for reading several tables as of one moment, again and again. */
+export interface SnapshotConnection {
+  /** One query. */
+  query<R extends { [K in keyof R]: ColumnValue } = Row>(sql: string): Promise<R[]>;
+  /**
+   * Queries that all see the same committed state, in one round trip; gives the rows of each. They go in one text, which
+   * the server takes for several statements, so it must hold nothing that came from outside, but for bigints.
+   */
+  snapshot<Rows extends readonly object[]>(...queries: QueryForEach<Rows>): Promise<RowsOfEach<Rows>>;
+}
+
+type QueryForEach<Rows extends readonly object[]> = { readonly [Index in keyof Rows]: string };
+
+type RowsOfEach<Rows extends readonly object[]> = { readonly [Index in keyof Rows]: readonly Rows[Index][] };
+
 /** A pool of connections to one database. Every error that means "cannot be reached" is a Failure `unavailable`. */
 export interface Database {
   /** For messages to operators: host or socket, and the name of the database; never the password. */
@@ -69,6 +84,8 @@ export interface Database {
   withConnection<T>(use: (connection: Connection) => Promise<T>): Promise<T>;
   /** Lends a connection on which all queries see the same committed state and nothing can be written. */
   withSnapshot<T>(use: (connection: Connection) => Promise<T>): Promise<T>;
+  /** Lends a connection that is opened for this and closed when the promise of `use` settles. */
+  withSnapshotConnection<T>(use: (connection: SnapshotConnection) => Promise<T>): Promise<T>;
   /** Lends a connection in a transaction, committed when `use` returns and rolled back when it throws. */
   withTransaction<T>(use: (connection: Connection) => Promise<T>): Promise<T>;
   /** Closes all connections; those that are lent fail. */
@@ -83,6 +100,8 @@ export const sessionSettings = [
   "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO', time_zone = '+00:00'",
   "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
 ] as const;
+
+const beginSnapshot = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
 
 /** The driver's options for an address. Several statements in one text are refused, and so is LOAD DATA LOCAL. */
 export function driverOptions(address: DatabaseAddress, options: DatabaseOptions = {}): PoolOptions {
@@ -142,14 +161,28 @@ export function wrapConnection(driver: PoolConnection): Connection {
   };
 }
 
+function snapshotConnection(driver: PoolConnection): SnapshotConnection {
+  const { query } = wrapConnection(driver);
+  return {
+    query,
+    snapshot: async <Rows extends readonly object[]>(...queries: QueryForEach<Rows>) => {
+      const outcomes: unknown[] = await query([beginSnapshot, ...queries, "COMMIT"].join(";\n"));
+      return outcomes.slice(1, -1) as unknown as RowsOfEach<Rows>;
+    },
+  };
+}
+
 class PooledDatabase implements Database {
   readonly description: string;
   readonly #pool: Pool;
+  /** The only connections that take several statements in one text. */
+  readonly #snapshotPool: Pool;
   readonly #settled = new WeakSet<object>();
 
   constructor(address: DatabaseAddress, options: DatabaseOptions) {
     this.description = describeAddress(address);
     this.#pool = createPool(driverOptions(address, options));
+    this.#snapshotPool = createPool({ ...driverOptions(address, options), multipleStatements: true });
   }
 
   query<R extends { [K in keyof R]: ColumnValue } = Row>(
@@ -167,7 +200,7 @@ class PooledDatabase implements Database {
   }
 
   async withConnection<T>(use: (connection: Connection) => Promise<T>): Promise<T> {
-    const driver = await this.#acquire();
+    const driver = await this.#acquire(this.#pool);
     let usable = true;
     try {
       return await use(wrapConnection(driver));
@@ -182,7 +215,16 @@ class PooledDatabase implements Database {
   }
 
   withSnapshot<T>(use: (connection: Connection) => Promise<T>): Promise<T> {
-    return this.#inTransaction("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY", use);
+    return this.#inTransaction(beginSnapshot, use);
+  }
+
+  async withSnapshotConnection<T>(use: (connection: SnapshotConnection) => Promise<T>): Promise<T> {
+    const driver = await this.#acquire(this.#snapshotPool);
+    try {
+      return await use(snapshotConnection(driver));
+    } finally {
+      driver.destroy();
+    }
   }
 
   withTransaction<T>(use: (connection: Connection) => Promise<T>): Promise<T> {
@@ -190,13 +232,13 @@ class PooledDatabase implements Database {
   }
 
   async close(): Promise<void> {
-    await this.#pool.end();
+    await Promise.all([this.#pool.end(), this.#snapshotPool.end()]);
   }
 
-  async #acquire(): Promise<PoolConnection> {
+  async #acquire(pool: Pool): Promise<PoolConnection> {
     let driver: PoolConnection;
     try {
-      driver = await this.#pool.getConnection();
+      driver = await pool.getConnection();
     } catch (error) {
       throw toDatabaseFailure(error);
     }
@@ -212,7 +254,7 @@ class PooledDatabase implements Database {
   }
 
   async #inTransaction<T>(begin: string, use: (connection: Connection) => Promise<T>): Promise<T> {
-    const driver = await this.#acquire();
+    const driver = await this.#acquire(this.#pool);
     let usable = false;
     try {
       const connection = wrapConnection(driver);

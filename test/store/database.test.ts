@@ -1,3 +1,4 @@
+import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { Failure } from "../../src/domain/failure.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
@@ -57,6 +58,26 @@ it("sees one state in a snapshot", async () => {
     expect(await connection.query("SELECT id FROM v")).toEqual(before);
   });
   expect(await database.query("SELECT id FROM v WHERE id = 5")).toHaveLength(1);
+});
+
+it("sees one state in all queries of a snapshot in one round trip, the newest one each time", async () => {
+  const texts = [
+    "SELECT id FROM v ORDER BY id",
+    "SELECT SLEEP(0.3) AS slept",
+    "SELECT id, name FROM v ORDER BY id",
+  ] as const;
+  await database.withSnapshotConnection(async (connection) => {
+    const read = () => connection.snapshot<[{ id: bigint }, object, { id: bigint; name: string }]>(...texts);
+    const reading = read();
+    await setTimeout(100);
+    await database.withTransaction((other) => other.run("INSERT INTO v VALUES (6, 1, 1, 'y', NULL)"));
+    const [before, slept, after] = await reading;
+    expect(slept).toEqual([{ slept: 0 }]);
+    expect(after.map(({ id }) => ({ id }))).toEqual(before);
+    expect(before).not.toContainEqual({ id: 6n });
+    expect((await read())[2]).toContainEqual({ id: 6n, name: "y" });
+    await expect(connection.snapshot("SELECT 1", "DELETE FROM v")).rejects.toMatchObject({ errno: 1792 });
+  });
 });
 
 it("is UNAVAILABLE, with the cause, when there is no server, and when the server ends the connection", async () => {
