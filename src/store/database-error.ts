@@ -26,6 +26,8 @@ const unreachableCodes: ReadonlySet<string> = new Set([
   "ER_SERVER_LOST",
   "ER_CLIENT_INTERACTION_TIMEOUT",
   "ER_LOCK_ABORTED",
+  // To MySQL, a statement whose connection is killed, or whose server goes down, is an interrupted one.
+  "ER_QUERY_INTERRUPTED",
 ]);
 
 /** The same, where a server's code has no name in the driver (1927: connection killed, MariaDB; 1047: not yet in its cluster). */

@@ -72,7 +72,7 @@ it("sees one state in all queries of a snapshot in one round trip, the newest on
     await setTimeout(100);
     await database.withTransaction((other) => other.run("INSERT INTO v VALUES (6, 1, 1, 'y', NULL)"));
     const [before, slept, after] = await reading;
-    expect(slept).toEqual([{ slept: 0 }]);
+    expect(slept).toHaveLength(1);
     expect(after.map(({ id }) => ({ id }))).toEqual(before);
     expect(before).not.toContainEqual({ id: 6n });
     expect((await read())[2]).toContainEqual({ id: 6n, name: "y" });
@@ -94,5 +94,5 @@ it("is UNAVAILABLE, with the cause, when there is no server, and when the server
   await expect(database.withConnection((connection) => connection.run("KILL CONNECTION_ID()"))).rejects.toMatchObject({
     reason: "DATABASE_UNAVAILABLE",
   });
-  expect(await database.query("SELECT 1 AS one")).toEqual([{ one: 1 }]);
+  expect(await database.query("SELECT id FROM v WHERE id = 5")).toEqual([{ id: 5n }]);
 });
