@@ -23,14 +23,7 @@ export async function gatherBranches(
   matchesMax = gatheredMax,
 ): Promise<readonly EntryRow[] | undefined> {
   if (branches.some(({ other }) => other !== undefined)) return undefined;
-  const parts = (["class", "from", "to"] as const).flatMap((index) => {
-    const those = branches.filter((branch) => branch.index === index);
-    if (those.length === 0) return [];
-    return [
-      `SELECT id FROM ledger_entry FORCE INDEX (ledger_entry_${index})
-       WHERE ${places(index, those)} AND id >= ${range.low} AND id <= ${range.high} LIMIT ${matchesMax + 1}`,
-    ];
-  });
+  const parts = gatherParts(branches, range, "id", matchesMax);
   const keys = parts.length === 1 ? parts.join("") : parts.map((part) => `(${part})`).join(" UNION ");
   const order = range.descending ? "DESC" : "ASC";
   const columns = entryColumns.replaceAll(/\w+/g, "e.$&");
@@ -43,6 +36,44 @@ export async function gatherBranches(
      WHERE k.matches <= ${matchesMax} OR k.place = 1 ORDER BY e.id ${order}`,
   );
   return rows[0] !== undefined && rows[0].matches > BigInt(matchesMax) ? undefined : rows;
+}
+
+/**
+ * All entries of the union of unrestricted branches in a range that is expected to hold about as many as are wanted;
+ * undefined: there are more than `matchesMax`. Reads the rows with the keys and leaves putting them in order to us, so
+ * that the server sends them as it finds them.
+ */
+export async function gatherStretch(
+  connection: Connection,
+  branches: readonly Branch[],
+  range: IdRange,
+  matchesMax: number,
+): Promise<readonly EntryRow[] | undefined> {
+  const parts = gatherParts(branches, range, entryColumns, matchesMax);
+  const rows = await connection.query<EntryRow>(
+    parts.length === 1 ? parts.join("") : parts.map((part) => `(${part})`).join(" UNION ALL "),
+  );
+  const ahead = range.descending ? -1 : 1;
+  rows.sort((a, b) => (a.id === b.id ? 0 : a.id < b.id ? -ahead : ahead));
+  const distinct = parts.length === 1 ? rows : rows.filter(({ id }, i) => rows[i - 1]?.id !== id);
+  return distinct.length > matchesMax ? undefined : distinct;
+}
+
+/** For each index, what its branches select in a range, up to one more than `matchesMax`. */
+function gatherParts(
+  branches: readonly Branch[],
+  { low, high }: IdRange,
+  columns: string,
+  matchesMax: number,
+): string[] {
+  return (["class", "from", "to"] as const).flatMap((index) => {
+    const those = branches.filter((branch) => branch.index === index);
+    if (those.length === 0) return [];
+    return [
+      `SELECT ${columns} FROM ledger_entry FORCE INDEX (ledger_entry_${index})
+       WHERE ${places(index, those)} AND id >= ${low} AND id <= ${high} LIMIT ${matchesMax + 1}`,
+    ];
+  });
 }
 
 function places(index: Branch["index"], branches: readonly Branch[]): string {

@@ -1,42 +1,50 @@
-import { gatherBranches } from "./branch-gather.js";
+import { gatherStretch } from "./branch-gather.js";
 import { type EntryRow, type IdRange, mergeBranches, type ScannedEntries } from "./branch-merge.js";
 import type { Connection } from "./database.js";
+import type { StretchGuess } from "./ledger-memory.js";
 import type { Branch } from "./ledger-selection.js";
 
 /** Stretches of the branches that are gathered for one page, before the rest of it is merged. */
 export const stretchesMax = 3;
 
+/** How long a stretch must be to hold about as many as are missing, where no page has told yet. */
+export function guessStretch(range: IdRange, want: number, idsPerMatch: number): StretchGuess {
+  // A third more than it should take, and some for the scatter of small numbers.
+  const { low, high } = cut(range, BigInt(Math.ceil(idsPerMatch * (1.3 * want + 8))));
+  return { end: range.descending ? low : high, idsPerMatch };
+}
+
 /**
- * Gathers from stretches of the range that are as long as it takes by the density of matches so far, and merges what
- * is missing then; where that density is not known, everything. A stretch that holds too many is tried again at a
- * quarter of its length.
+ * Gathers from stretches of the range that are as long as it takes by a guess, and then by the density of matches so
+ * far, and merges what is missing then; without a guess, or where a branch is restricted, everything. A stretch that
+ * holds too many is tried again at a quarter of its length.
  */
 export async function gatherStretches(
   connection: Connection,
   branches: readonly Branch[],
   range: IdRange,
   want: number,
-  idsPerMatch: number | undefined,
+  guess: StretchGuess | undefined,
 ): Promise<ScannedEntries> {
   const rows: EntryRow[] = [];
   let { low, high } = range;
   const { descending } = range;
-  let perMatch = idsPerMatch;
-  for (let i = 0; i < stretchesMax && perMatch !== undefined && low <= high; i++) {
+  let next = branches.some(({ other }) => other !== undefined) ? undefined : guess;
+  for (let i = 0; i < stretchesMax && next !== undefined && low <= high; i++) {
     const missing = want - rows.length;
-    // A third more than it should take, and some for the scatter of small numbers.
-    const span = Math.ceil(perMatch * (1.3 * missing + 8));
-    const stretch = cut({ low, high, descending }, BigInt(span));
-    const gathered = await gatherBranches(connection, branches, stretch, missing, 4 * missing + 64);
+    const stretch = descending ? { low: next.end, high, descending } : { low, high: next.end, descending };
+    const span = Number(stretch.high - stretch.low + 1n);
+    const gathered = await gatherStretch(connection, branches, stretch, 4 * missing + 64);
     if (gathered === undefined) {
-      perMatch /= 4;
+      const idsPerMatch = Math.min(next.idsPerMatch ?? span, span / missing) / 4;
+      next = guessStretch({ low, high, descending }, missing, idsPerMatch);
       continue;
     }
-    rows.push(...gathered);
+    for (const row of gathered.slice(0, missing)) rows.push(row);
     if (rows.length === want) return { rows, reached: undefined };
-    perMatch = span / Math.max(gathered.length, 0.25);
     if (descending) high = stretch.low - 1n;
     else low = stretch.high + 1n;
+    next = guessStretch({ low, high, descending }, want - rows.length, span / Math.max(gathered.length, 0.25));
   }
   if (low > high) return { rows, reached: undefined };
   const merged = await mergeBranches(connection, branches, { low, high, descending }, want - rows.length);

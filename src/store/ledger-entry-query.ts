@@ -5,7 +5,8 @@ import { type Account, AccountDirectory, type EntryClass } from "./account-direc
 import { ledgerQueryTimeoutMs, withBoundedConnection } from "./bounded-query.js";
 import type { EntryRow, IdRange } from "./branch-merge.js";
 import type { Connection, Database } from "./database.js";
-import { CrowdedRanges, scanEntries } from "./ledger-scan.js";
+import { LedgerMemory } from "./ledger-memory.js";
+import { scanEntries } from "./ledger-scan.js";
 import { type LedgerFilter, selectEntries } from "./ledger-selection.js";
 
 /** A ledger entry with what its numbers stand for. */
@@ -52,7 +53,7 @@ export class LedgerReader {
   readonly database: Database;
   readonly queryTimeoutMs: number;
   readonly #directory = new AccountDirectory();
-  readonly #crowded = new CrowdedRanges();
+  readonly #memory = new LedgerMemory();
 
   constructor(database: Database, options: LedgerReaderOptions = {}) {
     this.database = database;
@@ -102,9 +103,10 @@ export class LedgerReader {
       const { directory, ids } = await this.view(connection, time);
       if (ids === undefined) return { rows: [], hasNext: false, hasPrevious: false };
       const selection = selectEntries(directory, filter);
+      const memory = this.#memory.of(filter);
       const scan = async (range: IdRange, want: number) => {
         if (range.low > range.high) return { rows: [], reached: undefined };
-        const { rows, reached } = await scanEntries(connection, selection, range, want, this.#crowded);
+        const { rows, reached } = await scanEntries(connection, selection, range, want, memory);
         return { rows: rows.map((row) => resolve(directory, row)), reached };
       };
       return readPage(ids, request, scan);

@@ -7,8 +7,9 @@ import {
   mergeBranches,
   type ScannedEntries,
 } from "./branch-merge.js";
-import { gatherStretches } from "./branch-stretches.js";
+import { gatherStretches, guessStretch } from "./branch-stretches.js";
 import type { Connection } from "./database.js";
+import { SelectionMemory, type StretchGuess } from "./ledger-memory.js";
 import type { Branch, LedgerSelection } from "./ledger-selection.js";
 
 /** Up to so many branches are merged at once; with more, it is tried first whether all of their matches are few; */
@@ -26,59 +27,55 @@ export const entriesWalkedMax = 65_536;
 /** What the steps of a plan cost, in microseconds: measured, and only their ratios matter. */
 const cost = { walked: 0.3, walkedMatch: 1, branch: 12, gatheredMatch: 4 } as const;
 
-/** Selections of which a process remembers a range that holds too many to be gathered. */
-export const crowdedRangesMax = 256;
-
 const stepMin = 256;
 
 /** Entries that are probed at most, beside a few times the page. */
 const probeMax = 1_024;
 
-/** The first `want` entries of a selection in a range of ids; what `crowded` holds saves looking again. */
+/** The first `want` entries of a selection in a range of ids, found the sooner for what is known from pages before. */
 export async function scanEntries(
   connection: Connection,
   selection: LedgerSelection,
   range: IdRange,
   want: number,
-  crowded = new CrowdedRanges(),
+  memory = new SelectionMemory(),
 ): Promise<ScannedEntries> {
   if (selection.kind === "all") return whole(await readTable(connection, "TRUE", range, want));
   const { branches } = selection;
   const [only] = branches;
   if (only === undefined) return whole([]);
   if (branches.length === 1 && only.other === undefined) return whole(await readBranch(connection, only, range, want));
-  if (branches.length > branchesBeforeGather && !gathersLate(branches) && !crowded.knows(branches, range)) {
+  const found = await scanBranches(connection, branches, range, want, memory);
+  if (found.reached === undefined) memory.notePage(range, want, found.rows);
+  return found;
+}
+
+async function scanBranches(
+  connection: Connection,
+  branches: readonly Branch[],
+  range: IdRange,
+  want: number,
+  memory: SelectionMemory,
+): Promise<ScannedEntries> {
+  const isGatherable = branches.length <= branchesMax && branches.every(({ other }) => other === undefined);
+  const guess = isGatherable ? memory.guess(range, want) : undefined;
+  if (guess !== undefined) {
+    const span = Number(range.descending ? range.high - guess.end : guess.end - range.low);
+    const entries = memory.idsPerEntry === undefined ? undefined : span / memory.idsPerEntry;
+    if (entries === undefined || !walkIsCheaper(branches.length, want, entries)) {
+      return gatherStretches(connection, branches, range, want, guess);
+    }
+    return walkThenGather(connection, branches, range, want, memory, Math.max(stepMin, entries));
+  }
+  if (branches.length > branchesBeforeGather && !gathersLate(branches) && !memory.isCrowded(range)) {
     const gathered = await gatherBranches(connection, branches, range, want);
     if (gathered !== undefined) return whole(gathered);
-    crowded.add(branches, range);
+    memory.noteCrowded(range);
   }
   if (branches.length <= branchesBeforeGather) return mergeBranches(connection, branches, range, want);
-  return walkThenGather(connection, branches, range, want);
-}
-
-/**
- * Ranges in which branches were found to hold more than can be gathered. The ledger only grows, so they always will,
- * and so will any range around them.
- */
-export class CrowdedRanges {
-  readonly #ranges = new Map<string, IdRange>();
-
-  knows(branches: readonly Branch[], range: IdRange): boolean {
-    const known = this.#ranges.get(keyOf(branches));
-    return known !== undefined && range.low <= known.low && known.high <= range.high;
-  }
-
-  add(branches: readonly Branch[], range: IdRange): void {
-    const key = keyOf(branches);
-    this.#ranges.delete(key);
-    this.#ranges.set(key, range);
-    const [oldest] = this.#ranges.keys();
-    if (this.#ranges.size > crowdedRangesMax && oldest !== undefined) this.#ranges.delete(oldest);
-  }
-}
-
-function keyOf(branches: readonly Branch[]): string {
-  return branches.map(({ index, accountId, classId }) => `${index}${accountId}.${classId}`).join();
+  // A dense page is met within a few times its size, however many branches there are.
+  const probe = Math.max(stepMin, Math.min(10 * branches.length, probeMax, 6 * want));
+  return walkThenGather(connection, branches, range, want, memory, probe);
 }
 
 function gathersLate(branches: readonly Branch[]): boolean {
@@ -98,10 +95,12 @@ async function walkThenGather(
   branches: readonly Branch[],
   range: IdRange,
   want: number,
+  memory: SelectionMemory,
+  probe: number,
 ): Promise<ScannedEntries> {
   const walk = new TableWalk(connection, branchCondition(branches), range, want);
-  // A dense page is met within a few times its size, however many branches there are.
-  await walk.step(Math.max(stepMin, Math.min(10 * branches.length, probeMax, 6 * want)));
+  await walk.step(probe);
+  memory.idsPerEntry = walk.idsPerEntry;
   while (!walk.done) {
     const { missing, ahead } = walk;
     const enough = walk.walked + ahead <= entriesWalkedMax && walkIsCheaper(branches.length, missing, ahead);
@@ -110,7 +109,7 @@ async function walkThenGather(
       const rest =
         rare && gathersLate(branches)
           ? await gatherThenMerge(connection, branches, walk.rest, missing)
-          : await gatherStretches(connection, branches, walk.rest, missing, walk.idsPerMatch);
+          : await gatherStretches(connection, branches, walk.rest, missing, walk.guess);
       return { rows: [...walk.rows, ...rest.rows], reached: rest.reached };
     }
     if (walk.walked >= entriesWalkedMax) return { rows: walk.rows, reached: walk.reached };
@@ -161,9 +160,15 @@ class TableWalk {
     return this.rows.length === 0 ? Number.POSITIVE_INFINITY : (this.missing * this.walked) / this.rows.length;
   }
 
-  /** How many ids a match takes, places between blocks included; undefined: there was none so far. */
-  get idsPerMatch(): number | undefined {
-    return this.rows.length === 0 ? undefined : Number(this.#passed) / this.rows.length;
+  /** How long a stretch must be to hold what is missing, if matches go on as they were; undefined: there was none. */
+  get guess(): StretchGuess | undefined {
+    if (this.rows.length === 0) return undefined;
+    return guessStretch(this.rest, this.missing, Number(this.#passed) / this.rows.length);
+  }
+
+  /** How many ids an entry takes, places between blocks included. */
+  get idsPerEntry(): number {
+    return Number(this.#passed) / this.walked;
   }
 
   async step(entries: number): Promise<void> {

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { PageRequest } from "../../src/domain/page.js";
-import { gatherStretches } from "../../src/store/branch-stretches.js";
+import { gatherStretches, guessStretch } from "../../src/store/branch-stretches.js";
 import { LedgerReader } from "../../src/store/ledger-entry-query.js";
 import { type AccountSide, type LedgerFilter, selectEntries } from "../../src/store/ledger-selection.js";
 import { type FixtureAccount, LedgerFixture, type NewEntry } from "./ledger-fixture.js";
@@ -51,6 +51,7 @@ test("stretches give what there is, however wrong the guess of how dense matches
   const cases = fc.record({
     party: fc.constantFrom("hot", "early", "late", "rare"),
     guess: fc.option(fc.constantFrom(1, 1e3, 1e5, 1e7, 1e9, 1e12), { nil: undefined }),
+    isDense: fc.option(fc.boolean(), { nil: undefined }),
     want: fc.constantFrom(1, 20, 300),
     descending: fc.boolean(),
     ends: fc.tuple(...[0, 1].map(() => fc.constantFrom(...fixture.entries.map(({ id }) => id)))),
@@ -58,13 +59,15 @@ test("stretches give what there is, however wrong the guess of how dense matches
   await fixture.database.withConnection(async (connection) => {
     const { directory } = await ledger.view(connection, always);
     await fc.assert(
-      fc.asyncProperty(cases, async ({ party, guess, want, descending, ends: [a = 0n, b = 0n] }) => {
+      fc.asyncProperty(cases, async ({ party, guess, isDense, want, descending, ends: [a = 0n, b = 0n] }) => {
         const side = { partyId: party, assetId: undefined, marketIds: [], types: [] };
         const filter = { from: side, to: side, closed: false, transferTypes: [] };
         const selection = selectEntries(directory, filter);
         if (selection.kind === "all") throw new Error("not the plan of this test");
         const range = { low: a < b ? a : b, high: a < b ? b : a, descending };
-        const { rows, reached } = await gatherStretches(connection, selection.branches, range, want, guess);
+        const stretch = guess === undefined ? undefined : guessStretch(range, want, guess);
+        const known = stretch && isDense !== undefined ? { ...stretch, idsPerMatch: isDense ? 1 : undefined } : stretch;
+        const { rows, reached } = await gatherStretches(connection, selection.branches, range, want, known);
         const expected = modelList(fixture.entries, filter, always, descending)
           .map(({ id }) => id)
           .filter((id) => id >= range.low && id <= range.high);
@@ -74,6 +77,56 @@ test("stretches give what there is, however wrong the guess of how dense matches
       { numRuns: 200 },
     );
   });
+}, 60_000);
+
+test("what is remembered of pages never changes one, while blocks arrive", async () => {
+  const grown = await LedgerFixture.create();
+  const remembering = new LedgerReader(grown.database);
+  const party = (partyId: string): AccountSide => ({ partyId, assetId: undefined, marketIds: [], types: [] });
+  const filters: LedgerFilter[] = [
+    ...["hot", "early", "late", "rare"].map((name) => {
+      return { from: party(name), to: party(name), closed: false, transferTypes: [] };
+    }),
+    { from: party("hot"), to: party("network"), closed: true, transferTypes: [2] },
+    { from: undefined, to: undefined, closed: false, transferTypes: [1, 3] },
+  ];
+  const part = fc.double({ min: 0, max: 1, noNaN: true });
+  const entryIn = (at: number) => grown.entries[Math.floor(at * (grown.entries.length - 1))];
+  // As many as make a burst that no page before could tell, or none at all.
+  const step = fc.oneof(
+    { weight: 1, arbitrary: fc.record({ blocks: fc.constantFrom(1, 12), skipped: fc.constantFrom(0n, 5_000n) }) },
+    {
+      weight: 20,
+      arbitrary: fc.record({
+        filter: fc.constantFrom(...filters),
+        at: fc.option(part, { nil: undefined }),
+        time: fc.option(fc.tuple(part, part), { nil: undefined, freq: 3 }),
+        newestFirst: fc.boolean(),
+        size: fc.constantFrom(1, 15, 60, 1000),
+        backwards: fc.boolean(),
+      }),
+    },
+  );
+  const steps = fc.sample(step, { numRuns: 1_500, seed: 11 });
+  let block = 0;
+  for (const asked of steps) {
+    if ("blocks" in asked) {
+      for (let i = 0; i < asked.blocks && block < blocks; i++, block++) {
+        const entries = Array.from({ length: entriesPerBlock }, (_, j) => entryAt(block, j));
+        await grown.addBlock(entries, 1n, i === 0 ? asked.skipped : 0n);
+      }
+      continue;
+    }
+    const { filter, at, time: ends, ...rest } = asked;
+    const request = { ...rest, cursor: at === undefined ? undefined : entryIn(at)?.id };
+    const [start = 0, end = 0] = [...(ends ?? [])].sort();
+    const time = ends === undefined ? always : { startNs: entryIn(start)?.timeNs, endNs: entryIn(end)?.timeNs };
+    const { rows, hasNext, hasPrevious } = await remembering.page(filter, time, request);
+    const expected = modelPage(modelList(grown.entries, filter, time, request.newestFirst), request);
+    expect({ rows: plain(rows), hasNext, hasPrevious }).toEqual(expected);
+  }
+  expect(block).toBeGreaterThan(60);
+  await grown.drop();
 }, 60_000);
 
 test("parties with many accounts, more entries than can be gathered, dense, rare, early and late", async () => {
