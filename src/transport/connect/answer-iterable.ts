@@ -1,25 +1,27 @@
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
+import type { Failure } from "../../domain/failure.js";
 import type { AnswerStream } from "../../domain/service.js";
 import type { ConnectCall } from "./connect-context.js";
 
 /**
  * An answer stream as the iterable that Connect wants: it pulls only when asked, and is closed whichever way the
- * iteration ends, or when the call is aborted: Connect forgets an iteration whose connection broke in a write. `cut` breaks off a response whose reader has not taken the last message `breakOffMs` after the stream
- * failed or the call was aborted.
+ * iteration ends, or when the call is aborted: Connect forgets an iteration whose connection broke in a write. `cut` breaks off
+ * a response whose reader has not taken the last message `breakOffMs` after the stream failed or the call was aborted.
  * @throws Failure that the stream ended with, or why the call was aborted
  */
 export async function* answerIterable<O extends DescMessage>(
   stream: AnswerStream<O>,
   call: ConnectCall,
   breakOffMs: number,
-  cut: () => void,
+  cut: (failure: Failure) => void,
 ): AsyncGenerator<MessageShape<O>, void, void> {
   let wake: (() => void) | undefined;
   let grace: NodeJS.Timeout | undefined;
   const notice = (): void => {
     wake?.();
     if (call.signal.aborted) stream.close();
-    if (stream.failure !== undefined || call.signal.aborted) grace ??= setTimeout(cut, breakOffMs);
+    const failure: Failure | undefined = stream.failure ?? call.signal.reason;
+    if (failure !== undefined) grace ??= setTimeout(cut, breakOffMs, failure);
   };
   stream.onReady(notice);
   call.signal.addEventListener("abort", notice);

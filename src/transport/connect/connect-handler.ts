@@ -8,11 +8,13 @@ import { parseGrpcTimeout, timerMsMax } from "../grpc/deadline.js";
 import { errorTrailers } from "../grpc/grpc-status.js";
 import { chooseCoding, compressedBytesMin } from "../http/content-coding.js";
 import type { AnyRequest, AnyResponse, LaneOptions, RequestLane } from "../lane.js";
+import { breakOffUntaken } from "./break-off.js";
 import { compressions } from "./compression.js";
 import { peerKey } from "./connect-context.js";
 import { registerMethods } from "./connect-methods.js";
 import { withPlainGrpcMessage } from "./grpc-message.js";
 import { registerHealth } from "./health.js";
+import { receiveInTime, stopSender } from "./receive-in-time.js";
 import { registerReflection } from "./reflection.js";
 import { UnaryCalls } from "./unary-calls.js";
 import { WebCalls } from "./web-calls.js";
@@ -75,6 +77,10 @@ function allowedMethods(handler: UniversalHandler): readonly string[] {
   return handler.allowedMethods.includes("GET") ? ["GET", "HEAD", "POST", "OPTIONS"] : ["POST", "OPTIONS"];
 }
 
+function isUnary(handler: UniversalHandler): boolean {
+  return handler.method.methodKind === "unary";
+}
+
 function serve(handler: UniversalHandler, request: AnyRequest, response: AnyResponse, options: LaneOptions): void {
   const peer = { clientAddress: request.socket.remoteAddress ?? "", response };
   let universal: UniversalServerRequest;
@@ -88,8 +94,13 @@ function serve(handler: UniversalHandler, request: AnyRequest, response: AnyResp
   if (universal.method === "HEAD") universal.method = "GET";
   settleEncodings(universal.header, response);
   dropEndlessTimeouts(universal.header);
+  universal.body = receiveInTime(universal.body, options.limits.requestReceiveTimeoutMs);
+  stopSender(request, response);
   handler(universal)
-    .then((answer) => universalResponseToNodeResponse(withPlainGrpcMessage(answer), response))
+    .then((answer) => {
+      const watched = isUnary(handler) ? breakOffUntaken(answer, response, options.limits.stalledReaderMs) : answer;
+      return universalResponseToNodeResponse(withPlainGrpcMessage(watched), response);
+    })
     .catch((thrown: unknown) => {
       options.log.debug({ err: thrown }, "a response could not be written");
       response.destroy();

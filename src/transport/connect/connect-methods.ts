@@ -1,10 +1,12 @@
 import type { MessageShape } from "@bufbuild/protobuf";
 import type { ConnectError, ConnectRouter, HandlerContext } from "@connectrpc/connect";
+import type { Failure } from "../../domain/failure.js";
 import type { AnswerStream, StreamMethod, UnaryMethod } from "../../domain/service.js";
 import type { LaneOptions } from "../lane.js";
 import type { Protocol, RequestCells } from "../request-metrics.js";
 import { grpcCode, toFailure } from "../status.js";
 import { answerIterable } from "./answer-iterable.js";
+import { breakOff } from "./break-off.js";
 import { ConnectCall, peerKey } from "./connect-context.js";
 import { toConnectError } from "./connect-error.js";
 
@@ -59,7 +61,8 @@ function streamImplementation(method: StreamMethod, options: LaneOptions) {
     try {
       for (const [name, value] of stream.headers) context.responseHeader.set(name, value);
       const { response } = context.values.get(peerKey);
-      yield* answerIterable(stream, call, options.limits.breakOffMs, () => response?.destroy());
+      const cut = (failure: Failure): void => response && breakOff(response, failure);
+      yield* answerIterable(stream, call, options.limits.breakOffMs, cut);
       for (const [name, value] of stream.trailers) context.responseTrailer.set(name, value);
       over(0);
     } catch (thrown) {

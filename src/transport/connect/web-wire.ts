@@ -1,8 +1,10 @@
 import { ServerResponse } from "node:http";
 import type { Answer } from "../../domain/answer.js";
+import type { Failure } from "../../domain/failure.js";
 import type { CallError, CallWire } from "../grpc/call-wire.js";
 import { cutWhenStalled } from "../grpc/cut-when-stalled.js";
 import type { AnyResponse } from "../lane.js";
+import { breakOff } from "./break-off.js";
 import type { WebProtocol } from "./web-protocol.js";
 
 /** What responses of both HTTP versions have in common for writing bytes. */
@@ -52,8 +54,8 @@ export class WebWire implements CallWire {
     this.#writer.end(this.#protocol.end(error, trailers));
   }
 
-  breakOff(): void {
-    this.#response.destroy();
+  breakOff(failure: Failure): void {
+    breakOff(this.#response, failure);
   }
 
   #setHeaders(headers: ReadonlyMap<string, string>): void {

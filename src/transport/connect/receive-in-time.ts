@@ -1,0 +1,50 @@
+import { constants } from "node:http2";
+import type { UniversalServerRequest } from "@connectrpc/connect/protocol";
+import { Failure } from "../../domain/failure.js";
+import type { AnyRequest, AnyResponse } from "../lane.js";
+import { toConnectError } from "./connect-error.js";
+
+/**
+ * A request body that has to be there after `ms`.
+ * @throws ConnectError otherwise
+ */
+export function receiveInTime(body: UniversalServerRequest["body"], ms: number): UniversalServerRequest["body"] {
+  return isChunks(body) ? inTime(body, ms) : body;
+}
+
+/** Tells an HTTP/2 client that still sends when the whole answer has left to stop; RFC 9113, 8.1. */
+export function stopSender(request: AnyRequest, response: AnyResponse): void {
+  if (!("stream" in response)) return;
+  const { stream } = response;
+  stream.once("wantTrailers", () => {
+    // The trailers leave at the end of this turn; a reset would overtake them.
+    if (!request.complete) setImmediate(() => stream.close(constants.NGHTTP2_NO_ERROR));
+  });
+}
+
+function isChunks(body: UniversalServerRequest["body"]): body is AsyncIterable<Uint8Array> {
+  return typeof body === "object" && body !== null && Symbol.asyncIterator in body;
+}
+
+async function* inTime(body: AsyncIterable<Uint8Array>, ms: number): AsyncGenerator<Uint8Array, void, void> {
+  const chunks = body[Symbol.asyncIterator]();
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(tooSlow(ms)), ms);
+  });
+  try {
+    for (;;) {
+      const { done, value } = await Promise.race([chunks.next(), late]);
+      if (done === true) return;
+      yield value;
+    }
+  } finally {
+    clearTimeout(timer);
+    chunks.return?.().catch(() => {});
+  }
+}
+
+function tooSlow(ms: number): Error {
+  const message = `the request did not arrive whole within ${ms} ms`;
+  return toConnectError(new Failure("deadline_exceeded", message, { reason: "REQUEST_TOO_SLOW" }), "grpc");
+}
