@@ -14,8 +14,8 @@ import { type Entry, type Facts, readFacts } from "./recording-facts.js";
 import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
 
 /*
- * One table of cases, answered by the real process over every protocol and on both gRPC lanes, from a real network's
- * recording (where there is one) and from a simulated one.
+ * One table of cases, answered by the real process over every protocol, from a real network's recording (where
+ * there is one) and from a simulated one.
  */
 
 interface UnaryCase {
@@ -298,8 +298,8 @@ if (recorded !== undefined) {
 describe.each(datasets)("$name", ({ read }) => {
   let facts: Facts;
   let folder = "";
-  const services: ServiceProcess[] = [];
-  const doors: Door[] = [];
+  let service: ServiceProcess;
+  let doors: Door[] = [];
 
   beforeAll(async () => {
     const bytes = await read();
@@ -309,17 +309,14 @@ describe.each(datasets)("$name", ({ read }) => {
     writeFileSync(file, bytes);
     const database = newDatabaseUrl();
     await runMarketd("load", "--database-url", database.url, file);
-    for (const lane of ["on", "off"]) {
-      const service = new ServiceProcess(database.url, await freePort(), "--grpc-lane", lane);
-      services.push(service);
-      await service.start();
-      doors.push(...openDoors(service.url));
-    }
+    service = new ServiceProcess(database.url, await freePort());
+    await service.start();
+    doors = openDoors(service.url);
   });
 
   afterAll(async () => {
     for (const door of doors) door.close();
-    for (const service of services) await service.kill();
+    await service?.kill();
     await rm(folder, { recursive: true, force: true });
   });
 

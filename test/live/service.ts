@@ -2,6 +2,7 @@ import { type Service, startService } from "../../src/commands/service.js";
 import type { ServiceConfig } from "../../src/config.js";
 import { createLog, type Log } from "../../src/telemetry/log.js";
 import { createMetrics } from "../../src/telemetry/metrics.js";
+import { grpcLane } from "../support/grpc-lane.js";
 
 /** A service over a store, on a free port. */
 export function startTestService(
@@ -16,7 +17,7 @@ export function startTestService(
       tls: undefined,
       corsOrigins: ["*"],
       workers: 1,
-      grpcLane: true,
+      grpcLane,
       pollIntervalMs: 5,
       heartbeatMs: 15_000,
       stalledReaderMs: 300_000,

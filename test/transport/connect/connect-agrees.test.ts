@@ -13,7 +13,7 @@ const detours = {
 
 let server: RpcServer;
 beforeAll(async () => {
-  server = await startRpcServer(true, { requestTimeoutMs: 200, requestBodyBytesMax: 2000 });
+  server = await startRpcServer({ requestTimeoutMs: 200, requestBodyBytesMax: 2000 });
 });
 afterAll(() => server.close());
 

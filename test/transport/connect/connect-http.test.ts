@@ -22,7 +22,7 @@ interface Received {
 
 let server: RpcServer;
 beforeAll(async () => {
-  server = await startRpcServer(true);
+  server = await startRpcServer();
 });
 afterAll(() => server.close());
 

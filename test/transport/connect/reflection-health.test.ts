@@ -16,7 +16,7 @@ import { type RpcServer, startRpcServer } from "../grpc/rpc-server.js";
 let server: RpcServer;
 let baseUrl: string;
 beforeAll(async () => {
-  server = await startRpcServer(true);
+  server = await startRpcServer();
   baseUrl = `http://127.0.0.1:${server.port}`;
 });
 afterAll(() => server.close());

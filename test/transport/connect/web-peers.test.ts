@@ -55,7 +55,7 @@ test.each([
   ["HTTP/1.1", "application/grpc-web+proto"],
   ["HTTP/1.1", "application/connect+json"],
 ])("%s, %s: a stream's headers leave before it has a message", async (_version, type) => {
-  const server = await startRpcServer(true);
+  const server = await startRpcServer();
   const request = type.endsWith("json")
     ? envelope(0, Buffer.from('{"marketIds": ["silent"]}'))
     : envelope(0, Buffer.from("0a0673696c656e74", "hex"));
@@ -75,7 +75,7 @@ describe.each(transports)("$name", ({ make }) => {
   let server: RpcServer;
   let client: ReturnType<typeof createClient<typeof TradingDataService>>;
   beforeAll(async () => {
-    server = await startRpcServer(true);
+    server = await startRpcServer();
     const urls = { http1: `http://127.0.0.1:${server.port}`, http2: `http://127.0.0.1:${server.port}` };
     client = createClient(TradingDataService, make(urls));
   });

@@ -45,14 +45,11 @@ function observe(client: Client, script: string) {
   );
 }
 
-describe.each([
-  { lane: "own lane", grpcLane: true },
-  { lane: "Connect", grpcLane: false },
-])("grpc-js, $lane", ({ grpcLane }) => {
+describe("grpc-js", () => {
   let server: RpcServer;
   let client: Client;
   beforeAll(async () => {
-    server = await startRpcServer(grpcLane, { breakOffMs: 100 });
+    server = await startRpcServer({ breakOffMs: 100 });
     client = new Client(`127.0.0.1:${server.port}`, credentials.createInsecure());
   });
   afterEach(() => {

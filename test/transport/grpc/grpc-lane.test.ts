@@ -7,6 +7,7 @@ import {
 } from "../../../gen/datanode/api/v2/trading_data_pb.js";
 import { parseGrpcTimeout } from "../../../src/transport/grpc/deadline.js";
 import { percentEncode } from "../../../src/transport/grpc/grpc-status.js";
+import { grpcLane } from "../../support/grpc-lane.js";
 import { depthMessage } from "./fake-api.js";
 import { envelope, grpcOutcome, rawCall, rawCallOn } from "./raw-call.js";
 import { type RpcServer, startRpcServer } from "./rpc-server.js";
@@ -53,10 +54,10 @@ test.each([
   expect(percentEncode(message)).toBe(sent);
 });
 
-describe("the gRPC lane", () => {
+describe("gRPC calls", () => {
   let server: RpcServer;
   beforeAll(async () => {
-    server = await startRpcServer(true, {
+    server = await startRpcServer({
       headersTimeoutMs: 100,
       requestReceiveTimeoutMs: 100,
       requestBodyBytesMax: 100_000,
@@ -68,13 +69,15 @@ describe("the gRPC lane", () => {
   });
   afterAll(() => server.close());
 
-  test("answers an error with headers alone", async () => {
+  test("answers an error, on our own lane with headers alone", async () => {
     const outcome = await rawCall(server.port, { path: getMarketPath, body: [market("missing")] });
-    expect(outcome.headers).toMatchObject({ ":status": 200, "grpc-status": "5" });
-    expect(outcome.trailers).toEqual({});
+    expect(outcome.headers[":status"]).toBe(200);
+    expect(grpcLane ? outcome.headers : outcome.trailers).toMatchObject({ "grpc-status": "5" });
+    expect(grpcLane ? outcome.trailers : outcome.headers).not.toHaveProperty("grpc-status");
   });
 
-  test("sends a stream's headers before it has a message", async () => {
+  // Connect waits for the first message. Every stream of the service has one at once, if only an empty one.
+  test.runIf(grpcLane)("sends a stream's headers before it has a message", async () => {
     const session = connect(`http://127.0.0.1:${server.port}`);
     const stream = session.request({
       ":method": "POST",

@@ -235,7 +235,7 @@ describe("both lanes answer the same", () => {
   const servers: RpcServer[] = [];
   const limits = { requestBodyBytesMax: requestBytesMax, requestTimeoutMs: 200 };
   beforeAll(async () => {
-    servers.push(await startRpcServer(true, limits), await startRpcServer(false, limits));
+    servers.push(await startRpcServer(limits, true), await startRpcServer(limits, false));
   });
   afterAll(() => Promise.all(servers.map((server) => server.close())));
 

@@ -3,6 +3,7 @@ import { createMetrics, type Metrics } from "../../../src/telemetry/metrics.js";
 import type { Readiness } from "../../../src/transport/lane.js";
 import type { TransportLimits } from "../../../src/transport/limits.js";
 import { startServer } from "../../../src/transport/server.js";
+import { grpcLane } from "../../support/grpc-lane.js";
 import { type FakeApi, fakeApi } from "./fake-api.js";
 
 /** The real server over the fake api. */
@@ -18,8 +19,8 @@ export interface RpcServer extends FakeApi {
   close(): Promise<void>;
 }
 
-/** Starts it. `grpcLane` false: everything goes through the Connect handler. */
-export async function startRpcServer(grpcLane: boolean, limits: Partial<TransportLimits> = {}): Promise<RpcServer> {
+/** Starts it, on the run's lane unless the test is about both. */
+export async function startRpcServer(limits: Partial<TransportLimits> = {}, lane = grpcLane): Promise<RpcServer> {
   const fake = fakeApi();
   const logged: string[] = [];
   const metrics = createMetrics();
@@ -29,7 +30,7 @@ export async function startRpcServer(grpcLane: boolean, limits: Partial<Transpor
     log: pino({ level: "error" }, { write: (line: string) => void logged.push(line) }),
     metrics,
     limits,
-    grpcLane,
+    grpcLane: lane,
     readiness: () => server.readiness,
     staleness: () => server.staleness,
   });
