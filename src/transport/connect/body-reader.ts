@@ -20,7 +20,7 @@ export class BodyReader implements RequestReader {
     this.#chunks.push(chunk);
   }
 
-  finish(): Uint8Array {
+  finish(): Buffer {
     const [first] = this.#chunks;
     return first !== undefined && this.#chunks.length === 1 ? first : Buffer.concat(this.#chunks);
   }

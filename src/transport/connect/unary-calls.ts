@@ -1,6 +1,7 @@
 import type { Method } from "../../domain/service.js";
 import { methodPath } from "../grpc/grpc-lane.js";
 import { ProtocolError } from "../grpc/protocol-error.js";
+import { rememberingRequests } from "../grpc/request-memo.js";
 import { decodeBinary, type RequestDecoder, type RpcCall, type ServedMethod } from "../grpc/rpc-call.js";
 import type { AnyRequest, AnyResponse, LaneOptions } from "../lane.js";
 import { BodyReader } from "./body-reader.js";
@@ -82,7 +83,14 @@ function serving(methods: readonly Method[], decode: RequestDecoder, options: La
   return new Map(
     methods.map((method) => {
       const cells = options.requests.cells(method, "connect");
-      return [methodPath(method), { method, decode, reader: (bytesMax) => new BodyReader(bytesMax), cells, options }];
+      const served: ServedMethod = {
+        method,
+        decode: rememberingRequests(decode),
+        reader: (bytesMax) => new BodyReader(bytesMax),
+        cells,
+        options,
+      };
+      return [methodPath(method), served];
     }),
   );
 }

@@ -5,6 +5,7 @@ import { AnswerHeaders } from "./answer-headers.js";
 import { parseGrpcTimeout } from "./deadline.js";
 import { GrpcWire } from "./grpc-wire.js";
 import { ProtocolError } from "./protocol-error.js";
+import { rememberingRequests } from "./request-memo.js";
 import { decodeBinary, RpcCall, type ServedMethod } from "./rpc-call.js";
 
 /** What the lane is made from. */
@@ -21,7 +22,7 @@ export function createGrpcLane(options: GrpcLaneOptions): Http2StreamLane {
   const methods = new Map<string, ServedMethod>();
   for (const method of options.api) {
     const cells = options.requests.cells(method, "grpc");
-    methods.set(methodPath(method), { method, decode: decodeBinary, cells, options });
+    methods.set(methodPath(method), { method, decode: rememberingRequests(decodeBinary), cells, options });
   }
   const answerHeaders = new AnswerHeaders(options.staleness ?? (() => undefined));
   const addressOf = addressBook();
@@ -55,7 +56,7 @@ function isPlainGrpc(headers: IncomingHttpHeaders): boolean {
 function serve(
   served: ServedMethod,
   wire: GrpcWire,
-  stream: ServerHttp2Stream,
+  stream: CallStream,
   headers: IncomingHttpHeaders,
   clientAddress: string,
 ): void {
@@ -64,13 +65,37 @@ function serve(
   const timeout = headers["grpc-timeout"];
   const timeoutMs = typeof timeout === "string" ? parseGrpcTimeout(timeout) : undefined;
   const call = new RpcCall(served, wire, clientAddress, timeoutMs);
-  stream.on("data", (chunk: Buffer) => call.data(chunk));
-  stream.on("end", () => call.end());
-  stream.on("close", () => call.left());
-  if (served.method.kind === "server_streaming") stream.on("drain", () => call.drained());
+  stream[servedCall] = call;
+  stream.on("data", tellData);
+  stream.on("end", tellEnd);
+  stream.on("close", tellClose);
+  if (served.method.kind === "server_streaming") stream.on("drain", tellDrain);
   if (timeout !== undefined && timeoutMs === undefined) {
     call.refuse(new ProtocolError("invalid_argument", `protocol error: invalid grpc timeout value: ${timeout}`));
   }
+}
+
+/** Where a stream keeps its call: listeners that all streams share cost less than closures for each. */
+const servedCall = Symbol("the call that a stream carries");
+
+interface CallStream extends ServerHttp2Stream {
+  [servedCall]?: RpcCall;
+}
+
+function tellData(this: CallStream, chunk: Buffer): void {
+  this[servedCall]?.data(chunk);
+}
+
+function tellEnd(this: CallStream): void {
+  this[servedCall]?.end();
+}
+
+function tellClose(this: CallStream): void {
+  this[servedCall]?.left();
+}
+
+function tellDrain(this: CallStream): void {
+  this[servedCall]?.drained();
 }
 
 function ignore(): void {}

@@ -10,7 +10,7 @@ export interface RequestReader {
   /** @throws ProtocolError as soon as the body cannot become right any more */
   push(chunk: Buffer): void;
   /** The message, once the body ended. @throws ProtocolError when there is none, or half of one */
-  finish(): Uint8Array;
+  finish(): Buffer;
 }
 
 /**
@@ -43,7 +43,7 @@ export class MessageReader implements RequestReader {
     }
   }
 
-  finish(): Uint8Array {
+  finish(): Buffer {
     if (this.#first === undefined) {
       throw new ProtocolError("unimplemented", `protocol error: missing input message for ${this.#kind} method`);
     }

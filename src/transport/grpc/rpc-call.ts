@@ -9,11 +9,12 @@ import { grpcCode, toFailure } from "../status.js";
 import { AnswerPump } from "./answer-pump.js";
 import type { CallError, CallWire } from "./call-wire.js";
 import { clientLeft, deadlineExceeded, timerMsMax } from "./deadline.js";
+import { type Begun, whenLoopTurned } from "./loop-turn.js";
 import { MessageReader, type RequestReader } from "./message-reader.js";
 import { ProtocolError } from "./protocol-error.js";
 
 /** Turns a request's bytes into its message. @throws anything when they are none */
-export type RequestDecoder = (method: Method, bytes: Uint8Array) => MessageShape<Method["desc"]["input"]>;
+export type RequestDecoder = (method: Method, bytes: Buffer) => MessageShape<Method["desc"]["input"]>;
 
 /** Protobuf bytes, as Connect reads them. @throws ProtocolError */
 export const decodeBinary: RequestDecoder = (method, bytes) => {
@@ -42,7 +43,7 @@ const kindNames = { unary: "unary", server_streaming: "server-streaming" } as co
  * One call of one method, whatever the protocol: reads its one request message, asks the API, and gives the outcome to
  * the wire. Whoever owns the connection reports the request's chunks, the drain, and that the client has gone.
  */
-export class RpcCall extends RequestCall {
+export class RpcCall extends RequestCall implements Begun {
   readonly #served: ServedMethod;
   readonly #wire: CallWire;
   readonly #reader: RequestReader;
@@ -64,7 +65,11 @@ export class RpcCall extends RequestCall {
       new MessageReader(limits.requestBodyBytesMax, kindNames[served.method.kind]);
     this.#deadline = timeoutMs === undefined ? undefined : this.#startedMs + timeoutMs;
     if (timeoutMs !== undefined && timeoutMs <= 0) this.#fail(deadlineExceeded());
-    else this.#arm(limits.requestReceiveTimeoutMs);
+    else whenLoopTurned(this);
+  }
+
+  loopTurned(): void {
+    if (this.#phase === "reading") this.#arm(this.#served.options.limits.requestReceiveTimeoutMs);
   }
 
   /** A chunk of the request body. */
