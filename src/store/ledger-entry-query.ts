@@ -5,7 +5,7 @@ import { type Account, AccountDirectory, type EntryClass } from "./account-direc
 import { ledgerQueryTimeoutMs, withBoundedConnection } from "./bounded-query.js";
 import type { EntryRow, IdRange } from "./branch-merge.js";
 import type { Connection, Database } from "./database.js";
-import { LedgerMemory } from "./ledger-memory.js";
+import { LedgerMemory, rememberedFiltersMax } from "./ledger-memory.js";
 import { scanEntries } from "./ledger-scan.js";
 import { type LedgerFilter, selectEntries } from "./ledger-selection.js";
 
@@ -46,6 +46,8 @@ interface ExtentRow {
 /** How a {@link LedgerReader} behaves. */
 export interface LedgerReaderOptions {
   readonly queryTimeoutMs?: number;
+  /** Filters of which it is remembered what their pages took; none: every page is looked for as if it were the first. */
+  readonly rememberedFiltersMax?: number;
 }
 
 /** Reads the ledger. One per process: it keeps the directory of accounts. */
@@ -53,11 +55,12 @@ export class LedgerReader {
   readonly database: Database;
   readonly queryTimeoutMs: number;
   readonly #directory = new AccountDirectory();
-  readonly #memory = new LedgerMemory();
+  readonly #memory: LedgerMemory;
 
   constructor(database: Database, options: LedgerReaderOptions = {}) {
     this.database = database;
     this.queryTimeoutMs = options.queryTimeoutMs ?? ledgerQueryTimeoutMs;
+    this.#memory = new LedgerMemory(options.rememberedFiltersMax ?? rememberedFiltersMax);
   }
 
   /** Fetches the accounts before the first request needs them. */

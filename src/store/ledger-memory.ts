@@ -91,7 +91,12 @@ export class SelectionMemory {
 
 /** What is known of the last filters that were asked for. */
 export class LedgerMemory {
+  readonly #filtersMax: number;
   readonly #selections = new Map<string, SelectionMemory>();
+
+  constructor(filtersMax: number) {
+    this.#filtersMax = filtersMax;
+  }
 
   of(filter: LedgerFilter): SelectionMemory {
     const key = keyOf(filter);
@@ -99,7 +104,7 @@ export class LedgerMemory {
     this.#selections.delete(key);
     this.#selections.set(key, memory);
     const [oldest] = this.#selections.keys();
-    if (this.#selections.size > rememberedFiltersMax && oldest !== undefined) this.#selections.delete(oldest);
+    if (this.#selections.size > this.#filtersMax && oldest !== undefined) this.#selections.delete(oldest);
     return memory;
   }
 }
