@@ -146,7 +146,13 @@ function serverArguments({ places, programs, bufferPoolBytes }: SupervisorOrder)
   const redoLogMebibytes = Math.floor(redoLogBytes / mebibyte);
   const ofKind = {
     mariadb: [`--innodb-log-file-size=${redoLogMebibytes}M`],
-    mysql: [`--loose-innodb-redo-log-capacity=${redoLogMebibytes}M`, "--loose-mysqlx=OFF", "--disable-log-bin"],
+    mysql: [
+      `--loose-innodb-redo-log-capacity=${redoLogMebibytes}M`,
+      "--loose-mysqlx=OFF",
+      "--disable-log-bin",
+      // A folder that distributions set, and do not make with the server program alone: without it, there is no start.
+      "--secure-file-priv=NULL",
+    ],
   }[programs.kind];
   return [
     "--no-defaults",
