@@ -161,7 +161,7 @@ describe.concurrent("a private database", () => {
     const second = await place.newUser(dataDir, { ownGroup: true });
     const server = processOf(dataDir, "server");
     process.kill(-first.pid, "SIGINT");
-    expect(await ask(second.url, "SELECT 1 AS one")).toEqual([{ one: 1 }]);
+    expect(await ask(second.url, "SELECT 'yes' AS answer")).toEqual([{ answer: "yes" }]);
     expect(processOf(dataDir, "server")).toEqual(server);
     process.kill(-second.pid, "SIGINT");
     await untilGone(dataDir);
@@ -239,14 +239,16 @@ describe.concurrent("a private database", () => {
     const dataDir = place.newDirectory();
     mkdirSync(join(dataDir, "database.unfinished", "mysql"), { recursive: true });
     const user = await place.newUser(dataDir);
-    expect(await ask(user.url, "SELECT COUNT(*) > 0 AS some FROM mysql.global_priv")).toEqual([{ some: 1 }]);
+    expect(await ask(user.url, "SELECT IF(COUNT(*) > 0, 'some', 'none') AS users FROM mysql.user")).toEqual([
+      { users: "some" },
+    ]);
     expect(existsSync(join(dataDir, "database.unfinished"))).toBe(false);
   });
 
   test("works under a path that is too long for a socket", async ({ place, expect }) => {
     const dataDir = join(place.newDirectory(), "a-long-name-".repeat(10), "another-long-name-".repeat(10));
     const user = await place.newUser(dataDir);
-    expect(await ask(user.url, "SELECT 1 AS one")).toEqual([{ one: 1 }]);
+    expect(await ask(user.url, "SELECT 'yes' AS answer")).toEqual([{ answer: "yes" }]);
     await user.close();
   });
 
