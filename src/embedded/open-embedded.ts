@@ -210,6 +210,7 @@ function hasFailed(child: ChildProcess | undefined): boolean {
 
 function supervisorLogTail(places: EmbeddedPlaces): string {
   const lines = readFileSync(places.supervisorLog, "utf8").trim().split("\n");
-  const complaint = lines.find((line) => /Error/.test(line)) ?? lines.at(-1);
+  // Node prints the line of code that threw before the error itself.
+  const complaint = lines.find((line) => /^\w*(Error|Failure)\b.*: /.test(line)) ?? lines.at(-1);
   return `its supervisor did not start: ${complaint?.trim()} (all of it in ${places.supervisorLog})`;
 }
