@@ -22,6 +22,9 @@ export interface Sample {
 /** Headers that Node's server adds, or that belong to one response. */
 const nodeHeaders = new Set(["date", "connection", "keep-alive", "content-length", "transfer-encoding"]);
 
+/** Without it `fetch` asks for compressed answers, and the compared servers would send the headers of one. */
+const asTheLoadAsks = { headers: { "accept-encoding": "identity" } };
+
 /** Where a market's depth is by GET. */
 export function depthPath(marketId: string): string {
   return `/api/v2/market/depth/${marketId}/latest`;
@@ -40,7 +43,7 @@ export async function takeSample(url: string): Promise<Sample> {
   const listed: unknown = await (await fetch(`${url}/markets/data`)).json();
   let best: Sample | undefined;
   for (const { market } of (listed as { marketsData: { market: string }[] }).marketsData) {
-    const json = await fetch(`${url}${depthPath(market)}`);
+    const json = await fetch(`${url}${depthPath(market)}`, asTheLoadAsks);
     const bytes = Buffer.from(await json.arrayBuffer());
     if (json.status !== 200) throw new Error(`the service answered ${json.status}`);
     if (best !== undefined && Buffer.from(best.json, "base64").length >= bytes.length) continue;

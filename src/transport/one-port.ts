@@ -2,8 +2,8 @@ import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import http2, {
   type Http2ServerRequest,
   type Http2ServerResponse,
+  type Http2Session,
   type IncomingHttpHeaders,
-  type ServerHttp2Session,
   type ServerHttp2Stream,
 } from "node:http2";
 import https from "node:https";
@@ -14,6 +14,7 @@ import type { Log } from "../telemetry/log.js";
 import type { TransportLimits } from "./limits.js";
 import { malformedRequest } from "./malformed-request.js";
 import { peekPreface } from "./peek-preface.js";
+import { SessionTables } from "./session-tables.js";
 
 /** What the port hands over. */
 export interface PortHandlers {
@@ -32,6 +33,13 @@ export interface PortOptions {
   readonly handlers: PortHandlers;
 }
 
+/** An HTTP/2 session that is open. */
+interface OpenSession {
+  /** When the peer last gave a sign of life. */
+  heardAtMs: number;
+  readonly tables: SessionTables;
+}
+
 /** One listening socket for HTTP/1.1 and HTTP/2: told apart by ALPN under TLS, by the preface without. */
 export class OnePort {
   readonly #options: PortOptions;
@@ -39,8 +47,7 @@ export class OnePort {
   readonly #http2: http2.Http2Server;
   readonly #sockets = new Set<Socket>();
   readonly #byAddress = new Map<string, number>();
-  /** With the time when each peer last gave a sign of life. */
-  readonly #sessions = new Map<ServerHttp2Session, number>();
+  readonly #sessions = new Map<Http2Session, OpenSession>();
   #pings: NodeJS.Timeout | undefined;
   #draining = false;
   #refused = 0;
@@ -199,7 +206,7 @@ export class OnePort {
       maxSessionRejectedStreams: 100,
     });
     server.on("session", (session) => {
-      this.#sessions.set(session, Date.now());
+      this.#sessions.set(session, { heardAtMs: Date.now(), tables: new SessionTables(session) });
       session.once("close", () => this.#sessions.delete(session));
       // Node keeps a session for ever whose peer sent a broken first frame and hung up: nothing tells of it.
       const greeting = setTimeout(() => session.destroy(), limits.headersTimeoutMs);
@@ -208,6 +215,7 @@ export class OnePort {
       if (this.#draining) session.close();
     });
     server.on("stream", (stream, headers, flags, rawHeaders: string[]) => {
+      if (stream.session !== undefined) this.#sessions.get(stream.session)?.tables.streamOpened();
       if (!handlers.stream(stream, headers)) compat.emit("stream", stream, headers, flags, rawHeaders);
     });
     server.on("sessionError", (error) => log.debug({ err: error }, "an HTTP/2 connection failed"));
@@ -216,13 +224,13 @@ export class OnePort {
 
   #ping(): void {
     const silentBefore = Date.now() - this.#options.limits.peerSilenceMaxMs;
-    for (const [session, heardAt] of this.#sessions) {
-      if (heardAt < silentBefore) {
+    for (const [session, open] of this.#sessions) {
+      if (open.heardAtMs < silentBefore) {
         session.destroy();
         continue;
       }
       session.ping(() => {
-        if (this.#sessions.has(session)) this.#sessions.set(session, Date.now());
+        open.heardAtMs = Date.now();
       });
     }
   }
