@@ -1,5 +1,5 @@
 import { defineConfig } from "vitest/config";
-import { serviceTests } from "./test/house/service-tests.js";
+import { grpcTests } from "./test/house/grpc-tests.js";
 
 const common = { testTimeout: 30_000, hookTimeout: 60_000, pool: "forks" } as const;
 
@@ -10,8 +10,8 @@ export default defineConfig({
     maxWorkers: 2,
     projects: [
       { test: { ...common, name: "gRPC lane on", include: ["test/**/*.test.ts"], env: { MARKETD_GRPC_LANE: "on" } } },
-      // Plain gRPC goes two ways, so whatever starts a service is tried on both (test/support/grpc-lane.ts).
-      { test: { ...common, name: "gRPC lane off", include: serviceTests(), env: { MARKETD_GRPC_LANE: "off" } } },
+      // Plain gRPC goes two ways, so whatever speaks it is tried on both (test/support/grpc-lane.ts).
+      { test: { ...common, name: "gRPC lane off", include: grpcTests(), env: { MARKETD_GRPC_LANE: "off" } } },
     ],
   },
 });

@@ -1,20 +1,21 @@
 import { describe, expect, test } from "vitest";
-import { serviceTests } from "./service-tests.js";
+import { grpcTests } from "./grpc-tests.js";
 import { readSource } from "./sources.js";
 
-describe("whatever starts a service is tried on both gRPC lanes", () => {
-  const tests = serviceTests();
+describe("whatever speaks gRPC to a service is tried on both lanes", () => {
+  const tests = grpcTests();
 
-  test("in its own process or in another, by itself or by what it imports", () => {
+  test("by a library or byte by byte, to a server or to a process, itself or by what it imports", () => {
     expect(tests).toEqual(
       expect.arrayContaining([
-        "test/e2e/command.test.ts", // runs the command
-        "test/e2e/workers.test.ts", // lets another file run it
-        "test/live/doors.test.ts", // lets another file start a service, which starts a server
-        "test/transport/server.test.ts",
+        "test/e2e/decisions.test.ts", // by a library that another file uses, to a process that another file starts
+        "test/live/doors-stalled.test.ts", // byte by byte, to a service that another file starts
+        "test/transport/connect/reflection-health.test.ts", // by grpcurl, too
+        "test/transport/grpc/grpc-js-peer.test.ts", // by a library, to a server
       ]),
     );
-    expect(tests).not.toContain("test/live/live.test.ts");
+    expect(tests).not.toContain("test/live/live.test.ts"); // starts no service
+    expect(tests).not.toContain("test/e2e/browser.test.ts"); // browsers cannot speak it
   });
 
   test("and stays on the lane of its run, but where both lanes are compared", () => {
