@@ -15,6 +15,7 @@ import type { TransportLimits } from "./limits.js";
 import { malformedRequest } from "./malformed-request.js";
 import { peekPreface } from "./peek-preface.js";
 import { SessionTables } from "./session-tables.js";
+import { StalledSockets } from "./stalled-sockets.js";
 
 /** What the port hands over. */
 export interface PortHandlers {
@@ -46,6 +47,8 @@ export class OnePort {
   readonly #http1: http.Server;
   readonly #http2: http2.Http2Server;
   readonly #sockets = new Set<Socket>();
+  /** Streams end by their own rule; this is for the reader of a large answer who never takes it. */
+  readonly #stalled: StalledSockets;
   readonly #byAddress = new Map<string, number>();
   readonly #sessions = new Map<Http2Session, OpenSession>();
   #pings: NodeJS.Timeout | undefined;
@@ -54,6 +57,7 @@ export class OnePort {
 
   constructor(options: PortOptions) {
     this.#options = options;
+    this.#stalled = new StalledSockets(options.limits.stalledReaderMs);
     this.#http1 = this.#createHttp1();
     this.#http2 = this.#createHttp2();
   }
@@ -101,6 +105,7 @@ export class OnePort {
   /** Cuts every connection. */
   cut(): void {
     clearInterval(this.#pings);
+    this.#stalled.stop();
     for (const session of this.#sessions.keys()) session.destroy();
     for (const socket of this.#sockets) socket.destroy();
   }
@@ -134,8 +139,7 @@ export class OnePort {
             },
             onRequest,
           );
-    // Streams end by their own rule before this; it is for the reader of a large answer who never takes it.
-    server.timeout = 2 * limits.stalledReaderMs;
+    server.timeout = 0;
     this.#tellApart(server);
     server.on("upgrade", handlers.upgrade);
     server.on("clientError", (error: NodeJS.ErrnoException, socket: Duplex) => malformedRequest(error, socket, limits));
@@ -149,6 +153,7 @@ export class OnePort {
     const http1Listeners = server.listeners(event);
     server.removeAllListeners(event);
     const toHttp1 = (socket: Socket): void => {
+      this.#stalled.add(socket);
       for (const listener of http1Listeners) Reflect.apply(listener, server, [socket]);
     };
     const toHttp2 = (socket: Socket): void => {

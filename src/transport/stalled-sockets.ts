@@ -1,0 +1,38 @@
+import type { Socket } from "node:net";
+
+/** How often connections are looked at, at most. */
+const lookIntervalMs = 5_000;
+
+/**
+ * Cuts HTTP/1.1 connections whose reader takes nothing of what was written for it. Node's server can watch them too, but
+ * by a timer that each request of a kept connection sets and takes back, which a hot answer feels. Here a connection gets
+ * the timer once it is seen with bytes that its reader has not taken; progress renews it.
+ */
+export class StalledSockets {
+  readonly #stalledMs: number;
+  readonly #sockets = new Set<Socket>();
+  readonly #look: NodeJS.Timeout;
+
+  /** A connection is cut when its reader took nothing for `stalledMs`, and at most as long again before it was seen. */
+  constructor(stalledMs: number) {
+    this.#stalledMs = stalledMs;
+    this.#look = setInterval(() => this.#watch(), Math.min(lookIntervalMs, stalledMs));
+    this.#look.unref();
+  }
+
+  add(socket: Socket): void {
+    this.#sockets.add(socket);
+    socket.once("close", () => this.#sockets.delete(socket));
+  }
+
+  stop(): void {
+    clearInterval(this.#look);
+  }
+
+  #watch(): void {
+    for (const socket of this.#sockets) {
+      // The server itself cuts a socket whose timer fires, and sets another time for one that idles between requests.
+      if (socket.writableLength > 0 && !socket.timeout) socket.setTimeout(this.#stalledMs);
+    }
+  }
+}
