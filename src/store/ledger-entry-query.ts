@@ -5,8 +5,8 @@ import { type Account, AccountDirectory, type EntryClass } from "./account-direc
 import { ledgerQueryTimeoutMs, withBoundedConnection } from "./bounded-query.js";
 import type { EntryRow, IdRange } from "./branch-merge.js";
 import type { Connection, Database } from "./database.js";
-import { LedgerMemory, rememberedFiltersMax } from "./ledger-memory.js";
-import { scanEntries } from "./ledger-scan.js";
+import { LedgerMemory, rememberedFiltersMax, type WalkStep } from "./ledger-memory.js";
+import { scanEntries, walkStepOf } from "./ledger-scan.js";
 import { type LedgerFilter, selectEntries } from "./ledger-selection.js";
 
 /** A ledger entry with what its numbers stand for. */
@@ -29,8 +29,17 @@ export interface LedgerView {
   readonly directory: AccountDirectory;
   /** The ids of the time range up to the newest entry; undefined: there are none. */
   readonly ids: { readonly low: bigint; readonly high: bigint } | undefined;
+  /** The step that was asked for, as far as this view reaches. */
+  readonly step: WalkStep | undefined;
   /** Of the newest block; undefined: there is none yet. */
   readonly newestBlock: { readonly height: bigint; readonly timeNs: bigint } | undefined;
+}
+
+/** A step along the table, from an id, or from the end at which the direction begins. */
+interface StepAhead {
+  readonly from: bigint | undefined;
+  readonly descending: boolean;
+  readonly entries: number;
 }
 
 interface ExtentRow {
@@ -41,6 +50,7 @@ interface ExtentRow {
   readonly block_time_ns: bigint | null;
   readonly start_height: bigint | null;
   readonly end_height: bigint | null;
+  readonly step_end: bigint | null;
 }
 
 /** How a {@link LedgerReader} behaves. */
@@ -74,7 +84,7 @@ export class LedgerReader {
   }
 
   /** What there is now. One statement sees it, so every entry up to the newest names only accounts that are known. */
-  async view(connection: Connection, time: TimeRange): Promise<LedgerView> {
+  async view(connection: Connection, time: TimeRange, ahead?: StepAhead): Promise<LedgerView> {
     const firstBlockFrom = "(SELECT height FROM block WHERE time_ns >= ? ORDER BY time_ns, height LIMIT 1)";
     const [row] = await connection.query<ExtentRow>(
       `SELECT (SELECT MAX(id) FROM ledger_entry) AS newest, (SELECT MAX(account_id) FROM account) AS account_max,
@@ -82,7 +92,8 @@ export class LedgerReader {
        (SELECT height FROM progress WHERE id = 1) AS height,
        (SELECT block_time_ns FROM progress WHERE id = 1) AS block_time_ns,
        ${time.startNs === undefined ? "NULL" : firstBlockFrom} AS start_height,
-       ${time.endNs === undefined ? "NULL" : firstBlockFrom} AS end_height`,
+       ${time.endNs === undefined ? "NULL" : firstBlockFrom} AS end_height,
+       ${ahead === undefined ? "NULL" : stepSql(ahead)} AS step_end`,
       [time.startNs, time.endNs].filter((value) => value !== undefined),
     );
     if (row === undefined) throw new Error("a query without a table gave no row");
@@ -92,7 +103,8 @@ export class LedgerReader {
     });
     const newestBlock =
       row.height === null || row.block_time_ns === null ? undefined : { height: row.height, timeNs: row.block_time_ns };
-    return { directory: this.#directory, ids: idsOf(row, time), newestBlock };
+    const step = ahead && { entries: ahead.entries, end: row.step_end ?? undefined };
+    return { directory: this.#directory, ids: idsOf(row, time), step, newestBlock };
   }
 
   /** One page of the entries that a filter selects, in the order of the list. */
@@ -103,13 +115,19 @@ export class LedgerReader {
     signal?: AbortSignal,
   ): Promise<Page<LedgerEntry, bigint>> {
     return this.borrow(signal, async (connection) => {
-      const { directory, ids } = await this.view(connection, time);
+      const memory = this.#memory.of(filter);
+      const isAlways = time.startNs === undefined && time.endNs === undefined;
+      const entries = isAlways ? walkStepOf(memory, wantOf(request)) : undefined;
+      const descending = request.newestFirst !== request.backwards;
+      const ahead = entries === undefined ? undefined : { from: request.cursor, descending, entries };
+      const { directory, ids, step } = await this.view(connection, time, ahead);
       if (ids === undefined) return { rows: [], hasNext: false, hasPrevious: false };
       const selection = selectEntries(directory, filter);
-      const memory = this.#memory.of(filter);
       const scan = async (range: IdRange, want: number) => {
         if (range.low > range.high) return { rows: [], reached: undefined };
-        const { rows, reached } = await scanEntries(connection, selection, range, want, memory);
+        // What lies behind the cursor is looked for the other way.
+        const known = range.descending === descending ? step : undefined;
+        const { rows, reached } = await scanEntries(connection, selection, range, want, memory, known);
         return { rows: rows.map((row) => resolve(directory, row)), reached };
       };
       return readPage(ids, request, scan);
@@ -135,7 +153,7 @@ async function readPage(
   const descending = newestFirst !== backwards;
   const low = cursor !== undefined && !descending && cursor > ids.low ? cursor : ids.low;
   const high = cursor !== undefined && descending && cursor < ids.high ? cursor : ids.high;
-  const found = await scan({ low, high, descending }, size + 1 + (cursor === undefined ? 0 : 1));
+  const found = await scan({ low, high, descending }, wantOf(request));
   const atCursor = cursor !== undefined && found.rows[0]?.id === cursor;
   const beyond = atCursor ? found.rows.slice(1) : found.rows;
   const rows = beyond.slice(0, size);
@@ -145,6 +163,17 @@ async function readPage(
   return backwards
     ? { rows: rows.reverse(), hasNext: behind, hasPrevious: more, ...early }
     : { rows, hasNext: more, hasPrevious: behind, ...early };
+}
+
+/** The page, one more to tell whether it is the last, and what is at the cursor. */
+function wantOf({ size, cursor }: PageRequest<bigint>): number {
+  return size + 1 + (cursor === undefined ? 0 : 1);
+}
+
+function stepSql({ from, descending, entries }: StepAhead): string {
+  const where = from === undefined ? "" : `WHERE id ${descending ? "<=" : ">="} ${from}`;
+  const order = descending ? "DESC" : "ASC";
+  return `(SELECT id FROM ledger_entry FORCE INDEX (PRIMARY) ${where} ORDER BY id ${order} LIMIT 1 OFFSET ${entries})`;
 }
 
 async function anyBehind(

@@ -18,6 +18,13 @@ export interface StretchGuess {
   readonly idsPerMatch: number | undefined;
 }
 
+/** Where a walk of the table is after so many entries. */
+export interface WalkStep {
+  readonly entries: number;
+  /** The id there; undefined: the table ends before. */
+  readonly end: bigint | undefined;
+}
+
 /** What a page took. */
 interface PageTrace {
   readonly descending: boolean;
@@ -37,6 +44,8 @@ interface PageTrace {
 export class SelectionMemory {
   /** How many ids an entry takes, places between blocks included; undefined: not seen yet. */
   idsPerEntry: number | undefined;
+  /** How many entries a walk of the table passes for a match; undefined: that was not how a page was found. */
+  entriesPerMatch: number | undefined;
   #crowded: IdRange | undefined;
   readonly #pages: PageTrace[] = [];
 
@@ -82,8 +91,7 @@ export class SelectionMemory {
     const isNear = distance(nearest.start, start) <= distance(nearest.start, last);
     const isAhead = descending ? first < start : first > start;
     const from = isNear && isAhead ? first : start;
-    // Matches scatter: three times the deviation of as many that are independent.
-    const span = BigInt(Math.ceil(idsPerMatch * (want + 3 * Math.sqrt(want) + 4)));
+    const span = BigInt(Math.ceil(idsPerMatch * withScatter(want)));
     if (descending) return { end: from - span > low ? from - span : low, idsPerMatch };
     return { end: from + span < high ? from + span : high, idsPerMatch };
   }
@@ -112,6 +120,11 @@ export class LedgerMemory {
 function keyOf({ from, to, closed, transferTypes }: LedgerFilter): string {
   const sides = [from, to].map((side) => side && [side.partyId, side.assetId, side.marketIds, side.types]);
   return JSON.stringify([...sides, closed, transferTypes]);
+}
+
+/** Matches scatter: three times the deviation of as many that are independent. */
+export function withScatter(matches: number): number {
+  return matches + 3 * Math.sqrt(matches) + 4;
 }
 
 function startOf({ low, high, descending }: IdRange): bigint {

@@ -9,7 +9,7 @@ import {
 } from "./branch-merge.js";
 import { gatherStretches, guessStretch } from "./branch-stretches.js";
 import type { Connection } from "./database.js";
-import { SelectionMemory, type StretchGuess } from "./ledger-memory.js";
+import { SelectionMemory, type StretchGuess, type WalkStep, withScatter } from "./ledger-memory.js";
 import type { Branch, LedgerSelection } from "./ledger-selection.js";
 
 /** Up to so many branches are merged at once; with more, it is tried first whether all of their matches are few; */
@@ -32,20 +32,30 @@ const stepMin = 256;
 /** Entries that are probed at most, beside a few times the page. */
 const probeMax = 1_024;
 
-/** The first `want` entries of a selection in a range of ids, found the sooner for what is known from pages before. */
+/** Entries that the first step of a page's walk is going to pass; undefined: it is not likely to be a walk. */
+export function walkStepOf(memory: SelectionMemory, want: number): number | undefined {
+  if (memory.entriesPerMatch === undefined) return undefined;
+  return Math.min(entriesWalkedMax, Math.max(stepMin, Math.ceil(memory.entriesPerMatch * withScatter(want))));
+}
+
+/**
+ * The first `want` entries of a selection in a range of ids, found the sooner for what is known from pages before, and
+ * for a step of the table from where the range begins, if that has been asked for already.
+ */
 export async function scanEntries(
   connection: Connection,
   selection: LedgerSelection,
   range: IdRange,
   want: number,
   memory = new SelectionMemory(),
+  step?: WalkStep,
 ): Promise<ScannedEntries> {
   if (selection.kind === "all") return whole(await readTable(connection, "TRUE", range, want));
   const { branches } = selection;
   const [only] = branches;
   if (only === undefined) return whole([]);
   if (branches.length === 1 && only.other === undefined) return whole(await readBranch(connection, only, range, want));
-  const found = await scanBranches(connection, branches, range, want, memory);
+  const found = await scanBranches(connection, branches, range, want, memory, step);
   if (found.reached === undefined) memory.notePage(range, want, found.rows);
   return found;
 }
@@ -56,6 +66,7 @@ async function scanBranches(
   range: IdRange,
   want: number,
   memory: SelectionMemory,
+  known: WalkStep | undefined,
 ): Promise<ScannedEntries> {
   const isGatherable = branches.length <= branchesMax && branches.every(({ other }) => other === undefined);
   const guess = isGatherable ? memory.guess(range, want) : undefined;
@@ -63,9 +74,11 @@ async function scanBranches(
     const span = Number(range.descending ? range.high - guess.end : guess.end - range.low);
     const entries = memory.idsPerEntry === undefined ? undefined : span / memory.idsPerEntry;
     if (entries === undefined || !walkIsCheaper(branches.length, want, entries)) {
+      memory.entriesPerMatch = undefined;
       return gatherStretches(connection, branches, range, want, guess);
     }
-    return walkThenGather(connection, branches, range, want, memory, Math.max(stepMin, entries));
+    const step = known ?? Math.max(stepMin, entries);
+    return walkThenGather(connection, branches, range, want, memory, step);
   }
   if (branches.length > branchesBeforeGather && !gathersLate(branches) && !memory.isCrowded(range)) {
     const gathered = await gatherBranches(connection, branches, range, want);
@@ -96,11 +109,13 @@ async function walkThenGather(
   range: IdRange,
   want: number,
   memory: SelectionMemory,
-  probe: number,
+  first: WalkStep | number,
 ): Promise<ScannedEntries> {
   const walk = new TableWalk(connection, branchCondition(branches), range, want);
-  await walk.step(probe);
+  if (typeof first === "number") await walk.step(first);
+  else await walk.take(first);
   memory.idsPerEntry = walk.idsPerEntry;
+  memory.entriesPerMatch = undefined;
   while (!walk.done) {
     const { missing, ahead } = walk;
     const enough = walk.walked + ahead <= entriesWalkedMax && walkIsCheaper(branches.length, missing, ahead);
@@ -115,6 +130,7 @@ async function walkThenGather(
     if (walk.walked >= entriesWalkedMax) return { rows: walk.rows, reached: walk.reached };
     await walk.step(Math.max(stepMin, ahead * 1.25));
   }
+  memory.entriesPerMatch = walk.entriesPerMatch;
   return whole(walk.rows);
 }
 
@@ -171,10 +187,21 @@ class TableWalk {
     return Number(this.#passed) / this.walked;
   }
 
+  /** How many entries a match takes; undefined: there was none. */
+  get entriesPerMatch(): number | undefined {
+    const [first, last] = [this.rows[0]?.id, this.rows.at(-1)?.id];
+    if (first === undefined || last === undefined) return undefined;
+    return Math.abs(Number(last - first)) / this.idsPerEntry / this.rows.length;
+  }
+
   async step(entries: number): Promise<void> {
     const step = Math.floor(Math.min(entries, entriesWalkedMax - this.walked));
+    await this.take({ entries: step, end: await idAfter(this.#connection, this.rest, step) });
+  }
+
+  /** Takes a step of which it is known already where it ends. */
+  async take({ entries: step, end }: WalkStep): Promise<void> {
     const { low, high, descending } = this.rest;
-    const end = await idAfter(this.#connection, this.rest, step);
     const piece = { low: descending ? (end ?? low) : low, high: descending ? high : (end ?? high), descending };
     this.rows.push(...(await readTable(this.#connection, this.#condition, piece, this.missing)));
     this.walked += step;
