@@ -1,6 +1,7 @@
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import type { Failure } from "../../domain/failure.js";
 import type { AnswerStream } from "../../domain/service.js";
+import { clientLeft } from "../grpc/deadline.js";
 import type { ConnectCall } from "./connect-context.js";
 
 /**
@@ -33,7 +34,13 @@ export async function* answerIterable<O extends DescMessage>(
       });
       const answers = stream.take();
       for (const answer of answers) {
-        yield answer.message();
+        const message = answer.message();
+        try {
+          yield message;
+        } catch {
+          // Connect throws a failed write in here, whatever its name: the reader left, or was cut from here.
+          throw stream.failure ?? call.signal.reason ?? clientLeft();
+        }
         if (call.signal.aborted) throw call.signal.reason;
       }
       if (answers.length > 0) continue;
