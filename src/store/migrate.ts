@@ -39,6 +39,9 @@ const accessDenied: ReadonlySet<string> = new Set([
   "ER_TABLEACCESS_DENIED_ERROR",
 ]);
 
+/** What a server with `require_secure_transport` says. */
+const tlsRequired = "ER_SECURE_TRANSPORT_REQUIRED";
+
 interface MigrationRow {
   readonly version: number;
   readonly name: string;
@@ -118,6 +121,7 @@ async function readApplied(database: Database): Promise<MigrationRow[]> {
   } catch (error) {
     const code = databaseErrorCode(error) ?? "";
     if (nothingThere.has(code)) return [];
+    if (code === tlsRequired) throw tlsOnly(error);
     if (!accessDenied.has(code)) throw error;
     const message = `the database ${database.description} refuses its user; check the URL and the user's rights`;
     throw new OperatorError(message, 1, error);
@@ -150,8 +154,15 @@ function likeText(name: string): string {
 }
 
 function explain(error: unknown, address: DatabaseAddress): unknown {
+  if (databaseErrorCode(error) === tlsRequired) return tlsOnly(error);
   if (databaseErrorCode(error) !== "ER_ACCESS_DENIED_ERROR") return toDatabaseFailure(error);
   return new OperatorError(`the database server of ${describeAddress(address)} refuses user ${address.user}`, 1, error);
+}
+
+function tlsOnly(error: unknown): OperatorError {
+  const message =
+    "the database takes connections with TLS only, and marketd makes none: let it take plain ones, or use its socket";
+  return new OperatorError(message, 1, error);
 }
 
 function checkApplied(rows: readonly MigrationRow[], migrations: readonly Migration[]): void {
