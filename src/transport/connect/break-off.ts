@@ -1,14 +1,12 @@
-import { constants } from "node:http2";
 import type { UniversalServerResponse } from "@connectrpc/connect/protocol";
 import type { Failure } from "../../domain/failure.js";
-import { cutWhenStalled } from "../grpc/cut-when-stalled.js";
+import { breakOffCode, cutWhenStalled } from "../grpc/cut-when-stalled.js";
 import type { AnyResponse } from "../lane.js";
 
 /** Cuts a response that its reader does not take, with the codes of the gRPC lane. */
 export function breakOff(response: AnyResponse, failure: Failure): void {
-  if (!("stream" in response)) response.destroy();
-  else if (failure.code === "resource_exhausted") response.stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
-  else response.stream.close(constants.NGHTTP2_CANCEL);
+  if ("stream" in response) response.stream.close(breakOffCode(failure));
+  else response.destroy();
 }
 
 /** The answer of a unary call, which is cut when it is large and its reader takes nothing of it for `ms`. */

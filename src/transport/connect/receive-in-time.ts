@@ -1,6 +1,6 @@
 import { constants } from "node:http2";
 import type { UniversalServerRequest } from "@connectrpc/connect/protocol";
-import { Failure } from "../../domain/failure.js";
+import { requestTooSlow } from "../grpc/deadline.js";
 import type { AnyRequest, AnyResponse } from "../lane.js";
 import { toConnectError } from "./connect-error.js";
 
@@ -30,7 +30,7 @@ async function* inTime(body: AsyncIterable<Uint8Array>, ms: number): AsyncGenera
   const chunks = body[Symbol.asyncIterator]();
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(tooSlow(ms)), ms);
+    timer = setTimeout(() => reject(toConnectError(requestTooSlow(ms), "grpc")), ms);
   });
   try {
     for (;;) {
@@ -42,9 +42,4 @@ async function* inTime(body: AsyncIterable<Uint8Array>, ms: number): AsyncGenera
     clearTimeout(timer);
     chunks.return?.().catch(() => {});
   }
-}
-
-function tooSlow(ms: number): Error {
-  const message = `the request did not arrive whole within ${ms} ms`;
-  return toConnectError(new Failure("deadline_exceeded", message, { reason: "REQUEST_TOO_SLOW" }), "grpc");
 }

@@ -29,6 +29,12 @@ export function deadlineExceeded(): Failure {
   });
 }
 
+/** The one answer to a request that took longer to arrive than the limit, in every protocol but HTTP/1.1's own. */
+export function requestTooSlow(limitMs: number): Failure {
+  const message = `the request did not arrive whole within ${limitMs} ms`;
+  return new Failure("deadline_exceeded", message, { reason: "REQUEST_TOO_SLOW" });
+}
+
 /** Why a call's signal is aborted when its client has left. Nobody is there to read it. */
 export function clientLeft(): Failure {
   return new Failure("cancelled", "the client left", { reason: "CLIENT_LEFT" });

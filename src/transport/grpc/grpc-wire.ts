@@ -3,7 +3,7 @@ import type { Answer } from "../../domain/answer.js";
 import type { Failure } from "../../domain/failure.js";
 import type { AnswerHeaders } from "./answer-headers.js";
 import type { CallError, CallWire } from "./call-wire.js";
-import { cutWhenStalled } from "./cut-when-stalled.js";
+import { breakOffCode, cutWhenStalled } from "./cut-when-stalled.js";
 import { binaryEnvelope } from "./envelope.js";
 import { errorTrailers, okTrailers } from "./grpc-status.js";
 
@@ -57,8 +57,7 @@ export class GrpcWire implements CallWire {
   }
 
   breakOff(failure: Failure): void {
-    const tooSlow = failure.code === "resource_exhausted";
-    this.#stream.close(tooSlow ? constants.NGHTTP2_ENHANCE_YOUR_CALM : constants.NGHTTP2_CANCEL);
+    this.#stream.close(breakOffCode(failure));
   }
 }
 

@@ -1,6 +1,5 @@
 import { fromBinary, type MessageShape } from "@bufbuild/protobuf";
 import type { Answer } from "../../domain/answer.js";
-import { Failure } from "../../domain/failure.js";
 import type { AnswerStream, Method } from "../../domain/service.js";
 import type { LaneOptions } from "../lane.js";
 import { RequestCall } from "../request-call.js";
@@ -8,7 +7,7 @@ import type { RequestCells } from "../request-metrics.js";
 import { grpcCode, toFailure } from "../status.js";
 import { AnswerPump } from "./answer-pump.js";
 import type { CallError, CallWire } from "./call-wire.js";
-import { clientLeft, deadlineExceeded, timerMsMax } from "./deadline.js";
+import { clientLeft, deadlineExceeded, requestTooSlow, timerMsMax } from "./deadline.js";
 import { type Begun, whenLoopTurned } from "./loop-turn.js";
 import { MessageReader, type RequestReader } from "./message-reader.js";
 import { ProtocolError } from "./protocol-error.js";
@@ -168,9 +167,8 @@ export class RpcCall extends RequestCall implements Begun {
       else this.#arm(timerMsMax);
       return;
     }
-    this.#fail(
-      this.#phase === "reading" && !deadlinePassed ? requestTooSlow(this.#served.options) : deadlineExceeded(),
-    );
+    const tooSlow = this.#phase === "reading" && !deadlinePassed;
+    this.#fail(tooSlow ? requestTooSlow(this.#served.options.limits.requestReceiveTimeoutMs) : deadlineExceeded());
   }
 
   #fail(thrown: unknown): void {
@@ -189,9 +187,4 @@ export class RpcCall extends RequestCall implements Begun {
     this.#phase = "done";
     clearTimeout(this.#timer);
   }
-}
-
-function requestTooSlow(options: LaneOptions): Failure {
-  const message = `the request did not arrive whole within ${options.limits.requestReceiveTimeoutMs} ms`;
-  return new Failure("deadline_exceeded", message, { reason: "REQUEST_TOO_SLOW" });
 }
