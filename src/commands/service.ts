@@ -16,6 +16,7 @@ import { toFailure } from "../transport/status.js";
 import { explorerFiles } from "./explorer-files.js";
 import { listenError } from "./listen-error.js";
 import { keepMemorySteady } from "./steady-memory.js";
+import { warmUpTicks } from "./warm-ticks.js";
 import type { ReadinessState } from "./worker-messages.js";
 
 /** What one serving process is made of. */
@@ -48,6 +49,7 @@ export interface Service {
 export async function startService(options: ServiceOptions): Promise<Service> {
   const { config, log, metrics } = options;
   keepMemorySteady();
+  await warmUpTicks();
   collectDefaultMetrics({ register: metrics, prefix: "marketd_" });
   const database = openDatabase(options.databaseUrl);
   await checkSchema(database, log);
