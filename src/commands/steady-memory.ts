@@ -5,7 +5,7 @@ export const markingTriggerPercent = 20;
 
 /**
  * Lets garbage go sooner. Some of what a request needed reaches the old generation while it is answered, and left alone V8
- * waits long with so small a heap: a process that answers gRPC grows to twice what it needs, for one percent of CPU saved
+ * waits long with so small a heap: a process that answers gRPC grows to twice what it needs, and saves no CPU by it
  * (docs/performance.md, "Memory").
  */
 export function keepMemorySteady(): void {
