@@ -11,7 +11,10 @@ export interface LiveLimits {
   readonly heartbeatMs: number;
   /** How often silent streams are looked for. */
   readonly sweepIntervalMs: number;
-  /** How long waking readers may go on before what they were given is sent and other work gets its turn: about three times as long. */
+  /**
+   * How long waking readers may go on before what they were given is sent, which takes about twice as long again, and
+   * other work gets its turn.
+   */
   readonly fanOutSliceMs: number;
   /** The size of a message of several markets, in its larger encoding. One market's update alone may exceed it. */
   readonly messageBytesMax: number;

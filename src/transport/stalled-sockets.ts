@@ -32,7 +32,12 @@ export class StalledSockets {
   #watch(): void {
     for (const socket of this.#sockets) {
       // The server itself cuts a socket whose timer fires, and sets another time for one that idles between requests.
-      if (socket.writableLength > 0 && !socket.timeout) socket.setTimeout(this.#stalledMs);
+      if (socket.writableLength > 0) {
+        if (!socket.timeout) socket.setTimeout(this.#stalledMs);
+      } else if (socket.timeout === this.#stalledMs) {
+        // All was taken: a stream may be silent for longer than that.
+        socket.setTimeout(0);
+      }
     }
   }
 }

@@ -6,8 +6,9 @@ import type { ConnectCall } from "./connect-context.js";
 
 /**
  * An answer stream as the iterable that Connect wants: it pulls only when asked, and is closed whichever way the
- * iteration ends, or when the call is aborted: Connect forgets an iteration whose connection broke in a write. `cut` breaks off
- * a response whose reader has not taken the last message `breakOffMs` after the stream failed or the call was aborted.
+ * iteration ends, or when the call is aborted: Connect forgets an iteration whose connection broke in a write. `cut`
+ * breaks off a response whose reader has not taken the last message `breakOffMs` after the stream failed or the call was
+ * aborted.
  * @throws Failure that the stream ended with, or why the call was aborted
  */
 export async function* answerIterable<O extends DescMessage>(

@@ -1,0 +1,54 @@
+import { once } from "node:events";
+import { connect, createServer, type Server, type Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { StalledSockets } from "../../src/transport/stalled-sockets.js";
+
+const stalledMs = 100;
+
+/** More than both sockets' buffers hold. */
+const large = Buffer.alloc(32 * 1024 * 1024);
+
+describe("sockets that hold bytes which their reader does not take", () => {
+  let server: Server;
+  let stalled: StalledSockets;
+  let reader: Socket;
+  let written: Socket;
+
+  beforeEach(async () => {
+    stalled = new StalledSockets(stalledMs);
+    server = createServer();
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const address = server.address();
+    if (address === null || typeof address === "string") throw new Error("it listens on no port");
+    const connected: Promise<Socket[]> = once(server, "connection");
+    reader = connect(address.port, "127.0.0.1");
+    const [socket] = await connected;
+    if (socket === undefined) throw new Error("nobody connected");
+    written = socket;
+    // As an HTTP server does.
+    written.on("timeout", () => written.destroy());
+    stalled.add(written);
+  });
+
+  afterEach(() => {
+    stalled.stop();
+    reader.destroy();
+    written.destroy();
+    server.close();
+  });
+
+  test("are cut", async () => {
+    written.write(large);
+    await expect.poll(() => written.destroyed, { timeout: 5_000 }).toBe(true);
+  });
+
+  test("are left alone once all was taken, however long nothing more comes", async () => {
+    written.write(large);
+    await expect.poll(() => written.timeout, { interval: 5 }).toBe(stalledMs);
+    reader.resume();
+    await expect.poll(() => written.writableLength, { interval: 5 }).toBe(0);
+    await sleep(5 * stalledMs);
+    expect(written.destroyed).toBe(false);
+  });
+});
