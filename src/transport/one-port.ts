@@ -11,6 +11,8 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import type { Log } from "../telemetry/log.js";
+import type { RepeatedGets } from "./http/repeated-gets.js";
+import { Http1Connection } from "./http1-connection.js";
 import type { TransportLimits } from "./limits.js";
 import { malformedRequest } from "./malformed-request.js";
 import { peekPreface } from "./peek-preface.js";
@@ -32,6 +34,7 @@ export interface PortOptions {
   readonly limits: TransportLimits;
   readonly log: Log;
   readonly handlers: PortHandlers;
+  readonly repeated: RepeatedGets;
 }
 
 /** An HTTP/2 session that is open. */
@@ -47,6 +50,8 @@ export class OnePort {
   readonly #http1: http.Server;
   readonly #http2: http2.Http2Server;
   readonly #sockets = new Set<Socket>();
+  /** By their sockets, which under TLS are not those of `#sockets`. */
+  readonly #http1Connections = new Map<Socket, Http1Connection>();
   /** Streams end by their own rule; this is for the reader of a large answer who never takes it. */
   readonly #stalled: StalledSockets;
   readonly #byAddress = new Map<string, number>();
@@ -57,7 +62,7 @@ export class OnePort {
 
   constructor(options: PortOptions) {
     this.#options = options;
-    this.#stalled = new StalledSockets(options.limits.stalledReaderMs);
+    this.#stalled = new StalledSockets(options.limits.stalledReaderMs, () => this.#http1Connections.keys());
     this.#http1 = this.#createHttp1();
     this.#http2 = this.#createHttp2();
   }
@@ -94,6 +99,7 @@ export class OnePort {
   /** Stops listening, tells HTTP/2 peers to go, closes what idles. Resolves when every connection has ended. */
   drain(): Promise<void> {
     this.#draining = true;
+    this.#options.repeated.stop();
     const closed = new Promise<void>((resolve) => {
       this.#http1.close(() => resolve());
     });
@@ -124,6 +130,7 @@ export class OnePort {
     };
     const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
       if (this.#draining) response.shouldKeepAlive = false;
+      this.#http1Connections.get(request.socket)?.asked(request, response);
       handlers.request(request, response);
     };
     const server =
@@ -141,7 +148,10 @@ export class OnePort {
           );
     server.timeout = 0;
     this.#tellApart(server);
-    server.on("upgrade", handlers.upgrade);
+    server.on("upgrade", (request, socket, head) => {
+      this.#http1Connections.get(request.socket)?.release();
+      handlers.upgrade(request, socket, head);
+    });
     server.on("clientError", (error: NodeJS.ErrnoException, socket: Duplex) => malformedRequest(error, socket, limits));
     server.on("tlsClientError", () => {});
     return server;
@@ -153,7 +163,8 @@ export class OnePort {
     const http1Listeners = server.listeners(event);
     server.removeAllListeners(event);
     const toHttp1 = (socket: Socket): void => {
-      this.#stalled.add(socket);
+      this.#http1Connections.set(socket, new Http1Connection(socket, this.#options.repeated));
+      socket.once("close", () => this.#http1Connections.delete(socket));
       for (const listener of http1Listeners) Reflect.apply(listener, server, [socket]);
     };
     const toHttp2 = (socket: Socket): void => {

@@ -1,5 +1,5 @@
 import { setTimeout } from "node:timers/promises";
-import { Gauge } from "prom-client";
+import { Counter, Gauge } from "prom-client";
 import type { Api } from "../domain/service.js";
 import type { Log } from "../telemetry/log.js";
 import type { Metrics, MetricsText } from "../telemetry/metrics.js";
@@ -7,6 +7,7 @@ import { CommonHeaders } from "./common-headers.js";
 import { createConnectHandler } from "./connect/connect-handler.js";
 import { createGrpcLane } from "./grpc/grpc-lane.js";
 import { HttpLane } from "./http/http-lane.js";
+import type { RepeatedGets } from "./http/repeated-gets.js";
 import { Routes } from "./http/routes.js";
 import { type StaticFile, StaticFiles } from "./http/static-files.js";
 import { WebSocketLane } from "./http/web-socket-lane.js";
@@ -67,13 +68,14 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const laneOptions = { api: guard.api, log, limits, readiness, requests: createRequestMetrics(metrics, options.api) };
   const common = new CommonHeaders(options.corsOrigins, options.staleness);
   const routes = new Routes(guard.api, basePath);
+  const http = new HttpLane({ ...laneOptions, metrics: options.metricsText ?? metrics, common, routes });
   const dispatcher = new RequestDispatcher({
     common,
     basePath,
     log,
     files: new StaticFiles(options.files),
     connect: createConnectHandler(laneOptions),
-    http: new HttpLane({ ...laneOptions, metrics: options.metricsText ?? metrics, common, routes }),
+    http,
   });
   const lane =
     options.grpcLane === false ? undefined : createGrpcLane({ ...laneOptions, staleness: options.staleness });
@@ -87,6 +89,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     tls,
     limits,
     log,
+    repeated: http.repeated,
     handlers: {
       request: (request, response) => dispatcher.dispatch(request, response),
       upgrade: (request, socket, head) => webSockets.handle(request, socket, head),
@@ -98,7 +101,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     },
   });
   const listening = await port.listen(listen.host, listen.port);
-  watchPort(port, metrics);
+  watchPort(port, http.repeated, metrics);
   const host = listen.host.includes(":") ? `[${listen.host}]` : listen.host;
   return {
     address: { host: listen.host, port: listening },
@@ -108,7 +111,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   };
 }
 
-function watchPort(port: OnePort, metrics: Metrics): void {
+function watchPort(port: OnePort, repeated: RepeatedGets, metrics: Metrics): void {
   const gauge = (name: string, help: string, read: () => number): void => {
     const made = new Gauge({
       name,
@@ -123,6 +126,16 @@ function watchPort(port: OnePort, metrics: Metrics): void {
   gauge("marketd_connections_open", "Connections that are open now.", () => port.connections);
   gauge("marketd_http2_sessions_open", "Connections that speak HTTP/2 now.", () => port.sessions);
   gauge("marketd_connections_refused", "Connections refused since the start: too many.", () => port.refused);
+  const answered = new Counter({
+    name: "marketd_requests_repeated_total",
+    help: "GETs that were the same bytes as one before, and answered without being read again.",
+    registers: [metrics],
+    collect() {
+      this.reset();
+      this.inc(repeated.answered);
+    },
+  });
+  void answered;
 }
 
 /** How long peers have to read the end of what the end of a drain breaks off. */

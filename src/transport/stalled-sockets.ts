@@ -10,19 +10,18 @@ const lookIntervalMs = 5_000;
  */
 export class StalledSockets {
   readonly #stalledMs: number;
-  readonly #sockets = new Set<Socket>();
+  readonly #sockets: () => Iterable<Socket>;
   readonly #look: NodeJS.Timeout;
 
-  /** A connection is cut when its reader took nothing for `stalledMs`, and at most as long again before it was seen. */
-  constructor(stalledMs: number) {
+  /**
+   * A connection is cut when its reader took nothing for `stalledMs`, and at most as long again before it was seen.
+   * `sockets` gives those that are open.
+   */
+  constructor(stalledMs: number, sockets: () => Iterable<Socket>) {
     this.#stalledMs = stalledMs;
+    this.#sockets = sockets;
     this.#look = setInterval(() => this.#watch(), Math.min(lookIntervalMs, stalledMs));
     this.#look.unref();
-  }
-
-  add(socket: Socket): void {
-    this.#sockets.add(socket);
-    socket.once("close", () => this.#sockets.delete(socket));
   }
 
   stop(): void {
@@ -30,7 +29,7 @@ export class StalledSockets {
   }
 
   #watch(): void {
-    for (const socket of this.#sockets) {
+    for (const socket of this.#sockets()) {
       // The server itself cuts a socket whose timer fires, and sets another time for one that idles between requests.
       if (socket.writableLength > 0) {
         if (!socket.timeout) socket.setTimeout(this.#stalledMs);

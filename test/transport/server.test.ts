@@ -116,14 +116,22 @@ describe("one port", () => {
     await serve({ tls });
     expect(server.url).toMatch(/^https:/);
     const { Agent, get: getTls } = await import("node:https");
-    const status = await new Promise<number>((resolve, reject) => {
-      const agent = new Agent({ rejectUnauthorized: false });
-      getTls(`${server.url}/api/v2/market/m`, { agent }, (response) => {
-        response.resume();
-        resolve(response.statusCode ?? 0);
-      }).on("error", reject);
-    });
-    expect(status).toBe(200);
+    const agent = new Agent({ rejectUnauthorized: false, keepAlive: true, maxSockets: 1 });
+    const ask = (path: string): Promise<string> =>
+      new Promise((resolve, reject) => {
+        getTls(server.url + path, { agent }, (response) => {
+          let body = "";
+          response.on("data", (chunk: Buffer) => {
+            body += chunk.toString();
+          });
+          response.on("end", () => resolve(`${response.statusCode} ${body}`));
+        }).on("error", reject);
+      });
+    const first = await ask("/api/v2/market/m");
+    expect(first).toMatch(/^200 \{"market":/);
+    for (let i = 0; i < 20; i++) expect(await ask("/api/v2/market/m")).toBe(first);
+    expect(await ask("/metrics")).toMatch(/^marketd_requests_repeated_total [1-9]/m);
+    agent.destroy();
     const session = http2.connect(server.url, { rejectUnauthorized: false });
     expect(await getOverHttp2(session, "/api/v2/market/m")).toBe(200);
     expect(session.alpnProtocol).toBe("h2");

@@ -14,9 +14,11 @@ describe("sockets that hold bytes which their reader does not take", () => {
   let stalled: StalledSockets;
   let reader: Socket;
   let written: Socket;
+  let watched: Socket[];
 
   beforeEach(async () => {
-    stalled = new StalledSockets(stalledMs);
+    watched = [];
+    stalled = new StalledSockets(stalledMs, () => watched);
     server = createServer();
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     const address = server.address();
@@ -28,7 +30,7 @@ describe("sockets that hold bytes which their reader does not take", () => {
     written = socket;
     // As an HTTP server does.
     written.on("timeout", () => written.destroy());
-    stalled.add(written);
+    watched.push(written);
   });
 
   afterEach(() => {

@@ -1,6 +1,7 @@
 import type { Answer } from "../../domain/answer.js";
 import type { HeaderFields } from "../common-headers.js";
 import { type ContentCoding, compress, compressedBytesMin } from "./content-coding.js";
+import { WholeResponse } from "./whole-response.js";
 
 /** An answer's JSON in one content coding, with its finished headers. */
 export interface AnsweredBody {
@@ -8,37 +9,80 @@ export interface AnsweredBody {
   readonly etag: string | undefined;
   /** Those of a 200. The same object as long as `common` is. */
   headers(common: HeaderFields): HeaderFields;
+  /** Those of a 304. The same object as long as `common` is. */
+  notModifiedHeaders(common: HeaderFields): HeaderFields;
+  /** Whether an `If-None-Match` value makes it a 304. */
+  isNotModified(ifNoneMatch: string | undefined): boolean;
+  /** The whole response on an HTTP/1.1 connection that stays open. */
+  whole(common: HeaderFields, ifNoneMatch: string | undefined): Uint8Array;
 }
+
+/** What all answers of a server have in common. */
+export interface AnsweredBodiesOptions {
+  /** The value of that header. */
+  readonly vary: string;
+  /** How long a connection may idle. */
+  readonly keepAliveTimeoutMs: number;
+}
+
+const noBytes = new Uint8Array();
 
 class PreparedBody implements AnsweredBody {
   readonly bytes: Uint8Array;
   readonly etag: string | undefined;
   readonly #coding: ContentCoding | undefined;
-  readonly #vary: string;
+  readonly #options: AnsweredBodiesOptions;
   #common: HeaderFields | undefined;
   #headers: HeaderFields = {};
+  #notModifiedHeaders: HeaderFields | undefined;
+  #whole: WholeResponse | undefined;
+  #wholeNotModified: WholeResponse | undefined;
 
-  constructor(answer: Answer, bytes: Uint8Array, coding: ContentCoding | undefined, vary: string) {
+  constructor(answer: Answer, bytes: Uint8Array, coding: ContentCoding | undefined, options: AnsweredBodiesOptions) {
     this.bytes = bytes;
     this.#coding = coding;
-    this.#vary = vary;
+    this.#options = options;
     if (answer.version !== undefined) this.etag = `"${answer.version}.json${coding === undefined ? "" : `.${coding}`}"`;
   }
 
   headers(common: HeaderFields): HeaderFields {
     if (this.#common !== common) {
       this.#common = common;
+      this.#notModifiedHeaders = undefined;
       this.#headers = {
         "content-type": "application/json",
         "content-length": this.bytes.length,
         "cache-control": this.etag === undefined ? "no-store" : "no-cache",
-        vary: this.#vary,
+        vary: this.#options.vary,
         ...(this.etag === undefined ? {} : { etag: this.etag }),
         ...(this.#coding === undefined ? {} : { "content-encoding": this.#coding }),
         ...common,
       };
     }
     return this.#headers;
+  }
+
+  notModifiedHeaders(common: HeaderFields): HeaderFields {
+    const headers = this.headers(common);
+    if (this.#notModifiedHeaders === undefined) {
+      const { "content-type": _type, "content-length": _length, "content-encoding": _coding, ...kept } = headers;
+      this.#notModifiedHeaders = kept;
+    }
+    return this.#notModifiedHeaders;
+  }
+
+  isNotModified(ifNoneMatch: string | undefined): boolean {
+    return ifNoneMatch !== undefined && this.etag !== undefined && noneMatch(ifNoneMatch, this.etag);
+  }
+
+  whole(common: HeaderFields, ifNoneMatch: string | undefined): Uint8Array {
+    const keepAliveSeconds = Math.floor(this.#options.keepAliveTimeoutMs / 1000);
+    if (this.isNotModified(ifNoneMatch)) {
+      this.#wholeNotModified ??= new WholeResponse(304, noBytes, keepAliveSeconds);
+      return this.#wholeNotModified.bytes(this.notModifiedHeaders(common));
+    }
+    this.#whole ??= new WholeResponse(200, this.bytes, keepAliveSeconds);
+    return this.#whole.bytes(this.headers(common));
   }
 }
 
@@ -52,11 +96,10 @@ interface Bodies {
 /** Remembers, as long as an answer lives, its body in each content coding that was asked for. */
 export class AnsweredBodies {
   readonly #byAnswer = new WeakMap<Answer, Bodies>();
-  readonly #vary: string;
+  readonly #options: AnsweredBodiesOptions;
 
-  /** `vary` is the value of that header on every answer. */
-  constructor(vary: string) {
-    this.#vary = vary;
+  constructor(options: AnsweredBodiesOptions) {
+    this.#options = options;
   }
 
   /** A promise only where a large body is compressed for the first time. */
@@ -67,7 +110,7 @@ export class AnsweredBodies {
       this.#byAnswer.set(answer, bodies);
     }
     if (coding === undefined) {
-      bodies.identity ??= new PreparedBody(answer, answer.json(), undefined, this.#vary);
+      bodies.identity ??= new PreparedBody(answer, answer.json(), undefined, this.#options);
       return bodies.identity;
     }
     bodies[coding] ??= this.#compressed(answer, coding, bodies);
@@ -78,9 +121,9 @@ export class AnsweredBodies {
     const json = answer.json();
     if (json.length < compressedBytesMin) return this.of(answer, undefined);
     const bytes = compress(coding, json);
-    if (!(bytes instanceof Promise)) return new PreparedBody(answer, bytes, coding, this.#vary);
+    if (!(bytes instanceof Promise)) return new PreparedBody(answer, bytes, coding, this.#options);
     return bytes.then((done) => {
-      const body = new PreparedBody(answer, done, coding, this.#vary);
+      const body = new PreparedBody(answer, done, coding, this.#options);
       bodies[coding] = body;
       return body;
     });

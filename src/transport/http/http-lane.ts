@@ -1,36 +1,28 @@
 import { performance } from "node:perf_hooks";
-import type { Message } from "@bufbuild/protobuf";
 import type { Answer } from "../../domain/answer.js";
-import type { UnaryMethod } from "../../domain/service.js";
 import type { MetricsText } from "../../telemetry/metrics.js";
 import type { CommonHeaders } from "../common-headers.js";
 import { clientLeft } from "../grpc/deadline.js";
 import type { LaneOptions } from "../lane.js";
 import { RequestCall } from "../request-call.js";
-import type { RequestCells } from "../request-metrics.js";
 import { grpcCode } from "../status.js";
 import { answerWithin } from "./answer-within.js";
-import { AnsweredBodies, type AnsweredBody, noneMatch } from "./answered-body.js";
+import { AnsweredBodies, type AnsweredBody } from "./answered-body.js";
 import { chooseCoding } from "./content-coding.js";
 import { type Exchange, refuse } from "./exchange.js";
 import { unknownPath, urlTooLong, wrongMethod } from "./http-failure.js";
 import { breakOff } from "./http-message.js";
 import { Operations } from "./operations.js";
+import { RepeatedGets } from "./repeated-gets.js";
 import type { Routes } from "./routes.js";
 import { StreamResponder } from "./stream-responder.js";
+import type { UnaryTarget } from "./unary-target.js";
 
 /** What the HTTP lane needs. */
 export interface HttpLaneOptions extends LaneOptions {
   readonly metrics: MetricsText;
   readonly common: CommonHeaders;
   readonly routes: Routes;
-}
-
-/** What a URL stands for: kept for the next request of the same one. */
-interface UnaryTarget {
-  readonly method: UnaryMethod;
-  readonly message: Message;
-  readonly cells: RequestCells;
 }
 
 /** How many URLs are remembered with the request they stand for. */
@@ -44,6 +36,8 @@ const watchedBytesMin = 65_535;
 
 /** The HTTP API: GET with parameters in the URL, JSON and streams as answers, in both HTTP versions. */
 export class HttpLane {
+  /** For connections that ask the same again. */
+  readonly repeated: RepeatedGets;
   readonly #options: HttpLaneOptions;
   readonly #operations: Operations;
   readonly #bodies: AnsweredBodies;
@@ -54,7 +48,10 @@ export class HttpLane {
     this.#options = options;
     this.#operations = new Operations(options);
     const origin = options.common.vary === "" ? "" : `, ${options.common.vary}`;
-    this.#bodies = new AnsweredBodies(`accept-encoding${origin}`);
+    const { keepAliveTimeoutMs } = options.limits;
+    this.#bodies = new AnsweredBodies({ vary: `accept-encoding${origin}`, keepAliveTimeoutMs });
+    const target = (url: string): UnaryTarget | undefined => this.#targets.get(url);
+    this.repeated = new RepeatedGets({ common: options.common, bodies: this.#bodies, target });
     this.#streams = new StreamResponder(options, `accept, accept-encoding${origin}`);
   }
 
@@ -90,7 +87,12 @@ export class HttpLane {
     const bound = match.route.parameters.bind(match.segments, query);
     const { method } = match.route;
     if (method.kind === "unary") {
-      const target = { method, message: bound.message, cells: this.#options.requests.cells(method, "http") };
+      const target = {
+        method,
+        message: bound.message,
+        cells: this.#options.requests.cells(method, "http"),
+        atHand: false,
+      };
       this.#remember(request.url ?? "", target);
       this.#unary(target, exchange, performance.now());
     } else {
@@ -113,6 +115,7 @@ export class HttpLane {
     try {
       const call = new RequestCall(exchange.request.socket.remoteAddress ?? "");
       const answer = method.answer(message, call);
+      target.atHand = !(answer instanceof Promise);
       if (answer instanceof Promise) {
         exchange.response.once("close", () => call.abort(clientLeft()));
         answerWithin(answer, limits.requestTimeoutMs, call)
@@ -148,15 +151,12 @@ export class HttpLane {
 
 function sendBody(body: AnsweredBody, exchange: Exchange): void {
   const { request, response, common, head } = exchange;
-  const headers = body.headers(common);
-  const ifNoneMatch = request.headers["if-none-match"];
-  if (ifNoneMatch !== undefined && body.etag !== undefined && noneMatch(ifNoneMatch, body.etag)) {
-    const { "content-type": _type, "content-length": _length, "content-encoding": _coding, ...kept } = headers;
-    response.writeHead(304, kept);
+  if (body.isNotModified(request.headers["if-none-match"])) {
+    response.writeHead(304, body.notModifiedHeaders(common));
     response.end();
     return;
   }
-  response.writeHead(200, headers);
+  response.writeHead(200, body.headers(common));
   if (head) response.end();
   else response.end(body.bytes);
 }
