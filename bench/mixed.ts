@@ -1,26 +1,21 @@
 // npm run bench -- mixed [--seconds N] [--rounds N] [--streams N]
 // How long a depth GET takes at half the top rate, while depth streams run beside it and a loader writes five blocks a
-// second. The service has the first core; streams' readers, requests and loader share the second.
-import { setTimeout as sleep } from "node:timers/promises";
+// second. The service has the first core; all else shares the second, where the requests go first: what they wait for is to
+// be the service.
 import { parseArgs } from "node:util";
-import { load } from "../src/loader/load.js";
-import { streamSource } from "../src/loader/source.js";
-import { Network, networkDefaults } from "../src/simulator/network.js";
-import { createLog } from "../src/telemetry/log.js";
+import type { MarketOrder } from "./mixed/market.js";
 import { callers, type SteadyResult, steadyLoad } from "./mixed/steady-load.js";
 import { Child } from "./stream/child.js";
 import type { ReadOrder, ReadReply } from "./stream/read.js";
 import { loadHttp, missingPrograms } from "./unary/load.js";
-import { marketStoreBlocks, withMarketStore } from "./unary/market-store.js";
 import { takeSample } from "./unary/sample.js";
 import { ServiceProcess } from "./unary/service-process.js";
 
-const blocksPerSecond = 5;
 const aimMs = 10;
 
 const { values } = parseArgs({
   options: {
-    seconds: { type: "string", default: "10" },
+    seconds: { type: "string", default: "30" },
     rounds: { type: "string", default: "3" },
     streams: { type: "string", default: "1000" },
   },
@@ -28,18 +23,6 @@ const { values } = parseArgs({
 const seconds = Number(values.seconds);
 const rounds = Number(values.rounds);
 const streams = Number(values.streams);
-
-/** The network goes on from where the store is, until it is told to end. */
-async function* blocks(signal: AbortSignal): AsyncGenerator<Uint8Array> {
-  const network = new Network(networkDefaults);
-  network.skipTo(marketStoreBlocks);
-  const startedAt = performance.now();
-  for (let n = 1; !signal.aborted; n++) {
-    yield network.nextBlock();
-    const due = startedAt + (n * 1000) / blocksPerSecond;
-    await sleep(Math.max(0, due - performance.now()), undefined, { signal }).catch(() => {});
-  }
-}
 
 function median(numbers: readonly number[]): number {
   return [...numbers].sort((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? Number.NaN;
@@ -65,10 +48,10 @@ async function openStreams(readers: Child<ReadOrder, ReadReply>, port: number): 
   await readers.ask({ ...open, protocol: "grpc", connections, streamsPerConnection: 10 });
 }
 
-async function run(databaseUrl: string): Promise<void> {
-  const service = await ServiceProcess.start("ours", databaseUrl, 1);
-  const [readers] = await Child.start<ReadOrder, ReadReply, object>("read", [], 1);
-  const stopping = new AbortController();
+async function run(): Promise<void> {
+  const [market, { url }] = await Child.start<MarketOrder, object, { url: string }>("../mixed/market", [], 1);
+  const service = await ServiceProcess.start("ours", url, 1);
+  const [readers] = await Child.start<ReadOrder, ReadReply, object>("read", ["background"], 1);
   const { port } = service;
   try {
     const { marketId } = await takeSample(service.url);
@@ -77,12 +60,11 @@ async function run(databaseUrl: string): Promise<void> {
     console.log(`top rate of a depth GET alone: ${Math.round(topRate)} a second over 64 connections`);
     console.log(`half of it by ${callers} callers, milliseconds:`);
     console.log(`  ${"".padEnd(24)}    rate   median      p99  slowest  service's event loop late, p99`);
+    await steadyLoad(port, marketId, topRate / 2, 3);
     await ownLateness(service);
     print("alone", await steadyLoad(port, marketId, topRate / 2, seconds), await ownLateness(service));
     await openStreams(readers, port);
-    const sources = [streamSource(blocks(stopping.signal), "the simulated network")];
-    const log = createLog("warn");
-    const following = load({ database: databaseUrl, sources, blockByBlock: true, log, signal: stopping.signal });
+    await market.ask("begin");
     const p99s: number[] = [];
     for (let round = 1; round <= rounds; round++) {
       await ownLateness(service);
@@ -93,14 +75,12 @@ async function run(databaseUrl: string): Promise<void> {
       print(`beside ${streams} streams, ${round}`, result, await ownLateness(service));
       p99s.push(result.p99);
     }
-    stopping.abort();
-    await following;
     const ratio = Math.round((aimMs / median(p99s)) * 1000) / 1000;
     console.log(JSON.stringify({ name: "mixed", ratios: { ten_ms_vs_p99: ratio } }));
   } finally {
-    stopping.abort();
     readers.stop();
     await service.stop();
+    await market.ask("end");
   }
 }
 
@@ -108,5 +88,5 @@ if (missingPrograms().length > 0) {
   console.error("bench mixed needs wrk (Debian: apt-get install wrk nghttp2-client)");
   process.exitCode = 1;
 } else {
-  await withMarketStore(run);
+  await run();
 }

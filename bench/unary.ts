@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { type LoadResult, loadGrpc, loadHttp, missingPrograms } from "./unary/load.js";
+import { type LoadResult, loadGrpc, loadHttp, loadHttpNumbered, missingPrograms } from "./unary/load.js";
 import { withMarketStore } from "./unary/market-store.js";
 import { type Sample, takeSample } from "./unary/sample.js";
 import { type MeasuredServer, ServerProcess } from "./unary/server-process.js";
@@ -103,11 +103,15 @@ async function run(databaseUrl: string): Promise<void> {
     writeFileSync(sampleFile, JSON.stringify(sample));
     const sizes = [sample.json, sample.binary].map((base64) => Buffer.from(base64, "base64").length);
     console.log(`a book of ${sizes[0]} bytes of JSON, ${sizes[1]} of protobuf; ${rounds} rounds of ${seconds} s`);
-    const json = await compare("depth by GET, JSON, HTTP/1.1", loadHttp, ours, ["rawHttp", "fastify"]);
+    const http = ["rawHttp", "fastify"];
+    const json = await compare("depth by GET, JSON, HTTP/1.1", loadHttp, ours, http);
+    const numbered = await compare("the same, each request in other bytes", loadHttpNumbered, ours, http);
     const grpc = await compare("depth by gRPC, unary", loadGrpc, ours, ["rawHttp2", "grpcJs", "connect"]);
     const ratios = {
       json_vs_raw_http: ratio(json, "rawHttp"),
       json_vs_fastify: ratio(json, "fastify"),
+      json_numbered_vs_raw_http: ratio(numbered, "rawHttp"),
+      json_numbered_vs_fastify: ratio(numbered, "fastify"),
       grpc_vs_raw_http2: ratio(grpc, "rawHttp2"),
       grpc_vs_grpc_js_prebuilt: ratio(grpc, "grpcJs"),
       grpc_vs_connect: ratio(grpc, "connect"),

@@ -10,7 +10,10 @@ import { depthPath } from "../unary/sample.js";
  * Callers that ask independently of each other. So many that each asks seldom, and one that waits for a slow answer
  * holds few requests back; for those, wrk adds the delays that they would have seen.
  */
-export const callers = 512;
+export const callers = 256;
+
+/** About what an answer takes. */
+const answerMs = 0.5;
 
 /** How long answers took, in milliseconds, and how many came. */
 export interface SteadyResult {
@@ -33,8 +36,8 @@ export async function steadyLoad(
   const folder = mkdtempSync(join(tmpdir(), "bench-mixed-"));
   try {
     const script = join(folder, "pause.lua");
-    // From nothing to twice the mean, in whole milliseconds.
-    const longest = Math.round((2000 * callers) / perSecond);
+    // From nothing to twice the mean, in whole milliseconds; the answer itself takes its time too.
+    const longest = Math.round(2 * ((1000 * callers) / perSecond - answerMs));
     writeFileSync(script, `function delay() return math.random(0, ${longest}) end\n`);
     const url = `http://127.0.0.1:${port}${depthPath(marketId)}`;
     const args = ["-t1", `-c${callers}`, `-d${seconds}s`, "--latency", "-s", script, url];
@@ -42,8 +45,8 @@ export async function steadyLoad(
     if (/Non-2xx|Socket errors/.test(stdout)) throw new Error(`wrk met errors:\n${stdout}`);
     return {
       perSecond: Number(/Requests\/sec:\s+([\d.]+)/.exec(stdout)?.[1]),
-      median: milliseconds(/50%\s+(\S+)/.exec(stdout)?.[1]),
-      p99: milliseconds(/99%\s+(\S+)/.exec(stdout)?.[1]),
+      median: milliseconds(/^\s+50%\s+(\S+)/m.exec(stdout)?.[1]),
+      p99: milliseconds(/^\s+99%\s+(\S+)/m.exec(stdout)?.[1]),
       slowest: milliseconds(/Latency\s+\S+\s+\S+\s+(\S+)/.exec(stdout)?.[1]),
     };
   } finally {

@@ -2,6 +2,9 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { pinnedTo } from "../unary/pinned.js";
 
+/** Of what shares a core with what measures: it waits while that has something to do. */
+export const backgroundPriority = 19;
+
 /** A script of this bench in a process of its own, which answers one order at a time. */
 export class Child<Order, Reply> {
   readonly #child: ChildProcess;

@@ -1,6 +1,7 @@
-// Light readers of depth streams, in a process of their own.
+// Light readers of depth streams, in a process of their own: `read.js [background]`.
+import { setPriority } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
-import { answerOrders } from "./child.js";
+import { answerOrders, backgroundPriority } from "./child.js";
 import { type LightReader, openReader, type ReaderProtocol } from "./light-reader.js";
 
 /** What this process does. */
@@ -34,6 +35,7 @@ const beginMaxMs = 20_000;
 const connectionsPerAddress = 20_000;
 
 const readers: LightReader[] = [];
+if (process.argv[2] === "background") setPriority(backgroundPriority);
 
 function reply(withReceipts = false): ReadReply {
   let least = Number.POSITIVE_INFINITY;

@@ -17,10 +17,35 @@ export function missingPrograms(): string[] {
   return ["wrk", "h2load"].filter((program) => spawnSync(program, ["--version"]).error !== undefined);
 }
 
-/** GETs over 64 HTTP/1.1 connections. @throws Error when an answer is not 200 */
-export async function loadHttp(port: number, marketId: string, seconds: number): Promise<LoadResult> {
+/** The same GET over and over, on 64 HTTP/1.1 connections. @throws Error when an answer is not 200 */
+export function loadHttp(port: number, marketId: string, seconds: number): Promise<LoadResult> {
+  return loadWithWrk(port, marketId, seconds, []);
+}
+
+/** Numbers its requests in a header, as a proxy may. */
+const numberingScript = `
+local n = 0
+request = function()
+  n = n + 1
+  return wrk.format(nil, nil, { ["host"] = "localhost", ["x-request-id"] = tostring(n) })
+end
+`;
+
+/** As {@link loadHttp}, but no request has the bytes of another. @throws Error when an answer is not 200 */
+export async function loadHttpNumbered(port: number, marketId: string, seconds: number): Promise<LoadResult> {
+  const folder = mkdtempSync(join(tmpdir(), "bench-unary-"));
+  try {
+    const script = join(folder, "number.lua");
+    writeFileSync(script, numberingScript);
+    return await loadWithWrk(port, marketId, seconds, ["-s", script]);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+async function loadWithWrk(port: number, marketId: string, seconds: number, options: string[]): Promise<LoadResult> {
   const url = `http://127.0.0.1:${port}${depthPath(marketId)}`;
-  const output = await run("wrk", ["-t1", "-c64", `-d${seconds}s`, url]);
+  const output = await run("wrk", ["-t1", "-c64", `-d${seconds}s`, ...options, url]);
   if (output.includes("Non-2xx")) throw new Error(`wrk met errors:\n${output}`);
   return { requests: number(output, /(\d+) requests in/), perSecond: number(output, /Requests\/sec:\s+([\d.]+)/) };
 }
