@@ -15,8 +15,16 @@ const exitLacking = 3;
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const inRoot = (...parts) => join(root, ...parts);
 
-/** What is compiled or copied into dist/. */
-const buildInputs = ["src", "gen", "bench", "tsconfig.json", "tsconfig.build.json", "package-lock.json"];
+/** What is compiled or copied into dist/, or says how. */
+const buildInputs = [
+  "src",
+  "gen",
+  "bench",
+  "scripts/bundle.mjs",
+  "tsconfig.json",
+  "tsconfig.build.json",
+  "package-lock.json",
+];
 
 /** npm's own retries wait for minutes where there is no network. */
 const npmCi = [
@@ -123,8 +131,12 @@ async function ensureBuild() {
   const fresh = inRoot(`dist.${process.pid}`);
   try {
     const tsc = inRoot("node_modules", "typescript", "bin", "tsc");
-    const command = [process.execPath, tsc, "-p", inRoot("tsconfig.build.json"), "--outDir", fresh];
-    const result = await step("building", () => run(command));
+    const compile = [process.execPath, tsc, "-p", inRoot("tsconfig.build.json"), "--outDir", fresh];
+    const bundle = [process.execPath, inRoot("scripts", "bundle.mjs"), fresh];
+    const result = await step("building", async () => {
+      const compiled = await run(compile);
+      return compiled.code === 0 ? run(bundle) : compiled;
+    });
     if (result.code !== 0) stop(exitFailed, `the build failed:\n${result.output.trimEnd()}`);
     copyOthers(fresh);
     writeOrStop(join(fresh, ".build-hash"), wanted);

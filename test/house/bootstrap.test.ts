@@ -17,10 +17,24 @@ put("node_modules/typescript/bin/tsc", \`
   fs.appendFileSync("tsc-calls", "call\\\\n");
   if (process.env.TSC_SAYS) { console.log(process.env.TSC_SAYS); process.exit(2); }
   const dist = process.argv[process.argv.indexOf("--outDir") + 1];
-  fs.mkdirSync(dist + "/src", { recursive: true });
+  for (const room of ["commands", "embedded"]) fs.mkdirSync(dist + "/src/" + room, { recursive: true });
+  fs.writeFileSync(dist + "/src/commands/worker.js", "");
+  fs.writeFileSync(dist + "/src/embedded/supervisor.js", "");
   fs.mkdirSync(dist + "/bench", { recursive: true });
   fs.writeFileSync(dist + "/src/main.js", "console.log('main', process.argv.slice(2).join(' '))");
   fs.writeFileSync(dist + "/bench/unary.js", "console.log('bench', process.argv.slice(2).join(' '))");
+\`);
+put("node_modules/rolldown/package.json", '{ "name": "rolldown", "type": "module", "exports": "./index.js" }');
+put("node_modules/rolldown/index.js", \`
+  import fs from "node:fs";
+  if (process.env.ROLLDOWN_SAYS) throw new Error(process.env.ROLLDOWN_SAYS);
+  export const rolldown = ({ input }) => ({
+    write({ dir }) {
+      fs.mkdirSync(dir);
+      for (const [name, file] of Object.entries(input)) fs.copyFileSync(file, dir + "/" + name + ".js");
+    },
+    close() {},
+  });
 \`);
 put("node_modules/vitest/vitest.mjs", \`
   if (process.argv.includes("wait")) {
@@ -154,6 +168,15 @@ describe("npm test, from a fresh clone", () => {
       err: "marketd: building\nmarketd: the build failed:\nsrc/main.ts(1,1): error\n",
     });
     expect(existsSync(join(clone, "dist", "src", "main.js"))).toBe(true);
+  });
+
+  test("so does one whose modules cannot be gathered", async () => {
+    await run(["scripts/test.mjs"]);
+    put("src/main.ts", "changed\n");
+    const ended = await run(["scripts/test.mjs"], { ROLLDOWN_SAYS: "no such module" });
+    expect([ended.code, ended.out]).toEqual([1, ""]);
+    expect(ended.err).toMatch(/^marketd: building\nmarketd: the build failed:\n[\s\S]*no such module/);
+    expect(linesOf("dist/src/main.js")).toEqual(['import "../bundle/main.js";']);
   });
 
   test("an old Node is one line", async () => {

@@ -1,0 +1,37 @@
+// node scripts/bundle.mjs DIST: gathers the modules of the compiled command, and of all that it depends on, into few files.
+// Finding and reading hundreds of them takes Node longer than all else at a start, and each worker does it.
+import { writeFileSync } from "node:fs";
+import { dirname, join, relative, sep } from "node:path";
+import { rolldown } from "rolldown";
+
+/** What Node is started with, in DIST/src, by the names that they get in the bundle. */
+const entries = { main: "main.js", worker: "commands/worker.js", supervisor: "embedded/supervisor.js" };
+
+const [dist] = process.argv.slice(2);
+const sources = join(dist, "src");
+const target = join(dist, "bundle");
+
+/** A path as a module names it. */
+const specifier = (from, to) => JSON.stringify(relative(from, to).split(sep).join("/"));
+
+/** A module that looks for files around itself finds those around the place where it was compiled to. */
+const keepPlaces = {
+  name: "keep-places",
+  transform(code, id) {
+    if (!id.startsWith(sources + sep) || !code.includes("import.meta.url")) return null;
+    return code.replaceAll("import.meta.url", `new URL(${specifier(target, id)}, import.meta.url).href`);
+  },
+};
+
+const bundle = await rolldown({
+  input: Object.fromEntries(Object.entries(entries).map(([name, path]) => [name, join(sources, path)])),
+  platform: "node",
+  plugins: [keepPlaces],
+});
+await bundle.write({ dir: target, format: "esm", entryFileNames: "[name].js", chunkFileNames: "[name]-[hash].js" });
+await bundle.close();
+// Each keeps its place: who starts it, or waits for it there, need not know of the bundle.
+for (const [name, path] of Object.entries(entries)) {
+  const entry = join(sources, path);
+  writeFileSync(entry, `import ${specifier(dirname(entry), join(target, `${name}.js`))};\n`);
+}
