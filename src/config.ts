@@ -152,7 +152,7 @@ function addDatabase(command: Command, dataDirDescription: string, level: LogLev
       setting(
         "--database-url",
         "url",
-        "the database, as mysql://user:password@host:3306/name (a socket: ?socket=/path)",
+        "the database, as mysql://user:password@host:3306/name (TLS: ?ssl-mode=verify-identity; a socket: ?socket=/path)",
       ),
     )
     .addOption(toggle("--embedded", "use a private MariaDB under the data directory, started on demand"))

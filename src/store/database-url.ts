@@ -1,3 +1,15 @@
+import { readFileSync } from "node:fs";
+import { isIP } from "node:net";
+
+/** How far TLS connections to the database are checked. */
+export interface DatabaseTls {
+  /** Certificates in PEM that the server's has to be signed by one of; undefined: those that Node trusts. */
+  readonly authorities: string | undefined;
+  readonly verifiesCertificate: boolean;
+  /** The certificate has to be made out to the URL's host, too. */
+  readonly verifiesName: boolean;
+}
+
 /** What a database URL says, for the driver. */
 export interface DatabaseAddress {
   readonly host: string;
@@ -7,12 +19,25 @@ export interface DatabaseAddress {
   readonly user: string;
   readonly password: string;
   readonly database: string;
+  /** Undefined: connections are plain. */
+  readonly tls: DatabaseTls | undefined;
 }
 
 const portDefault = 3306;
 
+/** Values of `ssl-mode`, named as the servers' own clients name them. */
+const tlsModes: Readonly<Record<string, Omit<DatabaseTls, "authorities"> | undefined>> = {
+  disabled: undefined,
+  required: { verifiesCertificate: false, verifiesName: false },
+  "verify-ca": { verifiesCertificate: true, verifiesName: false },
+  "verify-identity": { verifiesCertificate: true, verifiesName: true },
+};
+
+const parameters = ["socket", "ssl-mode", "ssl-ca"];
+
 /**
- * Reads `mysql://user:password@host:port/database`, or `mysql://user@localhost/database?socket=/path/to.sock`.
+ * Reads `mysql://user:password@host:port/database`, or `mysql://user@localhost/database?socket=/path/to.sock`. With
+ * `?ssl-mode=required`, `verify-ca` or `verify-identity` connections are made with TLS; `ssl-ca` names a PEM file.
  * @throws Error whose message never holds the password
  */
 export function parseDatabaseUrl(text: string): DatabaseAddress {
@@ -29,14 +54,50 @@ export function parseDatabaseUrl(text: string): DatabaseAddress {
   if (database === "" || database.includes("/")) {
     throw new Error("the database URL names no database; it looks like mysql://user:password@host:3306/marketd");
   }
+  for (const name of url.searchParams.keys()) {
+    if (parameters.includes(name)) continue;
+    throw new Error(`the database URL has the parameter "${name}"; it takes ${parameters.join(", ")}`);
+  }
+  const host = url.hostname === "" ? "localhost" : url.hostname;
   return {
-    host: url.hostname === "" ? "localhost" : url.hostname,
+    host,
     port: url.port === "" ? portDefault : Number(url.port),
     socketPath: url.searchParams.get("socket") ?? undefined,
+    tls: tlsOf(url.searchParams, host),
     user: decoded(url.username) || "root",
     password: decoded(url.password),
     database,
   };
+}
+
+function tlsOf(given: URLSearchParams, host: string): DatabaseTls | undefined {
+  const mode = given.get("ssl-mode") ?? "disabled";
+  const path = given.get("ssl-ca");
+  if (!Object.hasOwn(tlsModes, mode)) {
+    throw new Error(`the database URL has ssl-mode=${mode}; it takes ${Object.keys(tlsModes).join(", ")}`);
+  }
+  const checks = tlsModes[mode];
+  if (path !== null && checks?.verifiesCertificate !== true) {
+    throw new Error(
+      `the database URL has ssl-ca, which ssl-mode=${mode} does not use; take verify-ca or verify-identity`,
+    );
+  }
+  if (checks === undefined) return undefined;
+  if (given.has("socket"))
+    throw new Error("the database URL has socket and ssl-mode; a socket needs no TLS, leave it out");
+  if (checks.verifiesName && isIP(host.replace(/^\[|\]$/g, "")) !== 0) {
+    throw new Error(`the database URL has ssl-mode=${mode}, which needs the name of a host, not its address ${host}`);
+  }
+  return { ...checks, authorities: path === null ? undefined : readAuthorities(path) };
+}
+
+function readAuthorities(path: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new Error(`the database URL has ssl-ca=${path}, which cannot be read (${code})`, { cause: error });
+  }
 }
 
 function decoded(text: string): string {

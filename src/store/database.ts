@@ -1,7 +1,14 @@
-import { createPool, type Pool, type PoolConnection, type PoolOptions, type ResultSetHeader } from "mysql2/promise";
+import {
+  createPool,
+  type Pool,
+  type PoolConnection,
+  type PoolOptions,
+  type ResultSetHeader,
+  type SslOptions,
+} from "mysql2/promise";
 import { type ColumnValue, columnValue, type Row } from "./column.js";
 import { isUnreachable, toDatabaseFailure } from "./database-error.js";
-import { type DatabaseAddress, parseDatabaseUrl } from "./database-url.js";
+import { type DatabaseAddress, type DatabaseTls, parseDatabaseUrl } from "./database-url.js";
 
 /** Connections a pool opens at most. */
 export const connectionsMax = 10;
@@ -109,6 +116,7 @@ export function driverOptions(address: DatabaseAddress, options: DatabaseOptions
     ...(address.socketPath === undefined
       ? { host: address.host, port: address.port }
       : { socketPath: address.socketPath }),
+    ...(address.tls === undefined ? {} : { ssl: sslOptions(address.tls) }),
     user: address.user,
     password: address.password,
     database: address.database,
@@ -125,6 +133,14 @@ export function driverOptions(address: DatabaseAddress, options: DatabaseOptions
     maxIdle: options.connectionsMax ?? connectionsMax,
     idleTimeout: idleConnectionMs,
     queueLimit: options.waitersMax ?? waitersMax,
+  };
+}
+
+function sslOptions({ authorities, verifiesCertificate, verifiesName }: DatabaseTls): SslOptions {
+  return {
+    ...(authorities === undefined ? {} : { ca: authorities }),
+    rejectUnauthorized: verifiesCertificate,
+    verifyIdentity: verifiesName,
   };
 }
 

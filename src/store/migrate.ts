@@ -161,7 +161,7 @@ function explain(error: unknown, address: DatabaseAddress): unknown {
 
 function tlsOnly(error: unknown): OperatorError {
   const message =
-    "the database takes connections with TLS only, and marketd makes none: let it take plain ones, or use its socket";
+    "the database takes connections with TLS only: add ?ssl-mode=verify-identity to its URL (docs/operations.md)";
   return new OperatorError(message, 1, error);
 }
 

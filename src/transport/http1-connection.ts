@@ -71,8 +71,10 @@ export class Http1Connection {
 
   /** Takes the place of Node's reader. Its parser leaves the kernel's bytes to the socket once someone listens for them. */
   #readFirst(): void {
+    // While it waits for a slow reader, the parser may still hold bytes. Another time, then.
+    if (this.#parse !== undefined || this.#socket.destroyed || this.#socket.isPaused()) return;
     const [parse, ...others] = this.#socket.listeners("data");
-    if (parse === undefined || others.length > 0 || this.#parse !== undefined || this.#socket.destroyed) return;
+    if (parse === undefined || others.length > 0) return;
     this.#parse = (chunk) => Reflect.apply(parse, this.#socket, [chunk]);
     this.#socket.on("data", this.#read);
     this.#socket.off("data", parse as (chunk: Buffer) => void);
