@@ -1,7 +1,7 @@
 import { setFlagsFromString } from "node:v8";
 
 /** How much of what V8 would let the old generation grow by fills before it begins to mark garbage, in percent. */
-export const markingTriggerPercent = 20;
+export const markingTriggerPercent = 10;
 
 /**
  * Lets garbage go sooner. Some of what a request needed reaches the old generation while it is answered, and left alone V8
