@@ -13,7 +13,7 @@ import { type Exchange, refuse } from "./exchange.js";
 import { unknownPath, urlTooLong, wrongMethod } from "./http-failure.js";
 import { breakOff } from "./http-message.js";
 import { Operations } from "./operations.js";
-import { RepeatedGets } from "./repeated-gets.js";
+import { isRepeatable, RepeatedGets } from "./repeated-gets.js";
 import type { Routes } from "./routes.js";
 import { StreamResponder } from "./stream-responder.js";
 import type { UnaryTarget } from "./unary-target.js";
@@ -115,7 +115,7 @@ export class HttpLane {
     try {
       const call = new RequestCall(exchange.request.socket.remoteAddress ?? "");
       const answer = method.answer(message, call);
-      target.atHand = !(answer instanceof Promise);
+      target.atHand = !(answer instanceof Promise) && isRepeatable(answer);
       if (answer instanceof Promise) {
         exchange.response.once("close", () => call.abort(clientLeft()));
         answerWithin(answer, limits.requestTimeoutMs, call)

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { performance } from "node:perf_hooks";
+import type { Answer } from "../../domain/answer.js";
 import type { CommonHeaders } from "../common-headers.js";
 import { clientLeft } from "../grpc/deadline.js";
 import { RequestCall } from "../request-call.js";
@@ -13,8 +14,13 @@ export const rememberedTextsMax = 4_096;
 /** Longer requests are read each time. */
 export const rememberedTextLengthMax = 1_024;
 
-/** Larger answers go the ordinary way, where a reader who does not take them is watched. */
+/** Larger answers go the ordinary way, where a reader who does not take them is watched. In bytes of JSON. */
 export const wholeBodyBytesMax = 65_536;
+
+/** Whether an answer is small enough. */
+export function isRepeatable(answer: Answer): boolean {
+  return answer.json().length <= wholeBodyBytesMax;
+}
 
 /** What an answer depends on, of a request that came before. */
 interface RepeatedGet {
@@ -115,8 +121,9 @@ export class RepeatedGets {
       call.abort(clientLeft());
       return undefined;
     }
-    const body = this.#options.bodies.of(answer, coding);
-    if (body instanceof Promise || body.bytes.length > wholeBodyBytesMax) return undefined;
+    target.atHand = isRepeatable(answer);
+    const body = target.atHand ? this.#options.bodies.of(answer, coding) : undefined;
+    if (body === undefined || body instanceof Promise) return undefined;
     return body.whole(this.#options.common.of(origin), ifNoneMatch);
   }
 }

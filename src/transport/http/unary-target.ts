@@ -7,6 +7,6 @@ export interface UnaryTarget {
   readonly method: UnaryMethod;
   readonly message: Message;
   readonly cells: RequestCells;
-  /** The latest answer was there without waiting. */
+  /** The latest answer was there without waiting, and small enough to be repeated. */
   atHand: boolean;
 }

@@ -178,10 +178,17 @@ describe("what the service answers", () => {
   });
 
   test("is not repeated where it is large", async () => {
-    await serveAnswer(marketAnswer("x".repeat(70_000), "1"));
+    const large = marketAnswer("x".repeat(70_000), "1");
+    let asked = 0;
+    await serveMarket(() => {
+      asked++;
+      return large;
+    });
     const connection = await connect();
     for (let i = 0; i < 2 * warmingRequests; i++) await connection.ask(request);
     expect(await repeated()).toBe(0);
+    // Once for each request: who would not be answered is not asked for first.
+    expect(asked).toBe(2 * warmingRequests);
   });
 });
 
