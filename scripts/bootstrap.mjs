@@ -20,6 +20,8 @@ const buildInputs = [
   "src",
   "gen",
   "bench",
+  "harness",
+  "test/support",
   "scripts/bundle.mjs",
   "tsconfig.json",
   "tsconfig.build.json",
@@ -58,6 +60,13 @@ export async function bench([name, ...args]) {
   }
   await prepare();
   await become(inRoot("dist", "bench", `${name}.js`), args);
+}
+
+/** Runs harness/NAME.ts, which tries the service as a whole and ends with `N passed, N failed`. */
+export async function harness([name, ...args]) {
+  await prepare();
+  if (!process.env.MARKETD_TEST_SERVER_URL) await ensureDatabaseServer();
+  await become(inRoot("dist", "harness", `${name}.js`), args);
 }
 
 export async function build() {
