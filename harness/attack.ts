@@ -1,0 +1,237 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { Worker } from "node:worker_threads";
+import { Random } from "../src/simulator/random.js";
+import type { Attack } from "./attack/attack.js";
+import { type BystanderOrder, type ProbeReading, probes } from "./attack/bystander-messages.js";
+import { fuzzers } from "./attack/fuzz.js";
+import { http1Attacks } from "./attack/http1-attacks.js";
+import { http2Attacks } from "./attack/http2-attacks.js";
+import { loadAttacks } from "./attack/load-attacks.js";
+import { Tally } from "./attack/tally.js";
+import { type Holding, Target } from "./attack/target.js";
+import { Report } from "./support/report.js";
+import { readSettings } from "./support/settings.js";
+
+/** How long the service may take to let go of what an attack held. */
+const settleMaxMs = 10_000;
+
+/** How long it may take until it answers everybody again. */
+const recoveryMaxMs = 10_000;
+
+/** How long an attack may go on beyond its round, until its connections have their answers or give up. */
+const overrunMaxMs = 60_000;
+
+/** Descriptors that may differ from those before: connections of the database pool, and those of the bystander. */
+const descriptorsSpare = 24;
+
+/** The 99th percentile of the well-behaved client's calls must stay below this. */
+const bystanderMaxMs = 500;
+
+/** The 99th percentile of health on its own listener must stay below this. */
+const healthMaxMs = 100;
+
+/** Resident memory after the third round may exceed that after the first by this share. */
+const residentGrowthMax = 0.1;
+
+/** Rounds of each attack where there is time; the last is compared with the first. */
+const roundsOfLongRuns = 3;
+
+/** A run of so many seconds has three rounds of each attack. */
+const longRunSeconds = 600;
+
+const cheap = [...http1Attacks, ...http2Attacks, ...loadAttacks].filter((attack) => attack.minSeconds === undefined);
+const patient = [...http1Attacks, ...http2Attacks].filter((attack) => attack.minSeconds !== undefined);
+
+/** A well-behaved client in a thread of its own, beside all attacks. */
+class Bystander {
+  readonly #worker: Worker;
+
+  constructor(order: BystanderOrder) {
+    this.#worker = new Worker(new URL("./attack/bystander.js", import.meta.url), { workerData: order });
+  }
+
+  /** What it saw since the last call. */
+  async read(): Promise<ProbeReading[]> {
+    const answered = new Promise<ProbeReading[]>((resolve) => this.#worker.once("message", resolve));
+    this.#worker.postMessage("read");
+    return answered;
+  }
+
+  async stop(): Promise<void> {
+    await this.#worker.terminate();
+  }
+}
+
+class AttackRun {
+  readonly #report: Report;
+  readonly #target: Target;
+  readonly #bystander: Bystander;
+  readonly #seed: number;
+  readonly #hasAdminListener: boolean;
+  readonly #rows: (string | number)[][] = [
+    ["attack", "connections", "requests", "answers", "p99 ms", "health p99", "refused", "failed", "RSS MiB"],
+  ];
+  readonly #totals = { connections: 0, requests: 0, mutated: 0 };
+  #workers: readonly number[] = [];
+  #descriptors = 0;
+  #rounds = 0;
+
+  constructor(report: Report, target: Target, bystander: Bystander, seed: number) {
+    this.#report = report;
+    this.#target = target;
+    this.#bystander = bystander;
+    this.#seed = seed;
+    this.#hasAdminListener = target.adminUrl !== `http://127.0.0.1:${target.port}`;
+  }
+
+  /** Runs each attack alone, round after round, and the patient ones together first. */
+  async run(seconds: number): Promise<void> {
+    const startedAt = performance.now();
+    await this.#begin(false);
+    await this.#patient();
+    const attacks = [...cheap, ...fuzzers];
+    const rounds = seconds >= longRunSeconds ? roundsOfLongRuns : 1;
+    const leftSeconds = Math.max(attacks.length * rounds * 0.4, seconds - (performance.now() - startedAt) / 1000);
+    const roundMs = (leftSeconds * 1000) / (attacks.length * rounds);
+    for (const attack of attacks) await this.#cheap(attack, rounds, roundMs);
+    if (seconds >= longRunSeconds) await this.#patient();
+    this.#report.table(this.#rows);
+    const { connections, requests, mutated } = this.#totals;
+    this.#report.say(`${connections} connections, ${requests} requests, ${mutated} of them mutated`);
+  }
+
+  async #patient(): Promise<void> {
+    const tally = new Tally();
+    await this.#bystander.read();
+    await Promise.all(patient.map((attack) => this.#round(attack, tally, 0)));
+    await this.#judge(patient.map(({ name }) => name).join(", "), tally);
+  }
+
+  async #cheap(attack: Attack, rounds: number, roundMs: number): Promise<void> {
+    let first: Holding | undefined;
+    for (let n = 1; n <= rounds; n++) {
+      const tally = new Tally();
+      await this.#bystander.read();
+      await this.#round(attack, tally, roundMs);
+      if (fuzzers.includes(attack)) this.#totals.mutated += tally.requests;
+      const after = await this.#judge(rounds === 1 ? attack.name : `${attack.name}, round ${n}`, tally);
+      if (n === 1) first = after;
+      if (n !== rounds || first === undefined || rounds === 1) continue;
+      const growth = after.residentBytes / first.residentBytes - 1;
+      const text = () => `${mebibytes(after)} MiB after ${mebibytes(first ?? after)} MiB`;
+      this.#report.check(
+        `${attack.name}: memory of round ${rounds} within 10% of round 1`,
+        growth <= residentGrowthMax,
+        text,
+      );
+    }
+  }
+
+  async #round(attack: Attack, tally: Tally, roundMs: number): Promise<void> {
+    const random = new Random(this.#seed, `${attack.name} ${this.#rounds++}`);
+    const running = attack.run({ target: this.#target, random, tally, until: performance.now() + roundMs });
+    await Promise.race([running, sleep(roundMs + overrunMaxMs, undefined, { ref: false })]);
+  }
+
+  /** Waits until the service has let go, and checks everything that an attack must not change. */
+  async #judge(name: string, tally: Tally): Promise<Holding> {
+    const report = this.#report;
+    const readings = await this.#bystander.read();
+    const settled = await this.#settle();
+    const recovered = await this.#recovered();
+    report.check(`${name}: the command still runs`, this.#target.alive);
+    const dead = this.#workers.filter((pid) => !settled.workers.includes(pid));
+    report.check(`${name}: no worker has ended`, dead.length === 0, `${dead.length} ended; ${this.#lastWords()}`);
+    const kept = settled.descriptors - this.#descriptors;
+    report.check(`${name}: descriptors are given back`, kept <= descriptorsSpare, `${kept} more than at the start`);
+    for (const failure of tally.failures) report.check(`${name}: answers`, false, failure);
+    if (tally.failures.length === 0) report.check(`${name}: answers`, true);
+    const bystander = this.#judgeBystander(name, readings);
+    this.#rows.push([name, tally.connections, tally.requests, tally.summary, ...bystander, mebibytes(settled)]);
+    this.#totals.connections += tally.connections;
+    this.#totals.requests += tally.requests;
+    report.check(`${name}: everybody is answered afterwards`, recovered, `not within ${recoveryMaxMs} ms; restarted`);
+    await this.#begin(!recovered || kept > descriptorsSpare);
+    report.say(`${name}: ${tally.connections} connections, ${tally.requests} requests; ${tally.summary}`);
+    return settled;
+  }
+
+  #judgeBystander(name: string, readings: readonly ProbeReading[]): [number, number, number, number] {
+    const of = (probe: ProbeReading["probe"]) => readings.find((reading) => reading.probe === probe);
+    const hot = ["kept connection", "new connection", "gRPC"] as const;
+    const hotMs = percentile99(hot.flatMap((probe) => of(probe)?.latenciesMs ?? []));
+    const healthMs = percentile99(of("health")?.latenciesMs ?? []);
+    const refused = readings.reduce((sum, reading) => sum + reading.refused, 0);
+    const failures = probes.flatMap((probe) => (of(probe)?.failures ?? []).map((failure) => `${probe}: ${failure}`));
+    const limit = this.#hasAdminListener ? healthMaxMs : bystanderMaxMs;
+    const report = this.#report;
+    report.check(`${name}: others are answered in time`, hotMs < bystanderMaxMs, `99th percentile ${hotMs} ms`);
+    report.check(`${name}: health is answered in time`, healthMs < limit, `99th percentile ${healthMs} ms`);
+    report.check(`${name}: others get answers`, failures.length === 0, () => summary(failures));
+    return [hotMs, healthMs, refused, failures.length];
+  }
+
+  /** Notes what the service holds before the next attack, after a restart where the last one left it harmed. */
+  async #begin(restart: boolean): Promise<void> {
+    if (restart) await this.#target.restart();
+    const { workers, descriptors } = this.#target.holding();
+    this.#workers = workers;
+    this.#descriptors = descriptors;
+  }
+
+  async #recovered(): Promise<boolean> {
+    const until = performance.now() + recoveryMaxMs;
+    while (performance.now() < until) {
+      if (await this.#target.answers()) return true;
+      await sleep(100);
+    }
+    return false;
+  }
+
+  async #settle(): Promise<Holding> {
+    const until = performance.now() + settleMaxMs;
+    for (;;) {
+      const holding = this.#target.holding();
+      if (holding.descriptors - this.#descriptors <= descriptorsSpare || performance.now() > until) return holding;
+      await sleep(100);
+    }
+  }
+
+  #lastWords(): string {
+    const lines = this.#target.takeLog().filter((line) => !line.startsWith("{"));
+    return lines
+      .filter((line) => /error|warning/i.test(line))
+      .slice(0, 3)
+      .join(" | ");
+  }
+}
+
+function percentile99(latenciesMs: readonly number[]): number {
+  const sorted = [...latenciesMs].sort((a, b) => a - b);
+  return Math.round(sorted[Math.ceil(sorted.length * 0.99) - 1] ?? 0);
+}
+
+function summary(failures: readonly string[]): string {
+  const counts = new Map<string, number>();
+  for (const failure of failures) counts.set(failure, (counts.get(failure) ?? 0) + 1);
+  return [...counts].map(([failure, count]) => `${failure} (${count} times)`).join("; ");
+}
+
+function mebibytes({ residentBytes }: Holding): number {
+  return Math.round(residentBytes / 2 ** 20);
+}
+
+const settings = readSettings("attack", 60);
+const report = new Report();
+report.say(`attacking ${settings.program} for ${settings.seconds} s with --seed ${settings.seed}`);
+const target = await Target.start(settings.program, settings.seed);
+const { port, adminUrl, marketId } = target;
+const bystander = new Bystander({ port, adminUrl, marketId });
+await sleep(1_000);
+try {
+  await new AttackRun(report, target, bystander, settings.seed).run(settings.seconds);
+} finally {
+  await bystander.stop();
+  await target.stop();
+}
+report.finish();

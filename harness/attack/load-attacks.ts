@@ -1,0 +1,116 @@
+import { type Attack, inParallel, type Round } from "./attack.js";
+import { RawConnection } from "./raw-connection.js";
+
+const host = "Host: marketd\r\n";
+const ledgerPath = "/api/v2/ledgerentry/history?pagination.first=1000";
+const streamPath = "/api/v2/stream/markets/depth/updates";
+
+/** The longest that one answer of a flood is waited for. */
+const answerMs = 20_000;
+
+function get(path: string): string {
+  return `GET ${path} HTTP/1.1\r\n${host}\r\n`;
+}
+
+/** Asks again and again on one connection, whatever the answers say. */
+async function hammer(round: Round, path: string): Promise<void> {
+  const connection = await RawConnection.open(round.target.port, round.tally);
+  if (connection === undefined) return;
+  while (!connection.ended && performance.now() < round.until) {
+    connection.received.length = 0;
+    connection.receivedBytes = 0;
+    round.tally.requests++;
+    connection.write(get(path));
+    await connection.untilReceived(12, answerMs);
+    connection.tallyResponses(round.tally, () => path);
+    // The rest of the body, so that the next head is found.
+    for (let before = -1; before !== connection.receivedBytes && !connection.ended; ) {
+      before = connection.receivedBytes;
+      await connection.untilEnded(10);
+    }
+  }
+  connection.close();
+}
+
+const ledgerFlood: Attack = {
+  name: "300 connections on the ledger",
+  expects: "503 with Retry-After beyond capacity, and no starvation",
+  run: (round) => inParallel(round, 300, () => hammer(round, ledgerPath)),
+};
+
+const metricsFlood: Attack = {
+  name: "100 connections on health and metrics",
+  expects: "no starvation",
+  run: (round) => inParallel(round, 100, (n) => hammer(round, n % 2 === 0 ? "/metrics" : "/readyz")),
+};
+
+const cancelledCalls: Attack = {
+  name: "cancelled calls",
+  expects: "no starvation",
+  run: (round) =>
+    inParallel(round, 100, async () => {
+      const { partyId, assetId } = round.target;
+      const exported = `/api/v2/ledgerentry/export?partyId=${encodeURIComponent(partyId)}&assetId=${encodeURIComponent(assetId)}`;
+      const connection = await RawConnection.open(round.target.port, round.tally);
+      if (connection === undefined) return;
+      round.tally.requests++;
+      connection.write(get(round.random.pick([ledgerPath, exported])));
+      await connection.untilEnded(round.random.below(6));
+      connection.close();
+    }),
+};
+
+const connectionFlood: Attack = {
+  name: "connections opened and dropped",
+  expects: "no leaked descriptor",
+  run: (round) =>
+    inParallel(round, 100, async () => {
+      const connection = await RawConnection.open(round.target.port, round.tally);
+      if (connection === undefined) return;
+      round.tally.requests++;
+      const bytes = round.random.pick([
+        "",
+        "G",
+        get("/healthz"),
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        "\x16\x03\x01\x02\0",
+      ]);
+      if (bytes !== "") connection.write(bytes);
+      if (round.random.chance(0.3)) connection.socket.resetAndDestroy();
+      await connection.untilEnded(round.random.below(5));
+      connection.close();
+    }),
+};
+
+const stalledStreams: Attack = {
+  name: "streams that nobody reads",
+  expects: "bounded memory, and no starvation",
+  run: async (round) => {
+    const connections: RawConnection[] = [];
+    await Promise.all(
+      Array.from({ length: 300 }, async () => {
+        const connection = await RawConnection.open(round.target.port, round.tally);
+        if (connection === undefined) return;
+        connections.push(connection);
+        round.tally.requests++;
+        connection.write(get(streamPath));
+        await connection.untilReceived(12, answerMs);
+        connection.tallyResponses(round.tally, () => streamPath);
+        connection.socket.pause();
+      }),
+    );
+    for (const connection of connections) {
+      await connection.untilEnded(Math.max(0, Math.min(20, round.until - performance.now())));
+      connection.close();
+    }
+  },
+};
+
+/** Attacks by sheer numbers. */
+export const loadAttacks: readonly Attack[] = [
+  ledgerFlood,
+  metricsFlood,
+  cancelledCalls,
+  connectionFlood,
+  stalledStreams,
+];
