@@ -4,7 +4,20 @@
 // Exit codes: 1 the command (or the build) failed, 2 wrong use, 3 this machine lacks something that one line names.
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname, join, relative, sep } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
@@ -27,6 +40,12 @@ const buildInputs = [
   "tsconfig.build.json",
   "package-lock.json",
 ];
+
+/** Builds that are kept beside the newest, for processes that were started from them. */
+const oldBuildsKept = 2;
+
+/** Digits of its hash that name a build; longer than a process id, which names one that is being made. */
+const buildNameLength = 16;
 
 /** npm's own retries wait for minutes where there is no network. */
 const npmCi = [
@@ -136,7 +155,7 @@ async function ensureBuild() {
   const wanted = hashOfBuildInputs();
   const marker = inRoot("dist", ".build-hash");
   if (readIfThere(marker) === wanted) return;
-  // Into a folder of its own, and then renamed: a build that fails or is interrupted leaves the old one.
+  // A build that fails or is interrupted leaves the old one.
   const fresh = inRoot(`dist.${process.pid}`);
   try {
     const tsc = inRoot("node_modules", "typescript", "bin", "tsc");
@@ -146,7 +165,10 @@ async function ensureBuild() {
       const compiled = await run(compile);
       return compiled.code === 0 ? run(bundle) : compiled;
     });
-    if (result.code !== 0) stop(exitFailed, `the build failed:\n${result.output.trimEnd()}`);
+    if (result.code !== 0) {
+      rmSync(fresh, { recursive: true, force: true });
+      stop(exitFailed, `the build failed:\n${result.output.trimEnd()}`);
+    }
     copyOthers(fresh);
     writeOrStop(join(fresh, ".build-hash"), wanted);
     replaceBuild(fresh, wanted);
@@ -155,15 +177,37 @@ async function ensureBuild() {
   }
 }
 
+/**
+ * A build has a folder of its own for good, and `dist` is a link to the newest. So a running process finds its own files
+ * as long as they are kept, and one that starts meanwhile gets all of one build: the link is replaced in one step.
+ */
 function replaceBuild(fresh, wanted) {
-  const dist = inRoot("dist");
-  rmSync(dist, { recursive: true, force: true });
+  const name = `dist.${wanted.slice(0, buildNameLength)}`;
   try {
-    renameSync(fresh, dist);
+    renameSync(fresh, inRoot(name));
   } catch (error) {
-    // Another command that was started at the same moment has put the same build there.
-    if (readIfThere(join(dist, ".build-hash")) !== wanted) throw error;
+    // It was built before, or by another command at the same moment.
+    if (readIfThere(inRoot(name, ".build-hash")) !== wanted) throw error;
+    utimesSync(inRoot(name), new Date(), new Date());
   }
+  const dist = inRoot("dist");
+  // Earlier versions of this script made a folder of it.
+  if (lstatSync(dist, { throwIfNoEntry: false })?.isDirectory()) rmSync(dist, { recursive: true });
+  const link = `${fresh}.link`;
+  symlinkSync(name, link);
+  renameSync(link, dist);
+  removeOldBuilds();
+}
+
+/** Processes that were started from the builds before may still run. */
+function removeOldBuilds() {
+  const builds = readdirSync(root).filter(
+    (name) => /^dist\.[0-9a-f]+$/.test(name) && name.length === "dist.".length + buildNameLength,
+  );
+  const newestFirst = builds
+    .map((name) => ({ name, builtAtMs: statSync(inRoot(name)).mtimeMs }))
+    .sort((a, b) => b.builtAtMs - a.builtAtMs);
+  for (const { name } of newestFirst.slice(1 + oldBuildsKept)) rmSync(inRoot(name), { recursive: true, force: true });
 }
 
 /** What src/ holds beside TypeScript, such as migrations, goes along. */

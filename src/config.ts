@@ -22,6 +22,8 @@ export interface Listen {
 /** Settings of a serving process, beside its database. */
 export interface ServiceConfig {
   readonly listen: Listen;
+  /** Health, readiness and metrics get a listener of their own there, and metrics leave the public port. */
+  readonly adminListen: Listen | undefined;
   /** Empty, or `/prefix` without a slash at its end. */
   readonly basePath: string;
   readonly tls: { readonly certificatePath: string; readonly keyPath: string } | undefined;
@@ -168,6 +170,11 @@ function addService(command: Command, workers: number): Command {
   return command
     .addOption(listen.argParser(parseListen))
     .addOption(
+      setting("--admin-listen", "host:port", "where to answer health and metrics apart from clients")
+        .default(undefined, "none")
+        .argParser(parseListen),
+    )
+    .addOption(
       setting("--base-path", "path", "a prefix of the API's URLs, such as /prefix")
         .default("", "none")
         .argParser(parseBasePath),
@@ -228,6 +235,7 @@ function serviceConfig(values: Values): ServiceConfig {
   }
   return {
     listen: values["listen"] as Listen,
+    adminListen: values["adminListen"] as Listen | undefined,
     basePath: values["basePath"] as string,
     tls: certificatePath === undefined || keyPath === undefined ? undefined : { certificatePath, keyPath },
     corsOrigins: values["corsOrigins"] as readonly string[],
@@ -339,8 +347,11 @@ const exitCodesHelp = `
 Every flag has an environment variable: --data-dir is MARKETD_DATA_DIR. A flag goes before the environment.
 Exit codes: 0 done; 1 failed; 2 wrong use; 130 interrupted.`;
 
-/** The whole command line. Usage errors come as {@link UsageError} or CommanderError. */
-export function createProgram(version: string, commands: Commands): Command {
+/**
+ * The whole command line. Usage errors come as {@link UsageError} or CommanderError, and are printed as well unless
+ * `silent`.
+ */
+export function createProgram(version: string, commands: Commands, { silent = false } = {}): Command {
   const program = new Command("marketd")
     .description("A market data and ledger query service: gRPC, gRPC-Web, Connect and plain HTTP on one port.")
     .version(version)
@@ -352,7 +363,12 @@ export function createProgram(version: string, commands: Commands): Command {
     command
       .exitOverride()
       .showHelpAfterError("(--help tells what there is)")
-      .configureOutput({ outputError: (text, write) => write(text.replace(/^error: /, "marketd: ")) });
+      .configureOutput({
+        outputError: (text, write) => {
+          if (!silent) write(text.replace(/^error: /, "marketd: "));
+        },
+        ...(silent ? { writeErr: () => {} } : {}),
+      });
   }
   return program;
 }

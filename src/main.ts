@@ -11,13 +11,13 @@ function version(): string {
 }
 
 /** Each command is imported when it is asked for, so that the others cost it nothing. */
-function program() {
+function program(argv: readonly string[]) {
   return createProgram(version(), {
-    serve: async (config) => (await import("./commands/serve.js")).serve(config),
+    serve: async (config) => (await import("./commands/serve.js")).serve(config, argv),
     load: async (config) => (await import("./commands/load.js")).load(config),
     migrate: async (config) => (await import("./commands/migrate.js")).migrate(config),
     simulate: async (config) => (await import("./commands/simulate.js")).simulate(config),
-    demo: async (config) => (await import("./commands/demo.js")).demo(config),
+    demo: async (config) => (await import("./commands/demo.js")).demo(config, argv),
   });
 }
 
@@ -27,7 +27,7 @@ function program() {
  */
 export async function main(argv: readonly string[]): Promise<number> {
   try {
-    await program().parseAsync(argv, { from: "user" });
+    await program(argv).parseAsync(argv, { from: "user" });
     return 0;
   } catch (error) {
     if (isPrintedByProgram(error)) return error.exitCode === 0 ? 0 : exitUsage;

@@ -19,6 +19,7 @@ const [databaseUrl = ""] = process.argv.slice(2);
 const service = await startService({
   config: {
     listen: { host: "127.0.0.1", port: 0 },
+    adminListen: undefined,
     basePath: "",
     tls: undefined,
     corsOrigins: ["*"],
@@ -35,7 +36,7 @@ const service = await startService({
   databaseUrl,
   log: createLog("warn"),
   metrics: createMetrics(),
-  listenWhenReady: true,
+  whenReady: true,
 });
 
 answerOrders<object, Usage>({ port: Number(new URL(service.url).port) }, () => {

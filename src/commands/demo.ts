@@ -4,6 +4,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { DemoConfig } from "../config.js";
 import { load } from "../loader/load.js";
 import { streamSource } from "../loader/source.js";
+import { listenError } from "../runtime/listen-error.js";
+import { untilStopped } from "../runtime/stop-signal.js";
 import { Network, networkDefaults } from "../simulator/network.js";
 import { dropDatabase } from "../store/drop-database.js";
 import { migrate } from "../store/migrate.js";
@@ -11,9 +13,7 @@ import { createLog, type Log } from "../telemetry/log.js";
 import { openChoice } from "./database-choice.js";
 import { demoCalls } from "./demo-calls.js";
 import { forOperator } from "./for-operator.js";
-import { listenError } from "./listen-error.js";
 import { startServing } from "./serve.js";
-import { untilStopped } from "./stop-signal.js";
 
 /** Blocks that the network has behind it when the demo begins, so that there is something to look at. */
 export const demoHistoryBlocks = 600;
@@ -27,7 +27,7 @@ const nsPerMs = 1_000_000n;
  * A private database, a simulated network that makes a block a second, and the service, in one process, until SIGINT or
  * SIGTERM. On a private server the demo's database is made anew each time; one that was named must be empty.
  */
-export async function demo(config: DemoConfig): Promise<void> {
+export async function demo(config: DemoConfig, argv: readonly string[]): Promise<void> {
   const log = createLog(config.logLevel);
   const stop = untilStopped();
   await requireFreePort(config);
@@ -40,7 +40,7 @@ export async function demo(config: DemoConfig): Promise<void> {
     const network = new Demo(config.seed);
     await loadBlocks(database.url, network.history(), false, log, stopping.signal);
     const following = loadBlocks(database.url, network.live(stopping.signal), true, log, stopping.signal);
-    const service = await startServing(config, database.url, config.logLevel, log);
+    const service = await startServing(config, { argv, databaseUrl: database.url, log });
     const url = service.url + config.basePath;
     process.stdout.write(await demoCalls(url, service.url));
     await Promise.race([stop, following.then(() => stop)]);

@@ -3,11 +3,11 @@ import { exitInterrupted, OperatorError } from "../domain/operator-error.js";
 import { load as loadRecordings } from "../loader/load.js";
 import { type LoadProgress, renderSummary } from "../loader/load-summary.js";
 import { fileSource, type Source, streamSource } from "../loader/source.js";
+import { untilStopped } from "../runtime/stop-signal.js";
 import { migrate } from "../store/migrate.js";
 import { createLog, type Log } from "../telemetry/log.js";
 import { withDatabase } from "./database-choice.js";
 import { ProgressLine } from "./progress-line.js";
-import { untilStopped } from "./stop-signal.js";
 
 /** Fills the database, shows how far it is, and ends with a summary on standard output. */
 export async function load(config: LoadConfig): Promise<void> {

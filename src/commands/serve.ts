@@ -1,38 +1,70 @@
+import { existsSync } from "node:fs";
 import { availableParallelism } from "node:os";
+import { fileURLToPath } from "node:url";
 import type { ServeConfig, ServiceConfig } from "../config.js";
-import { createLog, type Log, type LogLevel } from "../telemetry/log.js";
+import { Primary, type ServiceUrls } from "../runtime/primary.js";
+import { HangUps, untilStopped } from "../runtime/stop-signal.js";
+import { createLog, type Log } from "../telemetry/log.js";
+import { defaultTransportLimits } from "../transport/limits.js";
 import { withDatabase } from "./database-choice.js";
-import { untilStopped } from "./stop-signal.js";
 
-/** Serves until SIGTERM or SIGINT, then lets clients go. @throws OperatorError when it cannot start */
-export async function serve(config: ServeConfig): Promise<void> {
+/**
+ * Serves until SIGTERM or SIGINT, then lets clients go; SIGHUP replaces the workers. `argv`: the command's arguments.
+ * @throws OperatorError when it cannot start
+ */
+export async function serve(config: ServeConfig, argv: readonly string[]): Promise<void> {
   const log = createLog(config.logLevel);
-  await withDatabase(config.database, log, async (databaseUrl) => {
-    const stop = untilStopped();
-    const service = await startServing(config, databaseUrl, config.logLevel, log);
-    process.stderr.write(`marketd: serving on ${service.url}${config.basePath}\n`);
+  const stop = untilStopped();
+  const hangUps = new HangUps();
+  await withDatabase(config.database, log, async (url) => {
+    const databaseUrl = config.database.kind === "embedded" ? url : undefined;
+    const service = await startServing(config, { argv, databaseUrl, log });
+    for (const line of servingOn(service, config)) process.stderr.write(`marketd: ${line}\n`);
+    hangUps.each(() => void service.restartWorkers());
     const signal = await stop;
     log.info({ signal }, "draining");
     await service.drain();
   });
 }
 
-/** One process or several, as the settings say. @throws OperatorError when they cannot start */
-export async function startServing(
-  config: ServiceConfig,
-  databaseUrl: string,
-  logLevel: LogLevel,
-  log: Log,
-): Promise<{ readonly url: string; drain(): Promise<void> }> {
+function servingOn({ url, adminUrl }: ServiceUrls, { basePath }: ServiceConfig): string[] {
+  const admin = adminUrl === undefined ? [] : [`health and metrics on ${adminUrl}`];
+  return [`serving on ${url}${basePath}`, ...admin];
+}
+
+/** What {@link startServing} needs beside the settings. */
+export interface ServingOptions {
+  /** Arguments of the command, without node and script: each worker reads them itself. */
+  readonly argv: readonly string[];
+  /** The database, where the arguments do not name it. */
+  readonly databaseUrl: string | undefined;
+  readonly log: Log;
+}
+
+/** A service, as the command sees it. */
+export interface Serving extends ServiceUrls {
+  /** Replaces the workers one by one; never rejects. */
+  restartWorkers(): Promise<void>;
+  drain(): Promise<void>;
+}
+
+/** Starts a primary and its workers. @throws OperatorError when they cannot start */
+export async function startServing(config: ServiceConfig, options: ServingOptions): Promise<Serving> {
+  const { listen, adminListen, drainMs } = config;
   const workers = config.workers === 0 ? availableParallelism() : config.workers;
-  // Each is imported only when it is needed: a primary starts its workers sooner, and stays small.
-  if (workers > 1) {
-    const { startCluster } = await import("./cluster.js");
-    return startCluster({ config, databaseUrl, logLevel, workers, log });
-  }
-  const [{ startService }, { createMetrics }] = await Promise.all([
-    import("./service.js"),
-    import("../telemetry/metrics.js"),
-  ]);
-  return startService({ config, databaseUrl, log, metrics: createMetrics() });
+  const tls = config.tls !== undefined;
+  const { connectionsMax } = defaultTransportLimits;
+  const program = workerProgram();
+  const primary = new Primary({ ...options, program, listen, adminListen, tls, workers, drainMs, connectionsMax });
+  const urls = await primary.start();
+  return { ...urls, restartWorkers: () => primary.restartWorkers(), drain: () => primary.drain() };
+}
+
+/**
+ * Each build has a folder of its own, and the link `dist` beside it leads to the newest: a worker is started from there. A
+ * build that was copied under another name has its own worker only.
+ */
+function workerProgram(): string {
+  const newest = fileURLToPath(new URL("../../../dist/src/commands/worker.js", import.meta.url));
+  return existsSync(newest) ? newest : fileURLToPath(new URL("./worker.js", import.meta.url));
 }

@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import type { Socket } from "node:net";
 import { createSecureContext } from "node:tls";
 import { collectDefaultMetrics } from "prom-client";
 import { createApi } from "../api/api.js";
@@ -6,18 +7,21 @@ import type { ServiceConfig } from "../config.js";
 import { Failure } from "../domain/failure.js";
 import { OperatorError } from "../domain/operator-error.js";
 import { type Live, startLive } from "../live/live.js";
+import { connectionsOfWorker, descriptorLimit } from "../runtime/descriptors.js";
+import { listenError } from "../runtime/listen-error.js";
+import { keepMemorySteady } from "../runtime/steady-memory.js";
+import { warmUpTicks } from "../runtime/warm-ticks.js";
+import type { WorkerContext } from "../runtime/worker.js";
+import type { ReadinessState } from "../runtime/worker-messages.js";
 import { type Database, openDatabase } from "../store/database.js";
 import { LedgerReader } from "../store/ledger-entry-query.js";
 import { hasSchema } from "../store/migrate.js";
 import type { Log } from "../telemetry/log.js";
-import type { Metrics } from "../telemetry/metrics.js";
+import type { Metrics, MetricsText } from "../telemetry/metrics.js";
+import { defaultTransportLimits } from "../transport/limits.js";
 import { type RunningServer, startServer } from "../transport/server.js";
 import { toFailure } from "../transport/status.js";
 import { explorerFiles } from "./explorer-files.js";
-import { listenError } from "./listen-error.js";
-import { keepMemorySteady } from "./steady-memory.js";
-import { warmUpTicks } from "./warm-ticks.js";
-import type { ReadinessState } from "./worker-messages.js";
 
 /** What one serving process is made of. */
 export interface ServiceOptions {
@@ -25,19 +29,20 @@ export interface ServiceOptions {
   readonly databaseUrl: string;
   readonly log: Log;
   readonly metrics: Metrics;
-  /** The metrics of all processes behind the port; absent: this one is all. */
-  readonly metricsText?: () => Promise<string>;
-  /** What all processes behind the port are together; absent: this one is all. */
-  readonly readinessOfAll?: () => ReadinessState;
-  readonly onReadiness?: (state: ReadinessState) => void;
-  /** Open the port only once there is something to answer from. */
-  readonly listenWhenReady?: boolean;
+  /** This process is a worker: connections come by {@link Service.accept}. Absent: it is the only one, and listens. */
+  readonly worker?: WorkerContext;
+  /** Resolve only once there is something to answer from. */
+  readonly whenReady?: boolean;
 }
 
 /** One serving process. */
 export interface Service {
   readonly url: string;
+  /** Connections that it may have open. */
+  readonly connectionsMax: number;
   state(): ReadinessState;
+  /** Serves a connection that another process accepted and read nothing of. */
+  accept(socket: Socket): void;
   /** Lets clients go for at most the configured time, and lets go of everything. */
   drain(): Promise<void>;
 }
@@ -58,26 +63,27 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   const ledger = new LedgerReader(database);
   let draining = false;
   const state = (): ReadinessState => (draining ? "draining" : live.ready ? "ready" : "loading");
-  live.onReadiness(() => options.onReadiness?.(state()));
-  if (options.listenWhenReady === true) await untilReady(live);
+  live.onReadiness(() => options.worker?.onReadiness(state()));
+  if (options.whenReady === true) await untilReady(live);
   const api = createApi({ live, database, ledger, toFailure: (thrown) => toFailure(thrown, log) });
   const letGo = async (): Promise<void> => {
     await live.stop();
     await database.close();
   };
-  const server = await listen({ ...options, metrics }, api, options.readinessOfAll ?? state, live).catch(
-    async (error: unknown) => {
-      await letGo();
-      throw error;
-    },
-  );
+  const connectionsMax = connectionsOfWorker(descriptorLimit(), defaultTransportLimits.connectionsMax);
+  const server = await listen(options, api, state, live, connectionsMax).catch(async (error: unknown) => {
+    await letGo();
+    throw error;
+  });
   warmLedger(live, ledger);
   return {
     url: server.url,
+    connectionsMax,
     state,
+    accept: (socket) => server.accept(socket),
     drain: async () => {
       draining = true;
-      options.onReadiness?.("draining");
+      options.worker?.onReadiness("draining");
       await server.drain(config.drainMs);
       await letGo();
     },
@@ -99,8 +105,9 @@ async function listen(
   api: ReturnType<typeof createApi>,
   readiness: () => ReadinessState,
   live: Live,
+  connectionsMax: number,
 ): Promise<RunningServer> {
-  const { config, log, metrics, metricsText } = options;
+  const { config, log, metrics, worker } = options;
   const { streamsMax, streamsPerAddressMax, stalledReaderMs, requestTimeoutMs } = config;
   try {
     return await startServer({
@@ -110,9 +117,10 @@ async function listen(
       basePath: config.basePath,
       log,
       metrics,
-      ...(metricsText === undefined ? {} : { metricsText: { metrics: metricsText, contentType: metrics.contentType } }),
-      readiness,
-      limits: { streamsMax, streamsPerAddressMax, stalledReaderMs, requestTimeoutMs },
+      ...(worker === undefined ? {} : { handedConnections: true, metricsText: metricsOf(worker, metrics) }),
+      servesMetrics: config.adminListen === undefined,
+      readiness: worker?.readinessOfAll ?? readiness,
+      limits: { connectionsMax, streamsMax, streamsPerAddressMax, stalledReaderMs, requestTimeoutMs },
       ...(config.corsOrigins.includes("*") ? {} : { corsOrigins: config.corsOrigins }),
       staleness: () => live.blockAgeSeconds(),
       grpcLane: config.grpcLane,
@@ -121,6 +129,10 @@ async function listen(
   } catch (error) {
     throw listenError(error, `${config.listen.host}:${config.listen.port}`);
   }
+}
+
+function metricsOf(worker: WorkerContext, { contentType }: Metrics): MetricsText {
+  return { metrics: worker.metricsOfAll, contentType };
 }
 
 function readTls(tls: NonNullable<ServiceConfig["tls"]>): { certificate: string; key: string } {

@@ -1,83 +1,54 @@
+import { createProgram, type DatabaseConfig, type ServiceConfig, UsageError } from "../config.js";
 import { OperatorError } from "../domain/operator-error.js";
+import { runWorker } from "../runtime/worker.js";
+import type { StartOrder } from "../runtime/worker-messages.js";
 import { createLog } from "../telemetry/log.js";
 import { createMetrics } from "../telemetry/metrics.js";
-import { type Service, startService } from "./service.js";
-import type { FromWorker, ReadinessState, ToWorker } from "./worker-messages.js";
+import { openChoice } from "./database-choice.js";
+import { forOperator } from "./for-operator.js";
+import { startService } from "./service.js";
 
-const metrics = createMetrics();
-const metricsWaiters = new Map<number, (text: string) => void>();
-let metricsRequests = 0;
-let together: ReadinessState = "loading";
-let service: Service | undefined;
-
-function say(message: FromWorker): void {
-  if (process.connected) process.send?.(message);
-}
-
-/** The metrics of all workers, by way of the primary. Without a primary, this process ends. */
-function metricsOfAll(): Promise<string> {
-  metricsRequests += 1;
-  const id = metricsRequests;
-  return new Promise((resolve) => {
-    metricsWaiters.set(id, resolve);
-    say({ kind: "metrics_wanted", id });
-  });
-}
-
-async function start(message: Extract<ToWorker, { kind: "start" }>): Promise<void> {
-  const log = createLog(message.logLevel);
+/** The settings that the command's arguments and environment stand for in this version of the program. */
+async function settingsOf(argv: readonly string[]): Promise<DatabaseConfig & ServiceConfig> {
+  let settings: (DatabaseConfig & ServiceConfig) | undefined;
+  const take = async (given: DatabaseConfig & ServiceConfig): Promise<void> => {
+    settings = given;
+  };
+  const refuse = async (): Promise<void> => {};
+  const commands = { serve: take, demo: take, load: refuse, migrate: refuse, simulate: refuse };
   try {
-    service = await startService({
-      config: message.config,
-      databaseUrl: message.databaseUrl,
-      log,
-      metrics,
-      metricsText: metricsOfAll,
-      listenWhenReady: message.listenWhenReady,
-      readinessOfAll: () => together,
-      onReadiness: (state) => say({ kind: "readiness", state }),
-    });
-    say({ kind: "listening", url: service.url, state: service.state() });
+    await createProgram("", commands, { silent: true }).parseAsync(argv, { from: "user" });
   } catch (error) {
-    if (!(error instanceof OperatorError)) throw error;
-    say({ kind: "failed", message: error.message });
+    throw new OperatorError((error as Error).message, 1, error);
   }
+  if (settings === undefined) throw new UsageError(`these arguments start no service: ${argv.join(" ")}`);
+  return settings;
 }
 
-async function readMetrics(id: number): Promise<void> {
-  say({ kind: "metrics_read", id, reading: await metrics.getMetricsAsJSON() });
+async function databaseUrlOf(order: StartOrder, { database, logLevel }: DatabaseConfig): Promise<string> {
+  return order.databaseUrl ?? (await openChoice(database, createLog(logLevel))).url;
 }
 
-async function drain(): Promise<void> {
-  await service?.drain();
-  process.exit(0);
-}
-
-process.on("message", (message: ToWorker) => {
-  switch (message.kind) {
-    case "start":
-      void start(message);
-      break;
-    case "readiness":
-      together = message.state;
-      break;
-    case "read_metrics":
-      void readMetrics(message.id);
-      break;
-    case "metrics":
-      metricsWaiters.get(message.id)?.(message.text);
-      metricsWaiters.delete(message.id);
-      break;
-    case "drain":
-      void drain();
-      break;
+runWorker(async (order, context) => {
+  const config = await settingsOf(order.argv);
+  const metrics = createMetrics();
+  try {
+    const service = await startService({
+      config,
+      databaseUrl: await databaseUrlOf(order, config),
+      log: createLog(config.logLevel),
+      metrics,
+      worker: context,
+      whenReady: order.serveWhenReady,
+    });
+    return {
+      connectionsMax: service.connectionsMax,
+      state: () => service.state(),
+      accept: (socket) => service.accept(socket),
+      metrics: () => metrics.getMetricsAsJSON(),
+      drain: () => service.drain(),
+    };
+  } catch (error) {
+    throw forOperator(error);
   }
 });
-
-// The primary decides when to drain: a signal to the whole process group reaches it too.
-process.on("SIGTERM", () => {});
-process.on("SIGINT", () => {});
-// Without its primary a worker has no port and nobody who would replace it.
-process.on("disconnect", () => process.exit(0));
-
-say({ kind: "awake" });

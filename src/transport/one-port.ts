@@ -57,6 +57,7 @@ export class OnePort {
   readonly #byAddress = new Map<string, number>();
   readonly #sessions = new Map<Http2Session, OpenSession>();
   #pings: NodeJS.Timeout | undefined;
+  #onClosed = (): void => {};
   #draining = false;
   #refused = 0;
 
@@ -88,21 +89,36 @@ export class OnePort {
       this.#http1.once("error", reject);
       this.#http1.listen({ host, port }, () => {
         this.#http1.off("error", reject);
-        this.#pings = setInterval(() => this.#ping(), this.#options.limits.peerPingIntervalMs);
-        this.#pings.unref();
+        this.#startPings();
         const address = this.#http1.address();
         resolve(typeof address === "object" && address !== null ? address.port : port);
       });
     });
   }
 
+  /** Serves what {@link accept} is given, instead of listening itself. Gives `port` back. */
+  open(port: number): number {
+    // Node starts to check its time limits at this event.
+    this.#http1.emit("listening");
+    this.#startPings();
+    return port;
+  }
+
+  /** Serves a connection that another process accepted and read nothing of. */
+  accept(socket: Socket): void {
+    // As Node's HTTP servers have them.
+    socket.allowHalfOpen = true;
+    socket.setNoDelay(true);
+    socket.setKeepAlive(true, this.#options.limits.tcpKeepAliveMs);
+    this.#http1.emit("connection", socket);
+  }
+
   /** Stops listening, tells HTTP/2 peers to go, closes what idles. Resolves when every connection has ended. */
   drain(): Promise<void> {
     this.#draining = true;
     this.#options.repeated.stop();
-    const closed = new Promise<void>((resolve) => {
-      this.#http1.close(() => resolve());
-    });
+    this.#http1.close();
+    const closed = this.#allClosed();
     for (const session of this.#sessions.keys()) session.close();
     const idle = setInterval(() => this.#http1.closeIdleConnections(), drainCheckIntervalMs);
     return closed.then(() => clearInterval(idle));
@@ -114,6 +130,22 @@ export class OnePort {
     this.#stalled.stop();
     for (const session of this.#sessions.keys()) session.destroy();
     for (const socket of this.#sockets) socket.destroy();
+  }
+
+  #startPings(): void {
+    this.#pings = setInterval(() => this.#ping(), this.#options.limits.peerPingIntervalMs);
+    this.#pings.unref();
+  }
+
+  /** Resolves when no connection is open. */
+  #allClosed(): Promise<void> {
+    return new Promise((resolve) => {
+      const check = (): void => {
+        if (this.#sockets.size === 0) resolve();
+      };
+      this.#onClosed = check;
+      check();
+    });
   }
 
   #createHttp1(): http.Server {
@@ -201,6 +233,7 @@ export class OnePort {
     this.#byAddress.set(address, ofAddress);
     socket.once("close", () => {
       this.#sockets.delete(socket);
+      this.#onClosed();
       const left = (this.#byAddress.get(address) ?? 1) - 1;
       if (left === 0) this.#byAddress.delete(address);
       else this.#byAddress.set(address, left);

@@ -1,3 +1,4 @@
+import type { Socket } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import { Counter, Gauge } from "prom-client";
 import type { Api } from "../domain/service.js";
@@ -36,6 +37,10 @@ export interface ServerOptions {
   readonly metrics: Metrics;
   /** What `/metrics` answers, where it is more than this process's own; default: `metrics`. */
   readonly metricsText?: MetricsText;
+  /** False: this port has no `/metrics`. Default: true. */
+  readonly servesMetrics?: boolean;
+  /** Another process listens at `listen` and hands over connections. Default: false. */
+  readonly handedConnections?: boolean;
   readonly readiness: () => Readiness;
   /** Bounds that differ from the defaults. */
   readonly limits?: Partial<TransportLimits>;
@@ -54,6 +59,8 @@ export interface RunningServer {
   readonly address: ListenAddress;
   /** `http://host:port` or `https://host:port`, without base path. */
   readonly url: string;
+  /** Serves a connection that another process accepted and read nothing of. */
+  accept(socket: Socket): void;
   /** Takes no more connections, lets requests finish, ends streams with UNAVAILABLE, cuts what is left after `ms`. */
   drain(ms: number): Promise<void>;
   /** Cuts everything. */
@@ -68,7 +75,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const laneOptions = { api: guard.api, log, limits, readiness, requests: createRequestMetrics(metrics, options.api) };
   const common = new CommonHeaders(options.corsOrigins, options.staleness);
   const routes = new Routes(guard.api, basePath);
-  const http = new HttpLane({ ...laneOptions, metrics: options.metricsText ?? metrics, common, routes });
+  const metricsText = options.servesMetrics === false ? undefined : (options.metricsText ?? metrics);
+  const http = new HttpLane({ ...laneOptions, metrics: metricsText, common, routes });
   const dispatcher = new RequestDispatcher({
     common,
     basePath,
@@ -100,12 +108,14 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
       },
     },
   });
-  const listening = await port.listen(listen.host, listen.port);
+  const handed = options.handedConnections === true;
+  const listening = handed ? port.open(listen.port) : await port.listen(listen.host, listen.port);
   watchPort(port, http.repeated, metrics);
   const host = listen.host.includes(":") ? `[${listen.host}]` : listen.host;
   return {
     address: { host: listen.host, port: listening },
     url: `${tls === undefined ? "http" : "https"}://${host}:${listening}`,
+    accept: (socket) => port.accept(socket),
     drain: (ms) => drain(port, guard, ms).finally(() => webSockets.stop()),
     close: () => drain(port, guard, 0).finally(() => webSockets.stop()),
   };

@@ -13,6 +13,7 @@ export function startTestService(
   return startService({
     config: {
       listen: { host: "127.0.0.1", port: 0 },
+      adminListen: undefined,
       basePath: "",
       tls: undefined,
       corsOrigins: ["*"],

@@ -20,7 +20,8 @@ import type { UnaryTarget } from "./unary-target.js";
 
 /** What the HTTP lane needs. */
 export interface HttpLaneOptions extends LaneOptions {
-  readonly metrics: MetricsText;
+  /** Undefined: there is no `/metrics`. */
+  readonly metrics: MetricsText | undefined;
   readonly common: CommonHeaders;
   readonly routes: Routes;
 }

@@ -5,7 +5,8 @@ import type { HttpResponse } from "./http-message.js";
 
 /** What the operations' addresses tell. */
 export interface OperationsOptions {
-  readonly metrics: MetricsText;
+  /** Undefined: there is no `/metrics`. */
+  readonly metrics: MetricsText | undefined;
   readonly readiness: () => Readiness;
 }
 
@@ -21,13 +22,13 @@ export class Operations {
   }
 
   matches(path: string): boolean {
-    return path === "/healthz" || path === "/readyz" || path === "/metrics";
+    return path === "/healthz" || path === "/readyz" || (path === "/metrics" && this.#options.metrics !== undefined);
   }
 
   /** `head`: without the body. */
   async handle(path: string, response: HttpResponse, common: HeaderFields, head: boolean): Promise<void> {
     const { metrics, readiness } = this.#options;
-    if (path === "/metrics") {
+    if (path === "/metrics" && metrics !== undefined) {
       const text = await metrics.metrics();
       send(response, 200, { "content-type": metrics.contentType, ...common }, text, head);
       return;

@@ -1,0 +1,103 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { ReadinessState } from "./worker-messages.js";
+
+/** Connections of the admin listener; further ones are closed at once. */
+export const adminConnectionsMax = 32;
+
+/** Request line and header fields of an admin request. */
+export const adminHeaderBytesMax = 8_192;
+
+/** From connecting to the end of a request, and for the reader to take the answer. */
+export const adminRequestMs = 5_000;
+
+/** What the admin listener answers with. */
+export interface AdminSources {
+  readonly readiness: () => ReadinessState;
+  readonly metrics: { readonly contentType: string; text(): Promise<string> };
+}
+
+interface AdminResponse {
+  readonly status: number;
+  readonly headers?: Readonly<Record<string, string | number>>;
+  readonly contentType?: string;
+  readonly text: string;
+}
+
+/** Health, readiness and metrics on a listener of their own, in the primary, whatever happens on the public port. */
+export class AdminListener {
+  readonly #sources: AdminSources;
+  readonly #server: Server;
+
+  constructor(sources: AdminSources) {
+    this.#sources = sources;
+    const limits = {
+      maxHeaderSize: adminHeaderBytesMax,
+      headersTimeout: adminRequestMs,
+      requestTimeout: adminRequestMs,
+      connectionsCheckingInterval: 1_000,
+    };
+    this.#server = createServer(limits, (request, response) => {
+      this.#handle(request, response).catch(() => response.destroy());
+    });
+    this.#server.maxConnections = adminConnectionsMax;
+    // Node parses a whole chunk of pipelined requests before any is answered; further ones it refuses by itself.
+    this.#server.maxRequestsPerSocket = 1;
+    this.#server.timeout = adminRequestMs;
+  }
+
+  /** Resolves with the port. @throws Error when the address cannot be had */
+  async listen(host: string, port: number): Promise<number> {
+    await new Promise<void>((resolve, reject) => {
+      this.#server.once("error", reject);
+      this.#server.listen({ host, port }, () => {
+        this.#server.off("error", reject);
+        this.#server.on("error", () => {});
+        resolve();
+      });
+    });
+    return (this.#server.address() as AddressInfo).port;
+  }
+
+  close(): void {
+    this.#server.close();
+    this.#server.closeAllConnections();
+  }
+
+  async #handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { status, headers, contentType, text } = await this.#answer(request);
+    const body = Buffer.from(text);
+    response.writeHead(status, {
+      "content-type": contentType ?? "application/json",
+      "content-length": body.length,
+      "cache-control": "no-store",
+      ...headers,
+    });
+    response.end(request.method === "HEAD" ? undefined : body);
+  }
+
+  async #answer({ method, url = "" }: IncomingMessage): Promise<AdminResponse> {
+    const { readiness, metrics } = this.#sources;
+    const path = url.split("?", 1)[0];
+    const reads = method === "GET" || method === "HEAD";
+    switch (path) {
+      case "/healthz":
+      case "/readyz":
+      case "/metrics":
+        if (!reads)
+          return { status: 405, headers: { allow: "GET, HEAD" }, text: problem("only GET and HEAD work here") };
+        break;
+      default:
+        return { status: 404, text: problem("there are /healthz, /readyz and /metrics here") };
+    }
+    if (path === "/metrics") return { status: 200, contentType: metrics.contentType, text: await metrics.text() };
+    const state = path === "/healthz" ? "alive" : readiness();
+    const isWell = state === "alive" || state === "ready";
+    const headers: AdminResponse["headers"] = isWell ? {} : { "retry-after": 1 };
+    return { status: isWell ? 200 : 503, headers, text: JSON.stringify({ status: state }) };
+  }
+}
+
+function problem(message: string): string {
+  return JSON.stringify({ message });
+}

@@ -1,0 +1,13 @@
+import { OperatorError } from "../domain/operator-error.js";
+
+/** The usual ways in which a port cannot be had, as a line that says what to change. `flag` names the address. */
+export function listenError(error: unknown, where: string, flag = "--listen"): unknown {
+  const hints: Record<string, string> = {
+    EADDRINUSE: `something else listens there; stop it, or choose another with ${flag}`,
+    EACCES: `this user may not listen there; choose a port above 1023 with ${flag}`,
+    EADDRNOTAVAIL: `this machine has no such address; choose another with ${flag}`,
+    ENOTFOUND: `no such host; choose another with ${flag}`,
+  };
+  const hint = hints[(error as NodeJS.ErrnoException).code ?? ""];
+  return hint === undefined ? error : new OperatorError(`cannot listen on ${where}: ${hint}`, 1, error);
+}

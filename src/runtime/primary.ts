@@ -1,0 +1,397 @@
+import { OperatorError } from "../domain/operator-error.js";
+import type { Log } from "../telemetry/log.js";
+import { AdminListener, adminConnectionsMax } from "./admin-listener.js";
+import { ConnectionDistributor } from "./connection-distributor.js";
+import {
+  connectionsFew,
+  connectionsOfWorker,
+  connectionsWaiting,
+  descriptorLimit,
+  requireDescriptors,
+} from "./descriptors.js";
+import { listenError } from "./listen-error.js";
+import { type FromWorker, type ReadinessState, workerProtocol } from "./worker-messages.js";
+import { adminReadingMs, WorkerMetrics, workerReadingMs } from "./worker-metrics.js";
+import { WorkerProcess } from "./worker-process.js";
+
+/** A worker that died is replaced no sooner than this after it was started. It doubles while workers die young. */
+export const workerRestartMs = 1_000;
+
+/** The longest pause before a worker is started again, however often it died: a crash loop stays quiet. */
+export const workerRestartMsMax = 30_000;
+
+/** A worker that dies before this age has died young. */
+export const workerYouthMs = 10_000;
+
+/** How long beyond its drain time a worker may take to end, before it is killed. */
+export const workerEndGraceMs = 2_000;
+
+/** What a {@link Primary} waits for its workers. */
+export interface PrimaryLimits {
+  /** How often each worker is asked for a sign of life. */
+  readonly pingIntervalMs: number;
+  /**
+   * A worker that leaves this many pings in a row unanswered hangs, and is killed and replaced. They are counted and not
+   * timed, so that a primary that stood still itself kills nobody.
+   */
+  readonly pingsUnansweredMax: number;
+  /** In a rolling restart: how long a new worker may take from its start to being ready. */
+  readonly readyMaxMs: number;
+}
+
+/** Twenty seconds until a worker counts as hung, because nothing that it does on purpose blocks it for one. */
+export const defaultPrimaryLimits: PrimaryLimits = {
+  pingIntervalMs: 1_000,
+  pingsUnansweredMax: 20,
+  readyMaxMs: 60_000,
+};
+
+/** An address to listen on. Port 0 takes a free one. */
+export interface ListenAddress {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** What a {@link Primary} needs to know; everything else is the workers' business. */
+export interface PrimaryOptions {
+  /** Path of the compiled worker. A worker that starts reads what is there then. */
+  readonly program: string;
+  /** Arguments of the command, without node and script: each worker reads them itself. */
+  readonly argv: readonly string[];
+  /** The database, where the arguments do not name it. */
+  readonly databaseUrl: string | undefined;
+  readonly listen: ListenAddress;
+  readonly tls: boolean;
+  /** Health and metrics get a listener of their own there. */
+  readonly adminListen: ListenAddress | undefined;
+  readonly workers: number;
+  readonly drainMs: number;
+  /** Connections of a worker where descriptors are plenty. */
+  readonly connectionsMax: number;
+  readonly log: Log;
+  /** Those that differ from the defaults. */
+  readonly limits?: Partial<PrimaryLimits>;
+}
+
+/** Where a service is reached. */
+export interface ServiceUrls {
+  readonly url: string;
+  readonly adminUrl: string | undefined;
+}
+
+/** How a worker's way to serving ends. */
+interface Start {
+  done(): void;
+  failed(error: OperatorError): void;
+}
+
+/**
+ * The process that an operator starts and signals. It listens, hands connections to its workers, replaces those that die
+ * or hang, tells them what they are together, and gathers their metrics. It serves no clients. It outlives builds of the
+ * program: a worker is always started from the build that is there, so nothing is imported after the start.
+ */
+export class Primary {
+  readonly #options: PrimaryOptions;
+  readonly #limits: PrimaryLimits;
+  readonly #connections: ConnectionDistributor;
+  readonly #metrics: WorkerMetrics;
+  readonly #admin: AdminListener | undefined;
+  readonly #workers = new Set<WorkerProcess>();
+  /** Of workers that take connections. */
+  readonly #states = new Map<WorkerProcess, ReadinessState>();
+  /** Of workers that someone waits for: those of the first start, and the new one of a rolling restart. */
+  readonly #starts = new Map<WorkerProcess, Start>();
+  /** Of workers that are to end, and are not replaced when they do. */
+  readonly #dismissed = new WeakSet<WorkerProcess>();
+  readonly #restarts = new Set<NodeJS.Timeout>();
+  #pings: NodeJS.Timeout | undefined;
+  #restartMs = workerRestartMs;
+  /** Counts rolling restarts. */
+  #generation = 0;
+  #started = false;
+  #rolling = false;
+  #draining = false;
+
+  /** @throws OperatorError when this process may open too few files */
+  constructor(options: PrimaryOptions) {
+    this.#options = options;
+    this.#limits = { ...defaultPrimaryLimits, ...options.limits };
+    const { adminListen, workers, connectionsMax, log } = options;
+    const limit = descriptorLimit();
+    const ofAdmin = adminListen === undefined ? 0 : adminConnectionsMax;
+    requireDescriptors(limit, workers, ofAdmin);
+    const connections = connectionsOfWorker(limit, connectionsMax);
+    if (connections < connectionsFew) {
+      log.warn(`a process may open only ${limit} files (ulimit -n): ${connections} connections per worker at most`);
+    }
+    this.#connections = new ConnectionDistributor(connectionsWaiting(limit, workers, ofAdmin));
+    this.#metrics = new WorkerMetrics(adminListen === undefined ? workerReadingMs : adminReadingMs, {
+      serving: () => this.#states.size,
+      refused: () => this.#connections.refused,
+    });
+    const metrics = { contentType: this.#metrics.contentType, text: () => this.#metrics.text([...this.#workers]) };
+    if (adminListen !== undefined) {
+      this.#admin = new AdminListener({ readiness: () => this.#readiness(), metrics });
+    }
+  }
+
+  /** Resolves once every worker takes connections. @throws OperatorError when one cannot, or an address is taken */
+  async start(): Promise<ServiceUrls> {
+    const { listen, adminListen, tls, workers } = this.#options;
+    const starting = Promise.all(Array.from({ length: workers }, () => this.#startOnTrial(false)));
+    starting.catch(() => {});
+    try {
+      const port = await this.#listen(this.#connections, listen, "--listen");
+      const adminPort =
+        this.#admin === undefined || adminListen === undefined
+          ? undefined
+          : await this.#listen(this.#admin, adminListen, "--admin-listen");
+      this.#pings = setInterval(() => this.#watch(), this.#limits.pingIntervalMs);
+      await starting;
+      this.#started = true;
+      this.#tellReadiness();
+      return {
+        url: urlOf(tls ? "https" : "http", listen.host, port),
+        adminUrl: adminPort === undefined ? undefined : urlOf("http", adminListen?.host ?? "", adminPort),
+      };
+    } catch (error) {
+      this.#draining = true;
+      for (const worker of this.#workers) worker.kill();
+      await this.#close();
+      throw error;
+    }
+  }
+
+  /** Lets every client go, and ends all workers. */
+  async drain(): Promise<void> {
+    this.#draining = true;
+    for (const restart of this.#restarts) clearTimeout(restart);
+    this.#connections.close();
+    this.#tellReadiness();
+    await Promise.all([...this.#workers].map((worker) => this.#end(worker)));
+    await this.#close();
+  }
+
+  /**
+   * Replaces each worker, one after the other, by one of the program and the files of now. The first that does not become
+   * ready ends this: the workers that are left stay. Called again meanwhile, it goes on until all are of that call.
+   */
+  async restartWorkers(): Promise<void> {
+    const { log } = this.#options;
+    if (this.#draining) return;
+    this.#generation += 1;
+    if (this.#rolling) return;
+    this.#rolling = true;
+    log.info("replacing the workers one by one");
+    try {
+      this.#startDeadAtOnce();
+      for (let old = this.#oldest(); old !== undefined; old = this.#oldest()) await this.#replace(old);
+      if (!this.#draining) log.info("all workers were replaced");
+    } catch (error) {
+      if (!this.#draining) {
+        log.error(`the workers are not replaced, and those that run go on: ${(error as Error).message}`);
+      }
+    } finally {
+      this.#rolling = false;
+    }
+  }
+
+  async #close(): Promise<void> {
+    clearInterval(this.#pings);
+    this.#connections.close();
+    this.#admin?.close();
+    await Promise.all([...this.#workers].map((worker) => worker.ended));
+  }
+
+  async #listen(listener: ConnectionDistributor | AdminListener, at: ListenAddress, flag: string): Promise<number> {
+    try {
+      return await listener.listen(at.host, at.port);
+    } catch (error) {
+      throw listenError(error, `${at.host}:${at.port}`, flag);
+    }
+  }
+
+  /** A worker that was started before the newest restart was asked for. */
+  #oldest(): WorkerProcess | undefined {
+    if (this.#draining) return undefined;
+    const isOld = (worker: WorkerProcess) => worker.generation < this.#generation && !this.#dismissed.has(worker);
+    return [...this.#workers].find(isOld);
+  }
+
+  /** @throws OperatorError when the new one does not become ready, and no later restart was asked for */
+  async #replace(old: WorkerProcess): Promise<void> {
+    const generation = this.#generation;
+    try {
+      await this.#startOnTrial(true);
+    } catch (error) {
+      if (this.#draining || generation === this.#generation) throw error;
+      return;
+    }
+    // It may have died meanwhile; its own replacement is new already.
+    if (!old.hasEnded && !this.#draining) await this.#end(old);
+  }
+
+  /** Those that wait because they died young: what made them die may be mended. */
+  #startDeadAtOnce(): void {
+    this.#restartMs = workerRestartMs;
+    for (const restart of this.#restarts) {
+      clearTimeout(restart);
+      this.#fork();
+    }
+    this.#restarts.clear();
+  }
+
+  /** Starts a worker that is not replaced when it fails. @throws OperatorError when it does not come to serve */
+  #startOnTrial(inTime: boolean): Promise<void> {
+    const worker = this.#fork();
+    return new Promise((resolve, reject) => {
+      const settle = (): void => {
+        clearTimeout(limit);
+        this.#starts.delete(worker);
+      };
+      const start = {
+        done: () => {
+          settle();
+          resolve();
+        },
+        failed: (error: OperatorError) => {
+          settle();
+          this.#dismissed.add(worker);
+          worker.kill();
+          reject(error);
+        },
+      };
+      const late = `a new worker was not ready within ${this.#limits.readyMaxMs} ms`;
+      const limit = inTime
+        ? setTimeout(() => start.failed(new OperatorError(late)), this.#limits.readyMaxMs)
+        : undefined;
+      this.#starts.set(worker, start);
+    });
+  }
+
+  #fork(): WorkerProcess {
+    const worker = new WorkerProcess(this.#options.program, this.#generation, {
+      message: (from, message) => this.#hear(from, message),
+      free: () => this.#connections.handOut(),
+      returned: (_, socket) => this.#connections.takeBack(socket),
+      ended: (from, how) => this.#ended(from, how),
+    });
+    this.#workers.add(worker);
+    return worker;
+  }
+
+  /** Lets a worker's clients go, and ends it. */
+  async #end(worker: WorkerProcess): Promise<void> {
+    this.#dismissed.add(worker);
+    this.#connections.remove(worker);
+    this.#states.delete(worker);
+    const killer = setTimeout(() => worker.kill(), this.#options.drainMs + workerEndGraceMs);
+    worker.send({ kind: "drain" });
+    await worker.ended;
+    clearTimeout(killer);
+  }
+
+  #hear(worker: WorkerProcess, message: FromWorker): void {
+    switch (message.kind) {
+      case "awake":
+        this.#order(worker);
+        break;
+      case "serving":
+        this.#serving(worker, message.state);
+        break;
+      case "readiness":
+        if (this.#states.has(worker)) this.#states.set(worker, message.state);
+        this.#tellReadiness();
+        break;
+      case "metrics_wanted":
+        void this.#answerMetrics(worker, message.id);
+        break;
+      case "metrics_read":
+        this.#metrics.told(worker, message.id, message.reading);
+        break;
+      case "failed":
+        this.#failed(worker, message.message);
+        break;
+    }
+  }
+
+  #order(worker: WorkerProcess): void {
+    if (this.#draining) {
+      worker.send({ kind: "drain" });
+      return;
+    }
+    const { argv, databaseUrl = null } = this.#options;
+    const serveWhenReady = this.#started && (this.#starts.has(worker) || this.#readiness() === "ready");
+    worker.send({ kind: "start", protocol: workerProtocol, argv, databaseUrl, serveWhenReady });
+  }
+
+  #serving(worker: WorkerProcess, state: ReadinessState): void {
+    if (this.#draining || worker.hasEnded) return;
+    this.#states.set(worker, state);
+    this.#connections.add(worker);
+    this.#starts.get(worker)?.done();
+    this.#tellReadiness();
+  }
+
+  #failed(worker: WorkerProcess, message: string): void {
+    const start = this.#starts.get(worker);
+    if (start === undefined) this.#options.log.error({ worker: worker.pid }, message);
+    else start.failed(new OperatorError(message));
+    worker.kill();
+  }
+
+  async #answerMetrics(worker: WorkerProcess, id: number): Promise<void> {
+    worker.send({ kind: "metrics", id, text: await this.#metrics.text([...this.#workers]) });
+  }
+
+  #ended(worker: WorkerProcess, how: string): void {
+    this.#starts.get(worker)?.failed(new OperatorError(`a worker ended with ${how} before it could serve`));
+    const died = !this.#draining && !this.#dismissed.has(worker);
+    this.#workers.delete(worker);
+    this.#states.delete(worker);
+    this.#connections.remove(worker);
+    this.#metrics.ended(worker, died);
+    if (died) this.#restart(worker, how);
+    this.#connections.handOut();
+    this.#tellReadiness();
+  }
+
+  #restart(worker: WorkerProcess, how: string): void {
+    const ageMs = performance.now() - worker.startedAtMs;
+    if (ageMs > workerYouthMs) this.#restartMs = workerRestartMs;
+    const pauseMs = Math.max(0, this.#restartMs - ageMs);
+    this.#restartMs = Math.min(this.#restartMs * 2, workerRestartMsMax);
+    this.#options.log.error({ worker: worker.pid, how, pauseMs }, "a worker died; starting another");
+    const restart = setTimeout(() => {
+      this.#restarts.delete(restart);
+      this.#fork();
+    }, pauseMs);
+    this.#restarts.add(restart);
+  }
+
+  /** Finds workers that hang, and connections that wait in vain. */
+  #watch(): void {
+    this.#connections.expire();
+    for (const worker of this.#workers) {
+      if (worker.ping() <= this.#limits.pingsUnansweredMax) continue;
+      this.#options.log.error({ worker: worker.pid }, "a worker does not answer; ending it");
+      worker.kill();
+    }
+  }
+
+  /** Ready when all are that take connections; at the start, when all have come to serve. */
+  #readiness(): ReadinessState {
+    if (this.#draining) return "draining";
+    const states = [...this.#states.values()];
+    return this.#started && states.length > 0 && states.every((state) => state === "ready") ? "ready" : "loading";
+  }
+
+  #tellReadiness(): void {
+    const state = this.#readiness();
+    for (const worker of this.#workers) worker.send({ kind: "readiness", state });
+  }
+}
+
+function urlOf(scheme: string, host: string, port: number): string {
+  return `${scheme}://${host.includes(":") ? `[${host}]` : host}:${port}`;
+}

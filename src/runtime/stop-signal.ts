@@ -1,0 +1,41 @@
+import { isatty } from "node:tty";
+
+/** Resolves with the name of the first SIGTERM or SIGINT. A second one of them ends the process at once. */
+export function untilStopped(): Promise<NodeJS.Signals> {
+  return new Promise((resolve) => {
+    const stop = (signal: NodeJS.Signals): void => {
+      process.off("SIGTERM", stop);
+      process.off("SIGINT", stop);
+      resolve(signal);
+    };
+    process.on("SIGTERM", stop);
+    process.on("SIGINT", stop);
+  });
+}
+
+/** SIGHUPs of this process, from the moment it is made. */
+export class HangUps {
+  #listener: (() => void) | undefined;
+  #pending = false;
+
+  constructor() {
+    const startedOnTerminal = isatty(stderrDescriptor);
+    const onHangUp = (): void => {
+      // The terminal that the command was started on has closed: it ends as any other command does.
+      if (startedOnTerminal && !isatty(stderrDescriptor)) {
+        process.off("SIGHUP", onHangUp);
+        process.kill(process.pid, "SIGHUP");
+      } else if (this.#listener === undefined) this.#pending = true;
+      else this.#listener();
+    };
+    process.on("SIGHUP", onHangUp);
+  }
+
+  /** Calls `listener` for each SIGHUP; at once if there was one before. */
+  each(listener: () => void): void {
+    this.#listener = listener;
+    if (this.#pending) listener();
+  }
+}
+
+const stderrDescriptor = 2;

@@ -1,0 +1,113 @@
+import { AggregatorRegistry, Counter, Gauge } from "prom-client";
+import { createMetrics } from "../telemetry/metrics.js";
+import type { MetricsReading } from "./worker-messages.js";
+import type { WorkerProcess } from "./worker-process.js";
+
+/** How long the public `/metrics` waits for a busy worker. */
+export const workerReadingMs = 2_000;
+
+/** How long the admin listener's `/metrics` waits for a busy worker: its answer is to take less than 100 ms. */
+export const adminReadingMs = 50;
+
+/** What the primary itself knows. */
+export interface PrimaryNumbers {
+  /** Workers that take connections. */
+  serving(): number;
+  /** Connections that the primary closed because no worker could take them. */
+  refused(): number;
+}
+
+/**
+ * The metrics of all workers as those of one service. A worker that does not answer in time counts with the values of its
+ * last answer. Counters never fall: what a worker had counted stays counted after its end, so that rates stay true; its
+ * gauges go with it.
+ */
+export class WorkerMetrics {
+  readonly #readingMs: number;
+  readonly #own = createMetrics();
+  readonly #replaced: Counter;
+  readonly #last = new Map<WorkerProcess, MetricsReading>();
+  readonly #asked = new Map<number, { readonly worker: WorkerProcess; settle(): void }>();
+  #ofTheEnded: MetricsReading = [];
+  #questions = 0;
+  #gathering: Promise<string> | undefined;
+
+  constructor(readingMs: number, numbers: PrimaryNumbers) {
+    this.#readingMs = readingMs;
+    const gauge = (name: string, help: string, read: () => number): void => {
+      const made = new Gauge({
+        name,
+        help,
+        registers: [this.#own],
+        collect() {
+          this.set(read());
+        },
+      });
+      void made;
+    };
+    gauge("marketd_workers", "Serving processes that take connections now.", numbers.serving);
+    // Of the same name as the workers' own: they add up.
+    const refused = "Connections refused since the start: too many.";
+    gauge("marketd_connections_refused", refused, numbers.refused);
+    this.#replaced = new Counter({
+      name: "marketd_workers_replaced_total",
+      help: "Serving processes that ended on their own and were replaced.",
+      registers: [this.#own],
+    });
+  }
+
+  get contentType(): string {
+    return this.#own.contentType;
+  }
+
+  /** In the text that Prometheus reads. Requests that come together share one round of questions. */
+  text(workers: readonly WorkerProcess[]): Promise<string> {
+    this.#gathering ??= this.#gather(workers).finally(() => {
+      this.#gathering = undefined;
+    });
+    return this.#gathering;
+  }
+
+  /** A worker's metrics, asked for or not. */
+  told(worker: WorkerProcess, id: number, reading: MetricsReading): void {
+    this.#last.set(worker, reading);
+    this.#asked.get(id)?.settle();
+  }
+
+  ended(worker: WorkerProcess, diedUnasked: boolean): void {
+    if (diedUnasked) this.#replaced.inc();
+    for (const asked of [...this.#asked.values()]) if (asked.worker === worker) asked.settle();
+    const reading = this.#last.get(worker);
+    if (reading === undefined) return;
+    this.#last.delete(worker);
+    const counted = reading.filter((metric) => countingTypes.has(String(metric.type)));
+    const sum = AggregatorRegistry.aggregate([this.#ofTheEnded, counted]);
+    // Typed as metrics, but holds their values.
+    this.#ofTheEnded = sum.getMetricsAsArray() as MetricsReading;
+  }
+
+  async #gather(workers: readonly WorkerProcess[]): Promise<string> {
+    const own = await this.#own.getMetricsAsJSON();
+    await Promise.all(workers.map((worker) => this.#read(worker)));
+    return AggregatorRegistry.aggregate([own, this.#ofTheEnded, ...this.#last.values()]).metrics();
+  }
+
+  #read(worker: WorkerProcess): Promise<void> {
+    if (worker.hasEnded) return Promise.resolve();
+    this.#questions += 1;
+    const id = this.#questions;
+    return new Promise((resolve) => {
+      const settle = (): void => {
+        clearTimeout(timer);
+        this.#asked.delete(id);
+        resolve();
+      };
+      const timer = setTimeout(settle, this.#readingMs);
+      this.#asked.set(id, { worker, settle });
+      worker.send({ kind: "read_metrics", id });
+    });
+  }
+}
+
+/** Kinds of metrics that only ever rise. */
+const countingTypes: ReadonlySet<string> = new Set(["counter", "histogram"]);

@@ -1,0 +1,163 @@
+import type { Socket } from "node:net";
+import { OperatorError } from "../domain/operator-error.js";
+import {
+  type FromWorker,
+  type MetricsReading,
+  type ReadinessState,
+  type StartOrder,
+  type ToWorker,
+  workerProtocol,
+} from "./worker-messages.js";
+
+/** What a worker's service is told about the others. */
+export interface WorkerContext {
+  /** State of all workers together. */
+  readonly readinessOfAll: () => ReadinessState;
+  /** Metrics of all workers as text, by way of the primary. */
+  readonly metricsOfAll: () => Promise<string>;
+  /** To be called when this worker's own state changes. */
+  readonly onReadiness: (state: ReadinessState) => void;
+}
+
+/** What a worker runs. */
+export interface WorkerService {
+  /** Connections that it may have open. */
+  readonly connectionsMax: number;
+  state(): ReadinessState;
+  /** Serves a connection that nothing was read from yet. */
+  accept(socket: Socket): void;
+  metrics(): Promise<MetricsReading>;
+  /** Lets clients go for a bounded time, and lets go of everything. */
+  drain(): Promise<void>;
+}
+
+/** Starts the service. @throws OperatorError for what the operator can change */
+export type StartWorkerService = (order: StartOrder, context: WorkerContext) => Promise<WorkerService>;
+
+/**
+ * Does in this process what its primary says, until the primary is gone. Signals are the primary's to act on: those that a
+ * terminal or a service manager sends to the whole group reach it too.
+ */
+export function runWorker(startService: StartWorkerService): void {
+  for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, () => {});
+  // Without its primary a worker has no port and nobody who would replace it.
+  process.on("disconnect", () => process.exit(0));
+  const worker = new RunningWorker(startService);
+  process.on("message", (message, socket) => worker.hear(message as ToWorker, socket as Socket | undefined));
+  say({ kind: "awake" });
+}
+
+function say(message: FromWorker): Promise<void> {
+  return new Promise((resolve) => {
+    if (process.connected) process.send?.(message, undefined, {}, () => resolve());
+    else resolve();
+  });
+}
+
+class RunningWorker {
+  readonly #startService: StartWorkerService;
+  readonly #metricsWaiters = new Map<number, (text: string) => void>();
+  #metricsRequests = 0;
+  #readinessOfAll: ReadinessState = "loading";
+  #service: WorkerService | undefined;
+  #connections = 0;
+  #draining = false;
+
+  constructor(startService: StartWorkerService) {
+    this.#startService = startService;
+  }
+
+  hear(message: ToWorker, socket: Socket | undefined): void {
+    switch (message.kind) {
+      case "start":
+        void this.#start(message);
+        break;
+      case "connection":
+        this.#accept(socket);
+        break;
+      case "ping":
+        void say({ kind: "pong", id: message.id, full: this.#isFull() });
+        break;
+      case "readiness":
+        this.#readinessOfAll = message.state;
+        break;
+      case "read_metrics":
+        void this.#tellMetrics(message.id);
+        break;
+      case "metrics":
+        this.#metricsWaiters.get(message.id)?.(message.text);
+        this.#metricsWaiters.delete(message.id);
+        break;
+      case "drain":
+        void this.#drain();
+        break;
+    }
+  }
+
+  async #start(order: StartOrder): Promise<void> {
+    try {
+      if (order.protocol !== workerProtocol) throw otherProtocol(order.protocol);
+      const service = await this.#startService(order, {
+        readinessOfAll: () => this.#readinessOfAll,
+        metricsOfAll: () => this.#metricsOfAll(),
+        onReadiness: (state) => void say({ kind: "readiness", state }),
+      });
+      this.#service = service;
+      await say({ kind: "serving", state: service.state() });
+    } catch (error) {
+      if (!(error instanceof OperatorError)) throw error;
+      await say({ kind: "failed", message: error.message });
+    }
+  }
+
+  #accept(socket: Socket | undefined): void {
+    if (socket !== undefined) this.#open(socket);
+    void say({ kind: "taken", full: this.#isFull() });
+  }
+
+  #open(socket: Socket): void {
+    this.#connections += 1;
+    socket.once("close", () => {
+      const wasFull = this.#isFull();
+      this.#connections -= 1;
+      if (wasFull && !this.#isFull()) void say({ kind: "has_room" });
+    });
+    if (this.#service === undefined) socket.destroy();
+    else this.#service.accept(socket);
+  }
+
+  #isFull(): boolean {
+    return this.#service !== undefined && this.#connections >= this.#service.connectionsMax;
+  }
+
+  /** Without a primary, this process ends. */
+  #metricsOfAll(): Promise<string> {
+    this.#metricsRequests += 1;
+    const id = this.#metricsRequests;
+    return new Promise((resolve) => {
+      this.#metricsWaiters.set(id, resolve);
+      void say({ kind: "metrics_wanted", id });
+    });
+  }
+
+  async #tellMetrics(id: number): Promise<void> {
+    const reading = await this.#service?.metrics();
+    if (reading !== undefined) await say({ kind: "metrics_read", id, reading });
+  }
+
+  async #drain(): Promise<void> {
+    if (this.#draining) return;
+    this.#draining = true;
+    await this.#service?.drain();
+    // So that what it counted since it was last asked is not lost.
+    await this.#tellMetrics(0);
+    process.exit(0);
+  }
+}
+
+function otherProtocol(ofPrimary: number): OperatorError {
+  return new OperatorError(
+    `the program was replaced by one that its running primary cannot start (protocol ${ofPrimary}, not ${workerProtocol}): ` +
+      "stop the command and start it again",
+  );
+}
