@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { until } from "../embedded/processes.js";
 
-const program = fileURLToPath(new URL("../../bin/marketd", import.meta.url));
+const ownProgram = fileURLToPath(new URL("../../bin/marketd", import.meta.url));
 const startMaxMs = 20_000;
 
 /** How a process ended, and what it had said on standard error. */
@@ -15,15 +15,29 @@ export interface Ending {
   readonly tookMs: number;
 }
 
+/** How the command is started, where that is not as usual. */
+export interface ProgramStart {
+  /** Path of the command. */
+  readonly program?: string;
+  /** Words of a shell before it, such as `ulimit -n 150;`. */
+  readonly shell?: string;
+}
+
 /** `marketd serve` with several workers, in a process group of its own as a terminal makes one. */
 export class WorkersProcess {
   readonly #child: ChildProcess;
   readonly #ended: Promise<unknown[]>;
   #printed = "";
 
-  constructor(args: readonly string[], environment: Readonly<Record<string, string>> = {}) {
+  constructor(
+    args: readonly string[],
+    environment: Readonly<Record<string, string>> = {},
+    { program = ownProgram, shell }: ProgramStart = {},
+  ) {
     const env = { ...process.env, ...environment };
-    this.#child = spawn(process.execPath, [program, "serve", ...args], {
+    const words = [process.execPath, program, "serve", ...args];
+    const [file = "", ...rest] = shell === undefined ? words : ["sh", "-c", `${shell} exec "$@"`, "sh", ...words];
+    this.#child = spawn(file, rest, {
       stdio: ["ignore", "ignore", "pipe"],
       detached: true,
       env,
