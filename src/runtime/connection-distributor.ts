@@ -1,8 +1,14 @@
 import type { AddressInfo } from "node:net";
 import { createServer, type Server, type Socket } from "node:net";
+import { setImmediate, setTimeout } from "node:timers/promises";
 
 /** A connection that no worker takes for this long is closed: its client has given up, or does better to try again. */
 export const connectionWaitMaxMs = 10_000;
+
+/** When the port closes, how long connections that were accepted may wait for a worker. */
+export const closeMaxMs = 1_000;
+
+const closePollMs = 5;
 
 /** What connections are handed to. */
 export interface ConnectionTaker {
@@ -95,9 +101,14 @@ export class ConnectionDistributor {
     }
   }
 
-  /** Closes the port, and what waits. */
-  close(): void {
+  /** Closes the port. Resolves once nothing waits any more, which is at most {@link closeMaxMs}. */
+  async close(): Promise<void> {
+    // Connections that are not accepted yet would be reset: the event loop accepts them in this turn and the next.
+    for (let turn = 0; turn < 2; turn++) await setImmediate();
     this.#server.close();
+    const until = performance.now() + closeMaxMs;
+    while (this.#waiting.length > 0 && this.#takers.length > 0 && performance.now() < until)
+      await setTimeout(closePollMs);
     this.#takers = [];
     for (const { socket } of this.#waiting.splice(0)) this.#refuse(socket);
   }

@@ -157,6 +157,7 @@ export class Primary {
     } catch (error) {
       this.#draining = true;
       for (const worker of this.#workers) worker.kill();
+      await this.#connections.close();
       await this.#close();
       throw error;
     }
@@ -166,8 +167,8 @@ export class Primary {
   async drain(): Promise<void> {
     this.#draining = true;
     for (const restart of this.#restarts) clearTimeout(restart);
-    this.#connections.close();
     this.#tellReadiness();
+    await this.#connections.close();
     await Promise.all([...this.#workers].map((worker) => this.#end(worker)));
     await this.#close();
   }
@@ -198,7 +199,6 @@ export class Primary {
 
   async #close(): Promise<void> {
     clearInterval(this.#pings);
-    this.#connections.close();
     this.#admin?.close();
     await Promise.all([...this.#workers].map((worker) => worker.ended));
   }
