@@ -1,5 +1,16 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { readFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -176,6 +187,36 @@ describe("npm test, from a fresh clone", () => {
     const ended = await run(["scripts/test.mjs"], { ROLLDOWN_SAYS: "no such module" });
     expect([ended.code, ended.out]).toEqual([1, ""]);
     expect(ended.err).toMatch(/^marketd: building\nmarketd: the build failed:\n[\s\S]*no such module/);
+    expect(linesOf("dist/src/main.js")).toEqual(['import "../bundle/main.js";']);
+  });
+
+  test("a build takes the place of the one before in one step, and what runs keeps its files", async () => {
+    await run(["scripts/build.mjs"]);
+    const built: string[] = [realpathSync(join(clone, "dist"))];
+    let missing = 0;
+    let over = false;
+    const reading = (async () => {
+      while (!over) await readFile(join(clone, "dist", "src", "main.js")).catch(() => missing++);
+    })();
+    for (let n = 0; n < 4; n++) {
+      put("src/main.ts", `export const build = ${n};\n`);
+      expect((await run(["scripts/build.mjs"])).code).toBe(0);
+      built.push(realpathSync(join(clone, "dist")));
+    }
+    over = true;
+    await reading;
+    expect(missing).toBe(0);
+    expect(new Set(built).size).toBe(5);
+    // The newest, and two for what was started before it.
+    expect(built.map((path) => existsSync(path))).toEqual([false, false, true, true, true]);
+    put("src/main.ts", "export const build = 2;\n");
+    await run(["scripts/build.mjs"]);
+    expect(realpathSync(join(clone, "dist"))).toBe(built[3]);
+  });
+
+  test("a folder that an earlier version built is replaced", async () => {
+    put("dist/src/main.js", "old");
+    expect((await run(["scripts/build.mjs"])).code).toBe(0);
     expect(linesOf("dist/src/main.js")).toEqual(['import "../bundle/main.js";']);
   });
 

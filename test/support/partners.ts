@@ -18,6 +18,7 @@ const partners = {
     tests: "a real browser on the page and on every stream",
     programs: ["chromium", "chromium-browser", "google-chrome"],
   },
+  faketime: { tests: "steps of the wall clock", programs: ["faketime"] },
 } satisfies Record<string, Partner>;
 
 /** Names of the programs that tests may ask for. */

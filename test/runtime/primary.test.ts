@@ -1,0 +1,99 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { pino } from "pino";
+import { afterEach, describe, expect, it } from "vitest";
+import { Primary, type PrimaryLimits } from "../../src/runtime/primary.js";
+import { childrenOf, statusOf } from "../e2e/workers-process.js";
+import { until } from "../embedded/processes.js";
+import { MarketFixture } from "../live/market-fixture.js";
+
+/* A primary in the test's own process, with short limits; its workers are real processes of the build. */
+
+const builtWorker = fileURLToPath(new URL("../../dist/src/commands/worker.js", import.meta.url));
+const openings: (() => Promise<void> | void)[] = [];
+
+afterEach(async () => {
+  for (const close of openings.splice(0).reverse()) await close();
+});
+
+interface Started {
+  readonly primary: Primary;
+  readonly url: string;
+  readonly lines: string[];
+  workers(): number[];
+}
+
+async function start(program: string, limits: Partial<PrimaryLimits>): Promise<Started> {
+  const fixture = await MarketFixture.create();
+  openings.push(() => fixture.drop());
+  await fixture.add({ announce: ["a"] });
+  const lines: string[] = [];
+  const before = childrenOf(process.pid);
+  const primary = new Primary({
+    program,
+    argv: ["serve", "--database-url", fixture.url, "--log-level", "silent"],
+    databaseUrl: undefined,
+    listen: { host: "127.0.0.1", port: 0 },
+    tls: false,
+    adminListen: undefined,
+    workers: 1,
+    drainMs: 500,
+    connectionsMax: 1_000,
+    log: pino({}, { write: (line: string) => lines.push(line) }),
+    limits,
+  });
+  openings.push(() => primary.drain());
+  const { url } = await primary.start();
+  await until("ready", 10_000, async () => (await statusOf(`${url}/readyz`)) === 200);
+  return { primary, url, lines, workers: () => childrenOf(process.pid).filter((pid) => !before.includes(pid)) };
+}
+
+describe("a worker that stands still", () => {
+  it("is found and replaced, and what it held is hung up on", async () => {
+    const { url, lines, workers } = await start(builtWorker, { pingIntervalMs: 100, pingsUnansweredMax: 20 });
+    const [frozen = 0] = workers();
+    process.kill(frozen, "SIGSTOP");
+    const waiting = fetch(`${url}/healthz`).then(
+      () => "answered",
+      () => "hung up",
+    );
+    await until("another serves", 15_000, async () => (await statusOf(`${url}/readyz`)) === 200);
+    expect(await waiting).toBe("hung up");
+    expect(workers()).not.toContain(frozen);
+    expect(lines.join("")).toContain("a worker does not answer; ending it");
+  });
+});
+
+/** A worker as built, the first time; later ones hear and answer, but never come to serve. */
+function slowProgram(): string {
+  const folder = mkdtempSync(join(tmpdir(), "marketd-slow-"));
+  openings.push(() => rmSync(folder, { recursive: true, force: true }));
+  const program = join(folder, "worker.mjs");
+  const text = `
+    import { existsSync, writeFileSync } from "node:fs";
+    const marker = new URL("started", import.meta.url);
+    if (existsSync(marker)) {
+      process.on("message", ({ kind, id }) => kind === "ping" && process.send({ kind: "pong", id, full: false }));
+      process.on("disconnect", () => process.exit(0));
+    } else {
+      writeFileSync(marker, "");
+      await import(${JSON.stringify(builtWorker)});
+    }
+  `;
+  writeFileSync(program, text);
+  return program;
+}
+
+describe("a new worker that never becomes ready", () => {
+  it("stops a rolling restart after its time, and the old one stays", async () => {
+    const { primary, url, lines, workers } = await start(slowProgram(), { readyMaxMs: 1_000 });
+    const before = workers();
+    await primary.restartWorkers();
+    await until("the new one is gone", 2_000, () => workers().length === 1);
+    expect(workers()).toEqual(before);
+    expect(lines.filter((line) => line.includes("a new worker was not ready within 1000 ms"))).toHaveLength(1);
+    expect(await statusOf(`${url}/api/v2/market/a`)).toBe(200);
+  });
+});
