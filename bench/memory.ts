@@ -49,7 +49,7 @@ async function ask(args: readonly string[], requests: number): Promise<void> {
 async function residentMemory(service: ServiceProcess): Promise<number> {
   const found: number[] = [];
   for (let n = 0; n < readings; n++) {
-    const status = readFileSync(`/proc/${service.pid}/status`, "utf8");
+    const status = readFileSync(`/proc/${service.workerPids[0]}/status`, "utf8");
     found.push(Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1]) / 1024);
     await sleep(readingPauseMs);
   }

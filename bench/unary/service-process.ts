@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { pinnedTo } from "./pinned.js";
@@ -43,9 +44,10 @@ export class ServiceProcess implements MeasuredServer {
     return new ServiceProcess(name, url, child);
   }
 
-  /** Of the process that was started: with several workers, of their primary. */
-  get pid(): number {
-    return this.#child.pid ?? 0;
+  /** Process ids of the workers. */
+  get workerPids(): number[] {
+    const { pid } = this.#child;
+    return readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ").map(Number);
   }
 
   get port(): number {
