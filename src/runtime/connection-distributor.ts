@@ -34,6 +34,7 @@ export class ConnectionDistributor {
   /** The one that was handed a connection last is the last. */
   #takers: ConnectionTaker[] = [];
   #waiting: WaitingConnection[] = [];
+  #accepted = 0;
   #refused = 0;
 
   /** @param waitingMax connections that may wait for a worker */
@@ -103,10 +104,14 @@ export class ConnectionDistributor {
 
   /** Closes the port. Resolves once nothing waits any more, which is at most {@link closeMaxMs}. */
   async close(): Promise<void> {
-    // Connections that are not accepted yet would be reset: the event loop accepts them in this turn and the next.
-    for (let turn = 0; turn < 2; turn++) await setImmediate();
-    this.#server.close();
     const until = performance.now() + closeMaxMs;
+    // Connections that are not accepted yet would be reset; the event loop accepts one in a turn.
+    let accepted: number;
+    do {
+      accepted = this.#accepted;
+      for (let turn = 0; turn < 2; turn++) await setImmediate();
+    } while (this.#accepted > accepted && performance.now() < until);
+    this.#server.close();
     while (this.#waiting.length > 0 && this.#takers.length > 0 && performance.now() < until)
       await setTimeout(closePollMs);
     this.#takers = [];
@@ -114,6 +119,7 @@ export class ConnectionDistributor {
   }
 
   #accept(socket: Socket): void {
+    this.#accepted += 1;
     socket.on("error", () => {});
     const taker = this.#next();
     if (taker !== undefined) taker.hand(socket);

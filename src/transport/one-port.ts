@@ -11,6 +11,7 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import type { Log } from "../telemetry/log.js";
+import { closeSession } from "./connections/close-session.js";
 import type { RepeatedGets } from "./http/repeated-gets.js";
 import { Http1Connection } from "./http1-connection.js";
 import type { TransportLimits } from "./limits.js";
@@ -119,7 +120,7 @@ export class OnePort {
     this.#options.repeated.stop();
     this.#http1.close();
     const closed = this.#allClosed();
-    for (const session of this.#sessions.keys()) session.close();
+    for (const session of this.#sessions.keys()) closeSession(session);
     const idle = setInterval(() => this.#http1.closeIdleConnections(), drainCheckIntervalMs);
     return closed.then(() => clearInterval(idle));
   }
@@ -261,7 +262,7 @@ export class OnePort {
       const greeting = setTimeout(() => session.destroy(), limits.headersTimeoutMs);
       session.once("remoteSettings", () => clearTimeout(greeting));
       session.once("close", () => clearTimeout(greeting));
-      if (this.#draining) session.close();
+      if (this.#draining) closeSession(session);
     });
     server.on("stream", (stream, headers, flags, rawHeaders: string[]) => {
       if (stream.session !== undefined) this.#sessions.get(stream.session)?.tables.streamOpened();
