@@ -77,3 +77,8 @@ export function toDatabaseFailure(error: unknown): unknown {
   if (error instanceof Failure || !isUnreachable(error)) return error;
   return unavailable("the database cannot be reached; try again", "DATABASE_UNAVAILABLE", databaseRetryAfterMs, error);
 }
+
+/** UNAVAILABLE: the database took a statement and says nothing. */
+export function unanswered(): Failure {
+  return unavailable("the database does not answer; try again", "DATABASE_UNAVAILABLE", databaseRetryAfterMs);
+}

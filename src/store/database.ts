@@ -7,7 +7,7 @@ import {
   type SslOptions,
 } from "mysql2/promise";
 import { type ColumnValue, columnValue, type Row } from "./column.js";
-import { isUnreachable, toDatabaseFailure } from "./database-error.js";
+import { isUnreachable, toDatabaseFailure, unanswered } from "./database-error.js";
 import { type DatabaseAddress, type DatabaseTls, parseDatabaseUrl } from "./database-url.js";
 
 /** Connections a pool opens at most. */
@@ -19,6 +19,12 @@ export const waitersMax = 10_000;
 /** How long connecting may take. */
 export const connectTimeoutMs = 5_000;
 
+/** How long a statement may take before its connection is given up: a dead peer never answers. */
+export const statementTimeoutMs = 10_000;
+
+/** The longest limit that Node's timers keep. */
+const timerMsMax = 2 ** 31 - 1;
+
 /** A connection that nobody used for so long is closed. */
 export const idleConnectionMs = 60_000;
 
@@ -27,6 +33,8 @@ export interface DatabaseOptions {
   readonly connectionsMax?: number;
   readonly waitersMax?: number;
   readonly connectTimeoutMs?: number;
+  /** Infinity: none. */
+  readonly statementTimeoutMs?: number;
 }
 
 /** Values for the `?` of a statement. A bigint is compared as a number, which text of digits is not. */
@@ -154,11 +162,14 @@ export function describeAddress(address: DatabaseAddress): string {
   return `${address.database} at ${address.socketPath ?? `${address.host}:${address.port}`}`;
 }
 
-/** Wraps a connection of the driver. */
-export function wrapConnection(driver: PoolConnection): Connection {
+/**
+ * Wraps a connection of the driver. A statement that takes longer than `timeoutMs` is a Failure `unavailable`, and the
+ * connection is destroyed: nobody can tell what it would still say. By default there is no limit.
+ */
+export function wrapConnection(driver: PoolConnection, timeoutMs = Number.POSITIVE_INFINITY): Connection {
   const ask = async <R>(request: () => Promise<readonly [unknown, ...unknown[]]>): Promise<R> => {
     try {
-      const [answer] = await request();
+      const [answer] = await answered(driver, request(), timeoutMs);
       return answer as R;
     } catch (error) {
       throw toDatabaseFailure(error);
@@ -175,6 +186,27 @@ export function wrapConnection(driver: PoolConnection): Connection {
       return { affectedRows: result.affectedRows, warnings: result.warningStatus, info: result.info };
     },
   };
+}
+
+/** Settles as the statement does, or fails after `timeoutMs`, and the connection with it. */
+function answered<T>(driver: PoolConnection, statement: Promise<T>, timeoutMs: number): Promise<T> {
+  if (timeoutMs > timerMsMax) return statement;
+  return new Promise<T>((resolve, reject) => {
+    let settled = false;
+    const giveUp = () => {
+      if (settled) return;
+      driver.destroy();
+      reject(unanswered());
+    };
+    // An event loop that was late itself may have the answer waiting: it is read before the verdict.
+    const timer = setTimeout(() => setImmediate(giveUp), timeoutMs);
+    const settle = () => {
+      settled = true;
+      clearTimeout(timer);
+    };
+    statement.then(resolve, reject);
+    statement.then(settle, settle);
+  });
 }
 
 function snapshotConnection(driver: PoolConnection): SnapshotConnection {
@@ -194,9 +226,11 @@ class PooledDatabase implements Database {
   /** The only connections that take several statements in one text. */
   readonly #snapshotPool: Pool;
   readonly #settled = new WeakSet<object>();
+  readonly #statementTimeoutMs: number;
 
   constructor(address: DatabaseAddress, options: DatabaseOptions) {
     this.description = describeAddress(address);
+    this.#statementTimeoutMs = options.statementTimeoutMs ?? statementTimeoutMs;
     this.#pool = createPool(driverOptions(address, options));
     this.#snapshotPool = createPool({ ...driverOptions(address, options), multipleStatements: true });
   }
@@ -219,7 +253,7 @@ class PooledDatabase implements Database {
     const driver = await this.#acquire(this.#pool);
     let usable = true;
     try {
-      return await use(wrapConnection(driver));
+      return await use(wrapConnection(driver, this.#statementTimeoutMs));
     } catch (error) {
       // A server can say goodbye on a connection that still looks alive: the next caller must not get it.
       usable = !isUnreachable(error);
@@ -260,10 +294,11 @@ class PooledDatabase implements Database {
     }
     if (this.#settled.has(driver.connection)) return driver;
     try {
-      for (const setting of sessionSettings) await driver.query(setting);
+      const connection = wrapConnection(driver, this.#statementTimeoutMs);
+      for (const setting of sessionSettings) await connection.run(setting);
     } catch (error) {
       driver.destroy();
-      throw toDatabaseFailure(error);
+      throw error;
     }
     this.#settled.add(driver.connection);
     return driver;
@@ -273,7 +308,7 @@ class PooledDatabase implements Database {
     const driver = await this.#acquire(this.#pool);
     let usable = false;
     try {
-      const connection = wrapConnection(driver);
+      const connection = wrapConnection(driver, this.#statementTimeoutMs);
       await connection.run(begin);
       try {
         const result = await use(connection);

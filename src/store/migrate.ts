@@ -74,7 +74,7 @@ export async function migrate(
 ): Promise<MigrationSummary> {
   const databaseCreated = await createDatabase(parseDatabaseUrl(url));
   if (databaseCreated) log.info("database created");
-  const database = openDatabase(url, { connectionsMax: 2 });
+  const database = openDatabase(url, { connectionsMax: 2, statementTimeoutMs: Number.POSITIVE_INFINITY });
   try {
     await database.withConnection((connection) => connection.run(createMigrationTable));
     const applied = await database.withConnection(async (lock) => {

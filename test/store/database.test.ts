@@ -96,3 +96,16 @@ it("is UNAVAILABLE, with the cause, when there is no server, and when the server
   });
   expect(await database.query("SELECT id FROM v WHERE id = 5")).toEqual([{ id: 5n }]);
 });
+
+it("gives up a statement that takes too long, and its connection", async () => {
+  const hasty = openDatabase(url, { connectionsMax: 1, statementTimeoutMs: 100 });
+  const connectionId = async () => (await hasty.query<{ id: bigint }>("SELECT CONNECTION_ID() AS id"))[0]?.id;
+  const before = await connectionId();
+  await expect(hasty.query("SELECT SLEEP(20)")).rejects.toMatchObject({
+    code: "unavailable",
+    reason: "DATABASE_UNAVAILABLE",
+    retryAfterMs: 1000,
+  });
+  expect(await connectionId()).not.toBe(before);
+  await hasty.close();
+});
