@@ -119,7 +119,9 @@ class LedgerBench {
     const between = newest === undefined || oldest === undefined ? undefined : (newest + oldest) / 2n;
     const cursor = position === "middle" ? await this.#matchAt(filter, time, between) : undefined;
     const request: PageRequest<bigint> = { newestFirst: true, size, backwards: position === "last", cursor };
-    const { directory, ids } = await this.#ours.withConnection((connection) => this.#ledger.view(connection, time));
+    const { directory, ids } = await this.#ledger.borrow(undefined, (connection) =>
+      this.#ledger.view(connection, time),
+    );
     const range = {
       low: ids?.low ?? 1n,
       high: cursor === undefined ? (ids?.high ?? 0n) : cursor - 1n,

@@ -35,7 +35,9 @@ export class LiveState {
   /** Begins with what the first snapshot holds. */
   constructor(changes: Changes, limits: LiveLimits) {
     this.chainId = changes.progress.chainId;
-    this.#chainTag = createHash("sha256").update(this.chainId).digest("base64url").slice(0, 10);
+    const { storeId } = changes.progress;
+    // The same chain loaded again may have other contents at the same place.
+    this.#chainTag = createHash("sha256").update(`${this.chainId}\0${storeId}`).digest("base64url").slice(0, 10);
     this.#limits = limits;
     this.#progress = changes.progress;
     this.apply(changes);

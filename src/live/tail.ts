@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { type ChangeReader, type Changes, type Place, withChangeReader } from "../store/changes.js";
+import { type ChangeReader, type Changes, isSameStore, type Place, withChangeReader } from "../store/changes.js";
 import type { Database } from "../store/database.js";
 import type { Log } from "../telemetry/log.js";
 import type { LiveLimits } from "./limits.js";
 
 /** What the tail brings. Both are called between two requests, and what they throw makes it read everything again. */
 export interface TailListener {
-  /** A snapshot newer than the place, or the first of this chain (`afresh`): it then holds everything there is. */
+  /** A snapshot newer than the place, or the first of this store (`afresh`): it then holds everything there is. */
   onChanges(changes: Changes, afresh: boolean): void;
   /** The database holds nothing (any more). */
   onEmpty(): void;
@@ -96,14 +96,16 @@ export class Tail {
     if (changes === undefined) return this.#empty();
     // The snapshot may come from another replica than the question did.
     if (!isNewer(changes.progress, this.#place)) return;
-    const afresh = this.#place?.chainId !== changes.progress.chainId;
+    const afresh = this.#place === undefined || !isSameStore(this.#place, changes.progress);
     this.#place = undefined;
     this.#options.listener.onChanges(changes, afresh);
     this.#place = changes.progress;
+    this.#options.database.knownPlace.follow(changes.progress);
   }
 
   #empty(): void {
     this.#place = undefined;
+    this.#options.database.knownPlace.follow(undefined);
     this.#options.listener.onEmpty();
   }
 
@@ -124,7 +126,7 @@ export class Tail {
   }
 }
 
-/** Another chain is always news; of the same chain, only what lies ahead. */
+/** Another store is always news; of the same store, only what lies ahead. */
 function isNewer(there: Place, place: Place | undefined): boolean {
-  return place === undefined || place.chainId !== there.chainId || there.streamSequence > place.streamSequence;
+  return place === undefined || !isSameStore(place, there) || there.streamSequence > place.streamSequence;
 }

@@ -1,4 +1,5 @@
-import type { Connection } from "./database.js";
+import { ReadBehindError } from "./known-place.js";
+import type { PlacedConnection } from "./placed-read.js";
 
 /** What an account is apart from its party. The directory keeps one object per kind, so kinds compare by identity. */
 export interface AccountKind {
@@ -55,6 +56,11 @@ interface ClassRow {
 /** Rows that one query of the directory fetches at most. */
 export const directoryRowsMax = 50_000;
 
+/** @throws ReadBehindError when the rows do not end with the highest number, which is in use */
+function checkReached(last: number | undefined, max: number): void {
+  if (max > 0 && last !== max) throw new ReadBehindError("the server lacks accounts");
+}
+
 type GrowingKind = AccountKind & { readonly accounts: number[] };
 
 /**
@@ -70,7 +76,7 @@ export class AccountDirectory {
   #refreshing: Promise<void> = Promise.resolve();
 
   /** Makes sure that everything up to `extent` is known. Requests that come together share the work. */
-  async refresh(connection: Connection, extent: DirectoryExtent): Promise<void> {
+  async refresh(connection: PlacedConnection, extent: DirectoryExtent): Promise<void> {
     if (this.#covers(extent)) return;
     const earlier = this.#refreshing;
     const turn = earlier.catch(() => undefined).then(() => this.#fetch(connection, extent));
@@ -104,25 +110,28 @@ export class AccountDirectory {
     return this.#accounts.length > extent.accountMax && this.#classes.length > extent.classMax;
   }
 
-  async #fetch(connection: Connection, extent: DirectoryExtent): Promise<void> {
+  async #fetch(connection: PlacedConnection, extent: DirectoryExtent): Promise<void> {
     while (this.#accounts.length <= extent.accountMax) {
       const rows = await connection.query<AccountRow>(
         `SELECT account_id, party_id, asset_id, market_id, type FROM account
-         WHERE account_id >= ? AND account_id <= ? ORDER BY account_id LIMIT ${directoryRowsMax}`,
+         WHERE ${connection.holds} AND account_id >= ? AND account_id <= ? ORDER BY account_id LIMIT ${directoryRowsMax}`,
         [this.#accounts.length, extent.accountMax],
       );
       for (const row of rows) this.#addAccount(row);
-      if (rows.length < directoryRowsMax)
-        this.#accounts.length = Math.max(this.#accounts.length, extent.accountMax + 1);
+      if (rows.length === directoryRowsMax) continue;
+      checkReached(rows.at(-1)?.account_id, extent.accountMax);
+      this.#accounts.length = Math.max(this.#accounts.length, extent.accountMax + 1);
     }
     while (this.#classes.length <= extent.classMax) {
       const rows = await connection.query<ClassRow>(
         `SELECT class_id, from_asset_id, from_market_id, from_type, to_asset_id, to_market_id, to_type, transfer_type
-         FROM entry_class WHERE class_id >= ? AND class_id <= ? ORDER BY class_id LIMIT ${directoryRowsMax}`,
+         FROM entry_class WHERE ${connection.holds} AND class_id >= ? AND class_id <= ? ORDER BY class_id LIMIT ${directoryRowsMax}`,
         [this.#classes.length, extent.classMax],
       );
       for (const row of rows) this.#addClass(row);
-      if (rows.length < directoryRowsMax) this.#classes.length = Math.max(this.#classes.length, extent.classMax + 1);
+      if (rows.length === directoryRowsMax) continue;
+      checkReached(rows.at(-1)?.class_id, extent.classMax);
+      this.#classes.length = Math.max(this.#classes.length, extent.classMax + 1);
     }
   }
 

@@ -1,6 +1,6 @@
 import { type EntryRow, entryColumns, type IdRange } from "./branch-merge.js";
-import type { Connection } from "./database.js";
 import type { Branch } from "./ledger-selection.js";
+import type { PlacedConnection } from "./placed-read.js";
 
 /** Entries that are gathered at most where nothing is known yet: beyond, a set of branches does not count as rare. */
 export const gatheredMax = 512;
@@ -16,7 +16,7 @@ interface GatheredRow extends EntryRow {
  * index as one list of ranges: a sixth of the cost of a statement with a part for each branch.
  */
 export async function gatherBranches(
-  connection: Connection,
+  connection: PlacedConnection,
   branches: readonly Branch[],
   range: IdRange,
   want: number,
@@ -33,7 +33,7 @@ export async function gatherBranches(
        SELECT id, COUNT(*) OVER () AS matches, ROW_NUMBER() OVER (ORDER BY id ${order}) AS place
        FROM (${keys}) AS m ORDER BY id ${order} LIMIT ${want}
      ) AS k JOIN ledger_entry AS e ON e.id = k.id
-     WHERE k.matches <= ${matchesMax} OR k.place = 1 ORDER BY e.id ${order}`,
+     WHERE ${connection.holds} AND (k.matches <= ${matchesMax} OR k.place = 1) ORDER BY e.id ${order}`,
   );
   return rows[0] !== undefined && rows[0].matches > BigInt(matchesMax) ? undefined : rows;
 }
@@ -44,12 +44,12 @@ export async function gatherBranches(
  * that the server sends them as it finds them.
  */
 export async function gatherStretch(
-  connection: Connection,
+  connection: PlacedConnection,
   branches: readonly Branch[],
   range: IdRange,
   matchesMax: number,
 ): Promise<readonly EntryRow[] | undefined> {
-  const parts = gatherParts(branches, range, entryColumns, matchesMax);
+  const parts = gatherParts(branches, range, entryColumns, matchesMax, connection.holds);
   const rows = await connection.query<EntryRow>(
     parts.length === 1 ? parts.join("") : parts.map((part) => `(${part})`).join(" UNION ALL "),
   );
@@ -65,13 +65,14 @@ function gatherParts(
   { low, high }: IdRange,
   columns: string,
   matchesMax: number,
+  holds = "TRUE",
 ): string[] {
   return (["class", "from", "to"] as const).flatMap((index) => {
     const those = branches.filter((branch) => branch.index === index);
     if (those.length === 0) return [];
     return [
       `SELECT ${columns} FROM ledger_entry FORCE INDEX (ledger_entry_${index})
-       WHERE ${places(index, those)} AND id >= ${low} AND id <= ${high} LIMIT ${matchesMax + 1}`,
+       WHERE ${holds} AND ${places(index, those)} AND id >= ${low} AND id <= ${high} LIMIT ${matchesMax + 1}`,
     ];
   });
 }

@@ -1,5 +1,5 @@
-import type { Connection } from "./database.js";
 import type { Branch } from "./ledger-selection.js";
+import type { PlacedConnection } from "./placed-read.js";
 
 /** Branches that one statement reads: each is an open table to the server, and its cache of them is shared by all. */
 export const branchesPerStatement = 64;
@@ -49,7 +49,7 @@ interface BranchRow extends EntryRow {
  * branch is restricted, only the index is read until it is known which entries are wanted.
  */
 export async function mergeBranches(
-  connection: Connection,
+  connection: PlacedConnection,
   branches: readonly Branch[],
   range: IdRange,
   want: number,
@@ -108,7 +108,7 @@ class Merge {
     );
   }
 
-  async read(connection: Connection, cursors: readonly BranchCursor[], limit: number): Promise<void> {
+  async read(connection: PlacedConnection, cursors: readonly BranchCursor[], limit: number): Promise<void> {
     const rows = await connection.query<BranchRow>(
       cursors.map((cursor) => `(${this.#branchSql(cursor, limit)})`).join(" UNION ALL "),
     );
@@ -128,7 +128,7 @@ class Merge {
   }
 
   /** The entries so far; with branches still open, those up to where all of them have been read. */
-  async outcome(connection: Connection, open: readonly BranchCursor[]): Promise<ScannedEntries> {
+  async outcome(connection: PlacedConnection, open: readonly BranchCursor[]): Promise<ScannedEntries> {
     let reached: bigint | undefined;
     for (const { last } of open) {
       if (last !== undefined && (reached === undefined || this.#compare(last, reached) < 0)) reached = last;
@@ -140,7 +140,7 @@ class Merge {
     const ids = rows.map(({ id }) => id).join(",");
     const order = this.#range.descending ? "DESC" : "ASC";
     const whole = await connection.query<EntryRow>(
-      `SELECT ${entryColumns} FROM ledger_entry WHERE id IN (${ids}) ORDER BY id ${order}`,
+      `SELECT ${entryColumns} FROM ledger_entry WHERE ${connection.holds} AND id IN (${ids}) ORDER BY id ${order}`,
     );
     return { rows: whole, reached };
   }

@@ -1,8 +1,8 @@
 import { gatherStretch } from "./branch-gather.js";
 import { type EntryRow, type IdRange, mergeBranches, type ScannedEntries } from "./branch-merge.js";
-import type { Connection } from "./database.js";
 import type { StretchGuess } from "./ledger-memory.js";
 import type { Branch } from "./ledger-selection.js";
+import type { PlacedConnection } from "./placed-read.js";
 
 /** Stretches of the branches that are gathered for one page, before the rest of it is merged. */
 export const stretchesMax = 3;
@@ -20,7 +20,7 @@ export function guessStretch(range: IdRange, want: number, idsPerMatch: number):
  * holds too many is tried again at a quarter of its length.
  */
 export async function gatherStretches(
-  connection: Connection,
+  connection: PlacedConnection,
   branches: readonly Branch[],
   range: IdRange,
   want: number,

@@ -1,7 +1,8 @@
 import type { BundlePlace } from "../domain/cursor.js";
 import type { Page, PageRequest } from "../domain/page.js";
-import { ledgerQueryTimeoutMs, withBoundedConnection } from "./bounded-query.js";
-import type { Connection, Database, Parameter } from "./database.js";
+import { ledgerQueryTimeoutMs } from "./bounded-query.js";
+import type { Database, Parameter } from "./database.js";
+import { type PlacedConnection, parsePlace, placeSql, withPlacedConnection } from "./placed-read.js";
 
 /** Which signer-removed bundles are wanted; undefined does not restrict. */
 export interface BundleFilter {
@@ -35,6 +36,9 @@ interface BundleRow {
   readonly signature: string | null;
 }
 
+/** A bundle, or none, and where the store is. */
+type PlacedRow = { readonly [K in keyof BundleRow]: BundleRow[K] | null } & { readonly place: string | null };
+
 /** One page of bundles in the order (time, signature id), and their signatures, in one query. */
 export function readBundles(
   database: Database,
@@ -42,16 +46,16 @@ export function readBundles(
   request: PageRequest<BundlePlace>,
   signal?: AbortSignal,
 ): Promise<Page<SignerRemovedBundle, BundlePlace>> {
-  return withBoundedConnection(database, signal, ledgerQueryTimeoutMs, async (connection) => {
+  return withPlacedConnection(database, signal, ledgerQueryTimeoutMs, async (connection) => {
     const { cursor, size, backwards, newestFirst } = request;
     const descending = newestFirst !== backwards;
-    const found = await scanBundles(connection, filter, cursor, descending, size + (cursor === undefined ? 1 : 2));
+    const scan = (down: boolean, want: number) => scanBundles(database, connection, filter, cursor, down, want);
+    const found = await scan(descending, size + (cursor === undefined ? 1 : 2));
     const atCursor = cursor !== undefined && found[0] !== undefined && isAt(found[0], cursor);
     const beyond = atCursor ? found.slice(1) : found;
     const rows = beyond.slice(0, size);
     const more = beyond.length > size;
-    const behind =
-      atCursor || (cursor !== undefined && (await scanBundles(connection, filter, cursor, !descending, 1)).length > 0);
+    const behind = atCursor || (cursor !== undefined && (await scan(!descending, 1)).length > 0);
     return backwards
       ? { rows: rows.reverse(), hasNext: behind, hasPrevious: more }
       : { rows, hasNext: more, hasPrevious: behind };
@@ -63,11 +67,14 @@ function isAt(bundle: SignerRemovedBundle, place: BundlePlace): boolean {
 }
 
 /**
- * From a place, inclusive: one range of the index that there is for each way to filter. The signatures are joined to the page, not the page to them:
- * LIMIT counts bundles.
+ * From a cursor, inclusive: one range of the index that there is for each way to filter. The signatures are joined to the
+ * page, not the page to them: LIMIT counts bundles. The place of the store is joined first, so it is there without
+ * bundles, too.
+ * @throws ReadBehindError when this process has seen more of the store
  */
 async function scanBundles(
-  connection: Connection,
+  database: Database,
+  connection: PlacedConnection,
   filter: BundleFilter,
   cursor: BundlePlace | undefined,
   descending: boolean,
@@ -94,18 +101,25 @@ async function scanBundles(
     parameters.push(cursor.timeNs, cursor.timeNs, cursor.signatureId);
   }
   const order = descending ? "DESC" : "ASC";
-  const rows = await connection.query<BundleRow>(
-    `SELECT b.signature_id, b.old_signer, b.submitter, b.nonce, b.time_ns, b.epoch_seq, s.signature
-     FROM (
+  const rows = await connection.query<PlacedRow>(
+    `SELECT p.place, b.signature_id, b.old_signer, b.submitter, b.nonce, b.time_ns, b.epoch_seq, s.signature
+     FROM (SELECT ${placeSql} AS place) AS p LEFT JOIN (
        SELECT signature_id, old_signer, submitter, nonce, time_ns, epoch_seq
        FROM signer_removed_bundle FORCE INDEX (${index})
        ${conditions.length === 0 ? "" : `WHERE ${conditions.join(" AND ")}`}
        ORDER BY time_ns ${order}, signature_id ${order} LIMIT ${want}
-     ) AS b LEFT JOIN node_signature AS s ON s.signature_id = b.signature_id
+     ) AS b ON TRUE LEFT JOIN node_signature AS s ON s.signature_id = b.signature_id
      ORDER BY b.time_ns ${order}, b.signature_id ${order}, s.signature`,
     parameters,
   );
-  return fold(rows);
+  const place = parsePlace(rows[0]?.place ?? null);
+  database.knownPlace.found(place);
+  if (place !== undefined) connection.dependOn(place, true);
+  return fold(rows.filter(isBundle));
+}
+
+function isBundle(row: PlacedRow): row is BundleRow & PlacedRow {
+  return row.signature_id !== null;
 }
 
 function fold(rows: readonly BundleRow[]): SignerRemovedBundle[] {

@@ -7,6 +7,8 @@ export const changesTimeoutMs = 15_000;
 
 /** How far the loader is. */
 export interface Progress {
+  /** The store's random name; empty: it has none yet. Another name means another store, whatever the place. */
+  readonly storeId: string;
   readonly chainId: string;
   /** The place: the stream sequence number of the last `end_block` applied. */
   readonly streamSequence: bigint;
@@ -79,9 +81,11 @@ export interface Changes {
 }
 
 /** Where a reader stands. */
-export interface Place {
-  readonly chainId: string;
-  readonly streamSequence: bigint;
+export type Place = Pick<Progress, "storeId" | "chainId" | "streamSequence">;
+
+/** Whether two places are on the same chain in the same store, so that the higher sequence number is the newer one. */
+export function isSameStore(a: Place, b: Place): boolean {
+  return a.storeId === b.storeId && a.chainId === b.chainId;
 }
 
 /** Reads on a connection of its own. Every error means that the connection is gone, or should be. */
@@ -89,14 +93,14 @@ export interface ChangeReader {
   /** The cheap question, one row by its key; undefined: nothing was ever loaded. */
   progress(): Promise<Progress | undefined>;
   /**
-   * All that is newer than a place, in one snapshot. Everything there is for a new reader, one of another chain, and one
+   * All that is newer than a place, in one snapshot. Everything there is for a new reader, one of another store, and one
    * so far behind that levels may have vanished without a trace since.
    */
   changes(since: Place | undefined): Promise<Changes | undefined>;
 }
 
 const progressSql = `
-  SELECT chain_id AS chainId, stream_sequence AS streamSequence, height, block_time_ns AS blockTimeNs,
+  SELECT store_id AS storeId, chain_id AS chainId, stream_sequence AS streamSequence, height, block_time_ns AS blockTimeNs,
     pruned_sequence AS prunedSequence
   FROM progress WHERE id = 1`;
 
@@ -155,7 +159,7 @@ async function readChanges(connection: SnapshotConnection, place: Place | undefi
 }
 
 function leadsOn(progress: Progress, place: Place): boolean {
-  return progress.chainId === place.chainId && progress.prunedSequence <= place.streamSequence;
+  return isSameStore(progress, place) && progress.prunedSequence <= place.streamSequence;
 }
 
 async function readSnapshot(connection: SnapshotConnection, since: bigint | undefined): Promise<Changes | undefined> {

@@ -9,6 +9,7 @@ import {
 import { type ColumnValue, columnValue, type Row } from "./column.js";
 import { isUnreachable, toDatabaseFailure, unanswered } from "./database-error.js";
 import { type DatabaseAddress, type DatabaseTls, parseDatabaseUrl } from "./database-url.js";
+import { KnownPlace, ReadBehindError } from "./known-place.js";
 
 /** Connections a pool opens at most. */
 export const connectionsMax = 10;
@@ -85,6 +86,8 @@ type RowsOfEach<Rows extends readonly object[]> = { readonly [Index in keyof Row
 export interface Database {
   /** For messages to operators: host or socket, and the name of the database; never the password. */
   readonly description: string;
+  /** What this process has read of the store, by any connection. */
+  readonly knownPlace: KnownPlace;
   /** One query on any connection. */
   query<R extends { [K in keyof R]: ColumnValue } = Row>(
     sql: string,
@@ -222,6 +225,7 @@ function snapshotConnection(driver: PoolConnection): SnapshotConnection {
 
 class PooledDatabase implements Database {
   readonly description: string;
+  readonly knownPlace = new KnownPlace();
   readonly #pool: Pool;
   /** The only connections that take several statements in one text. */
   readonly #snapshotPool: Pool;
@@ -255,8 +259,8 @@ class PooledDatabase implements Database {
     try {
       return await use(wrapConnection(driver, this.#statementTimeoutMs));
     } catch (error) {
-      // A server can say goodbye on a connection that still looks alive: the next caller must not get it.
-      usable = !isUnreachable(error);
+      // A server can say goodbye on a connection that still looks alive, or lag: the next caller must not get it.
+      usable = !isUnreachable(error) && !(error instanceof ReadBehindError);
       throw error;
     } finally {
       if (usable) driver.release();

@@ -2,12 +2,14 @@ import { firstIdOfBlock } from "../domain/block-position.js";
 import type { TimeRange } from "../domain/date-range.js";
 import type { Page, PageRequest } from "../domain/page.js";
 import { type Account, AccountDirectory, type EntryClass } from "./account-directory.js";
-import { ledgerQueryTimeoutMs, withBoundedConnection } from "./bounded-query.js";
+import { ledgerQueryTimeoutMs } from "./bounded-query.js";
 import type { EntryRow, IdRange } from "./branch-merge.js";
-import type { Connection, Database } from "./database.js";
+import type { Database } from "./database.js";
+import { ReadBehindError } from "./known-place.js";
 import { LedgerMemory, rememberedFiltersMax, type WalkStep } from "./ledger-memory.js";
 import { scanEntries, walkStepOf } from "./ledger-scan.js";
 import { type LedgerFilter, selectEntries } from "./ledger-selection.js";
+import { type BlockPlace, type PlacedConnection, parsePlace, placeSql, withPlacedConnection } from "./placed-read.js";
 
 /** A ledger entry with what its numbers stand for. */
 export interface LedgerEntry {
@@ -27,12 +29,13 @@ export interface LedgerEntry {
 /** What a request sees of a growing ledger: everything up to an entry, and what the numbers in it stand for. */
 export interface LedgerView {
   readonly directory: AccountDirectory;
+  readonly memory: LedgerMemory;
   /** The ids of the time range up to the newest entry; undefined: there are none. */
   readonly ids: { readonly low: bigint; readonly high: bigint } | undefined;
   /** The step that was asked for, as far as this view reaches. */
   readonly step: WalkStep | undefined;
-  /** Of the newest block; undefined: there is none yet. */
-  readonly newestBlock: { readonly height: bigint; readonly timeNs: bigint } | undefined;
+  /** Of the newest block; undefined: there is none yet. What is read by this view depends on it. */
+  readonly newestBlock: BlockPlace | undefined;
 }
 
 /** A step along the table, from an id, or from the end at which the direction begins. */
@@ -46,8 +49,7 @@ interface ExtentRow {
   readonly newest: bigint | null;
   readonly account_max: number | bigint | null;
   readonly class_max: number | bigint | null;
-  readonly height: bigint | null;
-  readonly block_time_ns: bigint | null;
+  readonly place: string | null;
   readonly start_height: bigint | null;
   readonly end_height: bigint | null;
   readonly step_end: bigint | null;
@@ -64,47 +66,58 @@ export interface LedgerReaderOptions {
 export class LedgerReader {
   readonly database: Database;
   readonly queryTimeoutMs: number;
-  readonly #directory = new AccountDirectory();
-  readonly #memory: LedgerMemory;
+  readonly #filtersMax: number;
+  #store: StoreMemory;
 
   constructor(database: Database, options: LedgerReaderOptions = {}) {
     this.database = database;
     this.queryTimeoutMs = options.queryTimeoutMs ?? ledgerQueryTimeoutMs;
-    this.#memory = new LedgerMemory(options.rememberedFiltersMax ?? rememberedFiltersMax);
+    this.#filtersMax = options.rememberedFiltersMax ?? rememberedFiltersMax;
+    this.#store = this.#memoryOf("");
   }
 
   /** Fetches the accounts before the first request needs them. */
   async warm(): Promise<void> {
-    await this.database.withConnection((connection) => this.view(connection, { startNs: undefined, endNs: undefined }));
+    await this.borrow(undefined, (connection) => this.view(connection, { startNs: undefined, endNs: undefined }));
   }
 
-  /** Lends a connection for at most `queryTimeoutMs`, and until `signal` aborts. */
-  borrow<T>(signal: AbortSignal | undefined, use: (connection: Connection) => Promise<T>): Promise<T> {
-    return withBoundedConnection(this.database, signal, this.queryTimeoutMs, use);
+  /** Lends a connection for at most `queryTimeoutMs`, and until `signal` aborts. `use` may run more than once. */
+  borrow<T>(signal: AbortSignal | undefined, use: (connection: PlacedConnection) => Promise<T>): Promise<T> {
+    return withPlacedConnection(this.database, signal, this.queryTimeoutMs, use);
   }
 
-  /** What there is now. One statement sees it, so every entry up to the newest names only accounts that are known. */
-  async view(connection: Connection, time: TimeRange, ahead?: StepAhead): Promise<LedgerView> {
+  /**
+   * What there is now. One statement sees it, so every entry up to the newest names only accounts that are known.
+   * @throws ReadBehindError when this process has seen more
+   */
+  async view(connection: PlacedConnection, time: TimeRange, ahead?: StepAhead): Promise<LedgerView> {
     const firstBlockFrom = "(SELECT height FROM block WHERE time_ns >= ? ORDER BY time_ns, height LIMIT 1)";
     const [row] = await connection.query<ExtentRow>(
       `SELECT (SELECT MAX(id) FROM ledger_entry) AS newest, (SELECT MAX(account_id) FROM account) AS account_max,
        (SELECT MAX(class_id) FROM entry_class) AS class_max,
-       (SELECT height FROM progress WHERE id = 1) AS height,
-       (SELECT block_time_ns FROM progress WHERE id = 1) AS block_time_ns,
+       ${placeSql} AS place,
        ${time.startNs === undefined ? "NULL" : firstBlockFrom} AS start_height,
        ${time.endNs === undefined ? "NULL" : firstBlockFrom} AS end_height,
        ${ahead === undefined ? "NULL" : stepSql(ahead)} AS step_end`,
       [time.startNs, time.endNs].filter((value) => value !== undefined),
     );
     if (row === undefined) throw new Error("a query without a table gave no row");
-    await this.#directory.refresh(connection, {
+    const newestBlock = parsePlace(row.place);
+    this.database.knownPlace.found(newestBlock);
+    if (newestBlock !== undefined) connection.dependOn(newestBlock, true);
+    const storeId = newestBlock?.storeId ?? "";
+    if (storeId !== this.#store.storeId) this.#store = this.#memoryOf(storeId);
+    const { directory, memory } = this.#store;
+    await directory.refresh(connection, {
       accountMax: Number(row.account_max ?? 0),
       classMax: Number(row.class_max ?? 0),
     });
-    const newestBlock =
-      row.height === null || row.block_time_ns === null ? undefined : { height: row.height, timeNs: row.block_time_ns };
     const step = ahead && { entries: ahead.entries, end: row.step_end ?? undefined };
-    return { directory: this.#directory, ids: idsOf(row, time), step, newestBlock };
+    return { directory, memory, ids: idsOf(row, time), step, newestBlock };
+  }
+
+  #memoryOf(storeId: string): StoreMemory {
+    return { storeId, directory: new AccountDirectory(), memory: new LedgerMemory(this.#filtersMax) };
   }
 
   /** One page of the entries that a filter selects, in the order of the list. */
@@ -115,12 +128,14 @@ export class LedgerReader {
     signal?: AbortSignal,
   ): Promise<Page<LedgerEntry, bigint>> {
     return this.borrow(signal, async (connection) => {
-      const memory = this.#memory.of(filter);
+      const remembered = this.#store.memory.of(filter);
       const isAlways = time.startNs === undefined && time.endNs === undefined;
-      const entries = isAlways ? walkStepOf(memory, wantOf(request)) : undefined;
+      const entries = isAlways ? walkStepOf(remembered, wantOf(request)) : undefined;
       const descending = request.newestFirst !== request.backwards;
       const ahead = entries === undefined ? undefined : { from: request.cursor, descending, entries };
-      const { directory, ids, step } = await this.view(connection, time, ahead);
+      const { directory, memory: ledgerMemory, ids, step, newestBlock } = await this.view(connection, time, ahead);
+      checkCursor(request.cursor, newestBlock);
+      const memory = ledgerMemory.of(filter);
       if (ids === undefined) return { rows: [], hasNext: false, hasPrevious: false };
       const selection = selectEntries(directory, filter);
       const scan = async (range: IdRange, want: number) => {
@@ -133,6 +148,22 @@ export class LedgerReader {
       return readPage(ids, request, scan);
     });
   }
+}
+
+/** What a process remembers of one store. Requests that began with it go on with it. */
+interface StoreMemory {
+  readonly storeId: string;
+  readonly directory: AccountDirectory;
+  readonly memory: LedgerMemory;
+}
+
+/** Connections that are tried where a cursor lies beyond the newest block: another process may have read that. */
+const cursorAttemptsMax = 3;
+
+/** @throws ReadBehindError for a cursor of a block that is not there */
+function checkCursor(cursor: bigint | undefined, newest: BlockPlace | undefined): void {
+  if (cursor === undefined || newest === undefined || cursor < firstIdOfBlock(newest.height + 1n)) return;
+  throw new ReadBehindError("the cursor lies beyond the newest block", cursorAttemptsMax);
 }
 
 type Scan = (

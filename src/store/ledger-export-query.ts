@@ -1,10 +1,11 @@
 import type { TimeRange } from "../domain/date-range.js";
 import type { Account, AccountDirectory } from "./account-directory.js";
-import type { IdRange } from "./branch-merge.js";
-import type { Connection } from "./database.js";
+import type { EntryRow, IdRange } from "./branch-merge.js";
+import type { StorePlace } from "./known-place.js";
 import type { LedgerReader, LedgerView } from "./ledger-entry-query.js";
 import { scanEntries } from "./ledger-scan.js";
 import { type Branch, type LedgerSelection, selectEntries } from "./ledger-selection.js";
+import type { PlacedConnection } from "./placed-read.js";
 
 /** Entries that a query of an export fetches about; at most three times as many. */
 export const exportBatchRows = 6_000;
@@ -42,6 +43,8 @@ const textColumns = [
  */
 export class LedgerExport {
   readonly newestBlock: LedgerView["newestBlock"];
+  /** What every batch depends on. */
+  readonly #place: StorePlace | undefined;
   readonly #ledger: LedgerReader;
   readonly #directory: AccountDirectory;
   readonly #selection: LedgerSelection;
@@ -59,6 +62,7 @@ export class LedgerExport {
     this.#ledger = ledger;
     this.#directory = view.directory;
     this.newestBlock = view.newestBlock;
+    this.#place = view.newestBlock;
     this.#selection = selectEntries(view.directory, { from: side, to: side, closed: false, transferTypes: [] });
     const own = view.directory.accountsOf(partyId).filter(({ kind }) => kind.assetId === assetId);
     this.#own = new Set(own.map(({ id }) => id));
@@ -93,9 +97,13 @@ export class LedgerExport {
   /** The next entries; none: that was all. @throws Failure */
   async next(signal?: AbortSignal): Promise<readonly EntryText[]> {
     while (this.#low <= this.#high) {
-      const rows = await this.#ledger.borrow(signal, (connection) =>
-        this.#span === undefined ? this.#merge(connection) : this.#gather(connection, this.#span),
-      );
+      const { rows, low, span } = await this.#ledger.borrow(signal, (connection) => {
+        if (this.#place !== undefined) connection.dependOn(this.#place);
+        return this.#span === undefined ? this.#merge(connection) : this.#gather(connection, this.#span);
+      });
+      // Only what was proven counts: a batch that was not is read again.
+      this.#low = low;
+      this.#span = span;
       if (rows.length > 0) return rows;
     }
     return [];
@@ -106,60 +114,57 @@ export class LedgerExport {
   }
 
   /** Finds the next matches, wherever they are. */
-  async #merge(connection: Connection): Promise<EntryText[]> {
+  async #merge(connection: PlacedConnection): Promise<Batch> {
     const range = { low: this.#low, high: this.#high, descending: false };
     const want = Math.ceil(this.#batchRows / 10);
     const { rows, reached } = await scanEntries(connection, this.#selection, range, want);
     const first = rows[0]?.id;
     const last = rows.at(-1)?.id;
-    if (reached !== undefined) this.#low = reached + 1n;
-    else if (rows.length === want && first !== undefined && last !== undefined) {
-      this.#low = last + 1n;
-      this.#span = (last - first + 1n) * 10n;
-    } else this.#low = this.#high + 1n;
-    return rows.map((row) =>
-      [
-        row.id,
-        row.from_account,
-        row.to_account,
-        row.class_id,
-        row.time_ns,
-        row.quantity,
-        row.from_balance,
-        row.to_balance,
-      ].join(" "),
-    );
+    const batch = { rows: rows.map(entryText), low: this.#high + 1n, span: undefined };
+    if (reached !== undefined) return { ...batch, low: reached + 1n };
+    if (rows.length < want || first === undefined || last === undefined) return batch;
+    return { ...batch, low: last + 1n, span: (last - first + 1n) * 10n };
   }
 
   /** Fetches the matches of a stretch. */
-  async #gather(connection: Connection, span: bigint): Promise<EntryText[]> {
+  async #gather(connection: PlacedConnection, span: bigint): Promise<Batch> {
     const end = this.#low + span - 1n;
     const range = { low: this.#low, high: end < this.#high ? end : this.#high, descending: false };
-    const rows = await connection.query<{ readonly entry: string }>(this.#gatherSql(range));
-    const last = rows.at(-1)?.entry;
-    if (last === undefined) this.#span = undefined;
-    else if (rows.length < this.#rowsMax) {
-      const factor = Math.min(4, Math.max(0.25, this.#batchRows / rows.length));
-      this.#span = (span * BigInt(Math.round(factor * 64))) / 64n + 1n;
-    } else this.#span = span / 4n + 1n;
-    this.#low =
-      last !== undefined && rows.length >= this.#rowsMax
-        ? BigInt(last.slice(0, last.indexOf(" "))) + 1n
-        : range.high + 1n;
-    return rows.map(({ entry }) => entry);
+    const found = await connection.query<{ readonly entry: string }>(this.#gatherSql(range, connection.holds));
+    const rows = found.map(({ entry }) => entry);
+    const last = rows.at(-1);
+    if (last === undefined) return { rows, low: range.high + 1n, span: undefined };
+    if (rows.length >= this.#rowsMax) {
+      return { rows, low: BigInt(last.slice(0, last.indexOf(" "))) + 1n, span: span / 4n + 1n };
+    }
+    const factor = Math.min(4, Math.max(0.25, this.#batchRows / rows.length));
+    return { rows, low: range.high + 1n, span: (span * BigInt(Math.round(factor * 64))) / 64n + 1n };
   }
 
-  #gatherSql(range: IdRange): string {
+  #gatherSql(range: IdRange, holds: string): string {
     const ids = (table: string) => `${table}id >= ${range.low} AND ${table}id <= ${range.high}`;
     const entry = `CONCAT_WS(' ', ${textColumns.map((name) => `e.${name}`).join(", ")}) AS entry`;
     const end = `LIMIT ${this.#rowsMax}`;
     if (this.#selection.kind === "all") {
-      return `SELECT ${entry} FROM ledger_entry e FORCE INDEX (PRIMARY) WHERE ${ids("e.")} ORDER BY e.id ${end}`;
+      return `SELECT ${entry} FROM ledger_entry e FORCE INDEX (PRIMARY)
+        WHERE ${holds} AND ${ids("e.")} ORDER BY e.id ${end}`;
     }
     const keys = gatherParts(this.#selection.branches, [...this.#own]).map((part) => `${part} AND ${ids("")}`);
     return `SELECT STRAIGHT_JOIN ${entry} FROM (${keys.join(" UNION ALL ")}) AS k
-      JOIN ledger_entry AS e ON e.id = k.id ORDER BY k.id ${end}`;
+      JOIN ledger_entry AS e ON e.id = k.id WHERE ${holds} ORDER BY k.id ${end}`;
   }
+}
+
+/** A batch, and what is read after it. */
+interface Batch {
+  readonly rows: readonly EntryText[];
+  readonly low: bigint;
+  readonly span: bigint | undefined;
+}
+
+function entryText(row: EntryRow): EntryText {
+  const { id, from_account, to_account, class_id, time_ns, quantity, from_balance, to_balance } = row;
+  return [id, from_account, to_account, class_id, time_ns, quantity, from_balance, to_balance].join(" ");
 }
 
 /** Disjoint selections of ids: what is in a `from` branch too is left out of the `to` branches. */

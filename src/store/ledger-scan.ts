@@ -8,9 +8,9 @@ import {
   type ScannedEntries,
 } from "./branch-merge.js";
 import { gatherStretches, guessStretch } from "./branch-stretches.js";
-import type { Connection } from "./database.js";
 import { SelectionMemory, type StretchGuess, type WalkStep, withScatter } from "./ledger-memory.js";
 import type { Branch, LedgerSelection } from "./ledger-selection.js";
+import type { PlacedConnection } from "./placed-read.js";
 
 /** Up to so many branches are merged at once; with more, it is tried first whether all of their matches are few; */
 export const branchesBeforeGather = 24;
@@ -43,7 +43,7 @@ export function walkStepOf(memory: SelectionMemory, want: number): number | unde
  * for a step of the table from where the range begins, if that has been asked for already.
  */
 export async function scanEntries(
-  connection: Connection,
+  connection: PlacedConnection,
   selection: LedgerSelection,
   range: IdRange,
   want: number,
@@ -61,7 +61,7 @@ export async function scanEntries(
 }
 
 async function scanBranches(
-  connection: Connection,
+  connection: PlacedConnection,
   branches: readonly Branch[],
   range: IdRange,
   want: number,
@@ -104,7 +104,7 @@ function whole(rows: readonly EntryRow[]): ScannedEntries {
  * whichever is cheaper by what has been seen. What the walk found is kept.
  */
 async function walkThenGather(
-  connection: Connection,
+  connection: PlacedConnection,
   branches: readonly Branch[],
   range: IdRange,
   want: number,
@@ -136,7 +136,7 @@ async function walkThenGather(
 
 /** Merges, unless there are so few matches that all of them can be fetched. */
 async function gatherThenMerge(
-  connection: Connection,
+  connection: PlacedConnection,
   branches: readonly Branch[],
   range: IdRange,
   want: number,
@@ -156,11 +156,11 @@ class TableWalk {
   reached: bigint | undefined;
   done = false;
   #passed = 0n;
-  readonly #connection: Connection;
+  readonly #connection: PlacedConnection;
   readonly #condition: string;
   readonly #want: number;
 
-  constructor(connection: Connection, condition: string, range: IdRange, want: number) {
+  constructor(connection: PlacedConnection, condition: string, range: IdRange, want: number) {
     this.#connection = connection;
     this.#condition = condition;
     this.#want = want;
@@ -217,22 +217,22 @@ function walkIsCheaper(branches: number, missing: number, ahead: number): boolea
   return ahead * cost.walked + missing * cost.walkedMatch < branches * cost.branch + missing * cost.gatheredMatch;
 }
 
-function readBranch(connection: Connection, branch: Branch, range: IdRange, want: number): Promise<EntryRow[]> {
+function readBranch(connection: PlacedConnection, branch: Branch, range: IdRange, want: number): Promise<EntryRow[]> {
   return connection.query<EntryRow>(
-    `SELECT ${entryColumns} FROM ledger_entry ${branchTable(branch)} AND id >= ${range.low} AND id <= ${range.high}
-     ORDER BY id ${order(range)} LIMIT ${want}`,
+    `SELECT ${entryColumns} FROM ledger_entry ${branchTable(branch)} AND ${connection.holds}
+     AND id >= ${range.low} AND id <= ${range.high} ORDER BY id ${order(range)} LIMIT ${want}`,
   );
 }
 
-function readTable(connection: Connection, condition: string, range: IdRange, want: number): Promise<EntryRow[]> {
+function readTable(connection: PlacedConnection, condition: string, range: IdRange, want: number): Promise<EntryRow[]> {
   return connection.query<EntryRow>(
     `SELECT ${entryColumns} FROM ledger_entry FORCE INDEX (PRIMARY)
-     WHERE id >= ${range.low} AND id <= ${range.high} AND ${condition} ORDER BY id ${order(range)} LIMIT ${want}`,
+     WHERE ${connection.holds} AND id >= ${range.low} AND id <= ${range.high} AND ${condition} ORDER BY id ${order(range)} LIMIT ${want}`,
   );
 }
 
 /** The id that lies `step` entries on; undefined: the range ends before. */
-async function idAfter(connection: Connection, range: IdRange, step: number): Promise<bigint | undefined> {
+async function idAfter(connection: PlacedConnection, range: IdRange, step: number): Promise<bigint | undefined> {
   const [row] = await connection.query<{ readonly id: bigint }>(
     `SELECT id FROM ledger_entry FORCE INDEX (PRIMARY) WHERE id >= ${range.low} AND id <= ${range.high}
      ORDER BY id ${order(range)} LIMIT 1 OFFSET ${step}`,

@@ -1,19 +1,37 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { createConnection, type RowDataPacket } from "mysql2/promise";
 import { OperatorError } from "../domain/operator-error.js";
 import type { Log } from "../telemetry/log.js";
 import { type Connection, type Database, describeAddress, driverOptions, openDatabase } from "./database.js";
-import { databaseErrorCode, toDatabaseFailure } from "./database-error.js";
+import { databaseErrorCode, isUnreachable, toDatabaseFailure } from "./database-error.js";
 import { type DatabaseAddress, parseDatabaseUrl } from "./database-url.js";
 import { type Migration, readMigrations } from "./migration-files.js";
+import { nameStore } from "./progress-table.js";
 
-/** How long a migration waits for another process that migrates the same database. */
+/** How long a migration waits for another process that migrates the same database, or has a table in use. */
 export const migrationWaitSeconds = 600;
 
 /**
- * What has been applied. Row 0 is the lock: who holds it migrates. `statements_done` is written after each statement,
- * for the servers commit at every change of the schema, and a migration may be killed between two.
+ * How long a change of a table waits for transactions that use it, before it tries again later. Everybody else who wants
+ * the table waits behind it meanwhile.
  */
-const createMigrationTable = `CREATE TABLE IF NOT EXISTS migration (
+export const tableLockWaitSeconds = 1;
+
+/** Between two attempts to change a table that is in use. */
+const tableLockPauseMs = 500;
+
+/**
+ * What has been applied. Row 0 of `migration` is the lock: who holds it migrates. `statements_done` is written after each
+ * statement, for the servers commit at every change of the schema, and a migration may be killed between two.
+ *
+ * Programs refuse a `migration` that they do not know, and know nothing of `compatible_migration`: what older programs
+ * can live with is noted there, so that they go on while a restart rolls.
+ */
+const migrationTables = ["migration", "compatible_migration"] as const;
+
+type MigrationTable = (typeof migrationTables)[number];
+
+const createMigrationTable = (table: MigrationTable) => `CREATE TABLE IF NOT EXISTS ${table} (
   version INT UNSIGNED NOT NULL PRIMARY KEY,
   name VARBINARY(128) NOT NULL,
   checksum VARBINARY(64) NOT NULL,
@@ -48,6 +66,7 @@ interface MigrationRow {
   readonly checksum: string;
   readonly statements: number;
   readonly statements_done: number;
+  readonly noted_in: string;
 }
 
 /** What {@link migrate} did. */
@@ -72,11 +91,14 @@ export async function migrate(
   log: Log,
   migrations: readonly Migration[] = readMigrations(),
 ): Promise<MigrationSummary> {
+  if (await isCurrent(url, migrations)) return { version: migrations.length, applied: 0, databaseCreated: false };
   const databaseCreated = await createDatabase(parseDatabaseUrl(url));
   if (databaseCreated) log.info("database created");
   const database = openDatabase(url, { connectionsMax: 2, statementTimeoutMs: Number.POSITIVE_INFINITY });
   try {
-    await database.withConnection((connection) => connection.run(createMigrationTable));
+    await database.withConnection(async (connection) => {
+      for (const table of migrationTables) await connection.run(createMigrationTable(table));
+    });
     const applied = await database.withConnection(async (lock) => {
       await lock.run(`SET SESSION innodb_lock_wait_timeout = ${migrationWaitSeconds}`);
       await lock.run("INSERT IGNORE INTO migration VALUES (0, 'lock', '', 0, 0)");
@@ -89,6 +111,28 @@ export async function migrate(
       }
     });
     return { version: migrations.length, applied, databaseCreated };
+  } catch (error) {
+    if (!accessDenied.has(databaseErrorCode(error) ?? "")) throw error;
+    const message = `the database ${database.description} needs migrations that its user may not make: run marketd migrate with a user who may (docs/operations.md)`;
+    throw new OperatorError(message, 1, error);
+  } finally {
+    await database.close();
+  }
+}
+
+/** Whether there is nothing to do: then a user who may not change tables is enough. */
+async function isCurrent(url: string, migrations: readonly Migration[]): Promise<boolean> {
+  const database = openDatabase(url, { connectionsMax: 1 });
+  try {
+    const rows = await database.withConnection(readApplied);
+    checkApplied(rows, migrations);
+    if (!isApplied(rows, migrations)) return false;
+    if (migrations.some(({ compatible }) => compatible)) await database.withConnection(nameStore);
+    return true;
+  } catch (error) {
+    if (error instanceof OperatorError || isUnreachable(error)) throw error;
+    // There is no database, or not for this user: what follows creates it, or says what is wrong.
+    return false;
   } finally {
     await database.close();
   }
@@ -104,28 +148,43 @@ export async function hasSchema(
   database: Database,
   migrations: readonly Migration[] = readMigrations(),
 ): Promise<boolean> {
-  const rows = await readApplied(database);
-  checkApplied(rows, migrations);
-  if (rows.length === 0 || rows.some((row) => row.statements_done < row.statements)) return false;
-  if (rows.length < migrations.length) {
-    throw new OperatorError(
-      `the database has schema version ${rows.length}, this program needs ${migrations.length}: run marketd migrate`,
-    );
-  }
-  return true;
-}
-
-async function readApplied(database: Database): Promise<MigrationRow[]> {
-  try {
-    return await database.query<MigrationRow>("SELECT * FROM migration WHERE version > 0 ORDER BY version");
-  } catch (error) {
+  const rows = await database.withConnection(readApplied).catch((error: unknown) => {
     const code = databaseErrorCode(error) ?? "";
     if (nothingThere.has(code)) return [];
     if (code === tlsRequired) throw tlsOnly(error);
     if (!accessDenied.has(code)) throw error;
     const message = `the database ${database.description} refuses its user; check the URL and the user's rights`;
     throw new OperatorError(message, 1, error);
+  });
+  checkApplied(rows, migrations);
+  if (isApplied(rows, migrations)) return true;
+  const known = rows.filter(({ version }) => version <= migrations.length);
+  if (known.length === 0 || known.some(isUnfinished)) return false;
+  throw new OperatorError(
+    `the database has schema version ${known.length}, this program needs ${migrations.length}: run marketd migrate`,
+  );
+}
+
+function isUnfinished(row: MigrationRow): boolean {
+  return row.statements_done < row.statements;
+}
+
+function isApplied(rows: readonly MigrationRow[], migrations: readonly Migration[]): boolean {
+  const finished = new Set(rows.filter((row) => !isUnfinished(row)).map(({ version }) => version));
+  return migrations.length > 0 && migrations.every(({ version }) => finished.has(version));
+}
+
+async function readApplied(connection: Connection): Promise<MigrationRow[]> {
+  const rows: MigrationRow[] = [];
+  for (const table of migrationTables) {
+    try {
+      const sql = `SELECT *, '${table}' AS noted_in FROM ${table} WHERE version > 0 ORDER BY version`;
+      rows.push(...(await connection.query<MigrationRow>(sql)));
+    } catch (error) {
+      if (!nothingThere.has(databaseErrorCode(error) ?? "")) throw error;
+    }
   }
+  return rows;
 }
 
 async function createDatabase(address: DatabaseAddress): Promise<boolean> {
@@ -169,6 +228,7 @@ function checkApplied(rows: readonly MigrationRow[], migrations: readonly Migrat
   for (const row of rows) {
     const migration = migrations[row.version - 1];
     if (migration === undefined) {
+      if (row.noted_in === "compatible_migration") continue;
       throw new OperatorError(
         `the database has schema version ${row.version}, newer than this program's ${migrations.length}: use a newer program`,
       );
@@ -182,32 +242,49 @@ function checkApplied(rows: readonly MigrationRow[], migrations: readonly Migrat
 }
 
 async function applyPending(connection: Connection, migrations: readonly Migration[], log: Log): Promise<number> {
-  const rows = await connection.query<MigrationRow>("SELECT * FROM migration WHERE version > 0 ORDER BY version");
+  const rows = await readApplied(connection);
   checkApplied(rows, migrations);
+  await connection.run(`SET SESSION lock_wait_timeout = ${tableLockWaitSeconds}`);
   let applied = 0;
   for (const migration of migrations) {
     const row = rows.find((candidate) => candidate.version === migration.version);
-    if (row !== undefined && row.statements_done === row.statements) continue;
+    if (row !== undefined && !isUnfinished(row)) continue;
     await apply(connection, migration, row);
     applied++;
     log.info({ version: migration.version, name: migration.name }, "migration applied");
   }
+  if (migrations.some(({ compatible }) => compatible)) await nameStore(connection);
   return applied;
 }
 
 async function apply(connection: Connection, migration: Migration, row: MigrationRow | undefined): Promise<void> {
   const { version, name, checksum, statements } = migration;
+  const table: MigrationTable = migration.compatible === true ? "compatible_migration" : "migration";
   if (row === undefined) {
-    await connection.run("INSERT INTO migration VALUES (?, ?, ?, ?, 0)", [version, name, checksum, statements.length]);
+    await connection.run(`INSERT INTO ${table} VALUES (?, ?, ?, ?, 0)`, [version, name, checksum, statements.length]);
   }
   const interruptedAt = row?.statements_done;
   for (const [index, statement] of statements.entries()) {
     if (index < (interruptedAt ?? 0)) continue;
     try {
-      await connection.run(statement);
+      await runWhenFree(connection, statement);
     } catch (error) {
       if (index !== interruptedAt || !alreadyDone.has(databaseErrorCode(error) ?? "")) throw error;
     }
-    await connection.run("UPDATE migration SET statements_done = ? WHERE version = ?", [index + 1, version]);
+    await connection.run(`UPDATE ${table} SET statements_done = ? WHERE version = ?`, [index + 1, version]);
+  }
+}
+
+/** Runs a change of a table between the transactions of others. */
+async function runWhenFree(connection: Connection, statement: string): Promise<void> {
+  const until = performance.now() + migrationWaitSeconds * 1_000;
+  for (;;) {
+    try {
+      await connection.run(statement);
+      return;
+    } catch (error) {
+      if (databaseErrorCode(error) !== "ER_LOCK_WAIT_TIMEOUT" || performance.now() > until) throw error;
+    }
+    await sleep(tableLockPauseMs);
   }
 }

@@ -5,12 +5,14 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 export interface Migration {
   readonly version: number;
   readonly name: string;
+  /** Programs without this migration go on to read and write, and to start (`.add.` in the file's name). */
+  readonly compatible?: boolean;
   /** SHA-256 of the file, hexadecimal. */
   readonly checksum: string;
   readonly statements: readonly string[];
 }
 
-const fileName = /^(\d{3})\.do\.([a-z0-9-]+)\.sql$/;
+const fileName = /^(\d{3})\.(do|add)\.([a-z0-9-]+)\.sql$/;
 
 /** Every migration this program knows, in order. @throws Error when the numbers have a gap */
 export function readMigrations(directory: URL = migrationsDirectory()): Migration[] {
@@ -21,7 +23,8 @@ export function readMigrations(directory: URL = migrationsDirectory()): Migratio
     const text = readFileSync(new URL(entry, directory), "utf8");
     migrations.push({
       version: Number(match[1]),
-      name: match[2] ?? "",
+      name: match[3] ?? "",
+      compatible: match[2] === "add",
       checksum: createHash("sha256").update(text).digest("hex"),
       statements: splitStatements(text),
     });

@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { OperatorError } from "../domain/operator-error.js";
 import type { Connection } from "./database.js";
 
@@ -56,11 +57,28 @@ export async function advanceProgress(
   const values = [after.chainId, after.streamSequence, after.height, after.blockTimeNs];
   const { affectedRows } =
     before === undefined
-      ? await connection.run("INSERT IGNORE INTO progress VALUES (1, ?, ?, ?, ?, 0)", values)
+      ? await connection.run(
+          `INSERT IGNORE INTO progress
+             (id, chain_id, stream_sequence, height, block_time_ns, pruned_sequence, store_id)
+           VALUES (1, ?, ?, ?, ?, 0, ?)`,
+          [...values, newStoreId()],
+        )
       : await connection.run(
           `UPDATE progress SET chain_id = ?, stream_sequence = ?, height = ?, block_time_ns = ?
            WHERE id = 1 AND chain_id = ? AND stream_sequence = ?`,
           [...values, before.chainId, before.streamSequence],
         );
   if (affectedRows !== 1) throw new SecondWriterError();
+}
+
+/** A random name for a store, of printable ASCII. */
+function newStoreId(): string {
+  return randomBytes(12).toString("hex");
+}
+
+/** Names a store that a program without names began. The name is a literal, so that replicas get the same. */
+export async function nameStore(connection: Connection): Promise<void> {
+  const unnamed = await connection.query("SELECT id FROM progress WHERE id = 1 AND store_id = ''");
+  if (unnamed.length === 0) return;
+  await connection.run("UPDATE progress SET store_id = ? WHERE id = 1 AND store_id = ''", [newStoreId()]);
 }

@@ -31,7 +31,7 @@ test.each([true, false])("a rare intersection is met in bounded pieces (descendi
   const ledger = new LedgerReader(fixture.database);
   const found: bigint[] = [];
   let pieces = 0;
-  await fixture.database.withConnection(async (connection) => {
+  await ledger.borrow(undefined, async (connection) => {
     const { directory, ids } = await ledger.view(connection, { startNs: undefined, endNs: undefined });
     const filter = { from: side("alice"), to: side("bob"), closed: true, transferTypes: [] };
     const selection = selectEntries(directory, filter);

@@ -56,7 +56,7 @@ test("stretches give what there is, however wrong the guess of how dense matches
     descending: fc.boolean(),
     ends: fc.tuple(...[0, 1].map(() => fc.constantFrom(...fixture.entries.map(({ id }) => id)))),
   });
-  await fixture.database.withConnection(async (connection) => {
+  await ledger.borrow(undefined, async (connection) => {
     const { directory } = await ledger.view(connection, always);
     await fc.assert(
       fc.asyncProperty(cases, async ({ party, guess, isDense, want, descending, ends: [a = 0n, b = 0n] }) => {

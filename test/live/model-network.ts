@@ -67,7 +67,14 @@ export class ModelNetwork {
   progress: Progress;
 
   constructor(chainId = "model-chain") {
-    this.progress = { chainId, streamSequence: 0n, height: 0n, blockTimeNs: 1_000_000n, prunedSequence: 0n };
+    this.progress = {
+      storeId: "",
+      chainId,
+      streamSequence: 0n,
+      height: 0n,
+      blockTimeNs: 1_000_000n,
+      prunedSequence: 0n,
+    };
   }
 
   get announced(): readonly string[] {

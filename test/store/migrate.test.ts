@@ -16,7 +16,7 @@ const table = (version: number, ...statements: string[]) => ({
 it("creates the database and its schema once, also when several processes migrate at the same time", async () => {
   const { url } = newDatabaseUrl();
   const outcomes = await Promise.all([migrate(url, log), migrate(url, log), migrate(url, log)]);
-  expect(outcomes.map((outcome) => outcome.applied).sort()).toEqual([0, 0, 1]);
+  expect(outcomes.map((outcome) => outcome.applied).sort()).toEqual([0, 0, readMigrations().length]);
   const database = openDatabase(url);
   expect(await hasSchema(database)).toBe(true);
   expect(await database.query("SELECT * FROM progress")).toEqual([]);

@@ -1,0 +1,135 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { unavailable } from "../domain/failure.js";
+import { withBoundedConnection } from "./bounded-query.js";
+import type { ColumnValue, Row } from "./column.js";
+import type { Connection, Database, Parameter } from "./database.js";
+import { databaseErrorCode, databaseRetryAfterMs } from "./database-error.js";
+import { ReadBehindError, reaches, type StorePlace } from "./known-place.js";
+
+/** How long a read looks for a connection to a server that has its block. Replicas that are well lag less. */
+export const behindWaitMsMax = 1_500;
+
+/** Pauses between its attempts: doubled from the first up to the second. */
+const behindPauseMsMin = 10;
+const behindPauseMsMax = 100;
+
+/** The place of the newest block, as one value of a statement: for {@link parsePlace}. */
+export const placeSql =
+  "(SELECT CONCAT_WS(' ', stream_sequence, height, block_time_ns, store_id) FROM progress WHERE id = 1)";
+
+/** A place, and the block that is there. */
+export interface BlockPlace extends StorePlace {
+  readonly height: bigint;
+  readonly timeNs: bigint;
+}
+
+/** Reads the value of {@link placeSql}; undefined: nothing was loaded. */
+export function parsePlace(text: string | null): BlockPlace | undefined {
+  if (text === null) return undefined;
+  const [streamSequence = "", height = "", timeNs = "", ...storeId] = text.split(" ");
+  return {
+    storeId: storeId.join(" "),
+    streamSequence: BigInt(streamSequence),
+    height: BigInt(height),
+    timeNs: BigInt(timeNs),
+  };
+}
+
+/**
+ * A connection whose reads depend on a place. A statement proves that the place is there by the condition `holds`: its
+ * rows, if there are any, come from the same snapshot. After a last statement without rows, or without the condition,
+ * {@link prove} asks.
+ */
+export class PlacedConnection {
+  readonly #connection: Connection;
+  #place: StorePlace | undefined;
+  #holds = "TRUE";
+  #proven = true;
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+  }
+
+  /** True in SQL where the place is there. */
+  get holds(): string {
+    return this.#holds;
+  }
+
+  /** What follows depends on this place. */
+  dependOn(place: StorePlace, proven = false): void {
+    const name = Buffer.from(place.storeId, "latin1").toString("hex");
+    this.#place = place;
+    this.#proven = proven;
+    this.#holds = `(SELECT 1 FROM progress WHERE id = 1 AND store_id = x'${name}'
+      AND stream_sequence >= ${place.streamSequence})`;
+  }
+
+  async query<R extends { [K in keyof R]: ColumnValue } = Row>(
+    sql: string,
+    parameters?: readonly (Parameter | readonly Parameter[])[],
+  ): Promise<R[]> {
+    const rows = await this.#connection.query<R>(sql, parameters);
+    this.#proven = rows.length > 0 && sql.includes(this.#holds);
+    return rows;
+  }
+
+  /** To be called when all has been read: the place was there all the time if it is there now. @throws ReadBehindError */
+  async prove(): Promise<void> {
+    const needed = this.#place;
+    if (needed === undefined || this.#proven) return;
+    const [row] = await this.#connection.query<{ readonly place: string | null }>(`SELECT ${placeSql} AS place`);
+    const found = parsePlace(row?.place ?? null);
+    if (found === undefined || !reaches(found, needed)) throw new ReadBehindError("the server lost its place");
+  }
+}
+
+/**
+ * Lends a connection for reads that depend on a place, as {@link withBoundedConnection} does. Where the place is not
+ * there, the connection is closed, and `use` runs again on another one: the pool turns to the servers that are ahead.
+ * @throws Failure `unavailable`, too, when no server was found in time that has it, or there are no tables
+ */
+export async function withPlacedConnection<T>(
+  database: Database,
+  signal: AbortSignal | undefined,
+  timeoutMs: number,
+  use: (connection: PlacedConnection) => Promise<T>,
+): Promise<T> {
+  const startedAt = performance.now();
+  let pauseMs = behindPauseMsMin;
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await withBoundedConnection(database, signal, timeoutMs, async (connection) => {
+        const placed = new PlacedConnection(connection);
+        const result = await use(placed);
+        await placed.prove();
+        return result;
+      });
+    } catch (error) {
+      if (!(error instanceof ReadBehindError)) throw toReadFailure(error);
+      const waitedMs = performance.now() - startedAt;
+      if (attempt === error.attemptsMax || waitedMs + pauseMs > behindWaitMsMax) throw behind(error);
+    }
+    // An abort ends the pause, and the next attempt says why.
+    await sleep(pauseMs, undefined, signal === undefined ? {} : { signal }).catch(() => {});
+    pauseMs = Math.min(2 * pauseMs, behindPauseMsMax);
+  }
+}
+
+function behind(cause: unknown): unknown {
+  const message = "the database does not hold the block that this answer depends on yet; try again";
+  return unavailable(message, "DATABASE_BEHIND", databaseRetryAfterMs, cause);
+}
+
+/** No database, no table, not yet this program's columns, or tables that were made anew in the middle of a read. */
+const storeIsMissing: ReadonlySet<string> = new Set([
+  "ER_BAD_DB_ERROR",
+  "ER_NO_SUCH_TABLE",
+  "ER_BAD_FIELD_ERROR",
+  "ER_TABLE_DEF_CHANGED",
+  "ER_NO_SUCH_TABLE_IN_ENGINE",
+]);
+
+function toReadFailure(error: unknown): unknown {
+  if (!storeIsMissing.has(databaseErrorCode(error) ?? "")) return error;
+  return unavailable("the database holds nothing right now; try again", "NOT_READY", databaseRetryAfterMs, error);
+}
