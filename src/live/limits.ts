@@ -5,6 +5,12 @@
 export interface LiveLimits {
   /** Between two looks at the loader's progress. */
   readonly pollIntervalMs: number;
+  /**
+   * How long the database may be silent while it is asked, before it is asked on another connection. Doubled up to the
+   * second while that does not help, for then it is slow, not dead.
+   */
+  readonly silenceMinMs: number;
+  readonly silenceMaxMs: number;
   /** Between two attempts to reach a database that is away: doubled from the poll interval up to this. */
   readonly reconnectMaxMs: number;
   /** The longest silence on a stream: an empty message is sent then. */
@@ -29,7 +35,9 @@ export interface LiveLimits {
 /** What holds where nothing else is said. */
 export const liveLimits: LiveLimits = {
   pollIntervalMs: 25,
-  reconnectMaxMs: 2_000,
+  silenceMinMs: 1_000,
+  silenceMaxMs: 15_000,
+  reconnectMaxMs: 500,
   heartbeatMs: 15_000,
   sweepIntervalMs: 250,
   fanOutSliceMs: 1,

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { type ChangeReader, type Changes, isSameStore, type Place, withChangeReader } from "../store/changes.js";
 import type { Database } from "../store/database.js";
+import { isSilence } from "../store/database-error.js";
 import type { Log } from "../telemetry/log.js";
 import type { LiveLimits } from "./limits.js";
 
@@ -15,7 +16,7 @@ export interface TailListener {
 /** Settings of a {@link Tail}. */
 export interface TailOptions {
   readonly database: Database;
-  readonly limits: Pick<LiveLimits, "pollIntervalMs" | "reconnectMaxMs">;
+  readonly limits: Pick<LiveLimits, "pollIntervalMs" | "reconnectMaxMs" | "silenceMinMs" | "silenceMaxMs">;
   readonly log: Log;
   readonly listener: TailListener;
 }
@@ -60,14 +61,24 @@ export class Tail {
 
   async #run(): Promise<void> {
     const { database, limits } = this.#options;
-    let waitMs = limits.pollIntervalMs;
+    const firstWaitMs = Math.min(limits.pollIntervalMs, limits.reconnectMaxMs);
+    let waitMs = firstWaitMs;
+    let silenceMs = limits.silenceMinMs;
     while (!this.#stopped.signal.aborted) {
       const contactedBefore = this.#contactedAt;
+      let connected = false;
+      const follow = (reader: ChangeReader): Promise<void> => {
+        connected = true;
+        return this.#follow(reader);
+      };
       try {
-        await withChangeReader(database, (reader) => this.#follow(reader));
+        await withChangeReader(database, follow, silenceMs);
       } catch (error) {
         if (this.#stopped.signal.aborted) break;
-        if (this.#contactedAt !== contactedBefore) waitMs = limits.pollIntervalMs;
+        if (isSilence(error)) database.suspect();
+        const wasHeard = this.#contactedAt !== contactedBefore;
+        if (wasHeard) waitMs = firstWaitMs;
+        silenceMs = connected && !wasHeard ? Math.min(silenceMs * 2, limits.silenceMaxMs) : limits.silenceMinMs;
         this.#noteAway(error);
         this.#answered();
         await this.#pause(waitMs);

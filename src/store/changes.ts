@@ -1,9 +1,4 @@
-import { unavailable } from "../domain/failure.js";
 import type { Database, SnapshotConnection } from "./database.js";
-import { databaseRetryAfterMs } from "./database-error.js";
-
-/** A query of the tail that takes longer is given up, and its connection with it: a dead peer does not answer at all. */
-export const changesTimeoutMs = 15_000;
 
 /** How far the loader is. */
 export interface Progress {
@@ -125,19 +120,21 @@ const tradesSql = `
   FROM last_trade`;
 
 /**
- * Lends a reader on a connection that nobody else uses, until `use` settles. A query that outlasts `timeoutMs` is a
- * Failure `unavailable`.
+ * Lends a reader on a connection that nobody else uses, until `use` settles. When the server is silent for `silenceMs`
+ * while it is asked, that is a Failure `unavailable`.
  */
 export function withChangeReader<T>(
   database: Database,
   use: (reader: ChangeReader) => Promise<T>,
-  timeoutMs: number = changesTimeoutMs,
+  silenceMs: number,
 ): Promise<T> {
-  return database.withSnapshotConnection((connection) =>
-    use({
-      progress: () => within(timeoutMs, readProgress(connection)),
-      changes: (since) => within(timeoutMs, readChanges(connection, since)),
-    }),
+  return database.withSnapshotConnection(
+    (connection) =>
+      use({
+        progress: () => readProgress(connection),
+        changes: (since) => readChanges(connection, since),
+      }),
+    silenceMs,
   );
 }
 
@@ -176,20 +173,4 @@ async function readSnapshot(connection: SnapshotConnection, since: bigint | unde
   );
   if (progress === undefined) return undefined;
   return { progress, markets, marketData, depths, levels, trades, wholeBooks: since === undefined };
-}
-
-async function within<T>(timeoutMs: number, work: Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const expired = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => {
-      reject(unavailable("the database does not answer; try again", "DATABASE_UNAVAILABLE", databaseRetryAfterMs));
-    }, timeoutMs);
-  });
-  // Whatever the abandoned query still says comes after the verdict.
-  work.catch(() => {});
-  try {
-    return await Promise.race([work, expired]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

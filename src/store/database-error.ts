@@ -78,7 +78,7 @@ export function toDatabaseFailure(error: unknown): unknown {
   return unavailable("the database cannot be reached; try again", "DATABASE_UNAVAILABLE", databaseRetryAfterMs, error);
 }
 
-/** UNAVAILABLE: the database took a statement and says nothing. */
-export function unanswered(): Failure {
-  return unavailable("the database does not answer; try again", "DATABASE_UNAVAILABLE", databaseRetryAfterMs);
+/** Whether a connection was given up because the server said nothing. */
+export function isSilence(error: unknown): boolean {
+  return databaseErrorCode(error instanceof Failure ? error.cause : error) === "ETIMEDOUT";
 }

@@ -1,71 +1,37 @@
+import { Failure } from "../domain/failure.js";
+import type { ColumnValue, Row } from "./column.js";
+import { ConnectionPool } from "./connection-pool.js";
+import { isSilence, isUnreachable } from "./database-error.js";
+import { type DatabaseAddress, parseDatabaseUrl } from "./database-url.js";
 import {
-  createPool,
-  type Pool,
-  type PoolConnection,
-  type PoolOptions,
-  type ResultSetHeader,
-  type SslOptions,
-} from "mysql2/promise";
-import { type ColumnValue, columnValue, type Row } from "./column.js";
-import { isUnreachable, toDatabaseFailure, unanswered } from "./database-error.js";
-import { type DatabaseAddress, type DatabaseTls, parseDatabaseUrl } from "./database-url.js";
+  type Connection,
+  connectionsMax,
+  connectTimeoutMs,
+  type DatabaseOptions,
+  describeAddress,
+  driverOptions,
+  type Outcome,
+  type Parameter,
+  sessionSettings,
+  waitersMax,
+  wrapConnection,
+} from "./driver-connection.js";
 import { KnownPlace, ReadBehindError } from "./known-place.js";
+import type { ServerConnection } from "./server-connection.js";
 
-/** Connections a pool opens at most. */
-export const connectionsMax = 10;
-
-/** Callers that may wait for a connection; more of them are UNAVAILABLE at once. */
-export const waitersMax = 10_000;
-
-/** How long connecting may take. */
-export const connectTimeoutMs = 5_000;
-
-/** How long a statement may take before its connection is given up: a dead peer never answers. */
-export const statementTimeoutMs = 10_000;
-
-/** The longest limit that Node's timers keep. */
-const timerMsMax = 2 ** 31 - 1;
-
-/** A connection that nobody used for so long is closed. */
-export const idleConnectionMs = 60_000;
-
-/** How a {@link Database} behaves. */
-export interface DatabaseOptions {
-  readonly connectionsMax?: number;
-  readonly waitersMax?: number;
-  readonly connectTimeoutMs?: number;
-  /** Infinity: none. */
-  readonly statementTimeoutMs?: number;
-}
-
-/** Values for the `?` of a statement. A bigint is compared as a number, which text of digits is not. */
-export type Parameter = bigint | number | string | boolean | Uint8Array | null;
-
-/** What a statement that is not a query did. */
-export interface Outcome {
-  readonly affectedRows: number;
-  readonly warnings: number;
-  /** The server's note (`Records: 3  Duplicates: 0 …`), or empty. */
-  readonly info: string;
-}
-
-/** One connection, held for a while. Values are those of column.ts. */
-export interface Connection {
-  /** A query with `?`, of which an array becomes a list: `IN (?)`. Values are escaped by the driver: one round trip. */
-  query<R extends { [K in keyof R]: ColumnValue } = Row>(
-    sql: string,
-    parameters?: readonly (Parameter | readonly Parameter[])[],
-  ): Promise<R[]>;
-  /** A prepared query; the statement is kept by the connection, so the text must come from a small set. */
-  execute<R extends { [K in keyof R]: ColumnValue } = Row>(
-    sql: string,
-    parameters?: readonly Parameter[],
-  ): Promise<R[]>;
-  /** A statement that changes something. */
-  run(sql: string, parameters?: readonly (Parameter | readonly Parameter[])[]): Promise<Outcome>;
-  /** The driver's connection, for what only it can do (streams of rows). Only the store may touch it. */
-  readonly driver: PoolConnection;
-}
+export {
+  type Connection,
+  connectionsMax,
+  connectTimeoutMs,
+  type DatabaseOptions,
+  describeAddress,
+  driverOptions,
+  type Outcome,
+  type Parameter,
+  sessionSettings,
+  waitersMax,
+  wrapConnection,
+};
 
 /** A connection outside of the pool, for reading several tables as of one moment, again and again. */
 export interface SnapshotConnection {
@@ -102,118 +68,30 @@ export interface Database {
   withConnection<T>(use: (connection: Connection) => Promise<T>): Promise<T>;
   /** Lends a connection on which all queries see the same committed state and nothing can be written. */
   withSnapshot<T>(use: (connection: Connection) => Promise<T>): Promise<T>;
-  /** Lends a connection that is opened for this and closed when the promise of `use` settles. */
-  withSnapshotConnection<T>(use: (connection: SnapshotConnection) => Promise<T>): Promise<T>;
+  /**
+   * Lends a connection that is opened for this and closed when the promise of `use` settles. It fails when the server is
+   * silent for `statementTimeoutMs` during a statement.
+   */
+  withSnapshotConnection<T>(
+    use: (connection: SnapshotConnection) => Promise<T>,
+    statementTimeoutMs?: number,
+  ): Promise<T>;
   /** Lends a connection in a transaction, committed when `use` returns and rolled back when it throws. */
   withTransaction<T>(use: (connection: Connection) => Promise<T>): Promise<T>;
+  /** A connection to the server, of whatever kind, turned out to be dead: the pool's have to prove that they are not. */
+  suspect(): void;
   /** Closes all connections; those that are lent fail. */
   close(): Promise<void>;
 }
 
-/**
- * What every session is set to, whatever the server's defaults: strict, so that a value that does not fit is an error
- * and not a shorter value; UTC; and repeatable reads, so that a snapshot stays one.
- */
-export const sessionSettings = [
-  "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO', time_zone = '+00:00'",
-  "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
-] as const;
-
 const beginSnapshot = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
-
-/** The driver's options for an address. Several statements in one text are refused, and so is LOAD DATA LOCAL. */
-export function driverOptions(address: DatabaseAddress, options: DatabaseOptions = {}): PoolOptions {
-  return {
-    ...(address.socketPath === undefined
-      ? { host: address.host, port: address.port }
-      : { socketPath: address.socketPath }),
-    ...(address.tls === undefined ? {} : { ssl: sslOptions(address.tls) }),
-    user: address.user,
-    password: address.password,
-    database: address.database,
-    charset: "utf8mb4",
-    timezone: "Z",
-    multipleStatements: false,
-    supportBigNumbers: true,
-    bigNumberStrings: true,
-    typeCast: columnValue,
-    flags: ["-LOCAL_FILES"],
-    connectTimeout: options.connectTimeoutMs ?? connectTimeoutMs,
-    enableKeepAlive: true,
-    connectionLimit: options.connectionsMax ?? connectionsMax,
-    maxIdle: options.connectionsMax ?? connectionsMax,
-    idleTimeout: idleConnectionMs,
-    queueLimit: options.waitersMax ?? waitersMax,
-  };
-}
-
-function sslOptions({ authorities, verifiesCertificate, verifiesName }: DatabaseTls): SslOptions {
-  return {
-    ...(authorities === undefined ? {} : { ca: authorities }),
-    rejectUnauthorized: verifiesCertificate,
-    verifyIdentity: verifiesName,
-  };
-}
 
 /** Opens a pool; connections are made when they are needed, so nothing is reached yet. @throws Error for a bad URL */
 export function openDatabase(url: string, options: DatabaseOptions = {}): Database {
   return new PooledDatabase(parseDatabaseUrl(url), options);
 }
 
-/** The name under which messages speak of a database. */
-export function describeAddress(address: DatabaseAddress): string {
-  return `${address.database} at ${address.socketPath ?? `${address.host}:${address.port}`}`;
-}
-
-/**
- * Wraps a connection of the driver. A statement that takes longer than `timeoutMs` is a Failure `unavailable`, and the
- * connection is destroyed: nobody can tell what it would still say. By default there is no limit.
- */
-export function wrapConnection(driver: PoolConnection, timeoutMs = Number.POSITIVE_INFINITY): Connection {
-  const ask = async <R>(request: () => Promise<readonly [unknown, ...unknown[]]>): Promise<R> => {
-    try {
-      const [answer] = await answered(driver, request(), timeoutMs);
-      return answer as R;
-    } catch (error) {
-      throw toDatabaseFailure(error);
-    }
-  };
-  return {
-    driver,
-    query: (sql, parameters = []) => ask(() => driver.query(sql, [...parameters])),
-    execute: (sql, parameters = []) => ask(() => driver.execute(sql, [...parameters])),
-    run: async (sql, parameters = []) => {
-      const result = await ask<Pick<ResultSetHeader, "affectedRows" | "warningStatus" | "info">>(() =>
-        driver.query(sql, [...parameters]),
-      );
-      return { affectedRows: result.affectedRows, warnings: result.warningStatus, info: result.info };
-    },
-  };
-}
-
-/** Settles as the statement does, or fails after `timeoutMs`, and the connection with it. */
-function answered<T>(driver: PoolConnection, statement: Promise<T>, timeoutMs: number): Promise<T> {
-  if (timeoutMs > timerMsMax) return statement;
-  return new Promise<T>((resolve, reject) => {
-    let settled = false;
-    const giveUp = () => {
-      if (settled) return;
-      driver.destroy();
-      reject(unanswered());
-    };
-    // An event loop that was late itself may have the answer waiting: it is read before the verdict.
-    const timer = setTimeout(() => setImmediate(giveUp), timeoutMs);
-    const settle = () => {
-      settled = true;
-      clearTimeout(timer);
-    };
-    statement.then(resolve, reject);
-    statement.then(settle, settle);
-  });
-}
-
-function snapshotConnection(driver: PoolConnection): SnapshotConnection {
-  const { query } = wrapConnection(driver);
+function snapshotConnection({ query }: Connection): SnapshotConnection {
   return {
     query,
     snapshot: async <Rows extends readonly object[]>(...queries: QueryForEach<Rows>) => {
@@ -226,17 +104,13 @@ function snapshotConnection(driver: PoolConnection): SnapshotConnection {
 class PooledDatabase implements Database {
   readonly description: string;
   readonly knownPlace = new KnownPlace();
-  readonly #pool: Pool;
-  /** The only connections that take several statements in one text. */
-  readonly #snapshotPool: Pool;
-  readonly #settled = new WeakSet<object>();
-  readonly #statementTimeoutMs: number;
+  readonly #pool: ConnectionPool;
+  /** Connections outside of the pool. */
+  readonly #others = new Set<ServerConnection>();
 
   constructor(address: DatabaseAddress, options: DatabaseOptions) {
     this.description = describeAddress(address);
-    this.#statementTimeoutMs = options.statementTimeoutMs ?? statementTimeoutMs;
-    this.#pool = createPool(driverOptions(address, options));
-    this.#snapshotPool = createPool({ ...driverOptions(address, options), multipleStatements: true });
+    this.#pool = new ConnectionPool(address, options);
   }
 
   query<R extends { [K in keyof R]: ColumnValue } = Row>(
@@ -254,17 +128,15 @@ class PooledDatabase implements Database {
   }
 
   async withConnection<T>(use: (connection: Connection) => Promise<T>): Promise<T> {
-    const driver = await this.#acquire(this.#pool);
-    let usable = true;
+    const lent = await this.#pool.acquire();
     try {
-      return await use(wrapConnection(driver, this.#statementTimeoutMs));
+      return await use(lent.connection);
     } catch (error) {
-      // A server can say goodbye on a connection that still looks alive, or lag: the next caller must not get it.
-      usable = !isUnreachable(error) && !(error instanceof ReadBehindError);
+      if (!isUsableAfter(error)) lent.destroy();
+      if (isSilence(error)) this.suspect();
       throw error;
     } finally {
-      if (usable) driver.release();
-      else driver.destroy();
+      this.#pool.release(lent);
     }
   }
 
@@ -272,12 +144,17 @@ class PooledDatabase implements Database {
     return this.#inTransaction(beginSnapshot, use);
   }
 
-  async withSnapshotConnection<T>(use: (connection: SnapshotConnection) => Promise<T>): Promise<T> {
-    const driver = await this.#acquire(this.#snapshotPool);
+  async withSnapshotConnection<T>(
+    use: (connection: SnapshotConnection) => Promise<T>,
+    statementTimeoutMs?: number,
+  ): Promise<T> {
+    const opened = await this.#pool.open({ multipleStatements: true, statementTimeoutMs });
+    this.#others.add(opened);
     try {
-      return await use(snapshotConnection(driver));
+      return await use(snapshotConnection(opened.connection));
     } finally {
-      driver.destroy();
+      this.#others.delete(opened);
+      opened.destroy();
     }
   }
 
@@ -285,34 +162,20 @@ class PooledDatabase implements Database {
     return this.#inTransaction("START TRANSACTION", use);
   }
 
-  async close(): Promise<void> {
-    await Promise.all([this.#pool.end(), this.#snapshotPool.end()]);
+  suspect(): void {
+    this.#pool.suspect();
   }
 
-  async #acquire(pool: Pool): Promise<PoolConnection> {
-    let driver: PoolConnection;
-    try {
-      driver = await pool.getConnection();
-    } catch (error) {
-      throw toDatabaseFailure(error);
-    }
-    if (this.#settled.has(driver.connection)) return driver;
-    try {
-      const connection = wrapConnection(driver, this.#statementTimeoutMs);
-      for (const setting of sessionSettings) await connection.run(setting);
-    } catch (error) {
-      driver.destroy();
-      throw error;
-    }
-    this.#settled.add(driver.connection);
-    return driver;
+  async close(): Promise<void> {
+    for (const connection of this.#others) connection.destroy();
+    await this.#pool.close();
   }
 
   async #inTransaction<T>(begin: string, use: (connection: Connection) => Promise<T>): Promise<T> {
-    const driver = await this.#acquire(this.#pool);
+    const lent = await this.#pool.acquire();
+    const { connection } = lent;
     let usable = false;
     try {
-      const connection = wrapConnection(driver, this.#statementTimeoutMs);
       await connection.run(begin);
       try {
         const result = await use(connection);
@@ -326,8 +189,17 @@ class PooledDatabase implements Database {
       }
     } finally {
       // A connection whose transaction could not be ended must not reach the next caller.
-      if (usable) driver.release();
-      else driver.destroy();
+      if (!usable) lent.destroy();
+      this.#pool.release(lent);
     }
   }
+}
+
+/**
+ * A server can say goodbye on a connection that still looks alive, or lag, or be in the middle of a statement that was
+ * given up: the next caller must not get it.
+ */
+function isUsableAfter(error: unknown): boolean {
+  if (isUnreachable(error) || error instanceof ReadBehindError) return false;
+  return !(error instanceof Failure && error.code === "deadline_exceeded");
 }

@@ -70,13 +70,13 @@ afterAll(async () => {
 const accounts = `FROM ledger_entry AS e JOIN account AS f ON f.account_id = e.from_account
   JOIN account AS t ON t.account_id = e.to_account`;
 
-/** Does `work` `times` times, four at a time. */
+/** Does `work` `times` times, eight at a time. */
 async function often(times: number, work: (n: number) => Promise<void>): Promise<void> {
   let next = 0;
   const worker = async () => {
     while (next < times) await work(next++);
   };
-  await Promise.all([worker(), worker(), worker(), worker()]);
+  await Promise.all(Array.from({ length: 8 }, worker));
 }
 
 test.skipIf(missing !== undefined)("a replica has the same name for the store", async () => {
