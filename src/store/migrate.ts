@@ -112,12 +112,25 @@ export async function migrate(
     });
     return { version: migrations.length, applied, databaseCreated };
   } catch (error) {
-    if (!accessDenied.has(databaseErrorCode(error) ?? "")) throw error;
-    const message = `the database ${database.description} needs migrations that its user may not make: run marketd migrate with a user who may (docs/operations.md)`;
-    throw new OperatorError(message, 1, error);
+    throw mayNotMigrate(error, database);
   } finally {
     await database.close();
   }
+}
+
+/** One line for operators where the user lacks the right to create the database or to change its tables. */
+function mayNotMigrate(error: unknown, { description }: Database): unknown {
+  const code = databaseErrorCode(error) ?? "";
+  const who = "run marketd migrate with a user who may (docs/operations.md)";
+  if (accessDenied.has(code)) {
+    return new OperatorError(
+      `the database ${description} needs migrations that its user may not make: ${who}`,
+      1,
+      error,
+    );
+  }
+  if (code !== "ER_BAD_DB_ERROR") return error;
+  return new OperatorError(`there is no database ${description}, and its user may not create it: ${who}`, 1, error);
 }
 
 /** Whether there is nothing to do: then a user who may not change tables is enough. */

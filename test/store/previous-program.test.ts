@@ -1,0 +1,193 @@
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync, symlinkSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Readable } from "node:stream";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { Service } from "../../src/commands/service.js";
+import { load } from "../../src/loader/load.js";
+import { streamSource } from "../../src/loader/source.js";
+import { Network, networkDefaults } from "../../src/simulator/network.js";
+import { type Connection, openDatabase } from "../../src/store/database.js";
+import { dropDatabase } from "../../src/store/drop-database.js";
+import { migrate } from "../../src/store/migrate.js";
+import { readMigrations } from "../../src/store/migration-files.js";
+import { createLog } from "../../src/telemetry/log.js";
+import { startTestService } from "../live/service.js";
+import { newDatabaseUrl } from "../support/database.js";
+import { grpcLane } from "../support/grpc-lane.js";
+
+/** The last commit whose program knows the first schema alone. */
+const previousCommit = "fb920bf";
+const root = fileURLToPath(new URL("../../", import.meta.url));
+const log = createLog("silent");
+
+/** What is used of the previous program; its modules have the shapes of ours, as far as that goes. */
+interface PreviousProgram {
+  readonly migrate: (url: string, log: unknown) => Promise<{ readonly version: number; readonly applied: number }>;
+  readonly load: (options: object) => Promise<object>;
+  readonly startService: (options: object) => Promise<Service>;
+  readonly createMetrics: () => unknown;
+}
+
+function extractPrevious(): string | undefined {
+  const archive = spawnSync("git", ["archive", previousCommit, "src", "gen", "package.json"], {
+    cwd: root,
+    maxBuffer: 1 << 28,
+  });
+  if (archive.status !== 0) return undefined;
+  const directory = mkdtempSync(join(tmpdir(), "marketd-previous-"));
+  const unpacked = spawnSync("tar", ["-x", "-C", directory], { input: archive.stdout });
+  if (unpacked.status !== 0) throw new Error(`the previous program cannot be unpacked: ${unpacked.stderr}`);
+  symlinkSync(join(root, "node_modules"), join(directory, "node_modules"));
+  return directory;
+}
+
+const directory = extractPrevious();
+if (directory === undefined) {
+  process.stderr.write(`skipped: the program of ${previousCommit} on today's schema (its commit is not here)\n`);
+}
+const it = test.skipIf(directory === undefined);
+
+let previous: PreviousProgram;
+const { url } = newDatabaseUrl();
+const services: Service[] = [];
+const network = new Network({ ...networkDefaults, seed: 9, chainId: "previous-chain", parties: 10 });
+
+beforeAll(async () => {
+  if (directory === undefined) return;
+  const module = async (path: string) => (await import(pathToFileURL(join(directory, path)).href)) as PreviousProgram;
+  previous = {
+    migrate: (await module("src/store/migrate.ts")).migrate,
+    load: (await module("src/loader/load.ts")).load,
+    startService: (await module("src/commands/service.ts")).startService,
+    createMetrics: (await module("src/telemetry/metrics.ts")).createMetrics,
+  };
+}, 60_000);
+
+afterAll(async () => {
+  await Promise.all(services.map((service) => service.drain()));
+  await dropDatabase(url);
+  if (directory !== undefined) rmSync(directory, { recursive: true, force: true });
+});
+
+async function startPrevious(databaseUrl: string): Promise<Service> {
+  const config = {
+    ...{ listen: { host: "127.0.0.1", port: 0 }, basePath: "", tls: undefined, corsOrigins: ["*"], workers: 1 },
+    ...{ grpcLane, pollIntervalMs: 5, heartbeatMs: 15_000, stalledReaderMs: 300_000, streamsMax: 20_000 },
+    ...{ streamsPerAddressMax: 1_000, requestTimeoutMs: 30_000, drainMs: 1_000 },
+  };
+  const service = await previous.startService({ config, databaseUrl, log, metrics: previous.createMetrics() });
+  services.push(service);
+  return service;
+}
+
+async function startNew(databaseUrl: string): Promise<Service> {
+  const service = await startTestService(databaseUrl);
+  services.push(service);
+  return service;
+}
+
+async function grow(program: Pick<PreviousProgram, "load">, databaseUrl: string, blocks: number): Promise<void> {
+  const recording = Array.from({ length: blocks }, () => network.nextBlock());
+  const source = streamSource(Readable.from(recording, { objectMode: false }), "a simulated network");
+  await program.load({ database: databaseUrl, sources: [source], log });
+}
+
+const ours: Pick<PreviousProgram, "load"> = { load: (options) => load(options as Parameters<typeof load>[0]) };
+
+async function withConnection<T>(use: (connection: Connection) => Promise<T>): Promise<T> {
+  const database = openDatabase(url, { connectionsMax: 1 });
+  try {
+    return await database.withConnection(use);
+  } finally {
+    await database.close();
+  }
+}
+
+/** What a service answers from memory and from the database, and up to which block. */
+async function answers(service: Service): Promise<object> {
+  const text = async (path: string) => (await fetch(service.url + path)).text();
+  const metrics = await text("/metrics");
+  const list = JSON.parse(await text("/api/v2/markets/data")) as { marketsData: { market: string }[] };
+  const depths = list.marketsData.slice(0, 5).map(({ market }) => text(`/api/v2/market/depth/${market}/latest`));
+  return {
+    height: /^marketd_block_height (\d+)$/m.exec(metrics)?.[1],
+    list,
+    depths: await Promise.all(depths),
+    ledger: await text("/api/v2/ledgerentry/history?pagination.first=500"),
+    bundles: await text("/api/v2/erc20/multisigcontrol/signer/removed/bundles"),
+  };
+}
+
+async function agree(...services: Service[]): Promise<void> {
+  const height = String(network.height);
+  const [first, ...others] = services;
+  if (first === undefined) throw new Error("there is nothing to compare");
+  await expect.poll(() => answers(first), { timeout: 10_000 }).toMatchObject({ height });
+  const expected = await answers(first);
+  for (const other of others) await expect.poll(() => answers(other), { timeout: 10_000 }).toEqual(expected);
+}
+
+it("the first schema with data in it is migrated under a program that goes on to serve, to load and to start", async () => {
+  await previous.migrate(url, log);
+  await grow(previous, url, 20);
+  const old = await startPrevious(url);
+  await agree(old);
+  await expect(startTestService(url)).rejects.toThrow("this program needs 2: run marketd migrate");
+
+  expect(await migrate(url, log)).toMatchObject({ applied: 1, version: readMigrations().length });
+  await agree(old, await startNew(url));
+  // The previous program takes the schema for its own.
+  expect(await previous.migrate(url, log)).toMatchObject({ applied: 0, version: 1 });
+  await grow(previous, url, 15);
+  await agree(...services, await startPrevious(url));
+  await grow(ours, url, 15);
+  await agree(...services);
+}, 120_000);
+
+it("a store that the previous program begins on today's schema gets its name later", async () => {
+  await Promise.all(services.splice(0).map((service) => service.drain()));
+  await dropDatabase(url);
+  await migrate(url, log);
+  const again = new Network({ ...networkDefaults, seed: 10, chainId: "begun-before", parties: 10 });
+  const recording = Array.from({ length: 5 }, () => again.nextBlock());
+  const source = streamSource(Readable.from(recording, { objectMode: false }), "a simulated network");
+  await previous.load({ database: url, sources: [source], log });
+  const names = () => withConnection((c) => c.query<{ store_id: string }>("SELECT store_id FROM progress"));
+  expect(await names()).toEqual([{ store_id: "" }]);
+  const service = await startNew(url);
+  const before = await answers(service);
+  expect(before).toMatchObject({ height: String(again.height) });
+  await migrate(url, log);
+  expect((await names())[0]?.store_id).toMatch(/^[0-9a-f]{24}$/);
+  await expect.poll(() => answers(service).catch(() => undefined), { timeout: 10_000 }).toEqual(before);
+}, 60_000);
+
+it("a migration waits for transactions without holding up everybody else", async () => {
+  const target = newDatabaseUrl();
+  const [first] = readMigrations();
+  if (first === undefined) throw new Error("there is no migration");
+  await migrate(target.url, log, [first]);
+  const database = openDatabase(target.url);
+  let ended = false;
+  const using = database.withTransaction(async (connection) => {
+    await connection.query("SELECT * FROM progress");
+    await new Promise((resolve) => setTimeout(resolve, 3_500));
+    ended = true;
+  });
+  const migrating = migrate(target.url, log);
+  let slowestMs = 0;
+  while (!ended) {
+    const askedAt = performance.now();
+    await database.query("SELECT stream_sequence FROM progress WHERE id = 1");
+    slowestMs = Math.max(slowestMs, performance.now() - askedAt);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  await using;
+  expect(await migrating).toMatchObject({ applied: 1 });
+  expect(slowestMs).toBeLessThan(2_000);
+  await database.close();
+  await dropDatabase(target.url);
+}, 30_000);
