@@ -9,6 +9,9 @@ import { ReadBehindError, reaches, type StorePlace } from "./known-place.js";
 /** How long a read looks for a connection to a server that has its block. Replicas that are well lag less. */
 export const behindWaitMsMax = 1_500;
 
+/** How long a read waits for tables that are missing: a database is dropped table by table. */
+export const missingWaitMsMax = 200;
+
 /** Pauses between its attempts: doubled from the first up to the second. */
 const behindPauseMsMin = 10;
 const behindPauseMsMax = 100;
@@ -105,9 +108,11 @@ export async function withPlacedConnection<T>(
         return result;
       });
     } catch (error) {
-      if (!(error instanceof ReadBehindError)) throw toReadFailure(error);
-      const waitedMs = performance.now() - startedAt;
-      if (attempt === error.attemptsMax || waitedMs + pauseMs > behindWaitMsMax) throw behind(error);
+      const waitedMs = performance.now() - startedAt + pauseMs;
+      if (storeIsMissing.has(databaseErrorCode(error) ?? "")) {
+        if (waitedMs > missingWaitMsMax) throw await toMissingFailure(database, error);
+      } else if (!(error instanceof ReadBehindError)) throw error;
+      else if (attempt === error.attemptsMax || waitedMs > behindWaitMsMax) throw behind(error);
     }
     // An abort ends the pause, and the next attempt says why.
     await sleep(pauseMs, undefined, signal === undefined ? {} : { signal }).catch(() => {});
@@ -129,7 +134,13 @@ const storeIsMissing: ReadonlySet<string> = new Set([
   "ER_NO_SUCH_TABLE_IN_ENGINE",
 ]);
 
-function toReadFailure(error: unknown): unknown {
-  if (!storeIsMissing.has(databaseErrorCode(error) ?? "")) return error;
+/** Where the store is there all the same, waiting does not help, and the error is one to be reported. */
+async function toMissingFailure(database: Database, error: unknown): Promise<unknown> {
+  const known = database.knownPlace.current;
+  const rows = await database
+    .query<{ readonly place: string | null }>(`SELECT ${placeSql} AS place`)
+    .catch(() => undefined);
+  const found = parsePlace(rows?.[0]?.place ?? null);
+  if (found !== undefined && (known === undefined || reaches(found, known))) return error;
   return unavailable("the database holds nothing right now; try again", "NOT_READY", databaseRetryAfterMs, error);
 }

@@ -99,7 +99,7 @@ it("connections that died in use cost an honest error soon, and none after that"
   asking = false;
   await Promise.all(clients);
   const late = all.filter(({ at }) => at > diedAt + healMs + slackMs);
-  expect(late.length).toBeGreaterThan(100);
+  expect(late.length).toBeGreaterThan(20);
   expect(late.filter(({ status }) => status !== 200)).toEqual([]);
   expect(all.filter(({ status }) => status !== 200 && status !== 503)).toEqual([]);
   expect(Math.max(...all.map(({ tookMs }) => tookMs))).toBeLessThan(healMs + slackMs);
