@@ -1,24 +1,33 @@
 import { constants, type Http2Session } from "node:http2";
 
-/** The peer may open every stream that it can (RFC 9113, 6.8): those that are on their way are served. */
+/** In the first GOAWAY: streams that are on their way are still served (RFC 9113, 6.8). */
 const lastStreamIdMax = 2 ** 31 - 1;
 
-/** How long a peer may take to answer the ping that tells that nothing more is on its way. */
+/** How long a session may be without a new stream before it is told to end: its peer then has none on the way. */
+const idleMs = 250;
+
+/** How long a peer may take to answer the ping behind the first GOAWAY. */
 const roundTripMaxMs = 1_000;
 
 /**
- * Ends an HTTP/2 session without refusing a stream that its peer opened before it learned of the end: first GOAWAY for
- * no stream in particular, and a round trip later the one that names the last stream. What is open then goes on.
+ * Ends an HTTP/2 session without refusing streams that its peer opens before it learns of the end. The first GOAWAY goes
+ * with the next stream, because a client that waits for a response is opening no other (Node's client refuses a stream of
+ * its own that it has not sent when GOAWAY arrives, and connect-node does not try again). A round trip later comes the
+ * GOAWAY that names the last stream. Streams that are open go on.
  */
 export function closeSession(session: Http2Session): void {
-  if (session.destroyed || session.closed) return;
-  session.goaway(constants.NGHTTP2_NO_ERROR, lastStreamIdMax);
-  const close = (): void => {
-    clearTimeout(timer);
-    session.off("close", close);
-    if (!session.destroyed && !session.closed) session.close();
+  const announce = (): void => {
+    clearTimeout(idle);
+    session.off("stream", announce);
+    if (session.closed || session.destroyed) return;
+    session.goaway(constants.NGHTTP2_NO_ERROR, lastStreamIdMax);
+    const close = (): void => {
+      clearTimeout(late);
+      if (!session.destroyed) session.close();
+    };
+    const late = setTimeout(close, roundTripMaxMs);
+    session.ping(close);
   };
-  const timer = setTimeout(close, roundTripMaxMs);
-  session.once("close", close);
-  session.ping(close);
+  const idle = setTimeout(announce, idleMs);
+  session.once("stream", announce);
 }
