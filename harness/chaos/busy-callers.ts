@@ -1,0 +1,71 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { Report } from "../support/report.js";
+import { CallFailure } from "./call-failure.js";
+import { HttpClient } from "./http-client.js";
+
+const callersCount = 8;
+const deadlineMs = 5_000;
+
+/** What came of the calls. */
+interface Outcome {
+  answered: number;
+  /** Ended without an answer, on a connection that had served one. */
+  reset: number;
+  /** Any other call without an answer of 200. */
+  failed: number;
+  readonly examples: string[];
+}
+
+/** Callers whose HTTP/1.1 connection always waits for an answer: the next request follows the last answer at once. */
+export class BusyCallers {
+  readonly #outcome: Outcome = { answered: 0, reset: 0, failed: 0, examples: [] };
+  readonly #loops: Promise<void>[];
+  #ended = false;
+
+  constructor(port: number) {
+    this.#loops = Array.from({ length: callersCount }, () => this.#call(new HttpClient(port)));
+  }
+
+  async end(): Promise<Outcome> {
+    this.#ended = true;
+    await Promise.all(this.#loops);
+    return this.#outcome;
+  }
+
+  checkNoneReset({ reset, answered, examples }: Outcome, signal: string, report: Report): void {
+    const why = `${reset} of ${answered + reset} calls: ${examples.join("; ")}`;
+    report.check(`${signal} resets no connection that waits for an answer`, reset === 0, why);
+  }
+
+  checkNoneFailed(outcome: Outcome, signal: string, report: Report): void {
+    this.checkNoneReset(outcome, signal, report);
+    const { failed, answered, examples } = outcome;
+    report.check(
+      `${signal} fails no call`,
+      failed === 0,
+      `${failed} of ${answered + failed} calls: ${examples.join("; ")}`,
+    );
+  }
+
+  async #call(client: HttpClient): Promise<void> {
+    const outcome = this.#outcome;
+    while (!this.#ended) {
+      try {
+        const { status } = await client.exchange({ path: "/markets/data", deadlineMs });
+        if (status === 200) outcome.answered++;
+        else this.#note("failed", `status ${status}`);
+        if (status !== 200) await delay(50);
+      } catch (error) {
+        const failure = error instanceof CallFailure ? error : new CallFailure("malformed", String(error));
+        this.#note(failure.kind === "broken" && failure.reused ? "reset" : "failed", failure.summary);
+        await delay(50);
+      }
+    }
+    client.close();
+  }
+
+  #note(kind: "reset" | "failed", text: string): void {
+    this.#outcome[kind]++;
+    if (this.#outcome.examples.length < 3) this.#outcome.examples.push(text);
+  }
+}

@@ -1,0 +1,99 @@
+import { fromBinary } from "@bufbuild/protobuf";
+import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
+
+/** gRPC codes by number, as Connect names them. */
+const connectCodes = [
+  "ok",
+  "canceled",
+  "unknown",
+  "invalid_argument",
+  "deadline_exceeded",
+  "not_found",
+  "already_exists",
+  "permission_denied",
+  "resource_exhausted",
+  "failed_precondition",
+  "aborted",
+  "out_of_range",
+  "unimplemented",
+  "internal",
+  "unavailable",
+  "data_loss",
+  "unauthenticated",
+];
+
+export const codes = { deadlineExceeded: 4, notFound: 5, resourceExhausted: 8, internal: 13, unavailable: 14 } as const;
+
+/** How a call ended that brought no answer. */
+export type FailureKind =
+  /** The service said so, with a code. */
+  | "said"
+  /** Nobody took the connection. */
+  | "refused"
+  /** The connection ended before the answer did. */
+  | "broken"
+  /** The body ended too soon, which is how a download says that it failed. */
+  | "cut off"
+  /** The client's own deadline passed. */
+  | "late"
+  /** What came is not what the protocol allows. */
+  | "malformed";
+
+/** A call without an answer. */
+export class CallFailure extends Error {
+  constructor(
+    readonly kind: FailureKind,
+    message: string,
+    readonly code = 0,
+    /** The error told how long to wait. */
+    readonly hasRetryInfo = false,
+    /** The connection had served an answer before. */
+    readonly reused = false,
+  ) {
+    super(message);
+  }
+
+  /** For the table of what went wrong. */
+  get summary(): string {
+    const code = this.kind === "said" ? ` ${connectCodes[this.code] ?? this.code}` : "";
+    const retry = this.kind === "said" && this.hasRetryInfo ? " with RetryInfo" : "";
+    return `${this.kind}${code}${retry}${this.reused ? " on a connection in use" : ""}: ${this.message.slice(0, 160)}`;
+  }
+}
+
+/** The error object of HTTP bodies and of the last line of HTTP streams: `{code, message, details}`. */
+export function failureFromJson(error: unknown, status: string): CallFailure {
+  const { code, message, details } = (error ?? {}) as { code?: unknown; message?: unknown; details?: unknown };
+  const number = typeof code === "string" ? connectCodes.indexOf(code) : code;
+  if (typeof number !== "number" || number < 0)
+    return new CallFailure("malformed", `${status}: ${JSON.stringify(error)}`);
+  return new CallFailure(
+    "said",
+    String(message ?? status),
+    number,
+    JSON.stringify(details ?? []).includes("RetryInfo"),
+  );
+}
+
+/** A gRPC status with the bytes of its `grpc-status-details-bin`. */
+export function failureFromStatus(code: number, message: string, details: Uint8Array | undefined): CallFailure {
+  let hasRetryInfo = false;
+  if (details !== undefined) {
+    hasRetryInfo = fromBinary(StatusSchema, details).details.some(({ typeUrl }) => typeUrl.endsWith("RetryInfo"));
+  }
+  return new CallFailure("said", message, code, hasRetryInfo);
+}
+
+/** An error of a socket, of a request or of a response that ended too soon. */
+export function failureFromSocket(error: unknown, reused = false): CallFailure {
+  if (error instanceof CallFailure) return error;
+  const code = error instanceof Error && "code" in error ? String(error.code) : "";
+  const kind = code === "ECONNREFUSED" ? "refused" : "broken";
+  return new CallFailure(
+    kind,
+    `${code} ${error instanceof Error ? error.message : String(error)}`.trim(),
+    0,
+    false,
+    reused,
+  );
+}

@@ -1,0 +1,68 @@
+import { appendFileSync, closeSync, openSync, readSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { Network, type NetworkOptions } from "../../src/simulator/network.js";
+import { Fold } from "./fold.js";
+
+/** Small enough for two busy cores, and with everything in it that the service answers for. */
+const networkSize = { markets: 8, parties: 30, ordersPerBlock: 8, entriesPerBlock: 5 } as const;
+
+/** A simulated network: its recording so far, and the judge's fold of it. */
+export class Chain {
+  readonly fold = new Fold();
+  readonly id: string;
+  readonly recording: string;
+  readonly #seed: number;
+  readonly #network: Network;
+  /** Where in the recording each block ends. */
+  readonly #ends: number[] = [];
+  #bytes = 0;
+  #reader: ((block: Uint8Array) => void) | undefined;
+
+  /** @param directory where the recording goes, as `name` */
+  constructor(directory: string, name: string, seed: number) {
+    this.#seed = seed;
+    const options: NetworkOptions = { ...networkSize, seed };
+    this.#network = new Network(options);
+    this.id = this.#network.chainId;
+    this.recording = join(directory, `${name}.recording`);
+    writeFileSync(this.recording, "");
+  }
+
+  /** Of the newest block made. */
+  get height(): number {
+    return this.fold.height;
+  }
+
+  /** Makes a block, tells the judge, and gives it to who reads along. */
+  advance(timeNs = BigInt(Date.now()) * 1_000_000n + 123_456n): void {
+    const block = this.#network.nextBlock(timeNs);
+    this.fold.apply(block);
+    appendFileSync(this.recording, block);
+    this.#bytes += block.length;
+    this.#ends.push(this.#bytes);
+    this.#reader?.(block);
+  }
+
+  /** The same network made again up to `height`, in the same bytes; what follows will differ in its times. */
+  againUpTo(height: number, directory: string, name: string): Chain {
+    const again = new Chain(directory, name, this.#seed);
+    while (again.height < height) again.advance(this.fold.block(again.height + 1)?.timeNs);
+    return again;
+  }
+
+  /** The recording's bytes from the start of the block after `height` to where it ends now, or at the end of `last`. */
+  bytesAfter(height: number, last = this.height): Buffer {
+    const from = this.#ends[height - 1] ?? 0;
+    const to = this.#ends[last - 1] ?? 0;
+    const bytes = Buffer.alloc(to - from);
+    const file = openSync(this.recording, "r");
+    readSync(file, bytes, 0, bytes.length, from);
+    closeSync(file);
+    return bytes;
+  }
+
+  /** Each further block goes to `reader`, in place of the reader before; undefined: to none. */
+  readAlong(reader: ((block: Uint8Array) => void) | undefined): void {
+    this.#reader = reader;
+  }
+}

@@ -1,0 +1,285 @@
+import { type MessageShape, toJsonString } from "@bufbuild/protobuf";
+import type {
+  AggregatedLedgerEntry,
+  ERC20MultiSigSignerRemovedBundle,
+  GetLatestMarketDepthResponse,
+} from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { AggregatedLedgerEntrySchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { MarketSchema } from "../../gen/vega/markets_pb.js";
+import {
+  type MarketData,
+  MarketDataSchema,
+  type MarketDepthUpdate,
+  type PriceLevel,
+  TradeSchema,
+} from "../../gen/vega/vega_pb.js";
+import { Book, type Level, orderedDigest } from "./book.js";
+import type { Chain } from "./chain.js";
+import type { Commits } from "./commits.js";
+import { digestOf } from "./digest.js";
+import { type Bundle, type DepthState, type Fold, rowDigest } from "./fold.js";
+import type { Scoreboard } from "./scoreboard.js";
+
+/**
+ * How far behind the newest committed block a service may be that nothing is wrong with: it looks every 25 ms, and
+ * both it and the harness wait for their turn on busy cores.
+ */
+const freshnessMs = 1_000;
+
+/** Blocks that may have been committed since the harness last looked. */
+const aheadMax = 150;
+
+/** Blocks searched for one that an answer without a stated height may be of. */
+const searchedMax = 600;
+
+/**
+ * Right; right for a block that a fault excuses; right for one that is too old; or undefined: not what any block says.
+ */
+export type Verdict = "right" | "excused" | "stale" | undefined;
+
+/** Heights that an answer may be of. */
+interface Window {
+  readonly fold: Fold;
+  /** The oldest that nobody needs an excuse for. */
+  readonly fresh: number;
+  readonly low: number;
+  readonly high: number;
+}
+
+/** Holds every answer against the judge's own fold of the chain, or of the two chains while one replaces the other. */
+export class Judge {
+  #chain: Chain;
+  #previous: { readonly chain: Chain; readonly low: number; until: number } | undefined;
+
+  constructor(
+    chain: Chain,
+    private readonly commits: Commits,
+    private readonly scoreboard: Scoreboard,
+  ) {
+    this.#chain = chain;
+  }
+
+  get chain(): Chain {
+    return this.#chain;
+  }
+
+  /** The database is about to hold another chain. What it held stays true until {@link forgetPrevious}, and some. */
+  replaceChain(chain: Chain): void {
+    this.#previous = { chain: this.#chain, low: this.commits.height, until: Number.POSITIVE_INFINITY };
+    this.#chain = chain;
+    this.commits.forget();
+  }
+
+  /** The chain before is true for so much longer. */
+  forgetPrevious(afterMs: number): void {
+    if (this.#previous !== undefined) this.#previous.until = performance.now() + afterMs;
+  }
+
+  /** The block that whoever asked at `time` is to know at least. */
+  floor(time: number): number {
+    const since = this.scoreboard.unsettledSince;
+    return this.commits.heightAt(Math.min(time, since ?? time) - freshnessMs);
+  }
+
+  /** Whether some block that the answer may be of fits. @param stated the height that the answer itself states */
+  check(startedAt: number, stated: number | undefined, fits: (fold: Fold, height: number) => boolean): Verdict {
+    const windows = this.#windows(startedAt);
+    if (stated !== undefined) {
+      const window = windows.find(({ fold, high }) => stated <= high && fits(fold, stated));
+      if (window === undefined) return undefined;
+      if (stated >= window.fresh) return "right";
+      return stated >= window.low ? "excused" : "stale";
+    }
+    const isOf = (fold: Fold, low: number, high: number) => someHeight(low, high, (height) => fits(fold, height));
+    if (windows.some(({ fold, fresh, high }) => isOf(fold, fresh, high))) return "right";
+    if (windows.some(({ fold, low, fresh, high }) => isOf(fold, low, Math.min(fresh - 1, high)))) return "excused";
+    if (windows.some(({ fold, low }) => isOf(fold, 0, low - 1))) return "stale";
+    return undefined;
+  }
+
+  /** The book of a market's published update `sequence`; undefined: there was no such update. */
+  publishedBook(marketId: string, sequence: bigint): string[] {
+    if (sequence === 0n) return [new Book().digest];
+    const books = this.#windows(0).map(({ fold }) => fold.markets.get(marketId)?.publishedBooks.get(sequence));
+    return books.filter((book) => book !== undefined);
+  }
+
+  /** The chain's markets with the number of the last update that a stream brings by `time` if nothing is wrong. */
+  publishedBy(time: number): Map<string, bigint> {
+    const height = this.commits.heightAt(time - freshnessMs);
+    const numbers = new Map<string, bigint>();
+    for (const [marketId, market] of this.#chain.fold.markets) {
+      if (market.definition.at(height) !== undefined) numbers.set(marketId, market.depth.at(height)?.published ?? 0n);
+    }
+    return numbers;
+  }
+
+  #windows(startedAt: number): Window[] {
+    const fresh = this.commits.heightAt(startedAt - freshnessMs);
+    const high = Math.min(this.#chain.height, this.commits.height + aheadMax);
+    const windows = [{ fold: this.#chain.fold, fresh, low: this.floor(startedAt), high }];
+    const previous = this.#previous;
+    if (previous !== undefined && performance.now() < previous.until) {
+      const { fold, height } = previous.chain;
+      windows.push({ fold, fresh: Number.POSITIVE_INFINITY, low: previous.low, high: height });
+    }
+    return windows;
+  }
+}
+
+function someHeight(low: number, high: number, fits: (height: number) => boolean): boolean {
+  const last = Math.max(low, high - searchedMax);
+  for (let height = high; height >= last; height--) if (fits(height)) return true;
+  return false;
+}
+
+/** `GetMarket`; no market: it was NOT_FOUND. */
+export function isMarket(marketId: string, market: MessageShape<typeof MarketSchema> | undefined) {
+  const text = market === undefined ? undefined : toJsonString(MarketSchema, market);
+  return (fold: Fold, height: number): boolean => fold.markets.get(marketId)?.definition.at(height) === text;
+}
+
+/** `GetLatestMarketData`; no data: it was NOT_FOUND. */
+export function isMarketData(marketId: string, data: MarketData | undefined) {
+  const text = data === undefined ? undefined : toJsonString(MarketDataSchema, data);
+  return (fold: Fold, height: number): boolean => fold.markets.get(marketId)?.data.at(height) === text;
+}
+
+/** `ListLatestMarketData` of all markets: all of the same block, in order of their ids. */
+export function isAllMarketData(list: readonly MarketData[]) {
+  const texts = new Map(list.map((data) => [data.market, toJsonString(MarketDataSchema, data)]));
+  const ids = [...texts.keys()];
+  const isOrdered = ids.length === list.length && ids.every((id, index) => index === 0 || (ids[index - 1] ?? "") < id);
+  return (fold: Fold, height: number): boolean => {
+    if (!isOrdered) return false;
+    let known = 0;
+    for (const [marketId, market] of fold.markets) {
+      const expected = market.data.at(height);
+      if (expected !== texts.get(marketId)) return false;
+      if (expected !== undefined) known++;
+    }
+    return known === texts.size;
+  };
+}
+
+const empty: DepthState = {
+  sequence: 0n,
+  published: 0n,
+  levels: "",
+  whole: orderedDigest([], []),
+  short: orderedDigest([], []),
+};
+
+/** `GetLatestMarketDepth`; no answer: it was NOT_FOUND. */
+export function isDepth(marketId: string, depth: GetLatestMarketDepthResponse | undefined, isShort: boolean) {
+  const digest = depth === undefined ? "" : orderedDigest(depth.buy.map(levelOf), depth.sell.map(levelOf));
+  const trade = depth?.lastTrade === undefined ? undefined : toJsonString(TradeSchema, depth.lastTrade);
+  return (fold: Fold, height: number): boolean => {
+    const market = fold.markets.get(marketId);
+    if (market?.definition.at(height) === undefined) return depth === undefined;
+    const state = market.depth.at(height) ?? empty;
+    return (
+      depth?.marketId === marketId &&
+      depth.sequenceNumber === state.sequence &&
+      digest === (isShort ? state.short : state.whole) &&
+      trade === market.lastTrade.at(height)
+    );
+  };
+}
+
+function levelOf({ price, volume, numberOfOrders }: PriceLevel): Level {
+  return { price, volume, orders: numberOfOrders };
+}
+
+/** The newest `count` entries of a party, or of all; newest first. */
+export function isNewestEntries(party: string | undefined, count: number, nodes: readonly AggregatedLedgerEntry[]) {
+  const digests = nodes.map(entryDigest);
+  return (fold: Fold, height: number): boolean => {
+    const rows = fold.block(height)?.rows ?? 0;
+    const places = party === undefined ? undefined : (fold.rowsOfParty.get(party) ?? []);
+    const total = places === undefined ? rows : countBelow(places, rows);
+    if (digests.length !== Math.min(count, total)) return false;
+    return digests.every((digest, index) => {
+      const place = total - 1 - index;
+      const row = fold.rows[places === undefined ? place : (places[place] ?? -1)];
+      return row !== undefined && rowDigest(row) === digest;
+    });
+  };
+}
+
+export function entryDigest(node: AggregatedLedgerEntry): string {
+  return digestOf(toJsonString(AggregatedLedgerEntrySchema, node));
+}
+
+/** How many of these places, which rise, are below `end`. */
+export function countBelow(places: readonly number[], end: number): number {
+  let low = 0;
+  let high = places.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((places[middle] ?? 0) < end) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** The newest `count` bundles, newest first. */
+export function isNewestBundles(count: number, nodes: readonly ERC20MultiSigSignerRemovedBundle[]) {
+  const texts = nodes.map((node) => bundleText(node.timestamp, node, node.signatures));
+  return (fold: Fold, height: number): boolean => {
+    const known = fold.bundles.filter((bundle) => bundle.height <= height).sort(newestFirst);
+    const page = known.slice(0, count);
+    return (
+      page.length === texts.length &&
+      page.every(
+        (each, index) => texts[index] === bundleText(each.timeNs, each.fields, each.signatures.at(height) ?? ""),
+      )
+    );
+  };
+}
+
+function bundleText(timeNs: bigint, fields: Bundle["fields"], signatures: string): string {
+  const { oldSigner, submitter, nonce, epochSeq } = fields;
+  return [timeNs, oldSigner, submitter, nonce, epochSeq, signatures].join(" ");
+}
+
+function newestFirst(a: Bundle, b: Bundle): number {
+  if (a.timeNs !== b.timeNs) return a.timeNs > b.timeNs ? -1 : 1;
+  return a.id > b.id ? -1 : 1;
+}
+
+/** What a reader of a depth stream holds: a book and a number for each market. */
+export class StreamBooks {
+  readonly #books = new Map<string, { readonly book: Book; sequence: bigint }>();
+
+  /** Folds an update as docs/depth-stream.md tells readers to. @returns what is wrong with it */
+  apply(update: MarketDepthUpdate, judge: Judge): string | undefined {
+    const { marketId, sequenceNumber, previousSequenceNumber } = update;
+    let held = this.#books.get(marketId);
+    const what = `update ${previousSequenceNumber} to ${sequenceNumber} of market ${marketId}`;
+    if (held === undefined || previousSequenceNumber === 0n) {
+      if (previousSequenceNumber !== 0n) return `${what} before any whole book`;
+      held = { book: new Book(), sequence: sequenceNumber };
+      this.#books.set(marketId, held);
+    } else if (previousSequenceNumber !== held.sequence) {
+      return `${what}, where ${held.sequence} is held: a gap`;
+    } else if (sequenceNumber <= held.sequence) {
+      return `${what} goes back`;
+    }
+    for (const level of update.buy) held.book.set(1, levelOf(level));
+    for (const level of update.sell) held.book.set(2, levelOf(level));
+    held.sequence = sequenceNumber;
+    const expected = judge.publishedBook(marketId, sequenceNumber);
+    if (expected.includes(held.book.digest)) return undefined;
+    return `${what}: ${expected.length === 0 ? "no block published that number" : "the book is another"}`;
+  }
+
+  /** Whether it holds all that was published by then. @returns what is missing */
+  lacks(published: ReadonlyMap<string, bigint>): string | undefined {
+    for (const [marketId, number] of published) {
+      const held = this.#books.get(marketId)?.sequence;
+      if (held === undefined || held < number) return `${marketId} is at ${held}, published is ${number}`;
+    }
+    return undefined;
+  }
+}

@@ -1,0 +1,181 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { BusyCallers } from "./busy-callers.js";
+import { brief, type Fault, momentary } from "./fault.js";
+import { clockStepMs } from "./marketd.js";
+import type { World } from "./world.js";
+
+/** A worker that dies old is replaced at once, and one that dies young within a few seconds. */
+const replacedMaxMs = 6_000;
+/** A rolling restart takes so long at most: two workers start, and two drain. */
+const rollMaxMs = 20_000;
+/** A loader that is asked to end, twice if need be, has ended by then. */
+const loaderEndMaxMs = 2_000;
+const hoursBack = 2;
+const hourSeconds = 3_600;
+
+/** Processes that are killed or stand still, wall clocks that step, and restarts in service. */
+export function processFaults(world: World): Fault[] {
+  return [...killed(world), ...standingStill(world), ...clocks(world), hangUp(world), termination(world)];
+}
+
+function killed({ loader, service, random }: World): Fault[] {
+  return [
+    { name: "loader killed", excuses: [], holdMs: momentary, inject: () => loader.end("SIGKILL"), heal: () => {} },
+    {
+      name: "worker killed",
+      excuses: ["connection"],
+      holdMs: momentary,
+      inject: () => signalTo(random.pick(service.children()), "SIGKILL"),
+      heal: () => {},
+    },
+    {
+      name: "service killed",
+      excuses: ["connection", "hot", "ledger"],
+      holdMs: momentary,
+      inject: () => service.end("SIGKILL"),
+      heal: async () => {
+        await service.ended(1_000);
+        service.start();
+      },
+    },
+  ];
+}
+
+/** SIGSTOP: from outside, a process that is stopped and one that hangs in a loop look the same. */
+function standingStill({ loader, service, random }: World): Fault[] {
+  let worker = 0;
+  return [
+    {
+      name: "loader stopped",
+      excuses: [],
+      holdMs: brief,
+      inject: () => loader.signal("SIGSTOP"),
+      heal: () => loader.signal("SIGCONT"),
+    },
+    {
+      name: "worker stopped",
+      excuses: ["slow hot", "slow ledger"],
+      holdMs: brief,
+      inject: () => {
+        worker = random.pick(service.children());
+        signalTo(worker, "SIGSTOP");
+      },
+      heal: () => signalTo(worker, "SIGCONT"),
+    },
+    {
+      name: "service stopped",
+      excuses: ["slow hot", "slow ledger"],
+      holdMs: brief,
+      inject: () => service.signal("SIGSTOP"),
+      heal: () => service.signal("SIGCONT"),
+    },
+  ];
+}
+
+/** The wall clock of our processes alone steps; nothing that lasts may notice. */
+function clocks({ clock, service, random, report, within }: World): Fault[] {
+  if (clock === undefined) {
+    report.say("skipped: steps of the clock (libfaketime is not on this machine)");
+    return [];
+  }
+  const stepTo = async (seconds: number): Promise<void> => {
+    clock.step(seconds);
+    await delay(clockStepMs);
+  };
+  const backAndWorkerKilled = async (): Promise<void> => {
+    await stepTo(-hoursBack * hourSeconds);
+    const before = service.children();
+    signalTo(random.pick(before), "SIGKILL");
+    await within(replacedMaxMs, () => service.children().some((pid) => !before.includes(pid)));
+    const replaced = service.children().length === before.length;
+    report.check(
+      "a worker that dies after the clock stepped back is replaced",
+      replaced,
+      `not within ${replacedMaxMs} ms`,
+    );
+  };
+  return [
+    {
+      name: "clock back 2 h",
+      excuses: ["connection"],
+      holdMs: momentary,
+      inject: backAndWorkerKilled,
+      heal: () => stepTo(0),
+    },
+  ];
+}
+
+/** SIGHUP: the workers are replaced one by one, and nobody's call fails. */
+function hangUp(world: World): Fault {
+  const { service, report } = world;
+  return {
+    name: "SIGHUP: restart in place",
+    excuses: ["stream"],
+    holdMs: momentary,
+    inject: async () => {
+      const callers = new BusyCallers(world.port);
+      const before = { primary: service.pid, workers: service.children() };
+      service.signal("SIGHUP");
+      const isReplaced = (): boolean => {
+        const now = service.children();
+        return now.length === before.workers.length && !now.some((pid) => before.workers.includes(pid));
+      };
+      await world.within(rollMaxMs, () => isReplaced() || service.pid !== before.primary);
+      const why = service.pid === before.primary ? `not within ${rollMaxMs} ms` : "the service ended";
+      report.check("SIGHUP replaces every worker", isReplaced() && service.pid === before.primary, why);
+      callers.checkNoneFailed(await callers.end(), "SIGHUP", report);
+    },
+    heal: () => {},
+  };
+}
+
+/** SIGTERM: who waits for an answer gets it, new connections are refused, and the service is started again. */
+function termination(world: World): Fault {
+  const { service, report } = world;
+  return {
+    name: "SIGTERM: drain and restart",
+    excuses: ["refused", "stream", "hot", "ledger"],
+    holdMs: momentary,
+    inject: async () => {
+      const callers = new BusyCallers(world.port);
+      await delay(200);
+      service.end("SIGTERM");
+      const ended = await service.ended(rollMaxMs);
+      report.check("the service ends after SIGTERM", ended, `not within ${rollMaxMs} ms`);
+      callers.checkNoneReset(await callers.end(), "SIGTERM", report);
+    },
+    heal: () => service.start(),
+  };
+}
+
+/**
+ * The loader's peer dies in the middle of a transaction and nobody is told; the path for new connections is fine. The
+ * loader must end when asked to, and the transaction that it leaves open must not hold up the next loader for long.
+ */
+export function deadLoaderPeer({ loader, loaderProxy, report }: World): Fault {
+  return {
+    name: "loader's peer dead in a transaction",
+    excuses: [],
+    holdMs: [1_500, 2_500],
+    inject: async () => {
+      const late = delay(3_000);
+      await Promise.race([loaderProxy.killQuietlyAfter("UPDATE progress"), late]);
+      loaderProxy.forgetText();
+    },
+    heal: async () => {
+      loader.end("SIGTERM");
+      if (!(await loader.ended(loaderEndMaxMs / 2))) loader.end("SIGTERM");
+      const ended = await loader.ended(loaderEndMaxMs / 2);
+      report.check("the loader ends after SIGTERM though its peer is dead", ended, `not within ${loaderEndMaxMs} ms`);
+      if (!ended) loader.end("SIGKILL");
+    },
+  };
+}
+
+function signalTo(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal);
+  } catch {
+    // It has just ended.
+  }
+}

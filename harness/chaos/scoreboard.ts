@@ -1,0 +1,254 @@
+import type { Report } from "../support/report.js";
+import type { CallFailure } from "./call-failure.js";
+import { codes } from "./call-failure.js";
+
+/** A fault ends, and this much later everything must be right again. */
+export const recoveryMaxMs = 2_000;
+
+/** What a fault may do to callers; what it has no leave for is a wrong answer. */
+export type Excuse =
+  /** Markets, depth, market data and opening a stream may be refused with UNAVAILABLE or RESOURCE_EXHAUSTED. */
+  | "hot"
+  /** The same for what comes from the database: ledger pages, exports, bundles. */
+  | "ledger"
+  /** These may take longer than their callers wait. */
+  | "slow hot"
+  | "slow ledger"
+  /** Connections may be refused, or end without an answer. */
+  | "connection"
+  /** Connections may be refused, but those that wait for an answer get it. */
+  | "refused"
+  /** Open streams may end with UNAVAILABLE. */
+  | "stream";
+
+export const allExcuses: readonly Excuse[] = [
+  "hot",
+  "ledger",
+  "slow hot",
+  "slow ledger",
+  "connection",
+  "refused",
+  "stream",
+];
+
+export type ClientKind = "hot" | "ledger" | "stream";
+
+/** Results in one row of the table. */
+export interface Row {
+  readonly name: string;
+  times: number;
+  right: number;
+  honest: number;
+  wrong: number;
+  recoverySeconds: number | undefined;
+}
+
+/** One fault, from its injection until everything was right again. */
+export interface Episode {
+  readonly row: Row;
+  readonly excuses: ReadonlySet<Excuse>;
+  readonly injectedAt: number;
+  healedAt: number | undefined;
+  /** Everything was right again, or it was given up. */
+  closedAt: number | undefined;
+}
+
+/** How one client fares. */
+export class ClientState {
+  /** Start of the call that has not ended. */
+  openSince: number | undefined;
+  /** When it first had a right answer, to a call made after the last failure and after the last fault's end. */
+  rightBy: number | undefined;
+  lastFailure = "nothing answered yet";
+
+  constructor(
+    readonly name: string,
+    readonly kind: ClientKind,
+    /** Whether it calls at all now. */
+    readonly isOn: () => boolean,
+  ) {}
+}
+
+/** Different wrong answers that are told in full for each row. */
+const wrongToldMax = 5;
+
+/** Counts answers by the fault during which they came, and knows who is well again since. */
+export class Scoreboard {
+  readonly rows = new Map<string, Row>();
+  readonly clients: ClientState[] = [];
+  readonly #episodes: Episode[] = [];
+  readonly #honest = new Map<string, number>();
+  readonly #told = new Map<string, number>();
+  #current: Row;
+
+  constructor(private readonly report: Report) {
+    this.#current = this.#row("no fault");
+  }
+
+  client(name: string, kind: ClientKind, isOn: () => boolean = () => true): ClientState {
+    const state = new ClientState(name, kind, isOn);
+    this.clients.push(state);
+    return state;
+  }
+
+  inject(name: string, excuses: readonly Excuse[]): Episode {
+    const row = this.#row(name);
+    row.times++;
+    const episode: Episode = {
+      row,
+      excuses: new Set(excuses),
+      injectedAt: performance.now(),
+      healedAt: undefined,
+      closedAt: undefined,
+    };
+    this.#episodes.push(episode);
+    if (this.#episodes.length > 3) this.#episodes.shift();
+    this.#current = row;
+    return episode;
+  }
+
+  /** The fault is over: from now on everyone has to have a right answer. */
+  heal(episode: Episode): void {
+    episode.healedAt = performance.now();
+    for (const client of this.clients) client.rightBy = undefined;
+  }
+
+  /** Ends an episode; undefined: it did not recover by itself. */
+  close(episode: Episode, recoverySeconds: number | undefined): void {
+    episode.closedAt = performance.now();
+    const { row } = episode;
+    row.recoverySeconds = Math.max(row.recoverySeconds ?? 0, recoverySeconds ?? Number.POSITIVE_INFINITY);
+  }
+
+  /** A fault is on, or has not been recovered from. */
+  get isUnsettled(): boolean {
+    const last = this.#episodes.at(-1);
+    return last !== undefined && last.closedAt === undefined;
+  }
+
+  /** Since when readers cannot be held to the newest block; undefined: they can. */
+  get unsettledSince(): number | undefined {
+    const last = this.#episodes.at(-1);
+    if (last === undefined || last.closedAt !== undefined) return undefined;
+    const isLate = last.healedAt !== undefined && performance.now() > last.healedAt + recoveryMaxMs;
+    return isLate ? undefined : last.injectedAt;
+  }
+
+  right(client: ClientState, startedAt: number, isOld: boolean): void {
+    this.#current.right++;
+    if (isOld) {
+      failed(client, "the answer is of an older block");
+      return;
+    }
+    if (startedAt >= (this.#episodes.at(-1)?.healedAt ?? 0)) client.rightBy ??= performance.now();
+  }
+
+  /** An update of a stream that was right. */
+  delivered(): void {
+    this.#current.right++;
+  }
+
+  /** A stream's reader holds all that was published. */
+  fresh(client: ClientState): void {
+    client.rightBy ??= performance.now();
+  }
+
+  /** A call of many answers has come one further. */
+  step(client: ClientState): void {
+    client.openSince = performance.now();
+    client.rightBy ??= performance.now();
+  }
+
+  /** It does not, or not any more. */
+  behind(client: ClientState, what: string): void {
+    failed(client, what);
+  }
+
+  /** An answer that is not true. */
+  wrong(client: ClientState, what: string): void {
+    failed(client, what);
+    this.#current.wrong++;
+    this.#tell(`wrong answer during "${this.#current.name}"`, `${client.name}: ${what}`);
+  }
+
+  /** A call that failed: honest where it may fail now and says so as documented, otherwise wrong. */
+  failure(client: ClientState, startedAt: number, failure: CallFailure): void {
+    const objection = this.#objection(client, startedAt, failure);
+    if (objection !== undefined) {
+      this.wrong(client, `${objection}: ${failure.summary}`);
+      return;
+    }
+    failed(client, failure.summary);
+    this.#current.honest++;
+    const key = `${this.#current.name}: ${client.kind} ${failure.summary}`;
+    this.#honest.set(key, (this.#honest.get(key) ?? 0) + 1);
+  }
+
+  /** Takes over the rows of another scoreboard. */
+  adopt(other: Scoreboard): void {
+    for (const row of other.rows.values()) if (row.times > 0) this.rows.set(row.name, row);
+  }
+
+  /** Everyone who calls has had a right answer since the last fault's end. */
+  get allRight(): boolean {
+    return this.clients.every(({ isOn, rightBy }) => !isOn() || rightBy !== undefined);
+  }
+
+  /** Honest errors by fault and text, the most frequent first. */
+  honestErrors(): string[] {
+    return [...this.#honest].sort(([, a], [, b]) => b - a).map(([text, count]) => `${count} × ${text}`);
+  }
+
+  #objection(client: ClientState, startedAt: number, failure: CallFailure): string | undefined {
+    const excuse = excuseFor(client.kind, failure);
+    if (excuse === undefined) return "not an error that is documented";
+    const isExcused = this.#episodes.some((episode) => {
+      const ended = episode.closedAt !== undefined && startedAt > episode.closedAt;
+      return !ended && excuse.some((each) => episode.excuses.has(each));
+    });
+    return isExcused ? undefined : "nothing excuses this error";
+  }
+
+  #row(name: string): Row {
+    let row = this.rows.get(name);
+    if (row === undefined) {
+      row = { name, times: 0, right: 0, honest: 0, wrong: 0, recoverySeconds: undefined };
+      this.rows.set(name, row);
+    }
+    return row;
+  }
+
+  #tell(name: string, what: string): void {
+    const count = (this.#told.get(name) ?? 0) + 1;
+    this.#told.set(name, count);
+    if (count <= wrongToldMax) this.report.say(`${name}: ${what}`);
+  }
+}
+
+function failed(client: ClientState, why: string): void {
+  client.rightBy = undefined;
+  client.lastFailure = why;
+}
+
+/** What would excuse a failure; undefined: nothing ever does. */
+function excuseFor(kind: ClientKind, failure: CallFailure): readonly Excuse[] | undefined {
+  const { code, hasRetryInfo } = failure;
+  switch (failure.kind) {
+    case "said":
+      if (code === codes.deadlineExceeded) return [kind === "ledger" ? "slow ledger" : "slow hot"];
+      if (!hasRetryInfo || (code !== codes.unavailable && code !== codes.resourceExhausted)) return undefined;
+      if (kind === "stream") return ["stream", "hot"];
+      return [kind];
+    case "late":
+      return [kind === "ledger" ? "slow ledger" : "slow hot"];
+    case "refused":
+      return ["connection", "refused"];
+    case "broken":
+      // On a connection of its own, the listener may have closed just then.
+      return failure.reused ? ["connection"] : ["connection", "refused"];
+    case "cut off":
+      return [kind, "connection", "refused"];
+    case "malformed":
+      return undefined;
+  }
+}
