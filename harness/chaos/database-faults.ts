@@ -113,6 +113,7 @@ function writes(world: World): Fault[] {
       inject: async () => {
         locker = await primary.connect();
         locker.on("error", () => {});
+        await locker.query("SET SESSION innodb_lock_wait_timeout = 30");
         await locker.query("START TRANSACTION");
         await locker.query("SELECT * FROM marketd.progress FOR UPDATE");
       },

@@ -1,6 +1,7 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
+import { startChild } from "./children.js";
 import type { Fault } from "./fault.js";
 import { HttpClient } from "./http-client.js";
 import { MariaDb } from "./mariadb.js";
@@ -50,7 +51,7 @@ async function startCramped({ settings, serviceProxy }: World) {
   const port = await freePort();
   const args = serveArguments(MariaDb.url(serviceProxy.port), port);
   const script = `ulimit -n ${descriptors}; exec "$@"`;
-  const child = spawn("/bin/sh", ["-c", script, "sh", process.execPath, settings.program, ...args], {
+  const child = startChild("/bin/sh", ["-c", script, "sh", process.execPath, settings.program, ...args], {
     stdio: "ignore",
   });
   return { port, child };

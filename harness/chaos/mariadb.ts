@@ -1,10 +1,11 @@
-import { type ChildProcess, execFileSync, spawn, spawnSync } from "node:child_process";
+import { type ChildProcess, execFileSync, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { closeSync, mkdirSync, openSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { type Connection, createConnection, type RowDataPacket } from "mysql2/promise";
 import { findPrograms } from "../../src/embedded/server-programs.js";
+import { startChild } from "./children.js";
 import { freePort } from "./ports.js";
 
 const acceptPollMs = 20;
@@ -66,7 +67,7 @@ export class MariaDb {
   /** Starts it; resolves when it accepts connections. */
   async start(): Promise<void> {
     const log = openSync(join(this.logDir, "server.log"), "a");
-    this.#child = spawn(this.program, this.#arguments(), { stdio: ["ignore", log, log] });
+    this.#child = startChild(this.program, this.#arguments(), { stdio: ["ignore", log, log] });
     closeSync(log);
     const until = performance.now() + startMaxMs;
     while (!(await this.#accepts())) {

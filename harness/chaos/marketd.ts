@@ -1,8 +1,9 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { appendFileSync, existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Chain } from "./chain.js";
+import { startChild } from "./children.js";
 
 /** What a service manager waits before it starts a process again. */
 const restartPauseMs = 100;
@@ -60,12 +61,15 @@ export class Supervised {
     if (this.isRunning) return;
     const { args, started } = this.begin();
     const env = { ...process.env, ...this.command.environment };
-    const child = spawn(process.execPath, [this.command.program, ...args], { stdio: ["pipe", "ignore", "pipe"], env });
+    const child = startChild(process.execPath, [this.command.program, ...args], {
+      stdio: ["pipe", "ignore", "pipe"],
+      env,
+    });
     this.#child = child;
     this.#printed = "";
     this.#expectsEnd = false;
-    child.stdin.on("error", () => {});
-    child.stderr.on("data", (text) => {
+    child.stdin?.on("error", () => {});
+    child.stderr?.on("data", (text) => {
       this.#printed += String(text);
       appendFileSync(this.command.log, String(text));
     });

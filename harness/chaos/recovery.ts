@@ -35,7 +35,7 @@ export async function awaitRecovery(
   const waited = new CoreWaits(world);
   let wellBy: number | undefined;
   let steadySince: number | undefined;
-  while (performance.now() < healedAt + givenUpMs) {
+  while (performance.now() < healedAt + givenUpMs + 1_000 * waited.seconds()) {
     await delay(pollMs);
     const polledAt = performance.now();
     const missing = whoIsMissing(world, scoreboard, height);
