@@ -19,7 +19,7 @@ export interface Recovery {
   readonly seconds: number | undefined;
   /** How long our processes waited for a core meanwhile: other programs' doing, and not the service's. */
   readonly waitedSeconds: number;
-  /** Who is not right yet. */
+  /** Who is not right yet, or was so last. */
   readonly missing: string[];
 }
 
@@ -53,7 +53,8 @@ export async function awaitRecovery(
       ...scoreboard.clients.map(({ rightBy }) => rightBy ?? 0),
     );
     const seconds = Math.max(0, last - healedAt) / 1_000;
-    return { seconds, waitedSeconds: waited.seconds(), missing: [] };
+    const slowest = scoreboard.clients.filter(({ rightBy }) => rightBy === last).map(({ name }) => name);
+    return { seconds, waitedSeconds: waited.seconds(), missing: slowest.length === 0 ? ["the loader"] : slowest };
   }
   return {
     seconds: undefined,
