@@ -13,7 +13,7 @@ import type { ClientState } from "./scoreboard.js";
 import { filterOf, partyOf } from "./unary-readers.js";
 
 const methods = TradingDataService.method;
-const pauseMs = 150;
+const pauseMs = 250;
 /** A whole export takes longer than an answer. */
 const exportMaxMs = 10_000;
 

@@ -15,7 +15,7 @@ import { deadlineMs, type Finding, type Readers, repeat } from "./reader.js";
 import { protocols, type RpcClient, rpcClient } from "./rpc-client.js";
 
 const methods = TradingDataService.method;
-const pauseMs = 120;
+const pauseMs = 200;
 const pageSize = 20;
 
 /** Callers of the six unary methods over each protocol, each with one connection; and one with a new one each time. */

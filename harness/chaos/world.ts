@@ -18,7 +18,7 @@ import type { RandomSource } from "./random-source.js";
 import type { Scoreboard } from "./scoreboard.js";
 
 /** Blocks that the network makes each second. */
-const blocksPerSecond = 8;
+const blocksPerSecond = 4;
 /** Blocks that are there before the first fault. */
 const firstBlocks = 60;
 /** Blocks that the network may be ahead of the database. */
