@@ -49,6 +49,7 @@ async function read(
   const stream: AnswerStream = await method.open(request, {
     signal: new AbortController().signal,
     clientAddress: "bench",
+    requestHeaders: {},
   });
   let bytes = 0;
   let residentMax = 0;

@@ -2,6 +2,7 @@ import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { createRegistry, toBinary, toJsonString } from "@bufbuild/protobuf";
 import { StructSchema } from "@bufbuild/protobuf/wkt";
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
+import type { Metadata } from "./metadata.js";
 
 /** The message types that may travel inside a `google.protobuf.Any`: error details and the export's extensions. */
 export const anyRegistry = createRegistry(StructSchema, BadRequestSchema, ErrorInfoSchema, RetryInfoSchema);
@@ -29,6 +30,8 @@ export interface Answer<S extends DescMessage = DescMessage> {
   readonly version: string | undefined;
   /** In a stream of events, the id of this one (the block height, decimal). */
   readonly eventId: string | undefined;
+  /** What goes with the answer to a unary call. The HTTP API sends the headers only; streams ignore it. */
+  readonly metadata?: Metadata | undefined;
   message(): MessageShape<S>;
   /** Protobuf bytes, without any frame. */
   binary(): Uint8Array;

@@ -1,16 +1,24 @@
-/**
- * What can go wrong, as a closed set. Each code is mapped to the wire once, in transport.
- * The names are gRPC's, so that the mapping is a table and not a judgement.
- */
+import type { Any } from "@bufbuild/protobuf/wkt";
+import type { Metadata } from "./metadata.js";
+
+/** What can go wrong: the codes of gRPC without OK, by their names. Each is mapped to the wire once, in transport. */
 export type FailureCode =
   | "cancelled"
+  | "unknown"
   | "invalid_argument"
   | "deadline_exceeded"
   | "not_found"
+  | "already_exists"
+  | "permission_denied"
   | "resource_exhausted"
+  | "failed_precondition"
+  | "aborted"
+  | "out_of_range"
   | "unimplemented"
   | "internal"
-  | "unavailable";
+  | "unavailable"
+  | "data_loss"
+  | "unauthenticated";
 
 /** A field of the request that is wrong: its path (JSON names, dots between) and what it takes. */
 export interface FieldViolation {
@@ -25,6 +33,10 @@ export interface FailureParts {
   readonly violations?: readonly FieldViolation[];
   /** How long a client should wait before it tries again. */
   readonly retryAfterMs?: number;
+  /** What the error carries beside its status. */
+  readonly metadata?: Metadata;
+  /** Sent in place of the details that the other parts make. */
+  readonly details?: readonly Any[];
   /** Kept for the log; never sent to a client. */
   readonly cause?: unknown;
 }
@@ -38,6 +50,8 @@ export class Failure extends Error {
   readonly reason: string;
   readonly violations: readonly FieldViolation[];
   readonly retryAfterMs: number | undefined;
+  readonly metadata: Metadata | undefined;
+  readonly details: readonly Any[] | undefined;
 
   constructor(code: FailureCode, message: string, parts: FailureParts) {
     super(message, parts.cause === undefined ? undefined : { cause: parts.cause });
@@ -46,6 +60,8 @@ export class Failure extends Error {
     this.reason = parts.reason;
     this.violations = parts.violations ?? [];
     this.retryAfterMs = parts.retryAfterMs;
+    this.metadata = parts.metadata;
+    this.details = parts.details;
   }
 }
 

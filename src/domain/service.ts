@@ -1,6 +1,7 @@
 import type { DescMessage, DescMethodServerStreaming, DescMethodUnary, MessageShape } from "@bufbuild/protobuf";
 import type { Answer } from "./answer.js";
 import type { Failure } from "./failure.js";
+import type { Metadata, RequestHeaders } from "./metadata.js";
 
 /** Who asks, and for how long. */
 export interface Call {
@@ -8,6 +9,8 @@ export interface Call {
   readonly signal: AbortSignal;
   /** The client's address, for limits and logs. */
   readonly clientAddress: string;
+  /** As the client sent them. Not to be changed. */
+  readonly requestHeaders: RequestHeaders;
 }
 
 /** A method that takes one message and gives one. A hot answer is returned as it is, without a promise. */
@@ -36,10 +39,10 @@ export interface StreamMethod<I extends DescMessage = DescMessage, O extends Des
  * drained. An empty `take` means "nothing now": the listener given to `onReady` is called when to ask again, or when
  * the stream ended. `onReady` may fire while the reader is not able to write; it then just asks later.
  */
-export interface AnswerStream<O extends DescMessage = DescMessage> {
-  /** Known before the first message; lower-case names. Sent as HTTP headers or gRPC metadata. */
+export interface AnswerStream<O extends DescMessage = DescMessage> extends Metadata {
+  /** Known before the first message. A stream that has failed when it opens answers with its failure's headers. */
   readonly headers: ReadonlyMap<string, string>;
-  /** Known once the stream ended without failure. Sent as HTTP or gRPC trailers. */
+  /** Known once the stream ended without failure; one that failed answers with its failure's trailers. */
   readonly trailers: ReadonlyMap<string, string>;
   /** The names that `trailers` will have, where they are known before: HTTP/1.1 announces them. */
   readonly trailerNames?: readonly string[];

@@ -1,13 +1,16 @@
+import type { RequestHeaders } from "../domain/metadata.js";
 import type { Call } from "../domain/service.js";
 
 /** The {@link Call} of any protocol: its signal exists only once someone asks for it. */
 export class RequestCall implements Call {
   readonly clientAddress: string;
+  readonly requestHeaders: RequestHeaders;
   #controller: AbortController | undefined;
   #aborted: { readonly reason: unknown } | undefined;
 
-  constructor(clientAddress: string) {
+  constructor(clientAddress: string, requestHeaders: RequestHeaders) {
     this.clientAddress = clientAddress;
+    this.requestHeaders = requestHeaders;
   }
 
   get signal(): AbortSignal {

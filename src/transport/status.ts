@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { toUSVString } from "node:util";
 import { create, type MessageShape } from "@bufbuild/protobuf";
-import { anyPack } from "@bufbuild/protobuf/wkt";
+import { type Any, anyPack } from "@bufbuild/protobuf/wkt";
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
 import { Failure, type FailureCode } from "../domain/failure.js";
@@ -13,13 +13,21 @@ export const errorDomain = "marketd";
 /** Failure codes as gRPC numbers and HTTP statuses: the one place where they are mapped. */
 const wire: Record<FailureCode, { readonly grpc: number; readonly http: number }> = {
   cancelled: { grpc: 1, http: 499 },
+  unknown: { grpc: 2, http: 500 },
   invalid_argument: { grpc: 3, http: 400 },
   deadline_exceeded: { grpc: 4, http: 504 },
   not_found: { grpc: 5, http: 404 },
+  already_exists: { grpc: 6, http: 409 },
+  permission_denied: { grpc: 7, http: 403 },
   resource_exhausted: { grpc: 8, http: 429 },
+  failed_precondition: { grpc: 9, http: 400 },
+  aborted: { grpc: 10, http: 409 },
+  out_of_range: { grpc: 11, http: 400 },
   unimplemented: { grpc: 12, http: 501 },
   internal: { grpc: 13, http: 500 },
   unavailable: { grpc: 14, http: 503 },
+  data_loss: { grpc: 15, http: 500 },
+  unauthenticated: { grpc: 16, http: 401 },
 };
 
 /** The gRPC status number of a failure. */
@@ -48,6 +56,11 @@ function sendable(text: string): string {
 
 /** The `google.rpc.Status` that every protocol carries in its own way. */
 export function toStatus(failure: Failure): MessageShape<typeof StatusSchema> {
+  const details = failure.details === undefined ? detailsOf(failure) : [...failure.details];
+  return create(StatusSchema, { code: grpcCode(failure), message: sendable(failure.message), details });
+}
+
+function detailsOf(failure: Failure): Any[] {
   const details = [anyPack(ErrorInfoSchema, create(ErrorInfoSchema, { reason: failure.reason, domain: errorDomain }))];
   if (failure.violations.length > 0) {
     const fieldViolations = failure.violations.slice(0, violationsMax).map(({ field, description }) => {
@@ -62,7 +75,7 @@ export function toStatus(failure: Failure): MessageShape<typeof StatusSchema> {
     };
     details.push(anyPack(RetryInfoSchema, create(RetryInfoSchema, { retryDelay })));
   }
-  return create(StatusSchema, { code: grpcCode(failure), message: sendable(failure.message), details });
+  return details;
 }
 
 /**

@@ -9,7 +9,7 @@ import { writeBundles } from "../../src/store/bundle-table.js";
 import { LedgerFixture } from "./ledger-fixture.js";
 
 let fixture: LedgerFixture;
-const call = { signal: new AbortController().signal, clientAddress: "test" };
+const call = { signal: new AbortController().signal, clientAddress: "test", requestHeaders: {} };
 
 async function ask(request: MessageInitShape<typeof ListERC20MultiSigSignerRemovedBundlesRequestSchema>) {
   const method = listErc20MultiSigSignerRemovedBundles({ database: fixture.database });

@@ -16,7 +16,7 @@ import { LedgerReader } from "../../src/store/ledger-entry-query.js";
 import { LedgerFixture } from "./ledger-fixture.js";
 import { modelList } from "./ledger-model.js";
 
-const call: Call = { signal: new AbortController().signal, clientAddress: "test" };
+const call: Call = { signal: new AbortController().signal, clientAddress: "test", requestHeaders: {} };
 
 /** Party and asset names that CSV must quote. */
 const parties = ["network", 'al"ice', "bob, the second"];

@@ -23,6 +23,7 @@ async function ask(
   const answer = await method.answer(create(ListLedgerEntriesRequestSchema, request), {
     signal,
     clientAddress: "test",
+    requestHeaders: {},
   });
   const message = answer.message() as unknown as ListLedgerEntriesResponse;
   return { edges: message.ledgerEntries?.edges ?? [], json: JSON.parse(Buffer.from(answer.json()).toString()) };

@@ -10,7 +10,7 @@ import { createLog } from "../../src/telemetry/log.js";
 import { createMetrics } from "../../src/telemetry/metrics.js";
 import { MarketFixture } from "../live/market-fixture.js";
 
-const call: Call = { signal: new AbortController().signal, clientAddress: "10.0.0.1" };
+const call: Call = { signal: new AbortController().signal, clientAddress: "10.0.0.1", requestHeaders: {} };
 let fixture: MarketFixture;
 let live: Live;
 let twin: Live;

@@ -13,7 +13,7 @@ const request = create(ExportLedgerEntriesRequestSchema);
 
 function open(method: Method | undefined, address = "a"): AnswerStream {
   if (method?.kind !== "server_streaming") throw new Error("no stream method");
-  const stream = method.open(request, new RequestCall(address));
+  const stream = method.open(request, new RequestCall(address, {}));
   if (stream instanceof Promise) throw new Error("a promise");
   return stream;
 }

@@ -1,3 +1,4 @@
+import { Code, ConnectError } from "@connectrpc/connect";
 import type { Compression } from "@connectrpc/connect/protocol";
 import { compressionBrotli, compressionGzip } from "@connectrpc/connect-node";
 import { type ContentCoding, compress } from "../http/content-coding.js";
@@ -9,5 +10,22 @@ import { type ContentCoding, compress } from "../http/content-coding.js";
 export const compressions: readonly Compression[] = [ours("br", compressionBrotli), ours("gzip", compressionGzip)];
 
 function ours(coding: ContentCoding, theirs: Compression): Compression {
-  return { ...theirs, compress: async (bytes) => new Uint8Array(await compress(coding, bytes)) };
+  return {
+    ...theirs,
+    compress: async (bytes) => new Uint8Array(await compress(coding, bytes)),
+    decompress: (bytes, bytesMax) => theirs.decompress(bytes, bytesMax).catch((thrown) => refuseBytes(coding, thrown)),
+  };
+}
+
+/** Connect takes some kinds of malformed bytes, and those that end too early, for an error of its own. */
+function refuseBytes(coding: ContentCoding, thrown: unknown): never {
+  const error = ConnectError.from(thrown);
+  if (error.code !== Code.Internal) throw error;
+  throw new ConnectError(
+    `the message is not in ${coding}, as announced`,
+    Code.InvalidArgument,
+    undefined,
+    undefined,
+    thrown,
+  );
 }

@@ -1,25 +1,34 @@
 import { Code, ConnectError, createContextKey, type HandlerContext } from "@connectrpc/connect";
 import type { Failure } from "../../domain/failure.js";
-import { clientLeft, deadlineExceeded } from "../grpc/deadline.js";
+import type { Metadata, RequestHeaders } from "../../domain/metadata.js";
+import { clientDeadlineExceeded, clientLeft, deadlineExceeded } from "../grpc/deadline.js";
 import type { AnyResponse } from "../lane.js";
 import { RequestCall } from "../request-call.js";
 
 /** What a handler needs to know of its connection. */
 export interface Peer {
   readonly clientAddress: string;
+  readonly requestHeaders: RequestHeaders;
   /** For cutting a response that nobody takes. */
   readonly response: AnyResponse | undefined;
 }
 
 /** Where the adapter leaves the peer for the methods. */
-export const peerKey = createContextKey<Peer>({ clientAddress: "", response: undefined });
+export const peerKey = createContextKey<Peer>({ clientAddress: "", requestHeaders: {}, response: undefined });
+
+/** Gives Connect what it has to send beside a message or an error. */
+export function carry(metadata: Metadata | undefined, context: HandlerContext): void {
+  for (const [name, value] of metadata?.headers ?? []) context.responseHeader.set(name, value);
+  for (const [name, value] of metadata?.trailers ?? []) context.responseTrailer.set(name, value);
+}
 
 /** A call whose signal follows Connect's, with our reasons. */
 export class ConnectCall extends RequestCall {
   readonly #signal: AbortSignal;
 
   constructor(context: HandlerContext) {
-    super(context.values.get(peerKey).clientAddress);
+    const { clientAddress, requestHeaders } = context.values.get(peerKey);
+    super(clientAddress, requestHeaders);
     this.#signal = context.signal;
     const abort = (): void => this.abort(this.#reason());
     if (context.signal.aborted) abort();
@@ -27,12 +36,14 @@ export class ConnectCall extends RequestCall {
   }
 
   /**
-   * The outcome of `work`, unless the call is aborted or `limitMs` have passed first.
+   * Does the work, unless the call is aborted already, and gives its outcome, unless the call is aborted or `limitMs` have
+   * passed first.
    * @throws Failure then, or what the work throws
    */
-  async inTime<T>(work: T | Promise<T>, limitMs: number): Promise<T> {
+  async inTime<T>(work: () => T | Promise<T>, limitMs: number): Promise<T> {
     if (this.signal.aborted) throw this.signal.reason;
-    if (!(work instanceof Promise)) return work;
+    const outcome = work();
+    if (!(outcome instanceof Promise)) return outcome;
     let timer: NodeJS.Timeout | undefined;
     let onAbort: (() => void) | undefined;
     const over = new Promise<never>((_resolve, reject) => {
@@ -41,7 +52,7 @@ export class ConnectCall extends RequestCall {
       timer = setTimeout(() => reject(deadlineExceeded()), limitMs);
     });
     try {
-      return await Promise.race([work, over]);
+      return await Promise.race([outcome, over]);
     } finally {
       clearTimeout(timer);
       if (onAbort !== undefined) this.signal.removeEventListener("abort", onAbort);
@@ -50,6 +61,7 @@ export class ConnectCall extends RequestCall {
 
   #reason(): Failure {
     const reason: unknown = this.#signal.reason;
-    return reason instanceof ConnectError && reason.code === Code.DeadlineExceeded ? deadlineExceeded() : clientLeft();
+    const deadlinePassed = reason instanceof ConnectError && reason.code === Code.DeadlineExceeded;
+    return deadlinePassed ? clientDeadlineExceeded() : clientLeft();
   }
 }

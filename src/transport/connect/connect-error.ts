@@ -14,6 +14,7 @@ export function toConnectError(failure: Failure, protocolName: string): ConnectE
     const value = anyUnpack(detail, anyRegistry);
     const desc = value === undefined ? undefined : anyRegistry.getMessage(value.$typeName);
     if (value !== undefined && desc !== undefined) error.details.push({ desc, value });
+    else error.details.push({ type: detail.typeUrl.slice(detail.typeUrl.lastIndexOf("/") + 1), value: detail.value });
   }
   if (failure.retryAfterMs !== undefined && protocolName === "connect") {
     error.metadata.set("retry-after", String(Math.ceil(failure.retryAfterMs / 1000)));

@@ -1,14 +1,17 @@
+import type { IncomingHttpHeaders } from "node:http";
+import { createRegistry } from "@bufbuild/protobuf";
 import { createConnectRouter, createContextValues } from "@connectrpc/connect";
 import type { UniversalHandler, UniversalServerRequest } from "@connectrpc/connect/protocol";
 import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from "@connectrpc/connect-node";
 import { Health } from "../../../gen/grpc/health/v1/health_pb.js";
-import { jsonWriteOptions } from "../../domain/answer.js";
-import { Failure } from "../../domain/failure.js";
+import { anyRegistry, jsonWriteOptions } from "../../domain/answer.js";
 import { parseGrpcTimeout, timerMsMax } from "../grpc/deadline.js";
 import { errorTrailers } from "../grpc/grpc-status.js";
+import { ProtocolError } from "../grpc/protocol-error.js";
 import { chooseCoding, compressedBytesMin } from "../http/content-coding.js";
 import type { AnyRequest, AnyResponse, LaneOptions, RequestLane } from "../lane.js";
 import { breakOffUntaken } from "./break-off.js";
+import { checkedBody } from "./checked-body.js";
 import { compressions } from "./compression.js";
 import { peerKey } from "./connect-context.js";
 import { registerMethods } from "./connect-methods.js";
@@ -24,8 +27,8 @@ const grpcTypePrefix = "application/grpc";
 /**
  * gRPC, gRPC-Web and Connect for every method of an api, in both HTTP versions, with reflection and health.
  *
- * Matches when the path is a method's, or when the content type says gRPC, whatever the path; never OPTIONS: preflights
- * are the server's.
+ * Matches when the path is a method's, or when the headers say gRPC or Connect, whatever the path; never OPTIONS:
+ * preflights are the server's.
  */
 export function createConnectHandler(options: LaneOptions): RequestLane {
   const handlers = universalHandlers(options);
@@ -33,7 +36,7 @@ export function createConnectHandler(options: LaneOptions): RequestLane {
   const unaryCalls = new UnaryCalls(options);
   return {
     matches: (method, path, headers) =>
-      method !== "OPTIONS" && (handlers.has(path) || (headers["content-type"]?.startsWith(grpcTypePrefix) ?? false)),
+      method !== "OPTIONS" && (handlers.has(path) || isGrpc(headers) || (method === "POST" && isConnect(headers))),
     allowed: (path) => {
       const handler = handlers.get(path);
       return handler === undefined ? undefined : allowedMethods(handler).join(", ");
@@ -49,12 +52,24 @@ export function createConnectHandler(options: LaneOptions): RequestLane {
   };
 }
 
+function isGrpc(headers: IncomingHttpHeaders): boolean {
+  return headers["content-type"]?.startsWith(grpcTypePrefix) ?? false;
+}
+
+/** Whether a POST says that it is a Connect call. One of JSON alone does not. */
+function isConnect(headers: IncomingHttpHeaders): boolean {
+  const type = headers["content-type"] ?? "";
+  return headers["connect-protocol-version"] !== undefined || /^application\/(proto$|connect\+)/.test(type);
+}
+
 function universalHandlers(options: LaneOptions): ReadonlyMap<string, UniversalHandler> {
+  // A message of the API may travel in an Any of another.
+  const registry = createRegistry(anyRegistry, ...options.api.map((method) => method.desc.parent.file));
   const router = createConnectRouter({
     acceptCompression: [...compressions],
     compressMinBytes: compressedBytesMin,
     readMaxBytes: options.limits.requestBodyBytesMax,
-    jsonOptions: { ...jsonWriteOptions, ignoreUnknownFields: false },
+    jsonOptions: { ...jsonWriteOptions, registry, ignoreUnknownFields: false },
   });
   registerMethods(router, options);
   const services = new Set([...options.api.map((method) => method.desc.parent), Health]);
@@ -77,12 +92,22 @@ function allowedMethods(handler: UniversalHandler): readonly string[] {
   return handler.allowedMethods.includes("GET") ? ["GET", "HEAD", "POST", "OPTIONS"] : ["POST", "OPTIONS"];
 }
 
+function acceptedTypes(handler: UniversalHandler): string {
+  const connect = isUnary(handler) ? "application/" : "application/connect+";
+  const enveloped = ["application/grpc", "application/grpc-web"].flatMap((type) => [
+    type,
+    `${type}+proto`,
+    `${type}+json`,
+  ]);
+  return [`${connect}json`, `${connect}proto`, ...enveloped].join(", ");
+}
+
 function isUnary(handler: UniversalHandler): boolean {
   return handler.method.methodKind === "unary";
 }
 
 function serve(handler: UniversalHandler, request: AnyRequest, response: AnyResponse, options: LaneOptions): void {
-  const peer = { clientAddress: request.socket.remoteAddress ?? "", response };
+  const peer = { clientAddress: request.socket.remoteAddress ?? "", requestHeaders: request.headers, response };
   let universal: UniversalServerRequest;
   try {
     universal = universalRequestFromNodeRequest(request, response, undefined, createContextValues().set(peerKey, peer));
@@ -94,10 +119,13 @@ function serve(handler: UniversalHandler, request: AnyRequest, response: AnyResp
   if (universal.method === "HEAD") universal.method = "GET";
   settleEncodings(universal.header, response);
   dropEndlessTimeouts(universal.header);
-  universal.body = receiveInTime(universal.body, options.limits.requestReceiveTimeoutMs);
+  const { requestReceiveTimeoutMs, requestBodyBytesMax } = options.limits;
+  const body = receiveInTime(universal.body, requestReceiveTimeoutMs);
+  universal.body = checkedBody(body, universal.header, handler.method, requestBodyBytesMax);
   stopSender(request, response);
   handler(universal)
     .then((answer) => {
+      if (answer.status === 415) response.setHeader("accept-post", acceptedTypes(handler));
       const watched = isUnary(handler) ? breakOffUntaken(answer, response, options.limits.stalledReaderMs) : answer;
       return universalResponseToNodeResponse(withPlainGrpcMessage(watched), response);
     })
@@ -135,20 +163,33 @@ function dropEndlessTimeouts(headers: Headers): void {
 }
 
 function refuseUnknown(request: AnyRequest, response: AnyResponse): void {
-  const failure = new Failure("unimplemented", `no method is served at ${pathOf(request)}`, {
-    reason: "UNKNOWN_METHOD",
-  });
+  const error = new ProtocolError("unimplemented", `no method is served at ${pathOf(request)}`);
   request.resume();
+  if (!isGrpc(request.headers)) {
+    sendError(response, 404, error.code, error.message);
+    return;
+  }
   response.setHeader("content-type", request.headers["content-type"] ?? grpcTypePrefix);
-  for (const [name, value] of Object.entries(errorTrailers(failure))) response.setHeader(name, value);
+  for (const [name, value] of Object.entries(errorTrailers(error))) response.setHeader(name, value);
   response.end();
 }
 
+/**
+ * 405 with `Allow`. A caller that speaks gRPC or Connect takes the status itself for the error, as its protocol says; a
+ * body in JSON would be another error to it.
+ */
 function refuseMethod(handler: UniversalHandler, request: AnyRequest, response: AnyResponse): void {
   const allowed = allowedMethods(handler).join(", ");
+  const message = `${request.method} is not allowed here; use one of ${allowed}`;
   request.resume();
   response.setHeader("allow", allowed);
-  sendError(response, 405, "unimplemented", `${request.method} is not allowed here; use one of ${allowed}`);
+  if (!isGrpc(request.headers) && !isConnect(request.headers)) {
+    sendError(response, 405, "unimplemented", message);
+    return;
+  }
+  response.statusCode = 405;
+  response.setHeader("content-type", "text/plain");
+  response.end(message);
 }
 
 /** An error in Connect's form. */

@@ -7,7 +7,7 @@ import type { Protocol, RequestCells } from "../request-metrics.js";
 import { grpcCode, toFailure } from "../status.js";
 import { answerIterable } from "./answer-iterable.js";
 import { breakOff } from "./break-off.js";
-import { ConnectCall, peerKey } from "./connect-context.js";
+import { ConnectCall, carry, peerKey } from "./connect-context.js";
 import { toConnectError } from "./connect-error.js";
 
 /** Registers every method of the api. */
@@ -27,6 +27,7 @@ function failed(
 ): ConnectError {
   const failure = toFailure(thrown, options.log);
   count(grpcCode(failure));
+  carry(failure.metadata, context);
   return toConnectError(failure, context.protocolName);
 }
 
@@ -37,7 +38,8 @@ function unaryImplementation(method: UnaryMethod, options: LaneOptions) {
     const cells = cellsOf(context);
     const call = new ConnectCall(context);
     try {
-      const answer = await call.inTime(method.answer(request, call), options.limits.requestTimeoutMs);
+      const answer = await call.inTime(() => method.answer(request, call), options.limits.requestTimeoutMs);
+      carry(answer.metadata, context);
       cells.answered(0, startedMs);
       return answer.message();
     } catch (thrown) {
@@ -53,7 +55,7 @@ function streamImplementation(method: StreamMethod, options: LaneOptions) {
     const call = new ConnectCall(context);
     let stream: AnswerStream;
     try {
-      stream = await call.inTime(opening(method, request, call), options.limits.requestTimeoutMs);
+      stream = await call.inTime(() => opening(method, request, call), options.limits.requestTimeoutMs);
     } catch (thrown) {
       throw failed(thrown, context, options, (code) => cells.streamRefused(code));
     }

@@ -1,5 +1,6 @@
 import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
 import { type Answer, type Form, jsonWriteOptions } from "../../domain/answer.js";
+import type { Metadata } from "../../domain/metadata.js";
 import type { CallError, CallWire } from "../grpc/call-wire.js";
 import { cutWhenStalled } from "../grpc/cut-when-stalled.js";
 import { noneMatch } from "../http/answered-body.js";
@@ -65,6 +66,7 @@ export class ConnectUnaryWire implements CallWire {
     response.appendHeader("vary", "accept-encoding");
     if (this.#notModified(answer, coding)) return;
     response.setHeader("content-type", this.#encoding.contentType);
+    this.#setMetadata(answer.metadata);
     if (coding === undefined || plain.length < compressedBytesMin) {
       this.#end(plain);
       return;
@@ -81,6 +83,7 @@ export class ConnectUnaryWire implements CallWire {
     this.#response.statusCode = codeToHttpStatus(connectError.code);
     this.#response.setHeader("content-type", "application/json");
     for (const [name, value] of connectError.metadata) this.#response.setHeader(name, value);
+    this.#setMetadata(error.metadata);
     this.#end(errorToJsonBytes(connectError, jsonWriteOptions));
   }
 
@@ -106,6 +109,13 @@ export class ConnectUnaryWire implements CallWire {
     this.#response.statusCode = 304;
     this.#response.end();
     return true;
+  }
+
+  /** There is no place behind the one message: trailers are headers with a prefix. */
+  #setMetadata(metadata: Metadata | undefined): void {
+    if (metadata === undefined) return;
+    for (const [name, value] of metadata.headers) this.#response.setHeader(name, value);
+    for (const [name, value] of metadata.trailers) this.#response.setHeader(`trailer-${name}`, value);
   }
 
   #end(body: Uint8Array): void {

@@ -8,8 +8,9 @@ import { toConnectError } from "./connect-error.js";
  * A request body that has to be there after `ms`.
  * @throws ConnectError otherwise
  */
-export function receiveInTime(body: UniversalServerRequest["body"], ms: number): UniversalServerRequest["body"] {
-  return isChunks(body) ? inTime(body, ms) : body;
+export function receiveInTime(body: UniversalServerRequest["body"], ms: number): AsyncIterable<Uint8Array> {
+  if (!isChunks(body)) throw new TypeError("a request body that is not read in chunks");
+  return inTime(body, ms);
 }
 
 /** Tells an HTTP/2 client that still sends when the whole answer has left to stop; RFC 9113, 8.1. */

@@ -3,6 +3,7 @@ import { methodPath } from "../grpc/grpc-lane.js";
 import { ProtocolError } from "../grpc/protocol-error.js";
 import { rememberingRequests } from "../grpc/request-memo.js";
 import { decodeBinary, type RequestDecoder, type RpcCall, type ServedMethod } from "../grpc/rpc-call.js";
+import { type ContentCoding, decompress } from "../http/content-coding.js";
 import type { AnyRequest, AnyResponse, LaneOptions } from "../lane.js";
 import { BodyReader } from "./body-reader.js";
 import { ConnectUnaryWire, jsonEncoding, protoEncoding, type UnaryEncoding } from "./connect-unary-wire.js";
@@ -57,19 +58,20 @@ export class UnaryCalls {
     const target = request.url ?? "";
     const query = new URLSearchParams(target.slice(path.length));
     const name = query.get("encoding");
-    if ((name !== "json" && name !== "proto") || query.has("compression")) return false;
+    const coding = query.get("compression") ?? "identity";
+    if ((name !== "json" && name !== "proto") || !isReadable(coding)) return false;
     const { methods, encoding } = name === "json" ? this.#json : this.#proto;
     const served = methods.get(path);
     if (served === undefined) return false;
     request.resume();
     const call = start(served, encoding, request, response);
-    const message = messageBytes(query);
-    if (message === undefined) {
-      call.refuse(new ProtocolError("invalid_argument", "message: is not URL-safe base64, which base64=1 announces"));
-      return true;
+    try {
+      const bytes = messageBytes(query);
+      call.data(coding === "identity" ? bytes : decompressed(coding, bytes, served.options.limits.requestBodyBytesMax));
+      call.end();
+    } catch (thrown) {
+      call.refuse(thrown);
     }
-    call.data(message);
-    call.end();
     return true;
   }
 }
@@ -95,9 +97,27 @@ function serving(methods: readonly Method[], decode: RequestDecoder, options: La
   );
 }
 
-/** The message of a GET; undefined when it is base64 that is none. */
-function messageBytes(query: URLSearchParams): Buffer | undefined {
+/** The message of a GET. @throws ProtocolError when it is base64 that is none */
+function messageBytes(query: URLSearchParams): Buffer {
   const text = query.get("message") ?? "";
   if (query.get("base64") !== "1") return Buffer.from(text);
-  return /^[A-Za-z0-9_-]*={0,2}$/.test(text) ? Buffer.from(text, "base64url") : undefined;
+  if (/^[A-Za-z0-9_-]*={0,2}$/.test(text)) return Buffer.from(text, "base64url");
+  throw new ProtocolError("invalid_argument", "message: is not URL-safe base64, which base64=1 announces");
+}
+
+function isReadable(coding: string): coding is ContentCoding | "identity" {
+  return coding === "identity" || coding === "br" || coding === "gzip";
+}
+
+/** @throws ProtocolError */
+function decompressed(coding: ContentCoding, bytes: Buffer, bytesMax: number): Buffer {
+  try {
+    return decompress(coding, bytes, bytesMax);
+  } catch (thrown) {
+    if (thrown instanceof RangeError) {
+      const message = `message is larger than configured readMaxBytes ${bytesMax} after decompression`;
+      throw new ProtocolError("resource_exhausted", message);
+    }
+    throw new ProtocolError("invalid_argument", `message: is not in ${coding}, which compression=${coding} announces`);
+  }
 }

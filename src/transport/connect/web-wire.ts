@@ -1,6 +1,7 @@
 import { ServerResponse } from "node:http";
 import type { Answer } from "../../domain/answer.js";
 import type { Failure } from "../../domain/failure.js";
+import type { Metadata } from "../../domain/metadata.js";
 import type { CallError, CallWire } from "../grpc/call-wire.js";
 import { cutWhenStalled } from "../grpc/cut-when-stalled.js";
 import type { AnyResponse } from "../lane.js";
@@ -13,7 +14,7 @@ interface BodyWriter {
   end(chunk: Uint8Array): unknown;
 }
 
-const noTrailers: ReadonlyMap<string, string> = new Map();
+const noMetadata: Metadata = { headers: new Map(), trailers: new Map() };
 
 /** A gRPC-Web response, or one of a Connect stream. */
 export class WebWire implements CallWire {
@@ -33,8 +34,9 @@ export class WebWire implements CallWire {
   }
 
   answer(answer: Answer): void {
-    const body = Buffer.concat([answer.as(this.form), this.#protocol.end(undefined, noTrailers)]);
-    this.#setHeaders(noTrailers);
+    const { headers, trailers } = answer.metadata ?? noMetadata;
+    const body = Buffer.concat([answer.as(this.form), this.#protocol.end(undefined, trailers)]);
+    this.#setHeaders(headers);
     this.#writer.end(body);
     if ("stream" in this.#response) cutWhenStalled(this.#response.stream, body.length, this.#stalledReaderMs);
   }
@@ -50,8 +52,9 @@ export class WebWire implements CallWire {
   }
 
   finish(error: CallError | undefined, trailers: ReadonlyMap<string, string>): void {
-    if (!this.#response.headersSent) this.#setHeaders(noTrailers);
-    this.#writer.end(this.#protocol.end(error, trailers));
+    const own = error?.metadata ?? noMetadata;
+    if (!this.#response.headersSent) this.#setHeaders(own.headers);
+    this.#writer.end(this.#protocol.end(error, error === undefined ? trailers : own.trailers));
   }
 
   breakOff(failure: Failure): void {

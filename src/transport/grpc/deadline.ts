@@ -22,11 +22,19 @@ export function parseGrpcTimeout(text: string): number | undefined {
   return amount * factor;
 }
 
-/** The one answer to a call whose time is over, in every protocol. */
+const deadlineText = "the deadline of the call passed before its answer was there";
+
+/** The one answer to a call that took longer than the server's limit, in every protocol. */
 export function deadlineExceeded(): Failure {
-  return new Failure("deadline_exceeded", "the deadline of the call passed before its answer was there", {
-    reason: "DEADLINE_EXCEEDED",
-  });
+  return new Failure("deadline_exceeded", deadlineText, { reason: "DEADLINE_EXCEEDED" });
+}
+
+/**
+ * The one answer to a call whose client set a deadline that has passed. It has no details: the client's library, which
+ * watches the same deadline and mostly comes first, tells it without them, too.
+ */
+export function clientDeadlineExceeded(): Failure {
+  return new Failure("deadline_exceeded", deadlineText, { reason: "DEADLINE_EXCEEDED", details: [] });
 }
 
 /** The one answer to a request that took longer to arrive than the limit, in every protocol but HTTP/1.1's own. */

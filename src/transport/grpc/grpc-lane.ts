@@ -64,7 +64,7 @@ function serve(
   stream.on("error", ignore);
   const timeout = headers["grpc-timeout"];
   const timeoutMs = typeof timeout === "string" ? parseGrpcTimeout(timeout) : undefined;
-  const call = new RpcCall(served, wire, clientAddress, timeoutMs);
+  const call = new RpcCall(served, wire, clientAddress, headers, timeoutMs);
   stream[servedCall] = call;
   stream.on("data", tellData);
   stream.on("end", tellEnd);

@@ -28,6 +28,11 @@ export function errorTrailers(error: Failure | ProtocolError): Record<string, st
   return {
     "grpc-status": String(status.code),
     "grpc-message": percentEncode(status.message),
-    "grpc-status-details-bin": Buffer.from(toBinary(StatusSchema, status)).toString("base64").replace(/=+$/, ""),
+    ...(status.details.length === 0 ? {} : { "grpc-status-details-bin": base64(toBinary(StatusSchema, status)) }),
   };
+}
+
+/** Without padding, as gRPC wants it. */
+function base64(bytes: Uint8Array): string {
+  return Buffer.from(bytes).toString("base64").replace(/=+$/, "");
 }

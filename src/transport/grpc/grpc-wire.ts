@@ -27,8 +27,15 @@ export class GrpcWire implements CallWire {
     const frame = answer.as(binaryEnvelope);
     const stream = this.#stream;
     if (stream.destroyed || stream.closed) return;
-    stream.on("wantTrailers", sendOkTrailers);
-    stream.respond(this.#headers.current(), withTrailers);
+    const { metadata } = answer;
+    if (metadata === undefined) {
+      stream.on("wantTrailers", sendOkTrailers);
+      stream.respond(this.#headers.current(), withTrailers);
+    } else {
+      const trailers = { ...Object.fromEntries(metadata.trailers), ...okTrailers };
+      stream.on("wantTrailers", () => stream.sendTrailers(trailers));
+      this.start(metadata.headers);
+    }
     stream.end(frame);
     cutWhenStalled(stream, frame.length, this.#stalledReaderMs);
   }
@@ -45,13 +52,18 @@ export class GrpcWire implements CallWire {
   finish(error: CallError | undefined, trailers: ReadonlyMap<string, string>): void {
     const stream = this.#stream;
     if (stream.destroyed || stream.closed) return;
+    const own = Object.fromEntries(error?.metadata?.trailers ?? trailers);
+    // An error alone is a single block of fields; headers of its own have to go ahead of it to be told apart.
+    if (error?.metadata !== undefined && error.metadata.headers.size > 0 && !stream.headersSent) {
+      this.start(error.metadata.headers);
+    }
     if (error !== undefined && !stream.headersSent) {
-      stream.respond({ ...this.#headers.current(), ...errorTrailers(error) }, withoutBody);
+      stream.respond({ ...this.#headers.current(), ...own, ...errorTrailers(error) }, withoutBody);
       // A client that is still sending is told to stop; RFC 9113, 8.1.
       if (!stream.readableEnded) stream.close(constants.NGHTTP2_NO_ERROR);
       return;
     }
-    const last = error === undefined ? { ...Object.fromEntries(trailers), ...okTrailers } : errorTrailers(error);
+    const last = { ...own, ...(error === undefined ? okTrailers : errorTrailers(error)) };
     stream.on("wantTrailers", () => stream.sendTrailers(last));
     stream.end();
   }

@@ -6,6 +6,7 @@ import type { FailureCode } from "../../domain/failure.js";
  */
 export class ProtocolError extends Error {
   readonly code: FailureCode;
+  readonly metadata = undefined;
 
   constructor(code: FailureCode, message: string) {
     super(message);

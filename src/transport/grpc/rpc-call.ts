@@ -1,13 +1,14 @@
 import { fromBinary, type MessageShape } from "@bufbuild/protobuf";
 import type { Answer } from "../../domain/answer.js";
+import type { RequestHeaders } from "../../domain/metadata.js";
 import type { AnswerStream, Method } from "../../domain/service.js";
 import type { LaneOptions } from "../lane.js";
 import { RequestCall } from "../request-call.js";
 import type { RequestCells } from "../request-metrics.js";
 import { grpcCode, toFailure } from "../status.js";
 import { AnswerPump } from "./answer-pump.js";
-import type { CallError, CallWire } from "./call-wire.js";
-import { clientLeft, deadlineExceeded, requestTooSlow, timerMsMax } from "./deadline.js";
+import type { CallWire } from "./call-wire.js";
+import { clientDeadlineExceeded, clientLeft, deadlineExceeded, requestTooSlow, timerMsMax } from "./deadline.js";
 import { type Begun, whenLoopTurned } from "./loop-turn.js";
 import { MessageReader, type RequestReader } from "./message-reader.js";
 import { ProtocolError } from "./protocol-error.js";
@@ -15,12 +16,15 @@ import { ProtocolError } from "./protocol-error.js";
 /** Turns a request's bytes into its message. @throws anything when they are none */
 export type RequestDecoder = (method: Method, bytes: Buffer) => MessageShape<Method["desc"]["input"]>;
 
-/** Protobuf bytes, as Connect reads them. @throws ProtocolError */
+/** Protobuf bytes. @throws ProtocolError */
 export const decodeBinary: RequestDecoder = (method, bytes) => {
   try {
     return fromBinary(method.desc.input, bytes);
   } catch (thrown) {
-    throw new ProtocolError("internal", `parse binary: ${thrown instanceof Error ? thrown.message : String(thrown)}`);
+    throw new ProtocolError(
+      "invalid_argument",
+      `parse binary: ${thrown instanceof Error ? thrown.message : String(thrown)}`,
+    );
   }
 };
 
@@ -51,11 +55,19 @@ export class RpcCall extends RequestCall implements Begun {
   readonly #deadline: number | undefined;
   #phase: "reading" | "working" | "streaming" | "done" = "reading";
   #timer: NodeJS.Timeout | undefined;
+  /** The timer is set to the deadline. Timers fire a little early, so the clock does not tell afterwards. */
+  #timerIsDeadline = false;
   #pump: AnswerPump | undefined;
 
   /** `timeoutMs` is the client's deadline, counted from now. */
-  constructor(served: ServedMethod, wire: CallWire, clientAddress: string, timeoutMs: number | undefined) {
-    super(clientAddress);
+  constructor(
+    served: ServedMethod,
+    wire: CallWire,
+    clientAddress: string,
+    requestHeaders: RequestHeaders,
+    timeoutMs: number | undefined,
+  ) {
+    super(clientAddress, requestHeaders);
     this.#served = served;
     this.#wire = wire;
     const limits = served.options.limits;
@@ -63,7 +75,7 @@ export class RpcCall extends RequestCall implements Begun {
       served.reader?.(limits.requestBodyBytesMax) ??
       new MessageReader(limits.requestBodyBytesMax, kindNames[served.method.kind]);
     this.#deadline = timeoutMs === undefined ? undefined : this.#startedMs + timeoutMs;
-    if (timeoutMs !== undefined && timeoutMs <= 0) this.#fail(deadlineExceeded());
+    if (timeoutMs !== undefined && timeoutMs <= 0) this.#fail(clientDeadlineExceeded());
     else whenLoopTurned(this);
   }
 
@@ -107,9 +119,9 @@ export class RpcCall extends RequestCall implements Begun {
     this.abort(clientLeft());
   }
 
-  /** Ends the call with an error before its request was looked at. */
-  refuse(error: CallError): void {
-    this.#fail(error);
+  /** Ends the call with what was thrown before its request was looked at. */
+  refuse(thrown: unknown): void {
+    this.#fail(thrown);
   }
 
   #invoke(request: MessageShape<Method["desc"]["input"]>): void {
@@ -156,19 +168,20 @@ export class RpcCall extends RequestCall implements Begun {
   /** Sets the timer to what comes first, a limit from now or the deadline. */
   #arm(limitMs: number): void {
     clearTimeout(this.#timer);
-    const leftMs = this.#deadline === undefined ? limitMs : Math.min(limitMs, this.#deadline - performance.now());
-    this.#timer = setTimeout(() => this.#timeIsOver(), leftMs);
+    const leftMs = this.#deadline === undefined ? limitMs : this.#deadline - performance.now();
+    this.#timerIsDeadline = this.#deadline !== undefined && leftMs <= limitMs;
+    this.#timer = setTimeout(() => this.#timeIsOver(), Math.min(limitMs, leftMs));
   }
 
   #timeIsOver(): void {
-    const deadlinePassed = this.#deadline !== undefined && performance.now() >= this.#deadline - 1;
     if (this.#phase === "streaming") {
-      if (deadlinePassed) this.#pump?.fail(deadlineExceeded());
+      if (this.#timerIsDeadline) this.#pump?.fail(clientDeadlineExceeded());
       else this.#arm(timerMsMax);
       return;
     }
-    const tooSlow = this.#phase === "reading" && !deadlinePassed;
-    this.#fail(tooSlow ? requestTooSlow(this.#served.options.limits.requestReceiveTimeoutMs) : deadlineExceeded());
+    if (this.#timerIsDeadline) this.#fail(clientDeadlineExceeded());
+    else if (this.#phase !== "reading") this.#fail(deadlineExceeded());
+    else this.#fail(requestTooSlow(this.#served.options.limits.requestReceiveTimeoutMs));
   }
 
   #fail(thrown: unknown): void {

@@ -4,9 +4,11 @@ import {
   type BrotliOptions,
   brotliCompress,
   brotliCompressSync,
+  brotliDecompressSync,
   constants,
   createBrotliCompress,
   createGzip,
+  gunzipSync,
   gzip,
   gzipSync,
   type ZlibOptions,
@@ -57,6 +59,16 @@ export function compress(coding: ContentCoding, body: Uint8Array): Uint8Array | 
     return coding === "br" ? brotliCompressSync(body, brotliOptions) : gzipSync(body, gzipOptions);
   }
   return coding === "br" ? brotliAsync(body, brotliOptions) : gzipAsync(body, gzipOptions);
+}
+
+/**
+ * The bytes that were compressed; none are none.
+ * @throws RangeError when they are more than `bytesMax`, Error when they are malformed
+ */
+export function decompress(coding: ContentCoding, body: Buffer, bytesMax: number): Buffer {
+  if (body.length === 0) return body;
+  const options = { maxOutputLength: bytesMax };
+  return coding === "br" ? brotliDecompressSync(body, options) : gunzipSync(body, options);
 }
 
 /** A compressor for a body of unknown length. */

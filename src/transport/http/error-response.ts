@@ -22,6 +22,7 @@ export function errorResponse(failure: Failure, common: HeaderFields): ErrorResp
     "cache-control": "no-store",
     ...(retryAfterMs === undefined ? {} : { "retry-after": Math.max(1, Math.ceil(retryAfterMs / 1000)) }),
     ...common,
+    ...Object.fromEntries(failure.metadata?.headers ?? []),
     ...(failure instanceof HttpFailure ? failure.headers : {}),
   };
   return { status: failure instanceof HttpFailure ? failure.status : httpStatus(failure), headers, body };

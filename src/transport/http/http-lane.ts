@@ -114,7 +114,7 @@ export class HttpLane {
       cells.answered(grpcCode(refuse(exchange, thrown, log)), startedMs);
     };
     try {
-      const call = new RequestCall(exchange.request.socket.remoteAddress ?? "");
+      const call = new RequestCall(exchange.request.socket.remoteAddress ?? "", exchange.request.headers);
       const answer = method.answer(message, call);
       target.atHand = !(answer instanceof Promise) && isRepeatable(answer);
       if (answer instanceof Promise) {
@@ -136,13 +136,14 @@ export class HttpLane {
     const acceptEncoding = exchange.request.headers["accept-encoding"];
     const coding = typeof acceptEncoding === "string" ? chooseCoding(acceptEncoding) : undefined;
     const body = this.#bodies.of(answer, coding);
-    if (body instanceof Promise) return body.then((ready) => this.#send(ready, exchange));
-    this.#send(body, exchange);
+    const own = answer.metadata?.headers;
+    if (body instanceof Promise) return body.then((ready) => this.#send(ready, exchange, own));
+    this.#send(body, exchange, own);
     return undefined;
   }
 
-  #send(body: AnsweredBody, exchange: Exchange): void {
-    sendBody(body, exchange);
+  #send(body: AnsweredBody, exchange: Exchange, own: ReadonlyMap<string, string> | undefined): void {
+    sendBody(body, exchange, own);
     const { stream } = exchange.response;
     // Of HTTP/1 connections the server sees when they stand still; of a single stream it does not.
     if (stream === undefined || body.bytes.length <= watchedBytesMin) return;
@@ -150,14 +151,18 @@ export class HttpLane {
   }
 }
 
-function sendBody(body: AnsweredBody, exchange: Exchange): void {
-  const { request, response, common, head } = exchange;
-  if (body.isNotModified(request.headers["if-none-match"])) {
-    response.writeHead(304, body.notModifiedHeaders(common));
+function sendBody(
+  body: AnsweredBody,
+  { request, response, common, head }: Exchange,
+  own: ReadonlyMap<string, string> | undefined,
+): void {
+  const notModified = body.isNotModified(request.headers["if-none-match"]);
+  const headers = notModified ? body.notModifiedHeaders(common) : body.headers(common);
+  response.writeHead(notModified ? 304 : 200, own === undefined ? headers : { ...headers, ...Object.fromEntries(own) });
+  if (notModified) {
     response.end();
     return;
   }
-  response.writeHead(200, body.headers(common));
   if (head) response.end();
   else response.end(body.bytes);
 }

@@ -1,4 +1,4 @@
-import type { IncomingMessage } from "node:http";
+import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { performance } from "node:perf_hooks";
 import type { Answer } from "../../domain/answer.js";
 import type { CommonHeaders } from "../common-headers.js";
@@ -17,17 +17,16 @@ export const rememberedTextLengthMax = 1_024;
 /** Larger answers go the ordinary way, where a reader who does not take them is watched. In bytes of JSON. */
 export const wholeBodyBytesMax = 65_536;
 
-/** Whether an answer is small enough. */
+/** Whether an answer is small enough, and has no headers of its own. */
 export function isRepeatable(answer: Answer): boolean {
-  return answer.json().length <= wholeBodyBytesMax;
+  return answer.metadata === undefined && answer.json().length <= wholeBodyBytesMax;
 }
 
 /** What an answer depends on, of a request that came before. */
 interface RepeatedGet {
   readonly target: UnaryTarget;
-  readonly origin: string | undefined;
+  readonly headers: IncomingHttpHeaders;
   readonly coding: ContentCoding | undefined;
-  readonly ifNoneMatch: string | undefined;
 }
 
 /** What {@link RepeatedGets} answers from. */
@@ -83,9 +82,8 @@ export class RepeatedGets {
     if (this.#remembered.size >= rememberedTextsMax) this.#remembered.clear();
     this.#remembered.set(text, {
       target,
-      origin: headers.origin,
+      headers,
       coding: chooseCoding(headers["accept-encoding"]?.toString()),
-      ifNoneMatch: headers["if-none-match"],
     });
     return false;
   }
@@ -112,8 +110,8 @@ export class RepeatedGets {
     this.#stopped = true;
   }
 
-  #answer({ target, origin, coding, ifNoneMatch }: RepeatedGet, clientAddress: string): Uint8Array | undefined {
-    const call = new RequestCall(clientAddress);
+  #answer({ target, headers, coding }: RepeatedGet, clientAddress: string): Uint8Array | undefined {
+    const call = new RequestCall(clientAddress, headers);
     const answer = target.method.answer(target.message, call);
     if (answer instanceof Promise) {
       target.atHand = false;
@@ -124,6 +122,6 @@ export class RepeatedGets {
     target.atHand = isRepeatable(answer);
     const body = target.atHand ? this.#options.bodies.of(answer, coding) : undefined;
     if (body === undefined || body instanceof Promise) return undefined;
-    return body.whole(this.#options.common.of(origin), ifNoneMatch);
+    return body.whole(this.#options.common.of(headers.origin), headers["if-none-match"]);
   }
 }

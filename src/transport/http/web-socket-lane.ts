@@ -98,7 +98,7 @@ export class WebSocketLane {
     handshake.check();
     const bound = match.route.parameters.bind(match.segments, query);
     const cells = requests.cells(method, "websocket");
-    const call = new RequestCall(exchange.request.socket.remoteAddress ?? "");
+    const call = new RequestCall(exchange.request.socket.remoteAddress ?? "", exchange.request.headers);
     handshake.socket.once("close", () => call.abort(clientLeft()));
     openStream(
       method,

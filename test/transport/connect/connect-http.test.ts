@@ -128,8 +128,42 @@ describe("Connect over plain HTTP", () => {
     expect(preflight.headers["access-control-allow-methods"]).toBe(allow);
   });
 
-  test("a content type that is none of ours is answered 415", async () => {
-    expect((await send({ headers: { "content-type": "text/plain" }, body: "x" })).status).toBe(415);
+  test.each([
+    ["application/proto", {}],
+    ["application/json", { "connect-protocol-version": "1" }],
+    ["application/grpc-web+proto", {}],
+  ])("a call of %s by another HTTP method has no body that its protocol takes for an error", async (type, more) => {
+    const sent = { method: "DELETE", headers: { "content-type": type, ...more } };
+    const { status, headers, body } = await send(sent);
+    expect(status).toBe(405);
+    expect(headers.allow).toBe("GET, HEAD, POST, OPTIONS");
+    expect(headers["content-type"]).toBe("text/plain");
+    expect(body.toString()).toBe("DELETE is not allowed here; use one of GET, HEAD, POST, OPTIONS");
+  });
+
+  test.each([
+    [getMarket, "application/json, application/proto, "],
+    [observe, "application/connect+json, application/connect+proto, "],
+  ])("a content type that is none of ours is answered 415 at %s", async (path, types) => {
+    const { status, headers } = await send({ path, headers: { "content-type": "text/plain" }, body: "x" });
+    expect(status).toBe(415);
+    expect(headers["accept-post"]).toContain(types);
+    expect(headers["accept-post"]).toContain("application/grpc-web+proto");
+  });
+
+  test.each([
+    ["application/proto", {}],
+    ["application/connect+json", {}],
+    ["application/json", { "connect-protocol-version": "1" }],
+  ])("a Connect call (%s) of a method that is not there is told so in Connect's form", async (type, more) => {
+    const path = "/datanode.api.v2.TradingDataService/Nothing";
+    const { status, headers, body } = await send({ path, headers: { "content-type": type, ...more } });
+    expect(status).toBe(404);
+    expect(headers["content-type"]).toBe("application/json");
+    expect(JSON.parse(body.toString())).toEqual({
+      code: "unimplemented",
+      message: "no method is served at /datanode.api.v2.TradingDataService/Nothing",
+    });
   });
 
   test.each([
