@@ -5,15 +5,18 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { root } from "./definitions.js";
 
-test("gen/ is, byte for byte, what the definitions generate", () => {
+test.each([
+  ["gen", []],
+  ["harness/conformance/gen", ["harness/conformance/proto", "--template", "harness/conformance/buf.gen.yaml"]],
+])("%s/ is, byte for byte, what the definitions generate", (generated, inputs) => {
   const directory = mkdtempSync(join(tmpdir(), "marketd-gen-"));
   try {
-    execFileSync(join(root, "node_modules/.bin/buf"), ["generate", "-o", directory], { cwd: root });
-    const fresh = filesBelow(join(directory, "gen"));
-    const committed = filesBelow(join(root, "gen"));
+    execFileSync(join(root, "node_modules/.bin/buf"), ["generate", ...inputs, "-o", directory], { cwd: root });
+    const fresh = filesBelow(join(directory, generated));
+    const committed = filesBelow(join(root, generated));
     const names = new Set([...fresh.keys(), ...committed.keys()]);
     const stale = [...names].filter((name) => fresh.get(name) !== committed.get(name)).sort();
-    expect(stale, "gen/ is stale: npm run generate").toEqual([]);
+    expect(stale, `${generated}/ is stale: npm run generate`).toEqual([]);
     expect(names.size).toBeGreaterThan(0);
   } finally {
     rmSync(directory, { recursive: true });
