@@ -1,0 +1,94 @@
+import { writeFileSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { gzipSync } from "node:zlib";
+import { type DescMethod, fromJson, type JsonValue, toBinary } from "@bufbuild/protobuf";
+import { Code } from "@connectrpc/connect";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { envelope } from "../../src/transport/grpc/envelope.js";
+import { newDatabaseUrl } from "../support/database.js";
+import { type RpcForm, rpcForms, sendBytes } from "../support/rpc-bytes.js";
+import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
+import { smallNetwork } from "./small-network.js";
+
+/*
+ * Deadlines that have passed before the work begins, or pass while it does, in every form of a call of every method:
+ * each call is answered, and the process goes on.
+ */
+
+const marketId = "busy";
+const requests: readonly (readonly [DescMethod, JsonValue])[] = [
+  [TradingDataService.method.getMarket, { marketId }],
+  [TradingDataService.method.getLatestMarketDepth, { marketId }],
+  [TradingDataService.method.getLatestMarketData, { marketId }],
+  [TradingDataService.method.listLatestMarketData, {}],
+  [TradingDataService.method.listLedgerEntries, {}],
+  [TradingDataService.method.listERC20MultiSigSignerRemovedBundles, {}],
+  [TradingDataService.method.observeMarketsDepthUpdates, { marketIds: [marketId] }],
+  [TradingDataService.method.exportLedgerEntries, { partyId: "alice", assetId: "usd" }],
+];
+
+const connectTimeouts = ["0", "1", "2", "3"];
+const grpcTimeouts = ["0n", "1n", "1u", "900u", "1m", "2m", "3m"];
+const repetitions = 5;
+
+/** Whether the form takes calls of the method. */
+function serves(form: RpcForm, method: DescMethod): boolean {
+  if (form.protocol === "connect-stream") return method.methodKind === "server_streaming";
+  return method.methodKind === "unary" || form.protocol === "grpc" || form.protocol === "grpc-web";
+}
+
+describe("a deadline of hardly any time", () => {
+  let folder: string;
+  let port: number;
+  let service: ServiceProcess;
+
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), "marketd-deadlines-"));
+    const file = join(folder, "recording");
+    writeFileSync(file, smallNetwork().bytes());
+    const databaseUrl = newDatabaseUrl().url;
+    await runMarketd("load", "--database-url", databaseUrl, file);
+    port = await freePort();
+    service = new ServiceProcess(databaseUrl, port);
+    await service.start();
+  });
+
+  afterAll(async () => {
+    await service.kill();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  const cases = rpcForms.flatMap((form) => [undefined, "gzip"].map((coding) => ({ ...form, form, coding })));
+  test.each(cases)("$protocol, $contentType, compressed: $coding", async ({ form, coding }) => {
+    const timeouts = form.protocol.startsWith("connect") ? connectTimeouts : grpcTimeouts;
+    const calls = requests
+      .filter(([method]) => serves(form, method))
+      .flatMap(([method, request]) =>
+        timeouts.map((timeout) => ({ method, timeout, body: bodyOf(form, method, request, coding) })),
+      );
+    for (let n = 0; n < repetitions; n++) {
+      const outcomes = await Promise.all(
+        calls.map(({ method, timeout, body }) => {
+          const path = `/${method.parent.typeName}/${method.name}`;
+          const headers = {
+            [form.timeoutName]: timeout,
+            ...(coding === undefined ? {} : { [form.encodingName]: coding }),
+          };
+          return sendBytes(port, form, path, body, headers);
+        }),
+      );
+      for (const { code } of outcomes) expect([0, Code.DeadlineExceeded]).toContain(code);
+    }
+    expect((await fetch(`${service.url}/readyz`)).status).toBe(200);
+    expect(service.printed).not.toContain("nhandled");
+  });
+});
+
+function bodyOf(form: RpcForm, method: DescMethod, request: JsonValue, coding: string | undefined): Buffer {
+  const plain = form.json ? JSON.stringify(request) : toBinary(method.input, fromJson(method.input, request));
+  const message = coding === undefined ? Buffer.from(plain) : gzipSync(plain);
+  return form.enveloped ? envelope(coding === undefined ? 0 : 1, message) : message;
+}
