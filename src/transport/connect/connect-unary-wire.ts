@@ -7,6 +7,7 @@ import { noneMatch } from "../http/answered-body.js";
 import { type ContentCoding, chooseCoding, compress, compressedBytesMin } from "../http/content-coding.js";
 import type { AnyRequest, AnyResponse } from "../lane.js";
 import { asConnectError } from "./connect-error.js";
+import { ResponseBody } from "./response-body.js";
 
 /** How a Connect unary message is written. */
 export class UnaryEncoding {
@@ -35,10 +36,6 @@ export class UnaryEncoding {
     }
     return bytes;
   }
-}
-
-interface BodyWriter {
-  end(chunk: Uint8Array): unknown;
 }
 
 /** A Connect unary response: the message itself, or an error as JSON with its own HTTP status. */
@@ -120,9 +117,8 @@ export class ConnectUnaryWire implements CallWire {
 
   #end(body: Uint8Array): void {
     this.#response.setHeader("content-length", body.length);
-    const writer: BodyWriter = this.#response;
     if (this.#request.method === "HEAD") this.#response.end();
-    else writer.end(body);
+    else new ResponseBody(this.#response).end(body);
     if ("stream" in this.#response) cutWhenStalled(this.#response.stream, body.length, this.#stalledReaderMs);
   }
 }

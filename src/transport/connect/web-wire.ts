@@ -1,4 +1,3 @@
-import { ServerResponse } from "node:http";
 import type { Answer } from "../../domain/answer.js";
 import type { Failure } from "../../domain/failure.js";
 import type { Metadata } from "../../domain/metadata.js";
@@ -6,13 +5,8 @@ import type { CallError, CallWire } from "../grpc/call-wire.js";
 import { cutWhenStalled } from "../grpc/cut-when-stalled.js";
 import type { AnyResponse } from "../lane.js";
 import { breakOff } from "./break-off.js";
+import { ResponseBody } from "./response-body.js";
 import type { WebProtocol } from "./web-protocol.js";
-
-/** What responses of both HTTP versions have in common for writing bytes. */
-interface BodyWriter {
-  write(chunk: Uint8Array): boolean;
-  end(chunk: Uint8Array): unknown;
-}
 
 const noMetadata: Metadata = { headers: new Map(), trailers: new Map() };
 
@@ -21,15 +15,14 @@ export class WebWire implements CallWire {
   readonly form;
   readonly #protocol: WebProtocol;
   readonly #response: AnyResponse;
-  readonly #writer: BodyWriter;
-
+  readonly #body: ResponseBody;
   readonly #stalledReaderMs: number;
 
   constructor(protocol: WebProtocol, response: AnyResponse, stalledReaderMs: number) {
     this.form = protocol.form;
     this.#protocol = protocol;
     this.#response = response;
-    this.#writer = response;
+    this.#body = new ResponseBody(response);
     this.#stalledReaderMs = stalledReaderMs;
   }
 
@@ -37,24 +30,23 @@ export class WebWire implements CallWire {
     const { headers, trailers } = answer.metadata ?? noMetadata;
     const body = Buffer.concat([answer.as(this.form), this.#protocol.end(undefined, trailers)]);
     this.#setHeaders(headers);
-    this.#writer.end(body);
+    this.#body.end(body);
     if ("stream" in this.#response) cutWhenStalled(this.#response.stream, body.length, this.#stalledReaderMs);
   }
 
   start(headers: ReadonlyMap<string, string>): void {
     this.#setHeaders(headers);
-    if (this.#response instanceof ServerResponse) this.#response.flushHeaders();
-    else this.#response.writeHead(200);
+    this.#body.begin();
   }
 
   write(frames: Uint8Array): boolean {
-    return this.#writer.write(frames);
+    return this.#body.write(frames);
   }
 
   finish(error: CallError | undefined, trailers: ReadonlyMap<string, string>): void {
     const own = error?.metadata ?? noMetadata;
     if (!this.#response.headersSent) this.#setHeaders(own.headers);
-    this.#writer.end(this.#protocol.end(error, error === undefined ? trailers : own.trailers));
+    this.#body.end(this.#protocol.end(error, error === undefined ? trailers : own.trailers));
   }
 
   breakOff(failure: Failure): void {
