@@ -33,6 +33,11 @@ export class CommonHeaders {
     this.#staleness = staleness;
   }
 
+  /** Whether pages of `origin` may call; undefined, no page, may. */
+  allows(origin: string | undefined): boolean {
+    return this.#origins === undefined || origin === undefined || this.#origins.has(origin);
+  }
+
   /** The fields for a request from `origin`. */
   of(origin: string | undefined): HeaderFields {
     const staleness = this.#staleness();

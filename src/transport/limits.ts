@@ -22,6 +22,18 @@ export interface TransportLimits {
   readonly requestReceiveTimeoutMs: number;
   /** How long a connection may idle between requests. */
   readonly keepAliveTimeoutMs: number;
+  /**
+   * Requests of one HTTP/1.1 connection that may wait for the answer to the one before them. They are answered one after
+   * the other, and no more is read meanwhile; only a single packet can hold more, and ends the connection.
+   */
+  readonly unansweredRequestsMax: number;
+  /** How long a connection that the server ends is still read, so that its last bytes arrive; then it is cut. */
+  readonly lingerMs: number;
+  /**
+   * While the server drains, an HTTP/1.1 connection is closed with its next answer, or when it had no request for this
+   * long: a request that crosses the end of its connection is lost, so clients that poll should ask once more before.
+   */
+  readonly drainIdleMs: number;
   /** How long the server works on a unary answer, or on opening a stream; then DEADLINE_EXCEEDED. */
   readonly requestTimeoutMs: number;
   /** Concurrent HTTP/2 streams of one connection. */
@@ -58,6 +70,9 @@ export const defaultTransportLimits: TransportLimits = {
   headersTimeoutMs: 10_000,
   requestReceiveTimeoutMs: 30_000,
   keepAliveTimeoutMs: 65_000,
+  unansweredRequestsMax: 64,
+  lingerMs: 1_000,
+  drainIdleMs: 2_000,
   requestTimeoutMs: 30_000,
   http2StreamsPerConnectionMax: 1_000,
   http2SessionMegabytesMax: 128,

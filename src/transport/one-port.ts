@@ -1,4 +1,4 @@
-import http, { type IncomingMessage, type ServerResponse } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import http2, {
   type Http2ServerRequest,
   type Http2ServerResponse,
@@ -6,25 +6,25 @@ import http2, {
   type IncomingHttpHeaders,
   type ServerHttp2Stream,
 } from "node:http2";
-import https from "node:https";
-import type { Socket } from "node:net";
-import type { Duplex } from "node:stream";
+import { Server, type Socket } from "node:net";
+import { setImmediate } from "node:timers/promises";
 import type { TLSSocket } from "node:tls";
+import type { Failure } from "../domain/failure.js";
 import type { Log } from "../telemetry/log.js";
 import { closeSession } from "./connections/close-session.js";
+import { Http1Server } from "./connections/http1-server.js";
 import type { RepeatedGets } from "./http/repeated-gets.js";
-import { Http1Connection } from "./http1-connection.js";
 import type { TransportLimits } from "./limits.js";
-import { malformedRequest } from "./malformed-request.js";
 import { peekPreface } from "./peek-preface.js";
 import { SessionTables } from "./session-tables.js";
-import { StalledSockets } from "./stalled-sockets.js";
 
 /** What the port hands over. */
 export interface PortHandlers {
   request(request: IncomingMessage | Http2ServerRequest, response: ServerResponse | Http2ServerResponse): void;
-  /** An HTTP/1.1 request to change the protocol; `head` is what came after its headers. */
-  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void;
+  /** Answers a request with an error. */
+  refuse(request: IncomingMessage, response: ServerResponse, failure: Failure): void;
+  /** A request to become a WebSocket; `head` is what came after its headers. */
+  upgrade(request: IncomingMessage, socket: Socket, head: Buffer): void;
   /** An HTTP/2 stream, before Node makes a request of it. True: taken. */
   stream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean;
 }
@@ -48,25 +48,25 @@ interface OpenSession {
 /** One listening socket for HTTP/1.1 and HTTP/2: told apart by ALPN under TLS, by the preface without. */
 export class OnePort {
   readonly #options: PortOptions;
-  readonly #http1: http.Server;
+  readonly #http1: Http1Server;
   readonly #http2: http2.Http2Server;
   readonly #sockets = new Set<Socket>();
-  /** By their sockets, which under TLS are not those of `#sockets`. */
-  readonly #http1Connections = new Map<Socket, Http1Connection>();
-  /** Streams end by their own rule; this is for the reader of a large answer who never takes it. */
-  readonly #stalled: StalledSockets;
+  /** Connections that have not yet said which version they speak. */
+  readonly #undecided = new Set<Socket>();
   readonly #byAddress = new Map<string, number>();
   readonly #sessions = new Map<Http2Session, OpenSession>();
   #pings: NodeJS.Timeout | undefined;
   #onClosed = (): void => {};
   #draining = false;
+  #cut = false;
+  #accepted = 0;
   #refused = 0;
 
   constructor(options: PortOptions) {
     this.#options = options;
-    this.#stalled = new StalledSockets(options.limits.stalledReaderMs, () => this.#http1Connections.keys());
-    this.#http1 = this.#createHttp1();
+    this.#http1 = new Http1Server(options);
     this.#http2 = this.#createHttp2();
+    this.#tellApart();
   }
 
   /** Connections that are open now. */
@@ -86,12 +86,13 @@ export class OnePort {
 
   /** Gives the port that is listened on. @throws Error when the address cannot be had */
   listen(host: string, port: number): Promise<number> {
+    const { server } = this.#http1;
     return new Promise((resolve, reject) => {
-      this.#http1.once("error", reject);
-      this.#http1.listen({ host, port }, () => {
-        this.#http1.off("error", reject);
+      server.once("error", reject);
+      server.listen({ host, port }, () => {
+        server.off("error", reject);
         this.#startPings();
-        const address = this.#http1.address();
+        const address = server.address();
         resolve(typeof address === "object" && address !== null ? address.port : port);
       });
     });
@@ -100,7 +101,7 @@ export class OnePort {
   /** Serves what {@link accept} is given, instead of listening itself. Gives `port` back. */
   open(port: number): number {
     // Node starts to check its time limits at this event.
-    this.#http1.emit("listening");
+    this.#http1.server.emit("listening");
     this.#startPings();
     return port;
   }
@@ -111,24 +112,43 @@ export class OnePort {
     socket.allowHalfOpen = true;
     socket.setNoDelay(true);
     socket.setKeepAlive(true, this.#options.limits.tcpKeepAliveMs);
-    this.#http1.emit("connection", socket);
+    this.#http1.server.emit("connection", socket);
   }
 
-  /** Stops listening, tells HTTP/2 peers to go, closes what idles. Resolves when every connection has ended. */
-  drain(): Promise<void> {
+  /**
+   * Stops listening, tells HTTP/2 peers to go, and ends HTTP/1.1 connections with their next answer, or as they are idle.
+   * Resolves when every connection has ended.
+   */
+  async drain(): Promise<void> {
     this.#draining = true;
-    this.#options.repeated.stop();
-    this.#http1.close();
-    const closed = this.#allClosed();
+    const { repeated, limits } = this.#options;
+    repeated.stop();
     for (const session of this.#sessions.keys()) closeSession(session);
-    const idle = setInterval(() => this.#http1.closeIdleConnections(), drainCheckIntervalMs);
-    return closed.then(() => clearInterval(idle));
+    for (const socket of this.#undecided) socket.setTimeout(limits.drainIdleMs);
+    this.#http1.drain();
+    await this.#acceptPending();
+    // That of an HTTP server would cut connections without an answer under way, whatever has just reached them.
+    Server.prototype.close.call(this.#http1.server);
+    await this.#allClosed();
+    this.#http1.stop();
+  }
+
+  /** Resolves when every connection that the kernel has made is accepted: it would reset the others. */
+  async #acceptPending(): Promise<void> {
+    const untilMs = performance.now() + this.#options.limits.drainIdleMs;
+    let accepted: number;
+    // The event loop accepts one connection in a turn.
+    await setImmediate();
+    do {
+      accepted = this.#accepted;
+      await setImmediate();
+    } while (this.#accepted > accepted && !this.#cut && performance.now() < untilMs);
   }
 
   /** Cuts every connection. */
   cut(): void {
+    this.#cut = true;
     clearInterval(this.#pings);
-    this.#stalled.stop();
     for (const session of this.#sessions.keys()) session.destroy();
     for (const socket of this.#sockets) socket.destroy();
   }
@@ -149,83 +169,40 @@ export class OnePort {
     });
   }
 
-  #createHttp1(): http.Server {
-    const { limits, handlers, tls } = this.#options;
-    const options = {
-      maxHeaderSize: limits.headerBytesMax,
-      headersTimeout: limits.headersTimeoutMs,
-      requestTimeout: limits.requestReceiveTimeoutMs,
-      keepAliveTimeout: limits.keepAliveTimeoutMs,
-      connectionsCheckingInterval: Math.min(limits.headersTimeoutMs, timeoutCheckIntervalMs),
-      noDelay: true,
-      keepAlive: true,
-      keepAliveInitialDelay: limits.tcpKeepAliveMs,
-    };
-    const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
-      if (this.#draining) response.shouldKeepAlive = false;
-      this.#http1Connections.get(request.socket)?.asked(request, response);
-      handlers.request(request, response);
-    };
-    const server =
-      tls === undefined
-        ? http.createServer(options, onRequest)
-        : https.createServer(
-            {
-              ...options,
-              cert: tls.certificate,
-              key: tls.key,
-              ALPNProtocols: ["h2", "http/1.1"],
-              handshakeTimeout: limits.headersTimeoutMs,
-            },
-            onRequest,
-          );
-    server.timeout = 0;
-    this.#tellApart(server);
-    server.on("upgrade", (request, socket, head) => {
-      this.#http1Connections.get(request.socket)?.release();
-      handlers.upgrade(request, socket, head);
-    });
-    server.on("clientError", (error: NodeJS.ErrnoException, socket: Duplex) => malformedRequest(error, socket, limits));
-    server.on("tlsClientError", () => {});
-    return server;
-  }
-
   /** Puts itself between the listening socket and the HTTP/1.1 server, which must listen to keep its timeouts. */
-  #tellApart(server: http.Server): void {
-    const event = this.#options.tls === undefined ? "connection" : "secureConnection";
-    const http1Listeners = server.listeners(event);
-    server.removeAllListeners(event);
-    const toHttp1 = (socket: Socket): void => {
-      this.#http1Connections.set(socket, new Http1Connection(socket, this.#options.repeated));
-      socket.once("close", () => this.#http1Connections.delete(socket));
-      for (const listener of http1Listeners) Reflect.apply(listener, server, [socket]);
-    };
+  #tellApart(): void {
+    const { server } = this.#http1;
+    const encrypted = this.#options.tls !== undefined;
     const toHttp2 = (socket: Socket): void => {
       // An HTTP/1 server leaves its sockets half open; an HTTP/2 session would not notice that its peer has gone.
       socket.allowHalfOpen = false;
       this.#http2.emit("connection", socket);
     };
     server.prependListener("connection", (socket: Socket) => {
-      if (!this.#admit(socket)) return;
-      if (event !== "connection") return;
-      peekPreface(socket, this.#options.limits.headersTimeoutMs, (http2) => {
+      if (!this.#admit(socket) || encrypted) return;
+      this.#undecided.add(socket);
+      socket.once("close", () => this.#undecided.delete(socket));
+      const { headersTimeoutMs, drainIdleMs } = this.#options.limits;
+      peekPreface(socket, this.#draining ? drainIdleMs : headersTimeoutMs, (http2, held) => {
+        this.#undecided.delete(socket);
         if (http2) toHttp2(socket);
-        else toHttp1(socket);
+        else this.#http1.serve(socket, held);
       });
     });
-    if (event === "connection") return;
+    if (!encrypted) return;
     server.on("secureConnection", (socket: TLSSocket) => {
       if (socket.alpnProtocol === "h2") toHttp2(socket);
-      else toHttp1(socket);
+      else this.#http1.serve(socket);
     });
   }
 
   #admit(socket: Socket): boolean {
+    this.#accepted++;
     const { connectionsMax, connectionsPerAddressMax } = this.#options.limits;
     const address = socket.remoteAddress ?? "";
     const ofAddress = (this.#byAddress.get(address) ?? 0) + 1;
     const tooMany = connectionsPerAddressMax > 0 && ofAddress > connectionsPerAddressMax;
-    if (this.#sockets.size >= connectionsMax || tooMany || this.#draining) {
+    if (this.#sockets.size >= connectionsMax || tooMany || this.#cut) {
       this.#refused++;
       socket.destroy();
       return false;
@@ -285,9 +262,3 @@ export class OnePort {
     }
   }
 }
-
-/** How often a drain looks for connections that have become idle. */
-const drainCheckIntervalMs = 20;
-
-/** How often connections are checked for requests that take too long to arrive, at most. */
-const timeoutCheckIntervalMs = 5_000;

@@ -4,10 +4,10 @@ import type { Socket } from "node:net";
 const prefaceHead = Buffer.from("PRI");
 
 /**
- * Reads as much of a new connection as tells HTTP/2 from HTTP/1, puts it back, and says which it is. A connection that
+ * Reads as much of a new connection as tells HTTP/2 from HTTP/1, puts it back, and says which it is and what it read. A connection that
  * says nothing for `timeoutMs` is cut.
  */
-export function peekPreface(socket: Socket, timeoutMs: number, decided: (http2: boolean) => void): void {
+export function peekPreface(socket: Socket, timeoutMs: number, decided: (http2: boolean, held: Buffer) => void): void {
   let held: Buffer = Buffer.alloc(0);
   const stop = (): void => {
     socket.off("readable", look);
@@ -30,7 +30,7 @@ export function peekPreface(socket: Socket, timeoutMs: number, decided: (http2: 
     if (matches && compared < prefaceHead.length) return;
     stop();
     socket.unshift(held);
-    decided(matches);
+    decided(matches, held);
   };
   socket.on("readable", look);
   socket.on("end", cut);

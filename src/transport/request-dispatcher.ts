@@ -1,3 +1,4 @@
+import type { Failure } from "../domain/failure.js";
 import type { Log } from "../telemetry/log.js";
 import type { CommonHeaders } from "./common-headers.js";
 import { type Exchange, refuse } from "./http/exchange.js";
@@ -27,15 +28,25 @@ export class RequestDispatcher {
   }
 
   dispatch(request: AnyRequest, response: AnyResponse): void {
-    const { common, http, log } = this.#options;
+    const { http, log } = this.#options;
     const { method } = request;
-    const exchange = { request, response, common: common.of(request.headers.origin), head: method === "HEAD" };
+    const exchange = this.#exchange(request, response);
     try {
       if ((method === "GET" || exchange.head) && http.takeRemembered(exchange)) return;
       this.#dispatchNew(exchange, request, response);
     } catch (thrown) {
       refuse(exchange, thrown, log);
     }
+  }
+
+  /** Answers a request with an error. */
+  refuse(request: AnyRequest, response: AnyResponse, failure: Failure): void {
+    refuse(this.#exchange(request, response), failure, this.#options.log);
+  }
+
+  #exchange(request: AnyRequest, response: AnyResponse): Exchange {
+    const common = this.#options.common.of(request.headers.origin);
+    return { request, response, common, head: request.method === "HEAD" };
   }
 
   #dispatchNew(exchange: Exchange, request: AnyRequest, response: AnyResponse): void {

@@ -87,12 +87,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   });
   const lane =
     options.grpcLane === false ? undefined : createGrpcLane({ ...laneOptions, staleness: options.staleness });
-  const webSockets = new WebSocketLane({
-    ...laneOptions,
-    common,
-    routes,
-    ordinary: (request, response) => dispatcher.dispatch(request, response),
-  });
+  const webSockets = new WebSocketLane({ ...laneOptions, common, routes });
   const port = new OnePort({
     tls,
     limits,
@@ -100,6 +95,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     repeated: http.repeated,
     handlers: {
       request: (request, response) => dispatcher.dispatch(request, response),
+      refuse: (request, response, failure) => dispatcher.refuse(request, response, failure),
       upgrade: (request, socket, head) => webSockets.handle(request, socket, head),
       stream: (stream, headers) => {
         if (lane?.accepts(headers) !== true) return false;

@@ -240,7 +240,7 @@ describe("who asks for a large answer and does not read it is cut", () => {
 
 describe("draining", () => {
   test("idle connections close, requests finish, subscriptions end with UNAVAILABLE, files come to their end", async () => {
-    await serve();
+    await serve({ limits: { drainIdleMs: 200 } });
     const agent = new http.Agent({ keepAlive: true });
     await get("/healthz", agent);
     const session = http2.connect(server.url);

@@ -29,6 +29,11 @@ export interface HttpResponse {
   once(event: "drain" | "close", listener: () => void): unknown;
 }
 
+/** Whether trailers can follow the body: not to a client of HTTP/1.0, which knows no chunks. */
+export function canHaveTrailers(response: HttpResponse): boolean {
+  return !(response instanceof ServerResponse) || response.useChunkedEncodingByDefault;
+}
+
 /**
  * The connection that finished chunks of a response may be written to, once its headers have left: of an HTTP/1.1
  * response whose turn it is on that connection.

@@ -13,7 +13,7 @@ import { grpcCode, toFailure } from "../status.js";
 import { chooseCoding } from "./content-coding.js";
 import { type Exchange, refuse } from "./exchange.js";
 import { bodyData, chunkedForm } from "./forms.js";
-import { chunkSocket } from "./http-message.js";
+import { canHaveTrailers, chunkSocket } from "./http-message.js";
 import { openStream } from "./open-stream.js";
 import { PeekedStream } from "./peeked-stream.js";
 import type { BoundRequest } from "./query-parameters.js";
@@ -91,7 +91,9 @@ export class StreamResponder {
   #pump(stream: AnswerStream, body: BodyForm, exchange: Exchange, cells: RequestCells): void {
     const { response, request, common } = exchange;
     const ownHeaders = !body.file || body.form === bodyData;
-    const headers = this.#headers(body, common, ownHeaders ? stream : undefined);
+    const own = ownHeaders ? stream : undefined;
+    const trailerNames = exchange.head || !canHaveTrailers(response) ? [] : (own?.trailerNames ?? []);
+    const headers = this.#headers(body, common, own, trailerNames);
     if (exchange.head) {
       stream.close();
       const failure = stream.failure;
@@ -126,8 +128,12 @@ export class StreamResponder {
     pump.run();
   }
 
-  #headers(body: BodyForm, common: HeaderFields, stream?: AnswerStream): HeaderFields {
-    const trailerNames = stream?.trailerNames ?? [];
+  #headers(
+    body: BodyForm,
+    common: HeaderFields,
+    stream: AnswerStream | undefined,
+    trailerNames: readonly string[],
+  ): HeaderFields {
     return {
       "content-type": body.contentType,
       "cache-control": "no-store",

@@ -1,6 +1,5 @@
 import type { Socket } from "node:net";
 import type { Writable } from "node:stream";
-import { pipeline } from "node:stream";
 import type { Failure } from "../../domain/failure.js";
 import type { HeaderFields } from "../common-headers.js";
 import type { FrameSink } from "../grpc/call-wire.js";
@@ -55,7 +54,9 @@ export class StreamResponse implements FrameSink {
     }
     const packer = compressor(coding);
     packer.on("drain", drained);
-    pipeline(packer, response, () => {});
+    packer.on("error", () => this.breakOff());
+    response.once("close", () => packer.destroy());
+    packer.pipe(response);
     this.#output = packer;
   }
 

@@ -1,18 +1,18 @@
-import { type IncomingMessage, ServerResponse } from "node:http";
-import { Socket } from "node:net";
-import type { Duplex } from "node:stream";
+import type { IncomingMessage } from "node:http";
+import type { Socket } from "node:net";
 import { type WebSocket, WebSocketServer } from "ws";
-import type { Failure, FailureCode } from "../../domain/failure.js";
+import { Failure, type FailureCode } from "../../domain/failure.js";
 import type { AnswerStream } from "../../domain/service.js";
 import type { CommonHeaders } from "../common-headers.js";
+import { closeLingering } from "../connections/lingering-close.js";
+import { rawErrorResponse } from "../connections/malformed-request.js";
 import { AnswerPump } from "../grpc/answer-pump.js";
 import type { FrameSink } from "../grpc/call-wire.js";
 import { clientLeft } from "../grpc/deadline.js";
-import type { AnyRequest, AnyResponse, LaneOptions } from "../lane.js";
+import type { LaneOptions } from "../lane.js";
 import { RequestCall } from "../request-call.js";
 import type { RequestCells } from "../request-metrics.js";
 import { grpcCode, toFailure } from "../status.js";
-import { type Exchange, refuse } from "./exchange.js";
 import { errorText, webSocketText } from "./forms.js";
 import { HttpFailure, unknownPath, urlTooLong } from "./http-failure.js";
 import { openStream } from "./open-stream.js";
@@ -23,8 +23,6 @@ import type { RouteMatch, Routes } from "./routes.js";
 export interface WebSocketLaneOptions extends LaneOptions {
   readonly common: CommonHeaders;
   readonly routes: Routes;
-  /** Answers a request whose wish to upgrade is left aside. */
-  ordinary(request: AnyRequest, response: AnyResponse): void;
 }
 
 /** Close codes (RFC 6455, 7.4, and IANA's registry) by whose fault it is. */
@@ -32,6 +30,7 @@ const closeCodes: Partial<Record<FailureCode, number>> = {
   invalid_argument: 1008,
   not_found: 1008,
   resource_exhausted: 1008,
+  permission_denied: 1008,
   unimplemented: 1008,
   unavailable: 1013,
 };
@@ -43,6 +42,7 @@ const closedByPolicy = 1008;
 interface Peer {
   heardAtMs: number;
   messagesSincePing: number;
+  bytesSincePing: number;
 }
 
 /** Streams at the URLs of the HTTP API, for clients that ask to upgrade to WebSocket: a JSON object per text message. */
@@ -54,31 +54,27 @@ export class WebSocketLane {
 
   constructor(options: WebSocketLaneOptions) {
     this.#options = options;
-    this.#handshakes = new WebSocketServer({
+    const handshakes = {
       noServer: true,
       clientTracking: false,
       perMessageDeflate: false,
       maxPayload: options.limits.webSocketMessageBytesMax,
-    });
+      closeTimeout: options.limits.breakOffMs,
+    };
+    this.#handshakes = new WebSocketServer(handshakes);
     this.#pings = setInterval(() => this.#ping(), options.limits.peerPingIntervalMs);
     this.#pings.unref();
   }
 
-  /** Takes over the connection of a request to upgrade; `head` is what came after its headers. */
-  handle(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+  /** Takes over the connection of a request to become a WebSocket; `head` is what came after its headers. */
+  handle(request: IncomingMessage, socket: Socket, head: Buffer): void {
     socket.on("error", () => {});
     socket.allowHalfOpen = false;
-    const response = responseOn(request, socket);
-    if (request.headers.upgrade?.toLowerCase() !== "websocket") {
-      this.#options.ordinary(request, response);
-      return;
-    }
-    const common = this.#options.common.of(request.headers.origin);
-    const exchange = { request, response, common, head: false };
+    const handshake = new Handshake(this.#handshakes, request, socket, head);
     try {
-      this.#open(exchange, new Handshake(this.#handshakes, request, socket, head, response));
+      this.#open(handshake);
     } catch (thrown) {
-      refuse(exchange, thrown, this.#options.log);
+      this.#refuse(handshake, thrown);
     }
   }
 
@@ -87,9 +83,12 @@ export class WebSocketLane {
     clearInterval(this.#pings);
   }
 
-  #open(exchange: Exchange, handshake: Handshake): void {
-    const { limits, routes, log, requests } = this.#options;
-    const url = exchange.request.url ?? "/";
+  #open(handshake: Handshake): void {
+    const { limits, routes, requests, common } = this.#options;
+    const { request, socket } = handshake;
+    const { origin } = request.headers;
+    if (!common.allows(origin)) throw originRefused();
+    const url = request.url ?? "/";
     if (url.length > limits.urlLengthMax) throw urlTooLong(limits.urlLengthMax);
     const { path, query } = splitTarget(url);
     const match = routes.match(path);
@@ -98,19 +97,27 @@ export class WebSocketLane {
     handshake.check();
     const bound = match.route.parameters.bind(match.segments, query);
     const cells = requests.cells(method, "websocket");
-    const call = new RequestCall(exchange.request.socket.remoteAddress ?? "", exchange.request.headers);
-    handshake.socket.once("close", () => call.abort(clientLeft()));
+    const call = new RequestCall(socket.remoteAddress ?? "", exchange.request.headers);
+    socket.once("close", () => call.abort(clientLeft()));
     openStream(
       method,
       bound.message,
       call,
       limits.requestTimeoutMs,
-      (stream) => this.#pump(stream, exchange, handshake, cells),
-      (thrown) => cells.streamRefused(grpcCode(refuse(exchange, thrown, log))),
+      (stream) => this.#pump(stream, handshake, cells),
+      (thrown) => cells.streamRefused(grpcCode(this.#refuse(handshake, thrown))),
     );
   }
 
-  #pump(stream: AnswerStream, exchange: Exchange, handshake: Handshake, cells: RequestCells): void {
+  /** Answers with an error in place of the handshake, and ends the connection. */
+  #refuse({ request, socket }: Handshake, thrown: unknown): Failure {
+    const { log, common, limits } = this.#options;
+    const failure = toFailure(thrown, log);
+    closeLingering(socket, limits.lingerMs, rawErrorResponse(failure, common.of(request.headers.origin)));
+    return failure;
+  }
+
+  #pump(stream: AnswerStream, handshake: Handshake, cells: RequestCells): void {
     const { log, limits } = this.#options;
     const { socket } = handshake;
     if (socket.destroyed) {
@@ -119,10 +126,10 @@ export class WebSocketLane {
     }
     const sink = new WebSocketSink(handshake, {
       opened: (webSocket) => {
-        this.#watch(webSocket);
+        this.#watch(webSocket, socket);
         webSocket.once("close", () => pump.left());
       },
-      refuse: (failure) => refuse(exchange, failure, log),
+      refuse: (failure) => this.#refuse(handshake, failure),
     });
     const events = {
       toFailure: (thrown: unknown) => toFailure(thrown, log),
@@ -140,17 +147,27 @@ export class WebSocketLane {
   }
 
   /** What a client says is not needed; it may say a little. */
-  #watch(webSocket: WebSocket): void {
-    const peer = { heardAtMs: Date.now(), messagesSincePing: 0 };
+  #watch(webSocket: WebSocket, socket: Socket): void {
+    const { webSocketMessagesPerPingMax, webSocketMessageBytesMax, breakOffMs } = this.#options.limits;
+    const bytesMax = webSocketMessagesPerPingMax * webSocketMessageBytesMax;
+    const peer = { heardAtMs: Date.now(), messagesSincePing: 0, bytesSincePing: 0 };
     this.#peers.set(webSocket, peer);
     webSocket.on("pong", () => {
       peer.heardAtMs = Date.now();
     });
+    const refuse = (): void => {
+      if (webSocket.readyState !== webSocket.OPEN) return;
+      webSocket.close(closedByPolicy, "TOO_MANY_MESSAGES");
+      setTimeout(() => webSocket.terminate(), breakOffMs).unref();
+    };
     webSocket.on("message", () => {
       peer.messagesSincePing++;
-      if (peer.messagesSincePing > this.#options.limits.webSocketMessagesPerPingMax) {
-        webSocket.close(closedByPolicy, "TOO_MANY_MESSAGES");
-      }
+      if (peer.messagesSincePing > webSocketMessagesPerPingMax) refuse();
+    });
+    // Pings and empty fragments are no messages, and cost work all the same.
+    socket.on("data", (chunk: Buffer) => {
+      peer.bytesSincePing += chunk.length;
+      if (peer.bytesSincePing > bytesMax) refuse();
     });
     webSocket.on("error", () => {});
     webSocket.once("close", () => this.#peers.delete(webSocket));
@@ -160,6 +177,7 @@ export class WebSocketLane {
     const silentBefore = Date.now() - this.#options.limits.peerSilenceMaxMs;
     for (const [webSocket, peer] of this.#peers) {
       peer.messagesSincePing = 0;
+      peer.bytesSincePing = 0;
       if (peer.heardAtMs < silentBefore) webSocket.terminate();
       else webSocket.ping();
     }
@@ -175,44 +193,36 @@ function streamMethodOf(match: RouteMatch): Extract<RouteMatch["route"]["method"
 
 /** A connection that can still become a WebSocket. */
 class Handshake {
-  readonly socket: Duplex;
+  readonly request: IncomingMessage;
+  readonly socket: Socket;
   readonly #server: WebSocketServer;
-  readonly #request: IncomingMessage;
   readonly #head: Buffer;
-  readonly #response: ServerResponse;
 
-  constructor(
-    server: WebSocketServer,
-    request: IncomingMessage,
-    socket: Duplex,
-    head: Buffer,
-    response: ServerResponse,
-  ) {
+  constructor(server: WebSocketServer, request: IncomingMessage, socket: Socket, head: Buffer) {
     this.#server = server;
-    this.#request = request;
+    this.request = request;
     this.socket = socket;
     this.#head = head;
-    this.#response = response;
   }
 
   /** @throws HttpFailure when the request cannot be upgraded (RFC 6455, 4.2.1) */
   check(): void {
-    const { method, headers } = this.#request;
+    const { headers } = this.request;
     if (headers["sec-websocket-version"] !== "13") {
       const message = "the WebSocket version must be 13";
       throw new HttpFailure(426, "invalid_argument", "WEBSOCKET_VERSION", message, { "sec-websocket-version": "13" });
     }
     const key = headers["sec-websocket-key"];
-    if (method !== "GET" || key === undefined || !/^[+/0-9A-Za-z]{22}==$/.test(key)) {
-      const message = "the WebSocket handshake must be a GET with a Sec-WebSocket-Key of 16 bytes in base64";
+    const hasBody = (headers["content-length"] ?? "0") !== "0" || headers["transfer-encoding"] !== undefined;
+    if (hasBody || key === undefined || !/^[+/0-9A-Za-z]{22}==$/.test(key)) {
+      const message = "the WebSocket handshake must have no body, and a Sec-WebSocket-Key of 16 bytes in base64";
       throw new HttpFailure(400, "invalid_argument", "WEBSOCKET_HANDSHAKE", message);
     }
   }
 
   /** Switches protocols. The callback comes at once, or never when the client has gone. */
   complete(opened: (webSocket: WebSocket) => void): void {
-    if (this.socket instanceof Socket) this.#response.detachSocket(this.socket);
-    this.#server.handleUpgrade(this.#request, this.socket, this.#head, opened);
+    this.#server.handleUpgrade(this.request, this.socket, this.#head, opened);
   }
 }
 
@@ -258,12 +268,9 @@ class WebSocketSink implements FrameSink {
   }
 }
 
-/** A response on a connection that the HTTP server gave up for an upgrade; the connection ends with it. */
-function responseOn(request: IncomingMessage, socket: Duplex): ServerResponse {
-  const response = new ServerResponse(request);
-  response.shouldKeepAlive = false;
-  if (socket instanceof Socket) response.assignSocket(socket);
-  socket.on("drain", () => response.emit("drain"));
-  response.once("finish", () => socket.end());
-  return response;
+/** 403: a page of an origin that `--cors-origins` does not name. Browsers hold WebSockets to no rule of their own. */
+function originRefused(): Failure {
+  return new Failure("permission_denied", "pages of this origin may not call this server", {
+    reason: "ORIGIN_NOT_ALLOWED",
+  });
 }

@@ -4,6 +4,7 @@ import { gunzipSync } from "node:zlib";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { Failure, unavailable } from "../../../src/domain/failure.js";
 import type { RunningServer } from "../../../src/transport/server.js";
+import { RawConnection } from "../../support/raw-http.js";
 import { depthUpdate, type FakeService, piece, type TestStream } from "../fake-api.js";
 import { serveFake } from "../serve-fake.js";
 
@@ -338,5 +339,86 @@ describe.each<[name: string, open: Open]>([
     if (session === undefined) await server.close();
     else session.destroy();
     await expect.poll(() => stream.closed).toBe(true);
+  });
+
+  test.each(["&alt=media", "&alt=media&_=gzip", ""])("HEAD of an export%s is a GET without its body", async (query) => {
+    service.onOpen = (stream) => {
+      stream.headers.set("content-disposition", 'attachment; filename="x.csv"');
+      stream.trailerNames = ["x-rows"];
+      stream.trailers.set("x-rows", "1");
+      stream.give(piece({ contentType: "text/csv", data: Buffer.from("a,b\r\n") }));
+      stream.end();
+    };
+    const headers = { "accept-encoding": query.includes("gzip") ? "gzip" : "identity" };
+    const reading = await open(exportPath + query, headers, "HEAD");
+    await reading.end;
+    expect(reading.status).toBe(200);
+    expect(reading.received()).toHaveLength(0);
+    expect(reading.headers["content-disposition"]).toBe(query === "" ? undefined : 'attachment; filename="x.csv"');
+    expect(service.streams[0]?.closed).toBe(true);
+  });
+});
+
+describe("a client of HTTP/1.0", () => {
+  /** All that the server sends until it closes. */
+  async function ask(
+    method: string,
+    path: string,
+    ...headers: readonly string[]
+  ): Promise<[head: string, body: string]> {
+    const connection = await RawConnection.open(server.address.port);
+    await connection.send([`${method} ${path} HTTP/1.0`, ...headers, "", ""].join("\r\n"));
+    expect(await connection.ending()).toBe("ended");
+    connection.close();
+    const end = connection.received.indexOf("\r\n\r\n") + 4;
+    return [connection.received.slice(0, end), connection.received.slice(end)];
+  }
+
+  beforeEach(() => {
+    service.onOpen = (stream) => {
+      stream.trailerNames = ["x-rows"];
+      stream.trailers.set("x-rows", "1");
+      stream.give(piece({ contentType: "text/csv", data: Buffer.from("a,b\r\n") }));
+      stream.end();
+    };
+  });
+
+  const envelope = '{"result":{"contentType":"text/csv","data":"YSxiDQo=","extensions":[]}}\n';
+  const kept = "Connection: keep-alive";
+
+  test.each([
+    ["lines", depthPath, envelope],
+    ["events", `${depthPath}?alt=sse`, `data: ${envelope}\n`],
+    ["a file in its envelope", exportPath, envelope],
+    ["a file itself", `${exportPath}&alt=media`, "a,b\r\n"],
+  ])("gets %s without chunks or trailers, and the end of the connection", async (_name, path, body) => {
+    for (const headers of [[], [kept]]) {
+      const [head, received] = await ask("GET", path, ...headers);
+      expect(head).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
+      expect(head).not.toMatch(/^(transfer-encoding|trailer):/im);
+      expect(received).toBe(body);
+      const [headAlone, nothing] = await ask("HEAD", path, ...headers.map(() => "Connection: close"));
+      expect(headAlone).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
+      expect(nothing).toBe("");
+    }
+  });
+
+  test("gets a compressed file that is whole", async () => {
+    const rows = "0123456789,abc\r\n".repeat(20_000);
+    service.onOpen = (stream) => {
+      stream.trailerNames = ["x-rows"];
+      stream.give(piece({ contentType: "text/csv", data: Buffer.from(rows) }));
+      stream.trailers.set("x-rows", "20000");
+      stream.end();
+    };
+    const [head, body] = await ask("GET", `${exportPath}&alt=media`, "Accept-Encoding: gzip");
+    expect(head).toMatch(/^content-encoding: gzip\r$/im);
+    expect(gunzipSync(Buffer.from(body, "latin1")).toString()).toBe(rows);
+  });
+
+  test("gets an ordinary answer where it asks to become a WebSocket, which HTTP/1.0 has not", async () => {
+    const wish = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"];
+    expect((await ask("GET", depthPath, ...wish, "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="))[1]).toBe(envelope);
+    expect((await ask("GET", "/nowhere", ...wish))[0]).toMatch(/^HTTP\/1\.1 404 /);
   });
 });

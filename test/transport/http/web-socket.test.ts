@@ -1,9 +1,9 @@
 import http from "node:http";
-import net from "node:net";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { WebSocket } from "ws";
 import { Failure, unavailable } from "../../../src/domain/failure.js";
 import type { RunningServer } from "../../../src/transport/server.js";
+import { RawConnection, rawGet, rawUpgrade } from "../../support/raw-http.js";
 import { depthUpdate, type FakeService, piece, type TestStream } from "../fake-api.js";
 import { serveFake } from "../serve-fake.js";
 
@@ -168,25 +168,100 @@ test("a reader that does not read is not written to", async () => {
   client.close();
 });
 
-test("another upgrade is left aside, and the request answered", async () => {
-  const answer = await new Promise<string>((resolve, reject) => {
-    const socket = net.connect(server.address.port, "127.0.0.1");
-    socket.write(
-      `GET ${path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n` +
-        "HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n",
-    );
-    let received = "";
-    socket.on("data", (chunk: Buffer) => {
-      received += chunk.toString();
-      if (received.endsWith("\r\n\r\n")) {
-        stream().give(depthUpdate(1n));
-        stream().end();
-      }
-    });
-    socket.on("end", () => resolve(received));
-    socket.on("error", reject);
+describe("another upgrade is left aside", () => {
+  const wish = ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"];
+
+  test("and the request answered on a connection that stays open", async () => {
+    const connection = await RawConnection.open(server.address.port);
+    for (let i = 0; i < 20; i++) {
+      expect(await connection.ask(rawGet("/api/v2/market/m", ...wish))).toMatchObject({ status: 200 });
+    }
+    service.onOpen = (opened) => {
+      opened.give(depthUpdate(1n));
+      opened.end();
+    };
+    await connection.send(rawGet(path, ...wish), rawGet("/api/v2/market/m"));
+    expect((await connection.anyResponse()).body).toContain('"sequenceNumber":"1"');
+    expect(await connection.response()).toMatchObject({ status: 200 });
+    connection.close();
   });
-  expect(answer).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
-  expect(answer).toContain("Connection: close");
-  expect(answer).toContain('"sequenceNumber":"1"');
+
+  test("and the request's body is read: JDK's HttpClient asks for h2c with each POST", async () => {
+    const connection = await RawConnection.open(server.address.port);
+    const body = '{"marketId":"wanted"}';
+    const head = ["POST /datanode.api.v2.TradingDataService/GetMarket HTTP/1.1", "Host: x", ...wish];
+    const type = "Content-Type: application/json";
+    await connection.send([...head, type, `Content-Length: ${body.length}`, "", body].join("\r\n"));
+    expect(await connection.anyResponse()).toMatchObject({ status: 200 });
+    expect(service.requests.at(-1)).toMatchObject({ marketId: "wanted" });
+    const chunks = `5\r\n${body.slice(0, 5)}\r\n`;
+    await connection.send([...head, type, "Transfer-Encoding: chunked", "", chunks].join("\r\n"));
+    await connection.send(`${(body.length - 5).toString(16)}\r\n${body.slice(5)}\r\n0\r\n\r\n`);
+    expect(await connection.anyResponse()).toMatchObject({ status: 200 });
+    expect(service.requests.at(-1)).toMatchObject({ marketId: "wanted" });
+    connection.close();
+  });
+});
+
+describe("origins", () => {
+  beforeEach(async () => {
+    await server.close();
+    ({ server, service } = await serveFake({ limits, corsOrigins: ["https://ours.example"] }));
+  });
+
+  test.each(["https://theirs.example", "null"])("%s is refused before the handshake", async (origin) => {
+    const { status, body } = await refused(path, { origin });
+    expect(status).toBe(403);
+    expect(JSON.parse(body)).toMatchObject({ code: 7, details: [{ reason: "ORIGIN_NOT_ALLOWED" }] });
+    expect(service.streams).toHaveLength(0);
+  });
+
+  test.each([{ origin: "https://ours.example" }, {}])("%o is served", async (headers) => {
+    const client = new WebSocket(server.url.replace("http", "ws") + path, { headers });
+    await new Promise((resolve, reject) => client.on("open", resolve).on("error", reject));
+    client.terminate();
+  });
+});
+
+test("a refused peer that does not hang up is cut", async () => {
+  await server.close();
+  ({ server, service } = await serveFake({ limits: { ...limits, lingerMs: 50 } }));
+  const connection = await RawConnection.open(server.address.port, true);
+  await connection.send(rawUpgrade("/nope"));
+  expect(await connection.response()).toMatchObject({ status: 404 });
+  expect(await connection.ending()).toBe("ended");
+  const connections = (): Promise<string> => fetch(`${server.url}/metrics`).then((response) => response.text());
+  await expect.poll(connections).toContain("marketd_connections_open 1\n");
+  connection.close();
+});
+
+test("a handshake with a body is refused", async () => {
+  const connection = await RawConnection.open(server.address.port);
+  await connection.send(`${rawUpgrade(path, "Content-Length: 5")}hello`);
+  expect(await connection.response()).toMatchObject({ status: 400 });
+  connection.close();
+});
+
+describe("frames that cost work and are no messages", () => {
+  const maskedEmpty = {
+    ping: [0x89, 0x80, 0, 0, 0, 0],
+    pong: [0x8a, 0x80, 0, 0, 0, 0],
+    fragment: [0, 0x80, 0, 0, 0, 0],
+  };
+
+  test.each(["ping", "pong", "fragment"] as const)("too many of the kind %s end the connection", async (kind) => {
+    const connection = await RawConnection.open(server.address.port);
+    await connection.send(rawUpgrade(path));
+    await connection.arrival(/^HTTP\/1\.1 101 /);
+    if (kind === "fragment") connection.socket.write(Buffer.from([0x01, 0x81, 0, 0, 0, 0, 65]));
+    const frames = Buffer.concat(Array.from({ length: 1_000 }, () => Buffer.from(maskedEmpty[kind])));
+    for (let i = 0; i < 10; i++) {
+      connection.socket.write(frames);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    const told = (): boolean => connection.end !== "open" || connection.received.includes("TOO_MANY_MESSAGES");
+    await expect.poll(told).toBe(true);
+    await expect.poll(() => stream().closed, { timeout: 5_000 }).toBe(true);
+    connection.close();
+  });
 });

@@ -1,0 +1,369 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import { type RepeatedGets, rememberedTextLengthMax } from "../http/repeated-gets.js";
+import type { TransportLimits } from "../limits.js";
+import { closeLingering } from "./lingering-close.js";
+
+/** Of so many requests on a connection the first {@link watchedRequests} are watched for repetitions. */
+const watchEveryRequests = 256;
+
+/** How many requests are watched in a row. */
+const watchedRequests = 16;
+
+/** So many repetitions among the watched make a connection one that repeats itself. */
+const repetitionsMin = 8;
+
+const endOfHeaders = Buffer.from("\r\n\r\n");
+
+/** The methods GET and HEAD begin so, whose requests have no body. */
+const letterG = 0x47;
+const letterH = 0x48;
+
+const noBytes = Buffer.alloc(0);
+
+const ignoreError = (): void => {};
+
+/** Answers a request whose turn has come. */
+export type Http1Handler = (request: IncomingMessage, response: ServerResponse) => void;
+
+/**
+ * An HTTP/1.1 connection. Its requests are answered one after the other: one that arrives before the answer to the
+ * request before it has left waits, and nothing of it is computed. A connection with a waiting request is not read.
+ *
+ * Node's parser makes requests of all that it is given at once, up to 64 KiB. So a connection that pipelines, and one
+ * that repeats itself, is read here, before the parser, which then gets one request at a time:
+ * - Bytes that arrive while a request is being answered are held back, unparsed.
+ * - A GET that is the same byte for byte as one that came before, and comes between two requests, is answered at once.
+ *
+ * Reading here makes what is handed on dearer (Node's parser otherwise reads from the kernel itself), which is why only
+ * such connections are. Of the others, more than `unansweredRequestsMax` requests in one packet end the connection, unless
+ * it begins with them.
+ */
+export class Http1Connection {
+  readonly #socket: Socket;
+  readonly #gets: RepeatedGets;
+  readonly #limits: TransportLimits;
+  readonly #clientAddress: string;
+  #asked = 0;
+  #repetitions = 0;
+  /** Node's reader, once this connection is read here. */
+  #parse: ((chunk: Buffer) => void) | undefined;
+  /** The parser has seen whole requests only: the next byte begins one. */
+  #between = false;
+  /** The newest request that was begun to be answered, until it is answered and has arrived whole. */
+  #request: IncomingMessage | undefined;
+  /** The response that is under way. */
+  #response: ServerResponse | undefined;
+  /** The client wants the connection to stay open after the response that is under way. */
+  #clientKeepsAlive = false;
+  /** What is to be done, in this order, each once the response before it has left. */
+  readonly #waiting: (() => void)[] = [];
+  /** Bytes that the parser has not been given yet. */
+  #held: Buffer = noBytes;
+  /** Nothing is read because something waits. */
+  #paused = false;
+  /** Of the last request that came of what was handed to the parser last. */
+  #parsedText: string | undefined;
+  /** The socket's `bytesRead` when the last response had left. */
+  #bytesReadAtRest = 0;
+  #draining = false;
+  /** The socket belongs to another protocol, or ends: nothing more is answered here. */
+  #released = false;
+
+  constructor(socket: Socket, gets: RepeatedGets, limits: TransportLimits) {
+    this.#socket = socket;
+    this.#gets = gets;
+    this.#limits = limits;
+    this.#clientAddress = socket.remoteAddress ?? "";
+    // How Node ends a connection after its last response.
+    socket.destroySoon = () => this.#close();
+  }
+
+  /** The bytes that will be read first, to be told before they are: a connection may pipeline from its beginning. */
+  startsWith(first: Buffer): void {
+    const end = first.indexOf(endOfHeaders) + endOfHeaders.length;
+    const hasNoBody = first[0] === letterG || first[0] === letterH;
+    if (hasNoBody && end >= endOfHeaders.length && end < first.length) this.#readFirst();
+  }
+
+  /** Node's parser made a request: `handle` is called when its turn has come, which may be never. */
+  accept(request: IncomingMessage, response: ServerResponse, handle: Http1Handler): void {
+    if (this.#released) return;
+    if (this.#response === undefined && this.#waiting.length === 0 && !this.#draining) {
+      this.#begin(request, response, handle);
+    } else {
+      this.#wait(() => this.#begin(request, response, handle));
+    }
+  }
+
+  /**
+   * Node's parser let go of the socket, for an upgrade or CONNECT; `head` is what it did not read. `start` gets all that
+   * was not read when its turn has come.
+   */
+  upgrade(head: Buffer, start: (head: Buffer) => void): void {
+    const socket = this.#socket;
+    // Node removed its own listeners.
+    socket.off("error", ignoreError);
+    socket.on("error", ignoreError);
+    if (this.#released) {
+      socket.resume();
+      return;
+    }
+    const rest = Buffer.concat([head, this.#held]);
+    this.#release();
+    if (this.#response === undefined && this.#waiting.length === 0) {
+      start(rest);
+      return;
+    }
+    const drained = (): void => {
+      this.#response?.emit("drain");
+    };
+    const cut = (): void => {
+      socket.destroy();
+    };
+    socket.on("drain", drained);
+    socket.on("timeout", cut);
+    this.#waiting.push(() => {
+      socket.off("drain", drained);
+      socket.off("timeout", cut);
+      start(rest);
+    });
+  }
+
+  /** What arrived is no request. `lastBytes` are the answer to it, with which the connection ends. */
+  malformed(lastBytes: Uint8Array): void {
+    if (this.#released) return;
+    if (!this.#socket.writable) {
+      this.#socket.destroy();
+      return;
+    }
+    const broken = this.#request?.complete === false;
+    if (this.#waiting.length > 0 || (this.#response !== undefined && !broken)) {
+      this.#wait(() => this.#close(lastBytes));
+    } else if (!broken) {
+      this.#close(lastBytes);
+    } else if (this.#response === undefined) {
+      // The broken request has its answer already.
+      this.#close();
+    } else if (this.#response.headersSent) {
+      this.#socket.destroy();
+    } else {
+      this.#close(lastBytes);
+    }
+  }
+
+  /** Ends the connection: with the answer to the last request that has arrived, or when it has been idle for a while. */
+  drain(): void {
+    this.#draining = true;
+    if (this.#response === undefined) this.#closeWhenIdle();
+    else this.#settleKeepAlive();
+  }
+
+  #begin(request: IncomingMessage, response: ServerResponse, handle: Http1Handler): void {
+    this.#request = request;
+    this.#response = response;
+    response.on("close", this.#answered);
+    this.#observe(request, response);
+    this.#clientKeepsAlive = response.shouldKeepAlive;
+    if (this.#draining) this.#settleKeepAlive();
+    handle(request, response);
+  }
+
+  /** The response has left, or its connection has closed. */
+  readonly #answered = (): void => {
+    this.#response = undefined;
+    if (this.#request?.complete === true) this.#request = undefined;
+    this.#bytesReadAtRest = this.#socket.bytesRead;
+    if (this.#waiting.length > 0 || this.#held.length > 0) setImmediate(this.#proceed);
+    else if (this.#draining) this.#closeWhenIdle();
+  };
+
+  #wait(begin: () => void): void {
+    if (this.#waiting.length >= this.#limits.unansweredRequestsMax) {
+      this.#release();
+      this.#socket.destroy();
+      return;
+    }
+    this.#waiting.push(begin);
+    this.#pause();
+    this.#settleKeepAlive();
+    if (this.#response === undefined) setImmediate(this.#proceed);
+  }
+
+  /** Does what comes next: one thing in a turn of the event loop, so that other connections have theirs. */
+  readonly #proceed = (): void => {
+    if (this.#response !== undefined || this.#socket.destroyed) return;
+    const next = this.#waiting.shift();
+    if (next !== undefined) next();
+    else if (this.#released) return;
+    else this.#feed();
+    if (this.#released) return;
+    if (this.#waiting.length > 0 || this.#held.length > 0) {
+      if (this.#response === undefined && !this.#socket.writableNeedDrain) setImmediate(this.#proceed);
+    } else {
+      this.#resume();
+    }
+  };
+
+  /** Stops reading, once the parser is through with what it was given: it may let go of the socket before. */
+  #pause(): void {
+    if (this.#paused || this.#released) return;
+    this.#paused = true;
+    process.nextTick(() => {
+      if (!this.#paused || this.#released) return;
+      this.#socket.off("resume", this.#resumed);
+      this.#socket.on("resume", this.#resumed);
+      this.#socket.pause();
+    });
+  }
+
+  /** Reads on; from now on here, so that at most one request is parsed at a time. */
+  #resume(): void {
+    if (!this.#paused) return;
+    this.#paused = false;
+    this.#socket.resume();
+  }
+
+  readonly #resumed = (): void => {
+    if (this.#paused) {
+      // Node resumes a socket for reasons of its own, such as the end of a response.
+      this.#socket.pause();
+      return;
+    }
+    this.#socket.off("resume", this.#resumed);
+    this.#readFirst();
+  };
+
+  /** Leaves the socket to another protocol, or to its end. */
+  #release(): void {
+    this.#released = true;
+    this.#held = noBytes;
+    this.#socket.off("data", this.#read);
+    this.#socket.off("drain", this.#proceed);
+    this.#socket.off("resume", this.#resumed);
+  }
+
+  #close(lastBytes?: Uint8Array): void {
+    if (this.#released && this.#socket.writableEnded) return;
+    this.#waiting.length = 0;
+    this.#release();
+    closeLingering(this.#socket, this.#limits.lingerMs, lastBytes);
+  }
+
+  /** While the server drains, the last response on a connection says so, unless a request has arrived behind it. */
+  #settleKeepAlive(): void {
+    const response = this.#response;
+    if (!this.#draining || response === undefined || response.headersSent) return;
+    response.shouldKeepAlive = this.#clientKeepsAlive && (this.#waiting.length > 0 || this.#held.length > 0);
+  }
+
+  /** Sees whether a connection is idle only after all that arrived has been read, which timers do not wait for. */
+  #closeWhenIdle(): void {
+    const timer = setTimeout(() => {
+      setImmediate(() => {
+        if (this.#response !== undefined || this.#released || this.#socket.destroyed) return;
+        if (this.#isIdle()) this.#close();
+        else this.#closeWhenIdle();
+      });
+    }, this.#limits.drainIdleMs);
+    timer.unref();
+  }
+
+  #isIdle(): boolean {
+    if (this.#waiting.length > 0 || this.#held.length > 0) return false;
+    return this.#between || this.#socket.bytesRead === this.#bytesReadAtRest;
+  }
+
+  /** Looks for repetitions; to be called before the request is answered. */
+  #observe(request: IncomingMessage, response: ServerResponse): void {
+    if (this.#parse === undefined) {
+      const position = this.#asked++ % watchEveryRequests;
+      if (position < watchedRequests) this.#watch(position, request, response);
+      return;
+    }
+    this.#parsedText = this.#textOf(request, response);
+    if (this.#parsedText !== undefined) this.#gets.remember(this.#parsedText, request);
+  }
+
+  #watch(position: number, request: IncomingMessage, response: ServerResponse): void {
+    if (position === 0) this.#repetitions = 0;
+    const text = this.#textOf(request, response);
+    if (text === undefined || !this.#gets.remember(text, request)) return;
+    if (++this.#repetitions === repetitionsMin) response.once("close", () => this.#readFirst());
+  }
+
+  #textOf(request: IncomingMessage, response: ServerResponse): string | undefined {
+    return response.shouldKeepAlive ? this.#gets.textOf(request) : undefined;
+  }
+
+  /** Takes the place of Node's reader. Its parser leaves the kernel's bytes to the socket once someone listens for them. */
+  #readFirst(): void {
+    // Node pauses its parser while a slow reader does not take what was written. Another time, then.
+    if (this.#parse !== undefined || this.#released || this.#socket.destroyed || this.#socket.writableNeedDrain) return;
+    const [parse, ...others] = this.#socket.listeners("data");
+    if (parse === undefined || others.length > 0) return;
+    this.#parse = (chunk) => Reflect.apply(parse, this.#socket, [chunk]);
+    this.#socket.on("data", this.#read);
+    this.#socket.off("data", parse as (chunk: Buffer) => void);
+    this.#socket.on("drain", this.#proceed);
+  }
+
+  readonly #read = (chunk: Buffer): void => {
+    this.#held = this.#held.length === 0 ? chunk : Buffer.concat([this.#held, chunk]);
+    this.#feed();
+  };
+
+  /** Whether the parser must not be given more: it would make another request of it, or is paused. */
+  #isBusy(): boolean {
+    if (this.#waiting.length > 0 || this.#socket.writableNeedDrain || this.#socket.destroyed) return true;
+    return this.#response !== undefined && this.#request?.complete === true;
+  }
+
+  /** Takes what is held as far as one request at a time allows. */
+  #feed(): void {
+    while (this.#held.length > 0 && !this.#isBusy()) {
+      const held = this.#held;
+      this.#held = noBytes;
+      const text = textOf(held);
+      if (this.#repeat(text)) return;
+      const end = held.indexOf(endOfHeaders) + endOfHeaders.length;
+      if (end < endOfHeaders.length || end === held.length) {
+        this.#handOn(held, text);
+        return;
+      }
+      this.#held = held.subarray(end);
+      const piece = held.subarray(0, end);
+      const pieceText = textOf(piece);
+      if (!this.#repeat(pieceText)) this.#handOn(piece, pieceText);
+    }
+    if (this.#held.length === 0) return;
+    this.#pause();
+    this.#settleKeepAlive();
+  }
+
+  /** Answers a GET that came before. False: it is none, or has to be asked for in the ordinary way. */
+  #repeat(text: string | undefined): boolean {
+    if (text === undefined || !this.#between || this.#response !== undefined || this.#socket.writableLength > 0) {
+      return false;
+    }
+    const response = this.#gets.answer(text, this.#clientAddress);
+    if (response === undefined) return false;
+    this.#socket.write(response);
+    return true;
+  }
+
+  /**
+   * Gives bytes to the parser. If a request without a body comes of them whose text is all of them, then they began and
+   * ended between two requests: what the parser had held before would be in that text too, and what it took for another
+   * request, or a body, would be missing from it.
+   */
+  #handOn(bytes: Buffer, text: string | undefined): void {
+    this.#parsedText = undefined;
+    this.#parse?.(bytes);
+    this.#between = text !== undefined && this.#parsedText === text;
+  }
+}
+
+function textOf(bytes: Buffer): string | undefined {
+  return bytes.length > rememberedTextLengthMax ? undefined : bytes.toString("latin1");
+}

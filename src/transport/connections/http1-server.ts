@@ -1,0 +1,172 @@
+import http, { type IncomingMessage, type ServerResponse } from "node:http";
+import https from "node:https";
+import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import type { Failure } from "../../domain/failure.js";
+import { HttpFailure, wrongMethod } from "../http/http-failure.js";
+import type { RepeatedGets } from "../http/repeated-gets.js";
+import type { TransportLimits } from "../limits.js";
+import { StalledSockets } from "../stalled-sockets.js";
+import { Http1Connection, type Http1Handler } from "./http1-connection.js";
+import { closeLingering } from "./lingering-close.js";
+import { malformedRequest, rawErrorResponse } from "./malformed-request.js";
+
+/** How often connections are checked for requests that take too long to arrive, at most. */
+const timeoutCheckIntervalMs = 5_000;
+
+/** What {@link Http1Server} needs. */
+export interface Http1ServerOptions {
+  /** PEM texts; with them its listening socket speaks TLS. */
+  readonly tls: { readonly certificate: string; readonly key: string } | undefined;
+  readonly limits: TransportLimits;
+  readonly repeated: RepeatedGets;
+  readonly handlers: {
+    request: Http1Handler;
+    /** Answers a request with an error. */
+    refuse(request: IncomingMessage, response: ServerResponse, failure: Failure): void;
+    /** A request to become a WebSocket; `head` is what came after its headers. */
+    upgrade(request: IncomingMessage, socket: Socket, head: Buffer): void;
+  };
+}
+
+/** The HTTP/1.1 connections of a port, and Node's server of them. */
+export class Http1Server {
+  /** The listening socket. What it accepts is served only once it is given to {@link serve}. */
+  readonly server: http.Server;
+  readonly #options: Http1ServerOptions;
+  /** Under TLS by the decrypted sockets. */
+  readonly #connections = new Map<Socket, Http1Connection>();
+  /** Streams end by their own rule; this is for the reader of a large answer who never takes it. */
+  readonly #stalled: StalledSockets;
+  readonly #nodeListeners: readonly unknown[];
+  #draining = false;
+
+  constructor(options: Http1ServerOptions) {
+    this.#options = options;
+    this.server = this.#create();
+    const event = options.tls === undefined ? "connection" : "secureConnection";
+    this.#nodeListeners = this.server.listeners(event);
+    this.server.removeAllListeners(event);
+    this.#stalled = new StalledSockets(options.limits.stalledReaderMs, () => this.#connections.keys());
+    this.#listen();
+  }
+
+  /** Serves a connection, decrypted. `first` are bytes that were put back, to be read first. */
+  serve(socket: Socket, first?: Buffer): void {
+    const { repeated, limits } = this.#options;
+    const connection = new Http1Connection(socket, repeated, limits);
+    if (!this.#connections.has(socket)) socket.once("close", () => this.#connections.delete(socket));
+    this.#connections.set(socket, connection);
+    for (const listener of this.#nodeListeners) {
+      if (typeof listener === "function") Reflect.apply(listener, this.server, [socket]);
+    }
+    if (first !== undefined) connection.startsWith(first);
+    if (this.#draining) connection.drain();
+  }
+
+  /** Ends each connection with the answer to its last request, or as it is idle. The listening socket stays. */
+  drain(): void {
+    this.#draining = true;
+    for (const connection of this.#connections.values()) connection.drain();
+  }
+
+  /** Ends the timers. To be called when every connection has ended. */
+  stop(): void {
+    this.#stalled.stop();
+    this.server.close();
+  }
+
+  #create(): http.Server {
+    const { limits, tls } = this.#options;
+    const options = {
+      maxHeaderSize: limits.headerBytesMax,
+      headersTimeout: limits.headersTimeoutMs,
+      requestTimeout: limits.requestReceiveTimeoutMs,
+      keepAliveTimeout: limits.keepAliveTimeoutMs,
+      connectionsCheckingInterval: Math.min(limits.headersTimeoutMs, timeoutCheckIntervalMs),
+      // Node would answer by itself, past the order and the bound of a connection's requests.
+      requireHostHeader: false,
+      noDelay: true,
+      keepAlive: true,
+      keepAliveInitialDelay: limits.tcpKeepAliveMs,
+    };
+    if (tls === undefined) return http.createServer(options);
+    return https.createServer({
+      ...options,
+      cert: tls.certificate,
+      key: tls.key,
+      ALPNProtocols: ["h2", "http/1.1"],
+      handshakeTimeout: limits.headersTimeoutMs,
+    });
+  }
+
+  #listen(): void {
+    const { handlers, limits } = this.#options;
+    const { server } = this;
+    server.timeout = 0;
+    const answer: Http1Handler = (request, response) => {
+      if (request.headers.host === undefined && request.httpVersion === "1.1") {
+        handlers.refuse(request, response, hostMissing());
+      } else {
+        handlers.request(request, response);
+      }
+    };
+    const accept = (handle: Http1Handler) => (request: IncomingMessage, response: ServerResponse) => {
+      this.#connections.get(request.socket)?.accept(request, response, handle);
+    };
+    server.on("request", accept(answer));
+    const invite: Http1Handler = (request, response) => {
+      response.writeContinue();
+      answer(request, response);
+    };
+    server.on("checkContinue", accept(invite));
+    const refuseExpectation: Http1Handler = (request, response) => {
+      handlers.refuse(request, response, expectationFailed(request.headers.expect ?? ""));
+    };
+    server.on("checkExpectation", accept(refuseExpectation));
+    server.on("upgrade", (request, _socket, head: Buffer) => {
+      this.#connections.get(request.socket)?.upgrade(head, (rest) => this.#upgrade(request, rest));
+    });
+    server.on("connect", (request, _socket, head: Buffer) => {
+      const refusal = rawErrorResponse(wrongMethod("CONNECT"));
+      const refuse = (): void => closeLingering(request.socket, limits.lingerMs, refusal);
+      this.#connections.get(request.socket)?.upgrade(head, refuse);
+    });
+    server.on("clientError", (error: NodeJS.ErrnoException, socket: Duplex) => {
+      const connection = this.#connections.get(socket as Socket);
+      if (connection === undefined || error.code === "ECONNRESET") socket.destroy();
+      else connection.malformed(rawErrorResponse(malformedRequest(error, limits)));
+    });
+    server.on("tlsClientError", () => {});
+  }
+
+  /** Anything but a WebSocket's handshake is read again without the wish to upgrade, which a server may ignore. */
+  #upgrade(request: IncomingMessage, rest: Buffer): void {
+    const { socket, method, httpVersion, headers } = request;
+    if (method === "GET" && httpVersion === "1.1" && headers.upgrade?.toLowerCase() === "websocket") {
+      this.#options.handlers.upgrade(request, socket, rest);
+      return;
+    }
+    const first = Buffer.concat([Buffer.from(withoutUpgrade(request), "latin1"), rest]);
+    socket.unshift(first);
+    this.serve(socket, first);
+  }
+}
+
+/** The head of a request as it arrived, without its `Upgrade` header. */
+function withoutUpgrade({ method, url, httpVersion, rawHeaders }: IncomingMessage): string {
+  let head = `${method} ${url} HTTP/${httpVersion}\r\n`;
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    if (rawHeaders[i]?.toLowerCase() !== "upgrade") head += `${rawHeaders[i]}: ${rawHeaders[i + 1]}\r\n`;
+  }
+  return `${head}\r\n`;
+}
+
+function hostMissing(): HttpFailure {
+  return new HttpFailure(400, "invalid_argument", "HOST_MISSING", "an HTTP/1.1 request must have a Host header");
+}
+
+function expectationFailed(expectation: string): HttpFailure {
+  const message = `the expectation "${expectation}" cannot be met; only 100-continue can`;
+  return new HttpFailure(417, "invalid_argument", "EXPECTATION_FAILED", message);
+}

@@ -1,0 +1,46 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, expect, test } from "vitest";
+import { MarketFixture } from "../live/market-fixture.js";
+import { type PollingOutcome, pollingClients } from "../support/polling-clients.js";
+import { freePort, ServiceProcess } from "./service-process.js";
+
+/* Clients that keep their connections and go on asking while the service is told to go, again and again. */
+
+const rounds = 6;
+const clientsOfAKind = 12;
+
+const openings: (() => Promise<unknown>)[] = [];
+
+afterEach(async () => {
+  for (const close of openings.splice(0).reverse()) await close();
+});
+
+test("no connection that waits for an answer is ended by a drain", { timeout: 120_000 }, async () => {
+  const fixture = await MarketFixture.create();
+  openings.push(() => fixture.drop());
+  await fixture.add({ announce: ["a"], levels: [{ marketId: "a", side: 1, price: "7", volume: 3n }] });
+  const port = await freePort();
+  const service = new ServiceProcess(fixture.url, port);
+  openings.push(() => service.kill());
+  const outcomes = new Map<string, PollingOutcome>();
+  for (let round = 0; round < rounds; round++) {
+    await service.start();
+    let stopped = false;
+    const clients = Object.entries(pollingClients).flatMap(([name, client]) => {
+      const outcome = outcomes.get(name) ?? { answered: 0, refused: 0, lost: [] };
+      outcomes.set(name, outcome);
+      return Array.from({ length: clientsOfAKind }, () => client(port, () => stopped, outcome));
+    });
+    await sleep(500);
+    const startedMs = performance.now();
+    expect(await service.stop()).toBe(0);
+    expect(performance.now() - startedMs).toBeLessThan(5_000);
+    stopped = true;
+    await Promise.all(clients);
+  }
+  for (const [name, { answered, refused, lost }] of outcomes) {
+    expect({ name, lost }).toEqual({ name, lost: [] });
+    expect(answered).toBeGreaterThan(rounds * clientsOfAKind);
+    expect(refused).toBeGreaterThan(0);
+  }
+});
