@@ -1,22 +1,15 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import http2, {
-  type Http2ServerRequest,
-  type Http2ServerResponse,
-  type Http2Session,
-  type IncomingHttpHeaders,
-  type ServerHttp2Stream,
-} from "node:http2";
+import type { Http2ServerRequest, Http2ServerResponse, IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { Server, type Socket } from "node:net";
 import { setImmediate } from "node:timers/promises";
 import type { TLSSocket } from "node:tls";
 import type { Failure } from "../domain/failure.js";
 import type { Log } from "../telemetry/log.js";
-import { closeSession } from "./connections/close-session.js";
 import { Http1Server } from "./connections/http1-server.js";
+import { Http2Sessions } from "./connections/http2-sessions.js";
 import type { RepeatedGets } from "./http/repeated-gets.js";
 import type { TransportLimits } from "./limits.js";
 import { peekPreface } from "./peek-preface.js";
-import { SessionTables } from "./session-tables.js";
 
 /** What the port hands over. */
 export interface PortHandlers {
@@ -38,24 +31,15 @@ export interface PortOptions {
   readonly repeated: RepeatedGets;
 }
 
-/** An HTTP/2 session that is open. */
-interface OpenSession {
-  /** When the peer last gave a sign of life. */
-  heardAtMs: number;
-  readonly tables: SessionTables;
-}
-
 /** One listening socket for HTTP/1.1 and HTTP/2: told apart by ALPN under TLS, by the preface without. */
 export class OnePort {
   readonly #options: PortOptions;
   readonly #http1: Http1Server;
-  readonly #http2: http2.Http2Server;
+  readonly #http2: Http2Sessions;
   readonly #sockets = new Set<Socket>();
   /** Connections that have not yet said which version they speak. */
   readonly #undecided = new Set<Socket>();
   readonly #byAddress = new Map<string, number>();
-  readonly #sessions = new Map<Http2Session, OpenSession>();
-  #pings: NodeJS.Timeout | undefined;
   #onClosed = (): void => {};
   #draining = false;
   #cut = false;
@@ -64,8 +48,9 @@ export class OnePort {
 
   constructor(options: PortOptions) {
     this.#options = options;
+    const { limits, log, handlers } = options;
     this.#http1 = new Http1Server(options);
-    this.#http2 = this.#createHttp2();
+    this.#http2 = new Http2Sessions({ limits, log, request: handlers.request, stream: handlers.stream });
     this.#tellApart();
   }
 
@@ -76,7 +61,7 @@ export class OnePort {
 
   /** HTTP/2 sessions that are open now. */
   get sessions(): number {
-    return this.#sessions.size;
+    return this.#http2.size;
   }
 
   /** Connections that were refused because there are too many. */
@@ -91,7 +76,6 @@ export class OnePort {
       server.once("error", reject);
       server.listen({ host, port }, () => {
         server.off("error", reject);
-        this.#startPings();
         const address = server.address();
         resolve(typeof address === "object" && address !== null ? address.port : port);
       });
@@ -102,7 +86,6 @@ export class OnePort {
   open(port: number): number {
     // Node starts to check its time limits at this event.
     this.#http1.server.emit("listening");
-    this.#startPings();
     return port;
   }
 
@@ -123,7 +106,7 @@ export class OnePort {
     this.#draining = true;
     const { repeated, limits } = this.#options;
     repeated.stop();
-    for (const session of this.#sessions.keys()) closeSession(session);
+    this.#http2.close();
     for (const socket of this.#undecided) socket.setTimeout(limits.drainIdleMs);
     this.#http1.drain();
     await this.#acceptPending();
@@ -148,14 +131,8 @@ export class OnePort {
   /** Cuts every connection. */
   cut(): void {
     this.#cut = true;
-    clearInterval(this.#pings);
-    for (const session of this.#sessions.keys()) session.destroy();
+    this.#http2.destroy();
     for (const socket of this.#sockets) socket.destroy();
-  }
-
-  #startPings(): void {
-    this.#pings = setInterval(() => this.#ping(), this.#options.limits.peerPingIntervalMs);
-    this.#pings.unref();
   }
 
   /** Resolves when no connection is open. */
@@ -173,11 +150,6 @@ export class OnePort {
   #tellApart(): void {
     const { server } = this.#http1;
     const encrypted = this.#options.tls !== undefined;
-    const toHttp2 = (socket: Socket): void => {
-      // An HTTP/1 server leaves its sockets half open; an HTTP/2 session would not notice that its peer has gone.
-      socket.allowHalfOpen = false;
-      this.#http2.emit("connection", socket);
-    };
     server.prependListener("connection", (socket: Socket) => {
       if (!this.#admit(socket) || encrypted) return;
       this.#undecided.add(socket);
@@ -185,13 +157,13 @@ export class OnePort {
       const { headersTimeoutMs, drainIdleMs } = this.#options.limits;
       peekPreface(socket, this.#draining ? drainIdleMs : headersTimeoutMs, (http2, held) => {
         this.#undecided.delete(socket);
-        if (http2) toHttp2(socket);
+        if (http2) this.#http2.accept(socket);
         else this.#http1.serve(socket, held);
       });
     });
     if (!encrypted) return;
     server.on("secureConnection", (socket: TLSSocket) => {
-      if (socket.alpnProtocol === "h2") toHttp2(socket);
+      if (socket.alpnProtocol === "h2") this.#http2.accept(socket);
       else this.#http1.serve(socket);
     });
   }
@@ -217,48 +189,5 @@ export class OnePort {
       else this.#byAddress.set(address, left);
     });
     return true;
-  }
-
-  #createHttp2(): http2.Http2Server {
-    const { limits, handlers, log } = this.#options;
-    const compat = http2.createServer((request, response) => handlers.request(request, response));
-    const server = http2.createServer({
-      settings: {
-        maxConcurrentStreams: limits.http2StreamsPerConnectionMax,
-        maxHeaderListSize: limits.headerBytesMax,
-        enablePush: false,
-      },
-      maxSessionMemory: limits.http2SessionMegabytesMax,
-      maxSessionInvalidFrames: 100,
-      maxSessionRejectedStreams: 100,
-    });
-    server.on("session", (session) => {
-      this.#sessions.set(session, { heardAtMs: Date.now(), tables: new SessionTables(session) });
-      session.once("close", () => this.#sessions.delete(session));
-      // Node keeps a session for ever whose peer sent a broken first frame and hung up: nothing tells of it.
-      const greeting = setTimeout(() => session.destroy(), limits.headersTimeoutMs);
-      session.once("remoteSettings", () => clearTimeout(greeting));
-      session.once("close", () => clearTimeout(greeting));
-      if (this.#draining) closeSession(session);
-    });
-    server.on("stream", (stream, headers, flags, rawHeaders: string[]) => {
-      if (stream.session !== undefined) this.#sessions.get(stream.session)?.tables.streamOpened();
-      if (!handlers.stream(stream, headers)) compat.emit("stream", stream, headers, flags, rawHeaders);
-    });
-    server.on("sessionError", (error) => log.debug({ err: error }, "an HTTP/2 connection failed"));
-    return server;
-  }
-
-  #ping(): void {
-    const silentBefore = Date.now() - this.#options.limits.peerSilenceMaxMs;
-    for (const [session, open] of this.#sessions) {
-      if (open.heardAtMs < silentBefore) {
-        session.destroy();
-        continue;
-      }
-      session.ping(() => {
-        open.heardAtMs = Date.now();
-      });
-    }
   }
 }

@@ -17,7 +17,7 @@ import { peerKey } from "./connect-context.js";
 import { registerMethods } from "./connect-methods.js";
 import { withPlainGrpcMessage } from "./grpc-message.js";
 import { registerHealth } from "./health.js";
-import { receiveInTime, stopSender } from "./receive-in-time.js";
+import { receiveInTime } from "./receive-in-time.js";
 import { registerReflection } from "./reflection.js";
 import { UnaryCalls } from "./unary-calls.js";
 import { WebCalls } from "./web-calls.js";
@@ -122,7 +122,6 @@ function serve(handler: UniversalHandler, request: AnyRequest, response: AnyResp
   const { requestReceiveTimeoutMs, requestBodyBytesMax } = options.limits;
   const body = receiveInTime(universal.body, requestReceiveTimeoutMs);
   universal.body = checkedBody(body, universal.header, handler.method, requestBodyBytesMax);
-  stopSender(request, response);
   handler(universal)
     .then((answer) => {
       if (answer.status === 415) response.setHeader("accept-post", acceptedTypes(handler));

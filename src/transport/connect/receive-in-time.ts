@@ -1,7 +1,5 @@
-import { constants } from "node:http2";
 import type { UniversalServerRequest } from "@connectrpc/connect/protocol";
 import { requestTooSlow } from "../grpc/deadline.js";
-import type { AnyRequest, AnyResponse } from "../lane.js";
 import { toConnectError } from "./connect-error.js";
 
 /**
@@ -11,16 +9,6 @@ import { toConnectError } from "./connect-error.js";
 export function receiveInTime(body: UniversalServerRequest["body"], ms: number): AsyncIterable<Uint8Array> {
   if (!isChunks(body)) throw new TypeError("a request body that is not read in chunks");
   return inTime(body, ms);
-}
-
-/** Tells an HTTP/2 client that still sends when the whole answer has left to stop; RFC 9113, 8.1. */
-export function stopSender(request: AnyRequest, response: AnyResponse): void {
-  if (!("stream" in response)) return;
-  const { stream } = response;
-  stream.once("wantTrailers", () => {
-    // The trailers leave at the end of this turn; a reset would overtake them.
-    if (!request.complete) setImmediate(() => stream.close(constants.NGHTTP2_NO_ERROR));
-  });
 }
 
 function isChunks(body: UniversalServerRequest["body"]): body is AsyncIterable<Uint8Array> {

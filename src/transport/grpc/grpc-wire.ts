@@ -1,4 +1,4 @@
-import { constants, type ServerHttp2Stream } from "node:http2";
+import type { ServerHttp2Stream } from "node:http2";
 import type { Answer } from "../../domain/answer.js";
 import type { Failure } from "../../domain/failure.js";
 import type { AnswerHeaders } from "./answer-headers.js";
@@ -59,8 +59,6 @@ export class GrpcWire implements CallWire {
     }
     if (error !== undefined && !stream.headersSent) {
       stream.respond({ ...this.#headers.current(), ...own, ...errorTrailers(error) }, withoutBody);
-      // A client that is still sending is told to stop; RFC 9113, 8.1.
-      if (!stream.readableEnded) stream.close(constants.NGHTTP2_NO_ERROR);
       return;
     }
     const last = { ...own, ...(error === undefined ? okTrailers : errorTrailers(error)) };

@@ -97,7 +97,7 @@ export class WebSocketLane {
     handshake.check();
     const bound = match.route.parameters.bind(match.segments, query);
     const cells = requests.cells(method, "websocket");
-    const call = new RequestCall(socket.remoteAddress ?? "", exchange.request.headers);
+    const call = new RequestCall(socket.remoteAddress ?? "", request.headers);
     socket.once("close", () => call.abort(clientLeft()));
     openStream(
       method,

@@ -1,0 +1,106 @@
+import http2, {
+  type Http2ServerRequest,
+  type Http2ServerResponse,
+  type Http2Session,
+  type IncomingHttpHeaders,
+  type ServerHttp2Stream,
+} from "node:http2";
+import type { Socket } from "node:net";
+import type { Log } from "../../telemetry/log.js";
+import type { TransportLimits } from "../limits.js";
+import { closeSession } from "./close-session.js";
+import { Http2Connection } from "./http2-connection.js";
+
+/** What HTTP/2 sessions are made of. */
+export interface Http2SessionsOptions {
+  readonly limits: TransportLimits;
+  readonly log: Log;
+  /** A request that {@link stream} did not take. */
+  request(request: Http2ServerRequest, response: Http2ServerResponse): void;
+  /** A stream, before Node makes a request of it. True: taken. */
+  stream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean;
+}
+
+/** How often connections and their streams are checked, at most. */
+const checkIntervalMs = 2_000;
+
+/** Serves the connections that speak HTTP/2, and ends those that no longer do. */
+export class Http2Sessions {
+  readonly #options: Http2SessionsOptions;
+  readonly #server: http2.Http2Server;
+  readonly #connections = new Map<Http2Session, Http2Connection>();
+  readonly #checks: NodeJS.Timeout;
+  #closing = false;
+
+  constructor(options: Http2SessionsOptions) {
+    this.#options = options;
+    this.#server = this.#createServer();
+    const { peerPingIntervalMs, stalledReaderMs } = options.limits;
+    const intervalMs = Math.min(checkIntervalMs, peerPingIntervalMs, stalledReaderMs);
+    this.#checks = setInterval(() => this.#check(), intervalMs);
+    this.#checks.unref();
+  }
+
+  /** Sessions that are open now. */
+  get size(): number {
+    return this.#connections.size;
+  }
+
+  /** Takes a connection whose client is known to speak HTTP/2; what it has sent so far must still be unread. */
+  accept(socket: Socket): void {
+    // An HTTP/1 server leaves its sockets half open; an HTTP/2 session would not notice that its peer has gone.
+    socket.allowHalfOpen = false;
+    this.#server.emit("connection", socket);
+  }
+
+  /** Tells every peer, and those to come, to go; each session ends with its last stream. */
+  close(): void {
+    this.#closing = true;
+    for (const session of this.#connections.keys()) closeSession(session);
+  }
+
+  /** Ends every session at once. */
+  destroy(): void {
+    clearInterval(this.#checks);
+    for (const session of this.#connections.keys()) session.destroy();
+  }
+
+  #createServer(): http2.Http2Server {
+    const { limits, log } = this.#options;
+    const requests = http2.createServer((request, response) => this.#options.request(request, response));
+    const server = http2.createServer({
+      settings: {
+        maxConcurrentStreams: limits.http2StreamsPerConnectionMax,
+        maxHeaderListSize: limits.headerBytesMax,
+        enablePush: false,
+      },
+      maxSessionMemory: limits.http2SessionMegabytesMax,
+      maxSessionInvalidFrames: 100,
+      maxSessionRejectedStreams: 100,
+    });
+    server.on("session", (session) => this.#opened(session));
+    server.on("stream", (stream, headers, flags, rawHeaders: string[]) => {
+      if (stream.session !== undefined) this.#connections.get(stream.session)?.streamOpened(stream);
+      if (!this.#options.stream(stream, headers)) requests.emit("stream", stream, headers, flags, rawHeaders);
+    });
+    server.on("sessionError", (error) => log.debug({ err: error }, "an HTTP/2 connection failed"));
+    return server;
+  }
+
+  #opened(session: Http2Session): void {
+    this.#connections.set(session, new Http2Connection(session, this.#options.limits));
+    // Node keeps a session for ever whose peer sent a broken first frame and hung up: nothing tells of it.
+    const greeting = setTimeout(() => session.destroy(), this.#options.limits.headersTimeoutMs);
+    session.once("remoteSettings", () => clearTimeout(greeting));
+    session.once("close", () => {
+      clearTimeout(greeting);
+      this.#connections.delete(session);
+    });
+    if (this.#closing) closeSession(session);
+  }
+
+  #check(): void {
+    const nowMs = performance.now();
+    for (const connection of this.#connections.values()) connection.check(nowMs);
+  }
+}
