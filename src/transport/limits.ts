@@ -43,9 +43,22 @@ export interface TransportLimits {
    * yet. Above it Node refuses its new streams (its own default of 10 would, beside a dozen slow depth streams).
    */
   readonly http2SessionMegabytesMax: number;
-  /** How often an HTTP/2 or WebSocket peer is pinged. */
+  /**
+   * HTTP/2 streams that a connection may end by a reset at once, and a second from then on; above it the connection is
+   * cut. A client may cancel all that it has open; nghttp2 has the same limits, but leaves the connection open.
+   */
+  readonly http2ResetBurstMax: number;
+  readonly http2ResetsPerSecondMax: number;
+  /** PING and SETTINGS frames of an HTTP/2 connection, at once and a second. Go's gRPC pings once a round trip. */
+  readonly http2ControlFramesPerSecondMax: number;
+  /**
+   * Bytes a second that an HTTP/2 connection may receive beyond what its requests may take and a quarter of what it was
+   * sent: window updates, priorities and frames of unknown types.
+   */
+  readonly http2OverheadBytesPerSecondMax: number;
+  /** How often an HTTP/2 or WebSocket peer is pinged; an HTTP/2 peer also once it has become silent. */
   readonly peerPingIntervalMs: number;
-  /** A peer that answered no ping for this long is dead. Who stops reading does not answer either: hence minutes. */
+  /** A peer that answered no ping for this long is dead. Minutes, because one that stopped reading answers none. */
   readonly peerSilenceMaxMs: number;
   /** When the kernel begins to probe a silent TCP peer. */
   readonly tcpKeepAliveMs: number;
@@ -76,6 +89,10 @@ export const defaultTransportLimits: TransportLimits = {
   requestTimeoutMs: 30_000,
   http2StreamsPerConnectionMax: 1_000,
   http2SessionMegabytesMax: 128,
+  http2ResetBurstMax: 1_000,
+  http2ResetsPerSecondMax: 33,
+  http2ControlFramesPerSecondMax: 10_000,
+  http2OverheadBytesPerSecondMax: 524_288,
   peerPingIntervalMs: 20_000,
   peerSilenceMaxMs: 300_000,
   tcpKeepAliveMs: 30_000,

@@ -13,7 +13,7 @@ const streamRetryMs = 5_000;
 const drainRetryMs = 1_000;
 
 /** How often stalled readers are looked for, at most. */
-const sweepIntervalMs = 10_000;
+export const sweepIntervalMs = 10_000;
 
 /** What a stream of an end of its own is, and an endless one is not. */
 type Kind = "file" | "subscription";
@@ -115,7 +115,7 @@ export class StreamGuard {
 
   #endStalled(): void {
     const { stalledReaderMs } = this.#limits;
-    const before = Date.now() - stalledReaderMs;
+    const before = performance.now() - stalledReaderMs;
     for (const stream of this.#open) {
       if (!stream.stalledSince(before)) continue;
       this.#log.warn({ client: stream.clientAddress, stalledReaderMs }, "ended a stream whose reader takes nothing");
@@ -137,8 +137,11 @@ class GuardedStream implements AnswerStream {
   #listener: () => void = () => {};
   #failure: Failure | undefined;
   #closed = false;
-  /** When the reader was last given something that it has not come back from; undefined: it waits for more. */
-  #givenAtMs: number | undefined = Date.now();
+  /**
+   * When the reader was last given something that it has not come back from, in `performance.now()` time; undefined: it
+   * waits for more.
+   */
+  #givenAtMs: number | undefined = performance.now();
 
   constructor(inner: AnswerStream, kind: Kind, clientAddress: string, released: () => void) {
     this.#inner = inner;
@@ -170,7 +173,7 @@ class GuardedStream implements AnswerStream {
   take(): readonly Answer[] {
     if (this.#failure !== undefined) return [];
     const answers = this.#inner.take();
-    this.#givenAtMs = answers.length === 0 ? undefined : Date.now();
+    this.#givenAtMs = answers.length === 0 ? undefined : performance.now();
     return answers;
   }
 

@@ -1,6 +1,8 @@
+import type { Http2Stream } from "node:http2";
 import type { UniversalServerResponse } from "@connectrpc/connect/protocol";
 import type { Failure } from "../../domain/failure.js";
-import { breakOffCode, cutWhenStalled } from "../grpc/cut-when-stalled.js";
+import { countAnswer, pieceBytes } from "../connections/unread-answers.js";
+import { breakOffCode } from "../grpc/break-off-code.js";
 import type { AnyResponse } from "../lane.js";
 
 /** Cuts a response that its reader does not take, with the codes of the gRPC lane. */
@@ -9,19 +11,15 @@ export function breakOff(response: AnyResponse, failure: Failure): void {
   else response.destroy();
 }
 
-/** The answer of a unary call, which is cut when it is large and its reader takes nothing of it for `ms`. */
-export function breakOffUntaken(
-  answer: UniversalServerResponse,
-  response: AnyResponse,
-  ms: number,
-): UniversalServerResponse {
+/** The answer of a unary call, in pieces of which each is written when its reader has taken the last. */
+export function inPieces(answer: UniversalServerResponse, response: AnyResponse): UniversalServerResponse {
   if (answer.body === undefined || !("stream" in response)) return answer;
-  return { ...answer, body: watched(answer.body, (bytes) => cutWhenStalled(response.stream, bytes, ms)) };
+  return { ...answer, body: cut(answer.body, response.stream) };
 }
 
-async function* watched(body: AsyncIterable<Uint8Array>, sent: (bytes: number) => void): AsyncGenerator<Uint8Array> {
+async function* cut(body: AsyncIterable<Uint8Array>, stream: Http2Stream): AsyncGenerator<Uint8Array> {
   for await (const chunk of body) {
-    sent(chunk.length);
-    yield chunk;
+    countAnswer(stream, chunk.length);
+    for (let at = 0; at < chunk.length; at += pieceBytes) yield chunk.subarray(at, at + pieceBytes);
   }
 }

@@ -10,7 +10,7 @@ import { errorTrailers } from "../grpc/grpc-status.js";
 import { ProtocolError } from "../grpc/protocol-error.js";
 import { chooseCoding, compressedBytesMin } from "../http/content-coding.js";
 import type { AnyRequest, AnyResponse, LaneOptions, RequestLane } from "../lane.js";
-import { breakOffUntaken } from "./break-off.js";
+import { inPieces } from "./break-off.js";
 import { checkedBody } from "./checked-body.js";
 import { compressions } from "./compression.js";
 import { peerKey } from "./connect-context.js";
@@ -125,7 +125,7 @@ function serve(handler: UniversalHandler, request: AnyRequest, response: AnyResp
   handler(universal)
     .then((answer) => {
       if (answer.status === 415) response.setHeader("accept-post", acceptedTypes(handler));
-      const watched = isUnary(handler) ? breakOffUntaken(answer, response, options.limits.stalledReaderMs) : answer;
+      const watched = isUnary(handler) ? inPieces(answer, response) : answer;
       return universalResponseToNodeResponse(withPlainGrpcMessage(watched), response);
     })
     .catch((thrown: unknown) => {

@@ -1,8 +1,8 @@
 import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
 import { type Answer, type Form, jsonWriteOptions } from "../../domain/answer.js";
 import type { Metadata } from "../../domain/metadata.js";
+import { countAnswer } from "../connections/unread-answers.js";
 import type { CallError, CallWire } from "../grpc/call-wire.js";
-import { cutWhenStalled } from "../grpc/cut-when-stalled.js";
 import { noneMatch } from "../http/answered-body.js";
 import { type ContentCoding, chooseCoding, compress, compressedBytesMin } from "../http/content-coding.js";
 import type { AnyRequest, AnyResponse } from "../lane.js";
@@ -45,14 +45,11 @@ export class ConnectUnaryWire implements CallWire {
   readonly #request: AnyRequest;
   readonly #response: AnyResponse;
 
-  readonly #stalledReaderMs: number;
-
-  constructor(encoding: UnaryEncoding, request: AnyRequest, response: AnyResponse, stalledReaderMs: number) {
+  constructor(encoding: UnaryEncoding, request: AnyRequest, response: AnyResponse) {
     this.form = encoding.form;
     this.#encoding = encoding;
     this.#request = request;
     this.#response = response;
-    this.#stalledReaderMs = stalledReaderMs;
   }
 
   answer(answer: Answer): void {
@@ -60,6 +57,7 @@ export class ConnectUnaryWire implements CallWire {
     const accepted = this.#request.headers["accept-encoding"];
     const coding = chooseCoding(typeof accepted === "string" ? accepted : undefined);
     const response = this.#response;
+    if ("stream" in response) countAnswer(response.stream, plain.length);
     response.appendHeader("vary", "accept-encoding");
     if (this.#notModified(answer, coding)) return;
     response.setHeader("content-type", this.#encoding.contentType);
@@ -119,7 +117,6 @@ export class ConnectUnaryWire implements CallWire {
     this.#response.setHeader("content-length", body.length);
     if (this.#request.method === "HEAD") this.#response.end();
     else new ResponseBody(this.#response).end(body);
-    if ("stream" in this.#response) cutWhenStalled(this.#response.stream, body.length, this.#stalledReaderMs);
   }
 }
 

@@ -1,5 +1,6 @@
 import { ServerResponse } from "node:http";
 import type { Http2ServerResponse } from "node:http2";
+import { endWithBody } from "../connections/unread-answers.js";
 import type { AnyResponse } from "../lane.js";
 
 /**
@@ -31,7 +32,8 @@ export class ResponseBody {
       return;
     }
     respond(this.#response);
-    this.#response.stream.end(chunk);
+    const { stream } = this.#response;
+    endWithBody(stream, stream, chunk);
   }
 }
 

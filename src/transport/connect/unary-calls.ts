@@ -77,7 +77,7 @@ export class UnaryCalls {
 }
 
 function start(served: ServedMethod, encoding: UnaryEncoding, request: AnyRequest, response: AnyResponse): RpcCall {
-  const wire = new ConnectUnaryWire(encoding, request, response, served.options.limits.stalledReaderMs);
+  const wire = new ConnectUnaryWire(encoding, request, response);
   return startCall(timeoutRule, served, wire, request, response);
 }
 

@@ -47,7 +47,7 @@ function wantsCompression(headers: IncomingHttpHeaders): boolean {
 }
 
 function serve(protocol: WebProtocol, served: ServedMethod, request: AnyRequest, response: AnyResponse): void {
-  const wire = new WebWire(protocol, response, served.options.limits.stalledReaderMs);
+  const wire = new WebWire(protocol, response);
   const call = startCall(protocol, served, wire, request, response);
   request.on("data", (chunk: Buffer) => call.data(chunk));
   request.on("end", () => call.end());

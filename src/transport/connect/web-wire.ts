@@ -1,8 +1,8 @@
 import type { Answer } from "../../domain/answer.js";
 import type { Failure } from "../../domain/failure.js";
 import type { Metadata } from "../../domain/metadata.js";
+import { countAnswer } from "../connections/unread-answers.js";
 import type { CallError, CallWire } from "../grpc/call-wire.js";
-import { cutWhenStalled } from "../grpc/cut-when-stalled.js";
 import type { AnyResponse } from "../lane.js";
 import { breakOff } from "./break-off.js";
 import { ResponseBody } from "./response-body.js";
@@ -16,22 +16,20 @@ export class WebWire implements CallWire {
   readonly #protocol: WebProtocol;
   readonly #response: AnyResponse;
   readonly #body: ResponseBody;
-  readonly #stalledReaderMs: number;
 
-  constructor(protocol: WebProtocol, response: AnyResponse, stalledReaderMs: number) {
+  constructor(protocol: WebProtocol, response: AnyResponse) {
     this.form = protocol.form;
     this.#protocol = protocol;
     this.#response = response;
     this.#body = new ResponseBody(response);
-    this.#stalledReaderMs = stalledReaderMs;
   }
 
   answer(answer: Answer): void {
     const { headers, trailers } = answer.metadata ?? noMetadata;
     const body = Buffer.concat([answer.as(this.form), this.#protocol.end(undefined, trailers)]);
+    if ("stream" in this.#response) countAnswer(this.#response.stream, body.length);
     this.#setHeaders(headers);
     this.#body.end(body);
-    if ("stream" in this.#response) cutWhenStalled(this.#response.stream, body.length, this.#stalledReaderMs);
   }
 
   start(headers: ReadonlyMap<string, string>): void {

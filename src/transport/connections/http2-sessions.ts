@@ -24,6 +24,9 @@ export interface Http2SessionsOptions {
 /** How often connections and their streams are checked, at most. */
 const checkIntervalMs = 2_000;
 
+/** Connections that are checked in one turn of the event loop. */
+const checksPerTurnMax = 100;
+
 /** Serves the connections that speak HTTP/2, and ends those that no longer do. */
 export class Http2Sessions {
   readonly #options: Http2SessionsOptions;
@@ -79,9 +82,16 @@ export class Http2Sessions {
       maxSessionRejectedStreams: 100,
     });
     server.on("session", (session) => this.#opened(session));
-    server.on("stream", (stream, headers, flags, rawHeaders: string[]) => {
-      if (stream.session !== undefined) this.#connections.get(stream.session)?.streamOpened(stream);
-      if (!this.#options.stream(stream, headers)) requests.emit("stream", stream, headers, flags, rawHeaders);
+    const serve = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number, raw: string[]): void => {
+      if (!this.#options.stream(stream, headers)) requests.emit("stream", stream, headers, flags, raw);
+    };
+    const serveLater = (connection: Http2Connection, ...event: Parameters<typeof serve>): void => {
+      connection.wait(event[0], () => serve(...event));
+    };
+    server.on("stream", (stream, headers, flags, raw: string[]) => {
+      const connection = stream.session === undefined ? undefined : this.#connections.get(stream.session);
+      if (connection === undefined || connection.streamOpened(stream)) serve(stream, headers, flags, raw);
+      else serveLater(connection, stream, headers, flags, raw);
     });
     server.on("sessionError", (error) => log.debug({ err: error }, "an HTTP/2 connection failed"));
     return server;
@@ -99,8 +109,15 @@ export class Http2Sessions {
     if (this.#closing) closeSession(session);
   }
 
-  #check(): void {
+  /** Checks some connections a turn: pinging thousands at once would keep the others waiting. */
+  #check(connections: Iterator<Http2Connection, unknown> = this.#connections.values()): void {
     const nowMs = performance.now();
-    for (const connection of this.#connections.values()) connection.check(nowMs);
+    const crowded = this.#connections.size > this.#options.limits.connectionsMax / 2;
+    for (let i = 0; i < checksPerTurnMax; i++) {
+      const { done, value } = connections.next();
+      if (done === true) return;
+      value.check(nowMs, crowded);
+    }
+    setImmediate(() => this.#check(connections));
   }
 }

@@ -1,13 +1,20 @@
 import { constants, type ServerHttp2Stream } from "node:http2";
+import type { TransportLimits } from "../limits.js";
+import { sweepIntervalMs } from "../stream-guard.js";
+import { isWholeAnswer } from "./unread-answers.js";
 
 /**
  * An HTTP/2 stream that outlived the turn of the event loop in which it was opened. Follows its response to the end: a
- * client that still sends after the whole response is told to stop.
+ * reader that takes nothing is reset, and a client that still sends after the whole response is told to stop.
  */
 export class OpenStream {
   readonly stream: ServerHttp2Stream;
   /** Where its connection keeps it. */
   index: number;
+  /** Bytes that the peer has yet to take, as last seen. */
+  #pendingBytes = 0;
+  /** When {@link #pendingBytes} last grew from 0 or became fewer, in `performance.now()` time. */
+  #takenMs = 0;
 
   /** `closed` is called once, with this. */
   constructor(stream: ServerHttp2Stream, index: number, closed: (stream: OpenStream) => void) {
@@ -19,8 +26,23 @@ export class OpenStream {
   }
 
   /** To be called every so often. */
-  check(): void {
-    if (this.stream.writableFinished) this.#stopSender();
+  check(nowMs: number, { stalledReaderMs, breakOffMs }: TransportLimits): void {
+    const { stream } = this;
+    if (stream.writableFinished) {
+      this.#stopSender();
+      return;
+    }
+    const pendingBytes = stream.writableLength;
+    const before = this.#pendingBytes;
+    this.#pendingBytes = pendingBytes;
+    if (pendingBytes === 0 || before === 0 || pendingBytes < before) {
+      this.#takenMs = nowMs;
+      return;
+    }
+    // The stream guard ends a stream of messages first, and says why: it looks as often as this adds to the limit.
+    const guardMs = isWholeAnswer(stream) ? 0 : Math.min(sweepIntervalMs, stalledReaderMs) + breakOffMs;
+    const limitMs = stalledReaderMs + guardMs;
+    if (nowMs - this.#takenMs >= limitMs) stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
   }
 
   /** The last frames leave at the end of the turn: a reset in the same turn could overtake them. */

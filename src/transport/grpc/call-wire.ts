@@ -21,6 +21,6 @@ export interface FrameSink {
 export interface CallWire extends FrameSink {
   /** What a stream's messages look like here. */
   readonly form: Form;
-  /** The whole response to a unary call that went well. */
+  /** The whole response to a unary call that went well. @throws Failure before anything was sent */
   answer(answer: Answer): void;
 }

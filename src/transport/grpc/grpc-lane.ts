@@ -31,7 +31,7 @@ export function createGrpcLane(options: GrpcLaneOptions): Http2StreamLane {
     handle: (stream, headers) => {
       const served = methods.get(headers[":path"] ?? "");
       if (served === undefined) return;
-      const wire = new GrpcWire(stream, answerHeaders, options.limits.stalledReaderMs);
+      const wire = new GrpcWire(stream, answerHeaders);
       serve(served, wire, stream, headers, addressOf(stream.session));
     },
   };

@@ -1,9 +1,10 @@
 import type { ServerHttp2Stream } from "node:http2";
 import type { Answer } from "../../domain/answer.js";
 import type { Failure } from "../../domain/failure.js";
+import { countAnswer, endWithBody } from "../connections/unread-answers.js";
 import type { AnswerHeaders } from "./answer-headers.js";
+import { breakOffCode } from "./break-off-code.js";
 import type { CallError, CallWire } from "./call-wire.js";
-import { breakOffCode, cutWhenStalled } from "./cut-when-stalled.js";
 import { binaryEnvelope } from "./envelope.js";
 import { errorTrailers, okTrailers } from "./grpc-status.js";
 
@@ -15,18 +16,17 @@ export class GrpcWire implements CallWire {
   readonly form = binaryEnvelope;
   readonly #stream: ServerHttp2Stream;
   readonly #headers: AnswerHeaders;
-  readonly #stalledReaderMs: number;
 
-  constructor(stream: ServerHttp2Stream, headers: AnswerHeaders, stalledReaderMs: number) {
+  constructor(stream: ServerHttp2Stream, headers: AnswerHeaders) {
     this.#stream = stream;
     this.#headers = headers;
-    this.#stalledReaderMs = stalledReaderMs;
   }
 
   answer(answer: Answer): void {
     const frame = answer.as(binaryEnvelope);
     const stream = this.#stream;
     if (stream.destroyed || stream.closed) return;
+    countAnswer(stream, frame.length);
     const { metadata } = answer;
     if (metadata === undefined) {
       stream.on("wantTrailers", sendOkTrailers);
@@ -36,8 +36,7 @@ export class GrpcWire implements CallWire {
       stream.on("wantTrailers", () => stream.sendTrailers(trailers));
       this.start(metadata.headers);
     }
-    stream.end(frame);
-    cutWhenStalled(stream, frame.length, this.#stalledReaderMs);
+    endWithBody(stream, stream, frame);
   }
 
   start(headers: ReadonlyMap<string, string>): void {

@@ -2,6 +2,7 @@ import { performance } from "node:perf_hooks";
 import type { Answer } from "../../domain/answer.js";
 import type { MetricsText } from "../../telemetry/metrics.js";
 import type { CommonHeaders } from "../common-headers.js";
+import { countAnswer, endWithBody } from "../connections/unread-answers.js";
 import { clientLeft } from "../grpc/deadline.js";
 import type { LaneOptions } from "../lane.js";
 import { RequestCall } from "../request-call.js";
@@ -11,7 +12,6 @@ import { AnsweredBodies, type AnsweredBody } from "./answered-body.js";
 import { chooseCoding } from "./content-coding.js";
 import { type Exchange, refuse } from "./exchange.js";
 import { unknownPath, urlTooLong, wrongMethod } from "./http-failure.js";
-import { breakOff } from "./http-message.js";
 import { Operations } from "./operations.js";
 import { isRepeatable, RepeatedGets } from "./repeated-gets.js";
 import type { Routes } from "./routes.js";
@@ -31,9 +31,6 @@ export const rememberedUrlsMax = 4_096;
 
 /** Longer URLs are not remembered. */
 export const rememberedUrlLengthMax = 256;
-
-/** An HTTP/2 peer takes smaller bodies without being asked again: its first window is at least that large. */
-const watchedBytesMin = 65_535;
 
 /** The HTTP API: GET with parameters in the URL, JSON and streams as answers, in both HTTP versions. */
 export class HttpLane {
@@ -137,17 +134,9 @@ export class HttpLane {
     const coding = typeof acceptEncoding === "string" ? chooseCoding(acceptEncoding) : undefined;
     const body = this.#bodies.of(answer, coding);
     const own = answer.metadata?.headers;
-    if (body instanceof Promise) return body.then((ready) => this.#send(ready, exchange, own));
-    this.#send(body, exchange, own);
-    return undefined;
-  }
-
-  #send(body: AnsweredBody, exchange: Exchange, own: ReadonlyMap<string, string> | undefined): void {
+    if (body instanceof Promise) return body.then((ready) => sendBody(ready, exchange, own));
     sendBody(body, exchange, own);
-    const { stream } = exchange.response;
-    // Of HTTP/1 connections the server sees when they stand still; of a single stream it does not.
-    if (stream === undefined || body.bytes.length <= watchedBytesMin) return;
-    stream.setTimeout(this.#options.limits.stalledReaderMs, () => breakOff(exchange.response));
+    return undefined;
   }
 }
 
@@ -157,6 +146,8 @@ function sendBody(
   own: ReadonlyMap<string, string> | undefined,
 ): void {
   const notModified = body.isNotModified(request.headers["if-none-match"]);
+  const { stream } = response;
+  if (stream !== undefined && !head && !notModified) countAnswer(stream, body.bytes.length);
   const headers = notModified ? body.notModifiedHeaders(common) : body.headers(common);
   response.writeHead(notModified ? 304 : 200, own === undefined ? headers : { ...headers, ...Object.fromEntries(own) });
   if (notModified) {
@@ -164,5 +155,6 @@ function sendBody(
     return;
   }
   if (head) response.end();
-  else response.end(body.bytes);
+  else if (stream === undefined) response.end(body.bytes);
+  else endWithBody(response, stream, body.bytes);
 }

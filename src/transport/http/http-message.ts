@@ -1,5 +1,5 @@
 import { type IncomingHttpHeaders, ServerResponse } from "node:http";
-import { constants } from "node:http2";
+import { constants, type Http2Stream } from "node:http2";
 import type { Socket } from "node:net";
 import type { HeaderFields } from "../common-headers.js";
 
@@ -19,12 +19,12 @@ export interface HttpResponse {
   writeHead(status: number, headers: HeaderFields): unknown;
   /** HTTP/2 responses send their headers as they are written. */
   flushHeaders?(): void;
-  write(chunk: Uint8Array): boolean;
+  write(chunk: Uint8Array, written?: (error?: Error | null) => void): boolean;
   addTrailers(trailers: Record<string, string>): void;
   end(chunk?: Uint8Array | string): unknown;
   destroy(error?: Error): unknown;
   /** An HTTP/2 response's stream, which alone can say that it was broken off. */
-  readonly stream?: { close(code: number): void; setTimeout(ms: number, listener: () => void): void };
+  readonly stream?: Http2Stream;
   on(event: "drain" | "close", listener: () => void): unknown;
   once(event: "drain" | "close", listener: () => void): unknown;
 }

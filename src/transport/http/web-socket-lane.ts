@@ -150,10 +150,10 @@ export class WebSocketLane {
   #watch(webSocket: WebSocket, socket: Socket): void {
     const { webSocketMessagesPerPingMax, webSocketMessageBytesMax, breakOffMs } = this.#options.limits;
     const bytesMax = webSocketMessagesPerPingMax * webSocketMessageBytesMax;
-    const peer = { heardAtMs: Date.now(), messagesSincePing: 0, bytesSincePing: 0 };
+    const peer = { heardAtMs: performance.now(), messagesSincePing: 0, bytesSincePing: 0 };
     this.#peers.set(webSocket, peer);
     webSocket.on("pong", () => {
-      peer.heardAtMs = Date.now();
+      peer.heardAtMs = performance.now();
     });
     const refuse = (): void => {
       if (webSocket.readyState !== webSocket.OPEN) return;
@@ -174,7 +174,7 @@ export class WebSocketLane {
   }
 
   #ping(): void {
-    const silentBefore = Date.now() - this.#options.limits.peerSilenceMaxMs;
+    const silentBefore = performance.now() - this.#options.limits.peerSilenceMaxMs;
     for (const [webSocket, peer] of this.#peers) {
       peer.messagesSincePing = 0;
       peer.bytesSincePing = 0;

@@ -1,0 +1,77 @@
+import type { Http2Session, Http2Stream } from "node:http2";
+import { Failure, unavailable } from "../../domain/failure.js";
+
+/**
+ * Larger bodies are written in pieces of so many bytes, of which the next is written when the peer has taken the last:
+ * only then can be seen that a slow reader takes something.
+ */
+export const pieceBytes = 262_144;
+
+/** Smaller answers are not counted: as many as a connection may have streams are 16 MiB. */
+const countedBytesMin = 16_384;
+
+/** Answers that one HTTP/2 connection may leave unread, in bytes: some fifty of the largest pages. */
+export const unreadBytesPerConnectionMax = 134_217_728;
+
+/** Answers that all HTTP/2 connections of a process may leave unread, in bytes. */
+export const unreadBytesMax = 536_870_912;
+
+/** When a client that was refused an answer should ask again. */
+const retryMs = 1_000;
+
+const unreadByConnection = new WeakMap<Http2Session, number>();
+let unreadInAll = 0;
+const wholeAnswers = new WeakSet<Http2Stream>();
+
+/** How a body is written; of Node's responses and streams. */
+interface BodyWriter {
+  write(chunk: Uint8Array, written: (error?: Error | null) => void): unknown;
+  end(chunk: Uint8Array): unknown;
+}
+
+/** Whether the stream carries an answer that is known whole, and not messages as they come. */
+export function isWholeAnswer(stream: Http2Stream): boolean {
+  return stream.writableEnded || wholeAnswers.has(stream);
+}
+
+/**
+ * Counts an answer of `bytes` until its stream has closed. Call it before anything of the answer is written.
+ * @throws Failure when the connection, or the process, holds too many bytes that nobody has read
+ */
+export function countAnswer(stream: Http2Stream, bytes: number): void {
+  const { session } = stream;
+  if (bytes < countedBytesMin || session === undefined || stream.destroyed) return;
+  const unread = unreadByConnection.get(session) ?? 0;
+  if (unread + bytes > unreadBytesPerConnectionMax && unread > 0) {
+    const message = `this connection has ${unread} bytes of answers to read; read them, or ask for less at once`;
+    throw new Failure("resource_exhausted", message, { reason: "ANSWERS_UNREAD", retryAfterMs: retryMs });
+  }
+  if (unreadInAll + bytes > unreadBytesMax && unreadInAll > 0) {
+    throw unavailable("this server holds as many unread answers as it can", "TOO_MANY_ANSWERS_UNREAD", retryMs);
+  }
+  unreadByConnection.set(session, unread + bytes);
+  unreadInAll += bytes;
+  wholeAnswers.add(stream);
+  stream.once("close", () => {
+    unreadInAll -= bytes;
+    unreadByConnection.set(session, (unreadByConnection.get(session) ?? bytes) - bytes);
+  });
+}
+
+/** Ends `writer`, which writes to `stream`, with this body. */
+export function endWithBody(writer: BodyWriter, stream: Http2Stream, body: Uint8Array): void {
+  if (body.length <= pieceBytes) {
+    writer.end(body);
+    return;
+  }
+  wholeAnswers.add(stream);
+  let at = 0;
+  const writeNext = (error?: Error | null): void => {
+    if ((error !== undefined && error !== null) || stream.destroyed || stream.closed) return;
+    const piece = body.subarray(at, at + pieceBytes);
+    at += pieceBytes;
+    if (at < body.length) writer.write(piece, writeNext);
+    else writer.end(piece);
+  };
+  writeNext();
+}
