@@ -1,7 +1,7 @@
-import type { Http2Stream } from "node:http2";
+import { constants, type Http2Stream } from "node:http2";
 import type { UniversalServerResponse } from "@connectrpc/connect/protocol";
 import type { Failure } from "../../domain/failure.js";
-import { countAnswer, pieceBytes } from "../connections/unread-answers.js";
+import { countAnswer, piecesOf } from "../connections/unread-answers.js";
 import { breakOffCode } from "../grpc/break-off-code.js";
 import type { AnyResponse } from "../lane.js";
 
@@ -19,7 +19,13 @@ export function inPieces(answer: UniversalServerResponse, response: AnyResponse)
 
 async function* cut(body: AsyncIterable<Uint8Array>, stream: Http2Stream): AsyncGenerator<Uint8Array> {
   for await (const chunk of body) {
-    countAnswer(stream, chunk.length);
-    for (let at = 0; at < chunk.length; at += pieceBytes) yield chunk.subarray(at, at + pieceBytes);
+    try {
+      countAnswer(stream, chunk.length);
+    } catch (thrown) {
+      // The status has left with the headers. gRPC clients read this reset as RESOURCE_EXHAUSTED.
+      stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+      throw thrown;
+    }
+    yield* piecesOf(stream, chunk);
   }
 }

@@ -1,7 +1,7 @@
 import { constants, type ServerHttp2Stream } from "node:http2";
 import type { TransportLimits } from "../limits.js";
 import { sweepIntervalMs } from "../stream-guard.js";
-import { isWholeAnswer } from "./unread-answers.js";
+import { isWholeAnswer, unreadBytes } from "./unread-answers.js";
 
 /**
  * An HTTP/2 stream that outlived the turn of the event loop in which it was opened. Follows its response to the end: a
@@ -32,7 +32,7 @@ export class OpenStream {
       this.#stopSender();
       return;
     }
-    const pendingBytes = stream.writableLength;
+    const pendingBytes = unreadBytes(stream);
     const before = this.#pendingBytes;
     this.#pendingBytes = pendingBytes;
     if (pendingBytes === 0 || before === 0 || pendingBytes < before) {

@@ -21,7 +21,8 @@ const retryMs = 1_000;
 
 const unreadByConnection = new WeakMap<Http2Session, number>();
 let unreadInAll = 0;
-const wholeAnswers = new WeakSet<Http2Stream>();
+/** Of answers that are written in pieces. */
+const bytesToWrite = new WeakMap<Http2Stream, number>();
 
 /** How a body is written; of Node's responses and streams. */
 interface BodyWriter {
@@ -31,7 +32,12 @@ interface BodyWriter {
 
 /** Whether the stream carries an answer that is known whole, and not messages as they come. */
 export function isWholeAnswer(stream: Http2Stream): boolean {
-  return stream.writableEnded || wholeAnswers.has(stream);
+  return stream.writableEnded || bytesToWrite.has(stream);
+}
+
+/** What the peer has yet to take of what there is for it, in bytes. */
+export function unreadBytes(stream: Http2Stream): number {
+  return stream.writableLength + (bytesToWrite.get(stream) ?? 0);
 }
 
 /**
@@ -51,11 +57,18 @@ export function countAnswer(stream: Http2Stream, bytes: number): void {
   }
   unreadByConnection.set(session, unread + bytes);
   unreadInAll += bytes;
-  wholeAnswers.add(stream);
   stream.once("close", () => {
     unreadInAll -= bytes;
     unreadByConnection.set(session, (unreadByConnection.get(session) ?? bytes) - bytes);
   });
+}
+
+/** The pieces of a body that is written to `stream`; ask for the next one when the last was taken. */
+export function* piecesOf(stream: Http2Stream, body: Uint8Array): Generator<Uint8Array, void, void> {
+  for (let at = 0; at < body.length; at += pieceBytes) {
+    bytesToWrite.set(stream, Math.max(0, body.length - at - pieceBytes));
+    yield body.subarray(at, at + pieceBytes);
+  }
 }
 
 /** Ends `writer`, which writes to `stream`, with this body. */
@@ -64,14 +77,12 @@ export function endWithBody(writer: BodyWriter, stream: Http2Stream, body: Uint8
     writer.end(body);
     return;
   }
-  wholeAnswers.add(stream);
-  let at = 0;
+  const pieces = piecesOf(stream, body);
   const writeNext = (error?: Error | null): void => {
     if ((error !== undefined && error !== null) || stream.destroyed || stream.closed) return;
-    const piece = body.subarray(at, at + pieceBytes);
-    at += pieceBytes;
-    if (at < body.length) writer.write(piece, writeNext);
-    else writer.end(piece);
+    const { value = new Uint8Array() } = pieces.next();
+    if (bytesToWrite.get(stream) === 0) writer.end(value);
+    else writer.write(value, writeNext);
   };
   writeNext();
 }

@@ -1,0 +1,151 @@
+import { afterEach, describe, expect, test } from "vitest";
+import { pieceBytes, unreadBytesPerConnectionMax } from "../../../src/transport/connections/unread-answers.js";
+import type { TransportLimits } from "../../../src/transport/limits.js";
+import {
+  data,
+  FrameConnection,
+  flag,
+  frameType,
+  getFields,
+  headers,
+  postFields,
+  setting,
+  windowUpdate,
+} from "../../support/http2-frames.js";
+import { depthMessage } from "../grpc/fake-api.js";
+import { type RpcServer, startRpcServer } from "../grpc/rpc-server.js";
+
+const service = "/datanode.api.v2.TradingDataService";
+const enhanceYourCalm = 11;
+const closedWindow = [[setting.initialWindowSize, 0]] as const;
+
+let server: RpcServer;
+
+afterEach(async () => {
+  await server.close();
+});
+
+async function serve(limits: Partial<TransportLimits>): Promise<void> {
+  server = await startRpcServer(limits);
+}
+
+/** The envelope of a request for a market, or for the depth of one: both have the id as field 1. */
+function request(id: string): Buffer {
+  const bytes = Buffer.from(id);
+  return Buffer.concat([Buffer.from([0, 0, 0, 0, bytes.length + 2, 10, bytes.length]), bytes]);
+}
+
+/** How each protocol is asked, by stream id. */
+const asked: Readonly<Record<string, (id: number) => Buffer>> = {
+  gRPC: (id) => call(id, "GetMarket", "application/grpc", request("hot")),
+  "gRPC through the router": (id) =>
+    call(id, "GetMarket", "application/grpc+json", Buffer.from("\0\0\0\0\x02{}", "latin1")),
+  "gRPC-Web": (id) => call(id, "GetMarket", "application/grpc-web+proto", request("hot")),
+  "gRPC-Web, an error": (id) => call(id, "GetMarket", "application/grpc-web+proto", request("none")),
+  "Connect, JSON": (id) => call(id, "GetMarket", "application/json", Buffer.from('{"marketId":"hot"}')),
+  "Connect, an error": (id) => call(id, "GetMarket", "application/json", Buffer.from('{"marketId":"none"}')),
+  HTTP: (id) => headers(id, getFields("/api/v2/market/hot"), flag.endStream),
+  "HTTP, an error": (id) => headers(id, getFields("/nowhere"), flag.endStream),
+  "HTTP, metrics": (id) => headers(id, getFields("/metrics"), flag.endStream),
+};
+
+const streams: Readonly<Record<string, (id: number) => Buffer>> = {
+  gRPC: (id) => call(id, "ObserveMarketsDepthUpdates", "application/grpc", request("open")),
+  "gRPC-Web": (id) => call(id, "ObserveMarketsDepthUpdates", "application/grpc-web+proto", request("open")),
+  Connect: (id) => call(id, "ObserveMarketsDepthUpdates", "application/connect+proto", request("open")),
+  HTTP: (id) => headers(id, getFields("/api/v2/stream/markets/depth/updates?marketIds=open"), flag.endStream),
+};
+
+function call(id: number, method: string, contentType: string, body: Buffer): Buffer {
+  return Buffer.concat([headers(id, postFields(`${service}/${method}`, contentType)), data(id, body, flag.endStream)]);
+}
+
+function resetOf(connection: FrameConnection, id: number) {
+  return connection.frame(({ type, streamId }) => type === frameType.rstStream && streamId === id);
+}
+
+describe("a reader whose window stays closed is reset", () => {
+  test.each(Object.entries(asked))("%s: a small answer", async (_name, ask) => {
+    await serve({ stalledReaderMs: 300 });
+    const connection = await FrameConnection.open(server.port, { settings: closedWindow });
+    connection.send(ask(1));
+    const reset = await resetOf(connection, 1);
+    expect(reset?.payload.readUInt32BE()).toBe(enhanceYourCalm);
+    expect(connection.typesOf(1)).toEqual([frameType.headers, frameType.rstStream]);
+    // The connection itself is sound.
+    connection.send(windowUpdate(0, 1000), ask(3), windowUpdate(3, 1_000_000));
+    expect(
+      await connection.frame(({ streamId, flags }) => streamId === 3 && (flags & flag.endStream) !== 0),
+    ).toBeDefined();
+    connection.close();
+  });
+
+  test.each(Object.entries(streams))("%s: a stream of small messages that go on", async (_name, ask) => {
+    await serve({ stalledReaderMs: 500, breakOffMs: 100 });
+    const connection = await FrameConnection.open(server.port, { settings: closedWindow });
+    connection.send(ask(1));
+    await expect.poll(() => server.streams.length).toBe(1);
+    const giving = setInterval(() => server.streams[0]?.give(depthMessage("m")), 50);
+    const reset = await resetOf(connection, 1);
+    clearInterval(giving);
+    expect(reset?.payload.readUInt32BE()).toBe(enhanceYourCalm);
+    await expect.poll(() => server.streams[0]?.closed).toBeGreaterThan(0);
+    connection.close();
+  });
+});
+
+test("a slow reader that takes something is left alone", async () => {
+  await serve({ stalledReaderMs: 600 });
+  const connection = await FrameConnection.open(server.port, { settings: closedWindow });
+  const bytes = 10 * pieceBytes;
+  connection.send(call(1, "GetMarket", "application/grpc", request(`long ${bytes}`)), windowUpdate(0, 0x7fff_0000));
+  for (let i = 0; i < 11; i++) {
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    connection.send(windowUpdate(1, pieceBytes));
+  }
+  await connection.frame(({ flags, streamId }) => streamId === 1 && (flags & flag.endStream) !== 0);
+  const received = connection.frames.reduce((sum, { type, payload }) => sum + (type === 0 ? payload.length : 0), 0);
+  expect(received).toBeGreaterThan(bytes);
+  expect(connection.typesOf(1)).not.toContain(frameType.rstStream);
+  connection.close();
+});
+
+test("a peer that reads nothing from its socket for a while is not taken for a dead session", async () => {
+  await serve({ peerPingIntervalMs: 100 });
+  const connection = await FrameConnection.open(server.port, { settings: [[setting.initialWindowSize, 0x7fff_0000]] });
+  connection.send(windowUpdate(0, 0x7000_0000));
+  connection.socket.pause();
+  const bytes = 40_000_000;
+  connection.send(call(1, "GetMarket", "application/grpc", request(`long ${bytes}`)));
+  await new Promise((resolve) => setTimeout(resolve, 1_500));
+  connection.socket.resume();
+  await connection.frame(({ flags, streamId }) => streamId === 1 && (flags & flag.endStream) !== 0);
+  expect(connection.socket.closed).toBe(false);
+  expect(connection.typesOf(1)).not.toContain(frameType.rstStream);
+  connection.close();
+});
+
+test("the answers that a connection leaves unread are bounded, and come again once they are read", async () => {
+  await serve({});
+  const connection = await FrameConnection.open(server.port, { settings: closedWindow });
+  const bytes = 4_000_000;
+  const fit = Math.floor(unreadBytesPerConnectionMax / bytes);
+  const ids = Array.from({ length: fit + 20 }, (_, i) => 2 * i + 1);
+  for (const id of ids) connection.send(call(id, "GetMarket", "application/grpc", request(`long ${bytes}`)));
+  await connection.frame(({ streamId }) => streamId === ids.at(-1));
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  // With a status, or, where Connect's router had sent the headers already, by a reset.
+  const refused = connection.frames.filter(
+    ({ type, flags }) => (type === frameType.headers && (flags & flag.endStream) !== 0) || type === frameType.rstStream,
+  );
+  expect(refused.length).toBe(20);
+  // Another connection has its own share.
+  const other = await FrameConnection.open(server.port, { settings: [[setting.initialWindowSize, 10_000_000]] });
+  other.send(windowUpdate(0, 10_000_000), call(1, "GetMarket", "application/grpc", request(`long ${bytes}`)));
+  await other.frame(({ streamId, type, flags }) => streamId === 1 && type === frameType.headers && (flags & 1) !== 0);
+  expect(other.frames.reduce((sum, { type, payload }) => sum + (type === 0 ? payload.length : 0), 0)).toBeGreaterThan(
+    bytes,
+  );
+  other.close();
+  connection.close();
+});
