@@ -45,7 +45,7 @@ export interface TransportLimits {
   readonly http2SessionMegabytesMax: number;
   /**
    * HTTP/2 streams that a connection may end by a reset at once, and a second from then on; above it the connection is
-   * cut. A client may cancel all that it has open; nghttp2 has the same limits, but leaves the connection open.
+   * cut. Below nghttp2's own 1,000 and 33, beyond which it ignores new streams and leaves the connection open.
    */
   readonly http2ResetBurstMax: number;
   readonly http2ResetsPerSecondMax: number;
@@ -89,8 +89,8 @@ export const defaultTransportLimits: TransportLimits = {
   requestTimeoutMs: 30_000,
   http2StreamsPerConnectionMax: 1_000,
   http2SessionMegabytesMax: 128,
-  http2ResetBurstMax: 1_000,
-  http2ResetsPerSecondMax: 33,
+  http2ResetBurstMax: 900,
+  http2ResetsPerSecondMax: 30,
   http2ControlFramesPerSecondMax: 10_000,
   http2OverheadBytesPerSecondMax: 524_288,
   peerPingIntervalMs: 20_000,

@@ -1,0 +1,225 @@
+import { connect } from "node:http2";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { streamsPerTurnMax } from "../../../src/transport/connections/http2-connection.js";
+import type { TransportLimits } from "../../../src/transport/limits.js";
+import type { RunningServer } from "../../../src/transport/server.js";
+import {
+  data,
+  FrameConnection,
+  flag,
+  frame,
+  frameType,
+  getFields,
+  headerBlock,
+  headers,
+  ping,
+  postFields,
+  rstStream,
+  settings,
+  windowUpdate,
+  words,
+} from "../../support/http2-frames.js";
+import type { FakeService } from "../fake-api.js";
+import { serveFake } from "../serve-fake.js";
+
+const marketPath = "/api/v2/market/m";
+const grpc = postFields("/datanode.api.v2.TradingDataService/GetMarket", "application/grpc");
+const enhanceYourCalm = 11;
+
+let server: RunningServer;
+let service: FakeService;
+
+async function serve(limits: Partial<TransportLimits> = {}): Promise<FrameConnection> {
+  ({ server, service } = await serveFake({ limits }));
+  return FrameConnection.open(server.address.port);
+}
+
+afterEach(async () => {
+  await server.close();
+});
+
+async function turn(): Promise<void> {
+  await new Promise((resolve) => setImmediate(resolve));
+}
+
+/** Sends as fast as the connection takes it until it is cut. @throws Error when it is not in time */
+async function flood(connection: FrameConnection, bytes: () => Buffer, withinMs: number): Promise<void> {
+  const until = performance.now() + withinMs;
+  while (!connection.socket.closed) {
+    if (performance.now() > until) throw new Error("the connection is still open");
+    if (!connection.send(bytes())) await new Promise((resolve) => setTimeout(resolve, 1));
+    else await turn();
+  }
+}
+
+/** Streams that are opened and reset, `count` of them from `first` on. */
+function resets(first: number, count: number): Buffer {
+  const ids = Array.from({ length: count }, (_, i) => first + 2 * i);
+  return Buffer.concat(ids.flatMap((id) => [headers(id, getFields(marketPath), flag.endStream), rstStream(id)]));
+}
+
+describe("resets", () => {
+  test("beyond the limit cut the connection", async () => {
+    const connection = await serve();
+    let id = 1;
+    const next = (): Buffer => {
+      const bytes = resets(id, 50);
+      id += 100;
+      return bytes;
+    };
+    await flood(connection, next, 10_000);
+    expect(service.requests.length).toBeLessThan(2_500);
+  });
+
+  test("at a rate of its own choosing: ENHANCE_YOUR_CALM", async () => {
+    const connection = await serve({ http2ResetBurstMax: 100, http2ResetsPerSecondMax: 10 });
+    connection.send(resets(1, 300));
+    await connection.closed;
+    const goaway = connection.frames.find(({ type }) => type === frameType.goaway);
+    expect(goaway?.payload.readUInt32BE(4)).toBe(enhanceYourCalm);
+  });
+
+  test("provoked from the server count too", async () => {
+    const connection = await serve({ http2ResetBurstMax: 100, http2ResetsPerSecondMax: 10 });
+    // Too large a window is answered with a reset.
+    const provoke = (id: number): Buffer =>
+      Buffer.concat([headers(id, grpc), windowUpdate(id, 0x7fff_ffff), windowUpdate(id, 0x7fff_ffff)]);
+    let id = 1;
+    await flood(
+      connection,
+      () => {
+        id += 2;
+        return provoke(id);
+      },
+      5_000,
+    );
+  });
+
+  test("of all that a client has open, and some a second, are borne", async () => {
+    const connection = await serve();
+    const never = getFields("/api/v2/market/never");
+    const ids = Array.from({ length: 800 }, (_, i) => 2 * i + 1);
+    for (const id of ids) connection.send(headers(id, never, flag.endStream));
+    await expect.poll(() => service.requests.length).toBe(800);
+    connection.send(...ids.map((id) => rstStream(id)));
+    for (let id = 1801; id < 1841; id += 2) {
+      connection.send(resets(id, 1));
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    connection.send(headers(1901, getFields(marketPath), flag.endStream));
+    const end = await connection.frame(({ streamId, flags }) => streamId === 1901 && (flags & flag.endStream) !== 0);
+    expect(end?.type).toBe(frameType.data);
+    expect(connection.frames.some(({ type }) => type === frameType.goaway)).toBe(false);
+    connection.close();
+  });
+});
+
+describe("many requests in one packet", () => {
+  test("share the event loop with other connections, and are all answered", async () => {
+    const connection = await serve();
+    const ids = Array.from({ length: 900 }, (_, i) => 2 * i + 1);
+    let most = 0;
+    let before = 0;
+    let watching = true;
+    const watch = (): void => {
+      most = Math.max(most, service.requests.length - before);
+      before = service.requests.length;
+      if (watching) setImmediate(watch);
+    };
+    watch();
+    connection.send(windowUpdate(0, 10_000_000));
+    connection.send(Buffer.concat(ids.map((id) => headers(id, getFields(marketPath), flag.endStream))));
+    for (const id of ids) {
+      const end = await connection.frame(({ streamId, flags }) => streamId === id && (flags & flag.endStream) !== 0);
+      expect(end).toBeDefined();
+    }
+    watching = false;
+    expect(service.requests.length).toBe(900);
+    expect(most).toBeLessThanOrEqual(2 * streamsPerTurnMax);
+    connection.close();
+  });
+
+  test("that are reset in the same packet are not worked on", async () => {
+    const connection = await serve();
+    connection.send(resets(1, 800));
+    connection.send(headers(2001, getFields(marketPath), flag.endStream));
+    await connection.frame(({ streamId, flags }) => streamId === 2001 && (flags & flag.endStream) !== 0);
+    expect(service.requests.length).toBeLessThan(500);
+    connection.close();
+  });
+
+  test("wait with their bodies, whatever becomes of them", async () => {
+    const connection = await serve();
+    const message = Buffer.from([0, 0, 0, 0, 3, 10, 1, 109]);
+    const ids = Array.from({ length: 600 }, (_, i) => 2 * i + 1);
+    const calls = ids.flatMap((id) => {
+      const call = [headers(id, grpc), data(id, message, flag.endStream)];
+      return id % 10 === 1 ? [...call, rstStream(id, 1)] : call;
+    });
+    connection.send(Buffer.concat(calls));
+    for (const id of ids) {
+      if (id % 10 === 1) continue;
+      await connection.frame(({ streamId, flags }) => streamId === id && (flags & flag.endStream) !== 0);
+    }
+    connection.close();
+  });
+});
+
+describe("a flood of frames that are no requests", () => {
+  let witness: ReturnType<typeof connect>;
+  let connection: FrameConnection;
+
+  beforeEach(async () => {
+    connection = await serve();
+    witness = connect(server.url);
+  });
+
+  afterEach(() => {
+    witness.destroy();
+  });
+
+  const chunk = 32_768;
+  const many = (one: Buffer): Buffer => Buffer.concat(Array.from({ length: Math.ceil(chunk / one.length) }, () => one));
+  const priority = frame(frameType.priority, 0, 1, Buffer.concat([words(0), Buffer.from([1])]));
+
+  test.each<[name: string, first: Buffer, repeated: Buffer]>([
+    ["PING", Buffer.alloc(0), ping()],
+    ["PING acknowledged, never sent", Buffer.alloc(0), ping(flag.ack)],
+    ["SETTINGS", Buffer.alloc(0), settings([3, 100])],
+    ["empty SETTINGS", Buffer.alloc(0), settings()],
+    ["PRIORITY", Buffer.alloc(0), priority],
+    ["WINDOW_UPDATE of the connection", Buffer.alloc(0), Buffer.concat([windowUpdate(0, 1)])],
+    ["WINDOW_UPDATE of a stream", headers(1, grpc), windowUpdate(1, 1)],
+    ["empty DATA", headers(1, grpc), data(1, Buffer.alloc(0))],
+    ["DATA of padding alone", headers(1, grpc), frame(frameType.data, flag.padded, 1, Buffer.from([3, 0, 0, 0]))],
+    ["CONTINUATION", frame(frameType.headers, 0, 1, headerBlock(grpc)), frame(frameType.continuation, 0, 1)],
+    ["an unknown type", Buffer.alloc(0), frame(0xbe, 0, 0, Buffer.alloc(8))],
+    ["HEADERS of one stream, as trailers", headers(1, grpc), headers(1, { a: "b" })],
+  ])("of %s is cut, and others are served meanwhile", { timeout: 20_000 }, async (_name, first, repeated) => {
+    connection.send(first);
+    const bytes = many(repeated);
+    const flooded = flood(connection, () => bytes, 15_000);
+    let slowestMs = 0;
+    while (!connection.socket.closed) {
+      const asked = performance.now();
+      const stream = witness.request({ ":path": marketPath });
+      stream.resume();
+      await new Promise((resolve) => stream.once("close", resolve));
+      slowestMs = Math.max(slowestMs, performance.now() - asked);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    await flooded;
+    expect(slowestMs).toBeLessThan(1_000);
+  });
+});
+
+test("streams that are opened and left get an answer, and a reset", async () => {
+  const connection = await serve({ headersTimeoutMs: 300, requestReceiveTimeoutMs: 300 });
+  const ids = Array.from({ length: 990 }, (_, i) => 2 * i + 1);
+  connection.send(...ids.map((id) => headers(id, grpc)));
+  await Promise.all(ids.map((id) => connection.frame(({ streamId, type }) => streamId === id && type === 3)));
+  for (const id of ids) expect(connection.typesOf(id).at(0)).toBe(frameType.headers);
+  connection.send(headers(1999, getFields(marketPath), flag.endStream));
+  expect(await connection.frame(({ streamId }) => streamId === 1999)).toBeDefined();
+  connection.close();
+});
