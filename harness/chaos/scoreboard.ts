@@ -135,7 +135,7 @@ export class Scoreboard {
     const last = this.#episodes.at(-1);
     if (last === undefined || last.closedAt !== undefined) return undefined;
     const isLate = last.healedAt !== undefined && performance.now() > last.healedAt + recoveryMaxMs;
-    return isLate ? undefined : last.injectedAt;
+    return isLate && !machineIsBusy() ? undefined : last.injectedAt;
   }
 
   right(client: ClientState, startedAt: number, isOld: boolean): void {
