@@ -65,10 +65,10 @@ async function loadRows(url: string): Promise<number> {
   const writer = await openWriter(url);
   try {
     const infileStreamFactory = () => createReadStream(rows, { highWaterMark: 256 * 1024 });
-    const [outcome] = await writer.connection.driver.query({ sql: loadFile, infileStreamFactory });
+    const [outcome] = await (await writer.connection()).driver.query({ sql: loadFile, infileStreamFactory });
     return "affectedRows" in outcome ? outcome.affectedRows : 0;
   } finally {
-    await writer.close();
+    writer.close();
   }
 }
 

@@ -46,7 +46,7 @@ export class CommittedNetwork {
       for (let block = 0; block < historyBlocks; block++) network.#makeBlock();
       await network.#commit();
       await use(network);
-      await writer.close();
+      writer.close();
     } finally {
       await database.close();
       rmSync(directory, { recursive: true, force: true });

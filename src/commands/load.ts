@@ -16,6 +16,8 @@ export async function load(config: LoadConfig): Promise<void> {
 }
 
 async function loadInto(url: string, config: LoadConfig, log: Log): Promise<void> {
+  // Until here a signal ends the process at once: a migration that was cut short is taken up by the next command.
+  await migrate(url, log);
   const stopping = new AbortController();
   let interrupted = false;
   void untilStopped().then((signal) => {
@@ -24,7 +26,6 @@ async function loadInto(url: string, config: LoadConfig, log: Log): Promise<void
   });
   const progress = new ProgressLine();
   try {
-    await migrate(url, log);
     const summary = await loadRecordings({
       database: url,
       sources: openSources(config, stopping.signal),
@@ -37,6 +38,8 @@ async function loadInto(url: string, config: LoadConfig, log: Log): Promise<void
     for (const line of renderSummary(summary)) process.stdout.write(`${line}\n`);
   } finally {
     progress.clear();
+    // A pipe that is still open would keep the process from ending.
+    if (config.sources.includes("-")) process.stdin.destroy();
   }
   if (interrupted) throw new OperatorError("interrupted; what was committed stays", exitInterrupted);
 }

@@ -1,10 +1,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { OperatorError } from "../domain/operator-error.js";
 import { OrderBooks } from "../domain/order-book.js";
 import { readAccounts, readEntryClasses } from "../store/account-table.js";
 import { readLedgerEntries } from "../store/block-table.js";
 import { isLocalInfileRefused } from "../store/bulk-load.js";
 import { readBooks } from "../store/depth-table.js";
-import { type Progress, readProgress } from "../store/progress-table.js";
+import { lockProgress, type Progress, readProgress } from "../store/progress-table.js";
 import { openWriter, type Writer } from "../store/writer.js";
 import type { Log } from "../telemetry/log.js";
 import { type WholeBatch, writeBatch } from "./batch.js";
@@ -12,6 +13,7 @@ import { BlockFold } from "./block-fold.js";
 import { type Frame, FrameSplitter } from "./frames.js";
 import { LedgerTextWriter } from "./ledger-text.js";
 import { type LoadProgress, type LoadSummary, ProgressMeter, summarise } from "./load-summary.js";
+import { outageMsMax, type RetryOptions, withRetries } from "./retry.js";
 import { plainBytes, type Source } from "./source.js";
 
 /** A transaction is committed when it has so many bytes of ledger entries … */
@@ -25,6 +27,12 @@ export const inputIdleMs = 20;
 
 /** How often progress is told. */
 export const progressIntervalMs = 250;
+
+/** Once the load is to end, the transaction under way has so long, in milliseconds … */
+export const stopMsMax = 10_000;
+
+/** … and is given up sooner when the database says nothing for so long. */
+export const stopSilenceMsMax = 2_000;
 
 /** What {@link load} takes. */
 export interface LoadOptions {
@@ -40,6 +48,8 @@ export interface LoadOptions {
   readonly onProgress?: ((progress: LoadProgress) => void) | undefined;
   /** Ends the load after the block that is being written; what was loaded stays. */
   readonly signal?: AbortSignal | undefined;
+  /** How long to try again when the database fails; default {@link outageMsMax}. */
+  readonly outageMsMax?: number | undefined;
   /** Whether to try LOAD DATA LOCAL; default true. */
   readonly localInfile?: boolean | undefined;
   readonly transactionLedgerBytes?: number | undefined;
@@ -48,23 +58,33 @@ export interface LoadOptions {
 
 /**
  * Loads recordings into a database, of which it is the only writer. Whatever way the recording is cut, and whenever the
- * process is killed and started again, the rows are the same.
+ * process is killed and started again, the rows are the same. While the database is away it keeps what it has read and
+ * reads no more.
  * @throws RecordingError for input that cannot be loaded any further: what came before is kept
  * @throws SecondWriterError when another process loads into the same database
  */
 export async function load(options: LoadOptions): Promise<LoadSummary> {
   const writer = await openWriter(options.database);
+  const hasten = () => endSoon(writer);
+  options.signal?.addEventListener("abort", hasten, { once: true });
   try {
     const loader = await Loader.start(writer, options);
     return await loader.run();
   } finally {
-    await writer.close();
+    options.signal?.removeEventListener("abort", hasten);
+    writer.close();
   }
+}
+
+function endSoon(writer: Writer): void {
+  writer.hurry(stopSilenceMsMax);
+  setTimeout(() => writer.close(), stopMsMax).unref();
 }
 
 class Loader {
   readonly #writer: Writer;
   readonly #options: LoadOptions;
+  readonly #retry: RetryOptions;
   readonly #fold: BlockFold;
   readonly #ledger: LedgerTextWriter;
   readonly #meter: ProgressMeter;
@@ -85,6 +105,7 @@ class Loader {
   ) {
     this.#writer = writer;
     this.#options = options;
+    this.#retry = retryOptions(options);
     this.#fold = fold;
     this.#ledger = ledger;
     this.#progress = progress;
@@ -94,15 +115,17 @@ class Loader {
   }
 
   /** Reads where the store is, in one snapshot. */
-  static async start(writer: Writer, options: LoadOptions): Promise<Loader> {
-    return await writer.transaction(async (connection) => {
-      const progress = await readProgress(connection);
-      const { orders, places } = await readBooks(connection);
-      const ledger = new LedgerTextWriter(await readAccounts(connection), await readEntryClasses(connection));
-      const position = progress === undefined ? 0 : await readLedgerEntries(connection, progress.height);
-      const fold = new BlockFold({ progress, position, books: OrderBooks.restore(orders, places), ledger });
-      return new Loader(writer, options, fold, ledger, progress);
-    });
+  static start(writer: Writer, options: LoadOptions): Promise<Loader> {
+    const read = () =>
+      writer.transaction(async (connection) => {
+        const progress = await readProgress(connection);
+        const { orders, places } = await readBooks(connection);
+        const ledger = new LedgerTextWriter(await readAccounts(connection), await readEntryClasses(connection));
+        const position = progress === undefined ? 0 : await readLedgerEntries(connection, progress.height);
+        const fold = new BlockFold({ progress, position, books: OrderBooks.restore(orders, places), ledger });
+        return new Loader(writer, options, fold, ledger, progress);
+      });
+    return withRetries(read, retryOptions(options));
   }
 
   async run(): Promise<LoadSummary> {
@@ -210,21 +233,41 @@ class Loader {
     if (this.#failure !== undefined) throw this.#failure.error;
   }
 
+  /** Writes the batch exactly once, however often that is tried. */
   async #write(batch: WholeBatch): Promise<void> {
-    try {
-      this.#progress = await this.#transact(batch);
-    } catch (error) {
-      if (!this.#localInfile || !isLocalInfileRefused(error)) throw error;
-      this.#localInfile = false;
-      this.#options.log.warn("the server forbids LOAD DATA LOCAL: loading with INSERT, which is slower");
-      this.#progress = await this.#transact(batch);
-    }
+    this.#progress = await withRetries((attempt) => this.#attempt(batch, attempt > 0), this.#retry);
     this.#ledger.giveBack(batch.text);
     this.#meter.written(batch);
   }
 
-  #transact(batch: WholeBatch): Promise<Progress> {
-    return this.#writer.transaction((connection) => writeBatch(connection, batch, this.#progress, this.#localInfile));
+  async #attempt(batch: WholeBatch, isRetry: boolean): Promise<Progress> {
+    try {
+      return await this.#transact(batch, isRetry);
+    } catch (error) {
+      if (!this.#localInfile || !isLocalInfileRefused(error)) throw error;
+      this.#localInfile = false;
+      this.#options.log.warn("the server forbids LOAD DATA LOCAL: loading with INSERT, which is slower");
+      return await this.#transact(batch, isRetry);
+    }
+  }
+
+  /** An earlier attempt may have been committed, or still be: its lock on the progress is waited for. */
+  #transact(batch: WholeBatch, isRetry: boolean): Promise<Progress> {
+    return this.#writer.transaction(async (connection) => {
+      const reached = isRetry ? await lockProgress(connection) : undefined;
+      if (reached !== undefined && isSamePlace(reached, batch.reached)) return reached;
+      if (isRetry) this.#checkNothingLost(reached);
+      return writeBatch(connection, batch, this.#progress, this.#localInfile);
+    });
+  }
+
+  #checkNothingLost(reached: Progress | undefined): void {
+    const committed = this.#progress;
+    if (committed === undefined || (reached !== undefined && reached.streamSequence >= committed.streamSequence))
+      return;
+    throw new OperatorError(
+      `the database has lost blocks that were committed: it was at event ${committed.streamSequence} and is at ${reached?.streamSequence ?? "none"} now, as after a fail-over to a replica that lags; load again to go on from there`,
+    );
   }
 
   async #wait(pace: number): Promise<void> {
@@ -239,6 +282,14 @@ class Loader {
   #isAborted(): boolean {
     return this.#options.signal?.aborted === true;
   }
+}
+
+function retryOptions({ log, signal, outageMsMax: givenMs }: LoadOptions): RetryOptions {
+  return { log, signal, outageMsMax: givenMs ?? outageMsMax };
+}
+
+function isSamePlace(a: Omit<Progress, "prunedSequence">, b: Omit<Progress, "prunedSequence">): boolean {
+  return a.chainId === b.chainId && a.streamSequence === b.streamSequence;
 }
 
 /** Settles as `promise` does, or with undefined when the signal aborts. */

@@ -1,5 +1,6 @@
-import { constants } from "node:fs";
+import { constants, openSync } from "node:fs";
 import { access, open, stat } from "node:fs/promises";
+import { Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createGunzip } from "node:zlib";
 import { RecordingError } from "./recording-error.js";
@@ -37,7 +38,8 @@ export async function fileSource(path: string, options: FileSourceOptions = {}):
     if (found.isDirectory()) throw new RecordingError(`${path}: is a directory, not a recording`);
     const followed = options.follow === true;
     const totalBytes = followed || !found.isFile() ? undefined : found.size;
-    return { name: path, bytes: readFile(path, options), totalBytes, followed };
+    const bytes = found.isFIFO() ? readPipe(path, options) : readFile(path, options);
+    return { name: path, bytes, totalBytes, followed };
   } catch (error) {
     if (error instanceof RecordingError) throw error;
     const why =
@@ -63,6 +65,21 @@ async function* readFile(path: string, { follow, signal }: FileSourceOptions): A
     }
   } finally {
     await file.close();
+  }
+}
+
+/** Read as a file, a pipe that nobody writes to would keep the process from ending. */
+async function* readPipe(path: string, { follow, signal }: FileSourceOptions): AsyncGenerator<Uint8Array> {
+  // A reader that could write as well never sees the pipe's end, whoever closes it.
+  const access = follow === true ? constants.O_RDWR : constants.O_RDONLY;
+  const pipe = new Socket({ fd: openSync(path, access | constants.O_NONBLOCK), readable: true, writable: false });
+  const close = () => pipe.destroy();
+  signal?.addEventListener("abort", close, { once: true });
+  try {
+    if (signal?.aborted !== true) yield* pipe;
+  } finally {
+    signal?.removeEventListener("abort", close);
+    pipe.destroy();
   }
 }
 

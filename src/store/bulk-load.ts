@@ -1,4 +1,5 @@
 import { Readable } from "node:stream";
+import { OperatorError } from "../domain/operator-error.js";
 import type { Connection } from "./database.js";
 import { databaseErrorNumber, toDatabaseFailure } from "./database-error.js";
 
@@ -24,7 +25,7 @@ export function isLocalInfileRefused(error: unknown): boolean {
 
 /**
  * Loads new rows the fast way, LOAD DATA LOCAL. The connection must allow it (`openWriter`).
- * @throws Error unless each row was stored as it is; LOCAL would otherwise skip and cut without an error
+ * @throws OperatorError unless each row was stored as it is; LOCAL would otherwise skip and cut without an error
  */
 export async function loadRows(connection: Connection, table: string, columns: string, text: RowText): Promise<void> {
   const sql = `LOAD DATA LOCAL INFILE '${table}' INTO TABLE ${table} CHARACTER SET binary
@@ -38,7 +39,9 @@ export async function loadRows(connection: Connection, table: string, columns: s
     throw toDatabaseFailure(error);
   }
   if (outcome.affectedRows === text.rows && outcome.warningStatus === 0) return;
-  throw new Error(`the server stored ${outcome.affectedRows} of ${text.rows} rows of ${table}: ${outcome.info}`);
+  throw new OperatorError(
+    `the server stored ${outcome.affectedRows} of ${text.rows} rows of ${table}: ${outcome.info}`,
+  );
 }
 
 function* packets(bytes: Uint8Array): Generator<Buffer> {

@@ -82,3 +82,12 @@ export async function nameStore(connection: Connection): Promise<void> {
   if (unnamed.length === 0) return;
   await connection.run("UPDATE progress SET store_id = ? WHERE id = 1 AND store_id = ''", [newStoreId()]);
 }
+
+/**
+ * The progress as it is once no other transaction is about to change it, and nobody else's to change until this one ends.
+ * To be called before anything else is read in the transaction.
+ */
+export async function lockProgress(connection: Connection): Promise<Progress | undefined> {
+  await connection.query("SELECT id FROM progress WHERE id = 1 FOR UPDATE");
+  return readProgress(connection);
+}

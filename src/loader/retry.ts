@@ -1,0 +1,75 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { OperatorError } from "../domain/operator-error.js";
+import { databaseProblem, isPassing } from "../store/write-failure.js";
+import type { Log } from "../telemetry/log.js";
+
+/** The first pause before another attempt, in milliseconds. It doubles with each further one. */
+export const retryPauseMsMin = 50;
+
+/** The longest pause between two attempts, in milliseconds: the load goes on this soon after the database is back. */
+export const retryPauseMsMax = 500;
+
+/** How long the loader tries before it gives up, in milliseconds. A restart or a fail-over takes less. */
+export const outageMsMax = 600_000;
+
+/** What {@link withRetries} needs beside the work. */
+export interface RetryOptions {
+  readonly log: Log;
+  /** Ends the attempts. */
+  readonly signal: AbortSignal | undefined;
+  readonly outageMsMax: number;
+}
+
+/**
+ * Does `work`, again and again while the database is away, locked, full or read-only. The log gets a line when that
+ * begins, when the reason changes, and when it ends.
+ * @param work gets the number of the attempt, from 0
+ * @throws OperatorError when it was stopped, or has failed for `outageMsMax`; any other error of `work` as it is
+ */
+export async function withRetries<T>(work: (attempt: number) => Promise<T>, options: RetryOptions): Promise<T> {
+  const outage = new Outage(options);
+  for (let attempt = 0; ; attempt++) {
+    try {
+      const result = await work(attempt);
+      outage.end();
+      return result;
+    } catch (error) {
+      if (!isPassing(error)) throw error;
+      await outage.pause(error);
+    }
+  }
+}
+
+/** The time from the first failure to the next success. */
+class Outage {
+  readonly #options: RetryOptions;
+  #since: number | undefined;
+  #problem: string | undefined;
+  #pauseMs = retryPauseMsMin;
+
+  constructor(options: RetryOptions) {
+    this.#options = options;
+  }
+
+  /** Resolves when it is time for another attempt. @throws OperatorError when there is to be none */
+  async pause(error: unknown): Promise<void> {
+    const { log, signal, outageMsMax: maxMs } = this.#options;
+    const problem = databaseProblem(error) ?? "the database failed";
+    this.#since ??= performance.now();
+    if (performance.now() - this.#since >= maxMs) {
+      throw new OperatorError(`${problem}; tried for ${maxMs / 1_000} s`, 1, error);
+    }
+    if (problem !== this.#problem) log.warn(`${problem}; trying again for up to ${maxMs / 1_000} s`);
+    this.#problem = problem;
+    await sleep(this.#pauseMs, undefined, signal === undefined ? {} : { signal }).catch(() => {
+      const message = `stopped with blocks that were not written: ${problem}; load again to go on`;
+      throw new OperatorError(message, 1, error);
+    });
+    this.#pauseMs = Math.min(this.#pauseMs * 2, retryPauseMsMax);
+  }
+
+  end(): void {
+    if (this.#since === undefined) return;
+    this.#options.log.warn({ seconds: Math.round(performance.now() - this.#since) / 1_000 }, "the load goes on");
+  }
+}

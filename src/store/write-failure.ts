@@ -1,0 +1,65 @@
+import { Failure } from "../domain/failure.js";
+import { databaseErrorCode, databaseErrorNumber, isUnreachable } from "./database-error.js";
+
+/** The longest part of a server's own message that operators are shown, in characters. */
+const messageLengthMax = 300;
+
+/**
+ * Numbers of errors that pass without anybody changing what we write: those of both servers, and of a Galera cluster.
+ * Access that is denied, and tables that are missing, are not among them.
+ */
+const passingNumbers: ReadonlySet<number> = new Set([
+  3,
+  1021,
+  1026,
+  1030,
+  1114, // the disk is full, or a file cannot be written
+  1020,
+  1205,
+  1213,
+  1689,
+  3058,
+  3572, // a lock of another session, a deadlock, a certification conflict
+  1180, // the commit failed, as when a cluster's nodes disagree
+  1290,
+  1792,
+  1836, // read-only, as in a fail-over
+  1203,
+  1226, // too many connections of this user
+  1317,
+  1969,
+  3024, // the statement was interrupted, or took too long
+  1158,
+  1159,
+  1160,
+  1161, // packets between us and the server were lost
+]);
+
+/** Whether what failed may succeed when it is tried again: the database is away, locked, full or read-only for now. */
+export function isPassing(error: unknown): boolean {
+  return isUnreachable(error) || passingNumbers.has(databaseErrorNumber(error) ?? 0);
+}
+
+/** What went wrong with the database, for operators, in one line; undefined for an error that is not the database's. */
+export function databaseProblem(error: unknown): string | undefined {
+  if (isUnreachable(error))
+    return `the database cannot be reached${reasonOf(error instanceof Failure ? error.cause : error)}`;
+  if (!(error instanceof Error) || !("sqlState" in error)) return undefined;
+  const code = databaseErrorCode(error) ?? databaseErrorNumber(error);
+  if (/ACCESS_?DENIED/.test(`${code}`)) return `the database refuses its user: ${oneLine(error.message)}`;
+  return `the database refused a statement: ${oneLine(error.message)} (${code})`;
+}
+
+function reasonOf(cause: unknown): string {
+  if (!(cause instanceof Error)) return "";
+  // The driver's word for a connection that broke a moment ago. The error before it said why.
+  if (/closed state/.test(cause.message)) return ": the connection was lost";
+  // Where a name has several addresses, the error of all of them together has no message of its own.
+  const reason = cause.message === "" ? databaseErrorCode(cause) : cause.message;
+  return reason === undefined ? "" : `: ${oneLine(reason)}`;
+}
+
+function oneLine(text: string): string {
+  const line = text.replace(/\s+/g, " ");
+  return line.length > messageLengthMax ? `${line.slice(0, messageLengthMax)}…` : line;
+}
