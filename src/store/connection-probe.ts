@@ -9,10 +9,13 @@ import { openSocket, silentPeerError } from "./driver-socket.js";
 export const probeAfterMs = 1_000;
 
 /** Time limit for connecting, and for the question, in milliseconds each. */
-export const probeTimeoutMs = 1_500;
+export const probeTimeoutMs = 1_000;
+
+/** The pause before the next question, in milliseconds: a question that got lost must not delay it by much. */
+export const probePauseMs = 250;
 
 /** What the server has sent must arrive within this time, in milliseconds. */
-export const probeGraceMs = 250;
+export const probeGraceMs = 100;
 
 /** Names a server. Behind a balancer another one may answer, which knows nothing of our session. */
 const serverName = "CONCAT_WS(':', @@hostname, @@port, @@server_id)";
@@ -46,7 +49,7 @@ export class ConnectionProbe {
   /** Watches from now on, until `stop`. */
   start(): void {
     this.#bytes = this.#socket.bytesRead + this.#socket.bytesWritten;
-    this.#timer = setTimeout(() => void this.#look(), probeAfterMs).unref();
+    this.#lookAfter(probeAfterMs);
   }
 
   stop(): void {
@@ -54,10 +57,16 @@ export class ConnectionProbe {
     this.#timer = undefined;
   }
 
+  #lookAfter(pauseMs: number): void {
+    this.#timer = setTimeout(() => void this.#look(), pauseMs).unref();
+  }
+
   async #look(): Promise<void> {
     const timer = this.#timer;
     if (this.#isSilent()) await this.#ask(() => this.#timer === timer && this.#isSilent());
-    if (this.#timer === timer) this.start();
+    if (this.#timer !== timer) return;
+    if (this.#isSilent()) this.#lookAfter(probePauseMs);
+    else this.start();
   }
 
   #isSilent(): boolean {

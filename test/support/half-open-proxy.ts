@@ -1,0 +1,98 @@
+import { once } from "node:events";
+import { type AddressInfo, createServer, connect as netConnect, type Server, type Socket } from "node:net";
+
+/**
+ * Stands between a client and its database, and falls silent as a machine does that loses its power: connections stay
+ * open on both sides, and nothing comes through any more. After `revive` new connections work; the old ones stay dead.
+ */
+export class HalfOpenProxy {
+  /** The database's URL by way of this proxy. */
+  readonly url: string;
+  readonly #server: Server;
+  readonly #sockets = new Set<Socket>();
+  #generation = 0;
+  #isSilent = false;
+  #trigger: { readonly text: string; readonly arrives: boolean; readonly reached: () => void } | undefined;
+
+  private constructor(url: string, server: Server) {
+    this.url = url;
+    this.#server = server;
+  }
+
+  static async before(databaseUrl: string): Promise<HalfOpenProxy> {
+    const url = new URL(databaseUrl);
+    const socketPath = url.searchParams.get("socket");
+    const target = socketPath === null ? { host: url.hostname, port: Number(url.port || 3306) } : { path: socketPath };
+    const server = createServer().listen(0, "127.0.0.1");
+    await once(server, "listening");
+    url.search = "";
+    url.host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const proxy = new HalfOpenProxy(url.href, server);
+    server.on("connection", (client) => proxy.#connect(client, target));
+    return proxy;
+  }
+
+  /** Falls silent now. */
+  die(): void {
+    this.#generation++;
+    this.#isSilent = true;
+  }
+
+  /** Falls silent when a client sends this text, which does not arrive. Resolves then. */
+  dieAt(text: string): Promise<void> {
+    return new Promise((reached) => {
+      this.#trigger = { text, arrives: false, reached };
+    });
+  }
+
+  /** The same, but the text arrives: only the answer is lost. */
+  loseAnswerTo(text: string): Promise<void> {
+    return new Promise((reached) => {
+      this.#trigger = { text, arrives: true, reached };
+    });
+  }
+
+  revive(): void {
+    this.#isSilent = false;
+  }
+
+  async close(): Promise<void> {
+    for (const socket of this.#sockets) socket.destroy();
+    this.#server.close();
+    await once(this.#server, "close");
+  }
+
+  #connect(client: Socket, target: { host: string; port: number } | { path: string }): void {
+    this.#keep(client);
+    if (this.#isSilent) return;
+    const generation = this.#generation;
+    const database = netConnect(target);
+    this.#keep(database);
+    client.on("data", (chunk) => {
+      const trigger = this.#trigger;
+      if (trigger !== undefined && chunk.includes(trigger.text)) {
+        this.#trigger = undefined;
+        if (trigger.arrives) database.write(chunk);
+        this.die();
+        trigger.reached();
+      }
+      if (this.#generation === generation) database.write(chunk);
+    });
+    database.on("data", (chunk) => {
+      if (this.#generation === generation) client.write(chunk);
+    });
+    const end = () => {
+      if (this.#generation !== generation) return;
+      client.destroy();
+      database.destroy();
+    };
+    client.on("close", end);
+    database.on("close", end);
+  }
+
+  #keep(socket: Socket): void {
+    this.#sockets.add(socket);
+    socket.on("error", () => {});
+    socket.once("close", () => this.#sockets.delete(socket));
+  }
+}
