@@ -9,17 +9,36 @@ import {
 import { MarketSchema } from "../../gen/vega/markets_pb.js";
 import { type MarketData, MarketDataSchema, OrderSchema, type Trade, TradeSchema } from "../../gen/vega/vega_pb.js";
 import { heightMax } from "../domain/block-position.js";
-import { identifierProblem } from "../domain/identifier.js";
-import { canonicalPrice, type OrderBooks } from "../domain/order-book.js";
+import { type BookChanges, canonicalPrice, type OrderBooks } from "../domain/order-book.js";
 import type { Progress } from "../store/progress-table.js";
 import { type Batch, emptyBatch, rowCount, type WholeBatch } from "./batch.js";
 import { EventEnvelope, eventMembers, kindName } from "./bus-event.js";
+import {
+  checkMarket,
+  checkMarketData,
+  checkNodeSignature,
+  checkOrder,
+  checkSignerRemoved,
+  checkTrade,
+} from "./event-checks.js";
+import { fieldError, requireId, requireTime, shown } from "./field-checks.js";
 import type { Frame } from "./frames.js";
 import type { LedgerTextWriter } from "./ledger-text.js";
 import { RecordingError } from "./recording-error.js";
 
 /** Differences from the network's own best prices that are described; all are counted. */
 export const mismatchesDescribedMax = 10;
+
+/** The longest market or market data event, in bytes: it is one value of one row. The network's own have some KiB. */
+export const keptWholeBytesMax = 1024 * 1024;
+
+/** The most that the events of one block may take in memory, in bytes, as {@link eventOverheadBytes} counts it. */
+export const blockBytesMax = 1024 * 1024 * 1024;
+
+/** What an event takes in memory beside its own bytes: the objects that are made of it. */
+export const eventOverheadBytes = 1_024;
+
+const volumeMax = (1n << 64n) - 1n;
 
 /** What the fold counts, over the whole load. */
 export interface FoldCounts {
@@ -60,7 +79,20 @@ interface OpenBlock {
   readonly trades: Map<string, Trade>;
   readonly bundles: Batch["bundles"];
   readonly signatures: Batch["signatures"];
+  /** What its events take in memory. */
+  bytes: number;
 }
+
+/** Members of which something is kept in memory until the block ends, apart from ledger movements. */
+const storedMembers: ReadonlySet<number> = new Set([
+  eventMembers.order,
+  eventMembers.trade,
+  eventMembers.marketData,
+  eventMembers.nodeSignature,
+  eventMembers.marketCreated,
+  eventMembers.marketUpdated,
+  eventMembers.signerRemoved,
+]);
 
 /** What an event led to. */
 export type FoldOutcome = "event" | "block_end" | "protocol_upgrade";
@@ -86,6 +118,8 @@ export class BlockFold {
   readonly #ledger: LedgerTextWriter;
   readonly #envelope = new EventEnvelope();
   #batch = emptyBatch();
+  /** Of markets and market data in the batch. */
+  #keptBytes = 0;
   #chainId: Buffer | undefined;
   /** Of the last event seen; undefined: any may be first. */
   #sequence: bigint | undefined;
@@ -114,8 +148,8 @@ export class BlockFold {
   }
 
   /** How large the batch is. */
-  get size(): { readonly ledgerBytes: number; readonly rows: number } {
-    return { ledgerBytes: this.#ledger.pendingBytes, rows: rowCount(this.#batch) };
+  get size(): { readonly bytes: number; readonly rows: number } {
+    return { bytes: this.#ledger.pendingBytes + this.#keptBytes, rows: rowCount(this.#batch) };
   }
 
   /** Height of the last whole block. */
@@ -128,6 +162,7 @@ export class BlockFold {
     if (this.#reached === undefined) throw new Error("no block has ended yet");
     const batch = { ...this.#batch, ...this.#ledger.take(), reached: this.#reached };
     this.#batch = emptyBatch();
+    this.#keptBytes = 0;
     this.#moved = false;
     return batch;
   }
@@ -190,12 +225,10 @@ export class BlockFold {
   #checkChain(): void {
     if (this.#chainId === undefined) {
       const chainId = this.#envelope.chainId();
-      const problem = identifierProblem(chainId);
-      if (problem !== undefined) throw new RecordingError(`has a chain id that ${problem}`);
-      this.#chainId = Buffer.from(chainId, "latin1");
+      this.#chainId = Buffer.from(requireId("chain_id", chainId), "latin1");
     } else if (!this.#envelope.isOfChain(this.#chainId)) {
       throw new RecordingError(
-        `is of chain "${this.#envelope.chainId()}", the database holds chain "${this.#chainId.toString("latin1")}"`,
+        `is of chain ${shown(this.#envelope.chainId())}, the database holds chain "${this.#chainId.toString("latin1")}"`,
       );
     }
   }
@@ -220,10 +253,18 @@ export class BlockFold {
     return "event";
   }
 
+  /** Counts what an event that feeds something takes in memory. @throws RecordingError when it is too much */
+  #weigh(block: OpenBlock, bytes: number): void {
+    block.bytes += bytes;
+    if (block.bytes <= blockBytesMax) return;
+    throw new RecordingError(`makes block ${block.height} larger than ${blockBytesMax / 1024 / 1024} MiB in memory`);
+  }
+
   #event(block: OpenBlock, member: number): void {
+    if (storedMembers.has(member)) this.#weigh(block, this.#envelope.buffer.length + eventOverheadBytes);
     switch (member) {
       case eventMembers.ledgerMovements:
-        this.#ledger.add(this.#envelope.body());
+        this.#weigh(block, this.#ledger.add(this.#envelope.body()));
         if (this.#ledger.hasUnknownFields) this.counts.unknownFields++;
         return;
       case eventMembers.order:
@@ -236,7 +277,8 @@ export class BlockFold {
       }
       case eventMembers.trade: {
         const trade = this.#decode(TradeSchema);
-        block.trades.set(requireId("market", trade.marketId), trade);
+        checkTrade(trade);
+        block.trades.set(trade.marketId, trade);
         return;
       }
       case eventMembers.marketData:
@@ -244,16 +286,21 @@ export class BlockFold {
         return;
       case eventMembers.marketCreated:
       case eventMembers.marketUpdated: {
-        const { id } = this.#decode(MarketSchema);
-        block.markets.set(requireId("market", id), Uint8Array.from(this.#envelope.body()));
+        const kind = member === eventMembers.marketCreated ? "market_created" : "market_updated";
+        const body = this.#keptWhole(kind);
+        const market = this.#decode(MarketSchema);
+        checkMarket(kind, market);
+        block.markets.set(market.id, Uint8Array.from(body));
         return;
       }
       case eventMembers.signerRemoved:
         this.#signerRemoved(block);
         return;
       case eventMembers.nodeSignature: {
-        const { id, sig, kind } = this.#decode(NodeSignatureSchema);
-        block.signatures.push({ signatureId: requireId("signature", id), signature: Uint8Array.from(sig), kind });
+        const signature = this.#decode(NodeSignatureSchema);
+        checkNodeSignature(signature);
+        const { id, sig, kind } = signature;
+        block.signatures.push({ signatureId: id, signature: Uint8Array.from(sig), kind });
         return;
       }
       default:
@@ -272,6 +319,7 @@ export class BlockFold {
       throw new RecordingError(`begins block ${height} inside of block ${this.#block.height}, which has not ended`);
     }
     if (height > heightMax) throw new RecordingError(`begins block ${height}; the highest is ${heightMax}`);
+    requireTime("begin_block.timestamp", timestamp);
     const before = this.#reached;
     if (before !== undefined) {
       if (height < before.height) {
@@ -295,6 +343,7 @@ export class BlockFold {
       trades: new Map(),
       bundles: new Map(),
       signatures: [],
+      bytes: 0,
     };
     this.#ledger.beginBlock(height, timestamp, this.#position);
   }
@@ -304,13 +353,16 @@ export class BlockFold {
     if (height !== block.height) {
       throw new RecordingError(`ends block ${height}, but block ${block.height} is open`);
     }
+    const changes = this.#changes();
     const batch = this.#batch;
     for (const [marketId, body] of block.markets) {
+      this.#keptBytes += body.length;
       batch.markets.set(marketId, { marketId, changedSequence: sequence, body });
     }
     for (const [marketId, data] of block.marketData) {
       data.timestamp = block.timeNs;
       const body = toBinary(MarketDataSchema, data);
+      this.#keptBytes += body.length;
       batch.marketData.set(marketId, { marketId, changedSequence: sequence, body });
     }
     for (const [marketId, trade] of block.trades) {
@@ -318,7 +370,7 @@ export class BlockFold {
     }
     for (const [id, bundle] of block.bundles) if (!batch.bundles.has(id)) batch.bundles.set(id, bundle);
     batch.signatures.push(...block.signatures);
-    this.#endBooks(sequence);
+    this.#keepChanges(changes, sequence);
     this.counts.ledgerEntries += this.#ledger.position - this.#position;
     this.#position = this.#ledger.position;
     this.#ledger.endBlock();
@@ -333,8 +385,20 @@ export class BlockFold {
     this.#reach(sequence, height, block.timeNs);
   }
 
-  #endBooks(sequence: bigint): void {
-    const { markets, orders } = this.#books.endBlock();
+  /** What the block did to the books. @throws RecordingError for a level that is too large to be stored */
+  #changes(): BookChanges {
+    const changes = this.#books.endBlock();
+    for (const { levels, marketId } of changes.markets) {
+      for (const { price, volume } of levels) {
+        if (volume <= volumeMax) continue;
+        const field = `orders of market ${marketId} at price ${price} that add up to a volume of`;
+        throw fieldError(field, `${volume}`, "64 bits");
+      }
+    }
+    return changes;
+  }
+
+  #keepChanges({ markets, orders }: BookChanges, sequence: bigint): void {
     for (const { levels, marketId, sequenceNumber, publishedSequenceNumber } of markets) {
       this.#batch.depths.set(marketId, {
         marketId,
@@ -366,15 +430,15 @@ export class BlockFold {
 
   #order(block: OpenBlock): void {
     const order = this.#decode(OrderSchema);
-    requireId("market", order.marketId);
-    requireId("order", order.id);
-    requireQuantity("price", order.price);
+    checkOrder(order);
     this.#books.apply(order, block.timeNs, this.#envelope.number());
   }
 
   #marketData(block: OpenBlock): void {
+    this.#keptWhole("market_data");
     const data = this.#decode(MarketDataSchema);
-    block.marketData.set(requireId("market", data.market), data);
+    checkMarketData(data);
+    block.marketData.set(data.market, data);
     const best = this.#books.best(data.market);
     this.counts.bestPricesCompared++;
     if (
@@ -394,8 +458,9 @@ export class BlockFold {
 
   #signerRemoved(block: OpenBlock): void {
     const event = this.#decode(ERC20MultiSigSignerRemovedSchema);
+    checkSignerRemoved(event);
+    this.#weigh(block, event.signatureSubmitters.length * eventOverheadBytes);
     for (const { signatureId, submitter } of event.signatureSubmitters) {
-      requireId("signature", signatureId);
       if (block.bundles.has(signatureId)) continue;
       block.bundles.set(signatureId, {
         signatureId,
@@ -409,6 +474,13 @@ export class BlockFold {
     }
   }
 
+  /** The bytes of a member that becomes one value of a row. @throws RecordingError when they are too many */
+  #keptWhole(kind: string): Buffer {
+    const body = this.#envelope.body();
+    if (body.length <= keptWholeBytesMax) return body;
+    throw new RecordingError(`has a ${kind} of ${body.length} bytes; one has at most ${keptWholeBytesMax}`);
+  }
+
   /** Decodes the event's member. @throws RecordingError for bytes that don't hold it */
   #decode<S extends DescMessage>(schema: S): MessageShape<S> {
     let message: MessageShape<S>;
@@ -419,17 +491,5 @@ export class BlockFold {
     }
     if (message.$unknown !== undefined) this.counts.unknownFields++;
     return message;
-  }
-}
-
-function requireId(what: string, id: string): string {
-  const problem = identifierProblem(id);
-  if (problem !== undefined) throw new RecordingError(`has a ${what} id that ${problem}`);
-  return id;
-}
-
-function requireQuantity(what: string, text: string): void {
-  if (!/^\d{0,78}$/.test(text)) {
-    throw new RecordingError(`has the ${what} "${text}"; it is decimal text of at most 78 digits`);
   }
 }

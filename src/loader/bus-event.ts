@@ -1,4 +1,5 @@
 import { BusEventSchema, BusEventTypeSchema } from "../../gen/vega/events/v1/events_pb.js";
+import { shown } from "./field-checks.js";
 import { RecordingError } from "./recording-error.js";
 import { WireReader } from "./wire.js";
 
@@ -100,7 +101,7 @@ export class EventEnvelope {
   number(): bigint {
     const id = this.id();
     const match = /^\d+-(\d{1,18})$/.exec(id);
-    if (match === null) throw new RecordingError(`has the id "${id}"; an id is <height>-<number in the block>`);
+    if (match === null) throw new RecordingError(`has the id ${shown(id)}; an id is <height>-<number in the block>`);
     return BigInt(match[1] ?? "0");
   }
 

@@ -1,18 +1,15 @@
 import { fromBinary } from "@bufbuild/protobuf";
-import { AccountDetailsSchema } from "../../gen/vega/vega_pb.js";
+import { type AccountDetails, AccountDetailsSchema } from "../../gen/vega/vega_pb.js";
 import { entriesPerBlockMax, entryId } from "../domain/block-position.js";
-import { identifierProblem } from "../domain/identifier.js";
 import type { AccountRow, EntryClassRow } from "../store/account-table.js";
 import type { LedgerText } from "../store/ledger-entry-table.js";
 import { ByteIndex } from "./byte-index.js";
+import { checkId, digitsMax, quantityError, quantityMax, requireId } from "./field-checks.js";
 import { RecordingError } from "./recording-error.js";
-import { enumValue, WireReader } from "./wire.js";
+import { enumValue, malformed, WireReader } from "./wire.js";
 
 /** Who owns an account of which the network names no owner. */
 export const networkParty = "network";
-
-/** The most digits of a quantity: 256 bits have 78. */
-export const digitsMax = 78;
 
 /** The most bytes of a row of text. */
 const rowBytesMax = 512;
@@ -27,9 +24,11 @@ interface KnownAccount {
   readonly row: AccountRow;
 }
 
-/** Numbers of fields of `vega.LedgerEntry`. */
-const entryFields = { from: 1, to: 2, amount: 3, type: 4, fromBalance: 6, toBalance: 7 } as const;
+/** Tags of fields of `vega.LedgerEntry`: number * 8 + wire type. */
+const entryTags = { from: 10, to: 18, amount: 26, type: 32, timestamp: 40, fromBalance: 50, toBalance: 58 } as const;
 const knownEntryFields = 7;
+
+const quantityMaxBytes = Buffer.from(quantityMax, "latin1");
 
 /**
  * Ledger movements become rows of text for LOAD DATA without ever being objects: bytes of quantities are copied, an
@@ -127,8 +126,9 @@ export class LedgerTextWriter {
     if (buffer instanceof ArrayBuffer && text.bytes.byteOffset === 0) this.#spare = Buffer.from(buffer);
   }
 
-  /** Adds `vega.events.v1.LedgerMovements`. @throws RecordingError */
-  add(movements: Buffer): void {
+  /** Adds `vega.events.v1.LedgerMovements`. @returns bytes of the rows that came of it @throws RecordingError */
+  add(movements: Buffer): number {
+    const before = this.#length;
     this.hasUnknownFields = false;
     this.#view = new DataView(movements.buffer, movements.byteOffset, movements.byteLength);
     const list = this.#movements.over(movements, 0, movements.length);
@@ -143,6 +143,7 @@ export class LedgerTextWriter {
         else if (movement.field !== 2) this.hasUnknownFields = true;
       }
     }
+    return this.#length - before;
   }
 
   #addEntry(buffer: Buffer, start: number, stop: number): void {
@@ -159,32 +160,35 @@ export class LedgerTextWriter {
     let type = 0;
     const entry = this.#entry.over(buffer, start, stop);
     while (entry.next()) {
-      switch (entry.field) {
-        case entryFields.from:
+      switch (entry.field * 8 + entry.wireType) {
+        case entryTags.from:
           fromStart = entry.start;
           fromStop = entry.stop;
           break;
-        case entryFields.to:
+        case entryTags.to:
           toStart = entry.start;
           toStop = entry.stop;
           break;
-        case entryFields.amount:
+        case entryTags.amount:
           amountStart = entry.start;
           amountStop = entry.stop;
           break;
-        case entryFields.type:
-          type = enumValue(entry.value);
+        case entryTags.type:
+          type = enumValue(entry);
           break;
-        case entryFields.fromBalance:
+        case entryTags.fromBalance:
           fromBalanceStart = entry.start;
           fromBalanceStop = entry.stop;
           break;
-        case entryFields.toBalance:
+        case entryTags.toBalance:
           toBalanceStart = entry.start;
           toBalanceStop = entry.stop;
           break;
+        case entryTags.timestamp:
+          break;
         default:
-          if (entry.field > knownEntryFields) this.hasUnknownFields = true;
+          if (entry.field <= knownEntryFields) throw malformed();
+          this.hasUnknownFields = true;
       }
     }
     const from = this.#account(buffer, fromStart, fromStop);
@@ -197,11 +201,11 @@ export class LedgerTextWriter {
     this.#tabNumber(classId);
     this.#tabNumber(type);
     this.#copy(this.#timeText);
-    this.#digits(buffer, amountStart, amountStop);
+    this.#digits(buffer, amountStart, amountStop, "amount");
     this.#bytes[this.#length++] = 0x09;
-    this.#digits(buffer, fromBalanceStart, fromBalanceStop);
+    this.#digits(buffer, fromBalanceStart, fromBalanceStop, "from_account_balance");
     this.#bytes[this.#length++] = 0x09;
-    this.#digits(buffer, toBalanceStart, toBalanceStop);
+    this.#digits(buffer, toBalanceStart, toBalanceStop, "to_account_balance");
     this.#bytes[this.#length++] = 0x0a;
     this.#rows++;
   }
@@ -273,7 +277,7 @@ export class LedgerTextWriter {
   }
 
   /** Copies a quantity, an absent one as 0. */
-  #digits(source: Buffer, start: number, stop: number): void {
+  #digits(source: Buffer, start: number, stop: number, field: string): void {
     const bytes = this.#bytes;
     let at = this.#length;
     if (start === stop) bytes[at++] = 0x30;
@@ -283,10 +287,8 @@ export class LedgerTextWriter {
       wrong = byte < 0x30 || byte > 0x39;
       bytes[at++] = byte;
     }
-    if (wrong) {
-      const text = source.toString("latin1", start, Math.min(stop, start + digitsMax + 1));
-      throw new RecordingError(`has the quantity "${text}"; one is decimal text of at most ${digitsMax} digits`);
-    }
+    if (stop - start === digitsMax && source.compare(quantityMaxBytes, 0, digitsMax, start, stop) > 0) wrong = true;
+    if (wrong) throw quantityError(`ledger_movements.entries.${field}`, source.toString("latin1", start, stop));
     this.#length = at;
   }
 
@@ -295,17 +297,12 @@ export class LedgerTextWriter {
   }
 
   #nameAccount(body: Buffer): KnownAccount {
-    const details = fromBinary(AccountDetailsSchema, body);
+    const details = decodeAccount(body);
     const partyId = details.owner === undefined || details.owner === "" ? networkParty : details.owner;
     const marketId = details.marketId ?? "";
-    for (const [what, id] of [
-      ["owner", partyId],
-      ["asset", details.assetId],
-      ["market", marketId === "" ? "-" : marketId],
-    ] as const) {
-      const problem = identifierProblem(id);
-      if (problem !== undefined) throw new RecordingError(`names an account whose ${what} ${problem}`);
-    }
+    requireId("ledger_movements.account.owner", partyId);
+    requireId("ledger_movements.account.asset_id", details.assetId);
+    checkId("ledger_movements.account.market_id", marketId);
     const row = { accountId: this.#accountMax + 1, partyId, assetId: details.assetId, marketId, type: details.type };
     let account = this.#byMeaning.get(meaning(row));
     if (account === undefined) {
@@ -364,6 +361,14 @@ export class LedgerTextWriter {
     }
     byType.set(row.transferType, row.classId);
     this.#classMax = Math.max(this.#classMax, row.classId);
+  }
+}
+
+function decodeAccount(body: Buffer): AccountDetails {
+  try {
+    return fromBinary(AccountDetailsSchema, body);
+  } catch (error) {
+    throw new RecordingError("holds bytes that are no vega.AccountDetails", error);
   }
 }
 

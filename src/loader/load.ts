@@ -16,7 +16,7 @@ import { type LoadProgress, type LoadSummary, ProgressMeter, summarise } from ".
 import { outageMsMax, type RetryOptions, withRetries } from "./retry.js";
 import { plainBytes, type Source } from "./source.js";
 
-/** A transaction is committed when it has so many bytes of ledger entries … */
+/** A transaction is committed when it has so many bytes of ledger entries, markets and market data … */
 export const transactionLedgerBytes = 4 * 1024 * 1024;
 
 /** … or so many other rows … */
@@ -209,9 +209,9 @@ class Loader {
 
   #isBatchFull(): boolean {
     if (this.#blockByBlock) return true;
-    const { ledgerBytes, rows } = this.#fold.size;
+    const { bytes, rows } = this.#fold.size;
     return (
-      ledgerBytes >= (this.#options.transactionLedgerBytes ?? transactionLedgerBytes) ||
+      bytes >= (this.#options.transactionLedgerBytes ?? transactionLedgerBytes) ||
       rows >= (this.#options.transactionRowsMax ?? transactionRowsMax)
     );
   }

@@ -11,10 +11,10 @@ export class WireReader {
   /** Of the field last read. */
   field = 0;
   wireType = 0;
-  /** Of a length-delimited field: where its bytes begin and end. */
+  /** Where the bytes of a varint or length-delimited field begin; of the latter, where they end. */
   start = 0;
   stop = 0;
-  /** Of a varint field: its low 53 bits as a number; negative int32 fold to their sign. */
+  /** Of a varint field: its value, rounded above 2^53. */
   value = 0;
 
   /** Begins with a stretch of a buffer. */
@@ -32,6 +32,7 @@ export class WireReader {
     this.field = Math.floor(tag / 8);
     this.wireType = tag & 7;
     if (this.wireType === 0) {
+      this.start = this.at;
       this.value = this.#varint();
     } else if (this.wireType === 2) {
       const length = this.#varint();
@@ -65,11 +66,15 @@ export class WireReader {
   }
 }
 
-function malformed(): RecordingError {
+/** The error for bytes that are no protobuf. */
+export function malformed(): RecordingError {
   return new RecordingError("is not a protobuf message");
 }
 
-/** An enum's value of a varint that was read as a number: int32 is sign-extended to 64 bits on the wire. */
-export function enumValue(value: number): number {
-  return value > 0x7fffffff ? Number(BigInt.asIntN(32, BigInt(value))) : value;
+/** The value of an enum that was just read. int32 is sign-extended to 64 bits on the wire, which a number cannot hold. */
+export function enumValue({ buffer, start, value }: WireReader): number {
+  if (value <= 0x7fffffff) return value;
+  let low = 0;
+  for (let i = 0; i < 5; i++) low |= ((buffer[start + i] ?? 0) & 0x7f) << (7 * i);
+  return low;
 }

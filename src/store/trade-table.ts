@@ -33,16 +33,16 @@ const columns = [
   "seller_auction_batch",
 ] as const;
 
-/** Stores last trades; a missing fee has "0" in each part. */
+/** Stores last trades; a missing part of a fee is "0". */
 export async function writeLastTrades(connection: Connection, rows: readonly TradeRow[]): Promise<void> {
   await upsert(connection, "last_trade", columns, rows.map(values));
 }
 
 function values({ changedSequence, trade, timeNs }: TradeRow): Parameter[] {
   const fees = [trade.buyerFee, trade.sellerFee].flatMap((fee) => [
-    fee?.makerFee ?? "0",
-    fee?.infrastructureFee ?? "0",
-    fee?.liquidityFee ?? "0",
+    fee?.makerFee || "0",
+    fee?.infrastructureFee || "0",
+    fee?.liquidityFee || "0",
   ]);
   return [
     trade.marketId,

@@ -4,6 +4,12 @@ import type { Connection, Parameter } from "./database.js";
 export const rowsPerStatementMax = 500;
 
 /**
+ * Bytes of binary values in one statement, but for a single row that has more. The driver writes them as hexadecimal, so
+ * that it is twice as much; servers allow 16 MiB by default.
+ */
+export const statementBytesMax = 4 * 1024 * 1024;
+
+/**
  * Writes whole rows: those whose key is there get new values. `columns` begins with the key's; with `keep`, rows that
  * are there stay as they are.
  */
@@ -18,8 +24,7 @@ export async function upsert(
   const assignments =
     conflict === "keep" ? [`${first} = ${first}`] : columns.map((name) => `${name} = VALUES(${name})`);
   const row = `(${columns.map(() => "?").join(", ")})`;
-  for (let at = 0; at < rows.length; at += rowsPerStatementMax) {
-    const part = rows.slice(at, at + rowsPerStatementMax);
+  for (const part of statementsOf(rows)) {
     await connection.run(
       `INSERT INTO ${table} (${columns.join(", ")}) VALUES ${part.map(() => row).join(", ")}
        ON DUPLICATE KEY UPDATE ${assignments.join(", ")}`,
@@ -43,4 +48,21 @@ export async function insert(
       part.flat(),
     );
   }
+}
+
+/** The rows in parts that each fit one statement. */
+function* statementsOf(rows: readonly (readonly Parameter[])[]): Generator<readonly (readonly Parameter[])[]> {
+  let part: (readonly Parameter[])[] = [];
+  let bytes = 0;
+  for (const row of rows) {
+    const rowBytes = row.reduce<number>((sum, value) => sum + (value instanceof Uint8Array ? value.length : 0), 0);
+    if (part.length === rowsPerStatementMax || (part.length > 0 && bytes + rowBytes > statementBytesMax)) {
+      yield part;
+      part = [];
+      bytes = 0;
+    }
+    part.push(row);
+    bytes += rowBytes;
+  }
+  if (part.length > 0) yield part;
 }

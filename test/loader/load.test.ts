@@ -98,7 +98,7 @@ describe("errors, each with its place", () => {
         two()
           .block(3, 30n, (r) => r.transfer({ amount: "1.5" }))
           .bytes(),
-      'event 6 has the quantity "1.5"; one is decimal text of at most 78 digits',
+      'event 6 has ledger_movements.entries.amount "1.5"; it takes decimal digits, at most 78, and a number below 2^256',
     ],
     [
       "an id without a number",

@@ -1,0 +1,136 @@
+import type { NodeSignature } from "../../gen/vega/commands/v1/validator_commands_pb.js";
+import type { ERC20MultiSigSignerRemoved } from "../../gen/vega/events/v1/events_pb.js";
+import type { Market } from "../../gen/vega/markets_pb.js";
+import type { Fee, MarketData, Order, PriceMonitoringBounds, Trade } from "../../gen/vega/vega_pb.js";
+import {
+  checkFraction,
+  checkId,
+  checkQuantity,
+  checkUint64,
+  fieldError,
+  isQuantity,
+  requireId,
+  requireQuantity,
+  requireTime,
+} from "./field-checks.js";
+
+/*
+ * What the fields of an event must hold to be stored (docs/events.md). Enums are open: a number that these definitions
+ * lack is kept. Each check throws a RecordingError that names the kind of the event, the field and the value.
+ */
+
+/** The longest signature, in bytes. */
+export const signatureBytesMax = 1_024;
+
+/** Quantities of market data: empty where the network does not state one. */
+const marketDataQuantities = [
+  "markPrice",
+  "bestBidPrice",
+  "bestOfferPrice",
+  "bestStaticBidPrice",
+  "bestStaticOfferPrice",
+  "midPrice",
+  "staticMidPrice",
+  "indicativePrice",
+  "targetStake",
+  "suppliedStake",
+  "marketValueProxy",
+  "lastTradedPrice",
+] as const satisfies readonly (keyof MarketData)[];
+
+const feeParts = ["makerFee", "infrastructureFee", "liquidityFee"] as const satisfies readonly (keyof Fee)[];
+
+/** A trade. Parties and orders may be left out. */
+export function checkTrade(trade: Trade): void {
+  requireId("trade.market_id", trade.marketId);
+  requireId("trade.id", trade.id);
+  requireQuantity("trade.price", trade.price);
+  checkId("trade.buyer", trade.buyer);
+  checkId("trade.seller", trade.seller);
+  checkId("trade.buy_order", trade.buyOrder);
+  checkId("trade.sell_order", trade.sellOrder);
+  checkFee("trade.buyer_fee", trade.buyerFee);
+  checkFee("trade.seller_fee", trade.sellerFee);
+}
+
+function checkFee(field: string, fee: Fee | undefined): void {
+  if (fee === undefined) return;
+  for (const part of feeParts) if (!isQuantity(fee[part])) checkQuantity(`${field}.${snake(part)}`, fee[part]);
+}
+
+/** Market data. Times are the network's: before a market opens they can be any number. */
+export function checkMarketData(data: MarketData): void {
+  requireId("market_data.market", data.market);
+  for (const name of marketDataQuantities) {
+    // The name is only made where there is something to say: this is asked a dozen times for every event.
+    if (!isQuantity(data[name])) checkQuantity(`market_data.${snake(name)}`, data[name]);
+  }
+  for (const bounds of data.priceMonitoringBounds) checkBounds("market_data.price_monitoring_bounds", bounds);
+  for (const share of data.liquidityProviderFeeShare) {
+    const field = "market_data.liquidity_provider_fee_share";
+    checkId(`${field}.party`, share.party);
+    checkFraction(`${field}.equity_like_share`, share.equityLikeShare);
+    checkFraction(`${field}.average_entry_valuation`, share.averageEntryValuation);
+    checkFraction(`${field}.average_score`, share.averageScore);
+  }
+}
+
+function checkBounds(field: string, bounds: PriceMonitoringBounds): void {
+  checkQuantity(`${field}.min_valid_price`, bounds.minValidPrice);
+  checkQuantity(`${field}.max_valid_price`, bounds.maxValidPrice);
+  checkFraction(`${field}.reference_price`, bounds.referencePrice);
+  checkFraction(`${field}.trigger.probability`, bounds.trigger?.probability ?? "");
+}
+
+/** A market. `kind` is that of the event. */
+export function checkMarket(kind: string, market: Market): void {
+  requireId(`${kind}.id`, market.id);
+  checkFraction(`${kind}.lp_price_range`, market.lpPriceRange);
+  checkFraction(`${kind}.linear_slippage_factor`, market.linearSlippageFactor);
+  checkFraction(`${kind}.quadratic_slippage_factor`, market.quadraticSlippageFactor);
+  const factors = market.fees?.factors;
+  checkFraction(`${kind}.fees.factors.maker_fee`, factors?.makerFee ?? "");
+  checkFraction(`${kind}.fees.factors.infrastructure_fee`, factors?.infrastructureFee ?? "");
+  checkFraction(`${kind}.fees.factors.liquidity_fee`, factors?.liquidityFee ?? "");
+  const liquidity = market.liquidityMonitoringParameters;
+  checkFraction(`${kind}.liquidity_monitoring_parameters.triggering_ratio`, liquidity?.triggeringRatio ?? "");
+  for (const trigger of market.priceMonitoringSettings?.parameters?.triggers ?? []) {
+    checkFraction(`${kind}.price_monitoring_settings.parameters.triggers.probability`, trigger.probability);
+  }
+  const product = market.tradableInstrument?.instrument?.product;
+  if (product?.case !== "future") return;
+  checkId(`${kind}.tradable_instrument.instrument.future.settlement_asset`, product.value.settlementAsset);
+}
+
+/** An order. It may have no price. */
+export function checkOrder(order: Order): void {
+  requireId("order.market_id", order.marketId);
+  requireId("order.id", order.id);
+  checkQuantity("order.price", order.price);
+}
+
+/** A signer that was removed. */
+export function checkSignerRemoved(event: ERC20MultiSigSignerRemoved): void {
+  const kind = "erc20_multisig_signer_removed";
+  checkId(`${kind}.validator_id`, event.validatorId);
+  checkId(`${kind}.old_signer`, event.oldSigner);
+  checkQuantity(`${kind}.nonce`, event.nonce);
+  checkUint64(`${kind}.epoch_seq`, event.epochSeq);
+  requireTime(`${kind}.timestamp`, event.timestamp);
+  for (const { signatureId, submitter } of event.signatureSubmitters) {
+    requireId(`${kind}.signature_submitters.signature_id`, signatureId);
+    checkId(`${kind}.signature_submitters.submitter`, submitter);
+  }
+}
+
+/** A node's signature. */
+export function checkNodeSignature({ id, sig }: NodeSignature): void {
+  requireId("node_signature.id", id);
+  if (sig.length <= signatureBytesMax) return;
+  throw fieldError("node_signature.sig", `${sig.length} bytes`, `at most ${signatureBytesMax} bytes`);
+}
+
+/** `bestBidPrice` as the definitions write it. */
+function snake(name: string): string {
+  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
