@@ -1,8 +1,9 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { closeSync, existsSync, openSync, readFileSync, renameSync, rmSync } from "node:fs";
+import { closeSync, existsSync, readFileSync, renameSync, rmSync } from "node:fs";
 import { connect } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import type { EmbeddedPlaces } from "./embedded-places.js";
+import { openOwnLog } from "./private-files.js";
 import type { ServerPrograms } from "./server-programs.js";
 import type { SupervisorOrder } from "./supervisor-messages.js";
 
@@ -66,7 +67,7 @@ export async function initialiseDatabase(order: SupervisorOrder, lock: number): 
   const unfinished = `${places.databaseDir}.unfinished`;
   rmSync(unfinished, { recursive: true, force: true });
   const [program, args] = initialiser(programs, unfinished, places.temporaryDir);
-  const log = openSync(places.serverLog, "a", 0o600);
+  const log = openOwnLog(places.serverLog);
   const child = spawn(program, args, { detached: true, stdio: ["ignore", log, log, lock] });
   closeSync(log);
   const exit = await exitOf(child);
@@ -79,7 +80,7 @@ export function startDatabaseServer(order: SupervisorOrder, lock: number): Datab
   const { places, programs } = order;
   // A server killed leaves its socket, and MySQL its lock file, which names a process that may be another by now.
   for (const file of [places.sqlSocket, `${places.sqlSocket}.lock`]) rmSync(file, { force: true });
-  const log = openSync(places.serverLog, "a", 0o600);
+  const log = openOwnLog(places.serverLog);
   const args = ["-c", watchedExec, "sh", programs.server, ...serverArguments(order)];
   const child = spawn("/bin/sh", args, { detached: true, stdio: ["pipe", log, log, lock] });
   closeSync(log);

@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto";
-import { accessSync, constants, lstatSync, mkdirSync, realpathSync } from "node:fs";
+import { accessSync, closeSync, constants, lstatSync, mkdirSync, realpathSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { EmbeddedFailure } from "./embedded-failure.js";
+import { openOwnDirectory, requireOwnDirectory } from "./private-files.js";
 
 /** Where a private database keeps its files. Everything is derived from the data directory and the user. */
 export interface EmbeddedPlaces {
@@ -28,7 +29,7 @@ const socketPathBytesMax = 103;
 
 /**
  * Resolves and creates the data directory.
- * @throws EmbeddedFailure when this user cannot write there
+ * @throws EmbeddedFailure when this user cannot write there, or when it, or what is in it, is not this user's alone
  */
 export function embeddedPlaces(dataDir: string): EmbeddedPlaces {
   const real = makeDataDir(dataDir);
@@ -50,6 +51,10 @@ export function embeddedPlaces(dataDir: string): EmbeddedPlaces {
     throw new EmbeddedFailure("no_access", `the path of the database's socket is too long: ${places.supervisorSocket}`);
   }
   refuseForeignDatabase(places.databaseDir, user);
+  requireOwnDirectory(real);
+  for (const directory of [places.databaseDir, places.temporaryDir]) {
+    if (lstatSync(directory, { throwIfNoEntry: false }) !== undefined) requireOwnDirectory(directory);
+  }
   return places;
 }
 
@@ -65,9 +70,9 @@ export function makeSocketDir(socketDir: string): void {
       throw new EmbeddedFailure("no_access", `cannot create ${socketDir}: ${errorText(error)}`, error);
     }
   }
-  const stat = lstatSync(socketDir);
-  const ours = stat.isDirectory() && stat.uid === (process.getuid?.() ?? stat.uid) && (stat.mode & 0o077) === 0;
-  if (!ours) throw new EmbeddedFailure("no_access", `${socketDir} is not a private directory of this user; remove it`);
+  const descriptor = openOwnDirectory(socketDir);
+  if (descriptor === undefined) throw new EmbeddedFailure("no_access", `${socketDir} was removed as it was made`);
+  closeSync(descriptor);
 }
 
 /** True for a Node system error with this code. */
@@ -94,7 +99,7 @@ function makeDataDir(dataDir: string): string {
 function socketBase(): string {
   try {
     accessSync("/tmp", constants.W_OK | constants.X_OK);
-    return "/tmp";
+    return realpathSync("/tmp");
   } catch {
     return realpathSync(tmpdir());
   }

@@ -2,6 +2,7 @@ import { spawn } from "node:child_process";
 import { closeSync, constants, openSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import { isErrorCode } from "./embedded-places.js";
+import { openOwnFile } from "./private-files.js";
 
 const retryMs = 50;
 /** What `flock -n` ends with when somebody else holds the lock. */
@@ -25,7 +26,7 @@ export async function takeExclusiveLock(file: string, waitMs: number): Promise<n
 
 /** flock(1) locks the open file that it inherits from us, and so the lock is ours when it has ended. */
 async function takeWithFlock(file: string): Promise<number | undefined> {
-  const descriptor = openSync(file, constants.O_RDWR | constants.O_CREAT, 0o600);
+  const descriptor = openOwnFile(file, constants.O_RDWR);
   const code = await new Promise<number | null>((resolve, reject) => {
     const child = spawn("flock", ["-n", "3"], { stdio: ["ignore", "ignore", "inherit", descriptor] });
     child.once("error", (cause) => reject(new Error("flock (of util-linux) is not on this machine", { cause })));
@@ -39,7 +40,11 @@ async function takeWithFlock(file: string): Promise<number | undefined> {
 
 async function takeOnOpen(file: string): Promise<number | undefined> {
   try {
-    return openSync(file, constants.O_RDWR | constants.O_CREAT | constants.O_NONBLOCK | openLocked, 0o600);
+    return openSync(
+      file,
+      constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW | constants.O_NONBLOCK | openLocked,
+      0o600,
+    );
   } catch (error) {
     if (isErrorCode(error, "EAGAIN")) return undefined;
     throw error;

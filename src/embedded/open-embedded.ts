@@ -1,12 +1,14 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { closeSync, existsSync, openSync, readFileSync } from "node:fs";
+import { closeSync, existsSync, readFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
+import { basename } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { Log } from "../telemetry/log.js";
 import { EmbeddedFailure } from "./embedded-failure.js";
 import { type EmbeddedPlaces, embeddedPlaces, errorText } from "./embedded-places.js";
 import { requireServerPrograms } from "./install-server.js";
+import { openOwnDirectory, openOwnLog } from "./private-files.js";
 import { lockHeldExitCode, onMessage, type SupervisorOrder } from "./supervisor-messages.js";
 
 /** How {@link openEmbedded} finds, starts and reports. */
@@ -76,7 +78,7 @@ class EmbeddedUser {
     let supervisor: ChildProcess | undefined;
     const deadline = performance.now() + patienceMs;
     for (;;) {
-      const socket = await connectTo(this.#places.supervisorSocket);
+      const socket = await connectToSupervisor(this.#places);
       const joined = socket === undefined ? undefined : await this.#untilReady(socket);
       if (socket !== undefined && joined !== undefined) {
         // Another's was there first, and ours waits for a turn that nobody needs.
@@ -159,7 +161,7 @@ class EmbeddedUser {
       programs,
       bufferPoolBytes: bufferPoolBytes ?? bufferPoolBytesDefault,
     };
-    const log = openSync(this.#places.supervisorLog, "w", 0o600);
+    const log = openOwnLog(this.#places.supervisorLog, true);
     const child = spawn(process.execPath, [supervisorScript(), JSON.stringify(order)], {
       detached: true,
       stdio: ["ignore", log, log],
@@ -189,7 +191,22 @@ function supervisorScript(): string {
   throw new EmbeddedFailure("start_failed", `${script} is missing; build first: npm run build`);
 }
 
-/** A connection, or undefined when nobody listens there. */
+/**
+ * A connection, or undefined when nobody listens there.
+ * @throws EmbeddedFailure before it connects, when the socket's directory is not this user's alone
+ */
+async function connectToSupervisor({ socketDir, supervisorSocket }: EmbeddedPlaces): Promise<Socket | undefined> {
+  const directory = openOwnDirectory(socketDir);
+  if (directory === undefined) return undefined;
+  try {
+    // By way of the descriptor, for a directory that goes with its last user may be another's a moment later.
+    const isLinux = process.platform === "linux";
+    return await connectTo(isLinux ? `/proc/self/fd/${directory}/${basename(supervisorSocket)}` : supervisorSocket);
+  } finally {
+    closeSync(directory);
+  }
+}
+
 function connectTo(path: string): Promise<Socket | undefined> {
   return new Promise((resolve) => {
     const socket = connect(path);

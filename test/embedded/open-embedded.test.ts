@@ -292,7 +292,8 @@ describe.concurrent("a private database", () => {
     "works for a plain user, and is not root's to open",
     async ({ place, expect }) => {
       const dataDir = place.newDirectory();
-      chmodSync(dataDir, 0o777);
+      // As /tmp is: without the sticky bit everybody could put something else in the place of `own`.
+      chmodSync(dataDir, 0o1777);
       const own = join(dataDir, "own");
       const user = await place.newUser(own, { prefix: asPlainUser ?? [] });
       expect(await untilGreeting(user.url)).toBe(true);

@@ -1,0 +1,101 @@
+import { closeSync, constants, fstatSync, ftruncateSync, lstatSync, openSync, type Stats } from "node:fs";
+import { dirname } from "node:path";
+import { EmbeddedFailure } from "./embedded-failure.js";
+
+/*
+ * The private database has no password: whoever could put a file, a directory or a socket where ours is expected could
+ * pose as our database, or have us write to a file of ours that he chose. So nothing is opened before its owner and its
+ * rights are known, and no symbolic link is followed.
+ */
+
+const groupOrOthersWrite = 0o022;
+const othersWrite = 0o002;
+const sticky = 0o1000;
+const groupOrOthers = 0o077;
+
+const user = process.getuid?.();
+
+/** @throws EmbeddedFailure unless it is a directory of this user that nobody else may write to, in a safe place */
+export function requireOwnDirectory(path: string): void {
+  requireSafePlace(path);
+  requireOwner(path, lstatSync(path), groupOrOthersWrite);
+}
+
+/**
+ * @returns a descriptor of a directory of this user that nobody else may enter, or undefined when there is none. What is
+ * opened by way of it is in that directory, whatever its path has become meanwhile.
+ * @throws EmbeddedFailure when there is something else
+ */
+export function openOwnDirectory(path: string): number | undefined {
+  requireSafePlace(path);
+  let descriptor: number;
+  try {
+    descriptor = openSync(path, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+    throw refusal(path, "is not a private directory of this user; remove it", error);
+  }
+  try {
+    requireOwner(path, fstatSync(descriptor), groupOrOthers);
+    return descriptor;
+  } catch (error) {
+    closeSync(descriptor);
+    throw error;
+  }
+}
+
+/**
+ * Opens a file of this user's, and makes it if it is not there; nothing of it changes before it is known to be his.
+ * @param flags of open(2), without `O_TRUNC`
+ * @throws EmbeddedFailure for a symbolic link, and for a file that is someone else's or has another name too
+ */
+export function openOwnFile(path: string, flags: number): number {
+  let descriptor: number;
+  try {
+    // Not to wait for the other end, if it is a pipe.
+    descriptor = openSync(path, flags | constants.O_CREAT | constants.O_NOFOLLOW | constants.O_NONBLOCK, 0o600);
+  } catch (error) {
+    throw refusal(path, "cannot be opened as a file of this user; remove it", error);
+  }
+  const stat = fstatSync(descriptor);
+  if (stat.isFile() && isOwn(stat) && stat.nlink === 1) return descriptor;
+  closeSync(descriptor);
+  throw refusal(path, "is not a file of this user alone; remove it");
+}
+
+/** Opens a log to append to; `empty` takes away what is in it. @throws EmbeddedFailure as {@link openOwnFile} */
+export function openOwnLog(path: string, empty = false): number {
+  const descriptor = openOwnFile(path, constants.O_WRONLY | constants.O_APPEND);
+  if (empty) ftruncateSync(descriptor);
+  return descriptor;
+}
+
+/** @throws EmbeddedFailure when anybody could put another directory in the place of one that leads to the path */
+function requireSafePlace(path: string): void {
+  for (let at = dirname(path); ; at = dirname(at)) {
+    const { mode, uid } = lstatSync(at);
+    const isSafe = (mode & othersWrite) === 0 || ((mode & sticky) !== 0 && (uid === 0 || uid === user));
+    if (!isSafe) throw refusal(path, `is not safe: everybody may rename what is in ${at}; choose another place`);
+    if (at === dirname(at)) return;
+  }
+}
+
+function requireOwner(path: string, stat: Stats, forbidden: number): void {
+  if (!stat.isDirectory()) throw refusal(path, "is not a directory");
+  if (!isOwn(stat)) throw refusal(path, `belongs to user ${stat.uid} and this is user ${user}; it must be ours`);
+  if ((stat.mode & forbidden) === 0) return;
+  const remedy = forbidden === groupOrOthers ? "go-rwx" : "go-w";
+  throw refusal(
+    path,
+    `may be ${forbidden === groupOrOthers ? "entered" : "written to"} by other users; run: chmod ${remedy} ${path}`,
+  );
+}
+
+/** Where there are no users (Windows), everything is one's own. */
+function isOwn(stat: Stats): boolean {
+  return user === undefined || stat.uid === user;
+}
+
+function refusal(path: string, why: string, cause?: unknown): EmbeddedFailure {
+  return new EmbeddedFailure("no_access", `${path} ${why}`, cause);
+}
