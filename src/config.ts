@@ -1,9 +1,10 @@
 import { Command, CommanderError, InvalidArgumentError, Option } from "commander";
 import { type LogLevel, logLevels } from "./telemetry/log.js";
 
-/** Where the data is: a named database, or the private MariaDB under the data directory. */
+/** Where the data is: a database by its URL, or by a file that holds it, or the private MariaDB under the data directory. */
 export type DatabaseChoice =
   | { readonly kind: "url"; readonly url: string }
+  | { readonly kind: "url_file"; readonly path: string }
   | { readonly kind: "embedded"; readonly dataDir: string };
 
 /** What every command that touches the database knows. */
@@ -157,6 +158,13 @@ function addDatabase(command: Command, dataDirDescription: string, level: LogLev
         "the database, as mysql://user:password@host:3306/name (TLS: ?ssl-mode=verify-identity; a socket: ?socket=/path)",
       ),
     )
+    .addOption(
+      setting(
+        "--database-url-file",
+        "file",
+        "a file whose first line is that URL: other users see flags, and not files",
+      ),
+    )
     .addOption(toggle("--embedded", "use a private MariaDB under the data directory, started on demand"))
     .addOption(setting("--data-dir", "directory", dataDirDescription).default(".marketd"))
     .addOption(setting("--log-level", "level", "how much to log, to standard error").choices(logLevels).default(level));
@@ -208,23 +216,41 @@ function addService(command: Command, workers: number): Command {
     .addOption(wholeNumber("--drain-ms", "ms", "longest time to let clients go after SIGTERM", 10_000, 0, 3_600_000));
 }
 
+/** Ways to name the database, of which only one can be meant. */
+const databaseFlags = {
+  databaseUrl: "--database-url",
+  databaseUrlFile: "--database-url-file",
+  embedded: "--embedded",
+} as const;
+
+/** The one that is given: as a flag or, where none is, in the environment. */
+function databaseFlag(command: Command): keyof typeof databaseFlags | undefined {
+  const values: Values = command.opts();
+  const names = Object.keys(databaseFlags) as (keyof typeof databaseFlags)[];
+  const given = names.filter((name) => values[name] !== undefined && values[name] !== false);
+  const flags = given.filter((name) => command.getOptionValueSource(name) === "cli");
+  const [first, second] = flags.length > 0 ? flags : given;
+  if (first !== undefined && second !== undefined) {
+    throw new UsageError(`both ${databaseFlags[first]} and ${databaseFlags[second]} are given; give one of them`);
+  }
+  return first;
+}
+
 function databaseConfig(command: Command, embeddedByDefault: boolean): DatabaseConfig {
   const values: Values = command.opts();
-  const url = values["databaseUrl"] as string | undefined;
-  const embedded = values["embedded"] === true;
-  const fromFlag = (name: string) => command.getOptionValueSource(name) === "cli";
-  if (url !== undefined && embedded && fromFlag("databaseUrl") === fromFlag("embedded")) {
-    throw new UsageError("both --database-url and --embedded are given; give one of them");
-  }
-  const dataDir = values["dataDir"] as string;
   const logLevel = values["logLevel"] as LogLevel;
-  if (url !== undefined && !(embedded && fromFlag("embedded"))) {
-    return { database: { kind: "url", url }, logLevel };
+  switch (databaseFlag(command) ?? (embeddedByDefault ? "embedded" : undefined)) {
+    case "databaseUrl":
+      return { database: { kind: "url", url: values["databaseUrl"] as string }, logLevel };
+    case "databaseUrlFile":
+      return { database: { kind: "url_file", path: values["databaseUrlFile"] as string }, logLevel };
+    case "embedded":
+      return { database: { kind: "embedded", dataDir: values["dataDir"] as string }, logLevel };
+    default:
+      throw new UsageError(
+        "no database: name one with --database-url (MARKETD_DATABASE_URL), or ask for a private one with --embedded (MARKETD_EMBEDDED=true)",
+      );
   }
-  if (embedded || embeddedByDefault) return { database: { kind: "embedded", dataDir }, logLevel };
-  throw new UsageError(
-    "no database: name one with --database-url (MARKETD_DATABASE_URL), or ask for a private one with --embedded (MARKETD_EMBEDDED=true)",
-  );
 }
 
 function serviceConfig(values: Values): ServiceConfig {

@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { hidePassword } from "./commands/hide-password.js";
 import { createProgram, isPrintedByProgram, UsageError } from "./config.js";
 import { exitUsage, OperatorError } from "./domain/operator-error.js";
 
@@ -43,6 +44,8 @@ export async function main(argv: readonly string[]): Promise<number> {
     return exitFailed;
   }
 }
+
+hidePassword();
 
 // Who reads what we print may leave first, as `| head` does. The command goes on without.
 for (const stream of [process.stdout, process.stderr]) {

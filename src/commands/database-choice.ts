@@ -1,9 +1,12 @@
+import { readFileSync, statSync } from "node:fs";
 import type { DatabaseChoice } from "../config.js";
 import { exitUsage, OperatorError } from "../domain/operator-error.js";
 import { openEmbedded } from "../embedded/open-embedded.js";
 import { parseDatabaseUrl } from "../store/database-url.js";
 import type { Log } from "../telemetry/log.js";
 import { forOperator } from "./for-operator.js";
+
+const readableByOthers = 0o044;
 
 /** A database that can be connected to, until it is let go. */
 export interface ChosenDatabase {
@@ -14,12 +17,13 @@ export interface ChosenDatabase {
 /**
  * The database that the operator chose; a private one is started first.
  * @param name the database on a private server, where it is not the usual one
- * @throws OperatorError for a URL that names none, EmbeddedFailure, which is one, when there is no private one to be had
+ * @throws OperatorError for a URL that names none or a file without one, EmbeddedFailure, which is one, when there is no private one to be had
  */
 export async function openChoice(choice: DatabaseChoice, log: Log, name?: string): Promise<ChosenDatabase> {
-  if (choice.kind === "url") {
-    checkUrl(choice.url);
-    return { url: choice.url, close: async () => {} };
+  if (choice.kind !== "embedded") {
+    const url = choice.kind === "url" ? choice.url : readUrl(choice.path, log);
+    checkUrl(url);
+    return { url, close: async () => {} };
   }
   return openEmbedded({
     dataDir: choice.dataDir,
@@ -27,6 +31,24 @@ export async function openChoice(choice: DatabaseChoice, log: Log, name?: string
     onProgress: (text) => process.stderr.write(`marketd: ${text}\n`),
     ...(name === undefined ? {} : { database: name }),
   });
+}
+
+/** The first line of the file. @throws OperatorError when there is none to read */
+function readUrl(path: string, log: Log): string {
+  let text: string;
+  let mode: number;
+  try {
+    text = readFileSync(path, "utf8");
+    mode = statSync(path).mode;
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    const why = code === "ENOENT" ? "is not there" : `cannot be read (${code})`;
+    throw new OperatorError(`the file of the database URL, ${path}, ${why}`, exitUsage, error);
+  }
+  const url = (text.split("\n")[0] ?? "").trim();
+  if (url === "") throw new OperatorError(`the file of the database URL, ${path}, has an empty first line`, exitUsage);
+  if ((mode & readableByOthers) !== 0) log.warn({ path }, "other users may read the file of the database URL");
+  return url;
 }
 
 function checkUrl(url: string): void {
