@@ -22,25 +22,27 @@ test("no connection that waits for an answer is ended by a drain", { timeout: 12
   const port = await freePort();
   const service = new ServiceProcess(fixture.url, port);
   openings.push(() => service.kill());
-  const outcomes = new Map<string, PollingOutcome>();
+  const outcomes: { readonly name: string; readonly outcome: PollingOutcome }[] = [];
   for (let round = 0; round < rounds; round++) {
     await service.start();
     let stopped = false;
+    const ofRound: PollingOutcome[] = [];
     const clients = Object.entries(pollingClients).flatMap(([name, client]) => {
-      const outcome = outcomes.get(name) ?? { answered: 0, refused: 0, lost: [] };
-      outcomes.set(name, outcome);
-      return Array.from({ length: clientsOfAKind }, () => client(port, () => stopped, outcome));
+      return Array.from({ length: clientsOfAKind }, () => {
+        const outcome: PollingOutcome = { answered: 0, refused: 0, lost: [] };
+        outcomes.push({ name, outcome });
+        ofRound.push(outcome);
+        return client(port, () => stopped, outcome);
+      });
     });
-    await sleep(500);
+    // Every client has its connection: what waits to be accepted when the port closes is another matter.
+    await expect.poll(() => ofRound.every(({ answered }) => answered > 3), { timeout: 20_000 }).toBe(true);
     const startedMs = performance.now();
     expect(await service.stop()).toBe(0);
-    expect(performance.now() - startedMs).toBeLessThan(5_000);
+    expect(performance.now() - startedMs).toBeLessThan(8_000);
     stopped = true;
     await Promise.all(clients);
   }
-  for (const [name, { answered, refused, lost }] of outcomes) {
-    expect({ name, lost }).toEqual({ name, lost: [] });
-    expect(answered).toBeGreaterThan(rounds * clientsOfAKind);
-    expect(refused).toBeGreaterThan(0);
-  }
+  expect(outcomes.flatMap(({ name, outcome }) => outcome.lost.map((how) => `${name}: ${how}`))).toEqual([]);
+  expect(outcomes.some(({ outcome }) => outcome.refused > 0)).toBe(true);
 });

@@ -77,8 +77,8 @@ const rawClient: PollingClient = async (port, stopped, outcome) => {
       continue;
     }
     // An end that comes while nothing is asked for is no loss.
-    for (let open = true; open && !stopped() && connection.end === "open"; round++) {
-      open = await askRaw(connection, round, outcome);
+    for (let asked = 1, open = true; open && !stopped() && connection.end === "open"; round++, asked++) {
+      open = await askRaw(connection, round, asked, outcome);
       await pause();
     }
     connection.close();
@@ -86,14 +86,21 @@ const rawClient: PollingClient = async (port, stopped, outcome) => {
 };
 
 /** Whether the connection may be used again. */
-async function askRaw(connection: RawConnection, round: number, outcome: PollingOutcome): Promise<boolean> {
+async function askRaw(
+  connection: RawConnection,
+  round: number,
+  asked: number,
+  outcome: PollingOutcome,
+): Promise<boolean> {
+  const startedMs = performance.now();
   try {
     const { head } = await connection.ask(rawGet(target(round)));
     outcome.answered++;
     if (!/^connection: close\r$/im.test(head)) return true;
-    if ((await connection.ending()) !== "ended") outcome.lost.push(`raw: ${connection.end} after the last answer`);
+    if ((await connection.ending()) !== "ended") outcome.lost.push(`socket: ${connection.end} after the last answer`);
   } catch {
-    outcome.lost.push(`raw: ${connection.end}`);
+    const ms = Math.round(performance.now() - startedMs);
+    outcome.lost.push(`socket: ${connection.end} in request ${asked} after ${ms} ms`);
   }
   return false;
 }
