@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, expect, test } from "vitest";
 import { MarketFixture } from "../live/market-fixture.js";
 import { type PollingOutcome, pollingClients } from "../support/polling-clients.js";
