@@ -22,6 +22,8 @@ import { registerReflection } from "./reflection.js";
 import { UnaryCalls } from "./unary-calls.js";
 import { WebCalls } from "./web-calls.js";
 
+const requestTimeout = 408;
+const gatewayTimeout = 504;
 const grpcTypePrefix = "application/grpc";
 
 /**
@@ -120,13 +122,18 @@ function serve(handler: UniversalHandler, request: AnyRequest, response: AnyResp
   settleEncodings(universal.header, response);
   dropEndlessTimeouts(universal.header);
   const { requestReceiveTimeoutMs, requestBodyBytesMax } = options.limits;
-  const body = receiveInTime(universal.body, requestReceiveTimeoutMs);
+  let late = false;
+  const body = receiveInTime(universal.body, requestReceiveTimeoutMs, () => {
+    late = true;
+  });
   universal.body = checkedBody(body, universal.header, handler.method, requestBodyBytesMax);
   handler(universal)
     .then((answer) => {
       if (answer.status === 415) response.setHeader("accept-post", acceptedTypes(handler));
       const watched = isUnary(handler) ? inPieces(answer, response) : answer;
-      return universalResponseToNodeResponse(withPlainGrpcMessage(watched), response);
+      // 504 would blame the server for a request that the client did not finish.
+      const status = late && answer.status === gatewayTimeout ? requestTimeout : answer.status;
+      return universalResponseToNodeResponse(withPlainGrpcMessage({ ...watched, status }), response);
     })
     .catch((thrown: unknown) => {
       options.log.debug({ err: thrown }, "a response could not be written");

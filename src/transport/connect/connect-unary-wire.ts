@@ -5,6 +5,7 @@ import { countAnswer } from "../connections/unread-answers.js";
 import type { CallError, CallWire } from "../grpc/call-wire.js";
 import { noneMatch } from "../http/answered-body.js";
 import { type ContentCoding, chooseCoding, compress, compressedBytesMin } from "../http/content-coding.js";
+import { HttpFailure } from "../http/http-failure.js";
 import type { AnyRequest, AnyResponse } from "../lane.js";
 import { asConnectError } from "./connect-error.js";
 import { ResponseBody } from "./response-body.js";
@@ -75,7 +76,7 @@ export class ConnectUnaryWire implements CallWire {
   finish(error: CallError | undefined): void {
     if (error === undefined) return;
     const connectError = asConnectError(error);
-    this.#response.statusCode = codeToHttpStatus(connectError.code);
+    this.#response.statusCode = error instanceof HttpFailure ? error.status : codeToHttpStatus(connectError.code);
     this.#response.setHeader("content-type", "application/json");
     for (const [name, value] of connectError.metadata) this.#response.setHeader(name, value);
     this.#setMetadata(error.metadata);

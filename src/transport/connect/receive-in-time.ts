@@ -3,23 +3,34 @@ import { requestTooSlow } from "../grpc/deadline.js";
 import { toConnectError } from "./connect-error.js";
 
 /**
- * A request body that has to be there after `ms`.
- * @throws ConnectError otherwise
+ * A request body that has to be there after `ms`; `onLate` is called when it is not.
+ * @throws ConnectError when it is late
  */
-export function receiveInTime(body: UniversalServerRequest["body"], ms: number): AsyncIterable<Uint8Array> {
+export function receiveInTime(
+  body: UniversalServerRequest["body"],
+  ms: number,
+  onLate: () => void,
+): AsyncIterable<Uint8Array> {
   if (!isChunks(body)) throw new TypeError("a request body that is not read in chunks");
-  return inTime(body, ms);
+  return inTime(body, ms, onLate);
 }
 
 function isChunks(body: UniversalServerRequest["body"]): body is AsyncIterable<Uint8Array> {
   return typeof body === "object" && body !== null && Symbol.asyncIterator in body;
 }
 
-async function* inTime(body: AsyncIterable<Uint8Array>, ms: number): AsyncGenerator<Uint8Array, void, void> {
+async function* inTime(
+  body: AsyncIterable<Uint8Array>,
+  ms: number,
+  onLate: () => void,
+): AsyncGenerator<Uint8Array, void, void> {
   const chunks = body[Symbol.asyncIterator]();
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(toConnectError(requestTooSlow(ms), "grpc")), ms);
+    timer = setTimeout(() => {
+      onLate();
+      reject(toConnectError(requestTooSlow(ms), "grpc"));
+    }, ms);
   });
   try {
     for (;;) {

@@ -1,4 +1,5 @@
 import { Failure } from "../../domain/failure.js";
+import { HttpFailure } from "../http/http-failure.js";
 
 /** The longest time Node's timers can wait, in milliseconds; a longer one would fire at once. */
 export const timerMsMax = 2 ** 31 - 1;
@@ -40,7 +41,7 @@ export function clientDeadlineExceeded(): Failure {
 /** The one answer to a request that took longer to arrive than the limit, in every protocol but HTTP/1.1's own. */
 export function requestTooSlow(limitMs: number): Failure {
   const message = `the request did not arrive whole within ${limitMs} ms`;
-  return new Failure("deadline_exceeded", message, { reason: "REQUEST_TOO_SLOW" });
+  return new HttpFailure(408, "deadline_exceeded", "REQUEST_TOO_SLOW", message);
 }
 
 /** Why a call's signal is aborted when its client has left. Nobody is there to read it. */
