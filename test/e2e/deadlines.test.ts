@@ -34,6 +34,9 @@ const connectTimeouts = ["0", "1", "2", "3"];
 const grpcTimeouts = ["0n", "1n", "1u", "900u", "1m", "2m", "3m"];
 const repetitions = 5;
 
+/** A statement that is given up costs its connection, and on a busy machine the next may come too late. */
+const honestCodes = [0, Code.DeadlineExceeded, Code.Unavailable];
+
 /** Whether the form takes calls of the method. */
 function serves(form: RpcForm, method: DescMethod): boolean {
   if (form.protocol === "connect-stream") return method.methodKind === "server_streaming";
@@ -80,7 +83,7 @@ describe("a deadline of hardly any time", () => {
           return sendBytes(port, form, path, body, headers);
         }),
       );
-      for (const { code } of outcomes) expect([0, Code.DeadlineExceeded]).toContain(code);
+      for (const { code } of outcomes) expect(honestCodes).toContain(code);
     }
     expect((await fetch(`${service.url}/readyz`)).status).toBe(200);
     expect(service.printed).not.toContain("nhandled");
