@@ -41,8 +41,8 @@ export function exportLedgerEntries(options: {
         assetId: requireIdentifier("assetId", request.assetId),
         time: readDateRange(request.dateRange),
       };
-      const source = await LedgerExport.open(options.ledger, subject, call.signal, options.batchRows);
-      return new ExportStream(source, subject, toFailure);
+      const source = await LedgerExport.open(options.ledger, subject, call, options.batchRows);
+      return new ExportStream(source, subject, call.clientAddress, toFailure);
     },
   );
 }
@@ -60,6 +60,7 @@ class ExportStream implements AnswerStream<Body> {
   readonly #csv: LedgerCsv;
   readonly #toFailure: FailureOf;
   readonly #gone = new AbortController();
+  readonly #call: Call;
   /** Messages beside the pieces: the first, and the last. */
   readonly #ready: Answer<Body>[] = [];
   readonly #batches: (readonly EntryText[])[] = [];
@@ -72,10 +73,11 @@ class ExportStream implements AnswerStream<Body> {
   #complete = false;
   #failure: Failure | undefined;
 
-  constructor(source: LedgerExport, subject: ExportSubject, toFailure: FailureOf) {
+  constructor(source: LedgerExport, subject: ExportSubject, clientAddress: string, toFailure: FailureOf) {
     this.#source = source;
     this.#csv = new LedgerCsv(source);
     this.#toFailure = toFailure;
+    this.#call = { signal: this.#gone.signal, clientAddress };
     const facts = subjectFacts(source, subject);
     this.headers = new Map([
       ["content-disposition", `attachment; filename="${fileName(subject)}"`],
@@ -141,7 +143,7 @@ class ExportStream implements AnswerStream<Body> {
     if (this.#reading || this.#exhausted || this.ended || this.#batches.length >= batchesMax) return;
     this.#reading = true;
     this.#source
-      .next(this.#gone.signal)
+      .next(this.#call)
       .then((rows) => {
         if (rows.length === 0) this.#exhausted = true;
         else if (!this.#gone.signal.aborted) this.#batches.push(rows);

@@ -22,7 +22,7 @@ export function listErc20MultiSigSignerRemovedBundles(options: { readonly databa
     async (request: ListERC20MultiSigSignerRemovedBundlesRequest, call: Call) => {
       const filter = readFilter(request);
       const pageRequest = readPagination(request.pagination, decodeBundleCursor);
-      const page = await readBundles(options.database, filter, pageRequest, call.signal);
+      const page = await readBundles(options.database, filter, pageRequest, call);
       const edges = page.rows.map(edge);
       return new MessageAnswer(ListERC20MultiSigSignerRemovedBundlesResponseSchema, {
         $typeName: "datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse",

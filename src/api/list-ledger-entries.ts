@@ -19,7 +19,7 @@ export function listLedgerEntries(options: { readonly ledger: LedgerReader }): U
     const filter = readLedgerFilter(request.filter);
     const pageRequest = readPagination(request.pagination, decodeEntryCursor);
     const time = readDateRange(request.dateRange);
-    const page = await options.ledger.page(filter, time, pageRequest, call.signal);
+    const page = await options.ledger.page(filter, time, pageRequest, call);
     return new MessageAnswer(ListLedgerEntriesResponseSchema, response(page, pageRequest));
   });
 }

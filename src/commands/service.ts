@@ -14,6 +14,7 @@ import { warmUpTicks } from "../runtime/warm-ticks.js";
 import type { WorkerContext } from "../runtime/worker.js";
 import type { ReadinessState } from "../runtime/worker-messages.js";
 import { type Database, openDatabase } from "../store/database.js";
+import { registerGateMetrics } from "../store/gate-metrics.js";
 import { LedgerReader } from "../store/ledger-entry-query.js";
 import { hasSchema } from "../store/migrate.js";
 import type { Log } from "../telemetry/log.js";
@@ -58,6 +59,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   collectDefaultMetrics({ register: metrics, prefix: "marketd_" });
   const database = openDatabase(options.databaseUrl);
   await checkSchema(database, log);
+  registerGateMetrics(metrics, database.gate);
   const { pollIntervalMs, heartbeatMs } = config;
   const live = await startLive({ database, log, metrics, limits: { pollIntervalMs, heartbeatMs } });
   const ledger = new LedgerReader(database);

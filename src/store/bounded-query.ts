@@ -1,53 +1,68 @@
 import { Failure } from "../domain/failure.js";
+import type { Call } from "../domain/service.js";
 import type { Connection, Database } from "./database.js";
 
-/** How long the queries of one page or one stretch of an export may take together. */
+/** How long the queries of one page or one stretch of an export may take together, once they have a connection. */
 export const ledgerQueryTimeoutMs = 20_000;
 
+/** Whose queries they are. */
+export interface QueryOwner {
+  /** Undefined: the service's own. */
+  readonly call: Call | undefined;
+  /** The call has begun to answer; see {@link DatabaseGate.run}. */
+  readonly further?: boolean;
+}
+
 /**
- * Lends a connection for queries that are given up when `signal` aborts or after `timeoutMs`. A query that is given up
- * loses its connection; the server may work on it a little longer, for every statement here is bounded in what it
- * reads, and none needs to be killed.
- * @throws Failure `cancelled` or `deadline_exceeded`, beside what the queries throw
+ * Lends a connection for queries of a call, once the database's gate lets it through. When the call is aborted, its
+ * caller knows at once; the statement under way ends in its own time, no further one begins, and the connection is used
+ * again, because connecting anew costs more than any statement that is bounded in what it reads. Queries that take longer
+ * than `timeoutMs` lose their connection.
+ * @throws Failure of the gate, `cancelled` or `deadline_exceeded`, beside what the queries throw
  */
 export function withBoundedConnection<T>(
   database: Database,
-  signal: AbortSignal | undefined,
+  { call, further = false }: QueryOwner,
   timeoutMs: number,
   use: (connection: Connection) => Promise<T>,
 ): Promise<T> {
-  return database.withConnection((connection) => {
-    if (signal?.aborted === true) throw aborted(signal);
-    return new Promise<T>((resolve, reject) => {
-      const giveUp = (failure: Error) => {
-        settle();
-        connection.driver.destroy();
-        reject(failure);
-      };
-      const onAbort = () => giveUp(aborted(signal));
-      const timer = setTimeout(() => giveUp(timedOut(timeoutMs)), timeoutMs);
-      const settle = () => {
-        clearTimeout(timer);
-        signal?.removeEventListener("abort", onAbort);
-      };
-      signal?.addEventListener("abort", onAbort, { once: true });
-      use(connection).then(
-        (value) => {
-          settle();
-          resolve(value);
-        },
-        (error: unknown) => {
-          settle();
-          reject(error);
-        },
-      );
-    });
+  const work = (): Promise<T> =>
+    database.withConnection((connection) => inTime(connection, timeoutMs, use(untilAborted(connection, call?.signal))));
+  return database.gate.run(call, work, further);
+}
+
+/** The outcome of queries, or a failure and a connection less after `timeoutMs`. */
+function inTime<T>(connection: Connection, timeoutMs: number, queries: Promise<T>): Promise<T> {
+  return new Promise<T>((resolve, reject) => {
+    const timer = setTimeout(() => {
+      connection.driver.destroy();
+      reject(timedOut(timeoutMs));
+    }, timeoutMs);
+    queries.then(resolve, reject).finally(() => clearTimeout(timer));
   });
 }
 
-function aborted(signal: AbortSignal | undefined): Error {
-  if (signal?.reason instanceof Failure) return signal.reason;
-  return new Failure("cancelled", "the request was cancelled", { reason: "CANCELLED" });
+/** The same connection, on which no statement begins once the signal is aborted. */
+function untilAborted(connection: Connection, signal: AbortSignal | undefined): Connection {
+  if (signal === undefined) return connection;
+  const check = (): void => {
+    if (signal.aborted) throw new Failure("cancelled", "the request was cancelled", { reason: "CANCELLED" });
+  };
+  return {
+    driver: connection.driver,
+    query: async (sql, parameters) => {
+      check();
+      return connection.query(sql, parameters);
+    },
+    execute: async (sql, parameters) => {
+      check();
+      return connection.execute(sql, parameters);
+    },
+    run: async (sql, parameters) => {
+      check();
+      return connection.run(sql, parameters);
+    },
+  };
 }
 
 function timedOut(timeoutMs: number): Failure {

@@ -1,5 +1,6 @@
 import type { BundlePlace } from "../domain/cursor.js";
 import type { Page, PageRequest } from "../domain/page.js";
+import type { Call } from "../domain/service.js";
 import { ledgerQueryTimeoutMs } from "./bounded-query.js";
 import type { Database, Parameter } from "./database.js";
 import { type PlacedConnection, parsePlace, placeSql, withPlacedConnection } from "./placed-read.js";
@@ -44,9 +45,9 @@ export function readBundles(
   database: Database,
   filter: BundleFilter,
   request: PageRequest<BundlePlace>,
-  signal?: AbortSignal,
+  call?: Call,
 ): Promise<Page<SignerRemovedBundle, BundlePlace>> {
-  return withPlacedConnection(database, signal, ledgerQueryTimeoutMs, async (connection) => {
+  return withPlacedConnection(database, { call }, ledgerQueryTimeoutMs, async (connection) => {
     const { cursor, size, backwards, newestFirst } = request;
     const descending = newestFirst !== backwards;
     const scan = (down: boolean, want: number) => scanBundles(database, connection, filter, cursor, down, want);

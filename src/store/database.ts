@@ -2,6 +2,7 @@ import { Failure } from "../domain/failure.js";
 import type { ColumnValue, Row } from "./column.js";
 import { ConnectionPool } from "./connection-pool.js";
 import { isSilence, isUnreachable } from "./database-error.js";
+import { DatabaseGate, waitingMax, waitMsMax } from "./database-gate.js";
 import { type DatabaseAddress, parseDatabaseUrl } from "./database-url.js";
 import {
   type Connection,
@@ -54,6 +55,8 @@ export interface Database {
   readonly description: string;
   /** What this process has read of the store, by any connection. */
   readonly knownPlace: KnownPlace;
+  /** What clients' requests pass before they use a connection, so that all of them do not want one at once. */
+  readonly gate: DatabaseGate;
   /** One query on any connection. */
   query<R extends { [K in keyof R]: ColumnValue } = Row>(
     sql: string,
@@ -104,12 +107,15 @@ function snapshotConnection({ query }: Connection): SnapshotConnection {
 class PooledDatabase implements Database {
   readonly description: string;
   readonly knownPlace = new KnownPlace();
+  readonly gate: DatabaseGate;
   readonly #pool: ConnectionPool;
   /** Connections outside of the pool. */
   readonly #others = new Set<ServerConnection>();
 
   constructor(address: DatabaseAddress, options: DatabaseOptions) {
     this.description = describeAddress(address);
+    const slots = options.connectionsMax ?? connectionsMax;
+    this.gate = new DatabaseGate({ slots, waitingMax, waitMsMax, ...options.gate });
     this.#pool = new ConnectionPool(address, options);
   }
 

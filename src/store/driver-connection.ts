@@ -1,6 +1,7 @@
 import type { Connection as DriverConnection, PoolOptions, ResultSetHeader, SslOptions } from "mysql2/promise";
 import { type ColumnValue, columnValue, type Row } from "./column.js";
 import { toDatabaseFailure } from "./database-error.js";
+import type { GateLimits } from "./database-gate.js";
 import type { DatabaseAddress, DatabaseTls } from "./database-url.js";
 
 /** Connections a pool opens at most. */
@@ -22,6 +23,7 @@ export interface DatabaseOptions {
   readonly connectTimeoutMs?: number;
   /** Longest silence of the server during a statement; Infinity: any. */
   readonly statementTimeoutMs?: number;
+  readonly gate?: Partial<GateLimits>;
 }
 
 /** Values for the `?` of a statement. A bigint is compared as a number, which text of digits is not. */

@@ -1,6 +1,7 @@
 import { firstIdOfBlock } from "../domain/block-position.js";
 import type { TimeRange } from "../domain/date-range.js";
 import type { Page, PageRequest } from "../domain/page.js";
+import type { Call } from "../domain/service.js";
 import { type Account, AccountDirectory, type EntryClass } from "./account-directory.js";
 import { ledgerQueryTimeoutMs } from "./bounded-query.js";
 import type { EntryRow, IdRange } from "./branch-merge.js";
@@ -81,9 +82,9 @@ export class LedgerReader {
     await this.borrow(undefined, (connection) => this.view(connection, { startNs: undefined, endNs: undefined }));
   }
 
-  /** Lends a connection for at most `queryTimeoutMs`, and until `signal` aborts. `use` may run more than once. */
-  borrow<T>(signal: AbortSignal | undefined, use: (connection: PlacedConnection) => Promise<T>): Promise<T> {
-    return withPlacedConnection(this.database, signal, this.queryTimeoutMs, use);
+  /** Lends a connection for at most `queryTimeoutMs`, and until the call is aborted. `use` may run more than once. */
+  borrow<T>(call: Call | undefined, use: (connection: PlacedConnection) => Promise<T>, further = false): Promise<T> {
+    return withPlacedConnection(this.database, { call, further }, this.queryTimeoutMs, use);
   }
 
   /**
@@ -125,9 +126,9 @@ export class LedgerReader {
     filter: LedgerFilter,
     time: TimeRange,
     request: PageRequest<bigint>,
-    signal?: AbortSignal,
+    call?: Call,
   ): Promise<Page<LedgerEntry, bigint>> {
-    return this.borrow(signal, async (connection) => {
+    return this.borrow(call, async (connection) => {
       const remembered = this.#store.memory.of(filter);
       const isAlways = time.startNs === undefined && time.endNs === undefined;
       const entries = isAlways ? walkStepOf(remembered, wantOf(request)) : undefined;

@@ -1,4 +1,5 @@
 import type { TimeRange } from "../domain/date-range.js";
+import type { Call } from "../domain/service.js";
 import type { Account, AccountDirectory } from "./account-directory.js";
 import type { EntryRow, IdRange } from "./branch-merge.js";
 import type { StorePlace } from "./known-place.js";
@@ -74,10 +75,10 @@ export class LedgerExport {
   static async open(
     ledger: LedgerReader,
     subject: ExportSubject,
-    signal?: AbortSignal,
+    call?: Call,
     batchRows?: number,
   ): Promise<LedgerExport> {
-    const view = await ledger.borrow(signal, (connection) => ledger.view(connection, subject.time));
+    const view = await ledger.borrow(call, (connection) => ledger.view(connection, subject.time));
     return new LedgerExport(ledger, view, subject, batchRows);
   }
 
@@ -95,12 +96,13 @@ export class LedgerExport {
   }
 
   /** The next entries; none: that was all. @throws Failure */
-  async next(signal?: AbortSignal): Promise<readonly EntryText[]> {
+  async next(call?: Call): Promise<readonly EntryText[]> {
     while (this.#low <= this.#high) {
-      const { rows, low, span } = await this.#ledger.borrow(signal, (connection) => {
+      const read = (connection: PlacedConnection): Promise<Batch> => {
         if (this.#place !== undefined) connection.dependOn(this.#place);
         return this.#span === undefined ? this.#merge(connection) : this.#gather(connection, this.#span);
-      });
+      };
+      const { rows, low, span } = await this.#ledger.borrow(call, read, true);
       // Only what was proven counts: a batch that was not is read again.
       this.#low = low;
       this.#span = span;

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { unavailable } from "../domain/failure.js";
-import { withBoundedConnection } from "./bounded-query.js";
+import { type QueryOwner, withBoundedConnection } from "./bounded-query.js";
 import type { ColumnValue, Row } from "./column.js";
 import type { Connection, Database, Parameter } from "./database.js";
 import { databaseErrorCode, databaseRetryAfterMs } from "./database-error.js";
@@ -93,7 +93,7 @@ export class PlacedConnection {
  */
 export async function withPlacedConnection<T>(
   database: Database,
-  signal: AbortSignal | undefined,
+  owner: QueryOwner,
   timeoutMs: number,
   use: (connection: PlacedConnection) => Promise<T>,
 ): Promise<T> {
@@ -101,7 +101,9 @@ export async function withPlacedConnection<T>(
   let pauseMs = behindPauseMsMin;
   for (let attempt = 1; ; attempt++) {
     try {
-      return await withBoundedConnection(database, signal, timeoutMs, async (connection) => {
+      // A read that was let in once is not refused when it tries again.
+      const further = owner.further === true || attempt > 1;
+      return await withBoundedConnection(database, { ...owner, further }, timeoutMs, async (connection) => {
         const placed = new PlacedConnection(connection);
         const result = await use(placed);
         await placed.prove();
@@ -115,7 +117,7 @@ export async function withPlacedConnection<T>(
       else if (attempt === error.attemptsMax || waitedMs > behindWaitMsMax) throw behind(error);
     }
     // An abort ends the pause, and the next attempt says why.
-    await sleep(pauseMs, undefined, signal === undefined ? {} : { signal }).catch(() => {});
+    await sleep(pauseMs, undefined, owner.call === undefined ? {} : { signal: owner.call.signal }).catch(() => {});
     pauseMs = Math.min(2 * pauseMs, behindPauseMsMax);
   }
 }

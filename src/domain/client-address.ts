@@ -1,0 +1,15 @@
+/**
+ * What quotas count by: an IPv4 address, or the /64 network of an IPv6 address, because one client is given a whole /64.
+ * Takes an address as sockets spell it; other text stays as it is.
+ */
+export function quotaKey(address: string): string {
+  if (!address.includes(":")) return address;
+  const [head = "", tail] = address.split("::");
+  const groups = head === "" ? [] : head.split(":");
+  if (tail !== undefined) {
+    const after = tail === "" ? [] : tail.split(":");
+    // "::" stands for the groups of zeros that are missing.
+    while (groups.length + after.length < 8) groups.push("0");
+  }
+  return `${groups.slice(0, 4).join(":")}::/64`;
+}

@@ -1,0 +1,226 @@
+import { quotaKey } from "../domain/client-address.js";
+import { Failure, unavailable } from "../domain/failure.js";
+import type { Call } from "../domain/service.js";
+import { WorkPacer } from "./work-pacer.js";
+
+/** Requests that may wait for the database. With pages of 1,000 rows, that is five seconds of work. */
+export const waitingMax = 400;
+
+/** How long a request may wait for the database: a client that waits longer has mostly given up. */
+export const waitMsMax = 5_000;
+
+/** The part of the slots that the requests of one address may hold: another address always finds a free one. */
+export const addressShare = 0.8;
+
+/** When a client that was refused should try again. */
+export const busyRetryMs = 1_000;
+
+/** The bounds of a {@link DatabaseGate}. */
+export interface GateLimits {
+  /** Requests at the database at once. */
+  readonly slots: number;
+  readonly waitingMax: number;
+  readonly waitMsMax: number;
+}
+
+/** Why requests are refused; the reasons of their errors. */
+export const refusalReasons = ["SERVER_BUSY", "TOO_MANY_REQUESTS_OF_CLIENT"] as const;
+
+type RefusalReason = (typeof refusalReasons)[number];
+
+/** A request that waits. */
+interface Waiting {
+  start(): void;
+  refuse(failure: Failure): void;
+}
+
+/** The requests of one address. */
+interface Client {
+  readonly key: string;
+  running: number;
+  /** The first requests of calls, in the order in which they came. */
+  readonly first: Set<Waiting>;
+  /** Further requests of calls that have begun; they go first and are never refused, so that no file is cut short. */
+  readonly further: Set<Waiting>;
+}
+
+/**
+ * Bounds how many requests are at the database and how many wait, in turn by client address. Knows no protocol.
+ *
+ * When too many wait, the newest of the address with the most waiting is refused, so an address feels a quota only while
+ * others wait too. A request that is aborted leaves at once, but its slot stays taken until its statement has ended.
+ */
+export class DatabaseGate {
+  readonly #limits: GateLimits;
+  readonly #runningPerAddressMax: number;
+  readonly #clients = new Map<string, Client>();
+  /** Those with waiting requests, in the order of their turns. */
+  readonly #turns = new Set<Client>();
+  readonly #pacer = new WorkPacer();
+  readonly #refused = new Map<RefusalReason, number>();
+  #running = 0;
+  /** First requests of calls alone. */
+  #waiting = 0;
+
+  constructor(limits: GateLimits) {
+    this.#limits = limits;
+    this.#runningPerAddressMax = Math.max(1, Math.floor(limits.slots * addressShare));
+  }
+
+  /** Requests at the database now, those included whose client has left. */
+  get running(): number {
+    return this.#running;
+  }
+
+  /** Requests that wait now. */
+  get waiting(): number {
+    let further = 0;
+    for (const client of this.#turns) further += client.further.size;
+    return this.#waiting + further;
+  }
+
+  /** Addresses with a request at the database or waiting. */
+  get clients(): number {
+    return this.#clients.size;
+  }
+
+  /** Requests refused since the start. */
+  refused(reason: RefusalReason): number {
+    return this.#refused.get(reason) ?? 0;
+  }
+
+  /**
+   * The outcome of `work`, which starts when a slot is free; the slot is free again when it has settled. `further`: the
+   * call has begun to answer, so its request waits as long as it must.
+   * @throws Failure `unavailable` or `resource_exhausted` at once when too many wait, `unavailable` after `waitMsMax`,
+   * the reason of the call's signal as soon as it is aborted, or what the work throws
+   */
+  async run<T>(call: Call | undefined, work: () => Promise<T>, further = false): Promise<T> {
+    const signal = call?.signal;
+    if (signal?.aborted === true) throw abortFailure(signal);
+    const client = this.#clientOf(quotaKey(call?.clientAddress ?? ""));
+    return new Promise<T>((resolve, reject) => {
+      let timer: NodeJS.Timeout | undefined;
+      const refuse = (failure: Failure): void => {
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", onAbort);
+        reject(failure);
+      };
+      const request: Waiting = {
+        refuse,
+        start: () => {
+          clearTimeout(timer);
+          const done = (): void => signal?.removeEventListener("abort", onAbort);
+          this.#work(client, signal, work).then(resolve, reject).finally(done);
+        },
+      };
+      const onAbort = (): void => {
+        this.#leave(client, request);
+        refuse(abortFailure(signal));
+      };
+      signal?.addEventListener("abort", onAbort, { once: true });
+      if (this.#hasSlotFor(client)) return request.start();
+      if (further) {
+        client.further.add(request);
+      } else {
+        const refusal = this.#makeRoom(client);
+        if (refusal !== undefined) {
+          this.#forgetIdle(client);
+          return refuse(refusal);
+        }
+        timer = setTimeout(() => {
+          this.#leave(client, request);
+          refuse(this.#refusal("SERVER_BUSY"));
+        }, this.#limits.waitMsMax);
+        client.first.add(request);
+        this.#waiting++;
+      }
+      this.#turns.add(client);
+    });
+  }
+
+  /** Does the work, and frees the slot when its result may be used. */
+  async #work<T>(client: Client, signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
+    this.#clients.set(client.key, client);
+    client.running++;
+    this.#running++;
+    try {
+      const result = await work();
+      await new Promise<void>((resolve) => this.#pacer.push(resolve, signal?.aborted === true));
+      return result;
+    } finally {
+      client.running--;
+      this.#running--;
+      this.#forgetIdle(client);
+      this.#startNext();
+    }
+  }
+
+  #hasSlotFor(client: Client): boolean {
+    return this.#running < this.#limits.slots && client.running < this.#runningPerAddressMax;
+  }
+
+  #startNext(): void {
+    for (const client of this.#turns) {
+      if (this.#running >= this.#limits.slots) return;
+      if (client.running >= this.#runningPerAddressMax) continue;
+      const [request] = client.further.size > 0 ? client.further : client.first;
+      if (request === undefined) continue;
+      // Its next request comes after those of the others; this loop meets it again.
+      this.#turns.delete(client);
+      this.#turns.add(client);
+      this.#leave(client, request);
+      request.start();
+    }
+  }
+
+  #leave(client: Client, request: Waiting): void {
+    if (client.first.delete(request)) this.#waiting--;
+    else client.further.delete(request);
+    if (client.first.size + client.further.size === 0) this.#turns.delete(client);
+    this.#forgetIdle(client);
+  }
+
+  /** Gives why one more request of a client cannot wait; undefined: it can, in place of another's if need be. */
+  #makeRoom(client: Client): Failure | undefined {
+    if (this.#waiting < this.#limits.waitingMax) return undefined;
+    let longest = client;
+    for (const other of this.#turns) if (other.first.size > longest.first.size) longest = other;
+    const newest = [...longest.first].at(-1);
+    if (newest === undefined || longest.first.size <= client.first.size + 1) {
+      const share = this.#waiting / this.#turns.size;
+      return this.#refusal(client.first.size > share ? "TOO_MANY_REQUESTS_OF_CLIENT" : "SERVER_BUSY");
+    }
+    this.#leave(longest, newest);
+    newest.refuse(this.#refusal("TOO_MANY_REQUESTS_OF_CLIENT"));
+    return undefined;
+  }
+
+  #refusal(reason: RefusalReason): Failure {
+    this.#refused.set(reason, this.refused(reason) + 1);
+    if (reason === "SERVER_BUSY") {
+      return unavailable("this server has as many requests to answer as it can; try again", reason, busyRetryMs);
+    }
+    const message = "this client has more requests waiting than its share; send fewer at once";
+    return new Failure("resource_exhausted", message, { reason, retryAfterMs: busyRetryMs });
+  }
+
+  #clientOf(key: string): Client {
+    let client = this.#clients.get(key);
+    if (client === undefined) {
+      client = { key, running: 0, first: new Set(), further: new Set() };
+      this.#clients.set(key, client);
+    }
+    return client;
+  }
+
+  #forgetIdle(client: Client): void {
+    if (client.running + client.first.size + client.further.size === 0) this.#clients.delete(client.key);
+  }
+}
+
+/** Why a call was aborted, as a failure. */
+function abortFailure(signal: AbortSignal | undefined): Failure {
+  if (signal?.reason instanceof Failure) return signal.reason;
+  return new Failure("cancelled", "the request was cancelled", { reason: "CANCELLED" });
+}

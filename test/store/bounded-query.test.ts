@@ -1,0 +1,63 @@
+import { setTimeout } from "node:timers/promises";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { unavailable } from "../../src/domain/failure.js";
+import { withBoundedConnection } from "../../src/store/bounded-query.js";
+import { type Connection, type Database, openDatabase } from "../../src/store/database.js";
+import { migrate } from "../../src/store/migrate.js";
+import { createLog } from "../../src/telemetry/log.js";
+import { newDatabaseUrl } from "../support/database.js";
+
+const { url, name } = newDatabaseUrl();
+let database: Database;
+
+beforeAll(async () => {
+  await migrate(url, createLog("silent"), []);
+  database = openDatabase(url, { connectionsMax: 1 });
+});
+
+afterAll(async () => {
+  await database.query(`DROP DATABASE ${name}`);
+  await database.close();
+});
+
+const connectionId = (connection: Connection): Promise<unknown> => connection.query("SELECT CONNECTION_ID() AS id");
+
+function ask<T>(signal: AbortSignal, use: (connection: Connection) => Promise<T>): Promise<T> {
+  return withBoundedConnection(database, { call: { signal, clientAddress: "test" } }, 20_000, use);
+}
+
+test("an aborted request is answered at once, its statement ends, and its connection is used again", async () => {
+  const before = await database.withConnection(connectionId);
+  const reason = unavailable("the server stops", "DRAINING", 1000);
+  const controller = new AbortController();
+  let statements = 0;
+  let statementEnded = false;
+  const aborted = ask(controller.signal, async (connection) => {
+    statements++;
+    await connection.query("SELECT SLEEP(0.5) AS slept");
+    statementEnded = true;
+    await connection.query("SELECT 1 AS one");
+    statements++;
+  });
+  await setTimeout(100);
+  controller.abort(reason);
+  await expect(aborted).rejects.toBe(reason);
+  expect(statementEnded).toBe(false);
+  const next = ask(new AbortController().signal, (connection) => {
+    expect(statementEnded).toBe(true);
+    return connectionId(connection);
+  });
+  expect(await next).toEqual(before);
+  expect(statements).toBe(1);
+});
+
+test("many requests that are aborted at any moment leave one connection, and nothing waits", async () => {
+  const before = await database.withConnection(connectionId);
+  const requests = Array.from({ length: 200 }, async (_, i) => {
+    const asked = ask(AbortSignal.timeout(i % 20), (connection) => connection.query("SELECT SLEEP(0.002) AS slept"));
+    return asked.catch(() => "aborted");
+  });
+  await Promise.all(requests);
+  expect(await ask(new AbortController().signal, connectionId)).toEqual(before);
+  await expect.poll(() => [database.gate.running, database.gate.waiting, database.gate.clients]).toEqual([0, 0, 0]);
+});

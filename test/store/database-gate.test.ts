@@ -1,0 +1,223 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { Failure } from "../../src/domain/failure.js";
+import { DatabaseGate, type GateLimits } from "../../src/store/database-gate.js";
+
+const defaults: GateLimits = { slots: 2, waitingMax: 4, waitMsMax: 60_000 };
+
+/** Requests at a gate, each ended by hand. */
+class Requests {
+  readonly gate: DatabaseGate;
+  /** Names of requests, in the order in which their work started. */
+  readonly started: string[] = [];
+  readonly outcomes = new Map<string, unknown>();
+  readonly #ends = new Map<string, () => void>();
+  readonly #aborts = new Map<string, AbortController>();
+
+  constructor(limits: Partial<GateLimits> = {}) {
+    this.gate = new DatabaseGate({ ...defaults, ...limits });
+  }
+
+  /** A request of an address: `a1`, `a2` … are of address `a`. */
+  ask(name: string, further = false, address = name.replace(/\d+$/, "")): void {
+    const controller = new AbortController();
+    this.#aborts.set(name, controller);
+    const work = (): Promise<string> => {
+      this.started.push(name);
+      return new Promise((resolve) => this.#ends.set(name, () => resolve("done")));
+    };
+    const keep = (outcome: unknown): void => void this.outcomes.set(name, outcome);
+    this.gate.run({ signal: controller.signal, clientAddress: address }, work, further).then(keep, keep);
+  }
+
+  abort(name: string, reason?: unknown): void {
+    this.#aborts.get(name)?.abort(reason);
+  }
+
+  /** Ends the work of a request. */
+  finish(name: string): void {
+    this.#ends.get(name)?.();
+  }
+
+  /** Ends all work, until nothing waits. */
+  async finishAll(): Promise<void> {
+    for (let turns = 0; turns < 10_000 && this.gate.running + this.gate.waiting > 0; turns++) {
+      for (const name of this.started) this.finish(name);
+      await nextTurn();
+    }
+    await nextTurn();
+  }
+
+  /** Ends the work of a request; resolves when the gate has let the next one in. */
+  async end(name: string): Promise<void> {
+    const before = this.gate.running;
+    const { length } = this.started;
+    this.finish(name);
+    await expect.poll(() => this.gate.running < before || this.started.length > length).toBe(true);
+  }
+}
+
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
+describe("a gate before the database", () => {
+  test("lets so many in, lets so many wait in their order, and refuses the rest at once", async () => {
+    const requests = new Requests({ slots: 10, waitingMax: 3 });
+    for (let n = 1; n <= 13; n++) requests.ask(`a${n}`);
+    await nextTurn();
+    expect(requests.started).toHaveLength(8);
+    expect([requests.gate.running, requests.gate.waiting]).toEqual([8, 3]);
+    const busy = { code: "unavailable", reason: "SERVER_BUSY", retryAfterMs: 1000 };
+    expect([...requests.outcomes]).toEqual([
+      ["a12", expect.objectContaining(busy)],
+      ["a13", expect.objectContaining(busy)],
+    ]);
+    expect(requests.gate.refused("SERVER_BUSY")).toBe(2);
+    await requests.end("a3");
+    await requests.end("a1");
+    expect(requests.started.slice(8)).toEqual(["a9", "a10"]);
+  });
+
+  test("one address never holds all slots", async () => {
+    const requests = new Requests({ slots: 5, waitingMax: 100 });
+    for (let n = 1; n <= 20; n++) requests.ask(`a${n}`);
+    requests.ask("b1");
+    await nextTurn();
+    expect(requests.started).toEqual(["a1", "a2", "a3", "a4", "b1"]);
+  });
+
+  test("addresses take turns, however many requests each has", async () => {
+    const requests = new Requests({ slots: 1, waitingMax: 100 });
+    for (let n = 1; n <= 9; n++) requests.ask(`a${n}`);
+    for (const name of ["b1", "b2", "c1"]) requests.ask(name);
+    for (const name of ["a1", "a2", "b1", "c1", "a3", "b2", "a4"]) await requests.end(name);
+    expect(requests.started).toEqual(["a1", "a2", "b1", "c1", "a3", "b2", "a4", "a5"]);
+  });
+
+  test("when too many wait, the address with the most gives way to another", async () => {
+    const requests = new Requests({ slots: 1, waitingMax: 4 });
+    for (let n = 0; n <= 4; n++) requests.ask(`a${n}`);
+    requests.ask("b1");
+    requests.ask("c1");
+    await nextTurn();
+    const quota = { code: "resource_exhausted", reason: "TOO_MANY_REQUESTS_OF_CLIENT", retryAfterMs: 1000 };
+    expect([...requests.outcomes.keys()].sort()).toEqual(["a3", "a4"]);
+    for (const outcome of requests.outcomes.values()) expect(outcome).toMatchObject(quota);
+    requests.ask("a5");
+    requests.ask("d1");
+    requests.ask("e1");
+    await nextTurn();
+    expect(requests.outcomes.get("a5")).toMatchObject(quota);
+    expect(requests.outcomes.get("a2")).toMatchObject(quota);
+    expect(requests.outcomes.get("e1")).toMatchObject({ code: "unavailable", reason: "SERVER_BUSY" });
+    for (const name of ["a0", "a1", "b1", "c1", "d1"]) await requests.end(name);
+    expect(requests.started).toEqual(["a0", "a1", "b1", "c1", "d1"]);
+    await expect.poll(() => requests.outcomes.get("d1")).toBe("done");
+    expect(requests.gate.refused("TOO_MANY_REQUESTS_OF_CLIENT")).toBe(4);
+  });
+
+  test("addresses of one IPv6 network are one client", async () => {
+    const requests = new Requests({ slots: 1, waitingMax: 3 });
+    requests.ask("r0", false, "2001:db8::1");
+    for (let n = 1; n <= 3; n++) requests.ask(`r${n}`, false, `2001:db8:0:0:${n}::1`);
+    requests.ask("other", false, "2001:db8:0:1::1");
+    await nextTurn();
+    expect(requests.outcomes.get("r3")).toMatchObject({ reason: "TOO_MANY_REQUESTS_OF_CLIENT" });
+    await requests.end("r0");
+    await requests.end("r1");
+    expect(requests.started).toEqual(["r0", "r1", "other"]);
+  });
+
+  test("a request that is aborted while it waits leaves at once", async () => {
+    const requests = new Requests({ slots: 1 });
+    for (const name of ["a1", "a2", "b1"]) requests.ask(name);
+    const reason = new Failure("cancelled", "the client left", { reason: "CLIENT_LEFT" });
+    requests.abort("a2", reason);
+    expect(requests.gate.waiting).toBe(1);
+    await nextTurn();
+    expect(requests.outcomes.get("a2")).toBe(reason);
+    await requests.end("a1");
+    expect(requests.started).toEqual(["a1", "b1"]);
+  });
+
+  test("a request that is aborted at the database is answered at once; its slot is free when its work has ended", async () => {
+    const requests = new Requests({ slots: 1 });
+    requests.ask("a1");
+    requests.ask("b1");
+    requests.abort("a1");
+    await nextTurn();
+    expect(requests.outcomes.get("a1")).toMatchObject({ code: "cancelled" });
+    expect([requests.gate.running, requests.started]).toEqual([1, ["a1"]]);
+    await requests.end("a1");
+    expect(requests.started).toEqual(["a1", "b1"]);
+  });
+
+  test("a request waits for a limited time", async () => {
+    const requests = new Requests({ slots: 1, waitMsMax: 50 });
+    requests.ask("a1");
+    requests.ask("a2");
+    await expect.poll(() => requests.outcomes.get("a2")).toMatchObject({ code: "unavailable", reason: "SERVER_BUSY" });
+    expect([requests.gate.running, requests.gate.waiting]).toEqual([1, 0]);
+  });
+
+  test("a call that has begun to answer goes first, and is never refused", async () => {
+    const requests = new Requests({ slots: 1, waitingMax: 2, waitMsMax: 50 });
+    for (const name of ["a1", "a2", "a3"]) requests.ask(name);
+    for (const name of ["a4", "a5", "a6"]) requests.ask(name, true);
+    await expect.poll(() => requests.outcomes.size).toBe(2);
+    expect([...requests.outcomes.keys()].sort()).toEqual(["a2", "a3"]);
+    expect(requests.gate.waiting).toBe(3);
+    for (const name of ["a1", "a4", "a5", "a6"]) await requests.end(name);
+    expect(requests.started).toEqual(["a1", "a4", "a5", "a6"]);
+  });
+
+  test("results are used one by one, with turns of the event loop after each that is long", async () => {
+    const gate = new DatabaseGate({ slots: 4, waitingMax: 0, waitMsMax: 1 });
+    let turns = 0;
+    let running = true;
+    const turn = (): void => {
+      turns++;
+      if (running) setImmediate(turn);
+    };
+    setImmediate(turn);
+    const usedAt: number[] = [];
+    const request = async (clientAddress: string): Promise<void> => {
+      await gate.run({ signal: new AbortController().signal, clientAddress }, async () => {});
+      usedAt.push(turns);
+      for (const until = performance.now() + 6; performance.now() < until; );
+    };
+    await Promise.all(["a", "b", "c", "d"].map(request));
+    running = false;
+    const gaps = usedAt.slice(1).map((at, i) => at - (usedAt[i] ?? 0));
+    for (const gap of gaps) expect(gap).toBeGreaterThanOrEqual(5);
+  });
+
+  test("whatever comes, bounds hold, every request has an outcome, and nothing is left", async () => {
+    const step = fc.record({
+      kind: fc.constantFrom("ask", "ask", "ask", "further", "abort", "end"),
+      address: fc.constantFrom("a", "b", "c"),
+      pick: fc.nat({ max: 1000 }),
+    });
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 80 }), async (steps) => {
+        const requests = new Requests({ slots: 3, waitingMax: 4 });
+        const names: string[] = [];
+        for (const { kind, address, pick } of steps) {
+          if (kind === "abort") requests.abort(names[pick % names.length] ?? "");
+          else if (kind === "end") requests.finish(requests.started[pick % requests.started.length] ?? "");
+          else {
+            names.push(`${address}${names.length}`);
+            requests.ask(names.at(-1) ?? "", kind === "further");
+          }
+          await nextTurn();
+          expect(requests.gate.running).toBeLessThanOrEqual(3);
+        }
+        await requests.finishAll();
+        expect([requests.gate.running, requests.gate.waiting, requests.gate.clients]).toEqual([0, 0, 0]);
+        expect([...requests.outcomes.keys()].sort()).toEqual(names.sort());
+      }),
+      { numRuns: 60 },
+    );
+  });
+});
