@@ -1,3 +1,4 @@
+import { isIP } from "node:net";
 import { Command, CommanderError, InvalidArgumentError, Option } from "commander";
 import { type LogLevel, logLevels } from "./telemetry/log.js";
 
@@ -20,6 +21,12 @@ export interface Listen {
   readonly port: number;
 }
 
+/** A network: an address and how many of its leading bits name the network. */
+export interface Network {
+  readonly address: string;
+  readonly prefixBits: number;
+}
+
 /** Settings of a serving process, beside its database. */
 export interface ServiceConfig {
   readonly listen: Listen;
@@ -29,6 +36,8 @@ export interface ServiceConfig {
   readonly basePath: string;
   readonly tls: { readonly certificatePath: string; readonly keyPath: string } | undefined;
   readonly corsOrigins: readonly string[];
+  /** Proxies that tell the address of their client in `X-Forwarded-For`. */
+  readonly trustedProxies: readonly Network[];
   /** 0: as many as the machine has cores. */
   readonly workers: number;
   readonly grpcLane: boolean;
@@ -149,6 +158,23 @@ function parseOrigins(text: string): readonly string[] {
   return origins;
 }
 
+function parseNetworks(text: string): readonly Network[] {
+  return text.trim() === "" ? [] : text.split(",").map((entry) => parseNetwork(entry.trim()));
+}
+
+function parseNetwork(text: string): Network {
+  const [, address = "", bits] = /^([^/%]+)(?:\/([0-9]{1,3}))?$/.exec(text) ?? [];
+  const family = isIP(address);
+  const bitsMax = family === 6 ? 128 : 32;
+  const prefixBits = Number(bits ?? bitsMax);
+  if (family === 0 || prefixBits > bitsMax) {
+    throw new InvalidArgumentError(
+      `"${text}" is no address or network; they look like 10.0.0.0/8, 192.0.2.1 or fd00::/8.`,
+    );
+  }
+  return { address, prefixBits };
+}
+
 function addDatabase(command: Command, dataDirDescription: string, level: LogLevel): Command {
   return command
     .addOption(
@@ -193,6 +219,15 @@ function addService(command: Command, workers: number): Command {
       setting("--cors-origins", "origins", "origins whose pages may read answers, with commas between; *: all")
         .default(["*"], "*")
         .argParser(parseOrigins),
+    )
+    .addOption(
+      setting(
+        "--trusted-proxies",
+        "networks",
+        "proxies whose X-Forwarded-For tells the client's address, with commas between, such as 10.0.0.0/8",
+      )
+        .default([], "none")
+        .argParser(parseNetworks),
     )
     .addOption(wholeNumber("--workers", "n", "serving processes; 0: one per core", workers, 0, 256))
     .addOption(
@@ -265,6 +300,7 @@ function serviceConfig(values: Values): ServiceConfig {
     basePath: values["basePath"] as string,
     tls: certificatePath === undefined || keyPath === undefined ? undefined : { certificatePath, keyPath },
     corsOrigins: values["corsOrigins"] as readonly string[],
+    trustedProxies: values["trustedProxies"] as readonly Network[],
     workers: values["workers"] as number,
     grpcLane: values["grpcLane"] === "on",
     pollIntervalMs: values["pollIntervalMs"] as number,

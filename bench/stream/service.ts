@@ -23,6 +23,7 @@ const service = await startService({
     basePath: "",
     tls: undefined,
     corsOrigins: ["*"],
+    trustedProxies: [],
     workers: 1,
     grpcLane: true,
     pollIntervalMs,

@@ -42,7 +42,7 @@ export function exportLedgerEntries(options: {
         time: readDateRange(request.dateRange),
       };
       const source = await LedgerExport.open(options.ledger, subject, call, options.batchRows);
-      return new ExportStream(source, subject, call.clientAddress, toFailure);
+      return new ExportStream(source, subject, call, toFailure);
     },
   );
 }
@@ -73,11 +73,12 @@ class ExportStream implements AnswerStream<Body> {
   #complete = false;
   #failure: Failure | undefined;
 
-  constructor(source: LedgerExport, subject: ExportSubject, clientAddress: string, toFailure: FailureOf) {
+  constructor(source: LedgerExport, subject: ExportSubject, call: Call, toFailure: FailureOf) {
     this.#source = source;
     this.#csv = new LedgerCsv(source);
     this.#toFailure = toFailure;
-    this.#call = { signal: this.#gone.signal, clientAddress };
+    const { clientAddress, requestHeaders } = call;
+    this.#call = { signal: this.#gone.signal, clientAddress, requestHeaders };
     const facts = subjectFacts(source, subject);
     this.headers = new Map([
       ["content-disposition", `attachment; filename="${fileName(subject)}"`],

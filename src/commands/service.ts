@@ -124,6 +124,7 @@ async function listen(
       readiness: worker?.readinessOfAll ?? readiness,
       limits: { connectionsMax, streamsMax, streamsPerAddressMax, stalledReaderMs, requestTimeoutMs },
       ...(config.corsOrigins.includes("*") ? {} : { corsOrigins: config.corsOrigins }),
+      trustedProxies: config.trustedProxies,
       staleness: () => live.blockAgeSeconds(),
       grpcLane: config.grpcLane,
       files: explorerFiles(),

@@ -47,8 +47,17 @@ export class WorkerMetrics {
     };
     gauge("marketd_workers", "Serving processes that take connections now.", numbers.serving);
     // Of the same name as the workers' own: they add up.
-    const refused = "Connections refused since the start: too many.";
-    gauge("marketd_connections_refused", refused, numbers.refused);
+    const refused = new Counter({
+      name: "marketd_connections_refused_total",
+      help: "Connections refused because there are too many, by the reason of their error.",
+      labelNames: ["reason"],
+      registers: [this.#own],
+      collect() {
+        this.reset();
+        this.inc({ reason: "TOO_MANY_CONNECTIONS" }, numbers.refused());
+      },
+    });
+    void refused;
     this.#replaced = new Counter({
       name: "marketd_workers_replaced_total",
       help: "Serving processes that ended on their own and were replaced.",

@@ -7,6 +7,7 @@ import type {
 } from "node:http2";
 import type { Api } from "../domain/service.js";
 import type { Log } from "../telemetry/log.js";
+import type { ClientAddresses } from "./client-addresses.js";
 import type { TransportLimits } from "./limits.js";
 import type { RequestMetrics } from "./request-metrics.js";
 
@@ -27,6 +28,7 @@ export interface LaneOptions {
   readonly limits: TransportLimits;
   readonly requests: RequestMetrics;
   readonly readiness: () => Readiness;
+  readonly clients: ClientAddresses;
 }
 
 /** Serves what it matches among the requests of both HTTP versions. CORS headers are on the response already. */

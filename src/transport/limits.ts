@@ -1,12 +1,15 @@
 /** Everything on the port that has a bound. Per process; counts unless the name says its unit. */
 export interface TransportLimits {
-  /** Open connections; further ones are closed at once. */
+  /** Open connections; above it 503, or GOAWAY over HTTP/2. */
   readonly connectionsMax: number;
-  /** Open connections of one client address; 0: no bound (many clients behind one proxy share its address). */
+  /**
+   * Open connections of one client address; above it 429, or GOAWAY over HTTP/2. 0: no bound. Half of `connectionsMax`
+   * unless it is given, so that one address never takes all of them, and many clients behind one address have room.
+   */
   readonly connectionsPerAddressMax: number;
   /** Open streams, all protocols together; above it UNAVAILABLE. */
   readonly streamsMax: number;
-  /** Open streams of one client address; above it RESOURCE_EXHAUSTED. 0: no bound. */
+  /** Open streams of one client address; above it RESOURCE_EXHAUSTED. 0: no bound. An IPv6 client is its /64 network. */
   readonly streamsPerAddressMax: number;
   /** A stream whose reader has not taken what was sent to it for this long is ended. */
   readonly stalledReaderMs: number;
@@ -73,7 +76,7 @@ export interface TransportLimits {
 /** What holds unless an operator says otherwise. */
 export const defaultTransportLimits: TransportLimits = {
   connectionsMax: 20_000,
-  connectionsPerAddressMax: 0,
+  connectionsPerAddressMax: 10_000,
   streamsMax: 20_000,
   streamsPerAddressMax: 1_000,
   stalledReaderMs: 300_000,
@@ -100,3 +103,10 @@ export const defaultTransportLimits: TransportLimits = {
   webSocketMessagesPerPingMax: 100,
   breakOffMs: 5_000,
 };
+
+/** The defaults with some limits changed. */
+export function transportLimits(changed: Partial<TransportLimits> = {}): TransportLimits {
+  const limits = { ...defaultTransportLimits, ...changed };
+  const connectionsPerAddressMax = changed.connectionsPerAddressMax ?? Math.ceil(limits.connectionsMax / 2);
+  return { ...limits, connectionsPerAddressMax };
+}

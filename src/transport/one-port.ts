@@ -5,6 +5,8 @@ import { setImmediate } from "node:timers/promises";
 import type { TLSSocket } from "node:tls";
 import type { Failure } from "../domain/failure.js";
 import type { Log } from "../telemetry/log.js";
+import type { ClientAddresses } from "./client-addresses.js";
+import { ConnectionAdmission, connectionRefusals } from "./connections/connection-admission.js";
 import { Http1Server } from "./connections/http1-server.js";
 import { Http2Sessions } from "./connections/http2-sessions.js";
 import type { RepeatedGets } from "./http/repeated-gets.js";
@@ -26,6 +28,7 @@ export interface PortHandlers {
 export interface PortOptions {
   readonly tls: { readonly certificate: string; readonly key: string } | undefined;
   readonly limits: TransportLimits;
+  readonly clients: ClientAddresses;
   readonly log: Log;
   readonly handlers: PortHandlers;
   readonly repeated: RepeatedGets;
@@ -36,19 +39,17 @@ export class OnePort {
   readonly #options: PortOptions;
   readonly #http1: Http1Server;
   readonly #http2: Http2Sessions;
-  readonly #sockets = new Set<Socket>();
+  readonly #admission: ConnectionAdmission;
   /** Connections that have not yet said which version they speak. */
   readonly #undecided = new Set<Socket>();
-  readonly #byAddress = new Map<string, number>();
-  #onClosed = (): void => {};
   #draining = false;
   #cut = false;
   #accepted = 0;
-  #refused = 0;
 
   constructor(options: PortOptions) {
     this.#options = options;
-    const { limits, log, handlers } = options;
+    const { limits, log, handlers, clients, tls } = options;
+    this.#admission = new ConnectionAdmission({ limits, clients, encrypted: tls !== undefined });
     this.#http1 = new Http1Server(options);
     this.#http2 = new Http2Sessions({ limits, log, request: handlers.request, stream: handlers.stream });
     this.#tellApart();
@@ -56,7 +57,7 @@ export class OnePort {
 
   /** Connections that are open now. */
   get connections(): number {
-    return this.#sockets.size;
+    return this.#admission.size;
   }
 
   /** HTTP/2 sessions that are open now. */
@@ -64,9 +65,9 @@ export class OnePort {
     return this.#http2.size;
   }
 
-  /** Connections that were refused because there are too many. */
-  get refused(): number {
-    return this.#refused;
+  /** Connections refused since the start, by the reason of their error. */
+  get refused(): ReadonlyMap<string, number> {
+    return new Map(connectionRefusals.map((reason) => [reason, this.#admission.refused(reason)]));
   }
 
   /** Gives the port that is listened on. @throws Error when the address cannot be had */
@@ -112,7 +113,7 @@ export class OnePort {
     await this.#acceptPending();
     // That of an HTTP server would cut connections without an answer under way, whatever has just reached them.
     Server.prototype.close.call(this.#http1.server);
-    await this.#allClosed();
+    await this.#admission.allClosed();
     this.#http1.stop();
   }
 
@@ -132,18 +133,7 @@ export class OnePort {
   cut(): void {
     this.#cut = true;
     this.#http2.destroy();
-    for (const socket of this.#sockets) socket.destroy();
-  }
-
-  /** Resolves when no connection is open. */
-  #allClosed(): Promise<void> {
-    return new Promise((resolve) => {
-      const check = (): void => {
-        if (this.#sockets.size === 0) resolve();
-      };
-      this.#onClosed = check;
-      check();
-    });
+    this.#admission.cut();
   }
 
   /** Puts itself between the listening socket and the HTTP/1.1 server, which must listen to keep its timeouts. */
@@ -151,7 +141,9 @@ export class OnePort {
     const { server } = this.#http1;
     const encrypted = this.#options.tls !== undefined;
     server.prependListener("connection", (socket: Socket) => {
-      if (!this.#admit(socket) || encrypted) return;
+      this.#accepted++;
+      if (this.#cut) socket.destroy();
+      if (this.#cut || !this.#admission.admit(socket) || encrypted) return;
       this.#undecided.add(socket);
       socket.once("close", () => this.#undecided.delete(socket));
       const { headersTimeoutMs, drainIdleMs } = this.#options.limits;
@@ -166,28 +158,5 @@ export class OnePort {
       if (socket.alpnProtocol === "h2") this.#http2.accept(socket);
       else this.#http1.serve(socket);
     });
-  }
-
-  #admit(socket: Socket): boolean {
-    this.#accepted++;
-    const { connectionsMax, connectionsPerAddressMax } = this.#options.limits;
-    const address = socket.remoteAddress ?? "";
-    const ofAddress = (this.#byAddress.get(address) ?? 0) + 1;
-    const tooMany = connectionsPerAddressMax > 0 && ofAddress > connectionsPerAddressMax;
-    if (this.#sockets.size >= connectionsMax || tooMany || this.#cut) {
-      this.#refused++;
-      socket.destroy();
-      return false;
-    }
-    this.#sockets.add(socket);
-    this.#byAddress.set(address, ofAddress);
-    socket.once("close", () => {
-      this.#sockets.delete(socket);
-      this.#onClosed();
-      const left = (this.#byAddress.get(address) ?? 1) - 1;
-      if (left === 0) this.#byAddress.delete(address);
-      else this.#byAddress.set(address, left);
-    });
-    return true;
   }
 }

@@ -4,6 +4,7 @@ import { Counter, Gauge } from "prom-client";
 import type { Api } from "../domain/service.js";
 import type { Log } from "../telemetry/log.js";
 import type { Metrics, MetricsText } from "../telemetry/metrics.js";
+import { ClientAddresses, type Network } from "./client-addresses.js";
 import { CommonHeaders } from "./common-headers.js";
 import { createConnectHandler } from "./connect/connect-handler.js";
 import { createGrpcLane } from "./grpc/grpc-lane.js";
@@ -13,7 +14,7 @@ import { Routes } from "./http/routes.js";
 import { type StaticFile, StaticFiles } from "./http/static-files.js";
 import { WebSocketLane } from "./http/web-socket-lane.js";
 import type { Readiness } from "./lane.js";
-import { defaultTransportLimits, type TransportLimits } from "./limits.js";
+import { type TransportLimits, transportLimits } from "./limits.js";
 import { OnePort } from "./one-port.js";
 import { RequestDispatcher } from "./request-dispatcher.js";
 import { createRequestMetrics } from "./request-metrics.js";
@@ -50,6 +51,8 @@ export interface ServerOptions {
   readonly staleness?: () => number | undefined;
   /** Files to serve beside the API, by their path behind the base path; `/` is the page itself. */
   readonly files?: ReadonlyMap<string, StaticFile>;
+  /** Proxies that tell the address of their client in `X-Forwarded-For`; default none. */
+  readonly trustedProxies?: readonly Network[];
   /** The short way for plain gRPC; default on. */
   readonly grpcLane?: boolean;
 }
@@ -70,9 +73,11 @@ export interface RunningServer {
 /** Serves the API on one port. @throws Error when the routes conflict or the address is taken */
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
   const { log, metrics, readiness, tls, basePath = "", listen } = options;
-  const limits = { ...defaultTransportLimits, ...options.limits };
+  const limits = transportLimits(options.limits);
   const guard = new StreamGuard(options.api, limits, log);
-  const laneOptions = { api: guard.api, log, limits, readiness, requests: createRequestMetrics(metrics, options.api) };
+  const clients = new ClientAddresses(options.trustedProxies);
+  const requests = createRequestMetrics(metrics, options.api);
+  const laneOptions = { api: guard.api, log, limits, readiness, requests, clients };
   const common = new CommonHeaders(options.corsOrigins, options.staleness);
   const routes = new Routes(guard.api, basePath);
   const metricsText = options.servesMetrics === false ? undefined : (options.metricsText ?? metrics);
@@ -91,6 +96,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const port = new OnePort({
     tls,
     limits,
+    clients,
     log,
     repeated: http.repeated,
     handlers: {
@@ -131,7 +137,17 @@ function watchPort(port: OnePort, repeated: RepeatedGets, metrics: Metrics): voi
   };
   gauge("marketd_connections_open", "Connections that are open now.", () => port.connections);
   gauge("marketd_http2_sessions_open", "Connections that speak HTTP/2 now.", () => port.sessions);
-  gauge("marketd_connections_refused", "Connections refused since the start: too many.", () => port.refused);
+  const refused = new Counter({
+    name: "marketd_connections_refused_total",
+    help: "Connections refused because there are too many, by the reason of their error.",
+    labelNames: ["reason"],
+    registers: [metrics],
+    collect() {
+      this.reset();
+      for (const [reason, count] of port.refused) this.inc({ reason }, count);
+    },
+  });
+  void refused;
   const answered = new Counter({
     name: "marketd_requests_repeated_total",
     help: "GETs that were the same bytes as one before, and answered without being read again.",

@@ -1,6 +1,7 @@
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { HttpBodySchema } from "../../gen/google/api/httpbody_pb.js";
 import type { Answer } from "../domain/answer.js";
+import { quotaKey } from "../domain/client-address.js";
 import { Failure, unavailable } from "../domain/failure.js";
 import type { AnswerStream, Api, Call, StreamMethod } from "../domain/service.js";
 import type { Log } from "../telemetry/log.js";
@@ -70,12 +71,13 @@ export class StreamGuard {
     kind: Kind,
   ): AnswerStream | Promise<AnswerStream> {
     const { clientAddress } = call;
-    this.#check(clientAddress);
-    this.#count(clientAddress, 1);
+    const quota = quotaKey(clientAddress);
+    this.#check(quota);
+    this.#count(quota, 1);
     const watched = (inner: AnswerStream): AnswerStream => {
       const stream: GuardedStream = new GuardedStream(inner, kind, clientAddress, () => {
         this.#open.delete(stream);
-        this.#count(clientAddress, -1);
+        this.#count(quota, -1);
       });
       this.#open.add(stream);
       return stream;
@@ -84,11 +86,11 @@ export class StreamGuard {
       const opened = method.open(request, call);
       if (!(opened instanceof Promise)) return watched(opened);
       return opened.then(watched, (thrown: unknown) => {
-        this.#count(clientAddress, -1);
+        this.#count(quota, -1);
         throw thrown;
       });
     } catch (thrown) {
-      this.#count(clientAddress, -1);
+      this.#count(quota, -1);
       throw thrown;
     }
   }

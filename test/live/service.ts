@@ -17,6 +17,7 @@ export function startTestService(
       basePath: "",
       tls: undefined,
       corsOrigins: ["*"],
+      trustedProxies: [],
       workers: 1,
       grpcLane,
       pollIntervalMs: 5,

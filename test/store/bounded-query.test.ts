@@ -23,7 +23,7 @@ afterAll(async () => {
 const connectionId = (connection: Connection): Promise<unknown> => connection.query("SELECT CONNECTION_ID() AS id");
 
 function ask<T>(signal: AbortSignal, use: (connection: Connection) => Promise<T>): Promise<T> {
-  return withBoundedConnection(database, { call: { signal, clientAddress: "test" } }, 20_000, use);
+  return withBoundedConnection(database, { call: { signal, clientAddress: "test", requestHeaders: {} } }, 20_000, use);
 }
 
 test("an aborted request is answered at once, its statement ends, and its connection is used again", async () => {

@@ -27,7 +27,9 @@ class Requests {
       return new Promise((resolve) => this.#ends.set(name, () => resolve("done")));
     };
     const keep = (outcome: unknown): void => void this.outcomes.set(name, outcome);
-    this.gate.run({ signal: controller.signal, clientAddress: address }, work, further).then(keep, keep);
+    this.gate
+      .run({ signal: controller.signal, clientAddress: address, requestHeaders: {} }, work, further)
+      .then(keep, keep);
   }
 
   abort(name: string, reason?: unknown): void {
@@ -183,7 +185,7 @@ describe("a gate before the database", () => {
     setImmediate(turn);
     const usedAt: number[] = [];
     const request = async (clientAddress: string): Promise<void> => {
-      await gate.run({ signal: new AbortController().signal, clientAddress }, async () => {});
+      await gate.run({ signal: new AbortController().signal, clientAddress, requestHeaders: {} }, async () => {});
       usedAt.push(turns);
       for (const until = performance.now() + 6; performance.now() < until; );
     };

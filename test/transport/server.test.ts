@@ -180,11 +180,11 @@ describe("what is no HTTP", () => {
 });
 
 test("connections in total and of one address", async () => {
-  await serve({ limits: { connectionsMax: 2 } });
+  await serve({ limits: { connectionsMax: 2, connectionsPerAddressMax: 0 } });
   const agent = new http.Agent({ keepAlive: true });
   await get("/healthz", agent);
   const other = net.connect(server.address.port, "127.0.0.1");
-  await expect(raw("GET /healthz HTTP/1.1\r\n")).resolves.toBe("");
+  await expect(raw("GET /healthz HTTP/1.1\r\n")).resolves.toMatch(/^HTTP\/1\.1 503 /);
   other.destroy();
   await expect
     .poll(() =>
@@ -199,7 +199,7 @@ test("connections in total and of one address", async () => {
   await serve({ limits: { connectionsPerAddressMax: 1 } });
   const one = net.connect(server.address.port, "127.0.0.1");
   await new Promise((resolve) => one.once("connect", resolve));
-  expect(await raw("GET /healthz HTTP/1.1\r\n")).toBe("");
+  expect(await raw("GET /healthz HTTP/1.1\r\n")).toMatch(/^HTTP\/1\.1 429 /);
   one.destroy();
 });
 

@@ -109,7 +109,7 @@ function isUnary(handler: UniversalHandler): boolean {
 }
 
 function serve(handler: UniversalHandler, request: AnyRequest, response: AnyResponse, options: LaneOptions): void {
-  const peer = { clientAddress: request.socket.remoteAddress ?? "", requestHeaders: request.headers, response };
+  const peer = { clientAddress: options.clients.ofRequest(request), requestHeaders: request.headers, response };
   let universal: UniversalServerRequest;
   try {
     universal = universalRequestFromNodeRequest(request, response, undefined, createContextValues().set(peerKey, peer));

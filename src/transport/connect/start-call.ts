@@ -25,7 +25,7 @@ export function startCall(
   response.on("error", ignore);
   const timeout = request.headers[rule.timeoutHeader];
   const timeoutMs = typeof timeout === "string" ? rule.parseTimeout(timeout) : undefined;
-  const call = new RpcCall(served, wire, request.socket.remoteAddress ?? "", request.headers, timeoutMs);
+  const call = new RpcCall(served, wire, served.options.clients.ofRequest(request), request.headers, timeoutMs);
   response.on("close", () => call.left());
   if (served.method.kind === "server_streaming") response.on("drain", () => call.drained());
   if (timeout !== undefined && timeoutMs === undefined) {

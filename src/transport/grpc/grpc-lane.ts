@@ -32,7 +32,8 @@ export function createGrpcLane(options: GrpcLaneOptions): Http2StreamLane {
       const served = methods.get(headers[":path"] ?? "");
       if (served === undefined) return;
       const wire = new GrpcWire(stream, answerHeaders);
-      serve(served, wire, stream, headers, addressOf(stream.session));
+      const clientAddress = options.clients.of(addressOf(stream.session), headers["x-forwarded-for"]);
+      serve(served, wire, stream, headers, clientAddress);
     },
   };
 }

@@ -49,7 +49,8 @@ export class HttpLane {
     const { keepAliveTimeoutMs } = options.limits;
     this.#bodies = new AnsweredBodies({ vary: `accept-encoding${origin}`, keepAliveTimeoutMs });
     const target = (url: string): UnaryTarget | undefined => this.#targets.get(url);
-    this.repeated = new RepeatedGets({ common: options.common, bodies: this.#bodies, target });
+    const { common, clients } = options;
+    this.repeated = new RepeatedGets({ common, clients, bodies: this.#bodies, target });
     this.#streams = new StreamResponder(options, `accept, accept-encoding${origin}`);
   }
 
@@ -111,7 +112,7 @@ export class HttpLane {
       cells.answered(grpcCode(refuse(exchange, thrown, log)), startedMs);
     };
     try {
-      const call = new RequestCall(exchange.request.socket.remoteAddress ?? "", exchange.request.headers);
+      const call = new RequestCall(this.#options.clients.ofRequest(exchange.request), exchange.request.headers);
       const answer = method.answer(message, call);
       target.atHand = !(answer instanceof Promise) && isRepeatable(answer);
       if (answer instanceof Promise) {

@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { performance } from "node:perf_hooks";
 import type { Answer } from "../../domain/answer.js";
+import type { ClientAddresses } from "../client-addresses.js";
 import type { CommonHeaders } from "../common-headers.js";
 import { clientLeft } from "../grpc/deadline.js";
 import { RequestCall } from "../request-call.js";
@@ -32,6 +33,7 @@ interface RepeatedGet {
 /** What {@link RepeatedGets} answers from. */
 export interface RepeatedGetsOptions {
   readonly common: CommonHeaders;
+  readonly clients: ClientAddresses;
   readonly bodies: AnsweredBodies;
   /** What a URL was found to stand for. */
   target(url: string): UnaryTarget | undefined;
@@ -89,12 +91,12 @@ export class RepeatedGets {
   }
 
   /** The whole response to a remembered text; undefined: it has to be asked for in the ordinary way. */
-  answer(text: string, clientAddress: string): Uint8Array | undefined {
+  answer(text: string, remoteAddress: string): Uint8Array | undefined {
     const get = this.#remembered.get(text);
     if (get === undefined || this.#stopped || !get.target.atHand) return undefined;
     const startedMs = performance.now();
     try {
-      const response = this.#answer(get, clientAddress);
+      const response = this.#answer(get, remoteAddress);
       if (response === undefined) return undefined;
       this.#answered++;
       get.target.cells.answered(0, startedMs);
@@ -110,7 +112,8 @@ export class RepeatedGets {
     this.#stopped = true;
   }
 
-  #answer({ target, headers, coding }: RepeatedGet, clientAddress: string): Uint8Array | undefined {
+  #answer({ target, headers, coding }: RepeatedGet, remoteAddress: string): Uint8Array | undefined {
+    const clientAddress = this.#options.clients.of(remoteAddress, headers["x-forwarded-for"]);
     const call = new RequestCall(clientAddress, headers);
     const answer = target.method.answer(target.message, call);
     if (answer instanceof Promise) {

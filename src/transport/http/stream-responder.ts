@@ -55,7 +55,7 @@ export class StreamResponder {
     const refused = (thrown: unknown): void => {
       cells.streamRefused(grpcCode(refuse(exchange, thrown, this.#options.log)));
     };
-    const call = new RequestCall(exchange.request.socket.remoteAddress ?? "", exchange.request.headers);
+    const call = new RequestCall(this.#options.clients.ofRequest(exchange.request), exchange.request.headers);
     exchange.response.once("close", () => call.abort(clientLeft()));
     const begin = (stream: AnswerStream): void => {
       if (exchange.response.destroyed) stream.close();

@@ -84,7 +84,7 @@ export class WebSocketLane {
   }
 
   #open(handshake: Handshake): void {
-    const { limits, routes, requests, common } = this.#options;
+    const { limits, routes, requests, common, clients } = this.#options;
     const { request, socket } = handshake;
     const { origin } = request.headers;
     if (!common.allows(origin)) throw originRefused();
@@ -97,7 +97,7 @@ export class WebSocketLane {
     handshake.check();
     const bound = match.route.parameters.bind(match.segments, query);
     const cells = requests.cells(method, "websocket");
-    const call = new RequestCall(socket.remoteAddress ?? "", request.headers);
+    const call = new RequestCall(clients.ofRequest(request), request.headers);
     socket.once("close", () => call.abort(clientLeft()));
     openStream(
       method,

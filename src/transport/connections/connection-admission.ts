@@ -1,0 +1,134 @@
+import { constants } from "node:http2";
+import type { Socket } from "node:net";
+import { quotaKey } from "../../domain/client-address.js";
+import { Failure, unavailable } from "../../domain/failure.js";
+import type { ClientAddresses } from "../client-addresses.js";
+import type { TransportLimits } from "../limits.js";
+import { peekPreface } from "../peek-preface.js";
+import { closeLingering } from "./lingering-close.js";
+import { rawErrorResponse } from "./malformed-request.js";
+
+/** When a client whose connection was refused should try again. */
+const connectionRetryMs = 5_000;
+
+/** Refused connections that are told why at one time; more are just closed, so that they take few descriptors. */
+const refusalsMax = 32;
+
+/** How long a refused client may take to say which protocol it speaks, and then to read why it was refused. */
+const refusalMs = 1_000;
+
+/** Why connections are refused; the reasons of their errors. */
+export const connectionRefusals = ["TOO_MANY_CONNECTIONS", "TOO_MANY_CONNECTIONS_OF_CLIENT"] as const;
+
+type RefusalReason = (typeof connectionRefusals)[number];
+
+/** What {@link ConnectionAdmission} needs. */
+export interface ConnectionAdmissionOptions {
+  readonly limits: TransportLimits;
+  readonly clients: ClientAddresses;
+  /** Refused connections are then just closed: to tell them why would take a handshake. */
+  readonly encrypted: boolean;
+}
+
+/**
+ * Counts connections, in all and by address, and refuses those above the limits: HTTP/1.1 with 503 or 429, HTTP/2 with
+ * GOAWAY and ENHANCE_YOUR_CALM. The connections of trusted proxies count in all only.
+ */
+export class ConnectionAdmission {
+  readonly #options: ConnectionAdmissionOptions;
+  readonly #open = new Set<Socket>();
+  readonly #refusing = new Set<Socket>();
+  readonly #byClient = new Map<string, number>();
+  #onClosed = (): void => {};
+  readonly #refused = new Map<RefusalReason, number>();
+
+  constructor(options: ConnectionAdmissionOptions) {
+    this.#options = options;
+  }
+
+  /** Connections that are open now. */
+  get size(): number {
+    return this.#open.size;
+  }
+
+  /** Connections refused since the start. */
+  refused(reason: RefusalReason): number {
+    return this.#refused.get(reason) ?? 0;
+  }
+
+  /** Counts a new connection until it closes. False: it is refused, and not the caller's any more. */
+  admit(socket: Socket): boolean {
+    const { limits, clients } = this.#options;
+    const address = socket.remoteAddress ?? "";
+    const client = clients.isProxy(address) ? undefined : quotaKey(clients.of(address, undefined));
+    if (this.#open.size >= limits.connectionsMax) {
+      this.#refuse(socket, "TOO_MANY_CONNECTIONS");
+      return false;
+    }
+    const ofClient = client === undefined ? 0 : (this.#byClient.get(client) ?? 0);
+    if (limits.connectionsPerAddressMax > 0 && ofClient >= limits.connectionsPerAddressMax) {
+      this.#refuse(socket, "TOO_MANY_CONNECTIONS_OF_CLIENT");
+      return false;
+    }
+    this.#open.add(socket);
+    if (client !== undefined) this.#byClient.set(client, ofClient + 1);
+    socket.once("close", () => {
+      this.#open.delete(socket);
+      this.#onClosed();
+      if (client === undefined) return;
+      const left = (this.#byClient.get(client) ?? 1) - 1;
+      if (left === 0) this.#byClient.delete(client);
+      else this.#byClient.set(client, left);
+    });
+    return true;
+  }
+
+  /** Resolves when no connection is open. For one caller. */
+  allClosed(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#onClosed = () => {
+        if (this.#open.size === 0) resolve();
+      };
+      this.#onClosed();
+    });
+  }
+
+  /** Cuts every connection. */
+  cut(): void {
+    for (const socket of [...this.#open, ...this.#refusing]) socket.destroy();
+  }
+
+  #refuse(socket: Socket, reason: RefusalReason): void {
+    this.#refused.set(reason, this.refused(reason) + 1);
+    if (this.#options.encrypted || this.#refusing.size >= refusalsMax) {
+      socket.destroy();
+      return;
+    }
+    this.#refusing.add(socket);
+    socket.once("close", () => this.#refusing.delete(socket));
+    peekPreface(socket, refusalMs, (http2) => {
+      socket.on("error", ignore);
+      socket.setTimeout(refusalMs);
+      closeLingering(socket, refusalMs, http2 ? goAway : rawErrorResponse(failureOf(reason)));
+    });
+  }
+}
+
+function failureOf(reason: RefusalReason): Failure {
+  if (reason === "TOO_MANY_CONNECTIONS") {
+    return unavailable("this server has as many connections as it can; try again", reason, connectionRetryMs);
+  }
+  const message = "this client has as many connections open as one address may; close some";
+  return new Failure("resource_exhausted", message, { reason, retryAfterMs: connectionRetryMs });
+}
+
+/** A peer that goes away while it is refused. */
+function ignore(): void {}
+
+/** An empty SETTINGS frame, with which every HTTP/2 server begins, and GOAWAY (RFC 9113, 6.5 and 6.8). */
+const goAway = Buffer.from([
+  ...[0, 0, 0, 4, 0, 0, 0, 0, 0],
+  ...[0, 0, 8, 7, 0, 0, 0, 0, 0],
+  ...[0, 0, 0, 0],
+  ...[0, 0, 0, constants.NGHTTP2_ENHANCE_YOUR_CALM],
+]);
