@@ -1,7 +1,7 @@
 import { quotaKey } from "../domain/client-address.js";
 import { Failure, unavailable } from "../domain/failure.js";
 import type { Call } from "../domain/service.js";
-import { WorkPacer } from "./work-pacer.js";
+import { turnsMax, WorkPacer } from "../domain/work-pacer.js";
 
 /** Requests that may wait for the database. With pages of 1,000 rows, that is five seconds of work. */
 export const waitingMax = 400;
@@ -146,7 +146,7 @@ export class DatabaseGate {
     this.#running++;
     try {
       const result = await work();
-      await new Promise<void>((resolve) => this.#pacer.push(resolve, signal?.aborted === true));
+      await new Promise<void>((resolve) => this.#pacer.push(resolve, signal?.aborted === true ? turnsMax : 0));
       return result;
     } finally {
       client.running--;

@@ -116,10 +116,14 @@ export async function withPlacedConnection<T>(
       } else if (!(error instanceof ReadBehindError)) throw error;
       else if (attempt === error.attemptsMax || waitedMs > behindWaitMsMax) throw behind(error);
     }
-    // An abort ends the pause, and the next attempt says why.
-    await sleep(pauseMs, undefined, owner.call === undefined ? {} : { signal: owner.call.signal }).catch(() => {});
+    await pause(pauseMs, owner);
     pauseMs = Math.min(2 * pauseMs, behindPauseMsMax);
   }
+}
+
+/** An abort ends the pause, and the next attempt says why. */
+async function pause(ms: number, { call }: QueryOwner): Promise<void> {
+  await sleep(ms, undefined, call === undefined ? {} : { signal: call.signal }).catch(() => {});
 }
 
 function behind(cause: unknown): unknown {

@@ -2,6 +2,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import type { Compression } from "@connectrpc/connect/protocol";
 import { compressionBrotli, compressionGzip } from "@connectrpc/connect-node";
 import { type ContentCoding, compress } from "../http/content-coding.js";
+import { isLargeMessage, largeMessageTurn } from "../large-messages.js";
 
 /**
  * Encodings that requests and answers may have, in Connect's terms. Answers are compressed as the HTTP API compresses
@@ -13,7 +14,11 @@ function ours(coding: ContentCoding, theirs: Compression): Compression {
   return {
     ...theirs,
     compress: async (bytes) => new Uint8Array(await compress(coding, bytes)),
-    decompress: (bytes, bytesMax) => theirs.decompress(bytes, bytesMax).catch((thrown) => refuseBytes(coding, thrown)),
+    decompress: async (bytes, bytesMax) => {
+      const message = await theirs.decompress(bytes, bytesMax).catch((thrown) => refuseBytes(coding, thrown));
+      if (isLargeMessage(message.length)) await largeMessageTurn();
+      return message;
+    },
   };
 }
 

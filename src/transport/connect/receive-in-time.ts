@@ -1,5 +1,6 @@
 import type { UniversalServerRequest } from "@connectrpc/connect/protocol";
 import { requestTooSlow } from "../grpc/deadline.js";
+import { isLargeMessage, largeMessageTurn } from "../large-messages.js";
 import { toConnectError } from "./connect-error.js";
 
 /**
@@ -32,14 +33,17 @@ async function* inTime(
       reject(toConnectError(requestTooSlow(ms), "grpc"));
     }, ms);
   });
+  let bytes = 0;
   try {
     for (;;) {
       const { done, value } = await Promise.race([chunks.next(), late]);
-      if (done === true) return;
+      if (done === true) break;
+      bytes += value.length;
       yield value;
     }
   } finally {
     clearTimeout(timer);
     chunks.return?.().catch(() => {});
   }
+  if (isLargeMessage(bytes)) await largeMessageTurn();
 }

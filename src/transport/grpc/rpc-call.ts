@@ -3,6 +3,7 @@ import type { Answer } from "../../domain/answer.js";
 import type { RequestHeaders } from "../../domain/metadata.js";
 import type { AnswerStream, Method } from "../../domain/service.js";
 import type { LaneOptions } from "../lane.js";
+import { isLargeMessage, whenLargeMessageMayBeRead } from "../large-messages.js";
 import { RequestCall } from "../request-call.js";
 import type { RequestCells } from "../request-metrics.js";
 import { grpcCode, toFailure } from "../status.js";
@@ -99,7 +100,9 @@ export class RpcCall extends RequestCall implements Begun {
     this.#phase = "working";
     clearTimeout(this.#timer);
     try {
-      this.#invoke(this.#served.decode(this.#served.method, this.#reader.finish()));
+      const bytes = this.#reader.finish();
+      if (isLargeMessage(bytes.length)) this.#readInTurn(bytes);
+      else this.#read(bytes);
     } catch (thrown) {
       this.#fail(thrown);
     }
@@ -122,6 +125,20 @@ export class RpcCall extends RequestCall implements Begun {
   /** Ends the call with what was thrown before its request was looked at. */
   refuse(thrown: unknown): void {
     this.#fail(thrown);
+  }
+
+  #readInTurn(bytes: Buffer): void {
+    this.#arm(this.#served.options.limits.requestTimeoutMs);
+    whenLargeMessageMayBeRead(() => this.#read(bytes));
+  }
+
+  #read(bytes: Buffer): void {
+    if (this.#phase !== "working") return;
+    try {
+      this.#invoke(this.#served.decode(this.#served.method, bytes));
+    } catch (thrown) {
+      this.#fail(thrown);
+    }
   }
 
   #invoke(request: MessageShape<Method["desc"]["input"]>): void {

@@ -1,11 +1,11 @@
 import { performance } from "node:perf_hooks";
 
 /** Turns of the event loop after a piece, at most: work of ten milliseconds gets as many, and so does longer work. */
-const turnsMax = 10;
+export const turnsMax = 10;
 
 interface Piece {
   readonly go: () => void;
-  readonly wasted: boolean;
+  readonly turnsMin: number;
 }
 
 /**
@@ -19,11 +19,11 @@ export class WorkPacer {
   #turnsLeft = 0;
 
   /**
-   * Calls `go` when it is its turn, never at once. What it starts in microtasks counts as part of the piece. `wasted`:
-   * only the work before it cost something, so the turns that follow are the most there can be.
+   * Calls `go` when it is its turn, never at once. What it starts in microtasks counts as part of the piece. `turnsMin`:
+   * turns that follow it however short it is, because of work before it.
    */
-  push(go: () => void, wasted: boolean): void {
-    this.#pieces.push({ go, wasted });
+  push(go: () => void, turnsMin = 0): void {
+    this.#pieces.push({ go, turnsMin });
     if (this.#active) return;
     this.#active = true;
     this.#schedule();
@@ -39,7 +39,7 @@ export class WorkPacer {
     });
     setImmediate(() => {
       const tookMs = performance.now() - startedMs;
-      this.#turnsLeft = piece?.wasted === true ? turnsMax : Math.min(turnsMax, Math.floor(tookMs));
+      this.#turnsLeft = Math.min(turnsMax, Math.max(piece?.turnsMin ?? 0, Math.floor(tookMs)));
       this.#rest();
     });
   }
