@@ -19,39 +19,44 @@ export class WorkPacer {
   #turnsLeft = 0;
 
   /**
-   * Calls `go` when it is its turn, never at once. What it starts in microtasks counts as part of the piece. `turnsMin`:
-   * turns that follow it however short it is, because of work before it.
+   * Calls `go` when it is its turn, at once if nothing else has gone on lately. What it starts in microtasks counts as part
+   * of the piece. `turnsMin`: turns that follow it however short it is, because of work before it.
    */
   push(go: () => void, turnsMin = 0): void {
-    this.#pieces.push({ go, turnsMin });
-    if (this.#active) return;
+    if (this.#active) {
+      this.#pieces.push({ go, turnsMin });
+      return;
+    }
     this.#active = true;
-    this.#schedule();
+    const startedMs = performance.now();
+    setImmediate(() => this.#ended(startedMs, turnsMin));
+    go();
   }
 
   /** Both run in the same turn; the microtasks of the piece come between. */
-  #schedule(): void {
+  #goOn({ go, turnsMin }: Piece): void {
     let startedMs = 0;
-    const piece = this.#pieces.shift();
     setImmediate(() => {
       startedMs = performance.now();
-      piece?.go();
+      go();
     });
-    setImmediate(() => {
-      const tookMs = performance.now() - startedMs;
-      this.#turnsLeft = Math.min(turnsMax, Math.max(piece?.turnsMin ?? 0, Math.floor(tookMs)));
-      this.#rest();
-    });
+    setImmediate(() => this.#ended(startedMs, turnsMin));
+  }
+
+  #ended(startedMs: number, turnsMin: number): void {
+    const tookMs = Math.floor(performance.now() - startedMs);
+    this.#turnsLeft = Math.min(turnsMax, Math.max(turnsMin, tookMs));
+    this.#rest();
   }
 
   #rest(): void {
     if (this.#turnsLeft > 0) {
       this.#turnsLeft--;
       setImmediate(() => this.#rest());
-    } else if (this.#pieces.length > 0) {
-      this.#schedule();
-    } else {
-      this.#active = false;
+      return;
     }
+    const next = this.#pieces.shift();
+    if (next === undefined) this.#active = false;
+    else this.#goOn(next);
   }
 }

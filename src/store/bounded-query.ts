@@ -38,30 +38,31 @@ function inTime<T>(connection: Connection, timeoutMs: number, queries: Promise<T
       connection.driver.destroy();
       reject(timedOut(timeoutMs));
     }, timeoutMs);
-    queries.then(resolve, reject).finally(() => clearTimeout(timer));
+    queries.then(
+      (value) => {
+        clearTimeout(timer);
+        resolve(value);
+      },
+      (error: unknown) => {
+        clearTimeout(timer);
+        reject(error);
+      },
+    );
   });
 }
 
 /** The same connection, on which no statement begins once the signal is aborted. */
 function untilAborted(connection: Connection, signal: AbortSignal | undefined): Connection {
   if (signal === undefined) return connection;
-  const check = (): void => {
+  const used = (): Connection => {
     if (signal.aborted) throw new Failure("cancelled", "the request was cancelled", { reason: "CANCELLED" });
+    return connection;
   };
   return {
     driver: connection.driver,
-    query: async (sql, parameters) => {
-      check();
-      return connection.query(sql, parameters);
-    },
-    execute: async (sql, parameters) => {
-      check();
-      return connection.execute(sql, parameters);
-    },
-    run: async (sql, parameters) => {
-      check();
-      return connection.run(sql, parameters);
-    },
+    query: (sql, parameters) => used().query(sql, parameters),
+    execute: (sql, parameters) => used().execute(sql, parameters),
+    run: (sql, parameters) => used().run(sql, parameters),
   };
 }
 

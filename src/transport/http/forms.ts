@@ -60,9 +60,17 @@ export const bodyData: Form = {
   },
 };
 
+/** Refusals under load share their failures. */
+const errorTexts = new WeakMap<Failure, string>();
+
 /** A failure as the JSON object `{code, message, details}`. */
 export function errorJson(failure: Failure): string {
-  return toJsonString(StatusSchema, toStatus(failure), jsonWriteOptions);
+  let text = errorTexts.get(failure);
+  if (text === undefined) {
+    text = toJsonString(StatusSchema, toStatus(failure), jsonWriteOptions);
+    errorTexts.set(failure, text);
+  }
+  return text;
 }
 
 /** A failure as a stream's last line. */
