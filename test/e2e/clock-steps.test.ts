@@ -1,10 +1,12 @@
-import { existsSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import http2 from "node:http2";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, expect, test } from "vitest";
 import { WebSocket } from "ws";
 import { MarketFixture } from "../live/market-fixture.js";
+import { partnerProgram } from "../support/partners.js";
 import { WorkersProcess } from "./workers-process.js";
 
 /* The wall clock of a serving process steps; the monotonic one goes on, as on a machine whose clock is set. */
@@ -16,9 +18,7 @@ const steps = [
   { offsetMs: hourMs, watchedMs: 24_000 },
   { offsetMs: -2 * hourMs, watchedMs: 5_000 },
 ];
-const library = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64"]
-  .map((folder) => join(folder, "faketime", "libfaketimeMT.so.1"))
-  .find((path) => existsSync(path));
+const faketime = partnerProgram("faketime");
 const openings: (() => Promise<void> | void)[] = [];
 
 afterEach(async () => {
@@ -31,20 +31,20 @@ class SteppingClock {
   readonly #folder = mkdtempSync(join(tmpdir(), "clock-"));
   readonly #file = join(this.#folder, "offset");
 
-  constructor(preload: string) {
+  /** `program` is `faketime`. */
+  constructor(program: string) {
     this.step(0);
     this.environment = {
-      LD_PRELOAD: preload,
+      LD_PRELOAD: execFileSync(program, ["-f", "+0", "printenv", "LD_PRELOAD"], { encoding: "utf8" }).trim(),
       FAKETIME_TIMESTAMP_FILE: this.#file,
       DONT_FAKE_MONOTONIC: "1",
-      FAKETIME_CACHE_DURATION: "1",
+      FAKETIME_NO_CACHE: "1",
     };
   }
 
   /** Sets it to so many milliseconds from the machine's. */
   step(ms: number): void {
     writeFileSync(this.#file, `${ms < 0 ? "-" : "+"}${Math.abs(ms) / 1000}s\n`);
-    utimesSync(this.#file, new Date(), new Date());
   }
 
   remove(): void {
@@ -58,14 +58,14 @@ async function dateOf(url: string): Promise<number> {
   return Date.parse(response.headers.get("date") ?? "");
 }
 
-test.skipIf(library === undefined)(
+test.skipIf(faketime === undefined)(
   "a clock that steps forward 1 h and back 2 h cuts no stream and loses no worker",
   { timeout: 120_000 },
   async () => {
     const fixture = await MarketFixture.create();
     openings.push(() => fixture.drop());
     await fixture.add({ announce: ["a"], levels: [{ marketId: "a", side: 1, price: "7", volume: 3n }] });
-    const clock = new SteppingClock(library ?? "");
+    const clock = new SteppingClock(faketime ?? "");
     openings.push(() => clock.remove());
     const args = ["--database-url", fixture.url, "--listen", "127.0.0.1:0", "--workers", "2"];
     const service = new WorkersProcess(args, clock.environment);
