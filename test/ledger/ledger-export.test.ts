@@ -26,7 +26,7 @@ const account = fc.record({
   market: fc.constantFrom("", "m1"),
   type: fc.constantFrom(AccountType.MARGIN, AccountType.GENERAL, 77),
 });
-const digits = fc.oneof(fc.constant(0n), fc.bigInt(1n, 10n ** 15n), fc.bigInt(10n ** 77n, 10n ** 78n - 1n)).map(String);
+const digits = fc.oneof(fc.constant(0n), fc.bigInt(1n, 10n ** 15n), fc.bigInt(10n ** 77n, 2n ** 256n - 1n)).map(String);
 const newEntry = fc.record({
   from: account,
   to: account,

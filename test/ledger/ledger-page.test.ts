@@ -20,7 +20,7 @@ const account = fc.record({
   type: fc.constantFrom(...accountTypes),
 });
 const digits = fc
-  .oneof(fc.bigInt(0n, 1000n), fc.bigInt(2n ** 64n, 2n ** 65n), fc.bigInt(10n ** 77n, 10n ** 78n - 1n))
+  .oneof(fc.bigInt(0n, 1000n), fc.bigInt(2n ** 64n, 2n ** 65n), fc.bigInt(10n ** 77n, 2n ** 256n - 1n))
   .map(String);
 const newEntry: fc.Arbitrary<NewEntry> = fc
   .oneof(

@@ -31,7 +31,7 @@ const account: fc.Arbitrary<FixtureAccount> = fc
     type: fc.constantFrom(1, 3, 4),
   })
   .map((value) => ({ ...value }));
-const digits = fc.oneof(fc.bigInt(0n, 9n), fc.bigInt(2n ** 64n, 2n ** 65n), fc.bigInt(10n ** 77n, 10n ** 78n - 1n));
+const digits = fc.oneof(fc.bigInt(0n, 9n), fc.bigInt(2n ** 64n, 2n ** 65n), fc.bigInt(10n ** 77n, 2n ** 256n - 1n));
 const newEntry = fc.record({
   from: account,
   to: account,

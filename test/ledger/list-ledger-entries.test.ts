@@ -12,7 +12,7 @@ import { LedgerFixture } from "./ledger-fixture.js";
 
 let fixture: LedgerFixture;
 let ledger: LedgerReader;
-const quantity = "9".repeat(78);
+const quantity = String(2n ** 256n - 1n);
 
 async function ask(
   request: MessageInitShape<typeof ListLedgerEntriesRequestSchema>,
