@@ -97,10 +97,11 @@ export class Judge {
     return undefined;
   }
 
-  /** The book of a market's published update `sequence`; undefined: there was no such update. */
-  publishedBook(marketId: string, sequence: bigint): string[] {
+  /** The books of a market's published update `sequence` in the chains that count now, and in `openedOn`. */
+  publishedBook(marketId: string, sequence: bigint, openedOn: Chain): string[] {
     if (sequence === 0n) return [new Book().digest];
-    const books = this.#windows(0).map(({ fold }) => fold.markets.get(marketId)?.publishedBooks.get(sequence));
+    const folds = new Set([openedOn.fold, ...this.#windows(0).map(({ fold }) => fold)]);
+    const books = [...folds].map((fold) => fold.markets.get(marketId)?.publishedBooks.get(sequence));
     return books.filter((book) => book !== undefined);
   }
 
@@ -251,9 +252,17 @@ function newestFirst(a: Bundle, b: Bundle): number {
 /** What a reader of a depth stream holds: a book and a number for each market. */
 export class StreamBooks {
   readonly #books = new Map<string, { readonly book: Book; sequence: bigint }>();
+  readonly #judge: Judge;
+  /** What a slow reader takes may have waited in the network since before the chain was replaced. */
+  readonly #openedOn: Chain;
+
+  constructor(judge: Judge) {
+    this.#judge = judge;
+    this.#openedOn = judge.chain;
+  }
 
   /** Folds an update as docs/depth-stream.md tells readers to. @returns what is wrong with it */
-  apply(update: MarketDepthUpdate, judge: Judge): string | undefined {
+  apply(update: MarketDepthUpdate): string | undefined {
     const { marketId, sequenceNumber, previousSequenceNumber } = update;
     let held = this.#books.get(marketId);
     const what = `update ${previousSequenceNumber} to ${sequenceNumber} of market ${marketId}`;
@@ -269,7 +278,7 @@ export class StreamBooks {
     for (const level of update.buy) held.book.set(1, levelOf(level));
     for (const level of update.sell) held.book.set(2, levelOf(level));
     held.sequence = sequenceNumber;
-    const expected = judge.publishedBook(marketId, sequenceNumber);
+    const expected = this.#judge.publishedBook(marketId, sequenceNumber, this.#openedOn);
     if (expected.includes(held.book.digest)) return undefined;
     return `${what}: ${expected.length === 0 ? "no block published that number" : "the book is another"}`;
   }

@@ -73,7 +73,7 @@ async function readToEnd(
   watch: SilenceWatch,
   slow: number,
 ): Promise<void> {
-  const books = new StreamBooks();
+  const books = new StreamBooks(judge);
   const isFresh = (): void => {
     const lacking = books.lacks(judge.publishedBy(performance.now()));
     if (lacking === undefined) scoreboard.fresh(client);
@@ -85,7 +85,7 @@ async function readToEnd(
     for await (const message of messages) {
       watch.heard();
       client.openSince = undefined;
-      const problem = message.update.map((update) => books.apply(update, judge)).find((text) => text !== undefined);
+      const problem = message.update.map((update) => books.apply(update)).find((text) => text !== undefined);
       if (problem !== undefined) {
         if (!signal.aborted) scoreboard.wrong(client, problem);
         return;

@@ -33,6 +33,7 @@ export class StreamGuard {
   readonly #sweep: NodeJS.Timeout;
   #admitted = 0;
   #draining = false;
+  #ended = false;
 
   constructor(api: Api, limits: TransportLimits, log: Log) {
     this.#limits = limits;
@@ -42,7 +43,7 @@ export class StreamGuard {
     this.#sweep.unref();
   }
 
-  /** Refuses new streams and ends subscriptions with UNAVAILABLE; files may come to their end. */
+  /** Refuses new subscriptions and ends those that are open with UNAVAILABLE; files may begin and come to their end. */
   drain(): void {
     this.#draining = true;
     for (const stream of this.#open) if (stream.kind === "subscription") stream.fail(drainFailure());
@@ -51,6 +52,7 @@ export class StreamGuard {
   /** Ends every stream with UNAVAILABLE. */
   endAll(): void {
     this.#draining = true;
+    this.#ended = true;
     clearInterval(this.#sweep);
     for (const stream of this.#open) stream.fail(drainFailure());
   }
@@ -72,6 +74,7 @@ export class StreamGuard {
   ): AnswerStream | Promise<AnswerStream> {
     const { clientAddress } = call;
     const quota = quotaKey(clientAddress);
+    if (this.#ended || (this.#draining && kind === "subscription")) throw drainFailure();
     this.#check(quota);
     this.#count(quota, 1);
     const watched = (inner: AnswerStream): AnswerStream => {
@@ -97,7 +100,6 @@ export class StreamGuard {
 
   #check(address: string): void {
     const { streamsMax, streamsPerAddressMax } = this.#limits;
-    if (this.#draining) throw drainFailure();
     if (this.#admitted >= streamsMax) {
       throw unavailable("this server serves as many streams as it can", "TOO_MANY_STREAMS", streamRetryMs);
     }

@@ -68,7 +68,7 @@ test("a stream that is refused by the API does not count", () => {
   open(depth);
 });
 
-test("draining ends subscriptions at once and files at last, and refuses new ones", () => {
+test("draining ends subscriptions at once and refuses new ones; files may begin, and end at last", () => {
   const { guard, depth, file, service } = guarded();
   const subscription = open(depth);
   const download = open(file);
@@ -80,9 +80,11 @@ test("draining ends subscriptions at once and files at last, and refuses new one
   expect(subscription.failure).toMatchObject({ code: "unavailable", reason: "DRAINING", retryAfterMs: 1000 });
   expect(service.streams[0]?.closed).toBe(true);
   expect(download.failure).toBeUndefined();
-  expect(failureOf(() => open(file))).toMatchObject({ reason: "DRAINING" });
+  expect(failureOf(() => open(depth))).toMatchObject({ reason: "DRAINING" });
+  const late = open(file);
   guard.endAll();
-  expect(download.failure).toMatchObject({ reason: "DRAINING" });
+  for (const one of [download, late]) expect(one.failure).toMatchObject({ reason: "DRAINING" });
+  expect(failureOf(() => open(file))).toMatchObject({ reason: "DRAINING" });
 });
 
 test("a reader that takes nothing of what it was given is ended; one that waits is not", () => {

@@ -72,9 +72,16 @@ export class WebSocketLane {
     socket.allowHalfOpen = false;
     const handshake = new Handshake(this.#handshakes, request, socket, head);
     try {
-      this.#open(handshake);
+      if (!this.#options.common.allows(request.headers.origin)) throw originRefused();
+      handshake.check();
     } catch (thrown) {
       this.#refuse(handshake, thrown);
+      return;
+    }
+    try {
+      this.#open(handshake);
+    } catch (thrown) {
+      this.#fail(handshake, thrown);
     }
   }
 
@@ -84,17 +91,14 @@ export class WebSocketLane {
   }
 
   #open(handshake: Handshake): void {
-    const { limits, routes, requests, common, clients } = this.#options;
+    const { limits, routes, requests, clients } = this.#options;
     const { request, socket } = handshake;
-    const { origin } = request.headers;
-    if (!common.allows(origin)) throw originRefused();
     const url = request.url ?? "/";
     if (url.length > limits.urlLengthMax) throw urlTooLong(limits.urlLengthMax);
     const { path, query } = splitTarget(url);
     const match = routes.match(path);
     if (match === undefined) throw unknownPath(path);
     const method = streamMethodOf(match);
-    handshake.check();
     const bound = match.route.parameters.bind(match.segments, query);
     const cells = requests.cells(method, "websocket");
     const call = new RequestCall(clients.ofRequest(request), request.headers);
@@ -105,15 +109,25 @@ export class WebSocketLane {
       call,
       limits.requestTimeoutMs,
       (stream) => this.#pump(stream, handshake, cells),
-      (thrown) => cells.streamRefused(grpcCode(this.#refuse(handshake, thrown))),
+      (thrown) => cells.streamRefused(grpcCode(this.#fail(handshake, thrown))),
     );
   }
 
   /** Answers with an error in place of the handshake, and ends the connection. */
-  #refuse({ request, socket }: Handshake, thrown: unknown): Failure {
+  #refuse({ request, socket }: Handshake, thrown: unknown): void {
     const { log, common, limits } = this.#options;
     const failure = toFailure(thrown, log);
     closeLingering(socket, limits.lingerMs, rawErrorResponse(failure, common.of(request.headers.origin)));
+  }
+
+  /** Completes the handshake to tell of an error: browsers show neither status nor body of a refused one. */
+  #fail(handshake: Handshake, thrown: unknown): Failure {
+    const failure = toFailure(thrown, this.#options.log);
+    handshake.complete((webSocket) => {
+      webSocket.on("error", () => {});
+      closeWith(webSocket, handshake.socket, failure);
+      setTimeout(() => webSocket.terminate(), this.#options.limits.breakOffMs).unref();
+    });
     return failure;
   }
 
@@ -129,7 +143,7 @@ export class WebSocketLane {
         this.#watch(webSocket, socket);
         webSocket.once("close", () => pump.left());
       },
-      refuse: (failure) => this.#refuse(handshake, failure),
+      fail: (failure) => void this.#fail(handshake, failure),
     });
     const events = {
       toFailure: (thrown: unknown) => toFailure(thrown, log),
@@ -229,10 +243,10 @@ class Handshake {
 /** Writes finished frames beside the WebSocket object, which keeps to control frames: no queue between, one write. */
 class WebSocketSink implements FrameSink {
   readonly #handshake: Handshake;
-  readonly #events: { opened(webSocket: WebSocket): void; refuse(failure: Failure): void };
+  readonly #events: { opened(webSocket: WebSocket): void; fail(failure: Failure): void };
   #webSocket: WebSocket | undefined;
 
-  constructor(handshake: Handshake, events: { opened(webSocket: WebSocket): void; refuse(failure: Failure): void }) {
+  constructor(handshake: Handshake, events: { opened(webSocket: WebSocket): void; fail(failure: Failure): void }) {
     this.#handshake = handshake;
     this.#events = events;
   }
@@ -252,20 +266,26 @@ class WebSocketSink implements FrameSink {
   finish(failure: Failure | undefined): void {
     const webSocket = this.#webSocket;
     if (webSocket === undefined) {
-      if (failure !== undefined) this.#events.refuse(failure);
+      if (failure !== undefined) this.#events.fail(failure);
       return;
     }
     if (failure === undefined) {
       webSocket.close(closedWell);
       return;
     }
-    this.write(errorText(failure));
-    webSocket.close(closeCodes[failure.code] ?? closedByFailure, failure.reason);
+    closeWith(webSocket, this.#handshake.socket, failure);
   }
 
   breakOff(): void {
     this.#webSocket?.terminate();
   }
+}
+
+/** The error as a message, and a close code that says whose fault it is. */
+function closeWith(webSocket: WebSocket, socket: Socket, failure: Failure): void {
+  if (webSocket.readyState !== webSocket.OPEN) return;
+  socket.write(errorText(failure));
+  webSocket.close(closeCodes[failure.code] ?? closedByFailure, failure.reason);
 }
 
 /** 403: a page of an origin that `--cors-origins` does not name. Browsers hold WebSockets to no rule of their own. */

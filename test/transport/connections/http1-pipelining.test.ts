@@ -245,7 +245,7 @@ describe("a request to upgrade behind others", () => {
   });
 
   test.each([
-    ["that is refused", rawUpgrade("/nowhere"), 404],
+    ["that is refused", rawUpgrade("/nowhere").replace("Version: 13", "Version: 8"), 426],
     ["of another protocol", rawGet("/api/v2/nowhere", "Connection: Upgrade", "Upgrade: h2c"), 404],
     ["by CONNECT", "CONNECT x:443 HTTP/1.1\r\nHost: x\r\n\r\n", 405],
   ])("%s is answered in its turn", async (_name, request, status) => {

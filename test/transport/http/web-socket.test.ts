@@ -101,23 +101,34 @@ test.each<[failure: Failure, code: number]>([
   expect(JSON.parse(messages[1] ?? "")).toMatchObject({ error: { message: failure.message } });
 });
 
-test("a refusal is an ordinary error response", async () => {
-  expect(await refused("/nope")).toMatchObject({ status: 404 });
-  expect(await refused("/api/v2/market/m")).toMatchObject({ status: 400 });
-  const unknown = await refused(`${path}?nope=1`);
-  expect([unknown.status, JSON.parse(unknown.body).message]).toEqual([
-    400,
-    "nope: unknown parameter; did you mean alt?",
-  ]);
+test("a handshake that is none is refused with an ordinary error response", async () => {
   expect(await refused(path, { "sec-websocket-version": "8" })).toMatchObject({ status: 426 });
   expect(await refused(path, { "sec-websocket-key": "short" })).toMatchObject({ status: 400 });
+});
+
+/** The error that a connection was told after its handshake, and how it was closed. */
+async function told(
+  target: string,
+): Promise<{ error: { code: number; message: string }; code: number; reason: string }> {
+  const { messages, closed } = await connect(target);
+  const { code, reason } = await closed;
+  expect(messages).toHaveLength(1);
+  return { error: JSON.parse(messages[0] ?? "").error, code, reason };
+}
+
+test("every other error comes as a message behind the handshake, which browsers can read", async () => {
+  expect(await told("/nope")).toMatchObject({ error: { code: 5 }, code: 1008, reason: "UNKNOWN_PATH" });
+  expect(await told("/api/v2/market/m")).toMatchObject({ error: { code: 3 }, code: 1008, reason: "NOT_A_STREAM" });
+  expect(await told(`${path}?nope=1`)).toMatchObject({
+    error: { code: 3, message: "nope: unknown parameter; did you mean alt?" },
+    code: 1008,
+  });
   expect(service.streams).toHaveLength(0);
   service.refusal = unavailable("not ready", "NOT_READY", 1000);
-  const later = await refused(path);
-  expect([later.status, JSON.parse(later.body).code]).toEqual([503, 14]);
+  expect(await told(path)).toMatchObject({ error: { code: 14 }, code: 1013, reason: "NOT_READY" });
   service.refusal = undefined;
   service.onOpen = (opened) => opened.fail(new Failure("not_found", "gone", { reason: "UNKNOWN_MARKET" }));
-  expect((await refused(path)).status).toBe(404);
+  expect(await told(path)).toMatchObject({ error: { code: 5 }, code: 1008, reason: "UNKNOWN_MARKET" });
 });
 
 test("a client that leaves closes its stream", async () => {
@@ -223,13 +234,13 @@ describe("origins", () => {
   });
 });
 
-test("a refused peer that does not hang up is cut", async () => {
+test("a peer that was told an error and does not hang up is cut", async () => {
   await server.close();
-  ({ server, service } = await serveFake({ limits: { ...limits, lingerMs: 50 } }));
+  ({ server, service } = await serveFake({ limits }));
   const connection = await RawConnection.open(server.address.port, true);
   await connection.send(rawUpgrade("/nope"));
-  expect(await connection.response()).toMatchObject({ status: 404 });
-  expect(await connection.ending()).toBe("ended");
+  await connection.ending();
+  expect(connection.received).toContain("UNKNOWN_PATH");
   const connections = (): Promise<string> => fetch(`${server.url}/metrics`).then((response) => response.text());
   await expect.poll(connections).toContain("marketd_connections_open 1\n");
   connection.close();
