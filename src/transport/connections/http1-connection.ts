@@ -70,7 +70,11 @@ export class Http1Connection {
   /** The socket belongs to another protocol, or ends: nothing more is answered here. */
   #released = false;
 
-  constructor(socket: Socket, gets: RepeatedGets, limits: TransportLimits) {
+  readonly #flooded: () => void;
+
+  /** `flooded` is told that a single packet held more requests than may wait. */
+  constructor(socket: Socket, gets: RepeatedGets, limits: TransportLimits, flooded: () => void) {
+    this.#flooded = flooded;
     this.#socket = socket;
     this.#gets = gets;
     this.#limits = limits;
@@ -79,11 +83,22 @@ export class Http1Connection {
     socket.destroySoon = () => this.#close();
   }
 
-  /** The bytes that will be read first, to be told before they are: a connection may pipeline from its beginning. */
-  startsWith(first: Buffer): void {
-    const end = first.indexOf(endOfHeaders) + endOfHeaders.length;
-    const hasNoBody = first[0] === letterG || first[0] === letterH;
-    if (hasNoBody && end >= endOfHeaders.length && end < first.length) this.#readFirst();
+  /** Reads this connection before the parser from now on, or as soon as it is not paused. */
+  readBeforeParser(): void {
+    if (this.#parse !== undefined) return;
+    const readFirst = (): void => this.#readFirst();
+    // A socket that was paused while the parser read it would not be read again.
+    if (this.#socket.isPaused()) this.#socket.once("resume", readFirst);
+    else if (this.#socket.writableNeedDrain) this.#socket.once("drain", readFirst);
+    else readFirst();
+  }
+
+  /**
+   * Node's server listens to the socket, and nothing was read since. The connection is read before the parser if it is to
+   * be, or if the bytes that will be read `first` pipeline.
+   */
+  started(first: Buffer | undefined, readBeforeParser: boolean): void {
+    if (readBeforeParser || (first !== undefined && holdsMoreThanOne(first))) this.#readFirst();
   }
 
   /** Node's parser made a request: `handle` is called when its turn has come, which may be never. */
@@ -182,6 +197,7 @@ export class Http1Connection {
     if (this.#waiting.length >= this.#limits.unansweredRequestsMax) {
       this.#release();
       this.#socket.destroy();
+      this.#flooded();
       return;
     }
     this.#waiting.push(begin);
@@ -289,7 +305,7 @@ export class Http1Connection {
     if (position === 0) this.#repetitions = 0;
     const text = this.#textOf(request, response);
     if (text === undefined || !this.#gets.remember(text, request)) return;
-    if (++this.#repetitions === repetitionsMin) response.once("close", () => this.#readFirst());
+    if (++this.#repetitions === repetitionsMin) response.once("close", () => this.readBeforeParser());
   }
 
   #textOf(request: IncomingMessage, response: ServerResponse): string | undefined {
@@ -298,8 +314,9 @@ export class Http1Connection {
 
   /** Takes the place of Node's reader. Its parser leaves the kernel's bytes to the socket once someone listens for them. */
   #readFirst(): void {
+    if (this.#parse !== undefined || this.#released || this.#socket.destroyed) return;
     // Node pauses its parser while a slow reader does not take what was written. Another time, then.
-    if (this.#parse !== undefined || this.#released || this.#socket.destroyed || this.#socket.writableNeedDrain) return;
+    if (this.#socket.writableNeedDrain) return;
     const [parse, ...others] = this.#socket.listeners("data");
     if (parse === undefined || others.length > 0) return;
     this.#parse = (chunk) => Reflect.apply(parse, this.#socket, [chunk]);
@@ -362,6 +379,12 @@ export class Http1Connection {
     this.#parse?.(bytes);
     this.#between = text !== undefined && this.#parsedText === text;
   }
+}
+
+function holdsMoreThanOne(bytes: Buffer): boolean {
+  const end = bytes.indexOf(endOfHeaders) + endOfHeaders.length;
+  const hasNoBody = bytes[0] === letterG || bytes[0] === letterH;
+  return hasNoBody && end >= endOfHeaders.length && end < bytes.length;
 }
 
 function textOf(bytes: Buffer): string | undefined {

@@ -14,6 +14,12 @@ import { malformedRequest, rawErrorResponse } from "./malformed-request.js";
 /** How often connections are checked for requests that take too long to arrive, at most. */
 const timeoutCheckIntervalMs = 5_000;
 
+/**
+ * After a packet of too many requests, all connections are read before the parser for this long: it takes some 20 ms to
+ * parse such a packet, and hundreds of connections can send one in the same moment.
+ */
+const floodMemoryMs = 60_000;
+
 /** What {@link Http1Server} needs. */
 export interface Http1ServerOptions {
   /** PEM texts; with them its listening socket speaks TLS. */
@@ -40,6 +46,7 @@ export class Http1Server {
   readonly #stalled: StalledSockets;
   readonly #nodeListeners: readonly unknown[];
   #draining = false;
+  #readBeforeParserUntilMs = 0;
 
   constructor(options: Http1ServerOptions) {
     this.#options = options;
@@ -54,13 +61,13 @@ export class Http1Server {
   /** Serves a connection, decrypted. `first` are bytes that were put back, to be read first. */
   serve(socket: Socket, first?: Buffer): void {
     const { repeated, limits } = this.#options;
-    const connection = new Http1Connection(socket, repeated, limits);
+    const connection = new Http1Connection(socket, repeated, limits, () => this.#flooded());
     if (!this.#connections.has(socket)) socket.once("close", () => this.#connections.delete(socket));
     this.#connections.set(socket, connection);
     for (const listener of this.#nodeListeners) {
       if (typeof listener === "function") Reflect.apply(listener, this.server, [socket]);
     }
-    if (first !== undefined) connection.startsWith(first);
+    connection.started(first, performance.now() < this.#readBeforeParserUntilMs);
     if (this.#draining) connection.drain();
   }
 
@@ -74,6 +81,14 @@ export class Http1Server {
   stop(): void {
     this.#stalled.stop();
     this.server.close();
+  }
+
+  #flooded(): void {
+    const nowMs = performance.now();
+    const isKnown = nowMs < this.#readBeforeParserUntilMs;
+    this.#readBeforeParserUntilMs = nowMs + floodMemoryMs;
+    if (isKnown) return;
+    for (const connection of this.#connections.values()) connection.readBeforeParser();
   }
 
   #create(): http.Server {

@@ -150,6 +150,39 @@ describe("requests in one packet", () => {
   });
 });
 
+test("after one packet of too many requests, no connection's packets are parsed at once", async () => {
+  await serve({ limits: { unansweredRequestsMax } });
+  const [streaming, paused, idle] = [await connect(), await connect(), await connect()];
+  await streaming.send(rawGet(streamPath));
+  await expect.poll(() => streams.length).toBe(1);
+  await paused.ask(market("first"));
+  await paused.send(market("slow") + market("a"));
+  await expect.poll(() => slow.has("slow")).toBe(true);
+  await idle.ask(market("first"));
+  const greedy = await connect();
+  await greedy.ask(market("first"));
+  await greedy.send(market("x").repeat(500));
+  expect(await greedy.ending()).not.toBe("open");
+  const later = await connect();
+  await later.ask(market("first"));
+  const ids = ["slow2", ...markets("m", 500)];
+  const packet = ids.map((id) => market(id)).join("");
+  for (const connection of [idle, later, streaming, paused]) {
+    slow.delete("slow2");
+    await connection.send(packet);
+    if (connection === streaming) {
+      streams[0]?.end();
+      await connection.anyResponse();
+    }
+    if (connection === paused) {
+      await come("slow");
+      await expectMarkets(connection, ["slow", "a"]);
+    }
+    await come("slow2");
+    await expectMarkets(connection, ids);
+  }
+});
+
 describe("a connection that pipelines", () => {
   test("from its first packet is answered, however much", async () => {
     await serve({ limits: { unansweredRequestsMax } });
