@@ -31,8 +31,8 @@ export class Supervised {
   #printed = "";
   #wanted = false;
   #restart: NodeJS.Timeout | undefined;
-  /** Endings that the harness asked for are not reported. */
-  #expectsEnd = false;
+  /** Of the process of now. Endings that the harness asked for are not reported. */
+  #end = { isExpected: false };
 
   /**
    * @param begin arguments of the next start, and what to do with the child
@@ -67,7 +67,9 @@ export class Supervised {
     });
     this.#child = child;
     this.#printed = "";
-    this.#expectsEnd = false;
+    // The process before may still have to close: each has its own.
+    const end = { isExpected: false };
+    this.#end = end;
     child.stdin?.on("error", () => {});
     child.stderr?.on("data", (text) => {
       this.#printed += String(text);
@@ -75,7 +77,7 @@ export class Supervised {
     });
     child.on("error", () => {});
     child.on("close", (code, signal) => {
-      if (!this.#expectsEnd) this.onEnded({ code, signal, printed: this.#printed });
+      if (!end.isExpected) this.onEnded({ code, signal, printed: this.#printed });
       if (this.#wanted) this.#restart = setTimeout(() => this.start(), restartPauseMs);
     });
     started?.(child);
@@ -83,7 +85,7 @@ export class Supervised {
 
   /** Sends a signal. Its end, should it come to that, is one that the harness asked for. */
   end(signal: "SIGKILL" | "SIGTERM"): void {
-    this.#expectsEnd = true;
+    this.#end.isExpected = true;
     this.#child?.kill(signal);
   }
 

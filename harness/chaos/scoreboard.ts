@@ -73,6 +73,9 @@ export class ClientState {
   ) {}
 }
 
+/** Episodes that are remembered: a slow reader hears of one when it has read what was sent before. */
+const episodesMax = 20;
+
 /** Different wrong answers that are told in full for each row. */
 const wrongToldMax = 5;
 
@@ -106,7 +109,7 @@ export class Scoreboard {
       closedAt: undefined,
     };
     this.#episodes.push(episode);
-    if (this.#episodes.length > 3) this.#episodes.shift();
+    if (this.#episodes.length > episodesMax) this.#episodes.shift();
     this.#current = row;
     return episode;
   }

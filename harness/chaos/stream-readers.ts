@@ -56,7 +56,9 @@ async function follow(readers: Readers, name: string, open: Open, slow: number):
       await readToEnd(readers, client, open(AbortSignal.any([signal, stop.signal])), watch, slow);
     } catch (error) {
       const failure = watch.isSilent ? new CallFailure("late", "the stream is silent") : failureFromSocket(error);
-      if (!signal.aborted) scoreboard.failure(client, Math.max(startedAt, watch.heardAt), failure);
+      // A slow reader may hear long afterwards why its stream was ended.
+      const since = slow > 0 ? startedAt : Math.max(startedAt, watch.heardAt);
+      if (!signal.aborted) scoreboard.failure(client, since, failure);
     } finally {
       watch.end();
       stop.abort();

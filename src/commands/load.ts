@@ -2,6 +2,7 @@ import type { LoadConfig } from "../config.js";
 import { exitInterrupted, OperatorError } from "../domain/operator-error.js";
 import { load as loadRecordings } from "../loader/load.js";
 import { type LoadProgress, renderSummary } from "../loader/load-summary.js";
+import { startRetries, withRetries } from "../loader/retry.js";
 import { fileSource, type Source, streamSource } from "../loader/source.js";
 import { untilStopped } from "../runtime/stop-signal.js";
 import { migrate } from "../store/migrate.js";
@@ -17,7 +18,7 @@ export async function load(config: LoadConfig): Promise<void> {
 
 async function loadInto(url: string, config: LoadConfig, log: Log): Promise<void> {
   // Until here a signal ends the process at once: a migration that was cut short is taken up by the next command.
-  await migrate(url, log);
+  await withRetries(() => migrate(url, log), startRetries(log));
   const stopping = new AbortController();
   let interrupted = false;
   void untilStopped().then((signal) => {

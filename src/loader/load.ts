@@ -13,7 +13,7 @@ import { BlockFold } from "./block-fold.js";
 import { type Frame, FrameSplitter } from "./frames.js";
 import { LedgerTextWriter } from "./ledger-text.js";
 import { type LoadProgress, type LoadSummary, ProgressMeter, summarise } from "./load-summary.js";
-import { outageMsMax, type RetryOptions, withRetries } from "./retry.js";
+import { outageMsMax, type RetryOptions, startRetries, withRetries } from "./retry.js";
 import { plainBytes, type Source } from "./source.js";
 
 /** A transaction is committed when it has so many bytes of ledger entries, markets and market data … */
@@ -64,7 +64,7 @@ export interface LoadOptions {
  * @throws SecondWriterError when another process loads into the same database
  */
 export async function load(options: LoadOptions): Promise<LoadSummary> {
-  const writer = await openWriter(options.database);
+  const writer = await withRetries(() => openWriter(options.database), startRetries(options.log, options.signal));
   const hasten = () => endSoon(writer);
   options.signal?.addEventListener("abort", hasten, { once: true });
   try {

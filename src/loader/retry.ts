@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { OperatorError } from "../domain/operator-error.js";
-import { databaseProblem, isPassing } from "../store/write-failure.js";
+import { databaseProblem, isNobodyThere, isPassing } from "../store/write-failure.js";
 import type { Log } from "../telemetry/log.js";
 
 /** The first pause before another attempt, in milliseconds. It doubles with each further one. */
@@ -12,12 +12,26 @@ export const retryPauseMsMax = 500;
 /** How long the loader tries before it gives up, in milliseconds. A restart or a fail-over takes less. */
 export const outageMsMax = 600_000;
 
+/** How long the loader tries at its start, in milliseconds. */
+export const startOutageMsMax = 60_000;
+
 /** What {@link withRetries} needs beside the work. */
 export interface RetryOptions {
   readonly log: Log;
   /** Ends the attempts. */
   readonly signal: AbortSignal | undefined;
   readonly outageMsMax: number;
+  /** Whether another attempt may do better; default {@link isPassing}. */
+  readonly isPassing?: (error: unknown) => boolean;
+}
+
+/**
+ * For a loader that starts: it waits for a database that is silent or busy. Where nobody listens, or the name is unknown,
+ * the operator is told at once, because that is mostly a mistake in the URL.
+ */
+export function startRetries(log: Log, signal?: AbortSignal): RetryOptions {
+  const passes = (error: unknown) => isPassing(error) && !isNobodyThere(error);
+  return { log, signal, outageMsMax: startOutageMsMax, isPassing: passes };
 }
 
 /**
@@ -34,7 +48,7 @@ export async function withRetries<T>(work: (attempt: number) => Promise<T>, opti
       outage.end();
       return result;
     } catch (error) {
-      if (!isPassing(error)) throw error;
+      if (!(options.isPassing ?? isPassing)(error)) throw error;
       await outage.pause(error);
     }
   }

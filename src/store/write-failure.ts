@@ -40,6 +40,14 @@ export function isPassing(error: unknown): boolean {
   return isUnreachable(error) || passingNumbers.has(databaseErrorNumber(error) ?? 0);
 }
 
+const nobodyThereCodes: ReadonlySet<string> = new Set(["ECONNREFUSED", "ENOENT", "ENOTFOUND", "EAI_AGAIN"]);
+
+/** Whether nothing answers at the database's address, or there is no such address. */
+export function isNobodyThere(error: unknown): boolean {
+  const cause = error instanceof Failure ? error.cause : error;
+  return nobodyThereCodes.has(databaseErrorCode(cause) ?? "");
+}
+
 /** What went wrong with the database, for operators, in one line; undefined for an error that is not the database's. */
 export function databaseProblem(error: unknown): string | undefined {
   if (isUnreachable(error))

@@ -377,6 +377,19 @@ describe("what ends a load", () => {
     30_000,
   );
 
+  it("a load that starts while the database is silent waits for it", async () => {
+    const pid = serverPid();
+    process.kill(pid, "SIGSTOP");
+    const loading = new LoadProcess(server.url, "pipe");
+    try {
+      await expect.poll(() => loading.logged, { timeout: 20_000 }).toHaveLength(1);
+      expect(loading.logged[0]).toMatch(/^the database cannot be reached: .*; trying again for up to 60 s$/);
+    } finally {
+      process.kill(pid, "SIGCONT");
+    }
+    await loading.expectWhole();
+  }, 60_000);
+
   it("nothing, where the next loader is concerned: one that hangs does not block it for long", async () => {
     const proxy = await HalfOpenProxy.before(server.url);
     const hanging = new LoadProcess(proxy.url, "pipe", "--pace", "120");
