@@ -5,7 +5,13 @@ import { readAccounts, readEntryClasses } from "../store/account-table.js";
 import { readLedgerEntries } from "../store/block-table.js";
 import { isLocalInfileRefused } from "../store/bulk-load.js";
 import { readBooks } from "../store/depth-table.js";
-import { lockProgress, type Progress, readProgress } from "../store/progress-table.js";
+import {
+  checkNotBehind,
+  lockProgress,
+  type Progress,
+  readProgress,
+  ServerBehindError,
+} from "../store/progress-table.js";
 import { openWriter, type Writer } from "../store/writer.js";
 import type { Log } from "../telemetry/log.js";
 import { type WholeBatch, writeBatch } from "./batch.js";
@@ -33,6 +39,12 @@ export const stopMsMax = 10_000;
 
 /** … and is given up sooner when the database says nothing for so long. */
 export const stopSilenceMsMax = 2_000;
+
+/**
+ * How long a server may hold less than what was committed, in milliseconds: a balancer leads to a cluster's node that
+ * was cut off and catches up. After that the blocks are lost.
+ */
+export const behindMsMax = 30_000;
 
 /** What {@link load} takes. */
 export interface LoadOptions {
@@ -92,6 +104,8 @@ class Loader {
   /** The transaction on its way: while the server writes one batch, the next is made. */
   #writing: Promise<void> | undefined;
   #failure: { readonly error: unknown } | undefined;
+  /** Since when the server that was reached holds less than what was committed. */
+  #behindSince: number | undefined;
   #localInfile: boolean;
   #blockByBlock: boolean;
   #nextBlockAt = 0;
@@ -242,8 +256,11 @@ class Loader {
 
   async #attempt(batch: WholeBatch, isRetry: boolean): Promise<Progress> {
     try {
-      return await this.#transact(batch, isRetry);
+      const progress = await this.#transact(batch, isRetry);
+      this.#behindSince = undefined;
+      return progress;
     } catch (error) {
+      if (error instanceof ServerBehindError) this.#checkNothingLost(error);
       if (!this.#localInfile || !isLocalInfileRefused(error)) throw error;
       this.#localInfile = false;
       this.#options.log.warn("the server forbids LOAD DATA LOCAL: loading with INSERT, which is slower");
@@ -256,17 +273,17 @@ class Loader {
     return this.#writer.transaction(async (connection) => {
       const reached = isRetry ? await lockProgress(connection) : undefined;
       if (reached !== undefined && isSamePlace(reached, batch.reached)) return reached;
-      if (isRetry) this.#checkNothingLost(reached);
+      if (isRetry) checkNotBehind(this.#progress, reached);
       return writeBatch(connection, batch, this.#progress, this.#localInfile);
     });
   }
 
-  #checkNothingLost(reached: Progress | undefined): void {
-    const committed = this.#progress;
-    if (committed === undefined || (reached !== undefined && reached.streamSequence >= committed.streamSequence))
-      return;
+  /** @throws OperatorError when the server has been behind for too long to catch up */
+  #checkNothingLost({ committed, found }: ServerBehindError): void {
+    this.#behindSince ??= performance.now();
+    if (performance.now() - this.#behindSince < Math.min(behindMsMax, this.#retry.outageMsMax)) return;
     throw new OperatorError(
-      `the database has lost blocks that were committed: it was at event ${committed.streamSequence} and is at ${reached?.streamSequence ?? "none"} now, as after a fail-over to a replica that lags; load again to go on from there`,
+      `the database has lost blocks that were committed: it was at event ${committed} and is at ${found ?? "none"} now, as after a fail-over to a replica that lags; load again to go on from there`,
     );
   }
 

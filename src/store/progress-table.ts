@@ -21,6 +21,28 @@ export class SecondWriterError extends OperatorError {
   }
 }
 
+/** The server holds less than what was committed through it: a replica or a cluster's node that is behind. */
+export class ServerBehindError extends Error {
+  readonly committed: bigint;
+  /** Undefined: nothing was loaded. */
+  readonly found: bigint | undefined;
+
+  constructor(committed: bigint, found: bigint | undefined) {
+    super(`this server is at event ${found ?? "none"}, before event ${committed}, which was committed`);
+    this.name = "ServerBehindError";
+    this.committed = committed;
+    this.found = found;
+  }
+}
+
+/** @throws ServerBehindError when what was found is before what was committed */
+export function checkNotBehind(committed: Progress | undefined, found: Progress | undefined): void {
+  if (committed === undefined) return;
+  if (found !== undefined && found.chainId !== committed.chainId) return;
+  if (found !== undefined && found.streamSequence >= committed.streamSequence) return;
+  throw new ServerBehindError(committed.streamSequence, found?.streamSequence);
+}
+
 interface ProgressRow {
   readonly chain_id: string;
   readonly stream_sequence: bigint;
@@ -47,7 +69,8 @@ export async function readProgress(connection: Connection): Promise<Progress | u
 /**
  * Moves the progress on if it still is where this writer left it. It is the first statement of a transaction: a second
  * writer waits here for the first one's end, and then fails.
- * @throws SecondWriterError
+ * @throws SecondWriterError when another process wrote meanwhile
+ * @throws ServerBehindError when the server holds less than `before`
  */
 export async function advanceProgress(
   connection: Connection,
@@ -68,7 +91,9 @@ export async function advanceProgress(
            WHERE id = 1 AND chain_id = ? AND stream_sequence = ?`,
           [...values, before.chainId, before.streamSequence],
         );
-  if (affectedRows !== 1) throw new SecondWriterError();
+  if (affectedRows === 1) return;
+  checkNotBehind(before, await readProgress(connection));
+  throw new SecondWriterError();
 }
 
 /** A random name for a store, of printable ASCII. */

@@ -1,5 +1,6 @@
 import { Failure } from "../domain/failure.js";
 import { databaseErrorCode, databaseErrorNumber, isUnreachable } from "./database-error.js";
+import { ServerBehindError } from "./progress-table.js";
 
 /** The longest part of a server's own message that operators are shown, in characters. */
 const messageLengthMax = 300;
@@ -37,6 +38,7 @@ const passingNumbers: ReadonlySet<number> = new Set([
 
 /** Whether what failed may succeed when it is tried again: the database is away, locked, full or read-only for now. */
 export function isPassing(error: unknown): boolean {
+  if (error instanceof ServerBehindError) return true;
   return isUnreachable(error) || passingNumbers.has(databaseErrorNumber(error) ?? 0);
 }
 
@@ -50,6 +52,7 @@ export function isNobodyThere(error: unknown): boolean {
 
 /** What went wrong with the database, for operators, in one line; undefined for an error that is not the database's. */
 export function databaseProblem(error: unknown): string | undefined {
+  if (error instanceof ServerBehindError) return error.message;
   if (isUnreachable(error))
     return `the database cannot be reached${reasonOf(error instanceof Failure ? error.cause : error)}`;
   if (!(error instanceof Error) || !("sqlState" in error)) return undefined;

@@ -5,6 +5,7 @@ import { type Connection, connectTimeoutMs, driverOptions, sessionSettings, wrap
 import { isUnreachable, toDatabaseFailure } from "./database-error.js";
 import { type DatabaseAddress, parseDatabaseUrl } from "./database-url.js";
 import { openSocket, silentPeerError } from "./driver-socket.js";
+import { ServerBehindError } from "./progress-table.js";
 
 /**
  * Longest silence of the connection within a transaction, in milliseconds: no byte goes either way. A statement of any
@@ -96,8 +97,9 @@ class ReconnectingWriter implements Writer {
       await connection.run("COMMIT");
       return result;
     } catch (error) {
-      if (!isUnreachable(error)) await connection.run("ROLLBACK").catch(() => socket.destroy());
-      else socket.destroy();
+      // The next attempt may reach a server that is not behind.
+      if (isUnreachable(error) || error instanceof ServerBehindError) socket.destroy();
+      else await connection.run("ROLLBACK").catch(() => socket.destroy());
       throw error;
     } finally {
       probe.stop();

@@ -220,6 +220,41 @@ it("fences a second writer off with the progress row", async () => {
   expect(await store.query("SELECT height FROM block")).toHaveLength(3);
 });
 
+describe("a server that holds less than what was committed, as a cluster's node that was cut off", () => {
+  const all = new RecordingBuilder().block(1, 10n).block(2, 20n).block(3, 30n);
+  const frame = (from: number, to?: number) => Buffer.concat(all.frames.slice(from, to));
+  /** The progress that the server shows: that of block 1, or the true one of block 2. */
+  const show = (behind: boolean) =>
+    store.withConnection((c) => c.run(`UPDATE progress SET stream_sequence = ${behind ? 2 : 4} WHERE id = 1`));
+
+  function loadWhileBehind(whileBehind: () => Promise<void>, options: Partial<LoadOptions> = {}): Promise<LoadSummary> {
+    async function* chunks() {
+      yield frame(0, 4);
+      while ((await store.query("SELECT height FROM block")).length < 2) await sleep(5);
+      await show(true);
+      yield frame(4);
+      await whileBehind();
+    }
+    return load({ database: url, sources: [streamSource(chunks(), "test")], log, ...options });
+  }
+
+  it("is waited for, until it has caught up", async () => {
+    const summary = await loadWhileBehind(async () => {
+      await sleep(300);
+      await show(false);
+    });
+    expect(summary.blocks).toBe(3);
+    expect(await store.query("SELECT stream_sequence FROM progress")).toEqual([{ stream_sequence: 6n }]);
+  });
+
+  it("has lost blocks if it does not catch up", async () => {
+    await expect(loadWhileBehind(async () => {}, { outageMsMax: 300 })).rejects.toThrow(
+      /^the database has lost blocks that were committed: it was at event 4 and is at 2 now/,
+    );
+    expect(await store.query("SELECT height FROM block")).toHaveLength(2);
+  });
+});
+
 it("falls back to INSERT, and says so, where the server forbids LOAD DATA LOCAL", async () => {
   const bytes = new RecordingBuilder()
     .block(1, 10n, (r) => r.transfer(...Array.from({ length: 50 }, () => ({}))))
