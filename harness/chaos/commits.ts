@@ -1,9 +1,15 @@
 import type { Connection, RowDataPacket } from "mysql2/promise";
-import { controlTimeoutMs, type MariaDb } from "./mariadb.js";
+import { controlTimeoutMs } from "./mariadb.js";
 
 const pollMs = 100;
 /** Polls that are remembered: an hour of them. */
 const pollsMax = 36_000;
+
+/** One database server, or several that hold the same. */
+export interface Connectable {
+  /** A connection with all rights. */
+  connect(): Promise<Connection>;
+}
 
 interface Poll {
   readonly at: number;
@@ -18,7 +24,7 @@ export class Commits {
   #closed = false;
 
   constructor(
-    private readonly database: MariaDb,
+    private readonly database: Connectable,
     private readonly chainId: () => string,
   ) {}
 

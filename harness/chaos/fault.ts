@@ -7,6 +7,8 @@ export interface Fault {
   readonly excuses: readonly Excuse[];
   /** How long it lasts, in milliseconds, at least and at most; of a run of a minute. */
   readonly holdMs: readonly [number, number];
+  /** How soon after its end everything must be right, in milliseconds; undefined: as soon as after most faults. */
+  readonly recoveryMaxMs?: number;
   inject(): Promise<void> | void;
   /** Resolves when the fault is over: from then on the seconds to recover count. */
   heal(): Promise<void> | void;

@@ -31,6 +31,7 @@ export class MariaDb {
     private readonly dataDir: string,
     private readonly logDir: string,
     private readonly id: number,
+    private readonly further: readonly string[],
   ) {}
 
   /**
@@ -39,24 +40,25 @@ export class MariaDb {
    * @param logDir its logs, the binary log too: a full disk under the data must not fill the log's
    */
   static async create(dataDir: string, logDir: string, id: number): Promise<MariaDb> {
-    const programs = await findPrograms(["mariadbd", "mariadb-install-db"]);
-    const [server, install] = [programs.get("mariadbd"), programs.get("mariadb-install-db")];
-    if (server === undefined || install === undefined) throw new Error("there is no mariadbd on this machine");
-    for (const directory of [dataDir, logDir]) mkdirSync(directory, { recursive: true });
-    execFileSync(
-      install,
-      [
-        "--no-defaults",
-        `--datadir=${dataDir}`,
-        `--tmpdir=${logDir}`,
-        "--auth-root-authentication-method=normal",
-      ].concat(["--skip-test-db", ...asRoot()]),
-      { stdio: "ignore" },
-    );
-    const database = new MariaDb(await freePort(), server, dataDir, logDir, id);
+    await MariaDb.install(dataDir, logDir);
+    const database = await MariaDb.on(dataDir, logDir, id);
     await database.start();
-    for (const grant of grants) await database.run(grant);
+    await database.grant();
     return database;
+  }
+
+  /** Makes the files of a new server that has nothing but its system tables. */
+  static async install(dataDir: string, logDir: string): Promise<void> {
+    for (const directory of [dataDir, logDir]) mkdirSync(directory, { recursive: true });
+    const user = ["--auth-root-authentication-method=normal", "--skip-test-db", ...asRoot()];
+    const args = ["--no-defaults", `--datadir=${dataDir}`, `--tmpdir=${logDir}`, ...user];
+    execFileSync(await programOf("mariadb-install-db"), args, { stdio: "ignore" });
+  }
+
+  /** A server on files that are there; not started yet. @param further options of its own */
+  static async on(dataDir: string, logDir: string, id: number, further: readonly string[] = []): Promise<MariaDb> {
+    mkdirSync(logDir, { recursive: true });
+    return new MariaDb(await freePort(), await programOf("mariadbd"), dataDir, logDir, id, further);
   }
 
   /** What `--database-url` says of a database of this server behind loopback port `port`. */
@@ -64,10 +66,15 @@ export class MariaDb {
     return `mysql://marketd:chaos@127.0.0.1:${port}/${name}`;
   }
 
-  /** Starts it; resolves when it accepts connections. */
-  async start(): Promise<void> {
+  /** The user that marketd connects as. */
+  async grant(): Promise<void> {
+    for (const grant of grants) await this.run(grant);
+  }
+
+  /** Starts it; resolves when it accepts connections. @param once options of this start alone */
+  async start(once: readonly string[] = []): Promise<void> {
     const log = openSync(join(this.logDir, "server.log"), "a");
-    this.#child = startChild(this.program, this.#arguments(), { stdio: ["ignore", log, log] });
+    this.#child = startChild(this.program, [...this.#arguments(), ...once], { stdio: ["ignore", log, log] });
     closeSync(log);
     const until = performance.now() + startMaxMs;
     while (!(await this.#accepts())) {
@@ -89,6 +96,23 @@ export class MariaDb {
     if (child === undefined || !this.isRunning) return;
     child.kill("SIGKILL");
     await once(child, "exit");
+  }
+
+  /** Ends it for good, though it be stopped. */
+  async end(): Promise<void> {
+    this.resume();
+    await this.kill();
+  }
+
+  /** Runs it with these options until it ends by itself. @returns what it printed */
+  runToEnd(options: readonly string[]): Promise<string> {
+    return new Promise((resolve) => {
+      const child = startChild(this.program, [...this.#arguments(), ...options], { stdio: ["ignore", "pipe", "pipe"] });
+      let printed = "";
+      child.stdout?.on("data", (text) => (printed += String(text)));
+      child.stderr?.on("data", (text) => (printed += String(text)));
+      child.on("close", () => resolve(printed));
+    });
   }
 
   /** Stops every thread of it; its sockets stay open. */
@@ -124,6 +148,12 @@ export class MariaDb {
     } finally {
       connection.destroy();
     }
+  }
+
+  /** Ends every session of marketd, as an operator would where one holds up the others. */
+  async endSessions(): Promise<void> {
+    const sessions = await this.run("SELECT ID id FROM information_schema.PROCESSLIST WHERE USER = 'marketd'");
+    for (const { id } of sessions) await this.run(`KILL ${id}`).catch(() => {});
   }
 
   /** Makes this server an asynchronous replica of another, from the first entry of that one's log. */
@@ -170,8 +200,15 @@ export class MariaDb {
       "--max-connections=400",
       "--local-infile=ON",
       ...asRoot(),
+      ...this.further,
     ];
   }
+}
+
+async function programOf(name: string): Promise<string> {
+  const program = (await findPrograms([name])).get(name);
+  if (program === undefined) throw new Error(`there is no ${name} on this machine`);
+  return program;
 }
 
 /** The server refuses to run as root unless told to. */

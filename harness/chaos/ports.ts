@@ -8,12 +8,25 @@ export function portOf(server: Server): number {
   return address.port;
 }
 
-/** A loopback port that was free a moment ago. */
+/** Ports below those that systems give to outgoing connections. */
+const lowestPort = 15_000;
+const highestPort = 32_000;
+
+/**
+ * A loopback port that was free a moment ago. It stays free while what listens on it is down: no outgoing connection is
+ * given it.
+ */
 export async function freePort(): Promise<number> {
-  const server = createServer();
-  await once(server.listen(0, "127.0.0.1"), "listening");
-  const port = portOf(server);
-  server.close();
-  await once(server, "close");
-  return port;
+  for (;;) {
+    const port = lowestPort + Math.floor(Math.random() * (highestPort - lowestPort));
+    const server = createServer();
+    try {
+      await once(server.listen(port, "127.0.0.1"), "listening");
+    } catch {
+      continue;
+    }
+    server.close();
+    await once(server, "close");
+    return port;
+  }
 }

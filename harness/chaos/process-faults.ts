@@ -2,6 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { BusyCallers } from "./busy-callers.js";
 import { brief, type Fault, momentary } from "./fault.js";
 import { clockStepMs } from "./marketd.js";
+import type { TestedService } from "./tested-service.js";
 import type { World } from "./world.js";
 
 /** A worker that dies old is replaced at once, and one that dies young within a few seconds. */
@@ -106,7 +107,7 @@ function clocks({ clock, service, random, report, within }: World): Fault[] {
 }
 
 /** SIGHUP: the workers are replaced one by one, and nobody's call fails. */
-function hangUp(world: World): Fault {
+export function hangUp(world: TestedService): Fault {
   const { service, report } = world;
   return {
     name: "SIGHUP: restart in place",

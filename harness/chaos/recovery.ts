@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Fault } from "./fault.js";
-import { type Episode, recoveryMaxMs, type Scoreboard } from "./scoreboard.js";
-import type { World } from "./world.js";
+import type { Episode, Scoreboard } from "./scoreboard.js";
+import type { TestedService } from "./tested-service.js";
 
 /** A fault from which nobody recovers within this time is given up. */
 export const givenUpMs = 15_000;
@@ -25,7 +25,7 @@ export interface Recovery {
 
 /** Waits until every reader has had a right answer since the fault's end, and the loader has what was there then. */
 export async function awaitRecovery(
-  world: World,
+  world: TestedService,
   scoreboard: Scoreboard,
   episode: Episode,
   fault: Fault,
@@ -63,11 +63,11 @@ export async function awaitRecovery(
   };
 }
 
-export function isInTime({ seconds, waitedSeconds }: Recovery): boolean {
-  return seconds !== undefined && seconds <= recoveryMaxMs / 1_000 + waitedSeconds;
+export function isInTime({ seconds, waitedSeconds }: Recovery, maxMs: number): boolean {
+  return seconds !== undefined && seconds <= maxMs / 1_000 + waitedSeconds;
 }
 
-function whoIsMissing(world: World, scoreboard: Scoreboard, height: number): string[] {
+function whoIsMissing(world: TestedService, scoreboard: Scoreboard, height: number): string[] {
   const now = performance.now();
   const missing = scoreboard.clients
     .filter(({ isOn }) => isOn())
@@ -82,7 +82,7 @@ function whoIsMissing(world: World, scoreboard: Scoreboard, height: number): str
 class CoreWaits {
   readonly #before = new Map<number, number>();
 
-  constructor(private readonly world: World) {
+  constructor(private readonly world: TestedService) {
     for (const pid of this.#pids()) this.#before.set(pid, waitedSeconds(pid));
   }
 

@@ -3,7 +3,7 @@ import type { Report } from "../support/report.js";
 import type { CallFailure } from "./call-failure.js";
 import { codes } from "./call-failure.js";
 
-/** A fault ends, and this much later everything must be right again. */
+/** A fault ends, and this much later everything must be right again, unless the fault has a limit of its own. */
 export const recoveryMaxMs = 2_000;
 
 /** Share of the time in which something waits for a core; this harness alone on two cores stays well below. */
@@ -51,6 +51,7 @@ export interface Row {
 export interface Episode {
   readonly row: Row;
   readonly excuses: ReadonlySet<Excuse>;
+  readonly recoveryMaxMs: number;
   readonly injectedAt: number;
   healedAt: number | undefined;
   /** Everything was right again, or it was given up. */
@@ -98,12 +99,13 @@ export class Scoreboard {
     return state;
   }
 
-  inject(name: string, excuses: readonly Excuse[]): Episode {
+  inject(name: string, excuses: readonly Excuse[], maxMs = recoveryMaxMs): Episode {
     const row = this.#row(name);
     row.times++;
     const episode: Episode = {
       row,
       excuses: new Set(excuses),
+      recoveryMaxMs: maxMs,
       injectedAt: performance.now(),
       healedAt: undefined,
       closedAt: undefined,
@@ -137,7 +139,7 @@ export class Scoreboard {
   get unsettledSince(): number | undefined {
     const last = this.#episodes.at(-1);
     if (last === undefined || last.closedAt !== undefined) return undefined;
-    const isLate = last.healedAt !== undefined && performance.now() > last.healedAt + recoveryMaxMs;
+    const isLate = last.healedAt !== undefined && performance.now() > last.healedAt + last.recoveryMaxMs;
     return isLate && !machineIsBusy() ? undefined : last.injectedAt;
   }
 
