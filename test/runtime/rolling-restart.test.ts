@@ -9,8 +9,8 @@ import { openDatabase } from "../../src/store/database.js";
 import { statusOf, WorkersProcess } from "../e2e/workers-process.js";
 import { until } from "../embedded/processes.js";
 import { MarketFixture } from "../live/market-fixture.js";
+import { startRollingClients } from "../support/rolling-clients.js";
 import { InstalledProgram, named } from "./installed-program.js";
-import { startRollingClients } from "./rolling-clients.js";
 
 /* SIGHUP: real processes are replaced by those of another build, under real clients. */
 
