@@ -37,7 +37,8 @@ export interface TransportLimits {
   readonly lingerMs: number;
   /**
    * While the server drains, an HTTP/1.1 connection is closed with its next answer, or when it had no request for this
-   * long: a request that crosses the end of its connection is lost, so clients that poll should ask once more before.
+   * long, the time before the drain included. A request that crosses the end of its connection is lost. A client that
+   * asks more often than this is told with an answer; of one that asks more rarely, hardly ever a request crosses.
    */
   readonly drainIdleMs: number;
   /** How long the server works on a unary answer, or on opening a stream; then DEADLINE_EXCEEDED. */

@@ -6,7 +6,7 @@ const lastStreamIdMax = 2 ** 31 - 1;
 /** How long a session may be without a new stream before it is told to end: its peer then has none on the way. */
 const idleMs = 250;
 
-/** How long a peer may take to answer the ping behind the first GOAWAY. Node does not read the answer of one without streams. */
+/** How long a peer may take to answer the ping behind the first GOAWAY. */
 const roundTripMaxMs = 250;
 
 /**
@@ -14,20 +14,33 @@ const roundTripMaxMs = 250;
  * with the next stream, because a client that waits for a response is opening no other (Node's client refuses a stream of
  * its own that it has not sent when GOAWAY arrives, and connect-node does not try again). A round trip later comes the
  * GOAWAY that names the last stream. Streams that are open go on.
+ *
+ * A session without streams gets the second GOAWAY alone: behind a first one Node reads it no more, neither streams on
+ * their way nor the answer to a ping. Streams that it is too late for are refused, and safe to try again.
+ *
+ * @param isIdle whether no stream is open
  */
-export function closeSession(session: Http2Session): void {
+export function closeSession(session: Http2Session, isIdle: () => boolean): void {
+  let late: NodeJS.Timeout | undefined;
+  const close = (): void => {
+    clearTimeout(late);
+    session.off("stream", announce);
+    if (!session.destroyed) session.close();
+  };
   const announce = (): void => {
     clearTimeout(idle);
     session.off("stream", announce);
     if (session.closed || session.destroyed) return;
     session.goaway(constants.NGHTTP2_NO_ERROR, lastStreamIdMax);
-    const close = (): void => {
-      clearTimeout(late);
-      if (!session.destroyed) session.close();
-    };
-    const late = setTimeout(close, roundTripMaxMs);
+    late = setTimeout(close, roundTripMaxMs);
     session.ping(close);
   };
-  const idle = setTimeout(announce, idleMs);
+  const endUntold = (): void => {
+    if (late !== undefined) return;
+    if (isIdle()) close();
+    else announce();
+  };
+  // Timers come before what has arrived is read, and after a standstill a stream may be among that.
+  const idle = setTimeout(() => setImmediate(endUntold), idleMs);
   session.once("stream", announce);
 }

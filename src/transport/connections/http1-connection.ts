@@ -66,6 +66,8 @@ export class Http1Connection {
   #parsedText: string | undefined;
   /** The socket's `bytesRead` when the last response had left. */
   #bytesReadAtRest = 0;
+  /** When the last response had left, or the connection was made, in `performance.now()` time. */
+  #restSinceMs = performance.now();
   #draining = false;
   /** The socket belongs to another protocol, or ends: nothing more is answered here. */
   #released = false;
@@ -189,6 +191,7 @@ export class Http1Connection {
     this.#response = undefined;
     if (this.#request?.complete === true) this.#request = undefined;
     this.#bytesReadAtRest = this.#socket.bytesRead;
+    this.#restSinceMs = performance.now();
     if (this.#waiting.length > 0 || this.#held.length > 0) setImmediate(this.#proceed);
     else if (this.#draining) this.#closeWhenIdle();
   };
@@ -273,15 +276,18 @@ export class Http1Connection {
     response.shouldKeepAlive = this.#clientKeepsAlive && (this.#waiting.length > 0 || this.#held.length > 0);
   }
 
-  /** Sees whether a connection is idle only after all that arrived has been read, which timers do not wait for. */
-  #closeWhenIdle(): void {
+  /**
+   * Closes once nothing was asked for `drainIdleMs`, the time before the drain included: a client that asks so seldom is
+   * no likelier to ask just then. Sees that only after all that arrived has been read, which timers do not wait for.
+   */
+  #closeWhenIdle(waitMs = this.#restSinceMs + this.#limits.drainIdleMs - performance.now()): void {
     const timer = setTimeout(() => {
       setImmediate(() => {
         if (this.#response !== undefined || this.#released || this.#socket.destroyed) return;
         if (this.#isIdle()) this.#close();
-        else this.#closeWhenIdle();
+        else this.#closeWhenIdle(this.#limits.drainIdleMs);
       });
-    }, this.#limits.drainIdleMs);
+    }, waitMs);
     timer.unref();
   }
 
@@ -366,6 +372,7 @@ export class Http1Connection {
     const response = this.#gets.answer(text, this.#clientAddress);
     if (response === undefined) return false;
     this.#socket.write(response);
+    this.#restSinceMs = performance.now();
     return true;
   }
 

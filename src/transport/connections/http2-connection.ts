@@ -42,6 +42,11 @@ export class Http2Connection implements Begun {
     session.on("remoteSettings", countControlFrame);
   }
 
+  /** No stream is open. */
+  get idle(): boolean {
+    return this.#arrived.length === 0 && this.#waiting.length === 0 && this.#open.length === 0;
+  }
+
   /** The peer has opened a stream. True: it may be served now; false: it has to {@link wait}. */
   streamOpened(stream: ServerHttp2Stream): boolean {
     this.#tables.streamOpened();

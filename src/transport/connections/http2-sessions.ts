@@ -59,7 +59,7 @@ export class Http2Sessions {
   /** Tells every peer, and those to come, to go; each session ends with its last stream. */
   close(): void {
     this.#closing = true;
-    for (const session of this.#connections.keys()) closeSession(session);
+    for (const [session, connection] of this.#connections) closeSession(session, () => connection.idle);
   }
 
   /** Ends every session at once. */
@@ -98,7 +98,8 @@ export class Http2Sessions {
   }
 
   #opened(session: Http2Session): void {
-    this.#connections.set(session, new Http2Connection(session, this.#options.limits));
+    const connection = new Http2Connection(session, this.#options.limits);
+    this.#connections.set(session, connection);
     // Node keeps a session for ever whose peer sent a broken first frame and hung up: nothing tells of it.
     const greeting = setTimeout(() => session.destroy(), this.#options.limits.headersTimeoutMs);
     session.once("remoteSettings", () => clearTimeout(greeting));
@@ -106,7 +107,7 @@ export class Http2Sessions {
       clearTimeout(greeting);
       this.#connections.delete(session);
     });
-    if (this.#closing) closeSession(session);
+    if (this.#closing) closeSession(session, () => connection.idle);
   }
 
   /** Checks some connections a turn: pinging thousands at once would keep the others waiting. */

@@ -1,0 +1,79 @@
+import http from "node:http";
+import http2 from "node:http2";
+import { afterEach, expect, it } from "vitest";
+import type { TransportLimits } from "../../../src/transport/limits.js";
+import type { RunningServer } from "../../../src/transport/server.js";
+import { serveFake } from "../serve-fake.js";
+
+/* How connections without a request under way end when the server drains. */
+
+let server: RunningServer;
+
+async function serve(limits: Partial<TransportLimits>): Promise<void> {
+  ({ server } = await serveFake({ limits }));
+}
+
+afterEach(() => server.close());
+
+async function ask(session: http2.ClientHttp2Session): Promise<void> {
+  const stream = session.request({ ":path": "/healthz" });
+  await new Promise((resolve) => stream.resume().on("close", resolve));
+}
+
+function get(agent: http.Agent): Promise<http.IncomingHttpHeaders> {
+  return new Promise((resolve, reject) => {
+    const request = http.get(`${server.url}/healthz`, { agent }, (response) => {
+      response.resume().on("end", () => resolve(response.headers));
+    });
+    request.on("error", reject);
+  });
+}
+
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+it("an idle HTTP/2 session is told its last stream, so that one on its way is safe to try again", async () => {
+  await serve({});
+  const session = http2.connect(server.url);
+  await ask(session);
+  const lastStreams: (number | undefined)[] = [];
+  session.on("goaway", (_, lastStreamId) => lastStreams.push(lastStreamId));
+  const closed = new Promise((resolve) => session.on("close", resolve));
+  await Promise.all([server.drain(5_000), closed]);
+  expect(new Set(lastStreams)).toEqual(new Set([1]));
+});
+
+it("a session with a stream under way is first told of the end, then of its last stream", async () => {
+  await serve({ requestTimeoutMs: 1_000 });
+  const session = http2.connect(server.url);
+  const stream = session.request({ ":path": "/api/v2/market/never" });
+  await new Promise((resolve) => session.on("remoteSettings", resolve));
+  const lastStreams: (number | undefined)[] = [];
+  session.on("goaway", (_, lastStreamId) => lastStreams.push(lastStreamId));
+  const status = new Promise((resolve) => stream.on("response", (headers) => resolve(headers[":status"])));
+  stream.resume();
+  await server.drain(5_000);
+  expect(await status).toBe(504);
+  expect([lastStreams[0], lastStreams.at(-1)]).toEqual([2 ** 31 - 1, 1]);
+});
+
+it("an HTTP/1.1 connection that was idle for long enough before the drain is closed at once", async () => {
+  await serve({ drainIdleMs: 4_000, keepAliveTimeoutMs: 60_000 });
+  const agent = new http.Agent({ keepAlive: true });
+  await get(agent);
+  await pause(4_000);
+  const started = performance.now();
+  await server.drain(10_000);
+  expect(performance.now() - started).toBeLessThan(2_000);
+  agent.destroy();
+}, 15_000);
+
+it("one that was asked on a moment ago is answered once more, and told", async () => {
+  await serve({ drainIdleMs: 2_000 });
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+  await get(agent);
+  const drained = server.drain(10_000);
+  await pause(200);
+  expect((await get(agent)).connection).toBe("close");
+  await drained;
+  agent.destroy();
+});
