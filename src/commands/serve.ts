@@ -1,10 +1,12 @@
 import { existsSync } from "node:fs";
+import type { Socket } from "node:net";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import type { ServeConfig, ServiceConfig } from "../config.js";
 import { Primary, type ServiceUrls } from "../runtime/primary.js";
 import { HangUps, untilStopped } from "../runtime/stop-signal.js";
 import { createLog, type Log } from "../telemetry/log.js";
+import { refuseConnection } from "../transport/connections/refuse-connection.js";
 import { defaultTransportLimits } from "../transport/limits.js";
 import { withDatabase } from "./database-choice.js";
 
@@ -55,7 +57,13 @@ export async function startServing(config: ServiceConfig, options: ServingOption
   const tls = config.tls !== undefined;
   const { connectionsMax } = defaultTransportLimits;
   const program = workerProgram();
-  const primary = new Primary({ ...options, program, listen, adminListen, tls, workers, drainMs, connectionsMax });
+  const refuse = (socket: Socket): void => {
+    // To tell a client why would take a handshake.
+    if (tls) socket.destroy();
+    else refuseConnection(socket, "TOO_MANY_CONNECTIONS");
+  };
+  const settings = { program, listen, adminListen, tls, workers, drainMs, connectionsMax, refuse };
+  const primary = new Primary({ ...options, ...settings });
   const urls = await primary.start();
   return { ...urls, restartWorkers: () => primary.restartWorkers(), drain: () => primary.drain() };
 }

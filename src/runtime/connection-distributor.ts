@@ -8,6 +8,15 @@ export const connectionWaitMaxMs = 10_000;
 /** When the port closes, how long connections that were accepted may wait for a worker. */
 export const closeMaxMs = 1_000;
 
+/** Connections that the kernel keeps until the primary accepts them; Linux takes at most `net.core.somaxconn`. */
+export const listenBacklog = 4_096;
+
+/** Up to so many waiting connections are handed out oldest first, more of them newest first. */
+export const waitingInOrderMax = 32;
+
+/** Connections that are told at one time why no worker takes them, and at most a quarter of those that may wait. */
+export const refusalsMax = 32;
+
 const closePollMs = 5;
 
 /** What connections are handed to. */
@@ -19,6 +28,9 @@ export interface ConnectionTaker {
   hand(socket: Socket): void;
 }
 
+/** Tells a client that no worker takes its connection, and closes that within a bounded time. */
+export type RefuseConnection = (socket: Socket) => void;
+
 interface WaitingConnection {
   readonly socket: Socket;
   readonly sinceMs: number;
@@ -27,24 +39,36 @@ interface WaitingConnection {
 /**
  * The public port, in the primary. It reads nothing of a connection: it hands each to the next worker in turn that is
  * free, so that long-lived ones are spread too. The port stays open however workers come and go; meanwhile connections
- * wait, a bounded number for a bounded time, and are closed beyond that.
+ * wait, a bounded number for a bounded time, and the oldest are refused beyond that.
+ *
+ * A worker takes one connection per turn of its event loop, because Node's channel does. When a crowd waits, the newest
+ * is handed out first: the clients of the oldest have waited in vain or have left, and in order nobody would be in time.
  */
 export class ConnectionDistributor {
   readonly #server: Server;
   /** The one that was handed a connection last is the last. */
   #takers: ConnectionTaker[] = [];
+  /** Those that wait longest are first. */
   #waiting: WaitingConnection[] = [];
+  readonly #connectionsMax: number;
+  readonly #waitingMax: number;
+  readonly #refusalsMax: number;
+  readonly #tellRefused: RefuseConnection;
+  /** Those that wait, are being handed over or are being refused. */
+  #open = 0;
+  #refusing = 0;
   #accepted = 0;
   #refused = 0;
 
-  /** @param waitingMax connections that may wait for a worker */
-  constructor(waitingMax: number) {
+  /** @param connectionsMax connections that may be open here: those that wait, and those that are being refused */
+  constructor(connectionsMax: number, refuse: RefuseConnection) {
+    this.#connectionsMax = connectionsMax;
+    this.#refusalsMax = Math.min(refusalsMax, Math.floor(connectionsMax / 4));
+    // As many again may wait to be refused.
+    this.#waitingMax = connectionsMax - 2 * this.#refusalsMax;
+    this.#tellRefused = refuse;
     // Half open, as the worker will have it: a client may end its side behind its request.
     this.#server = createServer({ pauseOnConnect: true, allowHalfOpen: true }, (socket) => this.#accept(socket));
-    this.#server.maxConnections = waitingMax;
-    this.#server.on("drop", () => {
-      this.#refused += 1;
-    });
   }
 
   /** Connections that were closed since the start because no worker could take them. */
@@ -56,7 +80,7 @@ export class ConnectionDistributor {
   async listen(host: string, port: number): Promise<number> {
     await new Promise<void>((resolve, reject) => {
       this.#server.once("error", reject);
-      this.#server.listen({ host, port }, () => {
+      this.#server.listen({ host, port, backlog: listenBacklog }, () => {
         this.#server.off("error", reject);
         // Later ones are of single connections (no descriptor, a peer that has left), and are not the port's end.
         this.#server.on("error", () => {});
@@ -82,24 +106,22 @@ export class ConnectionDistributor {
     while (this.#waiting.length > 0) {
       const taker = this.#next();
       if (taker === undefined) break;
-      const next = this.#waiting.shift();
+      const next = this.#waiting.length > waitingInOrderMax ? this.#waiting.pop() : this.#waiting.shift();
       if (next !== undefined) taker.hand(next.socket);
     }
-    if (this.#allFull()) for (const { socket } of this.#waiting.splice(0)) this.#refuse(socket);
+    const kept = this.#allFull() ? 0 : this.#waitingMax;
+    while (this.#waiting.length > kept && this.#refusing < this.#refusalsMax) this.#refuseOldest();
   }
 
   /** A connection that a taker was handed and did not get. */
   takeBack(socket: Socket): void {
-    this.#accept(socket);
+    this.#wait(socket);
   }
 
-  /** Closes connections that have waited too long; to be called now and then. */
+  /** Refuses connections that have waited too long; to be called now and then. */
   expire(): void {
     const before = performance.now() - connectionWaitMaxMs;
-    while ((this.#waiting[0]?.sinceMs ?? Number.POSITIVE_INFINITY) < before) {
-      const expired = this.#waiting.shift();
-      if (expired !== undefined) this.#refuse(expired.socket);
-    }
+    while ((this.#waiting[0]?.sinceMs ?? Number.POSITIVE_INFINITY) < before) this.#refuseOldest();
   }
 
   /** Closes the port. Resolves once nothing waits any more, which is at most {@link closeMaxMs}. */
@@ -115,16 +137,23 @@ export class ConnectionDistributor {
     while (this.#waiting.length > 0 && this.#takers.length > 0 && performance.now() < until)
       await setTimeout(closePollMs);
     this.#takers = [];
-    for (const { socket } of this.#waiting.splice(0)) this.#refuse(socket);
+    while (this.#waiting.length > 0) this.#refuseOldest();
   }
 
   #accept(socket: Socket): void {
     this.#accepted += 1;
+    this.#open += 1;
+    socket.once("close", () => {
+      this.#open -= 1;
+    });
     socket.on("error", () => {});
-    const taker = this.#next();
-    if (taker !== undefined) taker.hand(socket);
-    else if (this.#allFull()) this.#refuse(socket);
-    else this.#waiting.push({ socket, sinceMs: performance.now() });
+    this.#wait(socket);
+    if (this.#open > this.#connectionsMax) this.#refuseOldest();
+  }
+
+  #wait(socket: Socket): void {
+    this.#waiting.push({ socket, sinceMs: performance.now() });
+    this.handOut();
   }
 
   #next(): ConnectionTaker | undefined {
@@ -138,8 +167,20 @@ export class ConnectionDistributor {
     return this.#takers.length > 0 && this.#takers.every((taker) => taker.full);
   }
 
-  #refuse(socket: Socket): void {
+  /** Beyond those that can be told, a connection is just closed, so that the others keep their descriptors. */
+  #refuseOldest(): void {
+    const { socket } = this.#waiting.shift() ?? {};
+    if (socket === undefined) return;
     this.#refused += 1;
-    socket.destroy();
+    if (this.#refusing >= this.#refusalsMax) {
+      socket.destroy();
+      return;
+    }
+    this.#refusing += 1;
+    socket.once("close", () => {
+      this.#refusing -= 1;
+      this.handOut();
+    });
+    this.#tellRefused(socket);
   }
 }

@@ -1,7 +1,7 @@
 import { OperatorError } from "../domain/operator-error.js";
 import type { Log } from "../telemetry/log.js";
 import { AdminListener, adminConnectionsMax } from "./admin-listener.js";
-import { ConnectionDistributor } from "./connection-distributor.js";
+import { ConnectionDistributor, type RefuseConnection } from "./connection-distributor.js";
 import {
   connectionsFew,
   connectionsOfWorker,
@@ -68,6 +68,7 @@ export interface PrimaryOptions {
   readonly drainMs: number;
   /** Connections of a worker where descriptors are plenty. */
   readonly connectionsMax: number;
+  readonly refuse: RefuseConnection;
   readonly log: Log;
   /** Those that differ from the defaults. */
   readonly limits?: Partial<PrimaryLimits>;
@@ -124,12 +125,13 @@ export class Primary {
     if (connections < connectionsFew) {
       log.warn(`a process may open only ${limit} files (ulimit -n): ${connections} connections per worker at most`);
     }
-    this.#connections = new ConnectionDistributor(connectionsWaiting(limit, workers, ofAdmin));
+    this.#connections = new ConnectionDistributor(connectionsWaiting(limit, workers, ofAdmin), options.refuse);
     this.#metrics = new WorkerMetrics(adminListen === undefined ? workerReadingMs : adminReadingMs, {
+      workers: () => [...this.#workers],
       serving: () => this.#states.size,
       refused: () => this.#connections.refused,
     });
-    const metrics = { contentType: this.#metrics.contentType, text: () => this.#metrics.text([...this.#workers]) };
+    const metrics = { contentType: this.#metrics.contentType, text: () => this.#metrics.text() };
     if (adminListen !== undefined) {
       this.#admin = new AdminListener({ readiness: () => this.#readiness(), metrics });
     }
@@ -341,7 +343,7 @@ export class Primary {
   }
 
   async #answerMetrics(worker: WorkerProcess, id: number): Promise<void> {
-    worker.send({ kind: "metrics", id, text: await this.#metrics.text([...this.#workers]) });
+    worker.send({ kind: "metrics", id, text: await this.#metrics.text() });
   }
 
   #ended(worker: WorkerProcess, how: string): void {

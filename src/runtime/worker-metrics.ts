@@ -1,5 +1,6 @@
 import { AggregatorRegistry, Counter, Gauge } from "prom-client";
 import { createMetrics } from "../telemetry/metrics.js";
+import { CachedText } from "./cached-text.js";
 import type { MetricsReading } from "./worker-messages.js";
 import type { WorkerProcess } from "./worker-process.js";
 
@@ -11,6 +12,7 @@ export const adminReadingMs = 50;
 
 /** What the primary itself knows. */
 export interface PrimaryNumbers {
+  workers(): readonly WorkerProcess[];
   /** Workers that take connections. */
   serving(): number;
   /** Connections that the primary closed because no worker could take them. */
@@ -30,10 +32,11 @@ export class WorkerMetrics {
   readonly #asked = new Map<number, { readonly worker: WorkerProcess; settle(): void }>();
   #ofTheEnded: MetricsReading = [];
   #questions = 0;
-  #gathering: Promise<string> | undefined;
+  readonly #text: CachedText;
 
   constructor(readingMs: number, numbers: PrimaryNumbers) {
     this.#readingMs = readingMs;
+    this.#text = new CachedText(() => this.#gather(numbers.workers()));
     const gauge = (name: string, help: string, read: () => number): void => {
       const made = new Gauge({
         name,
@@ -69,12 +72,9 @@ export class WorkerMetrics {
     return this.#own.contentType;
   }
 
-  /** In the text that Prometheus reads. Requests that come together share one round of questions. */
-  text(workers: readonly WorkerProcess[]): Promise<string> {
-    this.#gathering ??= this.#gather(workers).finally(() => {
-      this.#gathering = undefined;
-    });
-    return this.#gathering;
+  /** In the text that Prometheus reads; see {@link CachedText}. */
+  text(): Promise<string> {
+    return this.#text.get();
   }
 
   /** A worker's metrics, asked for or not. */

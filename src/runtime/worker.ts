@@ -1,5 +1,6 @@
 import type { Socket } from "node:net";
 import { OperatorError } from "../domain/operator-error.js";
+import { CachedText } from "./cached-text.js";
 import {
   type FromWorker,
   type MetricsReading,
@@ -57,6 +58,7 @@ function say(message: FromWorker): Promise<void> {
 class RunningWorker {
   readonly #startService: StartWorkerService;
   readonly #metricsWaiters = new Map<number, (text: string) => void>();
+  readonly #metricsText = new CachedText(() => this.#metricsOfAll());
   #metricsRequests = 0;
   #readinessOfAll: ReadinessState = "loading";
   #service: WorkerService | undefined;
@@ -99,7 +101,7 @@ class RunningWorker {
       if (order.protocol !== workerProtocol) throw otherProtocol(order.protocol);
       const service = await this.#startService(order, {
         readinessOfAll: () => this.#readinessOfAll,
-        metricsOfAll: () => this.#metricsOfAll(),
+        metricsOfAll: () => this.#metricsText.get(),
         onReadiness: (state) => void say({ kind: "readiness", state }),
       });
       this.#service = service;

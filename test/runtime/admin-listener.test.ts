@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
 import { adminConnectionsMax } from "../../src/runtime/admin-listener.js";
+import { metricsMaxAgeMs } from "../../src/runtime/cached-text.js";
 import { statusOf, WorkersProcess } from "../e2e/workers-process.js";
 import { until } from "../embedded/processes.js";
 import { MarketFixture } from "../live/market-fixture.js";
@@ -95,6 +96,15 @@ describe("--admin-listen", () => {
     expect(tookMs[Math.floor(tookMs.length * 0.9)]).toBeLessThan(1_000);
     await until("the public port has caught up", 20_000, async () => (await statusOf(`${url}/readyz`)) === 200);
   }, 60_000);
+
+  it("makes the text of metrics at most once in a short while, however often it is asked for", async () => {
+    const { admin } = await serve();
+    const startedAt = performance.now();
+    const texts = new Set<string>();
+    // Its CPU time differs in each text that is made.
+    for (let n = 0; n < 40; n++) texts.add(await textOf(`${admin}/metrics`));
+    expect(texts.size).toBeLessThanOrEqual(2 + (performance.now() - startedAt) / metricsMaxAgeMs);
+  });
 
   it("on a port that is taken ends the command with a line that names the flag", async () => {
     const taken = createServer().listen(0, "127.0.0.1");

@@ -1,26 +1,11 @@
-import { constants } from "node:http2";
 import type { Socket } from "node:net";
 import { quotaKey } from "../../domain/client-address.js";
-import { Failure, unavailable } from "../../domain/failure.js";
 import type { ClientAddresses } from "../client-addresses.js";
 import type { TransportLimits } from "../limits.js";
-import { peekPreface } from "../peek-preface.js";
-import { closeLingering } from "./lingering-close.js";
-import { rawErrorResponse } from "./malformed-request.js";
-
-/** When a client whose connection was refused should try again. */
-const connectionRetryMs = 5_000;
+import { type RefusalReason, refuseConnection } from "./refuse-connection.js";
 
 /** Refused connections that are told why at one time; more are just closed, so that they take few descriptors. */
 const refusalsMax = 32;
-
-/** How long a refused client may take to say which protocol it speaks, and then to read why it was refused. */
-const refusalMs = 1_000;
-
-/** Why connections are refused; the reasons of their errors. */
-export const connectionRefusals = ["TOO_MANY_CONNECTIONS", "TOO_MANY_CONNECTIONS_OF_CLIENT"] as const;
-
-type RefusalReason = (typeof connectionRefusals)[number];
 
 /** What {@link ConnectionAdmission} needs. */
 export interface ConnectionAdmissionOptions {
@@ -106,29 +91,6 @@ export class ConnectionAdmission {
     }
     this.#refusing.add(socket);
     socket.once("close", () => this.#refusing.delete(socket));
-    peekPreface(socket, refusalMs, (http2) => {
-      socket.on("error", ignore);
-      socket.setTimeout(refusalMs);
-      closeLingering(socket, refusalMs, http2 ? goAway : rawErrorResponse(failureOf(reason)));
-    });
+    refuseConnection(socket, reason);
   }
 }
-
-function failureOf(reason: RefusalReason): Failure {
-  if (reason === "TOO_MANY_CONNECTIONS") {
-    return unavailable("this server has as many connections as it can; try again", reason, connectionRetryMs);
-  }
-  const message = "this client has as many connections open as one address may; close some";
-  return new Failure("resource_exhausted", message, { reason, retryAfterMs: connectionRetryMs });
-}
-
-/** A peer that goes away while it is refused. */
-function ignore(): void {}
-
-/** An empty SETTINGS frame, with which every HTTP/2 server begins, and GOAWAY (RFC 9113, 6.5 and 6.8). */
-const goAway = Buffer.from([
-  ...[0, 0, 0, 4, 0, 0, 0, 0, 0],
-  ...[0, 0, 8, 7, 0, 0, 0, 0, 0],
-  ...[0, 0, 0, 0],
-  ...[0, 0, 0, constants.NGHTTP2_ENHANCE_YOUR_CALM],
-]);

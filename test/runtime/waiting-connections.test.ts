@@ -1,0 +1,74 @@
+import { connect } from "node:net";
+import { afterEach, describe, expect, it } from "vitest";
+import { listenBacklog, refusalsMax } from "../../src/runtime/connection-distributor.js";
+import { connectionsWaitingMax } from "../../src/runtime/descriptors.js";
+import { statusOf, WorkersProcess } from "../e2e/workers-process.js";
+import { until } from "../embedded/processes.js";
+import { MarketFixture } from "../live/market-fixture.js";
+
+/* Connections that come while the only worker stands still, and wait in the primary. */
+
+const openings: (() => Promise<void> | void)[] = [];
+
+afterEach(async () => {
+  for (const close of openings.splice(0).reverse()) await close();
+});
+
+async function serve(): Promise<{ service: WorkersProcess; url: string }> {
+  const fixture = await MarketFixture.create();
+  openings.push(() => fixture.drop());
+  await fixture.add({ announce: ["a"] });
+  const args = ["--database-url", fixture.url, "--listen", "127.0.0.1:0", "--workers", "1", "--drain-ms", "500"];
+  const service = new WorkersProcess(args);
+  openings.push(() => service.destroy());
+  return { service, url: await service.ready() };
+}
+
+/** Sends one request on a connection of its own; resolves with the response's head, or with how the connection ended. */
+function ask(url: string): Promise<string> {
+  return new Promise((resolve) => {
+    const socket = connect(Number(new URL(url).port), "127.0.0.1");
+    openings.push(() => void socket.destroy());
+    let received = "";
+    socket.on("error", (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
+    socket.on("data", (chunk) => {
+      received += chunk.toString("latin1");
+    });
+    socket.on("end", () => {
+      socket.end();
+      resolve(received.slice(0, received.indexOf("\r\n")));
+    });
+    socket.on("connect", () => {
+      socket.write("GET /api/v2/market/a HTTP/1.1\r\nhost: here\r\nconnection: close\r\n\r\n");
+    });
+  });
+}
+
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+describe.skipIf(process.platform !== "linux")("a crowd before a worker that stands still", () => {
+  it("is served once that goes on; beyond the bound the oldest are told 503, and nobody is reset", async () => {
+    const { service, url } = await serve();
+    const [worker = 0] = service.workers();
+    process.kill(worker, "SIGSTOP");
+    const beyond = 100;
+    const crowd = connectionsWaitingMax - 2 * refusalsMax + beyond;
+    expect(crowd).toBeLessThan(listenBacklog);
+    const told: Promise<string>[] = [];
+    for (let n = 0; n < crowd; n++) {
+      told.push(ask(url));
+      if (n % 10 === 0) await pause(5);
+    }
+    const isRefused = (line: string) => line === "HTTP/1.1 503 Service Unavailable";
+    let refused = 0;
+    for (const answer of told) void answer.then((line) => (refused += isRefused(line) ? 1 : 0));
+    await until("the oldest are refused", 8_000, () => refused >= beyond - 2);
+    process.kill(worker, "SIGCONT");
+    const lines = await Promise.all(told);
+    expect(new Set(lines)).toEqual(new Set(["HTTP/1.1 200 OK", "HTTP/1.1 503 Service Unavailable"]));
+    expect(lines.filter(isRefused).length).toBeLessThanOrEqual(beyond);
+    expect(lines.findIndex(isRefused)).toBeLessThan(3);
+    expect(lines.slice(-100).filter(isRefused)).toEqual([]);
+    expect(await statusOf(`${url}/readyz`)).toBe(200);
+  }, 60_000);
+});
