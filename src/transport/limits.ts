@@ -36,8 +36,8 @@ export interface TransportLimits {
   /** How long a connection that the server ends is still read, so that its last bytes arrive; then it is cut. */
   readonly lingerMs: number;
   /**
-   * While the server drains, an HTTP/1.1 connection is closed with its next answer, or when it had no request for this
-   * long, the time before the drain included. A request that crosses the end of its connection is lost. A client that
+   * While the server drains, a connection is told to end with its next request, or when it had none for this long, the
+   * time before the drain included. Over HTTP/1.1 a request that crosses the end of its connection is lost. A client that
    * asks more often than this is told with an answer; of one that asks more rarely, hardly ever a request crosses.
    */
   readonly drainIdleMs: number;

@@ -3,9 +3,6 @@ import { constants, type Http2Session } from "node:http2";
 /** In the first GOAWAY: streams that are on their way are still served (RFC 9113, 6.8). */
 const lastStreamIdMax = 2 ** 31 - 1;
 
-/** How long a session may be without a new stream before it is told to end: its peer then has none on the way. */
-const idleMs = 250;
-
 /** How long a peer may take to answer the ping behind the first GOAWAY. */
 const roundTripMaxMs = 250;
 
@@ -13,14 +10,14 @@ const roundTripMaxMs = 250;
  * Ends an HTTP/2 session without refusing streams that its peer opens before it learns of the end. The first GOAWAY goes
  * with the next stream, because a client that waits for a response is opening no other (Node's client refuses a stream of
  * its own that it has not sent when GOAWAY arrives, and connect-node does not try again). A round trip later comes the
- * GOAWAY that names the last stream. Streams that are open go on.
+ * GOAWAY that names the last stream. Streams that are open go on. Without a next stream all that comes after `waitMs`.
  *
  * A session without streams gets the second GOAWAY alone: behind a first one Node reads it no more, neither streams on
  * their way nor the answer to a ping. Streams that it is too late for are refused, and safe to try again.
  *
  * @param isIdle whether no stream is open
  */
-export function closeSession(session: Http2Session, isIdle: () => boolean): void {
+export function closeSession(session: Http2Session, waitMs: number, isIdle: () => boolean): void {
   let late: NodeJS.Timeout | undefined;
   const close = (): void => {
     clearTimeout(late);
@@ -41,6 +38,6 @@ export function closeSession(session: Http2Session, isIdle: () => boolean): void
     else announce();
   };
   // Timers come before what has arrived is read, and after a standstill a stream may be among that.
-  const idle = setTimeout(() => setImmediate(endUntold), idleMs);
+  const idle = setTimeout(() => setImmediate(endUntold), waitMs);
   session.once("stream", announce);
 }

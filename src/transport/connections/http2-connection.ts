@@ -27,6 +27,10 @@ export class Http2Connection implements Begun {
   #waiting: WaitingStream[] = [];
   /** In no order. An array, because V8 keeps what a growing Set has held (see {@link SessionTables}). */
   readonly #open: OpenStream[] = [];
+  /** A stream was opened since the last check. */
+  #used = false;
+  /** The last check before which a stream was open; in `performance.now()` time. */
+  #unusedSinceMs = performance.now();
 
   constructor(session: Http2Session, limits: TransportLimits) {
     this.#session = session;
@@ -47,8 +51,14 @@ export class Http2Connection implements Begun {
     return this.#arrived.length === 0 && this.#waiting.length === 0 && this.#open.length === 0;
   }
 
+  /** For how long there has been no stream, in milliseconds; up to the time between two checks less than that. */
+  get idleMs(): number {
+    return this.idle && !this.#used ? performance.now() - this.#unusedSinceMs : 0;
+  }
+
   /** The peer has opened a stream. True: it may be served now; false: it has to {@link wait}. */
   streamOpened(stream: ServerHttp2Stream): boolean {
+    this.#used = true;
     this.#tables.streamOpened();
     this.#peer.streamOpened();
     if (this.#arrived.length >= streamsPerTurnMax || this.#waiting.length > 0) return false;
@@ -75,6 +85,8 @@ export class Http2Connection implements Begun {
   /** To be called every so often: ends what its peer has left behind. `crowded`: connections are becoming scarce. */
   check(nowMs: number, crowded: boolean): void {
     if (this.#session.destroyed) return;
+    if (this.#used || !this.idle) this.#unusedSinceMs = nowMs;
+    this.#used = false;
     // Backwards: a stream that closes is replaced by the last one.
     for (let i = this.#open.length - 1; i >= 0; i--) this.#open[i]?.check(nowMs, this.#limits);
     const fault = this.#peer.check(nowMs, crowded, this.#open.length);

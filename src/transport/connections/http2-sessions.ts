@@ -59,7 +59,7 @@ export class Http2Sessions {
   /** Tells every peer, and those to come, to go; each session ends with its last stream. */
   close(): void {
     this.#closing = true;
-    for (const [session, connection] of this.#connections) closeSession(session, () => connection.idle);
+    for (const [session, connection] of this.#connections) this.#end(session, connection);
   }
 
   /** Ends every session at once. */
@@ -107,7 +107,11 @@ export class Http2Sessions {
       clearTimeout(greeting);
       this.#connections.delete(session);
     });
-    if (this.#closing) closeSession(session, () => connection.idle);
+    if (this.#closing) this.#end(session, connection);
+  }
+
+  #end(session: Http2Session, connection: Http2Connection): void {
+    closeSession(session, this.#options.limits.drainIdleMs - connection.idleMs, () => connection.idle);
   }
 
   /** Checks some connections a turn: pinging thousands at once would keep the others waiting. */

@@ -32,7 +32,7 @@ function get(agent: http.Agent): Promise<http.IncomingHttpHeaders> {
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 it("an idle HTTP/2 session is told its last stream, so that one on its way is safe to try again", async () => {
-  await serve({});
+  await serve({ drainIdleMs: 200 });
   const session = http2.connect(server.url);
   await ask(session);
   const lastStreams: (number | undefined)[] = [];
@@ -43,7 +43,7 @@ it("an idle HTTP/2 session is told its last stream, so that one on its way is sa
 });
 
 it("a session with a stream under way is first told of the end, then of its last stream", async () => {
-  await serve({ requestTimeoutMs: 1_000 });
+  await serve({ requestTimeoutMs: 1_000, drainIdleMs: 200 });
   const session = http2.connect(server.url);
   const stream = session.request({ ":path": "/api/v2/market/never" });
   await new Promise((resolve) => session.on("remoteSettings", resolve));
@@ -55,6 +55,24 @@ it("a session with a stream under way is first told of the end, then of its last
   expect(await status).toBe(504);
   expect([lastStreams[0], lastStreams.at(-1)]).toEqual([2 ** 31 - 1, 1]);
 });
+
+it("an HTTP/2 session that was used a moment ago is told with its next stream, which is answered", async () => {
+  await serve({ drainIdleMs: 4_000 });
+  const session = http2.connect(server.url);
+  await ask(session);
+  const lastStreams: (number | undefined)[] = [];
+  session.on("goaway", (_, lastStreamId) => lastStreams.push(lastStreamId));
+  const drained = server.drain(10_000);
+  await pause(500);
+  expect(lastStreams).toEqual([]);
+  const stream = session.request({ ":path": "/healthz" });
+  const status = new Promise((resolve) => stream.on("response", (headers) => resolve(headers[":status"])));
+  await new Promise((resolve) => stream.resume().on("close", resolve));
+  expect([await status, stream.rstCode, lastStreams[0]]).toEqual([200, 0, 2 ** 31 - 1]);
+  const startedAt = performance.now();
+  await drained;
+  expect(performance.now() - startedAt).toBeLessThan(2_000);
+}, 15_000);
 
 it("an HTTP/1.1 connection that was idle for long enough before the drain is closed at once", async () => {
   await serve({ drainIdleMs: 4_000, keepAliveTimeoutMs: 60_000 });
