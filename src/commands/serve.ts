@@ -6,7 +6,7 @@ import type { ServeConfig, ServiceConfig } from "../config.js";
 import { Primary, type ServiceUrls } from "../runtime/primary.js";
 import { HangUps, untilStopped } from "../runtime/stop-signal.js";
 import { createLog, type Log } from "../telemetry/log.js";
-import { refuseConnection } from "../transport/connections/refuse-connection.js";
+import type { refuseConnection } from "../transport/connections/refuse-connection.js";
 import { defaultTransportLimits } from "../transport/limits.js";
 import { withDatabase } from "./database-choice.js";
 
@@ -57,14 +57,19 @@ export async function startServing(config: ServiceConfig, options: ServingOption
   const tls = config.tls !== undefined;
   const { connectionsMax } = defaultTransportLimits;
   const program = workerProgram();
+  let tellRefused: typeof refuseConnection | undefined;
   const refuse = (socket: Socket): void => {
-    // To tell a client why would take a handshake.
-    if (tls) socket.destroy();
-    else refuseConnection(socket, "TOO_MANY_CONNECTIONS");
+    // To tell a client of TLS why would take a handshake.
+    if (tls || tellRefused === undefined) socket.destroy();
+    else tellRefused(socket, "TOO_MANY_CONNECTIONS");
   };
   const settings = { program, listen, adminListen, tls, workers, drainMs, connectionsMax, refuse };
   const primary = new Primary({ ...options, ...settings });
-  const urls = await primary.start();
+  const starting = primary.start();
+  starting.catch(() => {});
+  // Loaded beside the workers, which take longer.
+  tellRefused = (await import("../transport/connections/refuse-connection.js")).refuseConnection;
+  const urls = await starting;
   return { ...urls, restartWorkers: () => primary.restartWorkers(), drain: () => primary.drain() };
 }
 
