@@ -161,6 +161,33 @@ const rapidReset: Attack = {
     }),
 };
 
+const cancelledStreams: Attack = {
+  name: "open and cancel",
+  expects: "a limit on cancelled calls of a connection and of a client",
+  run: (round) =>
+    inParallel(round, 30, async () => {
+      const connection = await openSession(round);
+      if (connection === undefined) return;
+      const methods = [
+        "ListLedgerEntries",
+        "GetLatestMarketDepth",
+        "ObserveMarketsDepthUpdates",
+        "ListLatestMarketData",
+      ];
+      for (let id = 1; id < 200_000 && !connection.ended && performance.now() < round.until; id += 100) {
+        const method = round.random.pick(methods);
+        const ids = Array.from({ length: 50 }, (_, n) => id + 2 * n);
+        round.tally.requests += ids.length;
+        connection.write(Buffer.concat(ids.map((stream) => emptyCall(stream, method))));
+        await connection.untilEnded(round.random.below(20));
+        connection.write(Buffer.concat(ids.map((stream) => rstStream(stream))));
+        // 30 sessions: some 4,500 calls a second.
+        await connection.untilEnded(300);
+      }
+      connection.close();
+    }),
+};
+
 /** Frames that are allowed, and cost their sender nothing. */
 const floods: readonly { readonly name: string; readonly bytes: Buffer }[] = [
   { name: "PING", bytes: ping() },
@@ -329,6 +356,7 @@ const sessionFlood: Attack = {
 export const http2Attacks: readonly Attack[] = [
   brokenFrames,
   rapidReset,
+  cancelledStreams,
   frameFloods,
   headerFloods,
   zippedDeadlines,

@@ -51,11 +51,19 @@ export interface TransportLimits {
    */
   readonly http2SessionMegabytesMax: number;
   /**
-   * HTTP/2 streams that a connection may end by a reset at once, and a second from then on; above it the connection is
-   * cut. Below nghttp2's own 1,000 and 33, beyond which it ignores new streams and leaves the connection open.
+   * Calls that one HTTP/2 connection may cancel early (see `earlyCancelMs`) at once, and a second from then on; above it
+   * the connection is cut. A page with as many subscriptions may leave them all at once. Not for trusted proxies. Far
+   * below nghttp2's own 1,000 and 33 of any age, beyond which it sends GOAWAY, and lets open streams go on.
    */
-  readonly http2ResetBurstMax: number;
-  readonly http2ResetsPerSecondMax: number;
+  readonly http2CancelBurstMax: number;
+  readonly http2CancelsPerSecondMax: number;
+  /**
+   * Calls that one client address may cancel early at once, and a second from then on, over all connections and HTTP
+   * versions; above it its connections are cut and refused, for 5 s at most. Ten connections' worth, because many
+   * clients may share an address.
+   */
+  readonly cancelledCallBurstMax: number;
+  readonly cancelledCallsPerSecondMax: number;
   /** PING and SETTINGS frames of an HTTP/2 connection, at once and a second. Go's gRPC pings once a round trip. */
   readonly http2ControlFramesPerSecondMax: number;
   /**
@@ -96,8 +104,10 @@ export const defaultTransportLimits: TransportLimits = {
   requestTimeoutMs: 30_000,
   http2StreamsPerConnectionMax: 1_000,
   http2SessionMegabytesMax: 128,
-  http2ResetBurstMax: 900,
-  http2ResetsPerSecondMax: 30,
+  http2CancelBurstMax: 200,
+  http2CancelsPerSecondMax: 30,
+  cancelledCallBurstMax: 2_000,
+  cancelledCallsPerSecondMax: 200,
   http2ControlFramesPerSecondMax: 10_000,
   http2OverheadBytesPerSecondMax: 524_288,
   peerPingIntervalMs: 20_000,

@@ -6,6 +6,7 @@ import type { TLSSocket } from "node:tls";
 import type { Failure } from "../domain/failure.js";
 import type { Log } from "../telemetry/log.js";
 import type { ClientAddresses } from "./client-addresses.js";
+import { CancelledCalls } from "./connections/cancelled-calls.js";
 import { ConnectionAdmission } from "./connections/connection-admission.js";
 import { Http1Server } from "./connections/http1-server.js";
 import { Http2Sessions } from "./connections/http2-sessions.js";
@@ -50,9 +51,11 @@ export class OnePort {
   constructor(options: PortOptions) {
     this.#options = options;
     const { limits, log, handlers, clients, tls } = options;
-    this.#admission = new ConnectionAdmission({ limits, clients, encrypted: tls !== undefined });
-    this.#http1 = new Http1Server(options);
-    this.#http2 = new Http2Sessions({ limits, log, request: handlers.request, stream: handlers.stream });
+    const cancelled = new CancelledCalls(limits);
+    this.#admission = new ConnectionAdmission({ limits, clients, cancelled, encrypted: tls !== undefined });
+    this.#http1 = new Http1Server({ ...options, cancelled });
+    const { request, stream } = handlers;
+    this.#http2 = new Http2Sessions({ limits, clients, cancelled, log, request, stream });
     this.#tellApart();
   }
 

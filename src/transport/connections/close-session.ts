@@ -30,7 +30,8 @@ export function closeSession(session: Http2Session, waitMs: number, isIdle: () =
     if (session.closed || session.destroyed) return;
     session.goaway(constants.NGHTTP2_NO_ERROR, lastStreamIdMax);
     late = setTimeout(close, roundTripMaxMs);
-    session.ping(close);
+    // A failed write ends the session within the call before, and a session that has ended cannot ping.
+    if (!session.destroyed) session.ping(close);
   };
   const endUntold = (): void => {
     if (late !== undefined) return;

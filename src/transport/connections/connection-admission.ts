@@ -2,6 +2,7 @@ import type { Socket } from "node:net";
 import { quotaKey } from "../../domain/client-address.js";
 import type { ClientAddresses } from "../client-addresses.js";
 import type { TransportLimits } from "../limits.js";
+import type { CancelledCalls } from "./cancelled-calls.js";
 import { type RefusalReason, refuseConnection } from "./refuse-connection.js";
 
 /** Refused connections that are told why at one time; more are just closed, so that they take few descriptors. */
@@ -11,12 +12,14 @@ const refusalsMax = 32;
 export interface ConnectionAdmissionOptions {
   readonly limits: TransportLimits;
   readonly clients: ClientAddresses;
+  readonly cancelled: CancelledCalls;
   /** Refused connections are then just closed: to tell them why would take a handshake. */
   readonly encrypted: boolean;
 }
 
 /**
- * Counts connections, in all and by address, and refuses those above the limits: HTTP/1.1 with 503 or 429, HTTP/2 with
+ * Counts connections, in all and by address, and refuses those above the limits, and those of clients that cancel too
+ * many calls: HTTP/1.1 with 503 or 429, HTTP/2 with
  * GOAWAY and ENHANCE_YOUR_CALM. The connections of trusted proxies count in all only.
  */
 export class ConnectionAdmission {
@@ -43,7 +46,7 @@ export class ConnectionAdmission {
 
   /** Counts a new connection until it closes. False: it is refused, and not the caller's any more. */
   admit(socket: Socket): boolean {
-    const { limits, clients } = this.#options;
+    const { limits, clients, cancelled } = this.#options;
     const address = socket.remoteAddress ?? "";
     const client = clients.isProxy(address) ? undefined : quotaKey(clients.of(address, undefined));
     if (this.#open.size >= limits.connectionsMax) {
@@ -53,6 +56,10 @@ export class ConnectionAdmission {
     const ofClient = client === undefined ? 0 : (this.#byClient.get(client) ?? 0);
     if (limits.connectionsPerAddressMax > 0 && ofClient >= limits.connectionsPerAddressMax) {
       this.#refuse(socket, "TOO_MANY_CONNECTIONS_OF_CLIENT");
+      return false;
+    }
+    if (client !== undefined && cancelled.exceededBy(client)) {
+      this.#refuse(socket, "TOO_MANY_CANCELLED_CALLS");
       return false;
     }
     this.#open.add(socket);

@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { type RepeatedGets, rememberedTextLengthMax } from "../http/repeated-gets.js";
 import type { TransportLimits } from "../limits.js";
+import { earlyCancelMs } from "./cancelled-calls.js";
 import { closeLingering } from "./lingering-close.js";
 
 /** Of so many requests on a connection the first {@link watchedRequests} are watched for repetitions. */
@@ -26,6 +27,16 @@ const ignoreError = (): void => {};
 /** Answers a request whose turn has come. */
 export type Http1Handler = (request: IncomingMessage, response: ServerResponse) => void;
 
+/** What an {@link Http1Connection} needs. */
+export interface Http1ConnectionOptions {
+  readonly repeated: RepeatedGets;
+  readonly limits: TransportLimits;
+  /** The client of `request` went away early, before it had its answer; its connection had come from `remoteAddress`. */
+  cancelled(request: IncomingMessage, remoteAddress: string): void;
+  /** A single packet held more requests than may wait. */
+  flooded(): void;
+}
+
 /**
  * An HTTP/1.1 connection. Its requests are answered one after the other: one that arrives before the answer to the
  * request before it has left waits, and nothing of it is computed. A connection with a waiting request is not read.
@@ -43,6 +54,7 @@ export class Http1Connection {
   readonly #socket: Socket;
   readonly #gets: RepeatedGets;
   readonly #limits: TransportLimits;
+  readonly #cancelled: Http1ConnectionOptions["cancelled"];
   readonly #clientAddress: string;
   #asked = 0;
   #repetitions = 0;
@@ -54,6 +66,8 @@ export class Http1Connection {
   #request: IncomingMessage | undefined;
   /** The response that is under way. */
   #response: ServerResponse | undefined;
+  /** When it was begun, in `performance.now()` time. */
+  #begunMs = 0;
   /** The client wants the connection to stay open after the response that is under way. */
   #clientKeepsAlive = false;
   /** What is to be done, in this order, each once the response before it has left. */
@@ -74,12 +88,12 @@ export class Http1Connection {
 
   readonly #flooded: () => void;
 
-  /** `flooded` is told that a single packet held more requests than may wait. */
-  constructor(socket: Socket, gets: RepeatedGets, limits: TransportLimits, flooded: () => void) {
-    this.#flooded = flooded;
+  constructor(socket: Socket, options: Http1ConnectionOptions) {
+    this.#flooded = options.flooded;
     this.#socket = socket;
-    this.#gets = gets;
-    this.#limits = limits;
+    this.#gets = options.repeated;
+    this.#limits = options.limits;
+    this.#cancelled = options.cancelled;
     this.#clientAddress = socket.remoteAddress ?? "";
     // How Node ends a connection after its last response.
     socket.destroySoon = () => this.#close();
@@ -179,6 +193,7 @@ export class Http1Connection {
   #begin(request: IncomingMessage, response: ServerResponse, handle: Http1Handler): void {
     this.#request = request;
     this.#response = response;
+    this.#begunMs = performance.now();
     response.on("close", this.#answered);
     this.#observe(request, response);
     this.#clientKeepsAlive = response.shouldKeepAlive;
@@ -188,6 +203,7 @@ export class Http1Connection {
 
   /** The response has left, or its connection has closed. */
   readonly #answered = (): void => {
+    if (this.#socket.destroyed) this.#countCancelled();
     this.#response = undefined;
     if (this.#request?.complete === true) this.#request = undefined;
     this.#bytesReadAtRest = this.#socket.bytesRead;
@@ -195,6 +211,12 @@ export class Http1Connection {
     if (this.#waiting.length > 0 || this.#held.length > 0) setImmediate(this.#proceed);
     else if (this.#draining) this.#closeWhenIdle();
   };
+
+  #countCancelled(): void {
+    const isEarly = performance.now() - this.#begunMs < earlyCancelMs;
+    if (!isEarly || this.#request === undefined || this.#response?.writableFinished !== false) return;
+    this.#cancelled(this.#request, this.#clientAddress);
+  }
 
   #wait(begin: () => void): void {
     if (this.#waiting.length >= this.#limits.unansweredRequestsMax) {

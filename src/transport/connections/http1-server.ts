@@ -2,11 +2,14 @@ import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import https from "node:https";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import { quotaKey } from "../../domain/client-address.js";
 import type { Failure } from "../../domain/failure.js";
+import type { ClientAddresses } from "../client-addresses.js";
 import { HttpFailure, wrongMethod } from "../http/http-failure.js";
 import type { RepeatedGets } from "../http/repeated-gets.js";
 import type { TransportLimits } from "../limits.js";
 import { StalledSockets } from "../stalled-sockets.js";
+import { type CancelledCalls, earlyCancelMs, tooManyCancelledCalls } from "./cancelled-calls.js";
 import { Http1Connection, type Http1Handler } from "./http1-connection.js";
 import { closeLingering } from "./lingering-close.js";
 import { malformedRequest, rawErrorResponse } from "./malformed-request.js";
@@ -26,6 +29,8 @@ export interface Http1ServerOptions {
   readonly tls: { readonly certificate: string; readonly key: string } | undefined;
   readonly limits: TransportLimits;
   readonly repeated: RepeatedGets;
+  readonly clients: ClientAddresses;
+  readonly cancelled: CancelledCalls;
   readonly handlers: {
     request: Http1Handler;
     /** Answers a request with an error. */
@@ -61,7 +66,8 @@ export class Http1Server {
   /** Serves a connection, decrypted. `first` are bytes that were put back, to be read first. */
   serve(socket: Socket, first?: Buffer): void {
     const { repeated, limits } = this.#options;
-    const connection = new Http1Connection(socket, repeated, limits, () => this.#flooded());
+    const flooded = (): void => this.#flooded();
+    const connection = new Http1Connection(socket, { repeated, limits, cancelled: this.#countCancelled, flooded });
     if (!this.#connections.has(socket)) socket.once("close", () => this.#connections.delete(socket));
     this.#connections.set(socket, connection);
     for (const listener of this.#nodeListeners) {
@@ -122,6 +128,8 @@ export class Http1Server {
     const answer: Http1Handler = (request, response) => {
       if (request.headers.host === undefined && request.httpVersion === "1.1") {
         handlers.refuse(request, response, hostMissing());
+      } else if (this.#mustWait(request)) {
+        handlers.refuse(request, response, tooManyCancelledCalls());
       } else {
         handlers.request(request, response);
       }
@@ -155,10 +163,27 @@ export class Http1Server {
     server.on("tlsClientError", () => {});
   }
 
+  readonly #countCancelled = (request: IncomingMessage, remoteAddress: string): void => {
+    const { clients, cancelled } = this.#options;
+    cancelled.allows(quotaKey(clients.of(remoteAddress, request.headers["x-forwarded-for"])));
+  };
+
+  /** Whether the request is that of a proxy's client that cancels too many calls. Others have their connections refused. */
+  #mustWait(request: IncomingMessage): boolean {
+    const { clients, cancelled } = this.#options;
+    if (!cancelled.anyExceeded || !clients.isProxy(request.socket.remoteAddress ?? "")) return false;
+    return cancelled.exceededBy(quotaKey(clients.ofRequest(request)));
+  }
+
   /** Anything but a WebSocket's handshake is read again without the wish to upgrade, which a server may ignore. */
   #upgrade(request: IncomingMessage, rest: Buffer): void {
     const { socket, method, httpVersion, headers } = request;
     if (method === "GET" && httpVersion === "1.1" && headers.upgrade?.toLowerCase() === "websocket") {
+      const { remoteAddress = "" } = socket;
+      const startedMs = performance.now();
+      socket.once("close", () => {
+        if (performance.now() - startedMs < earlyCancelMs) this.#countCancelled(request, remoteAddress);
+      });
       this.#options.handlers.upgrade(request, socket, rest);
       return;
     }

@@ -1,28 +1,45 @@
-import { constants, type Http2Session, type ServerHttp2Stream } from "node:http2";
+import { constants, type Http2Session, type IncomingHttpHeaders, type ServerHttp2Stream } from "node:http2";
+import { quotaKey } from "../../domain/client-address.js";
+import type { ClientAddresses } from "../client-addresses.js";
 import { type Begun, whenLoopTurned } from "../grpc/loop-turn.js";
 import type { TransportLimits } from "../limits.js";
 import { SessionTables } from "../session-tables.js";
+import { type CancelledCalls, earlyCancelMs } from "./cancelled-calls.js";
 import { OpenStream } from "./open-stream.js";
 import { PeerWatch } from "./peer-watch.js";
 import { RateLimit } from "./rate-limit.js";
-
-/** Streams of one connection that are served in one turn of the event loop; the others wait, so that nobody starves. */
-export const streamsPerTurnMax = 128;
+import type { TurnShares } from "./turn-shares.js";
 
 interface WaitingStream {
   readonly stream: ServerHttp2Stream;
   readonly serve: () => void;
+  /** Listens to the end of the stream meanwhile. */
+  readonly closed: () => void;
+}
+
+/** What an {@link Http2Connection} needs. */
+export interface Http2ConnectionOptions {
+  readonly limits: TransportLimits;
+  readonly clients: ClientAddresses;
+  readonly cancelled: CancelledCalls;
+  readonly shares: TurnShares;
 }
 
 /** One HTTP/2 session: shares the event loop with the others, and ends it when its peer is gone or goes too far. */
 export class Http2Connection implements Begun {
   readonly #session: Http2Session;
-  readonly #limits: TransportLimits;
+  readonly #options: Http2ConnectionOptions;
   readonly #tables: SessionTables;
   readonly #peer: PeerWatch;
-  readonly #resets: RateLimit;
+  readonly #address: string;
+  /** The client's quota key; of a trusted proxy, each stream has its own. */
+  readonly #client: string | undefined;
+  readonly #clients = new WeakMap<ServerHttp2Stream, string>();
+  readonly #cancels: RateLimit;
   /** Streams served in this turn of the event loop. Most are over at its end, and are never watched. */
   #arrived: ServerHttp2Stream[] = [];
+  /** How many were served in this turn. */
+  #served = 0;
   /** Streams that wait for another turn, oldest first. */
   #waiting: WaitingStream[] = [];
   /** In no order. An array, because V8 keeps what a growing Set has held (see {@link SessionTables}). */
@@ -31,13 +48,18 @@ export class Http2Connection implements Begun {
   #used = false;
   /** The last check before which a stream was open; in `performance.now()` time. */
   #unusedSinceMs = performance.now();
+  /** The connection is about to be cut: nothing more is served. */
+  #isCut = false;
 
-  constructor(session: Http2Session, limits: TransportLimits) {
+  constructor(session: Http2Session, options: Http2ConnectionOptions) {
+    const { limits, clients } = options;
     this.#session = session;
-    this.#limits = limits;
+    this.#options = options;
     this.#tables = new SessionTables(session);
     this.#peer = new PeerWatch(session, limits);
-    this.#resets = new RateLimit(limits.http2ResetBurstMax, limits.http2ResetsPerSecondMax);
+    this.#address = session.socket.remoteAddress ?? "";
+    this.#client = clients.isProxy(this.#address) ? undefined : quotaKey(clients.of(this.#address, undefined));
+    this.#cancels = new RateLimit(limits.http2CancelBurstMax, limits.http2CancelsPerSecondMax);
     const controlFrames = new RateLimit(limits.http2ControlFramesPerSecondMax, limits.http2ControlFramesPerSecondMax);
     const countControlFrame = (): void => {
       if (!controlFrames.allows()) this.#cut("PING and SETTINGS frames");
@@ -56,30 +78,27 @@ export class Http2Connection implements Begun {
     return this.idle && !this.#used ? performance.now() - this.#unusedSinceMs : 0;
   }
 
-  /** The peer has opened a stream. True: it may be served now; false: it has to {@link wait}. */
-  streamOpened(stream: ServerHttp2Stream): boolean {
+  /**
+   * The peer has opened a stream, which `serve` serves: at once, or in a later turn of the event loop, if the stream still
+   * is there then. Streams of a client that cancels too many calls are reset.
+   */
+  streamOpened(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, serve: () => void): void {
+    if (this.#isCut) {
+      stream.on("error", ignore);
+      return;
+    }
+    if (this.#client === undefined && this.#refuses(stream, headers)) return;
     this.#used = true;
     this.#tables.streamOpened();
     this.#peer.streamOpened();
-    if (this.#arrived.length >= streamsPerTurnMax || this.#waiting.length > 0) return false;
-    if (this.#arrived.push(stream) === 1) whenLoopTurned(this);
-    return true;
-  }
-
-  /** `serve` is called in a later turn of the event loop, if the stream still is there then. */
-  wait(stream: ServerHttp2Stream, serve: () => void): void {
-    stream.on("error", ignore);
-    this.#waiting.push({ stream, serve });
+    if (this.#served >= this.#options.shares.share || this.#waiting.length > 0) this.#wait(stream, serve);
+    else this.#serve(stream, serve);
   }
 
   loopTurned(): void {
-    const arrived = this.#arrived;
-    this.#arrived = [];
-    for (const stream of arrived) {
-      if (stream.destroyed) this.#over(stream);
-      else this.#open.push(new OpenStream(stream, this.#open.length, (gone) => this.#closed(gone)));
-    }
-    if (this.#waiting.length > 0) this.#serveWaiting();
+    this.#served = 0;
+    this.#watchArrived();
+    if (this.#waiting.length > 0 && !this.#isCut) this.#serveWaiting();
   }
 
   /** To be called every so often: ends what its peer has left behind. `crowded`: connections are becoming scarce. */
@@ -88,43 +107,99 @@ export class Http2Connection implements Begun {
     if (this.#used || !this.idle) this.#unusedSinceMs = nowMs;
     this.#used = false;
     // Backwards: a stream that closes is replaced by the last one.
-    for (let i = this.#open.length - 1; i >= 0; i--) this.#open[i]?.check(nowMs, this.#limits);
+    for (let i = this.#open.length - 1; i >= 0; i--) this.#open[i]?.check(nowMs, this.#options.limits);
+    if (this.#session.destroyed) return;
     const fault = this.#peer.check(nowMs, crowded, this.#open.length);
     if (fault !== undefined) this.#cut(fault);
   }
 
-  /** Streams that were reset while they waited cost nothing more. */
+  #serve(stream: ServerHttp2Stream, serve: () => void): void {
+    this.#arrived.push(stream);
+    if (++this.#served === 1) {
+      whenLoopTurned(this);
+      this.#options.shares.join();
+    }
+    serve();
+  }
+
+  /** Streams that are reset while they wait cost nothing more. */
+  #wait(stream: ServerHttp2Stream, serve: () => void): void {
+    // In the same packet others may have been reset already.
+    this.#watchArrived();
+    stream.on("error", ignore);
+    const arrivedMs = performance.now();
+    const closed = (): void => this.#over(stream, arrivedMs);
+    stream.on("close", closed);
+    this.#waiting.push({ stream, serve, closed });
+  }
+
   #serveWaiting(): void {
     const waiting = this.#waiting;
+    const { share } = this.#options.shares;
     let next = 0;
-    for (; next < waiting.length && this.#arrived.length < streamsPerTurnMax; next++) {
-      const { stream, serve } = waiting[next] as WaitingStream;
-      if (stream.destroyed) {
-        this.#over(stream);
-        continue;
-      }
-      if (this.#arrived.push(stream) === 1) whenLoopTurned(this);
-      serve();
+    for (; next < waiting.length && this.#served < share; next++) {
+      const { stream, serve, closed } = waiting[next] as WaitingStream;
+      if (stream.destroyed) continue;
+      stream.off("close", closed);
+      this.#serve(stream, serve);
     }
     this.#waiting = waiting.slice(next);
   }
 
+  #watchArrived(): void {
+    if (this.#arrived.length === 0) return;
+    const arrived = this.#arrived;
+    this.#arrived = [];
+    const nowMs = performance.now();
+    for (const stream of arrived) {
+      if (stream.destroyed) this.#over(stream, nowMs);
+      else this.#open.push(new OpenStream(stream, this.#open.length, nowMs, (gone) => this.#closed(gone)));
+    }
+  }
+
   #closed(gone: OpenStream): void {
-    this.#over(gone.stream);
+    this.#over(gone.stream, gone.openedMs);
     const last = this.#open.pop();
     if (last === undefined || last === gone) return;
     this.#open[gone.index] = last;
     last.index = gone.index;
   }
 
-  /** Counts a stream that ended by a reset, from whichever side: a client can provoke ours, too. */
-  #over(stream: ServerHttp2Stream): void {
-    if (stream.rstCode !== constants.NGHTTP2_NO_ERROR && !this.#resets.allows()) this.#cut("resets");
+  /**
+   * Counts a stream that ended early by a reset, from whichever side (a client can provoke ours, too), or with its
+   * connection.
+   */
+  #over(stream: ServerHttp2Stream, openedMs: number): void {
+    if (this.#isCut || stream.rstCode === constants.NGHTTP2_NO_ERROR || performance.now() - openedMs >= earlyCancelMs)
+      return;
+    const client = this.#client ?? this.#clients.get(stream) ?? "";
+    const allowed = this.#options.cancelled.allows(client);
+    // A proxy's other clients keep their connection: the streams of this one are refused.
+    if (this.#client !== undefined && (!this.#cancels.allows() || !allowed)) this.#cut("cancelled calls");
   }
 
+  /** Whether the stream is that of a proxy's client that cancels too many calls: it is reset. */
+  #refuses(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean {
+    const { clients, cancelled } = this.#options;
+    const client = quotaKey(clients.of(this.#address, headers["x-forwarded-for"]));
+    this.#clients.set(stream, client);
+    if (!cancelled.exceededBy(client)) return false;
+    stream.on("error", ignore);
+    stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+    return true;
+  }
+
+  /**
+   * Ends the session when the loop has turned. A session that is destroyed while nghttp2 closes one of its streams, which
+   * is when that stream's events come, has it freed twice, and the process ends.
+   */
   #cut(fault: string): void {
-    if (this.#session.destroyed) return;
-    this.#session.destroy(new Error(`an HTTP/2 connection was cut: ${fault}`), constants.NGHTTP2_ENHANCE_YOUR_CALM);
+    if (this.#isCut || this.#session.destroyed) return;
+    this.#isCut = true;
+    const error = new Error(`an HTTP/2 connection was cut: ${fault}`);
+    setImmediate(() => {
+      if (!this.#session.destroyed) this.#session.destroy(error, constants.NGHTTP2_ENHANCE_YOUR_CALM);
+    });
   }
 }
 

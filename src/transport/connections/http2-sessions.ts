@@ -7,13 +7,12 @@ import http2, {
 } from "node:http2";
 import type { Socket } from "node:net";
 import type { Log } from "../../telemetry/log.js";
-import type { TransportLimits } from "../limits.js";
 import { closeSession } from "./close-session.js";
-import { Http2Connection } from "./http2-connection.js";
+import { Http2Connection, type Http2ConnectionOptions } from "./http2-connection.js";
+import { TurnShares } from "./turn-shares.js";
 
 /** What HTTP/2 sessions are made of. */
-export interface Http2SessionsOptions {
-  readonly limits: TransportLimits;
+export interface Http2SessionsOptions extends Omit<Http2ConnectionOptions, "shares"> {
   readonly log: Log;
   /** A request that {@link stream} did not take. */
   request(request: Http2ServerRequest, response: Http2ServerResponse): void;
@@ -32,6 +31,7 @@ export class Http2Sessions {
   readonly #options: Http2SessionsOptions;
   readonly #server: http2.Http2Server;
   readonly #connections = new Map<Http2Session, Http2Connection>();
+  readonly #shares = new TurnShares();
   readonly #checks: NodeJS.Timeout;
   #closing = false;
 
@@ -85,20 +85,17 @@ export class Http2Sessions {
     const serve = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number, raw: string[]): void => {
       if (!this.#options.stream(stream, headers)) requests.emit("stream", stream, headers, flags, raw);
     };
-    const serveLater = (connection: Http2Connection, ...event: Parameters<typeof serve>): void => {
-      connection.wait(event[0], () => serve(...event));
-    };
     server.on("stream", (stream, headers, flags, raw: string[]) => {
       const connection = stream.session === undefined ? undefined : this.#connections.get(stream.session);
-      if (connection === undefined || connection.streamOpened(stream)) serve(stream, headers, flags, raw);
-      else serveLater(connection, stream, headers, flags, raw);
+      if (connection === undefined) stream.on("error", ignore);
+      else connection.streamOpened(stream, headers, () => serve(stream, headers, flags, raw));
     });
     server.on("sessionError", (error) => log.debug({ err: error }, "an HTTP/2 connection failed"));
     return server;
   }
 
   #opened(session: Http2Session): void {
-    const connection = new Http2Connection(session, this.#options.limits);
+    const connection = new Http2Connection(session, { ...this.#options, shares: this.#shares });
     this.#connections.set(session, connection);
     // Node keeps a session for ever whose peer sent a broken first frame and hung up: nothing tells of it.
     const greeting = setTimeout(() => session.destroy(), this.#options.limits.headersTimeoutMs);
@@ -126,3 +123,6 @@ export class Http2Sessions {
     setImmediate(() => this.#check(connections));
   }
 }
+
+/** Of a stream that is over before it is served. */
+function ignore(): void {}

@@ -9,6 +9,8 @@ import { isWholeAnswer, unreadBytes } from "./unread-answers.js";
  */
 export class OpenStream {
   readonly stream: ServerHttp2Stream;
+  /** In `performance.now()` time. */
+  readonly openedMs: number;
   /** Where its connection keeps it. */
   index: number;
   /** Bytes that the peer has yet to take, as last seen. */
@@ -17,8 +19,9 @@ export class OpenStream {
   #takenMs = 0;
 
   /** `closed` is called once, with this. */
-  constructor(stream: ServerHttp2Stream, index: number, closed: (stream: OpenStream) => void) {
+  constructor(stream: ServerHttp2Stream, index: number, openedMs: number, closed: (stream: OpenStream) => void) {
     this.stream = stream;
+    this.openedMs = openedMs;
     this.index = index;
     stream.once("close", () => closed(this));
     if (stream.writableFinished) this.#stopSenderSoon();

@@ -46,7 +46,7 @@ export class PeerWatch {
     this.#bytesRead = bytesRead;
     this.#bytesWritten = bytesWritten;
     if (flooded) return "frames beside requests";
-    const lost = this.#unanswered > 0 ? this.#lost(bytesWritten, nowMs, crowded) : undefined;
+    const lost = this.#unanswered > 0 ? this.#lost(bytesWritten, nowMs, crowded, openStreams) : undefined;
     if (lost !== undefined) return lost;
     const becameQuiet = received === 0 && !this.#quiet;
     this.#quiet = received === 0;
@@ -71,16 +71,21 @@ export class PeerWatch {
   /**
    * Why a session whose ping has no answer is lost, if it is. nghttp2 writes nothing more after the GOAWAY with which it
    * ends a session for an invalid frame, and Node neither reads on nor tells of it. A session that cannot write because
-   * its peer does not read looks the same, and is given time, unless connections are scarce.
+   * its peer does not read looks the same, and is given time, unless connections are scarce. A peer that sends the headers
+   * of a request only in part cannot answer pings either, and nothing tells of it: without a stream that is open, and
+   * nothing to read, a peer has as long as headers may take.
    */
-  #lost(bytesWritten: number, nowMs: number, crowded: boolean): string | undefined {
-    if (nowMs - this.#aliveMs > this.#limits.peerSilenceMaxMs) return "a ping without an answer";
-    if (bytesWritten > this.#writtenBeforePing) return undefined;
+  #lost(bytesWritten: number, nowMs: number, crowded: boolean, openStreams: number): string | undefined {
+    const { peerSilenceMaxMs, headersTimeoutMs } = this.#limits;
     const waitsForReader = bytesWritten - this.#knownRead >= kernelBufferBytes;
+    const silenceMaxMs = openStreams > 0 || waitsForReader ? peerSilenceMaxMs : headersTimeoutMs;
+    if (nowMs - this.#aliveMs > Math.min(silenceMaxMs, peerSilenceMaxMs)) return "a ping without an answer";
+    if (bytesWritten > this.#writtenBeforePing) return undefined;
     return crowded || !waitsForReader ? "a session that writes nothing any more" : undefined;
   }
 
   #ping(nowMs: number, bytesWritten: number): void {
+    if (this.#session.destroyed) return;
     const sent = this.#session.ping((error) => {
       // A ping that is called off is no sign of life.
       if (error !== null || this.#session.destroyed) return;

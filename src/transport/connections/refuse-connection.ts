@@ -2,6 +2,7 @@ import { constants } from "node:http2";
 import type { Socket } from "node:net";
 import { Failure, unavailable } from "../../domain/failure.js";
 import { peekPreface } from "../peek-preface.js";
+import { tooManyCancelledCalls } from "./cancelled-calls.js";
 import { closeLingering } from "./lingering-close.js";
 import { rawErrorResponse } from "./malformed-request.js";
 
@@ -12,7 +13,11 @@ const connectionRetryMs = 5_000;
 const refusalMs = 1_000;
 
 /** Why connections are refused; the reasons of their errors. */
-export const connectionRefusals = ["TOO_MANY_CONNECTIONS", "TOO_MANY_CONNECTIONS_OF_CLIENT"] as const;
+export const connectionRefusals = [
+  "TOO_MANY_CONNECTIONS",
+  "TOO_MANY_CONNECTIONS_OF_CLIENT",
+  "TOO_MANY_CANCELLED_CALLS",
+] as const;
 
 /** One of {@link connectionRefusals}. */
 export type RefusalReason = (typeof connectionRefusals)[number];
@@ -33,6 +38,7 @@ function failureOf(reason: RefusalReason): Failure {
   if (reason === "TOO_MANY_CONNECTIONS") {
     return unavailable("this server has as many connections as it can; try again", reason, connectionRetryMs);
   }
+  if (reason === "TOO_MANY_CANCELLED_CALLS") return tooManyCancelledCalls();
   const message = "this client has as many connections open as one address may; close some";
   return new Failure("resource_exhausted", message, { reason, retryAfterMs: connectionRetryMs });
 }

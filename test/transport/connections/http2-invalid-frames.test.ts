@@ -4,7 +4,18 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createMetrics, type Metrics } from "../../../src/telemetry/metrics.js";
 import type { RunningServer, ServerOptions } from "../../../src/transport/server.js";
 import { selfSigned } from "../../support/certificate.js";
-import { FrameConnection, frameType, getFields, headers, ping, preface, settings } from "../../support/http2-frames.js";
+import {
+  FrameConnection,
+  flag,
+  frame,
+  frameType,
+  getFields,
+  headerBlock,
+  headers,
+  ping,
+  preface,
+  settings,
+} from "../../support/http2-frames.js";
 import { invalidFrames } from "../../support/http2-invalid-frames.js";
 import { serveFake } from "../serve-fake.js";
 
@@ -111,6 +122,24 @@ describe.each([
     await connection.closed;
     clearInterval(asking);
     expect(id).toBeGreaterThan(50);
+    await expectNothingLeft(5_000);
+  });
+
+  test("and sends half the headers of a request, in half a frame or without their end", async () => {
+    await serve({ headersTimeoutMs: 1_000 });
+    const living = connect(server.url, { rejectUnauthorized: false });
+    const whole = headers(1, getFields("/healthz"), flag.endStream);
+    const unended = frame(frameType.headers, 0, 1, headerBlock(getFields("/healthz")));
+    const connections = [];
+    for (const bytes of [whole.subarray(0, 5), whole.subarray(0, -3), unended]) {
+      const connection = await FrameConnection.open(server.address.port, { tls });
+      connection.send(bytes);
+      connections.push(connection);
+    }
+    const poll = { timeout: 8_000, interval: 100 };
+    await expect.poll(() => gauge(metrics, "marketd_http2_sessions_open"), poll).toBe(1);
+    expect(living.closed).toBe(false);
+    living.destroy();
     await expectNothingLeft(5_000);
   });
 
