@@ -133,6 +133,8 @@ describe.each([
     const connections = [];
     for (const bytes of [whole.subarray(0, 5), whole.subarray(0, -3), unended]) {
       const connection = await FrameConnection.open(server.address.port, { tls });
+      // An answer to a ping in the middle of a header block would break the protocol.
+      connection.polite = false;
       connection.send(bytes);
       connections.push(connection);
     }
