@@ -170,9 +170,9 @@ export class Http2Connection implements Begun {
    * connection.
    */
   #over(stream: ServerHttp2Stream, openedMs: number): void {
-    if (this.#isCut || stream.rstCode === constants.NGHTTP2_NO_ERROR || performance.now() - openedMs >= earlyCancelMs)
-      return;
+    if (stream.rstCode === constants.NGHTTP2_NO_ERROR || performance.now() - openedMs >= earlyCancelMs) return;
     const client = this.#client ?? this.#clients.get(stream) ?? "";
+    // Those that end with a connection that is cut count too: reconnecting would otherwise make them free.
     const allowed = this.#options.cancelled.allows(client);
     // A proxy's other clients keep their connection: the streams of this one are refused.
     if (this.#client !== undefined && (!this.#cancels.allows() || !allowed)) this.#cut("cancelled calls");

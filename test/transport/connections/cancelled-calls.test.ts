@@ -90,6 +90,8 @@ describe("a client that cancels its calls at once", () => {
     third.send(cancelled(1, 150));
     await third.closed;
     expect(goawayCode(third)).toBe(enhanceYourCalm);
+    // What it has cancelled is far above the limit: a pause of a few cancellations is not enough.
+    await sleep(200);
     const refused = await FrameConnection.connect(server.address.port);
     refused.send(preface);
     await refused.closed;
