@@ -50,7 +50,8 @@ describe.skipIf(process.platform !== "linux").each(["2", "1"])("%s workers of 15
     const room = Number(workers) * connectionsOfWorker(descriptors, clients);
     const open = await openClients(url);
     await until("the rest is hung up on", 20_000, () => open.size <= room);
-    expect(open.size).toBeGreaterThan(room / 2);
+    // One address may have half of a worker's connections.
+    expect(open.size).toBeGreaterThanOrEqual(room / 2);
     for (const pid of [service.pid, ...service.workers()]) {
       expect(readdirSync(`/proc/${pid}/fd`).length).toBeLessThan(descriptors - 10);
     }
