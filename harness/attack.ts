@@ -36,8 +36,17 @@ const residentGrowthMax = 0.1;
 /** Rounds of each attack where there is time; the last is compared with the first. */
 const roundsOfLongRuns = 3;
 
-/** A run of so many seconds has three rounds of each attack. */
+/** A run of so many seconds has three rounds of each attack, and opens {@link connectionsOfLongRuns} for each. */
 const longRunSeconds = 600;
+
+/** Connections that a long run opens for each attack, over all rounds. */
+const connectionsOfLongRuns = 1_000;
+
+/** Connections that an attack which waits for a limit of the service opens in a short run. */
+const patientConnections = 140;
+
+/** A round takes so long at least: the well-behaved client makes 50 calls a second, and a percentile takes 100. */
+const roundMinMs = 2_000;
 
 const cheap = [...http1Attacks, ...http2Attacks, ...loadAttacks].filter((attack) => attack.minSeconds === undefined);
 const patient = [...http1Attacks, ...http2Attacks].filter((attack) => attack.minSeconds !== undefined);
@@ -85,26 +94,30 @@ class AttackRun {
   }
 
   /** Runs each attack alone, round after round, and the patient ones together first. */
-  async run(seconds: number): Promise<void> {
+  async run(seconds: number, chosen: (attack: Attack) => boolean): Promise<void> {
     const startedAt = performance.now();
+    const isLong = seconds >= longRunSeconds;
+    const patientAttacks = patient.filter(chosen);
+    const attacks = [...cheap, ...fuzzers].filter(chosen);
     await this.#begin(false);
-    await this.#patient();
-    const attacks = [...cheap, ...fuzzers];
-    const rounds = seconds >= longRunSeconds ? roundsOfLongRuns : 1;
-    const leftSeconds = Math.max(attacks.length * rounds * 0.4, seconds - (performance.now() - startedAt) / 1000);
-    const roundMs = (leftSeconds * 1000) / (attacks.length * rounds);
+    const width = isLong ? connectionsOfLongRuns / 2 : patientConnections;
+    if (patientAttacks.length > 0) await this.#patient(patientAttacks, width);
+    const rounds = isLong ? roundsOfLongRuns : 1;
+    const leftMs = seconds * 1000 - (performance.now() - startedAt);
+    const roundMs = Math.max(roundMinMs, leftMs / (attacks.length * rounds));
     for (const attack of attacks) await this.#cheap(attack, rounds, roundMs);
-    if (seconds >= longRunSeconds) await this.#patient();
+    if (isLong && patientAttacks.length > 0) await this.#patient(patientAttacks, width);
     this.#report.table(this.#rows);
     const { connections, requests, mutated } = this.#totals;
     this.#report.say(`${connections} connections, ${requests} requests, ${mutated} of them mutated`);
   }
 
-  async #patient(): Promise<void> {
+  /** Rounds of attacks that mostly wait, all at once. */
+  async #patient(attacks: readonly Attack[], connections: number): Promise<void> {
     const tally = new Tally();
     await this.#bystander.read();
-    await Promise.all(patient.map((attack) => this.#round(attack, tally, 0)));
-    await this.#judge(patient.map(({ name }) => name).join(", "), tally);
+    await Promise.all(attacks.map((attack) => this.#round(attack, tally, 0, connections)));
+    await this.#judge(attacks.map(({ name }) => name).join(", "), tally);
   }
 
   async #cheap(attack: Attack, rounds: number, roundMs: number): Promise<void> {
@@ -112,7 +125,7 @@ class AttackRun {
     for (let n = 1; n <= rounds; n++) {
       const tally = new Tally();
       await this.#bystander.read();
-      await this.#round(attack, tally, roundMs);
+      await this.#round(attack, tally, roundMs, rounds === 1 ? 1 : Math.ceil(connectionsOfLongRuns / rounds));
       if (fuzzers.includes(attack)) this.#totals.mutated += tally.requests;
       const after = await this.#judge(rounds === 1 ? attack.name : `${attack.name}, round ${n}`, tally);
       if (n === 1) first = after;
@@ -127,9 +140,10 @@ class AttackRun {
     }
   }
 
-  async #round(attack: Attack, tally: Tally, roundMs: number): Promise<void> {
+  async #round(attack: Attack, tally: Tally, roundMs: number, connections: number): Promise<void> {
     const random = new Random(this.#seed, `${attack.name} ${this.#rounds++}`);
-    const running = attack.run({ target: this.#target, random, tally, until: performance.now() + roundMs });
+    const until = performance.now() + roundMs;
+    const running = attack.run({ target: this.#target, random, tally, until, connections });
     await Promise.race([running, sleep(roundMs + overrunMaxMs, undefined, { ref: false })]);
   }
 
@@ -221,7 +235,12 @@ function mebibytes({ residentBytes }: Holding): number {
   return Math.round(residentBytes / 2 ** 20);
 }
 
-const settings = readSettings("attack", 60);
+/** Whether an attack is one of those that `--attacks` names by parts of their names. */
+function isChosen({ name }: Attack, parts: string | undefined): boolean {
+  return parts === undefined || parts.split(",").some((part) => name.includes(part.trim()));
+}
+
+const settings = readSettings("attack", 60, ["attacks"]);
 const report = new Report();
 report.say(`attacking ${settings.program} for ${settings.seconds} s with --seed ${settings.seed}`);
 const target = await Target.start(settings.program, settings.seed);
@@ -229,7 +248,8 @@ const { port, adminUrl, marketId } = target;
 const bystander = new Bystander({ port, adminUrl, marketId });
 await sleep(1_000);
 try {
-  await new AttackRun(report, target, bystander, settings.seed).run(settings.seconds);
+  const run = new AttackRun(report, target, bystander, settings.seed);
+  await run.run(settings.seconds, (attack) => isChosen(attack, settings.more["attacks"]));
 } finally {
   await bystander.stop();
   await target.stop();

@@ -9,6 +9,8 @@ export interface Round {
   readonly tally: Tally;
   /** `performance.now()` at which the round should end. */
   readonly until: number;
+  /** Connections that the round opens at least; an attack with `minSeconds` opens so many at once. */
+  readonly connections: number;
 }
 
 /** One way to harm the service. */
@@ -22,11 +24,11 @@ export interface Attack {
   run(round: Round): Promise<void>;
 }
 
-/** Runs `work` in `width` parallel loops until the round ends. */
+/** Runs `work`, which opens a connection, in `width` parallel loops until the round ends and has opened enough. */
 export async function inParallel(round: Round, width: number, work: (n: number) => Promise<void>): Promise<void> {
   const loop = async (n: number): Promise<void> => {
     do await work(n);
-    while (performance.now() < round.until && round.target.alive);
+    while ((performance.now() < round.until || round.tally.connections < round.connections) && round.target.alive);
   };
   await Promise.all(Array.from({ length: width }, (_, n) => loop(n)));
 }

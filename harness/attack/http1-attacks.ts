@@ -201,7 +201,7 @@ const slowSenders: Attack = {
   expects: "each connection is ended by the service within 40 s",
   minSeconds: 42,
   run: async (round) => {
-    const width = 40;
+    const width = Math.ceil(round.connections / unfinished.length);
     const startedAt = performance.now();
     await Promise.all(
       unfinished.flatMap(({ name, begin, more }) =>

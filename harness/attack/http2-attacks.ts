@@ -107,7 +107,7 @@ const zeroWindow: Attack = {
   run: async (round) => {
     const until = performance.now() + stalledReaderMs * 2 + 15_000;
     await Promise.all(
-      Array.from({ length: 40 }, async (_, n) => {
+      Array.from({ length: round.connections }, async (_, n) => {
         const connection = await openSession(round, [setting.initialWindowSize, 0]);
         if (connection === undefined) return;
         const calls = Array.from({ length: 10 }, (_unused, call) =>
@@ -242,24 +242,17 @@ const openStreams: Attack = {
   minSeconds: 42,
   run: async (round) => {
     await Promise.all(
-      Array.from({ length: 4 }, async () => {
+      Array.from({ length: round.connections }, async (_unused, connectionNumber) => {
         const connection = await openSession(round);
         if (connection === undefined) return;
-        const calls = Array.from({ length: 200 }, (_, n) => rpcHeaders(2 * n + 1, "GetMarket"));
+        const streams = connectionNumber < 4 ? 200 : 4;
+        const calls = Array.from({ length: streams }, (_, n) => rpcHeaders(2 * n + 1, "GetMarket"));
         round.tally.requests += calls.length;
         connection.write(Buffer.concat(calls));
         const until = performance.now() + 40_000;
-        while (
-          !connection.ended &&
-          resets(connection) < 200 &&
-          endedStreams(connection) < 200 &&
-          performance.now() < until
-        ) {
-          await connection.untilEnded(500);
-        }
-        if (!connection.ended && resets(connection) < 200 && endedStreams(connection) < 200) {
-          round.tally.wrong("requests without an end stay open");
-        }
+        const open = () => !connection.ended && resets(connection) < streams && endedStreams(connection) < streams;
+        while (open() && performance.now() < until) await connection.untilEnded(500);
+        if (open()) round.tally.wrong("requests without an end stay open");
         connection.close();
       }),
     );
@@ -295,7 +288,7 @@ const refusedSenders: Attack = {
     ];
     await Promise.all(
       types.flatMap((type) =>
-        Array.from({ length: 4 }, async () => {
+        Array.from({ length: Math.ceil(round.connections / types.length) }, async () => {
           const connection = await openSession(round);
           if (connection === undefined) return;
           round.tally.requests++;
@@ -329,7 +322,10 @@ const zippedDeadlines: Attack = {
       });
       round.tally.requests += calls.length;
       connection.write(Buffer.concat(calls));
-      await connection.untilReceived(20 * 40, 3_000);
+      const until = performance.now() + 3_000;
+      while (!connection.ended && endedStreams(connection) < calls.length && performance.now() < until) {
+        await connection.untilEnded(20);
+      }
       connection.close();
     }),
 };
@@ -347,7 +343,7 @@ const sessionFlood: Attack = {
       );
       round.tally.requests += calls.length;
       connection.write(Buffer.concat(calls));
-      await connection.untilEnded(Math.max(200, Math.min(2_000, round.until - performance.now())));
+      await connection.untilEnded(Math.max(200, Math.min(500, round.until - performance.now())));
       connection.close();
     }),
 };

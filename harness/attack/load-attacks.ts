@@ -88,7 +88,7 @@ const stalledStreams: Attack = {
   run: async (round) => {
     const connections: RawConnection[] = [];
     await Promise.all(
-      Array.from({ length: 300 }, async () => {
+      Array.from({ length: Math.max(300, round.connections) }, async () => {
         const connection = await RawConnection.open(round.target.port, round.tally);
         if (connection === undefined) return;
         connections.push(connection);
