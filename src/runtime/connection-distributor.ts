@@ -1,6 +1,8 @@
 import type { AddressInfo } from "node:net";
 import { createServer, type Server, type Socket } from "node:net";
 import { setImmediate, setTimeout } from "node:timers/promises";
+import { RateLimit } from "../domain/rate-limit.js";
+import { WaitingConnections } from "./waiting-connections.js";
 
 /** A connection that no worker takes for this long is closed: its client has given up, or does better to try again. */
 export const connectionWaitMaxMs = 10_000;
@@ -11,11 +13,11 @@ export const closeMaxMs = 1_000;
 /** Connections that the kernel keeps until the primary accepts them; Linux takes at most `net.core.somaxconn`. */
 export const listenBacklog = 4_096;
 
-/** Up to so many waiting connections are handed out oldest first, more of them newest first. */
-export const waitingInOrderMax = 32;
-
 /** Connections that are told at one time why no worker takes them, and at most a quarter of those that may wait. */
 export const refusalsMax = 32;
+
+/** Connections that are told so in a second; it costs four times as much as to accept one. */
+export const refusalsPerSecondMax = 200;
 
 const closePollMs = 5;
 
@@ -31,28 +33,23 @@ export interface ConnectionTaker {
 /** Tells a client that no worker takes its connection, and closes that within a bounded time. */
 export type RefuseConnection = (socket: Socket) => void;
 
-interface WaitingConnection {
-  readonly socket: Socket;
-  readonly sinceMs: number;
-}
-
 /**
  * The public port, in the primary. It reads nothing of a connection: it hands each to the next worker in turn that is
  * free, so that long-lived ones are spread too. The port stays open however workers come and go; meanwhile connections
  * wait, a bounded number for a bounded time, and the oldest are refused beyond that.
  *
- * A worker takes one connection per turn of its event loop, because Node's channel does. When a crowd waits, the newest
- * is handed out first: the clients of the oldest have waited in vain or have left, and in order nobody would be in time.
+ * A worker takes one connection per turn of its event loop, because Node's channel does. So many may wait, and clients
+ * get their turns one after the other.
  */
 export class ConnectionDistributor {
   readonly #server: Server;
   /** The one that was handed a connection last is the last. */
   #takers: ConnectionTaker[] = [];
-  /** Those that wait longest are first. */
-  #waiting: WaitingConnection[] = [];
+  readonly #waiting = new WaitingConnections();
   readonly #connectionsMax: number;
   readonly #waitingMax: number;
   readonly #refusalsMax: number;
+  readonly #refusalRate = new RateLimit(refusalsPerSecondMax, refusalsPerSecondMax);
   readonly #tellRefused: RefuseConnection;
   /** Those that wait, are being handed over or are being refused. */
   #open = 0;
@@ -103,14 +100,14 @@ export class ConnectionDistributor {
 
   /** To be called when a taker may have become free or full. */
   handOut(): void {
-    while (this.#waiting.length > 0) {
+    while (this.#waiting.size > 0) {
       const taker = this.#next();
       if (taker === undefined) break;
-      const next = this.#waiting.length > waitingInOrderMax ? this.#waiting.pop() : this.#waiting.shift();
-      if (next !== undefined) taker.hand(next.socket);
+      const socket = this.#waiting.takeNext();
+      if (socket !== undefined) taker.hand(socket);
     }
     const kept = this.#allFull() ? 0 : this.#waitingMax;
-    while (this.#waiting.length > kept && this.#refusing < this.#refusalsMax) this.#refuseOldest();
+    while (this.#waiting.size > kept && this.#refusing < this.#refusalsMax) this.#refuse(this.#waiting.takeExcess());
   }
 
   /** A connection that a taker was handed and did not get. */
@@ -120,8 +117,12 @@ export class ConnectionDistributor {
 
   /** Refuses connections that have waited too long; to be called now and then. */
   expire(): void {
-    const before = performance.now() - connectionWaitMaxMs;
-    while ((this.#waiting[0]?.sinceMs ?? Number.POSITIVE_INFINITY) < before) this.#refuseOldest();
+    const beforeMs = performance.now() - connectionWaitMaxMs;
+    for (;;) {
+      const socket = this.#waiting.takeOlder(beforeMs);
+      if (socket === undefined) return;
+      this.#refuse(socket);
+    }
   }
 
   /** Closes the port. Resolves once nothing waits any more, which is at most {@link closeMaxMs}. */
@@ -134,10 +135,10 @@ export class ConnectionDistributor {
       for (let turn = 0; turn < 2; turn++) await setImmediate();
     } while (this.#accepted > accepted && performance.now() < until);
     this.#server.close();
-    while (this.#waiting.length > 0 && this.#takers.length > 0 && performance.now() < until)
+    while (this.#waiting.size > 0 && this.#takers.length > 0 && performance.now() < until)
       await setTimeout(closePollMs);
     this.#takers = [];
-    while (this.#waiting.length > 0) this.#refuseOldest();
+    while (this.#waiting.size > 0) this.#refuse(this.#waiting.takeExcess());
   }
 
   #accept(socket: Socket): void {
@@ -148,11 +149,11 @@ export class ConnectionDistributor {
     });
     socket.on("error", () => {});
     this.#wait(socket);
-    if (this.#open > this.#connectionsMax) this.#refuseOldest();
+    if (this.#open > this.#connectionsMax) this.#refuse(this.#waiting.takeExcess());
   }
 
   #wait(socket: Socket): void {
-    this.#waiting.push({ socket, sinceMs: performance.now() });
+    this.#waiting.add(socket);
     this.handOut();
   }
 
@@ -168,11 +169,10 @@ export class ConnectionDistributor {
   }
 
   /** Beyond those that can be told, a connection is just closed, so that the others keep their descriptors. */
-  #refuseOldest(): void {
-    const { socket } = this.#waiting.shift() ?? {};
+  #refuse(socket: Socket | undefined): void {
     if (socket === undefined) return;
     this.#refused += 1;
-    if (this.#refusing >= this.#refusalsMax) {
+    if (this.#refusing >= this.#refusalsMax || !this.#refusalRate.allows()) {
       socket.destroy();
       return;
     }

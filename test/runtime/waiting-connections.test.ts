@@ -25,9 +25,9 @@ async function serve(): Promise<{ service: WorkersProcess; url: string }> {
 }
 
 /** Sends one request on a connection of its own; resolves with the response's head, or with how the connection ended. */
-function ask(url: string): Promise<string> {
+function ask(url: string, localAddress = "127.0.0.1"): Promise<string> {
   return new Promise((resolve) => {
-    const socket = connect(Number(new URL(url).port), "127.0.0.1");
+    const socket = connect({ port: Number(new URL(url).port), host: "127.0.0.1", localAddress });
     openings.push(() => void socket.destroy());
     let received = "";
     socket.on("error", (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
@@ -70,5 +70,28 @@ describe.skipIf(process.platform !== "linux")("a crowd before a worker that stan
     expect(lines.findIndex(isRefused)).toBeLessThan(3);
     expect(lines.slice(-100).filter(isRefused)).toEqual([]);
     expect(await statusOf(`${url}/readyz`)).toBe(200);
+  }, 60_000);
+
+  it("from one address does not delay the connection of another, older or younger", async () => {
+    const { service, url } = await serve();
+    const [worker = 0] = service.workers();
+    process.kill(worker, "SIGSTOP");
+    const answered: string[] = [];
+    const told: Promise<void>[] = [];
+    const open = (name: string, address: string) =>
+      told.push(ask(url, address).then((line) => void answered.push(`${name}: ${line}`)));
+    for (let n = 0; n < 400; n++) {
+      if (n === 50) open("older", "127.0.0.1");
+      open("crowd", "127.0.0.2");
+      if (n % 10 === 0) await pause(5);
+    }
+    open("younger", "127.0.0.1");
+    await pause(200);
+    process.kill(worker, "SIGCONT");
+    await Promise.all(told);
+    expect(answered.length).toBe(402);
+    expect(new Set(answered.map((line) => line.slice(line.indexOf(":"))))).toEqual(new Set([": HTTP/1.1 200 OK"]));
+    const early = answered.slice(0, 40).filter((line) => !line.startsWith("crowd"));
+    expect(early).toHaveLength(2);
   }, 60_000);
 });

@@ -1,6 +1,6 @@
 import { Failure } from "../../domain/failure.js";
+import { exceededSecondsMax, RateLimit } from "../../domain/rate-limit.js";
 import type { TransportLimits } from "../limits.js";
-import { exceededSecondsMax, RateLimit } from "./rate-limit.js";
 
 /**
  * A call is cancelled early when its client leaves it sooner than this after it began. Later cancellations are not

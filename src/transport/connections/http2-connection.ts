@@ -1,5 +1,6 @@
 import { constants, type Http2Session, type IncomingHttpHeaders, type ServerHttp2Stream } from "node:http2";
 import { quotaKey } from "../../domain/client-address.js";
+import { RateLimit } from "../../domain/rate-limit.js";
 import type { ClientAddresses } from "../client-addresses.js";
 import { type Begun, whenLoopTurned } from "../grpc/loop-turn.js";
 import type { TransportLimits } from "../limits.js";
@@ -7,7 +8,6 @@ import { SessionTables } from "../session-tables.js";
 import { type CancelledCalls, earlyCancelMs } from "./cancelled-calls.js";
 import { OpenStream } from "./open-stream.js";
 import { PeerWatch } from "./peer-watch.js";
-import { RateLimit } from "./rate-limit.js";
 import type { TurnShares } from "./turn-shares.js";
 
 interface WaitingStream {

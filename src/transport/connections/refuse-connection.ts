@@ -30,8 +30,20 @@ export function refuseConnection(socket: Socket, reason: RefusalReason): void {
   peekPreface(socket, refusalMs, (http2) => {
     socket.on("error", ignore);
     socket.setTimeout(refusalMs);
-    closeLingering(socket, refusalMs, http2 ? goAway : rawErrorResponse(failureOf(reason)));
+    closeLingering(socket, refusalMs, http2 ? goAway : responseOf(reason));
   });
+}
+
+/** Made once each: thousands of connections a second may be refused. */
+const responses = new Map<RefusalReason, Buffer>();
+
+function responseOf(reason: RefusalReason): Buffer {
+  let response = responses.get(reason);
+  if (response === undefined) {
+    response = rawErrorResponse(failureOf(reason));
+    responses.set(reason, response);
+  }
+  return response;
 }
 
 function failureOf(reason: RefusalReason): Failure {
