@@ -91,8 +91,8 @@ export class Http2Connection implements Begun {
     this.#used = true;
     this.#tables.streamOpened();
     this.#peer.streamOpened();
-    if (this.#served >= this.#options.shares.share || this.#waiting.length > 0) this.#wait(stream, serve);
-    else this.#serve(stream, serve);
+    if (this.#waiting.length === 0 && this.#options.shares.take(this.#served)) this.#serve(stream, serve);
+    else this.#wait(stream, serve);
   }
 
   loopTurned(): void {
@@ -115,10 +115,7 @@ export class Http2Connection implements Begun {
 
   #serve(stream: ServerHttp2Stream, serve: () => void): void {
     this.#arrived.push(stream);
-    if (++this.#served === 1) {
-      whenLoopTurned(this);
-      this.#options.shares.join();
-    }
+    if (++this.#served === 1) whenLoopTurned(this);
     serve();
   }
 
@@ -135,11 +132,11 @@ export class Http2Connection implements Begun {
 
   #serveWaiting(): void {
     const waiting = this.#waiting;
-    const { share } = this.#options.shares;
     let next = 0;
-    for (; next < waiting.length && this.#served < share; next++) {
+    for (; next < waiting.length; next++) {
       const { stream, serve, closed } = waiting[next] as WaitingStream;
       if (stream.destroyed) continue;
+      if (!this.#options.shares.take(this.#served)) break;
       stream.off("close", closed);
       this.#serve(stream, serve);
     }

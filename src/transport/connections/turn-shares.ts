@@ -1,32 +1,29 @@
 import { type Begun, whenLoopTurned } from "../grpc/loop-turn.js";
 
-/** Streams that a connection may have served in one turn of the event loop, when it is alone; the others wait. */
-export const streamsPerTurnMax = 128;
+/** Streams that are served in one turn of the event loop: up to some tens of milliseconds. The others wait. */
+export const streamsPerTurnMax = 64;
 
 /** Streams that a connection may have served in one turn, however many connections there are. */
-export const streamsPerTurnMin = 16;
-
-/** Streams of all connections that are served in one turn: some tens of milliseconds. */
-export const streamsInTurnMax = 512;
+export const streamsPerTurnMin = 2;
 
 /** Shares each turn of the event loop among the connections that open streams, so that none starves the others. */
 export class TurnShares implements Begun {
+  /** Streams of one connection, by how many connections the last turn had. */
   #share = streamsPerTurnMax;
   #connections = 0;
+  #streams = 0;
 
-  /** Streams of one connection that may be served in this turn; by how many connections the last turn had. */
-  get share(): number {
-    return this.#share;
-  }
-
-  /** A connection serves its first stream of this turn. */
-  join(): void {
-    if (++this.#connections === 1) whenLoopTurned(this);
+  /** Whether a connection that was served `served` streams in this turn may have one more served; counts it. */
+  take(served: number): boolean {
+    if (served >= this.#share || (served >= streamsPerTurnMin && this.#streams >= streamsPerTurnMax)) return false;
+    if (this.#streams++ === 0) whenLoopTurned(this);
+    if (served === 0) this.#connections++;
+    return true;
   }
 
   loopTurned(): void {
-    const share = Math.floor(streamsInTurnMax / this.#connections);
-    this.#share = Math.min(streamsPerTurnMax, Math.max(streamsPerTurnMin, share));
+    this.#share = Math.max(streamsPerTurnMin, Math.floor(streamsPerTurnMax / this.#connections));
     this.#connections = 0;
+    this.#streams = 0;
   }
 }
