@@ -1,6 +1,7 @@
-// npm run bench -- unary [--seconds N] [--rounds N]
+// npm run bench -- unary [--seconds N] [--rounds N] [--against DIR]
 // A hot depth answer, by GET and by gRPC, against bare Node and what others build on it. The servers run in processes of
-// their own on one core, the load on another; rounds alternate, and medians count.
+// their own on one core, the load on another; rounds alternate, and medians count. With --against only against the
+// service of another checkout, which must be built.
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -23,6 +24,7 @@ const { values } = parseArgs({
   options: {
     seconds: { type: "string", default: "3" },
     rounds: { type: "string", default: "5" },
+    against: { type: "string" },
   },
 });
 const seconds = Number(values.seconds);
@@ -96,6 +98,27 @@ async function workerCost(one: MeasuredServer, databaseUrl: string): Promise<num
   }
 }
 
+/** This checkout's throughput over that of another, both as whole services on the same database. */
+async function compareCheckouts(ours: ServiceProcess, databaseUrl: string, checkout: string): Promise<void> {
+  const before = await ServiceProcess.start("before", databaseUrl, 1, checkout);
+  const loads = { json: loadHttp, json_numbered: loadHttpNumbered, grpc: loadGrpc };
+  const ratios: Record<string, number> = {};
+  try {
+    for (const [name, load] of Object.entries(loads)) {
+      const table = await measure(load, [ours, before]);
+      print(name, table);
+      const cpu = (server: string): readonly number[] => table.get(server)?.cpuMicros ?? [];
+      const quotients = cpu("before").map((micros, round) => micros / (cpu("ours")[round] ?? Number.NaN));
+      console.log(`  CPU time, before over ours: ${quotients.map((quotient) => quotient.toFixed(2)).sort().join(" ")}`);
+      ratios[`${name}_vs_before`] = ratio(table, "before");
+      ratios[`${name}_cpu_vs_before`] = Math.round(median(quotients) * 1000) / 1000;
+    }
+  } finally {
+    await before.stop();
+  }
+  console.log(JSON.stringify({ name: "unary", ratios }));
+}
+
 async function run(databaseUrl: string): Promise<void> {
   const ours = await ServiceProcess.start("ours", databaseUrl, 1);
   try {
@@ -103,6 +126,7 @@ async function run(databaseUrl: string): Promise<void> {
     writeFileSync(sampleFile, JSON.stringify(sample));
     const sizes = [sample.json, sample.binary].map((base64) => Buffer.from(base64, "base64").length);
     console.log(`a book of ${sizes[0]} bytes of JSON, ${sizes[1]} of protobuf; ${rounds} rounds of ${seconds} s`);
+    if (values.against !== undefined) return await compareCheckouts(ours, databaseUrl, values.against);
     const http = ["rawHttp", "fastify"];
     const json = await compare("depth by GET, JSON, HTTP/1.1", loadHttp, ours, http);
     const numbered = await compare("the same, each request in other bytes", loadHttpNumbered, ours, http);

@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { pinnedTo } from "./pinned.js";
@@ -20,9 +21,10 @@ export class ServiceProcess implements MeasuredServer {
     this.#child = child;
   }
 
-  /** Starts it on the first core, and waits until it is ready. */
-  static async start(name: string, databaseUrl: string, workers: number): Promise<ServiceProcess> {
-    const main = fileURLToPath(new URL("../../src/main.js", import.meta.url));
+  /** Starts it on the first core, and waits until it is ready. `checkout`: another that is built; absent: this one. */
+  static async start(name: string, databaseUrl: string, workers: number, checkout?: string): Promise<ServiceProcess> {
+    const here = fileURLToPath(new URL("../../../", import.meta.url));
+    const main = join(checkout ?? here, "dist", "src", "main.js");
     const flags = ["--database-url", databaseUrl, "--listen", "127.0.0.1:0", "--log-level", "silent"];
     const args = [main, "serve", ...flags, "--workers", String(workers)];
     const [program, all] = pinnedTo(0, process.execPath, args);

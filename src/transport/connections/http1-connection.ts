@@ -76,6 +76,8 @@ export class Http1Connection {
   #held: Buffer = noBytes;
   /** Nothing is read because something waits. */
   #paused = false;
+  /** Requests came before the response to the one before them had been made. */
+  #pipelines = false;
   /** Of the last request that came of what was handed to the parser last. */
   #parsedText: string | undefined;
   /** The socket's `bytesRead` when the last response had left. */
@@ -225,6 +227,8 @@ export class Http1Connection {
       this.#flooded();
       return;
     }
+    // The client may have a response before the socket tells that it was written.
+    if (this.#waiting.length > 0 || this.#response?.writableEnded !== true) this.#pipelines = true;
     this.#waiting.push(begin);
     this.#pause();
     this.#settleKeepAlive();
@@ -258,7 +262,7 @@ export class Http1Connection {
     });
   }
 
-  /** Reads on; from now on here, so that at most one request is parsed at a time. */
+  /** Reads on; if the connection pipelines, from now on here, so that at most one request is parsed at a time. */
   #resume(): void {
     if (!this.#paused) return;
     this.#paused = false;
@@ -272,7 +276,7 @@ export class Http1Connection {
       return;
     }
     this.#socket.off("resume", this.#resumed);
-    this.#readFirst();
+    if (this.#pipelines) this.#readFirst();
   };
 
   /** Leaves the socket to another protocol, or to its end. */

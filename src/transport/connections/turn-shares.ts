@@ -1,10 +1,10 @@
 import { type Begun, whenLoopTurned } from "../grpc/loop-turn.js";
 
 /** Streams that are served in one turn of the event loop: up to some tens of milliseconds. The others wait. */
-export const streamsPerTurnMax = 64;
+export const streamsPerTurnMax = 256;
 
 /** Streams that a connection may have served in one turn, however many connections there are. */
-export const streamsPerTurnMin = 2;
+export const streamsPerTurnMin = 8;
 
 /** Shares each turn of the event loop among the connections that open streams, so that none starves the others. */
 export class TurnShares implements Begun {
