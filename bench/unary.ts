@@ -36,7 +36,7 @@ async function measure(load: Load, servers: readonly MeasuredServer[]): Promise<
   const measured = servers.map((server): Measured => ({ server, perSecond: [], cpuMicros: [] }));
   for (const { server } of measured) await load(server.port, sample.marketId, Math.min(seconds, 2));
   for (let round = 0; round < rounds; round++) {
-    for (const { server, perSecond, cpuMicros } of measured) {
+    for (const { server, perSecond, cpuMicros } of round % 2 === 0 ? measured : measured.toReversed()) {
       const before = await server.cpuMicros();
       const result = await load(server.port, sample.marketId, seconds);
       perSecond.push(result.perSecond);

@@ -150,6 +150,8 @@ export class Http2Connection implements Begun {
     const nowMs = performance.now();
     for (const stream of arrived) {
       if (stream.destroyed) this.#over(stream, nowMs);
+      // Most are: nothing of them is left to be sent or received.
+      else if (stream.writableFinished && stream.readableEnded) continue;
       else this.#open.push(new OpenStream(stream, this.#open.length, nowMs, (gone) => this.#closed(gone)));
     }
   }

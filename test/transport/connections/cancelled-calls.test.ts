@@ -7,7 +7,7 @@ import {
   cancellingClientsMax,
   earlyCancelMs,
 } from "../../../src/transport/connections/cancelled-calls.js";
-import { streamsPerTurnMax, streamsPerTurnMin } from "../../../src/transport/connections/turn-shares.js";
+import { streamsOfConnectionMin, streamsPerTurnMax } from "../../../src/transport/connections/turn-shares.js";
 import { defaultTransportLimits } from "../../../src/transport/limits.js";
 import type { RunningServer, ServerOptions } from "../../../src/transport/server.js";
 import {
@@ -243,7 +243,7 @@ test("many connections share each turn of the event loop", async () => {
   clearInterval(watching);
   for (const connection of connections) connection.close();
   // Between two looks of this test there may be the end of one turn and the beginning of the next.
-  expect(Math.max(...turns)).toBeLessThanOrEqual(2 * (streamsPerTurnMax + connections.length * streamsPerTurnMin));
+  expect(Math.max(...turns)).toBeLessThanOrEqual(2 * (streamsPerTurnMax + connections.length * streamsOfConnectionMin));
 });
 
 test("clients are remembered in bounded memory, and those that go on are", () => {

@@ -1,6 +1,6 @@
 import { connect } from "node:http2";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { streamsPerTurnMax } from "../../../src/transport/connections/turn-shares.js";
+import { streamsOfConnectionMax } from "../../../src/transport/connections/turn-shares.js";
 import type { TransportLimits } from "../../../src/transport/limits.js";
 import type { RunningServer } from "../../../src/transport/server.js";
 import {
@@ -130,7 +130,7 @@ describe("many requests in one packet", () => {
     }
     watching = false;
     expect(service.requests.length).toBe(900);
-    expect(most).toBeLessThanOrEqual(2 * streamsPerTurnMax);
+    expect(most).toBeLessThanOrEqual(2 * streamsOfConnectionMax);
     connection.close();
   });
 
