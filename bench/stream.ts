@@ -1,4 +1,4 @@
-// npm run bench -- stream [--rounds N] [--connections N] [--only fan-out|delay|open] [--profile DIR]
+// npm run bench -- stream [--rounds N] [--connections N] [--only fan-out|delay|open] [--profile DIR] [--against DIR]
 // Depth streams to many: server CPU time per delivered update against what others do with the same bytes, the delay from
 // commit to receipt, and what ten thousand open streams cost. Servers run in processes of their own on one core, readers
 // that only count on another; rounds alternate, and medians count.
@@ -14,6 +14,7 @@ const { values } = parseArgs({
     connections: { type: "string", default: "200" },
     only: { type: "string" },
     profile: { type: "string" },
+    against: { type: "string" },
   },
 });
 
@@ -46,7 +47,16 @@ async function fanOut(ratios: Record<string, number>): Promise<void> {
     connections: Number(values.connections),
     rounds: Number(values.rounds),
     nodeArgs: values.profile === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${values.profile}`],
+    against: values.against,
   };
+  if (options.against !== undefined) {
+    for (const protocol of ["grpc", "lines"] as const) {
+      const both = await compare(["ours", "before"], protocol, options);
+      print(`${protocol} to ${options.connections} connections`, both);
+      ratios[`${protocol}_vs_before`] = ratio(both, "before");
+    }
+    return;
+  }
   const grpc = await compare(["ours", "rawHttp2", "grpcJs", "connectNode"], "grpc", options);
   print(`gRPC to ${options.connections} connections`, grpc);
   ratios["grpc_vs_raw_http2"] = ratio(grpc, "rawHttp2");
@@ -87,5 +97,5 @@ async function delays(): Promise<void> {
 
 const ratios: Record<string, number> = {};
 if (values.only === undefined || values.only === "fan-out") await fanOut(ratios);
-if (values.only !== "fan-out") await delays();
+if (values.only !== "fan-out" && values.against === undefined) await delays();
 console.log(JSON.stringify({ name: "stream", ratios }));

@@ -109,7 +109,12 @@ async function compareCheckouts(ours: ServiceProcess, databaseUrl: string, check
       print(name, table);
       const cpu = (server: string): readonly number[] => table.get(server)?.cpuMicros ?? [];
       const quotients = cpu("before").map((micros, round) => micros / (cpu("ours")[round] ?? Number.NaN));
-      console.log(`  CPU time, before over ours: ${quotients.map((quotient) => quotient.toFixed(2)).sort().join(" ")}`);
+      console.log(
+        `  CPU time, before over ours: ${quotients
+          .map((quotient) => quotient.toFixed(2))
+          .sort()
+          .join(" ")}`,
+      );
       ratios[`${name}_vs_before`] = ratio(table, "before");
       ratios[`${name}_cpu_vs_before`] = Math.round(median(quotients) * 1000) / 1000;
     }

@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { pinnedTo } from "../unary/pinned.js";
 
@@ -23,14 +24,15 @@ export class Child<Order, Reply> {
     return this.#child.pid ?? 0;
   }
 
-  /** Starts `SCRIPT.js ARGS` beside this file, on one core only where one is given, and waits for its first word. */
+  /** Starts `SCRIPT.js ARGS` in `folder`, on one core only where one is given, and waits for its first word. */
   static async start<Order, Reply, First>(
     script: string,
     args: readonly string[],
     core: number | undefined,
     nodeArgs: readonly string[] = [],
+    folder = fileURLToPath(new URL(".", import.meta.url)),
   ): Promise<[Child<Order, Reply>, First]> {
-    const all = [...nodeArgs, fileURLToPath(new URL(`./${script}.js`, import.meta.url)), ...args];
+    const all = [...nodeArgs, join(folder, `${script}.js`), ...args];
     const [program, programArgs] = core === undefined ? [process.execPath, all] : pinnedTo(core, process.execPath, all);
     const child = spawn(program, programArgs, { stdio: ["ignore", "inherit", "inherit", "ipc"] });
     const started = new Child<Order, Reply>(child, `${script} ${args.join(" ")}`);

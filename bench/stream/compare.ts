@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Child } from "./child.js";
 import type { ReaderProtocol } from "./light-reader.js";
@@ -20,6 +21,8 @@ export interface CompareOptions {
   readonly connections: number;
   readonly rounds: number;
   readonly nodeArgs: readonly string[];
+  /** Another checkout, which is built: its `ours` is `before`. */
+  readonly against: string | undefined;
 }
 
 const serverCore = 0;
@@ -39,7 +42,7 @@ export async function compare(
     for (const name of names) sides.push(await Side.start(name, protocol, options));
     for (let round = 0; round < warmUpRounds; round++) for (const side of sides) await side.round(false);
     for (let round = 0; round < options.rounds; round++) {
-      for (const side of sides) await side.round(true);
+      for (const side of round % 2 === 0 ? sides : sides.toReversed()) await side.round(true);
     }
     const outcomes = sides.map((side) => side.outcome());
     const sent = new Set(outcomes.map((outcome) => outcome.roundBytes));
@@ -67,9 +70,10 @@ class Side {
     const { connections, nodeArgs } = options;
     const [server, { port }] = await Child.start<ServeOrder, ServeReply, { port: number }>(
       "serve",
-      [name],
+      [name === "before" ? "ours" : name],
       serverCore,
       nodeArgs,
+      name === "before" ? join(options.against ?? "", "dist", "bench", "stream") : undefined,
     );
     const [readers] = await Child.start<ReadOrder, ReadReply, object>("read", [], readerCore);
     await readers.ask({ kind: "open", protocol, port, connections, streamsPerConnection: 1 });
