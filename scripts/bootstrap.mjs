@@ -66,7 +66,9 @@ export async function test(args) {
   await prepare();
   if (!process.env.MARKETD_TEST_SERVER_URL) await ensureDatabaseServer();
   process.chdir(root);
-  await become(inRoot("node_modules", "vitest", "vitest.mjs"), ["run", ...args]);
+  const isWatching = args[0] === "--watch";
+  const vitestArgs = isWatching ? ["watch", ...args.slice(1)] : ["run", ...args];
+  await become(inRoot("node_modules", "vitest", "vitest.mjs"), vitestArgs);
 }
 
 export async function bench([name, ...args]) {
