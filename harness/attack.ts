@@ -12,8 +12,11 @@ import { type Holding, Target } from "./attack/target.js";
 import { Report } from "./support/report.js";
 import { readSettings } from "./support/settings.js";
 
-/** How long the service may take to let go of what an attack held. */
-const settleMaxMs = 10_000;
+/**
+ * How long the service may take to let go of what an attack held. A stream behind which requests wait is not read, so that
+ * its client's end is seen by its next heartbeats, 15 s apart.
+ */
+const settleMaxMs = 40_000;
 
 /** How long it may take until it answers everybody again. */
 const recoveryMaxMs = 10_000;
