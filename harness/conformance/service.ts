@@ -1,10 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { create, createRegistry, type DescMessage, type MessageShape, toJsonString } from "@bufbuild/protobuf";
 import { anyPack } from "@bufbuild/protobuf/wkt";
-import { type Answer, jsonWriteOptions, MessageAnswer } from "../../src/domain/answer.js";
+import type { Answer } from "../../src/domain/answer.js";
 import type { Failure } from "../../src/domain/failure.js";
 import type { Metadata, RequestHeaders } from "../../src/domain/metadata.js";
 import { type AnswerStream, type Api, type Call, serverStreaming, unary } from "../../src/domain/service.js";
+import { jsonWriteOptions } from "../../src/encoding/json-encoder.js";
+import { MessageAnswer } from "../../src/encoding/message-answer.js";
 import { parseGrpcTimeout } from "../../src/transport/grpc/deadline.js";
 import { definedFailure } from "./defined-failure.js";
 import {

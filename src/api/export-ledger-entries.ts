@@ -2,14 +2,14 @@ import { create, fromJson, type JsonObject } from "@bufbuild/protobuf";
 import { anyPack, StructSchema } from "@bufbuild/protobuf/wkt";
 import { type ExportLedgerEntriesRequest, TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { HttpBodySchema } from "../../gen/google/api/httpbody_pb.js";
-import { type Answer, MessageAnswer } from "../domain/answer.js";
+import type { Answer } from "../domain/answer.js";
 import { readDateRange } from "../domain/date-range.js";
 import { Failure } from "../domain/failure.js";
 import { requireIdentifier } from "../domain/identifier.js";
 import { type AnswerStream, type Call, type StreamMethod, serverStreaming } from "../domain/service.js";
+import { MessageAnswer } from "../encoding/message-answer.js";
 import type { LedgerReader } from "../store/ledger-entry-query.js";
 import { type EntryText, type ExportSubject, LedgerExport } from "../store/ledger-export-query.js";
-import { HttpBodyAnswer } from "./http-body-answer.js";
 import { type CsvFacts, LedgerCsv } from "./ledger-csv.js";
 
 type Body = typeof HttpBodySchema;
@@ -117,7 +117,7 @@ class ExportStream implements AnswerStream<Body> {
       const rows = this.#batches[0];
       if (rows === undefined) break;
       const { bytes, next } = this.#csv.piece(rows, this.#at);
-      taken.push(new HttpBodyAnswer(contentType, bytes));
+      taken.push(new MessageAnswer(HttpBodySchema, { contentType, data: bytes }));
       this.#at = next;
       if (next >= rows.length) {
         this.#batches.shift();

@@ -1,15 +1,16 @@
 import {
-  type ERC20MultiSigSignerRemovedBundleEdge,
+  type ERC20MultiSigSignerRemovedBundleEdgeSchema,
   type ListERC20MultiSigSignerRemovedBundlesRequest,
   ListERC20MultiSigSignerRemovedBundlesResponseSchema,
   TradingDataService,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
-import { MessageAnswer } from "../domain/answer.js";
 import { decodeBundleCursor, encodeBundleCursor } from "../domain/cursor.js";
 import { invalidArgument } from "../domain/failure.js";
 import { requireIdentifier } from "../domain/identifier.js";
 import { pageInfo, readPagination } from "../domain/page.js";
 import { type Call, type UnaryMethod, unary } from "../domain/service.js";
+import type { Encodable } from "../encoding/field-values.js";
+import { MessageAnswer } from "../encoding/message-answer.js";
 import { type BundleFilter, readBundles, type SignerRemovedBundle } from "../store/bundle-query.js";
 import type { Database } from "../store/database.js";
 
@@ -25,9 +26,7 @@ export function listErc20MultiSigSignerRemovedBundles(options: { readonly databa
       const page = await readBundles(options.database, filter, pageRequest, call);
       const edges = page.rows.map(edge);
       return new MessageAnswer(ListERC20MultiSigSignerRemovedBundlesResponseSchema, {
-        $typeName: "datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse",
         bundles: {
-          $typeName: "datanode.api.v2.ERC20MultiSigSignerRemovedConnection",
           edges,
           pageInfo: pageInfo(page, pageRequest, { first: edges[0]?.cursor, last: edges.at(-1)?.cursor }),
         },
@@ -57,14 +56,14 @@ function readEpoch(text: string): bigint {
   return epoch;
 }
 
-function edge(bundle: SignerRemovedBundle): ERC20MultiSigSignerRemovedBundleEdge {
+type Edge = Encodable<typeof ERC20MultiSigSignerRemovedBundleEdgeSchema>;
+
+function edge(bundle: SignerRemovedBundle): Edge & { readonly cursor: string } {
   const { oldSigner, submitter, nonce, epochSeq, timeNs, signatures } = bundle;
   const hex = signatures.map((signature) => Buffer.from(signature, "latin1").toString("hex")).join("");
   return {
-    $typeName: "datanode.api.v2.ERC20MultiSigSignerRemovedBundleEdge",
     cursor: encodeBundleCursor(bundle),
     node: {
-      $typeName: "datanode.api.v2.ERC20MultiSigSignerRemovedBundle",
       oldSigner: oldSigner.toLowerCase(),
       submitter: submitter.toLowerCase(),
       nonce,

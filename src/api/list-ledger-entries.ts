@@ -1,15 +1,15 @@
 import {
-  type AggregatedLedgerEntriesEdge,
+  type AggregatedLedgerEntriesEdgeSchema,
   type ListLedgerEntriesRequest,
-  type ListLedgerEntriesResponse,
   ListLedgerEntriesResponseSchema,
   TradingDataService,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
-import { MessageAnswer } from "../domain/answer.js";
 import { decodeEntryCursor, encodeEntryCursor } from "../domain/cursor.js";
 import { readDateRange } from "../domain/date-range.js";
 import { type Page, type PageRequest, pageInfo, readPagination } from "../domain/page.js";
 import { type Call, type UnaryMethod, unary } from "../domain/service.js";
+import type { Encodable } from "../encoding/field-values.js";
+import { MessageAnswer } from "../encoding/message-answer.js";
 import type { LedgerEntry, LedgerReader } from "../store/ledger-entry-query.js";
 import { readLedgerFilter } from "./ledger-filter.js";
 
@@ -24,13 +24,16 @@ export function listLedgerEntries(options: { readonly ledger: LedgerReader }): U
   });
 }
 
-function response(page: Page<LedgerEntry, bigint>, request: PageRequest<bigint>): ListLedgerEntriesResponse {
+type Edge = Encodable<typeof AggregatedLedgerEntriesEdgeSchema>;
+
+function response(
+  page: Page<LedgerEntry, bigint>,
+  request: PageRequest<bigint>,
+): Encodable<typeof ListLedgerEntriesResponseSchema> {
   const edges = page.rows.map(edge);
   const reached = page.reached === undefined ? {} : { reached: encodeEntryCursor(page.reached) };
   return {
-    $typeName: "datanode.api.v2.ListLedgerEntriesResponse",
     ledgerEntries: {
-      $typeName: "datanode.api.v2.AggregatedLedgerEntriesConnection",
       edges,
       pageInfo: pageInfo(page, request, { first: edges[0]?.cursor, last: edges.at(-1)?.cursor, ...reached }),
     },
@@ -38,13 +41,11 @@ function response(page: Page<LedgerEntry, bigint>, request: PageRequest<bigint>)
 }
 
 /** The asset of an entry is that of the account it leaves. */
-function edge(entry: LedgerEntry): AggregatedLedgerEntriesEdge {
+function edge(entry: LedgerEntry): Edge & { readonly cursor: string } {
   const { from, to } = entry;
   return {
-    $typeName: "datanode.api.v2.AggregatedLedgerEntriesEdge",
     cursor: encodeEntryCursor(entry.id),
     node: {
-      $typeName: "datanode.api.v2.AggregatedLedgerEntry",
       timestamp: entry.timeNs,
       quantity: entry.quantity,
       transferType: entry.entryClass.transferType,
@@ -53,8 +54,8 @@ function edge(entry: LedgerEntry): AggregatedLedgerEntriesEdge {
       toAccountType: to.kind.type,
       fromAccountPartyId: from.partyId,
       toAccountPartyId: to.partyId,
-      ...(from.kind.marketId === "" ? {} : { fromAccountMarketId: from.kind.marketId }),
-      ...(to.kind.marketId === "" ? {} : { toAccountMarketId: to.kind.marketId }),
+      fromAccountMarketId: from.kind.marketId || undefined,
+      toAccountMarketId: to.kind.marketId || undefined,
       fromAccountBalance: entry.fromBalance,
       toAccountBalance: entry.toBalance,
     },

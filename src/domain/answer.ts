@@ -1,14 +1,5 @@
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
-import { createRegistry, toBinary, toJsonString } from "@bufbuild/protobuf";
-import { StructSchema } from "@bufbuild/protobuf/wkt";
-import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import type { Metadata } from "./metadata.js";
-
-/** The message types that may travel inside a `google.protobuf.Any`: error details and the export's extensions. */
-export const anyRegistry = createRegistry(StructSchema, BadRequestSchema, ErrorInfoSchema, RetryInfoSchema);
-
-/** The JSON of every answer: unset scalars, lists and enums of implicit presence are written out. */
-export const jsonWriteOptions = { alwaysEmitImplicit: true, registry: anyRegistry } as const;
 
 /**
  * A way to wrap an answer's bytes for one protocol (a gRPC frame, a JSON line, an SSE event).
@@ -39,46 +30,4 @@ export interface Answer<S extends DescMessage = DescMessage> {
   json(): Uint8Array;
   /** The bytes in a protocol's form. */
   as(form: Form): Uint8Array;
-}
-
-/** An {@link Answer} made from a message. */
-export class MessageAnswer<S extends DescMessage> implements Answer<S> {
-  readonly schema: S;
-  readonly version: string | undefined;
-  readonly eventId: string | undefined;
-  readonly #message: MessageShape<S>;
-  #binary: Uint8Array | undefined;
-  #json: Uint8Array | undefined;
-  #forms: Map<Form, Uint8Array> | undefined;
-
-  constructor(schema: S, message: MessageShape<S>, version?: string, eventId?: string) {
-    this.schema = schema;
-    this.version = version;
-    this.eventId = eventId;
-    this.#message = message;
-  }
-
-  message(): MessageShape<S> {
-    return this.#message;
-  }
-
-  binary(): Uint8Array {
-    this.#binary ??= toBinary(this.schema, this.#message);
-    return this.#binary;
-  }
-
-  json(): Uint8Array {
-    this.#json ??= Buffer.from(toJsonString(this.schema, this.#message, jsonWriteOptions));
-    return this.#json;
-  }
-
-  as(form: Form): Uint8Array {
-    this.#forms ??= new Map();
-    let bytes = this.#forms.get(form);
-    if (bytes === undefined) {
-      bytes = form.encode(this);
-      this.#forms.set(form, bytes);
-    }
-    return bytes;
-  }
 }

@@ -12,7 +12,7 @@ import {
  * What can be encoded as a message: the message itself, or a plain object with some of its fields. A 64-bit number may
  * also be its decimal text, so that a row of the database is not converted twice.
  */
-export type Encodable<S extends DescMessage> = EncodableValue<MessageShape<S>>;
+export type Encodable<S extends DescMessage> = MessageShape<S> | EncodableValue<MessageShape<S>>;
 
 type EncodableValue<T> = T extends bigint
   ? bigint | string
@@ -21,11 +21,7 @@ type EncodableValue<T> = T extends bigint
     : T extends readonly (infer Item)[]
       ? readonly EncodableValue<Item>[]
       : T extends Message
-        ? {
-            readonly [Field in keyof T as Field extends "$typeName" | "$unknown" ? never : Field]?: EncodableValue<
-              T[Field]
-            >;
-          }
+        ? { readonly [Field in Exclude<keyof T, "$typeName" | "$unknown">]?: EncodableValue<T[Field]> | undefined }
         : T;
 
 /** A message's fields by their local names. */

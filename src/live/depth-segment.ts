@@ -1,9 +1,8 @@
 import { create } from "@bufbuild/protobuf";
 import { ObserveMarketsDepthUpdatesResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
-import { type PriceLevel, PriceLevelSchema } from "../../gen/vega/vega_pb.js";
+import { MarketDepthUpdateSchema, type PriceLevel, PriceLevelSchema } from "../../gen/vega/vega_pb.js";
 import type { DepthLevel } from "../domain/depth-book.js";
 import type { Levels } from "../domain/tracked-book.js";
-import { depthUpdateBinary, depthUpdateJson } from "./depth-update-encoding.js";
 import { type Envelope, Segment, SegmentAnswer } from "./segment-answer.js";
 
 /** The message of a depth stream. */
@@ -42,8 +41,7 @@ export function depthSegment(
   let bytesMax = updateJsonBytesMax;
   for (const level of buy) bytesMax += levelJsonBytesMax + level.price.length;
   for (const level of sell) bytesMax += levelJsonBytesMax + level.price.length;
-  const segment = new Segment({ binary: () => depthUpdateBinary(update), json: () => depthUpdateJson(update) });
-  return { segment, bytesMax };
+  return { segment: Segment.of(MarketDepthUpdateSchema, update), bytesMax };
 }
 
 /** A level as a message. */

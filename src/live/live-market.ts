@@ -6,8 +6,9 @@ import {
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { MarketSchema } from "../../gen/vega/markets_pb.js";
 import { FeeSchema, MarketDataSchema, type Trade, TradeSchema } from "../../gen/vega/vega_pb.js";
-import { type Answer, MessageAnswer } from "../domain/answer.js";
+import type { Answer } from "../domain/answer.js";
 import { type Mark, TrackedBook } from "../domain/tracked-book.js";
+import { MessageAnswer } from "../encoding/message-answer.js";
 import type { BodyRow, DepthRow, LevelRow, TradeRow } from "../store/changes.js";
 import { type DepthSegment, depthSegment, levelMessage } from "./depth-segment.js";
 import type { LiveLimits } from "./limits.js";

@@ -1,43 +1,49 @@
-import { type DescMessage, fromBinary, type MessageShape, toJsonString } from "@bufbuild/protobuf";
+import { type DescMessage, fromBinary } from "@bufbuild/protobuf";
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
-import { type Answer, type Form, jsonWriteOptions } from "../domain/answer.js";
-
-/** What knows its encodings without being a message. */
-export interface Encoder {
-  binary(): Uint8Array;
-  json(): string;
-}
+import { encodeBinary } from "../encoding/binary-encoder.js";
+import type { Encodable } from "../encoding/field-values.js";
+import { encodeJson } from "../encoding/json-encoder.js";
+import { CachedAnswer } from "../encoding/message-answer.js";
 
 /**
  * One message that several answers contain: encoded at most once per encoding, however many answers and readers share
  * it.
  */
 export class Segment {
-  readonly #encoder: Encoder;
+  readonly #binary: () => Uint8Array;
+  readonly #makeJson: () => string;
   #field: Uint8Array | undefined;
   #json: string | undefined;
 
-  /** What the encoder encodes, nobody changes any more. */
-  constructor(encoder: Encoder) {
-    this.#encoder = encoder;
+  private constructor(binary: () => Uint8Array, json: () => string) {
+    this.#binary = binary;
+    this.#makeJson = json;
   }
 
-  /** From protobuf bytes; they are served as they are, and decoded only if JSON is asked for. */
-  static ofBinary(schema: DescMessage, body: Uint8Array): Segment {
-    return new Segment({
-      binary: () => body,
-      json: () => toJsonString(schema, fromBinary(schema, body), jsonWriteOptions),
-    });
+  /** Of a message, or a plain object with its fields, that nobody changes any more. */
+  static of<S extends DescMessage>(schema: S, fields: Encodable<S>): Segment {
+    return new Segment(
+      () => encodeBinary(schema, fields),
+      () => encodeJson(schema, fields),
+    );
+  }
+
+  /** Of protobuf bytes; they are served as they are, and decoded only if JSON is asked for. */
+  static ofBinary<S extends DescMessage>(schema: S, body: Uint8Array): Segment {
+    return new Segment(
+      () => body,
+      () => encodeJson(schema, fromBinary(schema, body) as Encodable<S>),
+    );
   }
 
   /** As field 1 of the message around it: tag, length, bytes. */
   field(): Uint8Array {
-    this.#field ??= new BinaryWriter().tag(1, WireType.LengthDelimited).bytes(this.#encoder.binary()).finish();
+    this.#field ??= new BinaryWriter().tag(1, WireType.LengthDelimited).bytes(this.#binary()).finish();
     return this.#field;
   }
 
   json(): string {
-    this.#json ??= this.#encoder.json();
+    this.#json ??= this.#makeJson();
     return this.#json;
   }
 }
@@ -49,55 +55,25 @@ export interface Envelope<S extends DescMessage> {
   readonly close: string;
 }
 
-/** An {@link Answer} put together from segments that it shares with other answers. */
-export class SegmentAnswer<S extends DescMessage> implements Answer<S> {
-  readonly schema: S;
-  readonly version: string | undefined;
-  readonly eventId: string | undefined;
+/** An answer put together from segments that it shares with other answers. */
+export class SegmentAnswer<S extends DescMessage> extends CachedAnswer<S> {
   readonly #envelope: Envelope<S>;
   readonly #segments: readonly Segment[];
-  #message: MessageShape<S> | undefined;
-  #binary: Uint8Array | undefined;
-  #json: Uint8Array | undefined;
-  #forms: Map<Form, Uint8Array> | undefined;
 
   constructor(envelope: Envelope<S>, segments: readonly Segment[], version?: string, eventId?: string) {
-    this.schema = envelope.schema;
-    this.version = version;
-    this.eventId = eventId;
+    super(envelope.schema, version, eventId);
     this.#envelope = envelope;
     this.#segments = segments;
   }
 
-  message(): MessageShape<S> {
-    this.#message ??= fromBinary(this.schema, this.binary());
-    return this.#message;
+  protected override encodeBinary(): Uint8Array {
+    const [first] = this.#segments;
+    const alone = this.#segments.length === 1 && first !== undefined;
+    return alone ? first.field() : Buffer.concat(this.#segments.map((segment) => segment.field()));
   }
 
-  binary(): Uint8Array {
-    if (this.#binary === undefined) {
-      const [first] = this.#segments;
-      const alone = this.#segments.length === 1 && first !== undefined;
-      this.#binary = alone ? first.field() : Buffer.concat(this.#segments.map((segment) => segment.field()));
-    }
-    return this.#binary;
-  }
-
-  json(): Uint8Array {
-    if (this.#json === undefined) {
-      const { open, close } = this.#envelope;
-      this.#json = Buffer.from(open + this.#segments.map((segment) => segment.json()).join(",") + close);
-    }
-    return this.#json;
-  }
-
-  as(form: Form): Uint8Array {
-    this.#forms ??= new Map();
-    let bytes = this.#forms.get(form);
-    if (bytes === undefined) {
-      bytes = form.encode(this);
-      this.#forms.set(form, bytes);
-    }
-    return bytes;
+  protected override encodeJson(): string {
+    const { open, close } = this.#envelope;
+    return open + this.#segments.map((segment) => segment.json()).join(",") + close;
   }
 }

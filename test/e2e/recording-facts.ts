@@ -2,7 +2,7 @@ import { fromBinary, type JsonObject, type JsonValue, type MessageShape, toJson 
 import { BusEventSchema } from "../../gen/vega/events/v1/events_pb.js";
 import { MarketSchema } from "../../gen/vega/markets_pb.js";
 import { LedgerEntrySchema, MarketDataSchema } from "../../gen/vega/vega_pb.js";
-import { jsonWriteOptions } from "../../src/domain/answer.js";
+import { jsonWriteOptions } from "../../src/encoding/json-encoder.js";
 
 /** An account as a ledger entry names it. */
 export interface Account {

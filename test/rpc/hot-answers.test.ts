@@ -1,9 +1,10 @@
 import { fromBinary, toJson } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createApi } from "../../src/api/api.js";
-import { type Answer, jsonWriteOptions } from "../../src/domain/answer.js";
+import type { Answer } from "../../src/domain/answer.js";
 import { Failure } from "../../src/domain/failure.js";
 import type { AnswerStream, Api, Call } from "../../src/domain/service.js";
+import { jsonWriteOptions } from "../../src/encoding/json-encoder.js";
 import { type Live, startLive } from "../../src/live/live.js";
 import { LedgerReader } from "../../src/store/ledger-entry-query.js";
 import { createLog } from "../../src/telemetry/log.js";

@@ -14,7 +14,7 @@ import { credentials, Client as GrpcClient, type ServiceError } from "@grpc/grpc
 import { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
-import { anyRegistry, jsonWriteOptions } from "../../src/domain/answer.js";
+import { anyRegistry, jsonWriteOptions } from "../../src/encoding/json-encoder.js";
 
 /** The name of a unary method, as clients in TypeScript call it. */
 export type UnaryName =

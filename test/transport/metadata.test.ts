@@ -6,10 +6,10 @@ import {
   type ObserveMarketsDepthUpdatesResponseSchema,
   TradingDataService,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
-import { MessageAnswer } from "../../src/domain/answer.js";
 import { Failure } from "../../src/domain/failure.js";
 import type { Metadata } from "../../src/domain/metadata.js";
 import { type Api, type Call, serverStreaming, unary } from "../../src/domain/service.js";
+import { MessageAnswer } from "../../src/encoding/message-answer.js";
 import { envelope } from "../../src/transport/grpc/envelope.js";
 import type { RunningServer } from "../../src/transport/server.js";
 import { RawConnection } from "../support/raw-http.js";

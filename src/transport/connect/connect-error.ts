@@ -1,7 +1,7 @@
 import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import { type Code, ConnectError } from "@connectrpc/connect";
-import { anyRegistry } from "../../domain/answer.js";
 import { Failure } from "../../domain/failure.js";
+import { anyRegistry } from "../../encoding/json-encoder.js";
 import type { CallError } from "../grpc/call-wire.js";
 import { grpcCode, toStatus } from "../status.js";
 

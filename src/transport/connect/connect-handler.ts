@@ -4,7 +4,7 @@ import { createConnectRouter, createContextValues } from "@connectrpc/connect";
 import type { UniversalHandler, UniversalServerRequest } from "@connectrpc/connect/protocol";
 import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from "@connectrpc/connect-node";
 import { Health } from "../../../gen/grpc/health/v1/health_pb.js";
-import { anyRegistry, jsonWriteOptions } from "../../domain/answer.js";
+import { anyRegistry, jsonWriteOptions } from "../../encoding/json-encoder.js";
 import { parseGrpcTimeout, timerMsMax } from "../grpc/deadline.js";
 import { errorTrailers } from "../grpc/grpc-status.js";
 import { ProtocolError } from "../grpc/protocol-error.js";

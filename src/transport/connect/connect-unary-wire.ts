@@ -1,6 +1,7 @@
 import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
-import { type Answer, type Form, jsonWriteOptions } from "../../domain/answer.js";
+import type { Answer, Form } from "../../domain/answer.js";
 import type { Metadata } from "../../domain/metadata.js";
+import { jsonWriteOptions } from "../../encoding/json-encoder.js";
 import { countAnswer } from "../connections/unread-answers.js";
 import type { CallError, CallWire } from "../grpc/call-wire.js";
 import { noneMatch } from "../http/answered-body.js";

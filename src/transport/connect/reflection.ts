@@ -11,7 +11,7 @@ import {
   ServerReflectionResponseSchema as AlphaResponseSchema,
   ServerReflection as AlphaServerReflection,
 } from "../../../gen/grpc/reflection/v1alpha/reflection_pb.js";
-import { anyRegistry } from "../../domain/answer.js";
+import { anyRegistry } from "../../encoding/json-encoder.js";
 import { DescriptorIndex } from "./descriptor-index.js";
 
 type Answer = MessageShape<typeof ServerReflectionResponseSchema>["messageResponse"];

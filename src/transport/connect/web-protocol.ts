@@ -1,8 +1,9 @@
 import type { MessageShape } from "@bufbuild/protobuf";
 import { fromJsonString } from "@bufbuild/protobuf";
 import { endStreamToJson } from "@connectrpc/connect/protocol-connect";
-import { anyRegistry, type Form, jsonWriteOptions } from "../../domain/answer.js";
+import type { Form } from "../../domain/answer.js";
 import type { Method } from "../../domain/service.js";
+import { anyRegistry, jsonWriteOptions } from "../../encoding/json-encoder.js";
 import type { CallError } from "../grpc/call-wire.js";
 import { parseGrpcTimeout } from "../grpc/deadline.js";
 import { binaryEnvelope, envelope, jsonEnvelope } from "../grpc/envelope.js";

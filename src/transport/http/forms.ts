@@ -1,8 +1,9 @@
 import { isMessage, toJsonString } from "@bufbuild/protobuf";
 import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
 import { StatusSchema } from "../../../gen/google/rpc/status_pb.js";
-import { type Form, jsonWriteOptions } from "../../domain/answer.js";
+import type { Form } from "../../domain/answer.js";
 import type { Failure } from "../../domain/failure.js";
+import { jsonWriteOptions } from "../../encoding/json-encoder.js";
 import { toStatus } from "../status.js";
 
 const resultHead = Buffer.from('{"result":');

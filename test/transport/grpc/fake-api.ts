@@ -6,9 +6,10 @@ import {
   TradingDataService,
 } from "../../../gen/datanode/api/v2/trading_data_pb.js";
 import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
-import { type Answer, MessageAnswer } from "../../../src/domain/answer.js";
+import type { Answer } from "../../../src/domain/answer.js";
 import { Failure, invalidArgument, unavailable } from "../../../src/domain/failure.js";
 import { type AnswerStream, type Api, type Call, serverStreaming, unary } from "../../../src/domain/service.js";
+import { MessageAnswer } from "../../../src/encoding/message-answer.js";
 
 /** An answer stream whose messages a test hands out. */
 export class FakeStream<O extends DescMessage = DescMessage> implements AnswerStream<O> {

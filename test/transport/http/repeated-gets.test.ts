@@ -7,9 +7,10 @@ import {
   GetMarketResponseSchema,
   TradingDataService,
 } from "../../../gen/datanode/api/v2/trading_data_pb.js";
-import { type Answer, MessageAnswer } from "../../../src/domain/answer.js";
+import type { Answer } from "../../../src/domain/answer.js";
 import { Failure } from "../../../src/domain/failure.js";
 import { unary } from "../../../src/domain/service.js";
+import { MessageAnswer } from "../../../src/encoding/message-answer.js";
 import type { RunningServer, ServerOptions } from "../../../src/transport/server.js";
 import { RawConnection, type RawResponse } from "../../support/raw-http.js";
 import { serveFake } from "../serve-fake.js";

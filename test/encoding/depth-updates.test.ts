@@ -2,8 +2,8 @@ import { create, toBinary, toJsonString } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { MarketDepthUpdateSchema } from "../../gen/vega/vega_pb.js";
-import { jsonWriteOptions } from "../../src/domain/answer.js";
-import { depthUpdateBinary, depthUpdateJson } from "../../src/live/depth-update-encoding.js";
+import { encodeBinary } from "../../src/encoding/binary-encoder.js";
+import { encodeJson, jsonWriteOptions } from "../../src/encoding/json-encoder.js";
 
 const uint64 = fc.oneof(
   fc.bigInt(0n, 300n),
@@ -30,8 +30,12 @@ test("updates are encoded as protobuf-es encodes them, whatever their numbers, t
   fc.assert(
     fc.property(update, (one) => {
       const message = create(MarketDepthUpdateSchema, one);
-      expect(Buffer.compare(depthUpdateBinary(one), toBinary(MarketDepthUpdateSchema, message))).toBe(0);
-      expect(depthUpdateJson(one)).toBe(toJsonString(MarketDepthUpdateSchema, message, jsonWriteOptions));
+      expect(
+        Buffer.compare(encodeBinary(MarketDepthUpdateSchema, one), toBinary(MarketDepthUpdateSchema, message)),
+      ).toBe(0);
+      expect(encodeJson(MarketDepthUpdateSchema, one)).toBe(
+        toJsonString(MarketDepthUpdateSchema, message, jsonWriteOptions),
+      );
     }),
     { numRuns: 500 },
   );
