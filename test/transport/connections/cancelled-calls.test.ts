@@ -205,7 +205,7 @@ test("calls that are cancelled while their connection is cut do not end the proc
   ];
   let connections = 0;
   const attack = async (until: number): Promise<void> => {
-    while (performance.now() < until) {
+    for (let n = 0; n < 2 || performance.now() < until; n++) {
       const connection = await FrameConnection.open(server.address.port);
       for (let first = 1; first < 2_000 && !connection.socket.closed; first += 100) {
         const ids = Array.from({ length: 50 }, (_, n) => first + 2 * n);
@@ -220,7 +220,7 @@ test("calls that are cancelled while their connection is cut do not end the proc
   };
   const until = performance.now() + 4_000;
   await Promise.all(Array.from({ length: 20 }, () => attack(until)));
-  expect(connections).toBeGreaterThan(20);
+  expect(connections).toBeGreaterThanOrEqual(40);
 });
 
 test("many connections share each turn of the event loop", async () => {
