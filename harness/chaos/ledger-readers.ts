@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import type { JsonObject } from "@bufbuild/protobuf";
 import { fromBinary, toJson } from "@bufbuild/protobuf";
 import { StructSchema } from "@bufbuild/protobuf/wkt";
@@ -140,6 +141,7 @@ type Direction = "newest first" | "oldest first" | "backwards";
 
 /** Attempts for one page before a walk is given up: an outage is outlasted, for a cursor holds. */
 const attemptsMax = 8;
+const retryPauseMs = 250;
 
 /**
  * Walks all pages of a party's entries, in one of three directions with pages of a random size. Every entry that was
@@ -156,10 +158,13 @@ async function walkPages(readers: Readers, client: RpcClient, state: ClientState
   const floor = judge.floor(startedAt);
   const digests: string[] = [];
   let cursor: string | undefined;
-  for (let more = true; more && !signal.aborted; ) {
+  // The cursors of a chain that was replaced lead nowhere.
+  const isOver = (): boolean => signal.aborted || judge.chain !== chain;
+  for (let more = true; more && !isOver(); ) {
     const pagination = paginationOf(direction, size, cursor);
     const request = { filter: filterOf(party), pagination };
-    const answer = await withRetries(readers, () => client.unary(methods.listLedgerEntries, request, deadlineMs));
+    const answer = await withRetries(isOver, () => client.unary(methods.listLedgerEntries, request, deadlineMs));
+    if (answer === undefined) return undefined;
     const page = answer.message.ledgerEntries;
     readers.scoreboard.step(state);
     const nodes = (page?.edges ?? []).flatMap(({ node }) => (node === undefined ? [] : [entryDigest(node)]));
@@ -171,7 +176,7 @@ async function walkPages(readers: Readers, client: RpcClient, state: ClientState
     cursor = next;
   }
   // A chain that was replaced meanwhile has other entries at the same places.
-  if (judge.chain !== chain || signal.aborted) return undefined;
+  if (isOver()) return undefined;
   const problem = walkProblem(chain.fold, party, direction === "newest first" ? digests.reverse() : digests, floor);
   return problem === undefined ? "right" : { wrong: `a walk of ${party} (${direction}, pages of ${size}): ${problem}` };
 }
@@ -196,14 +201,16 @@ function paginationOf(direction: Direction, size: number, cursor: string | undef
   return { first: size, newestFirst, ...(cursor === undefined ? {} : { after: cursor }) };
 }
 
-async function withRetries<T>({ signal }: Readers, call: () => Promise<T>): Promise<T> {
-  for (let attempt = 1; ; attempt++) {
+/** Undefined: the walk is over before the call succeeded. */
+async function withRetries<T>(isOver: () => boolean, call: () => Promise<T>): Promise<T | undefined> {
+  for (let attempt = 1; !isOver(); attempt++) {
     try {
       return await call();
     } catch (error) {
-      if (attempt === attemptsMax || signal.aborted || !(error instanceof CallFailure)) throw error;
+      if (attempt === attemptsMax || !(error instanceof CallFailure)) throw error;
       if (error.kind === "said" && !error.hasRetryInfo) throw error;
-      await new Promise((resolve) => setTimeout(resolve, 250));
+      await delay(retryPauseMs);
     }
   }
+  return undefined;
 }
