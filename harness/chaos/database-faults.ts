@@ -124,23 +124,34 @@ function writes(world: World): Fault[] {
     world.report.say("skipped: a full disk (it takes root to mount a small one)");
     return faults;
   }
-  const ballast = join(disk.path, "ballast");
-  const full: Fault = {
+  return [...faults, diskFull(world, disk.path)];
+}
+
+/** The primary's disk has no byte left. Nobody notices, unless the server ends by itself: then it is a killed database. */
+function diskFull(world: World, directory: string): Fault {
+  const { primary, scoreboard, report } = world;
+  const ballast = join(directory, "ballast");
+  const restart = async (): Promise<void> => {
+    scoreboard.excuse("ledger");
+    rmSync(ballast, { force: true });
+    await primary.start();
+    scoreboard.healAgain();
+  };
+  return {
     name: "disk full",
     excuses: [],
     holdMs: brief,
     inject: async () => {
-      const { bavail, bsize } = statfsSync(disk.path);
+      primary.watch(
+        () => void restart().catch((error: unknown) => report.check("disk full: starts", false, `${error}`)),
+      );
+      const { bavail, bsize } = statfsSync(directory);
       await once(spawn("fallocate", ["-l", String(bavail * bsize), ballast], { stdio: "ignore" }), "close");
       await world.burst(burstBlocks);
     },
-    heal: async () => {
-      rmSync(ballast, { force: true });
-      // A service manager starts a server that could not bear it.
-      if (!primary.isRunning) await primary.start();
-    },
+    heal: () => rmSync(ballast, { force: true }),
+    restore: () => primary.watch(undefined),
   };
-  return [...faults, full];
 }
 
 /**

@@ -24,6 +24,7 @@ const grants = [
 export class MariaDb {
   #child: ChildProcess | undefined;
   #stopped = false;
+  #onEnd: (() => void) | undefined;
 
   private constructor(
     readonly port: number,
@@ -75,6 +76,7 @@ export class MariaDb {
   async start(once: readonly string[] = []): Promise<void> {
     const log = openSync(join(this.logDir, "server.log"), "a");
     this.#child = startChild(this.program, [...this.#arguments(), ...once], { stdio: ["ignore", log, log] });
+    this.#child.once("exit", () => this.#onEnd?.());
     closeSync(log);
     const until = performance.now() + startMaxMs;
     while (!(await this.#accepts())) {
@@ -85,6 +87,11 @@ export class MariaDb {
       }
       await delay(acceptPollMs);
     }
+  }
+
+  /** From now on `onEnd` is called whenever it ends; undefined: not any more. */
+  watch(onEnd: (() => void) | undefined): void {
+    this.#onEnd = onEnd;
   }
 
   get isRunning(): boolean {

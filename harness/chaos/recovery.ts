@@ -30,12 +30,12 @@ export async function awaitRecovery(
   episode: Episode,
   fault: Fault,
 ): Promise<Recovery> {
-  const healedAt = episode.healedAt ?? performance.now();
+  const healedAt = (): number => episode.healedAt ?? 0;
   const height = world.judge.chain.height;
   const waited = new CoreWaits(world);
   let wellBy: number | undefined;
   let steadySince: number | undefined;
-  while (performance.now() < healedAt + givenUpMs + 1_000 * waited.seconds()) {
+  while (performance.now() < healedAt() + givenUpMs + 1_000 * waited.seconds()) {
     await delay(pollMs);
     const polledAt = performance.now();
     const missing = whoIsMissing(world, scoreboard, height);
@@ -52,7 +52,7 @@ export async function awaitRecovery(
       world.commits.seenAt(height) ?? 0,
       ...scoreboard.clients.map(({ rightBy }) => rightBy ?? 0),
     );
-    const seconds = Math.max(0, last - healedAt) / 1_000;
+    const seconds = Math.max(0, last - healedAt()) / 1_000;
     const slowest = scoreboard.clients.filter(({ rightBy }) => rightBy === last).map(({ name }) => name);
     return { seconds, waitedSeconds: waited.seconds(), missing: slowest.length === 0 ? ["the loader"] : slowest };
   }

@@ -50,7 +50,7 @@ export interface Row {
 /** One fault, from its injection until everything was right again. */
 export interface Episode {
   readonly row: Row;
-  readonly excuses: ReadonlySet<Excuse>;
+  readonly excuses: Set<Excuse>;
   readonly recoveryMaxMs: number;
   readonly injectedAt: number;
   healedAt: number | undefined;
@@ -120,6 +120,17 @@ export class Scoreboard {
   heal(episode: Episode): void {
     episode.healedAt = performance.now();
     for (const client of this.clients) client.rightBy = undefined;
+  }
+
+  /** The fault that is on turned out to harm more than it usually does. */
+  excuse(excuse: Excuse): void {
+    this.#episodes.at(-1)?.excuses.add(excuse);
+  }
+
+  /** What the fault did became known, and was made good, only after its end. */
+  healAgain(): void {
+    const last = this.#episodes.at(-1);
+    if (last?.healedAt !== undefined) this.heal(last);
   }
 
   /** Ends an episode; undefined: it did not recover by itself. */

@@ -55,6 +55,7 @@ export abstract class TestedService {
   readonly settings: HarnessSettings;
   readonly report: Report;
   readonly random: RandomSource;
+  readonly scoreboard: Scoreboard;
   readonly judge: Judge;
   readonly commits: Commits;
   readonly service: Supervised;
@@ -71,6 +72,7 @@ export abstract class TestedService {
     this.settings = settings;
     this.report = report;
     this.random = random;
+    this.scoreboard = scoreboard;
     const chain = new Chain(directory, "chain-1", settings.seed);
     this.commits = new Commits(databases.committed, () => this.judge.chain.id);
     this.judge = new Judge(chain, this.commits, scoreboard);
