@@ -149,6 +149,7 @@ async function ours(ticks: SimulatedTicks): Promise<FanOut> {
   const live: Live = {
     ready: true,
     state: () => driven.state,
+    newestBlock: () => driven.state.progress,
     blockAgeSeconds: () => 0,
     observe: (_ids, clientAddress) => driven.hub.open(undefined, clientAddress),
     onReadiness: () => {},

@@ -63,7 +63,7 @@ function takeChanges(fold: BlockFold, wholeBooks: boolean): Changes {
   const batch = fold.take();
   const levels = [...batch.levels.values()];
   return {
-    progress: { ...batch.reached, storeId: "bench", prunedSequence: 0n },
+    progress: { ...batch.reached, timeNs: batch.reached.blockTimeNs, storeId: "bench", prunedSequence: 0n },
     markets: [...batch.markets.values()],
     marketData: [...batch.marketData.values()],
     depths: [...batch.depths.values()],

@@ -36,16 +36,14 @@ export const conformanceApi: Api = [
   unary(ConformanceService.method.unary, async (request, call) => {
     const info = requestInfo(UnaryRequestSchema, request, call);
     const { payload, metadata } = await unaryResponse(request, info, call);
-    return new DefinedAnswer(UnaryResponseSchema, create(UnaryResponseSchema, { payload }), metadata);
+    return new DefinedAnswer(UnaryResponseSchema, create(UnaryResponseSchema, { payload }), { metadata });
   }),
   unary(ConformanceService.method.idempotentUnary, async (request, call) => {
     const info = requestInfo(IdempotentUnaryRequestSchema, request, call);
     const { payload, metadata } = await unaryResponse(request, info, call);
-    return new DefinedAnswer(
-      IdempotentUnaryResponseSchema,
-      create(IdempotentUnaryResponseSchema, { payload }),
+    return new DefinedAnswer(IdempotentUnaryResponseSchema, create(IdempotentUnaryResponseSchema, { payload }), {
       metadata,
-    );
+    });
   }),
   serverStreaming(ConformanceService.method.serverStream, (request, call) => {
     return new DefinedStream(request, requestInfo(ServerStreamRequestSchema, request, call));
@@ -54,13 +52,6 @@ export const conformanceApi: Api = [
 
 /** An answer whose JSON may hold the suite's own messages in an Any. */
 class DefinedAnswer<S extends DescMessage> extends MessageAnswer<S> {
-  readonly metadata: Metadata | undefined;
-
-  constructor(schema: S, message: MessageShape<S>, metadata?: Metadata) {
-    super(schema, message);
-    this.metadata = metadata;
-  }
-
   override json(): Uint8Array {
     return Buffer.from(toJsonString(this.schema, this.message(), { ...jsonWriteOptions, registry }));
   }

@@ -3,6 +3,7 @@ import { anyPack, StructSchema } from "@bufbuild/protobuf/wkt";
 import { type ExportLedgerEntriesRequest, TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { HttpBodySchema } from "../../gen/google/api/httpbody_pb.js";
 import type { Answer } from "../domain/answer.js";
+import { blockHeaders } from "../domain/block-headers.js";
 import { readDateRange } from "../domain/date-range.js";
 import { Failure } from "../domain/failure.js";
 import { requireIdentifier } from "../domain/identifier.js";
@@ -83,6 +84,7 @@ class ExportStream implements AnswerStream<Body> {
     this.headers = new Map([
       ["content-disposition", `attachment; filename="${fileName(subject)}"`],
       ...Object.entries(facts).map(([name, value]) => [`export-${kebab(name)}`, value] as const),
+      ...Object.entries(blockHeaders(source.newestBlock)),
     ]);
     const extension = pack(facts);
     this.#ready.push(

@@ -4,6 +4,7 @@ import {
   ListERC20MultiSigSignerRemovedBundlesResponseSchema,
   TradingDataService,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { blockMetadata } from "../domain/block-headers.js";
 import { decodeBundleCursor, encodeBundleCursor } from "../domain/cursor.js";
 import { invalidArgument } from "../domain/failure.js";
 import { requireIdentifier } from "../domain/identifier.js";
@@ -25,12 +26,12 @@ export function listErc20MultiSigSignerRemovedBundles(options: { readonly databa
       const pageRequest = readPagination(request.pagination, decodeBundleCursor);
       const page = await readBundles(options.database, filter, pageRequest, call);
       const edges = page.rows.map(edge);
-      return new MessageAnswer(ListERC20MultiSigSignerRemovedBundlesResponseSchema, {
-        bundles: {
-          edges,
-          pageInfo: pageInfo(page, pageRequest, { first: edges[0]?.cursor, last: edges.at(-1)?.cursor }),
-        },
-      });
+      const cursors = { first: edges[0]?.cursor, last: edges.at(-1)?.cursor };
+      return new MessageAnswer(
+        ListERC20MultiSigSignerRemovedBundlesResponseSchema,
+        { bundles: { edges, pageInfo: pageInfo(page, pageRequest, cursors) } },
+        { metadata: blockMetadata(page.newestBlock) },
+      );
     },
   );
 }

@@ -4,6 +4,7 @@ import {
   ListLedgerEntriesResponseSchema,
   TradingDataService,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { blockMetadata } from "../domain/block-headers.js";
 import { decodeEntryCursor, encodeEntryCursor } from "../domain/cursor.js";
 import { readDateRange } from "../domain/date-range.js";
 import { type Page, type PageRequest, pageInfo, readPagination } from "../domain/page.js";
@@ -20,7 +21,8 @@ export function listLedgerEntries(options: { readonly ledger: LedgerReader }): U
     const pageRequest = readPagination(request.pagination, decodeEntryCursor);
     const time = readDateRange(request.dateRange);
     const page = await options.ledger.page(filter, time, pageRequest, call);
-    return new MessageAnswer(ListLedgerEntriesResponseSchema, response(page, pageRequest));
+    const fields = response(page, pageRequest);
+    return new MessageAnswer(ListLedgerEntriesResponseSchema, fields, { metadata: blockMetadata(page.newestBlock) });
   });
 }
 

@@ -126,6 +126,7 @@ async function listen(
       ...(config.corsOrigins.includes("*") ? {} : { corsOrigins: config.corsOrigins }),
       trustedProxies: config.trustedProxies,
       staleness: () => live.blockAgeSeconds(),
+      newestBlock: () => live.newestBlock(),
       grpcLane: config.grpcLane,
       files: explorerFiles(),
     });

@@ -1,4 +1,5 @@
 import type { PageInfo, Pagination } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import type { BlockHead } from "./block-headers.js";
 import { invalidArgument } from "./failure.js";
 
 /** Rows of a page when the request names no number. */
@@ -25,6 +26,8 @@ export interface Page<R, P> {
   readonly hasPrevious: boolean;
   /** Where to go on from, when the bound on work ended the page early: its last place seen, not that of a row. */
   readonly reached?: P;
+  /** The newest block when the page was read; undefined: there was none. */
+  readonly newestBlock: BlockHead | undefined;
 }
 
 /**
@@ -68,7 +71,7 @@ function readSize(field: string, size: number | undefined): number {
 
 /** The `PageInfo` of a page whose rows have these cursors; `reached` is the cursor of a page that was ended early. */
 export function pageInfo(
-  page: Page<unknown, unknown>,
+  page: Pick<Page<unknown, unknown>, "hasNext" | "hasPrevious">,
   request: PageRequest<unknown>,
   cursors: { readonly first: string | undefined; readonly last: string | undefined; readonly reached?: string },
 ): PageInfo {

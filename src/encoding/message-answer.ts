@@ -1,5 +1,6 @@
 import { type DescMessage, fromBinary, isMessage, type MessageShape } from "@bufbuild/protobuf";
 import type { Answer, Form } from "../domain/answer.js";
+import type { Metadata } from "../domain/metadata.js";
 import { encodeBinary } from "./binary-encoder.js";
 import type { Encodable } from "./field-values.js";
 import { encodeJson } from "./json-encoder.js";
@@ -49,13 +50,18 @@ export abstract class CachedAnswer<S extends DescMessage> implements Answer<S> {
   }
 }
 
+/** What goes with a message in an answer; see {@link Answer}. */
+export type AnswerParts = Partial<Pick<Answer, "version" | "eventId" | "metadata">>;
+
 /** An {@link Answer} made from a message, or from a plain object with its fields. */
 export class MessageAnswer<S extends DescMessage> extends CachedAnswer<S> {
+  readonly metadata: Metadata | undefined;
   readonly #fields: Encodable<S>;
 
-  constructor(schema: S, fields: Encodable<S>, version?: string, eventId?: string) {
-    super(schema, version, eventId);
+  constructor(schema: S, fields: Encodable<S>, parts: AnswerParts = {}) {
+    super(schema, parts.version, parts.eventId);
     this.#fields = fields;
+    this.metadata = parts.metadata;
   }
 
   override message(): MessageShape<S> {

@@ -153,7 +153,7 @@ export class LiveMarket {
       ...(this.#trade === undefined ? {} : { lastTrade: tradeMessage(this.#trade) }),
     });
     const version = `${this.chainTag}-${this.#depthChanged}${maxDepth === 0n ? "" : `-${maxDepth}`}`;
-    return new MessageAnswer(GetLatestMarketDepthResponseSchema, message, version);
+    return new MessageAnswer(GetLatestMarketDepthResponseSchema, message, { version });
   }
 }
 

@@ -14,7 +14,7 @@ export interface Measured {
 
 /** How old the newest block is, by this machine's clock; undefined before the first. */
 export function blockAgeSeconds(state: LiveState | undefined): number | undefined {
-  return state === undefined ? undefined : Date.now() / 1000 - Number(state.progress.blockTimeNs / 1_000_000n) / 1000;
+  return state === undefined ? undefined : Date.now() / 1000 - Number(state.progress.timeNs / 1_000_000n) / 1000;
 }
 
 /** Registers how far this process is, how fresh, and who reads its streams. Values are computed when asked for. */

@@ -1,3 +1,4 @@
+import type { BlockHead } from "../domain/block-headers.js";
 import { type Failure, unavailable } from "../domain/failure.js";
 import type { Changes } from "../store/changes.js";
 import type { Database } from "../store/database.js";
@@ -24,6 +25,8 @@ export interface Live {
   readonly ready: boolean;
   /** The newest state. @throws Failure `unavailable` while there is none */
   state(): LiveState;
+  /** The newest block that was applied, the same object until the next; undefined before the first. */
+  newestBlock(): BlockHead | undefined;
   /** How old the newest block is, in seconds by this machine's clock; undefined before the first. */
   blockAgeSeconds(): number | undefined;
   /**
@@ -88,6 +91,10 @@ class FollowedLive implements Live {
   state(): LiveState {
     if (this.#state === undefined) throw notReady();
     return this.#state;
+  }
+
+  newestBlock(): BlockHead | undefined {
+    return this.#state?.progress;
   }
 
   blockAgeSeconds(): number | undefined {

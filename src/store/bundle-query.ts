@@ -3,7 +3,7 @@ import type { Page, PageRequest } from "../domain/page.js";
 import type { Call } from "../domain/service.js";
 import { ledgerQueryTimeoutMs } from "./bounded-query.js";
 import type { Database, Parameter } from "./database.js";
-import { type PlacedConnection, parsePlace, placeSql, withPlacedConnection } from "./placed-read.js";
+import { type BlockPlace, type PlacedConnection, parsePlace, placeSql, withPlacedConnection } from "./placed-read.js";
 
 /** Which signer-removed bundles are wanted; undefined does not restrict. */
 export interface BundleFilter {
@@ -51,15 +51,15 @@ export function readBundles(
     const { cursor, size, backwards, newestFirst } = request;
     const descending = newestFirst !== backwards;
     const scan = (down: boolean, want: number) => scanBundles(database, connection, filter, cursor, down, want);
-    const found = await scan(descending, size + (cursor === undefined ? 1 : 2));
+    const { bundles: found, place: newestBlock } = await scan(descending, size + (cursor === undefined ? 1 : 2));
     const atCursor = cursor !== undefined && found[0] !== undefined && isAt(found[0], cursor);
     const beyond = atCursor ? found.slice(1) : found;
     const rows = beyond.slice(0, size);
     const more = beyond.length > size;
-    const behind = atCursor || (cursor !== undefined && (await scan(!descending, 1)).length > 0);
+    const behind = atCursor || (cursor !== undefined && (await scan(!descending, 1)).bundles.length > 0);
     return backwards
-      ? { rows: rows.reverse(), hasNext: behind, hasPrevious: more }
-      : { rows, hasNext: more, hasPrevious: behind };
+      ? { rows: rows.reverse(), hasNext: behind, hasPrevious: more, newestBlock }
+      : { rows, hasNext: more, hasPrevious: behind, newestBlock };
   });
 }
 
@@ -80,7 +80,7 @@ async function scanBundles(
   cursor: BundlePlace | undefined,
   descending: boolean,
   want: number,
-): Promise<SignerRemovedBundle[]> {
+): Promise<{ readonly bundles: SignerRemovedBundle[]; readonly place: BlockPlace | undefined }> {
   const conditions: string[] = [];
   const parameters: Parameter[] = [];
   let index = "bundle_by";
@@ -116,7 +116,7 @@ async function scanBundles(
   const place = parsePlace(rows[0]?.place ?? null);
   database.knownPlace.found(place);
   if (place !== undefined) connection.dependOn(place, true);
-  return fold(rows.filter(isBundle));
+  return { bundles: fold(rows.filter(isBundle)), place };
 }
 
 function isBundle(row: PlacedRow): row is BundleRow & PlacedRow {

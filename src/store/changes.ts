@@ -8,7 +8,7 @@ export interface Progress {
   /** The place: the stream sequence number of the last `end_block` applied. */
   readonly streamSequence: bigint;
   readonly height: bigint;
-  readonly blockTimeNs: bigint;
+  readonly timeNs: bigint;
   /** Tombstones of price levels with a `changedSequence` up to this may be gone. */
   readonly prunedSequence: bigint;
 }
@@ -95,7 +95,7 @@ export interface ChangeReader {
 }
 
 const progressSql = `
-  SELECT store_id AS storeId, chain_id AS chainId, stream_sequence AS streamSequence, height, block_time_ns AS blockTimeNs,
+  SELECT store_id AS storeId, chain_id AS chainId, stream_sequence AS streamSequence, height, block_time_ns AS timeNs,
     pruned_sequence AS prunedSequence
   FROM progress WHERE id = 1`;
 

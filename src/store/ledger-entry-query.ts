@@ -137,7 +137,7 @@ export class LedgerReader {
       const { directory, memory: ledgerMemory, ids, step, newestBlock } = await this.view(connection, time, ahead);
       checkCursor(request.cursor, newestBlock);
       const memory = ledgerMemory.of(filter);
-      if (ids === undefined) return { rows: [], hasNext: false, hasPrevious: false };
+      if (ids === undefined) return { rows: [], hasNext: false, hasPrevious: false, newestBlock };
       const selection = selectEntries(directory, filter);
       const scan = async (range: IdRange, want: number) => {
         if (range.low > range.high) return { rows: [], reached: undefined };
@@ -146,7 +146,7 @@ export class LedgerReader {
         const { rows, reached } = await scanEntries(connection, selection, range, want, memory, known);
         return { rows: rows.map((row) => resolve(directory, row)), reached };
       };
-      return readPage(ids, request, scan);
+      return { ...(await readPage(ids, request, scan)), newestBlock };
     });
   }
 }
@@ -180,7 +180,7 @@ async function readPage(
   ids: { readonly low: bigint; readonly high: bigint },
   request: PageRequest<bigint>,
   scan: Scan,
-): Promise<Page<LedgerEntry, bigint>> {
+): Promise<Omit<Page<LedgerEntry, bigint>, "newestBlock">> {
   const { cursor, size, backwards, newestFirst } = request;
   const descending = newestFirst !== backwards;
   const low = cursor !== undefined && !descending && cursor > ids.low ? cursor : ids.low;

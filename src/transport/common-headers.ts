@@ -1,3 +1,5 @@
+import { type BlockHead, blockHeaders } from "../domain/block-headers.js";
+
 /** Header fields of a response, lower-case. */
 export type HeaderFields = Readonly<Record<string, string | number>>;
 
@@ -12,25 +14,60 @@ const exposedHeaders = [
   "marketd-staleness",
   "retry-after",
   "trailer",
+  "x-block-height",
+  "x-block-timestamp",
 ];
 
 /** How long a browser may remember a preflight, in seconds; browsers cap it at two hours or less. */
 const preflightMaxAgeSeconds = 7200;
 
+/** Where {@link DataHeaders} come from. */
+export interface DataSource {
+  /** How many seconds old the newest data is. */
+  readonly staleness?: (() => number | undefined) | undefined;
+  /** The newest block that has been applied: the same object until there is a newer one. */
+  readonly newestBlock?: (() => BlockHead | undefined) | undefined;
+}
+
+/** The fields that tell how new the data of an answer is, over every protocol. */
+export class DataHeaders {
+  readonly #source: DataSource;
+  #seconds: number | undefined;
+  #block: BlockHead | undefined;
+  #fields: HeaderFields = {};
+
+  constructor(source: DataSource) {
+    this.#source = source;
+  }
+
+  /** The same object until one of its values changes. */
+  current(): HeaderFields {
+    const staleness = this.#source.staleness?.();
+    const seconds = staleness === undefined ? undefined : Math.floor(staleness);
+    const block = this.#source.newestBlock?.();
+    if (seconds !== this.#seconds || block !== this.#block) {
+      this.#seconds = seconds;
+      this.#block = block;
+      this.#fields = { ...(seconds === undefined ? {} : { "marketd-staleness": seconds }), ...blockHeaders(block) };
+    }
+    return this.#fields;
+  }
+}
+
 /**
- * The fields that every answer carries: who may read it, and how old the newest data is. The same object is returned
- * until one of them changes, so that answers can keep their finished headers.
+ * The fields that every answer to an HTTP request carries: who may read it, and how new its data is. The same object is
+ * returned until one of them changes, so that answers can keep their finished headers.
  */
 export class CommonHeaders {
   readonly #origins: ReadonlySet<string> | undefined;
-  readonly #staleness: () => number | undefined;
+  readonly #data: DataHeaders;
   readonly #byOrigin = new Map<string, HeaderFields>();
-  #seconds: number | undefined;
+  #fields: HeaderFields = {};
 
-  /** No `origins`, or `*` among them: any. `staleness` in seconds. */
-  constructor(origins: readonly string[] | undefined, staleness: () => number | undefined = () => undefined) {
+  /** No `origins`, or `*` among them: any. */
+  constructor(origins: readonly string[] | undefined, data: DataHeaders) {
     this.#origins = origins === undefined || origins.includes("*") ? undefined : new Set(origins);
-    this.#staleness = staleness;
+    this.#data = data;
   }
 
   /** Whether pages of `origin` may call; undefined, no page, may. */
@@ -40,10 +77,9 @@ export class CommonHeaders {
 
   /** The fields for a request from `origin`. */
   of(origin: string | undefined): HeaderFields {
-    const staleness = this.#staleness();
-    const seconds = staleness === undefined ? undefined : Math.floor(staleness);
-    if (seconds !== this.#seconds) {
-      this.#seconds = seconds;
+    const data = this.#data.current();
+    if (data !== this.#fields) {
+      this.#fields = data;
       this.#byOrigin.clear();
     }
     const key = this.#origins === undefined ? "*" : origin !== undefined && this.#origins.has(origin) ? origin : "";
@@ -80,7 +116,7 @@ export class CommonHeaders {
     return {
       ...(origin === "" ? {} : { "access-control-allow-origin": origin }),
       ...(origin === "" ? {} : { "access-control-expose-headers": exposedHeaders.join(", ") }),
-      ...(this.#seconds === undefined ? {} : { "marketd-staleness": this.#seconds }),
+      ...this.#fields,
     };
   }
 }

@@ -5,7 +5,7 @@ import type { Api } from "../domain/service.js";
 import type { Log } from "../telemetry/log.js";
 import type { Metrics, MetricsText } from "../telemetry/metrics.js";
 import { ClientAddresses, type Network } from "./client-addresses.js";
-import { CommonHeaders } from "./common-headers.js";
+import { CommonHeaders, DataHeaders, type DataSource } from "./common-headers.js";
 import { createConnectHandler } from "./connect/connect-handler.js";
 import { createGrpcLane } from "./grpc/grpc-lane.js";
 import { HttpLane } from "./http/http-lane.js";
@@ -27,7 +27,7 @@ export interface ListenAddress {
 }
 
 /** What {@link startServer} needs. */
-export interface ServerOptions {
+export interface ServerOptions extends DataSource {
   readonly api: Api;
   readonly listen: ListenAddress;
   /** PEM texts; with them the port speaks TLS, with ALPN h2 and http/1.1. */
@@ -47,8 +47,6 @@ export interface ServerOptions {
   readonly limits?: Partial<TransportLimits>;
   /** Origins that browsers may call from; none given: every one (the data is public, and nothing can be changed). */
   readonly corsOrigins?: readonly string[];
-  /** How many seconds old the newest data is; sent as a header with every answer. */
-  readonly staleness?: () => number | undefined;
   /** Files to serve beside the API, by their path behind the base path; `/` is the page itself. */
   readonly files?: ReadonlyMap<string, StaticFile>;
   /** Proxies that tell the address of their client in `X-Forwarded-For`; default none. */
@@ -78,7 +76,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const clients = new ClientAddresses(options.trustedProxies);
   const requests = createRequestMetrics(metrics, options.api);
   const laneOptions = { api: guard.api, log, limits, readiness, requests, clients };
-  const common = new CommonHeaders(options.corsOrigins, options.staleness);
+  const data = new DataHeaders(options);
+  const common = new CommonHeaders(options.corsOrigins, data);
   const routes = new Routes(guard.api, basePath);
   const metricsText = options.servesMetrics === false ? undefined : (options.metricsText ?? metrics);
   const http = new HttpLane({ ...laneOptions, metrics: metricsText, common, routes });
@@ -90,9 +89,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     connect: createConnectHandler(laneOptions),
     http,
   });
-  const lane =
-    options.grpcLane === false ? undefined : createGrpcLane({ ...laneOptions, staleness: options.staleness });
-  const webSockets = new WebSocketLane({ ...laneOptions, common, routes });
+  const lane = options.grpcLane === false ? undefined : createGrpcLane({ ...laneOptions, data });
+  const webSockets = new WebSocketLane({ ...laneOptions, common, data, routes });
   const port = new OnePort({
     tls,
     limits,

@@ -81,8 +81,8 @@ async function writeBlock(connection: Connection, rows: BlockRows): Promise<void
     await connection.run("REPLACE INTO price_level VALUES (?, ?, ?, ?, ?, ?)", values);
   }
   for (const row of rows.trades) await writeTrade(connection, row);
-  const { chainId, streamSequence, height, blockTimeNs, prunedSequence } = rows.progress;
-  const progress = [chainId, streamSequence, height, blockTimeNs, prunedSequence];
+  const { chainId, streamSequence, height, timeNs, prunedSequence } = rows.progress;
+  const progress = [chainId, streamSequence, height, timeNs, prunedSequence];
   await connection.run(
     `REPLACE INTO progress (id, chain_id, stream_sequence, height, block_time_ns, pruned_sequence)
      VALUES (1, ?, ?, ?, ?, ?)`,

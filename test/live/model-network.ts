@@ -72,7 +72,7 @@ export class ModelNetwork {
       chainId,
       streamSequence: 0n,
       height: 0n,
-      blockTimeNs: 1_000_000n,
+      timeNs: 1_000_000n,
       prunedSequence: 0n,
     };
   }
@@ -105,14 +105,14 @@ export class ModelNetwork {
     const before = this.progress;
     const changedSequence = before.streamSequence + 10n;
     const height = before.height + 1n;
-    const blockTimeNs = before.blockTimeNs + 1_000_000n;
-    this.progress = { ...before, streamSequence: changedSequence, height, blockTimeNs };
+    const timeNs = before.timeNs + 1_000_000n;
+    this.progress = { ...before, streamSequence: changedSequence, height, timeNs };
     const markets = (block.announce ?? []).map((marketId) => {
       const market = create(MarketSchema, { id: marketId, decimalPlaces: height });
       return put(this.#markets, { marketId, changedSequence, body: toBinary(MarketSchema, market) });
     });
     const marketData = (block.data ?? []).map((marketId) => {
-      const data = create(MarketDataSchema, { market: marketId, timestamp: blockTimeNs, markPrice: String(height) });
+      const data = create(MarketDataSchema, { market: marketId, timestamp: timeNs, markPrice: String(height) });
       return put(this.#data, { marketId, changedSequence, body: toBinary(MarketDataSchema, data) });
     });
     const trades = (block.trades ?? []).map((marketId) => put(this.#trades, this.#trade(marketId, changedSequence)));
@@ -153,7 +153,7 @@ export class ModelNetwork {
     const published = new Set(levels.map((level) => level.marketId));
     const rows: DepthRow[] = [];
     for (const marketId of new Set([...published, ...quiet])) {
-      const sequenceNumber = this.progress.blockTimeNs + 7n;
+      const sequenceNumber = this.progress.timeNs + 7n;
       const publishedSequenceNumber = published.has(marketId)
         ? sequenceNumber
         : (this.#depths.get(marketId)?.publishedSequenceNumber ?? 0n);
@@ -167,7 +167,7 @@ export class ModelNetwork {
     return {
       ...{ marketId, changedSequence, tradeId: `trade-${changedSequence}`, price: "18446744073709551617", size: 3n },
       ...{ buyer: "alice", seller: "bob", aggressor: 2, buyOrder: "order-b", sellOrder: "order-s" },
-      ...{ timeNs: this.progress.blockTimeNs, type: 1 },
+      ...{ timeNs: this.progress.timeNs, type: 1 },
       ...{ buyerMakerFee: "1", buyerInfrastructureFee: "2", buyerLiquidityFee: "3" },
       ...{ sellerMakerFee: "0", sellerInfrastructureFee: "0", sellerLiquidityFee: "0" },
       ...{ buyerAuctionBatch: 4n, sellerAuctionBatch: 18_446_744_073_709_551_615n },

@@ -61,7 +61,7 @@ export class TestStream implements AnswerStream {
 export function depthUpdate(sequenceNumber: bigint, height = sequenceNumber): Answer {
   const update = [{ marketId: "m", sequenceNumber }];
   const message = create(ObserveMarketsDepthUpdatesResponseSchema, { update });
-  return new MessageAnswer(ObserveMarketsDepthUpdatesResponseSchema, message, undefined, String(height));
+  return new MessageAnswer(ObserveMarketsDepthUpdatesResponseSchema, message, { eventId: String(height) });
 }
 
 /** A piece of a file. */
@@ -100,8 +100,8 @@ const large = new MessageAnswer(
 
 /** Methods without a market behind them. Market ids choose what happens. */
 export function fakeService(): FakeService {
-  const depthAnswer = new MessageAnswer(GetLatestMarketDepthResponseSchema, depth, "7-depth");
-  const marketAnswer = new MessageAnswer(GetMarketResponseSchema, market, "7");
+  const depthAnswer = new MessageAnswer(GetLatestMarketDepthResponseSchema, depth, { version: "7-depth" });
+  const marketAnswer = new MessageAnswer(GetMarketResponseSchema, market, { version: "7" });
   const service: FakeService = { api: [], requests: [], calls: [], streams: [], onOpen: () => {}, refusal: undefined };
   const methods = TradingDataService.method;
   const open = (request: unknown, call: Call): TestStream => {

@@ -32,15 +32,6 @@ function fail(call: Call): never {
   throw new Failure("failed_precondition", "no", { reason: "NO", metadata: echo(call) });
 }
 
-class EchoAnswer extends MessageAnswer<typeof GetMarketResponseSchema> {
-  readonly metadata: Metadata;
-
-  constructor(call: Call) {
-    super(GetMarketResponseSchema, create(GetMarketResponseSchema), "v1");
-    this.metadata = echo(call);
-  }
-}
-
 class EchoStream extends FakeStream<typeof ObserveMarketsDepthUpdatesResponseSchema> {
   override readonly headers: Map<string, string>;
   override readonly trailers: Map<string, string>;
@@ -56,7 +47,9 @@ class EchoStream extends FakeStream<typeof ObserveMarketsDepthUpdatesResponseSch
 
 const api: Api = [
   unary(TradingDataService.method.getMarket, ({ marketId }, call) => {
-    return marketId === "failing" ? fail(call) : new EchoAnswer(call);
+    if (marketId === "failing") fail(call);
+    const parts = { version: "v1", metadata: echo(call) };
+    return new MessageAnswer(GetMarketResponseSchema, create(GetMarketResponseSchema), parts);
   }),
   serverStreaming(TradingDataService.method.observeMarketsDepthUpdates, ({ marketIds }, call) => {
     return marketIds[0] === "failing" ? fail(call) : new EchoStream(call);

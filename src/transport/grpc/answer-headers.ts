@@ -1,28 +1,22 @@
 import type { OutgoingHttpHeaders } from "node:http2";
+import type { DataHeaders, HeaderFields } from "../common-headers.js";
 
-/** The headers that gRPC answers begin with. The same object is given until the data's age in seconds changes. */
+/** The headers that gRPC answers begin with. The same object is given until those of the data change. */
 export class AnswerHeaders {
-  readonly #staleness: () => number | undefined;
-  #seconds: number | undefined;
-  #headers: OutgoingHttpHeaders = headersWith(undefined);
+  readonly #data: DataHeaders;
+  #fields: HeaderFields | undefined;
+  #headers: OutgoingHttpHeaders = {};
 
-  /** `staleness` as the server's option of that name; in seconds. */
-  constructor(staleness: () => number | undefined) {
-    this.#staleness = staleness;
+  constructor(data: DataHeaders) {
+    this.#data = data;
   }
 
   current(): OutgoingHttpHeaders {
-    const staleness = this.#staleness();
-    const seconds = staleness === undefined ? undefined : Math.floor(staleness);
-    if (seconds !== this.#seconds) {
-      this.#seconds = seconds;
-      this.#headers = headersWith(seconds);
+    const fields = this.#data.current();
+    if (fields !== this.#fields) {
+      this.#fields = fields;
+      this.#headers = Object.freeze({ ":status": 200, "content-type": "application/grpc+proto", ...fields });
     }
     return this.#headers;
   }
-}
-
-function headersWith(seconds: number | undefined): OutgoingHttpHeaders {
-  const always = { ":status": 200, "content-type": "application/grpc+proto" };
-  return Object.freeze(seconds === undefined ? always : { ...always, "marketd-staleness": String(seconds) });
 }

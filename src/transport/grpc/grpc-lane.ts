@@ -1,5 +1,6 @@
 import type { Http2Session, IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import type { Method } from "../../domain/service.js";
+import type { DataHeaders } from "../common-headers.js";
 import type { Http2StreamLane, LaneOptions } from "../lane.js";
 import { AnswerHeaders } from "./answer-headers.js";
 import { parseGrpcTimeout } from "./deadline.js";
@@ -10,8 +11,8 @@ import { decodeBinary, RpcCall, type ServedMethod } from "./rpc-call.js";
 
 /** What the lane is made from. */
 export interface GrpcLaneOptions extends LaneOptions {
-  /** How many seconds old the newest data is; sent as metadata with every answer. */
-  readonly staleness?: (() => number | undefined) | undefined;
+  /** Sent as metadata with every answer. */
+  readonly data: DataHeaders;
 }
 
 /**
@@ -24,7 +25,7 @@ export function createGrpcLane(options: GrpcLaneOptions): Http2StreamLane {
     const cells = options.requests.cells(method, "grpc");
     methods.set(methodPath(method), { method, decode: rememberingRequests(decodeBinary), cells, options });
   }
-  const answerHeaders = new AnswerHeaders(options.staleness ?? (() => undefined));
+  const answerHeaders = new AnswerHeaders(options.data);
   const addressOf = addressBook();
   return {
     accepts: (headers) => isPlainGrpc(headers) && methods.has(headers[":path"] ?? ""),

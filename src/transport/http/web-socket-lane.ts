@@ -3,7 +3,7 @@ import type { Socket } from "node:net";
 import { type WebSocket, WebSocketServer } from "ws";
 import { Failure, type FailureCode } from "../../domain/failure.js";
 import type { AnswerStream } from "../../domain/service.js";
-import type { CommonHeaders } from "../common-headers.js";
+import type { CommonHeaders, DataHeaders } from "../common-headers.js";
 import { closeLingering } from "../connections/lingering-close.js";
 import { rawErrorResponse } from "../connections/malformed-request.js";
 import { AnswerPump } from "../grpc/answer-pump.js";
@@ -22,6 +22,8 @@ import type { RouteMatch, Routes } from "./routes.js";
 /** What the lane needs. */
 export interface WebSocketLaneOptions extends LaneOptions {
   readonly common: CommonHeaders;
+  /** Sent with every handshake. */
+  readonly data: DataHeaders;
   readonly routes: Routes;
 }
 
@@ -62,6 +64,9 @@ export class WebSocketLane {
       closeTimeout: options.limits.breakOffMs,
     };
     this.#handshakes = new WebSocketServer(handshakes);
+    this.#handshakes.on("headers", (headers) => {
+      for (const [name, value] of Object.entries(options.data.current())) headers.push(`${name}: ${value}`);
+    });
     this.#pings = setInterval(() => this.#ping(), options.limits.peerPingIntervalMs);
     this.#pings.unref();
   }

@@ -29,7 +29,9 @@ function noteWarning(warning: Error): void {
 }
 
 function answer(id: string): MarketAnswer {
-  return new MessageAnswer(GetMarketResponseSchema, create(GetMarketResponseSchema, { market: { id } }), id);
+  return new MessageAnswer(GetMarketResponseSchema, create(GetMarketResponseSchema, { market: { id } }), {
+    version: id,
+  });
 }
 
 /** Markets whose names begin with `slow` answer when {@link come} says so. */

@@ -69,7 +69,7 @@ export function depthMessage(marketId: string, padding = 0): Answer<typeof Obser
 export const hotAnswer = new MessageAnswer(
   GetMarketResponseSchema,
   create(GetMarketResponseSchema, { market: { id: "hot", decimalPlaces: 5n, lpPriceRange: "0.5" } }),
-  "v1",
+  { version: "v1" },
 );
 
 /** What the fake was asked. */

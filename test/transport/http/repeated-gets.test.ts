@@ -38,7 +38,7 @@ function get(path: string, ...headers: string[]): string {
 }
 
 function marketAnswer(id: string, version?: string): MarketAnswer {
-  return new MessageAnswer(GetMarketResponseSchema, create(GetMarketResponseSchema, { market: { id } }), version);
+  return new MessageAnswer(GetMarketResponseSchema, create(GetMarketResponseSchema, { market: { id } }), { version });
 }
 
 type MarketAnswer = Answer<typeof GetMarketResponseSchema>;

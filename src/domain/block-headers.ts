@@ -1,0 +1,18 @@
+import type { Metadata } from "./metadata.js";
+
+/** A block by its height and its time in Unix nanoseconds. */
+export interface BlockHead {
+  readonly height: bigint;
+  readonly timeNs: bigint;
+}
+
+/** What goes with an answer that was read at this block. */
+export function blockMetadata(block: BlockHead | undefined): Metadata {
+  return { headers: new Map(Object.entries(blockHeaders(block))), trailers: new Map() };
+}
+
+/** Response headers that name the block an answer is from; none before the first block. Values are decimal. */
+export function blockHeaders(block: BlockHead | undefined): Readonly<Record<string, string>> {
+  if (block === undefined) return {};
+  return { "x-block-height": String(block.height), "x-block-timestamp": String(block.timeNs) };
+}
