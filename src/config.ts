@@ -40,7 +40,6 @@ export interface ServiceConfig {
   readonly trustedProxies: readonly Network[];
   /** 0: as many as the machine has cores. */
   readonly workers: number;
-  readonly grpcLane: boolean;
   readonly pollIntervalMs: number;
   readonly heartbeatMs: number;
   readonly stalledReaderMs: number;
@@ -230,9 +229,6 @@ function addService(command: Command, workers: number): Command {
         .argParser(parseNetworks),
     )
     .addOption(wholeNumber("--workers", "n", "serving processes; 0: one per core", workers, 0, 256))
-    .addOption(
-      setting("--grpc-lane", "on|off", "serve plain gRPC on the short lane").choices(["on", "off"]).default("on"),
-    )
     .addOption(wholeNumber("--poll-interval-ms", "ms", "how often to look for new blocks", 25, 1, 60_000))
     .addOption(wholeNumber("--heartbeat-ms", "ms", "longest silence on a stream", 15_000, 10, 3_600_000))
     .addOption(
@@ -302,7 +298,6 @@ function serviceConfig(values: Values): ServiceConfig {
     corsOrigins: values["corsOrigins"] as readonly string[],
     trustedProxies: values["trustedProxies"] as readonly Network[],
     workers: values["workers"] as number,
-    grpcLane: values["grpcLane"] === "on",
     pollIntervalMs: values["pollIntervalMs"] as number,
     heartbeatMs: values["heartbeatMs"] as number,
     stalledReaderMs: values["stalledReaderMs"] as number,

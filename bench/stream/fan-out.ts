@@ -17,7 +17,7 @@ import { liveLimits } from "../../src/live/limits.js";
 import type { Live } from "../../src/live/live.js";
 import { LiveState } from "../../src/live/live-state.js";
 import { createMetrics } from "../../src/telemetry/metrics.js";
-import { binaryEnvelope } from "../../src/transport/grpc/envelope.js";
+import { framingOf } from "../../src/transport/call/framing.js";
 import { jsonLine } from "../../src/transport/http/forms.js";
 import { startServer } from "../../src/transport/server.js";
 import { streamPath } from "./light-reader.js";
@@ -173,7 +173,7 @@ async function ours(ticks: SimulatedTicks): Promise<FanOut> {
 }
 
 async function rawHttp2(ticks: SimulatedTicks): Promise<FanOut> {
-  const writers = new Writers(bytesIn(ticks, binaryEnvelope));
+  const writers = new Writers(bytesIn(ticks, framingOf("proto").form));
   const server = createHttp2Server();
   server.on("stream", (stream: ServerHttp2Stream) => {
     stream.respond({ ":status": 200, "content-type": "application/grpc+proto" }, { waitForTrailers: true });

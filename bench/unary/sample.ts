@@ -3,7 +3,7 @@ import {
   GetLatestMarketDepthRequestSchema,
   GetLatestMarketDepthResponseSchema,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
-import { envelope } from "../../src/transport/grpc/envelope.js";
+import { envelope } from "../../src/transport/call/framing.js";
 
 /** Depth as a gRPC path. */
 export const depthRpcPath = "/datanode.api.v2.TradingDataService/GetLatestMarketDepth";

@@ -8,7 +8,7 @@ import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { Server as GrpcServer, ServerCredentials } from "@grpc/grpc-js";
 import { fastify } from "fastify";
 import { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
-import { envelope } from "../../src/transport/grpc/envelope.js";
+import { envelope } from "../../src/transport/call/framing.js";
 import { depthPath, depthRpcPath, type Sample, sampleMessage } from "./sample.js";
 
 /** Each listens, gives the sample's answer to all who ask, and tells its port. */

@@ -1,13 +1,13 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { create, createRegistry, type DescMessage, type MessageShape, toJsonString } from "@bufbuild/protobuf";
 import { anyPack } from "@bufbuild/protobuf/wkt";
+import { parseTimeout } from "@connectrpc/connect/protocol-grpc";
 import type { Answer } from "../../src/domain/answer.js";
 import type { Failure } from "../../src/domain/failure.js";
 import type { Metadata, RequestHeaders } from "../../src/domain/metadata.js";
 import { type AnswerStream, type Api, type Call, serverStreaming, unary } from "../../src/domain/service.js";
 import { jsonWriteOptions } from "../../src/encoding/json-encoder.js";
 import { MessageAnswer } from "../../src/encoding/message-answer.js";
-import { parseGrpcTimeout } from "../../src/transport/grpc/deadline.js";
 import { definedFailure } from "./defined-failure.js";
 import {
   type ConformancePayload_RequestInfo,
@@ -140,7 +140,7 @@ function requestInfo<S extends DescMessage>(schema: S, request: MessageShape<S>,
 
 function timeoutOf(headers: RequestHeaders): number | undefined {
   const { "grpc-timeout": grpc, "connect-timeout-ms": connect } = headers;
-  if (typeof grpc === "string") return parseGrpcTimeout(grpc);
+  if (typeof grpc === "string") return parseTimeout(grpc, Number.POSITIVE_INFINITY).timeoutMs;
   return typeof connect === "string" ? Number(connect) : undefined;
 }
 

@@ -127,7 +127,6 @@ async function listen(
       trustedProxies: config.trustedProxies,
       staleness: () => live.blockAgeSeconds(),
       newestBlock: () => live.newestBlock(),
-      grpcLane: config.grpcLane,
       files: explorerFiles(),
     });
   } catch (error) {

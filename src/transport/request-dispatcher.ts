@@ -1,12 +1,13 @@
 import type { Failure } from "../domain/failure.js";
 import type { Log } from "../telemetry/log.js";
 import type { CommonHeaders } from "./common-headers.js";
+import type { AnyRequest, AnyResponse } from "./handler.js";
 import { type Exchange, refuse } from "./http/exchange.js";
 import { allowedMethods } from "./http/http-failure.js";
-import type { HttpLane } from "./http/http-lane.js";
 import { splitTarget } from "./http/request-target.js";
+import type { RestHandler } from "./http/rest-handler.js";
 import type { StaticFiles } from "./http/static-files.js";
-import type { AnyRequest, AnyResponse, RequestLane } from "./lane.js";
+import type { RpcHandler } from "./protocols/rpc-handler.js";
 
 /** Where requests can go. */
 export interface RequestDispatcherOptions {
@@ -14,12 +15,12 @@ export interface RequestDispatcherOptions {
   /** Empty, or `/prefix`. */
   readonly basePath: string;
   readonly files: StaticFiles;
-  readonly connect: RequestLane;
-  readonly http: HttpLane;
+  readonly rpc: RpcHandler;
+  readonly rest: RestHandler;
   readonly log: Log;
 }
 
-/** Gives each request to the lane that serves it. What was asked for before goes the shortest way. */
+/** Gives each request to the handler that serves it. What was asked for before goes the shortest way. */
 export class RequestDispatcher {
   readonly #options: RequestDispatcherOptions;
 
@@ -28,11 +29,11 @@ export class RequestDispatcher {
   }
 
   dispatch(request: AnyRequest, response: AnyResponse): void {
-    const { http, log } = this.#options;
+    const { rest, log } = this.#options;
     const { method } = request;
     const exchange = this.#exchange(request, response);
     try {
-      if ((method === "GET" || exchange.head) && http.takeRemembered(exchange)) return;
+      if ((method === "GET" || exchange.head) && rest.takeRemembered(exchange)) return;
       this.#dispatchNew(exchange, request, response);
     } catch (thrown) {
       refuse(exchange, thrown, log);
@@ -50,23 +51,23 @@ export class RequestDispatcher {
   }
 
   #dispatchNew(exchange: Exchange, request: AnyRequest, response: AnyResponse): void {
-    const { http, connect, files, basePath } = this.#options;
+    const { rest, rpc, files, basePath } = this.#options;
     const { method = "" } = request;
     const { path, query } = splitTarget(request.url ?? "/");
     const inBase = path.startsWith(`${basePath}/`);
     const inner = inBase ? path.slice(basePath.length) : path;
     if (method === "OPTIONS") {
-      this.#preflight(exchange, connect.allowed(inner) ?? allowedMethods);
+      this.#preflight(exchange, rpc.allowed(inner) ?? allowedMethods);
       return;
     }
     if ((method === "GET" || exchange.head) && inBase && files.answer(exchange, inner)) return;
-    if (!connect.matches(method, inner, request.headers)) {
-      http.handle(exchange, path, query);
+    if (!rpc.matches(method, inner, request.headers)) {
+      rest.handle(exchange, path, query);
       return;
     }
     for (const name in exchange.common) response.setHeader(name, exchange.common[name] ?? "");
     request.url = query === "" ? inner : `${inner}?${query}`;
-    connect.handle(request, response);
+    rpc.handle(request, response);
   }
 
   #preflight({ request, response, common }: Exchange, allow: string): void {

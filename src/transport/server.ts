@@ -1,23 +1,27 @@
 import type { Socket } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import { Counter, Gauge } from "prom-client";
+import { Health } from "../../gen/grpc/health/v1/health_pb.js";
 import type { Api } from "../domain/service.js";
 import type { Log } from "../telemetry/log.js";
 import type { Metrics, MetricsText } from "../telemetry/metrics.js";
 import { ClientAddresses, type Network } from "./client-addresses.js";
 import { CommonHeaders, DataHeaders, type DataSource } from "./common-headers.js";
-import { createConnectHandler } from "./connect/connect-handler.js";
-import { createGrpcLane } from "./grpc/grpc-lane.js";
-import { HttpLane } from "./http/http-lane.js";
+import type { Readiness } from "./handler.js";
 import type { RepeatedGets } from "./http/repeated-gets.js";
+import { RestHandler } from "./http/rest-handler.js";
 import { Routes } from "./http/routes.js";
 import { type StaticFile, StaticFiles } from "./http/static-files.js";
-import { WebSocketLane } from "./http/web-socket-lane.js";
-import type { Readiness } from "./lane.js";
+import { WebSocketHandler } from "./http/web-socket-handler.js";
 import { type TransportLimits, transportLimits } from "./limits.js";
 import { OnePort } from "./one-port.js";
+import { GrpcHandler } from "./protocols/grpc.js";
+import { RpcHandler } from "./protocols/rpc-handler.js";
+import { RpcMethods } from "./protocols/rpc-methods.js";
 import { RequestDispatcher } from "./request-dispatcher.js";
 import { createRequestMetrics } from "./request-metrics.js";
+import { healthMethods } from "./services/health.js";
+import { ReflectionHandler } from "./services/reflection.js";
 import { StreamGuard } from "./stream-guard.js";
 
 /** Where to listen. Port 0 takes a free one. */
@@ -51,8 +55,6 @@ export interface ServerOptions extends DataSource {
   readonly files?: ReadonlyMap<string, StaticFile>;
   /** Proxies that tell the address of their client in `X-Forwarded-For`; default none. */
   readonly trustedProxies?: readonly Network[];
-  /** The short way for plain gRPC; default on. */
-  readonly grpcLane?: boolean;
 }
 
 /** A port that is being served. */
@@ -72,45 +74,44 @@ export interface RunningServer {
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
   const { log, metrics, readiness, tls, basePath = "", listen } = options;
   const limits = transportLimits(options.limits);
-  const guard = new StreamGuard(options.api, limits, log);
+  const services = new Set(options.api.map((method) => method.desc.parent));
+  const health = healthMethods(new Set([...services].map((service) => service.typeName)), readiness);
+  const guard = new StreamGuard([...options.api, ...health], limits, log);
   const clients = new ClientAddresses(options.trustedProxies);
-  const requests = createRequestMetrics(metrics, options.api);
-  const laneOptions = { api: guard.api, log, limits, readiness, requests, clients };
+  const requests = createRequestMetrics(metrics, guard.api);
+  const handlerOptions = { api: guard.api, log, limits, readiness, requests, clients };
   const data = new DataHeaders(options);
   const common = new CommonHeaders(options.corsOrigins, data);
   const routes = new Routes(guard.api, basePath);
   const metricsText = options.servesMetrics === false ? undefined : (options.metricsText ?? metrics);
-  const http = new HttpLane({ ...laneOptions, metrics: metricsText, common, routes });
+  const rest = new RestHandler({ ...handlerOptions, metrics: metricsText, common, routes });
+  const methods = new RpcMethods(handlerOptions);
   const dispatcher = new RequestDispatcher({
     common,
     basePath,
     log,
     files: new StaticFiles(options.files),
-    connect: createConnectHandler(laneOptions),
-    http,
+    rpc: new RpcHandler(methods, new ReflectionHandler([...services, Health], limits)),
+    rest,
   });
-  const lane = options.grpcLane === false ? undefined : createGrpcLane({ ...laneOptions, data });
-  const webSockets = new WebSocketLane({ ...laneOptions, common, data, routes });
+  const grpc = new GrpcHandler(methods, data);
+  const webSockets = new WebSocketHandler({ ...handlerOptions, common, data, routes });
   const port = new OnePort({
     tls,
     limits,
     clients,
     log,
-    repeated: http.repeated,
+    repeated: rest.repeated,
     handlers: {
       request: (request, response) => dispatcher.dispatch(request, response),
       refuse: (request, response, failure) => dispatcher.refuse(request, response, failure),
       upgrade: (request, socket, head) => webSockets.handle(request, socket, head),
-      stream: (stream, headers) => {
-        if (lane?.accepts(headers) !== true) return false;
-        lane.handle(stream, headers);
-        return true;
-      },
+      stream: (stream, headers) => grpc.handle(stream, headers),
     },
   });
   const handed = options.handedConnections === true;
   const listening = handed ? port.open(listen.port) : await port.listen(listen.host, listen.port);
-  watchPort(port, http.repeated, metrics);
+  watchPort(port, rest.repeated, metrics);
   const host = listen.host.includes(":") ? `[${listen.host}]` : listen.host;
   return {
     address: { host: listen.host, port: listening },

@@ -20,7 +20,7 @@ export const sweepIntervalMs = 10_000;
 type Kind = "file" | "subscription";
 
 /**
- * Stands between the lanes and the API, so that streams are bounded, watched and ended in one place, whatever their
+ * Stands between the protocols and the API, so that streams are bounded, watched and ended in one place, whatever their
  * protocol.
  */
 export class StreamGuard {

@@ -7,7 +7,7 @@ import { type DescMethod, fromJson, type JsonValue, toBinary } from "@bufbuild/p
 import { Code } from "@connectrpc/connect";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
-import { envelope } from "../../src/transport/grpc/envelope.js";
+import { envelope } from "../../src/transport/call/framing.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { type RpcForm, rpcForms, sendBytes } from "../support/rpc-bytes.js";
 import { freePort, runMarketd, ServiceProcess } from "./service-process.js";

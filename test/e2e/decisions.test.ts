@@ -12,10 +12,8 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { newDatabaseUrl } from "../support/database.js";
 import { GrpcDoor, getUrl, openDoors } from "../support/doors.js";
-import { grpcLane } from "../support/grpc-lane.js";
 import { partnerProgram } from "../support/partners.js";
 import { RecordingBuilder } from "../support/recording.js";
-import { envelope, rawCall } from "../transport/grpc/raw-call.js";
 import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
 import { blockIntervalNs, entryTimes, firstBlockNs, laterBlocks, smallNetwork } from "./small-network.js";
 
@@ -208,23 +206,12 @@ describe("answers", () => {
       "/base",
       "--cors-origins",
       "https://a.example",
-      "--grpc-lane",
-      grpcLane ? "off" : "on",
     );
     await Promise.all([service.start(), other.start()]);
   });
 
   afterAll(async () => {
     await Promise.all([service.kill(), other.kill()]);
-  });
-
-  it("come on the gRPC lane that the environment names, unless a flag names the other", async () => {
-    for (const [{ url }, lane] of [[service, grpcLane] as const, [other, !grpcLane] as const]) {
-      const call = { path: "/datanode.api.v2.TradingDataService/GetMarket", body: [envelope(0, new Uint8Array(0))] };
-      const { headers, trailers } = await rawCall(Number(new URL(url).port), call);
-      // Our own lane says with its headers what is wrong, Connect behind its headers.
-      expect(lane ? headers : trailers).toMatchObject({ "grpc-status": "3" });
-    }
   });
 
   it("have the tag that any process gives, another for each encoding and depth, and 304 for who has it", async () => {

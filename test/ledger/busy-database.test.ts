@@ -12,7 +12,6 @@ import { LedgerReader } from "../../src/store/ledger-entry-query.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { createMetrics } from "../../src/telemetry/metrics.js";
 import { type RunningServer, startServer } from "../../src/transport/server.js";
-import { grpcLane } from "../support/grpc-lane.js";
 import { LedgerFixture } from "./ledger-fixture.js";
 
 let fixture: LedgerFixture;
@@ -44,7 +43,6 @@ async function serve(waitingMax: number, waitMsMax = 60_000): Promise<void> {
     log: createLog("silent"),
     metrics,
     readiness: () => "ready",
-    grpcLane,
   });
 }
 

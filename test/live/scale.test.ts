@@ -8,18 +8,13 @@ import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { freePort, ServiceProcess } from "../e2e/service-process.js";
 import { newDatabaseUrl } from "../support/database.js";
-import { grpcLane } from "../support/grpc-lane.js";
 import { ScaleReader } from "./scale-reader.js";
 
 const readersTotal = 500;
 const stalledTotal = 100;
-/**
- * Readers of our own lane share the bytes of a message; Connect makes them for each. Its garbage is what grows there: by
- * 40 MiB on Node 20, and by up to 96 on Node 24, which lets the young generation grow four times as far.
- */
-const residentGrowthMax = (grpcLane ? 64 : 128) * 1024 * 1024;
+const residentGrowthMax = 64 * 1024 * 1024;
 /** From the loader's end to the last reader, all of it on two cores with the reading of five hundred streams. */
-const atOnceMs = grpcLane ? 2_000 : 8_000;
+const atOnceMs = 2_000;
 const historyBlocks = 60;
 /** A long run sets more. */
 const replayedBlocks = Number(process.env["MARKETD_SCALE_BLOCKS"] ?? 400);

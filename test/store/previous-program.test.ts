@@ -16,7 +16,6 @@ import { readMigrations } from "../../src/store/migration-files.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { startTestService } from "../live/service.js";
 import { newDatabaseUrl } from "../support/database.js";
-import { grpcLane } from "../support/grpc-lane.js";
 
 /** The last commit whose program knows the first schema alone. */
 const previousCommit = "fb920bf";
@@ -75,7 +74,7 @@ afterAll(async () => {
 async function startPrevious(databaseUrl: string): Promise<Service> {
   const config = {
     ...{ listen: { host: "127.0.0.1", port: 0 }, basePath: "", tls: undefined, corsOrigins: ["*"], workers: 1 },
-    ...{ grpcLane, pollIntervalMs: 5, heartbeatMs: 15_000, stalledReaderMs: 300_000, streamsMax: 20_000 },
+    ...{ grpcLane: true, pollIntervalMs: 5, heartbeatMs: 15_000, stalledReaderMs: 300_000, streamsMax: 20_000 },
     ...{ streamsPerAddressMax: 1_000, requestTimeoutMs: 30_000, drainMs: 1_000 },
   };
   const service = await previous.startService({ config, databaseUrl, log, metrics: previous.createMetrics() });

@@ -42,6 +42,7 @@ export const rpcForms: readonly RpcForm[] = [
   },
   { ...grpc, protocol: "grpc-web", contentType: "application/grpc-web+proto", json: false },
   { ...grpc, protocol: "grpc-web", contentType: "application/grpc-web+json", json: true },
+  { ...grpc, protocol: "grpc-web", contentType: "application/grpc-web-text", json: false },
   { ...grpc, protocol: "grpc", contentType: "application/grpc+proto", json: false },
   { ...grpc, protocol: "grpc", contentType: "application/grpc+json", json: true },
 ];
@@ -77,8 +78,17 @@ export async function sendBytes(
     protocol === "connect-get"
       ? { method: "GET", path: `${path}?${getQuery(contentType, body, headers)}`, headers }
       : { method: "POST", path, headers: { "content-type": contentType, ...headers } };
-  const response = await exchange({ host: "127.0.0.1", port, ...sent }, sent.method, body);
+  const isText = contentType.startsWith("application/grpc-web-text");
+  const sentBody = isText ? Buffer.from(body.toString("base64")) : body;
+  const received = await exchange({ host: "127.0.0.1", port, ...sent }, sent.method, sentBody);
+  const response = isText ? { ...received, bytes: fromText(received.bytes) } : received;
   return { httpStatus: response.status, headers: response.headers, ...endOf(protocol, response) };
+}
+
+/** The bytes of base64 whose parts each have padding of their own. */
+export function fromText(text: Buffer): Buffer {
+  const groups = text.toString("latin1").match(/[^=]{1,4}=*/g) ?? [];
+  return Buffer.concat(groups.map((group) => Buffer.from(group, "base64")));
 }
 
 function getQuery(encoding: string, body: Buffer, { compression }: Readonly<Record<string, string>>): URLSearchParams {

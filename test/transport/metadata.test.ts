@@ -10,7 +10,7 @@ import { Failure } from "../../src/domain/failure.js";
 import type { Metadata } from "../../src/domain/metadata.js";
 import { type Api, type Call, serverStreaming, unary } from "../../src/domain/service.js";
 import { MessageAnswer } from "../../src/encoding/message-answer.js";
-import { envelope } from "../../src/transport/grpc/envelope.js";
+import { envelope } from "../../src/transport/call/framing.js";
 import type { RunningServer } from "../../src/transport/server.js";
 import { RawConnection } from "../support/raw-http.js";
 import { type RpcForm, rpcForms, sendBytes } from "../support/rpc-bytes.js";

@@ -4,8 +4,8 @@ import { ExportLedgerEntriesRequestSchema } from "../../gen/datanode/api/v2/trad
 import type { Failure } from "../../src/domain/failure.js";
 import type { AnswerStream, Method } from "../../src/domain/service.js";
 import { createLog } from "../../src/telemetry/log.js";
+import { RequestCall } from "../../src/transport/call/request-call.js";
 import { defaultTransportLimits } from "../../src/transport/limits.js";
-import { RequestCall } from "../../src/transport/request-call.js";
 import { StreamGuard } from "../../src/transport/stream-guard.js";
 import { depthUpdate, fakeService } from "./fake-api.js";
 

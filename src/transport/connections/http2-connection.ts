@@ -1,8 +1,8 @@
 import { constants, type Http2Session, type IncomingHttpHeaders, type ServerHttp2Stream } from "node:http2";
 import { quotaKey } from "../../domain/client-address.js";
 import { RateLimit } from "../../domain/rate-limit.js";
+import { type OpenCall, whenLoopTurned } from "../call/loop-turn.js";
 import type { ClientAddresses } from "../client-addresses.js";
-import { type Begun, whenLoopTurned } from "../grpc/loop-turn.js";
 import type { TransportLimits } from "../limits.js";
 import { SessionTables } from "../session-tables.js";
 import { type CancelledCalls, earlyCancelMs } from "./cancelled-calls.js";
@@ -26,7 +26,7 @@ export interface Http2ConnectionOptions {
 }
 
 /** One HTTP/2 session: shares the event loop with the others, and ends it when its peer is gone or goes too far. */
-export class Http2Connection implements Begun {
+export class Http2Connection implements OpenCall {
   readonly #session: Http2Session;
   readonly #options: Http2ConnectionOptions;
   readonly #tables: SessionTables;

@@ -1,4 +1,4 @@
-import { type Begun, whenLoopTurned } from "../grpc/loop-turn.js";
+import { type OpenCall, whenLoopTurned } from "../call/loop-turn.js";
 
 /** Streams that are served in one turn of the event loop: up to some tens of milliseconds. The others wait. */
 export const streamsPerTurnMax = 256;
@@ -10,7 +10,7 @@ export const streamsOfConnectionMax = 128;
 export const streamsOfConnectionMin = 8;
 
 /** Shares each turn of the event loop among the connections that open streams, so that none starves the others. */
-export class TurnShares implements Begun {
+export class TurnShares implements OpenCall {
   /** Streams of one connection, by how many connections the last turn had. */
   #share = streamsOfConnectionMax;
   #connections = 0;

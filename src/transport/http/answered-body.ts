@@ -1,6 +1,6 @@
 import type { Answer } from "../../domain/answer.js";
+import { type ContentCoding, compress, compressedBytesMin } from "../call/content-coding.js";
 import type { HeaderFields } from "../common-headers.js";
-import { type ContentCoding, compress, compressedBytesMin } from "./content-coding.js";
 import { WholeResponse } from "./whole-response.js";
 
 /** An answer's JSON in one content coding, with its finished headers. */

@@ -6,7 +6,7 @@ import { toFailure } from "../status.js";
 import { sendError } from "./error-response.js";
 import type { HttpRequest, HttpResponse } from "./http-message.js";
 
-/** A request on its way through the HTTP lane. */
+/** A request to the HTTP API, and its response. */
 export interface Exchange {
   readonly request: HttpRequest;
   readonly response: HttpResponse & Writable;

@@ -40,9 +40,11 @@ function asChunk(form: Form): Form {
 
 const chunkedForms = new Map([jsonLine, serverSentEvent].map((form) => [form, asChunk(form)]));
 
-/** The same form in finished chunks, where there is one. */
-export function chunkedForm(form: Form): Form | undefined {
-  return chunkedForms.get(form);
+/** The same form in finished chunks. @throws TypeError for a form that is never written in chunks */
+export function chunkedForm(form: Form): Form {
+  const chunked = chunkedForms.get(form);
+  if (chunked === undefined) throw new TypeError(`${form.name} is not written in finished chunks`);
+  return chunked;
 }
 
 /** A WebSocket text message, framed (RFC 6455, 5.2): whole, unmasked, as servers send it. */

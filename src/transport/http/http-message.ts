@@ -3,7 +3,7 @@ import { constants, type Http2Stream } from "node:http2";
 import type { Socket } from "node:net";
 import type { HeaderFields } from "../common-headers.js";
 
-/** What the HTTP lane needs of a request; Node's objects of both HTTP versions have it. */
+/** What the HTTP API needs of a request; Node's objects of both HTTP versions have it. */
 export interface HttpRequest {
   readonly method?: string | undefined;
   readonly url?: string | undefined;
@@ -12,7 +12,7 @@ export interface HttpRequest {
   readonly socket: { readonly remoteAddress?: string | undefined };
 }
 
-/** What the HTTP lane needs of a response; Node's objects of both HTTP versions have it. */
+/** What the HTTP API needs of a response; Node's objects of both HTTP versions have it. */
 export interface HttpResponse {
   readonly headersSent: boolean;
   readonly writableEnded: boolean;

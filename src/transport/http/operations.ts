@@ -1,6 +1,6 @@
 import type { MetricsText } from "../../telemetry/metrics.js";
 import type { HeaderFields } from "../common-headers.js";
-import type { Readiness } from "../lane.js";
+import type { Readiness } from "../handler.js";
 import type { HttpResponse } from "./http-message.js";
 
 /** What the operations' addresses tell. */

@@ -1,13 +1,13 @@
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { performance } from "node:perf_hooks";
 import type { Answer } from "../../domain/answer.js";
+import { type ContentCoding, chooseCoding } from "../call/content-coding.js";
+import { clientLeft } from "../call/deadline.js";
+import { RequestCall } from "../call/request-call.js";
 import type { ClientAddresses } from "../client-addresses.js";
 import type { CommonHeaders } from "../common-headers.js";
-import { clientLeft } from "../grpc/deadline.js";
-import { RequestCall } from "../request-call.js";
 import type { AnsweredBodies } from "./answered-body.js";
-import { type ContentCoding, chooseCoding } from "./content-coding.js";
-import type { UnaryTarget } from "./unary-target.js";
+import type { UnaryTarget } from "./unary-response.js";
 
 /** How many requests are remembered by their text; all are then forgotten, and it begins anew. */
 export const rememberedTextsMax = 4_096;
@@ -67,7 +67,7 @@ export class RepeatedGets {
    */
   textOf(request: IncomingMessage): string | undefined {
     const { method, url = "", httpVersion, headers, rawHeaders } = request;
-    if (method !== "GET" || httpVersion !== "1.1" || this.#options.target(url)?.atHand !== true) return undefined;
+    if (method !== "GET" || httpVersion !== "1.1" || this.#options.target(url)?.cached !== true) return undefined;
     if (refusedHeaders.some((name) => name in headers)) return undefined;
     if (headers.connection !== undefined && headers.connection.toLowerCase() !== "keep-alive") return undefined;
     let text = `GET ${url} HTTP/1.1\r\n`;
@@ -93,7 +93,7 @@ export class RepeatedGets {
   /** The whole response to a remembered text; undefined: it has to be asked for in the ordinary way. */
   answer(text: string, remoteAddress: string): Uint8Array | undefined {
     const get = this.#remembered.get(text);
-    if (get === undefined || this.#stopped || !get.target.atHand) return undefined;
+    if (get === undefined || this.#stopped || !get.target.cached) return undefined;
     const startedMs = performance.now();
     try {
       const response = this.#answer(get, remoteAddress);
@@ -117,13 +117,13 @@ export class RepeatedGets {
     const call = new RequestCall(clientAddress, headers);
     const answer = target.method.answer(target.message, call);
     if (answer instanceof Promise) {
-      target.atHand = false;
+      target.cached = false;
       answer.catch(() => {});
       call.abort(clientLeft());
       return undefined;
     }
-    target.atHand = isRepeatable(answer);
-    const body = target.atHand ? this.#options.bodies.of(answer, coding) : undefined;
+    target.cached = isRepeatable(answer);
+    const body = target.cached ? this.#options.bodies.of(answer, coding) : undefined;
     if (body === undefined || body instanceof Promise) return undefined;
     return body.whole(this.#options.common.of(headers.origin), headers["if-none-match"]);
   }

@@ -1,93 +1,219 @@
 import type { Socket } from "node:net";
-import type { Writable } from "node:stream";
-import type { Failure } from "../../domain/failure.js";
-import type { HeaderFields } from "../common-headers.js";
-import type { FrameSink } from "../grpc/call-wire.js";
-import { type ContentCoding, compressor } from "./content-coding.js";
-import { breakOff, type HttpResponse } from "./http-message.js";
+import { isMessage } from "@bufbuild/protobuf";
+import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
+import type { Answer, Form } from "../../domain/answer.js";
+import { Failure } from "../../domain/failure.js";
+import type { AnswerStream, Method } from "../../domain/service.js";
+import type { CallError, CallWire } from "../call/call-wire.js";
+import { type ContentCoding, chooseCoding, compressor } from "../call/content-coding.js";
+import type { CommonHeaders, HeaderFields } from "../common-headers.js";
+import type { Protocol } from "../request-metrics.js";
+import { sendError } from "./error-response.js";
+import type { Exchange } from "./exchange.js";
+import { bodyData, chunkedForm } from "./forms.js";
+import { breakOff, canHaveTrailers, chunkSocket } from "./http-message.js";
+import { PeekedStream } from "./peeked-stream.js";
+import type { BoundRequest } from "./query-parameters.js";
+import { isHttpBody } from "./routes.js";
+import { envelopeForm, preferredMediaType, type StreamForm, streamForm } from "./stream-form.js";
 
-/** What a stream is written with. */
+/** What a stream answers. */
 export interface StreamResponseOptions {
-  readonly response: HttpResponse & Writable;
-  /** All headers but those of the coding. */
-  readonly headers: HeaderFields;
-  readonly coding: ContentCoding | undefined;
-  /** Where the frames go past the response, because they are finished chunks: one write each, in place of four. */
-  readonly chunks: Socket | undefined;
-  /** Whether the stream's own trailers belong to this body: to a file, not to its envelope. */
-  readonly ownTrailers: boolean;
-  /** Answers a failure before anything was sent. */
-  refuse(failure: Failure): void;
-  /** Bytes that tell of a failure inside the body; undefined: the body is broken off instead. */
-  errorBytes(failure: Failure): Uint8Array | undefined;
-  /** The response can take more. */
-  drained(): void;
+  readonly method: Method;
+  readonly bound: BoundRequest;
+  readonly exchange: Exchange;
+  readonly common: CommonHeaders;
+  /** The value of that header. */
+  readonly vary: string;
 }
 
-/** A response body of unknown length, optionally compressed. */
-export class StreamResponse implements FrameSink {
+/** The headers of a file that stay with it when it is sent in its envelope. */
+const envelopeHeaders = ["x-block-height", "x-block-timestamp"];
+
+/**
+ * The response to a server-streaming method by GET: lines, server-sent events, or the file that the pieces make up. What
+ * fails before its first message is an ordinary error response.
+ */
+export class StreamResponse implements CallWire {
+  /** Called when the response can take more. */
+  onDrain: () => void = () => {};
   readonly #options: StreamResponseOptions;
+  readonly #isFile: boolean;
+  #form: StreamForm;
+  /** The pieces of a file leave without their envelope. */
+  #raw = false;
+  #trailerNames: readonly string[] = [];
+  /**
+   * Where the frames go past the response, because they are finished chunks of HTTP/1.1: one write each, in place of
+   * four.
+   */
+  #chunks: Socket | undefined;
   #output: { write(chunk: Uint8Array): boolean; end(): unknown };
   #started = false;
 
   constructor(options: StreamResponseOptions) {
+    const { method, bound, exchange } = options;
+    const { accept } = exchange.request.headers;
     this.#options = options;
-    this.#output = options.response;
+    this.#isFile = isHttpBody(method);
+    this.#form = this.#isFile ? envelopeForm(accept) : streamForm(accept, bound.alt);
+    this.#output = exchange.response;
   }
 
-  start(): void {
-    const { response, headers, coding, chunks, drained } = this.#options;
+  /** As metrics name it. */
+  get protocol(): Protocol {
+    return this.#form.protocol;
+  }
+
+  get form(): Form {
+    if (this.#raw) return bodyData;
+    return this.#chunks === undefined ? this.#form.form : chunkedForm(this.#form.form);
+  }
+
+  answer(): never {
+    throw new TypeError("a stream has no whole answer");
+  }
+
+  /** A file goes out in its envelope, unless the client may want the file itself: its first piece says what it is. */
+  adapt(stream: AnswerStream): AnswerStream | Promise<AnswerStream> {
+    const { exchange, bound } = this.#options;
+    const { accept } = exchange.request.headers;
+    if (!this.#isFile && !exchange.head) this.#chunks = chunkSocket(exchange.response);
+    const finished = (): AnswerStream => {
+      const hasTrailers = !exchange.head && canHaveTrailers(exchange.response) && this.#hasOwnHeaders;
+      this.#trailerNames = hasTrailers ? (stream.trailerNames ?? []) : [];
+      return exchange.head ? new HeadersAlone(stream) : stream;
+    };
+    if (!this.#isFile || (accept === undefined && bound.alt === undefined)) return finished();
+    const peeked = new PeekedStream(stream);
+    return new Promise((resolve) => {
+      peeked.peek((first) => {
+        this.#chooseFileForm(first);
+        stream = peeked;
+        resolve(finished());
+      });
+    });
+  }
+
+  start(own: ReadonlyMap<string, string>): void {
+    const { response } = this.#options.exchange;
+    const acceptEncoding = this.#options.exchange.request.headers["accept-encoding"];
+    // Worth it for a file, not for a trickle.
+    const coding = this.#isFile ? chooseCoding(acceptEncoding?.toString()) : undefined;
     this.#started = true;
     response.writeHead(200, {
-      ...headers,
+      ...this.#headers(own),
       ...(coding === undefined ? {} : { "content-encoding": coding }),
     });
     response.flushHeaders?.();
+    const chunks = this.#chunks;
     if (chunks !== undefined) {
+      const drained = (): void => this.onDrain();
       chunks.on("drain", drained);
       response.once("close", () => chunks.off("drain", drained));
+    } else if (coding === undefined) response.on("drain", () => this.onDrain());
+    else this.#compress(coding);
+  }
+
+  write(frames: Uint8Array): boolean {
+    const chunks = this.#chunks;
+    if (chunks !== undefined) return !chunks.writable || chunks.write(frames);
+    return frames.length === 0 || this.#output.write(frames);
+  }
+
+  finish(error: CallError | undefined, trailers: ReadonlyMap<string, string>): void {
+    const { response, common, head } = this.#options.exchange;
+    if (!(error instanceof Failure)) {
+      if (this.#hasOwnHeaders && trailers.size > 0) response.addTrailers(Object.fromEntries(trailers));
+      this.#output.end();
       return;
     }
-    if (coding === undefined) {
-      response.on("drain", drained);
+    if (!this.#started) {
+      sendError(response, error, common, head);
       return;
     }
+    if (this.#raw) {
+      this.breakOff();
+      return;
+    }
+    this.#output.write(this.#form.errorBytes(error));
+    this.#output.end();
+  }
+
+  breakOff(): void {
+    breakOff(this.#options.exchange.response);
+  }
+
+  /** Whether the stream's own headers and trailers belong to this body: to a file, not to its envelope. */
+  get #hasOwnHeaders(): boolean {
+    return this.#raw || !this.#isFile;
+  }
+
+  #chooseFileForm(first: Answer | undefined): void {
+    const { exchange, bound } = this.#options;
+    const contentType = contentTypeOf(first);
+    const available = contentType === undefined ? [] : [this.#form.contentType, contentType];
+    const wanted = contentType && preferredMediaType(exchange.request.headers.accept, available);
+    this.#raw = bound.alt === "media" || (contentType !== undefined && wanted === contentType);
+    if (this.#raw) this.#form = { ...this.#form, contentType: contentType ?? "application/octet-stream" };
+  }
+
+  #compress(coding: ContentCoding): void {
+    const { response } = this.#options.exchange;
     const packer = compressor(coding);
-    packer.on("drain", drained);
+    packer.on("drain", () => this.onDrain());
     packer.on("error", () => this.breakOff());
     response.once("close", () => packer.destroy());
     packer.pipe(response);
     this.#output = packer;
   }
 
-  write(frames: Uint8Array): boolean {
-    const { chunks } = this.#options;
-    if (chunks !== undefined) return !chunks.writable || chunks.write(frames);
-    return frames.length === 0 || this.#output.write(frames);
+  #headers(stream: ReadonlyMap<string, string>): HeaderFields {
+    const { common, vary, exchange } = this.#options;
+    const own = this.#hasOwnHeaders ? [...stream] : [...stream].filter(([name]) => envelopeHeaders.includes(name));
+    return {
+      "content-type": this.#form.contentType,
+      "cache-control": "no-store",
+      vary,
+      // Proxies of the nginx kind would otherwise collect a stream before they pass it on.
+      "x-accel-buffering": "no",
+      ...common.exposing(
+        exchange.common,
+        own.map(([name]) => name),
+      ),
+      ...Object.fromEntries(own),
+      ...(this.#trailerNames.length === 0 ? {} : { trailer: this.#trailerNames.join(", ") }),
+    };
+  }
+}
+
+function contentTypeOf(first: Answer | undefined): string | undefined {
+  const message = first?.message();
+  if (message === undefined || !isMessage(message, HttpBodySchema) || message.contentType === "") return undefined;
+  return message.contentType;
+}
+
+/** A stream for a HEAD request: what it says of itself, and no messages. */
+class HeadersAlone implements AnswerStream {
+  readonly headers: ReadonlyMap<string, string>;
+  readonly trailers: ReadonlyMap<string, string> = new Map();
+  readonly ended = true;
+  readonly failure: Failure | undefined;
+  readonly #stream: AnswerStream;
+
+  constructor(stream: AnswerStream) {
+    this.headers = stream.headers;
+    this.failure = stream.failure;
+    this.#stream = stream;
   }
 
-  finish(failure: Failure | undefined, trailers: ReadonlyMap<string, string>): void {
-    if (failure === undefined) {
-      if (this.#options.ownTrailers && trailers.size > 0) {
-        this.#options.response.addTrailers(Object.fromEntries(trailers));
-      }
-      this.#output.end();
-      return;
-    }
-    if (!this.#started) {
-      this.#options.refuse(failure);
-      return;
-    }
-    const bytes = this.#options.errorBytes(failure);
-    if (bytes === undefined) {
-      this.breakOff();
-      return;
-    }
-    this.#output.write(bytes);
-    this.#output.end();
+  take(): readonly Answer[] {
+    return [];
   }
 
-  breakOff(): void {
-    breakOff(this.#options.response);
+  onReady(): void {}
+
+  close(): void {
+    this.#stream.close();
   }
 }

@@ -3,7 +3,7 @@ import { create, toBinary, toJsonString } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { GetMarketRequestSchema } from "../../../gen/datanode/api/v2/trading_data_pb.js";
-import { envelope } from "../../../src/transport/grpc/envelope.js";
+import { envelope } from "../../../src/transport/call/framing.js";
 import { type RpcForm, rpcForms, sendBytes } from "../../support/rpc-bytes.js";
 import { type RpcServer, startRpcServer } from "../grpc/rpc-server.js";
 

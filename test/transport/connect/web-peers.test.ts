@@ -9,7 +9,7 @@ import { createConnectTransport as webConnect, createGrpcWebTransport as webGrpc
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { TradingDataService } from "../../../gen/datanode/api/v2/trading_data_pb.js";
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
-import { envelope } from "../../../src/transport/grpc/envelope.js";
+import { envelope } from "../../../src/transport/call/framing.js";
 import { depthMessage } from "../grpc/fake-api.js";
 import { type RpcServer, startRpcServer } from "../grpc/rpc-server.js";
 

@@ -1,7 +1,7 @@
 import { type ClientHttp2Session, connect, type IncomingHttpHeaders, type IncomingHttpStatusHeader } from "node:http2";
 import { fromBinary } from "@bufbuild/protobuf";
 import { StatusSchema } from "../../../gen/google/rpc/status_pb.js";
-import { envelope } from "../../../src/transport/grpc/envelope.js";
+import { envelope } from "../../../src/transport/call/framing.js";
 
 /** What a test sends, byte for byte. */
 export interface RawCall {

@@ -6,8 +6,8 @@ import {
   rememberedRequestBytesMax,
   rememberedRequestsMax,
   rememberingRequests,
-} from "../../../src/transport/grpc/request-memo.js";
-import { decodeBinary } from "../../../src/transport/grpc/rpc-call.js";
+} from "../../../src/transport/call/request-memo.js";
+import { decodeBinary } from "../../../src/transport/call/request-reader.js";
 
 const method = unary(TradingDataService.method.getMarket, () => {
   throw new Error("nothing is asked here");

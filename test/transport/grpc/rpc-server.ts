@@ -1,9 +1,8 @@
 import { pino } from "pino";
 import { createMetrics, type Metrics } from "../../../src/telemetry/metrics.js";
-import type { Readiness } from "../../../src/transport/lane.js";
+import type { Readiness } from "../../../src/transport/handler.js";
 import type { TransportLimits } from "../../../src/transport/limits.js";
 import { startServer } from "../../../src/transport/server.js";
-import { grpcLane } from "../../support/grpc-lane.js";
 import { type FakeApi, fakeApi } from "./fake-api.js";
 
 /** The real server over the fake api. */
@@ -19,8 +18,7 @@ export interface RpcServer extends FakeApi {
   close(): Promise<void>;
 }
 
-/** Starts it, on the run's lane unless the test is about both. */
-export async function startRpcServer(limits: Partial<TransportLimits> = {}, lane = grpcLane): Promise<RpcServer> {
+export async function startRpcServer(limits: Partial<TransportLimits> = {}): Promise<RpcServer> {
   const fake = fakeApi();
   const logged: string[] = [];
   const metrics = createMetrics();
@@ -30,7 +28,6 @@ export async function startRpcServer(limits: Partial<TransportLimits> = {}, lane
     log: pino({ level: "error" }, { write: (line: string) => void logged.push(line) }),
     metrics,
     limits,
-    grpcLane: lane,
     readiness: () => server.readiness,
     staleness: () => server.staleness,
   });

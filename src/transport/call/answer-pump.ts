@@ -1,0 +1,133 @@
+import type { Answer, Form } from "../../domain/answer.js";
+import type { Failure } from "../../domain/failure.js";
+import type { AnswerStream } from "../../domain/service.js";
+import { grpcCode } from "../status.js";
+import type { CallWire } from "./call-wire.js";
+import { clientLeft } from "./deadline.js";
+
+const cancelledCode = grpcCode(clientLeft());
+
+/** What a pump tells its call. */
+export interface PumpEvents {
+  /** Turns what was thrown into something a client may see. */
+  toFailure(thrown: unknown): Failure;
+  /** The response is over, with this gRPC status. */
+  finished(code: number): void;
+}
+
+/**
+ * Moves an answer stream into a response: all that one `take` gives in one write, the next `take` once that has drained. A
+ * failure reaches a reader that takes nothing as a broken response, after a grace in which it may still read the end.
+ */
+export class AnswerPump {
+  readonly #stream: AnswerStream;
+  readonly #wire: CallWire;
+  readonly #events: PumpEvents;
+  readonly #breakOffMs: number;
+  #started = false;
+  #blocked = false;
+  #pumping = false;
+  #done = false;
+  #failedOutside: Failure | undefined;
+  #grace: NodeJS.Timeout | undefined;
+
+  constructor(stream: AnswerStream, wire: CallWire, events: PumpEvents, breakOffMs: number) {
+    this.#stream = stream;
+    this.#wire = wire;
+    this.#events = events;
+    this.#breakOffMs = breakOffMs;
+  }
+
+  /** Begins; the headers leave now, unless the stream has failed already. */
+  run(): void {
+    this.#stream.onReady(() => this.#pump());
+    this.#pump();
+    this.#start();
+  }
+
+  /** The response can take more. */
+  drained(): void {
+    this.#blocked = false;
+    if (this.#failedOutside === undefined) this.#pump();
+    else this.#finish(this.#failedOutside);
+  }
+
+  /** The call failed from outside, by its deadline. */
+  fail(failure: Failure): void {
+    if (this.#done) return;
+    this.#failedOutside = failure;
+    this.#stream.close();
+    if (this.#blocked) this.#breakOffSoon(failure);
+    else this.#finish(failure);
+  }
+
+  /** The reader has gone. */
+  left(): void {
+    if (this.#done) return;
+    this.#settle(cancelledCode);
+  }
+
+  #pump(): void {
+    if (this.#done || this.#pumping || this.#failedOutside !== undefined) return;
+    if (this.#blocked) {
+      if (this.#stream.failure !== undefined) this.#breakOffSoon(this.#stream.failure);
+      return;
+    }
+    this.#pumping = true;
+    try {
+      this.#pumpWhileWritable();
+    } catch (thrown) {
+      this.#finish(this.#events.toFailure(thrown));
+    }
+    this.#pumping = false;
+  }
+
+  #pumpWhileWritable(): void {
+    while (!this.#blocked && !this.#done) {
+      const answers = this.#stream.take();
+      if (answers.length === 0) {
+        const failure = this.#stream.failure;
+        if (failure !== undefined || this.#stream.ended) this.#finish(failure);
+        return;
+      }
+      const frames = joined(answers, this.#wire.form);
+      this.#start();
+      this.#blocked = !this.#wire.write(frames);
+    }
+  }
+
+  #start(): void {
+    if (this.#started || this.#done) return;
+    this.#started = true;
+    this.#wire.start(this.#stream.headers);
+  }
+
+  #breakOffSoon(failure: Failure): void {
+    if (this.#grace !== undefined) return;
+    this.#grace = setTimeout(() => {
+      if (this.#done) return;
+      this.#wire.breakOff(failure);
+      this.#settle(grpcCode(failure));
+    }, this.#breakOffMs);
+  }
+
+  #finish(failure: Failure | undefined): void {
+    if (this.#done) return;
+    if (failure === undefined) this.#start();
+    this.#wire.finish(failure, failure === undefined ? this.#stream.trailers : new Map());
+    this.#settle(failure === undefined ? 0 : grpcCode(failure));
+  }
+
+  #settle(code: number): void {
+    this.#done = true;
+    clearTimeout(this.#grace);
+    this.#stream.close();
+    this.#events.finished(code);
+  }
+}
+
+function joined(answers: readonly Answer[], form: Form): Uint8Array {
+  const [first] = answers;
+  if (answers.length === 1 && first !== undefined) return first.as(form);
+  return Buffer.concat(answers.map((answer) => answer.as(form)));
+}

@@ -1,0 +1,83 @@
+import type { Answer, Form } from "../../domain/answer.js";
+import { type ContentCoding, compress, compressedBytesMin, compressedInlineBytesMax } from "./content-coding.js";
+
+/** Bytes before each message in an envelope: a flag byte and the length, big-endian. */
+export const envelopeHeadBytes = 5;
+
+/** The flag of an envelope whose message is compressed. */
+export const compressedFlag = 0x01;
+
+/** What messages are written in. */
+export type Codec = "proto" | "json";
+
+/**
+ * Bytes in an envelope: gRPC, gRPC-Web and Connect streams share it.
+ * https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md, "Length-Prefixed-Message".
+ */
+export function envelope(flags: number, bytes: Uint8Array): Buffer {
+  const framed = Buffer.allocUnsafeSlow(envelopeHeadBytes + bytes.length);
+  framed[0] = flags;
+  framed.writeUInt32BE(bytes.length, 1);
+  framed.set(bytes, envelopeHeadBytes);
+  return framed;
+}
+
+/** An answer's bytes in a codec. */
+export function encoded(answer: Answer, codec: Codec): Uint8Array {
+  return codec === "json" ? answer.json() : answer.binary();
+}
+
+/** How the messages of a response are put into envelopes. */
+export class Framing {
+  readonly coding: ContentCoding | undefined;
+  /** Small and very large messages leave uncompressed: compressing a large one of a stream would hold up all others. */
+  readonly form: Form;
+  readonly #codec: Codec;
+  readonly #text: boolean;
+
+  /** @param text in base64, each envelope padded for itself, as `application/grpc-web-text` has it */
+  constructor(codec: Codec, coding: ContentCoding | undefined, text: boolean) {
+    this.coding = coding;
+    this.#codec = codec;
+    this.#text = text;
+    const name = [codec, "envelope", ...(coding === undefined ? [] : [coding]), ...(text ? ["base64"] : [])].join(" ");
+    this.form = { name, encode: (answer) => this.#message(encoded(answer, codec)) };
+  }
+
+  /** One envelope. */
+  frame(flags: number, bytes: Uint8Array): Buffer {
+    const framed = envelope(flags, bytes);
+    return this.#text ? Buffer.from(framed.toString("base64"), "latin1") : framed;
+  }
+
+  /** The envelope of an answer to a unary call; a promise where it is large and has to be compressed. */
+  whole(answer: Answer): Uint8Array | Promise<Uint8Array> {
+    const { coding } = this;
+    if (coding === undefined) return answer.as(this.form);
+    const bytes = encoded(answer, this.#codec);
+    if (bytes.length <= compressedInlineBytesMax) return answer.as(this.form);
+    return Promise.resolve(compress(coding, bytes)).then((packed) => this.frame(compressedFlag, packed));
+  }
+
+  #message(bytes: Uint8Array): Buffer {
+    const { coding } = this;
+    if (coding === undefined || bytes.length < compressedBytesMin || bytes.length > compressedInlineBytesMax) {
+      return this.frame(0, bytes);
+    }
+    const packed = compress(coding, bytes);
+    return packed instanceof Promise ? this.frame(0, bytes) : this.frame(compressedFlag, packed);
+  }
+}
+
+const framings = new Map<string, Framing>();
+
+/** The same object for the same parameters, so that answers keep what was framed. */
+export function framingOf(codec: Codec, coding?: ContentCoding, text = false): Framing {
+  const key = `${codec} ${coding} ${text}`;
+  let framing = framings.get(key);
+  if (framing === undefined) {
+    framing = new Framing(codec, coding, text);
+    framings.set(key, framing);
+  }
+  return framing;
+}

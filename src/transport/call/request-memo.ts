@@ -1,0 +1,26 @@
+import type { RequestDecoder } from "./request-reader.js";
+
+/** Requests of one method that a memo holds; it then forgets them all and begins anew. */
+export const rememberedRequestsMax = 1_024;
+
+/** Larger requests are decoded each time. */
+export const rememberedRequestBytesMax = 256;
+
+/**
+ * Decodes bytes that came before by handing out the message they gave then: those who poll ask the same few things, and
+ * a hot answer costs less than to read its request. Nobody may change a request.
+ */
+export function rememberingRequests(decode: RequestDecoder): RequestDecoder {
+  const remembered = new Map<string, ReturnType<RequestDecoder>>();
+  return (method, bytes) => {
+    if (bytes.length > rememberedRequestBytesMax) return decode(method, bytes);
+    const key = bytes.toString("latin1");
+    const known = remembered.get(key);
+    if (known !== undefined) return known;
+    // From bytes of its own: a message may point into what it was read from, which here is the socket's buffer.
+    const message = Object.freeze(decode(method, Buffer.from(Uint8Array.from(bytes).buffer)));
+    if (remembered.size === rememberedRequestsMax) remembered.clear();
+    remembered.set(key, message);
+    return message;
+  };
+}

@@ -1,0 +1,179 @@
+import type { MessageShape, Registry } from "@bufbuild/protobuf";
+import { fromBinary, fromJsonString } from "@bufbuild/protobuf";
+import type { Method } from "../../domain/service.js";
+import { type ContentCoding, decompress } from "./content-coding.js";
+import { compressedFlag, envelopeHeadBytes } from "./framing.js";
+import { ProtocolError } from "./protocol-error.js";
+
+/** Turns a request's bytes into its message. @throws anything when they are none */
+export type RequestDecoder = (method: Method, bytes: Buffer) => MessageShape<Method["desc"]["input"]>;
+
+/** Protobuf bytes. @throws ProtocolError */
+export const decodeBinary: RequestDecoder = (method, bytes) => {
+  try {
+    return fromBinary(method.desc.input, bytes);
+  } catch (thrown) {
+    throw malformed(`parse binary: ${thrown instanceof Error ? thrown.message : String(thrown)}`);
+  }
+};
+
+/** JSON that may hold messages of the registry in an Any. It throws ProtocolError. */
+export function jsonDecoder(registry: Registry): RequestDecoder {
+  return (method, bytes) => {
+    try {
+      const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+      return fromJsonString(method.desc.input, text, { registry });
+    } catch (thrown) {
+      throw malformed(thrown instanceof Error ? thrown.message : String(thrown));
+    }
+  };
+}
+
+function notBase64(): ProtocolError {
+  return malformed("protocol error: the body is not base64");
+}
+
+function malformed(message: string): ProtocolError {
+  return new ProtocolError("invalid_argument", message);
+}
+
+/** What a request body may be. */
+export interface RequestBounds {
+  /** Of the message, compressed and not, in bytes. */
+  readonly bytesMax: number;
+  readonly coding: ContentCoding | undefined;
+}
+
+/** Takes the chunks of a request body and gives its one message. */
+export interface RequestReader {
+  /** @throws ProtocolError as soon as the body cannot become right any more */
+  push(chunk: Buffer): void;
+  /** The message, once the body ended. @throws ProtocolError when there is none, or half of one */
+  finish(): Buffer;
+}
+
+/** Takes the chunks of a request body that must hold exactly one enveloped message, however they are cut. */
+export class EnvelopeReader implements RequestReader {
+  readonly #bounds: RequestBounds;
+  readonly #kind: string;
+  #first: Buffer | undefined;
+  #rest: Buffer[] | undefined;
+  #received = 0;
+  /** Bytes of the envelope, head included; 0 while its head is incomplete. */
+  #expected = 0;
+  #compressed = false;
+
+  /** `kind` names the method's kind in errors: `unary`, `server-streaming`. */
+  constructor(bounds: RequestBounds, kind: string) {
+    this.#bounds = bounds;
+    this.#kind = kind;
+  }
+
+  push(chunk: Buffer): void {
+    this.#received += chunk.length;
+    if (this.#first === undefined) this.#first = chunk;
+    else if (this.#rest === undefined) this.#rest = [chunk];
+    else this.#rest.push(chunk);
+    if (this.#expected === 0 && this.#received >= envelopeHeadBytes) this.#readHead();
+    if (this.#expected !== 0 && this.#received > this.#expected) {
+      throw new ProtocolError("unimplemented", `protocol error: received extra input message for ${this.#kind} method`);
+    }
+  }
+
+  finish(): Buffer {
+    if (this.#first === undefined) {
+      throw new ProtocolError("unimplemented", `protocol error: missing input message for ${this.#kind} method`);
+    }
+    if (this.#expected === 0 || this.#received < this.#expected) {
+      throw malformed("protocol error: incomplete envelope");
+    }
+    const bytes = this.#joined(this.#first).subarray(envelopeHeadBytes);
+    return this.#compressed ? decompressed(bytes, this.#bounds) : bytes;
+  }
+
+  #joined(first: Buffer): Buffer {
+    return this.#rest === undefined ? first : Buffer.concat([first, ...this.#rest], this.#received);
+  }
+
+  #readHead(): void {
+    if (this.#first === undefined) return;
+    const head = this.#joined(this.#first);
+    const length = head.readUInt32BE(1);
+    const { bytesMax, coding } = this.#bounds;
+    if (length > bytesMax) throw tooLarge(`message size ${length} is larger than configured readMaxBytes ${bytesMax}`);
+    this.#compressed = ((head[0] ?? 0) & compressedFlag) !== 0;
+    if (this.#compressed && coding === undefined) {
+      throw new ProtocolError("internal", "received compressed envelope, but do not know how to decompress");
+    }
+    this.#expected = envelopeHeadBytes + length;
+  }
+}
+
+/** The same for a body in base64, whose parts may each have padding of their own (`application/grpc-web-text`). */
+export class TextEnvelopeReader implements RequestReader {
+  readonly #inner: RequestReader;
+  /** Characters of an incomplete group of four. */
+  #rest = "";
+
+  constructor(inner: RequestReader) {
+    this.#inner = inner;
+  }
+
+  push(chunk: Buffer): void {
+    const text = this.#rest + chunk.toString("latin1");
+    const whole = text.length - (text.length % 4);
+    this.#rest = text.slice(whole);
+    const parts = text.slice(0, whole).match(/[A-Za-z0-9+/]+={0,2}/g) ?? [];
+    const length = parts.reduce((sum, part) => sum + (part.length % 4 === 0 ? part.length : 0), 0);
+    if (length !== whole) throw notBase64();
+    for (const part of parts) this.#inner.push(Buffer.from(part, "base64"));
+  }
+
+  finish(): Buffer {
+    if (this.#rest !== "") throw notBase64();
+    return this.#inner.finish();
+  }
+}
+
+/** Takes a request body that is the message itself, without an envelope; an empty one is an empty message. */
+export class BodyReader implements RequestReader {
+  readonly #bounds: RequestBounds;
+  readonly #chunks: Buffer[] = [];
+  #received = 0;
+
+  constructor(bounds: RequestBounds) {
+    this.#bounds = bounds;
+  }
+
+  push(chunk: Buffer): void {
+    this.#received += chunk.length;
+    const { bytesMax } = this.#bounds;
+    if (this.#received > bytesMax) {
+      throw tooLarge(`message size ${this.#received} is larger than configured readMaxBytes ${bytesMax}`);
+    }
+    this.#chunks.push(chunk);
+  }
+
+  finish(): Buffer {
+    const [first] = this.#chunks;
+    const bytes = first !== undefined && this.#chunks.length === 1 ? first : Buffer.concat(this.#chunks);
+    return this.#bounds.coding === undefined ? bytes : decompressed(bytes, this.#bounds);
+  }
+}
+
+/** @throws ProtocolError */
+function decompressed(bytes: Buffer, { coding, bytesMax }: RequestBounds): Buffer {
+  if (coding === undefined) return bytes;
+  try {
+    return decompress(coding, bytes, bytesMax);
+  } catch (thrown) {
+    if (thrown instanceof RangeError) {
+      throw tooLarge(`message is larger than configured readMaxBytes ${bytesMax} after decompression`);
+    }
+    throw malformed(`the message is not in ${coding}, as announced`);
+  }
+}
+
+function tooLarge(message: string): ProtocolError {
+  return new ProtocolError("resource_exhausted", message);
+}

@@ -1,0 +1,187 @@
+import type { Message } from "@bufbuild/protobuf";
+import type { Answer } from "../../domain/answer.js";
+import type { RequestHeaders } from "../../domain/metadata.js";
+import type { AnswerStream, Method } from "../../domain/service.js";
+import type { HandlerOptions } from "../handler.js";
+import type { RequestCells } from "../request-metrics.js";
+import { grpcCode, toFailure } from "../status.js";
+import { AnswerPump } from "./answer-pump.js";
+import type { CallWire } from "./call-wire.js";
+import { clientDeadlineExceeded, clientLeft, deadlineExceeded, timerMsMax } from "./deadline.js";
+import { ProtocolError } from "./protocol-error.js";
+import { RequestCall } from "./request-call.js";
+
+/** A method as one protocol serves it. */
+export interface ServedMethod {
+  readonly method: Method;
+  readonly cells: RequestCells;
+  readonly options: HandlerOptions;
+}
+
+const cancelledCode = grpcCode(clientLeft());
+
+/**
+ * One call of one method, whatever the protocol: asks the API, and gives the outcome to the wire. The protocol reports
+ * the drain, and that the client has gone.
+ */
+export class ServerCall extends RequestCall {
+  protected readonly served: ServedMethod;
+  readonly #wire: CallWire;
+  readonly #startedMs = performance.now();
+  /** In `performance.now()` time; undefined: the client gave none. */
+  readonly #deadline: number | undefined;
+  #phase: "reading" | "working" | "streaming" | "done" = "reading";
+  #timer: NodeJS.Timeout | undefined;
+  /** The timer is set to the deadline. Timers fire a little early, so the clock does not tell afterwards. */
+  #timerIsDeadline = false;
+  #stream: AnswerStream | undefined;
+  #pump: AnswerPump | undefined;
+
+  /** `timeoutMs` is the client's deadline, counted from now. */
+  constructor(
+    served: ServedMethod,
+    wire: CallWire,
+    clientAddress: string,
+    requestHeaders: RequestHeaders,
+    timeoutMs?: number,
+  ) {
+    super(clientAddress, requestHeaders);
+    this.served = served;
+    this.#wire = wire;
+    this.#deadline = timeoutMs === undefined ? undefined : this.#startedMs + timeoutMs;
+    if (timeoutMs !== undefined && timeoutMs <= 0) this.fail(clientDeadlineExceeded());
+  }
+
+  /** The response is over, or its client has gone. */
+  get isDone(): boolean {
+    return this.#phase === "done";
+  }
+
+  /** The request has not been read yet. */
+  get isReading(): boolean {
+    return this.#phase === "reading";
+  }
+
+  /** Calls the method with its request. */
+  invoke(request: Message): void {
+    if (this.#phase === "done") return;
+    this.#phase = "working";
+    const { method } = this.served;
+    try {
+      if (method.kind === "unary") {
+        const answer = method.answer(request, this);
+        if (answer instanceof Promise) this.#await(answer, (later) => this.#answer(later));
+        else this.#answer(answer);
+      } else {
+        const stream = method.open(request, this);
+        if (stream instanceof Promise) this.#await(stream, (later) => this.#opened(later));
+        else this.#opened(stream);
+      }
+    } catch (thrown) {
+      this.fail(thrown);
+    }
+  }
+
+  /** The connection can take more. */
+  drained(): void {
+    this.#pump?.drained();
+  }
+
+  /** The client has gone, or all is sent. */
+  left(): void {
+    if (this.#phase === "done") return;
+    if (this.#pump === undefined) this.#settle(cancelledCode);
+    else this.#pump.left();
+    this.abort(clientLeft());
+  }
+
+  /** Ends the call with what was thrown. */
+  fail(thrown: unknown): void {
+    if (this.#phase === "done") return;
+    const error = thrown instanceof ProtocolError ? thrown : toFailure(thrown, this.served.options.log);
+    this.#settle(grpcCode(error));
+    this.#wire.finish(error, new Map());
+    this.abort(error);
+  }
+
+  /** The request has been received, and may have to wait for its turn to be read. */
+  protected received(): void {
+    this.#phase = "working";
+    clearTimeout(this.#timer);
+  }
+
+  /** Sets the timer to what comes first, a limit from now or the deadline. */
+  protected limit(ms: number): void {
+    clearTimeout(this.#timer);
+    const leftMs = this.#deadline === undefined ? ms : this.#deadline - performance.now();
+    this.#timerIsDeadline = this.#deadline !== undefined && leftMs <= ms;
+    this.#timer = setTimeout(() => this.#timeIsOver(), Math.min(ms, leftMs));
+  }
+
+  /** What ends a call whose limit has passed. */
+  protected limitFailure(): unknown {
+    return deadlineExceeded();
+  }
+
+  #await<T>(outcome: Promise<T>, then: (value: T) => void): void {
+    this.limit(this.served.options.limits.requestTimeoutMs);
+    outcome.then(then).catch((thrown: unknown) => this.fail(thrown));
+  }
+
+  #answer(answer: Answer): void {
+    if (this.#phase !== "working") return;
+    const sending = this.#wire.answer(answer);
+    if (sending === undefined) {
+      this.#settle(0);
+      return;
+    }
+    this.#await(sending, (send) => {
+      if (this.#phase !== "working") return;
+      send();
+      this.#settle(0);
+    });
+  }
+
+  #opened(stream: AnswerStream): void {
+    if (this.#phase !== "working") {
+      stream.close();
+      return;
+    }
+    this.#stream = stream;
+    const adapted = this.#wire.adapt?.(stream) ?? stream;
+    if (adapted instanceof Promise) this.#await(adapted, (later) => this.#pumpFrom(later));
+    else this.#pumpFrom(adapted);
+  }
+
+  #pumpFrom(stream: AnswerStream): void {
+    if (this.#phase !== "working") return;
+    const { cells, options } = this.served;
+    this.#phase = "streaming";
+    this.#stream = undefined;
+    cells.streamOpened();
+    clearTimeout(this.#timer);
+    if (this.#deadline !== undefined) this.limit(timerMsMax);
+    const events = {
+      toFailure: (thrown: unknown) => toFailure(thrown, options.log),
+      finished: (code: number) => this.#settle(code),
+    };
+    this.#pump = new AnswerPump(stream, this.#wire, events, options.limits.breakOffMs);
+    this.#pump.run();
+  }
+
+  #timeIsOver(): void {
+    if (this.#phase !== "streaming") this.fail(this.#timerIsDeadline ? clientDeadlineExceeded() : this.limitFailure());
+    else if (this.#timerIsDeadline) this.#pump?.fail(clientDeadlineExceeded());
+    else this.limit(timerMsMax);
+  }
+
+  #settle(code: number): void {
+    const { cells, method } = this.served;
+    if (this.#phase === "streaming") cells.streamClosed(code);
+    else if (method.kind === "unary") cells.answered(code, this.#startedMs);
+    else cells.streamRefused(code);
+    this.#phase = "done";
+    this.#stream?.close();
+    clearTimeout(this.#timer);
+  }
+}

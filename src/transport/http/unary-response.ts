@@ -1,0 +1,76 @@
+import type { Message } from "@bufbuild/protobuf";
+import type { Answer, Form } from "../../domain/answer.js";
+import { Failure } from "../../domain/failure.js";
+import type { UnaryMethod } from "../../domain/service.js";
+import type { CallError, CallWire } from "../call/call-wire.js";
+import { chooseCoding } from "../call/content-coding.js";
+import type { ServedMethod } from "../call/server-call.js";
+import { countAnswer, endWithBody } from "../connections/unread-answers.js";
+import type { AnsweredBodies, AnsweredBody } from "./answered-body.js";
+import { sendError } from "./error-response.js";
+import type { Exchange } from "./exchange.js";
+import { breakOff } from "./http-message.js";
+
+/** What a URL stands for: kept for the next request of the same one. */
+export interface UnaryTarget extends ServedMethod {
+  readonly method: UnaryMethod;
+  readonly message: Message;
+  /** The latest answer was there without waiting, and small enough to be repeated. */
+  cached: boolean;
+}
+
+/** The response to a unary call by GET, in JSON. */
+export class UnaryResponse implements CallWire {
+  /** What was answered, if anything was yet. */
+  answered: Answer | undefined;
+  readonly #exchange: Exchange;
+  readonly #bodies: AnsweredBodies;
+
+  constructor(exchange: Exchange, bodies: AnsweredBodies) {
+    this.#exchange = exchange;
+    this.#bodies = bodies;
+  }
+
+  get form(): Form {
+    throw new TypeError("a unary response has no stream of messages");
+  }
+
+  answer(answer: Answer): undefined | Promise<() => void> {
+    this.answered = answer;
+    const acceptEncoding = this.#exchange.request.headers["accept-encoding"];
+    const body = this.#bodies.of(answer, chooseCoding(acceptEncoding?.toString()));
+    if (body instanceof Promise) return body.then((ready) => () => sendBody(ready, this.#exchange, answer));
+    sendBody(body, this.#exchange, answer);
+    return undefined;
+  }
+
+  finish(error: CallError | undefined): void {
+    const { response, common, head } = this.#exchange;
+    if (error instanceof Failure) sendError(response, error, common, head);
+  }
+
+  start(): void {}
+
+  write(): boolean {
+    return true;
+  }
+
+  breakOff(): void {
+    breakOff(this.#exchange.response);
+  }
+}
+
+function sendBody(body: AnsweredBody, { request, response, common, head }: Exchange, { metadata }: Answer): void {
+  const notModified = body.isNotModified(request.headers["if-none-match"]);
+  const { stream } = response;
+  if (stream !== undefined && !head && !notModified) countAnswer(stream, body.bytes.length);
+  const headers = notModified ? body.notModifiedHeaders(common) : body.headers(common);
+  const status = notModified ? 304 : 200;
+  response.writeHead(
+    status,
+    metadata === undefined ? headers : { ...headers, ...Object.fromEntries(metadata.headers) },
+  );
+  if (notModified || head) response.end();
+  else if (stream === undefined) response.end(body.bytes);
+  else endWithBody(response, stream, body.bytes);
+}

@@ -1,0 +1,262 @@
+import type { IncomingMessage } from "node:http";
+import type { Socket } from "node:net";
+import { type WebSocket, WebSocketServer } from "ws";
+import { Failure, type FailureCode } from "../../domain/failure.js";
+import type { CallError, CallWire } from "../call/call-wire.js";
+import { ServerCall } from "../call/server-call.js";
+import type { CommonHeaders, DataHeaders } from "../common-headers.js";
+import { closeLingering } from "../connections/lingering-close.js";
+import { rawErrorResponse } from "../connections/malformed-request.js";
+import type { HandlerOptions } from "../handler.js";
+import { toFailure } from "../status.js";
+import { errorText, webSocketText } from "./forms.js";
+import { HttpFailure, unknownPath, urlTooLong } from "./http-failure.js";
+import { splitTarget } from "./request-target.js";
+import type { RouteMatch, Routes } from "./routes.js";
+
+/** What the handler needs. */
+export interface WebSocketHandlerOptions extends HandlerOptions {
+  readonly common: CommonHeaders;
+  /** Sent with every handshake. */
+  readonly data: DataHeaders;
+  readonly routes: Routes;
+}
+
+/** Close codes (RFC 6455, 7.4, and IANA's registry) by whose fault it is. */
+const closeCodes: Partial<Record<FailureCode, number>> = {
+  invalid_argument: 1008,
+  not_found: 1008,
+  resource_exhausted: 1008,
+  permission_denied: 1008,
+  unimplemented: 1008,
+  unavailable: 1013,
+};
+const closedWell = 1000;
+const closedByFailure = 1011;
+const closedByPolicy = 1008;
+
+/** A client that is connected. */
+interface Peer {
+  heardAtMs: number;
+  messagesSincePing: number;
+  bytesSincePing: number;
+}
+
+/** Streams at the URLs of the HTTP API, for clients that ask to upgrade to WebSocket: a JSON object per text message. */
+export class WebSocketHandler {
+  readonly #options: WebSocketHandlerOptions;
+  readonly #handshakes: WebSocketServer;
+  readonly #peers = new Map<WebSocket, Peer>();
+  readonly #pings: NodeJS.Timeout;
+
+  constructor(options: WebSocketHandlerOptions) {
+    this.#options = options;
+    const handshakes = {
+      noServer: true,
+      clientTracking: false,
+      perMessageDeflate: false,
+      maxPayload: options.limits.webSocketMessageBytesMax,
+      closeTimeout: options.limits.breakOffMs,
+    };
+    this.#handshakes = new WebSocketServer(handshakes);
+    this.#handshakes.on("headers", (headers) => {
+      for (const [name, value] of Object.entries(options.data.current())) headers.push(`${name}: ${value}`);
+    });
+    this.#pings = setInterval(() => this.#ping(), options.limits.peerPingIntervalMs);
+    this.#pings.unref();
+  }
+
+  /** Takes over the connection of a request to become a WebSocket; `head` is what came after its headers. */
+  handle(request: IncomingMessage, socket: Socket, head: Buffer): void {
+    socket.on("error", () => {});
+    socket.allowHalfOpen = false;
+    const handshake = new Handshake(this.#handshakes, request, socket, head);
+    try {
+      if (!this.#options.common.allows(request.headers.origin)) throw originRefused();
+      handshake.check();
+    } catch (thrown) {
+      this.#refuse(handshake, thrown);
+      return;
+    }
+    try {
+      this.#open(handshake);
+    } catch (thrown) {
+      const failure = toFailure(thrown, this.#options.log);
+      new WebSocketResponse(handshake, this.#options.limits.breakOffMs, () => {}).finish(failure);
+    }
+  }
+
+  /** Stops pinging; the connections end with their streams. */
+  stop(): void {
+    clearInterval(this.#pings);
+  }
+
+  #open(handshake: Handshake): void {
+    const { limits, routes, requests, clients } = this.#options;
+    const { request, socket } = handshake;
+    const url = request.url ?? "/";
+    if (url.length > limits.urlLengthMax) throw urlTooLong(limits.urlLengthMax);
+    const { path, query } = splitTarget(url);
+    const match = routes.match(path);
+    if (match === undefined) throw unknownPath(path);
+    const method = streamMethodOf(match);
+    const { message } = match.route.parameters.bind(match.segments, query);
+    const wire = new WebSocketResponse(handshake, limits.breakOffMs, (webSocket) => {
+      this.#watch(webSocket, socket);
+      webSocket.once("close", () => call.left());
+    });
+    const served = { method, cells: requests.cells(method, "websocket"), options: this.#options };
+    const call = new ServerCall(served, wire, clients.ofRequest(request), request.headers);
+    socket.on("drain", () => call.drained());
+    socket.once("close", () => call.left());
+    if (!socket.destroyed) call.invoke(message);
+  }
+
+  /** Answers with an error in place of the handshake, and ends the connection. */
+  #refuse({ request, socket }: Handshake, thrown: unknown): void {
+    const { log, common, limits } = this.#options;
+    const failure = toFailure(thrown, log);
+    closeLingering(socket, limits.lingerMs, rawErrorResponse(failure, common.of(request.headers.origin)));
+  }
+
+  /** What a client says is not needed; it may say a little. */
+  #watch(webSocket: WebSocket, socket: Socket): void {
+    const { webSocketMessagesPerPingMax, webSocketMessageBytesMax, breakOffMs } = this.#options.limits;
+    const bytesMax = webSocketMessagesPerPingMax * webSocketMessageBytesMax;
+    const peer = { heardAtMs: performance.now(), messagesSincePing: 0, bytesSincePing: 0 };
+    this.#peers.set(webSocket, peer);
+    webSocket.on("pong", () => {
+      peer.heardAtMs = performance.now();
+    });
+    const refuse = (): void => {
+      if (webSocket.readyState !== webSocket.OPEN) return;
+      webSocket.close(closedByPolicy, "TOO_MANY_MESSAGES");
+      setTimeout(() => webSocket.terminate(), breakOffMs).unref();
+    };
+    webSocket.on("message", () => {
+      peer.messagesSincePing++;
+      if (peer.messagesSincePing > webSocketMessagesPerPingMax) refuse();
+    });
+    // Pings and empty fragments are no messages, and cost work all the same.
+    socket.on("data", (chunk: Buffer) => {
+      peer.bytesSincePing += chunk.length;
+      if (peer.bytesSincePing > bytesMax) refuse();
+    });
+    webSocket.on("error", () => {});
+    webSocket.once("close", () => this.#peers.delete(webSocket));
+  }
+
+  #ping(): void {
+    const silentBefore = performance.now() - this.#options.limits.peerSilenceMaxMs;
+    for (const [webSocket, peer] of this.#peers) {
+      peer.messagesSincePing = 0;
+      peer.bytesSincePing = 0;
+      if (peer.heardAtMs < silentBefore) webSocket.terminate();
+      else webSocket.ping();
+    }
+  }
+}
+
+function streamMethodOf(match: RouteMatch): Extract<RouteMatch["route"]["method"], { kind: "server_streaming" }> {
+  const { method } = match.route;
+  if (method.kind === "server_streaming") return method;
+  const message = "a WebSocket is served at the addresses of streams only; use GET here";
+  throw new HttpFailure(400, "invalid_argument", "NOT_A_STREAM", message);
+}
+
+/** A connection that can still become a WebSocket. */
+class Handshake {
+  readonly request: IncomingMessage;
+  readonly socket: Socket;
+  readonly #server: WebSocketServer;
+  readonly #head: Buffer;
+
+  constructor(server: WebSocketServer, request: IncomingMessage, socket: Socket, head: Buffer) {
+    this.#server = server;
+    this.request = request;
+    this.socket = socket;
+    this.#head = head;
+  }
+
+  /** @throws HttpFailure when the request cannot be upgraded (RFC 6455, 4.2.1) */
+  check(): void {
+    const { headers } = this.request;
+    if (headers["sec-websocket-version"] !== "13") {
+      const message = "the WebSocket version must be 13";
+      throw new HttpFailure(426, "invalid_argument", "WEBSOCKET_VERSION", message, { "sec-websocket-version": "13" });
+    }
+    const key = headers["sec-websocket-key"];
+    const hasBody = (headers["content-length"] ?? "0") !== "0" || headers["transfer-encoding"] !== undefined;
+    if (hasBody || key === undefined || !/^[+/0-9A-Za-z]{22}==$/.test(key)) {
+      const message = "the WebSocket handshake must have no body, and a Sec-WebSocket-Key of 16 bytes in base64";
+      throw new HttpFailure(400, "invalid_argument", "WEBSOCKET_HANDSHAKE", message);
+    }
+  }
+
+  /** Switches protocols. The callback comes at once, or never when the client has gone. */
+  complete(opened: (webSocket: WebSocket) => void): void {
+    this.#server.handleUpgrade(this.request, this.socket, this.#head, opened);
+  }
+}
+
+/** Writes finished frames beside the WebSocket object, which keeps to control frames: no queue between, one write. */
+class WebSocketResponse implements CallWire {
+  readonly form = webSocketText;
+  readonly #handshake: Handshake;
+  readonly #breakOffMs: number;
+  readonly #opened: (webSocket: WebSocket) => void;
+  #webSocket: WebSocket | undefined;
+
+  /** `opened` is called when the handshake is complete. */
+  constructor(handshake: Handshake, breakOffMs: number, opened: (webSocket: WebSocket) => void) {
+    this.#handshake = handshake;
+    this.#breakOffMs = breakOffMs;
+    this.#opened = opened;
+  }
+
+  answer(): never {
+    throw new TypeError("a WebSocket carries streams only");
+  }
+
+  start(): void {
+    this.#handshake.complete((webSocket) => {
+      webSocket.on("error", () => {});
+      this.#webSocket = webSocket;
+      this.#opened(webSocket);
+    });
+  }
+
+  write(frames: Uint8Array): boolean {
+    const webSocket = this.#webSocket;
+    return webSocket === undefined || webSocket.readyState !== webSocket.OPEN || this.#handshake.socket.write(frames);
+  }
+
+  /** An error is told after a handshake, too: browsers show neither status nor body of a refused one. */
+  finish(error: CallError | undefined): void {
+    if (this.#webSocket === undefined) this.start();
+    const webSocket = this.#webSocket;
+    if (webSocket === undefined) return;
+    if (error instanceof Failure) closeWith(webSocket, this.#handshake.socket, error);
+    else webSocket.close(closedWell);
+    // The peer may close in its turn; one that does not is cut.
+    setTimeout(() => this.#handshake.socket.destroy(), this.#breakOffMs).unref();
+  }
+
+  breakOff(): void {
+    this.#webSocket?.terminate();
+  }
+}
+
+/** The error as a message, and a close code that says whose fault it is. */
+function closeWith(webSocket: WebSocket, socket: Socket, failure: Failure): void {
+  if (webSocket.readyState !== webSocket.OPEN) return;
+  socket.write(errorText(failure));
+  webSocket.close(closeCodes[failure.code] ?? closedByFailure, failure.reason);
+}
+
+/** 403: a page of an origin that `--cors-origins` does not name. Browsers hold WebSockets to no rule of their own. */
+function originRefused(): Failure {
+  return new Failure("permission_denied", "pages of this origin may not call this server", {
+    reason: "ORIGIN_NOT_ALLOWED",
+  });
+}

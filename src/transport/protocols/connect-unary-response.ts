@@ -1,0 +1,125 @@
+import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
+import type { Answer, Form } from "../../domain/answer.js";
+import type { Failure } from "../../domain/failure.js";
+import type { Metadata } from "../../domain/metadata.js";
+import { jsonWriteOptions } from "../../encoding/json-encoder.js";
+import type { CallError, CallWire } from "../call/call-wire.js";
+import { type ContentCoding, compress, compressedBytesMin } from "../call/content-coding.js";
+import { type Codec, encoded } from "../call/framing.js";
+import { countAnswer } from "../connections/unread-answers.js";
+import type { AnyRequest, AnyResponse } from "../handler.js";
+import { noneMatch } from "../http/answered-body.js";
+import { HttpFailure } from "../http/http-failure.js";
+import { asConnectError } from "./connect-error.js";
+import { ResponseBody } from "./response-body.js";
+import { setHeaders } from "./response-headers.js";
+import type { RpcContentType } from "./rpc-content-type.js";
+
+/** Compressed once for all who ask. */
+const compressedAnswers = new WeakMap<Answer, Map<string, Uint8Array | Promise<Uint8Array>>>();
+
+function compressed(answer: Answer, codec: Codec, coding: ContentCoding): Uint8Array | Promise<Uint8Array> {
+  let bodies = compressedAnswers.get(answer);
+  if (bodies === undefined) {
+    bodies = new Map();
+    compressedAnswers.set(answer, bodies);
+  }
+  const key = `${codec} ${coding}`;
+  let bytes = bodies.get(key);
+  if (bytes === undefined) {
+    bytes = compress(coding, encoded(answer, codec));
+    bodies.set(key, bytes);
+  }
+  return bytes;
+}
+
+/** A Connect unary response: the message itself, or an error as JSON with its own HTTP status. */
+export class ConnectUnaryResponse implements CallWire {
+  readonly #type: RpcContentType;
+  readonly #coding: ContentCoding | undefined;
+  readonly #request: AnyRequest;
+  readonly #response: AnyResponse;
+
+  constructor(type: RpcContentType, coding: ContentCoding | undefined, request: AnyRequest, response: AnyResponse) {
+    this.#type = type;
+    this.#coding = coding;
+    this.#request = request;
+    this.#response = response;
+  }
+
+  get form(): Form {
+    throw new TypeError("a unary response has no stream of messages");
+  }
+
+  answer(answer: Answer): undefined | Promise<() => void> {
+    const plain = encoded(answer, this.#type.codec);
+    const response = this.#response;
+    response.appendHeader("vary", "accept-encoding");
+    if (this.#notModified(answer)) return undefined;
+    if (this.#coding === undefined || plain.length < compressedBytesMin) {
+      this.#send(answer, plain);
+      return undefined;
+    }
+    response.setHeader("content-encoding", this.#coding);
+    const bytes = compressed(answer, this.#type.codec, this.#coding);
+    if (bytes instanceof Promise) return bytes.then((packed) => () => this.#send(answer, packed));
+    this.#send(answer, bytes);
+    return undefined;
+  }
+
+  finish(error: CallError | undefined): void {
+    if (error === undefined) return;
+    const connectError = asConnectError(error);
+    const response = this.#response;
+    response.removeHeader("content-encoding");
+    response.statusCode = error instanceof HttpFailure ? error.status : codeToHttpStatus(connectError.code);
+    response.setHeader("content-type", "application/json");
+    for (const [name, value] of connectError.metadata) response.setHeader(name, value);
+    this.#setMetadata(error.metadata);
+    this.#end(errorToJsonBytes(connectError, jsonWriteOptions));
+  }
+
+  start(): void {}
+
+  write(): boolean {
+    return true;
+  }
+
+  breakOff(failure: Failure): void {
+    new ResponseBody(this.#response).breakOff(failure);
+  }
+
+  /** GETs can be asked for again: an answer with a version has a tag, and one that the client has is not sent again. */
+  #notModified(answer: Answer): boolean {
+    if (this.#request.method === "POST" || answer.version === undefined) return false;
+    const suffix = this.#coding === undefined ? "" : `.${this.#coding}`;
+    const etag = `"${answer.version}.connect-${this.#type.codec}${suffix}"`;
+    this.#response.setHeader("etag", etag);
+    this.#response.setHeader("cache-control", "no-cache");
+    const known = this.#request.headers["if-none-match"];
+    if (known === undefined || !noneMatch(known, etag)) return false;
+    this.#response.statusCode = 304;
+    this.#response.end();
+    return true;
+  }
+
+  #send(answer: Answer, body: Uint8Array): void {
+    if ("stream" in this.#response) countAnswer(this.#response.stream, body.length);
+    this.#response.setHeader("content-type", this.#type.response);
+    this.#setMetadata(answer.metadata);
+    this.#end(body);
+  }
+
+  /** There is no place behind the one message: trailers are headers with a prefix. */
+  #setMetadata(metadata: Metadata | undefined): void {
+    if (metadata === undefined) return;
+    const trailers = [...metadata.trailers].map(([name, value]) => [`trailer-${name}`, value] as const);
+    setHeaders(this.#response, new Map([...metadata.headers, ...trailers]));
+  }
+
+  #end(body: Uint8Array): void {
+    this.#response.setHeader("content-length", body.length);
+    if (this.#request.method === "HEAD") this.#response.end();
+    else new ResponseBody(this.#response).end(body);
+  }
+}

@@ -1,0 +1,106 @@
+import { endStreamFlag, endStreamToJson } from "@connectrpc/connect/protocol-connect";
+import { trailerFlag } from "@connectrpc/connect/protocol-grpc-web";
+import type { Answer, Form } from "../../domain/answer.js";
+import type { Failure } from "../../domain/failure.js";
+import { jsonWriteOptions } from "../../encoding/json-encoder.js";
+import type { CallError, CallWire } from "../call/call-wire.js";
+import type { ContentCoding } from "../call/content-coding.js";
+import { type Framing, framingOf } from "../call/framing.js";
+import { countAnswer } from "../connections/unread-answers.js";
+import type { AnyResponse } from "../handler.js";
+import { asConnectError } from "./connect-error.js";
+import { errorTrailers, okTrailers } from "./grpc-status.js";
+import { ResponseBody } from "./response-body.js";
+import { setHeaders } from "./response-headers.js";
+import type { RpcContentType } from "./rpc-content-type.js";
+
+type Trailers = ReadonlyMap<string, string>;
+
+/** What gRPC-Web and Connect streams differ in. */
+interface EnvelopedProtocol {
+  /** The header that names the compression. */
+  readonly encodingHeader: string;
+  readonly endFlag: number;
+  /** The message of the last envelope. */
+  end(error: CallError | undefined, trailers: Trailers): Uint8Array;
+}
+
+const grpcWeb: EnvelopedProtocol = {
+  encodingHeader: "grpc-encoding",
+  endFlag: trailerFlag,
+  end: (error, trailers) => {
+    const fields = [...trailers, ...Object.entries(error === undefined ? okTrailers : errorTrailers(error))];
+    return Buffer.from(fields.map(([name, value]) => `${name}: ${value}\r\n`).join(""), "latin1");
+  },
+};
+
+const connectStream: EnvelopedProtocol = {
+  encodingHeader: "connect-content-encoding",
+  endFlag: endStreamFlag,
+  end: (error, trailers) => {
+    const connectError = error === undefined ? undefined : asConnectError(error);
+    return Buffer.from(JSON.stringify(endStreamToJson(new Headers([...trailers]), connectError, jsonWriteOptions)));
+  },
+};
+
+/** A response whose end is an envelope, too: of gRPC-Web, or of a Connect stream. */
+export class EnvelopedResponse implements CallWire {
+  readonly form: Form;
+  readonly #framing: Framing;
+  readonly #protocol: EnvelopedProtocol;
+  readonly #type: RpcContentType;
+  readonly #response: AnyResponse;
+  readonly #body: ResponseBody;
+
+  constructor(type: RpcContentType, coding: ContentCoding | undefined, response: AnyResponse) {
+    this.#framing = framingOf(type.codec, coding, type.text);
+    this.form = this.#framing.form;
+    this.#protocol = type.protocol === "connect" ? connectStream : grpcWeb;
+    this.#type = type;
+    this.#response = response;
+    this.#body = new ResponseBody(response);
+  }
+
+  answer(answer: Answer): undefined | Promise<() => void> {
+    const message = this.#framing.whole(answer);
+    if (message instanceof Promise) return message.then((bytes) => () => this.#send(answer, bytes));
+    this.#send(answer, message);
+    return undefined;
+  }
+
+  start(headers: Trailers): void {
+    this.#setHeaders(headers);
+    this.#body.begin();
+  }
+
+  write(frames: Uint8Array): boolean {
+    return this.#body.write(frames);
+  }
+
+  finish(error: CallError | undefined, trailers: Trailers): void {
+    if (!this.#response.headersSent) this.#setHeaders(error?.metadata?.headers ?? new Map());
+    this.#body.end(this.#end(error, error === undefined ? trailers : (error.metadata?.trailers ?? new Map())));
+  }
+
+  breakOff(failure: Failure): void {
+    this.#body.breakOff(failure);
+  }
+
+  #send({ metadata }: Answer, message: Uint8Array): void {
+    const body = Buffer.concat([message, this.#end(undefined, metadata?.trailers ?? new Map())]);
+    if ("stream" in this.#response) countAnswer(this.#response.stream, body.length);
+    this.#setHeaders(metadata?.headers ?? new Map());
+    this.#body.end(body);
+  }
+
+  #end(error: CallError | undefined, trailers: Trailers): Buffer {
+    return this.#framing.frame(this.#protocol.endFlag, this.#protocol.end(error, trailers));
+  }
+
+  #setHeaders(headers: ReadonlyMap<string, string>): void {
+    const { coding } = this.#framing;
+    this.#response.setHeader("content-type", this.#type.response);
+    if (coding !== undefined) this.#response.setHeader(this.#protocol.encodingHeader, coding);
+    setHeaders(this.#response, headers);
+  }
+}

@@ -1,0 +1,38 @@
+import { toUSVString } from "node:util";
+import { toBinary } from "@bufbuild/protobuf";
+import { StatusSchema } from "../../../gen/google/rpc/status_pb.js";
+import { Failure } from "../../domain/failure.js";
+import type { ProtocolError } from "../call/protocol-error.js";
+import { grpcCode, toStatus } from "../status.js";
+
+/** Trailers of a call that went well. */
+export const okTrailers: Readonly<Record<string, string>> = Object.freeze({ "grpc-status": "0" });
+
+/** Everything that HTTP header values may not hold, and the percent sign. */
+const unsafe = /[^\x20-\x24\x26-\x7e]+/g;
+
+/**
+ * Percent-encodes a `grpc-message`: UTF-8 bytes outside printable ASCII, and `%`.
+ * https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md, "Percent-Encoded".
+ */
+export function percentEncode(message: string): string {
+  return toUSVString(message).replace(unsafe, encodeURIComponent);
+}
+
+/** The trailers that tell a client what went wrong; also the headers of an answer that is nothing but an error. */
+export function errorTrailers(error: Failure | ProtocolError): Record<string, string> {
+  if (!(error instanceof Failure)) {
+    return { "grpc-status": String(grpcCode(error)), "grpc-message": percentEncode(error.message) };
+  }
+  const status = toStatus(error);
+  return {
+    "grpc-status": String(status.code),
+    "grpc-message": percentEncode(status.message),
+    ...(status.details.length === 0 ? {} : { "grpc-status-details-bin": base64(toBinary(StatusSchema, status)) }),
+  };
+}
+
+/** Without padding, as gRPC wants it. */
+function base64(bytes: Uint8Array): string {
+  return Buffer.from(bytes).toString("base64").replace(/=+$/, "");
+}

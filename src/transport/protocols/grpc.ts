@@ -1,0 +1,202 @@
+import type { Http2Session, IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
+import { constants } from "node:http2";
+import { parseTimeout } from "@connectrpc/connect/protocol-grpc";
+import type { Answer, Form } from "../../domain/answer.js";
+import type { Failure } from "../../domain/failure.js";
+import type { BodyCall } from "../call/body-call.js";
+import type { CallError, CallWire } from "../call/call-wire.js";
+import { type Framing, framingOf } from "../call/framing.js";
+import type { DataHeaders, HeaderFields } from "../common-headers.js";
+import { countAnswer, endWithBody } from "../connections/unread-answers.js";
+import { errorTrailers, okTrailers } from "./grpc-status.js";
+import { type Codings, grpcCodings, grpcFields } from "./negotiate-coding.js";
+import { type RpcContentType, rpcContentType } from "./rpc-content-type.js";
+import { openCall, type RpcMethods } from "./rpc-methods.js";
+
+/** Serves gRPC calls on the HTTP/2 stream itself, before Node makes a request of it. */
+export class GrpcHandler {
+  readonly #methods: RpcMethods;
+  readonly #data: DataHeaders;
+  readonly #headers = new Map<string, ResponseHeaders>();
+  /** Asking a session's socket for its address costs more than the rest of a call. */
+  readonly #addresses = new WeakMap<Http2Session, string>();
+
+  /** `data`: sent as metadata with every answer. */
+  constructor(methods: RpcMethods, data: DataHeaders) {
+    this.#methods = methods;
+    this.#data = data;
+  }
+
+  /** False: the stream is not a gRPC call of a method that is served. */
+  handle(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean {
+    const type = rpcContentType(headers["content-type"]);
+    if (type?.protocol !== "grpc" || headers[":method"] !== "POST") return false;
+    const served = this.#methods.get(headers[":path"] ?? "");
+    if (served === undefined) return false;
+    // A reset stream also emits its error; it has been dealt with at "close".
+    stream.on("error", ignore);
+    const codings = grpcCodings(headers);
+    const framing = framingOf(type.codec, codings.response);
+    const wire = new GrpcWire(stream, framing, this.#headersFor(type, codings));
+    const timeout = parseTimeout(headers["grpc-timeout"]?.toString() ?? null, Number.POSITIVE_INFINITY);
+    const clientAddress = this.#methods.clients.of(this.#addressOf(stream.session), headers["x-forwarded-for"]);
+    const call = openCall(this.#methods, { served, type, codings, timeout, wire, clientAddress, headers });
+    follow(stream, call, served.method.kind === "server_streaming");
+    return true;
+  }
+
+  #headersFor({ response }: RpcContentType, codings: Codings): ResponseHeaders {
+    const key = `${response} ${codings.response}`;
+    let headers = this.#headers.get(key);
+    if (headers === undefined) {
+      const coding = codings.response === undefined ? {} : { [grpcFields.used]: codings.response };
+      headers = new ResponseHeaders({ ":status": 200, "content-type": response, ...coding }, this.#data);
+      this.#headers.set(key, headers);
+    }
+    return headers;
+  }
+
+  #addressOf(session: Http2Session | undefined): string {
+    if (session === undefined || session.destroyed) return "";
+    let address = this.#addresses.get(session);
+    if (address === undefined) {
+      address = session.socket.remoteAddress ?? "";
+      this.#addresses.set(session, address);
+    }
+    return address;
+  }
+}
+
+/** The headers that responses of one kind begin with. The same object is given until those of the data change. */
+class ResponseHeaders {
+  readonly #own: OutgoingHttpHeaders;
+  readonly #data: DataHeaders;
+  #fields: HeaderFields | undefined;
+  #headers: OutgoingHttpHeaders = {};
+
+  constructor(own: OutgoingHttpHeaders, data: DataHeaders) {
+    this.#own = own;
+    this.#data = data;
+  }
+
+  current(): OutgoingHttpHeaders {
+    const fields = this.#data.current();
+    if (fields !== this.#fields) {
+      this.#fields = fields;
+      this.#headers = Object.freeze({ ...this.#own, ...fields });
+    }
+    return this.#headers;
+  }
+}
+
+/** Where a stream keeps its call: listeners that all streams share cost less than closures for each. */
+const servedCall = Symbol("the call that a stream carries");
+
+interface CallStream extends ServerHttp2Stream {
+  [servedCall]?: BodyCall;
+}
+
+function follow(stream: CallStream, call: BodyCall, streaming: boolean): void {
+  stream[servedCall] = call;
+  stream.on("data", tellData);
+  stream.on("end", tellEnd);
+  stream.on("close", tellClose);
+  if (streaming) stream.on("drain", tellDrain);
+}
+
+function tellData(this: CallStream, chunk: Buffer): void {
+  this[servedCall]?.data(chunk);
+}
+
+function tellEnd(this: CallStream): void {
+  this[servedCall]?.end();
+}
+
+function tellClose(this: CallStream): void {
+  this[servedCall]?.left();
+}
+
+function tellDrain(this: CallStream): void {
+  this[servedCall]?.drained();
+}
+
+function ignore(): void {}
+
+const withTrailers = Object.freeze({ waitForTrailers: true, sendDate: false });
+const withoutBody = Object.freeze({ endStream: true, sendDate: false });
+
+/** A gRPC response on the HTTP/2 stream itself. */
+class GrpcWire implements CallWire {
+  readonly form: Form;
+  readonly #stream: ServerHttp2Stream;
+  readonly #framing: Framing;
+  readonly #headers: ResponseHeaders;
+
+  constructor(stream: ServerHttp2Stream, framing: Framing, headers: ResponseHeaders) {
+    this.form = framing.form;
+    this.#stream = stream;
+    this.#framing = framing;
+    this.#headers = headers;
+  }
+
+  answer(answer: Answer): undefined | Promise<() => void> {
+    const frame = this.#framing.whole(answer);
+    if (frame instanceof Promise) return frame.then((bytes) => () => this.#send(answer, bytes));
+    this.#send(answer, frame);
+    return undefined;
+  }
+
+  start(headers: ReadonlyMap<string, string>): void {
+    if (this.#stream.destroyed || this.#stream.closed) return;
+    this.#stream.respond({ ...this.#headers.current(), ...Object.fromEntries(headers) }, withTrailers);
+  }
+
+  write(frames: Uint8Array): boolean {
+    return this.#stream.write(frames);
+  }
+
+  finish(error: CallError | undefined, trailers: ReadonlyMap<string, string>): void {
+    const stream = this.#stream;
+    if (stream.destroyed || stream.closed) return;
+    const own = Object.fromEntries(error?.metadata?.trailers ?? trailers);
+    // An error alone is a single block of fields; headers of its own have to go ahead of it to be told apart.
+    if (error?.metadata !== undefined && error.metadata.headers.size > 0 && !stream.headersSent) {
+      this.start(error.metadata.headers);
+    }
+    if (error !== undefined && !stream.headersSent) {
+      stream.respond({ ...this.#headers.current(), ...own, ...errorTrailers(error) }, withoutBody);
+      return;
+    }
+    const last = { ...own, ...(error === undefined ? okTrailers : errorTrailers(error)) };
+    stream.on("wantTrailers", () => stream.sendTrailers(last));
+    stream.end();
+  }
+
+  breakOff(failure: Failure): void {
+    this.#stream.close(breakOffCode(failure));
+  }
+
+  #send({ metadata }: Answer, frame: Uint8Array): void {
+    const stream = this.#stream;
+    if (stream.destroyed || stream.closed) return;
+    countAnswer(stream, frame.length);
+    if (metadata === undefined) {
+      stream.on("wantTrailers", sendOkTrailers);
+      stream.respond(this.#headers.current(), withTrailers);
+    } else {
+      const trailers = { ...Object.fromEntries(metadata.trailers), ...okTrailers };
+      stream.on("wantTrailers", () => stream.sendTrailers(trailers));
+      this.start(metadata.headers);
+    }
+    endWithBody(stream, stream, frame);
+  }
+}
+
+function sendOkTrailers(this: ServerHttp2Stream): void {
+  this.sendTrailers(okTrailers);
+}
+
+/** What an HTTP/2 response that its reader does not take is reset with: a reset without an error would go unnoticed. */
+export function breakOffCode(failure: Failure): number {
+  return failure.code === "resource_exhausted" ? constants.NGHTTP2_ENHANCE_YOUR_CALM : constants.NGHTTP2_CANCEL;
+}

@@ -1,0 +1,11 @@
+import type { AnyResponse } from "../handler.js";
+
+const exposed = "access-control-expose-headers";
+
+/** Sets header fields that belong to one answer; a page of another origin may read them. */
+export function setHeaders(response: AnyResponse, headers: ReadonlyMap<string, string>): void {
+  for (const [name, value] of headers) response.setHeader(name, value);
+  const known = response.getHeader(exposed);
+  if (headers.size === 0 || typeof known !== "string") return;
+  response.setHeader(exposed, [...new Set([...known.split(", "), ...headers.keys()])].join(", "));
+}

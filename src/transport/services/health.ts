@@ -1,0 +1,92 @@
+import { create } from "@bufbuild/protobuf";
+import {
+  Health,
+  HealthCheckResponseSchema,
+  HealthCheckResponse_ServingStatus as ServingStatus,
+} from "../../../gen/grpc/health/v1/health_pb.js";
+import type { Answer } from "../../domain/answer.js";
+import { Failure, unavailable } from "../../domain/failure.js";
+import { type AnswerStream, type Api, serverStreaming, unary } from "../../domain/service.js";
+import { MessageAnswer } from "../../encoding/message-answer.js";
+import type { Readiness } from "../handler.js";
+
+/** How often a watched state is polled, in milliseconds. */
+export const healthPollMs = 500;
+
+/** When a client whose watch the shutdown ended should come back. */
+const retryMs = 1_000;
+
+/**
+ * `grpc.health.v1`: the whole server (the empty name) and each of these services are SERVING while the process is ready.
+ * Watch ends with UNAVAILABLE once the process drains, so that it keeps no connection open.
+ * https://github.com/grpc/grpc/blob/master/doc/health-checking.md
+ */
+export function healthMethods(services: ReadonlySet<string>, readiness: () => Readiness): Api {
+  const known = (service: string): boolean => service === "" || service === Health.typeName || services.has(service);
+  const status = (service: string): ServingStatus => {
+    if (!known(service)) return ServingStatus.SERVICE_UNKNOWN;
+    return readiness() === "ready" ? ServingStatus.SERVING : ServingStatus.NOT_SERVING;
+  };
+  return [
+    unary(Health.method.check, ({ service }) => {
+      if (known(service)) return answer(status(service));
+      throw new Failure("not_found", `service: no service has the name "${service}" here`, {
+        reason: "SERVICE_UNKNOWN",
+        violations: [{ field: "service", description: "name a service that is served, or none for the whole server" }],
+      });
+    }),
+    serverStreaming(Health.method.watch, ({ service }) => {
+      return new HealthWatch(
+        () => status(service),
+        () => readiness() === "draining",
+      );
+    }),
+  ];
+}
+
+type HealthAnswer = Answer<typeof HealthCheckResponseSchema>;
+
+function answer(status: ServingStatus): HealthAnswer {
+  return new MessageAnswer(HealthCheckResponseSchema, create(HealthCheckResponseSchema, { status }));
+}
+
+/** Tells a status at first, and whenever it has changed. */
+class HealthWatch implements AnswerStream<typeof HealthCheckResponseSchema> {
+  readonly headers: ReadonlyMap<string, string> = new Map();
+  readonly trailers: ReadonlyMap<string, string> = new Map();
+  readonly #status: () => ServingStatus;
+  readonly #draining: () => boolean;
+  #told: ServingStatus | undefined;
+  #poll: NodeJS.Timeout | undefined;
+
+  constructor(status: () => ServingStatus, draining: () => boolean) {
+    this.#status = status;
+    this.#draining = draining;
+  }
+
+  get ended(): boolean {
+    return this.failure !== undefined;
+  }
+
+  get failure(): Failure | undefined {
+    if (!this.#draining() || this.#told !== this.#status()) return undefined;
+    return unavailable("the server is draining", "DRAINING", retryMs);
+  }
+
+  take(): readonly HealthAnswer[] {
+    const status = this.#status();
+    if (status === this.#told) return [];
+    this.#told = status;
+    return [answer(status)];
+  }
+
+  onReady(listener: () => void): void {
+    clearInterval(this.#poll);
+    this.#poll = setInterval(listener, healthPollMs);
+    this.#poll.unref();
+  }
+
+  close(): void {
+    clearInterval(this.#poll);
+  }
+}
