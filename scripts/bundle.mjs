@@ -1,6 +1,6 @@
 // node scripts/bundle.mjs DIST: gathers the modules of the compiled command, and of all that it depends on, into few files.
 // Finding and reading hundreds of them takes Node longer than all else at a start, and each worker does it.
-import { writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, relative, sep } from "node:path";
 import { rolldown } from "rolldown";
 
@@ -23,12 +23,27 @@ const keepPlaces = {
   },
 };
 
+/** Maps lead from the bundle to the TypeScript, over what the compiler says of its own output. */
+const keepMaps = {
+  name: "keep-maps",
+  load(id) {
+    if (!id.startsWith(sources + sep) || !existsSync(`${id}.map`)) return null;
+    return { code: readFileSync(id, "utf8"), map: readFileSync(`${id}.map`, "utf8") };
+  },
+};
+
 const bundle = await rolldown({
   input: Object.fromEntries(Object.entries(entries).map(([name, path]) => [name, join(sources, path)])),
   platform: "node",
-  plugins: [keepPlaces],
+  plugins: [keepMaps, keepPlaces],
 });
-await bundle.write({ dir: target, format: "esm", entryFileNames: "[name].js", chunkFileNames: "[name]-[hash].js" });
+await bundle.write({
+  dir: target,
+  format: "esm",
+  sourcemap: true,
+  entryFileNames: "[name].js",
+  chunkFileNames: "[name]-[hash].js",
+});
 await bundle.close();
 // Each keeps its place: who starts it, or waits for it there, need not know of the bundle.
 for (const [name, path] of Object.entries(entries)) {
