@@ -5,7 +5,7 @@ import { spawn } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { exportLedgerEntries } from "../src/api/export-ledger-entries.js";
-import type { AnswerStream } from "../src/domain/service.js";
+import type { ResponseStream } from "../src/domain/service.js";
 import { openDatabase } from "../src/store/database.js";
 import { parseDatabaseUrl } from "../src/store/database-url.js";
 import { LedgerReader } from "../src/store/ledger-entry-query.js";
@@ -46,7 +46,7 @@ async function read(
     assetId: assetId(hotParty),
   };
   const began = performance.now();
-  const stream: AnswerStream = await method.open(request, {
+  const stream: ResponseStream = await method.open(request, {
     signal: new AbortController().signal,
     clientAddress: "bench",
     requestHeaders: {},

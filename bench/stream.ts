@@ -6,7 +6,7 @@ import { parseArgs } from "node:util";
 import { CommittedNetwork } from "./stream/committed-network.js";
 import { type Compared, type CompareOptions, compare } from "./stream/compare.js";
 import { type Crowd, type Delays, measureDelays } from "./stream/delay.js";
-import { tickCount } from "./stream/simulated-ticks.js";
+import { tickCount } from "./stream/simulated-blocks.js";
 
 const { values } = parseArgs({
   options: {

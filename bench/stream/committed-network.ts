@@ -13,7 +13,7 @@ import type { Progress } from "../../src/store/progress-table.js";
 import { openWriter, type Writer } from "../../src/store/writer.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { nowMs } from "./light-reader.js";
-import { networkOptions } from "./simulated-ticks.js";
+import { networkOptions } from "./simulated-blocks.js";
 
 const historyBlocks = 200;
 

@@ -4,7 +4,7 @@ import { Child } from "./child.js";
 import type { ReaderProtocol } from "./light-reader.js";
 import type { ReadOrder, ReadReply } from "./read.js";
 import type { ServeOrder, ServeReply } from "./serve.js";
-import { tickCount } from "./simulated-ticks.js";
+import { tickCount } from "./simulated-blocks.js";
 
 /** What the rounds of one server came to. */
 export interface Compared {

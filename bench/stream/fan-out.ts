@@ -11,63 +11,63 @@ import {
   TradingDataService,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { observeMarketsDepthUpdates } from "../../src/api/observe-markets-depth-updates.js";
-import type { Answer, Form } from "../../src/domain/answer.js";
+import type { EncodedResponse, Encoding } from "../../src/domain/encoded-response.js";
 import { Hub } from "../../src/live/hub.js";
 import { liveLimits } from "../../src/live/limits.js";
 import type { Live } from "../../src/live/live.js";
 import { LiveState } from "../../src/live/live-state.js";
 import { createMetrics } from "../../src/telemetry/metrics.js";
 import { framingOf } from "../../src/transport/call/framing.js";
-import { jsonLine } from "../../src/transport/http/forms.js";
+import { jsonLine } from "../../src/transport/http/encodings.js";
 import { startServer } from "../../src/transport/server.js";
 import { streamPath } from "./light-reader.js";
-import { moved, type SimulatedTicks } from "./simulated-ticks.js";
+import { moved, type SimulatedBlocks } from "./simulated-blocks.js";
 
-/** A server that sends every tick to every reader. */
+/** A server that sends every block to every reader. */
 export interface FanOut {
   readonly port: number;
-  /** Sends the next tick to all. Call it only when all have taken the one before: nothing is then merged. */
+  /** Sends the next block to all. Call it only when all have taken the one before: nothing is then merged. */
   publish(): void;
-  /** Whether every reader has taken the last tick. */
+  /** Whether every reader has taken the last block. */
   settled(): boolean;
 }
 
 type Message = MessageShape<typeof ObserveMarketsDepthUpdatesResponseSchema>;
 
-/** So that no tick repeats a number when the ticks are gone through again. */
+/** So that no block repeats a number when the blocks are gone through again. */
 const roundNs = 1_000_000_000_000n;
 
-/** The newest state and its readers, driven through the ticks again and again. */
+/** The newest state and its readers, driven through the blocks again and again. */
 class Driven {
   readonly state: LiveState;
   readonly hub: Hub;
-  readonly #ticks: SimulatedTicks["ticks"];
+  readonly #blocks: SimulatedBlocks["blocks"];
   #next = 0;
 
-  constructor({ first, ticks }: SimulatedTicks) {
-    this.#ticks = ticks;
+  constructor({ first, blocks }: SimulatedBlocks) {
+    this.#blocks = blocks;
     this.state = new LiveState(first, liveLimits);
     this.hub = new Hub(this.state, liveLimits, pino({ level: "silent" }));
   }
 
   /** What the tail does with a snapshot. */
-  tick(): void {
-    const changes = this.#ticks[this.#next % this.#ticks.length];
-    if (changes === undefined) throw new Error("there are no ticks");
-    const round = BigInt(Math.floor(this.#next / this.#ticks.length));
+  block(): void {
+    const changes = this.#blocks[this.#next % this.#blocks.length];
+    if (changes === undefined) throw new Error("there are no blocks");
+    const round = BigInt(Math.floor(this.#next / this.#blocks.length));
     this.#next++;
     this.hub.publish(this.state.apply(moved(changes, round * roundNs)));
   }
 }
 
 /** All messages of one round, the first of which is sent to whoever begins to read. */
-function prebuilt<T>(ticks: SimulatedTicks, make: (answer: Answer) => T): readonly T[] {
-  const driven = new Driven(ticks);
+function prebuilt<T>(blocks: SimulatedBlocks, make: (answer: EncodedResponse) => T): readonly T[] {
+  const driven = new Driven(blocks);
   const subscriber = driven.hub.open(undefined, "");
-  const made = [0, ...ticks.ticks].map((_, index) => {
-    if (index > 0) driven.tick();
+  const made = [0, ...blocks.blocks].map((_, index) => {
+    if (index > 0) driven.block();
     const [answer, ...more] = subscriber.take();
-    if (answer === undefined || more.length > 0) throw new Error("a tick makes one message");
+    if (answer === undefined || more.length > 0) throw new Error("a block makes one message");
     return make(answer);
   });
   subscriber.close();
@@ -79,8 +79,8 @@ function* rounds<T>(messages: readonly T[]): Generator<T, never> {
   for (;;) yield* messages.slice(1);
 }
 
-function bytesIn(ticks: SimulatedTicks, form: Form): readonly Buffer[] {
-  return prebuilt(ticks, (answer) => Buffer.from(answer.as(form)));
+function bytesIn(blocks: SimulatedBlocks, encoding: Encoding): readonly Buffer[] {
+  return prebuilt(blocks, (answer) => Buffer.from(answer.encode(encoding)));
 }
 
 /** Writes prebuilt messages to streams of any kind. */
@@ -144,8 +144,8 @@ class Queue {
   }
 }
 
-async function ours(ticks: SimulatedTicks): Promise<FanOut> {
-  const driven = new Driven(ticks);
+async function ours(blocks: SimulatedBlocks): Promise<FanOut> {
+  const driven = new Driven(blocks);
   const live: Live = {
     ready: true,
     state: () => driven.state,
@@ -167,13 +167,13 @@ async function ours(ticks: SimulatedTicks): Promise<FanOut> {
   });
   return {
     port: Number(new URL(server.url).port),
-    publish: () => driven.tick(),
+    publish: () => driven.block(),
     settled: () => driven.hub.counts().lagging === 0,
   };
 }
 
-async function rawHttp2(ticks: SimulatedTicks): Promise<FanOut> {
-  const writers = new Writers(bytesIn(ticks, framingOf("proto").form));
+async function rawHttp2(blocks: SimulatedBlocks): Promise<FanOut> {
+  const writers = new Writers(bytesIn(blocks, framingOf("proto").encoding));
   const server = createHttp2Server();
   server.on("stream", (stream: ServerHttp2Stream) => {
     stream.respond({ ":status": 200, "content-type": "application/grpc+proto" }, { waitForTrailers: true });
@@ -183,8 +183,8 @@ async function rawHttp2(ticks: SimulatedTicks): Promise<FanOut> {
   return writers.on(await listening(server));
 }
 
-async function grpcJs(ticks: SimulatedTicks): Promise<FanOut> {
-  const writers = new Writers(prebuilt(ticks, (answer) => Buffer.from(answer.binary())));
+async function grpcJs(blocks: SimulatedBlocks): Promise<FanOut> {
+  const writers = new Writers(prebuilt(blocks, (answer) => Buffer.from(answer.binary())));
   const same = (bytes: Buffer): Buffer => bytes;
   const { name, parent } = TradingDataService.method.observeMarketsDepthUpdates;
   const definition = {
@@ -210,8 +210,8 @@ async function grpcJs(ticks: SimulatedTicks): Promise<FanOut> {
   return writers.on(port);
 }
 
-async function connectNode(ticks: SimulatedTicks): Promise<FanOut> {
-  const messages = prebuilt(ticks, (answer) => answer.message() as Message);
+async function connectNode(blocks: SimulatedBlocks): Promise<FanOut> {
+  const messages = prebuilt(blocks, (answer) => answer.message() as Message);
   const next = rounds(messages);
   const queues = new Set<Queue>();
   const adapter = connectNodeAdapter({
@@ -235,8 +235,8 @@ async function connectNode(ticks: SimulatedTicks): Promise<FanOut> {
   };
 }
 
-async function rawHttp(ticks: SimulatedTicks): Promise<FanOut> {
-  const writers = new Writers(bytesIn(ticks, jsonLine));
+async function rawHttp(blocks: SimulatedBlocks): Promise<FanOut> {
+  const writers = new Writers(bytesIn(blocks, jsonLine));
   const server = createServer((request, response) => {
     if (request.url !== streamPath) throw new Error(`asked for ${request.url}`);
     response.writeHead(200, { "content-type": "application/json", "cache-control": "no-store" });
@@ -246,7 +246,7 @@ async function rawHttp(ticks: SimulatedTicks): Promise<FanOut> {
 }
 
 /** Every server that is compared. */
-export const fanOuts: Readonly<Record<string, (ticks: SimulatedTicks) => Promise<FanOut>>> = {
+export const fanOuts: Readonly<Record<string, (blocks: SimulatedBlocks) => Promise<FanOut>>> = {
   ours,
   rawHttp2,
   grpcJs,

@@ -2,10 +2,11 @@
 import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
 import { answerOrders } from "./child.js";
 import { fanOuts } from "./fan-out.js";
-import { simulatedTicks } from "./simulated-ticks.js";
+import { simulatedBlocks } from "./simulated-blocks.js";
 
-/** "Send so many ticks." */
+/** "Send so many blocks." */
 export interface ServeOrder {
+  /** By the name that earlier checkouts, which `--against` measures, give it. */
   readonly ticks: number;
 }
 
@@ -19,19 +20,19 @@ export interface ServeReply {
 const [kind = ""] = process.argv.slice(2);
 const start = fanOuts[kind];
 if (start === undefined) throw new Error(`no server "${kind}"`);
-const fanOut = await start(simulatedTicks());
+const fanOut = await start(simulatedBlocks());
 
-async function run({ ticks }: ServeOrder): Promise<ServeReply> {
+async function run({ ticks: blocks }: ServeOrder): Promise<ServeReply> {
   const cpuBefore = process.cpuUsage();
-  const begun = performance.now();
-  for (let tick = 0; tick < ticks; tick++) {
+  const started = performance.now();
+  for (let block = 0; block < blocks; block++) {
     fanOut.publish();
     await turn();
     // Readers that don't keep up are waited for without burning time that would be counted.
     while (!fanOut.settled()) await sleep(1);
   }
   const { user, system } = process.cpuUsage(cpuBefore);
-  return { ms: performance.now() - begun, cpuMicros: user + system };
+  return { ms: performance.now() - started, cpuMicros: user + system };
 }
 
 answerOrders<ServeOrder, ServeReply>({ port: fanOut.port }, run);

@@ -2,12 +2,12 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { create, createRegistry, type DescMessage, type MessageShape, toJsonString } from "@bufbuild/protobuf";
 import { anyPack } from "@bufbuild/protobuf/wkt";
 import { parseTimeout } from "@connectrpc/connect/protocol-grpc";
-import type { Answer } from "../../src/domain/answer.js";
+import type { EncodedResponse } from "../../src/domain/encoded-response.js";
 import type { Failure } from "../../src/domain/failure.js";
 import type { Metadata, RequestHeaders } from "../../src/domain/metadata.js";
-import { type AnswerStream, type Api, type Call, serverStreaming, unary } from "../../src/domain/service.js";
+import { type Api, type Call, type ResponseStream, serverStreaming, unary } from "../../src/domain/service.js";
 import { jsonWriteOptions } from "../../src/encoding/json-encoder.js";
-import { MessageAnswer } from "../../src/encoding/message-answer.js";
+import { MessageResponse } from "../../src/encoding/message-response.js";
 import { definedFailure } from "./defined-failure.js";
 import {
   type ConformancePayload_RequestInfo,
@@ -51,7 +51,7 @@ export const conformanceApi: Api = [
 ];
 
 /** An answer whose JSON may hold the suite's own messages in an Any. */
-class DefinedAnswer<S extends DescMessage> extends MessageAnswer<S> {
+class DefinedAnswer<S extends DescMessage> extends MessageResponse<S> {
   override json(): Uint8Array {
     return Buffer.from(toJsonString(this.schema, this.message(), { ...jsonWriteOptions, registry }));
   }
@@ -71,12 +71,12 @@ async function unaryResponse(request: UnaryRequest | IdempotentUnaryRequest, inf
 }
 
 /** Gives the messages that a request defines, one after another with the defined delay before each, and the defined end. */
-class DefinedStream implements AnswerStream<typeof ServerStreamResponseSchema> {
+class DefinedStream implements ResponseStream<typeof ServerStreamResponseSchema> {
   readonly headers: ReadonlyMap<string, string>;
   readonly trailers: ReadonlyMap<string, string>;
   ended = false;
   failure: Failure | undefined;
-  readonly #ready: Answer<typeof ServerStreamResponseSchema>[] = [];
+  readonly #ready: EncodedResponse<typeof ServerStreamResponseSchema>[] = [];
   readonly #closed = new AbortController();
   #listener: () => void = () => {};
 
@@ -93,7 +93,7 @@ class DefinedStream implements AnswerStream<typeof ServerStreamResponseSchema> {
     this.#run(data, info, definition?.responseDelayMs ?? 0, failure).catch(() => {});
   }
 
-  take(): readonly Answer<typeof ServerStreamResponseSchema>[] {
+  take(): readonly EncodedResponse<typeof ServerStreamResponseSchema>[] {
     return this.#ready.splice(0);
   }
 

@@ -2,13 +2,13 @@ import { create, fromJson, type JsonObject } from "@bufbuild/protobuf";
 import { anyPack, StructSchema } from "@bufbuild/protobuf/wkt";
 import { type ExportLedgerEntriesRequest, TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { HttpBodySchema } from "../../gen/google/api/httpbody_pb.js";
-import type { Answer } from "../domain/answer.js";
 import { blockHeaders } from "../domain/block-headers.js";
 import { readDateRange } from "../domain/date-range.js";
+import type { EncodedResponse } from "../domain/encoded-response.js";
 import { Failure } from "../domain/failure.js";
 import { requireIdentifier } from "../domain/identifier.js";
-import { type AnswerStream, type Call, type StreamMethod, serverStreaming } from "../domain/service.js";
-import { MessageAnswer } from "../encoding/message-answer.js";
+import { type Call, type ResponseStream, type StreamMethod, serverStreaming } from "../domain/service.js";
+import { MessageResponse } from "../encoding/message-response.js";
 import type { LedgerReader } from "../store/ledger-entry-query.js";
 import { type EntryText, type ExportSubject, LedgerExport } from "../store/ledger-export-query.js";
 import { type CsvFacts, LedgerCsv } from "./ledger-csv.js";
@@ -36,7 +36,7 @@ export function exportLedgerEntries(options: {
   const toFailure = options.toFailure ?? plainFailure;
   return serverStreaming(
     TradingDataService.method.exportLedgerEntries,
-    async (request: ExportLedgerEntriesRequest, call: Call): Promise<AnswerStream<Body>> => {
+    async (request: ExportLedgerEntriesRequest, call: Call): Promise<ResponseStream<Body>> => {
       const subject: ExportSubject = {
         partyId: requireIdentifier("partyId", request.partyId),
         assetId: requireIdentifier("assetId", request.assetId),
@@ -53,7 +53,7 @@ function plainFailure(thrown: unknown): Failure {
   return new Failure("internal", "internal error; ask for the file again", { reason: "INTERNAL", cause: thrown });
 }
 
-class ExportStream implements AnswerStream<Body> {
+class ExportStream implements ResponseStream<Body> {
   readonly headers: ReadonlyMap<string, string>;
   readonly trailerNames = contentFactNames.map((name) => `export-${kebab(name)}`);
   readonly #trailers = new Map<string, string>();
@@ -63,7 +63,7 @@ class ExportStream implements AnswerStream<Body> {
   readonly #gone = new AbortController();
   readonly #call: Call;
   /** Messages beside the pieces: the first, and the last. */
-  readonly #ready: Answer<Body>[] = [];
+  readonly #ready: EncodedResponse<Body>[] = [];
   readonly #batches: (readonly EntryText[])[] = [];
   /** The next entry of the first batch. */
   #at = 0;
@@ -88,7 +88,7 @@ class ExportStream implements AnswerStream<Body> {
     ]);
     const extension = pack(facts);
     this.#ready.push(
-      new MessageAnswer(
+      new MessageResponse(
         HttpBodySchema,
         create(HttpBodySchema, { contentType, data: this.#csv.header(), extensions: [extension] }),
       ),
@@ -112,14 +112,14 @@ class ExportStream implements AnswerStream<Body> {
     return this.#failure;
   }
 
-  take(): readonly Answer<Body>[] {
+  take(): readonly EncodedResponse<Body>[] {
     if (this.#failure !== undefined || this.#gone.signal.aborted) return [];
     const taken = this.#ready.splice(0);
     while (taken.length < piecesPerTakeMax) {
       const rows = this.#batches[0];
       if (rows === undefined) break;
       const { bytes, next } = this.#csv.piece(rows, this.#at);
-      taken.push(new MessageAnswer(HttpBodySchema, { contentType, data: bytes }));
+      taken.push(new MessageResponse(HttpBodySchema, { contentType, data: bytes }));
       this.#at = next;
       if (next >= rows.length) {
         this.#batches.shift();
@@ -162,12 +162,12 @@ class ExportStream implements AnswerStream<Body> {
   }
 
   /** The last message, once. */
-  #finish(): Answer<Body>[] {
+  #finish(): EncodedResponse<Body>[] {
     if (this.#complete) return [];
     this.#complete = true;
     const facts = contentFacts(this.#csv.facts());
     for (const [name, value] of Object.entries(facts)) this.#trailers.set(`export-${kebab(name)}`, value);
-    return [new MessageAnswer(HttpBodySchema, create(HttpBodySchema, { contentType, extensions: [pack(facts)] }))];
+    return [new MessageResponse(HttpBodySchema, create(HttpBodySchema, { contentType, extensions: [pack(facts)] }))];
   }
 }
 

@@ -11,7 +11,7 @@ import { requireIdentifier } from "../domain/identifier.js";
 import { pageInfo, readPagination } from "../domain/page.js";
 import { type Call, type UnaryMethod, unary } from "../domain/service.js";
 import type { Encodable } from "../encoding/field-values.js";
-import { MessageAnswer } from "../encoding/message-answer.js";
+import { MessageResponse } from "../encoding/message-response.js";
 import { type BundleFilter, readBundles, type SignerRemovedBundle } from "../store/bundle-query.js";
 import type { Database } from "../store/database.js";
 
@@ -27,7 +27,7 @@ export function listErc20MultiSigSignerRemovedBundles(options: { readonly databa
       const page = await readBundles(options.database, filter, pageRequest, call);
       const edges = page.rows.map(edge);
       const cursors = { first: edges[0]?.cursor, last: edges.at(-1)?.cursor };
-      return new MessageAnswer(
+      return new MessageResponse(
         ListERC20MultiSigSignerRemovedBundlesResponseSchema,
         { bundles: { edges, pageInfo: pageInfo(page, pageRequest, cursors) } },
         { metadata: blockMetadata(page.newestBlock) },

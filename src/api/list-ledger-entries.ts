@@ -10,7 +10,7 @@ import { readDateRange } from "../domain/date-range.js";
 import { type Page, type PageRequest, pageInfo, readPagination } from "../domain/page.js";
 import { type Call, type UnaryMethod, unary } from "../domain/service.js";
 import type { Encodable } from "../encoding/field-values.js";
-import { MessageAnswer } from "../encoding/message-answer.js";
+import { MessageResponse } from "../encoding/message-response.js";
 import type { LedgerEntry, LedgerReader } from "../store/ledger-entry-query.js";
 import { readLedgerFilter } from "./ledger-filter.js";
 
@@ -22,7 +22,7 @@ export function listLedgerEntries(options: { readonly ledger: LedgerReader }): U
     const time = readDateRange(request.dateRange);
     const page = await options.ledger.page(filter, time, pageRequest, call);
     const fields = response(page, pageRequest);
-    return new MessageAnswer(ListLedgerEntriesResponseSchema, fields, { metadata: blockMetadata(page.newestBlock) });
+    return new MessageResponse(ListLedgerEntriesResponseSchema, fields, { metadata: blockMetadata(page.newestBlock) });
   });
 }
 

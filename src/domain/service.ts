@@ -1,5 +1,5 @@
 import type { DescMessage, DescMethodServerStreaming, DescMethodUnary, MessageShape } from "@bufbuild/protobuf";
-import type { Answer } from "./answer.js";
+import type { EncodedResponse } from "./encoded-response.js";
 import type { Failure } from "./failure.js";
 import type { Metadata, RequestHeaders } from "./metadata.js";
 
@@ -18,7 +18,7 @@ export interface UnaryMethod<I extends DescMessage = DescMessage, O extends Desc
   readonly kind: "unary";
   readonly desc: DescMethodUnary<I, O>;
   /** @throws Failure */
-  answer(request: MessageShape<I>, call: Call): Answer<O> | Promise<Answer<O>>;
+  answer(request: MessageShape<I>, call: Call): EncodedResponse<O> | Promise<EncodedResponse<O>>;
 }
 
 /** A method that takes one message and gives many. */
@@ -29,7 +29,7 @@ export interface StreamMethod<I extends DescMessage = DescMessage, O extends Des
    * Opens the stream. What is thrown here is an ordinary error response; what fails later ends the stream.
    * @throws Failure
    */
-  open(request: MessageShape<I>, call: Call): AnswerStream<O> | Promise<AnswerStream<O>>;
+  open(request: MessageShape<I>, call: Call): ResponseStream<O> | Promise<ResponseStream<O>>;
 }
 
 /**
@@ -39,7 +39,7 @@ export interface StreamMethod<I extends DescMessage = DescMessage, O extends Des
  * drained. An empty `take` means "nothing now": the listener given to `onReady` is called when to ask again, or when
  * the stream ended. `onReady` may fire while the reader is not able to write; it then just asks later.
  */
-export interface AnswerStream<O extends DescMessage = DescMessage> extends Metadata {
+export interface ResponseStream<O extends DescMessage = DescMessage> extends Metadata {
   /** Known before the first message. A stream that has failed when it opens answers with its failure's headers. */
   readonly headers: ReadonlyMap<string, string>;
   /** Known once the stream ended without failure; one that failed answers with its failure's trailers. */
@@ -47,7 +47,7 @@ export interface AnswerStream<O extends DescMessage = DescMessage> extends Metad
   /** The names that `trailers` will have, where they are known before: HTTP/1.1 announces them. */
   readonly trailerNames?: readonly string[];
   /** What is to be sent now, in order; empty: nothing now, or ended. */
-  take(): readonly Answer<O>[];
+  take(): readonly EncodedResponse<O>[];
   /** The one reader's listener. */
   onReady(listener: () => void): void;
   /** No more will come. Meaningful only after an empty `take`. */

@@ -28,7 +28,7 @@ class Supervisor {
   readonly #order: SupervisorOrder;
   readonly #lock: number;
   readonly #users = new Set<Socket>();
-  readonly #door = createServer({ allowHalfOpen: true }, (user) => this.#enter(user));
+  readonly #listener = createServer({ allowHalfOpen: true }, (user) => this.#enter(user));
   #server: DatabaseServer | undefined;
   #news: SupervisorMessage;
   #ending = false;
@@ -45,8 +45,8 @@ class Supervisor {
     makeSocketDir(places.socketDir);
     rmSync(places.supervisorSocket, { force: true });
     await new Promise<void>((resolve, reject) => {
-      this.#door.once("error", reject);
-      this.#door.listen(places.supervisorSocket, resolve);
+      this.#listener.once("error", reject);
+      this.#listener.listen(places.supervisorSocket, resolve);
     });
     const heartbeat = setInterval(() => this.#tell(this.#news), heartbeatMs);
     if (await this.#firstUser()) await this.#serve().catch((error: unknown) => this.#fail(errorText(error)));
@@ -60,7 +60,7 @@ class Supervisor {
     if (this.#ending) return;
     this.#ending = true;
     // Closing takes the path away at once, so whoever comes now starts a supervisor, which waits for our lock.
-    this.#door.close();
+    this.#listener.close();
     void this.#server?.stop();
   }
 
@@ -68,11 +68,11 @@ class Supervisor {
   #firstUser(): Promise<boolean> {
     return new Promise((resolve) => {
       const timer = setTimeout(() => resolve(false), firstUserMs);
-      this.#door.once("connection", () => {
+      this.#listener.once("connection", () => {
         clearTimeout(timer);
         resolve(true);
       });
-      this.#door.once("close", () => resolve(false));
+      this.#listener.once("close", () => resolve(false));
     });
   }
 

@@ -1,7 +1,7 @@
-import type { DepthAnswer } from "./depth-segment.js";
+import type { DepthResponse } from "./depth-segment.js";
 import { packUpdates } from "./depth-segment.js";
 import type { LiveMarket, Published } from "./live-market.js";
-import type { Tick } from "./live-state.js";
+import type { StateChange } from "./live-state.js";
 
 /**
  * Readers of one subscription who were sent the same last: what they are to be sent next is the same too, and so are
@@ -10,27 +10,27 @@ import type { Tick } from "./live-state.js";
  */
 export class Cohort {
   members = 0;
-  readonly #owed = new Map<LiveMarket, Published | undefined>();
-  #answers: readonly DepthAnswer[] | undefined;
+  readonly #pending = new Map<LiveMarket, Published | undefined>();
+  #answers: readonly DepthResponse[] | undefined;
 
   constructor(readonly version: number) {}
 
-  /** Whether its readers are owed something. */
+  /** Whether its readers are pending something. */
   get behind(): boolean {
-    return this.#owed.size > 0;
+    return this.#pending.size > 0;
   }
 
-  /** A market published after `held`; undefined: the whole book is owed. */
-  owe(market: LiveMarket, held: Published | undefined): void {
-    if (held === undefined || !this.#owed.has(market)) this.#owed.set(market, held);
+  /** A market published after `held`; undefined: the whole book is pending. */
+  addPending(market: LiveMarket, held: Published | undefined): void {
+    if (held === undefined || !this.#pending.has(market)) this.#pending.set(market, held);
     this.#answers = undefined;
   }
 
   /** What brings its readers up to date, merged: each market at most once, by market id. */
-  answers(eventId: string, messageBytesMax: number): readonly DepthAnswer[] {
+  answers(eventId: string, messageBytesMax: number): readonly DepthResponse[] {
     if (this.#answers === undefined) {
-      const owed = [...this.#owed].sort(([a], [b]) => (a.id < b.id ? -1 : 1));
-      const updates = owed.map(([market, held]) => market.updateSince(held));
+      const pending = [...this.#pending].sort(([a], [b]) => (a.id < b.id ? -1 : 1));
+      const updates = pending.map(([market, held]) => market.updateSince(held));
       this.#answers = packUpdates(updates, eventId, messageBytesMax);
     }
     return this.#answers;
@@ -43,7 +43,7 @@ export class Subscription {
   readonly #cohorts = new Set<Cohort>();
   #version = 0;
   #newest: Cohort | undefined;
-  #beginners: Cohort | undefined;
+  #newSubscribers: Cohort | undefined;
 
   /** `markets` undefined: every market, those announced later too. */
   constructor(
@@ -53,14 +53,14 @@ export class Subscription {
     this.#markets = markets === undefined ? undefined : new Set(markets);
   }
 
-  /** The cohort of those who have been sent nothing yet: they are owed every book. */
-  beginners(announced: readonly LiveMarket[]): Cohort {
-    if (this.#beginners === undefined) {
-      this.#beginners = new Cohort(-1);
-      for (const market of this.#markets ?? announced) this.#beginners.owe(market, undefined);
-      this.#cohorts.add(this.#beginners);
+  /** The cohort of those who have been sent nothing yet: they are pending every book. */
+  newSubscribers(announced: readonly LiveMarket[]): Cohort {
+    if (this.#newSubscribers === undefined) {
+      this.#newSubscribers = new Cohort(-1);
+      for (const market of this.#markets ?? announced) this.#newSubscribers.addPending(market, undefined);
+      this.#cohorts.add(this.#newSubscribers);
     }
-    return this.#beginners;
+    return this.#newSubscribers;
   }
 
   /** The cohort of those who have been sent everything. */
@@ -79,28 +79,28 @@ export class Subscription {
     from.members--;
     if (from.members > 0) return;
     this.#cohorts.delete(from);
-    if (from === this.#beginners) this.#beginners = undefined;
+    if (from === this.#newSubscribers) this.#newSubscribers = undefined;
   }
 
   /** Notes what a snapshot brought; says whether it concerns this subscription. */
-  note(tick: Tick): boolean {
-    const concerned = this.#concerned(tick);
+  note(change: StateChange): boolean {
+    const concerned = this.#concerned(change);
     if (concerned.size === 0) return false;
     this.#version++;
     for (const cohort of this.#cohorts) {
-      for (const [market, held] of concerned) cohort.owe(market, held);
+      for (const [market, held] of concerned) cohort.addPending(market, held);
     }
     return true;
   }
 
-  #concerned(tick: Tick): Map<LiveMarket, Published | undefined> {
+  #concerned(change: StateChange): Map<LiveMarket, Published | undefined> {
     const concerned = new Map<LiveMarket, Published | undefined>();
-    for (const [market, before] of tick.published) {
+    for (const [market, before] of change.published) {
       // One that was not announced yet nobody follows.
       if (market.market === undefined) continue;
       if (this.#markets === undefined || this.#markets.has(market)) concerned.set(market, before);
     }
-    if (this.#markets === undefined) for (const market of tick.announced) concerned.set(market, undefined);
+    if (this.#markets === undefined) for (const market of change.announced) concerned.set(market, undefined);
     return concerned;
   }
 }

@@ -3,7 +3,7 @@ import { ObserveMarketsDepthUpdatesResponseSchema } from "../../gen/datanode/api
 import { MarketDepthUpdateSchema, type PriceLevel, PriceLevelSchema } from "../../gen/vega/vega_pb.js";
 import type { DepthLevel } from "../domain/depth-book.js";
 import type { Levels } from "../domain/tracked-book.js";
-import { type Envelope, Segment, SegmentAnswer } from "./segment-answer.js";
+import { type Envelope, Segment, SegmentResponse } from "./segment-response.js";
 
 /** The message of a depth stream. */
 export const depthUpdates: Envelope<typeof ObserveMarketsDepthUpdatesResponseSchema> = {
@@ -13,7 +13,7 @@ export const depthUpdates: Envelope<typeof ObserveMarketsDepthUpdatesResponseSch
 };
 
 /** A message of a depth stream. */
-export type DepthAnswer = SegmentAnswer<typeof ObserveMarketsDepthUpdatesResponseSchema>;
+export type DepthResponse = SegmentResponse<typeof ObserveMarketsDepthUpdatesResponseSchema>;
 
 /** One market's update, with its size. */
 export interface DepthSegment {
@@ -50,12 +50,12 @@ export function levelMessage({ price, volume, numberOfOrders }: DepthLevel): Pri
 }
 
 /** Puts updates into messages, in order, each as full as `bytesMax` allows. */
-export function packUpdates(updates: readonly DepthSegment[], eventId: string, bytesMax: number): DepthAnswer[] {
-  const answers: DepthAnswer[] = [];
+export function packUpdates(updates: readonly DepthSegment[], eventId: string, bytesMax: number): DepthResponse[] {
+  const answers: DepthResponse[] = [];
   let segments: Segment[] = [];
   let bytes = 0;
   const flush = () => {
-    if (segments.length > 0) answers.push(new SegmentAnswer(depthUpdates, segments, undefined, eventId));
+    if (segments.length > 0) answers.push(new SegmentResponse(depthUpdates, segments, undefined, eventId));
     segments = [];
     bytes = 0;
   };
@@ -69,6 +69,6 @@ export function packUpdates(updates: readonly DepthSegment[], eventId: string, b
 }
 
 /** A message without updates: it says that the stream lives. */
-export function heartbeat(eventId: string): DepthAnswer {
-  return new SegmentAnswer(depthUpdates, [], undefined, eventId);
+export function heartbeat(eventId: string): DepthResponse {
+  return new SegmentResponse(depthUpdates, [], undefined, eventId);
 }

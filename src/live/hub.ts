@@ -1,10 +1,10 @@
 import type { Failure } from "../domain/failure.js";
 import type { Log } from "../telemetry/log.js";
 import { type Cohort, Subscription } from "./cohort.js";
-import { type DepthAnswer, heartbeat } from "./depth-segment.js";
+import { type DepthResponse, heartbeat } from "./depth-segment.js";
 import type { LiveLimits } from "./limits.js";
 import type { LiveMarket } from "./live-market.js";
-import type { LiveState, Tick } from "./live-state.js";
+import type { LiveState, StateChange } from "./live-state.js";
 import { Subscriber, type SubscriberHome } from "./subscriber.js";
 
 /** Readers that are woken between two looks at the clock. */
@@ -38,7 +38,7 @@ export class Hub implements SubscriberHome {
   readonly #heartbeatSweeps: number;
   #queue: Subscriber[] = [];
   #waking = false;
-  #heartbeat: DepthAnswer | undefined;
+  #heartbeat: DepthResponse | undefined;
 
   constructor(state: LiveState, limits: LiveLimits, log: Log) {
     this.#state = state;
@@ -59,16 +59,21 @@ export class Hub implements SubscriberHome {
       this.#following.set(key, following);
     }
     const { subscription, subscribers } = following;
-    const subscriber = new Subscriber(this, subscription, subscription.beginners(this.#state.announced), clientAddress);
+    const subscriber = new Subscriber(
+      this,
+      subscription,
+      subscription.newSubscribers(this.#state.announced),
+      clientAddress,
+    );
     subscribers.add(subscriber);
     return subscriber;
   }
 
   /** Tells readers what a snapshot brought. Other work of the process gets its turn in between. */
-  publish(tick: Tick): void {
+  publish(change: StateChange): void {
     this.#heartbeat = undefined;
     for (const { subscription, subscribers } of this.#following.values()) {
-      if (!subscription.note(tick)) continue;
+      if (!subscription.note(change)) continue;
       for (const subscriber of subscribers) {
         if (subscriber.queued) continue;
         subscriber.queued = true;
@@ -96,13 +101,13 @@ export class Hub implements SubscriberHome {
     return { subscribers, lagging };
   }
 
-  answersOf(cohort: Cohort): readonly DepthAnswer[] {
+  answersOf(cohort: Cohort): readonly DepthResponse[] {
     const answers = cohort.answers(this.#eventId(), this.#limits.messageBytesMax);
     this.messages += answers.length;
     return answers;
   }
 
-  heartbeat(): DepthAnswer {
+  heartbeat(): DepthResponse {
     this.messages++;
     this.#heartbeat ??= heartbeat(this.#eventId());
     return this.#heartbeat;

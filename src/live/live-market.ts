@@ -6,13 +6,13 @@ import {
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { MarketSchema } from "../../gen/vega/markets_pb.js";
 import { FeeSchema, MarketDataSchema, type Trade, TradeSchema } from "../../gen/vega/vega_pb.js";
-import type { Answer } from "../domain/answer.js";
+import type { EncodedResponse } from "../domain/encoded-response.js";
 import { type Mark, TrackedBook } from "../domain/tracked-book.js";
-import { MessageAnswer } from "../encoding/message-answer.js";
+import { MessageResponse } from "../encoding/message-response.js";
 import type { BodyRow, DepthRow, LevelRow, TradeRow } from "../store/changes.js";
 import { type DepthSegment, depthSegment, levelMessage } from "./depth-segment.js";
 import type { LiveLimits } from "./limits.js";
-import { Segment, SegmentAnswer } from "./segment-answer.js";
+import { Segment, SegmentResponse } from "./segment-response.js";
 
 /** A published update of a market: what a reader of its stream may have been sent last. */
 export interface Published {
@@ -27,7 +27,7 @@ const dataEnvelope = { schema: GetLatestMarketDataResponseSchema, open: '{"marke
 export interface LiveMarketData {
   readonly changedSequence: bigint;
   readonly segment: Segment;
-  readonly answer: Answer<typeof GetLatestMarketDataResponseSchema>;
+  readonly answer: EncodedResponse<typeof GetLatestMarketDataResponseSchema>;
 }
 
 /**
@@ -37,13 +37,13 @@ export interface LiveMarketData {
  */
 export class LiveMarket {
   readonly book: TrackedBook;
-  #market: Answer<typeof GetMarketResponseSchema> | undefined;
+  #market: EncodedResponse<typeof GetMarketResponseSchema> | undefined;
   #data: LiveMarketData | undefined;
   #trade: TradeRow | undefined;
   #sequenceNumber = 0n;
   #depthChanged = 0n;
   #published: Published = { mark: 0, sequenceNumber: 0n };
-  readonly #depthAnswers = new Map<bigint, Answer<typeof GetLatestMarketDepthResponseSchema>>();
+  readonly #depthAnswers = new Map<bigint, EncodedResponse<typeof GetLatestMarketDepthResponseSchema>>();
   readonly #segments = new Map<Mark | undefined, DepthSegment>();
 
   constructor(
@@ -55,7 +55,7 @@ export class LiveMarket {
   }
 
   /** The answer to GetMarket; undefined until the network announced the market. */
-  get market(): Answer<typeof GetMarketResponseSchema> | undefined {
+  get market(): EncodedResponse<typeof GetMarketResponseSchema> | undefined {
     return this.#market;
   }
 
@@ -71,12 +71,12 @@ export class LiveMarket {
 
   setMarket(row: BodyRow): void {
     const segments = [Segment.ofBinary(MarketSchema, row.body)];
-    this.#market = new SegmentAnswer(marketEnvelope, segments, `${this.chainTag}-${row.changedSequence}`);
+    this.#market = new SegmentResponse(marketEnvelope, segments, `${this.chainTag}-${row.changedSequence}`);
   }
 
   setData(row: BodyRow): void {
     const segment = Segment.ofBinary(MarketDataSchema, row.body);
-    const answer = new SegmentAnswer(dataEnvelope, [segment], `${this.chainTag}-${row.changedSequence}`);
+    const answer = new SegmentResponse(dataEnvelope, [segment], `${this.chainTag}-${row.changedSequence}`);
     this.#data = { changedSequence: row.changedSequence, segment, answer };
   }
 
@@ -111,7 +111,7 @@ export class LiveMarket {
   }
 
   /** The depth answer with at most `maxDepth` levels a side; 0: all. */
-  depth(maxDepth: bigint): Answer<typeof GetLatestMarketDepthResponseSchema> {
+  depth(maxDepth: bigint): EncodedResponse<typeof GetLatestMarketDepthResponseSchema> {
     let answer = this.#depthAnswers.get(maxDepth);
     if (answer === undefined) {
       if (this.#depthAnswers.size >= this.limits.depthAnswersMax) this.#depthAnswers.clear();
@@ -142,7 +142,7 @@ export class LiveMarket {
     this.#depthAnswers.clear();
   }
 
-  #makeDepth(maxDepth: bigint): Answer<typeof GetLatestMarketDepthResponseSchema> {
+  #makeDepth(maxDepth: bigint): EncodedResponse<typeof GetLatestMarketDepthResponseSchema> {
     const { buy, sell } = this.book.levels;
     const most = maxDepth === 0n || maxDepth > BigInt(Number.MAX_SAFE_INTEGER) ? undefined : Number(maxDepth);
     const message = create(GetLatestMarketDepthResponseSchema, {
@@ -153,7 +153,7 @@ export class LiveMarket {
       ...(this.#trade === undefined ? {} : { lastTrade: tradeMessage(this.#trade) }),
     });
     const version = `${this.chainTag}-${this.#depthChanged}${maxDepth === 0n ? "" : `-${maxDepth}`}`;
-    return new MessageAnswer(GetLatestMarketDepthResponseSchema, message, { version });
+    return new MessageResponse(GetLatestMarketDepthResponseSchema, message, { version });
   }
 }
 

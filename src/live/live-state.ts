@@ -1,17 +1,17 @@
 import { createHash } from "node:crypto";
 import { ListLatestMarketDataResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
-import type { Answer } from "../domain/answer.js";
+import type { EncodedResponse } from "../domain/encoded-response.js";
 import { Failure } from "../domain/failure.js";
 import type { Mark } from "../domain/tracked-book.js";
 import type { Changes, LevelRow, Place, Progress } from "../store/changes.js";
 import type { LiveLimits } from "./limits.js";
 import { LiveMarket, type LiveMarketData, type Published } from "./live-market.js";
-import { SegmentAnswer } from "./segment-answer.js";
+import { SegmentResponse } from "./segment-response.js";
 
 const listEnvelope = { schema: ListLatestMarketDataResponseSchema, open: '{"marketsData":[', close: "]}" } as const;
 
 /** What a snapshot brought that readers of streams wait for. */
-export interface Tick {
+export interface StateChange {
   /** Markets that the network announced since the last one. */
   readonly announced: readonly LiveMarket[];
   /** Markets that published an update, and what they had published before. */
@@ -28,7 +28,7 @@ export class LiveState {
   readonly #limits: LiveLimits;
   readonly #markets = new Map<string, LiveMarket>();
   readonly #announced: LiveMarket[] = [];
-  readonly #lists = new Map<string, Answer<typeof ListLatestMarketDataResponseSchema>>();
+  readonly #lists = new Map<string, EncodedResponse<typeof ListLatestMarketDataResponseSchema>>();
   #progress: Progress;
   #mark: Mark = 0;
 
@@ -66,7 +66,7 @@ export class LiveState {
   }
 
   /** Applies a newer snapshot of the same chain. */
-  apply(changes: Changes): Tick {
+  apply(changes: Changes): StateChange {
     this.#mark++;
     this.#progress = changes.progress;
     const announced: LiveMarket[] = [];
@@ -87,7 +87,7 @@ export class LiveState {
   }
 
   /** The market data of these markets, each of which has some; in the order given. `key` names the selection. */
-  list(key: string, data: () => readonly LiveMarketData[]): Answer<typeof ListLatestMarketDataResponseSchema> {
+  list(key: string, data: () => readonly LiveMarketData[]): EncodedResponse<typeof ListLatestMarketDataResponseSchema> {
     let answer = this.#lists.get(key);
     if (answer === undefined) {
       if (this.#lists.size >= this.#limits.listAnswersMax) this.#lists.clear();
@@ -96,7 +96,7 @@ export class LiveState {
       for (const { changedSequence } of selected) if (changedSequence > newest) newest = changedSequence;
       const selection = createHash("sha256").update(key).digest("base64url").slice(0, 10);
       const version = `${this.#chainTag}-${newest}-${selection}`;
-      answer = new SegmentAnswer(
+      answer = new SegmentResponse(
         listEnvelope,
         selected.map((one) => one.segment),
         version,

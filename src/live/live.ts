@@ -131,8 +131,8 @@ class FollowedLive implements Live {
 
   onChanges(changes: Changes, afresh: boolean): void {
     if (this.#state !== undefined && !afresh) {
-      const tick = this.#state.apply(changes);
-      this.#hub?.publish(tick);
+      const change = this.#state.apply(changes);
+      this.#hub?.publish(change);
       return;
     }
     this.#forget();

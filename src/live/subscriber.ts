@@ -1,23 +1,23 @@
 import type { ObserveMarketsDepthUpdatesResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import type { Failure } from "../domain/failure.js";
-import type { AnswerStream } from "../domain/service.js";
+import type { ResponseStream } from "../domain/service.js";
 import type { Cohort, Subscription } from "./cohort.js";
-import type { DepthAnswer } from "./depth-segment.js";
+import type { DepthResponse } from "./depth-segment.js";
 
 const none: ReadonlyMap<string, string> = new Map();
-const nothing: readonly DepthAnswer[] = [];
+const nothing: readonly DepthResponse[] = [];
 
 /** What a subscriber needs of the hub that it belongs to. */
 export interface SubscriberHome {
   /** Ticks of the hub's sweep. */
   readonly sweeps: number;
-  answersOf(cohort: Cohort): readonly DepthAnswer[];
-  heartbeat(): DepthAnswer;
+  answersOf(cohort: Cohort): readonly DepthResponse[];
+  heartbeat(): DepthResponse;
   leave(subscriber: Subscriber): void;
 }
 
 /** One reader of a depth stream. What it was sent last is told by its cohort; it keeps no updates. */
-export class Subscriber implements AnswerStream<typeof ObserveMarketsDepthUpdatesResponseSchema> {
+export class Subscriber implements ResponseStream<typeof ObserveMarketsDepthUpdatesResponseSchema> {
   readonly headers = none;
   readonly trailers = none;
   readonly #home: SubscriberHome;
@@ -36,13 +36,13 @@ export class Subscriber implements AnswerStream<typeof ObserveMarketsDepthUpdate
   constructor(
     home: SubscriberHome,
     readonly subscription: Subscription,
-    beginners: Cohort,
+    newSubscribers: Cohort,
     readonly clientAddress: string,
   ) {
     this.#home = home;
-    this.#cohort = beginners;
-    subscription.move(undefined, beginners);
-    this.#heartbeatDue = !beginners.behind;
+    this.#cohort = newSubscribers;
+    subscription.move(undefined, newSubscribers);
+    this.#heartbeatDue = !newSubscribers.behind;
     this.#sentSweep = home.sweeps;
   }
 
@@ -63,7 +63,7 @@ export class Subscriber implements AnswerStream<typeof ObserveMarketsDepthUpdate
     this.#listener = listener;
   }
 
-  take(): readonly DepthAnswer[] {
+  take(): readonly DepthResponse[] {
     if (this.#closed) return nothing;
     if (!this.#cohort.behind && !this.#heartbeatDue) {
       this.#waiting = true;

@@ -44,7 +44,7 @@ export function summarise(
 /** Measures a load, and tells of it now and then. */
 export class ProgressMeter {
   readonly rows = new Map<string, number>();
-  readonly #begun = performance.now();
+  readonly #startedMs = performance.now();
   readonly #fold: BlockFold;
   readonly #intervalMs: number;
   readonly #onProgress: ((progress: LoadProgress) => void) | undefined;
@@ -60,7 +60,7 @@ export class ProgressMeter {
   }
 
   get seconds(): number {
-    return (performance.now() - this.#begun) / 1_000;
+    return (performance.now() - this.#startedMs) / 1_000;
   }
 
   beginSource(totalBytes: number | undefined): void {
@@ -92,7 +92,7 @@ export class ProgressMeter {
   }
 
   /** Tells of the progress if it is time to. */
-  tick(): void {
+  update(): void {
     if (this.#onProgress !== undefined && performance.now() - this.#told >= this.#intervalMs) this.tell();
   }
 

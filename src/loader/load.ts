@@ -177,7 +177,7 @@ class Loader {
           return false;
         }
         if (await this.#frames(splitter.frames(next.value))) return true;
-        this.#meter.tick();
+        this.#meter.update();
       }
       return false;
     } finally {

@@ -9,7 +9,7 @@ export const ledgerQueryTimeoutMs = 20_000;
 export interface QueryOwner {
   /** Undefined: the service's own. */
   readonly call: Call | undefined;
-  /** The call has begun to answer; see {@link DatabaseGate.run}. */
+  /** The call has started to respond; see {@link DatabaseGate.run}. */
   readonly further?: boolean;
 }
 

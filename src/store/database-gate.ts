@@ -57,7 +57,7 @@ interface Client {
   running: number;
   /** The first requests of calls, in the order in which they came. */
   readonly first: Set<Waiting>;
-  /** Further requests of calls that have begun; they go first and are never refused, so that no file is cut short. */
+  /** Further requests of calls that have started to respond; they go first and are never refused, so that no file is cut short. */
   readonly further: Set<Waiting>;
 }
 
@@ -108,7 +108,7 @@ export class DatabaseGate {
 
   /**
    * The outcome of `work`, which starts when a slot is free; the slot is free again when it has settled. `further`: the
-   * call has begun to answer, so its request waits as long as it must.
+   * call has started to respond, so its request waits as long as it must.
    * @throws Failure `unavailable` or `resource_exhausted` at once when too many wait, `unavailable` after `waitMsMax`,
    * the reason of the call's signal as soon as it is aborted, or what the work throws
    */

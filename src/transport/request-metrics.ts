@@ -34,10 +34,10 @@ const codeNames = [
 ];
 
 /**
- * The numbers of one method over one protocol. Plain cells, because the metrics library looks labels up anew for each
+ * The numbers of one method over one protocol. Plain counters, because the metrics library looks labels up anew for each
  * observation, which a hot answer would feel; the library reads them when it is scraped.
  */
-export class RequestCells {
+export class RequestCounters {
   readonly method: string;
   readonly protocol: Protocol;
   /** Requests by gRPC status. */
@@ -78,9 +78,9 @@ export class RequestCells {
   }
 }
 
-/** Looks up the cells of a method and protocol; done once per method at start, not per request. */
+/** Looks up the counters of a method and protocol; done once per method at start, not per request. */
 export interface RequestMetrics {
-  cells(method: Method, protocol: Protocol): RequestCells;
+  counters(method: Method, protocol: Protocol): RequestCounters;
 }
 
 /** What the metrics library reads from a histogram. */
@@ -103,24 +103,24 @@ const durations = {
 };
 
 class RequestDurations extends Histogram<"method" | "protocol"> {
-  readonly #cells: readonly RequestCells[];
+  readonly #counters: readonly RequestCounters[];
 
-  constructor(cells: readonly RequestCells[]) {
+  constructor(counters: readonly RequestCounters[]) {
     super({ ...durations, labelNames: ["method", "protocol"], buckets: latencyBuckets, registers: [] });
-    this.#cells = cells;
+    this.#counters = counters;
   }
 
   /** Where the library gets the values from, in place of its own table. */
   async getForPromString(): Promise<HistogramReading> {
-    return { ...durations, type: "histogram", aggregator: "sum", values: this.#cells.flatMap(durationValues) };
+    return { ...durations, type: "histogram", aggregator: "sum", values: this.#counters.flatMap(durationValues) };
   }
 }
 
-function durationValues(cells: RequestCells): DurationValue[] {
-  const { method, protocol } = cells;
+function durationValues(counters: RequestCounters): DurationValue[] {
+  const { method, protocol } = counters;
   const sharedLabels = {};
   let count = 0;
-  const values = Array.from(cells.byLatency, (inBucket, i) => {
+  const values = Array.from(counters.byLatency, (inBucket, i) => {
     count += inBucket;
     const labels = { le: latencyBuckets[i] ?? "+Inf", method, protocol };
     return { value: count, labels, sharedLabels, metricName: `${durations.name}_bucket` };
@@ -129,20 +129,20 @@ function durationValues(cells: RequestCells): DurationValue[] {
   const labels = { method, protocol };
   return [
     ...values,
-    { value: cells.latencySum, labels, sharedLabels, metricName: `${durations.name}_sum` },
+    { value: counters.latencySum, labels, sharedLabels, metricName: `${durations.name}_sum` },
     { value: count, labels, sharedLabels, metricName: `${durations.name}_count` },
   ];
 }
 
-/** Cells for every method and protocol, registered with `metrics`. */
+/** Counters for every method and protocol, registered with `metrics`. */
 export function createRequestMetrics(metrics: Metrics, api: Api): RequestMetrics {
-  const table = new Map<string, RequestCells>();
+  const table = new Map<string, RequestCounters>();
   for (const method of api) {
     for (const protocol of protocols) {
-      table.set(`${protocol} ${method.desc.name}`, new RequestCells(method.desc.name, protocol));
+      table.set(`${protocol} ${method.desc.name}`, new RequestCounters(method.desc.name, protocol));
     }
   }
-  const cells = [...table.values()];
+  const counters = [...table.values()];
   const requests = new Counter({
     name: "marketd_requests_total",
     help: "Requests answered and streams ended, by gRPC status.",
@@ -150,7 +150,7 @@ export function createRequestMetrics(metrics: Metrics, api: Api): RequestMetrics
     registers: [metrics],
     collect() {
       this.reset();
-      for (const { method, protocol, byCode } of cells) {
+      for (const { method, protocol, byCode } of counters) {
         byCode.forEach((count, code) => {
           if (count > 0) this.inc({ method, protocol, code: codeNames[code] ?? String(code) }, count);
         });
@@ -163,7 +163,7 @@ export function createRequestMetrics(metrics: Metrics, api: Api): RequestMetrics
     labelNames: ["method", "protocol"],
     registers: [metrics],
     collect() {
-      for (const { method, protocol, streamsOpen } of cells) {
+      for (const { method, protocol, streamsOpen } of counters) {
         if (streamsOpen > 0 || api.some((m) => m.kind === "server_streaming" && m.desc.name === method)) {
           this.set({ method, protocol }, streamsOpen);
         }
@@ -172,11 +172,11 @@ export function createRequestMetrics(metrics: Metrics, api: Api): RequestMetrics
   });
   void requests;
   void streams;
-  metrics.registerMetric(new RequestDurations(cells));
+  metrics.registerMetric(new RequestDurations(counters));
   return {
-    cells(method, protocol) {
+    counters(method, protocol) {
       const found = table.get(`${protocol} ${method.desc.name}`);
-      if (found === undefined) throw new Error(`no cells for ${method.desc.name} over ${protocol}`);
+      if (found === undefined) throw new Error(`no counters for ${method.desc.name} over ${protocol}`);
       return found;
     },
   };

@@ -1,9 +1,9 @@
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { HttpBodySchema } from "../../gen/google/api/httpbody_pb.js";
-import type { Answer } from "../domain/answer.js";
 import { quotaKey } from "../domain/client-address.js";
+import type { EncodedResponse } from "../domain/encoded-response.js";
 import { Failure, unavailable } from "../domain/failure.js";
-import type { AnswerStream, Api, Call, StreamMethod } from "../domain/service.js";
+import type { Api, Call, ResponseStream, StreamMethod } from "../domain/service.js";
 import type { Log } from "../telemetry/log.js";
 import type { TransportLimits } from "./limits.js";
 
@@ -71,13 +71,13 @@ export class StreamGuard {
     request: MessageShape<DescMessage>,
     call: Call,
     kind: Kind,
-  ): AnswerStream | Promise<AnswerStream> {
+  ): ResponseStream | Promise<ResponseStream> {
     const { clientAddress } = call;
     const quota = quotaKey(clientAddress);
     if (this.#ended || (this.#draining && kind === "subscription")) throw drainFailure();
     this.#check(quota);
     this.#count(quota, 1);
-    const watched = (inner: AnswerStream): AnswerStream => {
+    const watched = (inner: ResponseStream): ResponseStream => {
       const stream: GuardedStream = new GuardedStream(inner, kind, clientAddress, () => {
         this.#open.delete(stream);
         this.#count(quota, -1);
@@ -133,10 +133,10 @@ function drainFailure(): Failure {
   return unavailable("this server is shutting down; connect again", "DRAINING", drainRetryMs);
 }
 
-class GuardedStream implements AnswerStream {
+class GuardedStream implements ResponseStream {
   readonly kind: Kind;
   readonly clientAddress: string;
-  readonly #inner: AnswerStream;
+  readonly #inner: ResponseStream;
   readonly #released: () => void;
   #listener: () => void = () => {};
   #failure: Failure | undefined;
@@ -147,7 +147,7 @@ class GuardedStream implements AnswerStream {
    */
   #givenAtMs: number | undefined = performance.now();
 
-  constructor(inner: AnswerStream, kind: Kind, clientAddress: string, released: () => void) {
+  constructor(inner: ResponseStream, kind: Kind, clientAddress: string, released: () => void) {
     this.#inner = inner;
     this.kind = kind;
     this.clientAddress = clientAddress;
@@ -174,7 +174,7 @@ class GuardedStream implements AnswerStream {
     return this.#inner.trailerNames ?? [];
   }
 
-  take(): readonly Answer[] {
+  take(): readonly EncodedResponse[] {
     if (this.#failure !== undefined) return [];
     const answers = this.#inner.take();
     this.#givenAtMs = answers.length === 0 ? undefined : performance.now();

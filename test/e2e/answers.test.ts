@@ -8,8 +8,14 @@ import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { simulate } from "../../src/simulator/network.js";
 import { newDatabaseUrl } from "../support/database.js";
-import { type Door, type Outcome, openDoors, type StreamName, type UnaryName } from "../support/doors.js";
 import { recordingPath } from "../support/partners.js";
+import {
+  type Outcome,
+  openClients,
+  type ProtocolClient,
+  type StreamName,
+  type UnaryName,
+} from "../support/protocol-clients.js";
 import { type Entry, type Facts, readFacts } from "./recording-facts.js";
 import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
 
@@ -299,7 +305,7 @@ describe.each(datasets)("$name", ({ read }) => {
   let facts: Facts;
   let folder = "";
   let service: ServiceProcess;
-  let doors: Door[] = [];
+  let clients: ProtocolClient[] = [];
 
   beforeAll(async () => {
     const bytes = await read();
@@ -311,53 +317,56 @@ describe.each(datasets)("$name", ({ read }) => {
     await runMarketd("load", "--database-url", database.url, file);
     service = new ServiceProcess(database.url, await freePort());
     await service.start();
-    doors = openDoors(service.url);
+    clients = openClients(service.url);
   });
 
   afterAll(async () => {
-    for (const door of doors) door.close();
+    for (const client of clients) client.close();
     await service?.kill();
     await rm(folder, { recursive: true, force: true });
   });
 
-  async function everywhere<T>(ask: (door: Door) => Promise<T>, check: (outcome: T) => void): Promise<void> {
+  async function everywhere<T>(
+    ask: (client: ProtocolClient) => Promise<T>,
+    check: (outcome: T) => void,
+  ): Promise<void> {
     const [first, ...others] = await Promise.all(
-      doors.map(async (door) => ({ name: door.name, outcome: await ask(door) })),
+      clients.map(async (client) => ({ name: client.name, outcome: await ask(client) })),
     );
-    if (first === undefined) throw new Error("no doors");
+    if (first === undefined) throw new Error("no clients");
     check(first.outcome);
     for (const other of others) expect(other.outcome, `${other.name} and ${first.name} differ`).toEqual(first.outcome);
   }
 
   const table = (make: (facts: Facts) => readonly UnaryCase[]) => async () => {
     for (const { name, method, request, check } of make(facts)) {
-      await everywhere((door) => door.unary(method, request), check).catch((error: Error) => {
+      await everywhere((client) => client.unary(method, request), check).catch((error: Error) => {
         error.message = `${name}: ${error.message}`;
         throw error;
       });
     }
   };
 
-  it("answers markets, depth and market data alike through every door", table(marketCases));
-  it("answers the ledger alike through every door", table(ledgerCases));
-  it("refuses alike through every door", table(errorCases));
-  it("streams alike through every door", async () => {
+  it("answers markets, depth and market data alike through every client", table(marketCases));
+  it("answers the ledger alike through every client", table(ledgerCases));
+  it("refuses alike through every client", table(errorCases));
+  it("streams alike through every client", async () => {
     for (const { method, request, count, check } of streamCases(facts)) {
-      await everywhere((door) => door.stream(method, request, count), check);
+      await everywhere((client) => client.stream(method, request, count), check);
     }
   });
 
   it("pages the ledger with every page size, in both directions and both orders", async () => {
-    const [door] = doors.filter((each) => each.name === "HTTP");
-    if (door === undefined) throw new Error("no HTTP door");
+    const [client] = clients.filter((each) => each.name === "HTTP");
+    if (client === undefined) throw new Error("no HTTP client");
     const total = facts.entries.slice(0, 400);
     const dateRange = { endTimestamp: timeOfNext(facts.entries, total) };
     const expected = facts.entries.filter((entry) => BigInt(timeOf(entry)) < BigInt(dateRange.endTimestamp));
     for (const newestFirst of [true, false]) {
       const inOrder = (newestFirst ? expected.toReversed() : expected).map((entry) => entry.node);
       for (const size of [1, 7, 1000]) {
-        expect(await walk(door, { dateRange }, { newestFirst }, "first", "after", size)).toEqual(inOrder);
-        expect(await walk(door, { dateRange }, { newestFirst }, "last", "before", size)).toEqual(inOrder);
+        expect(await walk(client, { dateRange }, { newestFirst }, "first", "after", size)).toEqual(inOrder);
+        expect(await walk(client, { dateRange }, { newestFirst }, "last", "before", size)).toEqual(inOrder);
       }
     }
   });
@@ -370,7 +379,7 @@ function timeOfNext(all: readonly Entry[], some: readonly Entry[]): string {
 }
 
 async function walk(
-  door: Door,
+  client: ProtocolClient,
   request: JsonObject,
   order: JsonObject,
   count: "first" | "last",
@@ -381,7 +390,7 @@ async function walk(
   let cursor: string | undefined;
   for (;;) {
     const pagination = { ...order, [count]: size, ...(cursor === undefined ? {} : { [from]: cursor }) };
-    const outcome = await door.unary("listLedgerEntries", { ...request, pagination });
+    const outcome = await client.unary("listLedgerEntries", { ...request, pagination });
     const page = answerOf(outcome)["ledgerEntries"] as { pageInfo: Record<string, string | boolean> };
     if (count === "first") found.push(...nodes(outcome));
     else found.unshift(...nodes(outcome));

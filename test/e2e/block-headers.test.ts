@@ -16,7 +16,7 @@ import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { startTestService } from "../live/service.js";
 import { newDatabaseUrl } from "../support/database.js";
-import { getUrl } from "../support/doors.js";
+import { getUrl } from "../support/protocol-clients.js";
 import { RecordingBuilder } from "../support/recording.js";
 import { envelope, rawCallOn } from "../transport/grpc/raw-call.js";
 import { firstBlockNs, laterBlocks, smallNetwork } from "./small-network.js";

@@ -1,4 +1,4 @@
-// Runs in a browser: reads the depth stream through every door that browsers have, and keeps the books.
+// Runs in a browser: reads the depth stream through every client that browsers have, and keeps the books.
 import { fromJson, type JsonValue } from "@bufbuild/protobuf";
 import { createClient, type Transport } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-web";
@@ -8,11 +8,11 @@ import {
   TradingDataService,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { DepthBook, type DepthLevel } from "../../src/domain/depth-book.js";
-import type { BrowserDoor, DoorReport, ReportedLevel } from "./browser-doors.js";
+import type { BrowserClient, DoorReport, ReportedLevel } from "./browser-clients.js";
 
 const streamPath = "/api/v2/stream/markets/depth/updates";
 
-/** The books that one door made. */
+/** The books that one client made. */
 class Reader {
   readonly #books = new Map<string, DepthBook>();
   #messages = 0;
@@ -63,7 +63,7 @@ declare const EventSource: new (
   url: string,
 ) => { addEventListener(type: "message" | "error", listener: (event: { readonly data?: string }) => void): void };
 
-const doors: Readonly<Record<BrowserDoor, (baseUrl: string, reader: Reader) => void>> = {
+const clients: Readonly<Record<BrowserClient, (baseUrl: string, reader: Reader) => void>> = {
   connect: (baseUrl, reader) => {
     readOver(createConnectTransport({ baseUrl }), reader).catch((error) => reader.fail(String(error)));
   },
@@ -86,18 +86,18 @@ const doors: Readonly<Record<BrowserDoor, (baseUrl: string, reader: Reader) => v
   },
 };
 
-const readers = new Map<BrowserDoor, Reader>();
+const readers = new Map<BrowserClient, Reader>();
 
 /** What the test calls in the page. */
 Object.assign(globalThis, {
-  openDoors(baseUrl: string): void {
-    for (const [door, open] of Object.entries(doors)) {
+  openClients(baseUrl: string): void {
+    for (const [client, open] of Object.entries(clients)) {
       const reader = new Reader();
-      readers.set(door as BrowserDoor, reader);
+      readers.set(client as BrowserClient, reader);
       open(baseUrl, reader);
     }
   },
-  reportOf(door: BrowserDoor): DoorReport | undefined {
-    return readers.get(door)?.report();
+  reportOf(client: BrowserClient): DoorReport | undefined {
+    return readers.get(client)?.report();
   },
 });

@@ -8,7 +8,7 @@ import { BlockWriter } from "../../src/simulator/block-writer.js";
 import { Network } from "../../src/simulator/network.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { partnerProgram } from "../support/partners.js";
-import { browserDoors, type DoorReport, type ReportedBook, type ReportedLevel } from "./browser-doors.js";
+import { browserClients, type DoorReport, type ReportedBook, type ReportedLevel } from "./browser-clients.js";
 import { launchChromium, type ScriptPage, serveScript } from "./browser-launch.js";
 import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
 
@@ -22,7 +22,7 @@ interface Titled {
   readonly title: string;
 }
 
-interface DepthAnswer {
+interface DepthResponse {
   readonly buy: readonly ReportedLevel[];
   readonly sell: readonly ReportedLevel[];
   readonly sequenceNumber: string;
@@ -65,7 +65,7 @@ async function marketIds(): Promise<string[]> {
 async function answeredBooks(): Promise<Map<string, Pick<ReportedBook, "buy" | "sell">>> {
   const books = new Map<string, Pick<ReportedBook, "buy" | "sell">>();
   for (const id of await marketIds()) {
-    const { buy, sell } = await getJson<DepthAnswer>(`/api/v2/market/depth/${id}/latest`);
+    const { buy, sell } = await getJson<DepthResponse>(`/api/v2/market/depth/${id}/latest`);
     books.set(id, { buy, sell });
   }
   return books;
@@ -91,32 +91,32 @@ describe.skipIf(chromium === undefined)("a real browser", () => {
     rmSync(directory, { recursive: true, force: true });
   });
 
-  test("makes the same books from every door, and they are those of the depth answers", async () => {
+  test("makes the same books from every client, and they are those of the depth answers", async () => {
     const page = await browser.newPage();
     await page.goto(script.url);
-    await page.evaluate(`openDoors(${JSON.stringify(service.url)})`);
-    const report = (door: string): Promise<DoorReport> => page.evaluate(`reportOf(${JSON.stringify(door)})`);
-    for (const door of browserDoors) {
+    await page.evaluate(`openClients(${JSON.stringify(service.url)})`);
+    const report = (client: string): Promise<DoorReport> => page.evaluate(`reportOf(${JSON.stringify(client)})`);
+    for (const client of browserClients) {
       const state = async () => {
-        const { problem, books } = await report(door);
-        return { door, problem, hasBooks: books.length > 3 };
+        const { problem, books } = await report(client);
+        return { client, problem, hasBooks: books.length > 3 };
       };
-      await expect.poll(state, patience).toEqual({ door, problem: "", hasBooks: true });
+      await expect.poll(state, patience).toEqual({ client, problem: "", hasBooks: true });
     }
     await loadMore();
     const expected = await answeredBooks();
     expect([...expected.values()].filter(({ buy, sell }) => buy.length > 5 && sell.length > 5).length).toBeGreaterThan(
       2,
     );
-    for (const door of browserDoors) {
+    for (const client of browserClients) {
       const levels = async (): Promise<unknown> => {
-        const { books } = await report(door);
+        const { books } = await report(client);
         const byMarket = new Map(books.map(({ marketId, buy, sell }) => [marketId, { buy, sell }]));
         return [...expected.keys()].map((id) => byMarket.get(id) ?? { buy: [], sell: [] });
       };
-      await expect.poll(levels, { ...patience, message: door }).toEqual([...expected.values()]);
-      const { problem, messages } = await report(door);
-      expect({ door, problem }).toEqual({ door, problem: "" });
+      await expect.poll(levels, { ...patience, message: client }).toEqual([...expected.values()]);
+      const { problem, messages } = await report(client);
+      expect({ client, problem }).toEqual({ client, problem: "" });
       expect(messages).toBeGreaterThan(1);
     }
     await page.close();
@@ -146,7 +146,7 @@ describe.skipIf(chromium === undefined)("a real browser", () => {
       const ids = await marketIds();
       await expect.poll(() => page.locator("#market-choice option").count(), patience).toBe(ids.length);
       const id = await page.inputValue("#market-choice");
-      const { buy, sell } = await getJson<DepthAnswer>(`/api/v2/market/depth/${id}/latest`);
+      const { buy, sell } = await getJson<DepthResponse>(`/api/v2/market/depth/${id}/latest`);
       const shown = (side: string) =>
         page.locator(`#${side} .price`).evaluateAll((cells: Titled[]) => cells.map((cell) => cell.title));
       await expect.poll(() => shown("buy"), patience).toEqual(buy.slice(0, 15).map((level) => level.price));

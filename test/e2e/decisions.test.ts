@@ -11,8 +11,8 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { newDatabaseUrl } from "../support/database.js";
-import { GrpcDoor, getUrl, openDoors } from "../support/doors.js";
 import { partnerProgram } from "../support/partners.js";
+import { GrpcProtocolClient, getUrl, openClients } from "../support/protocol-clients.js";
 import { RecordingBuilder } from "../support/recording.js";
 import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
 import { blockIntervalNs, entryTimes, firstBlockNs, laterBlocks, smallNetwork } from "./small-network.js";
@@ -64,13 +64,15 @@ describe("the life of a service", () => {
     expect(service.printed).toMatch(/has no tables yet; waiting for marketd load or marketd migrate/);
     const message = "the service has nothing to answer from yet; try again";
     const error = { error: { code: 14, message, reason: "NOT_READY" } };
-    for (const door of openDoors(service.url)) {
-      expect(await door.unary("getMarket", { marketId: "busy" }), door.name).toEqual(error);
-      expect(await door.unary("listLedgerEntries", {}), door.name).toEqual(error);
-      expect(await door.unary("listERC20MultiSigSignerRemovedBundles", {}), door.name).toEqual(error);
-      expect(await door.stream("observeMarketsDepthUpdates", {}, 1), door.name).toEqual([error]);
-      expect(await door.stream("exportLedgerEntries", { partyId: "p", assetId: "a" }, 1), door.name).toEqual([error]);
-      door.close();
+    for (const client of openClients(service.url)) {
+      expect(await client.unary("getMarket", { marketId: "busy" }), client.name).toEqual(error);
+      expect(await client.unary("listLedgerEntries", {}), client.name).toEqual(error);
+      expect(await client.unary("listERC20MultiSigSignerRemovedBundles", {}), client.name).toEqual(error);
+      expect(await client.stream("observeMarketsDepthUpdates", {}, 1), client.name).toEqual([error]);
+      expect(await client.stream("exportLedgerEntries", { partyId: "p", assetId: "a" }, 1), client.name).toEqual([
+        error,
+      ]);
+      client.close();
     }
     const refused = await fetch(service.url + streamPath);
     expect([refused.status, refused.headers.get("retry-after")]).toEqual([503, "1"]);
@@ -90,7 +92,7 @@ describe("the life of a service", () => {
     socket.on("message", (data) => texts.push(String(data)));
     const closed = once(socket, "close");
     await expect.poll(() => texts.length).toBe(1);
-    const grpc = new GrpcDoor(service.url);
+    const grpc = new GrpcProtocolClient(service.url);
     const outcomes = grpc.stream("observeMarketsDepthUpdates", {}, 2);
     await sleep(200);
     expect(await service.stop()).toBe(0);
@@ -114,9 +116,9 @@ describe("the life of a service", () => {
     const stream = await fetch(service.url + streamPath);
     expect(stream.status).toBe(200);
     const error = { code: 14, message: "this server serves as many streams as it can", reason: "TOO_MANY_STREAMS" };
-    for (const door of openDoors(service.url)) {
-      expect(await door.stream("observeMarketsDepthUpdates", {}, 1), door.name).toEqual([{ error }]);
-      door.close();
+    for (const client of openClients(service.url)) {
+      expect(await client.stream("observeMarketsDepthUpdates", {}, 1), client.name).toEqual([{ error }]);
+      client.close();
     }
     const refused = await fetch(service.url + streamPath);
     expect([refused.status, refused.headers.get("retry-after")]).toEqual([503, "5"]);

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createConnection } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
 import { MarketFixture } from "../live/market-fixture.js";
-import { openDoors } from "../support/doors.js";
+import { openClients } from "../support/protocol-clients.js";
 import { statusOf, WorkersProcess } from "./workers-process.js";
 
 /* What clients see when several workers are told to go, and how long that takes. */
@@ -34,14 +34,14 @@ async function linesOf(url: string): Promise<{ first: Promise<void>; all: Promis
   if (reader === undefined) throw new Error("a stream has a body");
   const decoder = new TextDecoder();
   let text = "";
-  let begun = (): void => {};
+  let started = (): void => {};
   const first = new Promise<void>((resolve) => {
-    begun = resolve;
+    started = resolve;
   });
   const all = (async () => {
     for (let part = await reader.read(); !part.done; part = await reader.read()) {
       text += decoder.decode(part.value, { stream: true });
-      begun();
+      started();
     }
     return text.trim().split("\n");
   })();
@@ -59,9 +59,9 @@ describe.each(waysToStop)("$name", ({ signal, to }) => {
     const { service, url } = await serve();
     const streams = await Promise.all(Array.from({ length: 8 }, () => linesOf(url)));
     await Promise.all(streams.map((stream) => stream.first));
-    const doors = openDoors(url);
-    for (const door of doors) openings.push(() => door.close());
-    const others = doors.map((door) => door.stream("observeMarketsDepthUpdates", {}, 3));
+    const clients = openClients(url);
+    for (const client of clients) openings.push(() => client.close());
+    const others = clients.map((client) => client.stream("observeMarketsDepthUpdates", {}, 3));
     await new Promise((resolve) => setTimeout(resolve, 200));
     const ending = await service.stop(signal, to);
     expect(ending.signal).toBe(null);

@@ -6,7 +6,14 @@ import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type Connection, openDatabase } from "../../src/store/database.js";
 import { newDatabaseUrl } from "../support/database.js";
-import { type Door, getUrl, type Outcome, openDoors, type StreamName, type UnaryName } from "../support/doors.js";
+import {
+  getUrl,
+  type Outcome,
+  openClients,
+  type ProtocolClient,
+  type StreamName,
+  type UnaryName,
+} from "../support/protocol-clients.js";
 import { DatabaseProxy } from "./database-proxy.js";
 import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
 import { smallNetwork } from "./small-network.js";
@@ -133,10 +140,10 @@ function isStream(method: Row["method"]): method is StreamName {
   return method === "observeMarketsDepthUpdates" || method === "exportLedgerEntries";
 }
 
-async function ask(door: Door, method: Row["method"], request: JsonValue): Promise<Outcome> {
-  if (!isStream(method)) return door.unary(method, request);
-  const [first] = await door.stream(method, request, 1);
-  if (first === undefined) throw new Error(`${door.name} gave nothing`);
+async function ask(client: ProtocolClient, method: Row["method"], request: JsonValue): Promise<Outcome> {
+  if (!isStream(method)) return client.unary(method, request);
+  const [first] = await client.stream(method, request, 1);
+  if (first === undefined) throw new Error(`${client.name} gave nothing`);
   return first;
 }
 
@@ -145,7 +152,7 @@ describe("the table of errors", () => {
   let proxy: DatabaseProxy;
   let databaseUrl = "";
   let folder = "";
-  let doors: readonly Door[] = [];
+  let clients: readonly ProtocolClient[] = [];
 
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), "marketd-errors-"));
@@ -159,11 +166,11 @@ describe("the table of errors", () => {
       ...["--streams-per-address-max", String(streamsPerAddressMax), "--heartbeat-ms", "200"],
     );
     await service.start();
-    doors = openDoors(service.url);
+    clients = openClients(service.url);
   });
 
   afterAll(async () => {
-    for (const door of doors) door.close();
+    for (const client of clients) client.close();
     await service.kill();
     await proxy.close();
     await rm(folder, { recursive: true, force: true });
@@ -192,8 +199,8 @@ describe("the table of errors", () => {
 
   async function everywhere(row: Row): Promise<void> {
     const { method, request, code, reason, message } = row;
-    for (const door of doors) {
-      expect(await ask(door, method, request), door.name).toEqual({ error: { code, message, reason } });
+    for (const client of clients) {
+      expect(await ask(client, method, request), client.name).toEqual({ error: { code, message, reason } });
     }
     await held(row);
   }
@@ -210,8 +217,8 @@ describe("the table of errors", () => {
   });
 
   it("known, but without orders yet: an empty depth", async () => {
-    for (const door of doors) {
-      expect(await door.unary("getLatestMarketDepth", { marketId: "quiet" }), door.name).toEqual({
+    for (const client of clients) {
+      expect(await client.unary("getLatestMarketDepth", { marketId: "quiet" }), client.name).toEqual({
         answer: { marketId: "quiet", buy: [], sell: [], sequenceNumber: "0" },
       });
     }
@@ -219,12 +226,12 @@ describe("the table of errors", () => {
 
   it("nothing matches: an empty page, a header alone", async () => {
     const pageInfo = { hasNextPage: false, hasPreviousPage: false, startCursor: "", endCursor: "" };
-    for (const door of doors) {
+    for (const client of clients) {
       const filter = { fromAccountFilter: { partyIds: ["nobody"] } };
-      expect(await door.unary("listLedgerEntries", { filter }), door.name).toEqual({
+      expect(await client.unary("listLedgerEntries", { filter }), client.name).toEqual({
         answer: { ledgerEntries: { edges: [], pageInfo } },
       });
-      expect(await door.unary("listERC20MultiSigSignerRemovedBundles", { epochSeq: "8" }), door.name).toEqual({
+      expect(await client.unary("listERC20MultiSigSignerRemovedBundles", { epochSeq: "8" }), client.name).toEqual({
         answer: { bundles: { edges: [], pageInfo } },
       });
     }
@@ -283,10 +290,10 @@ describe("the table of errors", () => {
     const rename = (from: string, to: string) =>
       database.withConnection((connection) => connection.run(`RENAME TABLE ${from} TO ${to}`));
     await rename("signer_removed_bundle", "hidden");
-    for (const door of doors) {
-      const outcome = await door.unary("listERC20MultiSigSignerRemovedBundles", {});
-      if (!("error" in outcome)) throw new Error(`${door.name} answered`);
-      expect([outcome.error.code, outcome.error.reason], door.name).toEqual([13, "INTERNAL"]);
+    for (const client of clients) {
+      const outcome = await client.unary("listERC20MultiSigSignerRemovedBundles", {});
+      if (!("error" in outcome)) throw new Error(`${client.name} answered`);
+      expect([outcome.error.code, outcome.error.reason], client.name).toEqual([13, "INTERNAL"]);
       const id = /^internal error; report it with id ([0-9a-f-]{36})$/.exec(outcome.error.message)?.[1] ?? "no id";
       await expect.poll(() => service.printed).toContain(id);
     }
@@ -299,11 +306,11 @@ describe("the table of errors", () => {
   it("the database is away: hot answers and streams go on, the rest is UNAVAILABLE, and it comes back", async () => {
     proxy.cut();
     for (const row of databaseAway) await everywhere(row);
-    for (const door of doors) {
-      const data = await door.unary("getLatestMarketData", { marketId: "busy" });
-      expect(data, door.name).toMatchObject({ answer: { marketData: { market: "busy" } } });
-      const [update] = await door.stream("observeMarketsDepthUpdates", { marketIds: ["busy"] }, 1);
-      expect(update, door.name).toMatchObject({ answer: { update: [{ marketId: "busy" }] } });
+    for (const client of clients) {
+      const data = await client.unary("getLatestMarketData", { marketId: "busy" });
+      expect(data, client.name).toMatchObject({ answer: { marketData: { market: "busy" } } });
+      const [update] = await client.stream("observeMarketsDepthUpdates", { marketIds: ["busy"] }, 1);
+      expect(update, client.name).toMatchObject({ answer: { update: [{ marketId: "busy" }] } });
     }
     expect((await fetch(`${service.url}/readyz`)).status).toBe(200);
     proxy.restore();

@@ -13,7 +13,7 @@ import { processesOf, until } from "../embedded/processes.js";
 import { keepBooks } from "../live/keep-a-book.js";
 import { MarketFixture } from "../live/market-fixture.js";
 import { bookText } from "../live/model-network.js";
-import { openDoors } from "../support/doors.js";
+import { openClients } from "../support/protocol-clients.js";
 import { freePort } from "./service-process.js";
 import { isRunning, statusOf, WorkersProcess } from "./workers-process.js";
 
@@ -99,7 +99,7 @@ async function openReaders(url: string, count: number, fixture: MarketFixture): 
 }
 
 /** Stands before the database, so that it can be away. */
-class DatabaseDoor {
+class DatabaseClient {
   readonly url: string;
   readonly #target: string;
   readonly #path: string;
@@ -109,7 +109,7 @@ class DatabaseDoor {
   constructor(databaseUrl: string, folder: string) {
     const url = new URL(databaseUrl);
     this.#target = url.searchParams.get("socket") ?? "";
-    this.#path = join(folder, "door");
+    this.#path = join(folder, "client");
     url.searchParams.set("socket", this.#path);
     this.url = url.href;
     openings.push(() => this.close());
@@ -144,13 +144,13 @@ describe("two workers on one port", () => {
     const url = await service.ready();
     expect(service.workers()).toHaveLength(2);
     const truth = await (await fetch(`${url}/api/v2/market/depth/a/latest`)).json();
-    // Doors of the same kind on fresh connections meet both workers.
+    // Clients of the same kind on fresh connections meet both workers.
     for (let round = 0; round < 4; round++) {
-      for (const door of openDoors(url)) {
-        expect(await door.unary("getLatestMarketDepth", { marketId: "a" }), door.name).toEqual({ answer: truth });
-        const [first] = await door.stream("observeMarketsDepthUpdates", { marketIds: ["a"] }, 1);
-        expect(first, door.name).toMatchObject({ answer: { update: [{ marketId: "a" }] } });
-        door.close();
+      for (const client of openClients(url)) {
+        expect(await client.unary("getLatestMarketDepth", { marketId: "a" }), client.name).toEqual({ answer: truth });
+        const [first] = await client.stream("observeMarketsDepthUpdates", { marketIds: ["a"] }, 1);
+        expect(first, client.name).toMatchObject({ answer: { update: [{ marketId: "a" }] } });
+        client.close();
       }
       const socket = new WebSocket(`${url.replace("http", "ws")}${streamPath}`);
       const [data] = await once(socket, "message");
@@ -273,15 +273,15 @@ describe("two workers on one port", () => {
 
   it("are ready together, and not before the database is there", async () => {
     const fixture = await openFixture();
-    const door = new DatabaseDoor(fixture.url, temporaryFolder());
-    const service = start(door.url);
+    const client = new DatabaseClient(fixture.url, temporaryFolder());
+    const service = start(client.url);
     const url = await service.url();
     for (let n = 0; n < 4; n++) expect(await statusOf(`${url}/readyz`)).toBe(503);
     expect(await statusOf(`${url}/healthz`)).toBe(200);
-    await door.open();
+    await client.open();
     await until("ready", 10_000, async () => (await statusOf(`${url}/readyz`)) === 200);
     for (let n = 0; n < 4; n++) expect(await statusOf(`${url}/api/v2/market/a`)).toBe(200);
-    await door.close();
+    await client.close();
     await delay(300);
     for (let n = 0; n < 4; n++) expect(await statusOf(`${url}/api/v2/market/a`)).toBe(200);
   });

@@ -8,9 +8,9 @@ import { HttpBodySchema } from "../../gen/google/api/httpbody_pb.js";
 import { AccountType, TransferType } from "../../gen/vega/vega_pb.js";
 import { batchesMax, exportLedgerEntries } from "../../src/api/export-ledger-entries.js";
 import { csvHeader, formatTime } from "../../src/api/ledger-csv.js";
-import type { Answer } from "../../src/domain/answer.js";
 import type { TimeRange } from "../../src/domain/date-range.js";
-import type { AnswerStream, Call } from "../../src/domain/service.js";
+import type { EncodedResponse } from "../../src/domain/encoded-response.js";
+import type { Call, ResponseStream } from "../../src/domain/service.js";
 import { jsonWriteOptions } from "../../src/encoding/json-encoder.js";
 import { openDatabase } from "../../src/store/database.js";
 import { LedgerReader } from "../../src/store/ledger-entry-query.js";
@@ -53,7 +53,7 @@ function open(
   time?: TimeRange,
   batchRows = 6000,
   from = ledger,
-): Promise<AnswerStream> {
+): Promise<ResponseStream> {
   const method = exportLedgerEntries({ ledger: from, batchRows });
   if (method.kind !== "server_streaming") throw new Error("the export is a stream");
   const dateRange = time && {
@@ -70,8 +70,8 @@ function open(
   return Promise.resolve(method.open(request, call));
 }
 
-async function readAll(stream: AnswerStream): Promise<Answer[]> {
-  const answers: Answer[] = [];
+async function readAll(stream: ResponseStream): Promise<EncodedResponse[]> {
+  const answers: EncodedResponse[] = [];
   for (;;) {
     const ready = new Promise<void>((resolve) => stream.onReady(resolve));
     const taken = stream.take();
@@ -83,11 +83,11 @@ async function readAll(stream: AnswerStream): Promise<Answer[]> {
   }
 }
 
-function body(answer: Answer) {
+function body(answer: EncodedResponse) {
   return fromBinary(HttpBodySchema, Uint8Array.from(answer.binary()));
 }
 
-function facts(answer: Answer | undefined): JsonObject {
+function facts(answer: EncodedResponse | undefined): JsonObject {
   const [extension] = answer === undefined ? [] : body(answer).extensions;
   const struct = extension && anyUnpack(extension, StructSchema);
   if (struct === undefined) throw new Error("no extension");

@@ -9,7 +9,7 @@ import { createLog } from "../../src/telemetry/log.js";
 import { BookChecker } from "./book-checker.js";
 import { MarketFixture } from "./market-fixture.js";
 import { startTestService } from "./service.js";
-import { type Door, type Message, streamDoors } from "./stream-doors.js";
+import { type Message, type ProtocolClient, streamClients } from "./stream-clients.js";
 
 /** How long the database is away; a long run has it away for 10 seconds and more. */
 const outageMs = Number(process.env["MARKETD_OUTAGE_MS"] ?? 3_000);
@@ -51,10 +51,10 @@ class Reading {
 
   constructor(
     readonly name: string,
-    door: Door,
+    client: ProtocolClient,
     signal: AbortSignal,
   ) {
-    const ended = door([], async (message) => this.#take(message), signal);
+    const ended = client([], async (message) => this.#take(message), signal);
     this.done = ended.then(
       () => {
         if (!signal.aborted) this.problem ??= "the stream has ended";
@@ -82,8 +82,8 @@ test(
   "the database goes in the middle of streams and comes back: none breaks, nothing is missing, nothing twice",
   async () => {
     const end = new AbortController();
-    const readings = Object.entries(streamDoors).map(
-      ([name, door]) => new Reading(name, door(service.url), end.signal),
+    const readings = Object.entries(streamClients).map(
+      ([name, client]) => new Reading(name, client(service.url), end.signal),
     );
     let blocks = 0;
     let writing = true;

@@ -21,7 +21,7 @@ function decode(bytes: Buffer, make: (bytes: Buffer) => Message): Message {
 }
 
 /** Where a stream is, and how its messages are cut. */
-interface Door {
+interface ProtocolClient {
   readonly headers: Record<string, string>;
   readonly body: Buffer | undefined;
   /** The length of the message that the bytes begin with, with what is around it; 0: it is not all there. */
@@ -31,7 +31,7 @@ interface Door {
 
 const grpcHeadBytes = 5;
 
-const doors = {
+const clients = {
   grpc: {
     headers: {
       ":method": "POST",
@@ -56,10 +56,10 @@ const doors = {
         JSON.stringify((JSON.parse(bytes.toString()) as { result: object }).result),
       ),
   },
-} satisfies Record<string, Door>;
+} satisfies Record<string, ProtocolClient>;
 
 /** How a stream is read. */
-export type ScaleDoor = keyof typeof doors;
+export type ScaleClient = keyof typeof clients;
 
 /** One of many readers of the depth stream, on an HTTP/2 connection of its own with windows of 64 KB, which can stall. */
 export class ScaleReader {
@@ -67,20 +67,20 @@ export class ScaleReader {
   messages = 0;
   /** Undefined: none. */
   problem: string | undefined;
-  readonly #door: Door;
+  readonly #client: ProtocolClient;
   readonly #session: ClientHttp2Session;
   readonly #stream: ClientHttp2Stream;
   #rest: Buffer = Buffer.alloc(0);
 
-  constructor(url: string, door: ScaleDoor) {
-    this.#door = doors[door];
+  constructor(url: string, client: ScaleClient) {
+    this.#client = clients[client];
     this.#session = connect(url);
     this.#session.on("error", (error) => this.#fail(error.message));
-    this.#stream = this.#session.request(this.#door.headers);
+    this.#stream = this.#session.request(this.#client.headers);
     this.#stream.on("data", (chunk: Buffer) => this.#take(chunk));
     this.#stream.on("error", (error) => this.#fail(error.message));
     this.#stream.on("close", () => this.#fail("the stream has ended"));
-    this.#stream.end(this.#door.body);
+    this.#stream.end(this.#client.body);
   }
 
   /** Stops reading: the windows fill, and nothing more is taken. */
@@ -111,12 +111,12 @@ export class ScaleReader {
   #take(chunk: Buffer): void {
     this.#rest = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
     for (;;) {
-      const length = this.#door.messageLength(this.#rest);
+      const length = this.#client.messageLength(this.#rest);
       if (length === 0) return;
       const bytes = this.#rest.subarray(0, length);
       this.#rest = this.#rest.subarray(length);
       this.messages++;
-      this.#fold(decode(bytes, (whole) => this.#door.message(whole)));
+      this.#fold(decode(bytes, (whole) => this.#client.message(whole)));
     }
   }
 

@@ -296,7 +296,7 @@ it("stores many new accounts as they are, in whichever way, and lets none go unn
   }
   const late = recordingThatWaits(recording.bytes());
   const loading = load({ database: url, sources: [streamSource(late.chunks, "late")], log });
-  await late.begun;
+  await late.started;
   await store.withConnection((c) => c.run("INSERT INTO account VALUES (7, 'x', 'y', 'z', 1)"));
   late.resume();
   await expect(loading).rejects.toThrow("the server stored 60 of 61 rows of account");
@@ -311,7 +311,7 @@ function recordingThatWaits(bytes: Uint8Array) {
     resume = resolve;
   });
   let begin = () => {};
-  const begun = new Promise<void>((resolve) => {
+  const started = new Promise<void>((resolve) => {
     begin = resolve;
   });
   async function* chunks() {
@@ -319,7 +319,7 @@ function recordingThatWaits(bytes: Uint8Array) {
     await paused;
     yield bytes;
   }
-  return { chunks: chunks(), begun, resume };
+  return { chunks: chunks(), started, resume };
 }
 
 it("names the network where an account has no owner, and takes two encodings of an account for one", async () => {

@@ -1,9 +1,9 @@
 import { fromBinary, toJson } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createApi } from "../../src/api/api.js";
-import type { Answer } from "../../src/domain/answer.js";
+import type { EncodedResponse } from "../../src/domain/encoded-response.js";
 import { Failure } from "../../src/domain/failure.js";
-import type { AnswerStream, Api, Call } from "../../src/domain/service.js";
+import type { Api, Call, ResponseStream } from "../../src/domain/service.js";
 import { jsonWriteOptions } from "../../src/encoding/json-encoder.js";
 import { type Live, startLive } from "../../src/live/live.js";
 import { LedgerReader } from "../../src/store/ledger-entry-query.js";
@@ -54,15 +54,15 @@ afterAll(async () => {
   await fixture.drop();
 });
 
-function ask(name: string, request: object, on: Api = api): Answer | AnswerStream {
+function ask(name: string, request: object, on: Api = api): EncodedResponse | ResponseStream {
   const method = on.find((one) => one.desc.name === name);
   if (method === undefined) throw new Error(`no method ${name}`);
   const run = method.kind === "unary" ? method.answer : method.open;
-  return run(request as never, call) as Answer | AnswerStream;
+  return run(request as never, call) as EncodedResponse | ResponseStream;
 }
 
 function json(name: string, request: object, on: Api = api): unknown {
-  const answer = ask(name, request, on) as Answer;
+  const answer = ask(name, request, on) as EncodedResponse;
   return JSON.parse(Buffer.from(answer.json()).toString());
 }
 
@@ -151,7 +151,7 @@ describe("answers", () => {
 
   test("the binary form says the same as the JSON", () => {
     for (const [name, request] of hot) {
-      const answer = ask(name, request) as Answer;
+      const answer = ask(name, request) as EncodedResponse;
       const message = fromBinary(answer.schema, answer.binary());
       expect(toJson(answer.schema, message, jsonWriteOptions), name).toEqual(json(name, request));
       expect(answer.message()).toEqual(message);
@@ -171,7 +171,8 @@ const hot: readonly [string, object][] = [
 
 describe("versions", () => {
   test("are the same from every process, and different for every content", () => {
-    const version = ([name, request]: readonly [string, object], on: Api) => (ask(name, request, on) as Answer).version;
+    const version = ([name, request]: readonly [string, object], on: Api) =>
+      (ask(name, request, on) as EncodedResponse).version;
     const ours = hot.map((one) => version(one, api));
     expect(ours).toEqual(hot.map((one) => version(one, twinApi)));
     for (const one of ours) expect(one).toMatch(/^[A-Za-z0-9_-]+$/);
@@ -185,7 +186,8 @@ describe("versions", () => {
     await fixture.add({ quiet: ["busy"], data: ["also-busy"] });
     await expect.poll(() => live.state().place.streamSequence).toBe(fixture.network.progress.streamSequence);
     const changed = hot.map(
-      ([name, request], i) => (ask(name, request) as Answer).version !== (before[i] as Answer).version,
+      ([name, request], i) =>
+        (ask(name, request) as EncodedResponse).version !== (before[i] as EncodedResponse).version,
     );
     expect(changed).toEqual([false, true, true, false, false, true, false]);
   });

@@ -8,13 +8,13 @@ import {
   TradingDataService,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { HttpBodySchema } from "../../gen/google/api/httpbody_pb.js";
-import type { Answer } from "../../src/domain/answer.js";
+import type { EncodedResponse } from "../../src/domain/encoded-response.js";
 import { Failure } from "../../src/domain/failure.js";
-import { type AnswerStream, type Api, type Call, serverStreaming, unary } from "../../src/domain/service.js";
-import { MessageAnswer } from "../../src/encoding/message-answer.js";
+import { type Api, type Call, type ResponseStream, serverStreaming, unary } from "../../src/domain/service.js";
+import { MessageResponse } from "../../src/encoding/message-response.js";
 
 /** A stream that a test fills by hand. */
-export class TestStream implements AnswerStream {
+export class TestStream implements ResponseStream {
   readonly headers = new Map<string, string>();
   readonly trailers = new Map<string, string>();
   trailerNames: readonly string[] = [];
@@ -22,10 +22,10 @@ export class TestStream implements AnswerStream {
   failure: Failure | undefined;
   closed = false;
   takes = 0;
-  #pending: Answer[] = [];
+  #pending: EncodedResponse[] = [];
   #listener: () => void = () => {};
 
-  take(): readonly Answer[] {
+  take(): readonly EncodedResponse[] {
     this.takes++;
     const taken = this.#pending;
     this.#pending = [];
@@ -40,7 +40,7 @@ export class TestStream implements AnswerStream {
     this.closed = true;
   }
 
-  give(...answers: Answer[]): void {
+  give(...answers: EncodedResponse[]): void {
     this.#pending.push(...answers);
     this.#listener();
   }
@@ -58,15 +58,15 @@ export class TestStream implements AnswerStream {
 }
 
 /** An answer of the depth stream. */
-export function depthUpdate(sequenceNumber: bigint, height = sequenceNumber): Answer {
+export function depthUpdate(sequenceNumber: bigint, height = sequenceNumber): EncodedResponse {
   const update = [{ marketId: "m", sequenceNumber }];
   const message = create(ObserveMarketsDepthUpdatesResponseSchema, { update });
-  return new MessageAnswer(ObserveMarketsDepthUpdatesResponseSchema, message, { eventId: String(height) });
+  return new MessageResponse(ObserveMarketsDepthUpdatesResponseSchema, message, { eventId: String(height) });
 }
 
 /** A piece of a file. */
-export function piece(init: MessageInitShape<typeof HttpBodySchema>): Answer {
-  return new MessageAnswer(HttpBodySchema, create(HttpBodySchema, init));
+export function piece(init: MessageInitShape<typeof HttpBodySchema>): EncodedResponse {
+  return new MessageResponse(HttpBodySchema, create(HttpBodySchema, init));
 }
 
 /** The details of one `google.rpc` type in an error body. */
@@ -93,15 +93,15 @@ const depth = create(GetLatestMarketDepthResponseSchema, {
   buy: Array.from({ length: 40 }, (_, i) => ({ price: String(1000 - i), numberOfOrders: 1n, volume: 5n })),
 });
 
-const large = new MessageAnswer(
+const large = new MessageResponse(
   GetMarketResponseSchema,
   create(GetMarketResponseSchema, { market: { id: "x".repeat(20_000_000) } }),
 );
 
 /** Methods without a market behind them. Market ids choose what happens. */
 export function fakeService(): FakeService {
-  const depthAnswer = new MessageAnswer(GetLatestMarketDepthResponseSchema, depth, { version: "7-depth" });
-  const marketAnswer = new MessageAnswer(GetMarketResponseSchema, market, { version: "7" });
+  const depthAnswer = new MessageResponse(GetLatestMarketDepthResponseSchema, depth, { version: "7-depth" });
+  const marketAnswer = new MessageResponse(GetMarketResponseSchema, market, { version: "7" });
   const service: FakeService = { api: [], requests: [], calls: [], streams: [], onOpen: () => {}, refusal: undefined };
   const methods = TradingDataService.method;
   const open = (request: unknown, call: Call): TestStream => {
@@ -125,11 +125,11 @@ export function fakeService(): FakeService {
     }),
     unary(methods.listLatestMarketData, (request) => {
       service.requests.push(request);
-      return new MessageAnswer(ListLatestMarketDataResponseSchema, create(ListLatestMarketDataResponseSchema));
+      return new MessageResponse(ListLatestMarketDataResponseSchema, create(ListLatestMarketDataResponseSchema));
     }),
     unary(methods.listLedgerEntries, async (request) => {
       service.requests.push(request);
-      return new MessageAnswer(ListLedgerEntriesResponseSchema, create(ListLedgerEntriesResponseSchema));
+      return new MessageResponse(ListLedgerEntriesResponseSchema, create(ListLedgerEntriesResponseSchema));
     }),
     serverStreaming(methods.observeMarketsDepthUpdates, open),
     serverStreaming(methods.exportLedgerEntries, open),

@@ -9,7 +9,7 @@ import {
 import { Failure } from "../../src/domain/failure.js";
 import type { Metadata } from "../../src/domain/metadata.js";
 import { type Api, type Call, serverStreaming, unary } from "../../src/domain/service.js";
-import { MessageAnswer } from "../../src/encoding/message-answer.js";
+import { MessageResponse } from "../../src/encoding/message-response.js";
 import { envelope } from "../../src/transport/call/framing.js";
 import type { RunningServer } from "../../src/transport/server.js";
 import { RawConnection } from "../support/raw-http.js";
@@ -49,7 +49,7 @@ const api: Api = [
   unary(TradingDataService.method.getMarket, ({ marketId }, call) => {
     if (marketId === "failing") fail(call);
     const parts = { version: "v1", metadata: echo(call) };
-    return new MessageAnswer(GetMarketResponseSchema, create(GetMarketResponseSchema), parts);
+    return new MessageResponse(GetMarketResponseSchema, create(GetMarketResponseSchema), parts);
   }),
   serverStreaming(TradingDataService.method.observeMarketsDepthUpdates, ({ marketIds }, call) => {
     return marketIds[0] === "failing" ? fail(call) : new EchoStream(call);

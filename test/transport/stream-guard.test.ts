@@ -2,7 +2,7 @@ import { create } from "@bufbuild/protobuf";
 import { expect, test, vi } from "vitest";
 import { ExportLedgerEntriesRequestSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import type { Failure } from "../../src/domain/failure.js";
-import type { AnswerStream, Method } from "../../src/domain/service.js";
+import type { Method, ResponseStream } from "../../src/domain/service.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { RequestCall } from "../../src/transport/call/request-call.js";
 import { defaultTransportLimits } from "../../src/transport/limits.js";
@@ -11,7 +11,7 @@ import { depthUpdate, fakeService } from "./fake-api.js";
 
 const request = create(ExportLedgerEntriesRequestSchema);
 
-function open(method: Method | undefined, address = "a"): AnswerStream {
+function open(method: Method | undefined, address = "a"): ResponseStream {
   if (method?.kind !== "server_streaming") throw new Error("no stream method");
   const stream = method.open(request, new RequestCall(address, {}));
   if (stream instanceof Promise) throw new Error("a promise");

@@ -1,4 +1,4 @@
-import type { Answer, Form } from "../../domain/answer.js";
+import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import { type ContentCoding, compress, compressedBytesMin, compressedInlineBytesMax } from "./content-coding.js";
 
 /** Bytes before each message in an envelope: a flag byte and the length, big-endian. */
@@ -23,7 +23,7 @@ export function envelope(flags: number, bytes: Uint8Array): Buffer {
 }
 
 /** An answer's bytes in a codec. */
-export function encoded(answer: Answer, codec: Codec): Uint8Array {
+export function encoded(answer: EncodedResponse, codec: Codec): Uint8Array {
   return codec === "json" ? answer.json() : answer.binary();
 }
 
@@ -31,7 +31,7 @@ export function encoded(answer: Answer, codec: Codec): Uint8Array {
 export class Framing {
   readonly coding: ContentCoding | undefined;
   /** Small and very large messages leave uncompressed: compressing a large one of a stream would hold up all others. */
-  readonly form: Form;
+  readonly encoding: Encoding;
   readonly #codec: Codec;
   readonly #text: boolean;
 
@@ -41,7 +41,7 @@ export class Framing {
     this.#codec = codec;
     this.#text = text;
     const name = [codec, "envelope", ...(coding === undefined ? [] : [coding]), ...(text ? ["base64"] : [])].join(" ");
-    this.form = { name, encode: (answer) => this.#message(encoded(answer, codec)) };
+    this.encoding = { name, encode: (answer) => this.#message(encoded(answer, codec)) };
   }
 
   /** One envelope. */
@@ -51,11 +51,11 @@ export class Framing {
   }
 
   /** The envelope of an answer to a unary call; a promise where it is large and has to be compressed. */
-  whole(answer: Answer): Uint8Array | Promise<Uint8Array> {
+  whole(answer: EncodedResponse): Uint8Array | Promise<Uint8Array> {
     const { coding } = this;
-    if (coding === undefined) return answer.as(this.form);
+    if (coding === undefined) return answer.encode(this.encoding);
     const bytes = encoded(answer, this.#codec);
-    if (bytes.length <= compressedInlineBytesMax) return answer.as(this.form);
+    if (bytes.length <= compressedInlineBytesMax) return answer.encode(this.encoding);
     return Promise.resolve(compress(coding, bytes)).then((packed) => this.frame(compressedFlag, packed));
   }
 

@@ -1,20 +1,20 @@
 import type { Message } from "@bufbuild/protobuf";
-import type { Answer } from "../../domain/answer.js";
+import type { EncodedResponse } from "../../domain/encoded-response.js";
 import type { RequestHeaders } from "../../domain/metadata.js";
-import type { AnswerStream, Method } from "../../domain/service.js";
+import type { Method, ResponseStream } from "../../domain/service.js";
 import type { HandlerOptions } from "../handler.js";
-import type { RequestCells } from "../request-metrics.js";
+import type { RequestCounters } from "../request-metrics.js";
 import { grpcCode, toFailure } from "../status.js";
-import { AnswerPump } from "./answer-pump.js";
 import type { CallWire } from "./call-wire.js";
 import { clientDeadlineExceeded, clientLeft, deadlineExceeded, timerMsMax } from "./deadline.js";
 import { ProtocolError } from "./protocol-error.js";
 import { RequestCall } from "./request-call.js";
+import { StreamPump } from "./stream-pump.js";
 
 /** A method as one protocol serves it. */
 export interface ServedMethod {
   readonly method: Method;
-  readonly cells: RequestCells;
+  readonly counters: RequestCounters;
   readonly options: HandlerOptions;
 }
 
@@ -34,8 +34,8 @@ export class ServerCall extends RequestCall {
   #timer: NodeJS.Timeout | undefined;
   /** The timer is set to the deadline. Timers fire a little early, so the clock does not tell afterwards. */
   #timerIsDeadline = false;
-  #stream: AnswerStream | undefined;
-  #pump: AnswerPump | undefined;
+  #stream: ResponseStream | undefined;
+  #pump: StreamPump | undefined;
 
   /** `timeoutMs` is the client's deadline, counted from now. */
   constructor(
@@ -128,7 +128,7 @@ export class ServerCall extends RequestCall {
     outcome.then(then).catch((thrown: unknown) => this.fail(thrown));
   }
 
-  #answer(answer: Answer): void {
+  #answer(answer: EncodedResponse): void {
     if (this.#phase !== "working") return;
     const sending = this.#wire.answer(answer);
     if (sending === undefined) {
@@ -142,7 +142,7 @@ export class ServerCall extends RequestCall {
     });
   }
 
-  #opened(stream: AnswerStream): void {
+  #opened(stream: ResponseStream): void {
     if (this.#phase !== "working") {
       stream.close();
       return;
@@ -153,19 +153,19 @@ export class ServerCall extends RequestCall {
     else this.#pumpFrom(adapted);
   }
 
-  #pumpFrom(stream: AnswerStream): void {
+  #pumpFrom(stream: ResponseStream): void {
     if (this.#phase !== "working") return;
-    const { cells, options } = this.served;
+    const { counters, options } = this.served;
     this.#phase = "streaming";
     this.#stream = undefined;
-    cells.streamOpened();
+    counters.streamOpened();
     clearTimeout(this.#timer);
     if (this.#deadline !== undefined) this.limit(timerMsMax);
     const events = {
       toFailure: (thrown: unknown) => toFailure(thrown, options.log),
       finished: (code: number) => this.#settle(code),
     };
-    this.#pump = new AnswerPump(stream, this.#wire, events, options.limits.breakOffMs);
+    this.#pump = new StreamPump(stream, this.#wire, events, options.limits.breakOffMs);
     this.#pump.run();
   }
 
@@ -176,10 +176,10 @@ export class ServerCall extends RequestCall {
   }
 
   #settle(code: number): void {
-    const { cells, method } = this.served;
-    if (this.#phase === "streaming") cells.streamClosed(code);
-    else if (method.kind === "unary") cells.answered(code, this.#startedMs);
-    else cells.streamRefused(code);
+    const { counters, method } = this.served;
+    if (this.#phase === "streaming") counters.streamClosed(code);
+    else if (method.kind === "unary") counters.answered(code, this.#startedMs);
+    else counters.streamRefused(code);
     this.#phase = "done";
     this.#stream?.close();
     clearTimeout(this.#timer);

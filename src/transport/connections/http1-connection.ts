@@ -62,11 +62,11 @@ export class Http1Connection {
   #parse: ((chunk: Buffer) => void) | undefined;
   /** The parser has seen whole requests only: the next byte begins one. */
   #between = false;
-  /** The newest request that was begun to be answered, until it is answered and has arrived whole. */
+  /** The newest request whose handling started, until it is answered and has arrived whole. */
   #request: IncomingMessage | undefined;
   /** The response that is under way. */
   #response: ServerResponse | undefined;
-  /** When it was begun, in `performance.now()` time. */
+  /** When that started, in `performance.now()` time. */
   #begunMs = 0;
   /** The client wants the connection to stay open after the response that is under way. */
   #clientKeepsAlive = false;

@@ -1,7 +1,7 @@
 import type { Failure } from "../../domain/failure.js";
 import type { HeaderFields } from "../common-headers.js";
 import { httpStatus } from "../status.js";
-import { errorJson } from "./forms.js";
+import { errorJson } from "./encodings.js";
 import { HttpFailure } from "./http-failure.js";
 import { breakOff, type HttpResponse } from "./http-message.js";
 
@@ -28,7 +28,7 @@ export function errorResponse(failure: Failure, common: HeaderFields): ErrorResp
   return { status: failure instanceof HttpFailure ? failure.status : httpStatus(failure), headers, body };
 }
 
-/** Answers with a failure, `head` without its body; where an answer has begun already, cuts it. */
+/** Answers with a failure, `head` without its body; where a response has started already, cuts it. */
 export function sendError(response: HttpResponse, failure: Failure, common: HeaderFields, head: boolean): void {
   if (response.headersSent) {
     breakOff(response);

@@ -1,18 +1,18 @@
-import type { Answer } from "../../domain/answer.js";
+import type { EncodedResponse } from "../../domain/encoded-response.js";
 import type { Failure } from "../../domain/failure.js";
-import type { AnswerStream } from "../../domain/service.js";
+import type { ResponseStream } from "../../domain/service.js";
 
 /** A stream whose first messages can be looked at before its reader takes them. */
-export class PeekedStream implements AnswerStream {
-  readonly #inner: AnswerStream;
-  #held: readonly Answer[] = [];
+export class PeekedStream implements ResponseStream {
+  readonly #inner: ResponseStream;
+  #held: readonly EncodedResponse[] = [];
 
-  constructor(inner: AnswerStream) {
+  constructor(inner: ResponseStream) {
     this.#inner = inner;
   }
 
   /** Calls back, once, when the first message is there (with it), or when the stream ended without one. */
-  peek(then: (first: Answer | undefined) => void): void {
+  peek(then: (first: EncodedResponse | undefined) => void): void {
     let told = false;
     const look = (): void => {
       if (told) return;
@@ -46,7 +46,7 @@ export class PeekedStream implements AnswerStream {
     return this.#inner.failure;
   }
 
-  take(): readonly Answer[] {
+  take(): readonly EncodedResponse[] {
     if (this.#held.length === 0) return this.#inner.take();
     const held = this.#held;
     this.#held = [];

@@ -1,12 +1,12 @@
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { performance } from "node:perf_hooks";
-import type { Answer } from "../../domain/answer.js";
+import type { EncodedResponse } from "../../domain/encoded-response.js";
 import { type ContentCoding, chooseCoding } from "../call/content-coding.js";
 import { clientLeft } from "../call/deadline.js";
 import { RequestCall } from "../call/request-call.js";
 import type { ClientAddresses } from "../client-addresses.js";
 import type { CommonHeaders } from "../common-headers.js";
-import type { AnsweredBodies } from "./answered-body.js";
+import type { JsonBodies } from "./json-body.js";
 import type { UnaryTarget } from "./unary-response.js";
 
 /** How many requests are remembered by their text; all are then forgotten, and it begins anew. */
@@ -19,7 +19,7 @@ export const rememberedTextLengthMax = 1_024;
 export const wholeBodyBytesMax = 65_536;
 
 /** Whether an answer is small enough, and has no headers of its own. */
-export function isRepeatable(answer: Answer): boolean {
+export function isRepeatable(answer: EncodedResponse): boolean {
   return answer.metadata === undefined && answer.json().length <= wholeBodyBytesMax;
 }
 
@@ -34,7 +34,7 @@ interface RepeatedGet {
 export interface RepeatedGetsOptions {
   readonly common: CommonHeaders;
   readonly clients: ClientAddresses;
-  readonly bodies: AnsweredBodies;
+  readonly bodies: JsonBodies;
   /** What a URL was found to stand for. */
   target(url: string): UnaryTarget | undefined;
 }
@@ -99,7 +99,7 @@ export class RepeatedGets {
       const response = this.#answer(get, remoteAddress);
       if (response === undefined) return undefined;
       this.#answered++;
-      get.target.cells.answered(0, startedMs);
+      get.target.counters.answered(0, startedMs);
       return response;
     } catch {
       // The ordinary way fails again, and says why.

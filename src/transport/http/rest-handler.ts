@@ -2,9 +2,9 @@ import type { MetricsText } from "../../telemetry/metrics.js";
 import { ServerCall } from "../call/server-call.js";
 import type { CommonHeaders } from "../common-headers.js";
 import type { HandlerOptions } from "../handler.js";
-import { AnsweredBodies } from "./answered-body.js";
 import { type Exchange, refuse } from "./exchange.js";
 import { unknownPath, urlTooLong, wrongMethod } from "./http-failure.js";
+import { JsonBodies } from "./json-body.js";
 import { Operations } from "./operations.js";
 import type { BoundRequest } from "./query-parameters.js";
 import { isRepeatable, RepeatedGets } from "./repeated-gets.js";
@@ -32,7 +32,7 @@ export class RestHandler {
   readonly repeated: RepeatedGets;
   readonly #options: RestHandlerOptions;
   readonly #operations: Operations;
-  readonly #bodies: AnsweredBodies;
+  readonly #bodies: JsonBodies;
   /** The value of that header on every stream. */
   readonly #vary: string;
   readonly #targets = new Map<string, UnaryTarget>();
@@ -42,7 +42,7 @@ export class RestHandler {
     this.#operations = new Operations(options);
     const origin = options.common.vary === "" ? "" : `, ${options.common.vary}`;
     const { keepAliveTimeoutMs } = options.limits;
-    this.#bodies = new AnsweredBodies({ vary: `accept-encoding${origin}`, keepAliveTimeoutMs });
+    this.#bodies = new JsonBodies({ vary: `accept-encoding${origin}`, keepAliveTimeoutMs });
     const target = (url: string): UnaryTarget | undefined => this.#targets.get(url);
     const { common, clients } = options;
     this.repeated = new RepeatedGets({ common, clients, bodies: this.#bodies, target });
@@ -84,7 +84,7 @@ export class RestHandler {
       const target = {
         method,
         message: bound.message,
-        cells: this.#options.requests.cells(method, "http"),
+        counters: this.#options.requests.counters(method, "http"),
         options: this.#options,
         cached: false,
       };
@@ -114,8 +114,8 @@ export class RestHandler {
     const { request, response } = exchange;
     const { method } = match.route;
     const wire = new StreamResponse({ method, bound, exchange, vary: this.#vary, common: this.#options.common });
-    const cells = this.#options.requests.cells(method, wire.protocol);
-    const served = { method, cells, options: this.#options };
+    const counters = this.#options.requests.counters(method, wire.protocol);
+    const served = { method, counters, options: this.#options };
     const call = new ServerCall(served, wire, this.#options.clients.ofRequest(request), request.headers);
     wire.onDrain = () => call.drained();
     response.once("close", () => call.left());

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
-import { noneMatch } from "./answered-body.js";
 import type { Exchange } from "./exchange.js";
+import { noneMatch } from "./json-body.js";
 
 /** A file that is served as it is. */
 export interface StaticFile {

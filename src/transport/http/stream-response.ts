@@ -1,21 +1,21 @@
 import type { Socket } from "node:net";
 import { isMessage } from "@bufbuild/protobuf";
 import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
-import type { Answer, Form } from "../../domain/answer.js";
+import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import { Failure } from "../../domain/failure.js";
-import type { AnswerStream, Method } from "../../domain/service.js";
+import type { Method, ResponseStream } from "../../domain/service.js";
 import type { CallError, CallWire } from "../call/call-wire.js";
 import { type ContentCoding, chooseCoding, compressor } from "../call/content-coding.js";
 import type { CommonHeaders, HeaderFields } from "../common-headers.js";
 import type { Protocol } from "../request-metrics.js";
+import { bodyData, chunkedEncoding } from "./encodings.js";
 import { sendError } from "./error-response.js";
 import type { Exchange } from "./exchange.js";
-import { bodyData, chunkedForm } from "./forms.js";
 import { breakOff, canHaveTrailers, chunkSocket } from "./http-message.js";
 import { PeekedStream } from "./peeked-stream.js";
 import type { BoundRequest } from "./query-parameters.js";
 import { isHttpBody } from "./routes.js";
-import { envelopeForm, preferredMediaType, type StreamForm, streamForm } from "./stream-form.js";
+import { envelopeEncoding, preferredMediaType, type StreamEncoding, streamEncoding } from "./stream-encoding.js";
 
 /** What a stream answers. */
 export interface StreamResponseOptions {
@@ -39,7 +39,7 @@ export class StreamResponse implements CallWire {
   onDrain: () => void = () => {};
   readonly #options: StreamResponseOptions;
   readonly #isFile: boolean;
-  #form: StreamForm;
+  #encoding: StreamEncoding;
   /** The pieces of a file leave without their envelope. */
   #raw = false;
   #trailerNames: readonly string[] = [];
@@ -56,18 +56,18 @@ export class StreamResponse implements CallWire {
     const { accept } = exchange.request.headers;
     this.#options = options;
     this.#isFile = isHttpBody(method);
-    this.#form = this.#isFile ? envelopeForm(accept) : streamForm(accept, bound.alt);
+    this.#encoding = this.#isFile ? envelopeEncoding(accept) : streamEncoding(accept, bound.alt);
     this.#output = exchange.response;
   }
 
   /** As metrics name it. */
   get protocol(): Protocol {
-    return this.#form.protocol;
+    return this.#encoding.protocol;
   }
 
-  get form(): Form {
+  get encoding(): Encoding {
     if (this.#raw) return bodyData;
-    return this.#chunks === undefined ? this.#form.form : chunkedForm(this.#form.form);
+    return this.#chunks === undefined ? this.#encoding.encoding : chunkedEncoding(this.#encoding.encoding);
   }
 
   answer(): never {
@@ -75,11 +75,11 @@ export class StreamResponse implements CallWire {
   }
 
   /** A file goes out in its envelope, unless the client may want the file itself: its first piece says what it is. */
-  adapt(stream: AnswerStream): AnswerStream | Promise<AnswerStream> {
+  adapt(stream: ResponseStream): ResponseStream | Promise<ResponseStream> {
     const { exchange, bound } = this.#options;
     const { accept } = exchange.request.headers;
     if (!this.#isFile && !exchange.head) this.#chunks = chunkSocket(exchange.response);
-    const finished = (): AnswerStream => {
+    const finished = (): ResponseStream => {
       const hasTrailers = !exchange.head && canHaveTrailers(exchange.response) && this.#hasOwnHeaders;
       this.#trailerNames = hasTrailers ? (stream.trailerNames ?? []) : [];
       return exchange.head ? new HeadersAlone(stream) : stream;
@@ -136,7 +136,7 @@ export class StreamResponse implements CallWire {
       this.breakOff();
       return;
     }
-    this.#output.write(this.#form.errorBytes(error));
+    this.#output.write(this.#encoding.errorBytes(error));
     this.#output.end();
   }
 
@@ -149,13 +149,13 @@ export class StreamResponse implements CallWire {
     return this.#raw || !this.#isFile;
   }
 
-  #chooseFileForm(first: Answer | undefined): void {
+  #chooseFileForm(first: EncodedResponse | undefined): void {
     const { exchange, bound } = this.#options;
     const contentType = contentTypeOf(first);
-    const available = contentType === undefined ? [] : [this.#form.contentType, contentType];
+    const available = contentType === undefined ? [] : [this.#encoding.contentType, contentType];
     const wanted = contentType && preferredMediaType(exchange.request.headers.accept, available);
     this.#raw = bound.alt === "media" || (contentType !== undefined && wanted === contentType);
-    if (this.#raw) this.#form = { ...this.#form, contentType: contentType ?? "application/octet-stream" };
+    if (this.#raw) this.#encoding = { ...this.#encoding, contentType: contentType ?? "application/octet-stream" };
   }
 
   #compress(coding: ContentCoding): void {
@@ -172,7 +172,7 @@ export class StreamResponse implements CallWire {
     const { common, vary, exchange } = this.#options;
     const own = this.#hasOwnHeaders ? [...stream] : [...stream].filter(([name]) => envelopeHeaders.includes(name));
     return {
-      "content-type": this.#form.contentType,
+      "content-type": this.#encoding.contentType,
       "cache-control": "no-store",
       vary,
       // Proxies of the nginx kind would otherwise collect a stream before they pass it on.
@@ -187,27 +187,27 @@ export class StreamResponse implements CallWire {
   }
 }
 
-function contentTypeOf(first: Answer | undefined): string | undefined {
+function contentTypeOf(first: EncodedResponse | undefined): string | undefined {
   const message = first?.message();
   if (message === undefined || !isMessage(message, HttpBodySchema) || message.contentType === "") return undefined;
   return message.contentType;
 }
 
 /** A stream for a HEAD request: what it says of itself, and no messages. */
-class HeadersAlone implements AnswerStream {
+class HeadersAlone implements ResponseStream {
   readonly headers: ReadonlyMap<string, string>;
   readonly trailers: ReadonlyMap<string, string> = new Map();
   readonly ended = true;
   readonly failure: Failure | undefined;
-  readonly #stream: AnswerStream;
+  readonly #stream: ResponseStream;
 
-  constructor(stream: AnswerStream) {
+  constructor(stream: ResponseStream) {
     this.headers = stream.headers;
     this.failure = stream.failure;
     this.#stream = stream;
   }
 
-  take(): readonly Answer[] {
+  take(): readonly EncodedResponse[] {
     return [];
   }
 

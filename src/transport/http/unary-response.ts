@@ -1,15 +1,15 @@
 import type { Message } from "@bufbuild/protobuf";
-import type { Answer, Form } from "../../domain/answer.js";
+import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import { Failure } from "../../domain/failure.js";
 import type { UnaryMethod } from "../../domain/service.js";
 import type { CallError, CallWire } from "../call/call-wire.js";
 import { chooseCoding } from "../call/content-coding.js";
 import type { ServedMethod } from "../call/server-call.js";
 import { countAnswer, endWithBody } from "../connections/unread-answers.js";
-import type { AnsweredBodies, AnsweredBody } from "./answered-body.js";
 import { sendError } from "./error-response.js";
 import type { Exchange } from "./exchange.js";
 import { breakOff } from "./http-message.js";
+import type { JsonBodies, JsonBody } from "./json-body.js";
 
 /** What a URL stands for: kept for the next request of the same one. */
 export interface UnaryTarget extends ServedMethod {
@@ -22,20 +22,20 @@ export interface UnaryTarget extends ServedMethod {
 /** The response to a unary call by GET, in JSON. */
 export class UnaryResponse implements CallWire {
   /** What was answered, if anything was yet. */
-  answered: Answer | undefined;
+  answered: EncodedResponse | undefined;
   readonly #exchange: Exchange;
-  readonly #bodies: AnsweredBodies;
+  readonly #bodies: JsonBodies;
 
-  constructor(exchange: Exchange, bodies: AnsweredBodies) {
+  constructor(exchange: Exchange, bodies: JsonBodies) {
     this.#exchange = exchange;
     this.#bodies = bodies;
   }
 
-  get form(): Form {
+  get encoding(): Encoding {
     throw new TypeError("a unary response has no stream of messages");
   }
 
-  answer(answer: Answer): undefined | Promise<() => void> {
+  answer(answer: EncodedResponse): undefined | Promise<() => void> {
     this.answered = answer;
     const acceptEncoding = this.#exchange.request.headers["accept-encoding"];
     const body = this.#bodies.of(answer, chooseCoding(acceptEncoding?.toString()));
@@ -60,7 +60,7 @@ export class UnaryResponse implements CallWire {
   }
 }
 
-function sendBody(body: AnsweredBody, { request, response, common, head }: Exchange, { metadata }: Answer): void {
+function sendBody(body: JsonBody, { request, response, common, head }: Exchange, { metadata }: EncodedResponse): void {
   const notModified = body.isNotModified(request.headers["if-none-match"]);
   const { stream } = response;
   if (stream !== undefined && !head && !notModified) countAnswer(stream, body.bytes.length);

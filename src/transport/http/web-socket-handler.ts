@@ -9,7 +9,7 @@ import { closeLingering } from "../connections/lingering-close.js";
 import { rawErrorResponse } from "../connections/malformed-request.js";
 import type { HandlerOptions } from "../handler.js";
 import { toFailure } from "../status.js";
-import { errorText, webSocketText } from "./forms.js";
+import { errorText, webSocketText } from "./encodings.js";
 import { HttpFailure, unknownPath, urlTooLong } from "./http-failure.js";
 import { splitTarget } from "./request-target.js";
 import type { RouteMatch, Routes } from "./routes.js";
@@ -105,7 +105,7 @@ export class WebSocketHandler {
       this.#watch(webSocket, socket);
       webSocket.once("close", () => call.left());
     });
-    const served = { method, cells: requests.cells(method, "websocket"), options: this.#options };
+    const served = { method, counters: requests.counters(method, "websocket"), options: this.#options };
     const call = new ServerCall(served, wire, clients.ofRequest(request), request.headers);
     socket.on("drain", () => call.drained());
     socket.once("close", () => call.left());
@@ -201,7 +201,7 @@ class Handshake {
 
 /** Writes finished frames beside the WebSocket object, which keeps to control frames: no queue between, one write. */
 class WebSocketResponse implements CallWire {
-  readonly form = webSocketText;
+  readonly encoding = webSocketText;
   readonly #handshake: Handshake;
   readonly #breakOffMs: number;
   readonly #opened: (webSocket: WebSocket) => void;

@@ -1,5 +1,5 @@
 import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
-import type { Answer, Form } from "../../domain/answer.js";
+import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import type { Failure } from "../../domain/failure.js";
 import type { Metadata } from "../../domain/metadata.js";
 import { jsonWriteOptions } from "../../encoding/json-encoder.js";
@@ -8,17 +8,17 @@ import { type ContentCoding, compress, compressedBytesMin } from "../call/conten
 import { type Codec, encoded } from "../call/framing.js";
 import { countAnswer } from "../connections/unread-answers.js";
 import type { AnyRequest, AnyResponse } from "../handler.js";
-import { noneMatch } from "../http/answered-body.js";
 import { HttpFailure } from "../http/http-failure.js";
+import { noneMatch } from "../http/json-body.js";
 import { asConnectError } from "./connect-error.js";
 import { ResponseBody } from "./response-body.js";
 import { setHeaders } from "./response-headers.js";
 import type { RpcContentType } from "./rpc-content-type.js";
 
 /** Compressed once for all who ask. */
-const compressedAnswers = new WeakMap<Answer, Map<string, Uint8Array | Promise<Uint8Array>>>();
+const compressedAnswers = new WeakMap<EncodedResponse, Map<string, Uint8Array | Promise<Uint8Array>>>();
 
-function compressed(answer: Answer, codec: Codec, coding: ContentCoding): Uint8Array | Promise<Uint8Array> {
+function compressed(answer: EncodedResponse, codec: Codec, coding: ContentCoding): Uint8Array | Promise<Uint8Array> {
   let bodies = compressedAnswers.get(answer);
   if (bodies === undefined) {
     bodies = new Map();
@@ -47,11 +47,11 @@ export class ConnectUnaryResponse implements CallWire {
     this.#response = response;
   }
 
-  get form(): Form {
+  get encoding(): Encoding {
     throw new TypeError("a unary response has no stream of messages");
   }
 
-  answer(answer: Answer): undefined | Promise<() => void> {
+  answer(answer: EncodedResponse): undefined | Promise<() => void> {
     const plain = encoded(answer, this.#type.codec);
     const response = this.#response;
     response.appendHeader("vary", "accept-encoding");
@@ -90,7 +90,7 @@ export class ConnectUnaryResponse implements CallWire {
   }
 
   /** GETs can be asked for again: an answer with a version has a tag, and one that the client has is not sent again. */
-  #notModified(answer: Answer): boolean {
+  #notModified(answer: EncodedResponse): boolean {
     if (this.#request.method === "POST" || answer.version === undefined) return false;
     const suffix = this.#coding === undefined ? "" : `.${this.#coding}`;
     const etag = `"${answer.version}.connect-${this.#type.codec}${suffix}"`;
@@ -103,7 +103,7 @@ export class ConnectUnaryResponse implements CallWire {
     return true;
   }
 
-  #send(answer: Answer, body: Uint8Array): void {
+  #send(answer: EncodedResponse, body: Uint8Array): void {
     if ("stream" in this.#response) countAnswer(this.#response.stream, body.length);
     this.#response.setHeader("content-type", this.#type.response);
     this.#setMetadata(answer.metadata);

@@ -1,6 +1,6 @@
 import { endStreamFlag, endStreamToJson } from "@connectrpc/connect/protocol-connect";
 import { trailerFlag } from "@connectrpc/connect/protocol-grpc-web";
-import type { Answer, Form } from "../../domain/answer.js";
+import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import type { Failure } from "../../domain/failure.js";
 import { jsonWriteOptions } from "../../encoding/json-encoder.js";
 import type { CallError, CallWire } from "../call/call-wire.js";
@@ -45,7 +45,7 @@ const connectStream: EnvelopedProtocol = {
 
 /** A response whose end is an envelope, too: of gRPC-Web, or of a Connect stream. */
 export class EnvelopedResponse implements CallWire {
-  readonly form: Form;
+  readonly encoding: Encoding;
   readonly #framing: Framing;
   readonly #protocol: EnvelopedProtocol;
   readonly #type: RpcContentType;
@@ -54,14 +54,14 @@ export class EnvelopedResponse implements CallWire {
 
   constructor(type: RpcContentType, coding: ContentCoding | undefined, response: AnyResponse) {
     this.#framing = framingOf(type.codec, coding, type.text);
-    this.form = this.#framing.form;
+    this.encoding = this.#framing.encoding;
     this.#protocol = type.protocol === "connect" ? connectStream : grpcWeb;
     this.#type = type;
     this.#response = response;
     this.#body = new ResponseBody(response);
   }
 
-  answer(answer: Answer): undefined | Promise<() => void> {
+  answer(answer: EncodedResponse): undefined | Promise<() => void> {
     const message = this.#framing.whole(answer);
     if (message instanceof Promise) return message.then((bytes) => () => this.#send(answer, bytes));
     this.#send(answer, message);
@@ -86,7 +86,7 @@ export class EnvelopedResponse implements CallWire {
     this.#body.breakOff(failure);
   }
 
-  #send({ metadata }: Answer, message: Uint8Array): void {
+  #send({ metadata }: EncodedResponse, message: Uint8Array): void {
     const body = Buffer.concat([message, this.#end(undefined, metadata?.trailers ?? new Map())]);
     if ("stream" in this.#response) countAnswer(this.#response.stream, body.length);
     this.#setHeaders(metadata?.headers ?? new Map());

@@ -1,7 +1,7 @@
 import type { Http2Session, IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { constants } from "node:http2";
 import { parseTimeout } from "@connectrpc/connect/protocol-grpc";
-import type { Answer, Form } from "../../domain/answer.js";
+import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import type { Failure } from "../../domain/failure.js";
 import type { BodyCall } from "../call/body-call.js";
 import type { CallError, CallWire } from "../call/call-wire.js";
@@ -127,19 +127,19 @@ const withoutBody = Object.freeze({ endStream: true, sendDate: false });
 
 /** A gRPC response on the HTTP/2 stream itself. */
 class GrpcWire implements CallWire {
-  readonly form: Form;
+  readonly encoding: Encoding;
   readonly #stream: ServerHttp2Stream;
   readonly #framing: Framing;
   readonly #headers: ResponseHeaders;
 
   constructor(stream: ServerHttp2Stream, framing: Framing, headers: ResponseHeaders) {
-    this.form = framing.form;
+    this.encoding = framing.encoding;
     this.#stream = stream;
     this.#framing = framing;
     this.#headers = headers;
   }
 
-  answer(answer: Answer): undefined | Promise<() => void> {
+  answer(answer: EncodedResponse): undefined | Promise<() => void> {
     const frame = this.#framing.whole(answer);
     if (frame instanceof Promise) return frame.then((bytes) => () => this.#send(answer, bytes));
     this.#send(answer, frame);
@@ -176,7 +176,7 @@ class GrpcWire implements CallWire {
     this.#stream.close(breakOffCode(failure));
   }
 
-  #send({ metadata }: Answer, frame: Uint8Array): void {
+  #send({ metadata }: EncodedResponse, frame: Uint8Array): void {
     const stream = this.#stream;
     if (stream.destroyed || stream.closed) return;
     countAnswer(stream, frame.length);

@@ -47,7 +47,7 @@ export class RpcMethods {
     );
     for (const method of options.api) {
       const served = (protocol: "grpc" | "grpc-web" | "connect"): ServedMethod => {
-        return { method, cells: options.requests.cells(method, protocol), options };
+        return { method, counters: options.requests.counters(method, protocol), options };
       };
       this.#methods.set(`/${method.desc.parent.typeName}/${method.desc.name}`, {
         method,

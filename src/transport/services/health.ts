@@ -4,10 +4,10 @@ import {
   HealthCheckResponseSchema,
   HealthCheckResponse_ServingStatus as ServingStatus,
 } from "../../../gen/grpc/health/v1/health_pb.js";
-import type { Answer } from "../../domain/answer.js";
+import type { EncodedResponse } from "../../domain/encoded-response.js";
 import { Failure, unavailable } from "../../domain/failure.js";
-import { type AnswerStream, type Api, serverStreaming, unary } from "../../domain/service.js";
-import { MessageAnswer } from "../../encoding/message-answer.js";
+import { type Api, type ResponseStream, serverStreaming, unary } from "../../domain/service.js";
+import { MessageResponse } from "../../encoding/message-response.js";
 import type { Readiness } from "../handler.js";
 
 /** How often a watched state is polled, in milliseconds. */
@@ -44,14 +44,14 @@ export function healthMethods(services: ReadonlySet<string>, readiness: () => Re
   ];
 }
 
-type HealthAnswer = Answer<typeof HealthCheckResponseSchema>;
+type HealthAnswer = EncodedResponse<typeof HealthCheckResponseSchema>;
 
 function answer(status: ServingStatus): HealthAnswer {
-  return new MessageAnswer(HealthCheckResponseSchema, create(HealthCheckResponseSchema, { status }));
+  return new MessageResponse(HealthCheckResponseSchema, create(HealthCheckResponseSchema, { status }));
 }
 
 /** Tells a status at first, and whenever it has changed. */
-class HealthWatch implements AnswerStream<typeof HealthCheckResponseSchema> {
+class HealthWatch implements ResponseStream<typeof HealthCheckResponseSchema> {
   readonly headers: ReadonlyMap<string, string> = new Map();
   readonly trailers: ReadonlyMap<string, string> = new Map();
   readonly #status: () => ServingStatus;

@@ -2,9 +2,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { GetMarketResponseSchema, TradingDataService } from "../../../gen/datanode/api/v2/trading_data_pb.js";
-import type { Answer } from "../../../src/domain/answer.js";
+import type { EncodedResponse } from "../../../src/domain/encoded-response.js";
 import { serverStreaming, unary } from "../../../src/domain/service.js";
-import { MessageAnswer } from "../../../src/encoding/message-answer.js";
+import { MessageResponse } from "../../../src/encoding/message-response.js";
 import type { RunningServer, ServerOptions } from "../../../src/transport/server.js";
 import { RawConnection, rawGet, rawUpgrade } from "../../support/raw-http.js";
 import { depthUpdate, TestStream } from "../fake-api.js";
@@ -15,7 +15,7 @@ import { serveFake } from "../serve-fake.js";
 const streamPath = "/api/v2/stream/markets/depth/updates";
 const unansweredRequestsMax = 8;
 
-type MarketAnswer = Answer<typeof GetMarketResponseSchema>;
+type MarketAnswer = EncodedResponse<typeof GetMarketResponseSchema>;
 
 let server: RunningServer;
 let asked: string[];
@@ -29,7 +29,7 @@ function noteWarning(warning: Error): void {
 }
 
 function answer(id: string): MarketAnswer {
-  return new MessageAnswer(GetMarketResponseSchema, create(GetMarketResponseSchema, { market: { id } }), {
+  return new MessageResponse(GetMarketResponseSchema, create(GetMarketResponseSchema, { market: { id } }), {
     version: id,
   });
 }

@@ -6,23 +6,23 @@ import {
   TradingDataService,
 } from "../../../gen/datanode/api/v2/trading_data_pb.js";
 import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
-import type { Answer } from "../../../src/domain/answer.js";
+import type { EncodedResponse } from "../../../src/domain/encoded-response.js";
 import { Failure, invalidArgument, unavailable } from "../../../src/domain/failure.js";
-import { type AnswerStream, type Api, type Call, serverStreaming, unary } from "../../../src/domain/service.js";
-import { MessageAnswer } from "../../../src/encoding/message-answer.js";
+import { type Api, type Call, type ResponseStream, serverStreaming, unary } from "../../../src/domain/service.js";
+import { MessageResponse } from "../../../src/encoding/message-response.js";
 
 /** An answer stream whose messages a test hands out. */
-export class FakeStream<O extends DescMessage = DescMessage> implements AnswerStream<O> {
+export class FakeStream<O extends DescMessage = DescMessage> implements ResponseStream<O> {
   readonly headers = new Map<string, string>();
   readonly trailers = new Map<string, string>();
   ended = false;
   failure: Failure | undefined;
   closed = 0;
   taken = 0;
-  #waiting: Answer<O>[] = [];
+  #waiting: EncodedResponse<O>[] = [];
   #listener: () => void = () => {};
 
-  take(): readonly Answer<O>[] {
+  take(): readonly EncodedResponse<O>[] {
     const answers = this.#waiting;
     this.#waiting = [];
     this.taken += answers.length;
@@ -37,7 +37,7 @@ export class FakeStream<O extends DescMessage = DescMessage> implements AnswerSt
     this.closed++;
   }
 
-  give(...answers: Answer<O>[]): void {
+  give(...answers: EncodedResponse<O>[]): void {
     this.#waiting.push(...answers);
     this.#listener();
   }
@@ -57,16 +57,19 @@ export class FakeStream<O extends DescMessage = DescMessage> implements AnswerSt
 export type DepthStream = FakeStream<typeof ObserveMarketsDepthUpdatesResponseSchema>;
 
 /** A depth message that names its market, with `padding` further characters. */
-export function depthMessage(marketId: string, padding = 0): Answer<typeof ObserveMarketsDepthUpdatesResponseSchema> {
+export function depthMessage(
+  marketId: string,
+  padding = 0,
+): EncodedResponse<typeof ObserveMarketsDepthUpdatesResponseSchema> {
   const update = [{ marketId: marketId + "x".repeat(padding), sequenceNumber: 18446744073709551615n }];
-  return new MessageAnswer(
+  return new MessageResponse(
     ObserveMarketsDepthUpdatesResponseSchema,
     create(ObserveMarketsDepthUpdatesResponseSchema, { update }),
   );
 }
 
 /** The hot answer: one object, as `live` holds one. */
-export const hotAnswer = new MessageAnswer(
+export const hotAnswer = new MessageResponse(
   GetMarketResponseSchema,
   create(GetMarketResponseSchema, { market: { id: "hot", decimalPlaces: 5n, lpPriceRange: "0.5" } }),
   { version: "v1" },
@@ -112,7 +115,7 @@ export function fakeApi(): FakeApi {
     serverStreaming(service.exportLedgerEntries, (request) => {
       const stream = new FakeStream<typeof HttpBodySchema>();
       const data = Buffer.from(`${request.partyId},${request.assetId},${ExportLedgerEntriesRequestSchema.typeName}`);
-      stream.give(new MessageAnswer(HttpBodySchema, create(HttpBodySchema, { contentType: "text/csv", data })));
+      stream.give(new MessageResponse(HttpBodySchema, create(HttpBodySchema, { contentType: "text/csv", data })));
       stream.end();
       return stream;
     }),
@@ -120,8 +123,8 @@ export function fakeApi(): FakeApi {
   return { api, streams, hanging };
 }
 
-function marketAnswer(id: string): MessageAnswer<typeof GetMarketResponseSchema> {
-  return new MessageAnswer(GetMarketResponseSchema, create(GetMarketResponseSchema, { market: { id } }));
+function marketAnswer(id: string): MessageResponse<typeof GetMarketResponseSchema> {
+  return new MessageResponse(GetMarketResponseSchema, create(GetMarketResponseSchema, { market: { id } }));
 }
 
 function failureOf(id: string): Error {

@@ -309,10 +309,10 @@ describe.each<[name: string, open: Open]>([
     const reading = open(`${exportPath}&alt=media`);
     const stream = await opened();
     stream.give(piece({ contentType: "text/csv", data: Buffer.from("a,b\r\n") }));
-    const begun = await reading;
+    const started = await reading;
     stream.fail(draining);
-    expect(await begun.end).toBeInstanceOf(Error);
-    expect(begun.received().toString()).not.toContain("draining");
+    expect(await started.end).toBeInstanceOf(Error);
+    expect(started.received().toString()).not.toContain("draining");
     service.onOpen = (next) => next.fail(invalid);
     const refused = await open(`${exportPath}&alt=media`);
     await refused.end;

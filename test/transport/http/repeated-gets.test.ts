@@ -7,10 +7,10 @@ import {
   GetMarketResponseSchema,
   TradingDataService,
 } from "../../../gen/datanode/api/v2/trading_data_pb.js";
-import type { Answer } from "../../../src/domain/answer.js";
+import type { EncodedResponse } from "../../../src/domain/encoded-response.js";
 import { Failure } from "../../../src/domain/failure.js";
 import { unary } from "../../../src/domain/service.js";
-import { MessageAnswer } from "../../../src/encoding/message-answer.js";
+import { MessageResponse } from "../../../src/encoding/message-response.js";
 import type { RunningServer, ServerOptions } from "../../../src/transport/server.js";
 import { RawConnection, type RawResponse } from "../../support/raw-http.js";
 import { serveFake } from "../serve-fake.js";
@@ -38,10 +38,10 @@ function get(path: string, ...headers: string[]): string {
 }
 
 function marketAnswer(id: string, version?: string): MarketAnswer {
-  return new MessageAnswer(GetMarketResponseSchema, create(GetMarketResponseSchema, { market: { id } }), { version });
+  return new MessageResponse(GetMarketResponseSchema, create(GetMarketResponseSchema, { market: { id } }), { version });
 }
 
-type MarketAnswer = Answer<typeof GetMarketResponseSchema>;
+type MarketAnswer = EncodedResponse<typeof GetMarketResponseSchema>;
 
 /** Serves one method, as it is given. */
 function serveMarket(answer: (request: GetMarketRequest) => MarketAnswer | Promise<MarketAnswer>): Promise<void> {

@@ -1,8 +1,8 @@
 /** The ways in which a browser can read the depth stream. */
-export const browserDoors = ["connect", "connect binary", "grpc-web", "event source", "web socket"] as const;
+export const browserClients = ["connect", "connect binary", "grpc-web", "event source", "web socket"] as const;
 
-/** One of {@link browserDoors}. */
-export type BrowserDoor = (typeof browserDoors)[number];
+/** One of {@link browserClients}. */
+export type BrowserClient = (typeof browserClients)[number];
 
 /** A price level, in plain text. */
 export interface ReportedLevel {
@@ -11,7 +11,7 @@ export interface ReportedLevel {
   readonly numberOfOrders: string;
 }
 
-/** A market's book, as a door's updates made it. */
+/** A market's book, as a client's updates made it. */
 export interface ReportedBook {
   readonly marketId: string;
   readonly sequenceNumber: string;
@@ -19,7 +19,7 @@ export interface ReportedBook {
   readonly sell: readonly ReportedLevel[];
 }
 
-/** What came through a door so far. */
+/** What came through a client so far. */
 export interface DoorReport {
   readonly messages: number;
   /** Empty: none. */

@@ -6,10 +6,10 @@ import { BookChecker } from "./book-checker.js";
 import { MarketFixture } from "./market-fixture.js";
 import type { LevelChange } from "./model-network.js";
 import { startTestService } from "./service.js";
-import { type Door, streamDoors } from "./stream-doors.js";
+import { type ProtocolClient, streamClients } from "./stream-clients.js";
 
-/** Each is told to at least 56 readers, 8 through each door; 84 on average. A long run sets more. */
-const stories = Number(process.env["MARKETD_DOOR_STORIES"] ?? 24);
+/** Each is told to at least 56 readers, 8 through each client; 84 on average. A long run sets more. */
+const stories = Number(process.env["MARKETD_STREAM_STORIES"] ?? 24);
 
 const ids = ["market-a", "market-b", "market-c"];
 let fixture: MarketFixture;
@@ -61,7 +61,7 @@ function wideLevels(volume: bigint): LevelChange[] {
 }
 
 test(
-  "whoever folds a stream holds the right book at every message, through every door, whatever they follow and however they read",
+  "whoever folds a stream holds the right book at every message, through every client, whatever they follow and however they read",
   async () => {
     let told = 0;
     await fc.assert(
@@ -70,17 +70,17 @@ test(
       }),
       { numRuns: stories },
     );
-    expect(told).toBeGreaterThan(stories * 8 * Object.keys(streamDoors).length - 1);
+    expect(told).toBeGreaterThan(stories * 8 * Object.keys(streamClients).length - 1);
   },
   60_000 + stories * 5_000,
 );
 
-/** A reader with its pauses, through one door. */
-function startReading(name: string, door: Door, { subscription, pausesMs }: PlanOf) {
+/** A reader with its pauses, through one client. */
+function startReading(name: string, client: ProtocolClient, { subscription, pausesMs }: PlanOf) {
   const end = new AbortController();
   const checker = new BookChecker(() => fixture.network);
   let n = 0;
-  const done = door(
+  const done = client(
     subscription,
     async (message) => {
       for (const update of message.update) checker.check(update);
@@ -105,14 +105,14 @@ function startReading(name: string, door: Door, { subscription, pausesMs }: Plan
 
 type PlanOf = Readonly<{ subscription: string[]; pausesMs: readonly number[] }>;
 
-/** Every plan goes through every door at once; gives how many readers that were. */
+/** Every plan goes through every client at once; gives how many readers that were. */
 async function tell(one: {
   blocks: readonly (readonly LevelChange[])[];
   plans: readonly PlanOf[];
   wide: boolean;
 }): Promise<number> {
-  const readings = Object.entries(streamDoors).flatMap(([name, door]) =>
-    one.plans.map((each) => startReading(name, door(service.url), each)),
+  const readings = Object.entries(streamClients).flatMap(([name, client]) =>
+    one.plans.map((each) => startReading(name, client(service.url), each)),
   );
   for (const [n, levels] of one.blocks.entries()) {
     await fixture.add({ levels: one.wide ? [...levels, ...wideLevels(BigInt(n + 1))] : levels });

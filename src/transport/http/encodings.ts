@@ -1,7 +1,7 @@
 import { isMessage, toJsonString } from "@bufbuild/protobuf";
 import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
 import { StatusSchema } from "../../../gen/google/rpc/status_pb.js";
-import type { Form } from "../../domain/answer.js";
+import type { Encoding } from "../../domain/encoded-response.js";
 import type { Failure } from "../../domain/failure.js";
 import { jsonWriteOptions } from "../../encoding/json-encoder.js";
 import { toStatus } from "../status.js";
@@ -13,13 +13,13 @@ const eventTail = Buffer.from("}\n\n");
 const dataHead = Buffer.from('data: {"result":');
 
 /** A stream's message on a line of its own: `{"result": …}`. */
-export const jsonLine: Form = {
+export const jsonLine: Encoding = {
   name: "json line",
   encode: (answer) => Buffer.concat([resultHead, answer.json(), lineTail]),
 };
 
 /** A server-sent event. Its data is one line, because JSON has no line ends outside of escapes. */
-export const serverSentEvent: Form = {
+export const serverSentEvent: Encoding = {
   name: "server-sent event",
   encode(answer) {
     const id = answer.eventId === undefined ? [] : [Buffer.from(`id: ${answer.eventId}\n`)];
@@ -27,34 +27,34 @@ export const serverSentEvent: Form = {
   },
 };
 
-/** A form that is never empty, as a chunk of an HTTP/1.1 body (RFC 9112, 7.1). */
-function asChunk(form: Form): Form {
+/** A encoding that is never empty, as a chunk of an HTTP/1.1 body (RFC 9112, 7.1). */
+function asChunk(encoding: Encoding): Encoding {
   return {
-    name: `${form.name} in a chunk`,
+    name: `${encoding.name} in a chunk`,
     encode(answer) {
-      const bytes = form.encode(answer);
+      const bytes = encoding.encode(answer);
       return Buffer.concat([Buffer.from(`${bytes.length.toString(16)}\r\n`), bytes, Buffer.from("\r\n")]);
     },
   };
 }
 
-const chunkedForms = new Map([jsonLine, serverSentEvent].map((form) => [form, asChunk(form)]));
+const chunkedEncodings = new Map([jsonLine, serverSentEvent].map((encoding) => [encoding, asChunk(encoding)]));
 
-/** The same form in finished chunks. @throws TypeError for a form that is never written in chunks */
-export function chunkedForm(form: Form): Form {
-  const chunked = chunkedForms.get(form);
-  if (chunked === undefined) throw new TypeError(`${form.name} is not written in finished chunks`);
+/** The same encoding in finished chunks. @throws TypeError for a encoding that is never written in chunks */
+export function chunkedEncoding(encoding: Encoding): Encoding {
+  const chunked = chunkedEncodings.get(encoding);
+  if (chunked === undefined) throw new TypeError(`${encoding.name} is not written in finished chunks`);
   return chunked;
 }
 
 /** A WebSocket text message, framed (RFC 6455, 5.2): whole, unmasked, as servers send it. */
-export const webSocketText: Form = {
+export const webSocketText: Encoding = {
   name: "WebSocket text",
   encode: (answer) => textFrame(Buffer.concat([resultHead, answer.json(), brace])),
 };
 
 /** The bytes of a `google.api.HttpBody` without their envelope. */
-export const bodyData: Form = {
+export const bodyData: Encoding = {
   name: "body data",
   encode(answer) {
     const message = answer.message();

@@ -34,7 +34,7 @@ export type Outcome =
   | { readonly error: { readonly code: number; readonly message: string; readonly reason: string | undefined } };
 
 /** A way to reach the service. Requests are the JSON form of the request message. */
-export interface Door {
+export interface ProtocolClient {
   readonly name: string;
   unary(method: UnaryName, request: JsonValue): Promise<Outcome>;
   /** The first `count` messages, or all if the stream ends before. */
@@ -66,7 +66,7 @@ function errorOf(body: ErrorBody): Outcome {
 }
 
 /** gRPC by grpc-js, a library that is not ours. */
-export class GrpcDoor implements Door {
+export class GrpcProtocolClient implements ProtocolClient {
   readonly name = "gRPC";
   readonly #client: GrpcClient;
 
@@ -125,7 +125,7 @@ function grpcError(error: ServiceError): Outcome {
 }
 
 /** gRPC-Web and Connect, by the client library for browsers, here over Node's fetch. */
-class WebDoor implements Door {
+class WebProtocolClient implements ProtocolClient {
   readonly name: string;
   readonly #client: ConnectClient<typeof TradingDataService>;
 
@@ -171,7 +171,7 @@ function connectError(thrown: unknown): Outcome {
 }
 
 /** Plain GET with JSON, and JSON lines, at the specification's URLs. */
-export class HttpDoor implements Door {
+export class HttpProtocolClient implements ProtocolClient {
   readonly name = "HTTP";
   readonly #url: string;
 
@@ -245,16 +245,16 @@ function flatten(prefix: string, value: JsonValue, visit: (key: string, value: s
   } else visit(prefix, String(value));
 }
 
-/** Every door there is. */
-export function openDoors(url: string): Door[] {
+/** Every client there is. */
+export function openClients(url: string): ProtocolClient[] {
   const jsonOptions = { ...jsonWriteOptions, registry: anyRegistry };
   const common = { baseUrl: url, jsonOptions };
   return [
-    new GrpcDoor(url),
-    new WebDoor("gRPC-Web", createGrpcWebTransport(common)),
-    new WebDoor("Connect POST, JSON", createConnectTransport(common)),
-    new WebDoor("Connect POST, binary", createConnectTransport({ ...common, useBinaryFormat: true })),
-    new WebDoor("Connect GET", createConnectTransport({ ...common, useHttpGet: true })),
-    new HttpDoor(url),
+    new GrpcProtocolClient(url),
+    new WebProtocolClient("gRPC-Web", createGrpcWebTransport(common)),
+    new WebProtocolClient("Connect POST, JSON", createConnectTransport(common)),
+    new WebProtocolClient("Connect POST, binary", createConnectTransport({ ...common, useBinaryFormat: true })),
+    new WebProtocolClient("Connect GET", createConnectTransport({ ...common, useHttpGet: true })),
+    new HttpProtocolClient(url),
   ];
 }

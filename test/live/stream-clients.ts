@@ -15,7 +15,7 @@ import {
 export type Message = MessageShape<typeof ObserveMarketsDepthUpdatesResponseSchema>;
 
 /** Reads a stream of these markets, waiting for `taken` after each message; stops when `signal` does. */
-export type Door = (
+export type ProtocolClient = (
   marketIds: string[],
   taken: (message: Message) => Promise<void>,
   signal: AbortSignal,
@@ -32,7 +32,7 @@ function fromResult(text: string): Message {
   return fromJson(ObserveMarketsDepthUpdatesResponseSchema, result);
 }
 
-function lines(url: string, accept: string, prefix: string): Door {
+function lines(url: string, accept: string, prefix: string): ProtocolClient {
   return async (marketIds, taken, signal) => {
     const request = get(streamUrl(url, marketIds), { headers: { accept }, signal });
     request.on("error", () => {});
@@ -50,7 +50,7 @@ function lines(url: string, accept: string, prefix: string): Door {
   };
 }
 
-function connect(transport: Transport): Door {
+function connect(transport: Transport): ProtocolClient {
   return async (marketIds, taken, signal) => {
     try {
       const client = createClient(TradingDataService, transport);
@@ -62,7 +62,7 @@ function connect(transport: Transport): Door {
 }
 
 const grpc =
-  (url: string): Door =>
+  (url: string): ProtocolClient =>
   async (marketIds, taken, signal) => {
     const client = new Client(new URL(url).host, credentials.createInsecure());
     const call = client.makeServerStreamRequest(
@@ -87,7 +87,7 @@ const grpc =
   };
 
 const webSocket =
-  (url: string): Door =>
+  (url: string): ProtocolClient =>
   async (marketIds, taken, signal) => {
     const socket = new WebSocket(streamUrl(url, marketIds).replace("http", "ws"));
     signal.addEventListener("abort", () => socket.terminate());
@@ -107,7 +107,7 @@ const webSocket =
   };
 
 /** Every way to read the depth stream, by name, to the service at this URL. */
-export const streamDoors: Readonly<Record<string, (url: string) => Door>> = {
+export const streamClients: Readonly<Record<string, (url: string) => ProtocolClient>> = {
   gRPC: grpc,
   "gRPC by connect-node": (baseUrl) => connect(createGrpcTransport({ baseUrl })),
   "gRPC-Web": (baseUrl) => connect(createGrpcWebTransport({ baseUrl, httpVersion: "1.1" })),

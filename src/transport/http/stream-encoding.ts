@@ -1,12 +1,12 @@
 import Negotiator from "negotiator";
-import type { Form } from "../../domain/answer.js";
+import type { Encoding } from "../../domain/encoded-response.js";
 import type { Failure } from "../../domain/failure.js";
 import type { Protocol } from "../request-metrics.js";
-import { errorEvent, errorLine, jsonLine, serverSentEvent } from "./forms.js";
+import { errorEvent, errorLine, jsonLine, serverSentEvent } from "./encodings.js";
 
 /** How a stream is written into a response. */
-export interface StreamForm {
-  readonly form: Form;
+export interface StreamEncoding {
+  readonly encoding: Encoding;
   readonly contentType: string;
   readonly protocol: Protocol;
   /** The last bytes of a stream that failed after its headers left. */
@@ -14,25 +14,25 @@ export interface StreamForm {
 }
 
 /** A JSON object per line. */
-const jsonLines: StreamForm = {
-  form: jsonLine,
+const jsonLines: StreamEncoding = {
+  encoding: jsonLine,
   contentType: "application/json",
   protocol: "http",
   errorBytes: errorLine,
 };
 
 /** The same under the name that tells clients to expect lines. */
-const namedJsonLines: StreamForm = { ...jsonLines, contentType: "application/x-ndjson" };
+const namedJsonLines: StreamEncoding = { ...jsonLines, contentType: "application/x-ndjson" };
 
 /** Server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html). */
-const serverSentEvents: StreamForm = {
-  form: serverSentEvent,
+const serverSentEvents: StreamEncoding = {
+  encoding: serverSentEvent,
   contentType: "text/event-stream",
   protocol: "sse",
   errorBytes: errorEvent,
 };
 
-const byMediaType = new Map<string, StreamForm>([
+const byMediaType = new Map<string, StreamEncoding>([
   ["application/json", jsonLines],
   ["application/x-ndjson", namedJsonLines],
   ["text/event-stream", serverSentEvents],
@@ -44,14 +44,14 @@ export function preferredMediaType(accept: string | undefined, available: readon
   return new Negotiator({ headers: { accept } }).mediaType([...available]);
 }
 
-/** The form of a stream of messages; lines where the client asks for nothing that there is. */
-export function streamForm(accept: string | undefined, alt: string | undefined): StreamForm {
+/** The encoding of a stream of messages; lines where the client asks for nothing that there is. */
+export function streamEncoding(accept: string | undefined, alt: string | undefined): StreamEncoding {
   if (alt === "sse") return serverSentEvents;
   return byMediaType.get(preferredMediaType(accept, [...byMediaType.keys()]) ?? "") ?? jsonLines;
 }
 
-/** The form of the envelope around the pieces of a file: lines, never events. */
-export function envelopeForm(accept: string | undefined): StreamForm {
+/** The encoding of the envelope around the pieces of a file: lines, never events. */
+export function envelopeEncoding(accept: string | undefined): StreamEncoding {
   const names = ["application/json", "application/x-ndjson"];
   return byMediaType.get(preferredMediaType(accept, names) ?? "") ?? jsonLines;
 }

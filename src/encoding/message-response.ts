@@ -1,19 +1,19 @@
 import { type DescMessage, fromBinary, isMessage, type MessageShape } from "@bufbuild/protobuf";
-import type { Answer, Form } from "../domain/answer.js";
+import type { EncodedResponse, Encoding } from "../domain/encoded-response.js";
 import type { Metadata } from "../domain/metadata.js";
 import { encodeBinary } from "./binary-encoder.js";
 import type { Encodable } from "./field-values.js";
 import { encodeJson } from "./json-encoder.js";
 
 /** What answers have in common: each encoding is made when it is first asked for, and kept. */
-export abstract class CachedAnswer<S extends DescMessage> implements Answer<S> {
+export abstract class CachedResponse<S extends DescMessage> implements EncodedResponse<S> {
   readonly schema: S;
   readonly version: string | undefined;
   readonly eventId: string | undefined;
   #message: MessageShape<S> | undefined;
   #binary: Uint8Array | undefined;
   #json: Uint8Array | undefined;
-  #forms: Map<Form, Uint8Array> | undefined;
+  #encodings: Map<Encoding, Uint8Array> | undefined;
 
   constructor(schema: S, version?: string, eventId?: string) {
     this.schema = schema;
@@ -39,26 +39,26 @@ export abstract class CachedAnswer<S extends DescMessage> implements Answer<S> {
     return this.#json;
   }
 
-  as(form: Form): Uint8Array {
-    this.#forms ??= new Map();
-    let bytes = this.#forms.get(form);
+  encode(encoding: Encoding): Uint8Array {
+    this.#encodings ??= new Map();
+    let bytes = this.#encodings.get(encoding);
     if (bytes === undefined) {
-      bytes = form.encode(this);
-      this.#forms.set(form, bytes);
+      bytes = encoding.encode(this);
+      this.#encodings.set(encoding, bytes);
     }
     return bytes;
   }
 }
 
-/** What goes with a message in an answer; see {@link Answer}. */
-export type AnswerParts = Partial<Pick<Answer, "version" | "eventId" | "metadata">>;
+/** What goes with a message in an answer; see {@link EncodedResponse}. */
+export type ResponseParts = Partial<Pick<EncodedResponse, "version" | "eventId" | "metadata">>;
 
-/** An {@link Answer} made from a message, or from a plain object with its fields. */
-export class MessageAnswer<S extends DescMessage> extends CachedAnswer<S> {
+/** An {@link EncodedResponse} made from a message, or from a plain object with its fields. */
+export class MessageResponse<S extends DescMessage> extends CachedResponse<S> {
   readonly metadata: Metadata | undefined;
   readonly #fields: Encodable<S>;
 
-  constructor(schema: S, fields: Encodable<S>, parts: AnswerParts = {}) {
+  constructor(schema: S, fields: Encodable<S>, parts: ResponseParts = {}) {
     super(schema, parts.version, parts.eventId);
     this.#fields = fields;
     this.metadata = parts.metadata;

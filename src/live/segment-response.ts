@@ -3,7 +3,7 @@ import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { encodeBinary } from "../encoding/binary-encoder.js";
 import type { Encodable } from "../encoding/field-values.js";
 import { encodeJson } from "../encoding/json-encoder.js";
-import { CachedAnswer } from "../encoding/message-answer.js";
+import { CachedResponse } from "../encoding/message-response.js";
 
 /**
  * One message that several answers contain: encoded at most once per encoding, however many answers and readers share
@@ -56,7 +56,7 @@ export interface Envelope<S extends DescMessage> {
 }
 
 /** An answer put together from segments that it shares with other answers. */
-export class SegmentAnswer<S extends DescMessage> extends CachedAnswer<S> {
+export class SegmentResponse<S extends DescMessage> extends CachedResponse<S> {
   readonly #envelope: Envelope<S>;
   readonly #segments: readonly Segment[];
 

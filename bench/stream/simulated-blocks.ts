@@ -17,18 +17,18 @@ export const networkOptions: NetworkOptions = {
 /** Blocks before the first reader comes, so that the books are full. */
 const warmUpBlocks = 200;
 
-/** Ticks before they repeat. Rounds of as many send the same bytes, whoever sends them. */
+/** Blocks before they repeat. Rounds of as many send the same bytes, whoever sends them. */
 export const tickCount = 400;
 
 /** What a tail would read: the state at first, and then block by block. */
-export interface SimulatedTicks {
+export interface SimulatedBlocks {
   readonly first: Changes;
   /** Each publishes at least one update. */
-  readonly ticks: readonly Changes[];
+  readonly blocks: readonly Changes[];
 }
 
 /** Folds the simulated network's blocks as the loader does, without a database. */
-export function simulatedTicks(): SimulatedTicks {
+export function simulatedBlocks(): SimulatedBlocks {
   const network = new Network(networkOptions);
   const ledger = new LedgerTextWriter([], []);
   const books = OrderBooks.restore([], []);
@@ -39,16 +39,16 @@ export function simulatedTicks(): SimulatedTicks {
   };
   for (let block = 0; block < warmUpBlocks; block++) addBlock();
   const first = takeChanges(fold, true);
-  const ticks: Changes[] = [];
-  while (ticks.length < tickCount) {
+  const blocks: Changes[] = [];
+  while (blocks.length < tickCount) {
     addBlock();
     const changes = takeChanges(fold, false);
-    if (changes.levels.length > 0) ticks.push(changes);
+    if (changes.levels.length > 0) blocks.push(changes);
   }
-  return { first, ticks };
+  return { first, blocks };
 }
 
-/** The same tick again, later: every number moved on by `by`. */
+/** The same block again, later: every number moved on by `by`. */
 export function moved(changes: Changes, by: bigint): Changes {
   if (by === 0n) return changes;
   const depths = changes.depths.map((row) => ({

@@ -4,18 +4,18 @@ import { type Import, importsOf, readSource, trackedFiles, withoutComments } fro
 const sources = trackedFiles().filter((path) => /^src\/.*\.ts$/.test(path));
 const imports = sources.flatMap(importsOf);
 
-/** The room of a source file; files in src/ itself are rooms of their own. */
-function roomOf(path: string): string {
-  const [top = "", room = ""] = path.split("/");
-  return top === "gen" ? "gen" : room;
+/** The module of a source file; files in src/ itself are modules of their own. */
+function moduleOf(path: string): string {
+  const [top = "", module = ""] = path.split("/");
+  return top === "gen" ? "gen" : module;
 }
 
-/** The table in docs/architecture.md: what each room may import, beside itself and `gen`. */
+/** The table in docs/architecture.md: what each module may import, beside itself and `gen`. */
 function allowedImports(): ReadonlyMap<string, ReadonlySet<string> | "all"> {
   const rows = readSource("docs/architecture.md").matchAll(/^\| `([a-z]+)` \|.*\| ([a-z, ]+) \|$/gm);
   const allowed = new Map<string, ReadonlySet<string> | "all">();
-  for (const [, room = "", list = ""] of rows) {
-    allowed.set(room, list === "all" ? "all" : new Set(list === "nothing" ? [] : list.split(", ")));
+  for (const [, module = "", list = ""] of rows) {
+    allowed.set(module, list === "all" ? "all" : new Set(list === "nothing" ? [] : list.split(", ")));
   }
   return allowed;
 }
@@ -48,19 +48,21 @@ function findCycle(edges: readonly Import[]): string[] | undefined {
 describe("the walls of docs/architecture.md", () => {
   const allowed = allowedImports();
 
-  test("every room stands in the table, and every row is a room", () => {
-    const rooms = new Set(sources.filter((path) => path.split("/").length > 2).map(roomOf));
-    expect([...allowed.keys()].sort()).toEqual([...rooms].sort());
+  test("every module stands in the table, and every row is a module", () => {
+    const modules = new Set(sources.filter((path) => path.split("/").length > 2).map(moduleOf));
+    expect([...allowed.keys()].sort()).toEqual([...modules].sort());
   });
 
   test("src itself holds the configuration and the entry alone", () => {
     expect(sources.filter((path) => path.split("/").length === 2)).toEqual(["src/config.ts", "src/main.ts"]);
   });
 
-  test.each([...allowed.keys()])("%s imports what the table allows", (room) => {
-    const may = allowed.get(room);
-    const across = imports.filter(({ from, to, ours }) => ours && roomOf(from) === room && roomOf(to) !== room);
-    const broken = across.filter(({ to }) => roomOf(to) !== "gen" && may !== "all" && may?.has(roomOf(to)) !== true);
+  test.each([...allowed.keys()])("%s imports what the table allows", (module) => {
+    const may = allowed.get(module);
+    const across = imports.filter(({ from, to, ours }) => ours && moduleOf(from) === module && moduleOf(to) !== module);
+    const broken = across.filter(
+      ({ to }) => moduleOf(to) !== "gen" && may !== "all" && may?.has(moduleOf(to)) !== true,
+    );
     expect(broken.map(({ from, to }) => `${from} imports ${to}`)).toEqual([]);
   });
 
@@ -80,7 +82,7 @@ describe("the walls of docs/architecture.md", () => {
   });
 
   test("only the store knows the driver", () => {
-    const importers = imports.filter(({ to }) => /^mysql2?(\/|$)/.test(to)).map(({ from }) => roomOf(from));
+    const importers = imports.filter(({ to }) => /^mysql2?(\/|$)/.test(to)).map(({ from }) => moduleOf(from));
     expect(new Set(importers)).toEqual(new Set(["store"]));
   });
 

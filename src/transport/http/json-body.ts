@@ -1,10 +1,10 @@
-import type { Answer } from "../../domain/answer.js";
+import type { EncodedResponse } from "../../domain/encoded-response.js";
 import { type ContentCoding, compress, compressedBytesMin } from "../call/content-coding.js";
 import type { HeaderFields } from "../common-headers.js";
 import { WholeResponse } from "./whole-response.js";
 
 /** An answer's JSON in one content coding, with its finished headers. */
-export interface AnsweredBody {
+export interface JsonBody {
   readonly bytes: Uint8Array;
   readonly etag: string | undefined;
   /** Those of a 200. The same object as long as `common` is. */
@@ -18,7 +18,7 @@ export interface AnsweredBody {
 }
 
 /** What all answers of a server have in common. */
-export interface AnsweredBodiesOptions {
+export interface JsonBodiesOptions {
   /** The value of that header. */
   readonly vary: string;
   /** How long a connection may idle. */
@@ -27,18 +27,23 @@ export interface AnsweredBodiesOptions {
 
 const noBytes = new Uint8Array();
 
-class PreparedBody implements AnsweredBody {
+class PreparedBody implements JsonBody {
   readonly bytes: Uint8Array;
   readonly etag: string | undefined;
   readonly #coding: ContentCoding | undefined;
-  readonly #options: AnsweredBodiesOptions;
+  readonly #options: JsonBodiesOptions;
   #common: HeaderFields | undefined;
   #headers: HeaderFields = {};
   #notModifiedHeaders: HeaderFields | undefined;
   #whole: WholeResponse | undefined;
   #wholeNotModified: WholeResponse | undefined;
 
-  constructor(answer: Answer, bytes: Uint8Array, coding: ContentCoding | undefined, options: AnsweredBodiesOptions) {
+  constructor(
+    answer: EncodedResponse,
+    bytes: Uint8Array,
+    coding: ContentCoding | undefined,
+    options: JsonBodiesOptions,
+  ) {
     this.bytes = bytes;
     this.#coding = coding;
     this.#options = options;
@@ -88,22 +93,22 @@ class PreparedBody implements AnsweredBody {
 
 /** The bodies of one answer. */
 interface Bodies {
-  identity: AnsweredBody | undefined;
-  br: AnsweredBody | Promise<AnsweredBody> | undefined;
-  gzip: AnsweredBody | Promise<AnsweredBody> | undefined;
+  identity: JsonBody | undefined;
+  br: JsonBody | Promise<JsonBody> | undefined;
+  gzip: JsonBody | Promise<JsonBody> | undefined;
 }
 
 /** Remembers, as long as an answer lives, its body in each content coding that was asked for. */
-export class AnsweredBodies {
-  readonly #byAnswer = new WeakMap<Answer, Bodies>();
-  readonly #options: AnsweredBodiesOptions;
+export class JsonBodies {
+  readonly #byAnswer = new WeakMap<EncodedResponse, Bodies>();
+  readonly #options: JsonBodiesOptions;
 
-  constructor(options: AnsweredBodiesOptions) {
+  constructor(options: JsonBodiesOptions) {
     this.#options = options;
   }
 
   /** A promise only where a large body is compressed for the first time. */
-  of(answer: Answer, coding: ContentCoding | undefined): AnsweredBody | Promise<AnsweredBody> {
+  of(answer: EncodedResponse, coding: ContentCoding | undefined): JsonBody | Promise<JsonBody> {
     let bodies = this.#byAnswer.get(answer);
     if (bodies === undefined) {
       bodies = { identity: undefined, br: undefined, gzip: undefined };
@@ -117,7 +122,7 @@ export class AnsweredBodies {
     return bodies[coding];
   }
 
-  #compressed(answer: Answer, coding: ContentCoding, bodies: Bodies): AnsweredBody | Promise<AnsweredBody> {
+  #compressed(answer: EncodedResponse, coding: ContentCoding, bodies: Bodies): JsonBody | Promise<JsonBody> {
     const json = answer.json();
     if (json.length < compressedBytesMin) return this.of(answer, undefined);
     const bytes = compress(coding, json);

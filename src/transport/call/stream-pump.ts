@@ -1,6 +1,6 @@
-import type { Answer, Form } from "../../domain/answer.js";
+import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import type { Failure } from "../../domain/failure.js";
-import type { AnswerStream } from "../../domain/service.js";
+import type { ResponseStream } from "../../domain/service.js";
 import { grpcCode } from "../status.js";
 import type { CallWire } from "./call-wire.js";
 import { clientLeft } from "./deadline.js";
@@ -19,8 +19,8 @@ export interface PumpEvents {
  * Moves an answer stream into a response: all that one `take` gives in one write, the next `take` once that has drained. A
  * failure reaches a reader that takes nothing as a broken response, after a grace in which it may still read the end.
  */
-export class AnswerPump {
-  readonly #stream: AnswerStream;
+export class StreamPump {
+  readonly #stream: ResponseStream;
   readonly #wire: CallWire;
   readonly #events: PumpEvents;
   readonly #breakOffMs: number;
@@ -31,7 +31,7 @@ export class AnswerPump {
   #failedOutside: Failure | undefined;
   #grace: NodeJS.Timeout | undefined;
 
-  constructor(stream: AnswerStream, wire: CallWire, events: PumpEvents, breakOffMs: number) {
+  constructor(stream: ResponseStream, wire: CallWire, events: PumpEvents, breakOffMs: number) {
     this.#stream = stream;
     this.#wire = wire;
     this.#events = events;
@@ -90,7 +90,7 @@ export class AnswerPump {
         if (failure !== undefined || this.#stream.ended) this.#finish(failure);
         return;
       }
-      const frames = joined(answers, this.#wire.form);
+      const frames = joined(answers, this.#wire.encoding);
       this.#start();
       this.#blocked = !this.#wire.write(frames);
     }
@@ -126,8 +126,8 @@ export class AnswerPump {
   }
 }
 
-function joined(answers: readonly Answer[], form: Form): Uint8Array {
+function joined(answers: readonly EncodedResponse[], encoding: Encoding): Uint8Array {
   const [first] = answers;
-  if (answers.length === 1 && first !== undefined) return first.as(form);
-  return Buffer.concat(answers.map((answer) => answer.as(form)));
+  if (answers.length === 1 && first !== undefined) return first.encode(encoding);
+  return Buffer.concat(answers.map((answer) => answer.encode(encoding)));
 }

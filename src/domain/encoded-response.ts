@@ -5,17 +5,17 @@ import type { Metadata } from "./metadata.js";
  * A way to wrap an answer's bytes for one protocol (a gRPC frame, a JSON line, an SSE event).
  * It is a constant: an answer remembers the outcome under this very object.
  */
-export interface Form {
+export interface Encoding {
   /** For logs and tests. */
   readonly name: string;
-  encode(answer: Answer): Uint8Array;
+  encode(answer: EncodedResponse): Uint8Array;
 }
 
 /**
  * A value that encodes itself at most once per encoding, so that all who ask for the same version share its bytes.
  * Nobody may change the message or the bytes.
  */
-export interface Answer<S extends DescMessage = DescMessage> {
+export interface EncodedResponse<S extends DescMessage = DescMessage> {
   readonly schema: S;
   /** Same version, same content, from every process on the same database; undefined: not worth an ETag. */
   readonly version: string | undefined;
@@ -28,6 +28,6 @@ export interface Answer<S extends DescMessage = DescMessage> {
   binary(): Uint8Array;
   /** UTF-8 JSON bytes, without any frame. */
   json(): Uint8Array;
-  /** The bytes in a protocol's form. */
-  as(form: Form): Uint8Array;
+  /** The bytes in a protocol's encoding. */
+  encode(encoding: Encoding): Uint8Array;
 }
