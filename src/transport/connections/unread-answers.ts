@@ -64,7 +64,7 @@ export function countAnswer(stream: Http2Stream, bytes: number): void {
 }
 
 /** The pieces of a body that is written to `stream`; ask for the next one when the last was taken. */
-export function* piecesOf(stream: Http2Stream, body: Uint8Array): Generator<Uint8Array, void, void> {
+function* piecesOf(stream: Http2Stream, body: Uint8Array): Generator<Uint8Array, void, void> {
   for (let at = 0; at < body.length; at += pieceBytes) {
     bytesToWrite.set(stream, Math.max(0, body.length - at - pieceBytes));
     yield body.subarray(at, at + pieceBytes);

@@ -5,26 +5,23 @@ import { anyRegistry } from "../../encoding/json-encoder.js";
 import type { CallError } from "../call/call-wire.js";
 import { grpcCode, toStatus } from "../status.js";
 
-/** What makes Connect send a failure as every other protocol does: same code, message and details. */
-export function toConnectError(failure: Failure, protocolName: string): ConnectError {
-  const status = toStatus(failure);
+/** What Connect's encoders take for the error of a call: the same code, message and details as in every protocol. */
+export function asConnectError(error: CallError): ConnectError {
+  if (!(error instanceof Failure)) {
+    const code: Code = grpcCode(error);
+    return new ConnectError(error.message, code);
+  }
+  const status = toStatus(error);
   const code: Code = status.code;
-  const error = new ConnectError(status.message, code, undefined, undefined, failure);
+  const connectError = new ConnectError(status.message, code, undefined, undefined, error);
   for (const detail of status.details) {
     const value = anyUnpack(detail, anyRegistry);
     const desc = value === undefined ? undefined : anyRegistry.getMessage(value.$typeName);
-    if (value !== undefined && desc !== undefined) error.details.push({ desc, value });
-    else error.details.push({ type: detail.typeUrl.slice(detail.typeUrl.lastIndexOf("/") + 1), value: detail.value });
+    const type = detail.typeUrl.slice(detail.typeUrl.lastIndexOf("/") + 1);
+    connectError.details.push(value && desc ? { desc, value } : { type, value: detail.value });
   }
-  if (failure.retryAfterMs !== undefined && protocolName === "connect") {
-    error.metadata.set("retry-after", String(Math.ceil(failure.retryAfterMs / 1000)));
+  if (error.retryAfterMs !== undefined) {
+    connectError.metadata.set("retry-after", String(Math.ceil(error.retryAfterMs / 1000)));
   }
-  return error;
-}
-
-/** The same for whatever ends a call of the Connect protocol. */
-export function asConnectError(error: CallError): ConnectError {
-  if (error instanceof Failure) return toConnectError(error, "connect");
-  const code: Code = grpcCode(error);
-  return new ConnectError(error.message, code);
+  return connectError;
 }
