@@ -6,27 +6,24 @@ import { type OpenCall, whenLoopTurned } from "./loop-turn.js";
 import type { RequestDecoder, RequestReader } from "./request-reader.js";
 import { type ServedMethod, ServerCall } from "./server-call.js";
 
-/** How the body of a request is read. */
-export interface BodyFormat {
-  readonly reader: RequestReader;
-  readonly decode: RequestDecoder;
-}
-
 /** A call whose request message is the body of its request. The protocol reports the chunks and the end of that. */
 export class BodyCall extends ServerCall implements OpenCall {
-  readonly #format: BodyFormat;
+  readonly #reader: RequestReader;
+  readonly #decode: RequestDecoder;
 
   /** `timeoutMs` is the client's deadline, counted from now. */
   constructor(
     served: ServedMethod,
-    format: BodyFormat,
+    reader: RequestReader,
+    decode: RequestDecoder,
     wire: CallWire,
     clientAddress: string,
     requestHeaders: RequestHeaders,
     timeoutMs: number | undefined,
   ) {
     super(served, wire, clientAddress, requestHeaders, timeoutMs);
-    this.#format = format;
+    this.#reader = reader;
+    this.#decode = decode;
     if (!this.isDone) whenLoopTurned(this);
   }
 
@@ -38,7 +35,7 @@ export class BodyCall extends ServerCall implements OpenCall {
   data(chunk: Buffer): void {
     if (!this.isReading) return;
     try {
-      this.#format.reader.push(chunk);
+      this.#reader.push(chunk);
     } catch (thrown) {
       this.fail(thrown);
     }
@@ -49,7 +46,7 @@ export class BodyCall extends ServerCall implements OpenCall {
     if (!this.isReading) return;
     this.received();
     try {
-      const bytes = this.#format.reader.finish();
+      const bytes = this.#reader.finish();
       if (isLargeMessage(bytes.length)) this.#readInTurn(bytes);
       else this.#read(bytes);
     } catch (thrown) {
@@ -70,7 +67,7 @@ export class BodyCall extends ServerCall implements OpenCall {
   #read(bytes: Buffer): void {
     if (this.isDone) return;
     try {
-      this.invoke(this.#format.decode(this.served.method, bytes));
+      this.invoke(this.#decode(this.served.method, bytes));
     } catch (thrown) {
       this.fail(thrown);
     }

@@ -69,15 +69,18 @@ export class Framing {
   }
 }
 
-const framings = new Map<string, Framing>();
+function framingsOf(codec: Codec, text: boolean) {
+  return {
+    identity: new Framing(codec, undefined, text),
+    br: new Framing(codec, "br", text),
+    gzip: new Framing(codec, "gzip", text),
+  };
+}
+
+const binaryFramings = { proto: framingsOf("proto", false), json: framingsOf("json", false) };
+const textFramings = { proto: framingsOf("proto", true), json: framingsOf("json", true) };
 
 /** The same object for the same parameters, so that answers keep what was framed. */
 export function framingOf(codec: Codec, coding?: ContentCoding, text = false): Framing {
-  const key = `${codec} ${coding} ${text}`;
-  let framing = framings.get(key);
-  if (framing === undefined) {
-    framing = new Framing(codec, coding, text);
-    framings.set(key, framing);
-  }
-  return framing;
+  return (text ? textFramings : binaryFramings)[codec][coding ?? "identity"];
 }

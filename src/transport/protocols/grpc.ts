@@ -9,15 +9,15 @@ import { type Framing, framingOf } from "../call/framing.js";
 import type { DataHeaders, HeaderFields } from "../common-headers.js";
 import { countAnswer, endWithBody } from "../connections/unread-answers.js";
 import { errorTrailers, okTrailers } from "./grpc-status.js";
-import { type Codings, grpcCodings, grpcFields } from "./negotiate-coding.js";
+import { grpcCodings, grpcFields } from "./negotiate-coding.js";
 import { type RpcContentType, rpcContentType } from "./rpc-content-type.js";
-import { openCall, type RpcMethods } from "./rpc-methods.js";
+import { type OpenedRequest, openCall, type RpcMethods } from "./rpc-methods.js";
 
 /** Serves gRPC calls on the HTTP/2 stream itself, before Node makes a request of it. */
 export class GrpcHandler {
   readonly #methods: RpcMethods;
   readonly #data: DataHeaders;
-  readonly #headers = new Map<string, ResponseHeaders>();
+  readonly #headers = new Map<Framing, ResponseHeaders>();
   /** Asking a session's socket for its address costs more than the rest of a call. */
   readonly #addresses = new WeakMap<Http2Session, string>();
 
@@ -37,21 +37,20 @@ export class GrpcHandler {
     stream.on("error", ignore);
     const codings = grpcCodings(headers);
     const framing = framingOf(type.codec, codings.response);
-    const wire = new GrpcWire(stream, framing, this.#headersFor(type, codings));
-    const timeout = parseTimeout(headers["grpc-timeout"]?.toString() ?? null, Number.POSITIVE_INFINITY);
+    const wire = new GrpcWire(stream, framing, this.#headersFor(type, framing));
+    const timeout = timeoutOf(headers["grpc-timeout"]);
     const clientAddress = this.#methods.clients.of(this.#addressOf(stream.session), headers["x-forwarded-for"]);
     const call = openCall(this.#methods, { served, type, codings, timeout, wire, clientAddress, headers });
     follow(stream, call, served.method.kind === "server_streaming");
     return true;
   }
 
-  #headersFor({ response }: RpcContentType, codings: Codings): ResponseHeaders {
-    const key = `${response} ${codings.response}`;
-    let headers = this.#headers.get(key);
+  #headersFor({ response }: RpcContentType, framing: Framing): ResponseHeaders {
+    let headers = this.#headers.get(framing);
     if (headers === undefined) {
-      const coding = codings.response === undefined ? {} : { [grpcFields.used]: codings.response };
+      const coding = framing.coding === undefined ? {} : { [grpcFields.used]: framing.coding };
       headers = new ResponseHeaders({ ":status": 200, "content-type": response, ...coding }, this.#data);
-      this.#headers.set(key, headers);
+      this.#headers.set(framing, headers);
     }
     return headers;
   }
@@ -65,6 +64,12 @@ export class GrpcHandler {
     }
     return address;
   }
+}
+
+const noTimeout: OpenedRequest["timeout"] = {};
+
+function timeoutOf(header: string | readonly string[] | undefined): OpenedRequest["timeout"] {
+  return header === undefined ? noTimeout : parseTimeout(String(header), Number.POSITIVE_INFINITY);
 }
 
 /** The headers that responses of one kind begin with. The same object is given until those of the data change. */

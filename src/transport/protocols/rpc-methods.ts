@@ -83,8 +83,8 @@ export function openCall({ bytesMax }: RpcMethods, request: OpenedRequest): Body
   const bounds = { bytesMax, coding: codings.request };
   const envelopes = new EnvelopeReader(bounds, kindNames[served.method.kind]);
   const reader = !type.enveloped ? new BodyReader(bounds) : type.text ? new TextEnvelopeReader(envelopes) : envelopes;
-  const format = { reader, decode: served.decode[type.codec] };
-  const call = new BodyCall(served[type.protocol], format, wire, clientAddress, headers, timeout.timeoutMs);
+  const decode = served.decode[type.codec];
+  const call = new BodyCall(served[type.protocol], reader, decode, wire, clientAddress, headers, timeout.timeoutMs);
   if (codings.refusal !== undefined) call.fail(codings.refusal);
   if (timeout.error !== undefined) call.fail(new ProtocolError("invalid_argument", timeout.error.rawMessage));
   return call;
