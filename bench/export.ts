@@ -6,9 +6,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { exportLedgerEntries } from "../src/api/export-ledger-entries.js";
 import type { ResponseStream } from "../src/domain/service.js";
+import { LedgerReader } from "../src/ledger/ledger-reader.js";
 import { openDatabase } from "../src/store/database.js";
 import { parseDatabaseUrl } from "../src/store/database-url.js";
-import { LedgerReader } from "../src/store/ledger-entry-query.js";
 import { assetId, hotParty, makeDataset, partyId } from "./ledger/dataset.js";
 import { openBenchServer } from "./ledger/place.js";
 

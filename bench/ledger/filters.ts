@@ -1,6 +1,6 @@
 import { AccountType as A, TransferType as T } from "../../gen/vega/vega_pb.js";
 import type { TimeRange } from "../../src/domain/date-range.js";
-import type { AccountSide, LedgerFilter } from "../../src/store/ledger-selection.js";
+import type { AccountSide, LedgerFilter } from "../../src/ledger/selection.js";
 import {
   assetId,
   busyParty,

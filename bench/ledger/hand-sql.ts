@@ -1,5 +1,5 @@
-import type { AccountDirectory } from "../../src/store/account-directory.js";
-import { type AccountSide, type Branch, type LedgerFilter, selectEntries } from "../../src/store/ledger-selection.js";
+import type { AccountDirectory } from "../../src/ledger/account-directory.js";
+import { type AccountSide, type Branch, type LedgerFilter, selectEntries } from "../../src/ledger/selection.js";
 
 /** A stretch of the list, as a person would write it. */
 export interface HandRange {

@@ -1,7 +1,7 @@
 import type { Api, Method } from "../domain/service.js";
+import type { LedgerReader } from "../ledger/ledger-reader.js";
 import type { Live } from "../live/live.js";
 import type { Database } from "../store/database.js";
-import type { LedgerReader } from "../store/ledger-entry-query.js";
 import { exportLedgerEntries, type FailureOf } from "./export-ledger-entries.js";
 import { getLatestMarketData } from "./get-latest-market-data.js";
 import { getLatestMarketDepth } from "./get-latest-market-depth.js";

@@ -9,8 +9,9 @@ import { Failure } from "../domain/failure.js";
 import { requireIdentifier } from "../domain/identifier.js";
 import { type Call, type ResponseStream, type StreamMethod, serverStreaming } from "../domain/service.js";
 import { MessageResponse } from "../encoding/message-response.js";
-import type { LedgerReader } from "../store/ledger-entry-query.js";
-import { type EntryText, type ExportSubject, LedgerExport } from "../store/ledger-export-query.js";
+import type { EntryRow } from "../ledger/entry-row.js";
+import { type ExportSubject, LedgerExport } from "../ledger/ledger-export.js";
+import type { LedgerReader } from "../ledger/ledger-reader.js";
 import { type CsvFacts, LedgerCsv } from "./ledger-csv.js";
 
 type Body = typeof HttpBodySchema;
@@ -64,7 +65,7 @@ class ExportStream implements ResponseStream<Body> {
   readonly #call: Call;
   /** Messages beside the pieces: the first, and the last. */
   readonly #ready: EncodedResponse<Body>[] = [];
-  readonly #batches: (readonly EntryText[])[] = [];
+  readonly #batches: (readonly EntryRow[])[] = [];
   /** The next entry of the first batch. */
   #at = 0;
   #listener: (() => void) | undefined;

@@ -1,7 +1,8 @@
 import { createHash } from "node:crypto";
 import type { DescEnum } from "@bufbuild/protobuf";
 import { AccountTypeSchema, TransferTypeSchema } from "../../gen/vega/vega_pb.js";
-import type { EntryText, LedgerExport } from "../store/ledger-export-query.js";
+import type { EntryRow } from "../ledger/entry-row.js";
+import type { LedgerExport } from "../ledger/ledger-export.js";
 
 /** The first line of every export. */
 export const csvHeader =
@@ -47,10 +48,12 @@ export class LedgerCsv {
    * The next piece of rows from number `start` on: about {@link csvPieceBytes}, whole rows. `next` is where the piece
    * after it starts.
    */
-  piece(rows: readonly EntryText[], start: number): { readonly bytes: Buffer; readonly next: number } {
+  piece(rows: readonly EntryRow[], start: number): { readonly bytes: Buffer; readonly next: number } {
     let text = "";
     let next = start;
-    for (; next < rows.length && text.length < csvPieceBytes; next++) text += this.#line(rows[next] ?? "");
+    for (let row = rows[next]; row !== undefined && text.length < csvPieceBytes; row = rows[++next]) {
+      text += this.#line(row);
+    }
     this.#rows += next - start;
     return { bytes: this.#piece(text), next };
   }
@@ -67,17 +70,13 @@ export class LedgerCsv {
     return bytes;
   }
 
-  #line(entry: EntryText): string {
-    const [, fromText = "", toText = "", classId, timeNs = "", quantity = "", fromBalance, toBalance] =
-      entry.split(" ");
+  #line({ from, to, classId, timeNs, quantity, fromBalance, toBalance }: EntryRow): string {
     if (timeNs !== this.#timeNs) {
       this.#timeNs = timeNs;
       this.#timeText = formatTime(BigInt(timeNs));
     }
-    const from = Number(fromText);
-    const to = Number(toText);
     const effect = this.#effect(from, to, quantity);
-    const type = transferTypeText(this.#source.transferType(Number(classId)));
+    const type = transferTypeText(this.#source.directory.entryClass(classId).transferType);
     return `${this.#timeText},${quantity},${effect},${type},${this.#from(from)}${fromBalance},${this.#to(to)}${toBalance}\r\n`;
   }
 
@@ -90,14 +89,14 @@ export class LedgerCsv {
 
   #from(id: number): string {
     return remembered(this.#fromTexts, id, () => {
-      const { kind, partyId } = this.#source.account(id);
+      const { kind, partyId } = this.#source.directory.account(id);
       return `${csvField(kind.assetId)},${csvField(kind.marketId)},${csvField(partyId)},${accountTypeText(kind.type)},`;
     });
   }
 
   #to(id: number): string {
     return remembered(this.#toTexts, id, () => {
-      const { kind, partyId } = this.#source.account(id);
+      const { kind, partyId } = this.#source.directory.account(id);
       return `${csvField(kind.marketId)},${csvField(partyId)},${accountTypeText(kind.type)},`;
     });
   }

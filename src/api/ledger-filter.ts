@@ -2,7 +2,7 @@ import type { AccountFilter, LedgerEntryFilter } from "../../gen/datanode/api/v2
 import { AccountTypeSchema, TransferTypeSchema } from "../../gen/vega/vega_pb.js";
 import { invalidArgument } from "../domain/failure.js";
 import { requireIdentifier } from "../domain/identifier.js";
-import type { AccountSide, LedgerFilter } from "../store/ledger-selection.js";
+import type { AccountSide, LedgerFilter } from "../ledger/selection.js";
 import { requireEnumValues } from "./enum-values.js";
 
 /** Identifiers or enum values that one list of a filter holds at most. */

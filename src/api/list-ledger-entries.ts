@@ -11,7 +11,7 @@ import { type Page, type PageRequest, pageInfo, readPagination } from "../domain
 import { type Call, type UnaryMethod, unary } from "../domain/service.js";
 import type { Encodable } from "../encoding/field-values.js";
 import { MessageResponse } from "../encoding/message-response.js";
-import type { LedgerEntry, LedgerReader } from "../store/ledger-entry-query.js";
+import type { LedgerEntry, LedgerReader } from "../ledger/ledger-reader.js";
 import { readLedgerFilter } from "./ledger-filter.js";
 
 /** ListLedgerEntries: one page of the entries that a filter selects, in the order of the network. */

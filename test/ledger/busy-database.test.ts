@@ -6,9 +6,9 @@ import { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js
 import { RetryInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { AccountType, TransferType } from "../../gen/vega/vega_pb.js";
 import { listLedgerEntries } from "../../src/api/list-ledger-entries.js";
+import { LedgerReader } from "../../src/ledger/ledger-reader.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
 import { registerGateMetrics } from "../../src/store/gate-metrics.js";
-import { LedgerReader } from "../../src/store/ledger-entry-query.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { createMetrics } from "../../src/telemetry/metrics.js";
 import { type RunningServer, startServer } from "../../src/transport/server.js";

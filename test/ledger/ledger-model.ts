@@ -1,7 +1,7 @@
 import type { TimeRange } from "../../src/domain/date-range.js";
 import type { PageRequest } from "../../src/domain/page.js";
-import type { LedgerEntry } from "../../src/store/ledger-entry-query.js";
-import type { AccountSide, LedgerFilter } from "../../src/store/ledger-selection.js";
+import type { LedgerEntry } from "../../src/ledger/ledger-reader.js";
+import type { AccountSide, LedgerFilter } from "../../src/ledger/selection.js";
 import type { FixtureAccount, FixtureEntry } from "./ledger-fixture.js";
 
 function sideMatches(side: AccountSide, account: FixtureAccount): boolean {
@@ -56,7 +56,7 @@ export function modelPage(list: readonly FixtureEntry[], request: PageRequest<bi
 export function plain(rows: readonly LedgerEntry[]): FixtureEntry[] {
   return rows.map(({ id, timeNs, quantity, entryClass, from, to, fromBalance, toBalance }) => ({
     id,
-    timeNs,
+    timeNs: BigInt(timeNs),
     quantity,
     transferType: entryClass.transferType,
     from: { party: from.partyId, asset: from.kind.assetId, market: from.kind.marketId, type: from.kind.type },

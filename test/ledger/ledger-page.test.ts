@@ -2,8 +2,8 @@ import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { TimeRange } from "../../src/domain/date-range.js";
 import type { PageRequest } from "../../src/domain/page.js";
-import { LedgerReader } from "../../src/store/ledger-entry-query.js";
-import type { AccountSide, LedgerFilter } from "../../src/store/ledger-selection.js";
+import { LedgerReader } from "../../src/ledger/ledger-reader.js";
+import type { AccountSide, LedgerFilter } from "../../src/ledger/selection.js";
 import { type FixtureEntry, LedgerFixture, type NewEntry } from "./ledger-fixture.js";
 import { modelList, modelPage, plain } from "./ledger-model.js";
 

@@ -7,7 +7,7 @@ import {
 import { AccountType, TransferType } from "../../gen/vega/vega_pb.js";
 import { listLedgerEntries } from "../../src/api/list-ledger-entries.js";
 import { Failure, unavailable } from "../../src/domain/failure.js";
-import { LedgerReader } from "../../src/store/ledger-entry-query.js";
+import { LedgerReader } from "../../src/ledger/ledger-reader.js";
 import { LedgerFixture } from "./ledger-fixture.js";
 
 let fixture: LedgerFixture;

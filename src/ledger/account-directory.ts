@@ -1,5 +1,5 @@
-import { ReadBehindError } from "./known-place.js";
-import type { PlacedConnection } from "./placed-read.js";
+import { ReadBehindError } from "../store/known-place.js";
+import type { PlacedConnection } from "../store/placed-read.js";
 
 /** What an account is apart from its party. The directory keeps one object per kind, so kinds compare by identity. */
 export interface AccountKind {
@@ -56,6 +56,11 @@ interface ClassRow {
 /** Rows that one query of the directory fetches at most. */
 export const directoryRowsMax = 50_000;
 
+/** Whether all numbers up to `needed` are known. */
+export function covers(known: DirectoryExtent, needed: DirectoryExtent): boolean {
+  return known.accountMax >= needed.accountMax && known.classMax >= needed.classMax;
+}
+
 /** @throws ReadBehindError when the rows do not end with the highest number, which is in use */
 function checkReached(last: number | undefined, max: number): void {
   if (max > 0 && last !== max) throw new ReadBehindError("the server lacks accounts");
@@ -75,9 +80,14 @@ export class AccountDirectory {
   readonly #knownClasses: EntryClass[] = [];
   #refreshing: Promise<void> = Promise.resolve();
 
+  /** The highest numbers that are known. */
+  get extent(): DirectoryExtent {
+    return { accountMax: this.#accounts.length - 1, classMax: this.#classes.length - 1 };
+  }
+
   /** Makes sure that everything up to `extent` is known. Requests that come together share the work. */
   async refresh(connection: PlacedConnection, extent: DirectoryExtent): Promise<void> {
-    if (this.#covers(extent)) return;
+    if (covers(this.extent, extent)) return;
     const earlier = this.#refreshing;
     const turn = earlier.catch(() => undefined).then(() => this.#fetch(connection, extent));
     this.#refreshing = turn;
@@ -104,10 +114,6 @@ export class AccountDirectory {
   /** The accounts of a party, in the order of their numbers. */
   accountsOf(partyId: string): readonly Account[] {
     return this.#byParty.get(partyId) ?? [];
-  }
-
-  #covers(extent: DirectoryExtent): boolean {
-    return this.#accounts.length > extent.accountMax && this.#classes.length > extent.classMax;
   }
 
   async #fetch(connection: PlacedConnection, extent: DirectoryExtent): Promise<void> {

@@ -28,7 +28,7 @@ export interface LedgerFilter {
   readonly transferTypes: readonly number[];
 }
 
-/** A stretch of one index in which every entry, or every one that `other` lets through, is selected, in order of id. */
+/** A range of one index in which every entry, or every one that `other` lets through, is selected, in order of id. */
 export interface Branch {
   readonly index: "class" | "from" | "to";
   readonly classId: number;

@@ -1,0 +1,126 @@
+import { branchSql } from "./branch-sql.js";
+import { compareIds, type EntryRow, entrySql, inOrder, parseEntry } from "./entry-row.js";
+import { beyond, type IdRange, idsSql, orderSql } from "./id-range.js";
+import type { LedgerView } from "./ledger-view.js";
+import { keysMergedMax, type Outcome, type Plan } from "./plan.js";
+import type { Branch } from "./selection.js";
+
+/** Branches that one statement reads: each is an open table to the server, and its cache of them is shared by all. */
+export const branchesPerStatement = 64;
+
+/**
+ * Runs a `k_way_merge`: reads a few entries of each branch, then four times as many of those that hold the merge up. Reads
+ * about four entries for each that it gives, and at least one per branch. Where a branch is restricted, only the index
+ * is read until it is known which entries are wanted.
+ */
+export async function mergeBranches(
+  view: LedgerView,
+  { branches, entries }: Extract<Plan, { name: "k_way_merge" }>,
+  range: IdRange,
+  keysMax = keysMergedMax,
+): Promise<Outcome> {
+  const merge = new Merge(view, branches, range, entries);
+  let share = Math.ceil((2 * entries) / branches.length) + 2;
+  let open = merge.open();
+  while (open.length > 0 && merge.examined < keysMax) {
+    // Of a restricted branch hardly any key may be wanted, so only what may still be read bounds its share.
+    const limit = Math.min(share, merge.isRestricted ? Math.ceil((keysMax - merge.examined) / open.length) : entries);
+    for (let i = 0; i < open.length; i += branchesPerStatement) {
+      await merge.read(open.slice(i, i + branchesPerStatement), limit);
+    }
+    share *= 4;
+    open = merge.open();
+  }
+  return merge.outcome(open);
+}
+
+interface BranchCursor {
+  readonly branch: Branch;
+  readonly number: number;
+  /** The last id read; undefined before the first. */
+  last: string | undefined;
+  isExhausted: boolean;
+}
+
+class Merge {
+  examined = 0;
+  /** Some branch has conditions on the other account, too. */
+  readonly isRestricted: boolean;
+  readonly #view: LedgerView;
+  readonly #range: IdRange;
+  readonly #want: number;
+  readonly #cursors: readonly BranchCursor[];
+  #found: EntryRow[] = [];
+
+  constructor(view: LedgerView, branches: readonly Branch[], range: IdRange, want: number) {
+    this.#view = view;
+    this.#range = range;
+    this.#want = want;
+    this.isRestricted = branches.some(({ other }) => other !== undefined);
+    this.#cursors = branches.map((branch, number) => ({ branch, number, last: undefined, isExhausted: false }));
+  }
+
+  /** Branches that may still hold one of the wanted ids. */
+  open(): BranchCursor[] {
+    this.#found = inOrder(this.#found, this.#range.descending);
+    const worst = this.#found[this.#want - 1]?.id;
+    return this.#cursors.filter(
+      ({ isExhausted, last }) =>
+        !isExhausted && (last === undefined || worst === undefined || this.#compare(last, worst) < 0),
+    );
+  }
+
+  async read(cursors: readonly BranchCursor[], limit: number): Promise<void> {
+    const texts = await this.#view.read(...cursors.map((cursor) => this.#branchSql(cursor, limit)));
+    this.examined += texts.length;
+    const counts = new Map<BranchCursor, number>();
+    for (const text of texts) {
+      const at = text.indexOf(" ");
+      const cursor = this.#cursors[Number(text.slice(0, at))];
+      if (cursor === undefined) continue;
+      const row = parseEntry(text.slice(at + 1));
+      counts.set(cursor, (counts.get(cursor) ?? 0) + 1);
+      if (cursor.last === undefined || this.#compare(cursor.last, row.id) < 0) cursor.last = row.id;
+      const { index, other } = cursor.branch;
+      if (other?.has(index === "from" ? row.to : row.from) !== false) this.#found.push(row);
+    }
+    for (const cursor of cursors) cursor.isExhausted = (counts.get(cursor) ?? 0) < limit;
+  }
+
+  /** The entries so far; with branches still open, those up to where all of them have been read. */
+  async outcome(open: readonly BranchCursor[]): Promise<Outcome> {
+    let reached: string | undefined;
+    for (const { last } of open) {
+      if (last !== undefined && (reached === undefined || this.#compare(last, reached) < 0)) reached = last;
+    }
+    const limit = reached;
+    const safe = limit === undefined ? this.#found : this.#found.filter(({ id }) => this.#compare(id, limit) <= 0);
+    const rows = safe.slice(0, this.#want);
+    const last = rows.length === this.#want ? rows.at(-1)?.id : reached;
+    return {
+      rows: this.isRestricted && rows.length > 0 ? await this.#whole(rows) : rows,
+      examined: this.examined,
+      rest: beyond(this.#range, last === undefined ? undefined : BigInt(last)),
+    };
+  }
+
+  /** The rows of which only the keys have been read. */
+  async #whole(keys: readonly EntryRow[]): Promise<EntryRow[]> {
+    const ids = keys.map(({ id }) => id).join(",");
+    const texts = await this.#view.read(`SELECT ${entrySql()} FROM ledger_entry WHERE id IN (${ids})`);
+    return inOrder(texts.map(parseEntry), this.#range.descending);
+  }
+
+  #compare(a: string, b: string): number {
+    return this.#range.descending ? compareIds(b, a) : compareIds(a, b);
+  }
+
+  #branchSql({ branch, number, last }: BranchCursor, limit: number): string {
+    const visible = this.#view.clip(this.#range);
+    const ids = idsSql(last === undefined ? visible : beyond(visible, BigInt(last)));
+    const columns = this.isRestricted
+      ? `CONCAT_WS(' ', ${number}, id, from_account, to_account)`
+      : entrySql("", `${number}, `);
+    return `SELECT ${columns} FROM ledger_entry ${branchSql(branch)} ${ids} ${orderSql(visible)} LIMIT ${limit}`;
+  }
+}

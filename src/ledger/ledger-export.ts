@@ -1,0 +1,109 @@
+import type { TimeRange } from "../domain/date-range.js";
+import type { Call } from "../domain/service.js";
+import type { BlockPlace } from "../store/placed-read.js";
+import type { AccountDirectory } from "./account-directory.js";
+import type { EntryRow } from "./entry-row.js";
+import { idMax } from "./id-range.js";
+import type { LedgerRead, LedgerReader } from "./ledger-reader.js";
+import type { LedgerView } from "./ledger-view.js";
+import { type ScannedEntries, type ScanState, scanEntries } from "./scan-entries.js";
+import { type LedgerSelection, selectEntries } from "./selection.js";
+
+/** Entries that a batch of an export holds about; at most three times as many. */
+export const exportBatchRows = 6_000;
+
+/** A batch holds a third more than is wanted, as a union by density expects to find. */
+const surplus = 1.3;
+
+/** Batches of an unknown density are smaller: a merge reads up to four keys for each entry. */
+const firstBatchShare = 10;
+
+/** What is exported. */
+export interface ExportSubject {
+  readonly partyId: string;
+  readonly assetId: string;
+  readonly time: TimeRange;
+}
+
+/**
+ * The entries of one party and asset, oldest first, up to the newest block when it was opened: the ledger only grows,
+ * so that is a consistent view without a transaction. Holds a connection only while a batch is read.
+ */
+export class LedgerExport {
+  /** The accounts that its entries name. */
+  readonly directory: AccountDirectory;
+  /** What every batch depends on; undefined: nothing has been loaded yet. */
+  readonly newestBlock: BlockPlace | undefined;
+  readonly #ledger: LedgerReader;
+  readonly #batchRows: number;
+  readonly #own: ReadonlySet<number>;
+  readonly #selection: LedgerSelection;
+  /** The batch that was read last, until it is taken, and where it ends. */
+  #batch: ScannedEntries;
+
+  private constructor(ledger: LedgerReader, opened: LedgerRead<FirstBatch>, batchRows: number) {
+    const { result, directory, extent } = opened;
+    this.directory = directory;
+    this.newestBlock = extent.newestBlock;
+    this.#ledger = ledger;
+    this.#batchRows = batchRows;
+    this.#own = result.own;
+    this.#selection = result.selection;
+    this.#batch = result.batch;
+  }
+
+  /** Reads the first entries, too: a small export is one statement. @throws Failure */
+  static async open(
+    ledger: LedgerReader,
+    { partyId, assetId, time }: ExportSubject,
+    call?: Call,
+    batchRows = exportBatchRows,
+  ): Promise<LedgerExport> {
+    const side = { partyId, assetId, marketIds: [], types: [] };
+    const opened = await ledger.read(call, time, async (view, directory): Promise<FirstBatch> => {
+      const selection = selectEntries(directory, { from: side, to: side, closed: false, transferTypes: [] });
+      const own = directory.accountsOf(partyId).filter(({ kind }) => kind.assetId === assetId);
+      const rest = { low: 0n, high: idMax, descending: false };
+      const batch = await readBatch(view, selection, { rest }, batchRows);
+      return { own: new Set(own.map(({ id }) => id)), selection, batch };
+    });
+    return new LedgerExport(ledger, opened, batchRows);
+  }
+
+  /** Whether an account is the party's own, in the asset. */
+  owns(account: number): boolean {
+    return this.#own.has(account);
+  }
+
+  /** The next entries; none: that was all. @throws Failure */
+  async next(call?: Call): Promise<readonly EntryRow[]> {
+    while (this.#batch.rows.length === 0) {
+      const { state } = this.#batch;
+      if (state.rest.low > state.rest.high) break;
+      // Only what was proven counts: a batch that was not is read again.
+      this.#batch = await this.#ledger.readOn(call, this.newestBlock, (view) =>
+        readBatch(view, this.#selection, state, this.#batchRows),
+      );
+    }
+    const { rows, state } = this.#batch;
+    this.#batch = { rows: [], state };
+    return rows;
+  }
+}
+
+/** What an export knows when it is opened. */
+interface FirstBatch {
+  readonly own: ReadonlySet<number>;
+  readonly selection: LedgerSelection;
+  readonly batch: ScannedEntries;
+}
+
+function readBatch(
+  view: LedgerView,
+  selection: LedgerSelection,
+  state: ScanState,
+  batchRows: number,
+): Promise<ScannedEntries> {
+  const rows = state.known?.idsPerMatch === undefined ? batchRows / firstBatchShare : batchRows / surplus;
+  return scanEntries(view, selection, state, Math.ceil(rows));
+}

@@ -1,0 +1,47 @@
+import { Counter } from "prom-client";
+import type { Metrics } from "../telemetry/metrics.js";
+import { type Plan, planNames } from "./plan.js";
+
+/** What one run of a plan cost. */
+export interface PlanCosts {
+  readonly plan: Plan["name"];
+  readonly statements: number;
+  /** Entries of the table, or keys of an index, that it read. */
+  readonly rowsExamined: number;
+}
+
+/** What all runs of each plan have cost since the start. */
+export class PlanCounts {
+  readonly #counts = new Map(planNames.map((name) => [name, { runs: 0, statements: 0, rowsExamined: 0 }]));
+
+  /** Adds what a page or a batch cost. */
+  add(costs: readonly PlanCosts[]): void {
+    for (const { plan, statements, rowsExamined } of costs) {
+      const count = this.#counts.get(plan);
+      if (count === undefined) continue;
+      count.runs++;
+      count.statements += statements;
+      count.rowsExamined += rowsExamined;
+    }
+  }
+
+  /** Registers the counts; values are those when they are asked for. */
+  register(metrics: Metrics): void {
+    const counter = (name: string, help: string, key: "runs" | "statements" | "rowsExamined") => {
+      const counts = this.#counts;
+      new Counter({
+        name,
+        help,
+        labelNames: ["plan"],
+        registers: [metrics],
+        collect() {
+          this.reset();
+          for (const [plan, count] of counts) this.inc({ plan }, count[key]);
+        },
+      });
+    };
+    counter("marketd_ledger_plans_total", "Plans that were run to read ledger entries, by their name.", "runs");
+    counter("marketd_ledger_statements_total", "SQL statements of these plans.", "statements");
+    counter("marketd_ledger_rows_examined_total", "Entries and index keys that these plans read.", "rowsExamined");
+  }
+}

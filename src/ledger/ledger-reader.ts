@@ -1,0 +1,195 @@
+import { firstIdOfBlock } from "../domain/block-position.js";
+import type { TimeRange } from "../domain/date-range.js";
+import type { Page, PageRequest } from "../domain/page.js";
+import type { Call } from "../domain/service.js";
+import { ledgerQueryTimeoutMs } from "../store/bounded-query.js";
+import type { Database } from "../store/database.js";
+import { ReadBehindError, type StorePlace } from "../store/known-place.js";
+import { type BlockPlace, type PlacedConnection, withPlacedConnection } from "../store/placed-read.js";
+import type { Log } from "../telemetry/log.js";
+import { type Account, AccountDirectory, covers, type EntryClass } from "./account-directory.js";
+import type { EntryRow } from "./entry-row.js";
+import { type IdRange, idMax } from "./id-range.js";
+import { PlanCounts } from "./ledger-metrics.js";
+import { always, type LedgerExtent, LedgerView } from "./ledger-view.js";
+import { type ScannedEntries, scanEntries } from "./scan-entries.js";
+import { type LedgerFilter, selectEntries } from "./selection.js";
+
+/** A ledger entry with what its numbers stand for. */
+export interface LedgerEntry {
+  /** Its place. */
+  readonly id: bigint;
+  /** Block time in Unix nanoseconds, decimal text like all other numbers here. */
+  readonly timeNs: string;
+  readonly quantity: string;
+  readonly entryClass: EntryClass;
+  readonly from: Account;
+  readonly to: Account;
+  readonly fromBalance: string;
+  readonly toBalance: string;
+}
+
+/** How a {@link LedgerReader} behaves. */
+export interface LedgerReaderOptions {
+  readonly queryTimeoutMs?: number;
+  /** Gets a line for each page and batch, at level `debug`. */
+  readonly log?: Log;
+}
+
+/** What a read gave, what it saw, and the accounts that its entries name. */
+export interface LedgerRead<T> {
+  readonly result: T;
+  readonly extent: LedgerExtent;
+  readonly directory: AccountDirectory;
+}
+
+/** Reads the ledger. One per process: it keeps the directory of accounts. */
+export class LedgerReader {
+  readonly database: Database;
+  readonly queryTimeoutMs: number;
+  readonly counts = new PlanCounts();
+  readonly #log: Log | undefined;
+  #store = { id: "", directory: new AccountDirectory() };
+
+  constructor(database: Database, options: LedgerReaderOptions = {}) {
+    this.database = database;
+    this.queryTimeoutMs = options.queryTimeoutMs ?? ledgerQueryTimeoutMs;
+    this.#log = options.log;
+  }
+
+  /** Fetches the accounts before the first request needs them. */
+  async warm(): Promise<void> {
+    await this.read(undefined, always, async () => []);
+  }
+
+  /** Lends a connection for at most `queryTimeoutMs`, and until the call is aborted. `use` may run more than once. */
+  borrow<T>(call: Call | undefined, use: (connection: PlacedConnection) => Promise<T>, further = false): Promise<T> {
+    return withPlacedConnection(this.database, { call, further }, this.queryTimeoutMs, use);
+  }
+
+  /**
+   * Reads with the accounts that are known, so that a request can do with one statement. That statement also tells
+   * whether there are more by now; if so, they are fetched, and `use` runs once more, on the same view. A time range
+   * takes a statement more: where in the list it begins must be known before it can be scanned.
+   */
+  read<T>(
+    call: Call | undefined,
+    time: TimeRange,
+    use: (view: LedgerView, directory: AccountDirectory) => Promise<T>,
+  ): Promise<LedgerRead<T>> {
+    return this.borrow(call, async (connection) => {
+      const view = new LedgerView(connection, this.database.knownPlace, time);
+      if (time.startNs !== undefined || time.endNs !== undefined) await view.reach();
+      let { directory } = this.#store;
+      for (;;) {
+        const { extent: known } = directory;
+        const result = await use(view, directory);
+        const extent = await view.reach();
+        const current = this.#directoryOf(extent.newestBlock);
+        if (current === directory && covers(known, extent)) {
+          this.#note(view);
+          return { result, extent, directory };
+        }
+        directory = current;
+        await directory.refresh(connection, extent);
+      }
+    });
+  }
+
+  /** Reads on, up to the newest block of an earlier read at most. */
+  readOn<T>(call: Call | undefined, needed: StorePlace | undefined, use: (view: LedgerView) => Promise<T>): Promise<T> {
+    const read = async (connection: PlacedConnection): Promise<T> => {
+      const view = new LedgerView(connection, this.database.knownPlace, always, needed);
+      const result = await use(view);
+      this.#note(view);
+      return result;
+    };
+    return this.borrow(call, read, true);
+  }
+
+  /** One page of the entries that a filter selects, in the order of the list. */
+  async page(
+    filter: LedgerFilter,
+    time: TimeRange,
+    request: PageRequest<bigint>,
+    call?: Call,
+  ): Promise<Page<LedgerEntry, bigint>> {
+    const { result, extent, directory } = await this.read(call, time, async (view, accounts) => {
+      const selection = selectEntries(accounts, filter);
+      const page = await readPage(request, (range, want) => scanEntries(view, selection, { rest: range }, want));
+      checkCursor(request.cursor, (await view.reach()).newestBlock);
+      return page;
+    });
+    const rows = result.rows.map((row) => resolve(directory, row));
+    return { ...result, rows, newestBlock: extent.newestBlock };
+  }
+
+  #note({ costs }: LedgerView): void {
+    this.counts.add(costs);
+    this.#log?.debug({ plans: costs }, "ledger entries were read");
+  }
+
+  #directoryOf(newest: BlockPlace | undefined): AccountDirectory {
+    const id = newest?.storeId ?? "";
+    if (id !== this.#store.id) this.#store = { id, directory: new AccountDirectory() };
+    return this.#store.directory;
+  }
+}
+
+/** Connections that are tried where a cursor lies beyond the newest block: another process may have read that. */
+const cursorAttemptsMax = 3;
+
+/** @throws ReadBehindError for a cursor of a block that is not there */
+function checkCursor(cursor: bigint | undefined, newest: BlockPlace | undefined): void {
+  if (cursor === undefined || newest === undefined || cursor < firstIdOfBlock(newest.height + 1n)) return;
+  throw new ReadBehindError("the cursor lies beyond the newest block", cursorAttemptsMax);
+}
+
+/**
+ * Reads from the cursor in the direction of the page. The cursor's own place is read too: where a row is there, as
+ * nearly always, something lies on the other side, and that needs no second scan.
+ */
+async function readPage(
+  { cursor, size, backwards, newestFirst }: PageRequest<bigint>,
+  scan: (range: IdRange, want: number) => Promise<ScannedEntries>,
+): Promise<Omit<Page<EntryRow, bigint>, "newestBlock">> {
+  const descending = newestFirst !== backwards;
+  const low = descending ? 0n : (cursor ?? 0n);
+  const high = descending ? (cursor ?? idMax) : idMax;
+  // The page, one more to tell whether it is the last, and what is at the cursor.
+  const { rows: found, state } = await scan({ low, high, descending }, size + (cursor === undefined ? 1 : 2));
+  const isCut = state.rest.low <= state.rest.high;
+  const atCursor = cursor !== undefined && found[0]?.id === String(cursor);
+  const after = atCursor ? found.slice(1) : found;
+  const rows = after.slice(0, size);
+  const more = after.length > size || isCut;
+  const behind = atCursor || (cursor !== undefined && (await isAnyBehind(cursor, descending, scan)));
+  const reached = descending ? state.rest.high + 1n : state.rest.low - 1n;
+  const early = after.length <= size && isCut ? { reached } : {};
+  return backwards
+    ? { rows: rows.reverse(), hasNext: behind, hasPrevious: more, ...early }
+    : { rows, hasNext: more, hasPrevious: behind, ...early };
+}
+
+async function isAnyBehind(
+  cursor: bigint,
+  descending: boolean,
+  scan: (range: IdRange, want: number) => Promise<ScannedEntries>,
+): Promise<boolean> {
+  const range = descending ? { low: cursor, high: idMax } : { low: 0n, high: cursor };
+  const { rows, state } = await scan({ ...range, descending: !descending }, 1);
+  return rows.length > 0 || state.rest.low <= state.rest.high;
+}
+
+function resolve(directory: AccountDirectory, row: EntryRow): LedgerEntry {
+  return {
+    id: BigInt(row.id),
+    timeNs: row.timeNs,
+    quantity: row.quantity,
+    entryClass: directory.entryClass(row.classId),
+    from: directory.account(row.from),
+    to: directory.account(row.to),
+    fromBalance: row.fromBalance,
+    toBalance: row.toBalance,
+  };
+}

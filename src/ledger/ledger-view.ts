@@ -1,0 +1,128 @@
+import { firstIdOfBlock } from "../domain/block-position.js";
+import type { TimeRange } from "../domain/date-range.js";
+import { type KnownPlace, ReadBehindError, reaches, type StorePlace } from "../store/known-place.js";
+import { type BlockPlace, type PlacedConnection, parsePlace, placeSql } from "../store/placed-read.js";
+import type { DirectoryExtent } from "./account-directory.js";
+import { type IdRange, idMax } from "./id-range.js";
+import type { PlanCosts } from "./ledger-metrics.js";
+import type { Plan } from "./plan.js";
+
+/** All of time. */
+export const always: TimeRange = { startNs: undefined, endNs: undefined };
+
+/** How far the ledger reaches, as one statement saw it. */
+export interface LedgerExtent extends DirectoryExtent {
+  /** The newest block; undefined: there is none yet. */
+  readonly newestBlock: BlockPlace | undefined;
+  /** Ids of the entries in the time range; `low` > `high`: there are none. */
+  readonly low: bigint;
+  readonly high: bigint;
+}
+
+/** Begins the row of a statement that tells the extent; rows of entries begin with a digit. */
+const extentMark = "extent";
+
+/**
+ * What one request sees of a growing ledger: everything up to the newest entry when its first statement ran. Every
+ * statement also tells how far its server is, so its rows are proven by their own snapshot.
+ */
+export class LedgerView {
+  readonly costs: PlanCosts[] = [];
+  #statements = 0;
+  #extent: LedgerExtent | undefined;
+  #needed: StorePlace | undefined;
+  readonly #connection: PlacedConnection;
+  readonly #known: KnownPlace;
+  readonly #time: TimeRange;
+
+  /** `needed` is what an earlier read of the same answer depended on. */
+  constructor(connection: PlacedConnection, known: KnownPlace, time = always, needed?: StorePlace) {
+    this.#connection = connection;
+    this.#known = known;
+    this.#time = time;
+    this.#needed = needed;
+  }
+
+  /** Undefined before the first statement. */
+  get extent(): LedgerExtent | undefined {
+    return this.#extent;
+  }
+
+  /**
+   * Runs SELECTs of one text column each as one statement. Their rows follow each other; a SELECT keeps its order if it
+   * has a LIMIT.
+   * @throws ReadBehindError when the server lacks what this process or this answer has seen already
+   */
+  async read(...selects: readonly string[]): Promise<string[]> {
+    const parts = [extentSql(this.#time), ...selects].map((select) => `(${select})`);
+    const rows = await this.#connection.query<{ readonly entry: string }>(parts.join("\nUNION ALL "));
+    this.#statements++;
+    const texts: string[] = [];
+    for (const { entry } of rows) {
+      if (entry.startsWith(extentMark)) this.#note(parseExtent(entry));
+      else texts.push(entry);
+    }
+    return texts;
+  }
+
+  /** The extent; costs a statement where none has run yet. */
+  async reach(): Promise<LedgerExtent> {
+    if (this.#extent === undefined) await this.read();
+    if (this.#extent === undefined) throw new Error("a statement did not tell how far the ledger reaches");
+    return this.#extent;
+  }
+
+  /** The part of a range that this request sees; before the first statement all of it. */
+  clip(range: IdRange): IdRange {
+    const { low, high } = this.#extent ?? { low: 0n, high: idMax };
+    return {
+      low: range.low > low ? range.low : low,
+      high: range.high < high ? range.high : high,
+      descending: range.descending,
+    };
+  }
+
+  /** Runs a plan and notes what it cost. */
+  async run<T extends { readonly examined: number }>(plan: Plan, execute: () => Promise<T>): Promise<T> {
+    const before = this.#statements;
+    const outcome = await execute();
+    this.costs.push({ plan: plan.name, statements: this.#statements - before, rowsExamined: outcome.examined });
+    return outcome;
+  }
+
+  #note(extent: LedgerExtent): void {
+    const { newestBlock } = extent;
+    if (this.#needed === undefined) this.#known.found(newestBlock);
+    else if (newestBlock === undefined || !reaches(newestBlock, this.#needed)) {
+      throw new ReadBehindError("the server lost its place");
+    }
+    this.#extent ??= extent;
+    this.#needed ??= newestBlock;
+    if (this.#needed !== undefined) this.#connection.dependOn(this.#needed, true);
+  }
+}
+
+/** One row of text: newest entry, highest account and class, first blocks from both ends of the time range, place. */
+function extentSql({ startNs, endNs }: TimeRange): string {
+  const blockFrom = (timeNs: bigint | undefined) =>
+    timeNs === undefined
+      ? "'any'"
+      : `COALESCE((SELECT height FROM block WHERE time_ns >= ${timeNs} ORDER BY time_ns, height LIMIT 1), 'none')`;
+  return `SELECT CONCAT_WS(' ', '${extentMark}', COALESCE((SELECT MAX(id) FROM ledger_entry), 'none'),
+    COALESCE((SELECT MAX(account_id) FROM account), 0), COALESCE((SELECT MAX(class_id) FROM entry_class), 0),
+    ${blockFrom(startNs)}, ${blockFrom(endNs)}, ${placeSql}) AS entry`;
+}
+
+function parseExtent(text: string): LedgerExtent {
+  const [, newest = "", accountMax, classMax, start = "", end = "", ...place] = text.split(" ");
+  const newestBlock = parsePlace(place.length === 0 ? null : place.join(" "));
+  const known = { newestBlock, accountMax: Number(accountMax), classMax: Number(classMax) };
+  if (newest === "none" || start === "none") return { ...known, low: 1n, high: 0n };
+  const last = end === "any" || end === "none" ? idMax : firstIdOfBlock(BigInt(end)) - 1n;
+  const high = BigInt(newest);
+  return {
+    ...known,
+    low: start === "any" ? 0n : firstIdOfBlock(BigInt(start)),
+    high: last < high ? last : high,
+  };
+}

@@ -1,0 +1,185 @@
+import type { EntryRow } from "./entry-row.js";
+import type { IdRange } from "./id-range.js";
+import type { Branch, LedgerSelection } from "./selection.js";
+
+/** Up to this many branches are merged without knowing how dense their matches are. */
+export const branchesMergedMax = 24;
+
+/** Up to this many, without whole classes among them, are united before the table is sampled. */
+export const branchesUnitedFirstMax = 100;
+
+/** Branches that a request merges or unites at most. */
+export const branchesMax = 4_096;
+
+/** Entries that the table scans of a request examine at most, whether they match or not. */
+export const entriesScannedMax = 65_536;
+
+/** Index keys that the merges of a request read at most beyond their first round: the bound on rare intersections. */
+export const keysMergedMax = 40_000;
+
+/** Keys of each index that a union reads at most where the density of matches is unknown. */
+export const keysUnitedMax = 512;
+
+/** Unions by density that a request tries at most. */
+export const unionsMax = 3;
+
+/** Entries that a first table scan examines, beside ten times the branches and six times the page. */
+const sampleEntriesMin = 256;
+const sampleEntriesMax = 1_024;
+
+/** Matches are rare when fewer than one entry in so many is one. */
+const rareEntriesPerMatch = 64;
+
+/** What the steps of a plan cost, in microseconds: measured, and only their ratios matter. */
+const cost = { scanned: 0.3, scannedMatch: 1, branch: 12, unitedMatch: 4 } as const;
+
+/** One way to find the next entries of a selection. Each is one step: what it finds decides on the next. */
+export type Plan =
+  /** Reads `entries` from the primary key, or from the index of one branch, in order. */
+  | { readonly name: "range_scan"; readonly branch: Branch | undefined; readonly entries: number }
+  /** Reads some of each branch in order, and then more of those that hold the merge up. */
+  | { readonly name: "k_way_merge"; readonly branches: readonly Branch[]; readonly entries: number }
+  /** Examines the next `examined` entries of the table and takes up to `entries` that match. */
+  | {
+      readonly name: "table_scan";
+      readonly branches: readonly Branch[];
+      readonly examined: number;
+      readonly entries: number;
+    }
+  /** Reads all matches in the next `ids` ids; undefined: in all, and of those only the first `entries`. */
+  | {
+      readonly name: "index_union";
+      readonly branches: readonly Branch[];
+      readonly ids: number | undefined;
+      /** With more matches than this it gives none, and says so. */
+      readonly keysMax: number;
+      readonly entries: number;
+    };
+
+/** The names of all plans. */
+export const planNames = ["range_scan", "k_way_merge", "table_scan", "index_union"] as const satisfies Plan["name"][];
+
+/** What the plans before have shown. */
+export interface Statistics {
+  /** Ids for each match where the last plan read; undefined: it met none, or there was no plan yet. */
+  readonly idsPerMatch: number | undefined;
+  /** Ids for each entry of the table where it was scanned last; undefined: it was not. */
+  readonly idsPerEntry: number | undefined;
+  /** A union found more than {@link keysUnitedMax} matches. */
+  readonly hasManyMatches: boolean;
+  /** Entries that are still wanted. */
+  readonly missing: number;
+  /** What this request has spent: entries of the table, index keys, and unions by density. */
+  readonly entriesScanned: number;
+  readonly keysMerged: number;
+  readonly unions: number;
+}
+
+/** The next step, by what is known; undefined: the page is full, or the request has spent what it may. */
+export function choosePlan(selection: LedgerSelection, statistics: Statistics): Plan | undefined {
+  const { missing, idsPerMatch } = statistics;
+  if (missing <= 0 || statistics.keysMerged >= keysMergedMax) return undefined;
+  if (selection.kind === "all") return { name: "range_scan", branch: undefined, entries: missing };
+  const { branches } = selection;
+  const [only] = branches;
+  if (only === undefined) return undefined;
+  if (branches.length === 1 && only.other === undefined) return { name: "range_scan", branch: only, entries: missing };
+  return idsPerMatch === undefined
+    ? planUnknown(branches, statistics)
+    : planByDensity(branches, statistics, idsPerMatch);
+}
+
+function planUnknown(branches: readonly Branch[], statistics: Statistics): Plan | undefined {
+  if (branches.length <= branchesMergedMax) return merge(branches, statistics);
+  const mayUnite = canUnite(branches) && !statistics.hasManyMatches;
+  const isUnitedLate = branches.length > branchesUnitedFirstMax || branches.some(({ index }) => index === "class");
+  if (mayUnite && !isUnitedLate) return unionOfAll(branches, statistics);
+  if (statistics.entriesScanned === 0) {
+    // A dense page is met within a few times its size, however many branches there are.
+    const sample = Math.min(10 * branches.length, sampleEntriesMax, 6 * statistics.missing);
+    return tableScan(branches, statistics, sample);
+  }
+  if (mayUnite) return unionOfAll(branches, statistics);
+  return merge(branches, statistics) ?? tableScan(branches, statistics, entriesScannedMax);
+}
+
+function planByDensity(branches: readonly Branch[], statistics: Statistics, idsPerMatch: number): Plan | undefined {
+  const { missing, idsPerEntry, entriesScanned } = statistics;
+  const entriesPerMatch = idsPerEntry === undefined ? Number.POSITIVE_INFINITY : idsPerMatch / idsPerEntry;
+  const ahead = missing * entriesPerMatch;
+  const scanCost = ahead * cost.scanned + missing * cost.scannedMatch;
+  const isAffordable = entriesScanned + ahead <= entriesScannedMax;
+  if (isAffordable && scanCost < branches.length * cost.branch + missing * cost.unitedMatch) {
+    return tableScan(branches, statistics, 1.25 * ahead);
+  }
+  if (canUnite(branches)) {
+    const isRare = idsPerEntry !== undefined && entriesPerMatch > rareEntriesPerMatch;
+    if (isRare && !statistics.hasManyMatches) return unionOfAll(branches, statistics);
+    if (statistics.unions < unionsMax) return unionByDensity(branches, statistics, idsPerMatch);
+  }
+  return merge(branches, statistics) ?? tableScan(branches, statistics, 1.25 * ahead);
+}
+
+/** A branch that restricts the other side too is only ever merged: its keys must be read one by one. */
+function canUnite(branches: readonly Branch[]): boolean {
+  return branches.length <= branchesMax && branches.every(({ other }) => other === undefined);
+}
+
+function merge(branches: readonly Branch[], { missing }: Statistics): Plan | undefined {
+  return branches.length > branchesMax ? undefined : { name: "k_way_merge", branches, entries: missing };
+}
+
+function tableScan(
+  branches: readonly Branch[],
+  { missing, entriesScanned }: Statistics,
+  entries: number,
+): Plan | undefined {
+  const left = entriesScannedMax - entriesScanned;
+  const examined = Math.min(left, Math.ceil(Math.max(sampleEntriesMin, entries)));
+  return left <= 0 ? undefined : { name: "table_scan", branches, examined, entries: missing };
+}
+
+function unionOfAll(branches: readonly Branch[], { missing }: Statistics): Plan {
+  return { name: "index_union", branches, ids: undefined, keysMax: keysUnitedMax, entries: missing };
+}
+
+/** A third more ids than it should take, and some for the scatter of small numbers. */
+function unionByDensity(branches: readonly Branch[], { missing }: Statistics, idsPerMatch: number): Plan {
+  const ids = Math.ceil(idsPerMatch * (1.3 * missing + 8));
+  return { name: "index_union", branches, ids, keysMax: 4 * missing + 64, entries: missing };
+}
+
+/** What a plan found. */
+export interface Outcome {
+  /** All matches of what it covered, in the direction of the scan, each once. */
+  readonly rows: readonly EntryRow[];
+  /** What it did not cover. */
+  readonly rest: IdRange;
+  /** Entries or keys that it read. */
+  readonly examined: number;
+  /** Ids for each entry of the table, from a table scan. */
+  readonly idsPerEntry?: number;
+  /** The ids that a union tried in vain: they hold more matches than it takes. */
+  readonly gaveUp?: number;
+}
+
+/** The statistics after a plan that covered so many ids. */
+export function learn(before: Statistics, plan: Plan, outcome: Outcome, ids: number): Statistics {
+  const { rows, examined, gaveUp } = outcome;
+  const isByDensity = plan.name === "index_union" && plan.ids !== undefined;
+  const idsPerMatch = rows.length === 0 ? undefined : ids / rows.length;
+  return {
+    idsPerMatch: gaveUp === undefined ? idsPerMatch : denser(before, isByDensity ? gaveUp : undefined),
+    idsPerEntry: outcome.idsPerEntry ?? before.idsPerEntry,
+    hasManyMatches: before.hasManyMatches || (gaveUp !== undefined && !isByDensity),
+    missing: before.missing - rows.length,
+    entriesScanned: before.entriesScanned + (plan.name === "table_scan" ? examined : 0),
+    keysMerged: before.keysMerged + (plan.name === "k_way_merge" ? examined : 0),
+    unions: before.unions + (isByDensity ? 1 : 0),
+  };
+}
+
+/** After too many matches in a piece: a quarter of the ids that were expected, or of those that it had. */
+function denser({ idsPerMatch, missing }: Statistics, ids: number | undefined): number | undefined {
+  return idsPerMatch === undefined || ids === undefined ? idsPerMatch : Math.min(idsPerMatch, ids / missing) / 4;
+}
