@@ -2,7 +2,7 @@ import { Failure } from "../domain/failure.js";
 import type { Call } from "../domain/service.js";
 import type { Connection, Database } from "./database.js";
 
-/** How long the queries of one page or one stretch of an export may take together, once they have a connection. */
+/** How long the queries of one page or one batch of an export may take together, once they have a connection. */
 export const ledgerQueryTimeoutMs = 20_000;
 
 /** Whose queries they are. */
