@@ -61,7 +61,7 @@ type Edge = Encodable<typeof ERC20MultiSigSignerRemovedBundleEdgeSchema>;
 
 function edge(bundle: SignerRemovedBundle): Edge & { readonly cursor: string } {
   const { oldSigner, submitter, nonce, epochSeq, timeNs, signatures } = bundle;
-  const hex = signatures.join("").toLowerCase();
+  const hex = signatures.map((signature) => Buffer.from(signature, "latin1").toString("hex")).join("");
   return {
     cursor: encodeBundleCursor(bundle),
     node: {

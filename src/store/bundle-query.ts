@@ -23,17 +23,22 @@ export interface SignerRemovedBundle {
   readonly timeNs: bigint;
   /** Decimal text, as the event gave it. */
   readonly epochSeq: string;
-  /** In hexadecimal, upper case, in order of bytes, each once. */
+  /** Bytes as latin1 text, in order of bytes, each once. */
   readonly signatures: readonly string[];
 }
 
-/** A row is one column of text: the driver's work grows with columns, and most of what it makes is made for each. */
 interface BundleRow {
-  readonly row: string | Uint8Array;
+  readonly signature_id: string;
+  readonly old_signer: string;
+  readonly submitter: string;
+  readonly nonce: string;
+  readonly time_ns: bigint;
+  readonly epoch_seq: string;
+  readonly signature: string | null;
 }
 
-/** Between the parts of a row; identifiers are printable. */
-const separator = "\t";
+/** A bundle, or none, and where the store is. */
+type PlacedRow = { readonly [K in keyof BundleRow]: BundleRow[K] | null } & { readonly place: string | null };
 
 /** One page of bundles in the order (time, signature id), and their signatures, in one query. */
 export function readBundles(
@@ -97,9 +102,8 @@ async function scanBundles(
     parameters.push(cursor.timeNs, cursor.timeNs, cursor.signatureId);
   }
   const order = descending ? "DESC" : "ASC";
-  const rows = await connection.query<BundleRow>(
-    `SELECT CONCAT_WS(x'09', COALESCE(p.place, ''), b.signature_id, b.old_signer, b.submitter, b.nonce, b.time_ns,
-       b.epoch_seq, HEX(s.signature)) AS \`row\`
+  const rows = await connection.query<PlacedRow>(
+    `SELECT p.place, b.signature_id, b.old_signer, b.submitter, b.nonce, b.time_ns, b.epoch_seq, s.signature
      FROM (SELECT ${placeSql} AS place) AS p LEFT JOIN (
        SELECT signature_id, old_signer, submitter, nonce, time_ns, epoch_seq
        FROM signer_removed_bundle FORCE INDEX (${index})
@@ -109,32 +113,33 @@ async function scanBundles(
      ORDER BY b.time_ns ${order}, b.signature_id ${order}, s.signature`,
     parameters,
   );
-  const [placeText = ""] = rows[0] === undefined ? [] : partsOf(rows[0]);
-  const place = parsePlace(placeText === "" ? null : placeText);
+  const place = parsePlace(rows[0]?.place ?? null);
   database.knownPlace.found(place);
   if (place !== undefined) connection.dependOn(place, true);
-  return { bundles: fold(rows), place };
+  return { bundles: fold(rows.filter(isBundle)), place };
 }
 
-/** The parts of a row: where the store is; a bundle, or none; one of its signatures, or none. */
-function partsOf({ row }: BundleRow): string[] {
-  const text = typeof row === "string" ? row : Buffer.from(row).toString("latin1");
-  return text.split(separator);
+function isBundle(row: PlacedRow): row is BundleRow & PlacedRow {
+  return row.signature_id !== null;
 }
 
-/** Rows of one bundle follow each other. */
 function fold(rows: readonly BundleRow[]): SignerRemovedBundle[] {
   const bundles: (SignerRemovedBundle & { readonly signatures: string[] })[] = [];
   for (const row of rows) {
-    const [, signatureId, oldSigner = "", submitter = "", nonce = "", timeNs = "", epochSeq = "", signature] =
-      partsOf(row);
-    if (signatureId === undefined) continue;
     let bundle = bundles.at(-1);
-    if (bundle?.signatureId !== signatureId) {
-      bundle = { signatureId, oldSigner, submitter, nonce, timeNs: BigInt(timeNs), epochSeq, signatures: [] };
+    if (bundle?.signatureId !== row.signature_id) {
+      bundle = {
+        signatureId: row.signature_id,
+        oldSigner: row.old_signer,
+        submitter: row.submitter,
+        nonce: row.nonce,
+        timeNs: row.time_ns,
+        epochSeq: row.epoch_seq,
+        signatures: [],
+      };
       bundles.push(bundle);
     }
-    if (signature !== undefined) bundle.signatures.push(signature);
+    if (row.signature !== null) bundle.signatures.push(row.signature);
   }
   return bundles;
 }
