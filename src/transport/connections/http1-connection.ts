@@ -1,26 +1,15 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { type RepeatedGets, rememberedTextLengthMax } from "../http/repeated-gets.js";
+import { EarlyReader, type RepeatedGets } from "../http/repeated-gets.js";
 import type { TransportLimits } from "../limits.js";
 import { earlyCancelMs } from "./cancelled-calls.js";
 import { closeLingering } from "./lingering-close.js";
-
-/** Of so many requests on a connection the first {@link watchedRequests} are watched for repetitions. */
-const watchEveryRequests = 256;
-
-/** How many requests are watched in a row. */
-const watchedRequests = 16;
-
-/** So many repetitions among the watched make a connection one that repeats itself. */
-const repetitionsMin = 8;
 
 const endOfHeaders = Buffer.from("\r\n\r\n");
 
 /** The methods GET and HEAD begin so, whose requests have no body. */
 const letterG = 0x47;
 const letterH = 0x48;
-
-const noBytes = Buffer.alloc(0);
 
 const ignoreError = (): void => {};
 
@@ -29,7 +18,8 @@ export type Http1Handler = (request: IncomingMessage, response: ServerResponse) 
 
 /** What an {@link Http1Connection} needs. */
 export interface Http1ConnectionOptions {
-  readonly repeated: RepeatedGets;
+  /** Undefined: connections are left to Node's parser. */
+  readonly repeated: RepeatedGets | undefined;
   readonly limits: TransportLimits;
   /** The client of `request` went away early, before it had its answer; its connection had come from `remoteAddress`. */
   cancelled(request: IncomingMessage, remoteAddress: string): void;
@@ -42,26 +32,17 @@ export interface Http1ConnectionOptions {
  * request before it has left waits, and nothing of it is computed. A connection with a waiting request is not read.
  *
  * Node's parser makes requests of all that it is given at once, up to 64 KiB. So a connection that pipelines, and one
- * that repeats itself, is read here, before the parser, which then gets one request at a time:
- * - Bytes that arrive while a request is being answered are held back, unparsed.
- * - A GET that is the same byte for byte as one that came before, and comes between two requests, is answered at once.
- *
- * Reading here makes what is handed on dearer (Node's parser otherwise reads from the kernel itself), which is why only
- * such connections are. Of the others, more than `unansweredRequestsMax` requests in one packet end the connection, unless
- * it begins with them.
+ * that repeats itself, is read by an {@link EarlyReader}, which gives the parser one request at a time and holds back what
+ * arrives while a request is being answered. That makes what is handed on dearer (Node's parser otherwise reads from the
+ * kernel itself), which is why only such connections are. Of the others, more than `unansweredRequestsMax` requests in one
+ * packet end the connection, unless it begins with them.
  */
 export class Http1Connection {
   readonly #socket: Socket;
-  readonly #gets: RepeatedGets;
+  readonly #reader: EarlyReader;
   readonly #limits: TransportLimits;
   readonly #cancelled: Http1ConnectionOptions["cancelled"];
   readonly #clientAddress: string;
-  #asked = 0;
-  #repetitions = 0;
-  /** Node's reader, once this connection is read here. */
-  #parse: ((chunk: Buffer) => void) | undefined;
-  /** The parser has seen whole requests only: the next byte begins one. */
-  #between = false;
   /** The newest request whose handling started, until it is answered and has arrived whole. */
   #request: IncomingMessage | undefined;
   /** The response that is under way. */
@@ -72,14 +53,10 @@ export class Http1Connection {
   #clientKeepsAlive = false;
   /** What is to be done, in this order, each once the response before it has left. */
   readonly #waiting: (() => void)[] = [];
-  /** Bytes that the parser has not been given yet. */
-  #held: Buffer = noBytes;
   /** Nothing is read because something waits. */
   #paused = false;
   /** Requests came before the response to the one before them had been made. */
   #pipelines = false;
-  /** Of the last request that came of what was handed to the parser last. */
-  #parsedText: string | undefined;
   /** The socket's `bytesRead` when the last response had left. */
   #bytesReadAtRest = 0;
   /** When the last response had left, or the connection was made, in `performance.now()` time. */
@@ -93,7 +70,18 @@ export class Http1Connection {
   constructor(socket: Socket, options: Http1ConnectionOptions) {
     this.#flooded = options.flooded;
     this.#socket = socket;
-    this.#gets = options.repeated;
+    this.#reader = new EarlyReader(socket, options.repeated, {
+      isBusy: () => this.#isBusy(),
+      isAnswering: () => this.#response !== undefined,
+      proceed: this.#proceed,
+      answered: () => {
+        this.#restSinceMs = performance.now();
+      },
+      heldBack: () => {
+        this.#pause();
+        this.#settleKeepAlive();
+      },
+    });
     this.#limits = options.limits;
     this.#cancelled = options.cancelled;
     this.#clientAddress = socket.remoteAddress ?? "";
@@ -103,12 +91,7 @@ export class Http1Connection {
 
   /** Reads this connection before the parser from now on, or as soon as it is not paused. */
   readBeforeParser(): void {
-    if (this.#parse !== undefined) return;
-    const readFirst = (): void => this.#readFirst();
-    // A socket that was paused while the parser read it would not be read again.
-    if (this.#socket.isPaused()) this.#socket.once("resume", readFirst);
-    else if (this.#socket.writableNeedDrain) this.#socket.once("drain", readFirst);
-    else readFirst();
+    this.#reader.startSoon();
   }
 
   /**
@@ -116,7 +99,7 @@ export class Http1Connection {
    * be, or if the bytes that will be read `first` pipeline.
    */
   started(first: Buffer | undefined, readBeforeParser: boolean): void {
-    if (readBeforeParser || (first !== undefined && holdsMoreThanOne(first))) this.#readFirst();
+    if (readBeforeParser || (first !== undefined && holdsMoreThanOne(first))) this.#reader.start();
   }
 
   /** Node's parser made a request: `handle` is called when its turn has come, which may be never. */
@@ -142,7 +125,7 @@ export class Http1Connection {
       socket.resume();
       return;
     }
-    const rest = Buffer.concat([head, this.#held]);
+    const rest = Buffer.concat([head, this.#reader.held]);
     this.#release();
     if (this.#response === undefined && this.#waiting.length === 0) {
       start(rest);
@@ -197,7 +180,7 @@ export class Http1Connection {
     this.#response = response;
     this.#begunMs = performance.now();
     response.on("close", this.#answered);
-    this.#observe(request, response);
+    this.#reader.observe(request, response);
     this.#clientKeepsAlive = response.shouldKeepAlive;
     if (this.#draining) this.#settleKeepAlive();
     handle(request, response);
@@ -210,7 +193,7 @@ export class Http1Connection {
     if (this.#request?.complete === true) this.#request = undefined;
     this.#bytesReadAtRest = this.#socket.bytesRead;
     this.#restSinceMs = performance.now();
-    if (this.#waiting.length > 0 || this.#held.length > 0) setImmediate(this.#proceed);
+    if (this.#waiting.length > 0 || this.#reader.held.length > 0) setImmediate(this.#proceed);
     else if (this.#draining) this.#closeWhenIdle();
   };
 
@@ -241,9 +224,9 @@ export class Http1Connection {
     const next = this.#waiting.shift();
     if (next !== undefined) next();
     else if (this.#released) return;
-    else this.#feed();
+    else this.#reader.feed();
     if (this.#released) return;
-    if (this.#waiting.length > 0 || this.#held.length > 0) {
+    if (this.#waiting.length > 0 || this.#reader.held.length > 0) {
       if (this.#response === undefined && !this.#socket.writableNeedDrain) setImmediate(this.#proceed);
     } else {
       this.#resume();
@@ -276,15 +259,13 @@ export class Http1Connection {
       return;
     }
     this.#socket.off("resume", this.#resumed);
-    if (this.#pipelines) this.#readFirst();
+    if (this.#pipelines) this.#reader.start();
   };
 
   /** Leaves the socket to another protocol, or to its end. */
   #release(): void {
     this.#released = true;
-    this.#held = noBytes;
-    this.#socket.off("data", this.#read);
-    this.#socket.off("drain", this.#proceed);
+    this.#reader.stop();
     this.#socket.off("resume", this.#resumed);
   }
 
@@ -299,7 +280,7 @@ export class Http1Connection {
   #settleKeepAlive(): void {
     const response = this.#response;
     if (!this.#draining || response === undefined || response.headersSent) return;
-    response.shouldKeepAlive = this.#clientKeepsAlive && (this.#waiting.length > 0 || this.#held.length > 0);
+    response.shouldKeepAlive = this.#clientKeepsAlive && (this.#waiting.length > 0 || this.#reader.held.length > 0);
   }
 
   /**
@@ -318,99 +299,14 @@ export class Http1Connection {
   }
 
   #isIdle(): boolean {
-    if (this.#waiting.length > 0 || this.#held.length > 0) return false;
-    return this.#between || this.#socket.bytesRead === this.#bytesReadAtRest;
+    if (this.#waiting.length > 0 || this.#reader.held.length > 0) return false;
+    return this.#reader.isBetweenRequests || this.#socket.bytesRead === this.#bytesReadAtRest;
   }
-
-  /** Looks for repetitions; to be called before the request is answered. */
-  #observe(request: IncomingMessage, response: ServerResponse): void {
-    if (this.#parse === undefined) {
-      const position = this.#asked++ % watchEveryRequests;
-      if (position < watchedRequests) this.#watch(position, request, response);
-      return;
-    }
-    this.#parsedText = this.#textOf(request, response);
-    if (this.#parsedText !== undefined) this.#gets.remember(this.#parsedText, request);
-  }
-
-  #watch(position: number, request: IncomingMessage, response: ServerResponse): void {
-    if (position === 0) this.#repetitions = 0;
-    const text = this.#textOf(request, response);
-    if (text === undefined || !this.#gets.remember(text, request)) return;
-    if (++this.#repetitions === repetitionsMin) response.once("close", () => this.readBeforeParser());
-  }
-
-  #textOf(request: IncomingMessage, response: ServerResponse): string | undefined {
-    return response.shouldKeepAlive ? this.#gets.textOf(request) : undefined;
-  }
-
-  /** Takes the place of Node's reader. Its parser leaves the kernel's bytes to the socket once someone listens for them. */
-  #readFirst(): void {
-    if (this.#parse !== undefined || this.#released || this.#socket.destroyed) return;
-    // Node pauses its parser while a slow reader does not take what was written. Another time, then.
-    if (this.#socket.writableNeedDrain) return;
-    const [parse, ...others] = this.#socket.listeners("data");
-    if (parse === undefined || others.length > 0) return;
-    this.#parse = (chunk) => Reflect.apply(parse, this.#socket, [chunk]);
-    this.#socket.on("data", this.#read);
-    this.#socket.off("data", parse as (chunk: Buffer) => void);
-    this.#socket.on("drain", this.#proceed);
-  }
-
-  readonly #read = (chunk: Buffer): void => {
-    this.#held = this.#held.length === 0 ? chunk : Buffer.concat([this.#held, chunk]);
-    this.#feed();
-  };
 
   /** Whether the parser must not be given more: it would make another request of it, or is paused. */
   #isBusy(): boolean {
     if (this.#waiting.length > 0 || this.#socket.writableNeedDrain || this.#socket.destroyed) return true;
     return this.#response !== undefined && this.#request?.complete === true;
-  }
-
-  /** Takes what is held as far as one request at a time allows. */
-  #feed(): void {
-    while (this.#held.length > 0 && !this.#isBusy()) {
-      const held = this.#held;
-      this.#held = noBytes;
-      const text = textOf(held);
-      if (this.#repeat(text)) return;
-      const end = held.indexOf(endOfHeaders) + endOfHeaders.length;
-      if (end < endOfHeaders.length || end === held.length) {
-        this.#handOn(held, text);
-        return;
-      }
-      this.#held = held.subarray(end);
-      const piece = held.subarray(0, end);
-      const pieceText = textOf(piece);
-      if (!this.#repeat(pieceText)) this.#handOn(piece, pieceText);
-    }
-    if (this.#held.length === 0) return;
-    this.#pause();
-    this.#settleKeepAlive();
-  }
-
-  /** Answers a GET that came before. False: it is none, or has to be asked for in the ordinary way. */
-  #repeat(text: string | undefined): boolean {
-    if (text === undefined || !this.#between || this.#response !== undefined || this.#socket.writableLength > 0) {
-      return false;
-    }
-    const response = this.#gets.answer(text, this.#clientAddress);
-    if (response === undefined) return false;
-    this.#socket.write(response);
-    this.#restSinceMs = performance.now();
-    return true;
-  }
-
-  /**
-   * Gives bytes to the parser. If a request without a body comes of them whose text is all of them, then they began and
-   * ended between two requests: what the parser had held before would be in that text too, and what it took for another
-   * request, or a body, would be missing from it.
-   */
-  #handOn(bytes: Buffer, text: string | undefined): void {
-    this.#parsedText = undefined;
-    this.#parse?.(bytes);
-    this.#between = text !== undefined && this.#parsedText === text;
   }
 }
 
@@ -418,8 +314,4 @@ function holdsMoreThanOne(bytes: Buffer): boolean {
   const end = bytes.indexOf(endOfHeaders) + endOfHeaders.length;
   const hasNoBody = bytes[0] === letterG || bytes[0] === letterH;
   return hasNoBody && end >= endOfHeaders.length && end < bytes.length;
-}
-
-function textOf(bytes: Buffer): string | undefined {
-  return bytes.length > rememberedTextLengthMax ? undefined : bytes.toString("latin1");
 }
