@@ -1,13 +1,23 @@
 import { defineConfig } from "vitest/config";
 
+const common = { testTimeout: 30_000, hookTimeout: 60_000, pool: "forks" } as const;
+
+/** Run once more as an operator would who switches the adjustments of Node and V8 off (test/support/tuning.ts). */
+const untuned = [
+  "test/e2e/answers.test.ts",
+  "test/transport/grpc/grpc-calls.test.ts",
+  "test/transport/http/http-answers.test.ts",
+  "test/transport/http/repeated-gets.test.ts",
+];
+
 export default defineConfig({
   test: {
-    include: ["test/**/*.test.ts"],
     globalSetup: ["test/support/global-setup.ts"],
-    pool: "forks",
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
     // Two cores: more workers than that only wait for each other and for the database.
     maxWorkers: 2,
+    projects: [
+      { test: { ...common, name: "tuning on", include: ["test/**/*.test.ts"] } },
+      { test: { ...common, name: "tuning off", include: untuned, env: { MARKETD_TUNING: "off" } } },
+    ],
   },
 });

@@ -40,6 +40,8 @@ export interface ServiceConfig {
   readonly trustedProxies: readonly Network[];
   /** 0: as many as the machine has cores. */
   readonly workers: number;
+  /** Adjustments that lean on the insides of Node and V8. */
+  readonly tuning: boolean;
   readonly pollIntervalMs: number;
   readonly heartbeatMs: number;
   readonly stalledReaderMs: number;
@@ -229,6 +231,11 @@ function addService(command: Command, workers: number): Command {
         .argParser(parseNetworks),
     )
     .addOption(wholeNumber("--workers", "n", "serving processes; 0: one per core", workers, 0, 256))
+    .addOption(
+      setting("--tuning", "on|off", "adjust Node and V8 below their documented interfaces, for speed and memory")
+        .choices(["on", "off"])
+        .default("on"),
+    )
     .addOption(wholeNumber("--poll-interval-ms", "ms", "how often to look for new blocks", 25, 1, 60_000))
     .addOption(wholeNumber("--heartbeat-ms", "ms", "longest silence on a stream", 15_000, 10, 3_600_000))
     .addOption(
@@ -298,6 +305,7 @@ function serviceConfig(values: Values): ServiceConfig {
     corsOrigins: values["corsOrigins"] as readonly string[],
     trustedProxies: values["trustedProxies"] as readonly Network[],
     workers: values["workers"] as number,
+    tuning: values["tuning"] === "on",
     pollIntervalMs: values["pollIntervalMs"] as number,
     heartbeatMs: values["heartbeatMs"] as number,
     stalledReaderMs: values["stalledReaderMs"] as number,

@@ -5,6 +5,7 @@ import { fileURLToPath } from "node:url";
 import type { ServeConfig, ServiceConfig } from "../config.js";
 import { Primary, type ServiceUrls } from "../runtime/primary.js";
 import { HangUps, untilStopped } from "../runtime/stop-signal.js";
+import { workerFlags } from "../runtime/tuning/worker-flags.js";
 import { createLog, type Log } from "../telemetry/log.js";
 import type { refuseConnection } from "../transport/connections/refuse-connection.js";
 import { defaultTransportLimits } from "../transport/limits.js";
@@ -63,7 +64,8 @@ export async function startServing(config: ServiceConfig, options: ServingOption
     if (tls || tellRefused === undefined) socket.destroy();
     else tellRefused(socket, "TOO_MANY_CONNECTIONS");
   };
-  const settings = { program, listen, adminListen, tls, workers, drainMs, connectionsMax, refuse };
+  const flags = config.tuning ? workerFlags : [];
+  const settings = { program, flags, listen, adminListen, tls, workers, drainMs, connectionsMax, refuse };
   const primary = new Primary({ ...options, ...settings });
   const starting = primary.start();
   starting.catch(() => {});

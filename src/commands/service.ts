@@ -10,8 +10,9 @@ import { LedgerReader } from "../ledger/ledger-reader.js";
 import { type Live, startLive } from "../live/live.js";
 import { connectionsOfWorker, descriptorLimit } from "../runtime/descriptors.js";
 import { listenError } from "../runtime/listen-error.js";
-import { keepMemorySteady } from "../runtime/steady-memory.js";
-import { warmUpTicks } from "../runtime/warm-ticks.js";
+import { registerTuningInfo } from "../runtime/tuning/tuning-info.js";
+import { warmUpTicks } from "../runtime/tuning/warm-ticks.js";
+import { hasWorkerFlags } from "../runtime/tuning/worker-flags.js";
 import type { WorkerContext } from "../runtime/worker.js";
 import type { ReadinessState } from "../runtime/worker-messages.js";
 import { type Database, openDatabase } from "../store/database.js";
@@ -54,8 +55,7 @@ export interface Service {
  */
 export async function startService(options: ServiceOptions): Promise<Service> {
   const { config, log, metrics } = options;
-  keepMemorySteady();
-  await warmUpTicks();
+  if (config.tuning) await warmUpTicks();
   collectDefaultMetrics({ register: metrics, prefix: "marketd_" });
   const database = openDatabase(options.databaseUrl);
   await checkSchema(database, log);
@@ -78,6 +78,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     await letGo();
     throw error;
   });
+  registerTuningInfo(metrics, { ...server.tuning, worker_flags: hasWorkerFlags(), warm_ticks: config.tuning });
   warmLedger(live, ledger);
   return {
     url: server.url,
@@ -128,6 +129,7 @@ async function listen(
       trustedProxies: config.trustedProxies,
       staleness: () => live.blockAgeSeconds(),
       newestBlock: () => live.newestBlock(),
+      tuning: config.tuning,
       files: explorerFiles(),
     });
   } catch (error) {

@@ -56,6 +56,8 @@ export interface ListenAddress {
 export interface PrimaryOptions {
   /** Path of the compiled worker. A worker that starts reads what is there then. */
   readonly program: string;
+  /** Flags of Node and V8 that workers are started with, beside those of this process. */
+  readonly flags?: readonly string[];
   /** Arguments of the command, without node and script: each worker reads them itself. */
   readonly argv: readonly string[];
   /** The database, where the arguments do not name it. */
@@ -272,12 +274,16 @@ export class Primary {
   }
 
   #fork(): WorkerProcess {
-    const worker = new WorkerProcess(this.#options.program, this.#generation, {
-      message: (from, message) => this.#hear(from, message),
-      free: () => this.#connections.handOut(),
-      returned: (_, socket) => this.#connections.takeBack(socket),
-      ended: (from, how) => this.#ended(from, how),
-    });
+    const { program, flags = [] } = this.#options;
+    const worker = new WorkerProcess(
+      { program, flags, generation: this.#generation },
+      {
+        message: (from, message) => this.#hear(from, message),
+        free: () => this.#connections.handOut(),
+        returned: (_, socket) => this.#connections.takeBack(socket),
+        ended: (from, how) => this.#ended(from, how),
+      },
+    );
     this.#workers.add(worker);
     return worker;
   }

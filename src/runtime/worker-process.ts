@@ -13,6 +13,16 @@ export interface WorkerEvents {
   ended(worker: WorkerProcess, how: string): void;
 }
 
+/** What a {@link WorkerProcess} is started as. */
+export interface WorkerStart {
+  /** Path of the compiled worker. */
+  readonly program: string;
+  /** Flags of Node and V8, beside those of this process. */
+  readonly flags: readonly string[];
+  /** The restart that it is started by or after; a worker of an earlier one is replaced. */
+  readonly generation: number;
+}
+
 interface HandedConnection {
   readonly socket: Socket;
   /** The newest ping when it was handed over. */
@@ -21,7 +31,6 @@ interface HandedConnection {
 
 /** A worker, as its primary sees it: a child process with a channel. */
 export class WorkerProcess {
-  /** The restart that it was started by or after; a worker of an earlier one is replaced. */
   readonly generation: number;
   readonly startedAtMs = performance.now();
   /** Resolves when the process has ended. */
@@ -35,11 +44,10 @@ export class WorkerProcess {
   #answeredPingId = 0;
   #hasEnded = false;
 
-  /** @param program path of the compiled worker */
-  constructor(program: string, generation: number, events: WorkerEvents) {
+  constructor({ program, flags, generation }: WorkerStart, events: WorkerEvents) {
     this.generation = generation;
     this.#events = events;
-    this.#child = fork(program);
+    this.#child = fork(program, { execArgv: [...process.execArgv, ...flags] });
     let resolveEnded = (): void => {};
     this.ended = new Promise((resolve) => {
       resolveEnded = resolve;

@@ -33,7 +33,10 @@ export interface PortOptions {
   readonly clients: ClientAddresses;
   readonly log: Log;
   readonly handlers: PortHandlers;
-  readonly repeated: RepeatedGets;
+  /** Undefined: HTTP/1.1 connections are left to Node's parser. */
+  readonly repeated: RepeatedGets | undefined;
+  /** The tables of HTTP/2 sessions are replaced now and then ({@link SessionTables}). */
+  readonly replacesTables: boolean;
 }
 
 /** One listening socket for HTTP/1.1 and HTTP/2: told apart by ALPN under TLS, by the preface without. */
@@ -50,12 +53,12 @@ export class OnePort {
 
   constructor(options: PortOptions) {
     this.#options = options;
-    const { limits, log, handlers, clients, tls } = options;
+    const { limits, log, handlers, clients, tls, replacesTables } = options;
     const cancelled = new CancelledCalls(limits);
     this.#admission = new ConnectionAdmission({ limits, clients, cancelled, encrypted: tls !== undefined });
     this.#http1 = new Http1Server({ ...options, cancelled });
     const { request, stream } = handlers;
-    this.#http2 = new Http2Sessions({ limits, clients, cancelled, log, request, stream });
+    this.#http2 = new Http2Sessions({ limits, clients, cancelled, log, replacesTables, request, stream });
     this.#tellApart();
   }
 
@@ -110,7 +113,7 @@ export class OnePort {
   async drain(): Promise<void> {
     this.#draining = true;
     const { repeated, limits } = this.#options;
-    repeated.stop();
+    repeated?.stop();
     this.#http2.close();
     for (const socket of this.#undecided) socket.setTimeout(limits.drainIdleMs);
     this.#http1.drain();

@@ -8,7 +8,7 @@ import type { Metrics, MetricsText } from "../telemetry/metrics.js";
 import { ClientAddresses, type Network } from "./client-addresses.js";
 import { CommonHeaders, DataHeaders, type DataSource } from "./common-headers.js";
 import type { Readiness } from "./handler.js";
-import type { RepeatedGets } from "./http/repeated-gets.js";
+import { canReadEarly, type RepeatedGets } from "./http/repeated-gets.js";
 import { RestHandler } from "./http/rest-handler.js";
 import { Routes } from "./http/routes.js";
 import { type StaticFile, StaticFiles } from "./http/static-files.js";
@@ -55,6 +55,8 @@ export interface ServerOptions extends DataSource {
   readonly files?: ReadonlyMap<string, StaticFile>;
   /** Proxies that tell the address of their client in `X-Forwarded-For`; default none. */
   readonly trustedProxies?: readonly Network[];
+  /** Adjustments that lean on Node's insides; default on. */
+  readonly tuning?: boolean;
 }
 
 /** A port that is being served. */
@@ -62,6 +64,8 @@ export interface RunningServer {
   readonly address: ListenAddress;
   /** `http://host:port` or `https://host:port`, without base path. */
   readonly url: string;
+  /** Adjustments that lean on Node's insides, by name: whether they are in effect. */
+  readonly tuning: { readonly repeated_gets: boolean; readonly session_tables: boolean };
   /** Serves a connection that another process accepted and read nothing of. */
   accept(socket: Socket): void;
   /** Takes no more connections, lets requests finish, ends streams with UNAVAILABLE, cuts what is left after `ms`. */
@@ -96,12 +100,15 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   });
   const grpc = new GrpcHandler(methods, data);
   const webSockets = new WebSocketHandler({ ...handlerOptions, common, data, routes });
+  const tuned = options.tuning !== false;
+  const tuning = { repeated_gets: tuned && canReadEarly(), session_tables: tuned };
   const port = new OnePort({
     tls,
     limits,
     clients,
     log,
-    repeated: rest.repeated,
+    repeated: tuning.repeated_gets ? rest.repeated : undefined,
+    replacesTables: tuning.session_tables,
     handlers: {
       request: (request, response) => dispatcher.dispatch(request, response),
       refuse: (request, response, failure) => dispatcher.refuse(request, response, failure),
@@ -116,6 +123,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   return {
     address: { host: listen.host, port: listening },
     url: `${tls === undefined ? "http" : "https"}://${host}:${listening}`,
+    tuning,
     accept: (socket) => port.accept(socket),
     drain: (ms) => drain(port, guard, ms).finally(() => webSockets.stop()),
     close: () => drain(port, guard, 0).finally(() => webSockets.stop()),

@@ -19,6 +19,8 @@ export interface Ending {
 export interface ProgramStart {
   /** Path of the command. */
   readonly program?: string;
+  /** Path of the Node that runs it. */
+  readonly node?: string;
   /** Words of a shell before it, such as `ulimit -n 150;`. */
   readonly shell?: string;
 }
@@ -32,10 +34,10 @@ export class WorkersProcess {
   constructor(
     args: readonly string[],
     environment: Readonly<Record<string, string>> = {},
-    { program = ownProgram, shell }: ProgramStart = {},
+    { program = ownProgram, node = process.execPath, shell }: ProgramStart = {},
   ) {
     const env = { ...process.env, ...environment };
-    const words = [process.execPath, program, "serve", ...args];
+    const words = [node, program, "serve", ...args];
     const [file = "", ...rest] = shell === undefined ? words : ["sh", "-c", `${shell} exec "$@"`, "sh", ...words];
     this.#child = spawn(file, rest, {
       stdio: ["ignore", "ignore", "pipe"],

@@ -1,6 +1,7 @@
 import { createLog } from "../../src/telemetry/log.js";
 import { createMetrics } from "../../src/telemetry/metrics.js";
 import { type RunningServer, type ServerOptions, startServer } from "../../src/transport/server.js";
+import { tuning } from "../support/tuning.js";
 import { type FakeService, fakeService } from "./fake-api.js";
 
 /** Starts a server on a free port over a fake service. */
@@ -14,6 +15,7 @@ export async function serveFake(
     log: createLog("silent"),
     metrics: createMetrics(),
     readiness: () => "ready",
+    tuning,
     ...options,
   });
   return { server, service, url: server.url };

@@ -28,7 +28,8 @@ export interface Http1ServerOptions {
   /** PEM texts; with them its listening socket speaks TLS. */
   readonly tls: { readonly certificate: string; readonly key: string } | undefined;
   readonly limits: TransportLimits;
-  readonly repeated: RepeatedGets;
+  /** Undefined: connections are left to Node's parser. */
+  readonly repeated: RepeatedGets | undefined;
   readonly clients: ClientAddresses;
   readonly cancelled: CancelledCalls;
   readonly handlers: {

@@ -23,13 +23,15 @@ export interface Http2ConnectionOptions {
   readonly clients: ClientAddresses;
   readonly cancelled: CancelledCalls;
   readonly shares: TurnShares;
+  /** The session's tables are replaced now and then ({@link SessionTables}). */
+  readonly replacesTables: boolean;
 }
 
 /** One HTTP/2 session: shares the event loop with the others, and ends it when its peer is gone or goes too far. */
 export class Http2Connection implements OpenCall {
   readonly #session: Http2Session;
   readonly #options: Http2ConnectionOptions;
-  readonly #tables: SessionTables;
+  readonly #tables: SessionTables | undefined;
   readonly #peer: PeerWatch;
   readonly #address: string;
   /** The client's quota key; of a trusted proxy, each stream has its own. */
@@ -55,7 +57,7 @@ export class Http2Connection implements OpenCall {
     const { limits, clients } = options;
     this.#session = session;
     this.#options = options;
-    this.#tables = new SessionTables(session);
+    this.#tables = options.replacesTables ? new SessionTables(session) : undefined;
     this.#peer = new PeerWatch(session, limits);
     this.#address = session.socket.remoteAddress ?? "";
     this.#client = clients.isProxy(this.#address) ? undefined : quotaKey(clients.of(this.#address, undefined));
@@ -89,7 +91,7 @@ export class Http2Connection implements OpenCall {
     }
     if (this.#client === undefined && this.#refuses(stream, headers)) return;
     this.#used = true;
-    this.#tables.streamOpened();
+    this.#tables?.streamOpened();
     this.#peer.streamOpened();
     if (this.#waiting.length === 0 && this.#options.shares.take(this.#served)) this.#serve(stream, serve);
     else this.#wait(stream, serve);

@@ -3,6 +3,7 @@ import { createMetrics, type Metrics } from "../../../src/telemetry/metrics.js";
 import type { Readiness } from "../../../src/transport/handler.js";
 import type { TransportLimits } from "../../../src/transport/limits.js";
 import { startServer } from "../../../src/transport/server.js";
+import { tuning } from "../../support/tuning.js";
 import { type FakeApi, fakeApi } from "./fake-api.js";
 
 /** The real server over the fake api. */
@@ -28,6 +29,7 @@ export async function startRpcServer(limits: Partial<TransportLimits> = {}): Pro
     log: pino({ level: "error" }, { write: (line: string) => void logged.push(line) }),
     metrics,
     limits,
+    tuning,
     readiness: () => server.readiness,
     staleness: () => server.staleness,
   });

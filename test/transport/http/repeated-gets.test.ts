@@ -13,6 +13,7 @@ import { unary } from "../../../src/domain/service.js";
 import { MessageResponse } from "../../../src/encoding/message-response.js";
 import type { RunningServer, ServerOptions } from "../../../src/transport/server.js";
 import { RawConnection, type RawResponse } from "../../support/raw-http.js";
+import { tuning } from "../../support/tuning.js";
 import { serveFake } from "../serve-fake.js";
 
 let server: RunningServer;
@@ -65,6 +66,11 @@ async function repeated(): Promise<number> {
   return Number(/^marketd_requests_repeated_total (\d+)$/m.exec(metrics)?.[1]);
 }
 
+/** Whether there were some, as there must be in a run with adjustments, and must not in one without. */
+async function expectRepeated(before: number): Promise<void> {
+  expect((await repeated()) > before).toBe(tuning);
+}
+
 /** More requests than a connection needs to be read before the parser, and two more: one to be sure, one that counts. */
 const warmingRequests = 12;
 
@@ -73,7 +79,7 @@ async function repeating(request = depth): Promise<RawConnection> {
   const connection = await connect();
   const before = await repeated();
   for (let i = 0; i < warmingRequests; i++) await connection.ask(request);
-  expect(await repeated()).toBeGreaterThan(before);
+  await expectRepeated(before);
   return connection;
 }
 
@@ -175,7 +181,7 @@ describe("what the service answers", () => {
     answer = () => marketAnswer("again", "3");
     const before = await repeated();
     for (let i = 0; i < 3; i++) expect((await connection.ask(request)).body).toContain('"again"');
-    expect(await repeated()).toBeGreaterThan(before);
+    await expectRepeated(before);
   });
 
   test("is not repeated where it is large", async () => {
@@ -256,7 +262,7 @@ describe("a connection that is read before the parser", () => {
       }),
       { numRuns: 2_000, endOnFailure: true },
     );
-    expect(await repeated()).toBeGreaterThan(before + 300);
+    await expectRepeated(before + (tuning ? 300 : 0));
   });
 
   test("keeps the order of its answers", async () => {
@@ -311,7 +317,7 @@ describe("a connection that is read before the parser", () => {
       await sleep(150);
       await connection.ask(depth);
     }
-    expect(await repeated()).toBe(before + 10);
+    expect(await repeated()).toBe(before + (tuning ? 10 : 0));
     await expect.poll(() => connection.socket.closed, { timeout: 5_000 }).toBe(true);
   });
 
@@ -331,7 +337,8 @@ describe("a connection that is read before the parser", () => {
     await drained;
   });
 
-  test("is not answered faster than its reader takes", async () => {
+  // Without, a packet of more requests than may wait ends the connection.
+  test.runIf(tuning)("is not answered faster than its reader takes", async () => {
     const market = marketAnswer("x".repeat(60_000));
     let asked = 0;
     await serveMarket(() => {

@@ -1,0 +1,94 @@
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import { afterEach, describe, expect, test } from "vitest";
+import { WorkersProcess } from "../e2e/workers-process.js";
+import { MarketFixture } from "../live/market-fixture.js";
+import { RawConnection, rawGet } from "../support/raw-http.js";
+
+/* What the command adjusts below the documented interfaces of Node and V8, and whether it works on this Node and others. */
+
+/** On these the adjustments must work; on others the test only reports whether they do. */
+const supportedVersions = [20, 22, 24];
+
+const ownVersion = Number(process.versions.node.split(".")[0]);
+
+const request = rawGet("/api/v2/market/depth/a/latest");
+
+/** More than a connection needs until its requests are taken for repetitions. */
+const repetitions = 20;
+
+const openings: (() => Promise<void> | void)[] = [];
+
+afterEach(async () => {
+  for (const close of openings.splice(0).reverse()) await close();
+});
+
+/** Path of a Node of that version; undefined: another than this one's, which the registry does not give. */
+async function nodeOf(version: number): Promise<string | undefined> {
+  if (version === ownVersion) return process.execPath;
+  const args = ["--yes", "--prefer-offline", "-p", `node@${version}`, "node", "-p", "process.execPath"];
+  const env = { ...process.env, npm_config_fetch_retries: "0", npm_config_loglevel: "silent" };
+  try {
+    return (await promisify(execFile)("npx", args, { env, timeout: 60_000 })).stdout.trim();
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Starts the command and asks it for one thing over and over, at last behind a request whose body is the same bytes. Gives
+ * what its metrics say, and the different answers.
+ */
+async function askRepeatedly(node: string, environment: Readonly<Record<string, string>>) {
+  const fixture = await MarketFixture.create();
+  openings.push(() => fixture.drop());
+  await fixture.add({ announce: ["a"], levels: [{ marketId: "a", side: 1, price: "1", volume: 1n }] });
+  const args = ["--database-url", fixture.url, "--listen", "127.0.0.1:0", "--workers", "1"];
+  const service = new WorkersProcess(args, environment, { node });
+  openings.push(() => service.destroy());
+  const url = await service.ready();
+  const connection = await RawConnection.open(Number(new URL(url).port));
+  openings.push(() => connection.close());
+  const answers = new Set<string>();
+  const ask = async (): Promise<void> => {
+    const { head, body } = await connection.ask(request);
+    answers.add(head.replace(/^marketd-staleness.*\r\n/im, "") + body);
+  };
+  for (let i = 0; i < repetitions; i++) await ask();
+  await connection.send(
+    `POST /api/v2/market/a HTTP/1.1\r\nHost: x\r\nContent-Length: ${request.length}\r\n\r\n`,
+    request,
+  );
+  expect((await connection.response()).status).toBe(405);
+  await ask();
+  const metrics = await (await fetch(`${url}/metrics`)).text();
+  const [, labels = ""] = /^marketd_tuning_info\{(.*)\} 1$/m.exec(metrics) ?? [];
+  const info = Object.fromEntries([...labels.matchAll(/(\w+)="(\w+)"/g)].map(([, name, state]) => [name, state]));
+  const repeated = Number(/^marketd_requests_repeated_total (\d+)$/m.exec(metrics)?.[1]);
+  return { info, repeated, answers: [...answers] };
+}
+
+describe.each([...new Set([...supportedVersions, ownVersion])])("on Node %i", (version) => {
+  test("all adjustments are in effect", { timeout: 180_000 }, async (context) => {
+    const node = await nodeOf(version);
+    if (node === undefined) {
+      process.stderr.write(`skipped: adjustments on Node ${version} (not on this machine, and not to be had)\n`);
+      return context.skip();
+    }
+    const { info, repeated, answers } = await askRepeatedly(node, { MARKETD_TUNING: "on" });
+    if (!supportedVersions.includes(version)) {
+      process.stderr.write(`adjustments on Node ${version}: ${JSON.stringify(info)}, ${repeated} GETs repeated\n`);
+      return;
+    }
+    expect(info).toEqual({ repeated_gets: "on", session_tables: "on", worker_flags: "on", warm_ticks: "on" });
+    expect(repeated).toBeGreaterThan(0);
+    expect(answers).toHaveLength(1);
+  });
+});
+
+test("none is in effect with --tuning off, and the answers are the same", { timeout: 60_000 }, async () => {
+  const { info, repeated, answers } = await askRepeatedly(process.execPath, { MARKETD_TUNING: "off" });
+  expect(info).toEqual({ repeated_gets: "off", session_tables: "off", worker_flags: "off", warm_ticks: "off" });
+  expect(repeated).toBe(0);
+  expect(answers).toHaveLength(1);
+});
