@@ -1,5 +1,5 @@
 import { performance } from "node:perf_hooks";
-import { Counter, Gauge, Histogram, type MetricValueWithName } from "prom-client";
+import { Counter, Gauge, Histogram } from "prom-client";
 import type { Api, Method } from "../domain/service.js";
 import type { Metrics } from "../telemetry/metrics.js";
 
@@ -34,32 +34,27 @@ const codeNames = [
 ];
 
 /**
- * The numbers of one method over one protocol. Plain counters, because the metrics library looks labels up anew for each
- * observation, which a hot answer would feel; the library reads them when it is scraped.
+ * The numbers of one method over one protocol. Requests are plain numbers, because the metrics library looks labels up anew
+ * for each one; it reads them when it is scraped.
  */
 export class RequestCounters {
   readonly method: string;
   readonly protocol: Protocol;
   /** Requests by gRPC status. */
   readonly byCode: Float64Array = new Float64Array(codeNames.length);
-  /** Answers by latency bucket, the last one for all above. Not cumulative. */
-  readonly byLatency: Float64Array = new Float64Array(latencyBuckets.length + 1);
-  latencySum = 0;
   streamsOpen = 0;
+  readonly #durations: Histogram.Internal<"method" | "protocol">;
 
-  constructor(method: string, protocol: Protocol) {
+  constructor(method: string, protocol: Protocol, durations: Histogram<"method" | "protocol">) {
     this.method = method;
     this.protocol = protocol;
+    this.#durations = durations.labels({ method, protocol });
   }
 
   /** A unary request was answered with gRPC status `code`; `startedMs` is what `performance.now()` said at its start. */
   answered(code: number, startedMs: number): void {
     this.byCode[code] = (this.byCode[code] ?? 0) + 1;
-    const seconds = (performance.now() - startedMs) / 1000;
-    this.latencySum += seconds;
-    let bucket = 0;
-    while (bucket < latencyBuckets.length && seconds > (latencyBuckets[bucket] ?? 0)) bucket++;
-    this.byLatency[bucket] = (this.byLatency[bucket] ?? 0) + 1;
+    this.#durations.observe((performance.now() - startedMs) / 1000);
   }
 
   streamOpened(): void {
@@ -83,63 +78,19 @@ export interface RequestMetrics {
   counters(method: Method, protocol: Protocol): RequestCounters;
 }
 
-/** What the metrics library reads from a histogram. */
-interface HistogramReading {
-  readonly name: string;
-  readonly help: string;
-  readonly type: "histogram";
-  readonly aggregator: "sum";
-  readonly values: DurationValue[];
-}
-
-/** Labels that several samples have in common may be kept apart; when metrics of several processes are added up, must. */
-interface DurationValue extends MetricValueWithName<"method" | "protocol"> {
-  readonly sharedLabels: Record<string, never>;
-}
-
-const durations = {
-  name: "marketd_request_duration_seconds",
-  help: "Time to answer unary requests, from headers received to answer handed to the socket.",
-};
-
-class RequestDurations extends Histogram<"method" | "protocol"> {
-  readonly #counters: readonly RequestCounters[];
-
-  constructor(counters: readonly RequestCounters[]) {
-    super({ ...durations, labelNames: ["method", "protocol"], buckets: latencyBuckets, registers: [] });
-    this.#counters = counters;
-  }
-
-  /** Where the library gets the values from, in place of its own table. */
-  async getForPromString(): Promise<HistogramReading> {
-    return { ...durations, type: "histogram", aggregator: "sum", values: this.#counters.flatMap(durationValues) };
-  }
-}
-
-function durationValues(counters: RequestCounters): DurationValue[] {
-  const { method, protocol } = counters;
-  const sharedLabels = {};
-  let count = 0;
-  const values = Array.from(counters.byLatency, (inBucket, i) => {
-    count += inBucket;
-    const labels = { le: latencyBuckets[i] ?? "+Inf", method, protocol };
-    return { value: count, labels, sharedLabels, metricName: `${durations.name}_bucket` };
-  });
-  if (count === 0) return [];
-  const labels = { method, protocol };
-  return [
-    ...values,
-    { value: counters.latencySum, labels, sharedLabels, metricName: `${durations.name}_sum` },
-    { value: count, labels, sharedLabels, metricName: `${durations.name}_count` },
-  ];
-}
-
 /** Counters for every method and protocol, registered with `metrics`. */
 export function createRequestMetrics(metrics: Metrics, api: Api): RequestMetrics {
+  const durations = new Histogram({
+    name: "marketd_request_duration_seconds",
+    help: "Time to answer unary requests, from headers received to answer handed to the socket.",
+    labelNames: ["method", "protocol"],
+    buckets: latencyBuckets,
+    registers: [metrics],
+  });
   const table = new Map<string, RequestCounters>();
   for (const method of api) {
     for (const protocol of protocols) {
-      table.set(`${protocol} ${method.desc.name}`, new RequestCounters(method.desc.name, protocol));
+      table.set(`${protocol} ${method.desc.name}`, new RequestCounters(method.desc.name, protocol, durations));
     }
   }
   const counters = [...table.values()];
@@ -172,7 +123,6 @@ export function createRequestMetrics(metrics: Metrics, api: Api): RequestMetrics
   });
   void requests;
   void streams;
-  metrics.registerMetric(new RequestDurations(counters));
   return {
     counters(method, protocol) {
       const found = table.get(`${protocol} ${method.desc.name}`);
