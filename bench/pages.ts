@@ -161,7 +161,7 @@ async function run(url: string): Promise<void> {
     const ours = await ServiceProcess.start("ours", url, 1);
     const plain = await PlainServer.start(url);
     started.push(ours, plain);
-    const before = values.against && (await ServiceProcess.start("before", url, 1, values.against));
+    const before = values.against && (await ServiceProcess.start("before", url, 1, { checkout: values.against }));
     if (before) started.push(before);
     const ratios: Record<string, number> = {};
     const oursBy = new Map<PageKind["name"], readonly number[]>();

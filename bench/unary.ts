@@ -1,7 +1,7 @@
-// npm run bench -- unary [--seconds N] [--rounds N] [--against DIR]
+// npm run bench -- unary [--seconds N] [--rounds N] [--against DIR | --untuned]
 // A hot depth answer, by GET and by gRPC, against bare Node and what others build on it. The servers run in processes of
 // their own on one core, the load on another; rounds alternate, and medians count. With --against only against the
-// service of another checkout, which must be built.
+// service of another checkout, which must be built; with --untuned only against this one with --tuning off.
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -10,7 +10,7 @@ import { type LoadResult, loadGrpc, loadHttp, loadHttpNumbered, missingPrograms 
 import { withMarketStore } from "./unary/market-store.js";
 import { type Sample, takeSample } from "./unary/sample.js";
 import { type MeasuredServer, ServerProcess } from "./unary/server-process.js";
-import { ServiceProcess } from "./unary/service-process.js";
+import { ServiceProcess, type ServiceStart } from "./unary/service-process.js";
 
 interface Measured {
   readonly server: MeasuredServer;
@@ -25,6 +25,7 @@ const { values } = parseArgs({
     seconds: { type: "string", default: "3" },
     rounds: { type: "string", default: "5" },
     against: { type: "string" },
+    untuned: { type: "boolean", default: false },
   },
 });
 const seconds = Number(values.seconds);
@@ -98,28 +99,33 @@ async function workerCost(one: MeasuredServer, databaseUrl: string): Promise<num
   }
 }
 
-/** This checkout's throughput over that of another, both as whole services on the same database. */
-async function compareCheckouts(ours: ServiceProcess, databaseUrl: string, checkout: string): Promise<void> {
-  const before = await ServiceProcess.start("before", databaseUrl, 1, checkout);
+/** This checkout's throughput over that of another service, both on the same database. */
+async function compareServices(
+  ours: ServiceProcess,
+  databaseUrl: string,
+  name: "before" | "untuned",
+  start: ServiceStart,
+): Promise<void> {
+  const other = await ServiceProcess.start(name, databaseUrl, 1, start);
   const loads = { json: loadHttp, json_numbered: loadHttpNumbered, grpc: loadGrpc };
   const ratios: Record<string, number> = {};
   try {
-    for (const [name, load] of Object.entries(loads)) {
-      const table = await measure(load, [ours, before]);
-      print(name, table);
+    for (const [kind, load] of Object.entries(loads)) {
+      const table = await measure(load, [ours, other]);
+      print(kind, table);
       const cpu = (server: string): readonly number[] => table.get(server)?.cpuMicros ?? [];
-      const quotients = cpu("before").map((micros, round) => micros / (cpu("ours")[round] ?? Number.NaN));
+      const quotients = cpu(name).map((micros, round) => micros / (cpu("ours")[round] ?? Number.NaN));
       console.log(
-        `  CPU time, before over ours: ${quotients
+        `  CPU time, ${name} over ours: ${quotients
           .map((quotient) => quotient.toFixed(2))
           .sort()
           .join(" ")}`,
       );
-      ratios[`${name}_vs_before`] = ratio(table, "before");
-      ratios[`${name}_cpu_vs_before`] = Math.round(median(quotients) * 1000) / 1000;
+      ratios[`${kind}_vs_${name}`] = ratio(table, name);
+      ratios[`${kind}_cpu_vs_${name}`] = Math.round(median(quotients) * 1000) / 1000;
     }
   } finally {
-    await before.stop();
+    await other.stop();
   }
   console.log(JSON.stringify({ name: "unary", ratios }));
 }
@@ -131,7 +137,10 @@ async function run(databaseUrl: string): Promise<void> {
     writeFileSync(sampleFile, JSON.stringify(sample));
     const sizes = [sample.json, sample.binary].map((base64) => Buffer.from(base64, "base64").length);
     console.log(`a book of ${sizes[0]} bytes of JSON, ${sizes[1]} of protobuf; ${rounds} rounds of ${seconds} s`);
-    if (values.against !== undefined) return await compareCheckouts(ours, databaseUrl, values.against);
+    if (values.untuned) return await compareServices(ours, databaseUrl, "untuned", { flags: ["--tuning", "off"] });
+    if (values.against !== undefined) {
+      return await compareServices(ours, databaseUrl, "before", { checkout: values.against });
+    }
     const http = ["rawHttp", "fastify"];
     const json = await compare("depth by GET, JSON, HTTP/1.1", loadHttp, ours, http);
     const numbered = await compare("the same, each request in other bytes", loadHttpNumbered, ours, http);

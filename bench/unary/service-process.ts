@@ -9,6 +9,14 @@ import type { MeasuredServer } from "./server-process.js";
 /** Longest wait for the service to listen. */
 const listenMsMax = 20_000;
 
+/** What is started, where that is not this checkout as it comes. */
+export interface ServiceStart {
+  /** Folder of another checkout, which must be built. */
+  readonly checkout?: string;
+  /** Further flags of `serve`. */
+  readonly flags?: readonly string[];
+}
+
 /** `marketd serve` in processes of its own. */
 export class ServiceProcess implements MeasuredServer {
   readonly name: string;
@@ -21,12 +29,16 @@ export class ServiceProcess implements MeasuredServer {
     this.#child = child;
   }
 
-  /** Starts it on the first core, and waits until it is ready. `checkout`: another that is built; absent: this one. */
-  static async start(name: string, databaseUrl: string, workers: number, checkout?: string): Promise<ServiceProcess> {
-    const here = fileURLToPath(new URL("../../../", import.meta.url));
-    const main = join(checkout ?? here, "dist", "src", "main.js");
-    const flags = ["--database-url", databaseUrl, "--listen", "127.0.0.1:0", "--log-level", "silent"];
-    const args = [main, "serve", ...flags, "--workers", String(workers)];
+  /** Starts it on the first core, and waits until it is ready. */
+  static async start(
+    name: string,
+    databaseUrl: string,
+    workers: number,
+    { checkout = fileURLToPath(new URL("../../../", import.meta.url)), flags = [] }: ServiceStart = {},
+  ): Promise<ServiceProcess> {
+    const main = join(checkout, "dist", "src", "main.js");
+    const common = ["--database-url", databaseUrl, "--listen", "127.0.0.1:0", "--log-level", "silent"];
+    const args = [main, "serve", ...common, "--workers", String(workers), ...flags];
     const [program, all] = pinnedTo(0, process.execPath, args);
     const child = spawn(program, all, { stdio: ["ignore", "ignore", "pipe"] });
     const listening = new Promise<string>((resolve, reject) => {
