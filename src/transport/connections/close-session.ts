@@ -39,6 +39,6 @@ export function closeSession(session: Http2Session, waitMs: number, isIdle: () =
     else announce();
   };
   // Timers come before what has arrived is read, and after a standstill a stream may be among that.
-  const idle = setTimeout(() => setImmediate(endUntold), waitMs);
+  const idle = setTimeout(() => setImmediate(endUntold), Math.max(0, waitMs));
   session.once("stream", announce);
 }

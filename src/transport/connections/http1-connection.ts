@@ -288,13 +288,16 @@ export class Http1Connection {
    * no likelier to ask just then. Sees that only after all that arrived has been read, which timers do not wait for.
    */
   #closeWhenIdle(waitMs = this.#restSinceMs + this.#limits.drainIdleMs - performance.now()): void {
-    const timer = setTimeout(() => {
-      setImmediate(() => {
-        if (this.#response !== undefined || this.#released || this.#socket.destroyed) return;
-        if (this.#isIdle()) this.#close();
-        else this.#closeWhenIdle(this.#limits.drainIdleMs);
-      });
-    }, waitMs);
+    const timer = setTimeout(
+      () => {
+        setImmediate(() => {
+          if (this.#response !== undefined || this.#released || this.#socket.destroyed) return;
+          if (this.#isIdle()) this.#close();
+          else this.#closeWhenIdle(this.#limits.drainIdleMs);
+        });
+      },
+      Math.max(0, waitMs),
+    );
     timer.unref();
   }
 

@@ -1,6 +1,6 @@
 import http from "node:http";
 import http2 from "node:http2";
-import { afterEach, expect, it } from "vitest";
+import { afterEach, beforeEach, expect, it } from "vitest";
 import type { TransportLimits } from "../../../src/transport/limits.js";
 import type { RunningServer } from "../../../src/transport/server.js";
 import { serveFake } from "../serve-fake.js";
@@ -13,7 +13,22 @@ async function serve(limits: Partial<TransportLimits>): Promise<void> {
   ({ server } = await serveFake({ limits }));
 }
 
-afterEach(() => server.close());
+const warnings: Error[] = [];
+
+function noteWarning(warning: Error): void {
+  warnings.push(warning);
+}
+
+beforeEach(() => {
+  process.on("warning", noteWarning);
+});
+
+afterEach(async () => {
+  process.off("warning", noteWarning);
+  await server.close();
+  // Node 24 warns of timers with a negative time.
+  expect(warnings.splice(0)).toEqual([]);
+});
 
 async function ask(session: http2.ClientHttp2Session): Promise<void> {
   const stream = session.request({ ":path": "/healthz" });
