@@ -11,7 +11,6 @@ import { type Live, startLive } from "../live/live.js";
 import { connectionsOfWorker, descriptorLimit } from "../runtime/descriptors.js";
 import { listenError } from "../runtime/listen-error.js";
 import { registerTuningInfo } from "../runtime/tuning/tuning-info.js";
-import { warmUpTicks } from "../runtime/tuning/warm-ticks.js";
 import { hasWorkerFlags } from "../runtime/tuning/worker-flags.js";
 import type { WorkerContext } from "../runtime/worker.js";
 import type { ReadinessState } from "../runtime/worker-messages.js";
@@ -55,7 +54,6 @@ export interface Service {
  */
 export async function startService(options: ServiceOptions): Promise<Service> {
   const { config, log, metrics } = options;
-  if (config.tuning) await warmUpTicks();
   collectDefaultMetrics({ register: metrics, prefix: "marketd_" });
   const database = openDatabase(options.databaseUrl);
   await checkSchema(database, log);
@@ -78,7 +76,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     await letGo();
     throw error;
   });
-  registerTuningInfo(metrics, { ...server.tuning, worker_flags: hasWorkerFlags(), warm_ticks: config.tuning });
+  registerTuningInfo(metrics, { ...server.tuning, worker_flags: hasWorkerFlags() });
   warmLedger(live, ledger);
   return {
     url: server.url,
