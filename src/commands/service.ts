@@ -76,7 +76,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     await letGo();
     throw error;
   });
-  registerTuningInfo(metrics, { ...server.tuning, worker_flags: hasWorkerFlags() });
+  registerTuningInfo(metrics, { repeated_gets: server.repeatsGets, worker_flags: hasWorkerFlags() });
   warmLedger(live, ledger);
   return {
     url: server.url,

@@ -35,8 +35,6 @@ export interface PortOptions {
   readonly handlers: PortHandlers;
   /** Undefined: HTTP/1.1 connections are left to Node's parser. */
   readonly repeated: RepeatedGets | undefined;
-  /** The tables of HTTP/2 sessions are replaced now and then ({@link SessionTables}). */
-  readonly replacesTables: boolean;
 }
 
 /** One listening socket for HTTP/1.1 and HTTP/2: told apart by ALPN under TLS, by the preface without. */
@@ -53,12 +51,12 @@ export class OnePort {
 
   constructor(options: PortOptions) {
     this.#options = options;
-    const { limits, log, handlers, clients, tls, replacesTables } = options;
+    const { limits, log, handlers, clients, tls } = options;
     const cancelled = new CancelledCalls(limits);
     this.#admission = new ConnectionAdmission({ limits, clients, cancelled, encrypted: tls !== undefined });
     this.#http1 = new Http1Server({ ...options, cancelled });
     const { request, stream } = handlers;
-    this.#http2 = new Http2Sessions({ limits, clients, cancelled, log, replacesTables, request, stream });
+    this.#http2 = new Http2Sessions({ limits, clients, cancelled, log, request, stream });
     this.#tellApart();
   }
 

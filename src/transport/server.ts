@@ -64,8 +64,8 @@ export interface RunningServer {
   readonly address: ListenAddress;
   /** `http://host:port` or `https://host:port`, without base path. */
   readonly url: string;
-  /** Adjustments that lean on Node's insides, by name: whether they are in effect. */
-  readonly tuning: { readonly repeated_gets: boolean; readonly session_tables: boolean };
+  /** GETs that repeat an earlier one are answered without Node's parser. */
+  readonly repeatsGets: boolean;
   /** Serves a connection that another process accepted and read nothing of. */
   accept(socket: Socket): void;
   /** Takes no more connections, lets requests finish, ends streams with UNAVAILABLE, cuts what is left after `ms`. */
@@ -100,15 +100,13 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   });
   const grpc = new GrpcHandler(methods, data);
   const webSockets = new WebSocketHandler({ ...handlerOptions, common, data, routes });
-  const tuned = options.tuning !== false;
-  const tuning = { repeated_gets: tuned && canReadEarly(), session_tables: tuned };
+  const repeatsGets = options.tuning !== false && canReadEarly();
   const port = new OnePort({
     tls,
     limits,
     clients,
     log,
-    repeated: tuning.repeated_gets ? rest.repeated : undefined,
-    replacesTables: tuning.session_tables,
+    repeated: repeatsGets ? rest.repeated : undefined,
     handlers: {
       request: (request, response) => dispatcher.dispatch(request, response),
       refuse: (request, response, failure) => dispatcher.refuse(request, response, failure),
@@ -123,7 +121,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   return {
     address: { host: listen.host, port: listening },
     url: `${tls === undefined ? "http" : "https"}://${host}:${listening}`,
-    tuning,
+    repeatsGets,
     accept: (socket) => port.accept(socket),
     drain: (ms) => drain(port, guard, ms).finally(() => webSockets.stop()),
     close: () => drain(port, guard, 0).finally(() => webSockets.stop()),

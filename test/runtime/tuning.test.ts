@@ -80,7 +80,7 @@ describe.each([...new Set([...supportedVersions, ownVersion])])("on Node %i", (v
       process.stderr.write(`adjustments on Node ${version}: ${JSON.stringify(info)}, ${repeated} GETs repeated\n`);
       return;
     }
-    expect(info).toEqual({ repeated_gets: "on", session_tables: "on", worker_flags: "on" });
+    expect(info).toEqual({ repeated_gets: "on", worker_flags: "on" });
     expect(repeated).toBeGreaterThan(0);
     expect(answers).toHaveLength(1);
   });
@@ -88,7 +88,7 @@ describe.each([...new Set([...supportedVersions, ownVersion])])("on Node %i", (v
 
 test("none is in effect with --tuning off, and the answers are the same", { timeout: 60_000 }, async () => {
   const { info, repeated, answers } = await askRepeatedly(process.execPath, { MARKETD_TUNING: "off" });
-  expect(info).toEqual({ repeated_gets: "off", session_tables: "off", worker_flags: "off" });
+  expect(info).toEqual({ repeated_gets: "off", worker_flags: "off" });
   expect(repeated).toBe(0);
   expect(answers).toHaveLength(1);
 });

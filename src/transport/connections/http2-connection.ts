@@ -4,7 +4,6 @@ import { RateLimit } from "../../domain/rate-limit.js";
 import { type OpenCall, whenLoopTurned } from "../call/loop-turn.js";
 import type { ClientAddresses } from "../client-addresses.js";
 import type { TransportLimits } from "../limits.js";
-import { SessionTables } from "../session-tables.js";
 import { type CancelledCalls, earlyCancelMs } from "./cancelled-calls.js";
 import { OpenStream } from "./open-stream.js";
 import { PeerWatch } from "./peer-watch.js";
@@ -23,15 +22,12 @@ export interface Http2ConnectionOptions {
   readonly clients: ClientAddresses;
   readonly cancelled: CancelledCalls;
   readonly shares: TurnShares;
-  /** The session's tables are replaced now and then ({@link SessionTables}). */
-  readonly replacesTables: boolean;
 }
 
 /** One HTTP/2 session: shares the event loop with the others, and ends it when its peer is gone or goes too far. */
 export class Http2Connection implements OpenCall {
   readonly #session: Http2Session;
   readonly #options: Http2ConnectionOptions;
-  readonly #tables: SessionTables | undefined;
   readonly #peer: PeerWatch;
   readonly #address: string;
   /** The client's quota key; of a trusted proxy, each stream has its own. */
@@ -44,7 +40,7 @@ export class Http2Connection implements OpenCall {
   #served = 0;
   /** Streams that wait for another turn, oldest first. */
   #waiting: WaitingStream[] = [];
-  /** In no order. An array, because V8 keeps what a growing Set has held (see {@link SessionTables}). */
+  /** In no order. An array, because V8 keeps what a growing Set has held for as long as anything old points to it. */
   readonly #open: OpenStream[] = [];
   /** A stream was opened since the last check. */
   #used = false;
@@ -57,7 +53,6 @@ export class Http2Connection implements OpenCall {
     const { limits, clients } = options;
     this.#session = session;
     this.#options = options;
-    this.#tables = options.replacesTables ? new SessionTables(session) : undefined;
     this.#peer = new PeerWatch(session, limits);
     this.#address = session.socket.remoteAddress ?? "";
     this.#client = clients.isProxy(this.#address) ? undefined : quotaKey(clients.of(this.#address, undefined));
@@ -91,7 +86,6 @@ export class Http2Connection implements OpenCall {
     }
     if (this.#client === undefined && this.#refuses(stream, headers)) return;
     this.#used = true;
-    this.#tables?.streamOpened();
     this.#peer.streamOpened();
     if (this.#waiting.length === 0 && this.#options.shares.take(this.#served)) this.#serve(stream, serve);
     else this.#wait(stream, serve);
