@@ -6,7 +6,7 @@ import { readSource, root, trackedFiles } from "./sources.js";
 
 const files = trackedFiles();
 const texts = files.filter((path) => !/\.(binpb|gz|png|ico|woff2)$/.test(path));
-const code = texts.filter((path) => /^(src|test|bench|web|scripts)\/.*\.(ts|mjs|js)$/.test(path));
+const code = texts.filter((path) => /^(src|test|bench|web|scripts|clients|examples)\/.*\.(ts|mjs|js)$/.test(path));
 const written = texts.filter((path) => path.endsWith(".md"));
 
 /** `path:line: text` of each line that matches. */

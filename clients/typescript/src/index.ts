@@ -1,0 +1,10 @@
+export * from "../../../gen/datanode/api/v2/trading_data_pb.js";
+export * from "../../../gen/vega/markets_pb.js";
+export * from "../../../gen/vega/vega_pb.js";
+export { DepthBook, type DepthLevel, type DepthUpdate, type FoldOutcome } from "../../../src/domain/depth-book.js";
+export { comparePrices } from "../../../src/domain/price.js";
+export { createMarketdClient, type MarketdClient } from "./client.js";
+export { type DepthChange, type DepthReaderOptions, readDepth, silenceMaxMs } from "./depth-reader.js";
+export { type LedgerEdge, type LedgerQuery, ledgerEntries } from "./ledger-entries.js";
+export { type ExportSummary, exportLedger } from "./ledger-export.js";
+export { askedWaitMaxMs, firstWaitMs, isTransient, retryWaitMs, waitMaxMs } from "./retry.js";

@@ -1,0 +1,56 @@
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import type {
+  AggregatedLedgerEntriesEdge,
+  AggregatedLedgerEntry,
+  DateRangeSchema,
+  LedgerEntryFilterSchema,
+} from "../../../gen/datanode/api/v2/trading_data_pb.js";
+import type { MarketdClient } from "./client.js";
+
+/** Which ledger entries, and in which order. Everything is optional. */
+export interface LedgerQuery {
+  /** Absent: every entry. */
+  readonly filter?: MessageInitShape<typeof LedgerEntryFilterSchema>;
+  /** In nanoseconds: start inclusive, end exclusive. */
+  readonly dateRange?: MessageInitShape<typeof DateRangeSchema>;
+  /** Default: true. */
+  readonly newestFirst?: boolean;
+  /** Entries per request, 1 to 5000. Default: 1000. */
+  readonly pageSize?: number;
+  /** A cursor: only entries after it, in the order of the list. */
+  readonly after?: string;
+  readonly signal?: AbortSignal;
+}
+
+/** A ledger entry, and the cursor that goes on after it. */
+export type LedgerEdge = AggregatedLedgerEntriesEdge & { readonly node: AggregatedLedgerEntry };
+
+/**
+ * Every entry that the query selects, each exactly once, a page at a time; also while new entries arrive. Leave the
+ * loop whenever you have enough: no page is fetched before it is needed.
+ * @throws ConnectError when a page cannot be read; go on with the last `cursor` as `after`
+ */
+export async function* ledgerEntries(client: MarketdClient, query: LedgerQuery = {}): AsyncGenerator<LedgerEdge, void> {
+  const { filter, dateRange, newestFirst, pageSize, after, signal } = query;
+  const request = {
+    ...(filter && { filter }),
+    ...(dateRange && { dateRange }),
+    pagination: {
+      ...(newestFirst !== undefined && { newestFirst }),
+      ...(pageSize !== undefined && { first: pageSize }),
+    },
+  };
+  for (let cursor = after; ; ) {
+    const pagination = { ...request.pagination, ...(cursor !== undefined && { after: cursor }) };
+    const response = await client.listLedgerEntries({ ...request, pagination }, signal && { signal });
+    const { edges = [], pageInfo } = response.ledgerEntries ?? {};
+    yield* edges.filter(hasNode);
+    // A page can be short, or even empty, and not the last.
+    if (pageInfo?.hasNextPage !== true) return;
+    cursor = pageInfo.endCursor;
+  }
+}
+
+function hasNode(edge: AggregatedLedgerEntriesEdge): edge is LedgerEdge {
+  return edge.node !== undefined;
+}

@@ -1,0 +1,46 @@
+import { durationMs } from "@bufbuild/protobuf/wkt";
+import { Code, type ConnectError } from "@connectrpc/connect";
+import { RetryInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
+
+/** The wait after a first failure. It doubles with each further failure in a row, up to {@link waitMaxMs}. */
+export const firstWaitMs = 250;
+
+/** The longest wait of our own choice. */
+export const waitMaxMs = 30_000;
+
+/** The longest wait that a server can ask for. */
+export const askedWaitMaxMs = 600_000;
+
+const permanentCodes: ReadonlySet<Code> = new Set([
+  Code.InvalidArgument,
+  Code.NotFound,
+  Code.AlreadyExists,
+  Code.PermissionDenied,
+  Code.FailedPrecondition,
+  Code.OutOfRange,
+  Code.Unimplemented,
+  Code.Unauthenticated,
+]);
+
+/** Whether the same call can succeed later. False for mistakes of the caller, such as an unknown market. */
+export function isTransient(error: ConnectError): boolean {
+  return !permanentCodes.has(error.code);
+}
+
+/**
+ * Milliseconds to wait after a failure: what the server asked for (`RetryInfo`, or `Retry-After` in seconds), and on
+ * top of it an exponential back-off, of which a random half is left out so that clients do not return all at once.
+ * @param failures failures in a row, this one included: 1 or more
+ * @param random from 0 to 1
+ */
+export function retryWaitMs(error: ConnectError, failures: number, random = Math.random()): number {
+  const backOffMs = Math.min(waitMaxMs, firstWaitMs * 2 ** (failures - 1));
+  return Math.min(askedWaitMaxMs, askedWaitMs(error)) + backOffMs * (0.5 + random / 2);
+}
+
+function askedWaitMs(error: ConnectError): number {
+  const retryDelay = error.findDetails(RetryInfoSchema)[0]?.retryDelay;
+  if (retryDelay !== undefined) return Math.max(0, durationMs(retryDelay));
+  const header = error.metadata.get("retry-after") ?? "";
+  return /^[0-9]+$/.test(header) ? Number(header) * 1000 : 0;
+}

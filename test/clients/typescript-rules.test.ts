@@ -1,0 +1,244 @@
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { durationFromMs } from "@bufbuild/protobuf/wkt";
+import { Code, ConnectError, createClient, createRouterTransport, type ServiceImpl } from "@connectrpc/connect";
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import {
+  DepthBook,
+  type DepthChange,
+  exportLedger,
+  isTransient,
+  type ListLedgerEntriesRequest,
+  type ListLedgerEntriesResponseSchema,
+  ledgerEntries,
+  MarketDepthUpdateSchema,
+  readDepth,
+  retryWaitMs,
+  TradingDataService,
+} from "../../clients/typescript/src/index.js";
+import { ExportCheck } from "../../clients/typescript/src/ledger-export.js";
+import { Sha256 } from "../../clients/typescript/src/sha256.js";
+import { RetryInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
+
+interface Update {
+  readonly previous: string;
+  readonly sequence: string;
+  readonly buy: readonly string[];
+  readonly sell: readonly string[];
+  readonly outcome: string;
+}
+
+/** The cases that the clients in every language are tried with. */
+interface Cases {
+  readonly depthUpdates: readonly {
+    readonly name: string;
+    readonly updates: readonly Update[];
+    readonly book: Pick<Update, "sequence" | "buy" | "sell"> | null;
+  }[];
+  readonly waits: readonly {
+    readonly name: string;
+    readonly code: number;
+    readonly retryInfoMs?: number;
+    readonly retryAfter?: string;
+    readonly failures: number;
+    readonly random: number;
+    readonly waitMs: number;
+  }[];
+  readonly permanentCodes: readonly number[];
+  readonly exports: readonly {
+    readonly name: string;
+    readonly pieces: readonly string[];
+    readonly stated: Readonly<Record<string, string>>;
+    readonly error: string | null;
+  }[];
+}
+
+const cases: Cases = JSON.parse(readFileSync(new URL("cases.json", import.meta.url), "utf8"));
+
+/** A level is `price volume numberOfOrders`. */
+function levels(texts: readonly string[]) {
+  return texts.map((text) => {
+    const [price = "", volume = "", orders = ""] = text.split(" ");
+    return { price, volume: BigInt(volume), numberOfOrders: BigInt(orders) };
+  });
+}
+
+function depthUpdate(update: Omit<Update, "outcome">, marketId = "m") {
+  return create(MarketDepthUpdateSchema, {
+    marketId,
+    buy: levels(update.buy),
+    sell: levels(update.sell),
+    sequenceNumber: BigInt(update.sequence),
+    previousSequenceNumber: BigInt(update.previous),
+  });
+}
+
+/** A client of a service in this process: Connect's own router, with these methods. */
+function clientOf(service: Partial<ServiceImpl<typeof TradingDataService>>) {
+  return createClient(
+    TradingDataService,
+    createRouterTransport(({ service: add }) => void add(TradingDataService, service)),
+  );
+}
+
+describe("DepthBook", () => {
+  test.each(cases.depthUpdates)("$name", ({ updates, book }) => {
+    const kept = new DepthBook("m");
+    expect(updates.map((update) => kept.apply(depthUpdate(update)))).toEqual(updates.map((update) => update.outcome));
+    expect(kept.sequenceNumber).toBe(book === null ? undefined : BigInt(book.sequence));
+    expect(kept.buy).toMatchObject(levels(book?.buy ?? []));
+    expect(kept.sell).toMatchObject(levels(book?.sell ?? []));
+    expect([kept.bestBid, kept.bestOffer]).toEqual([kept.buy[0], kept.sell[0]]);
+  });
+});
+
+describe("retries", () => {
+  test.each(cases.waits)("$name", ({ code, retryInfoMs, retryAfter, failures, random, waitMs }) => {
+    const headers = retryAfter === undefined ? {} : { "Retry-After": retryAfter };
+    const value = retryInfoMs === undefined ? {} : { retryDelay: durationFromMs(retryInfoMs) };
+    const details = retryInfoMs === undefined ? [] : [{ desc: RetryInfoSchema, value }];
+    const error = new ConnectError("", code, headers, details);
+    expect(retryWaitMs(error, failures, random)).toBe(waitMs);
+  });
+
+  test("are made but for mistakes of the caller", () => {
+    const codes = Object.values(Code).filter((code) => typeof code === "number");
+    const permanent = codes.filter((code) => !isTransient(new ConnectError("", code)));
+    expect(permanent).toEqual(cases.permanentCodes);
+  });
+});
+
+describe("readDepth", () => {
+  const whole = depthUpdate({ previous: "0", sequence: "10", buy: ["9 1 1"], sell: [] });
+  const next = depthUpdate({ previous: "10", sequence: "20", buy: ["9 2 1"], sell: [] });
+  const afterNext = depthUpdate({ previous: "30", sequence: "40", buy: ["9 3 1"], sell: [] });
+
+  /** Reads until the stream was opened as often as there are scripts; each is what one stream sends. */
+  async function read(scripts: readonly (() => AsyncGenerator<(typeof whole)[]>)[], silenceMaxMs = 60_000) {
+    const seen: string[] = [];
+    const stop = new AbortController();
+    let opened = 0;
+    const client = clientOf({
+      async *observeMarketsDepthUpdates() {
+        const script = scripts[opened++];
+        if (script === undefined) stop.abort();
+        else for await (const update of script()) yield { update };
+      },
+    });
+    const onDisconnect = (error: ConnectError) => seen.push(error.rawMessage);
+    const books = new Set<DepthChange["book"]>();
+    for await (const { book } of readDepth(client, { signal: stop.signal, silenceMaxMs, onDisconnect })) {
+      books.add(book);
+      seen.push(`${book.sequenceNumber}: ${book.bestBid?.volume}`);
+    }
+    return { seen, connections: books.size };
+  }
+
+  test("starts again with whole books when the stream ends, fails or has a gap", async () => {
+    const { seen, connections } = await read([
+      async function* () {
+        yield [whole];
+        yield [next];
+      },
+      async function* () {
+        yield [whole];
+        throw new ConnectError("draining", Code.Unavailable);
+      },
+      async function* () {
+        yield [];
+        yield [whole];
+        yield [afterNext];
+      },
+    ]);
+    const gap = "updates of market m are missing";
+    expect(seen).toEqual(["10: 1", "20: 2", "the stream ended", "10: 1", "draining", "10: 1", gap]);
+    expect(connections).toBe(3);
+  });
+
+  test("gives up a stream that is silent", async () => {
+    const silent = async function* () {
+      yield [whole];
+      await new Promise(() => {});
+    };
+    expect((await read([silent], 50)).seen).toEqual(["10: 1", "no message for 50 ms"]);
+  });
+
+  test("ends with an error that trying again does not mend", async () => {
+    const client = clientOf({
+      async *observeMarketsDepthUpdates() {
+        yield await Promise.reject(new ConnectError("unknown market", Code.NotFound));
+      },
+    });
+    await expect(readDepth(client).next()).rejects.toThrow("unknown market");
+  });
+});
+
+describe("ledgerEntries", () => {
+  test("goes on over short and empty pages, and stops at the last", async () => {
+    const requests: ListLedgerEntriesRequest[] = [];
+    const pages: MessageInitShape<typeof ListLedgerEntriesResponseSchema>[] = [
+      page(["a", "b"], true, "b"),
+      page([], true, "m"),
+      page(["z"], false, "z"),
+    ];
+    const client = clientOf({
+      listLedgerEntries(request) {
+        requests.push(request);
+        return pages[requests.length - 1] ?? {};
+      },
+    });
+    const cursors = [];
+    const query = { filter: { closeOnAccountFilters: true }, newestFirst: false, pageSize: 2, after: "start" };
+    for await (const { node, cursor } of ledgerEntries(client, query)) cursors.push(`${cursor} ${node.quantity}`);
+    expect(cursors).toEqual(["a 1", "b 1", "z 1"]);
+    expect(requests.map(({ pagination }) => pagination?.after)).toEqual(["start", "b", "m"]);
+    const same = { filter: { closeOnAccountFilters: true }, pagination: { newestFirst: false, first: 2 } };
+    expect(requests).toMatchObject([same, same, same]);
+  });
+
+  function page(cursors: readonly string[], hasNextPage: boolean, endCursor: string) {
+    const edges = cursors.map((cursor) => ({ cursor, node: { quantity: "1" } }));
+    return { ledgerEntries: { edges, pageInfo: { hasNextPage, endCursor } } };
+  }
+});
+
+describe("exports", () => {
+  test.each(cases.exports)("$name", ({ pieces, stated, error }) => {
+    const check = new ExportCheck();
+    const verify = () => {
+      for (const piece of pieces) check.update(new TextEncoder().encode(piece));
+      return check.finish(new Headers(stated));
+    };
+    if (error !== null) expect(verify).toThrow(error);
+    else expect(verify()).toMatchObject({ sha256: stated["export-sha256"] });
+  });
+
+  test("hands over the file piece by piece, and the summary", async () => {
+    const file = "vega_time,quantity,effect\r\nt,1,-1\r\n";
+    const client = clientOf({
+      async *exportLedgerEntries(_, { responseTrailer }) {
+        for (const piece of [file.slice(0, 5), file.slice(5), ""]) yield { data: new TextEncoder().encode(piece) };
+        responseTrailer.set("export-rows", "1");
+        responseTrailer.set("export-sum-of-effects", "-1");
+        responseTrailer.set("export-sha256", createHash("sha256").update(file).digest("hex"));
+      },
+    });
+    const written: Uint8Array[] = [];
+    const summary = await exportLedger(client, { partyId: "p", assetId: "a" }, (csv) => written.push(csv));
+    expect(Buffer.concat(written).toString()).toBe(file);
+    expect(summary).toMatchObject({ rows: 1n, sumOfEffects: -1n });
+  });
+
+  test("the hash is SHA-256, whatever the pieces", () => {
+    const pieces = fc.array(fc.uint8Array({ maxLength: 200 }), { maxLength: 8 });
+    fc.assert(
+      fc.property(pieces, (parts) => {
+        const hash = new Sha256();
+        for (const part of parts) hash.update(part);
+        expect(hash.digest()).toBe(createHash("sha256").update(Buffer.concat(parts)).digest("hex"));
+      }),
+    );
+  });
+});
