@@ -18,6 +18,9 @@ const partners = {
     tests: "a real browser on the page and on every stream",
     programs: ["chromium", "chromium-browser", "google-chrome"],
   },
+  go: { tests: "the Go client, and that its generated code is fresh", programs: ["go"] },
+  jq: { tests: "the examples in shell", programs: ["jq"] },
+  python: { tests: "the Python client, installed from its wheel", programs: ["python3"] },
   faketime: { tests: "steps of the wall clock", programs: ["faketime"] },
 } satisfies Record<string, Partner>;
 
@@ -27,12 +30,20 @@ export type PartnerName = keyof typeof partners;
 /** Path of a partner's program; undefined when it is not on this machine. */
 export function partnerProgram(name: PartnerName): string | undefined {
   const folders = (process.env["PATH"] ?? "").split(delimiter);
-  folders.push(join(homedir(), "go", "bin"), "/usr/local/bin", "/usr/bin");
+  folders.push(join(homedir(), "go", "bin"), "/usr/local/go/bin", "/usr/local/bin", "/usr/bin");
   for (const program of partners[name].programs) {
     const found = folders.map((folder) => join(folder, program)).find(isProgram);
     if (found !== undefined) return found;
   }
   return undefined;
+}
+
+/** What npm, pip and go say then. */
+const unreachable = /ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|ENETUNREACH|NewConnectionError|dial tcp|i\/o timeout/;
+
+/** Whether a package manager failed only because it cannot reach its registry. */
+export function isOffline(error: unknown): boolean {
+  return unreachable.test(String(error instanceof Error && "stderr" in error ? error.stderr : error));
 }
 
 /** Path of a real network's recording, from MARKETD_RECORDING; undefined when there is none. */

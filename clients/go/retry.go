@@ -1,0 +1,57 @@
+package marketd
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+)
+
+const (
+	// FirstWait is the wait after a first failure. It doubles with each further failure in a row, up to WaitMax.
+	FirstWait = 250 * time.Millisecond
+	// WaitMax is the longest wait of our own choice.
+	WaitMax = 30 * time.Second
+	// AskedWaitMax is the longest wait that a server can ask for.
+	AskedWaitMax = 10 * time.Minute
+)
+
+var permanentCodes = []connect.Code{
+	connect.CodeInvalidArgument, connect.CodeNotFound, connect.CodeAlreadyExists, connect.CodePermissionDenied,
+	connect.CodeFailedPrecondition, connect.CodeOutOfRange, connect.CodeUnimplemented, connect.CodeUnauthenticated,
+}
+
+// IsTransient tells whether the same call can succeed later. It is false for mistakes of the caller, such as an unknown
+// market.
+func IsTransient(err error) bool { return !slices.Contains(permanentCodes, connect.CodeOf(err)) }
+
+// RetryWait tells how long to wait after a failure: what the server asked for (RetryInfo, or Retry-After in seconds),
+// and on top of it an exponential back-off, of which a random half is left out so that clients do not return all at
+// once. Failures counts failures in a row, this one included. Jitter is a random number from 0 to 1.
+func RetryWait(err error, failures int, jitter float64) time.Duration {
+	backOff := math.Min(float64(WaitMax), float64(FirstWait)*math.Pow(2, float64(failures-1)))
+	return min(AskedWaitMax, askedWait(err)) + time.Duration(backOff*(0.5+jitter/2))
+}
+
+func askedWait(err error) time.Duration {
+	var failure *connect.Error
+	if !errors.As(err, &failure) {
+		return 0
+	}
+	for _, detail := range failure.Details() {
+		if value, err := detail.Value(); err == nil {
+			if info, ok := value.(*errdetails.RetryInfo); ok {
+				return max(0, info.GetRetryDelay().AsDuration())
+			}
+		}
+	}
+	seconds, err := strconv.ParseUint(failure.Meta().Get("Retry-After"), 10, 31)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second
+}
