@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import random
+from typing import Optional
+
+import grpc
+from google.rpc.error_details_pb2 import RetryInfo
+from google.rpc.status_pb2 import Status
+
+#: The wait after a first failure. It doubles with each further failure in a row, up to WAIT_MAX_SECONDS.
+FIRST_WAIT_SECONDS = 0.25
+#: The longest wait of our own choice.
+WAIT_MAX_SECONDS = 30.0
+#: The longest wait that a server can ask for.
+ASKED_WAIT_MAX_SECONDS = 600.0
+
+_DOUBLINGS_MAX = 16
+_PERMANENT_CODES = frozenset(
+    {
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.NOT_FOUND,
+        grpc.StatusCode.ALREADY_EXISTS,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.StatusCode.OUT_OF_RANGE,
+        grpc.StatusCode.UNIMPLEMENTED,
+        grpc.StatusCode.UNAUTHENTICATED,
+    }
+)
+
+
+def is_transient(error: grpc.RpcError) -> bool:
+    """Whether the same call can succeed later. False for mistakes of the caller, such as an unknown market."""
+    return error.code() not in _PERMANENT_CODES
+
+
+def retry_wait_seconds(error: grpc.RpcError, failures: int, jitter: Optional[float] = None) -> float:
+    """How long to wait after a failure.
+
+    What the server asked for (``RetryInfo``, or ``Retry-After`` in seconds), and on top of it an exponential back-off,
+    of which a random half is left out so that clients do not return all at once.
+
+    ``failures`` counts failures in a row, this one included. ``jitter`` is from 0 to 1; default: random.
+    """
+    back_off = min(WAIT_MAX_SECONDS, FIRST_WAIT_SECONDS * 2 ** min(failures - 1, _DOUBLINGS_MAX))
+    part = random.random() if jitter is None else jitter
+    return min(ASKED_WAIT_MAX_SECONDS, _asked_seconds(error)) + back_off * (0.5 + part / 2)
+
+
+def _asked_seconds(error: grpc.RpcError) -> float:
+    metadata = dict(error.trailing_metadata() or ())
+    details = metadata.get("grpc-status-details-bin")
+    if details is not None:
+        for detail in Status.FromString(details).details:
+            info = RetryInfo()
+            if detail.Unpack(info):
+                return max(0.0, info.retry_delay.ToTimedelta().total_seconds())
+    header = metadata.get("retry-after", "")
+    return float(header) if header.isdecimal() else 0.0
