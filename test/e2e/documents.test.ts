@@ -17,7 +17,7 @@ import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
  */
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
-const documents = ["README.md", "docs/api.md"];
+const documents = ["README.md", "docs/api.md", "examples/README.md"];
 const exampleMaxMs = 20_000;
 const separator = "=====";
 

@@ -8,11 +8,10 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterEach, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
-import type { DepthBook } from "../../src/domain/depth-book.js";
+import { type Book, keepBooks } from "../../examples/typescript/keep-a-book.js";
 import { processesOf, until } from "../embedded/processes.js";
-import { keepBooks } from "../live/keep-a-book.js";
 import { MarketFixture } from "../live/market-fixture.js";
-import { bookText } from "../live/model-network.js";
+import { keptBookText } from "../live/model-network.js";
 import { openClients } from "../support/protocol-clients.js";
 import { freePort } from "./service-process.js";
 import { isRunning, statusOf, WorkersProcess } from "./workers-process.js";
@@ -65,7 +64,7 @@ async function metricsOf(url: string): Promise<Map<string, number>> {
 
 /** A reader as the documentation shows it, which opens its stream again whenever that ends, until the test is over. */
 class Reader {
-  readonly books = new Map<string, DepthBook>();
+  readonly books = new Map<string, Book>();
   readonly endings: string[] = [];
   readonly #gone = new AbortController();
 
@@ -87,7 +86,7 @@ class Reader {
       const book = this.books.get(id);
       const published = network.depth(id)?.publishedSequenceNumber;
       if (book === undefined || published === undefined || book.sequenceNumber !== published) return false;
-      return JSON.stringify(bookText(book)) === JSON.stringify(network.at(id, published));
+      return JSON.stringify(keptBookText(book)) === JSON.stringify(network.at(id, published));
     });
   }
 }

@@ -1,4 +1,5 @@
 import { create, toBinary } from "@bufbuild/protobuf";
+import type { Book } from "../../examples/typescript/keep-a-book.js";
 import { MarketSchema } from "../../gen/vega/markets_pb.js";
 import { MarketDataSchema } from "../../gen/vega/vega_pb.js";
 import { comparePrices } from "../../src/domain/price.js";
@@ -51,6 +52,15 @@ export function bookText(book: {
   const text = (level: { price: string; volume: bigint; numberOfOrders: bigint }) =>
     `${level.price} ${level.volume} ${level.numberOfOrders}`;
   return { buy: book.buy.map(text), sell: book.sell.map(text) };
+}
+
+/** The same of a book that the documented example keeps. */
+export function keptBookText({ buy, sell }: Book): BookText {
+  const ascending = (side: Book["buy"]) =>
+    [...side.values()]
+      .sort((a, b) => comparePrices(a.price, b.price))
+      .map(({ price, volume, numberOfOrders }) => `${price} ${volume} ${numberOfOrders}`);
+  return { buy: ascending(buy).reverse(), sell: ascending(sell) };
 }
 
 /**

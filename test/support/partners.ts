@@ -20,6 +20,7 @@ const partners = {
   },
   go: { tests: "the Go client, and that its generated code is fresh", programs: ["go"] },
   jq: { tests: "the examples in shell", programs: ["jq"] },
+  bc: { tests: "the examples in shell", programs: ["bc"] },
   python: { tests: "the Python client, installed from its wheel", programs: ["python3"] },
   faketime: { tests: "steps of the wall clock", programs: ["faketime"] },
 } satisfies Record<string, Partner>;

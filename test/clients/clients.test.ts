@@ -1,0 +1,307 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { createHash } from "node:crypto";
+import { readFileSync, writeFileSync } from "node:fs";
+import { copyFile, mkdir, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, type TestContext, test, vi } from "vitest";
+import type {
+  GetLatestMarketDepthResponse,
+  GetMarketResponse,
+  ListLatestMarketDataResponse,
+  ListLedgerEntriesResponse,
+} from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { networkDefaults, simulate } from "../../src/simulator/network.js";
+import { launchChromium, serveScript } from "../e2e/browser-launch.js";
+import { freePort, runMarketd, ServiceProcess } from "../e2e/service-process.js";
+import { newDatabaseUrl } from "../support/database.js";
+import { isOffline, partnerProgram } from "../support/partners.js";
+import type { Findings } from "./browser-script.js";
+import { type Command, casesPath, type Example, firstExample, type Language, languages, run } from "./languages.js";
+
+/*
+ * Each client as its users get it, installed into a folder of its own, and its examples against a real server. All of
+ * them do the same, so all are held to the same answers, read here over plain HTTP.
+ */
+
+const installMaxMs = 300_000;
+const firstBlocks = 150;
+const network = { ...networkDefaults, parties: 10, entriesPerBlock: 60, blocks: 200 };
+
+/** What the examples ask for in one request. */
+const examplePageSize = 500;
+
+/** JSON of a message: what is a bigint in code is text. */
+type Json<T> = T extends bigint
+  ? string
+  : T extends (infer E)[]
+    ? Json<E>[]
+    : T extends object
+      ? { [K in keyof T]: Json<T[K]> }
+      : T;
+
+/** Why a language is skipped, by its name. */
+const skipped = new Map<string, string>();
+/** Ends when a language is installed, or skipped: nobody waits for another's. */
+const installed = new Map<string, Promise<void>>();
+const running: ChildProcess[] = [];
+let folder = "";
+let recording: Uint8Array[];
+let databaseUrl: string;
+let service: ServiceProcess;
+
+async function read<T>(path: string, query: Record<string, string> = {}): Promise<Json<T>> {
+  const response = await fetch(`${service.url}${path}?${new URLSearchParams(query)}`);
+  expect(response.status).toBe(200);
+  return (await response.json()) as Json<T>;
+}
+
+async function load(blocks: number): Promise<void> {
+  const file = join(folder, "recording");
+  writeFileSync(file, Buffer.concat(recording.slice(0, blocks)));
+  await runMarketd("load", "--database-url", databaseUrl, file);
+}
+
+async function install(language: Language): Promise<void> {
+  const missing = language.needs.find((name) => partnerProgram(name) === undefined);
+  if (missing !== undefined) return skip(language, `${missing} is not on this machine`);
+  try {
+    await mkdir(home(language));
+    await language.install(home(language));
+  } catch (error) {
+    if (!isOffline(error)) throw error;
+    skip(language, "its packages cannot be reached");
+  }
+}
+
+function skip(language: Language, reason: string): void {
+  skipped.set(language.name, reason);
+  process.stderr.write(`skipped: the client for ${language.name} (${reason})\n`);
+}
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "marketd-clients-"));
+  for (const language of languages) {
+    const installing = install(language);
+    installing.catch(() => {}); // The language's tests fail with it.
+    installed.set(language.name, installing);
+  }
+  recording = [...simulate(network)];
+  databaseUrl = newDatabaseUrl().url;
+  service = new ServiceProcess(databaseUrl, await freePort());
+  await load(firstBlocks);
+  await service.start();
+});
+
+afterAll(async () => {
+  await Promise.allSettled(installed.values());
+  for (const { pid } of running) if (pid !== undefined) killGroup(pid);
+  await service.kill();
+  await rm(folder, { recursive: true, force: true });
+});
+
+/** A shell script ends with what it started. */
+function killGroup(pid: number): void {
+  try {
+    process.kill(-pid, "SIGKILL");
+  } catch {
+    // It has ended by itself.
+  }
+}
+
+function home(language: Language): string {
+  return join(folder, language.name);
+}
+
+async function ready(language: Language, context: TestContext): Promise<void> {
+  await installed.get(language.name);
+  context.skip(skipped.has(language.name), skipped.get(language.name));
+}
+
+/** What an example prints when it has ended. */
+function printed(language: Language, example: Example, ...args: string[]): Promise<string> {
+  const command: Command = [...language.example(home(language), example), ...args];
+  return run(command, home(language), { MARKETD: service.url });
+}
+
+/** Starts a program that does not end by itself; gives its lines as they come. */
+function start([program, ...args]: Command): string[] {
+  const env = { ...process.env, MARKETD: service.url };
+  // A group of its own, because a shell script starts others.
+  const child = spawn(program, args, { cwd: folder, env, stdio: ["ignore", "pipe", "ignore"], detached: true });
+  running.push(child);
+  const lines: string[] = [];
+  let rest = "";
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    const parts = (rest + text).split("\n");
+    rest = parts.pop() ?? "";
+    lines.push(...parts);
+  });
+  return lines;
+}
+
+async function firstMarket(): Promise<string> {
+  const { marketsData } = await read<ListLatestMarketDataResponse>("/markets/data");
+  return marketsData[0]?.market ?? "";
+}
+
+async function depthOf(market: string): Promise<Json<GetLatestMarketDepthResponse>> {
+  return read<GetLatestMarketDepthResponse>(`/api/v2/market/depth/${market}/latest`);
+}
+
+async function page(query: Record<string, string>): Promise<Json<ListLedgerEntriesResponse>> {
+  return read<ListLedgerEntriesResponse>("/api/v2/ledgerentry/history", query);
+}
+
+describe.each(languages)("$name", { timeout: installMaxMs }, (language) => {
+  test("best prices", async (context) => {
+    await ready(language, context);
+    const lines = (await printed(language, "best-prices")).trim().split("\n");
+    const id = await firstMarket();
+    const { market } = await read<GetMarketResponse>(`/api/v2/market/${id}`);
+    const { buy, sell } = await depthOf(id);
+    const places = Number(market?.decimalPlaces);
+    const scaled = (price = "") => price.padStart(places + 1, "0").replace(new RegExp(`(?=.{${places}}$)`), ".");
+    expect(lines).toEqual([
+      market?.tradableInstrument?.instrument?.name,
+      `bid ${scaled(buy[0]?.price)} ${buy[0]?.volume}`,
+      `offer ${scaled(sell[0]?.price)} ${sell[0]?.volume}`,
+    ]);
+    expect(places).toBeGreaterThan(0);
+  });
+
+  test("ledger history", async (context) => {
+    await ready(language, context);
+    const { party, entries } = await busiestParty();
+    const lines = (await printed(language, "ledger-history", party)).trim().split("\n");
+    expect(lines.at(-1)).toBe(`${entries.length} entries`);
+    const totals = new Map<string, bigint>();
+    for (const { assetId = "", quantity } of entries) {
+      totals.set(assetId, (totals.get(assetId) ?? 0n) + BigInt(quantity));
+    }
+    const expected = [...totals].map(([asset, total]) => `in all ${total} of ${asset}`);
+    expect(lines.slice(entries.length, -1).sort()).toEqual(expected.sort());
+    expect(lines.slice(0, entries.length).map((line) => line.split(" ")[1])).toEqual(
+      entries.map((one) => one.quantity),
+    );
+  });
+
+  test("verified export", async (context) => {
+    await ready(language, context);
+    const { party, entries } = await busiestParty();
+    const asset = entries[0]?.assetId ?? "";
+    const file = join(home(language), "ledger.csv");
+    const lines = (await printed(language, "verified-export", party, asset, file)).trim().split("\n");
+    const csv = readFileSync(file);
+    expect(lines[1]).toBe(`SHA-256 ${createHash("sha256").update(csv).digest("hex")}`);
+    const effects = csv
+      .toString()
+      .trim()
+      .split("\r\n")
+      .slice(1)
+      .map((row) => BigInt(row.split(",")[2] ?? ""));
+    expect(lines[0]).toBe(`${effects.length} rows, sum of effects ${effects.reduce((a, b) => a + b, 0n)}`);
+    expect(effects.length).toBeGreaterThan(0);
+  });
+
+  test.runIf(language.hasBookFile)("the file of docs/depth-stream.md", async (context) => {
+    await ready(language, context);
+    const market = await firstMarket();
+    const { buy, sell } = await depthOf(market);
+    const url = `${service.url}/api/v2/stream/markets/depth/updates?marketIds=${market}`;
+    const lines = start([...language.example(home(language), "keep-a-book"), url]);
+    await vi.waitFor(() => expect(lines).not.toEqual([]), { timeout: 20_000 });
+    expect(lines[0]?.replace(/ [0-9]+:/, ":")).toBe(`${market}: ${buy[0]?.price} / ${sell[0]?.price}`);
+  });
+
+  test.runIf(language.rules)("its own tests of the rules", async (context) => {
+    await ready(language, context);
+    if (language.rules !== undefined) await run(language.rules(home(language)), folder, { CASES: casesPath });
+  });
+
+  test.runIf(language.readme)("the first example of its README", async (context) => {
+    await ready(language, context);
+    if (language.readme === undefined || language.paste === undefined) return;
+    const code = (await firstExample(language.readme)).replace("http://127.0.0.1:8080", service.url);
+    const lines = start(await language.paste(home(language), code));
+    const market = await firstMarket();
+    const { buy, sell } = await depthOf(market);
+    const line = `${market} ${buy[0]?.price} ${sell[0]?.price}`;
+    await vi.waitFor(() => expect(lines).toContain(line), { timeout: 20_000 });
+  });
+});
+
+test("@marketd/client works in a browser, from another origin", { timeout: installMaxMs }, async (context) => {
+  const [typescript] = languages;
+  const chromium = partnerProgram("browser");
+  if (typescript === undefined || chromium === undefined) return context.skip("there is no Chromium");
+  await ready(typescript, context);
+  const script = join(home(typescript), "browser-script.ts");
+  await copyFile(new URL("browser-script.ts", import.meta.url), script);
+  const page = await serveScript(script);
+  const browser = await launchChromium(chromium);
+  try {
+    const tab = await browser.newPage();
+    await tab.goto(page.url);
+    const { party, entries } = await busiestParty();
+    const asset = entries[0]?.assetId ?? "";
+    const call = `tryClient(${JSON.stringify([service.url, party, asset]).slice(1, -1)})`;
+    const found = await tab.evaluate<Findings>(call);
+    const csv = await fetch(`${service.url}/api/v2/ledgerentry/export?partyId=${party}&assetId=${asset}&alt=media`);
+    const { buy } = await depthOf(found.market);
+    const sha256 = createHash("sha256")
+      .update(await csv.text())
+      .digest("hex");
+    expect(found).toEqual({ market: found.market, bestBid: buy[0]?.price, received: entries.length, sha256 });
+  } finally {
+    await browser.close();
+    page.close();
+  }
+});
+
+/** A party that received in more than one page of the examples, and what it received, oldest first. */
+async function busiestParty() {
+  const { ledgerEntries } = await page({ "pagination.first": "5000" });
+  const counts = new Map<string, number>();
+  for (const { node } of ledgerEntries?.edges ?? []) {
+    const party = node?.toAccountPartyId ?? "network";
+    if (party !== "network") counts.set(party, (counts.get(party) ?? 0) + 1);
+  }
+  const [party = ""] = [...counts].sort(([, a], [, b]) => b - a)[0] ?? [];
+  const answer = await page({
+    "filter.toAccountFilter.partyIds": party,
+    "pagination.first": "5000",
+    "pagination.newestFirst": "false",
+  });
+  const entries = (answer.ledgerEntries?.edges ?? []).flatMap(({ node }) => (node === undefined ? [] : [node]));
+  expect(entries.length).toBeGreaterThan(examplePageSize);
+  return { party, entries };
+}
+
+test("live order books go on when the server restarts", { timeout: installMaxMs }, async () => {
+  await Promise.all(installed.values());
+  const market = await firstMarket();
+  const readers = languages
+    .filter((language) => !skipped.has(language.name))
+    .map((language) => ({
+      name: language.name,
+      lines: start([...language.example(home(language), "live-order-book"), market]),
+    }));
+  /** Every reader's newest book, and what it should be. */
+  const compare = async () => {
+    const { buy, sell } = await depthOf(market);
+    const best = `${buy[0]?.volume} at ${buy[0]?.price} / ${sell[0]?.volume} at ${sell[0]?.price}`;
+    const book = `${best}, ${buy.length} and ${sell.length} levels`;
+    const held = ({ lines }: { lines: string[] }) => lines.at(-1)?.replace(/^\S+ [0-9]+: /, "");
+    const all = (value: (reader: (typeof readers)[number]) => string | undefined) =>
+      Object.fromEntries(readers.map((reader) => [reader.name, value(reader)]));
+    const expected = all(() => book);
+    await vi.waitFor(() => expect(all(held)).toEqual(expected), { timeout: 40_000 });
+    return book;
+  };
+  const before = await compare();
+  await service.stop();
+  await load(network.blocks);
+  await service.start();
+  expect(await compare()).not.toBe(before);
+});

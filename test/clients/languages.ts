@@ -1,0 +1,158 @@
+import { execFile } from "node:child_process";
+import { cp, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { type PartnerName, partnerProgram } from "../support/partners.js";
+
+/** The examples, by their names in shell and TypeScript. */
+export type Example = "keep-a-book" | "best-prices" | "live-order-book" | "ledger-history" | "verified-export";
+
+/** A program and its arguments. */
+export type Command = readonly [string, ...string[]];
+
+/** A client library as its users get it: packed or built, and installed into a folder of its own. */
+export interface Language {
+  readonly name: string;
+  /** Without these programs its tests are skipped. */
+  readonly needs: readonly PartnerName[];
+  /** Installs library and examples into an empty folder. @throws when a step fails */
+  install(folder: string): Promise<void>;
+  example(folder: string, example: Example): Command;
+  /** The client's own tests of its rules, where vitest does not run them. */
+  readonly rules?: (folder: string) => Command;
+  /** Whether docs/depth-stream.md shows how to keep a book in it. */
+  readonly hasBookFile?: boolean;
+  /** A page whose first code block is to be pasted and run, and how. */
+  readonly readme?: string;
+  readonly paste?: (folder: string, code: string) => Promise<Command>;
+}
+
+const root = fileURLToPath(new URL("../../", import.meta.url));
+
+/** The table of cases that the rules of each language are tried with. */
+export const casesPath = join(root, "test/clients/cases.json");
+
+const stepMaxMs = 240_000;
+
+/** Runs a program to its end and gives what it printed. @throws with its standard error when it fails */
+export async function run(command: Command, folder: string, env: Record<string, string> = {}): Promise<string> {
+  const [program, ...args] = command;
+  const options = { cwd: folder, env: { ...process.env, ...env }, timeout: stepMaxMs };
+  return (await promisify(execFile)(program, args, options)).stdout;
+}
+
+function program(name: PartnerName): string {
+  return partnerProgram(name) ?? name;
+}
+
+const compilerOptions = {
+  target: "es2023",
+  module: "nodenext",
+  strict: true,
+  noUncheckedIndexedAccess: true,
+  exactOptionalPropertyTypes: true,
+  noPropertyAccessFromIndexSignature: true,
+  typeRoots: [join(root, "node_modules/@types")],
+  types: ["node"],
+};
+
+const typescript: Language = {
+  name: "TypeScript",
+  needs: [],
+  async install(folder) {
+    await run(["npm", "pack", join(root, "clients/typescript"), "--pack-destination", folder], folder);
+    const [archive = ""] = (await readdir(folder)).filter((name) => name.endsWith(".tgz"));
+    await writeFile(join(folder, "package.json"), '{ "type": "module" }');
+    // npm's own retries wait for minutes where there is no network.
+    const options = ["--prefer-offline", "--no-audit", "--no-fund", "--fetch-retry-maxtimeout=2000"];
+    await run(["npm", "install", ...options, `./${archive}`], folder);
+    await cp(join(root, "examples/typescript"), folder, { recursive: true });
+    await compile(folder);
+  },
+  example: (folder, example) => [process.execPath, join(folder, `${example}.js`)],
+  hasBookFile: true,
+  readme: "clients/typescript/README.md",
+  async paste(folder, code) {
+    await writeFile(join(folder, "first.mjs"), code);
+    return [process.execPath, join(folder, "first.mjs")];
+  },
+};
+
+/** As an editor with strict settings would see the sources of a folder. */
+async function compile(folder: string): Promise<void> {
+  await writeFile(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions }));
+  await run([process.execPath, join(root, "node_modules/typescript/bin/tsc"), "-p", "."], folder);
+}
+
+const python: Language = {
+  name: "Python",
+  needs: ["python"],
+  async install(folder) {
+    // A build leaves files beside its sources.
+    for (const source of ["clients/python", "proto"]) {
+      await cp(join(root, source), join(folder, "source", source), { recursive: true });
+    }
+    await run([program("python"), "-m", "venv", "venv"], folder);
+    const pip = join(folder, "venv/bin/pip");
+    const quick = { PIP_NO_COMPILE: "1", PIP_DISABLE_PIP_VERSION_CHECK: "1" };
+    await run([pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, "source/clients/python"], folder, quick);
+    const [wheel = ""] = (await readdir(folder)).filter((name) => name.endsWith(".whl"));
+    await run([pip, "install", "--quiet", wheel], folder, quick);
+  },
+  example: (folder, example) => [
+    join(folder, "venv/bin/python"),
+    join(root, "examples/python", `${example.replaceAll("-", "_")}.py`),
+  ],
+  rules: (folder) => [join(folder, "venv/bin/python"), join(folder, "source/clients/python/tests/test_rules.py")],
+  hasBookFile: true,
+  readme: "clients/python/README.md",
+  async paste(folder, code) {
+    await writeFile(join(folder, "first.py"), code);
+    return [join(folder, "venv/bin/python"), join(folder, "first.py")];
+  },
+};
+
+const go: Language = {
+  name: "Go",
+  needs: ["go"],
+  async install(folder) {
+    const module = "marketd.example/marketd";
+    const replace = `-replace=${module}=${join(root, "clients/go")}`;
+    await cp(join(root, "examples/go"), folder, { recursive: true });
+    await run([program("go"), "mod", "edit", replace], folder);
+    await goBuild(folder);
+  },
+  example: (folder, example) => [join(folder, "bin", example)],
+  rules: () => [program("go"), "test", "-C", join(root, "clients/go"), "-count=1", "."],
+  readme: "clients/go/README.md",
+  async paste(folder, code) {
+    await mkdir(join(folder, "first"));
+    await writeFile(join(folder, "first/main.go"), code);
+    await goBuild(folder);
+    return [join(folder, "bin/first")];
+  },
+};
+
+async function goBuild(folder: string): Promise<void> {
+  await mkdir(join(folder, "bin"), { recursive: true });
+  await run([program("go"), "build", "-o", "bin", "./..."], folder);
+}
+
+const shell: Language = {
+  name: "shell",
+  needs: ["curl", "grpcurl", "jq", "bc"],
+  async install() {},
+  example: (_, example) => ["bash", join(root, "examples/shell", `${example}.sh`)],
+};
+
+/** Every language that has a client or examples; the one that takes longest to install comes last. */
+export const languages: readonly Language[] = [typescript, shell, go, python];
+
+/** The first code block of a page that is in its language. */
+export async function firstExample(page: string): Promise<string> {
+  const text = await readFile(join(root, page), "utf8");
+  const code = /^```(?:ts|python|go)\n([\s\S]*?)^```$/m.exec(text)?.[1];
+  if (code === undefined) throw new Error(`${page} has no example`);
+  return code;
+}
