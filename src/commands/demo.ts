@@ -21,6 +21,9 @@ export const demoHistoryBlocks = 600;
 /** Time between two blocks of the live network. */
 export const demoBlockIntervalMs = 1_000;
 
+/** Markets as people expect them, and no ledger entries but those that come from trading. */
+const demoNetwork = { ...networkDefaults, profile: "realistic", ordersPerBlock: 40, entriesPerBlock: 0 } as const;
+
 const nsPerMs = 1_000_000n;
 
 /**
@@ -91,7 +94,7 @@ class Demo {
     const startTimeNs = nowNs() - BigInt(demoHistoryBlocks * demoBlockIntervalMs) * nsPerMs;
     const blockIntervalNs = BigInt(demoBlockIntervalMs) * nsPerMs;
     const chainId = `demo-${seed}-${startTimeNs}`;
-    this.#network = new Network({ ...networkDefaults, seed, chainId, startTimeNs, blockIntervalNs });
+    this.#network = new Network({ ...demoNetwork, seed, chainId, startTimeNs, blockIntervalNs });
   }
 
   async *history(): AsyncGenerator<Uint8Array> {

@@ -1,5 +1,11 @@
 import type { Random } from "./random.js";
 
+/**
+ * Which assets and markets there are: `varied`, of every magnitude, state and trading mode, as tests need them; or
+ * `realistic`, as people expect them.
+ */
+export type MarketProfile = "varied" | "realistic";
+
 /** An asset of the simulated network. */
 export interface Asset {
   readonly id: string;
@@ -22,6 +28,14 @@ const assetKinds = [
   { symbol: "tWEI", unit: 10n ** 60n + 987_654_321n, deposit: 10n ** 73n + 13n, endowment: 105n * 10n ** 75n + 17n },
 ] as const;
 
-export function makeAssets(random: Random): Asset[] {
-  return assetKinds.map((kind) => ({ id: random.identifier(), ...kind }));
+/** Money as people know it, with 6 decimals. The unit is one whole. */
+const realisticKinds = [
+  { symbol: "USD", unit: 1_000_000n, deposit: 50_000_000_000n, endowment: 2_500_000_000_000_000n },
+  { symbol: "EUR", unit: 1_000_000n, deposit: 50_000_000_000n, endowment: 2_500_000_000_000_000n },
+] as const;
+
+/** The assets of {@link MarketProfile}. */
+export function makeAssets(random: Random, profile: MarketProfile): Asset[] {
+  const kinds = profile === "realistic" ? realisticKinds : assetKinds;
+  return kinds.map((kind) => ({ id: random.identifier(), ...kind }));
 }

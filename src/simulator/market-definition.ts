@@ -9,11 +9,11 @@ import {
   type TradableInstrumentSchema,
 } from "../../gen/vega/markets_pb.js";
 import type { Asset } from "./asset.js";
+import type { Listing, MarketKind } from "./market-kind.js";
 import type { Random } from "./random.js";
 
 type DataSource = MessageInitShape<typeof DataSourceSpecSchema>;
 
-const bases = ["BTC", "ETH", "SOL", "XAU", "OIL", "EURUSD", "AVAX", "LINK", "DOT", "UNI", "GAS", "WHEAT"];
 const second = 1_000_000_000n;
 const day = 86_400n * second;
 
@@ -103,19 +103,18 @@ function riskModel(index: number) {
 function tradableInstrument(
   random: Random,
   index: number,
+  { base, code, name }: Listing,
   asset: Asset,
   timeNs: bigint,
 ): MessageInitShape<typeof TradableInstrumentSchema> {
-  const base = bases[index % bases.length] ?? "BTC";
-  const series = Math.floor(index / bases.length) + 1;
   const price = `prices.${base}.value`;
   const terminated = `trading.${base}.terminated`;
   const byTime = index % 2 === 1;
   return {
     instrument: {
       id: random.identifier(),
-      code: `${base}/${asset.symbol}.F${series}`,
-      name: `${base} future ${series}, settled in ${asset.symbol}`,
+      code,
+      name,
       metadata: { tags: [`base:${base}`, `quote:${asset.symbol}`, "class:simulated", "product:futures"] },
       product: {
         case: "future",
@@ -139,11 +138,17 @@ function tradableInstrument(
 }
 
 /** A market as it is first announced, with all its fields set. */
-export function marketDefinition(random: Random, id: string, index: number, asset: Asset, timeNs: bigint): Market {
+export function marketDefinition(
+  random: Random,
+  id: string,
+  index: number,
+  { listing, asset }: Pick<MarketKind, "listing" | "asset">,
+  timeNs: bigint,
+): Market {
   return create(MarketSchema, {
     id,
-    tradableInstrument: tradableInstrument(random, index, asset, timeNs),
-    decimalPlaces: BigInt(2 + (index % 5)),
+    tradableInstrument: tradableInstrument(random, index, listing, asset, timeNs),
+    decimalPlaces: BigInt(listing.decimalPlaces),
     fees: {
       factors: {
         makerFee: factor(feeBasisPoints.maker),
@@ -173,7 +178,7 @@ export function marketDefinition(random: Random, id: string, index: number, asse
       open: timeNs + 5n * second,
       close: timeNs + 365n * day,
     },
-    positionDecimalPlaces: index % 4 === 3 ? -1n : BigInt(index % 4),
+    positionDecimalPlaces: BigInt(listing.positionDecimalPlaces),
     lpPriceRange: "0.5",
     linearSlippageFactor: "0.001",
     quadraticSlippageFactor: "0.0005",

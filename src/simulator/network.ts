@@ -1,24 +1,26 @@
 import { BusEventType } from "../../gen/vega/events/v1/events_pb.js";
 import { Market_State, Market_TradingMode } from "../../gen/vega/markets_pb.js";
-import { type Asset, makeAssets } from "./asset.js";
+import { type Asset, type MarketProfile, makeAssets } from "./asset.js";
 import { BlockWriter, eventKinds } from "./block-writer.js";
 import { BulkLedger } from "./bulk-ledger.js";
 import { Ledger } from "./ledger.js";
 import { type LiquidityShare, marketData } from "./market-data.js";
 import { marketDefinition } from "./market-definition.js";
+import { realisticMarket, variedMarket } from "./market-kind.js";
 import { live } from "./market-life.js";
-import { announcementHeight, hasMarketData, isTrading, roleOf } from "./market-role.js";
+import { announcementHeight, hasMarketData, isTrading } from "./market-role.js";
 import { OrderFlow } from "./order-flow.js";
 import { Random } from "./random.js";
 import { Signers } from "./signers.js";
 import { type Block, SimulatedMarket } from "./simulated-market.js";
-import type { Scale } from "./simulated-order.js";
 import { Treasury } from "./treasury.js";
 
 /** What the network is like. The same options give the same bytes. */
 export interface NetworkOptions {
   readonly seed: number;
   readonly markets: number;
+  /** Default: `varied`. */
+  readonly profile?: MarketProfile;
   readonly parties: number;
   /** What parties do with orders in a block, on average; an action makes one or more order events. */
   readonly ordersPerBlock: number;
@@ -50,15 +52,6 @@ const defaultStartTimeNs = 1_704_067_200_123_456_789n;
 const defaultIntervalNs = 1_000_000_000n;
 /** The length of the past of the bulk ledger where the number of blocks is not known. */
 const pastHeightDefault = 100;
-
-const scales: readonly Scale[] = [
-  { price: String, size: BigInt },
-  // Prices above 2^64.
-  { price: (ticks) => (BigInt(ticks) * 1_000_000_000_000_007n).toString(), size: (lots) => BigInt(lots) * 100_000n },
-  { price: (ticks) => `${ticks}000`, size: (lots) => BigInt(lots) * 1_000n },
-  // Volumes above 2^53.
-  { price: (ticks) => `${ticks}00000`, size: (lots) => BigInt(lots) * 20_000_000_000_003n },
-];
 
 /** A small trading network. Each call of {@link Network.nextBlock} gives the frames of one more block. */
 export class Network {
@@ -96,9 +89,10 @@ export class Network {
       { party: provider, hundredths: 62 },
       { party: secondProvider, hundredths: 38 },
     ];
-    this.#assets = makeAssets(new Random(seed, "assets"));
+    const profile = options.profile ?? "varied";
+    this.#assets = makeAssets(new Random(seed, "assets"), profile);
     const markets = new Random(seed, "markets");
-    this.#markets = Array.from({ length: options.markets }, (_, index) => this.#makeMarket(markets, index));
+    this.#markets = Array.from({ length: options.markets }, (_, index) => this.#makeMarket(markets, index, profile));
     this.#flow = new OrderFlow(new Random(seed, "orders"), this.#parties, provider);
     this.#treasury = new Treasury(new Random(seed, "treasury"), this.#ledger, this.#parties, provider);
     this.#signers = new Signers(new Random(seed, "signers"));
@@ -151,12 +145,10 @@ export class Network {
     while (this.#height < height) this.nextBlock();
   }
 
-  #makeMarket(random: Random, index: number): SimulatedMarket {
-    const asset = this.#assets[index % this.#assets.length];
-    const scale = scales[index % scales.length];
-    if (asset === undefined || scale === undefined) throw new RangeError("a market needs an asset and a scale");
-    const definition = marketDefinition(random, random.identifier(), index, asset, this.#timeNs);
-    return new SimulatedMarket(definition, roleOf(index), asset, scale, random);
+  #makeMarket(random: Random, index: number, profile: MarketProfile): SimulatedMarket {
+    const kind = (profile === "realistic" ? realisticMarket : variedMarket)(index, this.#assets);
+    const definition = marketDefinition(random, random.identifier(), index, kind, this.#timeNs);
+    return new SimulatedMarket(definition, kind, random);
   }
 
   /** New markets, and what becomes of those that are there. */

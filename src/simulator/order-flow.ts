@@ -69,9 +69,13 @@ export class OrderFlow {
     this.#provider = provider;
   }
 
-  /** Moves what the parties believe: a walk with steps of up to about a thousandth, within a factor of four. */
+  /**
+   * Moves what the parties believe: a walk with steps of up to about a thousandth, within a factor of four. A market with
+   * a usual price is pulled back to it, and so stays within about one in a hundred.
+   */
   drift(market: SimulatedMarket): void {
-    const step = Math.round((this.#random.bell() * market.fairPrice) / 3_000);
+    const { fairPrice, usualPrice = fairPrice } = market;
+    const step = Math.round((this.#random.bell() * fairPrice) / 3_000 + (usualPrice - fairPrice) / 500);
     market.fairPrice = Math.min(Math.max(market.fairPrice + step, 10_000), 80_000);
   }
 

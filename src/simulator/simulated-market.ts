@@ -12,6 +12,7 @@ import {
 import type { Asset } from "./asset.js";
 import { type BlockWriter, eventKinds } from "./block-writer.js";
 import { feeBasisPoints } from "./market-definition.js";
+import type { MarketKind } from "./market-kind.js";
 import type { MarketRole } from "./market-role.js";
 import { anyPrice, MatchingEngine } from "./matching-engine.js";
 import type { Random } from "./random.js";
@@ -70,6 +71,8 @@ export class SimulatedMarket {
   /** Since the treasury last looked. */
   deals: Deal[] = [];
   auction: Auction | undefined;
+  /** See {@link MarketKind.usualPrice}. */
+  readonly usualPrice: number | undefined;
   /** What the parties believe the price to be, in ticks. */
   fairPrice: number;
   markPrice = 0;
@@ -79,13 +82,14 @@ export class SimulatedMarket {
   #batch = 0n;
   readonly #random: Random;
 
-  constructor(definition: Market, role: MarketRole, asset: Asset, scale: Scale, random: Random) {
+  constructor(definition: Market, kind: MarketKind, random: Random) {
     this.definition = definition;
-    this.role = role;
-    this.asset = asset;
-    this.scale = scale;
+    this.role = kind.role;
+    this.asset = kind.asset;
+    this.scale = kind.scale;
+    this.usualPrice = kind.usualPrice;
     this.#random = random;
-    this.fairPrice = 20_000 + random.below(20_000);
+    this.fairPrice = kind.usualPrice ?? 20_000 + random.below(20_000);
   }
 
   get id(): string {

@@ -245,7 +245,7 @@ export class Treasury {
   }
 
   #reward(asset: Asset, type: AccountType, market: SimulatedMarket): Account {
-    const ofMarket = type !== AccountType.GLOBAL_REWARD && market.asset === asset;
+    const ofMarket = type !== AccountType.GLOBAL_REWARD && market.asset.id === asset.id;
     return this.#ledger.account(asset.id, type, undefined, ofMarket ? market.id : undefined);
   }
 }

@@ -1,0 +1,104 @@
+import type { Asset } from "./asset.js";
+import { type MarketRole, roleOf } from "./market-role.js";
+import type { Scale } from "./simulated-order.js";
+
+/** What a market is called, and how its integers are scaled. */
+export interface Listing {
+  /** What is traded. */
+  readonly base: string;
+  readonly code: string;
+  readonly name: string;
+  readonly decimalPlaces: number;
+  readonly positionDecimalPlaces: number;
+}
+
+/** What a simulated market is, before anything happens in it. */
+export interface MarketKind {
+  readonly listing: Listing;
+  /** What it is settled in. */
+  readonly asset: Asset;
+  readonly scale: Scale;
+  readonly role: MarketRole;
+  /** The price in ticks that the market starts at and stays around. Undefined: it starts anywhere, and wanders. */
+  readonly usualPrice: number | undefined;
+}
+
+const bases = ["BTC", "ETH", "SOL", "XAU", "OIL", "EURUSD", "AVAX", "LINK", "DOT", "UNI", "GAS", "WHEAT"];
+
+const scales: readonly Scale[] = [
+  { price: String, size: BigInt },
+  // Prices above 2^64.
+  { price: (ticks) => (BigInt(ticks) * 1_000_000_000_000_007n).toString(), size: (lots) => BigInt(lots) * 100_000n },
+  { price: (ticks) => `${ticks}000`, size: (lots) => BigInt(lots) * 1_000n },
+  // Volumes above 2^53.
+  { price: (ticks) => `${ticks}00000`, size: (lots) => BigInt(lots) * 20_000_000_000_003n },
+];
+
+/** Markets for tests: one of each role, prices and volumes of every magnitude. */
+export function variedMarket(index: number, assets: readonly Asset[]): MarketKind {
+  const asset = assets[index % assets.length];
+  const scale = scales[index % scales.length];
+  if (asset === undefined || scale === undefined) throw new RangeError("a market needs an asset and a scale");
+  const base = bases[index % bases.length] ?? "BTC";
+  const series = Math.floor(index / bases.length) + 1;
+  const listing = {
+    base,
+    code: `${base}/${asset.symbol}.F${series}`,
+    name: `${base} future ${series}, settled in ${asset.symbol}`,
+    decimalPlaces: 2 + (index % 5),
+    positionDecimalPlaces: index % 4 === 3 ? -1 : index % 4,
+  };
+  return { listing, asset, scale, role: roleOf(index), usualPrice: undefined };
+}
+
+/** A market as a real exchange could list it. */
+interface RealisticListing extends Listing {
+  /** Index of the asset that it is quoted and settled in: 0 USD, 1 EUR. */
+  readonly quote: 0 | 1;
+  /** Smallest step of the price, in units of the last decimal place. */
+  readonly tick: number;
+  /** Smallest size of an order, in units of the last position decimal place. */
+  readonly lot: number;
+  /** In ticks, from 10,000 to 80,000. */
+  readonly usualPrice: number;
+}
+
+function realistic(
+  code: string,
+  name: string,
+  [usualPrice, tick, decimalPlaces]: readonly [number, number, number],
+  [lot, positionDecimalPlaces]: readonly [number, number],
+): RealisticListing {
+  const [base = "", quoteSymbol] = code.split("/");
+  const quote = quoteSymbol === "EUR" ? 1 : 0;
+  return { base, code, name, decimalPlaces, positionDecimalPlaces, quote, tick, lot, usualPrice };
+}
+
+/** Code, name, [price in ticks, tick, decimals], [lot, position decimals]. */
+const realisticListings: readonly RealisticListing[] = [
+  realistic("BTC/USD", "Bitcoin in US dollars", [64_200, 10, 1], [5, 3]),
+  realistic("ETH/USD", "Ether in US dollars", [31_480, 10, 2], [5, 2]),
+  realistic("EUR/USD", "Euro in US dollars", [54_250, 2, 5], [1_000, 0]),
+  realistic("SOL/USD", "Solana in US dollars", [14_820, 1, 2], [5, 1]),
+  realistic("XAU/USD", "Gold, troy ounce, in US dollars", [23_510, 10, 2], [1, 1]),
+  realistic("GBP/USD", "Pound sterling in US dollars", [63_550, 2, 5], [1_000, 0]),
+  realistic("WTI/USD", "Crude oil, barrel, in US dollars", [15_680, 5, 3], [10, 0]),
+  realistic("BTC/EUR", "Bitcoin in euros", [59_170, 10, 1], [5, 3]),
+  realistic("ETH/EUR", "Ether in euros", [29_010, 10, 2], [5, 2]),
+  realistic("AVAX/USD", "Avalanche in US dollars", [36_400, 1, 3], [1, 0]),
+  realistic("LINK/USD", "Chainlink in US dollars", [17_850, 1, 3], [2, 0]),
+  realistic("XAU/EUR", "Gold, troy ounce, in euros", [21_670, 10, 2], [1, 1]),
+];
+
+/** Markets for people: prices, sizes and stakes as one would expect them, and all of them trade. */
+export function realisticMarket(index: number, assets: readonly Asset[]): MarketKind {
+  const listing = realisticListings[index % realisticListings.length];
+  const asset = assets[listing?.quote ?? 0];
+  if (listing === undefined || asset === undefined) throw new RangeError("a market needs a listing and an asset");
+  const { tick, lot, decimalPlaces, positionDecimalPlaces } = listing;
+  const decimals = decimalPlaces + positionDecimalPlaces;
+  // An asset's unit is the amount of one tick times one lot.
+  const unit = (BigInt(tick * lot) * asset.unit) / 10n ** BigInt(decimals);
+  const scale = { price: (ticks: number) => String(ticks * tick), size: (lots: number) => BigInt(lots * lot) };
+  return { listing, asset: { ...asset, unit }, scale, role: "continuous", usualPrice: listing.usualPrice };
+}
