@@ -35,7 +35,9 @@ const buildInputs = [
   "bench",
   "harness",
   "test/support",
+  "web",
   "scripts/bundle.mjs",
+  "scripts/bundle-explorer.mjs",
   "tsconfig.json",
   "tsconfig.build.json",
   "package-lock.json",
@@ -162,10 +164,15 @@ async function ensureBuild() {
   try {
     const tsc = inRoot("node_modules", "typescript", "bin", "tsc");
     const compile = [process.execPath, tsc, "-p", inRoot("tsconfig.build.json"), "--outDir", fresh];
-    const bundle = [process.execPath, inRoot("scripts", "bundle.mjs"), fresh];
+    const bundles = ["bundle.mjs", "bundle-explorer.mjs"].map((name) => [
+      process.execPath,
+      inRoot("scripts", name),
+      fresh,
+    ]);
     const result = await step("building", async () => {
-      const compiled = await run(compile);
-      return compiled.code === 0 ? run(bundle) : compiled;
+      let last = { code: 0, output: "" };
+      for (const command of [compile, ...bundles]) if (last.code === 0) last = await run(command);
+      return last;
     });
     if (result.code !== 0) {
       rmSync(fresh, { recursive: true, force: true });

@@ -9,11 +9,11 @@ const contentTypes = new Map([
   [".svg", "image/svg+xml"],
 ]);
 
-/** The folder `web` of the package: two levels up from the source of this file, three from its compiled form. */
+/** The folder with the built page: `web` beside the compiled `src`, or that of the newest build for `src` itself. */
 function webFolder(): URL | undefined {
-  return ["../../web/", "../../../web/"]
+  return ["../../web/", "../../dist/web/"]
     .map((path) => new URL(path, import.meta.url))
-    .find((folder) => existsSync(new URL("index.html", folder)));
+    .find((folder) => existsSync(new URL("explorer.js", folder)));
 }
 
 /** The explorer page by the paths under which the service offers it: `/`, and `/explorer/…` for what it needs. */

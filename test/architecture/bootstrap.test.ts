@@ -47,6 +47,7 @@ put("node_modules/rolldown/index.js", \`
     close() {},
   });
 \`);
+put("node_modules/uplot/dist/uPlot.min.css", "");
 put("node_modules/vitest/vitest.mjs", \`
   if (process.argv.includes("wait")) {
     process.on("SIGTERM", () => process.exit(9));
@@ -67,6 +68,7 @@ beforeEach(() => {
   put("src/main.ts", "export {};\n");
   put("src/store/migrations/001.do.initial.sql", "SELECT 1;\n");
   put("bench/unary.ts", "export {};\n");
+  for (const name of ["main.tsx", "index.html", "icon.svg", "explorer.css"]) put(`web/${name}`, "");
   put("npm.cjs", npm);
 });
 

@@ -6,7 +6,7 @@ import { readSource, root, trackedFiles } from "./sources.js";
 
 const files = trackedFiles();
 const texts = files.filter((path) => !/\.(binpb|gz|png|ico|woff2)$/.test(path));
-const code = texts.filter((path) => /^(src|test|bench|web|scripts|clients|examples)\/.*\.(ts|mjs|js)$/.test(path));
+const code = texts.filter((path) => /^(src|test|bench|web|scripts|clients|examples)\/.*\.(tsx?|mjs|js)$/.test(path));
 const written = texts.filter((path) => path.endsWith(".md"));
 
 /** `path:line: text` of each line that matches. */
@@ -27,6 +27,13 @@ describe("the sources are tidy", () => {
     });
     const findings = `${result.stdout}${result.stderr}`.split("\n").filter((line) => line.includes("━━"));
     expect({ status: result.status, findings }).toEqual({ status: 0, findings: [] });
+  }, 60_000);
+
+  test("types of the explorer, which knows a browser and not Node", () => {
+    const tsc = join("node_modules", "typescript", "bin", "tsc");
+    const result = spawnSync(process.execPath, [tsc, "-p", "web", "--noEmit"], { cwd: root, encoding: "utf8" });
+    expect(result.stdout).toBe("");
+    expect(result.status).toBe(0);
   }, 60_000);
 
   test("nothing is suppressed", () => {

@@ -18,10 +18,16 @@ const partners = {
     tests: "a real browser on the page and on every stream",
     programs: ["chromium", "chromium-browser", "google-chrome"],
   },
-  go: { tests: "the Go client, and that its generated code is fresh", programs: ["go"] },
+  go: {
+    tests: "the Go client, that its generated code is fresh, and the Go calls that the explorer shows",
+    programs: ["go"],
+  },
   jq: { tests: "the examples in shell", programs: ["jq"] },
   bc: { tests: "the examples in shell", programs: ["bc"] },
-  python: { tests: "the Python client, installed from its wheel", programs: ["python3"] },
+  python: {
+    tests: "the Python client, installed from its wheel, and the Python calls that the explorer shows",
+    programs: ["python3"],
+  },
   faketime: { tests: "steps of the wall clock", programs: ["faketime"] },
 } satisfies Record<string, Partner>;
 

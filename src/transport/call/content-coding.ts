@@ -56,11 +56,14 @@ export function chooseCoding(acceptEncoding: string | undefined): ContentCoding 
 const brotliAsync = promisify<Uint8Array, BrotliOptions, Buffer>(brotliCompress);
 const gzipAsync = promisify<Uint8Array, ZlibOptions, Buffer>(gzip);
 
+/** Compressed bytes. It takes about 40 ms for each MB. */
+export function compressInline(coding: ContentCoding, body: Uint8Array): Uint8Array {
+  return coding === "br" ? brotliCompressSync(body, brotliOptions) : gzipSync(body, gzipOptions);
+}
+
 /** Compressed bytes; a promise where the body is large. */
 export function compress(coding: ContentCoding, body: Uint8Array): Uint8Array | Promise<Uint8Array> {
-  if (body.length <= compressedInlineBytesMax) {
-    return coding === "br" ? brotliCompressSync(body, brotliOptions) : gzipSync(body, gzipOptions);
-  }
+  if (body.length <= compressedInlineBytesMax) return compressInline(coding, body);
   return coding === "br" ? brotliAsync(body, brotliOptions) : gzipAsync(body, gzipOptions);
 }
 

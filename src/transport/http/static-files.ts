@@ -1,4 +1,6 @@
 import { createHash } from "node:crypto";
+import { type ContentCoding, chooseCoding, compressedBytesMin, compressInline } from "../call/content-coding.js";
+import type { HeaderFields } from "../common-headers.js";
 import type { Exchange } from "./exchange.js";
 import { noneMatch } from "./json-body.js";
 
@@ -20,17 +22,19 @@ export const contentSecurityPolicy = [
   "frame-ancestors 'none'",
 ].join("; ");
 
+/** A file in one encoding. */
+interface EncodedFile {
+  readonly fields: HeaderFields;
+  readonly bytes: Uint8Array;
+}
+
 /** Files by their path behind the base path, `/` for the page itself. Clients ask each time, and get a 304. */
 export class StaticFiles {
-  readonly #files: ReadonlyMap<string, StaticFile & { readonly etag: string }>;
+  readonly #files: ReadonlyMap<string, StaticFile>;
+  readonly #encoded = new Map<string, EncodedFile>();
 
   constructor(files: ReadonlyMap<string, StaticFile> = new Map()) {
-    this.#files = new Map(
-      [...files].map(([path, file]) => {
-        const hash = createHash("sha256").update(file.bytes).digest("base64url").slice(0, 22);
-        return [path, { ...file, etag: `"${hash}"` }];
-      }),
-    );
+    this.#files = files;
   }
 
   /** Answers a GET or HEAD of a file; false: there is none at this path. */
@@ -38,23 +42,44 @@ export class StaticFiles {
     const file = this.#files.get(path);
     if (file === undefined) return false;
     const { request, response, common, head } = exchange;
-    const fields = {
-      "cache-control": "no-cache",
-      "content-security-policy": contentSecurityPolicy,
-      "referrer-policy": "no-referrer",
-      "x-content-type-options": "nosniff",
-      etag: file.etag,
-      ...common,
-    };
+    const acceptEncoding = request.headers["accept-encoding"];
+    const coding = typeof acceptEncoding === "string" ? chooseCoding(acceptEncoding) : undefined;
+    const { fields, bytes } = this.#encode(path, file, coding);
     const known = request.headers["if-none-match"];
-    if (known !== undefined && noneMatch(known, file.etag)) {
-      response.writeHead(304, fields);
+    if (known !== undefined && noneMatch(known, String(fields["etag"]))) {
+      response.writeHead(304, { ...fields, ...common });
       response.end();
       return true;
     }
-    response.writeHead(200, { "content-type": file.contentType, "content-length": file.bytes.length, ...fields });
+    const { contentType } = file;
+    response.writeHead(200, { "content-type": contentType, "content-length": bytes.length, ...fields, ...common });
     if (head) response.end();
-    else response.end(file.bytes);
+    else response.end(bytes);
     return true;
   }
+
+  /** A file is compressed when it is first asked for in a coding. */
+  #encode(path: string, file: StaticFile, wanted: ContentCoding | undefined): EncodedFile {
+    const coding = file.bytes.length < compressedBytesMin ? undefined : wanted;
+    const key = `${coding ?? "identity"} ${path}`;
+    let encoded = this.#encoded.get(key);
+    if (encoded === undefined) {
+      const bytes = coding === undefined ? file.bytes : compressInline(coding, file.bytes);
+      encoded = { fields: { ...fieldsOf(bytes), ...(coding && { "content-encoding": coding }) }, bytes };
+      this.#encoded.set(key, encoded);
+    }
+    return encoded;
+  }
+}
+
+function fieldsOf(bytes: Uint8Array): HeaderFields {
+  const hash = createHash("sha256").update(bytes).digest("base64url").slice(0, 22);
+  return {
+    "cache-control": "no-cache",
+    "content-security-policy": contentSecurityPolicy,
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    vary: "accept-encoding",
+    etag: `"${hash}"`,
+  };
 }

@@ -1,8 +1,27 @@
+import { once } from "node:events";
+import { get, type IncomingHttpHeaders, type IncomingMessage } from "node:http";
+import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { explorerFiles } from "../../../src/commands/explorer-files.js";
 import { contentSecurityPolicy } from "../../../src/transport/http/static-files.js";
 import type { RunningServer } from "../../../src/transport/server.js";
 import { serveFake } from "../serve-fake.js";
+
+interface RawAnswer {
+  readonly status: number | undefined;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: Buffer;
+}
+
+/** GETs a file as it is on the wire. */
+async function rawGet(url: string, acceptEncoding: string, ifNoneMatch?: string): Promise<RawAnswer> {
+  const known = ifNoneMatch === undefined ? {} : { "if-none-match": ifNoneMatch };
+  const request = get(url, { headers: { "accept-encoding": acceptEncoding, ...known } });
+  const [response] = (await once(request, "response")) as [IncomingMessage];
+  const chunks: Buffer[] = [];
+  for await (const chunk of response) chunks.push(chunk);
+  return { status: response.statusCode, headers: response.headers, body: Buffer.concat(chunks) };
+}
 
 describe("the explorer's files", () => {
   let server: RunningServer;
@@ -31,15 +50,48 @@ describe("the explorer's files", () => {
   });
 
   it("hold every module that they import", async () => {
-    for (const [path, { bytes }] of explorerFiles()) {
+    const scripts = [...explorerFiles()].filter(([path]) => path.endsWith(".js"));
+    expect(scripts.length).toBeGreaterThan(0);
+    for (const [path, { bytes }] of scripts) {
       const imports = [
         ...Buffer.from(bytes)
           .toString()
-          .matchAll(/from "\.\/([^"]+)"/g),
+          .matchAll(/\b(?:from|import)\s*\(?["'`]([^"'`]+)["'`]/g),
       ].map(([, name = ""]) => name);
-      if (!path.endsWith(".js")) continue;
-      for (const name of imports) expect(explorerFiles().has(`/explorer/${name}`), `${name} for ${path}`).toBe(true);
+      for (const name of imports) {
+        expect(explorerFiles().has(`/explorer/${name.replace("./", "")}`), `${name} for ${path}`).toBe(true);
+      }
     }
+  });
+
+  it("are small: compressed at most 150 KB in all", async () => {
+    let bytes = 0;
+    for (const path of explorerFiles().keys()) {
+      const response = await rawGet(`${server.url}${path}`, "gzip");
+      expect([path, response.headers["content-encoding"]]).toEqual([path, /svg|\/$/.test(path) ? undefined : "gzip"]);
+      bytes += response.body.length;
+    }
+    expect(bytes).toBeGreaterThan(20_000);
+    expect(bytes).toBeLessThan(150_000);
+  });
+
+  it("are the same in every encoding, under an ETag of its own", async () => {
+    const path = "/explorer/explorer.js";
+    const answers = await Promise.all(
+      ["br", "gzip", "identity"].map((coding) => rawGet(`${server.url}${path}`, coding)),
+    );
+    const [br, gzip, plain] = answers.map(({ body }) => body);
+    expect(brotliDecompressSync(br ?? "")).toEqual(plain);
+    expect(gunzipSync(gzip ?? "")).toEqual(plain);
+    expect(new Set(answers.map(({ headers }) => headers.etag)).size).toBe(3);
+    expect(answers.map(({ headers }) => headers.vary)).toEqual(Array(3).fill("accept-encoding"));
+    const known = await rawGet(`${server.url}${path}`, "gzip", answers[1]?.headers.etag);
+    expect([known.status, known.body.length]).toEqual([304, 0]);
+  });
+
+  it("run under a policy without inline code, eval, or other hosts", () => {
+    expect(contentSecurityPolicy).toContain("default-src 'none'");
+    expect(contentSecurityPolicy).not.toMatch(/unsafe-|\*|https?:|data:|blob:/);
   });
 
   it("have no script or style in the page, which the policy forbids", () => {
@@ -58,7 +110,7 @@ describe("the explorer's files", () => {
   it("answer HEAD without a body, and other methods as any unknown path", async () => {
     const head = await fetch(`${server.url}/`, { method: "HEAD" });
     expect([head.status, await head.text()]).toEqual([200, ""]);
-    expect(Number(head.headers.get("content-length"))).toBeGreaterThan(1_000);
+    expect(Number(head.headers.get("content-length"))).toBe(explorerFiles().get("/")?.bytes.length);
     expect((await fetch(`${server.url}/`, { method: "POST" })).status).toBe(404);
     expect((await fetch(`${server.url}/explorer/..%2fpackage.json`)).status).toBe(404);
   });

@@ -1,0 +1,87 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Browser, Page } from "playwright-core";
+import { Network, type NetworkOptions } from "../../src/simulator/network.js";
+import { newDatabaseUrl } from "../support/database.js";
+import { partnerProgram } from "../support/partners.js";
+import { launchChromium } from "./browser-launch.js";
+import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
+
+/** Path of the browser; undefined: this machine has none. */
+export const chromium = partnerProgram("browser");
+
+/** For what arrives after a poll or a message. */
+export const patience = { timeout: 20_000, interval: 50 };
+
+/** What is wrong with a page: errors of its scripts, messages on its console, requests to other hosts. */
+export interface PageProblems {
+  readonly page: Page;
+  readonly problems: string[];
+}
+
+/** A service over a simulated network, and a browser to look at its explorer. */
+export class ExplorerWorld {
+  readonly network: Network;
+  readonly directory = mkdtempSync(join(tmpdir(), "marketd-explorer-"));
+  readonly #databaseUrl = newDatabaseUrl().url;
+  #service: ServiceProcess | undefined;
+  #browser: Browser | undefined;
+
+  constructor(options: NetworkOptions) {
+    this.network = new Network(options);
+  }
+
+  /** Loads `blocks` blocks and opens service and browser. */
+  async start(blocks: number): Promise<void> {
+    await this.load(blocks);
+    this.#service = new ServiceProcess(this.#databaseUrl, await freePort());
+    [this.#browser] = await Promise.all([launchChromium(chromium ?? ""), this.#service.start()]);
+  }
+
+  async stop(): Promise<void> {
+    await this.#browser?.close();
+    await this.#service?.kill();
+    rmSync(this.directory, { recursive: true, force: true });
+  }
+
+  get service(): ServiceProcess {
+    if (this.#service === undefined) throw new Error("the service is not started");
+    return this.#service;
+  }
+
+  /** Makes more blocks and loads them, so many a second where `pace` is given. */
+  async load(blocks: number, pace?: number): Promise<void> {
+    const file = join(this.directory, `from-${this.network.height + 1}.evts`);
+    writeFileSync(file, Buffer.concat(Array.from({ length: blocks }, () => this.network.nextBlock())));
+    const paced = pace === undefined ? [] : ["--pace", String(pace)];
+    await runMarketd("load", "--database-url", this.#databaseUrl, ...paced, file);
+  }
+
+  async getJson<T>(path: string): Promise<T> {
+    const response = await fetch(`${this.service.url}${path}`);
+    if (!response.ok) throw new Error(`${path} answers ${response.status}`);
+    return (await response.json()) as T;
+  }
+
+  /** Opens a page of the explorer, by default on a desktop's screen. */
+  async open(fragment: string, viewport = { width: 1440, height: 900 }): Promise<PageProblems> {
+    if (this.#browser === undefined) throw new Error("the browser is not started");
+    const context = await this.#browser.newContext({ viewport, acceptDownloads: true });
+    const page = await context.newPage();
+    const problems: string[] = [];
+    page.on("pageerror", (error) => problems.push(error.message));
+    page.on("console", (message) => {
+      // Error answers, which tests cause, are told on the console too.
+      const isAnswer = message.text().startsWith("Failed to load resource");
+      if (message.type() === "error" && !isAnswer) problems.push(message.text());
+    });
+    page.on("request", (request) => {
+      const url = new URL(request.url());
+      const isOwn = url.origin === this.service.url || url.protocol === "blob:";
+      if (!isOwn) problems.push(`a request to ${url.origin}`);
+    });
+    await page.goto(`${this.service.url}/${fragment}`);
+    return { page, problems };
+  }
+}

@@ -1,0 +1,317 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import { AxeBuilder } from "@axe-core/playwright";
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { BlockWriter } from "../../src/simulator/block-writer.js";
+import { newDatabaseUrl } from "../support/database.js";
+import { chromium, ExplorerWorld, patience } from "./explorer-world.js";
+import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
+
+interface Level {
+  readonly price: string;
+  readonly volume: string;
+}
+
+interface DepthAnswer {
+  readonly buy: readonly Level[];
+  readonly sell: readonly Level[];
+}
+
+interface LedgerAnswer {
+  readonly ledgerEntries: { readonly edges: readonly { readonly node: LedgerNode }[] };
+}
+
+interface LedgerNode {
+  readonly assetId: string;
+  readonly fromAccountPartyId: string;
+  readonly toAccountMarketId: string;
+}
+
+const markets = 12;
+const views = ["#/", "#/market/ID", "#/ledger", "#/signers"] as const;
+
+describe.skipIf(chromium === undefined)("the explorer, in a real browser", () => {
+  const world = new ExplorerWorld({ seed: 11, markets, parties: 30, ordersPerBlock: 30, entriesPerBlock: 20 });
+  let page: Page;
+  let problems: string[];
+  /** A market in continuous trading. */
+  let marketId: string;
+
+  beforeAll(async () => {
+    await world.start(80);
+    const { marketsData } = await world.getJson<{ marketsData: { market: string; marketTradingMode: string }[] }>(
+      "/markets/data",
+    );
+    marketId = marketsData.find((data) => data.marketTradingMode === "TRADING_MODE_CONTINUOUS")?.market ?? "";
+    ({ page, problems } = await world.open(""));
+  });
+
+  afterAll(() => world.stop());
+
+  const textOf = (selector: string) => async () => (await page.textContent(selector)) ?? "";
+  const textsOf = (selector: string) => () => page.locator(selector).allTextContents();
+
+  async function show(fragment: string): Promise<void> {
+    await page.evaluate(`location.hash = ${JSON.stringify(fragment)}`);
+    await expect.poll(textOf("#stream-state"), patience).toBe("live");
+  }
+
+  /** Levels of the ladder, best first, as the network wrote them. */
+  function ladder(side: "asks" | "bids"): Promise<Level[]> {
+    const script = `[...document.querySelectorAll("#${side} tr[data-price]")].map((row) => ({
+      price: row.dataset.price, volume: row.dataset.volume }))`;
+    return page.evaluate<Level[]>(script).then((levels) => (side === "asks" ? levels.reverse() : levels));
+  }
+
+  test("lists all markets with their prices", async () => {
+    await expect.poll(() => page.locator("#markets tbody tr").count(), patience).toBe(markets);
+    const row = page.locator(`#markets tr[data-market="${marketId}"]`);
+    await expect.poll(() => row.locator(".mode").textContent(), patience).toBe("continuous");
+    await expect.poll(() => row.locator(".market-link").textContent(), patience).toContain("/");
+    expect(await row.locator(".price").textContent()).toMatch(/^[0-9\u202f.]+$/);
+    expect(await page.title()).toBe("Markets · marketd");
+  });
+
+  test("leads to a market by keyboard alone, and tells readers of the screen", async () => {
+    await page.focus("body");
+    for (let i = 0; i < 40; i++) {
+      await page.keyboard.press("Tab");
+      if (await page.evaluate("document.activeElement.matches('.market-link')")) break;
+    }
+    await page.keyboard.press("Enter");
+    await expect.poll(() => page.locator("#ladder").count(), patience).toBe(1);
+    expect(await page.evaluate("document.activeElement.id")).toBe("content");
+    expect(page.url()).toContain("#/market/");
+    await page.goBack();
+    await expect.poll(() => page.locator("#markets").count(), patience).toBe(1);
+  });
+
+  test("shows the book of a market as the depth answer has it, while blocks arrive", async () => {
+    await show(`#/market/${marketId}`);
+    await expect.poll(() => page.locator("#ladder").count(), patience).toBe(1);
+    const before = await textOf("#sequence-number")();
+    await world.load(40);
+    await expect.poll(textOf("#sequence-number"), patience).not.toBe(before);
+    const same = async () => {
+      const { buy, sell } = await world.getJson<DepthAnswer>(`/api/v2/market/depth/${marketId}/latest`);
+      const [bids, asks] = [await ladder("bids"), await ladder("asks")];
+      const levels = (side: readonly Level[]) => side.map(({ price, volume }) => ({ price, volume }));
+      return {
+        bids: bids.length > 5 && JSON.stringify(bids) === JSON.stringify(levels(buy).slice(0, bids.length)),
+        asks: asks.length > 5 && JSON.stringify(asks) === JSON.stringify(levels(sell).slice(0, asks.length)),
+      };
+    };
+    await expect.poll(same, patience).toEqual({ bids: true, asks: true });
+  });
+
+  test("shows a market's charts, trades, data, bounds and instrument", async () => {
+    await expect.poll(() => page.locator("#mid-chart canvas, #depth-chart canvas").count(), patience).toBe(2);
+    await expect.poll(textOf("#market-data"), patience).toContain("Mark price");
+    await expect.poll(() => page.locator("#trades tbody tr").count(), patience).toBeGreaterThan(0);
+    expect(await textsOf("#price-bounds tbody th")()).toEqual(["60 min", "4 h"]);
+    expect(await textOf("body")()).toContain("Settlement asset");
+    const choice = page.locator("#market-choice");
+    expect(await choice.inputValue()).toBe(marketId);
+    expect(await choice.locator("option").count()).toBe(markets);
+  });
+
+  test("shortens amounts that are too long, and shows all their digits on demand", async () => {
+    const isLong = async () => {
+      for (const price of await textsOf("#markets .price")()) if (price.includes("…")) return true;
+      return false;
+    };
+    await show("#/");
+    await expect.poll(isLong, patience).toBe(true);
+    const short = page.locator("#markets .price .amount[title]").first();
+    const exact = await short.getAttribute("title");
+    await page.getByRole("button", { name: "All digits" }).click();
+    expect(await textsOf("#markets .price")()).toContain(exact);
+    expect(await isLong()).toBe(false);
+    await page.getByRole("button", { name: "All digits" }).click();
+  });
+
+  test("keeps every amount on one line", async () => {
+    for (const view of views) {
+      await show(view.replace("ID", marketId));
+      const broken = `[...document.querySelectorAll(".amount")].filter((each) => each.getClientRects().length > 1)
+        .map((each) => each.textContent)`;
+      expect(await page.evaluate(broken)).toEqual([]);
+    }
+  });
+
+  test("shows the ledger page by page, and new entries at its head by themselves", async () => {
+    await show("#/ledger");
+    const rows = textsOf("#entries tbody tr");
+    await expect.poll(async () => (await rows()).length, patience).toBe(25);
+    const first = await rows();
+    await page.getByRole("link", { name: "Next" }).click();
+    await expect.poll(rows, patience).not.toEqual(first);
+    await page.getByRole("link", { name: "Previous" }).click();
+    await expect.poll(rows, patience).toEqual(first);
+    await show("#/ledger");
+    await world.load(2);
+    await expect.poll(rows, patience).not.toEqual(first);
+  });
+
+  test("filters the ledger by every field, which the URL keeps", async () => {
+    await show("#/ledger");
+    const { ledgerEntries } = await world.getJson<LedgerAnswer>(
+      "/api/v2/ledgerentry/history?filter.transferTypes=TRANSFER_TYPE_MARGIN_LOW&pagination.first=1",
+    );
+    const node = ledgerEntries.edges[0]?.node;
+    const form = page.locator("#ledger-form");
+    const field = (name: string) => form.locator(`[name="${name}"]`);
+    await field("filter.fromAccountFilter.partyIds").fill(node?.fromAccountPartyId ?? "");
+    await field("filter.fromAccountFilter.assetId").fill(node?.assetId ?? "");
+    await field("filter.fromAccountFilter.accountTypes").selectOption("ACCOUNT_TYPE_GENERAL");
+    await field("filter.toAccountFilter.marketIds").selectOption(node?.toAccountMarketId ?? "");
+    await field("filter.toAccountFilter.accountTypes").selectOption(["ACCOUNT_TYPE_MARGIN", "ACCOUNT_TYPE_BOND"]);
+    await field("filter.closeOnAccountFilters").selectOption("true");
+    await field("pagination.newestFirst").selectOption("false");
+    await field("filter.transferTypes").selectOption(["TRANSFER_TYPE_MARGIN_LOW", "TRANSFER_TYPE_DEPOSIT"]);
+    await field("dateRange.startTimestamp").fill("2024-01-01 00:00:00.000000001");
+    await form.getByRole("button", { name: "Show" }).click();
+    const query = new URLSearchParams(new URL(page.url()).hash.split("?")[1]);
+    expect(query.get("dateRange.startTimestamp")).toBe("1704067200000000001");
+    expect(query.getAll("filter.transferTypes").length).toBe(2);
+    query.set("pagination.first", "25");
+    const answer = await world.getJson<LedgerAnswer>(`/api/v2/ledgerentry/history?${query}`);
+    expect(answer.ledgerEntries.edges.length).toBeGreaterThan(0);
+    await expect
+      .poll(() => page.locator("#entries tbody tr").count(), patience)
+      .toBe(answer.ledgerEntries.edges.length);
+    await page.reload();
+    await expect
+      .poll(() => field("filter.fromAccountFilter.partyIds").inputValue(), patience)
+      .toBe(node?.fromAccountPartyId);
+    expect(await field("dateRange.startTimestamp").inputValue()).toBe("2024-01-01 00:00:00.000000001");
+  });
+
+  test("says what is wrong with a date, and with a filter in the service's own words", async () => {
+    await show("#/ledger");
+    await page.fill('[name="dateRange.startTimestamp"]', "yesterday");
+    await page.getByRole("button", { name: "Show" }).click();
+    await expect.poll(textOf("#ledger-form [role=alert]"), patience).toContain('"yesterday" is no time');
+    await show("#/ledger?dateRange.startTimestamp=20000&dateRange.endTimestamp=10000");
+    const answer = await fetch(
+      `${world.service.url}/api/v2/ledgerentry/history?dateRange.startTimestamp=20000&dateRange.endTimestamp=10000`,
+    );
+    const { message } = (await answer.json()) as { message: string };
+    await expect.poll(textOf("#problem"), patience).toBe(message);
+  });
+
+  test("downloads the CSV of a party and an asset, which is the export itself", async () => {
+    const { ledgerEntries } = await world.getJson<LedgerAnswer>(
+      "/api/v2/ledgerentry/history?filter.fromAccountFilter.accountTypes=ACCOUNT_TYPE_GENERAL&pagination.first=1",
+    );
+    const { fromAccountPartyId: party = "", assetId: asset = "" } = ledgerEntries.edges[0]?.node ?? {};
+    await show(`#/ledger?filter.fromAccountFilter.partyIds=${party}&filter.fromAccountFilter.assetId=${asset}`);
+    const [download] = await Promise.all([page.waitForEvent("download"), page.click("#csv")]);
+    const saved = readFileSync((await download.path()) ?? "", "utf8");
+    const answer = await fetch(
+      `${world.service.url}/api/v2/ledgerentry/export?partyId=${party}&assetId=${asset}&alt=media`,
+    );
+    expect(saved).toBe(await answer.text());
+    const rows = saved.split("\r\n").length - 2;
+    expect(rows).toBeGreaterThan(0);
+    expect((await textOf("#csv-state")()).replaceAll("\u202f", "")).toContain(`${rows} rows, complete`);
+  });
+
+  test("shows signer bundles and their filters", async () => {
+    await show("#/signers");
+    await expect.poll(() => page.locator("#bundles > li").count(), patience).toBeGreaterThan(0);
+    const submitter = (await page.locator("#bundles > li dd code").nth(1).textContent()) ?? "";
+    await page.fill('#signer-form [name="submitter"]', submitter);
+    await page.click('#signer-form button[type="submit"]');
+    await expect.poll(() => page.url(), patience).toContain(submitter);
+    const submitters = () => page.locator("#bundles > li dd:has(code)").nth(1).textContent();
+    await expect.poll(submitters, patience).toBe(submitter);
+  });
+
+  test("tells those who run it of height, age, sequence, streams and database", async () => {
+    const digits = (selector: string) => async () => (await textOf(selector)()).replaceAll("\u202f", "");
+    await expect.poll(digits("#block-height"), patience).toBe(String(world.network.height));
+    await expect.poll(digits("#stream-sequence"), patience).toBe(String(world.network.streamSequence));
+    expect(await textOf("#service-state")()).toBe("ready");
+    expect(await textOf("#database-state")()).toBe("answers");
+    expect(Number(await textOf("#open-streams")())).toBeGreaterThan(0);
+    // The recording is of the year 2024.
+    expect(await textOf("#block-age")()).toMatch(/^[0-9]{3,} d$/);
+  });
+
+  test("says since when the network stands still, on every view of its markets", async () => {
+    await show("#/");
+    await expect
+      .poll(textOf(".notice"), patience)
+      .toMatch(/^No block since 2024-01-01 00:0[0-9]:[0-9]{2} UTC, \d+ d ago\.$/);
+    await show(`#/market/${marketId}`);
+    await expect.poll(() => page.locator(".book[data-stale] .stale-note").count(), patience).toBe(1);
+  });
+
+  test.each(["light", "dark"] as const)("without anything that axe finds fault with, %s", async (colorScheme) => {
+    await page.emulateMedia({ colorScheme });
+    for (const view of views) {
+      await show(view.replace("ID", marketId));
+      await expect.poll(() => page.locator("h1").count(), patience).toBe(1);
+      await page.waitForLoadState("load");
+      const { violations } = await new AxeBuilder({ page }).analyze();
+      expect(violations.map(({ id, nodes }) => `${view} ${id}: ${nodes[0]?.html}`)).toEqual([]);
+    }
+  });
+
+  test("fits a telephone", async () => {
+    const { page: small, problems: smallProblems } = await world.open("", { width: 390, height: 844 });
+    for (const view of views) {
+      await small.evaluate(`location.hash = ${JSON.stringify(view.replace("ID", marketId))}`);
+      await expect.poll(() => small.textContent("#stream-state"), patience).toBe("live");
+      await expect.poll(() => small.locator("#markets, #ladder, #entries, #bundles").count(), patience).toBe(1);
+      const wide = `[...document.querySelectorAll("main *")].filter((each) => each.closest(".scroll, thead") === null
+        && each.getBoundingClientRect().right > innerWidth + 1).map((each) => each.outerHTML.slice(0, 80))`;
+      expect([view, await small.evaluate(wide)]).toEqual([view, []]);
+      expect([view, await small.evaluate("document.documentElement.scrollWidth")]).toEqual([view, 390]);
+    }
+    const { violations } = await new AxeBuilder({ page: small }).analyze();
+    expect(violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`)).toEqual([]);
+    expect(smallProblems).toEqual([]);
+    await small.context().close();
+  });
+
+  test("shows the service's own words about a market that it does not know", async () => {
+    await show("#/market/no-such-market");
+    const answer = await fetch(`${world.service.url}/api/v2/market/no-such-market`);
+    const { message } = (await answer.json()) as { message: string };
+    await expect.poll(textOf("#problem"), patience).toBe(message);
+    await page.selectOption("#market-choice", marketId);
+    await expect.poll(() => page.locator("#ladder").count(), patience).toBe(1);
+  });
+
+  test("says since when it is cut off, and is right again when the service is back", async () => {
+    await show(`#/market/${marketId}`);
+    await world.service.kill();
+    await expect.poll(textOf("#stream-state"), patience).toMatch(/since \d\d:\d\d:\d\d; trying again$/);
+    await expect.poll(textOf(".book .stale-note"), patience).toMatch(/^Not updated since \d\d:\d\d:\d\d: /);
+    await expect.poll(textOf("#service-state"), patience).toMatch(/^does not answer since/);
+    await world.load(5);
+    await world.service.start();
+    await expect.poll(textOf("#stream-state"), patience).toBe("live");
+    const { buy } = await world.getJson<DepthAnswer>(`/api/v2/market/depth/${marketId}/latest`);
+    await expect.poll(async () => (await ladder("bids"))[0]?.price, patience).toBe(buy[0]?.price);
+    expect(problems).toEqual([]);
+  });
+
+  test("says so when there is no market at all", async () => {
+    const empty = newDatabaseUrl().url;
+    const writer = new BlockWriter("without-markets");
+    writer.begin(1, 1_700_000_000_000_000_000n, "00".repeat(32));
+    const file = `${world.directory}/empty.evts`;
+    writeFileSync(file, writer.end());
+    await runMarketd("load", "--database-url", empty, file);
+    const other = new ServiceProcess(empty, await freePort());
+    await other.start();
+    const blank = await page.context().newPage();
+    await blank.goto(`${other.url}/`);
+    await expect.poll(() => blank.textContent("#no-markets"), patience).toContain("There is no market yet");
+    await blank.close();
+    await other.kill();
+  });
+});

@@ -1,0 +1,79 @@
+import { useEffect, useRef } from "preact/hooks";
+import uPlot from "uplot";
+
+/** Charts are drawn at most this often: reading them does not need more. */
+const drawIntervalMs = 250;
+
+/** Colours of the page's style, which follow light and dark. */
+export interface ChartColours {
+  readonly text: string;
+  readonly line: string;
+  readonly accent: string;
+  readonly buy: string;
+  readonly sell: string;
+}
+
+type Options = Omit<uPlot.Options, "width" | "height">;
+
+interface ChartProps {
+  readonly id: string;
+  readonly height: number;
+  /** What the chart shows, in words. */
+  readonly description: string;
+  /** Called when the chart is drawn, which is less often than the component is rendered. */
+  readonly data: () => uPlot.AlignedData;
+  /** Called again when the colours change. It has to be the same function each time. */
+  readonly options: (colours: ChartColours) => Options;
+}
+
+function coloursOf(element: Element): ChartColours {
+  const style = getComputedStyle(element);
+  const colour = (name: string) => style.getPropertyValue(`--${name}`).trim();
+  return {
+    text: colour("quiet"),
+    line: colour("line"),
+    accent: colour("accent"),
+    buy: colour("buy"),
+    sell: colour("sell"),
+  };
+}
+
+/** A chart as wide as its place. */
+export function Chart({ id, height, description, data, options }: ChartProps) {
+  const place = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | undefined>(undefined);
+  const newest = useRef(data);
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  newest.current = data;
+
+  useEffect(() => {
+    const container = place.current;
+    if (container === null) return undefined;
+    const make = () => {
+      plot.current?.destroy();
+      const size = { width: container.clientWidth, height };
+      plot.current = new uPlot({ ...options(coloursOf(container)), ...size }, newest.current(), container);
+    };
+    make();
+    const scheme = matchMedia("(prefers-color-scheme: dark)");
+    scheme.addEventListener("change", make);
+    const resized = new ResizeObserver(() => plot.current?.setSize({ width: container.clientWidth, height }));
+    resized.observe(container);
+    return () => {
+      scheme.removeEventListener("change", make);
+      resized.disconnect();
+      clearTimeout(timer.current);
+      timer.current = undefined;
+      plot.current?.destroy();
+      plot.current = undefined;
+    };
+  }, [height, options]);
+
+  useEffect(() => {
+    timer.current ??= setTimeout(() => {
+      timer.current = undefined;
+      plot.current?.setData(newest.current());
+    }, drawIntervalMs);
+  });
+  return <div id={id} class="chart" ref={place} role="img" aria-label={description} />;
+}

@@ -1,0 +1,86 @@
+import type { ComponentChildren } from "preact";
+import type { BookStore, StreamState } from "../books/book-store.js";
+import { grouped, missing } from "../format/decimal.js";
+import { duration, timeOfDay } from "../format/instant.js";
+import { useObservable } from "../hooks/observable.js";
+import { blockAgeMaxSeconds } from "../hooks/staleness.js";
+import type { ServiceStatus, Status } from "../service/service-status.js";
+
+/** The database is asked many times a second; after this long it counts as away. */
+const databaseSilenceMaxSeconds = 3;
+
+type Level = "good" | "warn" | "bad" | "plain";
+
+interface FigureProps {
+  readonly id: string;
+  readonly name: string;
+  readonly level?: Level;
+  readonly children: ComponentChildren;
+}
+
+function Figure({ id, name, level = "plain", children }: FigureProps) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd id={id} data-level={level}>
+        {children}
+      </dd>
+    </div>
+  );
+}
+
+function streamText({ state, since, message }: StreamState): string {
+  return state === "lost" ? `${message} since ${timeOfDay(since)}; trying again` : state;
+}
+
+function databaseText({ databaseSilenceSeconds }: Status): readonly [Level, string] {
+  if (databaseSilenceSeconds === undefined) return ["plain", "not told here"];
+  if (databaseSilenceSeconds < 0) return ["bad", "never answered"];
+  if (databaseSilenceSeconds < databaseSilenceMaxSeconds) return ["good", "answers"];
+  return ["bad", `silent for ${duration(databaseSilenceSeconds)}`];
+}
+
+function serviceText({ reachable, since, readiness }: Status): readonly [Level, string] {
+  if (!reachable) return ["bad", `does not answer since ${timeOfDay(since)}`];
+  if (readiness === undefined) return ["plain", missing];
+  return [readiness === "ready" ? "good" : "warn", readiness];
+}
+
+/** How the service is, for those who run it: on every view. */
+export function StatusStrip({ books, status }: { readonly books: BookStore; readonly status: ServiceStatus }) {
+  const now = useObservable(status.status, (value) => value);
+  const stream = useObservable(books.stream, (value) => value);
+  const updates = useObservable(books.updatesPerSecond, (value) => value);
+  const [serviceLevel, service] = serviceText(now);
+  const [databaseLevel, database] = databaseText(now);
+  const age = now.blockAgeSeconds;
+  const streamLevel = stream.state === "live" ? "good" : stream.state === "lost" ? "bad" : "warn";
+  return (
+    <dl class="strip" data-stale={now.reachable ? undefined : ""} aria-label="Service">
+      <Figure id="stream-state" name="Stream" level={streamLevel}>
+        {streamText(stream)}
+      </Figure>
+      <Figure id="updates-per-second" name="Updates/s">
+        {grouped(String(updates))}
+      </Figure>
+      <Figure id="service-state" name="Service" level={serviceLevel}>
+        {service}
+      </Figure>
+      <Figure id="database-state" name="Database" level={databaseLevel}>
+        {database}
+      </Figure>
+      <Figure id="block-height" name="Block">
+        {now.blockHeight === undefined ? missing : grouped(now.blockHeight)}
+      </Figure>
+      <Figure id="block-age" name="Age" level={age !== undefined && age > blockAgeMaxSeconds ? "warn" : "plain"}>
+        {age === undefined ? missing : duration(age)}
+      </Figure>
+      <Figure id="stream-sequence" name="Event">
+        {now.streamSequence === undefined ? missing : grouped(now.streamSequence)}
+      </Figure>
+      <Figure id="open-streams" name="Depth streams">
+        {now.openStreams === undefined ? missing : grouped(now.openStreams)}
+      </Figure>
+    </dl>
+  );
+}

@@ -1,0 +1,56 @@
+// Integers of any size, as the service sends them: text. They become floating point for drawing only.
+
+/** Narrow and non-breaking: a number never breaks over lines. */
+const groupSeparator = "\u202f";
+
+/** What is shown for a value that does not exist. */
+export const missing = "–";
+
+/** Groups digits by three. */
+export function grouped(digits: string): string {
+  return digits.replace(/\B(?=(\d{3})+$)/g, groupSeparator);
+}
+
+/** Puts a decimal point `places` from the end of an integer and groups its digits; negative places append zeros. */
+export function scaled(integer: string | bigint | undefined, places = 0): string {
+  const text = integer === undefined ? "" : String(integer);
+  if (text === "") return missing;
+  const sign = text.startsWith("-") ? "-" : "";
+  const digits = text.slice(sign.length);
+  if (places <= 0) return sign + grouped(digits === "0" ? digits : digits + "0".repeat(-places));
+  const padded = digits.padStart(places + 1, "0");
+  return `${sign}${grouped(padded.slice(0, -places))}.${padded.slice(-places)}`;
+}
+
+/** Longer numbers are shortened where space is short. */
+const shortLengthMax = 17;
+const significantDigits = 6;
+
+/**
+ * A scaled number in at most about 17 characters. A long fraction is cut (`1.234 5…`), a long integer becomes its first
+ * digits and a power of ten (`1.23456…e45`). Cut and not rounded, so that every digit shown is right.
+ */
+export function shortened(exact: string): string {
+  if (exact.length <= shortLengthMax) return exact;
+  const [integer = "", fraction] = exact.split(".");
+  if (fraction !== undefined && integer.length < shortLengthMax - 3) {
+    return `${integer}.${fraction.slice(0, shortLengthMax - integer.length - 2)}…`;
+  }
+  const sign = integer.startsWith("-") ? "-" : "";
+  const digits = integer.slice(sign.length).replaceAll(groupSeparator, "");
+  return `${sign}${digits[0]}.${digits.slice(1, significantDigits)}…e${digits.length - 1}`;
+}
+
+/** For drawing only: the nearest floating-point number of a scaled integer. */
+export function approximate(integer: string | bigint, places: number): number {
+  return Number(integer) / 10 ** places;
+}
+
+/** A ratio of two integers as a percentage with two decimals and its sign: `+1.25 %`. */
+export function percentage(part: bigint, whole: bigint): string {
+  if (whole === 0n) return missing;
+  const hundredths = (part * 10_000n) / whole;
+  const sign = hundredths > 0n ? "+" : hundredths < 0n ? "−" : "";
+  const digits = String(hundredths < 0n ? -hundredths : hundredths).padStart(3, "0");
+  return `${sign}${digits.slice(0, -2)}.${digits.slice(-2)}\u202f%`;
+}

@@ -1,0 +1,40 @@
+const nsPerMs = 1_000_000n;
+const nsPerSecond = 1_000_000_000n;
+
+/** Unix nanoseconds as UTC with all nine decimals: `2023-01-18 01:09:55.425088123`. Empty where there is none. */
+export function instant(nanoseconds: string | undefined): string {
+  if (nanoseconds === undefined || nanoseconds === "" || nanoseconds === "0") return "";
+  const value = BigInt(nanoseconds);
+  const date = new Date(Number(value / nsPerMs));
+  if (Number.isNaN(date.getTime())) return nanoseconds;
+  return `${date.toISOString().slice(0, 19).replace("T", " ")}.${String(value % nsPerSecond).padStart(9, "0")}`;
+}
+
+/** Unix nanoseconds of UTC text such as `2023-01-18 01:09:55.425088123`, or of the number itself; undefined: neither. */
+export function nanoseconds(text: string): string | undefined {
+  const trimmed = text.trim();
+  if (/^[0-9]{1,19}$/.test(trimmed) && trimmed.length > 4) return trimmed;
+  const match = /^(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?)?Z?$/.exec(trimmed);
+  if (match === null) return undefined;
+  const [, day, minutes = "00:00", seconds = "00", fraction = ""] = match;
+  const milliseconds = Date.parse(`${day}T${minutes}:${seconds}Z`);
+  if (Number.isNaN(milliseconds)) return undefined;
+  return String(BigInt(milliseconds) * nsPerMs + BigInt(fraction.padEnd(9, "0")));
+}
+
+/** The time of day of a local moment, `12:03:04`. */
+export function timeOfDay(milliseconds: number): string {
+  return new Date(milliseconds).toTimeString().slice(0, 8);
+}
+
+const units = [
+  ["d", 86_400],
+  ["h", 3_600],
+  ["min", 60],
+] as const;
+
+/** A length of time in the largest unit of which it has at least two: `34 s`, `5 min`. */
+export function duration(seconds: number): string {
+  const [unit, length] = units.find(([, size]) => seconds >= 2 * size) ?? ["s", 1];
+  return `${Math.max(0, Math.floor(seconds / length))} ${unit}`;
+}

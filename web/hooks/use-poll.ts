@@ -1,0 +1,43 @@
+import { useEffect, useRef, useState } from "preact/hooks";
+
+/** What a repeated request has brought so far. */
+export interface Polled<T> {
+  /** The newest answer; undefined before the first. */
+  readonly value: T | undefined;
+  /** Why the newest request failed; undefined: it did not. */
+  readonly error: Error | undefined;
+  /** When the newest answer came, in milliseconds; 0 before the first. */
+  readonly at: number;
+}
+
+const nothingYet = { value: undefined, error: undefined, at: 0 } as const;
+
+/**
+ * Repeats a request, `intervalMs` after each answer, for as long as the component is shown. Another `key` starts anew.
+ * An answer that comes after that is dropped. `intervalMs` 0: once.
+ */
+export function usePoll<T>(request: () => Promise<T>, intervalMs: number, key: string): Polled<T> {
+  const [polled, setPolled] = useState<Polled<T> & { key: string }>({ ...nothingYet, key });
+  const newest = useRef(request);
+  newest.current = request;
+  useEffect(() => {
+    let over = false;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const poll = async (): Promise<void> => {
+      try {
+        const value = await newest.current();
+        if (!over) setPolled({ value, error: undefined, at: Date.now(), key });
+      } catch (thrown) {
+        const error = thrown instanceof Error ? thrown : new Error(String(thrown));
+        if (!over) setPolled((last) => ({ ...(last.key === key ? last : nothingYet), error, key }));
+      }
+      if (!over && intervalMs > 0) timer = setTimeout(poll, intervalMs);
+    };
+    void poll();
+    return () => {
+      over = true;
+      clearTimeout(timer);
+    };
+  }, [key, intervalMs]);
+  return polled.key === key ? polled : nothingYet;
+}

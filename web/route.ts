@@ -1,0 +1,41 @@
+import { Observable } from "./hooks/observable.js";
+
+/** What the page shows, as its URL says. */
+export type Route =
+  | { readonly view: "markets" }
+  | { readonly view: "market"; readonly marketId: string }
+  | { readonly view: "ledger"; readonly query: URLSearchParams }
+  | { readonly view: "signers"; readonly query: URLSearchParams };
+
+/** The route that a URL's fragment names; unknown ones are the overview. */
+export function parseRoute(fragment: string): Route {
+  const [path = "", query = ""] = fragment.replace(/^#/, "").split("?", 2);
+  const [, view, argument = ""] = path.split("/");
+  if (view === "market" && argument !== "") return { view, marketId: decode(argument) };
+  if (view === "ledger" || view === "signers") return { view, query: new URLSearchParams(query) };
+  return { view: "markets" };
+}
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+export const marketHref = (marketId: string): string => `#/market/${encodeURIComponent(marketId)}`;
+
+/** A link to a view with parameters; empty values are left out. */
+export function queryHref(view: "ledger" | "signers", query: URLSearchParams): string {
+  const given = new URLSearchParams([...query].filter(([, value]) => value !== ""));
+  return given.size === 0 ? `#/${view}` : `#/${view}?${given}`;
+}
+
+/** Shows another route, which the browser's history remembers. */
+export function navigate(href: string): void {
+  location.hash = href;
+}
+
+export const route = new Observable<Route>(parseRoute(location.hash));
+addEventListener("hashchange", () => route.set(parseRoute(location.hash)));

@@ -1,0 +1,73 @@
+import type { BookStore } from "../books/book-store.js";
+import { shortId } from "../format/names.js";
+import { Observable } from "../hooks/observable.js";
+import type { Market } from "./messages.js";
+import { getMarket } from "./service.js";
+
+/** Definitions that are fetched at a time. */
+const requestsMax = 4;
+/** A definition is fetched for this many markets; the others are shown by their identifiers. */
+const definitionsMax = 500;
+const retryMs = 5_000;
+
+/** Each market's definition, fetched once the depth stream has named the market. */
+export class MarketDirectory {
+  readonly markets = new Observable<ReadonlyMap<string, Market>>(new Map());
+  readonly #wanted = new Set<string>();
+  readonly #waiting: string[] = [];
+  #running = 0;
+
+  /** Follows the markets of a store of books. */
+  start(books: BookStore): void {
+    const follow = () => {
+      for (const id of books.views.value.keys()) if (this.#wanted.size < definitionsMax) this.#want(id);
+    };
+    books.views.subscribe(follow);
+    follow();
+  }
+
+  /** Fetches a market's definition again, for those whose state may have changed. */
+  refresh(market: Market): void {
+    this.#wanted.add(market.id);
+    this.markets.set(new Map(this.markets.value).set(market.id, market));
+  }
+
+  #want(id: string): void {
+    if (this.#wanted.has(id)) return;
+    this.#wanted.add(id);
+    this.#waiting.push(id);
+    this.#fetchNext();
+  }
+
+  #fetchNext(): void {
+    if (this.#running >= requestsMax) return;
+    const id = this.#waiting.shift();
+    if (id === undefined) return;
+    this.#running += 1;
+    getMarket(id)
+      .then(
+        (market) => this.refresh(market),
+        () => setTimeout(() => this.#retry(id), retryMs),
+      )
+      .finally(() => {
+        this.#running -= 1;
+        this.#fetchNext();
+      });
+  }
+
+  #retry(id: string): void {
+    this.#waiting.push(id);
+    this.#fetchNext();
+  }
+}
+
+/** What a market is called: its instrument's code, or its identifier while that is unknown. */
+export function marketName(id: string, market: Market | undefined): string {
+  const instrument = market?.tradableInstrument?.instrument;
+  return instrument?.code || instrument?.name || shortId(id);
+}
+
+/** The decimal places of a market's prices and sizes; 0 while they are unknown. */
+export function placesOf(market: Market | undefined): { readonly price: number; readonly size: number } {
+  return { price: Number(market?.decimalPlaces ?? 0), size: Number(market?.positionDecimalPlaces ?? 0) };
+}

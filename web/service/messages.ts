@@ -1,0 +1,116 @@
+// The parts of the service's answers that the page shows, as JSON: 64-bit integers and amounts are text.
+
+export interface Market {
+  readonly id: string;
+  readonly tradableInstrument?: {
+    readonly instrument?: {
+      readonly code: string;
+      readonly name: string;
+      readonly future?: { readonly settlementAsset: string; readonly quoteName: string };
+      readonly metadata?: { readonly tags: readonly string[] };
+    };
+  };
+  readonly decimalPlaces: string;
+  readonly positionDecimalPlaces: string;
+  readonly state: string;
+  readonly tradingMode: string;
+  readonly fees?: {
+    readonly factors?: { readonly makerFee: string; readonly infrastructureFee: string; readonly liquidityFee: string };
+  };
+  readonly marketTimestamps?: { readonly open: string; readonly close: string };
+}
+
+export interface PriceBounds {
+  readonly minValidPrice: string;
+  readonly maxValidPrice: string;
+  readonly referencePrice: string;
+  readonly trigger?: { readonly horizon: string; readonly probability: string };
+}
+
+/** Without the best prices: those come from the order book alone. */
+export interface MarketData {
+  readonly market: string;
+  readonly markPrice: string;
+  readonly openInterest: string;
+  readonly auctionStart: string;
+  readonly auctionEnd: string;
+  readonly trigger: string;
+  readonly indicativePrice: string;
+  readonly indicativeVolume: string;
+  readonly suppliedStake: string;
+  readonly targetStake: string;
+  readonly timestamp: string;
+  readonly marketState: string;
+  readonly marketTradingMode: string;
+  readonly priceMonitoringBounds: readonly PriceBounds[];
+}
+
+export interface Trade {
+  readonly id: string;
+  readonly price: string;
+  readonly size: string;
+  readonly aggressor: string;
+  readonly timestamp: string;
+}
+
+export interface DepthAnswer {
+  readonly lastTrade?: Trade;
+}
+
+export interface PriceLevel {
+  readonly price: string;
+  readonly volume: string;
+  readonly numberOfOrders: string;
+}
+
+export interface MarketDepthUpdate {
+  readonly marketId: string;
+  readonly buy: readonly PriceLevel[];
+  readonly sell: readonly PriceLevel[];
+  readonly sequenceNumber: string;
+  readonly previousSequenceNumber: string;
+}
+
+export interface PageInfo {
+  readonly hasNextPage: boolean;
+  readonly hasPreviousPage: boolean;
+  readonly startCursor: string;
+  readonly endCursor: string;
+}
+
+export interface Connection<T> {
+  readonly edges: readonly { readonly node: T; readonly cursor: string }[];
+  readonly pageInfo: PageInfo;
+}
+
+export interface LedgerEntry {
+  readonly timestamp: string;
+  readonly quantity: string;
+  readonly transferType: string;
+  readonly assetId: string;
+  readonly fromAccountType: string;
+  readonly toAccountType: string;
+  readonly fromAccountPartyId: string;
+  readonly toAccountPartyId: string;
+  readonly fromAccountMarketId?: string;
+  readonly toAccountMarketId?: string;
+  readonly fromAccountBalance: string;
+  readonly toAccountBalance: string;
+}
+
+export interface LedgerEntriesAnswer {
+  readonly ledgerEntries: Connection<LedgerEntry>;
+}
+
+export interface SignerBundle {
+  readonly oldSigner: string;
+  readonly submitter: string;
+  readonly nonce: string;
+  readonly timestamp: string;
+  readonly signatures: string;
+  readonly epochSeq: string;
+}
+
+export interface SignerBundlesAnswer {
+  readonly bundles: Connection<SignerBundle>;
+}

@@ -1,0 +1,83 @@
+// The service's HTTP API, seen from a page that it serves: URLs are relative, so that a base path is kept.
+import type { DepthAnswer, LedgerEntriesAnswer, Market, MarketData, SignerBundlesAnswer } from "./messages.js";
+
+/** An error answer of the service, or no answer at all. */
+export class ServiceError extends Error {
+  override readonly name = "ServiceError";
+
+  /**
+   * @param status HTTP status; 0: the service could not be reached
+   * @param reason UPPER_SNAKE_CASE, or empty
+   */
+  constructor(
+    message: string,
+    readonly status: number,
+    readonly reason: string,
+  ) {
+    super(message);
+  }
+}
+
+/** Parameters of a URL; empty values are left out. */
+export type Query = Iterable<readonly [string, string]>;
+
+/** The absolute URL of a path of the API. */
+export function apiUrl(path: string, query: Query = []): URL {
+  const url = new URL(path, document.baseURI);
+  url.hash = "";
+  for (const [name, value] of query) if (value !== "") url.searchParams.append(name, value);
+  return url;
+}
+
+interface ErrorBody {
+  readonly message?: string;
+  readonly details?: readonly { readonly reason?: string }[];
+}
+
+/** The error that a response holds. */
+export async function errorOf(response: Response): Promise<ServiceError> {
+  const body: ErrorBody = await response.json().catch(() => ({}));
+  const reason = body.details?.find((detail) => detail.reason !== undefined)?.reason ?? "";
+  return new ServiceError(body.message ?? `the service answered ${response.status}`, response.status, reason);
+}
+
+/** Fetches from the service. @throws {ServiceError} when it does not answer */
+export async function request(url: URL, init: RequestInit = {}): Promise<Response> {
+  try {
+    return await fetch(url, { cache: "no-cache", ...init });
+  } catch (thrown) {
+    if (init.signal?.aborted === true) throw thrown;
+    throw new ServiceError("the service does not answer", 0, "");
+  }
+}
+
+/** GETs JSON; an unchanged answer costs a 304. @throws {ServiceError} */
+async function get<T>(path: string, query?: Query): Promise<T> {
+  const response = await request(apiUrl(path, query), { headers: { accept: "application/json" } });
+  if (!response.ok) throw await errorOf(response);
+  return response.json();
+}
+
+const segment = encodeURIComponent;
+
+export const paths = {
+  market: (id: string) => `api/v2/market/${segment(id)}`,
+  depth: (id: string) => `api/v2/market/depth/${segment(id)}/latest`,
+  marketData: (id: string) => `api/v2/market/data/${segment(id)}/latest`,
+  marketsData: "markets/data",
+  depthUpdates: "api/v2/stream/markets/depth/updates",
+  ledger: "api/v2/ledgerentry/history",
+  ledgerExport: "api/v2/ledgerentry/export",
+  signerBundles: "api/v2/erc20/multisigcontrol/signer/removed/bundles",
+} as const;
+
+export const getMarket = async (id: string) => (await get<{ market: Market }>(paths.market(id))).market;
+export const getMarketData = async (id: string) =>
+  (await get<{ marketData: MarketData }>(paths.marketData(id))).marketData;
+export const getLastTrade = async (id: string) =>
+  (await get<DepthAnswer>(paths.depth(id), [["maxDepth", "1"]])).lastTrade;
+export const listMarketsData = async () => (await get<{ marketsData: MarketData[] }>(paths.marketsData)).marketsData;
+export const listLedgerEntries = async (query: Query) =>
+  (await get<LedgerEntriesAnswer>(paths.ledger, query)).ledgerEntries;
+export const listSignerBundles = async (query: Query) =>
+  (await get<SignerBundlesAnswer>(paths.signerBundles, query)).bundles;

@@ -1,0 +1,92 @@
+import { useMemo, useRef } from "preact/hooks";
+import type { AppProps } from "../app.js";
+import type { Call } from "../calls/call.js";
+import { Calls } from "../calls/calls.js";
+import { requestMessage } from "../calls/request-message.js";
+import { Card } from "../components/card.js";
+import { Pager, pageSize, withPage } from "../components/pager.js";
+import { useObservable } from "../hooks/observable.js";
+import { stalePoll } from "../hooks/staleness.js";
+import { usePoll } from "../hooks/use-poll.js";
+import { marketName } from "../service/market-directory.js";
+import type { Connection, LedgerEntry } from "../service/messages.js";
+import { listLedgerEntries, paths } from "../service/service.js";
+import { exportQuery, LedgerDownload } from "./ledger-download.js";
+import { LedgerForm } from "./ledger-form.js";
+import { LedgerTable } from "./ledger-table.js";
+
+const headPollMs = 2_000;
+
+function ledgerCalls(query: URLSearchParams): readonly Call[] {
+  const exported = exportQuery(query);
+  const list: Call = {
+    title: "These entries",
+    path: paths.ledger,
+    query,
+    method: "ListLedgerEntries",
+    request: requestMessage(query),
+    answer: "message",
+  };
+  if (exported.get("partyId") === "" || exported.get("assetId") === "") return [list];
+  const file: Call = {
+    title: "All entries of the party and the asset as CSV",
+    path: paths.ledgerExport,
+    query: [...exported, ["alt", "media"]],
+    method: "ExportLedgerEntries",
+    request: requestMessage(exported),
+    answer: "csv",
+  };
+  return [list, file];
+}
+
+/** Cursors that the page before, of the same list, did not have. */
+function useArrived(page: Connection<LedgerEntry> | undefined, key: string): ReadonlySet<string> {
+  const last = useRef<{ key: string; cursors: ReadonlySet<string> } | undefined>(undefined);
+  return useMemo(() => {
+    if (page === undefined) return new Set<string>();
+    const cursors = new Set(page.edges.map(({ cursor }) => cursor));
+    const before = last.current?.key === key ? last.current.cursors : cursors;
+    last.current = { key, cursors };
+    return new Set([...cursors].filter((cursor) => !before.has(cursor)));
+  }, [page, key]);
+}
+
+/** The ledger: a form for every filter, pages, and the CSV of a party and an asset. */
+export function LedgerView({ query, books, directory }: AppProps & { readonly query: URLSearchParams }) {
+  const isPaged = ["first", "last"].some((name) => query.has(`pagination.${name}`));
+  const isHead = !isPaged && query.get("pagination.newestFirst") !== "false";
+  const asked = isPaged ? query : withPage(query, { first: String(pageSize) });
+  const key = asked.toString();
+  const page = usePoll(() => listLedgerEntries(asked), isHead ? headPollMs : 0, key);
+  const arrived = useArrived(page.value, key);
+  const markets = useObservable(directory.markets, (value) => value);
+  useObservable(books.views, (views) => views.size);
+  const options = [...books.views.value.keys()]
+    .map((id) => ({ id, name: marketName(id, markets.get(id)) }))
+    .sort((a, b) => a.name.localeCompare(b.name));
+  return (
+    <>
+      <h1>Ledger</h1>
+      <Card title="Filter">
+        <LedgerForm query={query} markets={options} />
+      </Card>
+      {page.error !== undefined && page.value === undefined && (
+        <p id="problem" class="notice" role="alert">
+          {page.error.message}
+        </p>
+      )}
+      <Card title={isHead ? "Newest entries, live" : "Entries"} stale={stalePoll(page)}>
+        {page.value === undefined ? (
+          <p class="quiet">{page.error === undefined ? "Loading…" : "None."}</p>
+        ) : (
+          <>
+            <LedgerTable edges={page.value.edges} arrived={arrived} nameOf={(id) => marketName(id, markets.get(id))} />
+            <Pager view="ledger" query={query} pageInfo={page.value.pageInfo} rows={page.value.edges.length} />
+          </>
+        )}
+      </Card>
+      <LedgerDownload query={query} />
+      <Calls calls={ledgerCalls(asked)} />
+    </>
+  );
+}

@@ -1,0 +1,33 @@
+import type { Call } from "../calls/call.js";
+import { paths } from "../service/service.js";
+
+/** The calls behind the view of a market. */
+export function marketCalls(marketId: string): readonly Call[] {
+  const request = { marketId };
+  return [
+    {
+      title: "Its order book, live",
+      path: paths.depthUpdates,
+      query: [["marketIds", marketId]],
+      method: "ObserveMarketsDepthUpdates",
+      request: { marketIds: [marketId] },
+      answer: "messages",
+    },
+    {
+      title: "Its order book and last trade",
+      path: paths.depth(marketId),
+      query: [["maxDepth", "10"]],
+      method: "GetLatestMarketDepth",
+      request: { marketId, maxDepth: "10" },
+      answer: "message",
+    },
+    {
+      title: "Its market data",
+      path: paths.marketData(marketId),
+      method: "GetLatestMarketData",
+      request,
+      answer: "message",
+    },
+    { title: "The market itself", path: paths.market(marketId), method: "GetMarket", request, answer: "message" },
+  ];
+}

@@ -1,0 +1,62 @@
+import { useEffect, useState } from "preact/hooks";
+import { Amount } from "../components/amount.js";
+import { Card } from "../components/card.js";
+import { instant } from "../format/instant.js";
+import { enumName } from "../format/names.js";
+import { usePoll } from "../hooks/use-poll.js";
+import { placesOf } from "../service/market-directory.js";
+import type { Market, Trade } from "../service/messages.js";
+import { getLastTrade } from "../service/service.js";
+
+const tradesMax = 12;
+const pollMs = 500;
+
+/** Trades of a market, newest first, as answers named them. */
+function useTradesSeen(marketId: string): readonly Trade[] {
+  const { value: newest } = usePoll(() => getLastTrade(marketId), pollMs, marketId);
+  const [trades, setTrades] = useState<readonly Trade[]>([]);
+  useEffect(() => {
+    if (newest === undefined) return;
+    setTrades((seen) => (seen[0]?.id === newest.id ? seen : [newest, ...seen].slice(0, tradesMax)));
+  }, [newest?.id]);
+  return trades;
+}
+
+/** The trades seen while the page was open. */
+export function TradesSeen({ market }: { readonly market: Market }) {
+  const trades = useTradesSeen(market.id);
+  const places = placesOf(market);
+  return (
+    <Card title="Last trades seen">
+      {trades.length === 0 ? (
+        <p class="quiet">None yet.</p>
+      ) : (
+        <table id="trades" class="plain">
+          <thead>
+            <tr>
+              <th scope="col">Time (UTC)</th>
+              <th scope="col">Price</th>
+              <th scope="col">Size</th>
+              <th scope="col">Aggressor</th>
+            </tr>
+          </thead>
+          <tbody>
+            {trades.map((trade) => (
+              <tr key={trade.id} class={trade.aggressor === "SIDE_BUY" ? "buy" : "sell"}>
+                <td title={instant(trade.timestamp)}>{instant(trade.timestamp).slice(11, 23)}</td>
+                <td class="price">
+                  <Amount value={trade.price} places={places.price} />
+                </td>
+                <td>
+                  <Amount value={trade.size} places={places.size} />
+                </td>
+                <td>{trade.aggressor === "SIDE_UNSPECIFIED" ? "auction" : enumName(trade.aggressor, "SIDE_")}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+      <p class="quiet">The last trade of each answer; trades between two answers are not seen.</p>
+    </Card>
+  );
+}
