@@ -1,0 +1,115 @@
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { chromium, ExplorerWorld, patience } from "./explorer-world.js";
+
+interface Level {
+  readonly price: string;
+  readonly volume: string;
+}
+
+/** What every panel that shows best prices says at one moment. */
+interface Panels {
+  readonly bids: readonly string[];
+  readonly asks: readonly string[];
+  readonly mids: readonly string[];
+  readonly spreads: readonly string[];
+}
+
+/** Reads all panels in one task of the page, so that what they say is of one moment. */
+const readPanels = `() => {
+  const text = (selector) => document.querySelector(selector).textContent;
+  const label = (selector) => document.querySelector(selector).getAttribute("aria-label");
+  const [, bid, ask] = /best bid (\\S+), best ask (\\S+)$/.exec(label("#depth-chart"));
+  return {
+    bids: [text("#best-bid"), text("#bids tr:first-child .price"), bid],
+    asks: [text("#best-ask"), text("#asks tr:last-child .price"), ask],
+    mids: [text("#best-mid"), text("#ladder-mid"), /now (\\S+)$/.exec(label("#mid-chart"))[1]],
+    spreads: [text("#best-spread"), text("#ladder-spread")],
+  };
+}`;
+
+/** Samples the panels at \`count\` animation frames. */
+function samples(page: Page, count: number): Promise<Panels[]> {
+  return page.evaluate<Panels[]>(`(async () => {
+    const read = ${readPanels};
+    const samples = [];
+    while (samples.length < ${count}) {
+      await new Promise(requestAnimationFrame);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      samples.push(read());
+    }
+    return samples;
+  })()`);
+}
+
+describe.skipIf(chromium === undefined)("the explorer on a busy network", () => {
+  const world = new ExplorerWorld({
+    seed: 5,
+    markets: 30,
+    profile: "realistic",
+    parties: 40,
+    ordersPerBlock: 150,
+    entriesPerBlock: 0,
+  });
+  let marketId: string;
+
+  beforeAll(async () => {
+    await world.start(20);
+    const { marketsData } = await world.getJson<{ marketsData: { market: string }[] }>("/markets/data");
+    marketId = marketsData[0]?.market ?? "";
+  });
+
+  afterAll(() => world.stop());
+
+  test("never shows two panels that disagree, and ends with the book of the whole replay", async () => {
+    const { page, problems } = await world.open(`#/market/${marketId}`);
+    await expect.poll(() => page.locator("#ladder").count(), patience).toBe(1);
+    await expect.poll(() => page.locator("#mid-chart, #depth-chart").count(), patience).toBe(2);
+    const replay = world.load(300, 30);
+    const seen = await samples(page, 200);
+    const agree = (values: readonly string[]) => new Set(values).size === 1;
+    const disagreeing = seen.filter(({ bids, asks, mids, spreads }) => ![bids, asks, mids, spreads].every(agree));
+    expect(disagreeing).toEqual([]);
+    // The market moved meanwhile.
+    expect(new Set(seen.map(({ mids }) => mids[0])).size).toBeGreaterThan(10);
+    await replay;
+    const { buy, sell } = await world.getJson<{ buy: Level[]; sell: Level[] }>(
+      `/api/v2/market/depth/${marketId}/latest`,
+    );
+    const ladder = () =>
+      page.evaluate<string[]>(
+        `[...document.querySelectorAll("#ladder tr[data-price]")].map(({ dataset }) => dataset.price + " " + dataset.volume)`,
+      );
+    const rows = (await ladder()).length / 2;
+    expect(rows).toBeGreaterThan(10);
+    const texts = (levels: readonly Level[]) => levels.slice(0, rows).map(({ price, volume }) => `${price} ${volume}`);
+    await expect.poll(ladder, patience).toEqual([...texts(sell).reverse(), ...texts(buy)]);
+    expect(problems).toEqual([]);
+    await page.context().close();
+  });
+
+  test.each(["#/", "#/market/ID"])("at 1,000 updates a second %s has no task of more than 50 ms", async (view) => {
+    const { page, problems } = await world.open(view.replace("ID", marketId));
+    await expect.poll(() => page.textContent("#stream-state"), patience).toBe("live");
+    await expect.poll(() => page.locator("#markets tbody tr, #ladder").count(), patience).toBeGreaterThan(0);
+    const replay = world.load(400, 40);
+    const updates = async () => Number(((await page.textContent("#updates-per-second")) ?? "").replace(/\D/g, ""));
+    await expect.poll(updates, patience).toBeGreaterThanOrEqual(1_000);
+    const { long, rates } = await page.evaluate<{ long: number[]; rates: number[] }>(`(async () => {
+      const long = [];
+      const rates = [];
+      const observer = new PerformanceObserver((list) => long.push(...list.getEntries().map(({ duration }) => duration)));
+      observer.observe({ type: "longtask" });
+      for (let second = 0; second < 5; second++) {
+        await new Promise((resolve) => setTimeout(resolve, 1_000));
+        rates.push(Number(document.querySelector("#updates-per-second").textContent.replace(/\\D/g, "")));
+      }
+      return { long, rates };
+    })()`);
+    expect({ long, rates }).toEqual({ long: [], rates });
+    expect(rates.reduce((sum, rate) => sum + rate, 0) / rates.length).toBeGreaterThan(1_000);
+    await replay;
+    expect(problems).toEqual([]);
+    await page.context().close();
+  });
+});

@@ -1,0 +1,104 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { AccountType, TransferType } from "../../gen/vega/vega_pb.js";
+import { midPrice, quoteOf } from "../../web/books/quote.js";
+import { percentage, scaled, shortened } from "../../web/format/decimal.js";
+import { duration, instant, nanoseconds } from "../../web/format/instant.js";
+import { accountTypes, transferTypes } from "../../web/service/enum-values.js";
+
+const space = "\u202f";
+const amount = fc.bigInt({ min: -(10n ** 78n), max: 10n ** 78n });
+
+describe("a scaled amount", () => {
+  it.each([
+    ["12345", 2, "123.45"],
+    ["1234567", 0, `1${space}234${space}567`],
+    ["5", 4, "0.0005"],
+    ["-1234567", 3, `-1${space}234.567`],
+    ["12", -3, `12${space}000`],
+    ["0", -3, "0"],
+    ["", 2, "–"],
+  ])("%s with %d decimals is %s", (integer, places, text) => {
+    expect(scaled(integer, places)).toBe(text);
+  });
+
+  it("has the digits of its integer, whatever that is", () => {
+    fc.assert(
+      fc.property(amount, fc.integer({ min: 0, max: 30 }), (integer, places) => {
+        const digits = scaled(integer, places).replaceAll(space, "").replace(".", "");
+        expect(BigInt(digits)).toBe(integer);
+      }),
+    );
+  });
+
+  it("is short on demand, and says only what is true", () => {
+    fc.assert(
+      fc.property(amount, fc.integer({ min: 0, max: 30 }), (integer, places) => {
+        const exact = scaled(integer, places);
+        const short = shortened(exact);
+        expect(short.length).toBeLessThanOrEqual(17);
+        const [shown = "", exponent] = short.replaceAll(space, "").split("…");
+        const plain = exact.replaceAll(space, "");
+        if (exponent === undefined) expect(short).toBe(exact);
+        else if (exponent === "") expect(plain.startsWith(shown)).toBe(true);
+        else expect(plain.replace("-", "")).toMatch(new RegExp(`^${shown.replace(/[-.]/g, "")}`));
+        if (exponent?.startsWith("e"))
+          expect(Number(exponent.slice(1))).toBe(plain.replace(/^-|\..*$/g, "").length - 1);
+      }),
+    );
+  });
+});
+
+describe("a quote", () => {
+  const level = (price: string) => ({ price, volume: 1n, numberOfOrders: 1n });
+
+  it("has the exact mid price, with a decimal more where it needs one", () => {
+    expect(midPrice(quoteOf([level("100")], [level("104")]), 2)).toBe("1.02");
+    expect(midPrice(quoteOf([level("100")], [level("105")]), 2)).toBe("1.025");
+    expect(midPrice(quoteOf([level("7")], [level("8")]), 0)).toBe("7.5");
+    expect(midPrice(quoteOf([], [level("8")]), 0)).toBe("–");
+  });
+
+  it("has a negative spread where orders cross in an auction", () => {
+    expect(quoteOf([level("105")], [level("100")]).spread).toBe(-5n);
+  });
+
+  it("changes by a percentage", () => {
+    expect(percentage(5n, 400n)).toBe(`+1.25${space}%`);
+    expect(percentage(-5n, 400n)).toBe(`−1.25${space}%`);
+    expect(percentage(0n, 400n)).toBe(`0.00${space}%`);
+  });
+});
+
+describe("an instant", () => {
+  it("has all its nanoseconds, there and back", () => {
+    fc.assert(
+      fc.property(fc.bigInt({ min: 10n ** 15n, max: 9n * 10n ** 18n }), (value) => {
+        expect(nanoseconds(instant(String(value)))).toBe(String(value));
+      }),
+    );
+  });
+
+  it.each([
+    ["2024-01-01", "1704067200000000000"],
+    ["2024-01-01 00:00:01.5Z", "1704067201500000000"],
+    ["1704067200000000001", "1704067200000000001"],
+    ["yesterday", undefined],
+    ["2024-13-01", undefined],
+  ])("%s is %s", (text, value) => {
+    expect(nanoseconds(text)).toBe(value);
+  });
+
+  it("is some time ago", () => {
+    expect([0, 119, 120, 7_200, 200_000].map(duration)).toEqual(["0 s", "119 s", "2 min", "2 h", "2 d"]);
+  });
+});
+
+it("the filters offer every account and transfer type of the definitions", () => {
+  const names = (enumeration: Record<string, string | number>, prefix: string) =>
+    Object.keys(enumeration)
+      .filter((name) => Number.isNaN(Number(name)) && name !== "UNSPECIFIED")
+      .map((name) => `${prefix}${name}`);
+  expect(accountTypes).toEqual(names(AccountType, "ACCOUNT_TYPE_"));
+  expect(transferTypes).toEqual(names(TransferType, "TRANSFER_TYPE_"));
+});
