@@ -185,6 +185,11 @@ describe.skipIf(chromium === undefined)("the explorer, in a real browser", () =>
       .poll(() => field("filter.fromAccountFilter.partyIds").inputValue(), patience)
       .toBe(node?.fromAccountPartyId);
     expect(await field("dateRange.startTimestamp").inputValue()).toBe("2024-01-01 00:00:00.000000001");
+    expect(await field("filter.closeOnAccountFilters").inputValue()).toBe("true");
+    expect(await field("pagination.newestFirst").inputValue()).toBe("false");
+    const chosen = (name: string) => field(name).locator("option:checked").allTextContents();
+    expect(await chosen("filter.toAccountFilter.accountTypes")).toEqual(["margin", "bond"]);
+    expect(await chosen("filter.transferTypes")).toEqual(["margin low", "deposit"]);
   });
 
   test("says what is wrong with a date, and with a filter in the service's own words", async () => {
@@ -288,8 +293,8 @@ describe.skipIf(chromium === undefined)("the explorer, in a real browser", () =>
   test("says since when it is cut off, and is right again when the service is back", async () => {
     await show(`#/market/${marketId}`);
     await world.service.kill();
-    await expect.poll(textOf("#stream-state"), patience).toMatch(/since \d\d:\d\d:\d\d; trying again$/);
-    await expect.poll(textOf(".book .stale-note"), patience).toMatch(/^Not updated since \d\d:\d\d:\d\d: /);
+    await expect.poll(textOf("#stream-state"), patience).toMatch(/since \d\d:\d\d:\d\d UTC; trying again$/);
+    await expect.poll(textOf(".book .stale-note"), patience).toMatch(/^Not updated since \d\d:\d\d:\d\d UTC: /);
     await expect.poll(textOf("#service-state"), patience).toMatch(/^does not answer since/);
     await world.load(5);
     await world.service.start();

@@ -1,38 +1,10 @@
-import { useId, useRef, useState } from "preact/hooks";
+import { useId } from "preact/hooks";
 import { Observable, useObservable } from "../hooks/observable.js";
-import { type Call, callText, type Language, languages } from "./call.js";
+import { type Call, type Language, languages } from "./call.js";
+import { CallText } from "./call-text.js";
 
 /** The same in every view. */
 const chosen = new Observable<Language>("curl");
-const copiedMs = 1_500;
-
-function CallText({ call, language }: { readonly call: Call; readonly language: Language }) {
-  const text = callText(call, language);
-  const block = useRef<HTMLPreElement>(null);
-  const [copied, setCopied] = useState("Copy");
-  const copy = async () => {
-    try {
-      await navigator.clipboard.writeText(text);
-      setCopied("Copied");
-    } catch {
-      // Without a secure origin there is no clipboard: the text is selected instead.
-      if (block.current !== null) getSelection()?.selectAllChildren(block.current);
-      setCopied("Selected");
-    }
-    setTimeout(() => setCopied("Copy"), copiedMs);
-  };
-  return (
-    <div class="call">
-      <header>
-        <h3>{call.title}</h3>
-        <button type="button" aria-label={`${copied}: ${call.title}`} onClick={copy}>
-          {copied}
-        </button>
-      </header>
-      <pre ref={block}>{text}</pre>
-    </div>
-  );
-}
 
 /** The calls behind a view, ready to paste, in a language of the reader's choice. */
 export function Calls({ calls }: { readonly calls: readonly Call[] }) {

@@ -1,4 +1,4 @@
-import type uPlot from "uplot";
+import uPlot from "uplot";
 import type { BookView } from "../books/book-store.js";
 import { midPrice } from "../books/quote.js";
 import { approximate } from "../format/decimal.js";
@@ -8,6 +8,7 @@ function options({ text, line, accent }: ChartColours): Omit<uPlot.Options, "wid
   const axis = { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
   return {
     legend: { show: false },
+    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1_000), "Etc/UTC"),
     cursor: { drag: { x: false, y: false } },
     axes: [axis, { ...axis, size: 78 }],
     series: [{}, { stroke: accent, width: 2, points: { show: false } }],

@@ -1,3 +1,4 @@
+import { useMemo } from "preact/hooks";
 import type { MidSample } from "../books/book-store.js";
 
 const width = 96;
@@ -6,6 +7,12 @@ const samplesMax = 120;
 
 /** A small drawing of the newest mid prices, about two minutes of them. It says nothing that text beside it does not. */
 export function Sparkline({ mids }: { readonly mids: readonly MidSample[] }) {
+  // The samples of a second are one.
+  const second = Math.floor((mids.at(-1)?.atMs ?? 0) / 1_000);
+  return useMemo(() => draw(mids), [mids, second]);
+}
+
+function draw(mids: readonly MidSample[]) {
   const shown = mids.slice(-samplesMax);
   const [first] = shown;
   if (first === undefined) return <svg class="sparkline" viewBox={`0 0 ${width} ${height}`} aria-hidden="true" />;

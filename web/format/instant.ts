@@ -22,9 +22,9 @@ export function nanoseconds(text: string): string | undefined {
   return String(BigInt(milliseconds) * nsPerMs + BigInt(fraction.padEnd(9, "0")));
 }
 
-/** The time of day of a local moment, `12:03:04`. */
+/** The time of day of a moment in milliseconds: `12:03:04 UTC`. */
 export function timeOfDay(milliseconds: number): string {
-  return new Date(milliseconds).toTimeString().slice(0, 8);
+  return `${new Date(milliseconds).toISOString().slice(11, 19)} UTC`;
 }
 
 const units = [

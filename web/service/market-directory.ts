@@ -67,7 +67,13 @@ export function marketName(id: string, market: Market | undefined): string {
   return instrument?.code || instrument?.name || shortId(id);
 }
 
-/** The decimal places of a market's prices and sizes; 0 while they are unknown. */
-export function placesOf(market: Market | undefined): { readonly price: number; readonly size: number } {
+/** Decimal places of a market's prices and sizes. */
+export interface Places {
+  readonly price: number;
+  readonly size: number;
+}
+
+/** 0 while they are unknown. */
+export function placesOf(market: Market | undefined): Places {
   return { price: Number(market?.decimalPlaces ?? 0), size: Number(market?.positionDecimalPlaces ?? 0) };
 }

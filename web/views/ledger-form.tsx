@@ -1,108 +1,15 @@
 import { useState } from "preact/hooks";
+import { ChoiceField, ListField, TextField } from "../components/fields.js";
 import { instant, nanoseconds } from "../format/instant.js";
-import { enumName, shortId } from "../format/names.js";
+import { enumName } from "../format/names.js";
+import type { NamedMarket } from "../hooks/use-market-names.js";
 import { navigate, queryHref } from "../route.js";
-import { accountTypes, transferTypes } from "../service/enum-values.js";
+import { transferTypes } from "../service/enum-values.js";
+import { AccountFields } from "./account-fields.js";
 
-/** A market that can be chosen. */
-export interface MarketOption {
-  readonly id: string;
-  readonly name: string;
-}
-
-interface TextFieldProps {
-  readonly label: string;
-  readonly name: string;
-  readonly query: URLSearchParams;
-  readonly placeholder?: string;
-}
-
-function TextField({ label, name, query, placeholder = "any" }: TextFieldProps) {
-  return (
-    <label>
-      {label}
-      <input
-        key={query.get(name)}
-        name={name}
-        defaultValue={query.get(name) ?? ""}
-        placeholder={placeholder}
-        maxLength={128}
-        spellcheck={false}
-        autocomplete="off"
-      />
-    </label>
-  );
-}
-
-interface ListFieldProps {
-  readonly label: string;
-  readonly name: string;
-  readonly query: URLSearchParams;
-  readonly options: readonly { readonly value: string; readonly text: string }[];
-}
-
-function ListField({ label, name, query, options }: ListFieldProps) {
-  const chosen = query.getAll(name);
-  const unlisted = chosen.filter((value) => options.every((option) => option.value !== value));
-  return (
-    <label>
-      {label}
-      <select key={chosen.join()} name={name} multiple size={4}>
-        {[...options, ...unlisted.map((value) => ({ value, text: shortId(value) }))].map(({ value, text }) => (
-          <option key={value} value={value} selected={chosen.includes(value)}>
-            {text}
-          </option>
-        ))}
-      </select>
-    </label>
-  );
-}
-
-const typeOptions = accountTypes.map((value) => ({ value, text: enumName(value, "ACCOUNT_TYPE_") }));
 const transferOptions = transferTypes.map((value) => ({ value, text: enumName(value, "TRANSFER_TYPE_") }));
 
-interface AccountFieldsProps {
-  readonly legend: string;
-  readonly name: "fromAccountFilter" | "toAccountFilter";
-  readonly query: URLSearchParams;
-  readonly markets: readonly MarketOption[];
-}
-
-function AccountFields({ legend, name, query, markets }: AccountFieldsProps) {
-  const field = (of: string) => ({ name: `filter.${name}.${of}`, query });
-  return (
-    <fieldset>
-      <legend>{legend}</legend>
-      <TextField label="Party" {...field("partyIds")} />
-      <TextField label="Asset" {...field("assetId")} />
-      <ListField
-        label="Markets"
-        {...field("marketIds")}
-        options={markets.map((market) => ({ value: market.id, text: market.name }))}
-      />
-      <ListField label="Account types" {...field("accountTypes")} options={typeOptions} />
-    </fieldset>
-  );
-}
-
 const dateFields = ["dateRange.startTimestamp", "dateRange.endTimestamp"] as const;
-
-function DateField({ label, name, query }: TextFieldProps) {
-  const given = query.get(name) ?? "";
-  return (
-    <label>
-      {label}
-      <input
-        key={given}
-        name={name}
-        defaultValue={instant(given) || given}
-        placeholder="2024-01-31 12:00"
-        size={28}
-        autocomplete="off"
-      />
-    </label>
-  );
-}
 
 /** The query that a form holds, with its dates in nanoseconds. @throws {Error} at a date that is none */
 function queryOf(form: HTMLFormElement): URLSearchParams {
@@ -123,9 +30,10 @@ export function LedgerForm({
   markets,
 }: {
   readonly query: URLSearchParams;
-  readonly markets: readonly MarketOption[];
+  readonly markets: readonly NamedMarket[];
 }) {
   const [problem, setProblem] = useState("");
+  const date = { query, placeholder: "2024-01-31 12:00", format: (value: string) => instant(value) || value };
   const submit = (event: SubmitEvent & { currentTarget: HTMLFormElement }) => {
     event.preventDefault();
     try {
@@ -141,30 +49,26 @@ export function LedgerForm({
       <AccountFields legend="Account that receives" name="toAccountFilter" query={query} markets={markets} />
       <fieldset>
         <legend>Entry</legend>
-        <label>
-          Both accounts given
-          <select
-            key={query.get("filter.closeOnAccountFilters")}
-            name="filter.closeOnAccountFilters"
-            defaultValue={query.get("filter.closeOnAccountFilters") ?? ""}
-          >
-            <option value="">either has to match</option>
-            <option value="true">both have to match</option>
-          </select>
-        </label>
-        <label>
-          Order
-          <select
-            key={query.get("pagination.newestFirst")}
-            name="pagination.newestFirst"
-            defaultValue={query.get("pagination.newestFirst") ?? ""}
-          >
-            <option value="">newest first</option>
-            <option value="false">oldest first</option>
-          </select>
-        </label>
-        <DateField label="From (UTC)" name="dateRange.startTimestamp" query={query} />
-        <DateField label="Before (UTC)" name="dateRange.endTimestamp" query={query} />
+        <ChoiceField
+          label="Both accounts given"
+          name="filter.closeOnAccountFilters"
+          query={query}
+          options={[
+            { value: "", text: "either has to match" },
+            { value: "true", text: "both have to match" },
+          ]}
+        />
+        <ChoiceField
+          label="Order"
+          name="pagination.newestFirst"
+          query={query}
+          options={[
+            { value: "", text: "newest first" },
+            { value: "false", text: "oldest first" },
+          ]}
+        />
+        <TextField label="From (UTC)" name="dateRange.startTimestamp" {...date} />
+        <TextField label="Before (UTC)" name="dateRange.endTimestamp" {...date} />
         <ListField label="Transfer types" name="filter.transferTypes" query={query} options={transferOptions} />
       </fieldset>
       <div class="actions">

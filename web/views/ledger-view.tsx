@@ -7,6 +7,7 @@ import { Card } from "../components/card.js";
 import { Pager, pageSize, withPage } from "../components/pager.js";
 import { useObservable } from "../hooks/observable.js";
 import { stalePoll } from "../hooks/staleness.js";
+import { useMarketNames } from "../hooks/use-market-names.js";
 import { usePoll } from "../hooks/use-poll.js";
 import { marketName } from "../service/market-directory.js";
 import type { Connection, LedgerEntry } from "../service/messages.js";
@@ -60,15 +61,12 @@ export function LedgerView({ query, books, directory }: AppProps & { readonly qu
   const page = usePoll(() => listLedgerEntries(asked), isHead ? headPollMs : 0, key);
   const arrived = useArrived(page.value, key);
   const markets = useObservable(directory.markets, (value) => value);
-  useObservable(books.views, (views) => views.size);
-  const options = [...books.views.value.keys()]
-    .map((id) => ({ id, name: marketName(id, markets.get(id)) }))
-    .sort((a, b) => a.name.localeCompare(b.name));
+  const named = useMarketNames(books, directory);
   return (
     <>
       <h1>Ledger</h1>
       <Card title="Filter">
-        <LedgerForm query={query} markets={options} />
+        <LedgerForm query={query} markets={named} />
       </Card>
       {page.error !== undefined && page.value === undefined && (
         <p id="problem" class="notice" role="alert">

@@ -1,9 +1,9 @@
 import { Amount } from "../components/amount.js";
 import { Facts } from "../components/facts.js";
-import { duration, instant } from "../format/instant.js";
+import { instant } from "../format/instant.js";
 import { enumName } from "../format/names.js";
 import { placesOf } from "../service/market-directory.js";
-import type { Market, MarketData, PriceBounds } from "../service/messages.js";
+import type { Market, MarketData } from "../service/messages.js";
 
 /** What the network states of a market, without best prices: the order book has newer ones. */
 export function MarketDataFacts({ market, data }: { readonly market: Market; readonly data: MarketData }) {
@@ -33,43 +33,5 @@ export function MarketDataFacts({ market, data }: { readonly market: Market; rea
       />
       <p class="quiet">Stakes are in the smallest unit of the settlement asset.</p>
     </div>
-  );
-}
-
-/** Prices beyond which an auction begins. */
-export function PriceBoundsTable({
-  bounds,
-  places,
-}: {
-  readonly bounds: readonly PriceBounds[];
-  readonly places: number;
-}) {
-  return (
-    <table id="price-bounds" class="plain">
-      <thead>
-        <tr>
-          <th scope="col">Horizon</th>
-          <th scope="col">From</th>
-          <th scope="col">To</th>
-          <th scope="col">Reference</th>
-        </tr>
-      </thead>
-      <tbody>
-        {bounds.map(({ trigger, minValidPrice, maxValidPrice, referencePrice }) => (
-          <tr key={trigger?.horizon}>
-            <th scope="row">{trigger === undefined ? "" : duration(Number(trigger.horizon))}</th>
-            <td>
-              <Amount value={minValidPrice} places={places} />
-            </td>
-            <td>
-              <Amount value={maxValidPrice} places={places} />
-            </td>
-            <td>
-              <Amount value={referencePrice} places={places} />
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
   );
 }

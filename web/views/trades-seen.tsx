@@ -3,6 +3,7 @@ import { Amount } from "../components/amount.js";
 import { Card } from "../components/card.js";
 import { instant } from "../format/instant.js";
 import { enumName } from "../format/names.js";
+import { stalePoll } from "../hooks/staleness.js";
 import { usePoll } from "../hooks/use-poll.js";
 import { placesOf } from "../service/market-directory.js";
 import type { Market, Trade } from "../service/messages.js";
@@ -12,8 +13,7 @@ const tradesMax = 12;
 const pollMs = 500;
 
 /** Trades of a market, newest first, as answers named them. */
-function useTradesSeen(marketId: string): readonly Trade[] {
-  const { value: newest } = usePoll(() => getLastTrade(marketId), pollMs, marketId);
+function useTradesSeen(newest: Trade | undefined): readonly Trade[] {
   const [trades, setTrades] = useState<readonly Trade[]>([]);
   useEffect(() => {
     if (newest === undefined) return;
@@ -24,10 +24,11 @@ function useTradesSeen(marketId: string): readonly Trade[] {
 
 /** The trades seen while the page was open. */
 export function TradesSeen({ market }: { readonly market: Market }) {
-  const trades = useTradesSeen(market.id);
+  const lastTrade = usePoll(() => getLastTrade(market.id), pollMs, market.id);
+  const trades = useTradesSeen(lastTrade.value);
   const places = placesOf(market);
   return (
-    <Card title="Last trades seen">
+    <Card title="Last trades seen" stale={stalePoll(lastTrade)}>
       {trades.length === 0 ? (
         <p class="quiet">None yet.</p>
       ) : (

@@ -1,0 +1,25 @@
+import type { AppProps } from "../app.js";
+import { useMarketNames } from "../hooks/use-market-names.js";
+import { marketHref, navigate } from "../route.js";
+
+/** A list of all markets to change to. */
+export function MarketChoice({
+  marketId,
+  books,
+  directory,
+}: Pick<AppProps, "books" | "directory"> & { marketId: string }) {
+  const options = useMarketNames(books, directory);
+  return (
+    <label class="choice">
+      Market
+      <select id="market-choice" value={marketId} onChange={(event) => navigate(marketHref(event.currentTarget.value))}>
+        {options.every(({ id }) => id !== marketId) && <option value={marketId}>{marketId}</option>}
+        {options.map(({ id, name }) => (
+          <option key={id} value={id}>
+            {name}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}

@@ -1,0 +1,54 @@
+import type { AppProps } from "../app.js";
+import { Card } from "../components/card.js";
+import { MarketChoice } from "../components/market-choice.js";
+import { enumName } from "../format/names.js";
+import { useObservable } from "../hooks/observable.js";
+import { staleBooks } from "../hooks/staleness.js";
+import { useNow } from "../hooks/use-now.js";
+import { usePoll } from "../hooks/use-poll.js";
+import { marketName } from "../service/market-directory.js";
+import type { Market } from "../service/messages.js";
+import { getMarketData } from "../service/service.js";
+import { BookPanels } from "./book-panels.js";
+import { Instrument } from "./instrument.js";
+import { MarketDataPanels } from "./market-data-panels.js";
+
+const marketDataPollMs = 1_000;
+
+/** All panels of a market that exists. */
+export function MarketPage({ market, ...app }: AppProps & { readonly market: Market }) {
+  const { books, status } = app;
+  const { id } = market;
+  const view = useObservable(books.views, (views) => views.get(id));
+  const stream = useObservable(books.stream, (value) => value);
+  const network = useObservable(status.status, (value) => value);
+  const stale = staleBooks(stream, network, useNow());
+  const marketData = usePoll(() => getMarketData(id), marketDataPollMs, id);
+  const data = marketData.value;
+  const state = enumName(data?.marketState ?? market.state, "STATE_");
+  const mode = enumName(data?.marketTradingMode ?? market.tradingMode, "TRADING_MODE_");
+  return (
+    <>
+      <div class="heading">
+        <h1>{marketName(id, market)}</h1>
+        <p class="quiet">
+          {market.tradableInstrument?.instrument?.name} · {state} · {mode}
+        </p>
+        <MarketChoice marketId={id} {...app} />
+      </div>
+      <div class="columns">
+        {view === undefined ? (
+          <Card title="Order book" class="book">
+            <p class="quiet">Waiting for the first book.</p>
+          </Card>
+        ) : (
+          <BookPanels view={view} market={market} stale={stale} />
+        )}
+        <div class="facts-column">
+          <MarketDataPanels market={market} polled={marketData} />
+          <Instrument market={market} />
+        </div>
+      </div>
+    </>
+  );
+}

@@ -1,0 +1,19 @@
+import { Facts } from "../components/facts.js";
+import { instant } from "../format/instant.js";
+import type { SignerBundle } from "../service/messages.js";
+
+/** What a removed signer's bundle holds. */
+export function SignerBundleFacts({ bundle }: { readonly bundle: SignerBundle }) {
+  return (
+    <Facts
+      facts={[
+        ["Removed signer", <code>{bundle.oldSigner}</code>],
+        ["Submitter", <code>{bundle.submitter}</code>],
+        ["Epoch", bundle.epochSeq],
+        ["Time (UTC)", <span class="amount">{instant(bundle.timestamp)}</span>],
+        ["Nonce", <code>{bundle.nonce}</code>],
+        ["Signatures", bundle.signatures === "" ? "none yet" : <code>{bundle.signatures}</code>],
+      ]}
+    />
+  );
+}
