@@ -105,8 +105,14 @@ describe.skipIf(chromium === undefined)("the explorer, in a real browser", () =>
   });
 
   test("shows a market's charts, trades, data, bounds and instrument", async () => {
+    await show(`#/market/${marketId}`);
     await expect.poll(() => page.locator("#mid-chart canvas, #depth-chart canvas").count(), patience).toBe(2);
     await expect.poll(textOf("#market-data"), patience).toContain("Mark price");
+    const answer = await fetch(`${world.service.url}/api/v2/market/data/${marketId}/latest`);
+    const { marketData } = (await answer.json()) as { marketData: { timestamp: string } };
+    const isNewest = answer.headers.get("x-block-timestamp") === marketData.timestamp;
+    const block = `${isNewest ? "" : "before "}${answer.headers.get("x-block-height")}`;
+    await expect.poll(textOf("#market-data dd"), patience).toBe(block);
     await expect.poll(() => page.locator("#trades tbody tr").count(), patience).toBeGreaterThan(0);
     expect(await textsOf("#price-bounds tbody th")()).toEqual(["60 min", "4 h"]);
     expect(await textOf("body")()).toContain("Settlement asset");

@@ -50,6 +50,8 @@ export interface StreamState {
  */
 export class BookStore implements DepthStreamListener {
   readonly views = new Observable<ReadonlyMap<string, BookView>>(new Map());
+  /** Of all views. It is the same list until a market comes or goes. */
+  readonly marketIds = new Observable<readonly string[]>([]);
   readonly stream = new Observable<StreamState>({ state: "connecting", since: Date.now(), message: "" });
   /** Updates of markets that came within the last second. */
   readonly updatesPerSecond = new Observable(0);
@@ -90,7 +92,7 @@ export class BookStore implements DepthStreamListener {
 
   lost(message: string, reason: string): void {
     // Another chain has other markets: what is shown is not old, but wrong.
-    if (reason === "CHAIN_CHANGED") this.views.set(new Map());
+    if (reason === "CHAIN_CHANGED") this.#setViews(new Map());
     const { state, since } = this.stream.value;
     this.stream.set({ state: "lost", since: state === "lost" ? since : Date.now(), message });
   }
@@ -99,7 +101,7 @@ export class BookStore implements DepthStreamListener {
   #dropOlderThan(generation: number): void {
     if (generation !== this.#generation || this.stream.value.state !== "live") return;
     const views = [...this.views.value].filter(([, view]) => view.generation === generation);
-    if (views.length < this.views.value.size) this.views.set(new Map(views));
+    if (views.length < this.views.value.size) this.#setViews(new Map(views));
   }
 
   #publishSoon(): void {
@@ -117,7 +119,14 @@ export class BookStore implements DepthStreamListener {
       if (book !== undefined) views.set(id, this.#view(book, views.get(id)));
     }
     this.#changed.clear();
+    this.#setViews(views);
+  }
+
+  #setViews(views: ReadonlyMap<string, BookView>): void {
     this.views.set(views);
+    const ids = [...views.keys()];
+    const last = this.marketIds.value;
+    if (ids.length !== last.length || ids.some((id, index) => id !== last[index])) this.marketIds.set(ids);
   }
 
   #view(book: DepthBook, last: BookView | undefined): BookView {

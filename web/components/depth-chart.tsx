@@ -3,6 +3,7 @@ import type { DepthLevel } from "../../src/domain/depth-book.js";
 import type { BookView } from "../books/book-store.js";
 import { approximate, scaled } from "../format/decimal.js";
 import { Chart, type ChartColours } from "./chart.js";
+import { numberAxis } from "./chart-axis.js";
 
 /** Levels of a side that are drawn. */
 const levelsMax = 80;
@@ -12,12 +13,12 @@ interface Places {
   readonly size: number;
 }
 
-function options({ text, line, buy, sell }: ChartColours): Omit<uPlot.Options, "width" | "height"> {
-  const axis = { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
+function options(colours: ChartColours): Omit<uPlot.Options, "width" | "height"> {
   const side = (stroke: string, align: 1 | -1): uPlot.Series => ({
     stroke,
     fill: `color-mix(in srgb, ${stroke} 18%, transparent)`,
     width: 2,
+    spanGaps: true,
     points: { show: false },
     ...(uPlot.paths.stepped === undefined ? {} : { paths: uPlot.paths.stepped({ align }) }),
   });
@@ -25,8 +26,8 @@ function options({ text, line, buy, sell }: ChartColours): Omit<uPlot.Options, "
     legend: { show: false },
     cursor: { drag: { x: false, y: false } },
     scales: { x: { time: false }, y: { range: (_, __, max) => [0, max * 1.05 || 1] } },
-    axes: [axis, { ...axis, size: 64 }],
-    series: [{}, side(buy, -1), side(sell, 1)],
+    axes: [numberAxis(colours), numberAxis(colours, 64)],
+    series: [{}, side(colours.buy, -1), side(colours.sell, 1)],
   };
 }
 
@@ -40,13 +41,11 @@ function cumulative(levels: readonly DepthLevel[], { price, size }: Places): { x
 }
 
 function alignedData({ buy, sell }: BookView, places: Places): uPlot.AlignedData {
-  const bids = cumulative(buy, places).reverse();
-  const asks = cumulative(sell, places);
-  return [
-    [...bids, ...asks].map(({ x }) => x),
-    [...bids.map(({ y }) => y), ...asks.map(() => null)],
-    [...bids.map(() => null), ...asks.map(({ y }) => y)],
-  ];
+  const bids = cumulative(buy, places).map(({ x, y }) => ({ x, bid: y, ask: null }));
+  const asks = cumulative(sell, places).map(({ x, y }) => ({ x, bid: null, ask: y }));
+  // By price: in an auction bids may be above asks.
+  const points = [...bids, ...asks].sort((a, b) => a.x - b.x);
+  return [points.map(({ x }) => x), points.map(({ bid }) => bid), points.map(({ ask }) => ask)];
 }
 
 /** How much volume rests up to each price, on both sides. */

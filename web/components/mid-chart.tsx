@@ -3,15 +3,15 @@ import type { BookView } from "../books/book-store.js";
 import { midPrice } from "../books/quote.js";
 import { approximate } from "../format/decimal.js";
 import { Chart, type ChartColours } from "./chart.js";
+import { axis, numberAxis } from "./chart-axis.js";
 
-function options({ text, line, accent }: ChartColours): Omit<uPlot.Options, "width" | "height"> {
-  const axis = { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
+function options(colours: ChartColours): Omit<uPlot.Options, "width" | "height"> {
   return {
     legend: { show: false },
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1_000), "Etc/UTC"),
     cursor: { drag: { x: false, y: false } },
-    axes: [axis, { ...axis, size: 78 }],
-    series: [{}, { stroke: accent, width: 2, points: { show: false } }],
+    axes: [axis(colours), numberAxis(colours, 78)],
+    series: [{}, { stroke: colours.accent, width: 2, points: { show: false } }],
   };
 }
 

@@ -56,31 +56,36 @@ export function StatusStrip({ books, status }: { readonly books: BookStore; read
   const age = now.blockAgeSeconds;
   const streamLevel = stream.state === "live" ? "good" : stream.state === "lost" ? "bad" : "warn";
   return (
-    <dl class="strip" data-stale={now.reachable ? undefined : ""} aria-label="Service">
-      <Figure id="stream-state" name="Stream" level={streamLevel}>
-        {streamText(stream)}
-      </Figure>
-      <Figure id="updates-per-second" name="Updates/s">
-        {grouped(String(updates))}
-      </Figure>
-      <Figure id="service-state" name="Service" level={serviceLevel}>
-        {service}
-      </Figure>
-      <Figure id="database-state" name="Database" level={databaseLevel}>
-        {database}
-      </Figure>
-      <Figure id="block-height" name="Block">
-        {now.blockHeight === undefined ? missing : grouped(now.blockHeight)}
-      </Figure>
-      <Figure id="block-age" name="Age" level={age !== undefined && age > blockAgeMaxSeconds ? "warn" : "plain"}>
-        {age === undefined ? missing : duration(age)}
-      </Figure>
-      <Figure id="stream-sequence" name="Event">
-        {now.streamSequence === undefined ? missing : grouped(now.streamSequence)}
-      </Figure>
-      <Figure id="open-streams" name="Depth streams">
-        {now.openStreams === undefined ? missing : grouped(now.openStreams)}
-      </Figure>
-    </dl>
+    <>
+      <p class="visually-hidden" role="status">
+        Stream {streamText(stream)}
+      </p>
+      <dl class="strip" data-stale={now.reachable ? undefined : ""} aria-label="Service">
+        <Figure id="stream-state" name="Stream" level={streamLevel}>
+          {streamText(stream)}
+        </Figure>
+        <Figure id="updates-per-second" name="Updates/s">
+          {grouped(String(updates))}
+        </Figure>
+        <Figure id="service-state" name="Service" level={serviceLevel}>
+          {service}
+        </Figure>
+        <Figure id="database-state" name="Database" level={databaseLevel}>
+          {database}
+        </Figure>
+        <Figure id="block-height" name="Block">
+          {now.blockHeight === undefined ? missing : grouped(now.blockHeight)}
+        </Figure>
+        <Figure id="block-age" name="Age" level={age !== undefined && age > blockAgeMaxSeconds ? "warn" : "plain"}>
+          {age === undefined ? missing : duration(age)}
+        </Figure>
+        <Figure id="stream-sequence" name="Event">
+          {now.streamSequence === undefined ? missing : grouped(now.streamSequence)}
+        </Figure>
+        <Figure id="open-streams" name="Depth streams">
+          {now.openStreams === undefined ? missing : grouped(now.openStreams)}
+        </Figure>
+      </dl>
+    </>
   );
 }

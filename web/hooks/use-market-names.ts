@@ -14,12 +14,9 @@ const { compare } = new Intl.Collator();
 /** All markets, ordered by name. It is the same list while no market and no name changes, whatever prices do. */
 export function useMarketNames(books: BookStore, directory: MarketDirectory): readonly NamedMarket[] {
   const markets = useObservable(directory.markets, (value) => value);
-  const ids = useObservable(books.views, (views) => [...views.keys()].join(" "));
+  const ids = useObservable(books.marketIds, (value) => value);
   return useMemo(
-    () =>
-      (ids === "" ? [] : ids.split(" "))
-        .map((id) => ({ id, name: marketName(id, markets.get(id)) }))
-        .sort((a, b) => compare(a.name, b.name)),
+    () => ids.map((id) => ({ id, name: marketName(id, markets.get(id)) })).sort((a, b) => compare(a.name, b.name)),
     [ids, markets],
   );
 }

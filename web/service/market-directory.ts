@@ -20,9 +20,9 @@ export class MarketDirectory {
   /** Follows the markets of a store of books. */
   start(books: BookStore): void {
     const follow = () => {
-      for (const id of books.views.value.keys()) if (this.#wanted.size < definitionsMax) this.#want(id);
+      for (const id of books.marketIds.value) if (this.#wanted.size < definitionsMax) this.#want(id);
     };
-    books.views.subscribe(follow);
+    books.marketIds.subscribe(follow);
     follow();
   }
 

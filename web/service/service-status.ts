@@ -47,7 +47,8 @@ export class ServiceStatus {
       const metrics = await this.#metrics();
       const since = last.reachable ? last.since : Date.now();
       const blockAgeSeconds = staleness === null ? undefined : Number(staleness);
-      this.status.set({ ...unknown, blockAgeSeconds, ...metrics, readiness, reachable: true, since });
+      const blockHeight = ready.headers.get("x-block-height") ?? undefined;
+      this.status.set({ ...unknown, blockAgeSeconds, blockHeight, ...metrics, readiness, reachable: true, since });
     } catch {
       this.status.set({ ...last, reachable: false, since: last.reachable ? Date.now() : last.since });
     }
@@ -60,7 +61,6 @@ export class ServiceStatus {
     const text = await response.text();
     const silence = metric(text, "marketd_database_silence_seconds");
     return {
-      blockHeight: metric(text, "marketd_block_height"),
       streamSequence: metric(text, "marketd_stream_sequence"),
       openStreams: metric(text, "marketd_depth_stream_subscribers"),
       databaseSilenceSeconds: silence === undefined ? undefined : Number(silence),

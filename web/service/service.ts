@@ -52,10 +52,14 @@ export async function request(url: URL, init: RequestInit = {}): Promise<Respons
 }
 
 /** GETs JSON; an unchanged answer costs a 304. @throws {ServiceError} */
-async function get<T>(path: string, query?: Query): Promise<T> {
+async function getResponse(path: string, query?: Query): Promise<Response> {
   const response = await request(apiUrl(path, query), { headers: { accept: "application/json" } });
   if (!response.ok) throw await errorOf(response);
-  return response.json();
+  return response;
+}
+
+async function get<T>(path: string, query?: Query): Promise<T> {
+  return (await getResponse(path, query)).json();
 }
 
 const segment = encodeURIComponent;
@@ -72,8 +76,22 @@ export const paths = {
 } as const;
 
 export const getMarket = async (id: string) => (await get<{ market: Market }>(paths.market(id))).market;
-export const getMarketData = async (id: string) =>
-  (await get<{ marketData: MarketData }>(paths.marketData(id))).marketData;
+
+/** Market data, and the newest block that the service had applied when it answered. */
+export interface MarketDataAnswer {
+  readonly data: MarketData;
+  readonly newestBlock: string;
+  /** Whether the data is of that very block, and not of an earlier one. */
+  readonly isOfNewestBlock: boolean;
+}
+
+export async function getMarketData(id: string): Promise<MarketDataAnswer> {
+  const response = await getResponse(paths.marketData(id));
+  const { marketData: data } = (await response.json()) as { marketData: MarketData };
+  const newestBlock = response.headers.get("x-block-height") ?? "";
+  return { data, newestBlock, isOfNewestBlock: response.headers.get("x-block-timestamp") === data.timestamp };
+}
+
 export const getLastTrade = async (id: string) =>
   (await get<DepthAnswer>(paths.depth(id), [["maxDepth", "1"]])).lastTrade;
 export const listMarketsData = async () => (await get<{ marketsData: MarketData[] }>(paths.marketsData)).marketsData;

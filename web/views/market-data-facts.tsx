@@ -1,12 +1,20 @@
 import { Amount } from "../components/amount.js";
 import { Facts } from "../components/facts.js";
+import { grouped } from "../format/decimal.js";
 import { instant } from "../format/instant.js";
 import { enumName } from "../format/names.js";
 import { placesOf } from "../service/market-directory.js";
-import type { Market, MarketData } from "../service/messages.js";
+import type { Market } from "../service/messages.js";
+import type { MarketDataAnswer } from "../service/service.js";
+
+interface MarketDataFactsProps {
+  readonly market: Market;
+  readonly answer: MarketDataAnswer;
+}
 
 /** What the network states of a market, without best prices: the order book has newer ones. */
-export function MarketDataFacts({ market, data }: { readonly market: Market; readonly data: MarketData }) {
+export function MarketDataFacts({ market, answer }: MarketDataFactsProps) {
+  const { data, newestBlock, isOfNewestBlock } = answer;
   const places = placesOf(market);
   const price = (value: string) => <Amount value={value} places={places.price} />;
   const size = (value: string) => <Amount value={value} places={places.size} />;
@@ -23,7 +31,8 @@ export function MarketDataFacts({ market, data }: { readonly market: Market; rea
     <div id="market-data">
       <Facts
         facts={[
-          ["Stated in the block of (UTC)", <span class="amount">{instant(data.timestamp)}</span>],
+          ["Block", isOfNewestBlock ? grouped(newestBlock) : `before ${grouped(newestBlock)}`],
+          ["Block time (UTC)", <span class="amount">{instant(data.timestamp)}</span>],
           ["Mark price", price(data.markPrice)],
           ["Open interest", size(data.openInterest)],
           ...auction,

@@ -2,28 +2,35 @@ import { Card } from "../components/card.js";
 import { stalePoll } from "../hooks/staleness.js";
 import type { Polled } from "../hooks/use-poll.js";
 import { placesOf } from "../service/market-directory.js";
-import type { Market, MarketData } from "../service/messages.js";
-import { ServiceError } from "../service/service.js";
+import type { Market } from "../service/messages.js";
+import { type MarketDataAnswer, ServiceError } from "../service/service.js";
 import { MarketDataFacts } from "./market-data-facts.js";
 import { PriceBoundsTable } from "./price-bounds-table.js";
 
 /** What the network states of a market, and its price bounds. */
-export function MarketDataPanels({ market, polled }: { readonly market: Market; readonly polled: Polled<MarketData> }) {
-  const { value: data, error } = polled;
+export function MarketDataPanels({
+  market,
+  polled,
+}: {
+  readonly market: Market;
+  readonly polled: Polled<MarketDataAnswer>;
+}) {
+  const { value: answer, error } = polled;
+  const bounds = answer?.data.priceMonitoringBounds ?? [];
   const hasNone = error instanceof ServiceError && error.reason === "NO_MARKET_DATA_YET";
   const stale = stalePoll(polled);
   return (
     <>
       <Card title="Market data" stale={stale}>
-        {data === undefined ? (
+        {answer === undefined ? (
           <p class="quiet">{hasNone ? "The network has stated none yet." : "Loading…"}</p>
         ) : (
-          <MarketDataFacts market={market} data={data} />
+          <MarketDataFacts market={market} answer={answer} />
         )}
       </Card>
-      {data !== undefined && data.priceMonitoringBounds.length > 0 && (
+      {bounds.length > 0 && (
         <Card title="Price bounds" stale={stale}>
-          <PriceBoundsTable bounds={data.priceMonitoringBounds} places={placesOf(market).price} />
+          <PriceBoundsTable bounds={bounds} places={placesOf(market).price} />
         </Card>
       )}
     </>

@@ -24,7 +24,7 @@ export function MarketPage({ market, ...app }: AppProps & { readonly market: Mar
   const network = useObservable(status.status, (value) => value);
   const stale = staleBooks(stream, network, useNow());
   const marketData = usePoll(() => getMarketData(id), marketDataPollMs, id);
-  const data = marketData.value;
+  const data = marketData.value?.data;
   const state = enumName(data?.marketState ?? market.state, "STATE_");
   const mode = enumName(data?.marketTradingMode ?? market.tradingMode, "TRADING_MODE_");
   return (
