@@ -21,6 +21,8 @@ export interface MarketKind {
   readonly role: MarketRole;
   /** The price in ticks that the market starts at and stays around. Undefined: it starts anywhere, and wanders. */
   readonly usualPrice: number | undefined;
+  /** How far prices and orders move away from each other, where 1 is usual. */
+  readonly volatility: number;
 }
 
 const bases = ["BTC", "ETH", "SOL", "XAU", "OIL", "EURUSD", "AVAX", "LINK", "DOT", "UNI", "GAS", "WHEAT"];
@@ -48,7 +50,7 @@ export function variedMarket(index: number, assets: readonly Asset[]): MarketKin
     decimalPlaces: 2 + (index % 5),
     positionDecimalPlaces: index % 4 === 3 ? -1 : index % 4,
   };
-  return { listing, asset, scale, role: roleOf(index), usualPrice: undefined };
+  return { listing, asset, scale, role: roleOf(index), usualPrice: undefined, volatility: 1 };
 }
 
 /** A market as a real exchange could list it. */
@@ -61,6 +63,8 @@ interface RealisticListing extends Listing {
   readonly lot: number;
   /** In ticks, from 10,000 to 80,000. */
   readonly usualPrice: number;
+  /** See {@link MarketKind.volatility}. */
+  readonly volatility: number;
 }
 
 function realistic(
@@ -68,26 +72,27 @@ function realistic(
   name: string,
   [usualPrice, tick, decimalPlaces]: readonly [number, number, number],
   [lot, positionDecimalPlaces]: readonly [number, number],
+  volatility = 1,
 ): RealisticListing {
   const [base = "", quoteSymbol] = code.split("/");
   const quote = quoteSymbol === "EUR" ? 1 : 0;
-  return { base, code, name, decimalPlaces, positionDecimalPlaces, quote, tick, lot, usualPrice };
+  return { base, code, name, decimalPlaces, positionDecimalPlaces, quote, tick, lot, usualPrice, volatility };
 }
 
-/** Code, name, [price in ticks, tick, decimals], [lot, position decimals]. */
+/** Code, name, [price in ticks, tick, decimals], [lot, position decimals], volatility. */
 const realisticListings: readonly RealisticListing[] = [
   realistic("BTC/USD", "Bitcoin in US dollars", [64_200, 10, 1], [5, 3]),
   realistic("ETH/USD", "Ether in US dollars", [31_480, 10, 2], [5, 2]),
-  realistic("EUR/USD", "Euro in US dollars", [54_250, 2, 5], [1_000, 0]),
+  realistic("EUR/USD", "Euro in US dollars", [54_250, 2, 5], [1_000, 0], 0.15),
   realistic("SOL/USD", "Solana in US dollars", [14_820, 1, 2], [5, 1]),
-  realistic("XAU/USD", "Gold, troy ounce, in US dollars", [23_510, 10, 2], [1, 1]),
-  realistic("GBP/USD", "Pound sterling in US dollars", [63_550, 2, 5], [1_000, 0]),
+  realistic("XAU/USD", "Gold, troy ounce, in US dollars", [23_510, 10, 2], [1, 1], 0.5),
+  realistic("GBP/USD", "Pound sterling in US dollars", [63_550, 2, 5], [1_000, 0], 0.15),
   realistic("WTI/USD", "Crude oil, barrel, in US dollars", [15_680, 5, 3], [10, 0]),
   realistic("BTC/EUR", "Bitcoin in euros", [59_170, 10, 1], [5, 3]),
   realistic("ETH/EUR", "Ether in euros", [29_010, 10, 2], [5, 2]),
   realistic("AVAX/USD", "Avalanche in US dollars", [36_400, 1, 3], [1, 0]),
   realistic("LINK/USD", "Chainlink in US dollars", [17_850, 1, 3], [2, 0]),
-  realistic("XAU/EUR", "Gold, troy ounce, in euros", [21_670, 10, 2], [1, 1]),
+  realistic("XAU/EUR", "Gold, troy ounce, in euros", [21_670, 10, 2], [1, 1], 0.5),
 ];
 
 /** Markets for people: prices, sizes and stakes as one would expect them, and all of them trade. */
@@ -95,10 +100,10 @@ export function realisticMarket(index: number, assets: readonly Asset[]): Market
   const listing = realisticListings[index % realisticListings.length];
   const asset = assets[listing?.quote ?? 0];
   if (listing === undefined || asset === undefined) throw new RangeError("a market needs a listing and an asset");
-  const { tick, lot, decimalPlaces, positionDecimalPlaces } = listing;
+  const { tick, lot, decimalPlaces, positionDecimalPlaces, usualPrice, volatility } = listing;
   const decimals = decimalPlaces + positionDecimalPlaces;
   // An asset's unit is the amount of one tick times one lot.
   const unit = (BigInt(tick * lot) * asset.unit) / 10n ** BigInt(decimals);
   const scale = { price: (ticks: number) => String(ticks * tick), size: (lots: number) => BigInt(lots * lot) };
-  return { listing, asset: { ...asset, unit }, scale, role: "continuous", usualPrice: listing.usualPrice };
+  return { listing, asset: { ...asset, unit }, scale, role: "continuous", usualPrice, volatility };
 }

@@ -74,8 +74,8 @@ export class OrderFlow {
    * a usual price is pulled back to it, and so stays within about one in a hundred.
    */
   drift(market: SimulatedMarket): void {
-    const { fairPrice, usualPrice = fairPrice } = market;
-    const step = Math.round((this.#random.bell() * fairPrice) / 3_000 + (usualPrice - fairPrice) / 500);
+    const { fairPrice, usualPrice = fairPrice, volatility } = market;
+    const step = Math.round((this.#random.bell() * fairPrice * volatility) / 3_000 + (usualPrice - fairPrice) / 500);
     market.fairPrice = Math.min(Math.max(market.fairPrice + step, 10_000), 80_000);
   }
 
@@ -98,7 +98,7 @@ export class OrderFlow {
     }
     for (let level = 1; level <= provisionLevels; level++) {
       for (const side of [Side.BUY, Side.SELL]) {
-        const away = Math.floor((market.fairPrice * level) / 200);
+        const away = Math.floor((market.fairPrice * market.volatility * level) / 200);
         const price = market.fairPrice + (side === Side.BUY ? -away : away);
         const size = lotsMax * level;
         const wish = { party: this.#provider, side, price, size, liquidityProvisionId: provisionId };
@@ -154,7 +154,7 @@ export class OrderFlow {
   /** Mostly a little behind the price, now and then across it; in an auction as often across as behind. */
   #price(market: SimulatedMarket, side: Side): number {
     const middle = market.auction === undefined ? 0.6 : 0.1;
-    const away = Math.round(((middle + this.#random.bell() / 2) * market.fairPrice) / 250);
+    const away = Math.round(((middle + this.#random.bell() / 2) * market.fairPrice * market.volatility) / 250);
     return Math.max(1, market.fairPrice + (side === Side.BUY ? -away : away));
   }
 

@@ -73,6 +73,8 @@ export class SimulatedMarket {
   auction: Auction | undefined;
   /** See {@link MarketKind.usualPrice}. */
   readonly usualPrice: number | undefined;
+  /** See {@link MarketKind.volatility}. */
+  readonly volatility: number;
   /** What the parties believe the price to be, in ticks. */
   fairPrice: number;
   markPrice = 0;
@@ -88,6 +90,7 @@ export class SimulatedMarket {
     this.asset = kind.asset;
     this.scale = kind.scale;
     this.usualPrice = kind.usualPrice;
+    this.volatility = kind.volatility;
     this.#random = random;
     this.fairPrice = kind.usualPrice ?? 20_000 + random.below(20_000);
   }

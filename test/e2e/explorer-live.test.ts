@@ -13,6 +13,8 @@ interface Panels {
   readonly asks: readonly string[];
   readonly mids: readonly string[];
   readonly spreads: readonly string[];
+  /** Rows of the ladder that changed a moment ago. */
+  readonly flashes: number;
 }
 
 /** Reads all panels in one task of the page, so that what they say is of one moment. */
@@ -25,6 +27,7 @@ const readPanels = `() => {
     asks: [text("#best-ask"), text("#asks tr:last-child .price"), ask],
     mids: [text("#best-mid"), text("#ladder-mid"), /now (\\S+)$/.exec(label("#mid-chart"))[1]],
     spreads: [text("#best-spread"), text("#ladder-spread")],
+    flashes: document.querySelectorAll("#ladder [data-flash]").length,
   };
 }`;
 
@@ -70,7 +73,8 @@ describe.skipIf(chromium === undefined)("the explorer on a busy network", () => 
     const agree = (values: readonly string[]) => new Set(values).size === 1;
     const disagreeing = seen.filter(({ bids, asks, mids, spreads }) => ![bids, asks, mids, spreads].every(agree));
     expect(disagreeing).toEqual([]);
-    // The market moved meanwhile.
+    // The market moved meanwhile, and the ladder showed where.
+    expect(seen.filter(({ flashes }) => flashes > 0).length).toBeGreaterThan(20);
     expect(new Set(seen.map(({ mids }) => mids[0])).size).toBeGreaterThan(10);
     await replay;
     const { buy, sell } = await world.getJson<{ buy: Level[]; sell: Level[] }>(

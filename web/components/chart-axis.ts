@@ -10,12 +10,19 @@ const exponentialMin = 1e15;
 function axisNumber(value: number): string {
   const size = Math.abs(value);
   if (size >= exponentialMin) return value.toExponential(2);
-  return (size >= compactMin ? compact : plain).format(value);
+  return (size >= compactMin ? compact : plain).format(value).replaceAll(",", "\u202f");
 }
 
 /** An axis in the page's colours. */
-export function axis({ text, line }: ChartColours): uPlot.Axis {
+function axis({ text, line }: ChartColours): uPlot.Axis {
   return { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
+}
+
+/** An axis of times of day, in UTC. */
+export function timeAxis(colours: ChartColours): uPlot.Axis {
+  const values: uPlot.Axis["values"] = (_, splits) =>
+    splits.map((seconds) => new Date(seconds * 1_000).toISOString().slice(11, 19));
+  return { ...axis(colours), values, space: 80 };
 }
 
 /** An axis of numbers; `size` is its width, if it is beside the chart. */

@@ -7,7 +7,7 @@ import { Amount, Digits } from "./amount.js";
 /** Height of a row, as the style sheet has it. */
 const rowHeightPx = 23;
 /** Rows of the window that the rest of the page needs above and below a ladder. */
-const otherHeightPx = 290;
+const otherHeightPx = 345;
 const levelsMin = 6;
 const flashMs = 700;
 

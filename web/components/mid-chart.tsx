@@ -1,16 +1,15 @@
-import uPlot from "uplot";
+import type uPlot from "uplot";
 import type { BookView } from "../books/book-store.js";
 import { midPrice } from "../books/quote.js";
 import { approximate } from "../format/decimal.js";
 import { Chart, type ChartColours } from "./chart.js";
-import { axis, numberAxis } from "./chart-axis.js";
+import { numberAxis, timeAxis } from "./chart-axis.js";
 
 function options(colours: ChartColours): Omit<uPlot.Options, "width" | "height"> {
   return {
     legend: { show: false },
-    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1_000), "Etc/UTC"),
     cursor: { drag: { x: false, y: false } },
-    axes: [axis(colours), numberAxis(colours, 78)],
+    axes: [timeAxis(colours), numberAxis(colours, 78)],
     series: [{}, { stroke: colours.accent, width: 2, points: { show: false } }],
   };
 }

@@ -1,8 +1,8 @@
 import { useMemo } from "preact/hooks";
 import type { MidSample } from "../books/book-store.js";
 
-const width = 96;
-const height = 24;
+const width = 144;
+const height = 28;
 const samplesMax = 120;
 
 /** A small drawing of the newest mid prices, about two minutes of them. It says nothing that text beside it does not. */

@@ -36,7 +36,7 @@ function Account(props: { party: string; type: string; market: string | undefine
         {market === undefined ? "" : ` in ${market}`}
       </span>
       <span class="quiet balance">
-        has <Amount value={balance} />
+        balance <Amount value={balance} />
       </span>
     </>
   );

@@ -19,11 +19,12 @@ function Change({ view }: { readonly view: BookView }) {
   const { firstMidTwice } = view;
   const { midTwice } = view.quote;
   if (firstMidTwice === undefined || midTwice === undefined) return <span>{missing}</span>;
-  const change = midTwice - firstMidTwice;
-  const trend = change > 0n ? "up" : change < 0n ? "down" : "same";
+  const change = percentage(midTwice - firstMidTwice, firstMidTwice);
+  // As it is rounded: 0.00 % is neither.
+  const trend = change.startsWith("+") ? "up" : change.startsWith("−") ? "down" : "same";
   return (
     <span class="change" data-trend={trend}>
-      {percentage(change, firstMidTwice)}
+      {change}
     </span>
   );
 }

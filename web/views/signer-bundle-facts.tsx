@@ -5,15 +5,23 @@ import type { SignerBundle } from "../service/messages.js";
 /** What a removed signer's bundle holds. */
 export function SignerBundleFacts({ bundle }: { readonly bundle: SignerBundle }) {
   return (
-    <Facts
-      facts={[
-        ["Removed signer", <code>{bundle.oldSigner}</code>],
-        ["Submitter", <code>{bundle.submitter}</code>],
-        ["Epoch", bundle.epochSeq],
-        ["Time (UTC)", <span class="amount">{instant(bundle.timestamp)}</span>],
-        ["Nonce", <code>{bundle.nonce}</code>],
-        ["Signatures", bundle.signatures === "" ? "none yet" : <code>{bundle.signatures}</code>],
-      ]}
-    />
+    <>
+      <Facts
+        facts={[
+          ["Removed signer", <code>{bundle.oldSigner}</code>],
+          ["Submitter", <code>{bundle.submitter}</code>],
+          ["Epoch", bundle.epochSeq],
+          ["Time (UTC)", <span class="amount">{instant(bundle.timestamp)}</span>],
+          ["Nonce", <code>{bundle.nonce}</code>],
+          ["Signatures", bundle.signatures === "" ? "none yet" : `${(bundle.signatures.length - 2) / 2} bytes`],
+        ]}
+      />
+      {bundle.signatures !== "" && (
+        <details>
+          <summary>The signatures, sorted</summary>
+          <code>{bundle.signatures}</code>
+        </details>
+      )}
+    </>
   );
 }
