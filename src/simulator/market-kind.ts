@@ -105,5 +105,14 @@ export function realisticMarket(index: number, assets: readonly Asset[]): Market
   // An asset's unit is the amount of one tick times one lot.
   const unit = (BigInt(tick * lot) * asset.unit) / 10n ** BigInt(decimals);
   const scale = { price: (ticks: number) => String(ticks * tick), size: (lots: number) => BigInt(lots * lot) };
-  return { listing, asset: { ...asset, unit }, scale, role: "continuous", usualPrice, volatility };
+  const series = Math.floor(index / realisticListings.length) + 1;
+  const code = series === 1 ? listing.code : `${listing.code}.${series}`;
+  return {
+    listing: { ...listing, code },
+    asset: { ...asset, unit },
+    scale,
+    role: "continuous",
+    usualPrice,
+    volatility,
+  };
 }

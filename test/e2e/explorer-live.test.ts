@@ -8,6 +8,13 @@ interface Level {
   readonly volume: string;
 }
 
+/** A test that makes, loads and watches a replay takes longer than others. */
+const replayMaxMs = 120_000;
+
+interface MarketAnswer {
+  readonly market: { readonly tradableInstrument: { readonly instrument: { readonly code: string } } };
+}
+
 /** What every panel that shows best prices says at one moment. */
 interface Panels {
   readonly bids: readonly string[];
@@ -22,11 +29,11 @@ interface Panels {
 const readPanels = `() => {
   const text = (selector) => document.querySelector(selector).textContent;
   const label = (selector) => document.querySelector(selector).getAttribute("aria-label");
-  const [, bid, ask] = /best bid (\\S+), best ask (\\S+)$/.exec(label("#depth-chart"));
+  const [, bid, ask] = /best bid (.+), best ask (.+)$/.exec(label("#depth-chart"));
   return {
     bids: [text("#best-bid"), text("#bids tr:first-child .price"), bid],
     asks: [text("#best-ask"), text("#asks tr:last-child .price"), ask],
-    mids: [text("#best-mid"), text("#ladder-mid"), /now (\\S+)$/.exec(label("#mid-chart"))[1]],
+    mids: [text("#best-mid"), text("#ladder-mid"), /now (.+)$/.exec(label("#mid-chart"))[1]],
     spreads: [text("#best-spread"), text("#ladder-spread")],
     flashes: document.querySelectorAll("#ladder [data-flash]").length,
   };
@@ -73,10 +80,10 @@ async function mainThreadTasksMs(page: Page, work: () => Promise<void>): Promise
 describe.skipIf(chromium === undefined)("the explorer on a busy network", () => {
   const world = new ExplorerWorld({
     seed: 5,
-    markets: 30,
+    markets: 100,
     profile: "realistic",
     parties: 40,
-    ordersPerBlock: 150,
+    ordersPerBlock: 60,
     entriesPerBlock: 0,
   });
   let marketId: string;
@@ -84,59 +91,72 @@ describe.skipIf(chromium === undefined)("the explorer on a busy network", () => 
   beforeAll(async () => {
     await world.start(20);
     const { marketsData } = await world.getJson<{ marketsData: { market: string }[] }>("/markets/data");
-    marketId = marketsData[0]?.market ?? "";
+    // The first market that was made is the busiest.
+    for (const { market: id } of marketsData) {
+      const { market } = await world.getJson<MarketAnswer>(`/api/v2/market/${id}`);
+      if (market.tradableInstrument.instrument.code === "BTC/USD") marketId = id;
+    }
   });
 
   afterAll(() => world.stop());
 
-  test("never shows two panels that disagree, and ends with the book of the whole replay", async () => {
-    const { page, problems } = await world.open(`#/market/${marketId}`);
-    await expect.poll(() => page.locator("#ladder").count(), patience).toBe(1);
-    await expect.poll(() => page.locator("#mid-chart, #depth-chart").count(), patience).toBe(2);
-    const replay = world.load(300, 30);
-    const seen = await samples(page, 200);
-    const agree = (values: readonly string[]) => new Set(values).size === 1;
-    const disagreeing = seen.filter(({ bids, asks, mids, spreads }) => ![bids, asks, mids, spreads].every(agree));
-    expect(disagreeing).toEqual([]);
-    // The market moved meanwhile, and the ladder showed where.
-    expect(seen.filter(({ flashes }) => flashes > 0).length).toBeGreaterThan(20);
-    expect(new Set(seen.map(({ mids }) => mids[0])).size).toBeGreaterThan(10);
-    await replay;
-    const { buy, sell } = await world.getJson<{ buy: Level[]; sell: Level[] }>(
-      `/api/v2/market/depth/${marketId}/latest`,
-    );
-    const ladder = () =>
-      page.evaluate<string[]>(
-        `[...document.querySelectorAll("#ladder tr[data-price]")].map(({ dataset }) => dataset.price + " " + dataset.volume)`,
+  test(
+    "never shows two panels that disagree, and ends with the book of the whole replay",
+    async () => {
+      const { page, problems } = await world.open(`#/market/${marketId}`);
+      await expect.poll(() => page.locator("#ladder").count(), patience).toBe(1);
+      await expect.poll(() => page.locator("#mid-chart, #depth-chart").count(), patience).toBe(2);
+      const replay = world.load(180, 20);
+      const seen = await samples(page, 200);
+      const agree = (values: readonly string[]) => new Set(values).size === 1;
+      const disagreeing = seen.filter(({ bids, asks, mids, spreads }) => ![bids, asks, mids, spreads].every(agree));
+      expect(disagreeing).toEqual([]);
+      // The market moved meanwhile, and the ladder showed where.
+      expect(seen.filter(({ flashes }) => flashes > 0).length).toBeGreaterThan(20);
+      expect(new Set(seen.map(({ mids }) => mids[0])).size).toBeGreaterThan(10);
+      await replay;
+      const { buy, sell } = await world.getJson<{ buy: Level[]; sell: Level[] }>(
+        `/api/v2/market/depth/${marketId}/latest`,
       );
-    const rows = (await ladder()).length / 2;
-    expect(rows).toBeGreaterThan(10);
-    const texts = (levels: readonly Level[]) => levels.slice(0, rows).map(({ price, volume }) => `${price} ${volume}`);
-    await expect.poll(ladder, patience).toEqual([...texts(sell).reverse(), ...texts(buy)]);
-    expect(problems).toEqual([]);
-    await page.context().close();
-  });
+      const ladder = () =>
+        page.evaluate<string[]>(
+          `[...document.querySelectorAll("#ladder tr[data-price]")].map(({ dataset }) => dataset.price + " " + dataset.volume)`,
+        );
+      const rows = (await ladder()).length / 2;
+      expect(rows).toBeGreaterThan(10);
+      const texts = (levels: readonly Level[]) =>
+        levels.slice(0, rows).map(({ price, volume }) => `${price} ${volume}`);
+      await expect.poll(ladder, patience).toEqual([...texts(sell).reverse(), ...texts(buy)]);
+      expect(problems).toEqual([]);
+      await page.context().close();
+    },
+    replayMaxMs,
+  );
 
-  test.each(["#/", "#/market/ID"])("at 1,000 updates a second %s has no task of more than 50 ms", async (view) => {
-    const { page, problems } = await world.open(view.replace("ID", marketId));
-    await expect.poll(() => page.textContent("#stream-state"), patience).toBe("live");
-    await expect.poll(() => page.locator("#markets tbody tr, #ladder").count(), patience).toBeGreaterThan(0);
-    const replay = world.load(400, 40);
-    const updatesPerSecond = async () =>
-      Number(((await page.textContent("#updates-per-second")) ?? "").replace(/\D/g, ""));
-    await expect.poll(updatesPerSecond, patience).toBeGreaterThanOrEqual(1_000);
-    const rates: number[] = [];
-    const tasksMs = await mainThreadTasksMs(page, async () => {
-      for (let second = 0; second < 5; second++) {
-        await sleep(1_000);
-        rates.push(await updatesPerSecond());
-      }
-    });
-    expect(tasksMs.length).toBeGreaterThan(100);
-    expect(Math.max(...tasksMs)).toBeLessThan(50);
-    expect(rates.reduce((sum, rate) => sum + rate, 0) / rates.length).toBeGreaterThan(1_000);
-    await replay;
-    expect(problems).toEqual([]);
-    await page.context().close();
-  });
+  test.each(["#/", "#/market/ID"])(
+    "at 1,000 updates a second %s has no task of more than 50 ms",
+    async (view) => {
+      const { page, problems } = await world.open(view.replace("ID", marketId));
+      await expect.poll(() => page.textContent("#stream-state"), patience).toBe("live");
+      await expect.poll(() => page.locator("#markets tbody tr, #ladder").count(), patience).toBeGreaterThan(0);
+      const replay = world.load(220, 30);
+      const updatesPerSecond = async () =>
+        Number(((await page.textContent("#updates-per-second")) ?? "").replace(/\D/g, ""));
+      await expect.poll(updatesPerSecond, patience).toBeGreaterThanOrEqual(1_000);
+      const rates: number[] = [];
+      const tasksMs = await mainThreadTasksMs(page, async () => {
+        for (let second = 0; second < 4; second++) {
+          await sleep(1_000);
+          rates.push(await updatesPerSecond());
+        }
+      });
+      expect(tasksMs.length).toBeGreaterThan(100);
+      expect(Math.max(...tasksMs)).toBeLessThan(50);
+      expect(rates.reduce((sum, rate) => sum + rate, 0) / rates.length).toBeGreaterThan(1_000);
+      await replay;
+      expect(problems).toEqual([]);
+      await page.context().close();
+    },
+    replayMaxMs,
+  );
 });
