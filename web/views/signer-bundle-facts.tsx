@@ -8,7 +8,7 @@ export function SignerBundleFacts({ bundle }: { readonly bundle: SignerBundle })
     <>
       <Facts
         facts={[
-          ["Removed signer", <code>{bundle.oldSigner}</code>],
+          ["Signer", <code>{bundle.oldSigner}</code>],
           ["Submitter", <code>{bundle.submitter}</code>],
           ["Epoch", bundle.epochSeq],
           ["Time (UTC)", <span class="amount">{instant(bundle.timestamp)}</span>],
