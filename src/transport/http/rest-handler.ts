@@ -119,6 +119,8 @@ export class RestHandler {
     const call = new ServerCall(served, wire, this.#options.clients.ofRequest(request), request.headers);
     wire.onDrain = () => call.drained();
     response.once("close", () => call.left());
-    call.invoke(bound.message);
+    // A pipelined request may come to its turn after its client has gone.
+    if (response.destroyed) call.left();
+    else call.invoke(bound.message);
   }
 }
