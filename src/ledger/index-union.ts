@@ -18,7 +18,9 @@ export function uniteBranches(view: LedgerView, plan: IndexUnion, range: IdRange
 async function unitePiece(view: LedgerView, plan: IndexUnion, ids: bigint, range: IdRange): Promise<Outcome> {
   const { low, high, descending } = view.clip(range);
   const visible = { low, high, descending };
-  const end = descending ? high - ids + 1n : low + ids - 1n;
+  const start = descending ? high : low;
+  const from = plan.from === undefined || (descending ? plan.from > high : plan.from < low) ? start : plan.from;
+  const end = descending ? from - ids + 1n : from + ids - 1n;
   const isAll = descending ? end <= low : end >= high;
   const piece = isAll ? visible : upTo(visible, end);
   const texts = await view.read(...keysSql(plan, piece, entrySql()));

@@ -9,11 +9,11 @@ import type { LedgerView } from "./ledger-view.js";
 import { type ScannedEntries, type ScanState, scanEntries } from "./scan-entries.js";
 import { type LedgerSelection, selectEntries } from "./selection.js";
 
-/** Entries that a batch of an export holds about; at most three times as many. */
+/** Entries that a batch of an export holds about; at most four times as many. */
 export const exportBatchRows = 6_000;
 
-/** A batch holds a third more than is wanted, as a union by density expects to find. */
-const surplus = 1.3;
+/** A batch holds more than is wanted: what a union by density expects to find. */
+const surplus = 1.15;
 
 /** Batches of an unknown density are smaller: a merge reads up to four keys for each entry. */
 const firstBatchShare = 10;

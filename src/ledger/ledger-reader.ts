@@ -12,6 +12,7 @@ import type { EntryRow } from "./entry-row.js";
 import { type IdRange, idMax } from "./id-range.js";
 import { PlanCounts } from "./ledger-metrics.js";
 import { always, type LedgerExtent, LedgerView } from "./ledger-view.js";
+import { StatisticsMemory } from "./page-statistics.js";
 import { type ScannedEntries, scanEntries } from "./scan-entries.js";
 import { type LedgerFilter, selectEntries } from "./selection.js";
 
@@ -49,6 +50,7 @@ export class LedgerReader {
   readonly queryTimeoutMs: number;
   readonly counts = new PlanCounts();
   readonly #log: Log | undefined;
+  readonly #statistics = new StatisticsMemory();
   #store = { id: "", directory: new AccountDirectory() };
 
   constructor(database: Database, options: LedgerReaderOptions = {}) {
@@ -116,7 +118,12 @@ export class LedgerReader {
   ): Promise<Page<LedgerEntry, bigint>> {
     const { result, extent, directory } = await this.read(call, time, async (view, accounts) => {
       const selection = selectEntries(accounts, filter);
-      const page = await readPage(request, (range, want) => scanEntries(view, selection, { rest: range }, want));
+      const page = await readPage(request, async (range, want) => {
+        const known = this.#statistics.recall(filter, view.clip(range), want);
+        const scanned = await scanEntries(view, selection, { rest: range, known }, want);
+        this.#statistics.note(filter, range, want, view, scanned);
+        return scanned;
+      });
       checkCursor(request.cursor, (await view.reach()).newestBlock);
       return page;
     });

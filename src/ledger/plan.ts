@@ -51,6 +51,8 @@ export type Plan =
       readonly name: "index_union";
       readonly branches: readonly Branch[];
       readonly ids: number | undefined;
+      /** Those are counted from this id; undefined: from where the scan is. */
+      readonly from?: bigint | undefined;
       /** With more matches than this it gives none, and says so. */
       readonly keysMax: number;
       readonly entries: number;
@@ -59,14 +61,21 @@ export type Plan =
 /** The names of all plans. */
 export const planNames = ["range_scan", "k_way_merge", "table_scan", "index_union"] as const satisfies Plan["name"][];
 
-/** What the plans before have shown. */
-export interface Statistics {
+/** What is known of where the matches of a selection lie. */
+export interface KnownStatistics {
   /** Ids for each match where the last plan read; undefined: it met none, or there was no plan yet. */
   readonly idsPerMatch: number | undefined;
   /** Ids for each entry of the table where it was scanned last; undefined: it was not. */
   readonly idsPerEntry: number | undefined;
   /** A union found more than {@link keysUnitedMax} matches. */
   readonly hasManyMatches: boolean;
+  /** Where the first match is expected, after how many ids; undefined: at once. */
+  readonly firstMatch: bigint | undefined;
+  readonly idsToMatch: number;
+}
+
+/** What the plans before have shown. */
+export interface Statistics extends KnownStatistics {
   /** Entries that are still wanted. */
   readonly missing: number;
   /** What this request has spent: entries of the table, index keys, and unions by density. */
@@ -106,7 +115,7 @@ function planUnknown(branches: readonly Branch[], statistics: Statistics): Plan 
 function planByDensity(branches: readonly Branch[], statistics: Statistics, idsPerMatch: number): Plan | undefined {
   const { missing, idsPerEntry, entriesScanned } = statistics;
   const entriesPerMatch = idsPerEntry === undefined ? Number.POSITIVE_INFINITY : idsPerMatch / idsPerEntry;
-  const ahead = missing * entriesPerMatch;
+  const ahead = missing * entriesPerMatch + (idsPerEntry === undefined ? 0 : statistics.idsToMatch / idsPerEntry);
   const scanCost = ahead * cost.scanned + missing * cost.scannedMatch;
   const isAffordable = entriesScanned + ahead <= entriesScannedMax;
   if (isAffordable && scanCost < branches.length * cost.branch + missing * cost.unitedMatch) {
@@ -143,10 +152,10 @@ function unionOfAll(branches: readonly Branch[], { missing }: Statistics): Plan 
   return { name: "index_union", branches, ids: undefined, keysMax: keysUnitedMax, entries: missing };
 }
 
-/** A third more ids than it should take, and some for the scatter of small numbers. */
-function unionByDensity(branches: readonly Branch[], { missing }: Statistics, idsPerMatch: number): Plan {
-  const ids = Math.ceil(idsPerMatch * (1.3 * missing + 8));
-  return { name: "index_union", branches, ids, keysMax: 4 * missing + 64, entries: missing };
+/** More ids than it should take: a tenth, and three times the deviation of as many independent matches. */
+function unionByDensity(branches: readonly Branch[], { missing, firstMatch }: Statistics, idsPerMatch: number): Plan {
+  const ids = Math.ceil(idsPerMatch * (1.1 * missing + 3 * Math.sqrt(missing) + 4));
+  return { name: "index_union", branches, ids, from: firstMatch, keysMax: 4 * missing + 64, entries: missing };
 }
 
 /** What a plan found. */
@@ -172,6 +181,8 @@ export function learn(before: Statistics, plan: Plan, outcome: Outcome, ids: num
     idsPerMatch: gaveUp === undefined ? idsPerMatch : denser(before, isByDensity ? gaveUp : undefined),
     idsPerEntry: outcome.idsPerEntry ?? before.idsPerEntry,
     hasManyMatches: before.hasManyMatches || (gaveUp !== undefined && !isByDensity),
+    firstMatch: gaveUp === undefined ? undefined : before.firstMatch,
+    idsToMatch: gaveUp === undefined ? 0 : before.idsToMatch,
     missing: before.missing - rows.length,
     entriesScanned: before.entriesScanned + (plan.name === "table_scan" ? examined : 0),
     keysMerged: before.keysMerged + (plan.name === "k_way_merge" ? examined : 0),

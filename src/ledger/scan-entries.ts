@@ -3,7 +3,7 @@ import { beyond, type IdRange, idsIn } from "./id-range.js";
 import { uniteBranches } from "./index-union.js";
 import { mergeBranches } from "./k-way-merge.js";
 import type { LedgerView } from "./ledger-view.js";
-import { choosePlan, learn, type Outcome, type Plan, type Statistics } from "./plan.js";
+import { choosePlan, type KnownStatistics, learn, type Outcome, type Plan, type Statistics } from "./plan.js";
 import { scanRange } from "./range-scan.js";
 import type { LedgerSelection } from "./selection.js";
 import { scanTable } from "./table-scan.js";
@@ -11,8 +11,16 @@ import { scanTable } from "./table-scan.js";
 /** Where a scan is: what it has left, and what it knows of that. */
 export interface ScanState {
   readonly rest: IdRange;
-  readonly known?: Pick<Statistics, "idsPerMatch" | "idsPerEntry" | "hasManyMatches">;
+  readonly known?: KnownStatistics | undefined;
 }
+
+const nothingKnown: KnownStatistics = {
+  idsPerMatch: undefined,
+  idsPerEntry: undefined,
+  hasManyMatches: false,
+  firstMatch: undefined,
+  idsToMatch: 0,
+};
 
 /** What a scan found. */
 export interface ScannedEntries {
@@ -32,7 +40,7 @@ export async function scanEntries(
   const isNone = selection.kind === "branches" && selection.branches.length === 0;
   let range = view.clip(isNone ? beyond(rest, undefined) : rest);
   let statistics: Statistics = {
-    ...(known ?? { idsPerMatch: undefined, idsPerEntry: undefined, hasManyMatches: false }),
+    ...(known ?? nothingKnown),
     missing: want,
     entriesScanned: 0,
     keysMerged: 0,

@@ -53,6 +53,8 @@ test("a scan gives what there is, however wrong the statistics that it begins wi
     idsPerMatch: fc.option(fc.constantFrom(1, 1e3, 1e5, 1e7, 1e9, 1e12), { nil: undefined }),
     idsPerEntry: fc.option(fc.constantFrom(1, 1e6, 1e12), { nil: undefined }),
     hasManyMatches: fc.boolean(),
+    firstMatch: fc.option(fc.constantFrom(...fixture.entries.map(({ id }) => id)), { nil: undefined }),
+    idsToMatch: fc.constantFrom(0, 1e6, 1e12),
     want: fc.constantFrom(1, 20, 300),
     descending: fc.boolean(),
     ends: fc.tuple(...[0, 1].map(() => fc.constantFrom(...fixture.entries.map(({ id }) => id)))),

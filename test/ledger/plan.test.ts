@@ -30,6 +30,8 @@ const nothing: Statistics = {
   idsPerMatch: undefined,
   idsPerEntry: undefined,
   hasManyMatches: false,
+  firstMatch: undefined,
+  idsToMatch: 0,
   missing: 100,
   entriesScanned: 0,
   keysMerged: 0,
@@ -84,19 +86,26 @@ const cases: readonly (readonly [string, LedgerSelection, Partial<Statistics>, E
   ["and no further", tooMany, { entriesScanned: entriesScannedMax }, undefined],
 
   ["a dense sample: the scan goes on", many, sampled(3), { name: "table_scan", examined: 375 }],
-  ["a less dense sample: united as far as it should take", many, sampled(60), { name: "index_union", ids: 8.28e9 }],
+  ["a less dense sample: united as far as it should take", many, sampled(60), { name: "index_union", ids: 8.64e9 }],
   ["that union takes four pages", many, sampled(60), { name: "index_union", keysMax: 464 }],
   ["a rare match: all are united", many, sampled(65), { name: "index_union", ids: undefined }],
   [
     "a rare match of many elsewhere: united as far as it should take",
     many,
     { ...sampled(65), hasManyMatches: true },
-    { name: "index_union", ids: 8.97e9 },
+    { name: "index_union", ids: 9.36e9 },
   ],
   ["unions that missed often enough: merged", many, { ...sampled(60), unions: unionsMax }, { name: "k_way_merge" }],
   ["restricted branches, not dense: merged", restricted, sampled(60), { name: "k_way_merge" }],
   ["too many branches, not dense: scanned", tooMany, sampled(200), { name: "table_scan", examined: 25_000 }],
-  ["few branches of known density are united", few, { idsPerMatch: 1e6 }, { name: "index_union", ids: 1.38e8 }],
+  [
+    "a first match that is known: united from there",
+    few,
+    { idsPerMatch: 1e6, firstMatch: 7n, idsToMatch: 1e9 },
+    { name: "index_union", ids: 1.44e8, from: 7n },
+  ],
+  ["a dense page after a long gap is united", many, { ...sampled(3), idsToMatch: 2e10 }, { name: "index_union" }],
+  ["few branches of known density are united", few, { idsPerMatch: 1e6 }, { name: "index_union", ids: 1.44e8 }],
 ];
 
 describe("the choice of a plan", () => {
