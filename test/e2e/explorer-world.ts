@@ -50,10 +50,20 @@ export class ExplorerWorld {
     return this.#service;
   }
 
-  /** Makes more blocks and loads them, so many a second where `pace` is given. */
-  async load(blocks: number, pace?: number): Promise<void> {
+  /** Makes more blocks and loads them. */
+  async load(blocks: number): Promise<void> {
+    await this.replay(this.record(blocks));
+  }
+
+  /** Makes more blocks. @returns the path of their recording */
+  record(blocks: number): string {
     const file = join(this.directory, `from-${this.network.height + 1}.evts`);
     writeFileSync(file, Buffer.concat(Array.from({ length: blocks }, () => this.network.nextBlock())));
+    return file;
+  }
+
+  /** Loads a recording, so many blocks a second where `pace` is given. */
+  async replay(file: string, pace?: number): Promise<void> {
     const paced = pace === undefined ? [] : ["--pace", String(pace)];
     await runMarketd("load", "--database-url", this.#databaseUrl, ...paced, file);
   }
