@@ -11,6 +11,9 @@ export function blockMetadata(block: BlockHead | undefined): Metadata {
   return { headers: new Map(Object.entries(blockHeaders(block))), trailers: new Map() };
 }
 
+/** The names of {@link blockHeaders}. */
+export const blockHeaderNames = ["x-block-height", "x-block-timestamp"] as const;
+
 /** Response headers that name the block an answer is from; none before the first block. Values are decimal. */
 export function blockHeaders(block: BlockHead | undefined): Readonly<Record<string, string>> {
   if (block === undefined) return {};

@@ -1,4 +1,4 @@
-import { type BlockHead, blockHeaders } from "../domain/block-headers.js";
+import { type BlockHead, blockHeaderNames, blockHeaders } from "../domain/block-headers.js";
 
 /** Header fields of a response, lower-case. */
 export type HeaderFields = Readonly<Record<string, string | number>>;
@@ -14,12 +14,21 @@ const exposedHeaders = [
   "marketd-staleness",
   "retry-after",
   "trailer",
-  "x-block-height",
-  "x-block-timestamp",
+  ...blockHeaderNames,
 ];
 
 /** How long a browser may remember a preflight, in seconds; browsers cap it at two hours or less. */
 const preflightMaxAgeSeconds = 7200;
+
+/**
+ * The fields of an answer that brings its own. It comes from the database, so it names the block of its statement, or
+ * none: never the one that this process happens to know.
+ */
+export function withOwn<T extends object>(common: T, own: ReadonlyMap<string, string>): T {
+  const fields = { ...common };
+  for (const name of blockHeaderNames) Reflect.deleteProperty(fields, name);
+  return Object.assign(fields, Object.fromEntries(own));
+}
 
 /** Where {@link DataHeaders} come from. */
 export interface DataSource {

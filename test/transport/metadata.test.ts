@@ -6,6 +6,7 @@ import {
   type ObserveMarketsDepthUpdatesResponseSchema,
   TradingDataService,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { blockMetadata } from "../../src/domain/block-headers.js";
 import { Failure } from "../../src/domain/failure.js";
 import type { Metadata } from "../../src/domain/metadata.js";
 import { type Api, type Call, serverStreaming, unary } from "../../src/domain/service.js";
@@ -48,7 +49,9 @@ class EchoStream extends FakeStream<typeof ObserveMarketsDepthUpdatesResponseSch
 const api: Api = [
   unary(TradingDataService.method.getMarket, ({ marketId }, call) => {
     if (marketId === "failing") fail(call);
-    const parts = { version: "v1", metadata: echo(call) };
+    const read = marketId === "read at 7" ? blockMetadata({ height: 7n, timeNs: 70n }) : blockMetadata(undefined);
+    const metadata = marketId.startsWith("read") ? read : echo(call);
+    const parts = { version: "v1", metadata };
     return new MessageResponse(GetMarketResponseSchema, create(GetMarketResponseSchema), parts);
   }),
   serverStreaming(TradingDataService.method.observeMarketsDepthUpdates, ({ marketIds }, call) => {
@@ -100,6 +103,32 @@ describe("metadata", () => {
       }
     }
     connection.close();
+  });
+});
+
+describe("what a statement read", () => {
+  let server: RunningServer;
+  beforeAll(async () => {
+    const newest = { height: 9n, timeNs: 90n };
+    ({ server } = await serveFake({ api, newestBlock: () => newest }));
+  });
+  afterAll(() => server.close());
+
+  const unaryForms = rpcForms.filter(({ protocol }) => protocol !== "connect-stream");
+  const outcomes = [
+    ["read at 7", "7"],
+    ["read nothing", undefined],
+  ] as const;
+  const cases = unaryForms.flatMap((form) => outcomes.map(([id, block]) => ({ ...form, form, id, block })));
+  test.each(cases)("names its block, and not that of the process: $protocol, $contentType, $id", async (one) => {
+    const body = requestOf(one.form, false, one.id);
+    const { headers } = await sendBytes(server.address.port, one.form, `${service}/GetMarket`, body, {});
+    expect(headers["x-block-height"]).toBe(one.block);
+  });
+
+  test.each([...outcomes, ["any", undefined] as const])("names its block over HTTP: %s", async (id, block) => {
+    const { headers } = await fetch(`${server.url}/api/v2/market/${encodeURIComponent(id)}`);
+    expect(headers.get("x-block-height") ?? undefined).toBe(block);
   });
 });
 

@@ -1,12 +1,13 @@
 import type { Socket } from "node:net";
 import { isMessage } from "@bufbuild/protobuf";
 import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
+import { blockHeaderNames } from "../../domain/block-headers.js";
 import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import { Failure } from "../../domain/failure.js";
 import type { Method, ResponseStream } from "../../domain/service.js";
 import type { CallError, CallWire } from "../call/call-wire.js";
 import { type ContentCoding, chooseCoding, compressor } from "../call/content-coding.js";
-import type { CommonHeaders, HeaderFields } from "../common-headers.js";
+import { type CommonHeaders, type HeaderFields, withOwn } from "../common-headers.js";
 import type { Protocol } from "../request-metrics.js";
 import { bodyData, chunkedEncoding } from "./encodings.js";
 import { sendError } from "./error-response.js";
@@ -27,8 +28,7 @@ export interface StreamResponseOptions {
   readonly vary: string;
 }
 
-/** The headers of a file that stay with it when it is sent in its envelope. */
-const envelopeHeaders = ["x-block-height", "x-block-timestamp"];
+const blockNames: ReadonlySet<string> = new Set(blockHeaderNames);
 
 /**
  * The response to a server-streaming method by GET: lines, server-sent events, or the file that the pieces make up. What
@@ -170,20 +170,18 @@ export class StreamResponse implements CallWire {
 
   #headers(stream: ReadonlyMap<string, string>): HeaderFields {
     const { common, vary, exchange } = this.#options;
-    const own = this.#hasOwnHeaders ? [...stream] : [...stream].filter(([name]) => envelopeHeaders.includes(name));
-    return {
+    // Of a file in its envelope, the block alone is told.
+    const own = new Map(this.#hasOwnHeaders ? stream : [...stream].filter(([name]) => blockNames.has(name)));
+    const fields = {
       "content-type": this.#encoding.contentType,
       "cache-control": "no-store",
       vary,
       // Proxies of the nginx kind would otherwise collect a stream before they pass it on.
       "x-accel-buffering": "no",
-      ...common.exposing(
-        exchange.common,
-        own.map(([name]) => name),
-      ),
-      ...Object.fromEntries(own),
+      ...common.exposing(exchange.common, [...own.keys()]),
       ...(this.#trailerNames.length === 0 ? {} : { trailer: this.#trailerNames.join(", ") }),
     };
+    return stream.size === 0 ? fields : withOwn(fields, own);
   }
 }
 

@@ -5,6 +5,7 @@ import type { UnaryMethod } from "../../domain/service.js";
 import type { CallError, CallWire } from "../call/call-wire.js";
 import { chooseCoding } from "../call/content-coding.js";
 import type { ServedMethod } from "../call/server-call.js";
+import { withOwn } from "../common-headers.js";
 import { countAnswer, endWithBody } from "../connections/unread-answers.js";
 import { sendError } from "./error-response.js";
 import type { Exchange } from "./exchange.js";
@@ -66,10 +67,7 @@ function sendBody(body: JsonBody, { request, response, common, head }: Exchange,
   if (stream !== undefined && !head && !notModified) countAnswer(stream, body.bytes.length);
   const headers = notModified ? body.notModifiedHeaders(common) : body.headers(common);
   const status = notModified ? 304 : 200;
-  response.writeHead(
-    status,
-    metadata === undefined ? headers : { ...headers, ...Object.fromEntries(metadata.headers) },
-  );
+  response.writeHead(status, metadata === undefined ? headers : withOwn(headers, metadata.headers));
   if (notModified || head) response.end();
   else if (stream === undefined) response.end(body.bytes);
   else endWithBody(response, stream, body.bytes);

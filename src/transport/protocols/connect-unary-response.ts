@@ -12,7 +12,7 @@ import { HttpFailure } from "../http/http-failure.js";
 import { noneMatch } from "../http/json-body.js";
 import { asConnectError } from "./connect-error.js";
 import { ResponseBody } from "./response-body.js";
-import { setHeaders } from "./response-headers.js";
+import { setOwnHeaders } from "./response-headers.js";
 import type { RpcContentType } from "./rpc-content-type.js";
 
 /** Compressed once for all who ask. */
@@ -114,7 +114,7 @@ export class ConnectUnaryResponse implements CallWire {
   #setMetadata(metadata: Metadata | undefined): void {
     if (metadata === undefined) return;
     const trailers = [...metadata.trailers].map(([name, value]) => [`trailer-${name}`, value] as const);
-    setHeaders(this.#response, new Map([...metadata.headers, ...trailers]));
+    setOwnHeaders(this.#response, new Map([...metadata.headers, ...trailers]));
   }
 
   #end(body: Uint8Array): void {

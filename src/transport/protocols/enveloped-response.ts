@@ -11,7 +11,7 @@ import type { AnyResponse } from "../handler.js";
 import { asConnectError } from "./connect-error.js";
 import { errorTrailers, okTrailers } from "./grpc-status.js";
 import { ResponseBody } from "./response-body.js";
-import { setHeaders } from "./response-headers.js";
+import { setHeaders, setOwnHeaders } from "./response-headers.js";
 import type { RpcContentType } from "./rpc-content-type.js";
 
 type Trailers = ReadonlyMap<string, string>;
@@ -69,7 +69,8 @@ export class EnvelopedResponse implements CallWire {
   }
 
   start(headers: Trailers): void {
-    this.#setHeaders(headers);
+    this.#setHeaders(new Map());
+    if (headers.size > 0) setOwnHeaders(this.#response, headers);
     this.#body.begin();
   }
 
@@ -89,7 +90,8 @@ export class EnvelopedResponse implements CallWire {
   #send({ metadata }: EncodedResponse, message: Uint8Array): void {
     const body = Buffer.concat([message, this.#end(undefined, metadata?.trailers ?? new Map())]);
     if ("stream" in this.#response) countAnswer(this.#response.stream, body.length);
-    this.#setHeaders(metadata?.headers ?? new Map());
+    this.#setHeaders(new Map());
+    if (metadata !== undefined) setOwnHeaders(this.#response, metadata.headers);
     this.#body.end(body);
   }
 

@@ -6,7 +6,7 @@ import type { Failure } from "../../domain/failure.js";
 import type { BodyCall } from "../call/body-call.js";
 import type { CallError, CallWire } from "../call/call-wire.js";
 import { type Framing, framingOf } from "../call/framing.js";
-import type { DataHeaders, HeaderFields } from "../common-headers.js";
+import { type DataHeaders, type HeaderFields, withOwn } from "../common-headers.js";
 import { countAnswer, endWithBody } from "../connections/unread-answers.js";
 import { errorTrailers, okTrailers } from "./grpc-status.js";
 import { grpcCodings, grpcFields } from "./negotiate-coding.js";
@@ -153,7 +153,8 @@ class GrpcWire implements CallWire {
 
   start(headers: ReadonlyMap<string, string>): void {
     if (this.#stream.destroyed || this.#stream.closed) return;
-    this.#stream.respond({ ...this.#headers.current(), ...Object.fromEntries(headers) }, withTrailers);
+    const common = this.#headers.current();
+    this.#stream.respond(headers.size === 0 ? common : withOwn(common, headers), withTrailers);
   }
 
   write(frames: Uint8Array): boolean {
@@ -191,7 +192,7 @@ class GrpcWire implements CallWire {
     } else {
       const trailers = { ...Object.fromEntries(metadata.trailers), ...okTrailers };
       stream.on("wantTrailers", () => stream.sendTrailers(trailers));
-      this.start(metadata.headers);
+      stream.respond(withOwn(this.#headers.current(), metadata.headers), withTrailers);
     }
     endWithBody(stream, stream, frame);
   }

@@ -1,3 +1,4 @@
+import { blockHeaderNames } from "../../domain/block-headers.js";
 import type { AnyResponse } from "../handler.js";
 
 const exposed = "access-control-expose-headers";
@@ -8,4 +9,10 @@ export function setHeaders(response: AnyResponse, headers: ReadonlyMap<string, s
   const known = response.getHeader(exposed);
   if (headers.size === 0 || typeof known !== "string") return;
   response.setHeader(exposed, [...new Set([...known.split(", "), ...headers.keys()])].join(", "));
+}
+
+/** The same for an answer that brings its own: it names the block of its statement, or none. */
+export function setOwnHeaders(response: AnyResponse, headers: ReadonlyMap<string, string>): void {
+  for (const name of blockHeaderNames) response.removeHeader(name);
+  setHeaders(response, headers);
 }
