@@ -75,6 +75,12 @@ export class Judge {
     if (this.#previous !== undefined) this.#previous.until = performance.now() + afterMs;
   }
 
+  /** The chain that was replaced, as long as its answers count. */
+  get previousChain(): Chain | undefined {
+    const previous = this.#previous;
+    return previous !== undefined && performance.now() < previous.until ? previous.chain : undefined;
+  }
+
   /** The block that whoever asked at `time` is to know at least. */
   floor(time: number): number {
     const since = this.scoreboard.unsettledSince;

@@ -177,7 +177,11 @@ async function walkPages(readers: Readers, client: RpcClient, state: ClientState
   }
   // A chain that was replaced meanwhile has other entries at the same places.
   if (isOver()) return undefined;
-  const problem = walkProblem(chain.fold, party, direction === "newest first" ? digests.reverse() : digests, floor);
+  const oldestFirst = direction === "newest first" ? digests.reverse() : digests;
+  const problem = walkProblem(chain.fold, party, oldestFirst, floor);
+  // A short walk may be over before the database that it read is dropped.
+  const previous = problem === undefined ? undefined : judge.previousChain?.fold;
+  if (previous !== undefined && walkProblem(previous, party, oldestFirst, 0) === undefined) return "old";
   return problem === undefined ? "right" : { wrong: `a walk of ${party} (${direction}, pages of ${size}): ${problem}` };
 }
 
