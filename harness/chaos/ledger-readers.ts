@@ -7,7 +7,7 @@ import { CallFailure, failureFromJson } from "./call-failure.js";
 import { type ExportFile, exportProblem } from "./export-file.js";
 import { type Fold, rowDigest } from "./fold.js";
 import { HttpClient, wholeBody } from "./http-client.js";
-import { countBelow, entryDigest } from "./judge.js";
+import { countBelow, entryDigest, type Judge } from "./judge.js";
 import { deadlineMs, type Finding, type Readers, repeat } from "./reader.js";
 import { type Protocol, type RpcClient, rpcClient } from "./rpc-client.js";
 import type { ClientState } from "./scoreboard.js";
@@ -178,11 +178,18 @@ async function walkPages(readers: Readers, client: RpcClient, state: ClientState
   // A chain that was replaced meanwhile has other entries at the same places.
   if (isOver()) return undefined;
   const oldestFirst = direction === "newest first" ? digests.reverse() : digests;
-  const problem = walkProblem(chain.fold, party, oldestFirst, floor);
+  const finding = judgeWalk(judge, party, oldestFirst, floor);
+  return typeof finding === "object" ? { wrong: `${finding.wrong} (${direction}, pages of ${size})` } : finding;
+}
+
+/** @param floor the block that was there at the walk's start */
+function judgeWalk(judge: Judge, party: string, oldestFirst: readonly string[], floor: number) {
+  const problem = walkProblem(judge.chain.fold, party, oldestFirst, floor);
+  if (problem === undefined) return "right";
   // A short walk may be over before the database that it read is dropped.
-  const previous = problem === undefined ? undefined : judge.previousChain?.fold;
+  const previous = judge.previousChain?.fold;
   if (previous !== undefined && walkProblem(previous, party, oldestFirst, 0) === undefined) return "old";
-  return problem === undefined ? "right" : { wrong: `a walk of ${party} (${direction}, pages of ${size}): ${problem}` };
+  return { wrong: `a walk of ${party}: ${problem}` };
 }
 
 /** @param oldestFirst digests of the entries @param floor the block that was there at the start */
