@@ -17,7 +17,7 @@ export const networkOptions: NetworkOptions = {
 /** Blocks before the first reader comes, so that the books are full. */
 const warmUpBlocks = 200;
 
-/** Blocks before they repeat. Rounds of as many send the same bytes, whoever sends them. */
+/** Blocks before they repeat. Rounds of as many send the same bytes, from every server. */
 export const tickCount = 400;
 
 /** What a tail would read: the state at first, and then block by block. */

@@ -61,7 +61,7 @@ function wideLevels(volume: bigint): LevelChange[] {
 }
 
 test(
-  "whoever folds a stream holds the right book at every message, through every client, whatever they follow and however they read",
+  "a reader that folds a stream holds the right book at every message, in every protocol, whatever it follows and however it reads",
   async () => {
     let told = 0;
     await fc.assert(
