@@ -71,7 +71,7 @@ export class ConnectUnaryResponse implements CallWire {
     if (error === undefined) return;
     const connectError = asConnectError(error);
     const response = this.#response;
-    response.removeHeader("content-encoding");
+    for (const name of ["content-encoding", "etag", "cache-control"]) response.removeHeader(name);
     response.statusCode = error instanceof HttpFailure ? error.status : codeToHttpStatus(connectError.code);
     response.setHeader("content-type", "application/json");
     for (const [name, value] of connectError.metadata) response.setHeader(name, value);

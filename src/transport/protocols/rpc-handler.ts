@@ -56,13 +56,20 @@ export class RpcHandler {
     const served = this.#methods.get(path);
     const allowed = this.allowed(path);
     if (allowed === undefined) refuseUnknown(path, request, response);
-    else if (!allowed.includes(request.method ?? "")) refuseMethod(allowed, request, response);
-    else if (!hasUsableAuthority(request)) {
-      request.resume();
-      sendError(response, 400, "invalid_argument", "the request names no valid authority (Host)");
-    } else if (served === undefined) this.#reflection.handle(request, response);
+    else if (!allowed.split(", ").includes(request.method ?? "")) refuseMethod(allowed, request, response);
+    else if (!hasUsableAuthority(request)) refuseAuthority(request, response);
+    else if (served === undefined) this.#reflect(path, request, response);
     else if (request.method === "POST") this.#post(served, request, response);
     else this.#get(served, query, request, response);
+  }
+
+  #reflect(path: string, request: AnyRequest, response: AnyResponse): void {
+    try {
+      this.#reflection.handle(path, request, response);
+    } catch {
+      // It makes a URL of the request, which takes less than the check of the authority lets pass.
+      refuseAuthority(request, response);
+    }
   }
 
   #post(served: RpcMethod, request: AnyRequest, response: AnyResponse): void {
@@ -169,6 +176,11 @@ function isConnect(headers: IncomingHttpHeaders): boolean {
 function hasUsableAuthority({ headers }: AnyRequest): boolean {
   const authority = headers[":authority"] ?? headers.host;
   return typeof authority !== "string" || /^[\w.~!$&'()*+,;=%:[\]-]*$/.test(authority);
+}
+
+function refuseAuthority(request: AnyRequest, response: AnyResponse): void {
+  request.resume();
+  sendError(response, 400, "invalid_argument", "the request names no valid authority (Host)");
 }
 
 function refuseUnknown(path: string, request: AnyRequest, response: AnyResponse): void {

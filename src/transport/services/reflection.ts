@@ -46,17 +46,18 @@ export class ReflectionHandler {
     return this.#handlers.has(path);
   }
 
-  /** Serves a POST to a path that is served. A request that does not end in time is broken off. */
-  handle(request: AnyRequest, response: AnyResponse): void {
-    const handler = this.#handlers.get(request.url ?? "");
-    if (handler === undefined) {
-      response.destroy();
-      return;
-    }
+  /**
+   * Serves a POST to a path that is served. A request that does not end in time is broken off.
+   * @throws TypeError for a request without a usable authority
+   */
+  handle(path: string, request: AnyRequest, response: AnyResponse): void {
+    const handler = this.#handlers.get(path);
+    if (handler === undefined) throw new RangeError(`no reflection at ${path}`);
+    const universal = universalRequestFromNodeRequest(request, response, undefined, undefined);
     const late = setTimeout(() => response.destroy(), this.#limits.requestReceiveTimeoutMs);
     request.on("end", () => clearTimeout(late));
     response.on("close", () => clearTimeout(late));
-    handler(universalRequestFromNodeRequest(request, response, undefined, undefined))
+    handler(universal)
       .then((answer) => universalResponseToNodeResponse(answer, response))
       .catch(() => response.destroy());
   }

@@ -1,4 +1,5 @@
 import { request as httpRequest, type IncomingHttpHeaders } from "node:http";
+import { connect } from "node:http2";
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { hotAnswer } from "../grpc/fake-api.js";
@@ -191,6 +192,29 @@ describe("Connect over plain HTTP", () => {
     });
     expect(status).toBe(400);
   });
+
+  test.each(["a b", "[", "a:b:c"])("reflection at the authority %j is answered 400", async (host) => {
+    const path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+    const headers = { "content-type": "application/connect+proto", host };
+    expect((await send({ path, headers })).status).toBe(400);
+  });
+
+  test("reflection is found at a path with a query: it tells that it needs HTTP/2", async () => {
+    const path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo?any";
+    expect((await send({ path, headers: { "content-type": "application/connect+proto" } })).status).toBe(505);
+  });
+
+  test.each(["OST", "HEA", "S"])(
+    "%s over HTTP/2, a part of an allowed method's name, is answered 405",
+    async (method) => {
+      const session = connect(`http://127.0.0.1:${server.port}`);
+      const stream = session.request({ ":method": method, ":path": `${observe}?encoding=json&message=%7B%7D` });
+      stream.end();
+      const status = await new Promise((resolve) => stream.once("response", (headers) => resolve(headers[":status"])));
+      session.destroy();
+      expect(status).toBe(405);
+    },
+  );
 
   test("a gRPC-Web call of a method that is not there", async () => {
     const path = "/datanode.api.v2.TradingDataService/Nothing";
