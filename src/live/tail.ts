@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { type ChangeReader, type Changes, isSameStore, type Place, withChangeReader } from "../store/changes.js";
 import type { Database } from "../store/database.js";
 import { isSilence } from "../store/database-error.js";
+import { databaseProblem } from "../store/write-failure.js";
 import type { Log } from "../telemetry/log.js";
 import type { LiveLimits } from "./limits.js";
 
@@ -128,7 +129,12 @@ export class Tail {
 
   #noteAway(error: unknown): void {
     const meanwhile = this.#place === undefined ? "there is nothing to answer from" : "answers come from memory";
-    if (!this.#away) this.#options.log.warn({ err: error }, `the database cannot be followed; meanwhile ${meanwhile}`);
+    const problem = databaseProblem(error);
+    if (!this.#away && problem === undefined) {
+      this.#options.log.warn({ err: error }, `the database cannot be followed; meanwhile ${meanwhile}`);
+    } else if (!this.#away) {
+      this.#options.log.warn(`${problem}; meanwhile ${meanwhile}`);
+    }
     this.#away = true;
   }
 

@@ -1,5 +1,6 @@
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
+import { pino } from "pino";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { LiveLimits } from "../../src/live/limits.js";
 import { type Live, startLive } from "../../src/live/live.js";
@@ -175,6 +176,25 @@ test("while the database is away answers and streams go on, and nothing is missi
   }
   expect(reader.wholeBooks).toBe(1);
   expect(reader.stream.failure).toBeUndefined();
+});
+
+test("a table that cannot be read is told in one line, without a stack, and followed again when it can", async () => {
+  await fixture.add({ announce: ["a"] });
+  const lines: string[] = [];
+  const logged = pino({ level: "info" }, { write: (line: string) => lines.push(line) });
+  const database = fixture.database;
+  const run = (sql: string) => database.withConnection((connection) => connection.run(sql));
+  await run("ALTER TABLE progress RENAME COLUMN stream_sequence TO stream_sequence_of_tomorrow");
+  const live = await startLive({ database, log: logged, metrics: createMetrics(), limits: quick });
+  stops.push(() => live.stop());
+  expect(lines.map((line) => (JSON.parse(line) as { msg: string }).msg)).toEqual([
+    expect.stringMatching(
+      /^the database refused a statement: .*stream_sequence.*; meanwhile there is nothing to answer from$/,
+    ),
+  ]);
+  expect(lines.join()).not.toMatch(/stack|\.ts:|node_modules/);
+  await run("ALTER TABLE progress RENAME COLUMN stream_sequence_of_tomorrow TO stream_sequence");
+  await vi.waitFor(() => expect(live.ready).toBe(true), { timeout: 5_000, interval: 5 });
 });
 
 test("a database that is away at the start is waited for", async () => {
