@@ -4,9 +4,9 @@ const common = { testTimeout: 30_000, hookTimeout: 60_000, pool: "forks" } as co
 
 /** Run once more as an operator would who switches the adjustments of Node and V8 off (test/support/tuning.ts). */
 const untuned = [
-  "test/e2e/answers.test.ts",
+  "test/e2e/responses.test.ts",
   "test/transport/grpc/grpc-calls.test.ts",
-  "test/transport/http/http-answers.test.ts",
+  "test/transport/http/http-responses.test.ts",
   "test/transport/http/repeated-gets.test.ts",
 ];
 

@@ -35,7 +35,7 @@ interface Outcome {
 /** Reads a whole export, as fast as it comes or at a rate. */
 async function read(
   ledger: LedgerReader,
-  form: "raw" | "envelope",
+  format: "raw" | "envelope",
   limit?: { readonly bytesPerSecond: number; readonly seconds: number },
 ): Promise<Outcome> {
   const method = exportLedgerEntries({ ledger });
@@ -56,9 +56,9 @@ async function read(
   for (;;) {
     const ready = new Promise<void>((resolve) => stream.onReady(resolve));
     const taken = stream.take();
-    for (const answer of taken) {
-      const message = answer.message() as unknown as { readonly data: Uint8Array };
-      bytes += (form === "raw" ? message.data : answer.json()).length;
+    for (const response of taken) {
+      const message = response.message() as unknown as { readonly data: Uint8Array };
+      bytes += (format === "raw" ? message.data : response.json()).length;
     }
     residentMax = Math.max(residentMax, process.memoryUsage.rss());
     if (stream.failure !== undefined) throw stream.failure;

@@ -35,7 +35,7 @@ const { values } = parseArgs({
 /** Ours, the best by hand, and ours as JSON over HTTP. */
 type Contender = "ours" | "hand" | "http";
 
-interface Cell {
+interface Timing {
   readonly name: string;
   /** Milliseconds. */
   readonly taken: Readonly<Record<Contender, number[]>>;
@@ -168,8 +168,8 @@ class LedgerBench {
 }
 
 /** Both ledgers and all ways take turns, so that what else the machine does meets all of them alike. */
-async function measure(benches: readonly LedgerBench[]): Promise<Cell[][]> {
-  const results: Cell[][] = benches.map(() => []);
+async function measure(benches: readonly LedgerBench[]): Promise<Timing[][]> {
+  const results: Timing[][] = benches.map(() => []);
   const chosen = filters.filter(({ name }) => name.includes(values.only));
   const [first] = chosen;
   if (first === undefined) throw new Error(`no filter of the bench has "${values.only}" in its name`);
@@ -181,23 +181,23 @@ async function measure(benches: readonly LedgerBench[]): Promise<Cell[][]> {
     console.error(`${i + 1} of ${chosen.length}: ${bench.name}`);
     for (const size of [100, 1000]) {
       for (const position of positions) {
-        const cells = await cellsOf(benches, bench, position, size);
-        for (const [j, cell] of cells.entries()) results[j]?.push(cell);
+        const timings = await timingsOf(benches, bench, position, size);
+        for (const [j, timing] of timings.entries()) results[j]?.push(timing);
       }
     }
   }
   return results;
 }
 
-async function cellsOf(
+async function timingsOf(
   benches: readonly LedgerBench[],
   bench: BenchFilter,
   position: (typeof positions)[number],
   size: number,
-): Promise<Cell[]> {
+): Promise<Timing[]> {
   const subjects: Subject[] = [];
   for (const ledger of benches) subjects.push(await ledger.subject(bench, position, size));
-  const cells = subjects.map(({ rows, way, plans }): Cell => {
+  const timings = subjects.map(({ rows, way, plans }): Timing => {
     return {
       name: `${bench.name}, ${position} ${size}`,
       taken: { ours: [], hand: [], http: [] },
@@ -209,10 +209,10 @@ async function cellsOf(
   for (let round = -warmUpRounds; round < Number(values.rounds); round++) {
     for (const [subject, contender] of turns(round)) {
       const ms = await timed(subjects[subject]?.ways[contender] ?? (async () => {}));
-      if (round >= 0) cells[subject]?.taken[contender].push(ms);
+      if (round >= 0) timings[subject]?.taken[contender].push(ms);
     }
   }
-  return cells;
+  return timings;
 }
 
 /** Whose turn it is, in an order of its own each round: who comes after another finds the processor's caches as left. */
@@ -227,20 +227,20 @@ function turns(round: number): [subject: number, contender: Contender][] {
   return order;
 }
 
-function print(entries: number, cells: readonly Cell[], smaller: readonly Cell[]): Record<string, number> {
+function print(entries: number, timings: readonly Timing[], smaller: readonly Timing[]): Record<string, number> {
   const worst = {
     hand: Number.POSITIVE_INFINITY,
     growth: Number.POSITIVE_INFINITY,
     ms: 0,
   };
-  const width = Math.max(...cells.map(({ name }) => name.length));
+  const width = Math.max(...timings.map(({ name }) => name.length));
   console.log(
     `\n${entries.toLocaleString("en")} entries; milliseconds; hand: the best statement by hand, and which it is; ` +
       "HTTP: what JSON and a socket add to p50; last, the statement by hand, and our plans with their statements",
   );
   console.log(`${"".padEnd(width)}    p50    p99   hand p50 p99      HTTP  rows  vs hand  growth`);
-  cells.forEach((cell, i) => {
-    const { taken } = cell;
+  timings.forEach((timing, i) => {
+    const { taken } = timing;
     const [p50, p99, hand] = [quantile(taken.ours, 0.5), quantile(taken.ours, 0.99), quantile(taken.hand, 0.5)];
     const before = smaller[i];
     const vsHand = (1.3 * hand + 1) / p50;
@@ -252,7 +252,7 @@ function print(entries: number, cells: readonly Cell[], smaller: readonly Cell[]
     const numbers = [p50, p99, hand, quantile(taken.hand, 0.99), http].map((ms) => ms.toFixed(2).padStart(7)).join(" ");
     const mark = vsHand < 1 || growth < 1 || p50 > 50 ? " !" : "";
     console.log(
-      `${cell.name.padEnd(width)} ${numbers} ${String(cell.rows).padStart(5)} ${vsHand.toFixed(2).padStart(7)} ${growth.toFixed(2).padStart(7)}  ${cell.way}; ${cell.plans}${mark}`,
+      `${timing.name.padEnd(width)} ${numbers} ${String(timing.rows).padStart(5)} ${vsHand.toFixed(2).padStart(7)} ${growth.toFixed(2).padStart(7)}  ${timing.way}; ${timing.plans}${mark}`,
     );
   });
   console.log(`slowest median: ${worst.ms.toFixed(1)} ms`);
@@ -274,9 +274,9 @@ try {
   for (const bench of benches) await bench.start();
   const results = await measure(benches);
   for (const bench of benches) await bench.close();
-  const [smaller = [], cells = []] = results;
+  const [smaller = [], timings = []] = results;
   print(entries / 10, smaller, []);
-  const worst = print(entries, cells, smaller);
+  const worst = print(entries, timings, smaller);
   const ratios = Object.fromEntries(
     Object.entries(worst).map(([name, value]) => [name, Math.round(value * 1000) / 1000]),
   );

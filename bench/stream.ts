@@ -5,8 +5,8 @@
 import { parseArgs } from "node:util";
 import { CommittedNetwork } from "./stream/committed-network.js";
 import { type Compared, type CompareOptions, compare } from "./stream/compare.js";
-import { type Crowd, type Delays, measureDelays } from "./stream/delay.js";
-import { tickCount } from "./stream/simulated-blocks.js";
+import { type Delays, measureDelays, type ReaderGroup } from "./stream/delay.js";
+import { blockCount } from "./stream/simulated-blocks.js";
 
 const { values } = parseArgs({
   options: {
@@ -37,7 +37,7 @@ function print(title: string, all: readonly Compared[]): void {
     const rate = Math.round(median(messagesPerSecond)).toLocaleString("en");
     console.log(
       `  ${name.padEnd(12)} ${median(cpuMicros).toFixed(2).padStart(6)} us CPU per update (${spread})` +
-        `  ${rate.padStart(8)} messages/s of ${Math.round(roundBytes / tickCount)} bytes`,
+        `  ${rate.padStart(8)} messages/s of ${Math.round(roundBytes / blockCount)} bytes`,
     );
   }
 }
@@ -82,16 +82,16 @@ function printDelays({ streams, connections, protocol, ...of }: Delays): void {
 const memoryStreamsMin = 1_000;
 
 async function delays(): Promise<void> {
-  const few = (connections: number): Crowd => ({ protocol: "grpc", connections, streamsPerConnection: 1 });
-  const crowds: [Crowd, number][] = [];
-  if (values.only !== "open") crowds.push([few(1), 60], [few(200), 60], [few(2_000), 40]);
+  const few = (connections: number): ReaderGroup => ({ protocol: "grpc", connections, streamsPerConnection: 1 });
+  const groups: [ReaderGroup, number][] = [];
+  if (values.only !== "open") groups.push([few(1), 60], [few(200), 60], [few(2_000), 40]);
   if (values.only !== "delay") {
-    crowds.push([{ protocol: "grpc", connections: 100, streamsPerConnection: 100 }, 15]);
-    crowds.push([few(10_000), 15], [{ ...few(10_000), protocol: "lines" }, 15]);
+    groups.push([{ protocol: "grpc", connections: 100, streamsPerConnection: 100 }, 15]);
+    groups.push([few(10_000), 15], [{ ...few(10_000), protocol: "lines" }, 15]);
   }
   console.log("\nms from commit to receipt: median, 99th percentile; until the last had it: median, worst");
-  await CommittedNetwork.lend(async (network) => {
-    for (const [crowd, blocks] of crowds) printDelays(await measureDelays(network, crowd, blocks));
+  await CommittedNetwork.lease(async (network) => {
+    for (const [group, blocks] of groups) printDelays(await measureDelays(network, group, blocks));
   });
 }
 

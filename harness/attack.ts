@@ -204,7 +204,7 @@ class AttackRun {
   async #recovered(): Promise<boolean> {
     const until = performance.now() + recoveryMaxMs;
     while (performance.now() < until) {
-      if (await this.#target.answers()) return true;
+      if (await this.#target.isResponsive()) return true;
       await sleep(100);
     }
     return false;

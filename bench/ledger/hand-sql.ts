@@ -36,7 +36,7 @@ export function handStatements(
   if (selection.kind === "all") return statements;
   const { branches } = selection;
   if (branches.length === 0) {
-    statements.set("gather", `SELECT ${columns} FROM ledger_entry e ${joins} WHERE FALSE`);
+    statements.set("union", `SELECT ${columns} FROM ledger_entry e ${joins} WHERE FALSE`);
     return statements;
   }
   const [only] = branches;
@@ -56,14 +56,14 @@ export function handStatements(
     const parts = branches.map((branch) => `(SELECT id ${key(branch)} AND ${ids("")} ${page("")})`);
     statements.set("ranges", joined(`${parts.join(" UNION ")} ${page("")}`));
   }
-  const gathered = (["class", "from", "to"] as const).flatMap((index) => {
+  const unioned = (["class", "from", "to"] as const).flatMap((index) => {
     const own = branches.filter((branch) => branch.index === index);
     if (own.length === 0) return [];
     return [
-      `SELECT id FROM ledger_entry FORCE INDEX (ledger_entry_${index}) WHERE ${gather(index, own)} AND ${ids("")}`,
+      `SELECT id FROM ledger_entry FORCE INDEX (ledger_entry_${index}) WHERE ${unionCondition(index, own)} AND ${ids("")}`,
     ];
   });
-  statements.set("gather", joined(`${gathered.map((part) => `(${part})`).join(" UNION ")} ${page("")}`));
+  statements.set("union", joined(`${unioned.map((part) => `(${part})`).join(" UNION ")} ${page("")}`));
   return statements;
 }
 
@@ -75,7 +75,7 @@ function where(branch: Branch, table: string): string {
   return `${account}${table}class_id = ${branch.classId}${other}`;
 }
 
-function gather(index: Branch["index"], branches: readonly Branch[]): string {
+function unionCondition(index: Branch["index"], branches: readonly Branch[]): string {
   const classes = `class_id IN (${[...new Set(branches.map(({ classId }) => classId))].join(",")})`;
   if (index === "class") return classes;
   const accounts = [...new Set(branches.map(({ accountId }) => accountId))].join(",");

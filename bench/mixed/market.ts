@@ -6,7 +6,7 @@ import { load } from "../../src/loader/load.js";
 import { streamSource } from "../../src/loader/source.js";
 import { Network, networkDefaults } from "../../src/simulator/network.js";
 import { createLog } from "../../src/telemetry/log.js";
-import { answerOrders, backgroundPriority } from "../stream/child.js";
+import { backgroundPriority, serveOrders } from "../stream/child.js";
 import { marketStoreBlocks, withMarketStore } from "../unary/market-store.js";
 
 /** What this process does; its first word is the database's URL. */
@@ -33,7 +33,7 @@ setPriority(backgroundPriority);
 await withMarketStore(async (url) => {
   let loading: Promise<unknown> = Promise.resolve();
   await new Promise<void>((ended) => {
-    answerOrders({ url }, async (order: MarketOrder) => {
+    serveOrders({ url }, async (order: MarketOrder) => {
       if (order === "begin") {
         const sources = [streamSource(blocks(), "the simulated network")];
         const log = createLog("warn");

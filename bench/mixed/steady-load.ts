@@ -13,7 +13,7 @@ import { depthPath } from "../unary/sample.js";
 export const callers = 256;
 
 /** About what an answer takes. */
-const answerMs = 0.5;
+const responseMs = 0.5;
 
 /** How long answers took, in milliseconds, and how many came. */
 export interface SteadyResult {
@@ -37,7 +37,7 @@ export async function steadyLoad(
   try {
     const script = join(folder, "pause.lua");
     // From nothing to twice the mean, in whole milliseconds; the answer itself takes its time too.
-    const longest = Math.round(2 * ((1000 * callers) / perSecond - answerMs));
+    const longest = Math.round(2 * ((1000 * callers) / perSecond - responseMs));
     writeFileSync(script, `function delay() return math.random(0, ${longest}) end\n`);
     const url = `http://127.0.0.1:${port}${depthPath(marketId)}`;
     const args = ["-t1", `-c${callers}`, `-d${seconds}s`, "--latency", "-s", script, url];

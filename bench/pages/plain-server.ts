@@ -36,9 +36,9 @@ export class PlainServer {
   }
 
   async cpuMicros(): Promise<number> {
-    const answer = once(this.#child, "message");
+    const response = once(this.#child, "message");
     this.#child.send("cpu");
-    const [{ cpuMicros }] = await answer;
+    const [{ cpuMicros }] = await response;
     return cpuMicros;
   }
 

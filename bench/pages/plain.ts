@@ -135,11 +135,11 @@ function grpcServer(): Promise<number> {
     {
       list: (
         call: { readonly request: { readonly pagination: { readonly first: number } } },
-        answer: (error: Error | null, page?: object) => void,
+        respond: (error: Error | null, page?: object) => void,
       ) => {
         ledgerPage(Number(call.request.pagination.first), false).then(
-          (page) => answer(null, page),
-          (error: Error) => answer(error),
+          (page) => respond(null, page),
+          (error: Error) => respond(error),
         );
       },
     },

@@ -57,9 +57,9 @@ export class Child<Order, Reply> {
 }
 
 /** The other side: says that it is there, then answers orders in turn. */
-export function answerOrders<Order, Reply>(first: object, answer: (order: Order) => Promise<Reply> | Reply): void {
+export function serveOrders<Order, Reply>(first: object, respond: (order: Order) => Promise<Reply> | Reply): void {
   process.on("message", (order: Order) => {
-    void Promise.resolve(answer(order)).then((reply) => process.send?.(reply as object));
+    void Promise.resolve(respond(order)).then((reply) => process.send?.(reply as object));
   });
   process.on("disconnect", () => process.exit());
   process.send?.(first);

@@ -35,7 +35,7 @@ export class CommittedNetwork {
   ) {}
 
   /** Lends a network that has some blocks behind it. */
-  static async lend(use: (network: CommittedNetwork) => Promise<void>): Promise<void> {
+  static async lease(use: (network: CommittedNetwork) => Promise<void>): Promise<void> {
     const directory = mkdtempSync(join(tmpdir(), "marketd-bench-"));
     const log = createLog("silent");
     const database = await openEmbedded({ dataDir: join(directory, "database"), log });

@@ -4,7 +4,7 @@ import { Child } from "./child.js";
 import type { ReaderProtocol } from "./light-reader.js";
 import type { ReadOrder, ReadReply } from "./read.js";
 import type { ServeOrder, ServeReply } from "./serve.js";
-import { tickCount } from "./simulated-blocks.js";
+import { blockCount } from "./simulated-blocks.js";
 
 /** What the rounds of one server came to. */
 export interface Compared {
@@ -83,9 +83,9 @@ class Side {
   async round(counts: boolean): Promise<void> {
     // Since the last round it may have broken its silence.
     const before = await this.#quiet();
-    const { ms, cpuMicros } = await this.server.ask({ ticks: tickCount });
+    const { ms, cpuMicros } = await this.server.ask({ blocks: blockCount });
     this.#roundBytes = (await this.#quiet()) - before;
-    const updates = tickCount * this.connections;
+    const updates = blockCount * this.connections;
     if (!counts) return;
     this.#cpuMicros.push(cpuMicros / updates);
     this.#messagesPerSecond.push((updates * 1_000) / ms);

@@ -9,14 +9,14 @@ import type { Usage } from "./service.js";
 export const pollIntervalMs = 25;
 
 /** Readers of one service. */
-export interface Crowd {
+export interface ReaderGroup {
   readonly protocol: ReaderProtocol;
   readonly connections: number;
   readonly streamsPerConnection: number;
 }
 
 /** What a crowd met. Times in milliseconds. */
-export interface Delays extends Crowd {
+export interface Delays extends ReaderGroup {
   readonly streams: number;
   /** From the commit of a block to its receipt, over all blocks and streams. */
   readonly median: number;
@@ -38,7 +38,7 @@ const restMs = 120;
 const arrivalMaxMs = 10_000;
 
 /** Starts the service, lets a crowd read it, and times a number of blocks. */
-export async function measureDelays(network: CommittedNetwork, crowd: Crowd, blocks: number): Promise<Delays> {
+export async function measureDelays(network: CommittedNetwork, group: ReaderGroup, blocks: number): Promise<Delays> {
   const [service, { port }] = await Child.start<object, Usage, { port: number }>("service", [network.url], undefined, [
     "--expose-gc",
   ]);
@@ -46,10 +46,10 @@ export async function measureDelays(network: CommittedNetwork, crowd: Crowd, blo
   try {
     await network.block();
     const before = await service.ask({});
-    await readers.ask({ kind: "open", port, ...crowd });
+    await readers.ask({ kind: "open", port, ...group });
     await sleep(1_000);
     const after = await service.ask({});
-    const streams = crowd.connections * crowd.streamsPerConnection;
+    const streams = group.connections * group.streamsPerConnection;
     const all: number[] = [];
     const lasts: number[] = [];
     for (let block = 0; block < blocks; block++) {
@@ -59,7 +59,7 @@ export async function measureDelays(network: CommittedNetwork, crowd: Crowd, blo
     }
     const aim = pollIntervalMs + 5 + streams / 100;
     return {
-      ...crowd,
+      ...group,
       streams,
       median: quantile(all, 0.5),
       p99: quantile(all, 0.99),

@@ -61,14 +61,14 @@ class Driven {
 }
 
 /** All messages of one round, the first of which is sent to whoever begins to read. */
-function prebuilt<T>(blocks: SimulatedBlocks, make: (answer: EncodedResponse) => T): readonly T[] {
+function prebuilt<T>(blocks: SimulatedBlocks, make: (encoded: EncodedResponse) => T): readonly T[] {
   const driven = new Driven(blocks);
   const subscriber = driven.hub.open(undefined, "");
   const made = [0, ...blocks.blocks].map((_, index) => {
     if (index > 0) driven.block();
-    const [answer, ...more] = subscriber.take();
-    if (answer === undefined || more.length > 0) throw new Error("a block makes one message");
-    return make(answer);
+    const [encoded, ...more] = subscriber.take();
+    if (encoded === undefined || more.length > 0) throw new Error("a block makes one message");
+    return make(encoded);
   });
   subscriber.close();
   return made;
@@ -80,7 +80,7 @@ function* rounds<T>(messages: readonly T[]): Generator<T, never> {
 }
 
 function bytesIn(blocks: SimulatedBlocks, encoding: Encoding): readonly Buffer[] {
-  return prebuilt(blocks, (answer) => Buffer.from(answer.encode(encoding)));
+  return prebuilt(blocks, (encoded) => Buffer.from(encoded.encode(encoding)));
 }
 
 /** Writes prebuilt messages to streams of any kind. */
@@ -184,7 +184,7 @@ async function rawHttp2(blocks: SimulatedBlocks): Promise<FanOut> {
 }
 
 async function grpcJs(blocks: SimulatedBlocks): Promise<FanOut> {
-  const writers = new Writers(prebuilt(blocks, (answer) => Buffer.from(answer.binary())));
+  const writers = new Writers(prebuilt(blocks, (encoded) => Buffer.from(encoded.binary())));
   const same = (bytes: Buffer): Buffer => bytes;
   const { name, parent } = TradingDataService.method.observeMarketsDepthUpdates;
   const definition = {
@@ -211,7 +211,7 @@ async function grpcJs(blocks: SimulatedBlocks): Promise<FanOut> {
 }
 
 async function connectNode(blocks: SimulatedBlocks): Promise<FanOut> {
-  const messages = prebuilt(blocks, (answer) => answer.message() as Message);
+  const messages = prebuilt(blocks, (encoded) => encoded.message() as Message);
   const next = rounds(messages);
   const queues = new Set<Queue>();
   const adapter = connectNodeAdapter({

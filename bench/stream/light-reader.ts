@@ -33,7 +33,7 @@ export function openReader(protocol: ReaderProtocol, port: number, address: stri
   const onread = {
     buffer: shared,
     callback: (length: number, buffer: Uint8Array) => {
-      parser.take(buffer, length, (answer) => socket.write(answer));
+      parser.take(buffer, length, (response) => socket.write(response));
       return true;
     },
   };
@@ -50,7 +50,7 @@ export function openReader(protocol: ReaderProtocol, port: number, address: stri
 interface Counter {
   readonly bytes: Float64Array;
   readonly receivedAt: Float64Array;
-  take(buffer: Uint8Array, length: number, answer: (bytes: Buffer) => void): void;
+  take(buffer: Uint8Array, length: number, reply: (bytes: Buffer) => void): void;
 }
 
 const headBytes = 9;
@@ -73,12 +73,12 @@ class Http2Counter implements Counter {
     this.receivedAt = new Float64Array(streams);
   }
 
-  take(buffer: Uint8Array, length: number, answer: (bytes: Buffer) => void): void {
+  take(buffer: Uint8Array, length: number, reply: (bytes: Buffer) => void): void {
     const now = nowMs();
     for (let at = 0; at < length; ) {
       if (this.#left === 0) {
         this.#head[this.#headHeld++] = buffer[at++] ?? 0;
-        if (this.#headHeld === headBytes) this.#begin(answer);
+        if (this.#headHeld === headBytes) this.#begin(reply);
         continue;
       }
       const taken = Math.min(this.#left, length - at);
@@ -91,19 +91,19 @@ class Http2Counter implements Counter {
       at += taken;
       this.#left -= taken;
       if (this.#left === 0 && this.#ping !== undefined) {
-        answer(frame(frameTypes.ping, flags.ack, 0, Buffer.from(this.#ping)));
+        reply(frame(frameTypes.ping, flags.ack, 0, Buffer.from(this.#ping)));
       }
     }
   }
 
-  #begin(answer: (bytes: Buffer) => void): void {
+  #begin(reply: (bytes: Buffer) => void): void {
     const head = this.#head;
     this.#headHeld = 0;
     this.#left = head.readUIntBE(0, 3);
     const acked = ((head[4] ?? 0) & flags.ack) !== 0;
     this.#stream = head[3] === frameTypes.data ? (head.readUInt32BE(5) - 1) / 2 : -1;
     this.#ping = head[3] === frameTypes.ping && !acked ? [] : undefined;
-    if (head[3] === frameTypes.settings && !acked) answer(settingsAck);
+    if (head[3] === frameTypes.settings && !acked) reply(settingsAck);
   }
 }
 

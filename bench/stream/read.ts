@@ -1,7 +1,7 @@
 // Light readers of depth streams, in a process of their own: `read.js [background]`.
 import { setPriority } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
-import { answerOrders, backgroundPriority } from "./child.js";
+import { backgroundPriority, serveOrders } from "./child.js";
 import { type LightReader, openReader, type ReaderProtocol } from "./light-reader.js";
 
 /** What this process does. */
@@ -74,7 +74,7 @@ async function untilAllBegan(): Promise<void> {
   }
 }
 
-answerOrders<ReadOrder, ReadReply>({}, (order) => {
+serveOrders<ReadOrder, ReadReply>({}, (order) => {
   switch (order.kind) {
     case "open":
       return open(order);

@@ -1,13 +1,13 @@
 // One of the compared servers, in a process of its own: `serve.js KIND`.
 import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
-import { answerOrders } from "./child.js";
+import { serveOrders } from "./child.js";
 import { fanOuts } from "./fan-out.js";
 import { simulatedBlocks } from "./simulated-blocks.js";
 
 /** "Send so many blocks." */
 export interface ServeOrder {
   /** By the name that earlier checkouts, which `--against` measures, give it. */
-  readonly ticks: number;
+  readonly blocks: number;
 }
 
 /** What that came to. */
@@ -22,7 +22,7 @@ const start = fanOuts[kind];
 if (start === undefined) throw new Error(`no server "${kind}"`);
 const fanOut = await start(simulatedBlocks());
 
-async function run({ ticks: blocks }: ServeOrder): Promise<ServeReply> {
+async function run({ blocks }: ServeOrder): Promise<ServeReply> {
   const cpuBefore = process.cpuUsage();
   const started = performance.now();
   for (let block = 0; block < blocks; block++) {
@@ -35,4 +35,4 @@ async function run({ ticks: blocks }: ServeOrder): Promise<ServeReply> {
   return { ms: performance.now() - started, cpuMicros: user + system };
 }
 
-answerOrders<ServeOrder, ServeReply>({ port: fanOut.port }, run);
+serveOrders<ServeOrder, ServeReply>({ port: fanOut.port }, run);

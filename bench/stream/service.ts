@@ -2,7 +2,7 @@
 import { startService } from "../../src/commands/service.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { createMetrics } from "../../src/telemetry/metrics.js";
-import { answerOrders } from "./child.js";
+import { serveOrders } from "./child.js";
 import { pollIntervalMs } from "./delay.js";
 
 /** What the process uses, after its garbage is collected. */
@@ -40,7 +40,7 @@ const service = await startService({
   whenReady: true,
 });
 
-answerOrders<object, Usage>({ port: Number(new URL(service.url).port) }, () => {
+serveOrders<object, Usage>({ port: Number(new URL(service.url).port) }, () => {
   globalThis.gc?.();
   const { rss, heapUsed } = process.memoryUsage();
   const { user, system } = process.cpuUsage();

@@ -18,7 +18,7 @@ export const networkOptions: NetworkOptions = {
 const warmUpBlocks = 200;
 
 /** Blocks before they repeat. Rounds of as many send the same bytes, from every server. */
-export const tickCount = 400;
+export const blockCount = 400;
 
 /** What a tail would read: the state at first, and then block by block. */
 export interface SimulatedBlocks {
@@ -40,7 +40,7 @@ export function simulatedBlocks(): SimulatedBlocks {
   for (let block = 0; block < warmUpBlocks; block++) addBlock();
   const first = takeChanges(fold, true);
   const blocks: Changes[] = [];
-  while (blocks.length < tickCount) {
+  while (blocks.length < blockCount) {
     addBlock();
     const changes = takeChanges(fold, false);
     if (changes.levels.length > 0) blocks.push(changes);

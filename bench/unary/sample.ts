@@ -61,11 +61,11 @@ export function sampleMessage(sample: Sample): MessageShape<typeof GetLatestMark
 
 async function binaryDepth(url: string, marketId: string): Promise<string> {
   const body = depthRequestFrame(marketId).subarray(5);
-  const answer = await fetch(`${url}${depthRpcPath}`, {
+  const response = await fetch(`${url}${depthRpcPath}`, {
     method: "POST",
     headers: { "content-type": "application/proto" },
     body,
   });
-  if (answer.status !== 200) throw new Error(`the service answered ${answer.status}`);
-  return Buffer.from(await answer.arrayBuffer()).toString("base64");
+  if (response.status !== 200) throw new Error(`the service answered ${response.status}`);
+  return Buffer.from(await response.arrayBuffer()).toString("base64");
 }

@@ -37,9 +37,9 @@ export class ServerProcess implements MeasuredServer {
   }
 
   async cpuMicros(): Promise<number> {
-    const answer = message<{ cpuMicros: number }>(this.#child);
+    const response = message<{ cpuMicros: number }>(this.#child);
     this.#child.send("cpu");
-    return (await answer).cpuMicros;
+    return (await response).cpuMicros;
   }
 
   stop(): void {

@@ -9,7 +9,7 @@ const ledgerPath = "/api/v2/ledgerentry/history?pagination.first=1000";
 const streamPath = "/api/v2/stream/markets/depth/updates";
 
 /** How long an attack waits for an answer that it needs. */
-const answerMs = 15_000;
+const responseMs = 15_000;
 
 function get(path: string, headers = ""): string {
   return `GET ${path} HTTP/1.1\r\n${host}${headers}\r\n`;
@@ -26,7 +26,7 @@ async function send(round: Round, bytes: string | Uint8Array, requests: number, 
   if (connection === undefined) return;
   round.tally.requests += requests;
   connection.write(bytes);
-  await connection.untilReceived(1, answerMs);
+  await connection.untilReceived(1, responseMs);
   await connection.untilEnded(20);
   connection.tallyResponses(round.tally, () => what);
   connection.close();
@@ -38,7 +38,7 @@ async function sendOne(round: Round, bytes: string | Uint8Array, status: number,
   if (connection === undefined) return;
   round.tally.requests++;
   connection.write(bytes);
-  await connection.untilReceived(12, answerMs);
+  await connection.untilReceived(12, responseMs);
   const head = Buffer.concat(connection.received).toString("latin1", 0, 12);
   connection.tallyResponses(round.tally, () => what);
   const refused = head.endsWith("503") || head.endsWith("429");
@@ -75,7 +75,7 @@ const passedDeadline: Attack = {
       if (connection === undefined) return;
       round.tally.requests++;
       connection.write(bytes);
-      await connection.untilReceived(12, answerMs);
+      await connection.untilReceived(12, responseMs);
       // 504 is right here: the caller's own deadline has passed.
       const status = Number(Buffer.concat(connection.received).toString("latin1", 9, 12));
       if (status !== 504 && status !== 200 && status !== 503 && status !== 429) {

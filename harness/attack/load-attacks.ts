@@ -6,7 +6,7 @@ const ledgerPath = "/api/v2/ledgerentry/history?pagination.first=1000";
 const streamPath = "/api/v2/stream/markets/depth/updates";
 
 /** The longest that one answer of a flood is waited for. */
-const answerMs = 20_000;
+const responseMs = 20_000;
 
 function get(path: string): string {
   return `GET ${path} HTTP/1.1\r\n${host}\r\n`;
@@ -21,7 +21,7 @@ async function hammer(round: Round, path: string): Promise<void> {
     connection.receivedBytes = 0;
     round.tally.requests++;
     connection.write(get(path));
-    await connection.untilReceived(12, answerMs);
+    await connection.untilReceived(12, responseMs);
     connection.tallyResponses(round.tally, () => path);
     // The rest of the body, so that the next head is found.
     for (let before = -1; before !== connection.receivedBytes && !connection.ended; ) {
@@ -94,7 +94,7 @@ const stalledStreams: Attack = {
         connections.push(connection);
         round.tally.requests++;
         connection.write(get(streamPath));
-        await connection.untilReceived(12, answerMs);
+        await connection.untilReceived(12, responseMs);
         connection.tallyResponses(round.tally, () => streamPath);
         connection.socket.pause();
       }),

@@ -80,7 +80,7 @@ export class Target {
   }
 
   /** Whether the service answers: health, and hot answers on a few new connections, each within a second. */
-  async answers(): Promise<boolean> {
+  async isResponsive(): Promise<boolean> {
     const hot = `http://127.0.0.1:${this.port}/api/v2/market/${this.marketId}`;
     const urls = [`${this.adminUrl}/readyz`, hot, hot, hot, hot];
     const statuses = await Promise.all(urls.map((url) => statusOf(url)));

@@ -174,10 +174,10 @@ function laggingReplica(world: World): Fault {
       await replica.run("STOP SLAVE SQL_THREAD");
       serviceProxy.balance([primary.port, replica.port]);
       serviceProxy.cut();
-      world.crowd = true;
+      world.exportBurst = true;
     },
     heal: async () => {
-      world.crowd = false;
+      world.exportBurst = false;
       serviceProxy.balance([primary.port]);
       await replica.run("START SLAVE SQL_THREAD");
       const wanted = await progressOf(primary);

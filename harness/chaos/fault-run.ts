@@ -43,7 +43,7 @@ export class FaultRun {
     const start = scoreboard.inject("no fault", allExcuses);
     this.#loops = [
       ...startUnaryReaders(readers),
-      ...startLedgerReaders(readers, () => world.crowd),
+      ...startLedgerReaders(readers, () => world.exportBurst),
       ...startStreamReaders(readers),
     ];
     await this.#everyoneIsRight();

@@ -19,10 +19,10 @@ const pauseMs = 250;
 const exportMaxMs = 10_000;
 
 /** Exports at once where a fault asks for many: enough that a pool of connections uses all of them. */
-const crowdSize = 10;
+const burstSize = 10;
 
 /** Exports in every form, and readers that walk all pages of a party's entries. */
-export function startLedgerReaders(readers: Readers, isCrowded: () => boolean): Promise<void>[] {
+export function startLedgerReaders(readers: Readers, isBurst: () => boolean): Promise<void>[] {
   const loops = (["REST", "Connect", "gRPC-Web", "gRPC"] as const).map((protocol) => {
     const client = rpcClient(protocol, readers.port);
     return repeat(readers, `${protocol} export`, "ledger", pauseMs, (startedAt) =>
@@ -35,16 +35,16 @@ export function startLedgerReaders(readers: Readers, isCrowded: () => boolean): 
       checkExport(readers, startedAt, (party, asset, signal) => rawExport(http, party, asset, signal)),
     ),
   );
-  for (let place = 1; place <= crowdSize; place++) {
+  for (let place = 1; place <= burstSize; place++) {
     const client = rpcClient("REST", readers.port);
     const call = (startedAt: number) =>
       checkExport(readers, startedAt, (party, asset, signal) => exportOver(client, party, asset, signal));
-    loops.push(repeat(readers, `export ${place} of a crowd`, "ledger", 0, call, isCrowded));
+    loops.push(repeat(readers, `export ${place} of a crowd`, "ledger", 0, call, isBurst));
   }
   for (const protocol of ["REST", "gRPC"] satisfies Protocol[]) {
     const client = rpcClient(protocol, readers.port);
     loops.push(
-      repeat(readers, `${protocol} pages`, "ledger", pauseMs, (_, state) => walkPages(readers, client, state)),
+      repeat(readers, `${protocol} pages`, "ledger", pauseMs, (_, state) => readAllPages(readers, client, state)),
     );
   }
   return loops;
@@ -147,7 +147,7 @@ const retryPauseMs = 250;
  * Walks all pages of a party's entries, in one of three directions with pages of a random size. Every entry that was
  * there at the start must come exactly once, in order, also while blocks arrive.
  */
-async function walkPages(readers: Readers, client: RpcClient, state: ClientState): Promise<Finding> {
+async function readAllPages(readers: Readers, client: RpcClient, state: ClientState): Promise<Finding> {
   const { judge, random, signal } = readers;
   const { chain } = judge;
   const party = partyOf(judge, random.next());
@@ -163,9 +163,9 @@ async function walkPages(readers: Readers, client: RpcClient, state: ClientState
   for (let more = true; more && !isOver(); ) {
     const pagination = paginationOf(direction, size, cursor);
     const request = { filter: filterOf(party), pagination };
-    const answer = await withRetries(isOver, () => client.unary(methods.listLedgerEntries, request, deadlineMs));
-    if (answer === undefined) return undefined;
-    const page = answer.message.ledgerEntries;
+    const reply = await withRetries(isOver, () => client.unary(methods.listLedgerEntries, request, deadlineMs));
+    if (reply === undefined) return undefined;
+    const page = reply.message.ledgerEntries;
     readers.scoreboard.step(state);
     const nodes = (page?.edges ?? []).flatMap(({ node }) => (node === undefined ? [] : [entryDigest(node)]));
     digests.push(...(direction === "backwards" ? nodes.reverse() : nodes));
@@ -178,22 +178,22 @@ async function walkPages(readers: Readers, client: RpcClient, state: ClientState
   // A chain that was replaced meanwhile has other entries at the same places.
   if (isOver()) return undefined;
   const oldestFirst = direction === "newest first" ? digests.reverse() : digests;
-  const finding = judgeWalk(judge, party, oldestFirst, floor);
+  const finding = judgePages(judge, party, oldestFirst, floor);
   return typeof finding === "object" ? { wrong: `${finding.wrong} (${direction}, pages of ${size})` } : finding;
 }
 
 /** @param floor the block that was there at the walk's start */
-function judgeWalk(judge: Judge, party: string, oldestFirst: readonly string[], floor: number) {
-  const problem = walkProblem(judge.chain.fold, party, oldestFirst, floor);
+function judgePages(judge: Judge, party: string, oldestFirst: readonly string[], floor: number) {
+  const problem = pagesProblem(judge.chain.fold, party, oldestFirst, floor);
   if (problem === undefined) return "right";
   // A short walk may be over before the database that it read is dropped.
   const previous = judge.previousChain?.fold;
-  if (previous !== undefined && walkProblem(previous, party, oldestFirst, 0) === undefined) return "old";
+  if (previous !== undefined && pagesProblem(previous, party, oldestFirst, 0) === undefined) return "old";
   return { wrong: `a walk of ${party}: ${problem}` };
 }
 
 /** @param oldestFirst digests of the entries @param floor the block that was there at the start */
-function walkProblem(fold: Fold, party: string, oldestFirst: readonly string[], floor: number): string | undefined {
+function pagesProblem(fold: Fold, party: string, oldestFirst: readonly string[], floor: number): string | undefined {
   const places = fold.rowsOfParty.get(party) ?? [];
   const least = countBelow(places, fold.block(floor)?.rows ?? 0);
   if (oldestFirst.length < least) return `${oldestFirst.length} entries, where ${least} were there at its start`;

@@ -38,7 +38,7 @@ export async function awaitRecovery(
   while (performance.now() < healedAt() + givenUpMs + 1_000 * waited.seconds()) {
     await delay(pollMs);
     const polledAt = performance.now();
-    const missing = whoIsMissing(world, scoreboard, height);
+    const missing = missingClients(world, scoreboard, height);
     wellBy ??= (await fault.isWell?.()) === false ? undefined : performance.now();
     if (wellBy === undefined) missing.push(theFaultsOwn);
     if (missing.length > 0) {
@@ -59,7 +59,7 @@ export async function awaitRecovery(
   return {
     seconds: undefined,
     waitedSeconds: waited.seconds(),
-    missing: [...whoIsMissing(world, scoreboard, height), ...(wellBy === undefined ? [theFaultsOwn] : [])],
+    missing: [...missingClients(world, scoreboard, height), ...(wellBy === undefined ? [theFaultsOwn] : [])],
   };
 }
 
@@ -67,7 +67,7 @@ export function isInTime({ seconds, waitedSeconds }: Recovery, maxMs: number): b
   return seconds !== undefined && seconds <= maxMs / 1_000 + waitedSeconds;
 }
 
-function whoIsMissing(world: TestedService, scoreboard: Scoreboard, height: number): string[] {
+function missingClients(world: TestedService, scoreboard: Scoreboard, height: number): string[] {
   const now = performance.now();
   const missing = scoreboard.clients
     .filter(({ isOn }) => isOn())

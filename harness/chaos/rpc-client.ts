@@ -25,7 +25,7 @@ export type Protocol = "REST" | "Connect" | "gRPC-Web" | "gRPC";
 export const protocols: readonly Protocol[] = ["REST", "Connect", "gRPC-Web", "gRPC"];
 
 /** An answer, and what it says of its block. */
-export interface Answer<Message> {
+export interface Reply<Message> {
   readonly message: Message;
   /** `X-Block-Height`; undefined where the build does not send it. */
   readonly height: number | undefined;
@@ -39,7 +39,7 @@ export interface RpcClient {
     method: DescMethodUnary<I, O>,
     request: MessageInitShape<I>,
     deadlineMs: number,
-  ): Promise<Answer<MessageShape<O>>>;
+  ): Promise<Reply<MessageShape<O>>>;
   /** Messages until the stream ends; aborting `signal` hangs up. @throws CallFailure for any end but a good one */
   stream<I extends DescMessage, O extends DescMessage>(
     method: DescMethodServerStreaming<I, O>,
@@ -74,7 +74,7 @@ class HttpRpcClient implements RpcClient {
     method: DescMethodUnary<I, O>,
     request: MessageInitShape<I>,
     deadlineMs: number,
-  ): Promise<Answer<MessageShape<O>>> {
+  ): Promise<Reply<MessageShape<O>>> {
     const message = create(method.input, request);
     if (this.protocol === "gRPC-Web") {
       const { headers, body } = await this.http.exchange({
@@ -206,7 +206,7 @@ class GrpcRpcClient implements RpcClient {
     method: DescMethodUnary<I, O>,
     request: MessageInitShape<I>,
     deadlineMs: number,
-  ): Promise<Answer<MessageShape<O>>> {
+  ): Promise<Reply<MessageShape<O>>> {
     return new Promise((resolve, reject) => {
       let height: number | undefined;
       const call = this.#client.makeUnaryRequest(
@@ -216,9 +216,9 @@ class GrpcRpcClient implements RpcClient {
         toBinary(method.input, create(method.input, request)),
         new Metadata(),
         deadline(deadlineMs),
-        (error, answer) => {
-          if (error !== null || answer === undefined) reject(failureOfGrpc(error));
-          else resolve({ message: answer, height });
+        (error, reply) => {
+          if (error !== null || reply === undefined) reject(failureOfGrpc(error));
+          else resolve({ message: reply, height });
         },
       );
       call.on("metadata", (metadata) => {

@@ -78,7 +78,7 @@ export class ClientState {
 const episodesMax = 20;
 
 /** Different wrong answers that are told in full for each row. */
-const wrongToldMax = 5;
+const wrongReportsMax = 5;
 
 /** Counts answers by the fault during which they came, and knows who is well again since. */
 export class Scoreboard {
@@ -86,7 +86,7 @@ export class Scoreboard {
   readonly clients: ClientState[] = [];
   readonly #episodes: Episode[] = [];
   readonly #honest = new Map<string, number>();
-  readonly #told = new Map<string, number>();
+  readonly #reported = new Map<string, number>();
   #current: Row;
 
   constructor(private readonly report: Report) {
@@ -188,7 +188,7 @@ export class Scoreboard {
   wrong(client: ClientState, what: string): void {
     failed(client, what);
     this.#current.wrong++;
-    this.#tell(`wrong answer during "${this.#current.name}"`, `${client.name}: ${what}`);
+    this.#reportOnce(`wrong answer during "${this.#current.name}"`, `${client.name}: ${what}`);
   }
 
   /** A call that failed: honest where it may fail now and says so as documented, otherwise wrong. */
@@ -239,10 +239,10 @@ export class Scoreboard {
     return row;
   }
 
-  #tell(name: string, what: string): void {
-    const count = (this.#told.get(name) ?? 0) + 1;
-    this.#told.set(name, count);
-    if (count <= wrongToldMax) this.report.say(`${name}: ${what}`);
+  #reportOnce(name: string, what: string): void {
+    const count = (this.#reported.get(name) ?? 0) + 1;
+    this.#reported.set(name, count);
+    if (count <= wrongReportsMax) this.report.say(`${name}: ${what}`);
   }
 }
 

@@ -48,7 +48,7 @@ export interface Databases {
 export abstract class TestedService {
   #pace: NodeJS.Timeout | undefined;
   /** Set while a fault is on that needs many exports at once. */
-  crowd = false;
+  exportBurst = false;
   /** Endings of processes that nobody asked for, since the last fault began. */
   readonly unexpectedEnds: string[] = [];
   readonly directory: string;

@@ -46,27 +46,27 @@ async function hotCall(readers: Readers, client: RpcClient, startedAt: number): 
   const marketId = marketOf(readers);
   switch (random.below(5)) {
     case 0: {
-      const answer = await orNotFound(client.unary(methods.getMarket, { marketId }, deadlineMs));
-      return judged(`market ${marketId}`, answer, (at) =>
-        judge.check(startedAt, at, isMarket(marketId, answer?.message.market)),
+      const response = await orNotFound(client.unary(methods.getMarket, { marketId }, deadlineMs));
+      return judged(`market ${marketId}`, response, (at) =>
+        judge.check(startedAt, at, isMarket(marketId, response?.message.market)),
       );
     }
     case 1: {
-      const answer = await orNotFound(client.unary(methods.getLatestMarketData, { marketId }, deadlineMs));
-      const fits = isMarketData(marketId, answer?.message.marketData);
-      return judged(`market data of ${marketId}`, answer, (at) => judge.check(startedAt, at, fits));
+      const response = await orNotFound(client.unary(methods.getLatestMarketData, { marketId }, deadlineMs));
+      const fits = isMarketData(marketId, response?.message.marketData);
+      return judged(`market data of ${marketId}`, response, (at) => judge.check(startedAt, at, fits));
     }
     case 2: {
-      const answer = await client.unary(methods.listLatestMarketData, {}, deadlineMs);
-      const fits = isAllMarketData(answer.message.marketsData);
-      return judged("all market data", answer, (at) => judge.check(startedAt, at, fits));
+      const response = await client.unary(methods.listLatestMarketData, {}, deadlineMs);
+      const fits = isAllMarketData(response.message.marketsData);
+      return judged("all market data", response, (at) => judge.check(startedAt, at, fits));
     }
     default: {
       const isShort = random.next() < 0.3;
       const maxDepth = isShort ? BigInt(shortDepth) : 0n;
-      const answer = await orNotFound(client.unary(methods.getLatestMarketDepth, { marketId, maxDepth }, deadlineMs));
-      const fits = isDepth(marketId, answer?.message, isShort);
-      return judged(`depth of ${marketId}`, answer, (at) => judge.check(startedAt, at, fits));
+      const response = await orNotFound(client.unary(methods.getLatestMarketDepth, { marketId, maxDepth }, deadlineMs));
+      const fits = isDepth(marketId, response?.message, isShort);
+      return judged(`depth of ${marketId}`, response, (at) => judge.check(startedAt, at, fits));
     }
   }
 }
@@ -74,21 +74,21 @@ async function hotCall(readers: Readers, client: RpcClient, startedAt: number): 
 async function ledgerCall(readers: Readers, client: RpcClient, startedAt: number): Promise<Finding> {
   const { judge, random } = readers;
   if (random.next() < 0.25) {
-    const answer = await client.unary(
+    const response = await client.unary(
       methods.listERC20MultiSigSignerRemovedBundles,
       { pagination: { first: pageSize } },
       deadlineMs,
     );
-    const nodes = (answer.message.bundles?.edges ?? []).flatMap(({ node }) => (node === undefined ? [] : [node]));
-    return judged("bundles", answer, (at) => judge.check(startedAt, at, isNewestBundles(pageSize, nodes)));
+    const nodes = (response.message.bundles?.edges ?? []).flatMap(({ node }) => (node === undefined ? [] : [node]));
+    return judged("bundles", response, (at) => judge.check(startedAt, at, isNewestBundles(pageSize, nodes)));
   }
   const party = random.next() < 0.3 ? undefined : partyOf(judge, random.next());
   const filter = party === undefined ? {} : { filter: filterOf(party) };
   const request = { ...filter, pagination: { first: pageSize } };
-  const answer = await client.unary(methods.listLedgerEntries, request, deadlineMs);
-  const nodes = (answer.message.ledgerEntries?.edges ?? []).flatMap(({ node }) => (node === undefined ? [] : [node]));
+  const response = await client.unary(methods.listLedgerEntries, request, deadlineMs);
+  const nodes = (response.message.ledgerEntries?.edges ?? []).flatMap(({ node }) => (node === undefined ? [] : [node]));
   const fits = isNewestEntries(party, pageSize, nodes);
-  return judged(`entries of ${party ?? "all"}`, answer, (at) => judge.check(startedAt, at, fits));
+  return judged(`entries of ${party ?? "all"}`, response, (at) => judge.check(startedAt, at, fits));
 }
 
 /** The filter that selects what a party pays or receives. */
@@ -115,14 +115,14 @@ async function orNotFound<T>(call: Promise<T>): Promise<T | undefined> {
 
 function judged(
   what: string,
-  answer: { readonly message: unknown; readonly height: number | undefined } | undefined,
+  response: { readonly message: unknown; readonly height: number | undefined } | undefined,
   check: (stated: number | undefined) => Verdict,
 ): Finding {
-  const verdict = check(answer?.height);
+  const verdict = check(response?.height);
   if (verdict === "right") return "right";
-  const stated = answer?.height === undefined ? "" : ` of block ${answer.height}`;
+  const stated = response?.height === undefined ? "" : ` of block ${response.height}`;
   if (verdict === "excused" || (verdict === "stale" && stated !== "")) return "old";
-  const text = answer === undefined ? "NOT_FOUND" : plainText(answer.message);
+  const text = response === undefined ? "NOT_FOUND" : plainText(response.message);
   return { wrong: `${what}${stated} ${verdict === "stale" ? "is too old" : "is not that of any block"}: ${text}` };
 }
 

@@ -86,10 +86,10 @@ function replicaStandsStill(world: ClusterWorld): Fault {
     holdMs: [2_000, 4_000],
     inject: async () => {
       await replica.run("STOP SLAVE SQL_THREAD");
-      world.crowd = true;
+      world.exportBurst = true;
     },
     heal: async () => {
-      world.crowd = false;
+      world.exportBurst = false;
       await replica.run("START SLAVE SQL_THREAD");
       await caughtUp(world);
     },

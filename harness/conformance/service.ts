@@ -36,12 +36,12 @@ export const conformanceApi: Api = [
   unary(ConformanceService.method.unary, async (request, call) => {
     const info = requestInfo(UnaryRequestSchema, request, call);
     const { payload, metadata } = await unaryResponse(request, info, call);
-    return new DefinedAnswer(UnaryResponseSchema, create(UnaryResponseSchema, { payload }), { metadata });
+    return new DefinedResponse(UnaryResponseSchema, create(UnaryResponseSchema, { payload }), { metadata });
   }),
   unary(ConformanceService.method.idempotentUnary, async (request, call) => {
     const info = requestInfo(IdempotentUnaryRequestSchema, request, call);
     const { payload, metadata } = await unaryResponse(request, info, call);
-    return new DefinedAnswer(IdempotentUnaryResponseSchema, create(IdempotentUnaryResponseSchema, { payload }), {
+    return new DefinedResponse(IdempotentUnaryResponseSchema, create(IdempotentUnaryResponseSchema, { payload }), {
       metadata,
     });
   }),
@@ -51,7 +51,7 @@ export const conformanceApi: Api = [
 ];
 
 /** An answer whose JSON may hold the suite's own messages in an Any. */
-class DefinedAnswer<S extends DescMessage> extends MessageResponse<S> {
+class DefinedResponse<S extends DescMessage> extends MessageResponse<S> {
   override json(): Uint8Array {
     return Buffer.from(toJsonString(this.schema, this.message(), { ...jsonWriteOptions, registry }));
   }
@@ -116,7 +116,7 @@ class DefinedStream implements ResponseStream<typeof ServerStreamResponseSchema>
       if (delayMs > 0) await sleep(delayMs, undefined, { signal: this.#closed.signal });
       const payload = { data: each, ...(requestInfo === undefined ? {} : { requestInfo }) };
       const message = create(ServerStreamResponseSchema, { payload });
-      this.#ready.push(new DefinedAnswer(ServerStreamResponseSchema, message));
+      this.#ready.push(new DefinedResponse(ServerStreamResponseSchema, message));
       requestInfo = undefined;
       this.#listener();
     }

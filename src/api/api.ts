@@ -39,9 +39,9 @@ function onceReady(live: Live, method: Method): Method {
   if (method.kind === "unary") {
     return {
       ...method,
-      answer: (request, call) => {
+      invoke: (request, call) => {
         live.state();
-        return method.answer(request, call);
+        return method.invoke(request, call);
       },
     };
   }

@@ -8,6 +8,6 @@ import { requireMarketData } from "./market-data.js";
 export function getLatestMarketData(options: { readonly live: Live }): UnaryMethod {
   return unary(TradingDataService.method.getLatestMarketData, (request: GetLatestMarketDataRequest) => {
     const marketId = requireIdentifier("marketId", request.marketId);
-    return requireMarketData(options.live.state(), marketId).answer;
+    return requireMarketData(options.live.state(), marketId).response;
   });
 }

@@ -58,11 +58,11 @@ export async function startServing(config: ServiceConfig, options: ServingOption
   const tls = config.tls !== undefined;
   const { connectionsMax } = defaultTransportLimits;
   const program = workerProgram();
-  let tellRefused: typeof refuseConnection | undefined;
+  let sendRefusal: typeof refuseConnection | undefined;
   const refuse = (socket: Socket): void => {
     // To tell a client of TLS why would take a handshake.
-    if (tls || tellRefused === undefined) socket.destroy();
-    else tellRefused(socket, "TOO_MANY_CONNECTIONS");
+    if (tls || sendRefusal === undefined) socket.destroy();
+    else sendRefusal(socket, "TOO_MANY_CONNECTIONS");
   };
   const flags = config.tuning ? workerFlags : [];
   const settings = { program, flags, listen, adminListen, tls, workers, drainMs, connectionsMax, refuse };
@@ -70,7 +70,7 @@ export async function startServing(config: ServiceConfig, options: ServingOption
   const starting = primary.start();
   starting.catch(() => {});
   // Loaded beside the workers, which take longer.
-  tellRefused = (await import("../transport/connections/refuse-connection.js")).refuseConnection;
+  sendRefusal = (await import("../transport/connections/refuse-connection.js")).refuseConnection;
   const urls = await starting;
   return { ...urls, restartWorkers: () => primary.restartWorkers(), drain: () => primary.drain() };
 }

@@ -8,7 +8,7 @@ import type { Metadata } from "./metadata.js";
 export interface Encoding {
   /** For logs and tests. */
   readonly name: string;
-  encode(answer: EncodedResponse): Uint8Array;
+  encode(response: EncodedResponse): Uint8Array;
 }
 
 /**

@@ -18,7 +18,7 @@ export interface UnaryMethod<I extends DescMessage = DescMessage, O extends Desc
   readonly kind: "unary";
   readonly desc: DescMethodUnary<I, O>;
   /** @throws Failure */
-  answer(request: MessageShape<I>, call: Call): EncodedResponse<O> | Promise<EncodedResponse<O>>;
+  invoke(request: MessageShape<I>, call: Call): EncodedResponse<O> | Promise<EncodedResponse<O>>;
 }
 
 /** A method that takes one message and gives many. */
@@ -67,9 +67,9 @@ export type Api = readonly Method[];
 /** Binds a unary method's description to its implementation; the one place where the types of both meet. */
 export function unary<I extends DescMessage, O extends DescMessage>(
   desc: DescMethodUnary<I, O>,
-  answer: UnaryMethod<I, O>["answer"],
+  invoke: UnaryMethod<I, O>["invoke"],
 ): UnaryMethod {
-  return { kind: "unary", desc, answer } as unknown as UnaryMethod;
+  return { kind: "unary", desc, invoke } as unknown as UnaryMethod;
 }
 
 /** Binds a server-streaming method's description to its implementation. */

@@ -48,7 +48,7 @@ class Supervisor {
       this.#listener.once("error", reject);
       this.#listener.listen(places.supervisorSocket, resolve);
     });
-    const heartbeat = setInterval(() => this.#tell(this.#news), heartbeatMs);
+    const heartbeat = setInterval(() => this.#publish(this.#news), heartbeatMs);
     if (await this.#firstUser()) await this.#serve().catch((error: unknown) => this.#fail(errorText(error)));
     clearInterval(heartbeat);
     this.end();
@@ -127,15 +127,15 @@ class Supervisor {
 
   #report(message: SupervisorMessage): void {
     this.#news = message;
-    this.#tell(message);
+    this.#publish(message);
   }
 
-  #tell(message: SupervisorMessage): void {
+  #publish(message: SupervisorMessage): void {
     for (const user of this.#users) sendMessage(user, message);
   }
 
   #fail(text: string): void {
-    this.#tell({ type: "failed", text });
+    this.#publish({ type: "failed", text });
     for (const user of this.#users) user.end();
     this.end();
   }

@@ -11,7 +11,7 @@ import type { StateChange } from "./live-state.js";
 export class Cohort {
   members = 0;
   readonly #pending = new Map<LiveMarket, Published | undefined>();
-  #answers: readonly DepthResponse[] | undefined;
+  #responses: readonly DepthResponse[] | undefined;
 
   constructor(readonly version: number) {}
 
@@ -23,17 +23,17 @@ export class Cohort {
   /** A market published after `held`; undefined: the whole book is pending. */
   addPending(market: LiveMarket, held: Published | undefined): void {
     if (held === undefined || !this.#pending.has(market)) this.#pending.set(market, held);
-    this.#answers = undefined;
+    this.#responses = undefined;
   }
 
   /** What brings its readers up to date, merged: each market at most once, by market id. */
-  answers(eventId: string, messageBytesMax: number): readonly DepthResponse[] {
-    if (this.#answers === undefined) {
+  responses(eventId: string, messageBytesMax: number): readonly DepthResponse[] {
+    if (this.#responses === undefined) {
       const pending = [...this.#pending].sort(([a], [b]) => (a.id < b.id ? -1 : 1));
       const updates = pending.map(([market, held]) => market.updateSince(held));
-      this.#answers = packUpdates(updates, eventId, messageBytesMax);
+      this.#responses = packUpdates(updates, eventId, messageBytesMax);
     }
-    return this.#answers;
+    return this.#responses;
   }
 }
 

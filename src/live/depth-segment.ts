@@ -51,11 +51,11 @@ export function levelMessage({ price, volume, numberOfOrders }: DepthLevel): Pri
 
 /** Puts updates into messages, in order, each as full as `bytesMax` allows. */
 export function packUpdates(updates: readonly DepthSegment[], eventId: string, bytesMax: number): DepthResponse[] {
-  const answers: DepthResponse[] = [];
+  const responses: DepthResponse[] = [];
   let segments: Segment[] = [];
   let bytes = 0;
   const flush = () => {
-    if (segments.length > 0) answers.push(new SegmentResponse(depthUpdates, segments, undefined, eventId));
+    if (segments.length > 0) responses.push(new SegmentResponse(depthUpdates, segments, undefined, eventId));
     segments = [];
     bytes = 0;
   };
@@ -65,7 +65,7 @@ export function packUpdates(updates: readonly DepthSegment[], eventId: string, b
     bytes += update.bytesMax;
   }
   flush();
-  return answers;
+  return responses;
 }
 
 /** A message without updates: it says that the stream lives. */

@@ -5,10 +5,10 @@ import { type DepthResponse, heartbeat } from "./depth-segment.js";
 import type { LiveLimits } from "./limits.js";
 import type { LiveMarket } from "./live-market.js";
 import type { LiveState, StateChange } from "./live-state.js";
-import { Subscriber, type SubscriberHome } from "./subscriber.js";
+import { Subscriber, type SubscriberOwner } from "./subscriber.js";
 
 /** Readers that are woken between two looks at the clock. */
-const wakesPerLook = 16;
+const wakesPerClockRead = 16;
 
 /** Looks for silent streams within a heartbeat, at least. */
 const sweepsPerHeartbeat = 4;
@@ -26,7 +26,7 @@ interface Following {
 }
 
 /** All readers of the depth streams of one chain. */
-export class Hub implements SubscriberHome {
+export class Hub implements SubscriberOwner {
   sweeps = 0;
   /** Messages handed to readers, each time they are; for metrics. */
   messages = 0;
@@ -101,10 +101,10 @@ export class Hub implements SubscriberHome {
     return { subscribers, lagging };
   }
 
-  answersOf(cohort: Cohort): readonly DepthResponse[] {
-    const answers = cohort.answers(this.#eventId(), this.#limits.messageBytesMax);
-    this.messages += answers.length;
-    return answers;
+  responsesOf(cohort: Cohort): readonly DepthResponse[] {
+    const responses = cohort.responses(this.#eventId(), this.#limits.messageBytesMax);
+    this.messages += responses.length;
+    return responses;
   }
 
   heartbeat(): DepthResponse {
@@ -135,7 +135,7 @@ export class Hub implements SubscriberHome {
       if (subscriber === undefined) continue;
       subscriber.queued = false;
       this.#wakeOne(subscriber);
-      if (index % wakesPerLook === 0 && performance.now() > until) {
+      if (index % wakesPerClockRead === 0 && performance.now() > until) {
         setImmediate(() => this.#wake(index + 1));
         return;
       }

@@ -27,9 +27,9 @@ export interface LiveLimits {
   /** Vanished levels that a book remembers beyond as many as it has levels. */
   readonly tombstonesSpareMax: number;
   /** Depth answers of different `maxDepth` that a market keeps. */
-  readonly depthAnswersMax: number;
+  readonly depthResponsesMax: number;
   /** Lists of market data of different selections that are kept. */
-  readonly listAnswersMax: number;
+  readonly listResponsesMax: number;
 }
 
 /** What holds where nothing else is said. */
@@ -43,8 +43,8 @@ export const liveLimits: LiveLimits = {
   fanOutSliceMs: 1,
   messageBytesMax: 1 << 20,
   tombstonesSpareMax: 1_024,
-  depthAnswersMax: 16,
-  listAnswersMax: 64,
+  depthResponsesMax: 16,
+  listResponsesMax: 64,
 };
 
 /** What a client is told to wait when the service is not ready, or on its way out. */

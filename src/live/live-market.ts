@@ -27,7 +27,7 @@ const dataEnvelope = { schema: GetLatestMarketDataResponseSchema, open: '{"marke
 export interface LiveMarketData {
   readonly changedSequence: bigint;
   readonly segment: Segment;
-  readonly answer: EncodedResponse<typeof GetLatestMarketDataResponseSchema>;
+  readonly response: EncodedResponse<typeof GetLatestMarketDataResponseSchema>;
 }
 
 /**
@@ -43,12 +43,12 @@ export class LiveMarket {
   #sequenceNumber = 0n;
   #depthChanged = 0n;
   #published: Published = { mark: 0, sequenceNumber: 0n };
-  readonly #depthAnswers = new Map<bigint, EncodedResponse<typeof GetLatestMarketDepthResponseSchema>>();
+  readonly #depthResponses = new Map<bigint, EncodedResponse<typeof GetLatestMarketDepthResponseSchema>>();
   readonly #segments = new Map<Mark | undefined, DepthSegment>();
 
   constructor(
     readonly id: string,
-    readonly chainTag: string,
+    readonly chainVersion: string,
     readonly limits: LiveLimits,
   ) {
     this.book = new TrackedBook(limits);
@@ -71,13 +71,13 @@ export class LiveMarket {
 
   setMarket(row: BodyRow): void {
     const segments = [Segment.ofBinary(MarketSchema, row.body)];
-    this.#market = new SegmentResponse(marketEnvelope, segments, `${this.chainTag}-${row.changedSequence}`);
+    this.#market = new SegmentResponse(marketEnvelope, segments, `${this.chainVersion}-${row.changedSequence}`);
   }
 
   setData(row: BodyRow): void {
     const segment = Segment.ofBinary(MarketDataSchema, row.body);
-    const answer = new SegmentResponse(dataEnvelope, [segment], `${this.chainTag}-${row.changedSequence}`);
-    this.#data = { changedSequence: row.changedSequence, segment, answer };
+    const response = new SegmentResponse(dataEnvelope, [segment], `${this.chainVersion}-${row.changedSequence}`);
+    this.#data = { changedSequence: row.changedSequence, segment, response };
   }
 
   setTrade(row: TradeRow): void {
@@ -112,13 +112,13 @@ export class LiveMarket {
 
   /** The depth answer with at most `maxDepth` levels a side; 0: all. */
   depth(maxDepth: bigint): EncodedResponse<typeof GetLatestMarketDepthResponseSchema> {
-    let answer = this.#depthAnswers.get(maxDepth);
-    if (answer === undefined) {
-      if (this.#depthAnswers.size >= this.limits.depthAnswersMax) this.#depthAnswers.clear();
-      answer = this.#makeDepth(maxDepth);
-      this.#depthAnswers.set(maxDepth, answer);
+    let response = this.#depthResponses.get(maxDepth);
+    if (response === undefined) {
+      if (this.#depthResponses.size >= this.limits.depthResponsesMax) this.#depthResponses.clear();
+      response = this.#makeDepth(maxDepth);
+      this.#depthResponses.set(maxDepth, response);
     }
-    return answer;
+    return response;
   }
 
   /**
@@ -139,7 +139,7 @@ export class LiveMarket {
 
   #touchDepth(changedSequence: bigint): void {
     if (changedSequence > this.#depthChanged) this.#depthChanged = changedSequence;
-    this.#depthAnswers.clear();
+    this.#depthResponses.clear();
   }
 
   #makeDepth(maxDepth: bigint): EncodedResponse<typeof GetLatestMarketDepthResponseSchema> {
@@ -152,7 +152,7 @@ export class LiveMarket {
       sequenceNumber: this.#sequenceNumber,
       ...(this.#trade === undefined ? {} : { lastTrade: tradeMessage(this.#trade) }),
     });
-    const version = `${this.chainTag}-${this.#depthChanged}${maxDepth === 0n ? "" : `-${maxDepth}`}`;
+    const version = `${this.chainVersion}-${this.#depthChanged}${maxDepth === 0n ? "" : `-${maxDepth}`}`;
     return new MessageResponse(GetLatestMarketDepthResponseSchema, message, { version });
   }
 }

@@ -24,7 +24,7 @@ export type AnnouncedMarket = LiveMarket & { readonly market: NonNullable<LiveMa
 /** Everything hot of one chain, as of the newest snapshot. Snapshots are applied whole, between two requests. */
 export class LiveState {
   readonly chainId: string;
-  readonly #chainTag: string;
+  readonly #chainVersion: string;
   readonly #limits: LiveLimits;
   readonly #markets = new Map<string, LiveMarket>();
   readonly #announced: LiveMarket[] = [];
@@ -37,7 +37,7 @@ export class LiveState {
     this.chainId = changes.progress.chainId;
     const { storeId } = changes.progress;
     // The same chain loaded again may have other contents at the same place.
-    this.#chainTag = createHash("sha256").update(`${this.chainId}\0${storeId}`).digest("base64url").slice(0, 10);
+    this.#chainVersion = createHash("sha256").update(`${this.chainId}\0${storeId}`).digest("base64url").slice(0, 10);
     this.#limits = limits;
     this.#progress = changes.progress;
     this.apply(changes);
@@ -88,22 +88,22 @@ export class LiveState {
 
   /** The market data of these markets, each of which has some; in the order given. `key` names the selection. */
   list(key: string, data: () => readonly LiveMarketData[]): EncodedResponse<typeof ListLatestMarketDataResponseSchema> {
-    let answer = this.#lists.get(key);
-    if (answer === undefined) {
-      if (this.#lists.size >= this.#limits.listAnswersMax) this.#lists.clear();
+    let response = this.#lists.get(key);
+    if (response === undefined) {
+      if (this.#lists.size >= this.#limits.listResponsesMax) this.#lists.clear();
       const selected = data();
       let newest = 0n;
       for (const { changedSequence } of selected) if (changedSequence > newest) newest = changedSequence;
       const selection = createHash("sha256").update(key).digest("base64url").slice(0, 10);
-      const version = `${this.#chainTag}-${newest}-${selection}`;
-      answer = new SegmentResponse(
+      const version = `${this.#chainVersion}-${newest}-${selection}`;
+      response = new SegmentResponse(
         listEnvelope,
         selected.map((one) => one.segment),
         version,
       );
-      this.#lists.set(key, answer);
+      this.#lists.set(key, response);
     }
-    return answer;
+    return response;
   }
 
   #applyDepths(changes: Changes): Map<LiveMarket, Published> {
@@ -130,7 +130,7 @@ export class LiveState {
   #marketOf(id: string): LiveMarket {
     let market = this.#markets.get(id);
     if (market === undefined) {
-      market = new LiveMarket(id, this.#chainTag, this.#limits);
+      market = new LiveMarket(id, this.#chainVersion, this.#limits);
       this.#markets.set(id, market);
     }
     return market;

@@ -8,10 +8,10 @@ const none: ReadonlyMap<string, string> = new Map();
 const nothing: readonly DepthResponse[] = [];
 
 /** What a subscriber needs of the hub that it belongs to. */
-export interface SubscriberHome {
+export interface SubscriberOwner {
   /** Ticks of the hub's sweep. */
   readonly sweeps: number;
-  answersOf(cohort: Cohort): readonly DepthResponse[];
+  responsesOf(cohort: Cohort): readonly DepthResponse[];
   heartbeat(): DepthResponse;
   leave(subscriber: Subscriber): void;
 }
@@ -20,7 +20,7 @@ export interface SubscriberHome {
 export class Subscriber implements ResponseStream<typeof ObserveMarketsDepthUpdatesResponseSchema> {
   readonly headers = none;
   readonly trailers = none;
-  readonly #home: SubscriberHome;
+  readonly #owner: SubscriberOwner;
   #cohort: Cohort;
   #listener: (() => void) | undefined;
   #failure: Failure | undefined;
@@ -34,16 +34,16 @@ export class Subscriber implements ResponseStream<typeof ObserveMarketsDepthUpda
   queued = false;
 
   constructor(
-    home: SubscriberHome,
+    owner: SubscriberOwner,
     readonly subscription: Subscription,
     newSubscribers: Cohort,
     readonly clientAddress: string,
   ) {
-    this.#home = home;
+    this.#owner = owner;
     this.#cohort = newSubscribers;
     subscription.move(undefined, newSubscribers);
     this.#heartbeatDue = !newSubscribers.behind;
-    this.#sentSweep = home.sweeps;
+    this.#sentSweep = owner.sweeps;
   }
 
   get ended(): boolean {
@@ -70,19 +70,19 @@ export class Subscriber implements ResponseStream<typeof ObserveMarketsDepthUpda
       return nothing;
     }
     this.#waiting = false;
-    this.#sentSweep = this.#home.sweeps;
+    this.#sentSweep = this.#owner.sweeps;
     this.#heartbeatDue = false;
-    if (!this.#cohort.behind) return [this.#home.heartbeat()];
-    const answers = this.#home.answersOf(this.#cohort);
+    if (!this.#cohort.behind) return [this.#owner.heartbeat()];
+    const responses = this.#owner.responsesOf(this.#cohort);
     this.#join(this.subscription.upToDate());
-    return answers;
+    return responses;
   }
 
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
     this.subscription.move(this.#cohort, undefined);
-    this.#home.leave(this);
+    this.#owner.leave(this);
   }
 
   /** Ends it with an error, at once. */
@@ -102,7 +102,7 @@ export class Subscriber implements ResponseStream<typeof ObserveMarketsDepthUpda
 
   /** Called with every sweep: makes an empty message due after `heartbeatSweeps` without any. */
   sweep(heartbeatSweeps: number): void {
-    if (this.#heartbeatDue || this.#home.sweeps - this.#sentSweep < heartbeatSweeps) return;
+    if (this.#heartbeatDue || this.#owner.sweeps - this.#sentSweep < heartbeatSweeps) return;
     this.#heartbeatDue = true;
     this.wake();
   }

@@ -30,7 +30,7 @@ export interface TailOptions {
 export class Tail {
   readonly #options: TailOptions;
   readonly #stopped = new AbortController();
-  readonly #firstAnswer: Promise<void>;
+  readonly #firstPoll: Promise<void>;
   #answered: () => void = () => {};
   #place: Place | undefined;
   #running: Promise<void> = Promise.resolve();
@@ -39,7 +39,7 @@ export class Tail {
 
   constructor(options: TailOptions) {
     this.#options = options;
-    this.#firstAnswer = new Promise((resolve) => {
+    this.#firstPoll = new Promise((resolve) => {
       this.#answered = resolve;
     });
   }
@@ -52,7 +52,7 @@ export class Tail {
   /** Begins. Resolves when the database answered for the first time, or the first attempt to reach it failed. */
   start(): Promise<void> {
     this.#running = this.#run();
-    return this.#firstAnswer;
+    return this.#firstPoll;
   }
 
   async stop(): Promise<void> {
@@ -92,15 +92,15 @@ export class Tail {
   async #follow(reader: ChangeReader): Promise<void> {
     const { pollIntervalMs } = this.#options.limits;
     while (!this.#stopped.signal.aborted) {
-      const lookedAt = performance.now();
-      await this.#look(reader);
+      const polledAt = performance.now();
+      await this.#poll(reader);
       this.#noteContact();
       this.#answered();
-      await this.#pause(Math.max(0, pollIntervalMs - (performance.now() - lookedAt)));
+      await this.#pause(Math.max(0, pollIntervalMs - (performance.now() - polledAt)));
     }
   }
 
-  async #look(reader: ChangeReader): Promise<void> {
+  async #poll(reader: ChangeReader): Promise<void> {
     const progress = await reader.progress();
     if (progress === undefined) return this.#empty();
     if (!isNewer(progress, this.#place)) return;

@@ -48,10 +48,10 @@ export class ProgressMeter {
   readonly #fold: BlockFold;
   readonly #intervalMs: number;
   readonly #onProgress: ((progress: LoadProgress) => void) | undefined;
-  #told = 0;
+  #reportedMs = 0;
   #bytes = 0;
   #totalBytes: number | undefined;
-  #sourceBegun = 0;
+  #sourceStarted = 0;
 
   constructor(fold: BlockFold, intervalMs: number, onProgress: ((progress: LoadProgress) => void) | undefined) {
     this.#fold = fold;
@@ -66,7 +66,7 @@ export class ProgressMeter {
   beginSource(totalBytes: number | undefined): void {
     this.#bytes = 0;
     this.#totalBytes = totalBytes;
-    this.#sourceBegun = this.seconds;
+    this.#sourceStarted = this.seconds;
   }
 
   read(bytes: number): void {
@@ -93,11 +93,11 @@ export class ProgressMeter {
 
   /** Tells of the progress if it is time to. */
   update(): void {
-    if (this.#onProgress !== undefined && performance.now() - this.#told >= this.#intervalMs) this.tell();
+    if (this.#onProgress !== undefined && performance.now() - this.#reportedMs >= this.#intervalMs) this.report();
   }
 
-  tell(): void {
-    this.#told = performance.now();
+  report(): void {
+    this.#reportedMs = performance.now();
     const { blocks, events, ledgerEntries } = this.#fold.counts;
     const seconds = this.seconds;
     const part = this.#totalBytes === undefined || this.#bytes === 0 ? undefined : this.#bytes / this.#totalBytes;
@@ -110,7 +110,7 @@ export class ProgressMeter {
       eventsPerSecond: seconds === 0 ? 0 : events / seconds,
       bytes: this.#bytes,
       totalBytes: this.#totalBytes,
-      secondsLeft: part === undefined ? undefined : Math.max(0, (seconds - this.#sourceBegun) * (1 / part - 1)),
+      secondsLeft: part === undefined ? undefined : Math.max(0, (seconds - this.#sourceStarted) * (1 / part - 1)),
     });
   }
 }

@@ -155,7 +155,7 @@ class Loader {
       if (this.#failure === undefined && this.#fold.hasBatch) await this.#flush();
       await this.#settle();
     }
-    this.#meter.tell();
+    this.#meter.report();
     return summarise(this.#fold.summary(), this.#meter, {
       localInfile: this.#localInfile,
       protocolUpgrade: upgrade,

@@ -65,7 +65,7 @@ export class AdminListener {
   }
 
   async #handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const { status, headers, contentType, text } = await this.#answer(request);
+    const { status, headers, contentType, text } = await this.#respond(request);
     const body = Buffer.from(text);
     response.writeHead(status, {
       "content-type": contentType ?? "application/json",
@@ -76,7 +76,7 @@ export class AdminListener {
     response.end(request.method === "HEAD" ? undefined : body);
   }
 
-  async #answer({ method, url = "" }: IncomingMessage): Promise<AdminResponse> {
+  async #respond({ method, url = "" }: IncomingMessage): Promise<AdminResponse> {
     const { readiness, metrics } = this.#sources;
     const path = url.split("?", 1)[0];
     const reads = method === "GET" || method === "HEAD";

@@ -50,7 +50,7 @@ export class ConnectionDistributor {
   readonly #waitingMax: number;
   readonly #refusalsMax: number;
   readonly #refusalRate = new RateLimit(refusalsPerSecondMax, refusalsPerSecondMax);
-  readonly #tellRefused: RefuseConnection;
+  readonly #sendRefusal: RefuseConnection;
   /** Those that wait, are being handed over or are being refused. */
   #open = 0;
   #refusing = 0;
@@ -63,7 +63,7 @@ export class ConnectionDistributor {
     this.#refusalsMax = Math.min(refusalsMax, Math.floor(connectionsMax / 4));
     // As many again may wait to be refused.
     this.#waitingMax = connectionsMax - 2 * this.#refusalsMax;
-    this.#tellRefused = refuse;
+    this.#sendRefusal = refuse;
     // Half open, as the worker will have it: a client may end its side behind its request.
     this.#server = createServer({ pauseOnConnect: true, allowHalfOpen: true }, (socket) => this.#accept(socket));
   }
@@ -181,6 +181,6 @@ export class ConnectionDistributor {
       this.#refusing -= 1;
       this.handOut();
     });
-    this.#tellRefused(socket);
+    this.#sendRefusal(socket);
   }
 }

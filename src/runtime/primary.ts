@@ -153,7 +153,7 @@ export class Primary {
       this.#pings = setInterval(() => this.#watch(), this.#limits.pingIntervalMs);
       await starting;
       this.#started = true;
-      this.#tellReadiness();
+      this.#reportReadiness();
       return {
         url: urlOf(tls ? "https" : "http", listen.host, port),
         adminUrl: adminPort === undefined ? undefined : urlOf("http", adminListen?.host ?? "", adminPort),
@@ -171,7 +171,7 @@ export class Primary {
   async drain(): Promise<void> {
     this.#draining = true;
     for (const restart of this.#restarts) clearTimeout(restart);
-    this.#tellReadiness();
+    this.#reportReadiness();
     await this.#connections.close();
     await Promise.all([...this.#workers].map((worker) => this.#end(worker)));
     await this.#close();
@@ -309,13 +309,13 @@ export class Primary {
         break;
       case "readiness":
         if (this.#states.has(worker)) this.#states.set(worker, message.state);
-        this.#tellReadiness();
+        this.#reportReadiness();
         break;
       case "metrics_wanted":
-        void this.#answerMetrics(worker, message.id);
+        void this.#sendMetrics(worker, message.id);
         break;
       case "metrics_read":
-        this.#metrics.told(worker, message.id, message.reading);
+        this.#metrics.received(worker, message.id, message.reading);
         break;
       case "failed":
         this.#failed(worker, message.message);
@@ -338,7 +338,7 @@ export class Primary {
     this.#states.set(worker, state);
     this.#connections.add(worker);
     this.#starts.get(worker)?.done();
-    this.#tellReadiness();
+    this.#reportReadiness();
   }
 
   #failed(worker: WorkerProcess, message: string): void {
@@ -348,7 +348,7 @@ export class Primary {
     worker.kill();
   }
 
-  async #answerMetrics(worker: WorkerProcess, id: number): Promise<void> {
+  async #sendMetrics(worker: WorkerProcess, id: number): Promise<void> {
     worker.send({ kind: "metrics", id, text: await this.#metrics.text() });
   }
 
@@ -361,7 +361,7 @@ export class Primary {
     this.#metrics.ended(worker, died);
     if (died) this.#restart(worker, how);
     this.#connections.handOut();
-    this.#tellReadiness();
+    this.#reportReadiness();
   }
 
   #restart(worker: WorkerProcess, how: string): void {
@@ -394,7 +394,7 @@ export class Primary {
     return this.#started && states.length > 0 && states.every((state) => state === "ready") ? "ready" : "loading";
   }
 
-  #tellReadiness(): void {
+  #reportReadiness(): void {
     const state = this.#readiness();
     for (const worker of this.#workers) worker.send({ kind: "readiness", state });
   }

@@ -36,7 +36,7 @@ export class WorkerMetrics {
 
   constructor(readingMs: number, numbers: PrimaryNumbers) {
     this.#readingMs = readingMs;
-    this.#text = new CachedText(() => this.#gather(numbers.workers()));
+    this.#text = new CachedText(() => this.#collect(numbers.workers()));
     const gauge = (name: string, help: string, read: () => number): void => {
       const made = new Gauge({
         name,
@@ -78,7 +78,7 @@ export class WorkerMetrics {
   }
 
   /** A worker's metrics, asked for or not. */
-  told(worker: WorkerProcess, id: number, reading: MetricsReading): void {
+  received(worker: WorkerProcess, id: number, reading: MetricsReading): void {
     this.#last.set(worker, reading);
     this.#asked.get(id)?.settle();
   }
@@ -95,7 +95,7 @@ export class WorkerMetrics {
     this.#ofTheEnded = sum.getMetricsAsArray() as MetricsReading;
   }
 
-  async #gather(workers: readonly WorkerProcess[]): Promise<string> {
+  async #collect(workers: readonly WorkerProcess[]): Promise<string> {
     const own = await this.#own.getMetricsAsJSON();
     await Promise.all(workers.map((worker) => this.#read(worker)));
     return AggregatorRegistry.aggregate([own, this.#ofTheEnded, ...this.#last.values()]).metrics();

@@ -84,7 +84,7 @@ class RunningWorker {
         this.#readinessOfAll = message.state;
         break;
       case "read_metrics":
-        void this.#tellMetrics(message.id);
+        void this.#sendMetrics(message.id);
         break;
       case "metrics":
         this.#metricsWaiters.get(message.id)?.(message.text);
@@ -142,7 +142,7 @@ class RunningWorker {
     });
   }
 
-  async #tellMetrics(id: number): Promise<void> {
+  async #sendMetrics(id: number): Promise<void> {
     const reading = await this.#service?.metrics();
     if (reading !== undefined) await say({ kind: "metrics_read", id, reading });
   }
@@ -152,7 +152,7 @@ class RunningWorker {
     this.#draining = true;
     await this.#service?.drain();
     // So that what it counted since it was last asked is not lost.
-    await this.#tellMetrics(0);
+    await this.#sendMetrics(0);
     process.exit(0);
   }
 }

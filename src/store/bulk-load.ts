@@ -33,8 +33,8 @@ export async function loadRows(connection: Connection, table: string, columns: s
   const infileStreamFactory = (): Readable => Readable.from(packets(text.bytes));
   let outcome: { affectedRows: number; warningStatus: number; info: string };
   try {
-    const [answer] = await connection.driver.query({ sql, infileStreamFactory });
-    outcome = answer as typeof outcome;
+    const [response] = await connection.driver.query({ sql, infileStreamFactory });
+    outcome = response as typeof outcome;
   } catch (error) {
     throw toDatabaseFailure(error);
   }

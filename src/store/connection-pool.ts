@@ -51,7 +51,7 @@ export class ConnectionPool {
   readonly #connectTimeoutMs: number;
   #connectLimitMs: number;
   readonly #idle: ServerConnection[] = [];
-  readonly #lent = new Set<ServerConnection>();
+  readonly #leased = new Set<ServerConnection>();
   readonly #waiters = new Set<Waiter>();
   /** Connections being opened or asked. */
   #pending = 0;
@@ -72,16 +72,16 @@ export class ConnectionPool {
   async acquire(): Promise<ServerConnection> {
     for (let idle = this.#idle.pop(); idle !== undefined && !this.#closed; idle = this.#idle.pop()) {
       if (idle.isClosed) continue;
-      if (!idle.isDoubted && idle.idleMs < probeAfterIdleMs) return this.#lend(idle);
+      if (!idle.isDoubted && idle.idleMs < probeAfterIdleMs) return this.#lease(idle);
       this.#pending++;
       const alive = await idle.isAlive();
       this.#pending--;
-      if (alive) return this.#lend(idle);
+      if (alive) return this.#lease(idle);
       this.suspect();
     }
     if (this.#closed) throw closedFailure();
-    if (this.#idle.length + this.#lent.size + this.#pending < this.#connectionsMax) return this.#openPooled();
-    if (this.#waiters.size >= this.#waitersMax) throw crowdedFailure();
+    if (this.#idle.length + this.#leased.size + this.#pending < this.#connectionsMax) return this.#openPooled();
+    if (this.#waiters.size >= this.#waitersMax) throw poolExhausted();
     return new Promise((give, fail) => {
       this.#waiters.add({ give, fail });
     });
@@ -89,7 +89,7 @@ export class ConnectionPool {
 
   /** Takes a connection back. One that cannot be used again is to be destroyed before. */
   release(connection: ServerConnection): void {
-    this.#lent.delete(connection);
+    this.#leased.delete(connection);
     if (connection.isClosed || this.#closed) {
       connection.destroy();
       this.#serveNext();
@@ -101,7 +101,7 @@ export class ConnectionPool {
       return;
     }
     this.#waiters.delete(waiter);
-    waiter.give(this.#lend(connection));
+    waiter.give(this.#lease(connection));
   }
 
   /** Opens a connection that is not one of the pool's. @throws Failure `unavailable` */
@@ -120,7 +120,7 @@ export class ConnectionPool {
   /** A connection to the server turned out to be dead: no other one that is open now is trusted. */
   suspect(): void {
     for (const connection of this.#idle.splice(0)) connection.destroy();
-    for (const connection of this.#lent) connection.doubt();
+    for (const connection of this.#leased) connection.doubt();
   }
 
   /** Closes all; those that are lent fail. */
@@ -129,12 +129,12 @@ export class ConnectionPool {
     clearInterval(this.#sweeper);
     for (const waiter of this.#waiters) waiter.fail(closedFailure());
     this.#waiters.clear();
-    for (const connection of this.#lent) connection.destroy();
+    for (const connection of this.#leased) connection.destroy();
     await Promise.all(this.#idle.splice(0).map((connection) => connection.end()));
   }
 
-  #lend(connection: ServerConnection): ServerConnection {
-    this.#lent.add(connection);
+  #lease(connection: ServerConnection): ServerConnection {
+    this.#leased.add(connection);
     return connection;
   }
 
@@ -150,14 +150,14 @@ export class ConnectionPool {
       throw error;
     }
     this.#pending--;
-    if (!this.#closed) return this.#lend(opened);
+    if (!this.#closed) return this.#lease(opened);
     opened.destroy();
     throw closedFailure();
   }
 
   /** Where no connection is lent, nobody could give the waiters one. */
   #failWaiters(error: unknown): void {
-    if (this.#lent.size > 0) return;
+    if (this.#leased.size > 0) return;
     for (const waiter of this.#waiters) waiter.fail(error);
     this.#waiters.clear();
   }
@@ -185,7 +185,7 @@ function closedFailure(): Failure {
   return unavailable("the database cannot be reached; try again", "DATABASE_UNAVAILABLE", databaseRetryAfterMs);
 }
 
-function crowdedFailure(): Failure {
+function poolExhausted(): Failure {
   return unavailable(
     "too many requests wait for the database; try again",
     "DATABASE_UNAVAILABLE",

@@ -49,7 +49,7 @@ export class ConnectionProbe {
   /** Watches from now on, until `stop`. */
   start(): void {
     this.#bytes = this.#socket.bytesRead + this.#socket.bytesWritten;
-    this.#lookAfter(probeAfterMs);
+    this.#checkAfter(probeAfterMs);
   }
 
   stop(): void {
@@ -57,15 +57,15 @@ export class ConnectionProbe {
     this.#timer = undefined;
   }
 
-  #lookAfter(pauseMs: number): void {
-    this.#timer = setTimeout(() => void this.#look(), pauseMs).unref();
+  #checkAfter(pauseMs: number): void {
+    this.#timer = setTimeout(() => void this.#check(), pauseMs).unref();
   }
 
-  async #look(): Promise<void> {
+  async #check(): Promise<void> {
     const timer = this.#timer;
     if (this.#isSilent()) await this.#ask(() => this.#timer === timer && this.#isSilent());
     if (this.#timer !== timer) return;
-    if (this.#isSilent()) this.#lookAfter(probePauseMs);
+    if (this.#isSilent()) this.#checkAfter(probePauseMs);
     else this.start();
   }
 

@@ -115,7 +115,7 @@ export class DatabaseGate {
   async run<T>(call: Call | undefined, work: () => Promise<T>, further = false): Promise<T> {
     const client = this.#clientOf(quotaKey(call?.clientAddress ?? ""));
     const waits = !this.#hasSlotFor(client);
-    const refusal = waits && !further ? this.#makeRoom(client) : undefined;
+    const refusal = waits && !further ? this.#evict(client) : undefined;
     if (refusal !== undefined) {
       this.#forgetIdle(client);
       throw refusal;
@@ -203,7 +203,7 @@ export class DatabaseGate {
   }
 
   /** Gives why one more request of a client cannot wait; undefined: it can, in place of another's if need be. */
-  #makeRoom(client: Client): Failure | undefined {
+  #evict(client: Client): Failure | undefined {
     if (this.#waiting < this.#limits.waitingMax) return undefined;
     let longest = client;
     for (const other of this.#turns) if (other.first.size > longest.first.size) longest = other;

@@ -134,15 +134,15 @@ class PooledDatabase implements Database {
   }
 
   async withConnection<T>(use: (connection: Connection) => Promise<T>): Promise<T> {
-    const lent = await this.#pool.acquire();
+    const leased = await this.#pool.acquire();
     try {
-      return await use(lent.connection);
+      return await use(leased.connection);
     } catch (error) {
-      if (!isUsableAfter(error)) lent.destroy();
+      if (!isUsableAfter(error)) leased.destroy();
       if (isSilence(error)) this.suspect();
       throw error;
     } finally {
-      this.#pool.release(lent);
+      this.#pool.release(leased);
     }
   }
 
@@ -178,8 +178,8 @@ class PooledDatabase implements Database {
   }
 
   async #inTransaction<T>(begin: string, use: (connection: Connection) => Promise<T>): Promise<T> {
-    const lent = await this.#pool.acquire();
-    const { connection } = lent;
+    const leased = await this.#pool.acquire();
+    const { connection } = leased;
     let usable = false;
     try {
       await connection.run(begin);
@@ -195,8 +195,8 @@ class PooledDatabase implements Database {
       }
     } finally {
       // A connection whose transaction could not be ended must not reach the next caller.
-      if (!usable) lent.destroy();
-      this.#pool.release(lent);
+      if (!usable) leased.destroy();
+      this.#pool.release(leased);
     }
   }
 }

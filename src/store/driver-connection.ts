@@ -111,8 +111,8 @@ export function wrapConnection(
 ): Connection {
   const ask = async <R>(request: () => Promise<readonly [unknown, ...unknown[]]>): Promise<R> => {
     try {
-      const [answer] = await watch(request());
-      return answer as R;
+      const [response] = await watch(request());
+      return response as R;
     } catch (error) {
       throw toDatabaseFailure(error);
     }

@@ -57,7 +57,7 @@ export class OnePort {
     this.#http1 = new Http1Server({ ...options, cancelled });
     const { request, stream } = handlers;
     this.#http2 = new Http2Sessions({ limits, clients, cancelled, log, request, stream });
-    this.#tellApart();
+    this.#detectProtocol();
   }
 
   /** Connections that are open now. */
@@ -142,7 +142,7 @@ export class OnePort {
   }
 
   /** Puts itself between the listening socket and the HTTP/1.1 server, which must listen to keep its timeouts. */
-  #tellApart(): void {
+  #detectProtocol(): void {
     const { server } = this.#http1;
     const encrypted = this.#options.tls !== undefined;
     server.prependListener("connection", (socket: Socket) => {

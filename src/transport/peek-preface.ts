@@ -10,7 +10,7 @@ const prefaceHead = Buffer.from("PRI");
 export function peekPreface(socket: Socket, timeoutMs: number, decided: (http2: boolean, held: Buffer) => void): void {
   let held: Buffer = Buffer.alloc(0);
   const stop = (): void => {
-    socket.off("readable", look);
+    socket.off("readable", peek);
     socket.off("end", cut);
     socket.off("timeout", cut);
     socket.off("error", cut);
@@ -21,7 +21,7 @@ export function peekPreface(socket: Socket, timeoutMs: number, decided: (http2: 
     socket.on("error", () => {});
     socket.destroy();
   };
-  const look = (): void => {
+  const peek = (): void => {
     const chunk: Buffer | null = socket.read();
     if (chunk === null) return;
     held = held.length === 0 ? chunk : Buffer.concat([held, chunk]);
@@ -32,7 +32,7 @@ export function peekPreface(socket: Socket, timeoutMs: number, decided: (http2: 
     socket.unshift(held);
     decided(matches, held);
   };
-  socket.on("readable", look);
+  socket.on("readable", peek);
   socket.on("end", cut);
   socket.on("timeout", cut);
   socket.on("error", cut);

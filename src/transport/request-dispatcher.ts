@@ -60,7 +60,7 @@ export class RequestDispatcher {
       this.#preflight(exchange, rpc.allowed(inner) ?? allowedMethods);
       return;
     }
-    if ((method === "GET" || exchange.head) && inBase && files.answer(exchange, inner)) return;
+    if ((method === "GET" || exchange.head) && inBase && files.serve(exchange, inner)) return;
     if (!rpc.matches(method, inner, request.headers)) {
       rest.handle(exchange, path, query);
       return;

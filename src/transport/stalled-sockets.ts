@@ -1,7 +1,7 @@
 import type { Socket } from "node:net";
 
 /** How often connections are looked at, at most. */
-const lookIntervalMs = 5_000;
+const checkIntervalMs = 5_000;
 
 /**
  * Cuts HTTP/1.1 connections whose reader takes nothing of what was written for it. Node's server can watch them too, but
@@ -11,7 +11,7 @@ const lookIntervalMs = 5_000;
 export class StalledSockets {
   readonly #stalledMs: number;
   readonly #sockets: () => Iterable<Socket>;
-  readonly #look: NodeJS.Timeout;
+  readonly #timer: NodeJS.Timeout;
 
   /**
    * A connection is cut when its reader took nothing for `stalledMs`, and at most as long again before it was seen.
@@ -20,12 +20,12 @@ export class StalledSockets {
   constructor(stalledMs: number, sockets: () => Iterable<Socket>) {
     this.#stalledMs = stalledMs;
     this.#sockets = sockets;
-    this.#look = setInterval(() => this.#watch(), Math.min(lookIntervalMs, stalledMs));
-    this.#look.unref();
+    this.#timer = setInterval(() => this.#watch(), Math.min(checkIntervalMs, stalledMs));
+    this.#timer.unref();
   }
 
   stop(): void {
-    clearInterval(this.#look);
+    clearInterval(this.#timer);
   }
 
   #watch(): void {

@@ -176,9 +176,9 @@ class GuardedStream implements ResponseStream {
 
   take(): readonly EncodedResponse[] {
     if (this.#failure !== undefined) return [];
-    const answers = this.#inner.take();
-    this.#givenAtMs = answers.length === 0 ? undefined : performance.now();
-    return answers;
+    const responses = this.#inner.take();
+    this.#givenAtMs = responses.length === 0 ? undefined : performance.now();
+    return responses;
   }
 
   onReady(listener: () => void): void {

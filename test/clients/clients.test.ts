@@ -66,8 +66,8 @@ async function install(language: Language): Promise<void> {
   const missing = language.needs.find((name) => partnerProgram(name) === undefined);
   if (missing !== undefined) return skip(language, `${missing} is not on this machine`);
   try {
-    await mkdir(home(language));
-    await language.install(home(language));
+    await mkdir(projectFolder(language));
+    await language.install(projectFolder(language));
   } catch (error) {
     if (!isOffline(error)) throw error;
     skip(language, "its packages cannot be reached");
@@ -109,7 +109,7 @@ function killGroup(pid: number): void {
   }
 }
 
-function home(language: Language): string {
+function projectFolder(language: Language): string {
   return join(folder, language.name);
 }
 
@@ -120,8 +120,8 @@ async function ready(language: Language, context: TestContext): Promise<void> {
 
 /** What an example prints when it has ended. */
 function printed(language: Language, example: Example, ...args: string[]): Promise<string> {
-  const command: Command = [...language.example(home(language), example), ...args];
-  return run(command, home(language), { MARKETD: service.url });
+  const command: Command = [...language.example(projectFolder(language), example), ...args];
+  return run(command, projectFolder(language), { MARKETD: service.url });
 }
 
 /** Starts a program that does not end by itself; gives its lines as they come. */
@@ -190,7 +190,7 @@ describe.each(languages)("$name", { timeout: installMaxMs }, (language) => {
     await ready(language, context);
     const { party, entries } = await busiestParty();
     const asset = entries[0]?.assetId ?? "";
-    const file = join(home(language), "ledger.csv");
+    const file = join(projectFolder(language), "ledger.csv");
     const lines = (await printed(language, "verified-export", party, asset, file)).trim().split("\n");
     const csv = readFileSync(file);
     expect(lines[1]).toBe(`SHA-256 ${createHash("sha256").update(csv).digest("hex")}`);
@@ -209,21 +209,21 @@ describe.each(languages)("$name", { timeout: installMaxMs }, (language) => {
     const market = await firstMarket();
     const { buy, sell } = await depthOf(market);
     const url = `${service.url}/api/v2/stream/markets/depth/updates?marketIds=${market}`;
-    const lines = start([...language.example(home(language), "keep-a-book"), url]);
+    const lines = start([...language.example(projectFolder(language), "keep-a-book"), url]);
     await vi.waitFor(() => expect(lines).not.toEqual([]), { timeout: 20_000 });
     expect(lines[0]?.replace(/ [0-9]+:/, ":")).toBe(`${market}: ${buy[0]?.price} / ${sell[0]?.price}`);
   });
 
   test.runIf(language.rules)("its own tests of the rules", async (context) => {
     await ready(language, context);
-    if (language.rules !== undefined) await run(language.rules(home(language)), folder, { CASES: casesPath });
+    if (language.rules !== undefined) await run(language.rules(projectFolder(language)), folder, { CASES: casesPath });
   });
 
   test.runIf(language.readme)("the first example of its README", async (context) => {
     await ready(language, context);
     if (language.readme === undefined || language.paste === undefined) return;
     const code = (await firstExample(language.readme)).replace("http://127.0.0.1:8080", service.url);
-    const lines = start(await language.paste(home(language), code));
+    const lines = start(await language.paste(projectFolder(language), code));
     const market = await firstMarket();
     const { buy, sell } = await depthOf(market);
     const line = `${market} ${buy[0]?.price} ${sell[0]?.price}`;
@@ -236,7 +236,7 @@ test("@marketd/client works in a browser, from another origin", { timeout: insta
   const chromium = partnerProgram("browser");
   if (typescript === undefined || chromium === undefined) return context.skip("there is no Chromium");
   await ready(typescript, context);
-  const script = join(home(typescript), "browser-script.ts");
+  const script = join(projectFolder(typescript), "browser-script.ts");
   await copyFile(new URL("browser-script.ts", import.meta.url), script);
   const page = await serveScript(script);
   const browser = await launchChromium(chromium);
@@ -285,7 +285,7 @@ test("live order books go on when the server restarts", { timeout: installMaxMs 
     .filter((language) => !skipped.has(language.name))
     .map((language) => ({
       name: language.name,
-      lines: start([...language.example(home(language), "live-order-book"), market]),
+      lines: start([...language.example(projectFolder(language), "live-order-book"), market]),
     }));
   /** Every reader's newest book, and what it should be. */
   const compare = async () => {

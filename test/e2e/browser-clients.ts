@@ -20,7 +20,7 @@ export interface ReportedBook {
 }
 
 /** What came through a client so far. */
-export interface DoorReport {
+export interface ClientReport {
   readonly messages: number;
   /** Empty: none. */
   readonly problem: string;

@@ -8,7 +8,7 @@ import {
   TradingDataService,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { DepthBook, type DepthLevel } from "../../src/domain/depth-book.js";
-import type { BrowserClient, DoorReport, ReportedLevel } from "./browser-clients.js";
+import type { BrowserClient, ClientReport, ReportedLevel } from "./browser-clients.js";
 
 const streamPath = "/api/v2/stream/markets/depth/updates";
 
@@ -31,7 +31,7 @@ class Reader {
     this.#problem = problem;
   }
 
-  report(): DoorReport {
+  report(): ClientReport {
     const books = [...this.#books].map(([marketId, book]) => ({
       marketId,
       sequenceNumber: String(book.sequenceNumber),
@@ -97,7 +97,7 @@ Object.assign(globalThis, {
       open(baseUrl, reader);
     }
   },
-  reportOf(client: BrowserClient): DoorReport | undefined {
+  reportOf(client: BrowserClient): ClientReport | undefined {
     return readers.get(client)?.report();
   },
 });

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Network } from "../../src/simulator/network.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { partnerProgram } from "../support/partners.js";
-import { browserClients, type DoorReport, type ReportedBook, type ReportedLevel } from "./browser-clients.js";
+import { browserClients, type ClientReport, type ReportedBook, type ReportedLevel } from "./browser-clients.js";
 import { launchChromium, type ScriptPage, serveScript } from "./browser-launch.js";
 import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
 
@@ -88,7 +88,7 @@ describe.skipIf(chromium === undefined)("a real browser", () => {
     const page = await browser.newPage();
     await page.goto(script.url);
     await page.evaluate(`openClients(${JSON.stringify(service.url)})`);
-    const report = (client: string): Promise<DoorReport> => page.evaluate(`reportOf(${JSON.stringify(client)})`);
+    const report = (client: string): Promise<ClientReport> => page.evaluate(`reportOf(${JSON.stringify(client)})`);
     for (const client of browserClients) {
       const state = async () => {
         const { problem, books } = await report(client);

@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { envelope } from "../../src/transport/call/framing.js";
 import { newDatabaseUrl } from "../support/database.js";
-import { type RpcForm, rpcForms, sendBytes } from "../support/rpc-bytes.js";
+import { type RpcVariant, rpcVariants, sendBytes } from "../support/rpc-bytes.js";
 import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
 import { smallNetwork } from "./small-network.js";
 
@@ -38,9 +38,9 @@ const repetitions = 5;
 const honestCodes = [0, Code.DeadlineExceeded, Code.Unavailable];
 
 /** Whether the form takes calls of the method. */
-function serves(form: RpcForm, method: DescMethod): boolean {
-  if (form.protocol === "connect-stream") return method.methodKind === "server_streaming";
-  return method.methodKind === "unary" || form.protocol === "grpc" || form.protocol === "grpc-web";
+function serves(variant: RpcVariant, method: DescMethod): boolean {
+  if (variant.protocol === "connect-stream") return method.methodKind === "server_streaming";
+  return method.methodKind === "unary" || variant.protocol === "grpc" || variant.protocol === "grpc-web";
 }
 
 describe("a deadline of hardly any time", () => {
@@ -64,23 +64,25 @@ describe("a deadline of hardly any time", () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  const cases = rpcForms.flatMap((form) => [undefined, "gzip"].map((coding) => ({ ...form, form, coding })));
-  test.each(cases)("$protocol, $contentType, compressed: $coding", async ({ form, coding }) => {
-    const timeouts = form.protocol.startsWith("connect") ? connectTimeouts : grpcTimeouts;
+  const cases = rpcVariants.flatMap((variant) =>
+    [undefined, "gzip"].map((coding) => ({ ...variant, variant, coding })),
+  );
+  test.each(cases)("$protocol, $contentType, compressed: $coding", async ({ variant, coding }) => {
+    const timeouts = variant.protocol.startsWith("connect") ? connectTimeouts : grpcTimeouts;
     const calls = requests
-      .filter(([method]) => serves(form, method))
+      .filter(([method]) => serves(variant, method))
       .flatMap(([method, request]) =>
-        timeouts.map((timeout) => ({ method, timeout, body: bodyOf(form, method, request, coding) })),
+        timeouts.map((timeout) => ({ method, timeout, body: bodyOf(variant, method, request, coding) })),
       );
     for (let n = 0; n < repetitions; n++) {
       const outcomes = await Promise.all(
         calls.map(({ method, timeout, body }) => {
           const path = `/${method.parent.typeName}/${method.name}`;
           const headers = {
-            [form.timeoutName]: timeout,
-            ...(coding === undefined ? {} : { [form.encodingName]: coding }),
+            [variant.timeoutName]: timeout,
+            ...(coding === undefined ? {} : { [variant.encodingName]: coding }),
           };
-          return sendBytes(port, form, path, body, headers);
+          return sendBytes(port, variant, path, body, headers);
         }),
       );
       for (const { code } of outcomes) expect(honestCodes).toContain(code);
@@ -90,8 +92,8 @@ describe("a deadline of hardly any time", () => {
   });
 });
 
-function bodyOf(form: RpcForm, method: DescMethod, request: JsonValue, coding: string | undefined): Buffer {
-  const plain = form.json ? JSON.stringify(request) : toBinary(method.input, fromJson(method.input, request));
+function bodyOf(variant: RpcVariant, method: DescMethod, request: JsonValue, coding: string | undefined): Buffer {
+  const plain = variant.json ? JSON.stringify(request) : toBinary(method.input, fromJson(method.input, request));
   const message = coding === undefined ? Buffer.from(plain) : gzipSync(plain);
-  return form.enveloped ? envelope(coding === undefined ? 0 : 1, message) : message;
+  return variant.enveloped ? envelope(coding === undefined ? 0 : 1, message) : message;
 }

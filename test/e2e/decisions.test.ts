@@ -247,8 +247,8 @@ describe("answers", () => {
 
   it("give as many levels as asked, the best first", async () => {
     const depth = async (query: string) => {
-      const answer = await json(`${service.url}/api/v2/market/depth/busy/latest${query}`);
-      const prices = (side: string) => (answer[side] as { price: string }[]).map((level) => level.price);
+      const reply = await json(`${service.url}/api/v2/market/depth/busy/latest${query}`);
+      const prices = (side: string) => (reply[side] as { price: string }[]).map((level) => level.price);
       return [prices("buy"), prices("sell")];
     };
     const all = [

@@ -219,7 +219,7 @@ describe("the table of errors", () => {
   it("known, but without orders yet: an empty depth", async () => {
     for (const client of clients) {
       expect(await client.unary("getLatestMarketDepth", { marketId: "quiet" }), client.name).toEqual({
-        answer: { marketId: "quiet", buy: [], sell: [], sequenceNumber: "0" },
+        reply: { marketId: "quiet", buy: [], sell: [], sequenceNumber: "0" },
       });
     }
   });
@@ -229,10 +229,10 @@ describe("the table of errors", () => {
     for (const client of clients) {
       const filter = { fromAccountFilter: { partyIds: ["nobody"] } };
       expect(await client.unary("listLedgerEntries", { filter }), client.name).toEqual({
-        answer: { ledgerEntries: { edges: [], pageInfo } },
+        reply: { ledgerEntries: { edges: [], pageInfo } },
       });
       expect(await client.unary("listERC20MultiSigSignerRemovedBundles", { epochSeq: "8" }), client.name).toEqual({
-        answer: { bundles: { edges: [], pageInfo } },
+        reply: { bundles: { edges: [], pageInfo } },
       });
     }
     const csv = await fetch(`${service.url}/api/v2/ledgerentry/export?partyId=nobody&assetId=usd&alt=media`);
@@ -308,9 +308,9 @@ describe("the table of errors", () => {
     for (const row of databaseAway) await everywhere(row);
     for (const client of clients) {
       const data = await client.unary("getLatestMarketData", { marketId: "busy" });
-      expect(data, client.name).toMatchObject({ answer: { marketData: { market: "busy" } } });
+      expect(data, client.name).toMatchObject({ reply: { marketData: { market: "busy" } } });
       const [update] = await client.stream("observeMarketsDepthUpdates", { marketIds: ["busy"] }, 1);
-      expect(update, client.name).toMatchObject({ answer: { update: [{ marketId: "busy" }] } });
+      expect(update, client.name).toMatchObject({ reply: { update: [{ marketId: "busy" }] } });
     }
     expect((await fetch(`${service.url}/readyz`)).status).toBe(200);
     proxy.restore();

@@ -10,7 +10,7 @@ interface Level {
 /** A test that makes, loads and watches a replay takes longer than others. */
 const replayMaxMs = 120_000;
 
-interface MarketAnswer {
+interface MarketResponse {
   readonly market: { readonly tradableInstrument: { readonly instrument: { readonly code: string } } };
 }
 
@@ -70,7 +70,7 @@ describe.skipIf(chromium === undefined)("the explorer on a busy network", () => 
     recording = world.record(100);
     // The first market that was made is the busiest.
     for (const { market: id } of marketsData) {
-      const { market } = await world.getJson<MarketAnswer>(`/api/v2/market/${id}`);
+      const { market } = await world.getJson<MarketResponse>(`/api/v2/market/${id}`);
       if (market.tradableInstrument.instrument.code === "BTC/USD") marketId = id;
     }
   }, replayMaxMs);

@@ -83,8 +83,8 @@ export class ExplorerWorld {
     page.on("pageerror", (error) => problems.push(error.message));
     page.on("console", (message) => {
       // Error answers, which tests cause, are told on the console too.
-      const isAnswer = message.text().startsWith("Failed to load resource");
-      if (message.type() === "error" && !isAnswer) problems.push(message.text());
+      const isHttpError = message.text().startsWith("Failed to load resource");
+      if (message.type() === "error" && !isHttpError) problems.push(message.text());
     });
     page.on("request", (request) => {
       const url = new URL(request.url());

@@ -12,12 +12,12 @@ interface Level {
   readonly volume: string;
 }
 
-interface DepthAnswer {
+interface DepthResponse {
   readonly buy: readonly Level[];
   readonly sell: readonly Level[];
 }
 
-interface LedgerAnswer {
+interface LedgerResponse {
   readonly ledgerEntries: { readonly edges: readonly { readonly node: LedgerNode }[] };
 }
 
@@ -93,7 +93,7 @@ describe.skipIf(chromium === undefined)("the explorer, in a real browser", () =>
     await world.load(40);
     await expect.poll(textOf("#sequence-number"), patience).not.toBe(before);
     const same = async () => {
-      const { buy, sell } = await world.getJson<DepthAnswer>(`/api/v2/market/depth/${marketId}/latest`);
+      const { buy, sell } = await world.getJson<DepthResponse>(`/api/v2/market/depth/${marketId}/latest`);
       const [bids, asks] = [await ladder("bids"), await ladder("asks")];
       const levels = (side: readonly Level[]) => side.map(({ price, volume }) => ({ price, volume }));
       return {
@@ -108,10 +108,10 @@ describe.skipIf(chromium === undefined)("the explorer, in a real browser", () =>
     await show(`#/market/${marketId}`);
     await expect.poll(() => page.locator("#mid-chart canvas, #depth-chart canvas").count(), patience).toBe(2);
     await expect.poll(textOf("#market-data"), patience).toContain("Mark price");
-    const answer = await fetch(`${world.service.url}/api/v2/market/data/${marketId}/latest`);
-    const { marketData } = (await answer.json()) as { marketData: { timestamp: string } };
-    const isNewest = answer.headers.get("x-block-timestamp") === marketData.timestamp;
-    const block = `${isNewest ? "" : "before "}${answer.headers.get("x-block-height")}`;
+    const response = await fetch(`${world.service.url}/api/v2/market/data/${marketId}/latest`);
+    const { marketData } = (await response.json()) as { marketData: { timestamp: string } };
+    const isNewest = response.headers.get("x-block-timestamp") === marketData.timestamp;
+    const block = `${isNewest ? "" : "before "}${response.headers.get("x-block-height")}`;
     await expect.poll(textOf("#market-data dd"), patience).toBe(block);
     await expect.poll(() => page.locator("#trades tbody tr").count(), patience).toBeGreaterThan(0);
     expect(await textsOf("#price-bounds tbody th")()).toEqual(["60 min", "4 h"]);
@@ -161,7 +161,7 @@ describe.skipIf(chromium === undefined)("the explorer, in a real browser", () =>
 
   test("filters the ledger by every field, which the URL keeps", async () => {
     await show("#/ledger");
-    const { ledgerEntries } = await world.getJson<LedgerAnswer>(
+    const { ledgerEntries } = await world.getJson<LedgerResponse>(
       "/api/v2/ledgerentry/history?filter.transferTypes=TRANSFER_TYPE_MARGIN_LOW&pagination.first=1",
     );
     const node = ledgerEntries.edges[0]?.node;
@@ -181,11 +181,11 @@ describe.skipIf(chromium === undefined)("the explorer, in a real browser", () =>
     expect(query.get("dateRange.startTimestamp")).toBe("1704067200000000001");
     expect(query.getAll("filter.transferTypes").length).toBe(2);
     query.set("pagination.first", "25");
-    const answer = await world.getJson<LedgerAnswer>(`/api/v2/ledgerentry/history?${query}`);
-    expect(answer.ledgerEntries.edges.length).toBeGreaterThan(0);
+    const response = await world.getJson<LedgerResponse>(`/api/v2/ledgerentry/history?${query}`);
+    expect(response.ledgerEntries.edges.length).toBeGreaterThan(0);
     await expect
       .poll(() => page.locator("#entries tbody tr").count(), patience)
-      .toBe(answer.ledgerEntries.edges.length);
+      .toBe(response.ledgerEntries.edges.length);
     await page.reload();
     await expect
       .poll(() => field("filter.fromAccountFilter.partyIds").inputValue(), patience)
@@ -204,25 +204,25 @@ describe.skipIf(chromium === undefined)("the explorer, in a real browser", () =>
     await page.getByRole("button", { name: "Show" }).click();
     await expect.poll(textOf("#ledger-form [role=alert]"), patience).toContain('"yesterday" is no time');
     await show("#/ledger?dateRange.startTimestamp=20000&dateRange.endTimestamp=10000");
-    const answer = await fetch(
+    const response = await fetch(
       `${world.service.url}/api/v2/ledgerentry/history?dateRange.startTimestamp=20000&dateRange.endTimestamp=10000`,
     );
-    const { message } = (await answer.json()) as { message: string };
+    const { message } = (await response.json()) as { message: string };
     await expect.poll(textOf("#problem"), patience).toBe(message);
   });
 
   test("downloads the CSV of a party and an asset, which is the export itself", async () => {
-    const { ledgerEntries } = await world.getJson<LedgerAnswer>(
+    const { ledgerEntries } = await world.getJson<LedgerResponse>(
       "/api/v2/ledgerentry/history?filter.fromAccountFilter.accountTypes=ACCOUNT_TYPE_GENERAL&pagination.first=1",
     );
     const { fromAccountPartyId: party = "", assetId: asset = "" } = ledgerEntries.edges[0]?.node ?? {};
     await show(`#/ledger?filter.fromAccountFilter.partyIds=${party}&filter.fromAccountFilter.assetId=${asset}`);
     const [download] = await Promise.all([page.waitForEvent("download"), page.click("#csv")]);
     const saved = readFileSync((await download.path()) ?? "", "utf8");
-    const answer = await fetch(
+    const response = await fetch(
       `${world.service.url}/api/v2/ledgerentry/export?partyId=${party}&assetId=${asset}&alt=media`,
     );
-    expect(saved).toBe(await answer.text());
+    expect(saved).toBe(await response.text());
     const rows = saved.split("\r\n").length - 2;
     expect(rows).toBeGreaterThan(0);
     expect((await textOf("#csv-state")()).replaceAll("\u202f", "")).toContain(`${rows} rows, complete`);
@@ -289,8 +289,8 @@ describe.skipIf(chromium === undefined)("the explorer, in a real browser", () =>
 
   test("shows the service's own words about a market that it does not know", async () => {
     await show("#/market/no-such-market");
-    const answer = await fetch(`${world.service.url}/api/v2/market/no-such-market`);
-    const { message } = (await answer.json()) as { message: string };
+    const response = await fetch(`${world.service.url}/api/v2/market/no-such-market`);
+    const { message } = (await response.json()) as { message: string };
     await expect.poll(textOf("#problem"), patience).toBe(message);
     await page.selectOption("#market-choice", marketId);
     await expect.poll(() => page.locator("#ladder").count(), patience).toBe(1);
@@ -305,7 +305,7 @@ describe.skipIf(chromium === undefined)("the explorer, in a real browser", () =>
     await world.load(5);
     await world.service.start();
     await expect.poll(textOf("#stream-state"), patience).toBe("live");
-    const { buy } = await world.getJson<DepthAnswer>(`/api/v2/market/depth/${marketId}/latest`);
+    const { buy } = await world.getJson<DepthResponse>(`/api/v2/market/depth/${marketId}/latest`);
     await expect.poll(async () => (await ladder("bids"))[0]?.price, patience).toBe(buy[0]?.price);
     expect(problems).toEqual([]);
   });

@@ -267,7 +267,7 @@ describe("a fault in the middle of a load", () => {
     const proxy = await HalfOpenProxy.before(server.url);
     const loading = new LoadProcess(proxy.url, "pipe", "--pace", "120");
     await loading.untilHeight(60);
-    await proxy.loseAnswerTo("COMMIT");
+    await proxy.loseReplyTo("COMMIT");
     await sleep(500);
     proxy.revive();
     await loading.expectWhole();

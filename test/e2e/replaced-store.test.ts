@@ -111,9 +111,9 @@ test.each(replacements)("a database with $what in place of the old one is served
   await expect.poll(heightServed, { timeout: 2_000 }).toBe(await heightInDatabase());
   for (let again = 0; again < 50; again++) expect(await entriesServed()).toEqual(truth);
   const known = new Set([...(before as string[]), ...(await everyEntry())]);
-  for (const answer of meanwhile) {
-    if (typeof answer === "number") expect(answer).toBe(503);
-    else expect(answer.filter((entry) => !known.has(entry))).toEqual([]);
+  for (const reply of meanwhile) {
+    if (typeof reply === "number") expect(reply).toBe(503);
+    else expect(reply.filter((entry) => !known.has(entry))).toEqual([]);
   }
   const subject = await busiestSubject();
   expect(await exported(subject)).toBe(subject.entries);

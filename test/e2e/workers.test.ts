@@ -146,9 +146,9 @@ describe("two workers on one port", () => {
     // Clients of the same kind on fresh connections meet both workers.
     for (let round = 0; round < 4; round++) {
       for (const client of openClients(url)) {
-        expect(await client.unary("getLatestMarketDepth", { marketId: "a" }), client.name).toEqual({ answer: truth });
+        expect(await client.unary("getLatestMarketDepth", { marketId: "a" }), client.name).toEqual({ reply: truth });
         const [first] = await client.stream("observeMarketsDepthUpdates", { marketIds: ["a"] }, 1);
-        expect(first, client.name).toMatchObject({ answer: { update: [{ marketId: "a" }] } });
+        expect(first, client.name).toMatchObject({ reply: { update: [{ marketId: "a" }] } });
         client.close();
       }
       const socket = new WebSocket(`${url.replace("http", "ws")}${streamPath}`);

@@ -72,7 +72,7 @@ function untilGone(dataDir: string): Promise<number> {
   return until(`everything of ${dataDir} has gone`, goneMs, () => processesOf(dataDir, "any").length === 0);
 }
 
-function untilAnswering(url: string): Promise<number> {
+function untilResponding(url: string): Promise<number> {
   return until("the database answers", backMs, () =>
     ask(url, "SELECT 1").then(
       () => true,
@@ -161,7 +161,7 @@ describe.concurrent("a private database", () => {
     const second = await place.newUser(dataDir, { ownGroup: true });
     const server = processOf(dataDir, "server");
     process.kill(-first.pid, "SIGINT");
-    expect(await ask(second.url, "SELECT 'yes' AS answer")).toEqual([{ answer: "yes" }]);
+    expect(await ask(second.url, "SELECT 'yes' AS reply")).toEqual([{ reply: "yes" }]);
     expect(processOf(dataDir, "server")).toEqual(server);
     process.kill(-second.pid, "SIGINT");
     await untilGone(dataDir);
@@ -179,7 +179,7 @@ describe.concurrent("a private database", () => {
     const { pid } = processOf(dataDir, "server");
     process.kill(pid, "SIGKILL");
     await until("another server", backMs, () => processesOf(dataDir, "server").some((server) => server.pid !== pid));
-    await untilAnswering(user.url);
+    await untilResponding(user.url);
     expect(await ask(user.url, "SELECT n FROM kept.t")).toEqual([{ n: 1 }]);
   });
 
@@ -198,7 +198,7 @@ describe.concurrent("a private database", () => {
       () => !processesOf(dataDir, "server").some((p) => p.pid === server.pid),
     );
     await until("a new server", backMs, () => processesOf(dataDir, "server").length === 1);
-    await untilAnswering(user.url);
+    await untilResponding(user.url);
     expect(await ask(user.url, "SHOW DATABASES LIKE 'kept'")).toHaveLength(1);
   });
 
@@ -231,7 +231,7 @@ describe.concurrent("a private database", () => {
     process.kill(processOf(dataDir, "supervisor").pid, "SIGKILL");
     await until("it has gone", goneMs, () => !processesOf(dataDir, "server").some((p) => p.pid === server.pid));
     const user = await coming;
-    await untilAnswering(user.url);
+    await untilResponding(user.url);
     expect(processesOf(dataDir, "server")).toHaveLength(1);
   });
 
@@ -248,7 +248,7 @@ describe.concurrent("a private database", () => {
   test("works under a path that is too long for a socket", async ({ place, expect }) => {
     const dataDir = join(place.newDirectory(), "a-long-name-".repeat(10), "another-long-name-".repeat(10));
     const user = await place.newUser(dataDir);
-    expect(await ask(user.url, "SELECT 'yes' AS answer")).toEqual([{ answer: "yes" }]);
+    expect(await ask(user.url, "SELECT 'yes' AS reply")).toEqual([{ reply: "yes" }]);
     await user.close();
   });
 

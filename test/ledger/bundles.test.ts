@@ -14,8 +14,8 @@ const call = { signal: new AbortController().signal, clientAddress: "test", requ
 async function ask(request: MessageInitShape<typeof ListERC20MultiSigSignerRemovedBundlesRequestSchema>) {
   const method = listErc20MultiSigSignerRemovedBundles({ database: fixture.database });
   if (method.kind !== "unary") throw new Error("a list is unary");
-  const answer = await method.answer(create(ListERC20MultiSigSignerRemovedBundlesRequestSchema, request), call);
-  const { bundles } = answer.message() as unknown as ListERC20MultiSigSignerRemovedBundlesResponse;
+  const response = await method.invoke(create(ListERC20MultiSigSignerRemovedBundlesRequestSchema, request), call);
+  const { bundles } = response.message() as unknown as ListERC20MultiSigSignerRemovedBundlesResponse;
   if (bundles === undefined) throw new Error("no connection");
   return {
     nodes: bundles.edges.map(({ node }) => node),

@@ -71,24 +71,24 @@ function open(
 }
 
 async function readAll(stream: ResponseStream): Promise<EncodedResponse[]> {
-  const answers: EncodedResponse[] = [];
+  const responses: EncodedResponse[] = [];
   for (;;) {
     const ready = new Promise<void>((resolve) => stream.onReady(resolve));
     const taken = stream.take();
-    answers.push(...taken);
+    responses.push(...taken);
     if (taken.length > 0) continue;
     if (stream.failure !== undefined) throw stream.failure;
-    if (stream.ended) return answers;
+    if (stream.ended) return responses;
     await ready;
   }
 }
 
-function body(answer: EncodedResponse) {
-  return fromBinary(HttpBodySchema, Uint8Array.from(answer.binary()));
+function body(response: EncodedResponse) {
+  return fromBinary(HttpBodySchema, Uint8Array.from(response.binary()));
 }
 
-function facts(answer: EncodedResponse | undefined): JsonObject {
-  const [extension] = answer === undefined ? [] : body(answer).extensions;
+function facts(response: EncodedResponse | undefined): JsonObject {
+  const [extension] = response === undefined ? [] : body(response).extensions;
   const struct = extension && anyUnpack(extension, StructSchema);
   if (struct === undefined) throw new Error("no extension");
   return Object.fromEntries(Object.entries(struct.fields).map(([name, { kind }]) => [name, String(kind.value)]));
@@ -106,8 +106,8 @@ test.each([1, 10, 33, 6000])(
           { startNs: times[300], endNs: times[300] },
         ]) {
           const stream = await open(party, asset, time, batch);
-          const answers = await readAll(stream);
-          const csv = Buffer.concat(answers.map((answer) => body(answer).data));
+          const responses = await readAll(stream);
+          const csv = Buffer.concat(responses.map((response) => body(response).data));
           const side = { partyId: party, assetId: asset, marketIds: [], types: [] };
           const filter = { from: side, to: side, closed: false, transferTypes: [] };
           const expected = modelList(fixture.entries, filter, time, false);
@@ -136,12 +136,16 @@ test.each([1, 10, 33, 6000])(
               };
             }),
           );
-          expect(facts(answers.at(-1))).toEqual({
+          expect(facts(responses.at(-1))).toEqual({
             rows: `${expected.length}`,
             sumOfEffects: `${sum}`,
             sha256: createHash("sha256").update(csv).digest("hex"),
           });
-          expect(facts(answers[0])).toMatchObject({ partyId: party, assetId: asset, newestBlock: `${fixture.height}` });
+          expect(facts(responses[0])).toMatchObject({
+            partyId: party,
+            assetId: asset,
+            newestBlock: `${fixture.height}`,
+          });
           expect(stream.trailers.get("export-rows")).toBe(`${expected.length}`);
           expect(stream.trailers.get("export-sum-of-effects")).toBe(`${sum}`);
         }
@@ -155,12 +159,12 @@ function accountType(type: number): string {
 }
 
 test("a piece is encoded by hand as the library would", async () => {
-  for (const answer of await readAll(await open("network", "usd"))) {
-    const message = body(answer);
-    expect(Buffer.from(answer.binary())).toEqual(Buffer.from(toBinary(HttpBodySchema, message)));
-    expect(Buffer.from(answer.json()).toString()).toBe(toJsonString(HttpBodySchema, message, jsonWriteOptions));
-    expect(fromJsonString(HttpBodySchema, Buffer.from(answer.json()).toString(), jsonWriteOptions)).toEqual(message);
-    const made = answer.message() as typeof message;
+  for (const response of await readAll(await open("network", "usd"))) {
+    const message = body(response);
+    expect(Buffer.from(response.binary())).toEqual(Buffer.from(toBinary(HttpBodySchema, message)));
+    expect(Buffer.from(response.json()).toString()).toBe(toJsonString(HttpBodySchema, message, jsonWriteOptions));
+    expect(fromJsonString(HttpBodySchema, Buffer.from(response.json()).toString(), jsonWriteOptions)).toEqual(message);
+    const made = response.message() as typeof message;
     expect({ ...made, data: Uint8Array.from(made.data) }).toEqual(message);
   }
 });
@@ -168,9 +172,9 @@ test("a piece is encoded by hand as the library would", async () => {
 test("nothing that matches is a header alone, and its digest", async () => {
   const stream = await open("nobody", "usd");
   expect(stream.headers.get("content-disposition")).toBe('attachment; filename="ledger-nobody-usd.csv"');
-  const answers = await readAll(stream);
-  expect(Buffer.concat(answers.map((answer) => body(answer).data)).toString()).toBe(csvHeader);
-  expect(facts(answers.at(-1))).toEqual({
+  const responses = await readAll(stream);
+  expect(Buffer.concat(responses.map((response) => body(response).data)).toString()).toBe(csvHeader);
+  expect(facts(responses.at(-1))).toEqual({
     rows: "0",
     sumOfEffects: "0",
     sha256: createHash("sha256").update(csvHeader).digest("hex"),

@@ -117,18 +117,18 @@ test("every page is the model's, with any filter, range, size, direction and cur
 const always: TimeRange = { startNs: undefined, endNs: undefined };
 
 /** The ids of a walk in its own order; blocks arrive after the first page. Ends early after `pagesMax`. */
-async function walk(filter: LedgerFilter, request: Omit<PageRequest<bigint>, "cursor">, pagesMax: number) {
-  const walked: bigint[] = [];
+async function readAllPages(filter: LedgerFilter, request: Omit<PageRequest<bigint>, "cursor">, pagesMax: number) {
+  const visited: bigint[] = [];
   let cursor: bigint | undefined;
   for (let pages = 0; pages < pagesMax; pages++) {
     const page = await ledger.page(filter, always, { ...request, cursor });
     if (pages === 0) await grow(1);
     const ids = page.rows.map(({ id }) => id);
-    walked.push(...(request.backwards ? ids.reverse() : ids));
-    cursor = page.reached ?? walked.at(-1);
+    visited.push(...(request.backwards ? ids.reverse() : ids));
+    cursor = page.reached ?? visited.at(-1);
     if (!(request.backwards ? page.hasPrevious : page.hasNext)) break;
   }
-  return walked;
+  return visited;
 }
 
 test("a walk visits all that was there at its start once, while blocks arrive", async () => {
@@ -141,10 +141,10 @@ test("a walk visits all that was there at its start once, while blocks arrive", 
     fc.asyncProperty(filterOf, requests, async (filter, request) => {
       const expected = modelList(fixture.entries, filter, always, request.newestFirst).map(({ id }) => id);
       if (request.backwards) expected.reverse();
-      const walked = await walk(filter, request, request.size === 1 ? 20 : 1000);
-      const seen = walked.filter((id) => expected.includes(id));
+      const visited = await readAllPages(filter, request, request.size === 1 ? 20 : 1000);
+      const seen = visited.filter((id) => expected.includes(id));
       expect(seen).toEqual(expected.slice(0, seen.length));
-      expect(new Set(walked).size).toBe(walked.length);
+      expect(new Set(visited).size).toBe(visited.length);
       if (request.size > 1) expect(seen.length).toBe(expected.length);
     }),
     { numRuns: 60 },

@@ -20,13 +20,13 @@ async function ask(
 ) {
   const method = listLedgerEntries({ ledger });
   if (method.kind !== "unary") throw new Error("a list is unary");
-  const answer = await method.answer(create(ListLedgerEntriesRequestSchema, request), {
+  const response = await method.invoke(create(ListLedgerEntriesRequestSchema, request), {
     signal,
     clientAddress: "test",
     requestHeaders: {},
   });
-  const message = answer.message() as unknown as ListLedgerEntriesResponse;
-  return { edges: message.ledgerEntries?.edges ?? [], json: JSON.parse(Buffer.from(answer.json()).toString()) };
+  const message = response.message() as unknown as ListLedgerEntriesResponse;
+  return { edges: message.ledgerEntries?.edges ?? [], json: JSON.parse(Buffer.from(response.json()).toString()) };
 }
 
 beforeAll(async () => {

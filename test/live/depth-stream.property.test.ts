@@ -14,7 +14,7 @@ const prices = ["9", "10", "100000000000000000000000000"];
 type Step =
   | { readonly kind: "block"; readonly levels: readonly LevelChange[]; readonly quiet: readonly string[] }
   | { readonly kind: "announce"; readonly marketId: string }
-  | { readonly kind: "look" | "prune" }
+  | { readonly kind: "poll" | "prune" }
   | { readonly kind: "open"; readonly marketIds: readonly string[] }
   | { readonly kind: "take" | "close"; readonly reader: number };
 
@@ -38,7 +38,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     weight: 1,
     arbitrary: fc.record({ kind: fc.constant("announce" as const), marketId: fc.constantFrom(...marketIds) }),
   },
-  { weight: 6, arbitrary: fc.record({ kind: fc.constant("look" as const) }) },
+  { weight: 6, arbitrary: fc.record({ kind: fc.constant("poll" as const) }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant("prune" as const) }) },
   {
     weight: 2,
@@ -81,8 +81,8 @@ class Run {
         this.network.prune();
         this.#prunes++;
         break;
-      case "look":
-        this.look();
+      case "poll":
+        this.poll();
         break;
       case "open":
         this.#open(one.marketIds);
@@ -96,14 +96,14 @@ class Run {
     }
   }
 
-  look(): void {
+  poll(): void {
     if (this.network.progress.streamSequence === this.#state.place.streamSequence) return;
     this.#hub.publish(this.#state.apply(this.network.changes(this.#state.place)));
   }
 
   /** In the end everybody reads, and holds what is true. */
   finish(): void {
-    this.look();
+    this.poll();
     for (const { reader, ids } of this.#readers) {
       if (reader.stream.ended) continue;
       reader.drain();

@@ -271,7 +271,7 @@ test("silence is broken by an empty message, shared by all", async () => {
   });
   await vi.waitFor(() => expect(calls).toEqual([1, 1]));
   const beats = streams.map((stream) => stream.take());
-  expect(beats.map((answers) => answers.length)).toEqual([1, 1]);
+  expect(beats.map((responses) => responses.length)).toEqual([1, 1]);
   expect(beats[0]?.[0]).toBe(beats[1]?.[0]);
   expect(Buffer.from(beats[0]?.[0]?.json() ?? []).toString()).toBe('{"update":[]}');
   expect(beats[0]?.[0]?.eventId).toBe("1");
@@ -281,7 +281,7 @@ test("a stream of no market yet begins with an empty message", async () => {
   await fixture.add({ quiet: ["a"] });
   const live = await start();
   const stream = live.observe([], "client");
-  expect(stream.take().map((answer) => Buffer.from(answer.json()).toString())).toEqual(['{"update":[]}']);
+  expect(stream.take().map((response) => Buffer.from(response.json()).toString())).toEqual(['{"update":[]}']);
   expect(stream.take()).toEqual([]);
 });
 
@@ -301,13 +301,13 @@ test("a message holds as many markets as fit into its limit, and at least one", 
   const ids = ["a", "b", "c", "d"];
   await fixture.add({ announce: ids, levels: ids.map((id) => buy(id, "10", 5n)) });
   const live = await start({ messageBytesMax: 1_200 });
-  const answers = live.observe([], "client").take();
-  const markets = answers.map((answer) => answer.message().update.map((update) => update.marketId));
+  const responses = live.observe([], "client").take();
+  const markets = responses.map((response) => response.message().update.map((update) => update.marketId));
   expect(markets).toEqual([
     ["a", "b"],
     ["c", "d"],
   ]);
-  for (const answer of answers) expect(answer.json().length).toBeLessThanOrEqual(1_200);
+  for (const response of responses) expect(response.json().length).toBeLessThanOrEqual(1_200);
   const small = await start({ messageBytesMax: 1 });
   expect(small.observe([], "client").take()).toHaveLength(4);
 });

@@ -24,8 +24,8 @@ class Folder {
   constructor(readonly stream: Subscriber) {}
 
   take(): number {
-    const answers = this.stream.take();
-    for (const update of answers.flatMap((answer) => answer.message().update)) {
+    const responses = this.stream.take();
+    for (const update of responses.flatMap((response) => response.message().update)) {
       const book = this.books.get(update.marketId) ?? new DepthBook(update.marketId);
       this.books.set(update.marketId, book);
       expect(update.previousSequenceNumber).toBe(this.sent.get(update.marketId) ?? 0n);
@@ -33,7 +33,7 @@ class Folder {
       this.sent.set(update.marketId, update.sequenceNumber);
       this.updates++;
     }
-    return answers.length;
+    return responses.length;
   }
 }
 

@@ -23,18 +23,18 @@ export class StreamReader extends BookChecker {
 
   /** Takes once, and checks all it got. */
   take(): number {
-    const answers = this.stream.take();
-    for (const answer of answers) {
+    const responses = this.stream.take();
+    for (const response of responses) {
       this.messages++;
-      const message = fromBinary(ObserveMarketsDepthUpdatesResponseSchema, answer.binary());
-      const json = fromJsonString(ObserveMarketsDepthUpdatesResponseSchema, Buffer.from(answer.json()).toString());
+      const message = fromBinary(ObserveMarketsDepthUpdatesResponseSchema, response.binary());
+      const json = fromJsonString(ObserveMarketsDepthUpdatesResponseSchema, Buffer.from(response.json()).toString());
       expect(toBinary(ObserveMarketsDepthUpdatesResponseSchema, json)).toEqual(
         toBinary(ObserveMarketsDepthUpdatesResponseSchema, message),
       );
       if (message.update.length === 0) this.heartbeats++;
       for (const update of message.update) this.check(update);
     }
-    return answers.length;
+    return responses.length;
   }
 
   /** Takes until there is nothing. */

@@ -47,11 +47,11 @@ async function openClients(url: string): Promise<Set<Socket>> {
 describe.skipIf(process.platform !== "linux").each(["2", "1"])("%s workers of 150 descriptors", (workers) => {
   it("keep as many of 600 clients as they can, hang up on the rest, and serve again when those have left", async () => {
     const { service, url } = await serve("--workers", workers);
-    const room = Number(workers) * connectionsOfWorker(descriptors, clients);
+    const capacity = Number(workers) * connectionsOfWorker(descriptors, clients);
     const open = await openClients(url);
-    await until("the rest is hung up on", 20_000, () => open.size <= room);
+    await until("the rest is hung up on", 20_000, () => open.size <= capacity);
     // One address may have half of a worker's connections.
-    expect(open.size).toBeGreaterThanOrEqual(room / 2);
+    expect(open.size).toBeGreaterThanOrEqual(capacity / 2);
     for (const pid of [service.pid, ...service.workers()]) {
       expect(readdirSync(`/proc/${pid}/fd`).length).toBeLessThan(descriptors - 10);
     }

@@ -49,10 +49,10 @@ async function askRepeatedly(node: string, environment: Readonly<Record<string, 
   const url = await service.ready();
   const connection = await RawConnection.open(Number(new URL(url).port));
   openings.push(() => connection.close());
-  const answers = new Set<string>();
+  const responses = new Set<string>();
   const ask = async (): Promise<void> => {
     const { head, body } = await connection.ask(request);
-    answers.add(head.replace(/^marketd-staleness.*\r\n/im, "") + body);
+    responses.add(head.replace(/^marketd-staleness.*\r\n/im, "") + body);
   };
   for (let i = 0; i < repetitions; i++) await ask();
   await connection.send(
@@ -65,7 +65,7 @@ async function askRepeatedly(node: string, environment: Readonly<Record<string, 
   const [, labels = ""] = /^marketd_tuning_info\{(.*)\} 1$/m.exec(metrics) ?? [];
   const info = Object.fromEntries([...labels.matchAll(/(\w+)="(\w+)"/g)].map(([, name, state]) => [name, state]));
   const repeated = Number(/^marketd_requests_repeated_total (\d+)$/m.exec(metrics)?.[1]);
-  return { info, repeated, answers: [...answers] };
+  return { info, repeated, responses: [...responses] };
 }
 
 describe.each([...new Set([...supportedVersions, ownVersion])])("on Node %i", (version) => {
@@ -75,20 +75,20 @@ describe.each([...new Set([...supportedVersions, ownVersion])])("on Node %i", (v
       process.stderr.write(`skipped: adjustments on Node ${version} (not on this machine, and not to be had)\n`);
       return context.skip();
     }
-    const { info, repeated, answers } = await askRepeatedly(node, { MARKETD_TUNING: "on" });
+    const { info, repeated, responses } = await askRepeatedly(node, { MARKETD_TUNING: "on" });
     if (!supportedVersions.includes(version)) {
       process.stderr.write(`adjustments on Node ${version}: ${JSON.stringify(info)}, ${repeated} GETs repeated\n`);
       return;
     }
     expect(info).toEqual({ repeated_gets: "on", worker_flags: "on" });
     expect(repeated).toBeGreaterThan(0);
-    expect(answers).toHaveLength(1);
+    expect(responses).toHaveLength(1);
   });
 });
 
 test("none is in effect with --tuning off, and the answers are the same", { timeout: 60_000 }, async () => {
-  const { info, repeated, answers } = await askRepeatedly(process.execPath, { MARKETD_TUNING: "off" });
+  const { info, repeated, responses } = await askRepeatedly(process.execPath, { MARKETD_TUNING: "off" });
   expect(info).toEqual({ repeated_gets: "off", worker_flags: "off" });
   expect(repeated).toBe(0);
-  expect(answers).toHaveLength(1);
+  expect(responses).toHaveLength(1);
 });

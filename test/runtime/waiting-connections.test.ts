@@ -52,16 +52,16 @@ describe.skipIf(process.platform !== "linux")("a crowd before a worker that stan
     const [worker = 0] = service.workers();
     process.kill(worker, "SIGSTOP");
     const beyond = 100;
-    const crowd = connectionsWaitingMax - 2 * refusalsMax + beyond;
-    expect(crowd).toBeLessThan(listenBacklog);
+    const connections = connectionsWaitingMax - 2 * refusalsMax + beyond;
+    expect(connections).toBeLessThan(listenBacklog);
     const told: Promise<string>[] = [];
-    for (let n = 0; n < crowd; n++) {
+    for (let n = 0; n < connections; n++) {
       told.push(ask(url));
       if (n % 10 === 0) await pause(5);
     }
     const isRefused = (line: string) => line === "HTTP/1.1 503 Service Unavailable";
     let refused = 0;
-    for (const answer of told) void answer.then((line) => (refused += isRefused(line) ? 1 : 0));
+    for (const response of told) void response.then((line) => (refused += isRefused(line) ? 1 : 0));
     await until("the oldest are refused", 8_000, () => refused >= beyond - 2);
     process.kill(worker, "SIGCONT");
     const lines = await Promise.all(told);

@@ -141,7 +141,7 @@ test.skipIf(missing !== undefined)(
     await often(Math.ceil(tries / 10), async (n) => {
       const newestFirst = n % 2 === 0;
       let cursor = "";
-      let walked = 0;
+      let visited = 0;
       for (;;) {
         const after = cursor === "" ? "" : `&pagination.after=${cursor}`;
         const url = `${service.url}/api/v2/ledgerentry/history?pagination.first=200&pagination.newestFirst=${newestFirst}${after}`;
@@ -150,11 +150,11 @@ test.skipIf(missing !== undefined)(
         const { ledgerEntries } = (await response.json()) as {
           ledgerEntries: { edges: object[]; pageInfo: { hasNextPage: boolean; endCursor: string } };
         };
-        walked += ledgerEntries.edges.length;
+        visited += ledgerEntries.edges.length;
         cursor = ledgerEntries.pageInfo.endCursor;
         if (!ledgerEntries.pageInfo.hasNextPage) break;
       }
-      if (walked !== whole) problems.push(`walk: ${walked} of ${whole} entries`);
+      if (visited !== whole) problems.push(`walk: ${visited} of ${whole} entries`);
     });
     expect(problems).toEqual([]);
   },

@@ -106,7 +106,7 @@ async function withConnection<T>(use: (connection: Connection) => Promise<T>): P
 }
 
 /** What a service answers from memory and from the database, and up to which block. */
-async function answers(service: Service): Promise<object> {
+async function responses(service: Service): Promise<object> {
   const text = async (path: string) => (await fetch(service.url + path)).text();
   const metrics = await text("/metrics");
   const list = JSON.parse(await text("/api/v2/markets/data")) as { marketsData: { market: string }[] };
@@ -124,9 +124,9 @@ async function agree(...services: Service[]): Promise<void> {
   const height = String(network.height);
   const [first, ...others] = services;
   if (first === undefined) throw new Error("there is nothing to compare");
-  await expect.poll(() => answers(first), { timeout: 10_000 }).toMatchObject({ height });
-  const expected = await answers(first);
-  for (const other of others) await expect.poll(() => answers(other), { timeout: 10_000 }).toEqual(expected);
+  await expect.poll(() => responses(first), { timeout: 10_000 }).toMatchObject({ height });
+  const expected = await responses(first);
+  for (const other of others) await expect.poll(() => responses(other), { timeout: 10_000 }).toEqual(expected);
 }
 
 it("the first schema with data in it is migrated under a program that goes on to serve, to load and to start", async () => {
@@ -157,11 +157,11 @@ it("a store that the previous program begins on today's schema gets its name lat
   const names = () => withConnection((c) => c.query<{ store_id: string }>("SELECT store_id FROM progress"));
   expect(await names()).toEqual([{ store_id: "" }]);
   const service = await startNew(url);
-  const before = await answers(service);
+  const before = await responses(service);
   expect(before).toMatchObject({ height: String(again.height) });
   await migrate(url, log);
   expect((await names())[0]?.store_id).toMatch(/^[0-9a-f]{24}$/);
-  await expect.poll(() => answers(service).catch(() => undefined), { timeout: 10_000 }).toEqual(before);
+  await expect.poll(() => responses(service).catch(() => undefined), { timeout: 10_000 }).toEqual(before);
 }, 60_000);
 
 it("a migration waits for transactions without holding up everybody else", async () => {

@@ -46,7 +46,7 @@ export class HalfOpenProxy {
   }
 
   /** The same, but the text arrives: only the answer is lost. */
-  loseAnswerTo(text: string): Promise<void> {
+  loseReplyTo(text: string): Promise<void> {
     return new Promise((reached) => {
       this.#trigger = { text, arrives: true, reached };
     });

@@ -30,7 +30,7 @@ export type StreamName = "observeMarketsDepthUpdates" | "exportLedgerEntries";
 
 /** What came back, whatever the protocol: the documented JSON, or the error. */
 export type Outcome =
-  | { readonly answer: JsonValue }
+  | { readonly reply: JsonValue }
   | { readonly error: { readonly code: number; readonly message: string; readonly reason: string | undefined } };
 
 /** A way to reach the service. Requests are the JSON form of the request message. */
@@ -48,7 +48,7 @@ function method(name: UnaryName | StreamName): DescMethod {
 
 /** Errors carry a random id only when they are internal; those are never expected. */
 function outcomeOf(desc: DescMessage, message: unknown): Outcome {
-  return { answer: toJson(desc, message as never, jsonWriteOptions) };
+  return { reply: toJson(desc, message as never, jsonWriteOptions) };
 }
 
 interface ErrorBody {
@@ -182,7 +182,7 @@ export class HttpProtocolClient implements ProtocolClient {
   async unary(name: UnaryName, request: JsonValue): Promise<Outcome> {
     const response = await fetch(this.#url + getUrl(name, request));
     const body = (await response.json()) as JsonValue;
-    return response.ok ? { answer: body } : errorOf(body as unknown as ErrorBody);
+    return response.ok ? { reply: body } : errorOf(body as unknown as ErrorBody);
   }
 
   async stream(name: StreamName, request: JsonValue, count: number): Promise<Outcome[]> {
@@ -193,7 +193,7 @@ export class HttpProtocolClient implements ProtocolClient {
     try {
       for await (const line of linesOf(response)) {
         const message = JSON.parse(line) as { result: JsonValue } | { error: ErrorBody };
-        taken.push("result" in message ? { answer: message.result } : errorOf(message.error));
+        taken.push("result" in message ? { reply: message.result } : errorOf(message.error));
         if (taken.length === count) break;
       }
     } finally {

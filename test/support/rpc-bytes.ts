@@ -4,7 +4,7 @@ import { codeFromString } from "@connectrpc/connect/protocol-connect";
 import { rawCall } from "../transport/grpc/raw-call.js";
 
 /** A protocol with the way in which its messages are written. */
-export interface RpcForm {
+export interface RpcVariant {
   readonly protocol: "connect" | "connect-get" | "connect-stream" | "grpc-web" | "grpc";
   readonly contentType: string;
   /** Whether a message stands in an envelope. */
@@ -20,7 +20,7 @@ const connectStream = { encodingName: "connect-content-encoding", timeoutName: "
 const grpc = { encodingName: "grpc-encoding", timeoutName: "grpc-timeout", enveloped: true } as const;
 
 /** Every form in which a call of one request can come. */
-export const rpcForms: readonly RpcForm[] = [
+export const rpcVariants: readonly RpcVariant[] = [
   { ...connect, protocol: "connect", contentType: "application/json", json: true },
   { ...connect, protocol: "connect", contentType: "application/json; charset=utf-8", json: true },
   { ...connect, protocol: "connect", contentType: "application/proto", json: false },
@@ -62,7 +62,7 @@ type Fields = Readonly<Record<string, string | readonly string[] | undefined>>;
 /** Sends `body`, whatever it is, as a call of this form. */
 export async function sendBytes(
   port: number,
-  { protocol, contentType }: RpcForm,
+  { protocol, contentType }: RpcVariant,
   path: string,
   body: Buffer,
   headers: Readonly<Record<string, string>>,
@@ -117,7 +117,7 @@ function exchange(options: RequestOptions, method: string, body: Buffer): Promis
   });
 }
 
-function endOf(protocol: RpcForm["protocol"], response: Response): Pick<RpcOutcome, "code" | "trailers"> {
+function endOf(protocol: RpcVariant["protocol"], response: Response): Pick<RpcOutcome, "code" | "trailers"> {
   const { status, headers, bytes } = response;
   if (protocol === "grpc-web") {
     const lines = lastEnvelope(bytes)

@@ -40,8 +40,8 @@ export class TestStream implements ResponseStream {
     this.closed = true;
   }
 
-  give(...answers: EncodedResponse[]): void {
-    this.#pending.push(...answers);
+  give(...responses: EncodedResponse[]): void {
+    this.#pending.push(...responses);
     this.#listener();
   }
 
@@ -100,8 +100,8 @@ const large = new MessageResponse(
 
 /** Methods without a market behind them. Market ids choose what happens. */
 export function fakeService(): FakeService {
-  const depthAnswer = new MessageResponse(GetLatestMarketDepthResponseSchema, depth, { version: "7-depth" });
-  const marketAnswer = new MessageResponse(GetMarketResponseSchema, market, { version: "7" });
+  const depthResponse = new MessageResponse(GetLatestMarketDepthResponseSchema, depth, { version: "7-depth" });
+  const marketResponse = new MessageResponse(GetMarketResponseSchema, market, { version: "7" });
   const service: FakeService = { api: [], requests: [], calls: [], streams: [], onOpen: () => {}, refusal: undefined };
   const methods = TradingDataService.method;
   const open = (request: unknown, call: Call): TestStream => {
@@ -117,11 +117,11 @@ export function fakeService(): FakeService {
     unary(methods.getMarket, (request, call) => {
       service.requests.push(request);
       service.calls.push(call);
-      return byMarketId(request.marketId, marketAnswer);
+      return byMarketId(request.marketId, marketResponse);
     }),
     unary(methods.getLatestMarketDepth, (request) => {
       service.requests.push(request);
-      return depthAnswer;
+      return depthResponse;
     }),
     unary(methods.listLatestMarketData, (request) => {
       service.requests.push(request);
@@ -137,7 +137,7 @@ export function fakeService(): FakeService {
   return Object.assign(service, { api });
 }
 
-function byMarketId<T>(id: string, answer: T): T | Promise<T> {
+function byMarketId<T>(id: string, response: T): T | Promise<T> {
   switch (id) {
     case "unknown":
       throw new Failure("not_found", "market unknown", { reason: "UNKNOWN_MARKET" });
@@ -146,7 +146,7 @@ function byMarketId<T>(id: string, answer: T): T | Promise<T> {
     case "broken later":
       return Promise.reject(new TypeError("SELECT secret FROM mysql.user"));
     case "later":
-      return Promise.resolve(answer);
+      return Promise.resolve(response);
     case "never":
       return new Promise<T>(() => {});
     case "large":
@@ -156,6 +156,6 @@ function byMarketId<T>(id: string, answer: T): T | Promise<T> {
     case "away":
       throw new Failure("unavailable", "database away", { reason: "DATABASE_UNAVAILABLE", retryAfterMs: 2000 });
     default:
-      return answer;
+      return response;
   }
 }

@@ -14,7 +14,7 @@ import { MessageResponse } from "../../src/encoding/message-response.js";
 import { envelope } from "../../src/transport/call/framing.js";
 import type { RunningServer } from "../../src/transport/server.js";
 import { RawConnection } from "../support/raw-http.js";
-import { type RpcForm, rpcForms, sendBytes } from "../support/rpc-bytes.js";
+import { type RpcVariant, rpcVariants, sendBytes } from "../support/rpc-bytes.js";
 import { FakeStream } from "./grpc/fake-api.js";
 import { serveFake } from "./serve-fake.js";
 
@@ -72,20 +72,24 @@ describe("metadata", () => {
     ["", 0],
     ["failing", Code.FailedPrecondition],
   ] as const;
-  const cases = rpcForms.flatMap((form) => outcomes.map(([id, code]) => ({ ...form, form, id, code })));
-  test.each(cases)("$protocol, $contentType, code $code", async ({ form, id, code }) => {
-    const stream = form.protocol === "connect-stream";
+  const cases = rpcVariants.flatMap((variant) => outcomes.map(([id, code]) => ({ ...variant, variant, id, code })));
+  test.each(cases)("$protocol, $contentType, code $code", async ({ variant, id, code }) => {
+    const stream = variant.protocol === "connect-stream";
     const path = `${service}/${stream ? "ObserveMarketsDepthUpdates" : "GetMarket"}`;
-    const outcome = await sendBytes(server.address.port, form, path, requestOf(form, stream, id), { "x-sent": "it" });
+    const outcome = await sendBytes(server.address.port, variant, path, requestOf(variant, stream, id), {
+      "x-sent": "it",
+    });
     expect(outcome.code).toBe(code);
     expect(outcome.headers).toMatchObject({ "x-first": "it first" });
     expect(outcome.trailers).toMatchObject({ "x-last": "it last" });
   });
 
   const streams = cases.filter(({ protocol }) => protocol === "grpc" || protocol === "grpc-web");
-  test.each(streams)("a stream of $protocol, $contentType, code $code", async ({ form, id, code }) => {
+  test.each(streams)("a stream of $protocol, $contentType, code $code", async ({ variant, id, code }) => {
     const path = `${service}/ObserveMarketsDepthUpdates`;
-    const outcome = await sendBytes(server.address.port, form, path, requestOf(form, true, id), { "x-sent": "it" });
+    const outcome = await sendBytes(server.address.port, variant, path, requestOf(variant, true, id), {
+      "x-sent": "it",
+    });
     expect(outcome.code).toBe(code);
     expect(outcome.headers).toMatchObject({ "x-first": "it first" });
     expect(outcome.trailers).toMatchObject({ "x-last": "it last" });
@@ -114,15 +118,15 @@ describe("what a statement read", () => {
   });
   afterAll(() => server.close());
 
-  const unaryForms = rpcForms.filter(({ protocol }) => protocol !== "connect-stream");
+  const unaryVariants = rpcVariants.filter(({ protocol }) => protocol !== "connect-stream");
   const outcomes = [
     ["read at 7", "7"],
     ["read nothing", undefined],
   ] as const;
-  const cases = unaryForms.flatMap((form) => outcomes.map(([id, block]) => ({ ...form, form, id, block })));
+  const cases = unaryVariants.flatMap((variant) => outcomes.map(([id, block]) => ({ ...variant, variant, id, block })));
   test.each(cases)("names its block, and not that of the process: $protocol, $contentType, $id", async (one) => {
-    const body = requestOf(one.form, false, one.id);
-    const { headers } = await sendBytes(server.address.port, one.form, `${service}/GetMarket`, body, {});
+    const body = requestOf(one.variant, false, one.id);
+    const { headers } = await sendBytes(server.address.port, one.variant, `${service}/GetMarket`, body, {});
     expect(headers["x-block-height"]).toBe(one.block);
   });
 
@@ -132,9 +136,9 @@ describe("what a statement read", () => {
   });
 });
 
-function requestOf(form: RpcForm, stream: boolean, id: string): Buffer {
+function requestOf(variant: RpcVariant, stream: boolean, id: string): Buffer {
   const json = JSON.stringify(stream ? { marketIds: [id] } : { marketId: id });
   // Either field has the number 1.
-  const message = form.json ? Buffer.from(json) : Buffer.concat([Buffer.from([0x0a, id.length]), Buffer.from(id)]);
-  return form.enveloped ? envelope(0, message) : message;
+  const message = variant.json ? Buffer.from(json) : Buffer.concat([Buffer.from([0x0a, id.length]), Buffer.from(id)]);
+  return variant.enveloped ? envelope(0, message) : message;
 }

@@ -65,8 +65,8 @@ const host = "Host: x\r\n";
 
 /** Connections beside the one that asks. */
 async function openConnections(): Promise<number> {
-  const answer = await raw(`GET /metrics HTTP/1.1\r\n${host}Connection: close\r\n\r\n`);
-  return Number(/marketd_connections_open (\d+)/.exec(answer)?.[1] ?? 0) - 1;
+  const reply = await raw(`GET /metrics HTTP/1.1\r\n${host}Connection: close\r\n\r\n`);
+  return Number(/marketd_connections_open (\d+)/.exec(reply)?.[1] ?? 0) - 1;
 }
 
 describe("one port", () => {
@@ -162,11 +162,11 @@ describe("what is no HTTP", () => {
     ],
   ])("%s", async (_name, bytes, status, message) => {
     await serve();
-    const answer = await raw(bytes);
-    expect(answer).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
-    const [, body = ""] = answer.split("\r\n\r\n");
+    const reply = await raw(bytes);
+    expect(reply).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+    const [, body = ""] = reply.split("\r\n\r\n");
     expect(JSON.parse(body)).toMatchObject({ code: 3, message });
-    expect(answer).toContain(`content-length: ${body.length}\r\n`);
+    expect(reply).toContain(`content-length: ${body.length}\r\n`);
   });
 
   test("a request that takes too long to arrive, and a connection that says nothing", async () => {

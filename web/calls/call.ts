@@ -10,7 +10,7 @@ export interface Call {
   /** The request message as JSON. */
   readonly request: object;
   /** What comes back: one message, a line of JSON for each message, or a CSV. */
-  readonly answer: "message" | "messages" | "csv";
+  readonly response: "message" | "messages" | "csv";
 }
 
 /** Languages in which a call is shown. */
@@ -24,8 +24,8 @@ function shellWord(text: string): string {
   return `'${text.replaceAll("'", String.raw`'\''`)}'`;
 }
 
-function curl(url: string, { answer }: Call): string {
-  const flags = { message: "-s", messages: "-sN", csv: "-sOJ" }[answer];
+function curl(url: string, { response }: Call): string {
+  const flags = { message: "-s", messages: "-sN", csv: "-sOJ" }[response];
   return `curl ${flags} ${shellWord(url)}`;
 }
 
@@ -36,7 +36,7 @@ function grpcurl(_url: string, { method, request }: Call): string {
   return `grpcurl ${isSecure ? "" : "-plaintext "}-d ${shellWord(data)} ${address} ${service}/${method}`;
 }
 
-function typescript(url: string, { answer }: Call): string {
+function typescript(url: string, { response }: Call): string {
   const read = {
     message: ["console.log(await response.json());"],
     messages: [
@@ -48,22 +48,22 @@ function typescript(url: string, { answer }: Call): string {
       "}",
     ],
     csv: ["console.log(await response.text());"],
-  }[answer];
+  }[response];
   return [
-    ...(answer === "messages" ? ["const decoder = new TextDecoder();"] : []),
+    ...(response === "messages" ? ["const decoder = new TextDecoder();"] : []),
     `const response = await fetch(${JSON.stringify(url)});`,
     "if (!response.ok) throw new Error(await response.text());",
     ...read,
   ].join("\n");
 }
 
-function python(url: string, { answer }: Call): string {
+function python(url: string, { response }: Call): string {
   const read = {
     message: ["    print(json.dumps(json.load(response), indent=2))"],
     messages: ["    for line in response:", '        print(json.loads(line)["result"]["update"])'],
     csv: ["    for line in response:", '        print(line.decode().rstrip("\\r\\n"))'],
-  }[answer];
-  const modules = answer === "csv" ? "import urllib.request" : "import json\nimport urllib.request";
+  }[response];
+  const modules = response === "csv" ? "import urllib.request" : "import json\nimport urllib.request";
   return [modules, "", `with urllib.request.urlopen(${JSON.stringify(url)}) as response:`, ...read].join("\n");
 }
 

@@ -53,7 +53,7 @@ export interface Trade {
   readonly timestamp: string;
 }
 
-export interface DepthAnswer {
+export interface DepthResponse {
   readonly lastTrade?: Trade;
 }
 
@@ -98,7 +98,7 @@ export interface LedgerEntry {
   readonly toAccountBalance: string;
 }
 
-export interface LedgerEntriesAnswer {
+export interface LedgerEntriesResponse {
   readonly ledgerEntries: Connection<LedgerEntry>;
 }
 
@@ -111,6 +111,6 @@ export interface SignerBundle {
   readonly epochSeq: string;
 }
 
-export interface SignerBundlesAnswer {
+export interface SignerBundlesResponse {
   readonly bundles: Connection<SignerBundle>;
 }

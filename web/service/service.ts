@@ -1,5 +1,5 @@
 // The service's HTTP API, seen from a page that it serves: URLs are relative, so that a base path is kept.
-import type { DepthAnswer, LedgerEntriesAnswer, Market, MarketData, SignerBundlesAnswer } from "./messages.js";
+import type { DepthResponse, LedgerEntriesResponse, Market, MarketData, SignerBundlesResponse } from "./messages.js";
 
 /** An error answer of the service, or no answer at all. */
 export class ServiceError extends Error {
@@ -78,14 +78,14 @@ export const paths = {
 export const getMarket = async (id: string) => (await get<{ market: Market }>(paths.market(id))).market;
 
 /** Market data, and the newest block that the service had applied when it answered. */
-export interface MarketDataAnswer {
+export interface MarketDataResponse {
   readonly data: MarketData;
   readonly newestBlock: string;
   /** Whether the data is of that very block, and not of an earlier one. */
   readonly isOfNewestBlock: boolean;
 }
 
-export async function getMarketData(id: string): Promise<MarketDataAnswer> {
+export async function getMarketData(id: string): Promise<MarketDataResponse> {
   const response = await getResponse(paths.marketData(id));
   const { marketData: data } = (await response.json()) as { marketData: MarketData };
   const newestBlock = response.headers.get("x-block-height") ?? "";
@@ -93,9 +93,9 @@ export async function getMarketData(id: string): Promise<MarketDataAnswer> {
 }
 
 export const getLastTrade = async (id: string) =>
-  (await get<DepthAnswer>(paths.depth(id), [["maxDepth", "1"]])).lastTrade;
+  (await get<DepthResponse>(paths.depth(id), [["maxDepth", "1"]])).lastTrade;
 export const listMarketsData = async () => (await get<{ marketsData: MarketData[] }>(paths.marketsData)).marketsData;
 export const listLedgerEntries = async (query: Query) =>
-  (await get<LedgerEntriesAnswer>(paths.ledger, query)).ledgerEntries;
+  (await get<LedgerEntriesResponse>(paths.ledger, query)).ledgerEntries;
 export const listSignerBundles = async (query: Query) =>
-  (await get<SignerBundlesAnswer>(paths.signerBundles, query)).bundles;
+  (await get<SignerBundlesResponse>(paths.signerBundles, query)).bundles;

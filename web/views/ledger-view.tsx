@@ -26,7 +26,7 @@ function ledgerCalls(query: URLSearchParams): readonly Call[] {
     query,
     method: "ListLedgerEntries",
     request: requestMessage(query),
-    answer: "message",
+    response: "message",
   };
   if (exported.get("partyId") === "" || exported.get("assetId") === "") return [list];
   const file: Call = {
@@ -35,7 +35,7 @@ function ledgerCalls(query: URLSearchParams): readonly Call[] {
     query: [...exported, ["alt", "media"]],
     method: "ExportLedgerEntries",
     request: requestMessage(exported),
-    answer: "csv",
+    response: "csv",
   };
   return [list, file];
 }

@@ -11,7 +11,7 @@ export function marketCalls(marketId: string): readonly Call[] {
       query: [["marketIds", marketId]],
       method: "ObserveMarketsDepthUpdates",
       request: { marketIds: [marketId] },
-      answer: "messages",
+      response: "messages",
     },
     {
       title: "Its order book and last trade",
@@ -19,15 +19,15 @@ export function marketCalls(marketId: string): readonly Call[] {
       query: [["maxDepth", "10"]],
       method: "GetLatestMarketDepth",
       request: { marketId, maxDepth: "10" },
-      answer: "message",
+      response: "message",
     },
     {
       title: "Its market data",
       path: paths.marketData(marketId),
       method: "GetLatestMarketData",
       request,
-      answer: "message",
+      response: "message",
     },
-    { title: "The market itself", path: paths.market(marketId), method: "GetMarket", request, answer: "message" },
+    { title: "The market itself", path: paths.market(marketId), method: "GetMarket", request, response: "message" },
   ];
 }

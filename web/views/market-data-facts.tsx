@@ -5,16 +5,16 @@ import { instant } from "../format/instant.js";
 import { enumName } from "../format/names.js";
 import { placesOf } from "../service/market-directory.js";
 import type { Market } from "../service/messages.js";
-import type { MarketDataAnswer } from "../service/service.js";
+import type { MarketDataResponse } from "../service/service.js";
 
 interface MarketDataFactsProps {
   readonly market: Market;
-  readonly answer: MarketDataAnswer;
+  readonly response: MarketDataResponse;
 }
 
 /** What the network states of a market, without best prices: the order book has newer ones. */
-export function MarketDataFacts({ market, answer }: MarketDataFactsProps) {
-  const { data, newestBlock, isOfNewestBlock } = answer;
+export function MarketDataFacts({ market, response }: MarketDataFactsProps) {
+  const { data, newestBlock, isOfNewestBlock } = response;
   const places = placesOf(market);
   const price = (value: string) => <Amount value={value} places={places.price} />;
   const size = (value: string) => <Amount value={value} places={places.size} />;

@@ -3,7 +3,7 @@ import { stalePoll } from "../hooks/staleness.js";
 import type { Polled } from "../hooks/use-poll.js";
 import { placesOf } from "../service/market-directory.js";
 import type { Market } from "../service/messages.js";
-import { type MarketDataAnswer, ServiceError } from "../service/service.js";
+import { type MarketDataResponse, ServiceError } from "../service/service.js";
 import { MarketDataFacts } from "./market-data-facts.js";
 import { PriceBoundsTable } from "./price-bounds-table.js";
 
@@ -13,19 +13,19 @@ export function MarketDataPanels({
   polled,
 }: {
   readonly market: Market;
-  readonly polled: Polled<MarketDataAnswer>;
+  readonly polled: Polled<MarketDataResponse>;
 }) {
-  const { value: answer, error } = polled;
-  const bounds = answer?.data.priceMonitoringBounds ?? [];
+  const { value: response, error } = polled;
+  const bounds = response?.data.priceMonitoringBounds ?? [];
   const hasNone = error instanceof ServiceError && error.reason === "NO_MARKET_DATA_YET";
   const stale = stalePoll(polled);
   return (
     <>
       <Card title="Market data" stale={stale}>
-        {answer === undefined ? (
+        {response === undefined ? (
           <p class="quiet">{hasNone ? "The network has stated none yet." : "Loading…"}</p>
         ) : (
-          <MarketDataFacts market={market} answer={answer} />
+          <MarketDataFacts market={market} response={response} />
         )}
       </Card>
       {bounds.length > 0 && (

@@ -17,14 +17,14 @@ const calls: readonly Call[] = [
     path: paths.marketsData,
     method: "ListLatestMarketData",
     request: {},
-    answer: "message",
+    response: "message",
   },
   {
     title: "The order books of all markets, live",
     path: paths.depthUpdates,
     method: "ObserveMarketsDepthUpdates",
     request: {},
-    answer: "messages",
+    response: "messages",
   },
 ];
 

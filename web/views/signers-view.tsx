@@ -19,7 +19,7 @@ function signerCalls(query: URLSearchParams): readonly Call[] {
       query,
       method: "ListERC20MultiSigSignerRemovedBundles",
       request: requestMessage(query),
-      answer: "message",
+      response: "message",
     },
   ];
 }

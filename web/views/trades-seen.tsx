@@ -57,7 +57,7 @@ export function TradesSeen({ market }: { readonly market: Market }) {
           </tbody>
         </table>
       )}
-      <p class="quiet">The last trade of each answer; trades between two answers are not seen.</p>
+      <p class="quiet">The last trade of each response; trades between two responses are not seen.</p>
     </Card>
   );
 }

@@ -14,7 +14,7 @@ export interface CallWire {
    * The whole response to a unary call that went well, now, or by the function that is promised.
    * @throws Failure before anything was sent; so does that function
    */
-  answer(answer: EncodedResponse): undefined | Promise<() => void>;
+  respond(response: EncodedResponse): undefined | Promise<() => void>;
   /** Changes a stream that has opened, before its first message is written. */
   adapt?(stream: ResponseStream): ResponseStream | Promise<ResponseStream>;
   /** Sends the headers at once, with these beside the protocol's own. Called once, before all else. */

@@ -23,8 +23,8 @@ export function envelope(flags: number, bytes: Uint8Array): Buffer {
 }
 
 /** An answer's bytes in a codec. */
-export function encoded(answer: EncodedResponse, codec: Codec): Uint8Array {
-  return codec === "json" ? answer.json() : answer.binary();
+export function encoded(response: EncodedResponse, codec: Codec): Uint8Array {
+  return codec === "json" ? response.json() : response.binary();
 }
 
 /** How the messages of a response are put into envelopes. */
@@ -41,7 +41,7 @@ export class Framing {
     this.#codec = codec;
     this.#text = text;
     const name = [codec, "envelope", ...(coding === undefined ? [] : [coding]), ...(text ? ["base64"] : [])].join(" ");
-    this.encoding = { name, encode: (answer) => this.#message(encoded(answer, codec)) };
+    this.encoding = { name, encode: (response) => this.#message(encoded(response, codec)) };
   }
 
   /** One envelope. */
@@ -51,11 +51,11 @@ export class Framing {
   }
 
   /** The envelope of an answer to a unary call; a promise where it is large and has to be compressed. */
-  whole(answer: EncodedResponse): Uint8Array | Promise<Uint8Array> {
+  whole(response: EncodedResponse): Uint8Array | Promise<Uint8Array> {
     const { coding } = this;
-    if (coding === undefined) return answer.encode(this.encoding);
-    const bytes = encoded(answer, this.#codec);
-    if (bytes.length <= compressedInlineBytesMax) return answer.encode(this.encoding);
+    if (coding === undefined) return response.encode(this.encoding);
+    const bytes = encoded(response, this.#codec);
+    if (bytes.length <= compressedInlineBytesMax) return response.encode(this.encoding);
     return Promise.resolve(compress(coding, bytes)).then((packed) => this.frame(compressedFlag, packed));
   }
 

@@ -69,9 +69,9 @@ export class ServerCall extends RequestCall {
     const { method } = this.served;
     try {
       if (method.kind === "unary") {
-        const answer = method.answer(request, this);
-        if (answer instanceof Promise) this.#await(answer, (later) => this.#answer(later));
-        else this.#answer(answer);
+        const response = method.invoke(request, this);
+        if (response instanceof Promise) this.#await(response, (later) => this.#respond(later));
+        else this.#respond(response);
       } else {
         const stream = method.open(request, this);
         if (stream instanceof Promise) this.#await(stream, (later) => this.#opened(later));
@@ -128,9 +128,9 @@ export class ServerCall extends RequestCall {
     outcome.then(then).catch((thrown: unknown) => this.fail(thrown));
   }
 
-  #answer(answer: EncodedResponse): void {
+  #respond(response: EncodedResponse): void {
     if (this.#phase !== "working") return;
-    const sending = this.#wire.answer(answer);
+    const sending = this.#wire.respond(response);
     if (sending === undefined) {
       this.#settle(0);
       return;

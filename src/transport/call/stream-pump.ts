@@ -84,13 +84,13 @@ export class StreamPump {
 
   #pumpWhileWritable(): void {
     while (!this.#blocked && !this.#done) {
-      const answers = this.#stream.take();
-      if (answers.length === 0) {
+      const responses = this.#stream.take();
+      if (responses.length === 0) {
         const failure = this.#stream.failure;
         if (failure !== undefined || this.#stream.ended) this.#finish(failure);
         return;
       }
-      const frames = joined(answers, this.#wire.encoding);
+      const frames = joined(responses, this.#wire.encoding);
       this.#start();
       this.#blocked = !this.#wire.write(frames);
     }
@@ -126,8 +126,8 @@ export class StreamPump {
   }
 }
 
-function joined(answers: readonly EncodedResponse[], encoding: Encoding): Uint8Array {
-  const [first] = answers;
-  if (answers.length === 1 && first !== undefined) return first.encode(encoding);
-  return Buffer.concat(answers.map((answer) => answer.encode(encoding)));
+function joined(responses: readonly EncodedResponse[], encoding: Encoding): Uint8Array {
+  const [first] = responses;
+  if (responses.length === 1 && first !== undefined) return first.encode(encoding);
+  return Buffer.concat(responses.map((response) => response.encode(encoding)));
 }

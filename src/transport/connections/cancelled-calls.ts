@@ -68,7 +68,7 @@ export class CancelledCalls {
   #limitOf(client: string): RateLimit {
     const known = this.#recent.get(client);
     if (known !== undefined) return known;
-    this.#makeRoom();
+    this.#evict();
     const limit = this.#earlier.get(client) ?? new RateLimit(this.#burstMax, this.#perSecondMax);
     this.#earlier.delete(client);
     this.#recent.set(client, limit);
@@ -76,7 +76,7 @@ export class CancelledCalls {
   }
 
   /** Forgets clients that have cancelled nothing for so long that they may cancel as many as a new one. */
-  #makeRoom(): void {
+  #evict(): void {
     const nowMs = performance.now();
     const recoveryMs = (this.#burstMax / this.#perSecondMax + exceededSecondsMax) * 1_000;
     if (this.#recent.size < cancellingClientsMax / 2 && nowMs - this.#replacedMs < recoveryMs) return;

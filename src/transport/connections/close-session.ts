@@ -33,12 +33,12 @@ export function closeSession(session: Http2Session, waitMs: number, isIdle: () =
     // A failed write ends the session within the call before, and a session that has ended cannot ping.
     if (!session.destroyed) session.ping(close);
   };
-  const endUntold = (): void => {
+  const endSilently = (): void => {
     if (late !== undefined) return;
     if (isIdle()) close();
     else announce();
   };
   // Timers come before what has arrived is read, and after a standstill a stream may be among that.
-  const idle = setTimeout(() => setImmediate(endUntold), Math.max(0, waitMs));
+  const idle = setTimeout(() => setImmediate(endSilently), Math.max(0, waitMs));
   session.once("stream", announce);
 }

@@ -48,7 +48,7 @@ export class Http1Connection {
   /** The response that is under way. */
   #response: ServerResponse | undefined;
   /** When that started, in `performance.now()` time. */
-  #begunMs = 0;
+  #startedMs = 0;
   /** The client wants the connection to stay open after the response that is under way. */
   #clientKeepsAlive = false;
   /** What is to be done, in this order, each once the response before it has left. */
@@ -72,7 +72,7 @@ export class Http1Connection {
     this.#socket = socket;
     this.#reader = new EarlyReader(socket, options.repeated, {
       isBusy: () => this.#isBusy(),
-      isAnswering: () => this.#response !== undefined,
+      isResponding: () => this.#response !== undefined,
       proceed: this.#proceed,
       answered: () => {
         this.#restSinceMs = performance.now();
@@ -178,7 +178,7 @@ export class Http1Connection {
   #begin(request: IncomingMessage, response: ServerResponse, handle: Http1Handler): void {
     this.#request = request;
     this.#response = response;
-    this.#begunMs = performance.now();
+    this.#startedMs = performance.now();
     response.on("close", this.#answered);
     this.#reader.observe(request, response);
     this.#clientKeepsAlive = response.shouldKeepAlive;
@@ -198,7 +198,7 @@ export class Http1Connection {
   };
 
   #countCancelled(): void {
-    const isEarly = performance.now() - this.#begunMs < earlyCancelMs;
+    const isEarly = performance.now() - this.#startedMs < earlyCancelMs;
     if (!isEarly || this.#request === undefined || this.#response?.writableFinished !== false) return;
     this.#cancelled(this.#request, this.#clientAddress);
   }

@@ -126,7 +126,7 @@ export class Http1Server {
     const { handlers, limits } = this.#options;
     const { server } = this;
     server.timeout = 0;
-    const answer: Http1Handler = (request, response) => {
+    const respond: Http1Handler = (request, response) => {
       if (request.headers.host === undefined && request.httpVersion === "1.1") {
         handlers.refuse(request, response, hostMissing());
       } else if (this.#mustWait(request)) {
@@ -138,10 +138,10 @@ export class Http1Server {
     const accept = (handle: Http1Handler) => (request: IncomingMessage, response: ServerResponse) => {
       this.#connections.get(request.socket)?.accept(request, response, handle);
     };
-    server.on("request", accept(answer));
+    server.on("request", accept(respond));
     const invite: Http1Handler = (request, response) => {
       response.writeContinue();
-      answer(request, response);
+      respond(request, response);
     };
     server.on("checkContinue", accept(invite));
     const refuseExpectation: Http1Handler = (request, response) => {

@@ -98,14 +98,14 @@ export class Http2Connection implements OpenCall {
   }
 
   /** To be called every so often: ends what its peer has left behind. `crowded`: connections are becoming scarce. */
-  check(nowMs: number, crowded: boolean): void {
+  check(nowMs: number, scarce: boolean): void {
     if (this.#session.destroyed) return;
     if (this.#used || !this.idle) this.#unusedSinceMs = nowMs;
     this.#used = false;
     // Backwards: a stream that closes is replaced by the last one.
     for (let i = this.#open.length - 1; i >= 0; i--) this.#open[i]?.check(nowMs, this.#options.limits);
     if (this.#session.destroyed) return;
-    const fault = this.#peer.check(nowMs, crowded, this.#open.length);
+    const fault = this.#peer.check(nowMs, scarce, this.#open.length);
     if (fault !== undefined) this.#cut(fault);
   }
 

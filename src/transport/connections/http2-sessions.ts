@@ -114,11 +114,11 @@ export class Http2Sessions {
   /** Checks some connections a turn: pinging thousands at once would keep the others waiting. */
   #check(connections: Iterator<Http2Connection, unknown> = this.#connections.values()): void {
     const nowMs = performance.now();
-    const crowded = this.#connections.size > this.#options.limits.connectionsMax / 2;
+    const scarce = this.#connections.size > this.#options.limits.connectionsMax / 2;
     for (let i = 0; i < checksPerTurnMax; i++) {
       const { done, value } = connections.next();
       if (done === true) return;
-      value.check(nowMs, crowded);
+      value.check(nowMs, scarce);
     }
     setImmediate(() => this.#check(connections));
   }

@@ -1,7 +1,7 @@
 import { constants, type ServerHttp2Stream } from "node:http2";
 import type { TransportLimits } from "../limits.js";
 import { sweepIntervalMs } from "../stream-guard.js";
-import { isWholeAnswer, unreadBytes } from "./unread-answers.js";
+import { isWholeResponse, unreadBytes } from "./unread-responses.js";
 
 /**
  * An HTTP/2 stream that outlived the turn of the event loop in which it was opened. Follows its response to the end: a
@@ -43,7 +43,7 @@ export class OpenStream {
       return;
     }
     // The stream guard ends a stream of messages first, and says why: it looks as often as this adds to the limit.
-    const guardMs = isWholeAnswer(stream) ? 0 : Math.min(sweepIntervalMs, stalledReaderMs) + breakOffMs;
+    const guardMs = isWholeResponse(stream) ? 0 : Math.min(sweepIntervalMs, stalledReaderMs) + breakOffMs;
     const limitMs = stalledReaderMs + guardMs;
     if (nowMs - this.#takenMs >= limitMs) stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
   }

@@ -39,14 +39,14 @@ export class PeerWatch {
   }
 
   /** What makes the session not worth keeping; undefined: nothing. To be called every so often. */
-  check(nowMs: number, crowded: boolean, openStreams: number): string | undefined {
+  check(nowMs: number, scarce: boolean, openStreams: number): string | undefined {
     const { bytesRead, bytesWritten } = this.#session.socket;
     const received = bytesRead - this.#bytesRead;
     const flooded = this.#countOverhead(received, bytesWritten - this.#bytesWritten, openStreams, nowMs);
     this.#bytesRead = bytesRead;
     this.#bytesWritten = bytesWritten;
     if (flooded) return "frames beside requests";
-    const lost = this.#unanswered > 0 ? this.#lost(bytesWritten, nowMs, crowded, openStreams) : undefined;
+    const lost = this.#unanswered > 0 ? this.#lost(bytesWritten, nowMs, scarce, openStreams) : undefined;
     if (lost !== undefined) return lost;
     const becameQuiet = received === 0 && !this.#quiet;
     this.#quiet = received === 0;
@@ -75,13 +75,13 @@ export class PeerWatch {
    * of a request only in part cannot answer pings either, and nothing tells of it: without a stream that is open, and
    * nothing to read, a peer has as long as headers may take.
    */
-  #lost(bytesWritten: number, nowMs: number, crowded: boolean, openStreams: number): string | undefined {
+  #lost(bytesWritten: number, nowMs: number, scarce: boolean, openStreams: number): string | undefined {
     const { peerSilenceMaxMs, headersTimeoutMs } = this.#limits;
     const waitsForReader = bytesWritten - this.#knownRead >= kernelBufferBytes;
     const silenceMaxMs = openStreams > 0 || waitsForReader ? peerSilenceMaxMs : headersTimeoutMs;
     if (nowMs - this.#aliveMs > Math.min(silenceMaxMs, peerSilenceMaxMs)) return "a ping without an answer";
     if (bytesWritten > this.#writtenBeforePing) return undefined;
-    return crowded || !waitsForReader ? "a session that writes nothing any more" : undefined;
+    return scarce || !waitsForReader ? "a session that writes nothing any more" : undefined;
   }
 
   #ping(nowMs: number, bytesWritten: number): void {

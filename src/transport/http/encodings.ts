@@ -15,15 +15,15 @@ const dataHead = Buffer.from('data: {"result":');
 /** A stream's message on a line of its own: `{"result": …}`. */
 export const jsonLine: Encoding = {
   name: "json line",
-  encode: (answer) => Buffer.concat([resultHead, answer.json(), lineTail]),
+  encode: (response) => Buffer.concat([resultHead, response.json(), lineTail]),
 };
 
 /** A server-sent event. Its data is one line, because JSON has no line ends outside of escapes. */
 export const serverSentEvent: Encoding = {
   name: "server-sent event",
-  encode(answer) {
-    const id = answer.eventId === undefined ? [] : [Buffer.from(`id: ${answer.eventId}\n`)];
-    return Buffer.concat([...id, dataHead, answer.json(), eventTail]);
+  encode(response) {
+    const id = response.eventId === undefined ? [] : [Buffer.from(`id: ${response.eventId}\n`)];
+    return Buffer.concat([...id, dataHead, response.json(), eventTail]);
   },
 };
 
@@ -31,8 +31,8 @@ export const serverSentEvent: Encoding = {
 function asChunk(encoding: Encoding): Encoding {
   return {
     name: `${encoding.name} in a chunk`,
-    encode(answer) {
-      const bytes = encoding.encode(answer);
+    encode(response) {
+      const bytes = encoding.encode(response);
       return Buffer.concat([Buffer.from(`${bytes.length.toString(16)}\r\n`), bytes, Buffer.from("\r\n")]);
     },
   };
@@ -50,14 +50,14 @@ export function chunkedEncoding(encoding: Encoding): Encoding {
 /** A WebSocket text message, framed (RFC 6455, 5.2): whole, unmasked, as servers send it. */
 export const webSocketText: Encoding = {
   name: "WebSocket text",
-  encode: (answer) => textFrame(Buffer.concat([resultHead, answer.json(), brace])),
+  encode: (response) => textFrame(Buffer.concat([resultHead, response.json(), brace])),
 };
 
 /** The bytes of a `google.api.HttpBody` without their envelope. */
 export const bodyData: Encoding = {
   name: "body data",
-  encode(answer) {
-    const message = answer.message();
+  encode(response) {
+    const message = response.message();
     if (!isMessage(message, HttpBodySchema)) throw new TypeError(`${message.$typeName} has no data of its own`);
     return message.data;
   },

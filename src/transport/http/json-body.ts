@@ -39,7 +39,7 @@ class PreparedBody implements JsonBody {
   #wholeNotModified: WholeResponse | undefined;
 
   constructor(
-    answer: EncodedResponse,
+    response: EncodedResponse,
     bytes: Uint8Array,
     coding: ContentCoding | undefined,
     options: JsonBodiesOptions,
@@ -47,7 +47,8 @@ class PreparedBody implements JsonBody {
     this.bytes = bytes;
     this.#coding = coding;
     this.#options = options;
-    if (answer.version !== undefined) this.etag = `"${answer.version}.json${coding === undefined ? "" : `.${coding}`}"`;
+    if (response.version !== undefined)
+      this.etag = `"${response.version}.json${coding === undefined ? "" : `.${coding}`}"`;
   }
 
   headers(common: HeaderFields): HeaderFields {
@@ -100,7 +101,7 @@ interface Bodies {
 
 /** Remembers, as long as an answer lives, its body in each content coding that was asked for. */
 export class JsonBodies {
-  readonly #byAnswer = new WeakMap<EncodedResponse, Bodies>();
+  readonly #byResponse = new WeakMap<EncodedResponse, Bodies>();
   readonly #options: JsonBodiesOptions;
 
   constructor(options: JsonBodiesOptions) {
@@ -108,27 +109,27 @@ export class JsonBodies {
   }
 
   /** A promise only where a large body is compressed for the first time. */
-  of(answer: EncodedResponse, coding: ContentCoding | undefined): JsonBody | Promise<JsonBody> {
-    let bodies = this.#byAnswer.get(answer);
+  of(response: EncodedResponse, coding: ContentCoding | undefined): JsonBody | Promise<JsonBody> {
+    let bodies = this.#byResponse.get(response);
     if (bodies === undefined) {
       bodies = { identity: undefined, br: undefined, gzip: undefined };
-      this.#byAnswer.set(answer, bodies);
+      this.#byResponse.set(response, bodies);
     }
     if (coding === undefined) {
-      bodies.identity ??= new PreparedBody(answer, answer.json(), undefined, this.#options);
+      bodies.identity ??= new PreparedBody(response, response.json(), undefined, this.#options);
       return bodies.identity;
     }
-    bodies[coding] ??= this.#compressed(answer, coding, bodies);
+    bodies[coding] ??= this.#compressed(response, coding, bodies);
     return bodies[coding];
   }
 
-  #compressed(answer: EncodedResponse, coding: ContentCoding, bodies: Bodies): JsonBody | Promise<JsonBody> {
-    const json = answer.json();
-    if (json.length < compressedBytesMin) return this.of(answer, undefined);
+  #compressed(response: EncodedResponse, coding: ContentCoding, bodies: Bodies): JsonBody | Promise<JsonBody> {
+    const json = response.json();
+    if (json.length < compressedBytesMin) return this.of(response, undefined);
     const bytes = compress(coding, json);
-    if (!(bytes instanceof Promise)) return new PreparedBody(answer, bytes, coding, this.#options);
+    if (!(bytes instanceof Promise)) return new PreparedBody(response, bytes, coding, this.#options);
     return bytes.then((done) => {
-      const body = new PreparedBody(answer, done, coding, this.#options);
+      const body = new PreparedBody(response, done, coding, this.#options);
       bodies[coding] = body;
       return body;
     });

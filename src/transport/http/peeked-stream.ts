@@ -13,17 +13,17 @@ export class PeekedStream implements ResponseStream {
 
   /** Calls back, once, when the first message is there (with it), or when the stream ended without one. */
   peek(then: (first: EncodedResponse | undefined) => void): void {
-    let told = false;
-    const look = (): void => {
-      if (told) return;
+    let notified = false;
+    const peek = (): void => {
+      if (notified) return;
       this.#held = this.#inner.take();
       const [first] = this.#held;
       if (first === undefined && !this.#inner.ended && this.#inner.failure === undefined) return;
-      told = true;
+      notified = true;
       then(first);
     };
-    this.#inner.onReady(look);
-    look();
+    this.#inner.onReady(peek);
+    peek();
   }
 
   get headers(): ReadonlyMap<string, string> {

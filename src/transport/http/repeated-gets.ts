@@ -33,8 +33,8 @@ const endOfHeaders = Buffer.from("\r\n\r\n");
 const noBytes = Buffer.alloc(0);
 
 /** Whether an answer is small enough, and has no headers of its own. */
-export function isRepeatable(answer: EncodedResponse): boolean {
-  return answer.metadata === undefined && answer.json().length <= wholeBodyBytesMax;
+export function isRepeatable(encoded: EncodedResponse): boolean {
+  return encoded.metadata === undefined && encoded.json().length <= wholeBodyBytesMax;
 }
 
 /** What an answer depends on, of a request that came before. */
@@ -105,12 +105,12 @@ export class RepeatedGets {
   }
 
   /** The whole response to a remembered text; undefined: it has to be asked for in the ordinary way. */
-  answer(text: string, remoteAddress: string): Uint8Array | undefined {
+  respond(text: string, remoteAddress: string): Uint8Array | undefined {
     const get = this.#remembered.get(text);
     if (get === undefined || this.#stopped || !get.target.cached) return undefined;
     const startedMs = performance.now();
     try {
-      const response = this.#answer(get, remoteAddress);
+      const response = this.#respond(get, remoteAddress);
       if (response === undefined) return undefined;
       this.#answered++;
       get.target.counters.answered(0, startedMs);
@@ -126,18 +126,18 @@ export class RepeatedGets {
     this.#stopped = true;
   }
 
-  #answer({ target, headers, coding }: RepeatedGet, remoteAddress: string): Uint8Array | undefined {
+  #respond({ target, headers, coding }: RepeatedGet, remoteAddress: string): Uint8Array | undefined {
     const clientAddress = this.#options.clients.of(remoteAddress, headers["x-forwarded-for"]);
     const call = new RequestCall(clientAddress, headers);
-    const answer = target.method.answer(target.message, call);
-    if (answer instanceof Promise) {
+    const encoded = target.method.invoke(target.message, call);
+    if (encoded instanceof Promise) {
       target.cached = false;
-      answer.catch(() => {});
+      encoded.catch(() => {});
       call.abort(clientLeft());
       return undefined;
     }
-    target.cached = isRepeatable(answer);
-    const body = target.cached ? this.#options.bodies.of(answer, coding) : undefined;
+    target.cached = isRepeatable(encoded);
+    const body = target.cached ? this.#options.bodies.of(encoded, coding) : undefined;
     if (body === undefined || body instanceof Promise) return undefined;
     return body.whole(this.#options.common.of(headers.origin), headers["if-none-match"]);
   }
@@ -148,7 +148,7 @@ export interface EarlyReaderHost {
   /** Whether the parser must not be given more: it would make another request of it, or is paused. */
   isBusy(): boolean;
   /** A response is under way. */
-  isAnswering(): boolean;
+  isResponding(): boolean;
   /** Called when all that was written has left: goes on with what was held back. */
   proceed(): void;
   /** A request was answered without the parser. */
@@ -280,10 +280,15 @@ export class EarlyReader {
 
   /** Answers a GET that came before. False: it is none, or has to be asked for in the ordinary way. */
   #repeat(text: string | undefined): boolean {
-    if (text === undefined || !this.#isBetweenRequests || this.#host.isAnswering() || this.#socket.writableLength > 0) {
+    if (
+      text === undefined ||
+      !this.#isBetweenRequests ||
+      this.#host.isResponding() ||
+      this.#socket.writableLength > 0
+    ) {
       return false;
     }
-    const response = this.#gets?.answer(text, this.#clientAddress);
+    const response = this.#gets?.respond(text, this.#clientAddress);
     if (response === undefined) return false;
     this.#socket.write(response);
     this.#host.answered();

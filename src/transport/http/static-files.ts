@@ -38,7 +38,7 @@ export class StaticFiles {
   }
 
   /** Answers a GET or HEAD of a file; false: there is none at this path. */
-  answer(exchange: Exchange, path: string): boolean {
+  serve(exchange: Exchange, path: string): boolean {
     const file = this.#files.get(path);
     if (file === undefined) return false;
     const { request, response, common, head } = exchange;

@@ -70,7 +70,7 @@ export class StreamResponse implements CallWire {
     return this.#chunks === undefined ? this.#encoding.encoding : chunkedEncoding(this.#encoding.encoding);
   }
 
-  answer(): never {
+  respond(): never {
     throw new TypeError("a stream has no whole answer");
   }
 
@@ -88,7 +88,7 @@ export class StreamResponse implements CallWire {
     const peeked = new PeekedStream(stream);
     return new Promise((resolve) => {
       peeked.peek((first) => {
-        this.#chooseFileForm(first);
+        this.#chooseFileFormat(first);
         stream = peeked;
         resolve(finished());
       });
@@ -149,7 +149,7 @@ export class StreamResponse implements CallWire {
     return this.#raw || !this.#isFile;
   }
 
-  #chooseFileForm(first: EncodedResponse | undefined): void {
+  #chooseFileFormat(first: EncodedResponse | undefined): void {
     const { exchange, bound } = this.#options;
     const contentType = contentTypeOf(first);
     const available = contentType === undefined ? [] : [this.#encoding.contentType, contentType];

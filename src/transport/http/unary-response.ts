@@ -6,7 +6,7 @@ import type { CallError, CallWire } from "../call/call-wire.js";
 import { chooseCoding } from "../call/content-coding.js";
 import type { ServedMethod } from "../call/server-call.js";
 import { withOwn } from "../common-headers.js";
-import { countAnswer, endWithBody } from "../connections/unread-answers.js";
+import { countResponse, endWithBody } from "../connections/unread-responses.js";
 import { sendError } from "./error-response.js";
 import type { Exchange } from "./exchange.js";
 import { breakOff } from "./http-message.js";
@@ -36,12 +36,12 @@ export class UnaryResponse implements CallWire {
     throw new TypeError("a unary response has no stream of messages");
   }
 
-  answer(answer: EncodedResponse): undefined | Promise<() => void> {
-    this.answered = answer;
+  respond(encoded: EncodedResponse): undefined | Promise<() => void> {
+    this.answered = encoded;
     const acceptEncoding = this.#exchange.request.headers["accept-encoding"];
-    const body = this.#bodies.of(answer, chooseCoding(acceptEncoding?.toString()));
-    if (body instanceof Promise) return body.then((ready) => () => sendBody(ready, this.#exchange, answer));
-    sendBody(body, this.#exchange, answer);
+    const body = this.#bodies.of(encoded, chooseCoding(acceptEncoding?.toString()));
+    if (body instanceof Promise) return body.then((ready) => () => sendBody(ready, this.#exchange, encoded));
+    sendBody(body, this.#exchange, encoded);
     return undefined;
   }
 
@@ -64,7 +64,7 @@ export class UnaryResponse implements CallWire {
 function sendBody(body: JsonBody, { request, response, common, head }: Exchange, { metadata }: EncodedResponse): void {
   const notModified = body.isNotModified(request.headers["if-none-match"]);
   const { stream } = response;
-  if (stream !== undefined && !head && !notModified) countAnswer(stream, body.bytes.length);
+  if (stream !== undefined && !head && !notModified) countResponse(stream, body.bytes.length);
   const headers = notModified ? body.notModifiedHeaders(common) : body.headers(common);
   const status = notModified ? 304 : 200;
   response.writeHead(status, metadata === undefined ? headers : withOwn(headers, metadata.headers));

@@ -214,7 +214,7 @@ class WebSocketResponse implements CallWire {
     this.#opened = opened;
   }
 
-  answer(): never {
+  respond(): never {
     throw new TypeError("a WebSocket carries streams only");
   }
 

@@ -6,7 +6,7 @@ import { jsonWriteOptions } from "../../encoding/json-encoder.js";
 import type { CallError, CallWire } from "../call/call-wire.js";
 import { type ContentCoding, compress, compressedBytesMin } from "../call/content-coding.js";
 import { type Codec, encoded } from "../call/framing.js";
-import { countAnswer } from "../connections/unread-answers.js";
+import { countResponse } from "../connections/unread-responses.js";
 import type { AnyRequest, AnyResponse } from "../handler.js";
 import { HttpFailure } from "../http/http-failure.js";
 import { noneMatch } from "../http/json-body.js";
@@ -16,18 +16,18 @@ import { setOwnHeaders } from "./response-headers.js";
 import type { RpcContentType } from "./rpc-content-type.js";
 
 /** Compressed once for all who ask. */
-const compressedAnswers = new WeakMap<EncodedResponse, Map<string, Uint8Array | Promise<Uint8Array>>>();
+const compressedResponses = new WeakMap<EncodedResponse, Map<string, Uint8Array | Promise<Uint8Array>>>();
 
-function compressed(answer: EncodedResponse, codec: Codec, coding: ContentCoding): Uint8Array | Promise<Uint8Array> {
-  let bodies = compressedAnswers.get(answer);
+function compressed(reply: EncodedResponse, codec: Codec, coding: ContentCoding): Uint8Array | Promise<Uint8Array> {
+  let bodies = compressedResponses.get(reply);
   if (bodies === undefined) {
     bodies = new Map();
-    compressedAnswers.set(answer, bodies);
+    compressedResponses.set(reply, bodies);
   }
   const key = `${codec} ${coding}`;
   let bytes = bodies.get(key);
   if (bytes === undefined) {
-    bytes = compress(coding, encoded(answer, codec));
+    bytes = compress(coding, encoded(reply, codec));
     bodies.set(key, bytes);
   }
   return bytes;
@@ -51,19 +51,19 @@ export class ConnectUnaryResponse implements CallWire {
     throw new TypeError("a unary response has no stream of messages");
   }
 
-  answer(answer: EncodedResponse): undefined | Promise<() => void> {
-    const plain = encoded(answer, this.#type.codec);
+  respond(reply: EncodedResponse): undefined | Promise<() => void> {
+    const plain = encoded(reply, this.#type.codec);
     const response = this.#response;
     response.appendHeader("vary", "accept-encoding");
-    if (this.#notModified(answer)) return undefined;
+    if (this.#notModified(reply)) return undefined;
     if (this.#coding === undefined || plain.length < compressedBytesMin) {
-      this.#send(answer, plain);
+      this.#send(reply, plain);
       return undefined;
     }
     response.setHeader("content-encoding", this.#coding);
-    const bytes = compressed(answer, this.#type.codec, this.#coding);
-    if (bytes instanceof Promise) return bytes.then((packed) => () => this.#send(answer, packed));
-    this.#send(answer, bytes);
+    const bytes = compressed(reply, this.#type.codec, this.#coding);
+    if (bytes instanceof Promise) return bytes.then((packed) => () => this.#send(reply, packed));
+    this.#send(reply, bytes);
     return undefined;
   }
 
@@ -90,10 +90,10 @@ export class ConnectUnaryResponse implements CallWire {
   }
 
   /** GETs can be asked for again: an answer with a version has a tag, and one that the client has is not sent again. */
-  #notModified(answer: EncodedResponse): boolean {
-    if (this.#request.method === "POST" || answer.version === undefined) return false;
+  #notModified(reply: EncodedResponse): boolean {
+    if (this.#request.method === "POST" || reply.version === undefined) return false;
     const suffix = this.#coding === undefined ? "" : `.${this.#coding}`;
-    const etag = `"${answer.version}.connect-${this.#type.codec}${suffix}"`;
+    const etag = `"${reply.version}.connect-${this.#type.codec}${suffix}"`;
     this.#response.setHeader("etag", etag);
     this.#response.setHeader("cache-control", "no-cache");
     const known = this.#request.headers["if-none-match"];
@@ -103,10 +103,10 @@ export class ConnectUnaryResponse implements CallWire {
     return true;
   }
 
-  #send(answer: EncodedResponse, body: Uint8Array): void {
-    if ("stream" in this.#response) countAnswer(this.#response.stream, body.length);
+  #send(reply: EncodedResponse, body: Uint8Array): void {
+    if ("stream" in this.#response) countResponse(this.#response.stream, body.length);
     this.#response.setHeader("content-type", this.#type.response);
-    this.#setMetadata(answer.metadata);
+    this.#setMetadata(reply.metadata);
     this.#end(body);
   }
 

@@ -6,7 +6,7 @@ import { jsonWriteOptions } from "../../encoding/json-encoder.js";
 import type { CallError, CallWire } from "../call/call-wire.js";
 import type { ContentCoding } from "../call/content-coding.js";
 import { type Framing, framingOf } from "../call/framing.js";
-import { countAnswer } from "../connections/unread-answers.js";
+import { countResponse } from "../connections/unread-responses.js";
 import type { AnyResponse } from "../handler.js";
 import { asConnectError } from "./connect-error.js";
 import { errorTrailers, okTrailers } from "./grpc-status.js";
@@ -61,10 +61,10 @@ export class EnvelopedResponse implements CallWire {
     this.#body = new ResponseBody(response);
   }
 
-  answer(answer: EncodedResponse): undefined | Promise<() => void> {
-    const message = this.#framing.whole(answer);
-    if (message instanceof Promise) return message.then((bytes) => () => this.#send(answer, bytes));
-    this.#send(answer, message);
+  respond(encoded: EncodedResponse): undefined | Promise<() => void> {
+    const message = this.#framing.whole(encoded);
+    if (message instanceof Promise) return message.then((bytes) => () => this.#send(encoded, bytes));
+    this.#send(encoded, message);
     return undefined;
   }
 
@@ -89,7 +89,7 @@ export class EnvelopedResponse implements CallWire {
 
   #send({ metadata }: EncodedResponse, message: Uint8Array): void {
     const body = Buffer.concat([message, this.#end(undefined, metadata?.trailers ?? new Map())]);
-    if ("stream" in this.#response) countAnswer(this.#response.stream, body.length);
+    if ("stream" in this.#response) countResponse(this.#response.stream, body.length);
     this.#setHeaders(new Map());
     if (metadata !== undefined) setOwnHeaders(this.#response, metadata.headers);
     this.#body.end(body);

@@ -7,7 +7,7 @@ import type { BodyCall } from "../call/body-call.js";
 import type { CallError, CallWire } from "../call/call-wire.js";
 import { type Framing, framingOf } from "../call/framing.js";
 import { type DataHeaders, type HeaderFields, withOwn } from "../common-headers.js";
-import { countAnswer, endWithBody } from "../connections/unread-answers.js";
+import { countResponse, endWithBody } from "../connections/unread-responses.js";
 import { errorTrailers, okTrailers } from "./grpc-status.js";
 import { grpcCodings, grpcFields } from "./negotiate-coding.js";
 import { type RpcContentType, rpcContentType } from "./rpc-content-type.js";
@@ -103,25 +103,25 @@ interface CallStream extends ServerHttp2Stream {
 
 function follow(stream: CallStream, call: BodyCall, streaming: boolean): void {
   stream[servedCall] = call;
-  stream.on("data", tellData);
-  stream.on("end", tellEnd);
-  stream.on("close", tellClose);
-  if (streaming) stream.on("drain", tellDrain);
+  stream.on("data", onData);
+  stream.on("end", onEnd);
+  stream.on("close", onClose);
+  if (streaming) stream.on("drain", onDrain);
 }
 
-function tellData(this: CallStream, chunk: Buffer): void {
+function onData(this: CallStream, chunk: Buffer): void {
   this[servedCall]?.data(chunk);
 }
 
-function tellEnd(this: CallStream): void {
+function onEnd(this: CallStream): void {
   this[servedCall]?.end();
 }
 
-function tellClose(this: CallStream): void {
+function onClose(this: CallStream): void {
   this[servedCall]?.left();
 }
 
-function tellDrain(this: CallStream): void {
+function onDrain(this: CallStream): void {
   this[servedCall]?.drained();
 }
 
@@ -144,10 +144,10 @@ class GrpcWire implements CallWire {
     this.#headers = headers;
   }
 
-  answer(answer: EncodedResponse): undefined | Promise<() => void> {
-    const frame = this.#framing.whole(answer);
-    if (frame instanceof Promise) return frame.then((bytes) => () => this.#send(answer, bytes));
-    this.#send(answer, frame);
+  respond(encoded: EncodedResponse): undefined | Promise<() => void> {
+    const frame = this.#framing.whole(encoded);
+    if (frame instanceof Promise) return frame.then((bytes) => () => this.#send(encoded, bytes));
+    this.#send(encoded, frame);
     return undefined;
   }
 
@@ -185,7 +185,7 @@ class GrpcWire implements CallWire {
   #send({ metadata }: EncodedResponse, frame: Uint8Array): void {
     const stream = this.#stream;
     if (stream.destroyed || stream.closed) return;
-    countAnswer(stream, frame.length);
+    countResponse(stream, frame.length);
     if (metadata === undefined) {
       stream.on("wantTrailers", sendOkTrailers);
       stream.respond(this.#headers.current(), withTrailers);

@@ -1,7 +1,7 @@
 import { ServerResponse } from "node:http";
 import type { Http2ServerResponse } from "node:http2";
 import type { Failure } from "../../domain/failure.js";
-import { endWithBody } from "../connections/unread-answers.js";
+import { endWithBody } from "../connections/unread-responses.js";
 import type { AnyResponse } from "../handler.js";
 import { breakOffCode } from "./grpc.js";
 

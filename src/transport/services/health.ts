@@ -29,7 +29,7 @@ export function healthMethods(services: ReadonlySet<string>, readiness: () => Re
   };
   return [
     unary(Health.method.check, ({ service }) => {
-      if (known(service)) return answer(status(service));
+      if (known(service)) return healthResponse(status(service));
       throw new Failure("not_found", `service: no service has the name "${service}" here`, {
         reason: "SERVICE_UNKNOWN",
         violations: [{ field: "service", description: "name a service that is served, or none for the whole server" }],
@@ -44,9 +44,9 @@ export function healthMethods(services: ReadonlySet<string>, readiness: () => Re
   ];
 }
 
-type HealthAnswer = EncodedResponse<typeof HealthCheckResponseSchema>;
+type HealthResponse = EncodedResponse<typeof HealthCheckResponseSchema>;
 
-function answer(status: ServingStatus): HealthAnswer {
+function healthResponse(status: ServingStatus): HealthResponse {
   return new MessageResponse(HealthCheckResponseSchema, create(HealthCheckResponseSchema, { status }));
 }
 
@@ -56,7 +56,7 @@ class HealthWatch implements ResponseStream<typeof HealthCheckResponseSchema> {
   readonly trailers: ReadonlyMap<string, string> = new Map();
   readonly #status: () => ServingStatus;
   readonly #draining: () => boolean;
-  #told: ServingStatus | undefined;
+  #lastStatus: ServingStatus | undefined;
   #poll: NodeJS.Timeout | undefined;
 
   constructor(status: () => ServingStatus, draining: () => boolean) {
@@ -69,15 +69,15 @@ class HealthWatch implements ResponseStream<typeof HealthCheckResponseSchema> {
   }
 
   get failure(): Failure | undefined {
-    if (!this.#draining() || this.#told !== this.#status()) return undefined;
+    if (!this.#draining() || this.#lastStatus !== this.#status()) return undefined;
     return unavailable("the server is draining", "DRAINING", retryMs);
   }
 
-  take(): readonly HealthAnswer[] {
+  take(): readonly HealthResponse[] {
     const status = this.#status();
-    if (status === this.#told) return [];
-    this.#told = status;
-    return [answer(status)];
+    if (status === this.#lastStatus) return [];
+    this.#lastStatus = status;
+    return [healthResponse(status)];
   }
 
   onReady(listener: () => void): void {

@@ -23,7 +23,7 @@ import type { AnyRequest, AnyResponse } from "../handler.js";
 import type { TransportLimits } from "../limits.js";
 import { DescriptorIndex } from "./descriptor-index.js";
 
-type Answer = MessageShape<typeof ServerReflectionResponseSchema>["messageResponse"];
+type Reply = MessageShape<typeof ServerReflectionResponseSchema>["messageResponse"];
 
 const invalidArgumentCode = 3;
 const notFoundCode = 5;
@@ -58,7 +58,7 @@ export class ReflectionHandler {
     request.on("end", () => clearTimeout(late));
     response.on("close", () => clearTimeout(late));
     handler(universal)
-      .then((answer) => universalResponseToNodeResponse(answer, response))
+      .then((reply) => universalResponseToNodeResponse(reply, response))
       .catch(() => response.destroy());
   }
 }
@@ -93,11 +93,11 @@ function respond(
   return create(ServerReflectionResponseSchema, {
     validHost: request.host,
     originalRequest: request,
-    messageResponse: answer(index, request.messageRequest),
+    messageResponse: replyTo(index, request.messageRequest),
   });
 }
 
-function answer(index: DescriptorIndex, question: ServerReflectionRequest["messageRequest"]): Answer {
+function replyTo(index: DescriptorIndex, question: ServerReflectionRequest["messageRequest"]): Reply {
   switch (question.case) {
     case "fileByFilename":
       return files(index, index.file(question.value), `file "${question.value}"`);
@@ -120,7 +120,7 @@ function answer(index: DescriptorIndex, question: ServerReflectionRequest["messa
   }
 }
 
-function files(index: DescriptorIndex, file: DescFile | undefined, what: string): Answer {
+function files(index: DescriptorIndex, file: DescFile | undefined, what: string): Reply {
   if (file === undefined) return error(notFoundCode, `${what} is not known here`);
   const value = create(ServerReflectionResponseSchema, {
     messageResponse: { case: "fileDescriptorResponse", value: { fileDescriptorProto: index.closure(file) } },
@@ -128,21 +128,21 @@ function files(index: DescriptorIndex, file: DescFile | undefined, what: string)
   return value.messageResponse;
 }
 
-function extensionNumbers(baseTypeName: string, extensionNumber: number[]): Answer {
+function extensionNumbers(baseTypeName: string, extensionNumber: number[]): Reply {
   const value = create(ServerReflectionResponseSchema, {
     messageResponse: { case: "allExtensionNumbersResponse", value: { baseTypeName, extensionNumber } },
   });
   return value.messageResponse;
 }
 
-function services(index: DescriptorIndex): Answer {
+function services(index: DescriptorIndex): Reply {
   const service = index.services.map((name) => ({ name }));
   return create(ServerReflectionResponseSchema, {
     messageResponse: { case: "listServicesResponse", value: { service } },
   }).messageResponse;
 }
 
-function error(errorCode: number, errorMessage: string): Answer {
+function error(errorCode: number, errorMessage: string): Reply {
   return create(ServerReflectionResponseSchema, {
     messageResponse: { case: "errorResponse", value: { errorCode, errorMessage } },
   }).messageResponse;

@@ -2,7 +2,7 @@ import { request as httpRequest, type IncomingHttpHeaders } from "node:http";
 import { connect } from "node:http2";
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { hotAnswer } from "../grpc/fake-api.js";
+import { hotResponse } from "../grpc/fake-api.js";
 import { type RpcServer, startRpcServer } from "../grpc/rpc-server.js";
 
 const getMarket = "/datanode.api.v2.TradingDataService/GetMarket";
@@ -50,8 +50,8 @@ describe("Connect over plain HTTP", () => {
     const { status, headers, body } = await send({ headers: json, body: hot });
     expect(status).toBe(200);
     expect(headers["content-type"]).toBe("application/json");
-    const answer = JSON.parse(body.toString());
-    expect(answer.market).toMatchObject({
+    const reply = JSON.parse(body.toString());
+    expect(reply.market).toMatchObject({
       id: "hot",
       decimalPlaces: "5",
       state: "STATE_UNSPECIFIED",
@@ -78,7 +78,7 @@ describe("Connect over plain HTTP", () => {
     const proto = await send({ method: "GET", path: `${getMarket}?encoding=proto&base64=1&message=CgNob3Q` });
     expect(proto.headers.etag).toBe('"v1.connect-proto"');
     expect(proto.headers["content-type"]).toBe("application/proto");
-    expect(proto.body.toString("hex")).toBe(Buffer.from(hotAnswer.binary()).toString("hex"));
+    expect(proto.body.toString("hex")).toBe(Buffer.from(hotResponse.binary()).toString("hex"));
   });
 
   test.each([
@@ -172,10 +172,10 @@ describe("Connect over plain HTTP", () => {
     ["gzip", gunzipSync],
   ])("answers are compressed with %s when that is asked", async (encoding, decompress) => {
     const body = '{"marketId": "long 5000"}';
-    const answer = await send({ headers: { ...json, "accept-encoding": encoding }, body });
-    expect(answer.headers["content-encoding"]).toBe(encoding);
-    expect(answer.headers["vary"]).toBe("accept-encoding");
-    expect(JSON.parse(decompress(answer.body).toString()).market.id).toHaveLength(5000);
+    const reply = await send({ headers: { ...json, "accept-encoding": encoding }, body });
+    expect(reply.headers["content-encoding"]).toBe(encoding);
+    expect(reply.headers["vary"]).toBe("accept-encoding");
+    expect(JSON.parse(decompress(reply.body).toString()).market.id).toHaveLength(5000);
   });
 
   test("small answers are not compressed", async () => {

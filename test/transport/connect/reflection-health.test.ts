@@ -73,18 +73,17 @@ async function ask(...questions: Question[]) {
   async function* requests() {
     for (const messageRequest of questions) yield { host: "here", messageRequest };
   }
-  const answers = [];
-  for await (const answer of client.serverReflectionInfo(requests())) answers.push(answer);
-  return answers;
+  const responses = [];
+  for await (const reply of client.serverReflectionInfo(requests())) responses.push(reply);
+  return responses;
 }
 
 describe("grpc.reflection", () => {
   test("lists the services", async () => {
-    const [answer] = await ask({ case: "listServices", value: "" });
-    expect(answer).toMatchObject({ validHost: "here", originalRequest: { host: "here" } });
+    const [reply] = await ask({ case: "listServices", value: "" });
+    expect(reply).toMatchObject({ validHost: "here", originalRequest: { host: "here" } });
     expect(
-      answer?.messageResponse.case === "listServicesResponse" &&
-        answer.messageResponse.value.service.map((s) => s.name),
+      reply?.messageResponse.case === "listServicesResponse" && reply.messageResponse.value.service.map((s) => s.name),
     ).toEqual([
       serviceName,
       "grpc.health.v1.Health",
@@ -110,8 +109,8 @@ describe("grpc.reflection", () => {
       },
     },
   ])("$case $value gives files that stand for themselves", async (question) => {
-    const [answer] = await ask(question);
-    const response = answer?.messageResponse;
+    const [reply] = await ask(question);
+    const response = reply?.messageResponse;
     if (response?.case !== "fileDescriptorResponse") throw new Error(`got ${response?.case}`);
     const file: FileDescriptorProto[] = response.value.fileDescriptorProto.map((bytes) =>
       fromBinary(FileDescriptorProtoSchema, bytes),
@@ -122,14 +121,14 @@ describe("grpc.reflection", () => {
   });
 
   test("several questions on one stream, unknown things among them", async () => {
-    const answers = await ask(
+    const responses = await ask(
       { case: "fileByFilename", value: "none.proto" },
       { case: "fileContainingSymbol", value: "no.Such" },
       { case: "allExtensionNumbersOfType", value: "google.protobuf.MethodOptions" },
       { case: "allExtensionNumbersOfType", value: "no.Such" },
       { case: undefined },
     );
-    expect(answers.map((answer) => answer.messageResponse)).toMatchObject([
+    expect(responses.map((reply) => reply.messageResponse)).toMatchObject([
       { case: "errorResponse", value: { errorCode: 5, errorMessage: 'file "none.proto" is not known here' } },
       { case: "errorResponse", value: { errorCode: 5, errorMessage: 'symbol "no.Such" is not known here' } },
       { case: "allExtensionNumbersResponse", value: { extensionNumber: [72295728] } },
@@ -143,11 +142,11 @@ describe("grpc.reflection", () => {
     async function* requests() {
       yield { messageRequest: { case: "listServices" as const, value: "" } };
     }
-    for await (const answer of client.serverReflectionInfo(requests())) {
-      expect(answer.messageResponse).toMatchObject({ case: "listServicesResponse" });
-      expect(
-        answer.messageResponse.case === "listServicesResponse" && answer.messageResponse.value.service,
-      ).toHaveLength(4);
+    for await (const reply of client.serverReflectionInfo(requests())) {
+      expect(reply.messageResponse).toMatchObject({ case: "listServicesResponse" });
+      expect(reply.messageResponse.case === "listServicesResponse" && reply.messageResponse.value.service).toHaveLength(
+        4,
+      );
     }
   });
 });
@@ -167,8 +166,8 @@ describe.skipIf(grpcurl === undefined)("grpcurl, without any definitions", () =>
     const address = `127.0.0.1:${server.port}`;
     expect(await run(address, "list")).toContain(serviceName);
     expect(await run(address, "describe", `${serviceName}.GetMarket`)).toContain("/api/v2/market/{market_id}");
-    const answer = await run("-d", '{"marketId":"hot"}', address, `${serviceName}/GetMarket`);
-    expect(JSON.parse(answer)).toEqual({ market: { id: "hot", decimalPlaces: "5", lpPriceRange: "0.5" } });
+    const reply = await run("-d", '{"marketId":"hot"}', address, `${serviceName}/GetMarket`);
+    expect(JSON.parse(reply)).toEqual({ market: { id: "hot", decimalPlaces: "5", lpPriceRange: "0.5" } });
     const stream = await run("-d", '{"marketIds":["three"]}', address, `${serviceName}/ObserveMarketsDepthUpdates`);
     expect(stream.match(/"sequenceNumber": "18446744073709551615"/g)).toHaveLength(3);
     expect(await run(address, "grpc.health.v1.Health/Check")).toContain('"SERVING"');

@@ -96,10 +96,10 @@ describe("a client that cancels its calls at once", () => {
     refused.send(preface);
     await refused.closed;
     expect(goawayCode(refused)).toBe(enhanceYourCalm);
-    const answer = await ask(marketPath, 2_000);
-    expect(answer).toMatch(/^HTTP\/1\.1 429 /);
-    expect(answer).toMatch(/retry-after: 5\r\n/);
-    expect(answer).toContain("TOO_MANY_CANCELLED_CALLS");
+    const response = await ask(marketPath, 2_000);
+    expect(response).toMatch(/^HTTP\/1\.1 429 /);
+    expect(response).toMatch(/retry-after: 5\r\n/);
+    expect(response).toContain("TOO_MANY_CANCELLED_CALLS");
     await expect.poll(() => ask(marketPath, 2_000), { timeout: 8_000 }).toMatch(/^HTTP\/1\.1 200 /);
   });
 

@@ -15,7 +15,7 @@ import { serveFake } from "../serve-fake.js";
 const streamPath = "/api/v2/stream/markets/depth/updates";
 const unansweredRequestsMax = 8;
 
-type MarketAnswer = EncodedResponse<typeof GetMarketResponseSchema>;
+type MarketResponse = EncodedResponse<typeof GetMarketResponseSchema>;
 
 let server: RunningServer;
 let asked: string[];
@@ -28,7 +28,7 @@ function noteWarning(warning: Error): void {
   warnings.push(warning);
 }
 
-function answer(id: string): MarketAnswer {
+function marketResponse(id: string): MarketResponse {
   return new MessageResponse(GetMarketResponseSchema, create(GetMarketResponseSchema, { market: { id } }), {
     version: id,
   });
@@ -37,9 +37,9 @@ function answer(id: string): MarketAnswer {
 /** Markets whose names begin with `slow` answer when {@link come} says so. */
 const getMarket = unary(TradingDataService.method.getMarket, ({ marketId }) => {
   asked.push(marketId);
-  if (!marketId.startsWith("slow")) return answer(marketId);
-  return new Promise<MarketAnswer>((resolve) => {
-    slow.set(marketId, () => resolve(answer(marketId)));
+  if (!marketId.startsWith("slow")) return marketResponse(marketId);
+  return new Promise<MarketResponse>((resolve) => {
+    slow.set(marketId, () => resolve(marketResponse(marketId)));
   });
 });
 

@@ -110,9 +110,9 @@ test("a compression that is not known is UNIMPLEMENTED, and those that are, are 
 
 test("gRPC with messages in JSON", async () => {
   const headers = { "content-type": "application/grpc+json" };
-  const answer = await call("GetMarket", envelope(0, Buffer.from('{"marketId":"hot"}')), headers);
-  expect(answer.headers).toMatchObject({ "content-type": "application/grpc+json" });
-  expect(JSON.parse(answer.frames[0]?.data.toString() ?? "")).toMatchObject({ market: { id: "hot" } });
+  const reply = await call("GetMarket", envelope(0, Buffer.from('{"marketId":"hot"}')), headers);
+  expect(reply.headers).toMatchObject({ "content-type": "application/grpc+json" });
+  expect(JSON.parse(reply.frames[0]?.data.toString() ?? "")).toMatchObject({ market: { id: "hot" } });
 });
 
 test("gRPC needs HTTP/2", async () => {

@@ -23,10 +23,10 @@ export class FakeStream<O extends DescMessage = DescMessage> implements Response
   #listener: () => void = () => {};
 
   take(): readonly EncodedResponse<O>[] {
-    const answers = this.#waiting;
+    const responses = this.#waiting;
     this.#waiting = [];
-    this.taken += answers.length;
-    return answers;
+    this.taken += responses.length;
+    return responses;
   }
 
   onReady(listener: () => void): void {
@@ -37,8 +37,8 @@ export class FakeStream<O extends DescMessage = DescMessage> implements Response
     this.closed++;
   }
 
-  give(...answers: EncodedResponse<O>[]): void {
-    this.#waiting.push(...answers);
+  give(...responses: EncodedResponse<O>[]): void {
+    this.#waiting.push(...responses);
     this.#listener();
   }
 
@@ -69,7 +69,7 @@ export function depthMessage(
 }
 
 /** The hot answer: one object, as `live` holds one. */
-export const hotAnswer = new MessageResponse(
+export const hotResponse = new MessageResponse(
   GetMarketResponseSchema,
   create(GetMarketResponseSchema, { market: { id: "hot", decimalPlaces: 5n, lpPriceRange: "0.5" } }),
   { version: "v1" },
@@ -91,16 +91,16 @@ export function fakeApi(): FakeApi {
   const service = TradingDataService.method;
   const api = [
     unary(service.getMarket, (request, call) => {
-      if (request.marketId === "later") return new Promise((resolve) => setTimeout(() => resolve(hotAnswer), 5));
+      if (request.marketId === "later") return new Promise((resolve) => setTimeout(() => resolve(hotResponse), 5));
       if (request.marketId === "hanging") {
         hanging.push(call);
         void call.signal;
         return new Promise(() => {});
       }
       if (request.marketId.startsWith("rejects ")) return Promise.reject(failureOf(request.marketId.slice(8)));
-      if (request.marketId === "hot" || request.marketId === "") return hotAnswer;
-      if (request.marketId === "address") return marketAnswer(call.clientAddress);
-      if (request.marketId.startsWith("long ")) return marketAnswer("y".repeat(Number(request.marketId.slice(5))));
+      if (request.marketId === "hot" || request.marketId === "") return hotResponse;
+      if (request.marketId === "address") return marketResponse(call.clientAddress);
+      if (request.marketId.startsWith("long ")) return marketResponse("y".repeat(Number(request.marketId.slice(5))));
       throw failureOf(request.marketId);
     }),
     serverStreaming(service.observeMarketsDepthUpdates, (request) => {
@@ -123,7 +123,7 @@ export function fakeApi(): FakeApi {
   return { api, streams, hanging };
 }
 
-function marketAnswer(id: string): MessageResponse<typeof GetMarketResponseSchema> {
+function marketResponse(id: string): MessageResponse<typeof GetMarketResponseSchema> {
   return new MessageResponse(GetMarketResponseSchema, create(GetMarketResponseSchema, { market: { id } }));
 }
 

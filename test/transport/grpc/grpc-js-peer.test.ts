@@ -28,7 +28,7 @@ function getMarket(client: Client, marketId: string, timeoutMs?: number): Promis
       marketId,
       new Metadata(),
       options,
-      (error, answer) => resolve({ marketId: answer?.market?.id, error }),
+      (error, response) => resolve({ marketId: response?.market?.id, error }),
     );
   });
 }

@@ -4,7 +4,7 @@ import {
   GetMarketRequestSchema,
   ObserveMarketsDepthUpdatesRequestSchema,
 } from "../../../gen/datanode/api/v2/trading_data_pb.js";
-import { depthMessage, hotAnswer } from "./fake-api.js";
+import { depthMessage, hotResponse } from "./fake-api.js";
 import { envelope, grpcOutcome, pieces, type RawCall, rawCall } from "./raw-call.js";
 import { type RpcServer, startRpcServer } from "./rpc-server.js";
 
@@ -26,7 +26,7 @@ interface Case extends Partial<RawCall> {
   readonly expected: Partial<ReturnType<typeof grpcOutcome>>;
 }
 
-const hot = { status: "0", message: "", messages: [Buffer.from(hotAnswer.binary()).toString("hex")] };
+const hot = { status: "0", message: "", messages: [Buffer.from(hotResponse.binary()).toString("hex")] };
 const three = ["a", "b", "c"].map((id) => Buffer.from(depthMessage(id).binary()).toString("hex"));
 const errorInfo = "type.googleapis.com/google.rpc.ErrorInfo";
 const badRequest = "type.googleapis.com/google.rpc.BadRequest";

@@ -7,7 +7,7 @@ import {
   ObserveMarketsDepthUpdatesRequestSchema,
 } from "../../../gen/datanode/api/v2/trading_data_pb.js";
 import { fromText } from "../../support/rpc-bytes.js";
-import { depthMessage, hotAnswer } from "./fake-api.js";
+import { depthMessage, hotResponse } from "./fake-api.js";
 import { envelope, pieces, splitEnvelopes } from "./raw-call.js";
 import { type RpcServer, startRpcServer } from "./rpc-server.js";
 
@@ -65,7 +65,7 @@ test.each([
   const { contentType, body } = await post("GetMarket", parts, "application/grpc-web-text");
   expect(contentType).toBe("application/grpc-web-text+proto");
   const [message = Buffer.alloc(0), trailers] = splitEnvelopes(body);
-  expect(fromBinary(GetMarketResponseSchema, message)).toEqual(hotAnswer.message());
+  expect(fromBinary(GetMarketResponseSchema, message)).toEqual(hotResponse.message());
   expect(trailers?.toString()).toBe("grpc-status: 0\r\n");
 });
 

@@ -38,24 +38,24 @@ function get(path: string, ...headers: string[]): string {
   return [`GET ${path} HTTP/1.1`, "Host: x", ...headers, "", ""].join("\r\n");
 }
 
-function marketAnswer(id: string, version?: string): MarketAnswer {
+function marketResponse(id: string, version?: string): MarketResponse {
   return new MessageResponse(GetMarketResponseSchema, create(GetMarketResponseSchema, { market: { id } }), { version });
 }
 
-type MarketAnswer = EncodedResponse<typeof GetMarketResponseSchema>;
+type MarketResponse = EncodedResponse<typeof GetMarketResponseSchema>;
 
 /** Serves one method, as it is given. */
-function serveMarket(answer: (request: GetMarketRequest) => MarketAnswer | Promise<MarketAnswer>): Promise<void> {
-  return serve({ api: [unary(TradingDataService.method.getMarket, answer)] });
+function serveMarket(respond: (request: GetMarketRequest) => MarketResponse | Promise<MarketResponse>): Promise<void> {
+  return serve({ api: [unary(TradingDataService.method.getMarket, respond)] });
 }
 
 /** An answer that comes when the test says so. */
-function awaited(): { readonly answer: Promise<MarketAnswer>; come(): void } {
+function awaited(): { readonly response: Promise<MarketResponse>; come(): void } {
   let come = (): void => {};
-  const answer = new Promise<MarketAnswer>((resolve) => {
-    come = () => resolve(marketAnswer("slow"));
+  const response = new Promise<MarketResponse>((resolve) => {
+    come = () => resolve(marketResponse("slow"));
   });
-  return { answer, come: () => come() };
+  return { response, come: () => come() };
 }
 
 const depth = get("/api/v2/market/depth/m/latest");
@@ -148,44 +148,44 @@ describe("a GET in the same bytes as one before", () => {
 });
 
 describe("what the service answers", () => {
-  let answer: () => MarketAnswer | Promise<MarketAnswer>;
+  let respond: () => MarketResponse | Promise<MarketResponse>;
   const request = get("/api/v2/market/m");
 
-  async function serveAnswer(first: MarketAnswer): Promise<void> {
-    answer = () => first;
-    await serveMarket(() => answer());
+  async function serveResponse(first: MarketResponse): Promise<void> {
+    respond = () => first;
+    await serveMarket(() => respond());
   }
 
   test("is asked for each time", async () => {
-    await serveAnswer(marketAnswer("one", "1"));
+    await serveResponse(marketResponse("one", "1"));
     const connection = await repeating(request);
-    answer = () => marketAnswer("two", "2");
+    respond = () => marketResponse("two", "2");
     const reply = await connection.ask(request);
     expect(reply.body).toContain('"two"');
     expect(reply.head).toContain('etag: "2.json"');
-    answer = () => marketAnswer("three");
+    respond = () => marketResponse("three");
     expect((await connection.ask(request)).head).not.toContain("etag: ");
   });
 
   test("may take time, or fail, as before", async () => {
-    await serveAnswer(marketAnswer("one", "1"));
+    await serveResponse(marketResponse("one", "1"));
     const connection = await repeating(request);
-    answer = () => sleep(20).then(() => marketAnswer("later", "2"));
+    respond = () => sleep(20).then(() => marketResponse("later", "2"));
     for (let i = 0; i < 3; i++) expect((await connection.ask(request)).body).toContain('"later"');
-    answer = () => {
+    respond = () => {
       throw new Failure("unavailable", "away", { reason: "DATABASE_UNAVAILABLE" });
     };
     for (let i = 0; i < 3; i++) expect((await connection.ask(request)).status).toBe(503);
-    answer = () => Promise.reject(new Failure("not_found", "gone", { reason: "MARKET_NOT_FOUND" }));
+    respond = () => Promise.reject(new Failure("not_found", "gone", { reason: "MARKET_NOT_FOUND" }));
     for (let i = 0; i < 3; i++) expect((await connection.ask(request)).status).toBe(404);
-    answer = () => marketAnswer("again", "3");
+    respond = () => marketResponse("again", "3");
     const before = await repeated();
     for (let i = 0; i < 3; i++) expect((await connection.ask(request)).body).toContain('"again"');
     await expectRepeated(before);
   });
 
   test("is not repeated where it is large", async () => {
-    const large = marketAnswer("x".repeat(70_000), "1");
+    const large = marketResponse("x".repeat(70_000), "1");
     let asked = 0;
     await serveMarket(() => {
       asked++;
@@ -266,10 +266,10 @@ describe("a connection that is read before the parser", () => {
   });
 
   test("keeps the order of its answers", async () => {
-    const fastAnswer = marketAnswer("fast");
+    const fastResponse = marketResponse("fast");
     const slow = awaited();
     let late = false;
-    await serveMarket(({ marketId }) => (marketId === "slow" && late ? slow.answer : fastAnswer));
+    await serveMarket(({ marketId }) => (marketId === "slow" && late ? slow.response : fastResponse));
     const fast = get("/api/v2/market/fast");
     const connection = await repeating(fast);
     await connection.ask(get("/api/v2/market/slow"));
@@ -322,9 +322,9 @@ describe("a connection that is read before the parser", () => {
   });
 
   test("is told to go while the server drains", async () => {
-    const market = marketAnswer("m");
+    const market = marketResponse("m");
     const slow = awaited();
-    await serveMarket(({ marketId }) => (marketId === "slow" ? slow.answer : market));
+    await serveMarket(({ marketId }) => (marketId === "slow" ? slow.response : market));
     const connection = await repeating(get("/api/v2/market/m"));
     await connection.send(get("/api/v2/market/slow"));
     await sleep(50);
@@ -339,7 +339,7 @@ describe("a connection that is read before the parser", () => {
 
   // Without, a packet of more requests than may wait ends the connection.
   test.runIf(tuning)("is not answered faster than its reader takes", async () => {
-    const market = marketAnswer("x".repeat(60_000));
+    const market = marketResponse("x".repeat(60_000));
     let asked = 0;
     await serveMarket(() => {
       asked++;

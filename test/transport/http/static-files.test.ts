@@ -7,14 +7,14 @@ import { contentSecurityPolicy } from "../../../src/transport/http/static-files.
 import type { RunningServer } from "../../../src/transport/server.js";
 import { serveFake } from "../serve-fake.js";
 
-interface RawAnswer {
+interface RawResponse {
   readonly status: number | undefined;
   readonly headers: IncomingHttpHeaders;
   readonly body: Buffer;
 }
 
 /** GETs a file as it is on the wire. */
-async function rawGet(url: string, acceptEncoding: string, ifNoneMatch?: string): Promise<RawAnswer> {
+async function rawGet(url: string, acceptEncoding: string, ifNoneMatch?: string): Promise<RawResponse> {
   const known = ifNoneMatch === undefined ? {} : { "if-none-match": ifNoneMatch };
   const request = get(url, { headers: { "accept-encoding": acceptEncoding, ...known } });
   const [response] = (await once(request, "response")) as [IncomingMessage];
@@ -77,15 +77,15 @@ describe("the explorer's files", () => {
 
   it("are the same in every encoding, under an ETag of its own", async () => {
     const path = "/explorer/explorer.js";
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       ["br", "gzip", "identity"].map((coding) => rawGet(`${server.url}${path}`, coding)),
     );
-    const [br, gzip, plain] = answers.map(({ body }) => body);
+    const [br, gzip, plain] = responses.map(({ body }) => body);
     expect(brotliDecompressSync(br ?? "")).toEqual(plain);
     expect(gunzipSync(gzip ?? "")).toEqual(plain);
-    expect(new Set(answers.map(({ headers }) => headers.etag)).size).toBe(3);
-    expect(answers.map(({ headers }) => headers.vary)).toEqual(Array(3).fill("accept-encoding"));
-    const known = await rawGet(`${server.url}${path}`, "gzip", answers[1]?.headers.etag);
+    expect(new Set(responses.map(({ headers }) => headers.etag)).size).toBe(3);
+    expect(responses.map(({ headers }) => headers.vary)).toEqual(Array(3).fill("accept-encoding"));
+    const known = await rawGet(`${server.url}${path}`, "gzip", responses[1]?.headers.etag);
     expect([known.status, known.body.length]).toEqual([304, 0]);
   });
 

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from "vitest";
-import { pieceBytes, unreadBytesPerConnectionMax } from "../../../src/transport/connections/unread-answers.js";
+import { pieceBytes, unreadBytesPerConnectionMax } from "../../../src/transport/connections/unread-responses.js";
 import type { TransportLimits } from "../../../src/transport/limits.js";
 import {
   data,

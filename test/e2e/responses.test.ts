@@ -39,7 +39,7 @@ interface StreamCase {
   readonly check: (outcomes: readonly Outcome[]) => void;
 }
 
-const answers = (expected: JsonValue) => (outcome: Outcome) => expect(outcome).toEqual({ answer: expected });
+const responses = (expected: JsonValue) => (outcome: Outcome) => expect(outcome).toEqual({ reply: expected });
 
 const fails = (code: number, reason: string, message: string | RegExp) => (outcome: Outcome) => {
   expect(outcome).toMatchObject({ error: { code, reason } });
@@ -49,13 +49,13 @@ const fails = (code: number, reason: string, message: string | RegExp) => (outco
   }
 };
 
-function answerOf(outcome: Outcome | undefined): JsonObject {
+function messageOf(outcome: Outcome | undefined): JsonObject {
   if (outcome === undefined || "error" in outcome) throw new Error(`no answer: ${JSON.stringify(outcome)}`);
-  return outcome.answer as JsonObject;
+  return outcome.reply as JsonObject;
 }
 
 function nodes(outcome: Outcome): JsonValue[] {
-  const list = answerOf(outcome)["ledgerEntries"] as { edges: { node: JsonValue }[] };
+  const list = messageOf(outcome)["ledgerEntries"] as { edges: { node: JsonValue }[] };
   return list.edges.map((edge) => edge.node);
 }
 
@@ -64,20 +64,25 @@ const unknownId = "no-such-market";
 function marketCases(facts: Facts): UnaryCase[] {
   const cases: UnaryCase[] = [];
   for (const [marketId, market] of facts.markets) {
-    cases.push({ name: `market ${marketId}`, method: "getMarket", request: { marketId }, check: answers({ market }) });
+    cases.push({
+      name: `market ${marketId}`,
+      method: "getMarket",
+      request: { marketId },
+      check: responses({ market }),
+    });
     const data = facts.marketData.get(marketId);
     cases.push({
       name: `market data of ${marketId}`,
       method: "getLatestMarketData",
       request: { marketId },
-      check: data === undefined ? fails(5, "NO_MARKET_DATA_YET", /.+/) : answers({ marketData: data }),
+      check: data === undefined ? fails(5, "NO_MARKET_DATA_YET", /.+/) : responses({ marketData: data }),
     });
     cases.push({
       name: `depth of ${marketId}`,
       method: "getLatestMarketDepth",
       request: { marketId },
       check: (outcome) =>
-        expect(answerOf(outcome)).toMatchObject({ marketId, sequenceNumber: expect.stringMatching(/^[0-9]+$/) }),
+        expect(messageOf(outcome)).toMatchObject({ marketId, sequenceNumber: expect.stringMatching(/^[0-9]+$/) }),
     });
   }
   const ids = [...facts.marketData.keys()].sort();
@@ -86,13 +91,13 @@ function marketCases(facts: Facts): UnaryCase[] {
     name: "all market data",
     method: "listLatestMarketData",
     request: {},
-    check: answers({ marketsData: all }),
+    check: responses({ marketsData: all }),
   });
   cases.push({
     name: "market data of two",
     method: "listLatestMarketData",
     request: { market: ids.slice(0, 2) },
-    check: answers({ marketsData: all.slice(0, 2) }),
+    check: responses({ marketsData: all.slice(0, 2) }),
   });
   return cases;
 }
@@ -172,7 +177,7 @@ function errorCases(): UnaryCase[] {
       method: "listERC20MultiSigSignerRemovedBundles",
       request: { nodeId: "nobody" },
       check: (outcome) =>
-        expect(answerOf(outcome)).toMatchObject({
+        expect(messageOf(outcome)).toMatchObject({
           bundles: {
             edges: [],
             pageInfo: { hasNextPage: false, hasPreviousPage: false, startCursor: empty, endCursor: empty },
@@ -246,7 +251,7 @@ function streamCases(facts: Facts): StreamCase[] {
       method: "observeMarketsDepthUpdates",
       request: { marketIds: [unknownId] },
       count: 1,
-      check: ([outcome]) => fails(5, "MARKET_UNKNOWN", /no-such-market/)(outcome ?? { answer: null }),
+      check: ([outcome]) => fails(5, "MARKET_UNKNOWN", /no-such-market/)(outcome ?? { reply: null }),
     },
     {
       name: "whole books of all markets",
@@ -254,7 +259,7 @@ function streamCases(facts: Facts): StreamCase[] {
       request: {},
       count: 1,
       check: ([outcome]) => {
-        const updates = answerOf(outcome)["update"] as JsonObject[];
+        const updates = messageOf(outcome)["update"] as JsonObject[];
         expect(updates.map((update) => update["marketId"]).sort()).toEqual(marketIds);
         for (const update of updates) expect(update["previousSequenceNumber"]).toBe("0");
       },
@@ -273,7 +278,7 @@ function exportCase(facts: Facts, { to }: Entry): StreamCase {
     request: { partyId: to.party, assetId: to.asset },
     count: 1_000,
     check: (outcomes) => {
-      const messages = outcomes.map(answerOf);
+      const messages = outcomes.map(messageOf);
       const csv = Buffer.concat(messages.map((message) => Buffer.from(message["data"] as string, "base64")));
       const lines = csv.toString().split("\r\n");
       expect(lines.pop()).toBe("");
@@ -365,8 +370,8 @@ describe.each(datasets)("$name", ({ read }) => {
     for (const newestFirst of [true, false]) {
       const inOrder = (newestFirst ? expected.toReversed() : expected).map((entry) => entry.node);
       for (const size of [1, 7, 1000]) {
-        expect(await walk(client, { dateRange }, { newestFirst }, "first", "after", size)).toEqual(inOrder);
-        expect(await walk(client, { dateRange }, { newestFirst }, "last", "before", size)).toEqual(inOrder);
+        expect(await readAllPages(client, { dateRange }, { newestFirst }, "first", "after", size)).toEqual(inOrder);
+        expect(await readAllPages(client, { dateRange }, { newestFirst }, "last", "before", size)).toEqual(inOrder);
       }
     }
   });
@@ -378,7 +383,7 @@ function timeOfNext(all: readonly Entry[], some: readonly Entry[]): string {
   return last === undefined || all.length === 0 ? "1" : (BigInt(timeOf(last)) + 1n).toString();
 }
 
-async function walk(
+async function readAllPages(
   client: ProtocolClient,
   request: JsonObject,
   order: JsonObject,
@@ -391,7 +396,7 @@ async function walk(
   for (;;) {
     const pagination = { ...order, [count]: size, ...(cursor === undefined ? {} : { [from]: cursor }) };
     const outcome = await client.unary("listLedgerEntries", { ...request, pagination });
-    const page = answerOf(outcome)["ledgerEntries"] as { pageInfo: Record<string, string | boolean> };
+    const page = messageOf(outcome)["ledgerEntries"] as { pageInfo: Record<string, string | boolean> };
     if (count === "first") found.push(...nodes(outcome));
     else found.unshift(...nodes(outcome));
     const { hasNextPage, hasPreviousPage, endCursor, startCursor } = page.pageInfo;

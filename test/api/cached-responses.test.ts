@@ -23,7 +23,7 @@ function serve(on: Live): Api {
 }
 
 async function follow(): Promise<Live> {
-  const limits = { pollIntervalMs: 2, depthAnswersMax: 3, listAnswersMax: 3 };
+  const limits = { pollIntervalMs: 2, depthResponsesMax: 3, listResponsesMax: 3 };
   return await startLive({ database: fixture.database, log: createLog("silent"), metrics: createMetrics(), limits });
 }
 
@@ -57,13 +57,13 @@ afterAll(async () => {
 function ask(name: string, request: object, on: Api = api): EncodedResponse | ResponseStream {
   const method = on.find((one) => one.desc.name === name);
   if (method === undefined) throw new Error(`no method ${name}`);
-  const run = method.kind === "unary" ? method.answer : method.open;
+  const run = method.kind === "unary" ? method.invoke : method.open;
   return run(request as never, call) as EncodedResponse | ResponseStream;
 }
 
 function json(name: string, request: object, on: Api = api): unknown {
-  const answer = ask(name, request, on) as EncodedResponse;
-  return JSON.parse(Buffer.from(answer.json()).toString());
+  const response = ask(name, request, on) as EncodedResponse;
+  return JSON.parse(Buffer.from(response.json()).toString());
 }
 
 function failure(name: string, request: object): unknown {
@@ -151,10 +151,10 @@ describe("answers", () => {
 
   test("the binary form says the same as the JSON", () => {
     for (const [name, request] of hot) {
-      const answer = ask(name, request) as EncodedResponse;
-      const message = fromBinary(answer.schema, answer.binary());
-      expect(toJson(answer.schema, message, jsonWriteOptions), name).toEqual(json(name, request));
-      expect(answer.message()).toEqual(message);
+      const response = ask(name, request) as EncodedResponse;
+      const message = fromBinary(response.schema, response.binary());
+      expect(toJson(response.schema, message, jsonWriteOptions), name).toEqual(json(name, request));
+      expect(response.message()).toEqual(message);
     }
   });
 });

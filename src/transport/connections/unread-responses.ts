@@ -31,7 +31,7 @@ interface BodyWriter {
 }
 
 /** Whether the stream carries an answer that is known whole, and not messages as they come. */
-export function isWholeAnswer(stream: Http2Stream): boolean {
+export function isWholeResponse(stream: Http2Stream): boolean {
   return stream.writableEnded || bytesToWrite.has(stream);
 }
 
@@ -44,7 +44,7 @@ export function unreadBytes(stream: Http2Stream): number {
  * Counts an answer of `bytes` until its stream has closed. Call it before anything of the answer is written.
  * @throws Failure when the connection, or the process, holds too many bytes that nobody has read
  */
-export function countAnswer(stream: Http2Stream, bytes: number): void {
+export function countResponse(stream: Http2Stream, bytes: number): void {
   const { session } = stream;
   if (bytes < countedBytesMin || session === undefined || stream.destroyed) return;
   const unread = unreadByConnection.get(session) ?? 0;
