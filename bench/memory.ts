@@ -80,7 +80,7 @@ async function run(databaseUrl: string): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), "bench-memory-"));
   try {
     const heads = [0, total / 10, total / 4, total / 2, total].map((n) => n.toLocaleString("en").padStart(12)).join("");
-    console.log(`MiB resident after so many depth answers, over ${connections} new connections every ${portion}`);
+    console.log(`MiB resident after so many depth responses, over ${connections} new connections every ${portion}`);
     console.log(`        ${heads}`);
     const ratios: Record<string, number> = {};
     for (const [name, kind] of Object.entries(kinds)) {

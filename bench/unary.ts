@@ -1,5 +1,5 @@
 // npm run bench -- unary [--seconds N] [--rounds N] [--against DIR | --untuned]
-// A hot depth answer, by GET and by gRPC, against bare Node and what others build on it. The servers run in processes of
+// A hot depth response, by GET and by gRPC, against bare Node and what others build on it. The servers run in processes of
 // their own on one core, the load on another; rounds alternate, and medians count. With --against only against the
 // service of another checkout, which must be built; with --untuned only against this one with --tuning off.
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";

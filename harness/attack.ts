@@ -21,7 +21,7 @@ const settleMaxMs = 40_000;
 /** How long it may take until it answers everybody again. */
 const recoveryMaxMs = 10_000;
 
-/** How long an attack may go on beyond its round, until its connections have their answers or give up. */
+/** How long an attack may go on beyond its round, until its connections have their responses or give up. */
 const overrunMaxMs = 60_000;
 
 /** Descriptors that may differ from those before: connections of the database pool, and those of the bystander. */
@@ -189,7 +189,7 @@ class AttackRun {
       `99th percentile ${hotMs} ms: ${each}`,
     );
     report.check(`${name}: health is answered in time`, healthMs < limit, `99th percentile ${healthMs} ms`);
-    report.check(`${name}: others get answers`, failures.length === 0, () => summary(failures));
+    report.check(`${name}: others get responses`, failures.length === 0, () => summary(failures));
     return [hotMs, healthMs, refused, failures.length];
   }
 

@@ -12,7 +12,7 @@ import { readSettings } from "./support/settings.js";
 /**
  * npm run chaos -- [--seconds S] [--seed N] [--program PATH] [--faults NAME,…]
  *
- * Readers on every protocol, and a loader, while one fault after the other is injected and healed. Every answer is held
+ * Readers on every protocol, and a loader, while one fault after the other is injected and healed. Every response is held
  * against an independent fold of the network's events (docs/reliability.md). It ends with `N passed, N failed`.
  */
 

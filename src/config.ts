@@ -217,7 +217,7 @@ function addService(command: Command, workers: number): Command {
     .addOption(setting("--tls-certificate", "file", "certificate chain in PEM; turns TLS on, needs --tls-key"))
     .addOption(setting("--tls-key", "file", "private key in PEM"))
     .addOption(
-      setting("--cors-origins", "origins", "origins whose pages may read answers, with commas between; *: all")
+      setting("--cors-origins", "origins", "origins whose pages may read responses, with commas between; *: all")
         .default(["*"], "*")
         .argParser(parseOrigins),
     )

@@ -7,15 +7,15 @@ import { pinnedTo } from "../unary/pinned.js";
 import { depthPath } from "../unary/sample.js";
 
 /**
- * Callers that ask independently of each other. So many that each asks seldom, and one that waits for a slow answer
+ * Callers that ask independently of each other. So many that each asks seldom, and one that waits for a slow response
  * holds few requests back; for those, wrk adds the delays that they would have seen.
  */
 export const callers = 256;
 
-/** About what an answer takes. */
+/** About what a response takes. */
 const responseMs = 0.5;
 
-/** How long answers took, in milliseconds, and how many came. */
+/** How long responses took, in milliseconds, and how many came. */
 export interface SteadyResult {
   readonly perSecond: number;
   readonly median: number;
@@ -24,8 +24,8 @@ export interface SteadyResult {
 }
 
 /**
- * Depth GETs at about `perSecond` for `seconds`: each caller pauses for a random time between an answer and its next
- * request, as users do. @throws Error when an answer is not 200
+ * Depth GETs at about `perSecond` for `seconds`: each caller pauses for a random time between a response and its next
+ * request, as users do. @throws Error when a response is not 200
  */
 export async function steadyLoad(
   port: number,
@@ -36,7 +36,7 @@ export async function steadyLoad(
   const folder = mkdtempSync(join(tmpdir(), "bench-mixed-"));
   try {
     const script = join(folder, "pause.lua");
-    // From nothing to twice the mean, in whole milliseconds; the answer itself takes its time too.
+    // From nothing to twice the mean, in whole milliseconds; the response itself takes its time too.
     const longest = Math.round(2 * ((1000 * callers) / perSecond - responseMs));
     writeFileSync(script, `function delay() return math.random(0, ${longest}) end\n`);
     const url = `http://127.0.0.1:${port}${depthPath(marketId)}`;

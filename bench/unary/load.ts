@@ -17,7 +17,7 @@ export function missingPrograms(): string[] {
   return ["wrk", "h2load"].filter((program) => spawnSync(program, ["--version"]).error !== undefined);
 }
 
-/** The same GET over and over, on 64 HTTP/1.1 connections. @throws Error when an answer is not 200 */
+/** The same GET over and over, on 64 HTTP/1.1 connections. @throws Error when a response is not 200 */
 export function loadHttp(port: number, marketId: string, seconds: number): Promise<LoadResult> {
   return loadWithWrk(port, marketId, seconds, []);
 }
@@ -31,7 +31,7 @@ request = function()
 end
 `;
 
-/** As {@link loadHttp}, but no request has the bytes of another. @throws Error when an answer is not 200 */
+/** As {@link loadHttp}, but no request has the bytes of another. @throws Error when a response is not 200 */
 export async function loadHttpNumbered(port: number, marketId: string, seconds: number): Promise<LoadResult> {
   const folder = mkdtempSync(join(tmpdir(), "bench-unary-"));
   try {

@@ -8,10 +8,10 @@ import { envelope } from "../../src/transport/call/framing.js";
 /** Depth as a gRPC path. */
 export const depthRpcPath = "/datanode.api.v2.TradingDataService/GetLatestMarketDepth";
 
-/** A depth answer as our service gave it, which the compared servers give too. */
+/** A depth response as our service gave it, which the compared servers give too. */
 export interface Sample {
   readonly marketId: string;
-  /** Of the JSON answer, without those that Node makes itself. */
+  /** Of the JSON response, without those that Node makes itself. */
   readonly headers: Record<string, string>;
   /** Base64. */
   readonly json: string;
@@ -22,7 +22,7 @@ export interface Sample {
 /** Headers that Node's server adds, or that belong to one response. */
 const nodeHeaders = new Set(["date", "connection", "keep-alive", "content-length", "transfer-encoding"]);
 
-/** Without it `fetch` asks for compressed answers, and the compared servers would send the headers of one. */
+/** Without it `fetch` asks for compressed responses, and the compared servers would send the headers of one. */
 const asTheLoadAsks = { headers: { "accept-encoding": "identity" } };
 
 /** Where a market's depth is by GET. */
@@ -54,7 +54,7 @@ export async function takeSample(url: string): Promise<Sample> {
   return best;
 }
 
-/** The sample's answer as a message. */
+/** The sample's response as a message. */
 export function sampleMessage(sample: Sample): MessageShape<typeof GetLatestMarketDepthResponseSchema> {
   return fromBinary(GetLatestMarketDepthResponseSchema, Buffer.from(sample.binary, "base64"));
 }

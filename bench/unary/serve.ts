@@ -11,7 +11,7 @@ import { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js
 import { envelope } from "../../src/transport/call/framing.js";
 import { depthPath, depthRpcPath, type Sample, sampleMessage } from "./sample.js";
 
-/** Each listens, gives the sample's answer to all who ask, and tells its port. */
+/** Each listens, gives the sample's response to all who ask, and tells its port. */
 const servers: Record<string, (sample: Sample) => Promise<number>> = {
   rawHttp({ headers, json }) {
     const body = Buffer.from(json, "base64");

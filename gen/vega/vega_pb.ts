@@ -170,7 +170,7 @@ export type Trade = Message<"vega.Trade"> & {
   sellOrder: string;
 
   /**
-   * In nanoseconds. In answers the time of the block; in events the network's own.
+   * In nanoseconds. In responses the time of the block; in events the network's own.
    *
    * @generated from field: int64 timestamp = 10;
    */
@@ -184,14 +184,14 @@ export type Trade = Message<"vega.Trade"> & {
   type: Trade_Type;
 
   /**
-   * What the buyer paid. In answers always set; each part is "0" where the event has none.
+   * What the buyer paid. In responses always set; each part is "0" where the event has none.
    *
    * @generated from field: vega.Fee buyer_fee = 12;
    */
   buyerFee?: Fee | undefined;
 
   /**
-   * What the seller paid. In answers always set; each part is "0" where the event has none.
+   * What the seller paid. In responses always set; each part is "0" where the event has none.
    *
    * @generated from field: vega.Fee seller_fee = 13;
    */
@@ -387,7 +387,7 @@ export type MarketData = Message<"vega.MarketData"> & {
   market: string;
 
   /**
-   * In nanoseconds. In answers the time of the block; in events the network's own.
+   * In nanoseconds. In responses the time of the block; in events the network's own.
    *
    * @generated from field: int64 timestamp = 13;
    */
@@ -1029,7 +1029,7 @@ export type LedgerEntry = Message<"vega.LedgerEntry"> & {
   type: TransferType;
 
   /**
-   * In nanoseconds, the network's own; answers give the time of the block instead.
+   * In nanoseconds, the network's own; responses give the time of the block instead.
    *
    * @generated from field: int64 timestamp = 5;
    */
@@ -1106,7 +1106,7 @@ export type AccountDetails = Message<"vega.AccountDetails"> & {
   type: AccountType;
 
   /**
-   * A party id; absent: the network itself, which answers call `network`.
+   * A party id; absent: the network itself, which responses call `network`.
    *
    * @generated from field: optional string owner = 3;
    */

@@ -18,6 +18,6 @@ export interface ProbeReading {
   readonly latenciesMs: readonly number[];
   /** Calls that the service refused honestly: 503, 429 or their gRPC codes, with a time to retry. */
   readonly refused: number;
-  /** What else was not an answer: each in a few words. */
+  /** What else was not a response: each in a few words. */
   readonly failures: readonly string[];
 }

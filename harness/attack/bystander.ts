@@ -70,7 +70,7 @@ function get(url: string, agent: http.Agent | false): Promise<Outcome> {
         else resolve({ failure: `status ${statusCode}` });
       });
     });
-    request.once("timeout", () => request.destroy(new Error(`no answer within ${timeoutMs} ms`)));
+    request.once("timeout", () => request.destroy(new Error(`no response within ${timeoutMs} ms`)));
     request.once("error", (error: NodeJS.ErrnoException) => resolve({ failure: error.code ?? error.message }));
   });
 }

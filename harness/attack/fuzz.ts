@@ -24,7 +24,7 @@ const host = "Host: marketd\r\n";
 /** Requests that are sent together on a connection: fewer than a service may leave unanswered. */
 const batch = 8;
 
-/** How long the answers to a batch are waited for. A mutated request may never be complete. */
+/** How long the responses to a batch are waited for. A mutated request may never be complete. */
 const batchMs = 400;
 
 /** Connections that fuzz at once. */
@@ -78,7 +78,7 @@ const messages: readonly { readonly method: string; readonly json: string; reado
   },
 ];
 
-/** Sends up to a batch of requests on a connection, and counts the answers. */
+/** Sends up to a batch of requests on a connection, and counts the responses. */
 async function sendBatch(round: Round, requests: readonly Buffer[]): Promise<void> {
   const connection = await RawConnection.open(round.target.port, round.tally);
   if (connection === undefined) return;
@@ -87,7 +87,7 @@ async function sendBatch(round: Round, requests: readonly Buffer[]): Promise<voi
   const until = performance.now() + batchMs;
   let before = -1;
   while (!connection.ended && performance.now() < until) {
-    // Several ask for closing or are incomplete: silence after some answers ends the wait.
+    // Several ask for closing or are incomplete: silence after some responses ends the wait.
     if (connection.receivedBytes > 0 && connection.receivedBytes === before) break;
     before = connection.receivedBytes;
     await connection.untilEnded(15);

@@ -8,7 +8,7 @@ const connectService = "/datanode.api.v2.TradingDataService";
 const ledgerPath = "/api/v2/ledgerentry/history?pagination.first=1000";
 const streamPath = "/api/v2/stream/markets/depth/updates";
 
-/** How long an attack waits for an answer that it needs. */
+/** How long an attack waits for a response that it needs. */
 const responseMs = 15_000;
 
 function get(path: string, headers = ""): string {
@@ -20,7 +20,7 @@ function post(path: string, type: string, body: Uint8Array, headers = ""): Buffe
   return Buffer.concat([Buffer.from(head, "latin1"), body]);
 }
 
-/** Sends requests on a connection of their own, counts the answers, and hangs up. */
+/** Sends requests on a connection of their own, counts the responses, and hangs up. */
 async function send(round: Round, bytes: string | Uint8Array, requests: number, what: string): Promise<void> {
   const connection = await RawConnection.open(round.target.port, round.tally);
   if (connection === undefined) return;
@@ -32,7 +32,7 @@ async function send(round: Round, bytes: string | Uint8Array, requests: number, 
   connection.close();
 }
 
-/** As {@link send}, where exactly one answer with this status must come. */
+/** As {@link send}, where exactly one response with this status must come. */
 async function sendOne(round: Round, bytes: string | Uint8Array, status: number, what: string): Promise<void> {
   const connection = await RawConnection.open(round.target.port, round.tally);
   if (connection === undefined) return;

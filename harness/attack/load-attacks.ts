@@ -5,14 +5,14 @@ const host = "Host: marketd\r\n";
 const ledgerPath = "/api/v2/ledgerentry/history?pagination.first=1000";
 const streamPath = "/api/v2/stream/markets/depth/updates";
 
-/** The longest that one answer of a flood is waited for. */
+/** The longest that one response of a flood is waited for. */
 const responseMs = 20_000;
 
 function get(path: string): string {
   return `GET ${path} HTTP/1.1\r\n${host}\r\n`;
 }
 
-/** Asks again and again on one connection, whatever the answers say. */
+/** Asks again and again on one connection, whatever the responses say. */
 async function hammer(round: Round, path: string): Promise<void> {
   const connection = await RawConnection.open(round.target.port, round.tally);
   if (connection === undefined) return;

@@ -12,7 +12,7 @@ export function attackerAddress(): string {
   return attackerAddresses[opened++ % attackerAddresses.length] ?? "127.0.0.2";
 }
 
-/** What a connection holds of its answers at most: what came first is enough to judge. */
+/** What a connection holds of its responses at most: what came first is enough to judge. */
 const keptBytesMax = 256 * 1024;
 
 /** A pause after a connection that the server did not take, so that a dead server is not asked in a tight loop. */

@@ -10,7 +10,7 @@ export class Tally {
   /** What must not have happened, each once, with how often. */
   readonly #wrong = new Map<string, number>();
 
-  /** An answer with an HTTP status arrived. `retryable`: it says when to try again. `what` says what was sent. */
+  /** A response with an HTTP status arrived. `retryable`: it says when to try again. `what` says what was sent. */
   answered(status: number, retryable: boolean, what: () => string): void {
     this.statuses.set(status, (this.statuses.get(status) ?? 0) + 1);
     if (forbidden.has(status)) this.wrong(`status ${status} for ${what()}`);
@@ -34,7 +34,7 @@ export class Tally {
     return [...this.#wrong].slice(0, 8).map(([what, times]) => `${what} (${times} times)`);
   }
 
-  /** Counts of answers in words: `200: 12, 503: 4, gRPC 5: 1`. */
+  /** Counts of responses in words: `200: 12, 503: 4, gRPC 5: 1`. */
   get summary(): string {
     const sorted = [...this.statuses].sort(([a], [b]) => a - b);
     return sorted.map(([status, count]) => `${status < 1000 ? status : `gRPC ${status - 1000}`}: ${count}`).join(", ");

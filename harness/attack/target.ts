@@ -15,7 +15,7 @@ const workers = 2;
 /** How long a reader may take nothing, so that an attack need not wait five minutes to see it cut. */
 export const stalledReaderMs = 5_000;
 
-/** Pages of this origin may read answers; those of others may not. */
+/** Pages of this origin may read responses; those of others may not. */
 export const allowedOrigin = "https://trusted.example";
 
 const readyMaxMs = 30_000;
@@ -79,7 +79,7 @@ export class Target {
     this.#keepLog();
   }
 
-  /** Whether the service answers: health, and hot answers on a few new connections, each within a second. */
+  /** Whether the service answers: health, and cached responses on a few new connections, each within a second. */
   async isResponsive(): Promise<boolean> {
     const hot = `http://127.0.0.1:${this.port}/api/v2/market/${this.marketId}`;
     const urls = [`${this.adminUrl}/readyz`, hot, hot, hot, hot];
@@ -156,7 +156,7 @@ async function startService({ args, env, adminUrl }: Service): Promise<ChildProc
   return child;
 }
 
-/** 0 where there is no answer within a second. */
+/** 0 where there is no response within a second. */
 async function statusOf(url: string): Promise<number> {
   try {
     const response = await fetch(url, { signal: AbortSignal.timeout(1_000), headers: { connection: "close" } });

@@ -9,14 +9,14 @@ const deadlineMs = 5_000;
 /** What came of the calls. */
 interface Outcome {
   answered: number;
-  /** Ended without an answer, on a connection that had served one. */
+  /** Ended without a response, on a connection that had served one. */
   reset: number;
-  /** Any other call without an answer of 200. */
+  /** Any other call without a response of 200. */
   failed: number;
   readonly examples: string[];
 }
 
-/** Callers whose HTTP/1.1 connection always waits for an answer: the next request follows the last answer at once. */
+/** Callers whose HTTP/1.1 connection always waits for a response: the next request follows the last response at once. */
 export class BusyCallers {
   readonly #outcome: Outcome = { answered: 0, reset: 0, failed: 0, examples: [] };
   readonly #loops: Promise<void>[];
@@ -34,7 +34,7 @@ export class BusyCallers {
 
   checkNoneReset({ reset, answered, examples }: Outcome, signal: string, report: Report): void {
     const why = `${reset} of ${answered + reset} calls: ${examples.join("; ")}`;
-    report.check(`${signal} resets no connection that waits for an answer`, reset === 0, why);
+    report.check(`${signal} resets no connection that waits for a response`, reset === 0, why);
   }
 
   checkNoneFailed(outcome: Outcome, signal: string, report: Report): void {

@@ -24,13 +24,13 @@ const connectCodes = [
 
 export const codes = { deadlineExceeded: 4, notFound: 5, resourceExhausted: 8, internal: 13, unavailable: 14 } as const;
 
-/** How a call ended that brought no answer. */
+/** How a call ended that brought no response. */
 export type FailureKind =
   /** The service said so, with a code. */
   | "said"
   /** Nobody took the connection. */
   | "refused"
-  /** The connection ended before the answer did. */
+  /** The connection ended before the response did. */
   | "broken"
   /** The body ended too soon, which is how a download says that it failed. */
   | "cut off"
@@ -39,7 +39,7 @@ export type FailureKind =
   /** What came is not what the protocol allows. */
   | "malformed";
 
-/** A call without an answer. */
+/** A call without a response. */
 export class CallFailure extends Error {
   constructor(
     readonly kind: FailureKind,
@@ -47,7 +47,7 @@ export class CallFailure extends Error {
     readonly code = 0,
     /** The error told how long to wait. */
     readonly hasRetryInfo = false,
-    /** The connection had served an answer before. */
+    /** The connection had served a response before. */
     readonly reused = false,
   ) {
     super(message);

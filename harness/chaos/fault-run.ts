@@ -20,7 +20,7 @@ const everyoneMaxMs = 60_000;
 const readersEndMaxMs = 5_000;
 const honestErrorsShown = 25;
 
-/** One fault after the other, while readers on every protocol ask and every answer is judged. */
+/** One fault after the other, while readers on every protocol ask and every response is judged. */
 export class FaultRun {
   readonly #stop = new AbortController();
   #loops: Promise<void>[] = [];
@@ -35,7 +35,7 @@ export class FaultRun {
     return this.#stop.signal;
   }
 
-  /** Starts all readers; resolves when each has had a right answer. */
+  /** Starts all readers; resolves when each has had a right response. */
   async startReaders(): Promise<void> {
     const { world, scoreboard } = this;
     const { port, judge, random } = world;
@@ -71,16 +71,17 @@ export class FaultRun {
     this.world.report.check("the databases equal an undisturbed load, row for row", holds, differences.join("; "));
   }
 
-  /** Prints the most frequent honest errors and the table, and checks that there was no wrong answer. */
+  /** Prints the most frequent honest errors and the table, and checks that there was no wrong response. */
   summarise(faults: readonly Fault[]): void {
     const { report } = this.world;
     const rows = [...this.scoreboard.rows.values()];
     const tried = faults.every(({ name }) => (this.scoreboard.rows.get(name)?.times ?? 0) > 0);
     report.check("every fault was tried", tried);
-    for (const { name, wrong } of rows) report.check(`${name}: no wrong answer`, wrong === 0, `${wrong} wrong answers`);
+    for (const { name, wrong } of rows)
+      report.check(`${name}: no wrong response`, wrong === 0, `${wrong} wrong responses`);
     for (const line of this.scoreboard.honestErrors().slice(0, honestErrorsShown)) report.say(line);
     report.table([
-      ["fault", "times", "right answers", "honest errors", "wrong answers", "seconds to recover"],
+      ["fault", "times", "right responses", "honest errors", "wrong responses", "seconds to recover"],
       ...rows.map(({ name, times, right, honest, wrong, recoverySeconds }) => {
         const recovered = recoverySeconds === undefined ? "-" : recoverySeconds.toFixed(1).replace("Infinity", "never");
         return [name, times, right, honest, wrong, recovered];

@@ -12,7 +12,7 @@ export interface Fault {
   inject(): Promise<void> | void;
   /** Resolves when the fault is over: from then on the seconds to recover count. */
   heal(): Promise<void> | void;
-  /** What must be so beside the readers' answers before the fault counts as recovered from. */
+  /** What must be so beside the readers' responses before the fault counts as recovered from. */
   isWell?(): Promise<boolean> | boolean;
   /** Puts things back that the fault needed, once everything is right again, or given up. */
   restore?(): Promise<void> | void;

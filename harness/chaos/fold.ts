@@ -20,7 +20,7 @@ import { History } from "./history.js";
 /** The `maxDepth` that the clients ask for where they ask for one. */
 export const shortDepth = 3;
 
-/** What a depth answer of one market says at the end of a block. */
+/** What a depth response of one market says at the end of a block. */
 export interface DepthState {
   readonly sequence: bigint;
   readonly published: bigint;
@@ -97,7 +97,7 @@ interface OpenMarket {
 
 /**
  * The judge's own fold of the network's events, written from docs/events.md and sharing no code with the loader. It
- * keeps what was true at the end of every block, so that an answer can be held against the block it speaks of.
+ * keeps what was true at the end of every block, so that a response can be held against the block it speaks of.
  */
 export class Fold {
   readonly markets = new Map<string, MarketHistory>();
@@ -342,7 +342,7 @@ export class Fold {
   }
 }
 
-/** A trade as depth answers show it. */
+/** A trade as depth responses show it. */
 function tradeText(trade: Trade, timeNs: bigint): string {
   const none = () => create(FeeSchema, { makerFee: "0", infrastructureFee: "0", liquidityFee: "0" });
   trade.timestamp = timeNs;

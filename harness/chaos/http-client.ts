@@ -58,7 +58,7 @@ export class HttpClient {
     return new Promise((resolve, reject) => {
       const { method = "GET", path, headers, body } = request;
       const sent = httpRequest({ port: this.port, host: "127.0.0.1", method, path, headers, agent: this.#agent });
-      const hangUp = () => sent.destroy(new CallFailure("late", `no answer within ${request.deadlineMs} ms`));
+      const hangUp = () => sent.destroy(new CallFailure("late", `no response within ${request.deadlineMs} ms`));
       signal.addEventListener("abort", hangUp, { once: true });
       sent.on("response", (response) => {
         response.on("error", () => {});
@@ -77,7 +77,7 @@ export async function wholeBody(response: IncomingMessage, reused = false, signa
   try {
     for await (const chunk of response) chunks.push(chunk as Buffer);
   } catch (error) {
-    if (signal?.aborted === true) throw new CallFailure("late", "the answer did not end within its deadline");
+    if (signal?.aborted === true) throw new CallFailure("late", "the response did not end within its deadline");
     throw failureFromSocket(error, reused);
   }
   return Buffer.concat(chunks);

@@ -29,7 +29,7 @@ const freshnessMs = 1_000;
 /** Blocks that may have been committed since the harness last looked. */
 const aheadMax = 150;
 
-/** Blocks searched for one that an answer without a stated height may be of. */
+/** Blocks searched for one that a response without a stated height may be of. */
 const searchedMax = 600;
 
 /**
@@ -37,7 +37,7 @@ const searchedMax = 600;
  */
 export type Verdict = "right" | "excused" | "stale" | undefined;
 
-/** Heights that an answer may be of. */
+/** Heights that a response may be of. */
 interface Window {
   readonly fold: Fold;
   /** The oldest that nobody needs an excuse for. */
@@ -46,7 +46,7 @@ interface Window {
   readonly high: number;
 }
 
-/** Holds every answer against the judge's own fold of the chain, or of the two chains while one replaces the other. */
+/** Holds every response against the judge's own fold of the chain, or of the two chains while one replaces the other. */
 export class Judge {
   #chain: Chain;
   #previous: { readonly chain: Chain; readonly low: number; until: number } | undefined;
@@ -75,7 +75,7 @@ export class Judge {
     if (this.#previous !== undefined) this.#previous.until = performance.now() + afterMs;
   }
 
-  /** The chain that was replaced, as long as its answers count. */
+  /** The chain that was replaced, as long as its responses count. */
   get previousChain(): Chain | undefined {
     const previous = this.#previous;
     return previous !== undefined && performance.now() < previous.until ? previous.chain : undefined;
@@ -87,7 +87,7 @@ export class Judge {
     return this.commits.heightAt(Math.min(time, since ?? time) - freshnessMs);
   }
 
-  /** Whether some block that the answer may be of fits. @param stated the height that the answer itself states */
+  /** Whether some block that the response may be of fits. @param stated the height that the response itself states */
   check(startedAt: number, stated: number | undefined, fits: (fold: Fold, height: number) => boolean): Verdict {
     const windows = this.#windows(startedAt);
     if (stated !== undefined) {
@@ -177,7 +177,7 @@ const empty: DepthState = {
   short: orderedDigest([], []),
 };
 
-/** `GetLatestMarketDepth`; no answer: it was NOT_FOUND. */
+/** `GetLatestMarketDepth`; no response: it was NOT_FOUND. */
 export function isDepth(marketId: string, depth: GetLatestMarketDepthResponse | undefined, isShort: boolean) {
   const digest = depth === undefined ? "" : orderedDigest(depth.buy.map(levelOf), depth.sell.map(levelOf));
   const trade = depth?.lastTrade === undefined ? undefined : toJsonString(TradeSchema, depth.lastTrade);

@@ -15,7 +15,7 @@ import { filterOf, partyOf } from "./unary-readers.js";
 
 const methods = TradingDataService.method;
 const pauseMs = 250;
-/** A whole export takes longer than an answer. */
+/** A whole export takes longer than a response. */
 const exportMaxMs = 10_000;
 
 /** Exports at once where a fault asks for many: enough that a pool of connections uses all of them. */

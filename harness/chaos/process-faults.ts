@@ -130,7 +130,7 @@ export function hangUp(world: TestedService): Fault {
   };
 }
 
-/** SIGTERM: who waits for an answer gets it, new connections are refused, and the service is started again. */
+/** SIGTERM: who waits for a response gets it, new connections are refused, and the service is started again. */
 function termination(world: World): Fault {
   const { service, report } = world;
   return {

@@ -4,7 +4,7 @@ import type { Judge } from "./judge.js";
 import type { RandomSource } from "./random-source.js";
 import type { ClientKind, ClientState, Scoreboard } from "./scoreboard.js";
 
-/** How long a caller waits for an answer. */
+/** How long a caller waits for a response. */
 export const deadlineMs = 4_000;
 
 /** How often one who has nothing to do looks whether that has changed. */

@@ -23,7 +23,7 @@ export interface Recovery {
   readonly missing: string[];
 }
 
-/** Waits until every reader has had a right answer since the fault's end, and the loader has what was there then. */
+/** Waits until every reader has had a right response since the fault's end, and the loader has what was there then. */
 export async function awaitRecovery(
   world: TestedService,
   scoreboard: Scoreboard,

@@ -24,7 +24,7 @@ export type Protocol = "REST" | "Connect" | "gRPC-Web" | "gRPC";
 
 export const protocols: readonly Protocol[] = ["REST", "Connect", "gRPC-Web", "gRPC"];
 
-/** An answer, and what it says of its block. */
+/** A response, and what it says of its block. */
 export interface Reply<Message> {
   readonly message: Message;
   /** `X-Block-Height`; undefined where the build does not send it. */
@@ -86,7 +86,7 @@ class HttpRpcClient implements RpcClient {
       for await (const bytes of unwrap(once(body))) {
         return { message: fromBinary(method.output, bytes), height: heightOf(textOf(headers["x-block-height"])) };
       }
-      throw new CallFailure("malformed", "an answer without a message");
+      throw new CallFailure("malformed", "a response without a message");
     }
     const asJson = this.protocol === "REST";
     const { status, headers, body } = await this.http.exchange(

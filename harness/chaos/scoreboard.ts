@@ -9,7 +9,7 @@ export const recoveryMaxMs = 2_000;
 /** Share of the time in which something waits for a core; this harness alone on two cores stays well below. */
 const busyPercent = 80;
 
-/** What a fault may do to callers; what it has no leave for is a wrong answer. */
+/** What a fault may do to callers; what it has no leave for is a wrong response. */
 export type Excuse =
   /** Markets, depth, market data and opening a stream may be refused with UNAVAILABLE or RESOURCE_EXHAUSTED. */
   | "hot"
@@ -18,9 +18,9 @@ export type Excuse =
   /** These may take longer than their callers wait. */
   | "slow hot"
   | "slow ledger"
-  /** Connections may be refused, or end without an answer. */
+  /** Connections may be refused, or end without a response. */
   | "connection"
-  /** Connections may be refused, but those that wait for an answer get it. */
+  /** Connections may be refused, but those that wait for a response get it. */
   | "refused"
   /** Open streams may end with UNAVAILABLE. */
   | "stream";
@@ -62,7 +62,7 @@ export interface Episode {
 export class ClientState {
   /** Start of the call that has not ended. */
   openSince: number | undefined;
-  /** When it first had a right answer, to a call made after the last failure and after the last fault's end. */
+  /** When it first had a right response, to a call made after the last failure and after the last fault's end. */
   rightBy: number | undefined;
   lastFailure = "nothing answered yet";
 
@@ -77,10 +77,10 @@ export class ClientState {
 /** Episodes that are remembered: a slow reader hears of one when it has read what was sent before. */
 const episodesMax = 20;
 
-/** Different wrong answers that are told in full for each row. */
+/** Different wrong responses that are told in full for each row. */
 const wrongReportsMax = 5;
 
-/** Counts answers by the fault during which they came, and knows who is well again since. */
+/** Counts responses by the fault during which they came, and knows who is well again since. */
 export class Scoreboard {
   readonly rows = new Map<string, Row>();
   readonly clients: ClientState[] = [];
@@ -116,7 +116,7 @@ export class Scoreboard {
     return episode;
   }
 
-  /** The fault is over: from now on everyone has to have a right answer. */
+  /** The fault is over: from now on everyone has to have a right response. */
   heal(episode: Episode): void {
     episode.healedAt = performance.now();
     for (const client of this.clients) client.rightBy = undefined;
@@ -157,7 +157,7 @@ export class Scoreboard {
   right(client: ClientState, startedAt: number, isOld: boolean): void {
     this.#current.right++;
     if (isOld) {
-      failed(client, "the answer is of an older block");
+      failed(client, "the response is of an older block");
       return;
     }
     if (startedAt >= (this.#episodes.at(-1)?.healedAt ?? 0)) client.rightBy ??= performance.now();
@@ -173,7 +173,7 @@ export class Scoreboard {
     client.rightBy ??= performance.now();
   }
 
-  /** A call of many answers has come one further. */
+  /** A call of many responses has come one further. */
   step(client: ClientState): void {
     client.openSince = performance.now();
     client.rightBy ??= performance.now();
@@ -184,11 +184,11 @@ export class Scoreboard {
     failed(client, what);
   }
 
-  /** An answer that is not true. */
+  /** A response that is not true. */
   wrong(client: ClientState, what: string): void {
     failed(client, what);
     this.#current.wrong++;
-    this.#reportOnce(`wrong answer during "${this.#current.name}"`, `${client.name}: ${what}`);
+    this.#reportOnce(`wrong response during "${this.#current.name}"`, `${client.name}: ${what}`);
   }
 
   /** A call that failed: honest where it may fail now and says so as documented, otherwise wrong. */
@@ -209,7 +209,7 @@ export class Scoreboard {
     for (const row of other.rows.values()) if (row.times > 0) this.rows.set(row.name, row);
   }
 
-  /** Everyone who calls has had a right answer since the last fault's end. */
+  /** Everyone who calls has had a right response since the last fault's end. */
   get allRight(): boolean {
     return this.clients.every(({ isOn, rightBy }) => !isOn() || rightBy !== undefined);
   }

@@ -43,7 +43,7 @@ export interface Databases {
 
 /**
  * The processes that are tried: a service of two workers and a loader, with a network that makes blocks and the judge of
- * every answer. The databases behind them are a subclass's.
+ * every response. The databases behind them are a subclass's.
  */
 export abstract class TestedService {
   #pace: NodeJS.Timeout | undefined;

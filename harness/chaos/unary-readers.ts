@@ -103,7 +103,7 @@ export function partyOf(judge: Judge, fraction: number): string {
   return parties[Math.floor(fraction * parties.length)] ?? "nobody";
 }
 
-/** NOT_FOUND is an answer too. */
+/** NOT_FOUND is a response too. */
 async function orNotFound<T>(call: Promise<T>): Promise<T | undefined> {
   try {
     return await call;

@@ -115,7 +115,7 @@ export class HaProxy {
 
 /**
  * A session of the MySQL protocol in which {@link monitorUser} asks whether the server is fit. The question and the
- * goodbye leave together, so that an answer that says no is known to be whole.
+ * goodbye leave together, so that a response that says no is known to be whole.
  */
 const check = [
   "  option tcp-check",

@@ -50,7 +50,7 @@ export const conformanceApi: Api = [
   }),
 ];
 
-/** An answer whose JSON may hold the suite's own messages in an Any. */
+/** A response whose JSON may hold the suite's own messages in an Any. */
 class DefinedResponse<S extends DescMessage> extends MessageResponse<S> {
   override json(): Uint8Array {
     return Buffer.from(toJsonString(this.schema, this.message(), { ...jsonWriteOptions, registry }));

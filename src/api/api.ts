@@ -34,7 +34,7 @@ export function createApi(options: ApiOptions): Api {
   ];
 }
 
-/** Before anything was loaded an empty page would be a wrong answer, and there may be no tables to ask. */
+/** Before anything was loaded an empty page would be a wrong response, and there may be no tables to ask. */
 function onceReady(live: Live, method: Method): Method {
   if (method.kind === "unary") {
     return {

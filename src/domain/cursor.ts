@@ -35,7 +35,7 @@ function decodeCursor(list: ListName, field: string, text: string): Uint8Array {
   const ours =
     end > 0 && bytes.toString("base64url") === text && bytes.readUInt32BE(end) === crc32(bytes.subarray(0, end));
   const nameEnd = ours ? bytes.indexOf(0) : -1;
-  if (nameEnd < 0) throw invalidCursor(field, "is not a cursor; take it from an earlier answer, unchanged");
+  if (nameEnd < 0) throw invalidCursor(field, "is not a cursor; take it from an earlier response, unchanged");
   const name = bytes.toString("latin1", 0, nameEnd);
   if (name !== list) throw invalidCursor(field, `is a cursor of another list (${name}); this list is ${list}`);
   return bytes.subarray(nameEnd + 1, end);
@@ -57,7 +57,7 @@ export function encodeEntryCursor(id: bigint): string {
 export function decodeEntryCursor(field: string, text: string): bigint {
   const position = decodeCursor("ledger", field, text);
   if (position.length !== 8) {
-    throw invalidCursor(field, "is not a cursor; take it from an earlier answer, unchanged");
+    throw invalidCursor(field, "is not a cursor; take it from an earlier response, unchanged");
   }
   return new DataView(position.buffer, position.byteOffset, 8).getBigUint64(0);
 }
@@ -80,7 +80,7 @@ export function encodeBundleCursor(place: BundlePlace): string {
 export function decodeBundleCursor(field: string, text: string): BundlePlace {
   const position = decodeCursor("bundles", field, text);
   if (position.length < 8) {
-    throw invalidCursor(field, "is not a cursor; take it from an earlier answer, unchanged");
+    throw invalidCursor(field, "is not a cursor; take it from an earlier response, unchanged");
   }
   return {
     timeNs: new DataView(position.buffer, position.byteOffset, 8).getBigInt64(0),

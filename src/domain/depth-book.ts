@@ -20,7 +20,7 @@ export interface DepthUpdate {
 
 /**
  * What became of an update: `applied`; `known`, for the book is already as new; or `gap`: something between the book
- * and this update is missing, and the book needs a new stream or a new depth answer. A stream of this service never
+ * and this update is missing, and the book needs a new stream or a new depth response. A stream of this service never
  * makes a gap.
  */
 export type FoldOutcome = "applied" | "known" | "gap";
@@ -37,7 +37,7 @@ export class DepthBook {
   /** Empty, and waiting for a whole book. */
   constructor(readonly marketId: string) {}
 
-  /** Begins with a depth answer instead of a stream's whole book. @throws Error when it is of another market */
+  /** Begins with a depth response instead of a stream's whole book. @throws Error when it is of another market */
   static fromDepth(depth: Omit<DepthUpdate, "previousSequenceNumber">): DepthBook {
     const book = new DepthBook(depth.marketId);
     book.apply({ ...depth, previousSequenceNumber: 0n });

@@ -2,8 +2,8 @@ import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import type { Metadata } from "./metadata.js";
 
 /**
- * A way to wrap an answer's bytes for one protocol (a gRPC frame, a JSON line, an SSE event).
- * It is a constant: an answer remembers the outcome under this very object.
+ * A way to wrap a response's bytes for one protocol (a gRPC frame, a JSON line, an SSE event).
+ * It is a constant: a response remembers the outcome under this very object.
  */
 export interface Encoding {
   /** For logs and tests. */
@@ -21,7 +21,7 @@ export interface EncodedResponse<S extends DescMessage = DescMessage> {
   readonly version: string | undefined;
   /** In a stream of events, the id of this one (the block height, decimal). */
   readonly eventId: string | undefined;
-  /** What goes with the answer to a unary call. The HTTP API sends the headers only; streams ignore it. */
+  /** What goes with the response to a unary call. The HTTP API sends the headers only; streams ignore it. */
   readonly metadata?: Metadata | undefined;
   message(): MessageShape<S>;
   /** Protobuf bytes, without any frame. */

@@ -13,7 +13,7 @@ export interface Call {
   readonly requestHeaders: RequestHeaders;
 }
 
-/** A method that takes one message and gives one. A hot answer is returned as it is, without a promise. */
+/** A method that takes one message and gives one. A cached response is returned as it is, without a promise. */
 export interface UnaryMethod<I extends DescMessage = DescMessage, O extends DescMessage = DescMessage> {
   readonly kind: "unary";
   readonly desc: DescMethodUnary<I, O>;
@@ -42,7 +42,7 @@ export interface StreamMethod<I extends DescMessage = DescMessage, O extends Des
 export interface ResponseStream<O extends DescMessage = DescMessage> extends Metadata {
   /** Known before the first message. A stream that has failed when it opens answers with its failure's headers. */
   readonly headers: ReadonlyMap<string, string>;
-  /** Known once the stream ended without failure; one that failed answers with its failure's trailers. */
+  /** Known once the stream ended without failure; one that failed responses with its failure's trailers. */
   readonly trailers: ReadonlyMap<string, string>;
   /** The names that `trailers` will have, where they are known before: HTTP/1.1 announces them. */
   readonly trailerNames?: readonly string[];

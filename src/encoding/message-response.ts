@@ -5,7 +5,7 @@ import { encodeBinary } from "./binary-encoder.js";
 import type { Encodable } from "./field-values.js";
 import { encodeJson } from "./json-encoder.js";
 
-/** What answers have in common: each encoding is made when it is first asked for, and kept. */
+/** What responses have in common: each encoding is made when it is first asked for, and kept. */
 export abstract class CachedResponse<S extends DescMessage> implements EncodedResponse<S> {
   readonly schema: S;
   readonly version: string | undefined;
@@ -50,7 +50,7 @@ export abstract class CachedResponse<S extends DescMessage> implements EncodedRe
   }
 }
 
-/** What goes with a message in an answer; see {@link EncodedResponse}. */
+/** What goes with a message in a response; see {@link EncodedResponse}. */
 export type ResponseParts = Partial<Pick<EncodedResponse, "version" | "eventId" | "metadata">>;
 
 /** An {@link EncodedResponse} made from a message, or from a plain object with its fields. */

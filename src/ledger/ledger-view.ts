@@ -35,7 +35,7 @@ export class LedgerView {
   readonly #known: KnownPlace;
   readonly #time: TimeRange;
 
-  /** `needed` is what an earlier read of the same answer depended on. */
+  /** `needed` is what an earlier read of the same response depended on. */
   constructor(connection: PlacedConnection, known: KnownPlace, time = always, needed?: StorePlace) {
     this.#connection = connection;
     this.#known = known;
@@ -51,7 +51,7 @@ export class LedgerView {
   /**
    * Runs SELECTs of one text column each as one statement. Their rows follow each other; a SELECT keeps its order if it
    * has a LIMIT.
-   * @throws ReadBehindError when the server lacks what this process or this answer has seen already
+   * @throws ReadBehindError when the server lacks what this process or this response has seen already
    */
   async read(...selects: readonly string[]): Promise<string[]> {
     const parts = [extentSql(this.#time), ...selects].map((select) => `(${select})`);

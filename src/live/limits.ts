@@ -26,7 +26,7 @@ export interface LiveLimits {
   readonly messageBytesMax: number;
   /** Vanished levels that a book remembers beyond as many as it has levels. */
   readonly tombstonesSpareMax: number;
-  /** Depth answers of different `maxDepth` that a market keeps. */
+  /** Depth responses of different `maxDepth` that a market keeps. */
   readonly depthResponsesMax: number;
   /** Lists of market data of different selections that are kept. */
   readonly listResponsesMax: number;

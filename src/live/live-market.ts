@@ -23,7 +23,7 @@ export interface Published {
 const marketEnvelope = { schema: GetMarketResponseSchema, open: '{"market":', close: "}" } as const;
 const dataEnvelope = { schema: GetLatestMarketDataResponseSchema, open: '{"marketData":', close: "}" } as const;
 
-/** Market data in memory: its bytes, shared by the answers that hold it. */
+/** Market data in memory: its bytes, shared by the responses that hold it. */
 export interface LiveMarketData {
   readonly changedSequence: bigint;
   readonly segment: Segment;
@@ -31,7 +31,7 @@ export interface LiveMarketData {
 }
 
 /**
- * All that is hot of one market, as of the newest snapshot, and its answers, each made when first asked for and then
+ * All that is hot of one market, as of the newest snapshot, and its responses, each made when first asked for and then
  * shared until something in it changes. Answers' versions hold the chain and the place of the last change, so that
  * they are the same from every process.
  */
@@ -54,7 +54,7 @@ export class LiveMarket {
     this.book = new TrackedBook(limits);
   }
 
-  /** The answer to GetMarket; undefined until the network announced the market. */
+  /** The response to GetMarket; undefined until the network announced the market. */
   get market(): EncodedResponse<typeof GetMarketResponseSchema> | undefined {
     return this.#market;
   }
@@ -110,7 +110,7 @@ export class LiveMarket {
     return true;
   }
 
-  /** The depth answer with at most `maxDepth` levels a side; 0: all. */
+  /** The depth response with at most `maxDepth` levels a side; 0: all. */
   depth(maxDepth: bigint): EncodedResponse<typeof GetLatestMarketDepthResponseSchema> {
     let response = this.#depthResponses.get(maxDepth);
     if (response === undefined) {

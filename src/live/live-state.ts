@@ -18,7 +18,7 @@ export interface StateChange {
   readonly published: ReadonlyMap<LiveMarket, Published>;
 }
 
-/** A market that has its answer. */
+/** A market that has its response. */
 export type AnnouncedMarket = LiveMarket & { readonly market: NonNullable<LiveMarket["market"]> };
 
 /** Everything hot of one chain, as of the newest snapshot. Snapshots are applied whole, between two requests. */

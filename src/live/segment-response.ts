@@ -6,7 +6,7 @@ import { encodeJson } from "../encoding/json-encoder.js";
 import { CachedResponse } from "../encoding/message-response.js";
 
 /**
- * One message that several answers contain: encoded at most once per encoding, however many answers and readers share
+ * One message that several responses contain: encoded at most once per encoding, however many responses and readers share
  * it.
  */
 export class Segment {
@@ -55,7 +55,7 @@ export interface Envelope<S extends DescMessage> {
   readonly close: string;
 }
 
-/** An answer put together from segments that it shares with other answers. */
+/** A response put together from segments that it shares with other responses. */
 export class SegmentResponse<S extends DescMessage> extends CachedResponse<S> {
   readonly #envelope: Envelope<S>;
   readonly #segments: readonly Segment[];

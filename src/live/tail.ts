@@ -128,7 +128,7 @@ export class Tail {
   }
 
   #noteAway(error: unknown): void {
-    const meanwhile = this.#place === undefined ? "there is nothing to answer from" : "answers come from memory";
+    const meanwhile = this.#place === undefined ? "there is nothing to answer from" : "responses come from memory";
     const problem = databaseProblem(error);
     if (!this.#away && problem === undefined) {
       this.#options.log.warn({ err: error }, `the database cannot be followed; meanwhile ${meanwhile}`);

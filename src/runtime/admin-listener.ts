@@ -8,7 +8,7 @@ export const adminConnectionsMax = 32;
 /** Request line and header fields of an admin request. */
 export const adminHeaderBytesMax = 8_192;
 
-/** From connecting to the end of a request, and for the reader to take the answer. */
+/** From connecting to the end of a request, and for the reader to take the response. */
 export const adminRequestMs = 5_000;
 
 /** What the admin listener answers with. */

@@ -7,7 +7,7 @@ import type { WorkerProcess } from "./worker-process.js";
 /** How long the public `/metrics` waits for a busy worker. */
 export const workerReadingMs = 2_000;
 
-/** How long the admin listener's `/metrics` waits for a busy worker: its answer is to take less than 100 ms. */
+/** How long the admin listener's `/metrics` waits for a busy worker: its response is to take less than 100 ms. */
 export const adminReadingMs = 50;
 
 /** What the primary itself knows. */
@@ -21,7 +21,7 @@ export interface PrimaryNumbers {
 
 /**
  * The metrics of all workers as those of one service. A worker that does not answer in time counts with the values of its
- * last answer. Counters never fall: what a worker had counted stays counted after its end, so that rates stay true; its
+ * last response. Counters never fall: what a worker had counted stays counted after its end, so that rates stay true; its
  * gauges go with it.
  */
 export class WorkerMetrics {

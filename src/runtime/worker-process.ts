@@ -87,7 +87,7 @@ export class WorkerProcess {
     return this.#handed === undefined && !this.#full && this.#child.connected;
   }
 
-  /** Pings that wait for an answer, this one included. */
+  /** Pings that wait for a response, this one included. */
   ping(): number {
     this.#pingId += 1;
     this.send({ kind: "ping", id: this.#pingId });

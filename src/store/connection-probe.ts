@@ -76,7 +76,7 @@ export class ConnectionProbe {
   /** Never rejects: where the server cannot be asked, the time limit of the silent connection decides. */
   async #ask(isStillSilent: () => boolean): Promise<void> {
     const socket = openSocket(this.#address);
-    socket.setTimeout(probeTimeoutMs, () => socket.destroy(silentPeerError("no answer")));
+    socket.setTimeout(probeTimeoutMs, () => socket.destroy(silentPeerError("no response")));
     try {
       const { database: _, ...options } = driverOptions(this.#address, { connectTimeoutMs: probeTimeoutMs });
       const connection = await createConnection({ ...options, stream: () => socket });

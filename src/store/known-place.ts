@@ -22,7 +22,7 @@ export function reaches(found: StorePlace, needed: StorePlace): boolean {
 }
 
 /**
- * The newest place that this process has shown to anybody, whichever connection it was read on. No read answers from a
+ * The newest place that this process has shown to anybody, whichever connection it was read on. No read is answered from a
  * server that is behind it. Which store is the right one, the tail says; without a tail, the last read does.
  */
 export class KnownPlace {

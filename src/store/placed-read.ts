@@ -127,7 +127,7 @@ async function pause(ms: number, { call }: QueryOwner): Promise<void> {
 }
 
 function behind(cause: unknown): unknown {
-  const message = "the database does not hold the block that this answer depends on yet; try again";
+  const message = "the database does not hold the block that this response depends on yet; try again";
   return unavailable(message, "DATABASE_BEHIND", databaseRetryAfterMs, cause);
 }
 

@@ -7,7 +7,7 @@ import { openSocket, silentPeerError } from "./driver-socket.js";
 
 /**
  * How long a connection in doubt may say nothing: a ping, or a statement that waits when another connection was found
- * dead. Longer than a busy server takes to begin with an answer.
+ * dead. Longer than a busy server takes to begin with a response.
  */
 export const probeTimeoutMs = 1_000;
 
@@ -47,7 +47,7 @@ export class ServerConnection {
     this.#socket = socket;
     this.#statementTimeoutMs = options.statementTimeoutMs;
     this.connection = wrapConnection(driver, (statement) => this.#watch(statement));
-    // What breaks while nobody waits for an answer is noticed by the next one who wants the connection.
+    // What breaks while nobody waits for a response is noticed by the next one who wants the connection.
     driver.on("error", () => {});
     // The driver forgets the statements of a connection that it was told to end.
     socket.once("close", () => this.#rejectAll());
@@ -150,7 +150,8 @@ export class ServerConnection {
     const timer = setTimeout(() => {
       afterInput(() => {
         if (this.#timer !== timer || this.#waiting.size === 0) return;
-        if (this.#socket.bytesRead === bytesRead) this.#socket.destroy(silentPeerError(`no answer for ${limitMs} ms`));
+        if (this.#socket.bytesRead === bytesRead)
+          this.#socket.destroy(silentPeerError(`no response for ${limitMs} ms`));
         else this.#limitSilence();
       });
     }, limitMs);
@@ -167,7 +168,7 @@ export class ServerConnection {
   }
 }
 
-/** An event loop that was late itself may have an answer waiting: it is read before the verdict. */
+/** An event loop that was late itself may have a response waiting: it is read before the verdict. */
 function afterInput(verdict: () => void): void {
   setImmediate(verdict);
 }

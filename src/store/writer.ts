@@ -132,7 +132,7 @@ class ReconnectingWriter implements Writer {
 async function openSession(address: DatabaseAddress, timeoutMs: number, closed: AbortSignal): Promise<Session> {
   const socket = openSocket(address);
   const abort = () => socket.destroy(silentPeerError("the loader was stopped"));
-  socket.on("timeout", () => socket.destroy(silentPeerError(`no answer for ${(socket.timeout ?? 0) / 1_000} s`)));
+  socket.on("timeout", () => socket.destroy(silentPeerError(`no response for ${(socket.timeout ?? 0) / 1_000} s`)));
   closed.addEventListener("abort", abort, { once: true });
   const pool = createPool({
     ...driverOptions(address, { connectionsMax: 1, connectTimeoutMs: timeoutMs }),
@@ -142,7 +142,7 @@ async function openSession(address: DatabaseAddress, timeoutMs: number, closed: 
   try {
     if (closed.aborted) abort();
     const driver: PoolConnection = await pool.getConnection();
-    // What breaks while nobody waits for an answer is noticed by the next transaction.
+    // What breaks while nobody waits for a response is noticed by the next transaction.
     driver.connection.on("error", () => {});
     socket.once("close", () => driver.destroy());
     socket.setTimeout(timeoutMs);

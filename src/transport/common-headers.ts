@@ -3,7 +3,7 @@ import { type BlockHead, blockHeaderNames, blockHeaders } from "../domain/block-
 /** Header fields of a response, lower-case. */
 export type HeaderFields = Readonly<Record<string, string | number>>;
 
-/** What a page of another origin may read of our answers, all protocols together. */
+/** What a page of another origin may read of our responses, all protocols together. */
 const exposedHeaders = [
   "content-disposition",
   "content-encoding",
@@ -21,7 +21,7 @@ const exposedHeaders = [
 const preflightMaxAgeSeconds = 7200;
 
 /**
- * The fields of an answer that brings its own. It comes from the database, so it names the block of its statement, or
+ * The fields of a response that brings its own. It comes from the database, so it names the block of its statement, or
  * none: never the one that this process happens to know.
  */
 export function withOwn<T extends object>(common: T, own: ReadonlyMap<string, string>): T {
@@ -38,7 +38,7 @@ export interface DataSource {
   readonly newestBlock?: (() => BlockHead | undefined) | undefined;
 }
 
-/** The fields that tell how new the data of an answer is, over every protocol. */
+/** The fields that tell how new the data of a response is, over every protocol. */
 export class DataHeaders {
   readonly #source: DataSource;
   #seconds: number | undefined;
@@ -64,8 +64,8 @@ export class DataHeaders {
 }
 
 /**
- * The fields that every answer to an HTTP request carries: who may read it, and how new its data is. The same object is
- * returned until one of them changes, so that answers can keep their finished headers.
+ * The fields that every response to an HTTP request carries: who may read it, and how new its data is. The same object is
+ * returned until one of them changes, so that responses can keep their finished headers.
  */
 export class CommonHeaders {
   readonly #origins: ReadonlySet<string> | undefined;
@@ -100,7 +100,7 @@ export class CommonHeaders {
     return fields;
   }
 
-  /** The fields that answer a CORS preflight, beside those of every answer. */
+  /** The fields that response a CORS preflight, beside those of every response. */
   preflight(requestedHeaders: string | undefined, allow: string): HeaderFields {
     return {
       allow,

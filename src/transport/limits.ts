@@ -29,7 +29,7 @@ export interface TransportLimits {
   /** How long a connection may idle between requests. */
   readonly keepAliveTimeoutMs: number;
   /**
-   * Requests of one HTTP/1.1 connection that may wait for the answer to the one before them. They are answered one after
+   * Requests of one HTTP/1.1 connection that may wait for the response to the one before them. They are answered one after
    * the other, and no more is read meanwhile; only a single packet can hold more, and ends the connection.
    */
   readonly unansweredRequestsMax: number;
@@ -38,10 +38,10 @@ export interface TransportLimits {
   /**
    * While the server drains, a connection is told to end with its next request, or when it had none for this long, the
    * time before the drain included. Over HTTP/1.1 a request that crosses the end of its connection is lost. A client that
-   * asks more often than this is told with an answer; of one that asks more rarely, hardly ever a request crosses.
+   * asks more often than this is told with a response; of one that asks more rarely, hardly ever a request crosses.
    */
   readonly drainIdleMs: number;
-  /** How long the server works on a unary answer, or on opening a stream; then DEADLINE_EXCEEDED. */
+  /** How long the server works on a unary response, or on opening a stream; then DEADLINE_EXCEEDED. */
   readonly requestTimeoutMs: number;
   /** Concurrent HTTP/2 streams of one connection. */
   readonly http2StreamsPerConnectionMax: number;
@@ -73,7 +73,7 @@ export interface TransportLimits {
   readonly http2OverheadBytesPerSecondMax: number;
   /** How often an HTTP/2 or WebSocket peer is pinged; an HTTP/2 peer also once it has become silent. */
   readonly peerPingIntervalMs: number;
-  /** A peer that answered no ping for this long is dead. Minutes, because one that stopped reading answers none. */
+  /** A peer that answered no ping for this long is dead. Minutes, because one that stopped reading responses none. */
   readonly peerSilenceMaxMs: number;
   /** When the kernel begins to probe a silent TCP peer. */
   readonly tcpKeepAliveMs: number;

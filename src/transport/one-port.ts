@@ -105,7 +105,7 @@ export class OnePort {
   }
 
   /**
-   * Stops listening, tells HTTP/2 peers to go, and ends HTTP/1.1 connections with their next answer, or as they are idle.
+   * Stops listening, tells HTTP/2 peers to go, and ends HTTP/1.1 connections with their next response, or as they are idle.
    * Resolves when every connection has ended.
    */
   async drain(): Promise<void> {
@@ -116,7 +116,7 @@ export class OnePort {
     for (const socket of this.#undecided) socket.setTimeout(limits.drainIdleMs);
     this.#http1.drain();
     await this.#acceptPending();
-    // That of an HTTP server would cut connections without an answer under way, whatever has just reached them.
+    // That of an HTTP server would cut connections without a response under way, whatever has just reached them.
     Server.prototype.close.call(this.#http1.server);
     await this.#admission.allClosed();
     this.#http1.stop();

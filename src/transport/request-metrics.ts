@@ -82,7 +82,7 @@ export interface RequestMetrics {
 export function createRequestMetrics(metrics: Metrics, api: Api): RequestMetrics {
   const durations = new Histogram({
     name: "marketd_request_duration_seconds",
-    help: "Time to answer unary requests, from headers received to answer handed to the socket.",
+    help: "Time to answer unary requests, from headers received to response handed to the socket.",
     labelNames: ["method", "protocol"],
     buckets: latencyBuckets,
     registers: [metrics],

@@ -5,7 +5,7 @@ const checkIntervalMs = 5_000;
 
 /**
  * Cuts HTTP/1.1 connections whose reader takes nothing of what was written for it. Node's server can watch them too, but
- * by a timer that each request of a kept connection sets and takes back, which a hot answer feels. Here a connection gets
+ * by a timer that each request of a kept connection sets and takes back, which a cached response feels. Here a connection gets
  * the timer once it is seen with bytes that its reader has not taken; progress renews it.
  */
 export class StalledSockets {

@@ -93,7 +93,7 @@ describe("answers", () => {
     expect(json("GetMarket", { marketId: "busy" })).toMatchObject({ market: { id: "busy", decimalPlaces: "1" } });
   });
 
-  test("a depth answer has its levels in order, its last trade and its sequence number", () => {
+  test("a depth response has its levels in order, its last trade and its sequence number", () => {
     expect(json("GetLatestMarketDepth", { marketId: "busy" })).toEqual({
       marketId: "busy",
       ...levels,
@@ -180,7 +180,7 @@ describe("versions", () => {
     expect(new Set(depths).size).toBe(depths.length);
   });
 
-  test("the same version is the same answer, until something in it changes", async () => {
+  test("the same version is the same response, until something in it changes", async () => {
     for (const [name, request] of hot) expect(ask(name, request), name).toBe(ask(name, request));
     const before = hot.map(([name, request]) => ask(name, request));
     await fixture.add({ quiet: ["busy"], data: ["also-busy"] });

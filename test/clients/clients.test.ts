@@ -21,7 +21,7 @@ import { type Command, casesPath, type Example, firstExample, type Language, lan
 
 /*
  * Each client as its users get it, installed into a folder of its own, and its examples against a real server. All of
- * them do the same, so all are held to the same answers, read here over plain HTTP.
+ * them do the same, so all are held to the same responses, read here over plain HTTP.
  */
 
 const installMaxMs = 300_000;
@@ -268,12 +268,12 @@ async function busiestParty() {
     if (party !== "network") counts.set(party, (counts.get(party) ?? 0) + 1);
   }
   const [party = ""] = [...counts].sort(([, a], [, b]) => b - a)[0] ?? [];
-  const answer = await page({
+  const response = await page({
     "filter.toAccountFilter.partyIds": party,
     "pagination.first": "5000",
     "pagination.newestFirst": "false",
   });
-  const entries = (answer.ledgerEntries?.edges ?? []).flatMap(({ node }) => (node === undefined ? [] : [node]));
+  const entries = (response.ledgerEntries?.edges ?? []).flatMap(({ node }) => (node === undefined ? [] : [node]));
   expect(entries.length).toBeGreaterThan(examplePageSize);
   return { party, entries };
 }

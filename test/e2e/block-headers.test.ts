@@ -21,7 +21,7 @@ import { RecordingBuilder } from "../support/recording.js";
 import { envelope, rawCallOn } from "../transport/grpc/raw-call.js";
 import { firstBlockNs, laterBlocks, smallNetwork } from "./small-network.js";
 
-/* Every answer, over every protocol, names the newest block that it knows. */
+/* Every response, over every protocol, names the newest block that it knows. */
 
 const log = createLog("silent");
 const { url: databaseUrl } = newDatabaseUrl();

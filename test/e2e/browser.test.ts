@@ -54,7 +54,7 @@ async function marketIds(): Promise<string[]> {
   return marketsData.map((data) => data.market);
 }
 
-/** The books of all markets with data, as depth answers give them. */
+/** The books of all markets with data, as depth responses give them. */
 async function answeredBooks(): Promise<Map<string, Pick<ReportedBook, "buy" | "sell">>> {
   const books = new Map<string, Pick<ReportedBook, "buy" | "sell">>();
   for (const id of await marketIds()) {
@@ -84,7 +84,7 @@ describe.skipIf(chromium === undefined)("a real browser", () => {
     rmSync(directory, { recursive: true, force: true });
   });
 
-  test("makes the same books from every client, and they are those of the depth answers", async () => {
+  test("makes the same books from every client, and they are those of the depth responses", async () => {
     const page = await browser.newPage();
     await page.goto(script.url);
     await page.evaluate(`openClients(${JSON.stringify(service.url)})`);

@@ -52,7 +52,7 @@ class SteppingClock {
   }
 }
 
-/** The process's own time, from the `Date` of an answer. */
+/** The process's own time, from the `Date` of a response. */
 async function dateOf(url: string): Promise<number> {
   const response = await fetch(`${url}/healthz`, { headers: { connection: "close" } });
   return Date.parse(response.headers.get("date") ?? "");

@@ -145,7 +145,7 @@ describe.runIf(existsSync("/proc/self/cmdline"))("the process list", () => {
           ({ status }) => status,
           () => 0,
         );
-      // Nothing is loaded, so 503 is the answer of one that runs.
+      // Nothing is loaded, so 503 is the response of one that runs.
       while (![200, 503].includes(await ready())) await sleep(50);
       const lines = commandLines(child.pid ?? 0);
       expect(lines.length).toBeGreaterThanOrEqual(Number(workers));

@@ -14,7 +14,7 @@ afterEach(async () => {
   for (const close of openings.splice(0).reverse()) await close();
 });
 
-test("no connection that waits for an answer is ended by a drain", { timeout: 120_000 }, async () => {
+test("no connection that waits for a response is ended by a drain", { timeout: 120_000 }, async () => {
   const fixture = await MarketFixture.create();
   openings.push(() => fixture.drop());
   await fixture.add({ announce: ["a"], levels: [{ marketId: "a", side: 1, price: "7", volume: 3n }] });

@@ -53,7 +53,7 @@ const missing = (method: Row["method"], request: JsonObject, reason: string, mes
 const unknown = "market nowhere is not known; GET /markets/data lists those that have data";
 const noData = "market quiet has no market data yet; ask again once it trades";
 const combined = "page forwards with first and after, or backwards with last and before";
-const noCursor = "is not a cursor; take it from an earlier answer, unchanged";
+const noCursor = "is not a cursor; take it from an earlier response, unchanged";
 
 const rows: readonly Row[] = [
   invalid(
@@ -268,7 +268,7 @@ describe("the table of errors", () => {
         status: 504,
         code: 4,
         reason: "DEADLINE_EXCEEDED",
-        message: "the deadline of the call passed before its answer was there",
+        message: "the deadline of the call passed before its response was there",
       } as const;
       await everywhere(row);
       const started = performance.now();
@@ -303,7 +303,7 @@ describe("the table of errors", () => {
     await database.close();
   });
 
-  it("the database is away: hot answers and streams go on, the rest is UNAVAILABLE, and it comes back", async () => {
+  it("the database is away: cached responses and streams go on, the rest is UNAVAILABLE, and it comes back", async () => {
     proxy.cut();
     for (const row of databaseAway) await everywhere(row);
     for (const client of clients) {

@@ -82,7 +82,7 @@ export class ExplorerWorld {
     const problems: string[] = [];
     page.on("pageerror", (error) => problems.push(error.message));
     page.on("console", (message) => {
-      // Error answers, which tests cause, are told on the console too.
+      // Error responses, which tests cause, are told on the console too.
       const isHttpError = message.text().startsWith("Failed to load resource");
       if (message.type() === "error" && !isHttpError) problems.push(message.text());
     });

@@ -86,7 +86,7 @@ describe.skipIf(chromium === undefined)("the explorer, in a real browser", () =>
     await expect.poll(() => page.locator("#markets").count(), patience).toBe(1);
   });
 
-  test("shows the book of a market as the depth answer has it, while blocks arrive", async () => {
+  test("shows the book of a market as the depth response has it, while blocks arrive", async () => {
     await show(`#/market/${marketId}`);
     await expect.poll(() => page.locator("#ladder").count(), patience).toBe(1);
     const before = await textOf("#sequence-number")();

@@ -263,7 +263,7 @@ describe("a fault in the middle of a load", () => {
     60_000,
   );
 
-  it("a commit succeeds whose answer is lost: the block is not written twice", async () => {
+  it("a commit succeeds whose response is lost: the block is not written twice", async () => {
     const proxy = await HalfOpenProxy.before(server.url);
     const loading = new LoadProcess(proxy.url, "pipe", "--pace", "120");
     await loading.untilHeight(60);

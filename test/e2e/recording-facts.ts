@@ -13,7 +13,7 @@ export interface Account {
   readonly type: string;
 }
 
-/** A ledger entry, as the answer must give it, and its accounts. */
+/** A ledger entry, as the response must give it, and its accounts. */
 export interface Entry {
   readonly node: JsonObject;
   readonly from: Account;

@@ -50,7 +50,7 @@ const fails = (code: number, reason: string, message: string | RegExp) => (outco
 };
 
 function messageOf(outcome: Outcome | undefined): JsonObject {
-  if (outcome === undefined || "error" in outcome) throw new Error(`no answer: ${JSON.stringify(outcome)}`);
+  if (outcome === undefined || "error" in outcome) throw new Error(`no response: ${JSON.stringify(outcome)}`);
   return outcome.reply as JsonObject;
 }
 

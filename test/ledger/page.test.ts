@@ -35,12 +35,12 @@ describe("pagination", () => {
     [{ last: 1, after: cursor }, `pagination.after: cannot be combined with pagination.last; ${combined}`],
     [{ first: 0 }, "pagination.first: is 0; it takes a number from 1"],
     [{ last: -5 }, "pagination.last: is -5; it takes a number from 1"],
-    [{ after: "nonsense" }, "pagination.after: is not a cursor; take it from an earlier answer, unchanged"],
-    [{ after: `${cursor}=` }, "pagination.after: is not a cursor; take it from an earlier answer, unchanged"],
-    [{ before: "x".repeat(600) }, "pagination.before: is not a cursor; take it from an earlier answer, unchanged"],
+    [{ after: "nonsense" }, "pagination.after: is not a cursor; take it from an earlier response, unchanged"],
+    [{ after: `${cursor}=` }, "pagination.after: is not a cursor; take it from an earlier response, unchanged"],
+    [{ before: "x".repeat(600) }, "pagination.before: is not a cursor; take it from an earlier response, unchanged"],
     [
       { after: encodeCursor("ledger", new Uint8Array(3)) },
-      "pagination.after: is not a cursor; take it from an earlier answer, unchanged",
+      "pagination.after: is not a cursor; take it from an earlier response, unchanged",
     ],
     [
       { before: encodeBundleCursor({ timeNs: 1n, signatureId: "a" }) },

@@ -97,7 +97,7 @@ test("every committed block reaches every reader, whatever it follows and howeve
   expect(readers.map((reader) => reader.wholeBooks)).toEqual([3, 3, 1, 2]);
 });
 
-test("readers that are up to date share answers, and so do those that lag alike", async () => {
+test("readers that are up to date share responses, and so do those that lag alike", async () => {
   await fixture.add({ announce: ["a"], levels: [buy("a", "10", 5n)] });
   const live = await start();
   const [one, two, three, four] = [0, 1, 2, 3].map(() => live.observe(["a"], "client"));

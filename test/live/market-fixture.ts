@@ -34,7 +34,7 @@ export class MarketFixture {
     const rows = this.network.add(block);
     for (;;) {
       try {
-        // Written twice, where only the answer to the commit was lost, it is the same.
+        // Written twice, where only the response to the commit was lost, it is the same.
         await this.database.withTransaction((connection) => writeBlock(connection, rows));
         return;
       } catch {

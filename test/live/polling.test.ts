@@ -24,7 +24,7 @@ afterAll(async () => {
 const blocks = 60;
 let adding = true;
 
-/** Asks for a book on one connection until it has seen the last block; every answer has to be a book that there was. */
+/** Asks for a book on one connection until it has seen the last block; every response has to be a book that there was. */
 async function poll(conditional: boolean): Promise<{ readonly books: number; readonly notModified: number }> {
   const connection = await RawConnection.open(Number(new URL(service.url).port));
   const seen = { books: 0, notModified: 0 };

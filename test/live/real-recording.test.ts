@@ -52,13 +52,13 @@ describe.skipIf(path === "")("the recording of a real network, followed as it is
     await database.close();
   });
 
-  test("folding a stream gives every depth answer's levels, to a reader that was there from the first block on", async () => {
+  test("folding a stream gives every depth response's levels, to a reader that was there from the first block on", async () => {
     const loaded = load({ database: url, sources: [await fileSource(path)], blockByBlock: true, log });
     await vi.waitFor(() => expect(live.ready).toBe(true), { timeout: 10_000, interval: 1 });
     const [quick, slow] = [new Folder(live.observe([], "client")), new Folder(live.observe([], "client"))];
     quick.stream.onReady(() => {
       while (quick.take() > 0) {}
-      // Every depth answer, at every snapshot: the book as folded so far is the one that it shows.
+      // Every depth response, at every snapshot: the book as folded so far is the one that it shows.
       for (const market of live.state().announced) {
         const depth = market.depth(0n).message();
         expect(depth.sequenceNumber).toBeGreaterThanOrEqual(quick.sent.get(market.id) ?? 0n);

@@ -37,7 +37,7 @@ async function nodeOf(version: number): Promise<string | undefined> {
 
 /**
  * Starts the command and asks it for one thing over and over, at last behind a request whose body is the same bytes. Gives
- * what its metrics say, and the different answers.
+ * what its metrics say, and the different responses.
  */
 async function askRepeatedly(node: string, environment: Readonly<Record<string, string>>) {
   const fixture = await MarketFixture.create();
@@ -86,7 +86,7 @@ describe.each([...new Set([...supportedVersions, ownVersion])])("on Node %i", (v
   });
 });
 
-test("none is in effect with --tuning off, and the answers are the same", { timeout: 60_000 }, async () => {
+test("none is in effect with --tuning off, and the responses are the same", { timeout: 60_000 }, async () => {
   const { info, repeated, responses } = await askRepeatedly(process.execPath, { MARKETD_TUNING: "off" });
   expect(info).toEqual({ repeated_gets: "off", worker_flags: "off" });
   expect(repeated).toBe(0);

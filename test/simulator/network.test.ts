@@ -164,7 +164,7 @@ describe("frames", () => {
     expect(times.filter((time) => time % 1_000n !== 0n).length).toBeGreaterThan(times.length / 2);
   });
 
-  it("hold every kind that feeds an answer, and others that feed none", () => {
+  it("hold every kind that feeds a response, and others that feed none", () => {
     const counts = cases(all);
     const kinds = ["beginBlock", "endBlock", "timeUpdate", "marketCreated", "marketUpdated", "marketData", "order"];
     kinds.push("expiredOrders", "trade", "ledgerMovements", "nodeSignature");

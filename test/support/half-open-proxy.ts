@@ -45,7 +45,7 @@ export class HalfOpenProxy {
     });
   }
 
-  /** The same, but the text arrives: only the answer is lost. */
+  /** The same, but the text arrives: only the response is lost. */
   loseReplyTo(text: string): Promise<void> {
     return new Promise((reached) => {
       this.#trigger = { text, arrives: true, reached };

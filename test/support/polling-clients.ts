@@ -4,11 +4,11 @@ import { RawConnection, rawGet } from "./raw-http.js";
 
 /** How the calls of a client ended. */
 export interface PollingOutcome {
-  /** With an answer. */
+  /** With a response. */
   answered: number;
   /** No connection could be had: nothing was asked. */
   refused: number;
-  /** The connection ended before the answer: what happened, each time. */
+  /** The connection ended before the response: what happened, each time. */
   readonly lost: string[];
 }
 
@@ -36,7 +36,7 @@ const nodeClient: PollingClient = async (port, stopped, outcome) => {
       const request = http.get({ host: "127.0.0.1", port, path: target(round), agent }, (response) => {
         response.resume();
         response.on("end", () => resolve("answered"));
-        response.on("error", (error) => resolve(`${error.message} in the answer`));
+        response.on("error", (error) => resolve(`${error.message} in the response`));
       });
       request.on("socket", (socket) => {
         connected = !socket.connecting;
@@ -97,7 +97,7 @@ async function askRaw(
     const { head } = await connection.ask(rawGet(target(round)));
     outcome.answered++;
     if (!/^connection: close\r$/im.test(head)) return true;
-    if ((await connection.ending()) !== "ended") outcome.lost.push(`socket: ${connection.end} after the last answer`);
+    if ((await connection.ending()) !== "ended") outcome.lost.push(`socket: ${connection.end} after the last response`);
   } catch {
     const ms = Math.round(performance.now() - startedMs);
     outcome.lost.push(`socket: ${connection.end} in request ${asked} after ${ms} ms`);

@@ -57,7 +57,7 @@ export class TestStream implements ResponseStream {
   }
 }
 
-/** An answer of the depth stream. */
+/** A response of the depth stream. */
 export function depthUpdate(sequenceNumber: bigint, height = sequenceNumber): EncodedResponse {
   const update = [{ marketId: "m", sequenceNumber }];
   const message = create(ObserveMarketsDepthUpdatesResponseSchema, { update });

@@ -213,7 +213,7 @@ test("a silent HTTP/2 peer is cut, a living one is not", async () => {
   living.destroy();
 });
 
-describe("who asks for a large answer and does not read it is cut", () => {
+describe("who asks for a large response and does not read it is cut", () => {
   test("over HTTP/1.1", async () => {
     await serve({ limits: { stalledReaderMs: 100 } });
     const socket = net.connect(server.address.port, "127.0.0.1");

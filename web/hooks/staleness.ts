@@ -20,7 +20,7 @@ export function staleNetwork({ blockAgeSeconds = 0 }: Status, now: number): stri
   return `No block since ${at} UTC, ${duration(blockAgeSeconds)} ago.`;
 }
 
-/** Says since when an answer could not be had again; undefined: the newest request was answered. */
+/** Says since when a response could not be had again; undefined: the newest request was answered. */
 export function stalePoll({ error, value, at }: Polled<unknown>): string | undefined {
   return error === undefined || value === undefined ? undefined : `As of ${timeOfDay(at)}: ${error.message}.`;
 }

@@ -2,19 +2,19 @@ import { useEffect, useRef, useState } from "preact/hooks";
 
 /** What a repeated request has brought so far. */
 export interface Polled<T> {
-  /** The newest answer; undefined before the first. */
+  /** The newest response; undefined before the first. */
   readonly value: T | undefined;
   /** Why the newest request failed; undefined: it did not. */
   readonly error: Error | undefined;
-  /** When the newest answer came, in milliseconds; 0 before the first. */
+  /** When the newest response came, in milliseconds; 0 before the first. */
   readonly at: number;
 }
 
 const nothingYet = { value: undefined, error: undefined, at: 0 } as const;
 
 /**
- * Repeats a request, `intervalMs` after each answer, for as long as the component is shown. Another `key` starts anew.
- * An answer that comes after that is dropped. `intervalMs` 0: once.
+ * Repeats a request, `intervalMs` after each response, for as long as the component is shown. Another `key` starts anew.
+ * A response that comes after that is dropped. `intervalMs` 0: once.
  */
 export function usePoll<T>(request: () => Promise<T>, intervalMs: number, key: string): Polled<T> {
   const [polled, setPolled] = useState<Polled<T> & { key: string }>({ ...nothingYet, key });

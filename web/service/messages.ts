@@ -1,4 +1,4 @@
-// The parts of the service's answers that the page shows, as JSON: 64-bit integers and amounts are text.
+// The parts of the service's responses that the page shows, as JSON: 64-bit integers and amounts are text.
 
 export interface Market {
   readonly id: string;

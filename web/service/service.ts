@@ -1,7 +1,7 @@
 // The service's HTTP API, seen from a page that it serves: URLs are relative, so that a base path is kept.
 import type { DepthResponse, LedgerEntriesResponse, Market, MarketData, SignerBundlesResponse } from "./messages.js";
 
-/** An error answer of the service, or no answer at all. */
+/** An error response of the service, or no response at all. */
 export class ServiceError extends Error {
   override readonly name = "ServiceError";
 
@@ -51,7 +51,7 @@ export async function request(url: URL, init: RequestInit = {}): Promise<Respons
   }
 }
 
-/** GETs JSON; an unchanged answer costs a 304. @throws {ServiceError} */
+/** GETs JSON; an unchanged response costs a 304. @throws {ServiceError} */
 async function getResponse(path: string, query?: Query): Promise<Response> {
   const response = await request(apiUrl(path, query), { headers: { accept: "application/json" } });
   if (!response.ok) throw await errorOf(response);

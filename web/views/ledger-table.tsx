@@ -10,7 +10,7 @@ const networkParty = "network";
 
 interface LedgerTableProps {
   readonly edges: readonly { readonly node: LedgerEntry; readonly cursor: string }[];
-  /** Cursors of entries that arrived since the last answer. */
+  /** Cursors of entries that arrived since the last response. */
   readonly arrived: ReadonlySet<string>;
   readonly nameOf: (marketId: string) => string;
 }

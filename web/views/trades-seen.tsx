@@ -12,7 +12,7 @@ import { getLastTrade } from "../service/service.js";
 const tradesMax = 12;
 const pollMs = 500;
 
-/** Trades of a market, newest first, as answers named them. */
+/** Trades of a market, newest first, as responses named them. */
 function useTradesSeen(newest: Trade | undefined): readonly Trade[] {
   const [trades, setTrades] = useState<readonly Trade[]>([]);
   useEffect(() => {

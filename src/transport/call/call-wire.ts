@@ -3,7 +3,7 @@ import type { Failure } from "../../domain/failure.js";
 import type { ResponseStream } from "../../domain/service.js";
 import type { ProtocolError } from "./protocol-error.js";
 
-/** Why a call ends without its answer. */
+/** Why a call ends without its response. */
 export type CallError = Failure | ProtocolError;
 
 /** One response of one protocol, to a call of any kind. */

@@ -22,7 +22,7 @@ export function envelope(flags: number, bytes: Uint8Array): Buffer {
   return framed;
 }
 
-/** An answer's bytes in a codec. */
+/** A response's bytes in a codec. */
 export function encoded(response: EncodedResponse, codec: Codec): Uint8Array {
   return codec === "json" ? response.json() : response.binary();
 }
@@ -50,7 +50,7 @@ export class Framing {
     return this.#text ? Buffer.from(framed.toString("base64"), "latin1") : framed;
   }
 
-  /** The envelope of an answer to a unary call; a promise where it is large and has to be compressed. */
+  /** The envelope of a response to a unary call; a promise where it is large and has to be compressed. */
   whole(response: EncodedResponse): Uint8Array | Promise<Uint8Array> {
     const { coding } = this;
     if (coding === undefined) return response.encode(this.encoding);
@@ -80,7 +80,7 @@ function framingsOf(codec: Codec, text: boolean) {
 const binaryFramings = { proto: framingsOf("proto", false), json: framingsOf("json", false) };
 const textFramings = { proto: framingsOf("proto", true), json: framingsOf("json", true) };
 
-/** The same object for the same parameters, so that answers keep what was framed. */
+/** The same object for the same parameters, so that responses keep what was framed. */
 export function framingOf(codec: Codec, coding?: ContentCoding, text = false): Framing {
   return (text ? textFramings : binaryFramings)[codec][coding ?? "identity"];
 }

@@ -6,7 +6,7 @@ export interface OpenCall {
 let opened: OpenCall[] = [];
 
 /**
- * Tells a call once the loop has turned. Most calls are over by then, request and answer within one read of a socket,
+ * Tells a call once the loop has turned. Most calls are over by then, request and response within one read of a socket,
  * and need no timer at all.
  */
 export function whenLoopTurned(call: OpenCall): void {

@@ -3,7 +3,7 @@ import type { Metadata } from "../../domain/metadata.js";
 
 /**
  * A call that breaks its protocol's framing, told to the client with a status and a message but without details: it is
- * no answer of the API. Texts and codes are those of the Connect library.
+ * no response of the API. Texts and codes are those of the Connect library.
  */
 export class ProtocolError extends Error {
   readonly code: FailureCode;

@@ -8,7 +8,7 @@ export const rememberedRequestBytesMax = 256;
 
 /**
  * Decodes bytes that came before by handing out the message they gave then: those who poll ask the same few things, and
- * a hot answer costs less than to read its request. Nobody may change a request.
+ * a cached response costs less than to read its request. Nobody may change a request.
  */
 export function rememberingRequests(decode: RequestDecoder): RequestDecoder {
   const remembered = new Map<string, ReturnType<RequestDecoder>>();

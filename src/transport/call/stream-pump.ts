@@ -16,7 +16,7 @@ export interface PumpEvents {
 }
 
 /**
- * Moves an answer stream into a response: all that one `take` gives in one write, the next `take` once that has drained. A
+ * Moves a response stream into a response: all that one `take` gives in one write, the next `take` once that has drained. A
  * failure reaches a reader that takes nothing as a broken response, after a grace in which it may still read the end.
  */
 export class StreamPump {

@@ -15,14 +15,14 @@ export const cancellingClientsMax = 8_192;
 /** When a client that cancelled too many calls should try again: it surely may then. */
 const retryMs = exceededSecondsMax * 1_000;
 
-/** The answer to a client that has to wait because it cancelled too many calls. */
+/** The response to a client that has to wait because it cancelled too many calls. */
 export function tooManyCancelledCalls(): Failure {
   const message = "this client cancels calls faster than one address may; keep them open, or ask less often";
   return new Failure("resource_exhausted", message, { reason: "TOO_MANY_CANCELLED_CALLS", retryAfterMs: retryMs });
 }
 
 /**
- * Counts the calls that each client cancels early, over all its connections. Such a call costs as much as an answer, and
+ * Counts the calls that each client cancels early, over all its connections. Such a call costs as much as a response, and
  * makes room for the next at once, so that nothing else bounds them. Clients are named by their quota keys.
  */
 export class CancelledCalls {

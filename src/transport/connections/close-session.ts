@@ -13,7 +13,7 @@ const roundTripMaxMs = 250;
  * GOAWAY that names the last stream. Streams that are open go on. Without a next stream all that comes after `waitMs`.
  *
  * A session without streams gets the second GOAWAY alone: behind a first one Node reads it no more, neither streams on
- * their way nor the answer to a ping. Streams that it is too late for are refused, and safe to try again.
+ * their way nor the response to a ping. Streams that it is too late for are refused, and safe to try again.
  *
  * @param isIdle whether no stream is open
  */

@@ -21,14 +21,14 @@ export interface Http1ConnectionOptions {
   /** Undefined: connections are left to Node's parser. */
   readonly repeated: RepeatedGets | undefined;
   readonly limits: TransportLimits;
-  /** The client of `request` went away early, before it had its answer; its connection had come from `remoteAddress`. */
+  /** The client of `request` went away early, before it had its response; its connection had come from `remoteAddress`. */
   cancelled(request: IncomingMessage, remoteAddress: string): void;
   /** A single packet held more requests than may wait. */
   flooded(): void;
 }
 
 /**
- * An HTTP/1.1 connection. Its requests are answered one after the other: one that arrives before the answer to the
+ * An HTTP/1.1 connection. Its requests are answered one after the other: one that arrives before the response to the
  * request before it has left waits, and nothing of it is computed. A connection with a waiting request is not read.
  *
  * Node's parser makes requests of all that it is given at once, up to 64 KiB. So a connection that pipelines, and one
@@ -146,7 +146,7 @@ export class Http1Connection {
     });
   }
 
-  /** What arrived is no request. `lastBytes` are the answer to it, with which the connection ends. */
+  /** What arrived is no request. `lastBytes` are the response to it, with which the connection ends. */
   malformed(lastBytes: Uint8Array): void {
     if (this.#released) return;
     if (!this.#socket.writable) {
@@ -159,7 +159,7 @@ export class Http1Connection {
     } else if (!broken) {
       this.#close(lastBytes);
     } else if (this.#response === undefined) {
-      // The broken request has its answer already.
+      // The broken request has its response already.
       this.#close();
     } else if (this.#response.headersSent) {
       this.#socket.destroy();
@@ -168,7 +168,7 @@ export class Http1Connection {
     }
   }
 
-  /** Ends the connection: with the answer to the last request that has arrived, or when it has been idle for a while. */
+  /** Ends the connection: with the response to the last request that has arrived, or when it has been idle for a while. */
   drain(): void {
     this.#draining = true;
     if (this.#response === undefined) this.#closeWhenIdle();

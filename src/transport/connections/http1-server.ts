@@ -48,7 +48,7 @@ export class Http1Server {
   readonly #options: Http1ServerOptions;
   /** Under TLS by the decrypted sockets. */
   readonly #connections = new Map<Socket, Http1Connection>();
-  /** Streams end by their own rule; this is for the reader of a large answer who never takes it. */
+  /** Streams end by their own rule; this is for the reader of a large response who never takes it. */
   readonly #stalled: StalledSockets;
   readonly #nodeListeners: readonly unknown[];
   #draining = false;
@@ -78,7 +78,7 @@ export class Http1Server {
     if (this.#draining) connection.drain();
   }
 
-  /** Ends each connection with the answer to its last request, or as it is idle. The listening socket stays. */
+  /** Ends each connection with the response to its last request, or as it is idle. The listening socket stays. */
   drain(): void {
     this.#draining = true;
     for (const connection of this.#connections.values()) connection.drain();

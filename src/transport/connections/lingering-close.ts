@@ -5,7 +5,7 @@ const discard = (): void => {};
 /**
  * Ends a connection so that its peer receives all that was written (RFC 9112, 9.6): sends `lastBytes` and a FIN, and
  * discards what still arrives until the peer closes too. A socket that is closed with unread bytes would send a reset,
- * which can take an answer back that the peer has not read yet. Cut `lingerMs` after the last byte was written.
+ * which can take a response back that the peer has not read yet. Cut `lingerMs` after the last byte was written.
  */
 export function closeLingering(socket: Socket, lingerMs: number, lastBytes?: Uint8Array): void {
   socket.removeAllListeners("data");

@@ -5,7 +5,7 @@ import { errorResponse } from "../http/error-response.js";
 import { HttpFailure } from "../http/http-failure.js";
 import type { TransportLimits } from "../limits.js";
 
-/** The answer to what the HTTP/1.1 parser could not make a request of. */
+/** The response to what the HTTP/1.1 parser could not make a request of. */
 export function malformedRequest(error: NodeJS.ErrnoException, limits: TransportLimits): HttpFailure {
   if (error.code === "HPE_HEADER_OVERFLOW") {
     const message = `the request line and headers are longer than ${limits.headerBytesMax} bytes`;

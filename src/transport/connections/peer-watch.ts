@@ -13,7 +13,7 @@ export class PeerWatch {
   #bytesWritten = 0;
   /** Nothing was received since the check before the last one. */
   #quiet = false;
-  /** Pings without an answer so far. */
+  /** Pings without a response so far. */
   #unanswered = 0;
   /** When the peer last gave a sign of life, or was asked for one; in `performance.now()` time, like the next. */
   #aliveMs = performance.now();
@@ -69,7 +69,7 @@ export class PeerWatch {
   }
 
   /**
-   * Why a session whose ping has no answer is lost, if it is. nghttp2 writes nothing more after the GOAWAY with which it
+   * Why a session whose ping has no response is lost, if it is. nghttp2 writes nothing more after the GOAWAY with which it
    * ends a session for an invalid frame, and Node neither reads on nor tells of it. A session that cannot write because
    * its peer does not read looks the same, and is given time, unless connections are scarce. A peer that sends the headers
    * of a request only in part cannot answer pings either, and nothing tells of it: without a stream that is open, and
@@ -79,7 +79,7 @@ export class PeerWatch {
     const { peerSilenceMaxMs, headersTimeoutMs } = this.#limits;
     const waitsForReader = bytesWritten - this.#knownRead >= kernelBufferBytes;
     const silenceMaxMs = openStreams > 0 || waitsForReader ? peerSilenceMaxMs : headersTimeoutMs;
-    if (nowMs - this.#aliveMs > Math.min(silenceMaxMs, peerSilenceMaxMs)) return "a ping without an answer";
+    if (nowMs - this.#aliveMs > Math.min(silenceMaxMs, peerSilenceMaxMs)) return "a ping without a response";
     if (bytesWritten > this.#writtenBeforePing) return undefined;
     return scarce || !waitsForReader ? "a session that writes nothing any more" : undefined;
   }
@@ -92,10 +92,10 @@ export class PeerWatch {
       this.#unanswered--;
       this.#aliveMs = performance.now();
       this.#knownRead = bytesWritten;
-      // The answer itself does not count as activity: a peer that stays quiet is not pinged again for it.
+      // The response itself does not count as activity: a peer that stays quiet is not pinged again for it.
       this.#bytesRead = this.#session.socket.bytesRead;
     });
-    // Node allows ten without an answer.
+    // Node allows ten without a response.
     if (!sent) return;
     if (this.#unanswered === 0) this.#aliveMs = nowMs;
     this.#unanswered++;

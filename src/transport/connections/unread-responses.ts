@@ -7,7 +7,7 @@ import { Failure, unavailable } from "../../domain/failure.js";
  */
 export const pieceBytes = 262_144;
 
-/** Smaller answers are not counted: as many as a connection may have streams are 16 MiB. */
+/** Smaller responses are not counted: as many as a connection may have streams are 16 MiB. */
 const countedBytesMin = 16_384;
 
 /** Answers that one HTTP/2 connection may leave unread, in bytes: some fifty of the largest pages. */
@@ -16,12 +16,12 @@ export const unreadBytesPerConnectionMax = 134_217_728;
 /** Answers that all HTTP/2 connections of a process may leave unread, in bytes. */
 export const unreadBytesMax = 536_870_912;
 
-/** When a client that was refused an answer should ask again. */
+/** When a client that was refused a response should ask again. */
 const retryMs = 1_000;
 
 const unreadByConnection = new WeakMap<Http2Session, number>();
 let unreadInAll = 0;
-/** Of answers that are written in pieces. */
+/** Of responses that are written in pieces. */
 const bytesToWrite = new WeakMap<Http2Stream, number>();
 
 /** How a body is written; of Node's responses and streams. */
@@ -30,7 +30,7 @@ interface BodyWriter {
   end(chunk: Uint8Array): unknown;
 }
 
-/** Whether the stream carries an answer that is known whole, and not messages as they come. */
+/** Whether the stream carries a response that is known whole, and not messages as they come. */
 export function isWholeResponse(stream: Http2Stream): boolean {
   return stream.writableEnded || bytesToWrite.has(stream);
 }
@@ -41,7 +41,7 @@ export function unreadBytes(stream: Http2Stream): number {
 }
 
 /**
- * Counts an answer of `bytes` until its stream has closed. Call it before anything of the answer is written.
+ * Counts a response of `bytes` until its stream has closed. Call it before anything of the response is written.
  * @throws Failure when the connection, or the process, holds too many bytes that nobody has read
  */
 export function countResponse(stream: Http2Stream, bytes: number): void {
@@ -49,11 +49,11 @@ export function countResponse(stream: Http2Stream, bytes: number): void {
   if (bytes < countedBytesMin || session === undefined || stream.destroyed) return;
   const unread = unreadByConnection.get(session) ?? 0;
   if (unread + bytes > unreadBytesPerConnectionMax && unread > 0) {
-    const message = `this connection has ${unread} bytes of answers to read; read them, or ask for less at once`;
-    throw new Failure("resource_exhausted", message, { reason: "ANSWERS_UNREAD", retryAfterMs: retryMs });
+    const message = `this connection has ${unread} bytes of responses to read; read them, or ask for less at once`;
+    throw new Failure("resource_exhausted", message, { reason: "UNREAD_RESPONSES", retryAfterMs: retryMs });
   }
   if (unreadInAll + bytes > unreadBytesMax && unreadInAll > 0) {
-    throw unavailable("this server holds as many unread answers as it can", "TOO_MANY_ANSWERS_UNREAD", retryMs);
+    throw unavailable("this server holds as many unread responses as it can", "TOO_MANY_UNREAD_RESPONSES", retryMs);
   }
   unreadByConnection.set(session, unread + bytes);
   unreadInAll += bytes;

@@ -10,7 +10,7 @@ import type { HttpRequest, HttpResponse } from "./http-message.js";
 export interface Exchange {
   readonly request: HttpRequest;
   readonly response: HttpResponse & Writable;
-  /** What every answer carries. */
+  /** What every response carries. */
   readonly common: HeaderFields;
   /** The method is HEAD: headers as for GET, no body. */
   readonly head: boolean;

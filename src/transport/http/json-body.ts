@@ -3,7 +3,7 @@ import { type ContentCoding, compress, compressedBytesMin } from "../call/conten
 import type { HeaderFields } from "../common-headers.js";
 import { WholeResponse } from "./whole-response.js";
 
-/** An answer's JSON in one content coding, with its finished headers. */
+/** A response's JSON in one content coding, with its finished headers. */
 export interface JsonBody {
   readonly bytes: Uint8Array;
   readonly etag: string | undefined;
@@ -17,7 +17,7 @@ export interface JsonBody {
   whole(common: HeaderFields, ifNoneMatch: string | undefined): Uint8Array;
 }
 
-/** What all answers of a server have in common. */
+/** What all responses of a server have in common. */
 export interface JsonBodiesOptions {
   /** The value of that header. */
   readonly vary: string;
@@ -92,14 +92,14 @@ class PreparedBody implements JsonBody {
   }
 }
 
-/** The bodies of one answer. */
+/** The bodies of one response. */
 interface Bodies {
   identity: JsonBody | undefined;
   br: JsonBody | Promise<JsonBody> | undefined;
   gzip: JsonBody | Promise<JsonBody> | undefined;
 }
 
-/** Remembers, as long as an answer lives, its body in each content coding that was asked for. */
+/** Remembers, as long as a response lives, its body in each content coding that was asked for. */
 export class JsonBodies {
   readonly #byResponse = new WeakMap<EncodedResponse, Bodies>();
   readonly #options: JsonBodiesOptions;

@@ -16,7 +16,7 @@ export const rememberedTextsMax = 4_096;
 /** Longer requests are read each time. */
 export const rememberedTextLengthMax = 1_024;
 
-/** Larger answers go the ordinary way, where a reader who does not take them is watched. In bytes of JSON. */
+/** Larger responses go the ordinary way, where a reader who does not take them is watched. In bytes of JSON. */
 export const wholeBodyBytesMax = 65_536;
 
 /** Of so many requests on a connection the first {@link watchedRequests} are watched for repetitions. */
@@ -32,12 +32,12 @@ const endOfHeaders = Buffer.from("\r\n\r\n");
 
 const noBytes = Buffer.alloc(0);
 
-/** Whether an answer is small enough, and has no headers of its own. */
+/** Whether a response is small enough, and has no headers of its own. */
 export function isRepeatable(encoded: EncodedResponse): boolean {
   return encoded.metadata === undefined && encoded.json().length <= wholeBodyBytesMax;
 }
 
-/** What an answer depends on, of a request that came before. */
+/** What a response depends on, of a request that came before. */
 interface RepeatedGet {
   readonly target: UnaryTarget;
   readonly headers: IncomingHttpHeaders;
@@ -53,12 +53,12 @@ export interface RepeatedGetsOptions {
   target(url: string): UnaryTarget | undefined;
 }
 
-/** Headers with which a request has a body, or wants more than an answer. */
+/** Headers with which a request has a body, or wants more than a response. */
 const refusedHeaders = ["content-length", "transfer-encoding", "upgrade", "expect"];
 
 /**
  * GETs that come again in the same bytes, from those who poll. The text of a request is everything that it says, so what
- * it asks need not be found out again; with the answer in memory, that is most of what a request costs.
+ * it asks need not be found out again; with the response in memory, that is most of what a request costs.
  */
 export class RepeatedGets {
   readonly #options: RepeatedGetsOptions;
@@ -161,13 +161,13 @@ export interface EarlyReaderHost {
  * Reads an HTTP/1.1 connection before Node's parser, once it is started: gives the parser one request at a time, and
  * answers GETs that {@link RepeatedGets} knows in its place.
  *
- * Proof that such an answer is the one that the parser's way would give. A chunk is answered here only if (1) it is, byte
+ * Proof that such a response is the one that the parser's way would give. A chunk is answered here only if (1) it is, byte
  * for byte, the text of a GET without a body that the parser has once made of exactly these bytes, and (2) the parser is
  * between two requests, so that it would make the same request again. (2) is never assumed: it holds when the chunk that
  * the parser was given last became a request without a body whose text is that whole chunk. Bytes that the parser had held
  * from before would have become part of that text; bytes that it took for a body, or for another request, would be missing
  * from it. Chunks that are answered here leave the parser where it was. (3) No response is under way and no byte is
- * unsent, so the order of answers is kept. All else goes to the parser. The test of this module compares both ways on
+ * unsent, so the order of responses is kept. All else goes to the parser. The test of this module compares both ways on
  * random requests, cut at random places.
  *
  * It takes the place of the one `data` listener that Node's HTTP server has on a socket, which no document promises. Where

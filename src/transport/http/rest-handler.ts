@@ -26,7 +26,7 @@ export const rememberedUrlsMax = 4_096;
 /** Longer URLs are not remembered. */
 export const rememberedUrlLengthMax = 256;
 
-/** The HTTP API: GET with parameters in the URL, JSON and streams as answers, in both HTTP versions. */
+/** The HTTP API: GET with parameters in the URL, JSON and streams as responses, in both HTTP versions. */
 export class RestHandler {
   /** For connections that ask the same again. */
   readonly repeated: RepeatedGets;

@@ -25,7 +25,7 @@ interface Node {
   route: Route | undefined;
 }
 
-/** Whether a method's answers are files in pieces. */
+/** Whether a method's responses are files in pieces. */
 export function isHttpBody(method: Method): boolean {
   return method.desc.output.typeName === HttpBodySchema.typeName;
 }

@@ -10,7 +10,7 @@ export interface StaticFile {
   readonly bytes: Uint8Array;
 }
 
-/** Nothing but this origin's own files and answers: no inline script or style, no frame around the page. */
+/** Nothing but this origin's own files and responses: no inline script or style, no frame around the page. */
 export const contentSecurityPolicy = [
   "default-src 'none'",
   "script-src 'self'",

@@ -71,7 +71,7 @@ export class StreamResponse implements CallWire {
   }
 
   respond(): never {
-    throw new TypeError("a stream has no whole answer");
+    throw new TypeError("a stream has no whole response");
   }
 
   /** A file goes out in its envelope, unless the client may want the file itself: its first piece says what it is. */

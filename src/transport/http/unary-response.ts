@@ -16,7 +16,7 @@ import type { JsonBodies, JsonBody } from "./json-body.js";
 export interface UnaryTarget extends ServedMethod {
   readonly method: UnaryMethod;
   readonly message: Message;
-  /** The latest answer was there without waiting, and small enough to be repeated. */
+  /** The latest response was there without waiting, and small enough to be repeated. */
   cached: boolean;
 }
 

@@ -19,7 +19,7 @@ export function percentEncode(message: string): string {
   return toUSVString(message).replace(unsafe, encodeURIComponent);
 }
 
-/** The trailers that tell a client what went wrong; also the headers of an answer that is nothing but an error. */
+/** The trailers that tell a client what went wrong; also the headers of a response that is nothing but an error. */
 export function errorTrailers(error: Failure | ProtocolError): Record<string, string> {
   if (!(error instanceof Failure)) {
     return { "grpc-status": String(grpcCode(error)), "grpc-message": percentEncode(error.message) };

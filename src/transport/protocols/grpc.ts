@@ -21,7 +21,7 @@ export class GrpcHandler {
   /** Asking a session's socket for its address costs more than the rest of a call. */
   readonly #addresses = new WeakMap<Http2Session, string>();
 
-  /** `data`: sent as metadata with every answer. */
+  /** `data`: sent as metadata with every response. */
   constructor(methods: RpcMethods, data: DataHeaders) {
     this.#methods = methods;
     this.#data = data;

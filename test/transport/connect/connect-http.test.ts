@@ -178,7 +178,7 @@ describe("Connect over plain HTTP", () => {
     expect(JSON.parse(decompress(reply.body).toString()).market.id).toHaveLength(5000);
   });
 
-  test("small answers are not compressed", async () => {
+  test("small responses are not compressed", async () => {
     const body = '{"marketId": "hot"}';
     expect(
       (await send({ headers: { ...json, "accept-encoding": "br" }, body })).headers["content-encoding"],

@@ -88,12 +88,12 @@ describe.each(transports)("$name", ({ make }) => {
     );
   }
 
-  test("a unary answer", async () => {
+  test("a unary response", async () => {
     const { market } = await client.getMarket({ marketId: "hot" });
     expect(market).toMatchObject({ id: "hot", decimalPlaces: 5n, lpPriceRange: "0.5" });
   });
 
-  test("a large answer, which may be compressed", async () => {
+  test("a large response, which may be compressed", async () => {
     const { market } = await client.getMarket({ marketId: "long 300000" });
     expect(market?.id).toBe("y".repeat(300_000));
   });

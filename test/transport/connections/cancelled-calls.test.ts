@@ -52,7 +52,7 @@ function goawayCode(connection: FrameConnection): number | undefined {
   return connection.frames.find(({ type }) => type === frameType.goaway)?.payload.readUInt32BE(4);
 }
 
-/** Asks by HTTP/1.1 on a connection of its own; gives the head of the answer, as far as it comes within `ms`. */
+/** Asks by HTTP/1.1 on a connection of its own; gives the head of the response, as far as it comes within `ms`. */
 async function ask(path: string, ms: number, more = "Connection: close\r\n"): Promise<string> {
   const socket: Socket = connect({ port: server.address.port, host: "127.0.0.1" });
   let received = "";

@@ -148,7 +148,7 @@ const requests: Readonly<Record<string, string>> = {
   nothing: "",
 };
 
-/** What comes before it: nothing, an answer, a stream. */
+/** What comes before it: nothing, a response, a stream. */
 const before: Readonly<Record<string, string>> = {
   alone: "",
   "behind a GET": rawGet(unaryPath),

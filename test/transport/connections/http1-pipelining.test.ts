@@ -10,7 +10,7 @@ import { RawConnection, rawGet, rawUpgrade } from "../../support/raw-http.js";
 import { depthUpdate, TestStream } from "../fake-api.js";
 import { serveFake } from "../serve-fake.js";
 
-/* What a client gets that sends requests before it has the answers to those before. */
+/* What a client gets that sends requests before it has the responses to those before. */
 
 const streamPath = "/api/v2/stream/markets/depth/updates";
 const unansweredRequestsMax = 8;
@@ -91,7 +91,7 @@ afterEach(async () => {
 });
 
 describe("requests in one packet", () => {
-  test("are answered in order, each once the answer before it has left", async () => {
+  test("are answered in order, each once the response before it has left", async () => {
     await serve();
     const connection = await connect();
     await connection.send(["slow", "a", "slow2", "b"].map((id) => market(id)).join(""));
@@ -122,7 +122,7 @@ describe("requests in one packet", () => {
   test.each([
     ["malformed", "nonsense\r\n\r\n", 400],
     ["too large", `GET / HTTP/1.1\r\nHost: x\r\nX: ${"x".repeat(70_000)}\r\n\r\n`, 431],
-  ])("one that is %s is refused after the answers before it", async (_name, bytes, status) => {
+  ])("one that is %s is refused after the responses before it", async (_name, bytes, status) => {
     await serve();
     const connection = await connect();
     await connection.send(market("slow") + market("a") + bytes);
@@ -210,7 +210,7 @@ describe("a connection that pipelines", () => {
     await expectMarkets(connection, ids);
   });
 
-  test("does not keep others from their answers", async () => {
+  test("does not keep others from their responses", async () => {
     await serve();
     const greedy = await connect();
     await greedy.send(market("a") + market("b"));

@@ -208,7 +208,7 @@ describe("a flood of frames that are no requests", () => {
   });
 });
 
-test("streams that are opened and left get an answer, and a reset", async () => {
+test("streams that are opened and left get a response, and a reset", async () => {
   const connection = await serve({ headersTimeoutMs: 300, requestReceiveTimeoutMs: 300 });
   const ids = Array.from({ length: 990 }, (_, i) => 2 * i + 1);
   connection.send(...ids.map((id) => headers(id, grpc)));

@@ -101,7 +101,7 @@ describe.each([
   });
 
   test("and answers no ping: is cut after the limit on silence", async () => {
-    // More pings than Node lets be unanswered: calling one off is no answer either.
+    // More pings than Node lets be unanswered: calling one off is no response either.
     await serve({ peerPingIntervalMs: 100, peerSilenceMaxMs: 2_000 });
     const living = connect(server.url, { rejectUnauthorized: false });
     for (const connection of await sendAll()) connection.polite = false;
@@ -133,7 +133,7 @@ describe.each([
     const connections = [];
     for (const bytes of [whole.subarray(0, 5), whole.subarray(0, -3), unended]) {
       const connection = await FrameConnection.open(server.address.port, { tls });
-      // An answer to a ping in the middle of a header block would break the protocol.
+      // A response to a ping in the middle of a header block would break the protocol.
       connection.polite = false;
       connection.send(bytes);
       connections.push(connection);

@@ -65,7 +65,7 @@ function resetOf(connection: FrameConnection, id: number) {
 }
 
 describe("a reader whose window stays closed is reset", () => {
-  test.each(Object.entries(asked))("%s: a small answer", async (_name, ask) => {
+  test.each(Object.entries(asked))("%s: a small response", async (_name, ask) => {
     await serve({ stalledReaderMs: 300 });
     const connection = await FrameConnection.open(server.port, { settings: closedWindow });
     connection.send(ask(1));
@@ -125,7 +125,7 @@ test("a peer that reads nothing from its socket for a while is not taken for a d
   connection.close();
 });
 
-test("the answers that a connection leaves unread are bounded, and come again once they are read", async () => {
+test("the responses that a connection leaves unread are bounded, and come again once they are read", async () => {
   await serve({});
   const connection = await FrameConnection.open(server.port, { settings: closedWindow });
   const bytes = 4_000_000;

@@ -168,12 +168,12 @@ describe.each([
   });
 
   describe.skipIf(name === "TLS" && tls === undefined)("and", () => {
-    test.each(Object.entries(refused))("%s: reads the answer first", { timeout: 10_000 }, async (_name, request) => {
+    test.each(Object.entries(refused))("%s: reads the response first", { timeout: 10_000 }, async (_name, request) => {
       ({ server } = await serveFake(certificate === undefined ? {} : { tls: certificate }));
       const session = connect(server.url, { rejectUnauthorized: false });
       session.on("error", () => {});
       for (let i = 0; i < 3; i++) {
-        // Several in one turn: their frames share writes, in whose midst a reset could overtake an answer.
+        // Several in one turn: their frames share writes, in whose midst a reset could overtake a response.
         const outcomes = await Promise.all([drip(session, request), drip(session, request), drip(session, request)]);
         for (const outcome of outcomes) {
           expect(request.told(outcome)).toBe(request.expected);

@@ -10,7 +10,7 @@ import { compressedBytesMin, compressedInlineBytesMax } from "../../../src/trans
 import { envelope } from "./raw-call.js";
 import { type RpcServer, startRpcServer } from "./rpc-server.js";
 
-/* Compressed messages, byte by byte: the answer is compressed when the request was, if that is worth it. */
+/* Compressed messages, byte by byte: the response is compressed when the request was, if that is worth it. */
 
 const service = "/datanode.api.v2.TradingDataService";
 const codings = [
@@ -64,8 +64,8 @@ describe.each(codings)("%s", (coding, compress, decompress) => {
   const asking = (id: string): Buffer => envelope(1, compress(market(id)));
 
   test.each([
-    ["a long answer", 5_000],
-    ["an answer that is compressed beside the event loop", compressedInlineBytesMax * 4],
+    ["a long response", 5_000],
+    ["a response that is compressed beside the event loop", compressedInlineBytesMax * 4],
   ])("%s leaves compressed", async (_what, length) => {
     const { headers, trailers, frames } = await call("GetMarket", asking(`long ${length}`), {
       ...grpc,

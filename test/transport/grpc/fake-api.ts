@@ -11,7 +11,7 @@ import { Failure, invalidArgument, unavailable } from "../../../src/domain/failu
 import { type Api, type Call, type ResponseStream, serverStreaming, unary } from "../../../src/domain/service.js";
 import { MessageResponse } from "../../../src/encoding/message-response.js";
 
-/** An answer stream whose messages a test hands out. */
+/** A response stream whose messages a test hands out. */
 export class FakeStream<O extends DescMessage = DescMessage> implements ResponseStream<O> {
   readonly headers = new Map<string, string>();
   readonly trailers = new Map<string, string>();
@@ -68,7 +68,7 @@ export function depthMessage(
   );
 }
 
-/** The hot answer: one object, as `live` holds one. */
+/** The cached response: one object, as `live` holds one. */
 export const hotResponse = new MessageResponse(
   GetMarketResponseSchema,
   create(GetMarketResponseSchema, { market: { id: "hot", decimalPlaces: 5n, lpPriceRange: "0.5" } }),
@@ -84,7 +84,7 @@ export interface FakeApi {
   readonly hanging: Call[];
 }
 
-/** An api whose answers are chosen by the market's id. */
+/** An api whose responses are chosen by the market's id. */
 export function fakeApi(): FakeApi {
   const streams: DepthStream[] = [];
   const hanging: Call[] = [];

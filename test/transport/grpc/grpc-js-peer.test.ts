@@ -67,7 +67,7 @@ describe("grpc-js", () => {
     expect(outcomes.filter((outcome) => outcome.marketId === "hot")).toHaveLength(100);
   });
 
-  test("an answer larger than the flow-control windows arrives whole", async () => {
+  test("a response larger than the flow-control windows arrives whole", async () => {
     expect((await getMarket(client, "long 1000000")).marketId).toBe("y".repeat(1_000_000));
   });
 

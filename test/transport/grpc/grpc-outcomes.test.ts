@@ -34,17 +34,17 @@ const retryInfo = "type.googleapis.com/google.rpc.RetryInfo";
 
 const cases: Case[] = [
   {
-    name: "a hot answer",
+    name: "a cached response",
     body: [market("hot")],
     expected: { ...hot, http: 200, contentType: "application/grpc+proto" },
   },
   {
-    name: "a hot answer, content type without format",
+    name: "a cached response, content type without format",
     headers: { "content-type": "application/grpc" },
     body: [market("hot")],
     expected: hot,
   },
-  { name: "an answer that takes a moment", body: [market("later")], expected: hot },
+  { name: "a response that takes a moment", body: [market("later")], expected: hot },
   { name: "a request in pieces of one byte", body: pieces(market("hot"), 1), expected: hot },
   { name: "a request in pieces of four bytes", body: pieces(market("hot"), 4), expected: hot },
   { name: "an empty request message", body: [envelope(0, new Uint8Array(0))], expected: hot },
@@ -147,7 +147,7 @@ const cases: Case[] = [
     body: [market("hot")],
     expected: {
       status: "4",
-      message: "the deadline of the call passed before its answer was there",
+      message: "the deadline of the call passed before its response was there",
       details: undefined,
     },
   },
@@ -161,14 +161,14 @@ const cases: Case[] = [
     name: "a deadline that passes",
     headers: { "grpc-timeout": "30m" },
     body: [market("hanging")],
-    expected: { status: "4", message: "the deadline of the call passed before its answer was there" },
+    expected: { status: "4", message: "the deadline of the call passed before its response was there" },
   },
   {
     name: "the server's own time limit",
     body: [market("hanging")],
     expected: {
       status: "4",
-      message: "the deadline of the call passed before its answer was there",
+      message: "the deadline of the call passed before its response was there",
       details: [errorInfo],
     },
   },
@@ -225,7 +225,7 @@ const cases: Case[] = [
     method: "ObserveMarketsDepthUpdates",
     headers: { "grpc-timeout": "50m" },
     body: [depth("silent")],
-    expected: { status: "4", message: "the deadline of the call passed before its answer was there", messages: [] },
+    expected: { status: "4", message: "the deadline of the call passed before its response was there", messages: [] },
   },
   {
     name: "a stream without a request",
@@ -247,7 +247,7 @@ describe("gRPC calls come to their outcomes", () => {
     expect(grpcOutcome(outcome)).toMatchObject(expected);
   });
 
-  test("every answer says how old the data is", async () => {
+  test("every response says how old the data is", async () => {
     for (const staleness of [undefined, 3.7, 4.1]) {
       server.staleness = staleness;
       for (const marketId of ["hot", "missing"]) {

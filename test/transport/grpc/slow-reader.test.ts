@@ -14,7 +14,7 @@ const marketPath = "/datanode.api.v2.TradingDataService/GetMarket";
 const path = "/datanode.api.v2.TradingDataService/ObserveMarketsDepthUpdates";
 
 test.each(["application/grpc+proto", "application/grpc-web+proto", "application/proto"])(
-  "a large answer that nobody takes is cut: %s",
+  "a large response that nobody takes is cut: %s",
   async (type) => {
     const server = await startRpcServer({ stalledReaderMs: 150 });
     const session = connect(`http://127.0.0.1:${server.port}`);

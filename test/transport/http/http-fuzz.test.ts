@@ -80,7 +80,7 @@ function ask(path: string): Promise<{ status: number; body: string }> {
 
 const urlCharacters = "abc/.%2F~*{}?&=+;:@-_'\"<>\\^|`[]";
 
-test("any path gets an answer that is whole JSON, and never a 500", async () => {
+test("any path gets a response that is whole JSON, and never a 500", async () => {
   const tail = fc.string({ unit: fc.constantFrom(...urlCharacters), maxLength: 40 });
   await fc.assert(
     fc.asyncProperty(

@@ -65,7 +65,7 @@ describe.each<[name: string, ask: Ask]>([
   ["HTTP/1.1", http1],
   ["HTTP/2", overHttp2],
 ])("over %s", (_name, ask) => {
-  test("a JSON answer with its headers, the first time and from memory", async () => {
+  test("a JSON response with its headers, the first time and from memory", async () => {
     for (let i = 0; i < 2; i++) {
       const reply = await ask(depthPath);
       expect(reply.status).toBe(200);
@@ -84,7 +84,7 @@ describe.each<[name: string, ask: Ask]>([
     }
   });
 
-  test("a later answer", async () => {
+  test("a later response", async () => {
     expect((await ask("/api/v2/market/later")).status).toBe(200);
     const reply = await ask("/api/v2/ledgerentry/history");
     expect(reply.status).toBe(200);
@@ -162,7 +162,7 @@ describe.each<[name: string, ask: Ask]>([
       "/api/v2/market/never",
       504,
       4,
-      "the deadline of the call passed before its answer was there",
+      "the deadline of the call passed before its response was there",
       "DEADLINE_EXCEEDED",
     ],
     ["/api/v2/market/m?x=1", 400, 3, "x: unknown parameter; there are none here", "UNKNOWN_PARAMETER"],

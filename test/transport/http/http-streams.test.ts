@@ -416,7 +416,7 @@ describe("a client of HTTP/1.0", () => {
     expect(gunzipSync(Buffer.from(body, "latin1")).toString()).toBe(rows);
   });
 
-  test("gets an ordinary answer where it asks to become a WebSocket, which HTTP/1.0 has not", async () => {
+  test("gets an ordinary response where it asks to become a WebSocket, which HTTP/1.0 has not", async () => {
     const wish = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"];
     expect((await ask("GET", depthPath, ...wish, "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="))[1]).toBe(envelope);
     expect((await ask("GET", "/nowhere", ...wish))[0]).toMatch(/^HTTP\/1\.1 404 /);

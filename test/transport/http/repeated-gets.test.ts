@@ -49,7 +49,7 @@ function serveMarket(respond: (request: GetMarketRequest) => MarketResponse | Pr
   return serve({ api: [unary(TradingDataService.method.getMarket, respond)] });
 }
 
-/** An answer that comes when the test says so. */
+/** A response that comes when the test says so. */
 function awaited(): { readonly response: Promise<MarketResponse>; come(): void } {
   let come = (): void => {};
   const response = new Promise<MarketResponse>((resolve) => {
@@ -265,7 +265,7 @@ describe("a connection that is read before the parser", () => {
     await expectRepeated(before + (tuning ? 300 : 0));
   });
 
-  test("keeps the order of its answers", async () => {
+  test("keeps the order of its responses", async () => {
     const fastResponse = marketResponse("fast");
     const slow = awaited();
     let late = false;

@@ -72,7 +72,7 @@ function refused(target: string, headers: Record<string, string> = {}): Promise<
   });
 }
 
-test("a text message per answer, whatever its size, and a good end", async () => {
+test("a text message per response, whatever its size, and a good end", async () => {
   const { messages, closed } = await connect(`${path}?marketIds=m`);
   expect(service.requests[0]).toMatchObject({ marketIds: ["m"] });
   const sizes = [0, 100, 125, 126, 65_000, 66_000, 1_000_000];

@@ -1112,13 +1112,13 @@ type Trade struct {
 	BuyOrder string `protobuf:"bytes,8,opt,name=buy_order,json=buyOrder,proto3" json:"buy_order,omitempty"`
 	// Id of the seller's order.
 	SellOrder string `protobuf:"bytes,9,opt,name=sell_order,json=sellOrder,proto3" json:"sell_order,omitempty"`
-	// In nanoseconds. In answers the time of the block; in events the network's own.
+	// In nanoseconds. In responses the time of the block; in events the network's own.
 	Timestamp int64 `protobuf:"varint,10,opt,name=timestamp,proto3" json:"timestamp,omitempty"`
 	// How it came about.
 	Type Trade_Type `protobuf:"varint,11,opt,name=type,proto3,enum=vega.Trade_Type" json:"type,omitempty"`
-	// What the buyer paid. In answers always set; each part is "0" where the event has none.
+	// What the buyer paid. In responses always set; each part is "0" where the event has none.
 	BuyerFee *Fee `protobuf:"bytes,12,opt,name=buyer_fee,json=buyerFee,proto3" json:"buyer_fee,omitempty"`
-	// What the seller paid. In answers always set; each part is "0" where the event has none.
+	// What the seller paid. In responses always set; each part is "0" where the event has none.
 	SellerFee *Fee `protobuf:"bytes,13,opt,name=seller_fee,json=sellerFee,proto3" json:"seller_fee,omitempty"`
 	// The auction batch of the buyer's order; 0 outside batch auctions.
 	BuyerAuctionBatch uint64 `protobuf:"varint,14,opt,name=buyer_auction_batch,json=buyerAuctionBatch,proto3" json:"buyer_auction_batch,omitempty"`
@@ -1355,7 +1355,7 @@ type MarketData struct {
 	StaticMidPrice string `protobuf:"bytes,11,opt,name=static_mid_price,json=staticMidPrice,proto3" json:"static_mid_price,omitempty"`
 	// The market's id.
 	Market string `protobuf:"bytes,12,opt,name=market,proto3" json:"market,omitempty"`
-	// In nanoseconds. In answers the time of the block; in events the network's own.
+	// In nanoseconds. In responses the time of the block; in events the network's own.
 	Timestamp int64 `protobuf:"varint,13,opt,name=timestamp,proto3" json:"timestamp,omitempty"`
 	// Sum of all long positions, scaled by the market's position decimal places.
 	OpenInterest uint64 `protobuf:"varint,14,opt,name=open_interest,json=openInterest,proto3" json:"open_interest,omitempty"`
@@ -2120,7 +2120,7 @@ type LedgerEntry struct {
 	Amount string `protobuf:"bytes,3,opt,name=amount,proto3" json:"amount,omitempty"`
 	// Why it was made.
 	Type TransferType `protobuf:"varint,4,opt,name=type,proto3,enum=vega.TransferType" json:"type,omitempty"`
-	// In nanoseconds, the network's own; answers give the time of the block instead.
+	// In nanoseconds, the network's own; responses give the time of the block instead.
 	Timestamp int64 `protobuf:"varint,5,opt,name=timestamp,proto3" json:"timestamp,omitempty"`
 	// Balance of the account that pays, afterwards.
 	FromAccountBalance string `protobuf:"bytes,6,opt,name=from_account_balance,json=fromAccountBalance,proto3" json:"from_account_balance,omitempty"`
@@ -2271,7 +2271,7 @@ type AccountDetails struct {
 	AssetId string `protobuf:"bytes,1,opt,name=asset_id,json=assetId,proto3" json:"asset_id,omitempty"`
 	// What it is for.
 	Type AccountType `protobuf:"varint,2,opt,name=type,proto3,enum=vega.AccountType" json:"type,omitempty"`
-	// A party id; absent: the network itself, which answers call `network`.
+	// A party id; absent: the network itself, which responses call `network`.
 	Owner *string `protobuf:"bytes,3,opt,name=owner,proto3,oneof" json:"owner,omitempty"`
 	// Absent: it belongs to no market.
 	MarketId      *string `protobuf:"bytes,4,opt,name=market_id,json=marketId,proto3,oneof" json:"market_id,omitempty"`

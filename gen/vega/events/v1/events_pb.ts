@@ -77,7 +77,7 @@ export type BusEvent = Message<"vega.events.v1.BusEvent"> & {
     case: "order";
   } | {
     /**
-     * Two orders met: the last trade of a depth answer.
+     * Two orders met: the last trade of a depth response.
      *
      * @generated from field: vega.Trade trade = 107;
      */
