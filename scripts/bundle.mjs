@@ -1,4 +1,4 @@
-// node scripts/bundle.mjs DIST: gathers the modules of the compiled command, and of all that it depends on, into few files.
+// node scripts/bundle.mjs DIST: bundles the compiled command and its dependencies into few files.
 // Finding and reading hundreds of them takes Node longer than all else at a start, and each worker does it.
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, relative, sep } from "node:path";

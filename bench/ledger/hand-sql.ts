@@ -1,7 +1,7 @@
 import type { AccountDirectory } from "../../src/ledger/account-directory.js";
 import { type AccountSide, type Branch, type LedgerFilter, selectEntries } from "../../src/ledger/selection.js";
 
-/** A stretch of the list, as a person would write it. */
+/** A page of the list, in SQL that a person would write. */
 export interface HandRange {
   readonly low: bigint;
   readonly high: bigint;

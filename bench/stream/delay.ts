@@ -15,7 +15,7 @@ export interface ReaderGroup {
   readonly streamsPerConnection: number;
 }
 
-/** What a crowd met. Times in milliseconds. */
+/** What a group of readers measured. Times in milliseconds. */
 export interface Delays extends ReaderGroup {
   readonly streams: number;
   /** From the commit of a block to its receipt, over all blocks and streams. */
@@ -37,7 +37,7 @@ export interface Delays extends ReaderGroup {
 const restMs = 120;
 const arrivalMaxMs = 10_000;
 
-/** Starts the service, lets a crowd read it, and times a number of blocks. */
+/** Starts the service and a group of readers, and times a number of blocks. */
 export async function measureDelays(network: CommittedNetwork, group: ReaderGroup, blocks: number): Promise<Delays> {
   const [service, { port }] = await Child.start<object, Usage, { port: number }>("service", [network.url], undefined, [
     "--expose-gc",

@@ -60,7 +60,7 @@ class Driven {
   }
 }
 
-/** All messages of one round, the first of which is sent to whoever begins to read. */
+/** All messages of one round, the first of which is sent to new subscribers. */
 function prebuilt<T>(blocks: SimulatedBlocks, make: (encoded: EncodedResponse) => T): readonly T[] {
   const driven = new Driven(blocks);
   const subscriber = driven.hub.open(undefined, "");

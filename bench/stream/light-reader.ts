@@ -58,7 +58,7 @@ const frameTypes = { data: 0, headers: 1, settings: 4, ping: 6, windowUpdate: 8 
 const flags = { ack: 1, endStream: 1, endHeaders: 4 } as const;
 const settingsAck = frame(frameTypes.settings, flags.ack, 0, Buffer.alloc(0));
 
-/** Walks over HTTP/2 frames, answers settings and pings, and counts DATA. */
+/** Reads HTTP/2 frames, acknowledges SETTINGS and PING, and counts the bytes of DATA. */
 class Http2Counter implements Counter {
   readonly bytes: Float64Array;
   readonly receivedAt: Float64Array;
@@ -107,7 +107,7 @@ class Http2Counter implements Counter {
   }
 }
 
-/** Walks over the chunks of an HTTP/1.1 body. */
+/** Reads the chunks of an HTTP/1.1 body. */
 class ChunkedCounter implements Counter {
   readonly bytes = new Float64Array(1);
   readonly receivedAt = new Float64Array(1);

@@ -231,7 +231,7 @@ export enum Market_TradingMode {
   CONTINUOUS = 1,
 
   /**
-   * Orders are gathered and trade in batches.
+   * Orders are collected and trade in batches.
    *
    * @generated from enum value: TRADING_MODE_BATCH_AUCTION = 2;
    */
@@ -744,7 +744,7 @@ export type FeeFactors = Message<"vega.FeeFactors"> & {
   makerFee: string;
 
   /**
-   * To those who run the network.
+   * To the validators that run the network.
    *
    * @generated from field: string infrastructure_fee = 2;
    */

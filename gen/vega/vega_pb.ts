@@ -274,7 +274,7 @@ export type Fee = Message<"vega.Fee"> & {
   makerFee: string;
 
   /**
-   * To those who run the network.
+   * To the validators that run the network.
    *
    * @generated from field: string infrastructure_fee = 2;
    */
@@ -1316,7 +1316,7 @@ export enum AccountType {
   REWARD_LP_RECEIVED_FEES = 16,
 
   /**
-   * Rewards for those who proposed a market that came to trade enough.
+   * Rewards for proposers of markets that came to trade enough.
    *
    * @generated from enum value: ACCOUNT_TYPE_REWARD_MARKET_PROPOSERS = 17;
    */

@@ -7,7 +7,7 @@ import { brief, type Fault, momentary } from "./fault.js";
 import { recoveryMaxMs } from "./scoreboard.js";
 import type { World } from "./world.js";
 
-/** Enough blocks that the tables need more room while the disk is full. */
+/** Enough blocks that the tables must grow while the disk is full. */
 const burstBlocks = 60;
 /** Longer than a statement may wait for a lock, and than connections may be silent unnoticed. */
 const longer = [1_500, 2_500] as const;

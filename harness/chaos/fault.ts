@@ -1,6 +1,6 @@
 import type { Excuse } from "./scoreboard.js";
 
-/** One kind of trouble, and how it ends. */
+/** One kind of fault, and how it ends. */
 export interface Fault {
   readonly name: string;
   /** What it may do to callers until everything is right again. */

@@ -81,7 +81,7 @@ export class Judge {
     return previous !== undefined && performance.now() < previous.until ? previous.chain : undefined;
   }
 
-  /** The block that whoever asked at `time` is to know at least. */
+  /** The oldest block that a call made at `time` may be answered from. */
   floor(time: number): number {
     const since = this.scoreboard.unsettledSince;
     return this.commits.heightAt(Math.min(time, since ?? time) - freshnessMs);

@@ -21,7 +21,7 @@ const exportMaxMs = 10_000;
 /** Exports at once where a fault asks for many: enough that a pool of connections uses all of them. */
 const burstSize = 10;
 
-/** Exports in every form, and readers that walk all pages of a party's entries. */
+/** Exports in every format, and readers of all pages of a party's entries. */
 export function startLedgerReaders(readers: Readers, isBurst: () => boolean): Promise<void>[] {
   const loops = (["REST", "Connect", "gRPC-Web", "gRPC"] as const).map((protocol) => {
     const client = rpcClient(protocol, readers.port);
@@ -39,7 +39,7 @@ export function startLedgerReaders(readers: Readers, isBurst: () => boolean): Pr
     const client = rpcClient("REST", readers.port);
     const call = (startedAt: number) =>
       checkExport(readers, startedAt, (party, asset, signal) => exportOver(client, party, asset, signal));
-    loops.push(repeat(readers, `export ${place} of a crowd`, "ledger", 0, call, isBurst));
+    loops.push(repeat(readers, `export ${place} of a burst`, "ledger", 0, call, isBurst));
   }
   for (const protocol of ["REST", "gRPC"] satisfies Protocol[]) {
     const client = rpcClient(protocol, readers.port);
@@ -139,12 +139,12 @@ function parsed(body: Buffer): unknown {
 
 type Direction = "newest first" | "oldest first" | "backwards";
 
-/** Attempts for one page before a walk is given up: an outage is outlasted, for a cursor holds. */
+/** Attempts for one page before the reader gives up. Cursors stay valid, so an outage is survived. */
 const attemptsMax = 8;
 const retryPauseMs = 250;
 
 /**
- * Walks all pages of a party's entries, in one of three directions with pages of a random size. Every entry that was
+ * Reads all pages of a party's entries, in one of three directions with pages of a random size. Every entry that was
  * there at the start must come exactly once, in order, also while blocks arrive.
  */
 async function readAllPages(readers: Readers, client: RpcClient, state: ClientState): Promise<Finding> {
@@ -182,14 +182,14 @@ async function readAllPages(readers: Readers, client: RpcClient, state: ClientSt
   return typeof finding === "object" ? { wrong: `${finding.wrong} (${direction}, pages of ${size})` } : finding;
 }
 
-/** @param floor the block that was there at the walk's start */
+/** @param floor the block that was there when the reader began */
 function judgePages(judge: Judge, party: string, oldestFirst: readonly string[], floor: number) {
   const problem = pagesProblem(judge.chain.fold, party, oldestFirst, floor);
   if (problem === undefined) return "right";
-  // A short walk may be over before the database that it read is dropped.
+  // A short list may be read before its database is dropped.
   const previous = judge.previousChain?.fold;
   if (previous !== undefined && pagesProblem(previous, party, oldestFirst, 0) === undefined) return "old";
-  return { wrong: `a walk of ${party}: ${problem}` };
+  return { wrong: `all pages of ${party}: ${problem}` };
 }
 
 /** @param oldestFirst digests of the entries @param floor the block that was there at the start */
@@ -204,7 +204,7 @@ function pagesProblem(fold: Fold, party: string, oldestFirst: readonly string[],
   return index < 0 ? undefined : `another entry at place ${index} of ${oldestFirst.length}`;
 }
 
-/** Walking backwards, the newest are last in the list, so the walk begins with the oldest: like "oldest first". */
+/** Paging backwards begins at the end of the list, with the oldest entries: the order is that of "oldest first". */
 function paginationOf(direction: Direction, size: number, cursor: string | undefined) {
   if (direction === "backwards")
     return { last: size, newestFirst: true, ...(cursor === undefined ? {} : { before: cursor }) };
@@ -212,7 +212,7 @@ function paginationOf(direction: Direction, size: number, cursor: string | undef
   return { first: size, newestFirst, ...(cursor === undefined ? {} : { after: cursor }) };
 }
 
-/** Undefined: the walk is over before the call succeeded. */
+/** Undefined: the reader was stopped before the call succeeded. */
 async function withRetries<T>(isOver: () => boolean, call: () => Promise<T>): Promise<T | undefined> {
   for (let attempt = 1; !isOver(); attempt++) {
     try {

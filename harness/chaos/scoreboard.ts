@@ -250,7 +250,7 @@ function isSlow({ kind, code }: CallFailure): boolean {
   return kind === "late" || (kind === "said" && code === codes.deadlineExceeded);
 }
 
-/** Other programs leave so little of this machine that answers may well be late. */
+/** Other programs use so much of this machine that late responses are excused. */
 function machineIsBusy(): boolean {
   try {
     const share = /some avg10=([0-9.]+)/.exec(readFileSync("/proc/pressure/cpu", "utf8"))?.[1];

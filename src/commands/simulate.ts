@@ -21,7 +21,7 @@ export async function simulate(config: SimulateConfig): Promise<void> {
     if (config.out.endsWith(".gz")) await pipeline(recording, createGzip({ level: gzipLevel }), out);
     else await pipeline(recording, out, { end: config.out !== "-" });
   } catch (error) {
-    // Whoever read it has what it wanted, as with `| head`.
+    // The reader of the pipe has what it wanted, as with `| head`.
     if (config.out === "-" && (error as NodeJS.ErrnoException).code === "EPIPE") return;
     throw new OperatorError(`cannot write ${config.out}: ${(error as Error).message}`, 1, error);
   } finally {

@@ -75,7 +75,7 @@ export async function initialiseDatabase(order: SupervisorOrder, lock: number): 
   renameSync(unfinished, places.databaseDir);
 }
 
-/** Starts the server; it is not ready yet. Whoever holds the lock may call this, once per server that has ended. */
+/** Starts the server; it is not ready yet. Only the holder of the lock may call this, once for each server that has ended. */
 export function startDatabaseServer(order: SupervisorOrder, lock: number): DatabaseServer {
   const { places, programs } = order;
   // A server killed leaves its socket, and MySQL its lock file, which names a process that may be another by now.

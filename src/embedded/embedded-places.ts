@@ -19,7 +19,7 @@ export interface EmbeddedPlaces {
   readonly supervisorLog: string;
   /** Sockets, outside the data directory because a socket's path has a short limit. */
   readonly socketDir: string;
-  /** Those who use the database are connected here. */
+  /** The socket to which users of the database stay connected. */
   readonly supervisorSocket: string;
   readonly sqlSocket: string;
 }

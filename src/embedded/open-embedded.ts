@@ -13,12 +13,12 @@ import { lockHeldExitCode, onMessage, type SupervisorOrder } from "./supervisor-
 
 /** How {@link openEmbedded} finds, starts and reports. */
 export interface EmbeddedOptions {
-  /** Created when it is not there; `.marketd` in the working directory by custom. Whoever names the same one shares. */
+  /** Created if missing; usually `.marketd` in the working directory. Users of the same directory share a server. */
   readonly dataDir: string;
   readonly log: Log;
   /** One line for a person about each step that may take more than a second; the log gets them otherwise. */
   readonly onProgress?: (text: string) => void;
-  /** Memory for the server's cache. Whoever starts the server decides. */
+  /** Memory for the server's cache. Takes effect only for the process that starts the server. */
   readonly bufferPoolBytes?: number;
   /** Name in the URL; the database itself is made by the migrations. */
   readonly database?: string;

@@ -3,9 +3,9 @@ import { dirname } from "node:path";
 import { EmbeddedFailure } from "./embedded-failure.js";
 
 /*
- * The private database has no password: whoever could put a file, a directory or a socket where ours is expected could
- * pose as our database, or have us write to a file of ours that he chose. So nothing is opened before its owner and its
- * rights are known, and no symbolic link is followed.
+ * The private database has no password. An attacker who could create its files, directories or sockets could pose as
+ * the database, or redirect our writes to another file. So owner and permissions are checked before anything is opened,
+ * and symbolic links are not followed.
  */
 
 const groupOrOthersWrite = 0o022;

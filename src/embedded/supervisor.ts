@@ -59,7 +59,7 @@ class Supervisor {
   end(): void {
     if (this.#ending) return;
     this.#ending = true;
-    // Closing takes the path away at once, so whoever comes now starts a supervisor, which waits for our lock.
+    // Closing removes the socket's path at once. A user that comes now starts another supervisor, which waits for our lock.
     this.#listener.close();
     void this.#server?.stop();
   }

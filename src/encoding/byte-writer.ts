@@ -76,7 +76,7 @@ export class ByteWriter {
     this.#at += bytes.length;
   }
 
-  /** Leaves room for a length of one byte. Gives where the content starts, for {@link close}. */
+  /** Reserves one byte for a length. Returns where the content starts, for {@link close}. */
   open(): number {
     this.#reserve(varintBytesMax);
     return ++this.#at;

@@ -4,9 +4,9 @@ import type { LiveMarket, Published } from "./live-market.js";
 import type { StateChange } from "./live-state.js";
 
 /**
- * Readers of one subscription who were sent the same last: what they are to be sent next is the same too, and so are
- * the bytes. Those who are up to date are one cohort; those who stopped reading at the same message another. For each
- * market that published since, a cohort knows what its readers hold, and nothing else.
+ * The readers of one subscription that were last sent the same update. Their next message is the same, so they share
+ * its bytes. Readers that are up to date form one cohort; readers that stopped at the same message form another. For
+ * each market that published since, a cohort stores what its readers hold, and nothing else.
  */
 export class Cohort {
   members = 0;
@@ -15,7 +15,7 @@ export class Cohort {
 
   constructor(readonly version: number) {}
 
-  /** Whether its readers are pending something. */
+  /** Whether updates are pending for its readers. */
   get behind(): boolean {
     return this.#pending.size > 0;
   }
@@ -26,7 +26,7 @@ export class Cohort {
     this.#responses = undefined;
   }
 
-  /** What brings its readers up to date, merged: each market at most once, by market id. */
+  /** The merged updates that bring its readers up to date: at most one for each market, ordered by market id. */
   responses(eventId: string, messageBytesMax: number): readonly DepthResponse[] {
     if (this.#responses === undefined) {
       const pending = [...this.#pending].sort(([a], [b]) => (a.id < b.id ? -1 : 1));
@@ -37,7 +37,7 @@ export class Cohort {
   }
 }
 
-/** A set of markets that readers asked for, shared by all who asked for the same. */
+/** A set of markets that readers follow. Readers of the same set share one subscription. */
 export class Subscription {
   readonly #markets: ReadonlySet<LiveMarket> | undefined;
   readonly #cohorts = new Set<Cohort>();
@@ -53,7 +53,7 @@ export class Subscription {
     this.#markets = markets === undefined ? undefined : new Set(markets);
   }
 
-  /** The cohort of those who have been sent nothing yet: they are pending every book. */
+  /** The cohort of readers that were sent nothing yet: every book is pending. */
   newSubscribers(announced: readonly LiveMarket[]): Cohort {
     if (this.#newSubscribers === undefined) {
       this.#newSubscribers = new Cohort(-1);
@@ -63,7 +63,7 @@ export class Subscription {
     return this.#newSubscribers;
   }
 
-  /** The cohort of those who have been sent everything. */
+  /** The cohort of readers that were sent everything. */
   upToDate(): Cohort {
     if (this.#newest?.version !== this.#version || this.#newest.members === 0) {
       this.#newest = new Cohort(this.#version);
@@ -82,7 +82,7 @@ export class Subscription {
     if (from === this.#newSubscribers) this.#newSubscribers = undefined;
   }
 
-  /** Notes what a snapshot brought; says whether it concerns this subscription. */
+  /** Adds the changes of a snapshot; returns whether they concern this subscription. */
   note(change: StateChange): boolean {
     const concerned = this.#concerned(change);
     if (concerned.size === 0) return false;
@@ -96,7 +96,7 @@ export class Subscription {
   #concerned(change: StateChange): Map<LiveMarket, Published | undefined> {
     const concerned = new Map<LiveMarket, Published | undefined>();
     for (const [market, before] of change.published) {
-      // One that was not announced yet nobody follows.
+      // Nobody follows a market before it is announced.
       if (market.market === undefined) continue;
       if (this.#markets === undefined || this.#markets.has(market)) concerned.set(market, before);
     }

@@ -16,7 +16,7 @@ const sweepsPerHeartbeat = 4;
 /** What the hub counts. */
 export interface HubCounts {
   readonly subscribers: number;
-  /** Those for whom updates wait. */
+  /** Subscribers with pending updates. */
   readonly lagging: number;
 }
 
@@ -148,7 +148,7 @@ export class Hub implements SubscriberOwner {
     try {
       subscriber.wake();
     } catch (error) {
-      // One reader's trouble is not the others'.
+      // One reader's failure does not affect the others.
       this.#log.error({ err: error, client: subscriber.clientAddress }, "a depth stream's reader failed");
       subscriber.close();
     }

@@ -70,7 +70,7 @@ async function* readFile(path: string, { follow, signal }: FileSourceOptions): A
 
 /** Read as a file, a pipe that nobody writes to would keep the process from ending. */
 async function* readPipe(path: string, { follow, signal }: FileSourceOptions): AsyncGenerator<Uint8Array> {
-  // A reader that could write as well never sees the pipe's end, whoever closes it.
+  // A reader that could also write would never see the pipe's end.
   const access = follow === true ? constants.O_RDWR : constants.O_RDONLY;
   const pipe = new Socket({ fd: openSync(path, access | constants.O_NONBLOCK), readable: true, writable: false });
   const close = () => pipe.destroy();

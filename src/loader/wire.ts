@@ -17,7 +17,7 @@ export class WireReader {
   /** Of a varint field: its value, rounded above 2^53. */
   value = 0;
 
-  /** Begins with a stretch of a buffer. */
+  /** Starts reading at part of a buffer. */
   over(buffer: Buffer, start: number, end: number): this {
     this.buffer = buffer;
     this.at = start;

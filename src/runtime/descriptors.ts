@@ -22,7 +22,7 @@ export const connectionsFew = 4_096;
 /** Most connections that wait in the primary for a worker that takes them. */
 export const connectionsWaitingMax = 1_024;
 
-/** Open connections that `limit` descriptors leave room for in a worker, at most `wanted`. */
+/** Connections that a worker can hold with `limit` descriptors, at most `wanted`. */
 export function connectionsOfWorker(limit: number | undefined, wanted: number): number {
   return limit === undefined ? wanted : Math.min(wanted, limit - workerDescriptorsReserved);
 }

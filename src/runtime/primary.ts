@@ -89,9 +89,9 @@ interface Start {
 }
 
 /**
- * The process that an operator starts and signals. It listens, hands connections to its workers, replaces those that die
- * or hang, tells them what they are together, and gathers their metrics. It serves no clients. It outlives builds of the
- * program: a worker is always started from the build that is there, so nothing is imported after the start.
+ * The process that an operator starts and signals. It listens, hands connections to workers, replaces workers that die
+ * or hang, and collects their metrics. It serves no clients. It may outlive the build that it was started from: workers
+ * start from the newest build, so the primary imports nothing after its start.
  */
 export class Primary {
   readonly #options: PrimaryOptions;

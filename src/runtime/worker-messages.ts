@@ -50,7 +50,7 @@ export type FromWorker =
   /** It has the connection. `full`: it has no descriptor for another one. */
   | { readonly kind: "taken"; readonly full: boolean }
   /** It was full and is not any more. */
-  | { readonly kind: "has_room" }
+  | { readonly kind: "has_capacity" }
   | { readonly kind: "pong"; readonly id: number; readonly full: boolean }
   /** A client asked this worker for the metrics of all. */
   | { readonly kind: "metrics_wanted"; readonly id: number }

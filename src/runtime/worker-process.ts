@@ -118,7 +118,7 @@ export class WorkerProcess {
         this.#handed = undefined;
         this.#events.free(this);
         break;
-      case "has_room":
+      case "has_capacity":
         this.#full = false;
         this.#events.free(this);
         break;

@@ -41,7 +41,7 @@ export type StartWorkerService = (order: StartOrder, context: WorkerContext) => 
  */
 export function runWorker(startService: StartWorkerService): void {
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, () => {});
-  // Without its primary a worker has no port and nobody who would replace it.
+  // Without its primary a worker has no port, and nothing replaces it when it ends.
   process.on("disconnect", () => process.exit(0));
   const worker = new RunningWorker(startService);
   process.on("message", (message, socket) => worker.hear(message as ToWorker, socket as Socket | undefined));
@@ -122,7 +122,7 @@ class RunningWorker {
     socket.once("close", () => {
       const wasFull = this.#isFull();
       this.#connections -= 1;
-      if (wasFull && !this.#isFull()) void say({ kind: "has_room" });
+      if (wasFull && !this.#isFull()) void say({ kind: "has_capacity" });
     });
     if (this.#service === undefined) socket.destroy();
     else this.#service.accept(socket);

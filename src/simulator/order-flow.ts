@@ -70,7 +70,7 @@ export class OrderFlow {
   }
 
   /**
-   * Moves what the parties believe: a walk with steps of up to about a thousandth, within a factor of four. A market with
+   * Moves what the parties believe: a random walk with steps of up to about a thousandth, within a factor of four. A market with
    * a usual price is pulled back to it, and so stays within about one in a hundred.
    */
   drift(market: SimulatedMarket): void {

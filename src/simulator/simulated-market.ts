@@ -18,7 +18,7 @@ import { anyPrice, MatchingEngine } from "./matching-engine.js";
 import type { Random } from "./random.js";
 import { orderEvent, type Scale, type SimulatedOrder } from "./simulated-order.js";
 
-/** What a block gives to those who act in it. */
+/** What a block provides to the actors in it. */
 export interface Block {
   readonly height: number;
   readonly timeNs: bigint;
@@ -27,7 +27,7 @@ export interface Block {
   readonly writer: BlockWriter;
 }
 
-/** A trade, as those who move the money need it. */
+/** A trade, with what settlement needs. */
 export interface Deal {
   readonly buyer: string;
   readonly seller: string;

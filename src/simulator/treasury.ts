@@ -114,7 +114,7 @@ export class Treasury {
     this.#move(liquidity, provider, liquidity.balance, TransferType.LIQUIDITY_FEE_DISTRIBUTE);
   }
 
-  /** The end of an epoch: infrastructure fees go to validators, rewards to those who earned them. */
+  /** The end of an epoch: infrastructure fees go to validators, rewards to the parties that earned them. */
   endEpoch(asset: Asset, market: SimulatedMarket): void {
     const infrastructure = this.#ledger.account(asset.id, AccountType.FEES_INFRASTRUCTURE);
     const share = infrastructure.balance / 3n;

@@ -162,7 +162,7 @@ export class ConnectionPool {
     this.#waiters.clear();
   }
 
-  /** There is room for one more connection: opens it for the one who has waited longest. */
+  /** One more connection is allowed: opens it for the call that has waited longest. */
   #serveNext(): void {
     const [waiter] = this.#waiters;
     if (waiter === undefined || this.#closed) return;

@@ -4,7 +4,7 @@ import type { Connection } from "./database.js";
 import { upsert } from "./upsert.js";
 
 /**
- * For how many blocks a vanished level stays as a tombstone. Whoever follows within them need not read whole books.
+ * The number of blocks for which a vanished level stays as a tombstone. A reader that lags less need not read whole books.
  */
 export const tombstoneRetentionBlocks = 1_000n;
 

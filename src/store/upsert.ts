@@ -10,7 +10,7 @@ export const rowsPerStatementMax = 500;
 export const statementBytesMax = 4 * 1024 * 1024;
 
 /**
- * Writes whole rows: those whose key is there get new values. `columns` begins with the key's; with `keep`, rows that
+ * Writes whole rows; rows whose key exists get new values. `columns` begins with the key's; with `keep`, rows that
  * are there stay as they are.
  */
 export async function upsert(

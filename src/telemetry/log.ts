@@ -1,6 +1,6 @@
 import { type Logger, pino } from "pino";
 
-/** Structured log lines. Rooms receive one and never make their own. */
+/** Structured log lines. Modules receive a log and never create one. */
 export type Log = Logger;
 
 /** Levels that `--log-level` takes, quietest first. */

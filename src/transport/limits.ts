@@ -4,7 +4,7 @@ export interface TransportLimits {
   readonly connectionsMax: number;
   /**
    * Open connections of one client address; above it 429, or GOAWAY over HTTP/2. 0: no bound. Half of `connectionsMax`
-   * unless it is given, so that one address never takes all of them, and many clients behind one address have room.
+   * unless it is given, so that one address never takes all of them, and many clients behind one address are served.
    */
   readonly connectionsPerAddressMax: number;
   /** Open streams, all protocols together; above it UNAVAILABLE. */

@@ -28,7 +28,7 @@ put("node_modules/typescript/bin/tsc", \`
   fs.appendFileSync("tsc-calls", "call\\\\n");
   if (process.env.TSC_SAYS) { console.log(process.env.TSC_SAYS); process.exit(2); }
   const dist = process.argv[process.argv.indexOf("--outDir") + 1];
-  for (const room of ["commands", "embedded"]) fs.mkdirSync(dist + "/src/" + room, { recursive: true });
+  for (const module of ["commands", "embedded"]) fs.mkdirSync(dist + "/src/" + module, { recursive: true });
   fs.writeFileSync(dist + "/src/commands/worker.js", "");
   fs.writeFileSync(dist + "/src/embedded/supervisor.js", "");
   fs.mkdirSync(dist + "/bench", { recursive: true });
@@ -183,7 +183,7 @@ describe("npm test, from a fresh clone", () => {
     expect(existsSync(join(clone, "dist", "src", "main.js"))).toBe(true);
   });
 
-  test("so does one whose modules cannot be gathered", async () => {
+  test("so does one whose modules cannot be bundled", async () => {
     await run(["scripts/test.mjs"]);
     put("src/main.ts", "changed\n");
     const ended = await run(["scripts/test.mjs"], { ROLLDOWN_SAYS: "no such module" });

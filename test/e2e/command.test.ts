@@ -343,7 +343,7 @@ describe("loading", () => {
 it.each([
   ["simulate --blocks 100000", "head -c 1000"],
   ["serve --help", "true"],
-])("whoever stops reading `%s` does not end it with noise", async (command, reader) => {
+])("a reader that stops reading `%s` does not make it print an error", async (command, reader) => {
   const script = `"${process.execPath}" "${program}" ${command} | ${reader} >/dev/null; echo "\${PIPESTATUS[0]}"`;
   const child = execFile("bash", ["-c", script], { timeout: runMaxMs });
   expect(await ending(child)).toMatchObject({ out: "0\n", error: "" });

@@ -239,7 +239,7 @@ describe.skipIf(chromium === undefined)("the explorer, in a real browser", () =>
     await expect.poll(submitters, patience).toBe(submitter);
   });
 
-  test("tells those who run it of height, age, sequence, streams and database", async () => {
+  test("shows operators height, age, sequence, streams and database", async () => {
     const digits = (selector: string) => async () => (await textOf(selector)()).replaceAll("\u202f", "");
     await expect.poll(digits("#block-height"), patience).toBe(String(world.network.height));
     await expect.poll(digits("#stream-sequence"), patience).toBe(String(world.network.streamSequence));
@@ -301,7 +301,7 @@ describe.skipIf(chromium === undefined)("the explorer, in a real browser", () =>
     await world.service.kill();
     await expect.poll(textOf("#stream-state"), patience).toMatch(/since \d\d:\d\d:\d\d UTC; trying again$/);
     await expect.poll(textOf(".book .stale-note"), patience).toMatch(/^Not updated since \d\d:\d\d:\d\d UTC: /);
-    await expect.poll(textOf("#service-state"), patience).toMatch(/^does not answer since/);
+    await expect.poll(textOf("#service-state"), patience).toMatch(/^no response since/);
     await world.load(5);
     await world.service.start();
     await expect.poll(textOf("#stream-state"), patience).toBe("live");

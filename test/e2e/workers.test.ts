@@ -137,7 +137,7 @@ class DatabaseClient {
 }
 
 describe("two workers on one port", () => {
-  it("answer every protocol alike, whoever takes the connection", async () => {
+  it("answer every protocol alike, whichever worker takes the connection", async () => {
     const fixture = await openFixture();
     const service = start(fixture.url);
     const url = await service.ready();
@@ -234,7 +234,7 @@ describe("two workers on one port", () => {
     expect(await statusOf(`${url}/readyz`)).toBe(200);
   });
 
-  it("hang up on whom they were just handed when they die", async () => {
+  it("close the connections just handed to them when they die", async () => {
     const fixture = await openFixture();
     const service = start(fixture.url);
     const url = await service.ready();

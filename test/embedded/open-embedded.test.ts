@@ -183,7 +183,7 @@ describe.concurrent("a private database", () => {
     expect(await ask(user.url, "SELECT n FROM kept.t")).toEqual([{ n: 1 }]);
   });
 
-  test("leaves no server behind when its supervisor is killed, and comes back for those who use it", async ({
+  test("leaves no server behind when its supervisor is killed, and comes back for its users", async ({
     place,
     expect,
   }) => {

@@ -24,7 +24,7 @@ export interface UserProcessOptions {
   readonly prefix?: readonly string[];
 }
 
-/** What each process runs: the compiled room, as the commands do. Any input, or its end, makes it close. */
+/** What each process runs: the compiled module, as the commands do. Any input, or its end, makes it close. */
 const program = `
 import { openEmbedded } from ${JSON.stringify(new URL("embedded/open-embedded.js", compiled).href)};
 import { createLog } from ${JSON.stringify(new URL("telemetry/log.js", compiled).href)};

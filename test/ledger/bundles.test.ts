@@ -73,7 +73,7 @@ describe("bundles", () => {
   });
 
   test.each([{}, { nodeId: "n1" }, { submitter: "0xaa" }, { epochSeq: "7" }, { nodeId: "n1", epochSeq: "7" }])(
-    "with %j walk in pages of one, both ways",
+    "with %j: pages of one, both ways",
     async (filter) => {
       for (const newestFirst of [true, false]) {
         const all = (await ask({ ...filter, pagination: { newestFirst } })).cursors;

@@ -116,7 +116,7 @@ test("every page is the model's, with any filter, range, size, direction and cur
 
 const always: TimeRange = { startNs: undefined, endNs: undefined };
 
-/** The ids of a walk in its own order; blocks arrive after the first page. Ends early after `pagesMax`. */
+/** The ids of all pages, in the order read; blocks arrive after the first page. Ends early after `pagesMax`. */
 async function readAllPages(filter: LedgerFilter, request: Omit<PageRequest<bigint>, "cursor">, pagesMax: number) {
   const visited: bigint[] = [];
   let cursor: bigint | undefined;
@@ -131,7 +131,7 @@ async function readAllPages(filter: LedgerFilter, request: Omit<PageRequest<bigi
   return visited;
 }
 
-test("a walk visits all that was there at its start once, while blocks arrive", async () => {
+test("paging visits all that was there at its start once, while blocks arrive", async () => {
   const requests = fc.record({
     newestFirst: fc.boolean(),
     backwards: fc.boolean(),

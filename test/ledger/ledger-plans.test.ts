@@ -136,7 +136,7 @@ test("every page is exact while blocks and accounts arrive, in bursts or after n
   await grown.drop();
 }, 60_000);
 
-test("parties with many accounts, more entries than can be gathered, dense, rare, early and late", async () => {
+test("parties with many accounts, more entries than an index union takes, dense, rare, early and late", async () => {
   const side: fc.Arbitrary<AccountSide> = fc.record({
     partyId: fc.option(fc.constantFrom("hot", "early", "late", "rare", "network", "other7"), { nil: undefined }),
     assetId: fc.option(fc.constantFrom(...assets), { nil: undefined, freq: 1 }),

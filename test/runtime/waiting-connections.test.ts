@@ -46,7 +46,7 @@ function ask(url: string, localAddress = "127.0.0.1"): Promise<string> {
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
-describe.skipIf(process.platform !== "linux")("a crowd before a worker that stands still", () => {
+describe.skipIf(process.platform !== "linux")("many connections to a worker that stands still", () => {
   it("is served once that goes on; beyond the bound the oldest are told 503, and nobody is reset", async () => {
     const { service, url } = await serve();
     const [worker = 0] = service.workers();
@@ -82,7 +82,7 @@ describe.skipIf(process.platform !== "linux")("a crowd before a worker that stan
       told.push(ask(url, address).then((line) => void answered.push(`${name}: ${line}`)));
     for (let n = 0; n < 400; n++) {
       if (n === 50) open("older", "127.0.0.1");
-      open("crowd", "127.0.0.2");
+      open("flood", "127.0.0.2");
       if (n % 10 === 0) await pause(5);
     }
     open("younger", "127.0.0.1");
@@ -91,7 +91,7 @@ describe.skipIf(process.platform !== "linux")("a crowd before a worker that stan
     await Promise.all(told);
     expect(answered.length).toBe(402);
     expect(new Set(answered.map((line) => line.slice(line.indexOf(":"))))).toEqual(new Set([": HTTP/1.1 200 OK"]));
-    const early = answered.slice(0, 40).filter((line) => !line.startsWith("crowd"));
+    const early = answered.slice(0, 40).filter((line) => !line.startsWith("flood"));
     expect(early).toHaveLength(2);
   }, 60_000);
 });

@@ -163,7 +163,7 @@ describe("a gate before the database", () => {
     expect([requests.gate.running, requests.gate.waiting]).toEqual([1, 0]);
   });
 
-  test("a call that has begun to answer goes first, and is never refused", async () => {
+  test("a call that has started its response goes first, and is never refused", async () => {
     const requests = new Requests({ slots: 1, waitingMax: 2, waitMsMax: 50 });
     for (const name of ["a1", "a2", "a3"]) requests.ask(name);
     for (const name of ["a4", "a5", "a6"]) requests.ask(name, true);

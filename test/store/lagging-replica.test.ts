@@ -93,7 +93,7 @@ test.skipIf(missing !== undefined)("a replica has the same name for the store", 
 });
 
 test.skipIf(missing !== undefined)(
-  "behind a balancer, a replica that stands still shortens no export, page or walk",
+  "behind a balancer, a replica that stands still shortens no export, page or list of pages",
   async () => {
     await replica.run("STOP SLAVE SQL_THREAD");
     await grow(20);
@@ -154,7 +154,7 @@ test.skipIf(missing !== undefined)(
         cursor = ledgerEntries.pageInfo.endCursor;
         if (!ledgerEntries.pageInfo.hasNextPage) break;
       }
-      if (visited !== whole) problems.push(`walk: ${visited} of ${whole} entries`);
+      if (visited !== whole) problems.push(`pages: ${visited} of ${whole} entries`);
     });
     expect(problems).toEqual([]);
   },

@@ -150,7 +150,7 @@ it("a store that the previous program begins on today's schema gets its name lat
   await Promise.all(services.splice(0).map((service) => service.drain()));
   await dropDatabase(url);
   await migrate(url, log);
-  const again = new Network({ ...networkDefaults, seed: 10, chainId: "begun-before", parties: 10 });
+  const again = new Network({ ...networkDefaults, seed: 10, chainId: "started-before", parties: 10 });
   const recording = Array.from({ length: 5 }, () => again.nextBlock());
   const source = streamSource(Readable.from(recording, { objectMode: false }), "a simulated network");
   await previous.load({ database: url, sources: [source], log });

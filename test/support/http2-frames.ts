@@ -138,7 +138,7 @@ export class FrameConnection {
   readonly socket: Socket;
   /** Everything received, oldest first. */
   readonly frames: Frame[] = [];
-  /** Resolves when the connection has ended, whoever ended it. */
+  /** Resolves when either side has ended the connection. */
   readonly closed: Promise<void>;
   /** Whether PINGs and SETTINGS are acknowledged. */
   polite: boolean;

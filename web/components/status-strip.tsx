@@ -41,12 +41,12 @@ function databaseText({ databaseSilenceSeconds }: Status): readonly [Level, stri
 }
 
 function serviceText({ reachable, since, readiness }: Status): readonly [Level, string] {
-  if (!reachable) return ["bad", `does not answer since ${timeOfDay(since)}`];
+  if (!reachable) return ["bad", `no response since ${timeOfDay(since)}`];
   if (readiness === undefined) return ["plain", missing];
   return [readiness === "ready" ? "good" : "warn", readiness];
 }
 
-/** How the service is, for those who run it: on every view. */
+/** The state of the service, for operators: shown on every view. */
 export function StatusStrip({ books, status }: { readonly books: BookStore; readonly status: ServiceStatus }) {
   const now = useObservable(status.status, (value) => value);
   const stream = useObservable(books.stream, (value) => value);

@@ -26,7 +26,7 @@ export class MarketDirectory {
     follow();
   }
 
-  /** Fetches a market's definition again, for those whose state may have changed. */
+  /** Fetches the definition of a market whose state may have changed. */
   refresh(market: Market): void {
     this.#wanted.add(market.id);
     this.markets.set(new Map(this.markets.value).set(market.id, market));

@@ -7,8 +7,8 @@ export const rememberedRequestsMax = 1_024;
 export const rememberedRequestBytesMax = 256;
 
 /**
- * Decodes bytes that came before by handing out the message they gave then: those who poll ask the same few things, and
- * a cached response costs less than to read its request. Nobody may change a request.
+ * Returns the same message for the same request bytes. Clients that poll repeat few requests, and decoding a request
+ * costs more than a cached response. Messages are frozen because calls share them.
  */
 export function rememberingRequests(decode: RequestDecoder): RequestDecoder {
   const remembered = new Map<string, ReturnType<RequestDecoder>>();

@@ -3,27 +3,26 @@ import { exceededSecondsMax, RateLimit } from "../../domain/rate-limit.js";
 import type { TransportLimits } from "../limits.js";
 
 /**
- * A call is cancelled early when its client leaves it sooner than this after it began. Later cancellations are not
- * counted: a connection has so few streams at once that it can make but 200 calls a second in this way. Seconds, because
- * cancellations that wait for a busy process look later than they are.
+ * A cancellation within this time after the start of the call is early. Later ones are not counted: the limit on open
+ * streams bounds them to about 200 calls a second. Seconds, because a busy process sees cancellations late.
  */
 export const earlyCancelMs = 5_000;
 
-/** Clients that are remembered; with more of them, those that cancelled nothing lately are forgotten. */
+/** Clients that are tracked. Beyond it, clients without recent cancellations are dropped. */
 export const cancellingClientsMax = 8_192;
 
-/** When a client that cancelled too many calls should try again: it surely may then. */
+/** Retry delay for a client that cancelled too many calls. It is certain to be admitted then. */
 const retryMs = exceededSecondsMax * 1_000;
 
-/** The response to a client that has to wait because it cancelled too many calls. */
+/** The failure of calls from a client that cancelled too many. */
 export function tooManyCancelledCalls(): Failure {
   const message = "this client cancels calls faster than one address may; keep them open, or ask less often";
   return new Failure("resource_exhausted", message, { reason: "TOO_MANY_CANCELLED_CALLS", retryAfterMs: retryMs });
 }
 
 /**
- * Counts the calls that each client cancels early, over all its connections. Such a call costs as much as a response, and
- * makes room for the next at once, so that nothing else bounds them. Clients are named by their quota keys.
+ * Counts each client's early cancellations over all its connections. A cancelled call costs as much as a response and
+ * frees its stream at once, so the limit on streams does not bound such calls. The quota key identifies the client.
  */
 export class CancelledCalls {
   readonly #burstMax: number;

@@ -97,7 +97,7 @@ export class Http2Connection implements OpenCall {
     if (this.#waiting.length > 0 && !this.#isCut) this.#serveWaiting();
   }
 
-  /** To be called every so often: ends what its peer has left behind. `crowded`: connections are becoming scarce. */
+  /** Called at intervals: ends streams and sessions that the peer abandoned. `scarce`: few connections are left. */
   check(nowMs: number, scarce: boolean): void {
     if (this.#session.destroyed) return;
     if (this.#used || !this.idle) this.#unusedSinceMs = nowMs;

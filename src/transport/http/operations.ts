@@ -3,7 +3,7 @@ import type { HeaderFields } from "../common-headers.js";
 import type { Readiness } from "../handler.js";
 import type { HttpResponse } from "./http-message.js";
 
-/** What the operations' addresses tell. */
+/** What the operational endpoints report. */
 export interface OperationsOptions {
   /** Undefined: there is no `/metrics`. */
   readonly metrics: MetricsText | undefined;
@@ -11,8 +11,8 @@ export interface OperationsOptions {
 }
 
 /**
- * The addresses for those who run the service: `/healthz` (the process answers), `/readyz` (it may be sent traffic: 200,
- * or 503 while it loads or drains) and `/metrics` (Prometheus text). Always at the root, whatever the base path.
+ * The endpoints for operators: `/healthz` (200 while the process runs), `/readyz` (200 when ready, 503 while it loads
+ * or drains) and `/metrics` (Prometheus text). Always at the root, regardless of the base path.
  */
 export class Operations {
   readonly #options: OperationsOptions;

@@ -57,8 +57,8 @@ export interface RepeatedGetsOptions {
 const refusedHeaders = ["content-length", "transfer-encoding", "upgrade", "expect"];
 
 /**
- * GETs that come again in the same bytes, from those who poll. The text of a request is everything that it says, so what
- * it asks need not be found out again; with the response in memory, that is most of what a request costs.
+ * Serves GETs whose bytes were received before, without parsing them again. Clients that poll send the same bytes each
+ * time, and for a cached response parsing is most of the cost.
  */
 export class RepeatedGets {
   readonly #options: RepeatedGetsOptions;

@@ -89,7 +89,7 @@ export class ConnectUnaryResponse implements CallWire {
     new ResponseBody(this.#response).breakOff(failure);
   }
 
-  /** GETs can be asked for again: a response with a version has a tag, and one that the client has is not sent again. */
+  /** For GET only: sets the ETag of a response with a version, and returns true if the client's copy is current. */
   #notModified(reply: EncodedResponse): boolean {
     if (this.#request.method === "POST" || reply.version === undefined) return false;
     const suffix = this.#coding === undefined ? "" : `.${this.#coding}`;

@@ -69,7 +69,7 @@ describe("Connect over plain HTTP", () => {
     expect(head.body).toHaveLength(0);
   });
 
-  test("a GET has a tag of its own, and 304 for who has it", async () => {
+  test("a GET has its own ETag, and 304 for a client that has it", async () => {
     const first = await send({ method: "GET", path: query });
     expect(first.headers.etag).toBe('"v1.connect-json"');
     const again = await send({ method: "GET", path: query, headers: { "if-none-match": '"v1.connect-json"' } });

@@ -194,7 +194,7 @@ describe("what the service answers", () => {
     const connection = await connect();
     for (let i = 0; i < 2 * warmingRequests; i++) await connection.ask(request);
     expect(await repeated()).toBe(0);
-    // Once for each request: who would not be answered is not asked for first.
+    // Once per request: a GET that cannot be repeated does not invoke the method twice.
     expect(asked).toBe(2 * warmingRequests);
   });
 });

@@ -110,7 +110,7 @@ const (
 	Market_TRADING_MODE_UNSPECIFIED Market_TradingMode = 0
 	// Orders trade as they come.
 	Market_TRADING_MODE_CONTINUOUS Market_TradingMode = 1
-	// Orders are gathered and trade in batches.
+	// Orders are collected and trade in batches.
 	Market_TRADING_MODE_BATCH_AUCTION Market_TradingMode = 2
 	// The auction that finds the first price.
 	Market_TRADING_MODE_OPENING_AUCTION Market_TradingMode = 3
@@ -1215,7 +1215,7 @@ type FeeFactors struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// To the party whose order rested.
 	MakerFee string `protobuf:"bytes,1,opt,name=maker_fee,json=makerFee,proto3" json:"maker_fee,omitempty"`
-	// To those who run the network.
+	// To the validators that run the network.
 	InfrastructureFee string `protobuf:"bytes,2,opt,name=infrastructure_fee,json=infrastructureFee,proto3" json:"infrastructure_fee,omitempty"`
 	// To the market's liquidity providers.
 	LiquidityFee  string `protobuf:"bytes,3,opt,name=liquidity_fee,json=liquidityFee,proto3" json:"liquidity_fee,omitempty"`

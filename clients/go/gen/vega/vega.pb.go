@@ -110,7 +110,7 @@ const (
 	AccountType_ACCOUNT_TYPE_REWARD_MAKER_RECEIVED_FEES AccountType = 15
 	// Rewards for fees received by liquidity providers.
 	AccountType_ACCOUNT_TYPE_REWARD_LP_RECEIVED_FEES AccountType = 16
-	// Rewards for those who proposed a market that came to trade enough.
+	// Rewards for proposers of markets that came to trade enough.
 	AccountType_ACCOUNT_TYPE_REWARD_MARKET_PROPOSERS AccountType = 17
 )
 
@@ -1268,7 +1268,7 @@ type Fee struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// To the party whose order rested.
 	MakerFee string `protobuf:"bytes,1,opt,name=maker_fee,json=makerFee,proto3" json:"maker_fee,omitempty"`
-	// To those who run the network.
+	// To the validators that run the network.
 	InfrastructureFee string `protobuf:"bytes,2,opt,name=infrastructure_fee,json=infrastructureFee,proto3" json:"infrastructure_fee,omitempty"`
 	// To the market's liquidity providers.
 	LiquidityFee  string `protobuf:"bytes,3,opt,name=liquidity_fee,json=liquidityFee,proto3" json:"liquidity_fee,omitempty"`

@@ -799,7 +799,7 @@ export const DateRangeSchema: GenMessage<DateRange> = /*@__PURE__*/
   messageDesc(file_datanode_api_v2_trading_data, 23);
 
 /**
- * Which page of a list. `first` and `after` walk it forwards, `last` and `before` backwards; mixing them is
+ * Which page of a list. `first` and `after` page forwards, `last` and `before` backwards; mixing them is
  * INVALID_ARGUMENT. Either way the page itself is in list order.
  *
  * @generated from message datanode.api.v2.Pagination
@@ -949,7 +949,7 @@ export const TradingDataService: GenService<{
   },
   /**
    * Order books as they change: first each subscribed market's whole book, then, block by block, the levels that
-   * changed. Whoever folds the stream holds the right book, however slowly they read.
+   * changed. A reader that folds the stream holds the right book, however slowly it reads.
    *
    * @generated from rpc datanode.api.v2.TradingDataService.ObserveMarketsDepthUpdates
    */

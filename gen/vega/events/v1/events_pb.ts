@@ -595,7 +595,7 @@ export enum BusEventType {
   NODE_SIGNATURE = 13,
 
   /**
-   * A loss shared among those who gained.
+   * A loss shared among the parties that gained.
    *
    * @generated from enum value: BUS_EVENT_TYPE_LOSS_SOCIALIZATION = 14;
    */

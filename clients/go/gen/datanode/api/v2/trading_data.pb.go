@@ -1481,7 +1481,7 @@ func (x *DateRange) GetEndTimestamp() int64 {
 	return 0
 }
 
-// Which page of a list. `first` and `after` walk it forwards, `last` and `before` backwards; mixing them is
+// Which page of a list. `first` and `after` page forwards, `last` and `before` backwards; mixing them is
 // INVALID_ARGUMENT. Either way the page itself is in list order.
 type Pagination struct {
 	state protoimpl.MessageState `protogen:"open.v1"`

@@ -72,7 +72,7 @@ type TradingDataServiceClient interface {
 	// The newest market data of several markets, or of all that have any.
 	ListLatestMarketData(context.Context, *v2.ListLatestMarketDataRequest) (*v2.ListLatestMarketDataResponse, error)
 	// Order books as they change: first each subscribed market's whole book, then, block by block, the levels that
-	// changed. Whoever folds the stream holds the right book, however slowly they read.
+	// changed. A reader that folds the stream holds the right book, however slowly it reads.
 	ObserveMarketsDepthUpdates(context.Context, *v2.ObserveMarketsDepthUpdatesRequest) (*connect.ServerStreamForClient[v2.ObserveMarketsDepthUpdatesResponse], error)
 	// Ledger entries that match a filter, a page at a time, in the order of the network.
 	ListLedgerEntries(context.Context, *v2.ListLedgerEntriesRequest) (*v2.ListLedgerEntriesResponse, error)
@@ -242,7 +242,7 @@ type TradingDataServiceHandler interface {
 	// The newest market data of several markets, or of all that have any.
 	ListLatestMarketData(context.Context, *v2.ListLatestMarketDataRequest) (*v2.ListLatestMarketDataResponse, error)
 	// Order books as they change: first each subscribed market's whole book, then, block by block, the levels that
-	// changed. Whoever folds the stream holds the right book, however slowly they read.
+	// changed. A reader that folds the stream holds the right book, however slowly it reads.
 	ObserveMarketsDepthUpdates(context.Context, *v2.ObserveMarketsDepthUpdatesRequest, *connect.ServerStream[v2.ObserveMarketsDepthUpdatesResponse]) error
 	// Ledger entries that match a filter, a page at a time, in the order of the network.
 	ListLedgerEntries(context.Context, *v2.ListLedgerEntriesRequest) (*v2.ListLedgerEntriesResponse, error)

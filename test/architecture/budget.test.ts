@@ -1,0 +1,65 @@
+import { describe, expect, test } from "vitest";
+import { readSource, trackedFiles } from "./sources.js";
+
+/*
+ * How large each part of src may be, in lines, comments and blank lines included. A change that needs more raises the
+ * number here, and its commit says why. A part that shrank far below its budget lowers it.
+ */
+const budgets: Readonly<Record<string, number>> = {
+  ".": 560,
+  api: 760,
+  commands: 900,
+  domain: 1_270,
+  embedded: 1_180,
+  encoding: 550,
+  ledger: 1_600,
+  live: 1_330,
+  loader: 2_600,
+  runtime: 1_510,
+  simulator: 2_880,
+  store: 3_480,
+  telemetry: 40,
+  "transport/": 1_360,
+  "transport/call": 940,
+  "transport/connections": 1_550,
+  "transport/http": 2_260,
+  "transport/protocols": 1_050,
+  "transport/services": 350,
+};
+
+/** Files of transport: a protocol needs one or two, not a folder. */
+const transportFilesMax = 77;
+
+/** A budget that is this much larger than its part is stale. */
+const slackMax = 1.25;
+
+const files = trackedFiles().filter((path) => /^src\/.*\.(ts|sql)$/.test(path));
+
+/** The row of the table that a file of src counts for. */
+function partOf(path: string): string {
+  const [, module = "", folder = "", ...rest] = path.split("/");
+  if (folder === "") return ".";
+  if (module !== "transport") return module;
+  return rest.length === 0 ? "transport/" : `transport/${folder}`;
+}
+
+const lines = new Map<string, number>();
+for (const path of files) {
+  const part = partOf(path);
+  lines.set(part, (lines.get(part) ?? 0) + readSource(path).split("\n").length - 1);
+}
+
+describe("src is within its budget of lines", () => {
+  test("every part has a budget", () => {
+    expect([...lines.keys()].sort()).toEqual(Object.keys(budgets).sort());
+  });
+
+  test.each(Object.entries(budgets))("%s: at most %i", (part, max) => {
+    expect(lines.get(part)).toBeLessThanOrEqual(max);
+    expect(max, "lower the budget to what the part needs").toBeLessThanOrEqual((lines.get(part) ?? 0) * slackMax + 50);
+  });
+
+  test("transport has few files", () => {
+    expect(files.filter((path) => path.startsWith("src/transport/")).length).toBeLessThanOrEqual(transportFilesMax);
+  });
+});
