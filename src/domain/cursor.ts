@@ -5,7 +5,6 @@ import { invalidArgument } from "./failure.js";
 export type ListName = "ledger" | "bundles";
 
 const checksumBytes = 4;
-const wordMax = 0xffff_ffffn;
 
 /** The longest cursor that is looked at, in characters; ours are far shorter. */
 export const cursorLengthMax = 512;
@@ -45,12 +44,16 @@ function invalidCursor(field: string, description: string) {
   return invalidArgument(field, description, "INVALID_CURSOR");
 }
 
+/** A ledger cursor whose position is written anew each time: a page of the ledger has a thousand of them. */
+const entryCursor = Buffer.from(encodeCursor("ledger", new Uint8Array(8)), "base64url");
+const entryChecksumAt = entryCursor.length - checksumBytes;
+const entryChecked = entryCursor.subarray(0, entryChecksumAt);
+
 /** The cursor of a ledger entry's place. */
 export function encodeEntryCursor(id: bigint): string {
-  const bytes = Buffer.allocUnsafe(8);
-  bytes.writeUInt32BE(Number(id >> 32n), 0);
-  bytes.writeUInt32BE(Number(id & wordMax), 4);
-  return encodeCursor("ledger", bytes);
+  entryCursor.writeBigUInt64BE(id, entryChecksumAt - 8);
+  entryCursor.writeUInt32BE(crc32(entryChecked), entryChecksumAt);
+  return entryCursor.toString("base64url");
 }
 
 /** The place in a ledger cursor. @throws Failure naming `field` */

@@ -80,6 +80,8 @@ export function driverOptions(address: DatabaseAddress, options: DatabaseOptions
     supportBigNumbers: true,
     bigNumberStrings: true,
     typeCast: columnValue,
+    // A stack for each statement costs more than it tells: errors name the statement's kind, and stacks go to no client.
+    trace: false,
     flags: ["-LOCAL_FILES"],
     connectTimeout: options.connectTimeoutMs ?? connectTimeoutMs,
     enableKeepAlive: true,
