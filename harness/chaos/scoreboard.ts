@@ -37,6 +37,9 @@ export const allExcuses: readonly Excuse[] = [
 
 export type ClientKind = "hot" | "ledger" | "stream";
 
+/** How much later than the end of its connections the end of a process may be heard of, in milliseconds. */
+const endHeardMsMax = 100;
+
 /** Results in one row of the table. */
 export interface Row {
   readonly name: string;
@@ -191,14 +194,23 @@ export class Scoreboard {
     this.#reportOnce(`wrong response during "${this.#current.name}"`, `${client.name}: ${what}`);
   }
 
-  /** A call that failed: honest where it may fail now and says so as documented, otherwise wrong. */
+  /**
+   * A call that failed: honest where it may fail now and says so as documented, otherwise wrong. The connections of a
+   * process that ends break before its end is heard of, so what nothing excuses is judged once more a moment later.
+   */
   failure(client: ClientState, startedAt: number, failure: CallFailure): void {
-    const objection = this.#objection(client, startedAt, failure);
-    if (objection !== undefined) {
-      this.wrong(client, `${objection}: ${failure.summary}`);
-      return;
-    }
     failed(client, failure.summary);
+    if (this.#objection(client, startedAt, failure) === undefined) this.#honestFailure(client, failure);
+    else setTimeout(() => this.#judgeAgain(client, startedAt, failure), endHeardMsMax);
+  }
+
+  #judgeAgain(client: ClientState, startedAt: number, failure: CallFailure): void {
+    const objection = this.#objection(client, startedAt, failure);
+    if (objection === undefined) this.#honestFailure(client, failure);
+    else this.wrong(client, `${objection}: ${failure.summary}`);
+  }
+
+  #honestFailure(client: ClientState, failure: CallFailure): void {
     this.#current.honest++;
     const key = `${this.#current.name}: ${client.kind} ${failure.summary}`;
     this.#honest.set(key, (this.#honest.get(key) ?? 0) + 1);
