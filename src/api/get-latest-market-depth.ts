@@ -9,7 +9,7 @@ export function getLatestMarketDepth(options: { readonly live: Live }): UnaryMet
     const marketId = requireIdentifier("marketId", request.marketId);
     return options.live
       .state()
-      .requireMarket(marketId)
+      .requireBook(marketId)
       .depth(request.maxDepth ?? 0n);
   });
 }

@@ -77,8 +77,13 @@ interface Level {
   ordersBefore: bigint;
 }
 
-/** One market's book with its numbers. */
-class MarketBook {
+/** A level that is in a book. */
+export interface BookLevel extends ChangedLevel {
+  readonly marketId: string;
+}
+
+/** One market's book with its numbers. It is made of orders, or its levels are set as they are. */
+export class MarketBook {
   readonly ladders = { 1: new PriceLadder<Level>(sides.buy), 2: new PriceLadder<Level>(sides.sell) };
   /** Levels that this block changed, by side and price: those that vanished stay here until it ends. */
   readonly touched = new Map<string, Level>();
@@ -107,6 +112,36 @@ class MarketBook {
     this.#touch(order.side, order.price).volume += remaining - order.remaining;
   }
 
+  /** Sets a level as it is now; volume 0 and no orders: it vanishes. */
+  set({ side, price, volume, numberOfOrders }: ChangedLevel): void {
+    const level = this.#find(side, price);
+    level.volume = volume;
+    level.orders = numberOfOrders;
+    if (volume === 0n && numberOfOrders === 0n) this.ladders[side].delete(price);
+    else this.ladders[side].set(level);
+  }
+
+  /** Holds exactly these levels from now on. */
+  replace(levels: Iterable<ChangedLevel>): void {
+    for (const ladder of Object.values(this.ladders)) {
+      for (const { side, price } of ladder.levels) {
+        const level = this.#find(side, price);
+        level.volume = 0n;
+        level.orders = 0n;
+      }
+      ladder.replace([]);
+    }
+    for (const level of levels) this.set(level);
+  }
+
+  /** Drops the worst levels of each side beyond `levelsMax`. */
+  keepBest(levelsMax: number): void {
+    for (const { levels } of Object.values(this.ladders)) {
+      for (const { side, price } of levels.slice(levelsMax)) this.set({ side, price, volume: 0n, numberOfOrders: 0n });
+    }
+  }
+
+  /** An event of this number concerned the market, whether or not it changed a level. */
   moveTo(sequenceNumber: bigint): void {
     this.moved = true;
     if (sequenceNumber > this.sequenceNumber) this.sequenceNumber = sequenceNumber;
@@ -127,20 +162,27 @@ class MarketBook {
   }
 
   #touch(side: BookSide, price: string): Level {
+    const level = this.#find(side, price);
+    if (level.orders === 0n) this.ladders[side].set(level);
+    return level;
+  }
+
+  /** A level that is about to change: that of the book, or an empty one. */
+  #find(side: BookSide, price: string): Level {
     const key = `${side}${price}`;
     let level = this.touched.get(key) ?? this.ladders[side].get(price);
     if (level === undefined) {
       level = { side, price, volume: 0n, orders: 0n, volumeBefore: 0n, ordersBefore: 0n };
     }
-    if (level.orders === 0n) this.ladders[side].set(level);
     this.touched.set(key, level);
     return level;
   }
 }
 
 /**
- * The order books of all markets, kept from the network's own order events (docs/events.md, "Depth"). Pure: the same
- * events give the same books and numbers, whatever was restarted between them, given {@link OrderBooks.restore}.
+ * The books of all markets, kept from the network's own order events (docs/events.md, "The order book") or, where a venue
+ * tells of levels, set level by level. Pure: the same events give the same books and numbers, whatever was restarted
+ * between them, given {@link OrderBooks.restore}.
  */
 export class OrderBooks {
   readonly #books = new Map<string, MarketBook>();
@@ -148,8 +190,12 @@ export class OrderBooks {
   readonly #changedOrders = new Map<string, LiveOrder | undefined>();
   readonly #changedBooks = new Set<MarketBook>();
 
-  /** Books as they were at the end of a block. */
-  static restore(orders: Iterable<LiveOrder>, places: Iterable<DepthPlace>): OrderBooks {
+  /** Books as they were at the end of a block; `levels` are those of books that are not made of orders. */
+  static restore(
+    orders: Iterable<LiveOrder>,
+    places: Iterable<DepthPlace>,
+    levels: Iterable<BookLevel> = [],
+  ): OrderBooks {
     const books = new OrderBooks();
     for (const place of places) {
       const book = new MarketBook(place.marketId, place.sequenceNumber, place.publishedSequenceNumber);
@@ -157,8 +203,9 @@ export class OrderBooks {
     }
     for (const order of orders) {
       books.#orders.set(order.id, order);
-      books.#book(order.marketId).add(order);
+      books.book(order.marketId).add(order);
     }
+    for (const level of levels) books.book(level.marketId).set(level);
     for (const book of books.#books.values()) book.settle();
     books.#changedBooks.clear();
     return books;
@@ -167,7 +214,7 @@ export class OrderBooks {
   /** Applies an order event, event `n` of a block of this time (Unix nanoseconds). */
   apply(event: OrderEvent, blockTimeNs: bigint, n: bigint): void {
     if (isIgnored(event)) return;
-    this.#book(event.marketId).moveTo(eventNumber(blockTimeNs, n));
+    this.book(event.marketId).moveTo(eventNumber(blockTimeNs, n));
     const known = this.#orders.get(event.id);
     const order = event.status === statusActive ? restingOrder(event) : undefined;
     if (known === undefined) {
@@ -175,7 +222,7 @@ export class OrderBooks {
     } else if (order === undefined) {
       this.#leave(known);
     } else if (order.marketId === known.marketId && order.side === known.side && order.price === known.price) {
-      this.#book(known.marketId).amend(known, order.remaining);
+      this.book(known.marketId).amend(known, order.remaining);
       this.#remember(order);
     } else {
       this.#leave(known);
@@ -189,7 +236,7 @@ export class OrderBooks {
     for (const id of [...orderIds].sort(byBytes)) {
       const order = this.#orders.get(id);
       if (order?.marketId !== marketId) continue;
-      this.#book(marketId).moveTo(number++);
+      this.book(marketId).moveTo(number++);
       this.#leave(order);
     }
   }
@@ -230,7 +277,13 @@ export class OrderBooks {
     return { markets, orders };
   }
 
-  #book(marketId: string): MarketBook {
+  /** Whether an event has ever concerned the market's book. */
+  has(marketId: string): boolean {
+    return this.#books.has(marketId);
+  }
+
+  /** A market's book, to be changed in this block. */
+  book(marketId: string): MarketBook {
     let book = this.#books.get(marketId);
     if (book === undefined) {
       book = new MarketBook(marketId, 0n, 0n);
@@ -241,12 +294,12 @@ export class OrderBooks {
   }
 
   #enter(order: LiveOrder): void {
-    this.#book(order.marketId).add(order);
+    this.book(order.marketId).add(order);
     this.#remember(order);
   }
 
   #leave(order: LiveOrder): void {
-    this.#book(order.marketId).remove(order);
+    this.book(order.marketId).remove(order);
     this.#orders.delete(order.id);
     this.#changedOrders.set(order.id, undefined);
   }
@@ -257,8 +310,8 @@ export class OrderBooks {
   }
 }
 
-/** The number of event n of a block: the block time floored to the microsecond, in nanoseconds, plus n. */
-function eventNumber(blockTimeNs: bigint, n: bigint): bigint {
+/** The depth sequence number of event n of a block: the block time floored to the microsecond, in nanoseconds, plus n. */
+export function eventNumber(blockTimeNs: bigint, n: bigint): bigint {
   return blockTimeNs - (blockTimeNs % 1_000n) + n;
 }
 

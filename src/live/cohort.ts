@@ -57,7 +57,9 @@ export class Subscription {
   newSubscribers(announced: readonly LiveMarket[]): Cohort {
     if (this.#newSubscribers === undefined) {
       this.#newSubscribers = new Cohort(-1);
-      for (const market of this.#markets ?? announced) this.#newSubscribers.addPending(market, undefined);
+      for (const market of this.#markets ?? announced) {
+        if (!market.stale) this.#newSubscribers.addPending(market, undefined);
+      }
       this.#cohorts.add(this.#newSubscribers);
     }
     return this.#newSubscribers;
@@ -82,6 +84,11 @@ export class Subscription {
     if (from === this.#newSubscribers) this.#newSubscribers = undefined;
   }
 
+  /** One of these markets that its readers hold a book of; undefined: none. */
+  holds(markets: readonly LiveMarket[]): LiveMarket | undefined {
+    return markets.find((market) => this.#markets?.has(market) ?? true);
+  }
+
   /** Adds the changes of a snapshot; returns whether they concern this subscription. */
   note(change: StateChange): boolean {
     const concerned = this.#concerned(change);
@@ -96,11 +103,11 @@ export class Subscription {
   #concerned(change: StateChange): Map<LiveMarket, Published | undefined> {
     const concerned = new Map<LiveMarket, Published | undefined>();
     for (const [market, before] of change.published) {
-      // Nobody follows a market before it is announced.
-      if (market.market === undefined) continue;
+      // Nobody follows a market before it is announced, or while it is stale.
+      if (market.market === undefined || market.stale) continue;
       if (this.#markets === undefined || this.#markets.has(market)) concerned.set(market, before);
     }
-    if (this.#markets === undefined) for (const market of change.announced) concerned.set(market, undefined);
+    if (this.#markets === undefined) for (const market of change.shown) concerned.set(market, undefined);
     return concerned;
   }
 }

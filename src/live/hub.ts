@@ -4,7 +4,7 @@ import { type Cohort, Subscription } from "./cohort.js";
 import { type DepthResponse, heartbeat } from "./depth-segment.js";
 import type { LiveLimits } from "./limits.js";
 import type { LiveMarket } from "./live-market.js";
-import type { LiveState, StateChange } from "./live-state.js";
+import { type LiveState, marketStale, type StateChange } from "./live-state.js";
 import { Subscriber, type SubscriberOwner } from "./subscriber.js";
 
 /** Readers that are woken between two looks at the clock. */
@@ -72,7 +72,12 @@ export class Hub implements SubscriberOwner {
   /** Tells readers what a snapshot brought. Other work of the process gets its turn in between. */
   publish(change: StateChange): void {
     this.#heartbeat = undefined;
-    for (const { subscription, subscribers } of this.#following.values()) {
+    for (const { subscription, subscribers } of [...this.#following.values()]) {
+      const stale = subscription.holds(change.stale);
+      if (stale !== undefined) {
+        for (const subscriber of [...subscribers]) subscriber.fail(marketStale(stale.id));
+        continue;
+      }
       if (!subscription.note(change)) continue;
       for (const subscriber of subscribers) {
         if (subscriber.queued) continue;

@@ -43,6 +43,7 @@ export class LiveMarket {
   #sequenceNumber = 0n;
   #depthChanged = 0n;
   #published: Published = { mark: 0, sequenceNumber: 0n };
+  #stale = false;
   readonly #depthResponses = new Map<bigint, EncodedResponse<typeof GetLatestMarketDepthResponseSchema>>();
   readonly #segments = new Map<Mark | undefined, DepthSegment>();
 
@@ -67,6 +68,11 @@ export class LiveMarket {
   /** The last published update; sequence number 0: none. */
   get published(): Published {
     return this.#published;
+  }
+
+  /** Whether the book is not right, because updates of its venue were wrong or missing, or no snapshot came yet. */
+  get stale(): boolean {
+    return this.#stale;
   }
 
   setMarket(row: BodyRow): void {
@@ -103,6 +109,7 @@ export class LiveMarket {
   /** @returns whether an update was published since */
   setDepth(row: DepthRow, mark: Mark): boolean {
     this.#sequenceNumber = row.sequenceNumber;
+    this.#stale = row.stale === 1;
     this.#touchDepth(row.changedSequence);
     if (row.publishedSequenceNumber === this.#published.sequenceNumber) return false;
     this.#published = { mark, sequenceNumber: row.publishedSequenceNumber };

@@ -44,6 +44,11 @@ export function registerLiveMetrics(metrics: Metrics, live: Measured, tail: Tail
   gauge("marketd_database_silence_seconds", "Since the database last answered, -1 before it ever did.", () =>
     tail.contactedAt === undefined ? -1 : (performance.now() - tail.contactedAt) / 1000,
   );
+  gauge(
+    "marketd_markets_stale",
+    "Venues' markets whose books are not right before their next snapshot.",
+    () => live.newest?.staleMarkets ?? 0,
+  );
   gauge("marketd_depth_stream_subscribers", "Open depth streams.", () => live.counts().subscribers, "sum");
   gauge("marketd_depth_stream_lagging", "Depth streams for which updates wait.", () => live.counts().lagging, "sum");
   let counted = 0;

@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
 import { ListLatestMarketDataResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import type { EncodedResponse } from "../domain/encoded-response.js";
-import { Failure } from "../domain/failure.js";
+import { Failure, unavailable } from "../domain/failure.js";
 import type { Mark } from "../domain/tracked-book.js";
 import type { Changes, LevelRow, Place, Progress } from "../store/changes.js";
-import type { LiveLimits } from "./limits.js";
+import { type LiveLimits, liveRetryAfterMs } from "./limits.js";
 import { LiveMarket, type LiveMarketData, type Published } from "./live-market.js";
 import { SegmentResponse } from "./segment-response.js";
 
@@ -12,8 +12,10 @@ const listEnvelope = { schema: ListLatestMarketDataResponseSchema, open: '{"mark
 
 /** What a snapshot brought that readers of streams wait for. */
 export interface StateChange {
-  /** Markets that the network announced since the last one. */
-  readonly announced: readonly LiveMarket[];
+  /** Markets that streams of all markets hold from now on: announced since the last one, or no longer stale. */
+  readonly shown: readonly LiveMarket[];
+  /** Markets that became stale: streams that hold them end. */
+  readonly stale: readonly LiveMarket[];
   /** Markets that published an update, and what they had published before. */
   readonly published: ReadonlyMap<LiveMarket, Published>;
 }
@@ -65,6 +67,18 @@ export class LiveState {
     });
   }
 
+  /** A market that the network announced, and whose book is right. @throws Failure `not_found`, `unavailable` */
+  requireBook(id: string): AnnouncedMarket {
+    const market = this.requireMarket(id);
+    if (market.stale) throw marketStale(id);
+    return market;
+  }
+
+  /** How many markets are stale. */
+  get staleMarkets(): number {
+    return this.#announced.filter(({ stale }) => stale).length;
+  }
+
   /** Applies a newer snapshot of the same chain. */
   apply(changes: Changes): StateChange {
     this.#mark++;
@@ -78,12 +92,17 @@ export class LiveState {
     for (const row of changes.marketData) this.#marketOf(row.marketId).setData(row);
     for (const row of changes.trades) this.#marketOf(row.marketId).setTrade(row);
     if (changes.marketData.length > 0 || announced.length > 0) this.#lists.clear();
-    const published = this.#applyDepths(changes);
+    const { published, turned } = this.#applyDepths(changes);
     if (announced.length > 0) {
       this.#announced.push(...announced);
       this.#announced.sort((a, b) => (a.id < b.id ? -1 : 1));
     }
-    return { announced, published };
+    const known = turned.filter((market) => market.market !== undefined && !announced.includes(market));
+    return {
+      shown: [...announced, ...known].filter(({ stale }) => !stale),
+      stale: known.filter(({ stale }) => stale),
+      published,
+    };
   }
 
   /** The market data of these markets, each of which has some; in the order given. `key` names the selection. */
@@ -106,16 +125,24 @@ export class LiveState {
     return response;
   }
 
-  #applyDepths(changes: Changes): Map<LiveMarket, Published> {
+  /** Those that published, with what they had published before, and those that became stale, or no longer are. */
+  #applyDepths(changes: Changes): { published: Map<LiveMarket, Published>; turned: LiveMarket[] } {
     const published = new Map<LiveMarket, Published>();
+    const turned: LiveMarket[] = [];
     for (const row of changes.depths) {
       const market = this.#marketOf(row.marketId);
-      const before = market.published;
+      const { published: before, stale } = market;
       if (market.setDepth(row, this.#mark)) published.set(market, before);
+      if (market.stale !== stale) turned.push(market);
     }
+    this.#applyLevels(changes, published);
+    return { published, turned };
+  }
+
+  #applyLevels(changes: Changes, published: ReadonlyMap<LiveMarket, Published>): void {
     if (!changes.wholeBooks) {
       for (const row of changes.levels) this.#marketOf(row.marketId).changeLevel(row, this.#mark);
-      return published;
+      return;
     }
     const byMarket = new Map<string, LevelRow[]>();
     for (const row of changes.levels) {
@@ -124,7 +151,6 @@ export class LiveState {
       else levels.push(row);
     }
     for (const market of published.keys()) market.replaceLevels(byMarket.get(market.id) ?? [], this.#mark);
-    return published;
   }
 
   #marketOf(id: string): LiveMarket {
@@ -139,4 +165,13 @@ export class LiveState {
 
 function isAnnounced(market: LiveMarket): market is AnnouncedMarket {
   return market.market !== undefined;
+}
+
+/** UNAVAILABLE, because a market's book is not right before its venue's next snapshot. */
+export function marketStale(id: string): Failure {
+  return unavailable(
+    `market ${id} is stale: updates of its venue were wrong or missing; try again after the venue's next snapshot`,
+    "MARKET_STALE",
+    liveRetryAfterMs,
+  );
 }

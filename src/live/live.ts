@@ -30,8 +30,9 @@ export interface Live {
   /** How old the newest block is, in seconds by this machine's clock; undefined before the first. */
   blockAgeSeconds(): number | undefined;
   /**
-   * Opens a stream of markets (ids, in which doubles count once); none: all, also those announced later.
-   * @throws Failure `unavailable` while not ready or draining, `not_found` naming the first unknown market
+   * Opens a stream of markets (ids, in which doubles count once); none: all that are not stale, also those announced later.
+   * @throws Failure `unavailable` while not ready or draining, or naming the first stale market, `not_found` naming the
+   * first unknown one
    */
   observe(marketIds: readonly string[], clientAddress: string): Subscriber;
   /** Called with each change of {@link ready}. */
@@ -106,7 +107,7 @@ class FollowedLive implements Live {
     if (this.#draining || this.#hub === undefined) throw draining();
     if (marketIds.length === 0) return this.#hub.open(undefined, clientAddress);
     return this.#hub.open(
-      [...new Set(marketIds)].map((id) => state.requireMarket(id)),
+      [...new Set(marketIds)].map((id) => state.requireBook(id)),
       clientAddress,
     );
   }

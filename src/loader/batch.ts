@@ -22,6 +22,7 @@ import { insertLedgerEntries, type LedgerText, loadLedgerEntries } from "../stor
 import { type KeptWhole, writeKeptWhole } from "../store/market-table.js";
 import { advanceProgress, type Progress } from "../store/progress-table.js";
 import { type TradeRow, writeLastTrades } from "../store/trade-table.js";
+import { type VenueMarketRow, writeVenueMarkets } from "../store/venue-market-table.js";
 
 /**
  * What whole blocks change, to be written in one transaction. Of a row that several blocks changed only the last
@@ -35,6 +36,7 @@ export interface Batch {
   readonly levels: Map<string, LevelRow>;
   readonly orders: Map<string, LiveOrder | undefined>;
   readonly trades: Map<string, TradeRow>;
+  readonly venueMarkets: Map<string, VenueMarketRow>;
   readonly bundles: Map<string, BundleRow>;
   readonly signatures: SignatureRow[];
 }
@@ -57,6 +59,7 @@ export function emptyBatch(): Batch {
     levels: new Map(),
     orders: new Map(),
     trades: new Map(),
+    venueMarkets: new Map(),
     bundles: new Map(),
     signatures: [],
   };
@@ -72,6 +75,7 @@ export function rowCount(batch: Batch): number {
     batch.levels.size +
     batch.orders.size +
     batch.trades.size +
+    batch.venueMarkets.size +
     batch.bundles.size +
     batch.signatures.length
   );
@@ -96,6 +100,7 @@ export async function writeBatch(
   await writeLevels(connection, [...batch.levels.values()]);
   await writeLiveOrders(connection, batch.orders);
   await writeLastTrades(connection, [...batch.trades.values()]);
+  await writeVenueMarkets(connection, [...batch.venueMarkets.values()]);
   await (loads(batch.accounts.length) ? loadAccounts : insertAccounts)(connection, batch.accounts);
   await writeEntryClasses(connection, batch.classes);
   await (loads(batch.text.rows) ? loadLedgerEntries : insertLedgerEntries)(connection, batch.text);

@@ -1,4 +1,5 @@
 import { type DescMessage, fromBinary, type MessageShape, toBinary } from "@bufbuild/protobuf";
+import { VenueEventSchema } from "../../gen/marketd/events/v1/venue_pb.js";
 import { NodeSignatureSchema } from "../../gen/vega/commands/v1/validator_commands_pb.js";
 import {
   BeginBlockSchema,
@@ -9,8 +10,9 @@ import {
 import { MarketSchema } from "../../gen/vega/markets_pb.js";
 import { type MarketData, MarketDataSchema, OrderSchema, type Trade, TradeSchema } from "../../gen/vega/vega_pb.js";
 import { heightMax } from "../domain/block-position.js";
-import { type BookChanges, canonicalPrice, type OrderBooks } from "../domain/order-book.js";
+import { type BookChanges, canonicalPrice, eventNumber, type OrderBooks } from "../domain/order-book.js";
 import type { Progress } from "../store/progress-table.js";
+import type { VenueMarketRow } from "../store/venue-market-table.js";
 import { type Batch, emptyBatch, rowCount, type WholeBatch } from "./batch.js";
 import { EventEnvelope, eventMembers, kindName } from "./bus-event.js";
 import {
@@ -25,6 +27,7 @@ import { fieldError, requireId, requireTime, shown } from "./field-checks.js";
 import type { Frame } from "./frames.js";
 import type { LedgerTextWriter } from "./ledger-text.js";
 import { RecordingError } from "./recording-error.js";
+import { type VenueCounts, VenueMarkets } from "./venue-markets.js";
 
 /** Differences from the network's own best prices that are described; all are counted. */
 export const mismatchesDescribedMax = 10;
@@ -37,6 +40,9 @@ export const blockBytesMax = 1024 * 1024 * 1024;
 
 /** What an event takes in memory beside its own bytes: the objects that are made of it. */
 export const eventOverheadBytes = 1_024;
+
+/** What a price level of a venue's update takes in memory. */
+export const levelOverheadBytes = 256;
 
 const volumeMax = (1n << 64n) - 1n;
 
@@ -59,6 +65,7 @@ export interface FoldCounts {
   /** The first few differences, a line each. */
   differences: string[];
   ledgerEntries: number;
+  readonly venues: VenueCounts;
 }
 
 /** What the fold starts from: the store as the last load left it. */
@@ -68,6 +75,10 @@ export interface FoldStart {
   readonly position: number;
   readonly books: OrderBooks;
   readonly ledger: LedgerTextWriter;
+  /** Markets of venues; their levels are in the books. */
+  readonly venueMarkets?: readonly VenueMarketRow[];
+  /** Told, for operators, why a market became stale. */
+  readonly onStale?: (text: string) => void;
 }
 
 /** The block that is open. */
@@ -92,6 +103,7 @@ const storedMembers: ReadonlySet<number> = new Set([
   eventMembers.marketCreated,
   eventMembers.marketUpdated,
   eventMembers.signerRemoved,
+  eventMembers.venueEvent,
 ]);
 
 /** What an event led to. */
@@ -102,18 +114,8 @@ export type FoldOutcome = "event" | "block_end" | "protocol_upgrade";
  * changed since the last time.
  */
 export class BlockFold {
-  readonly counts: FoldCounts = {
-    blocks: 0,
-    events: 0,
-    alreadyLoaded: 0,
-    outsideBlocks: 0,
-    skipped: new Map(),
-    unknownFields: 0,
-    bestPricesCompared: 0,
-    bestPricesDiffering: 0,
-    differences: [],
-    ledgerEntries: 0,
-  };
+  readonly counts: FoldCounts;
+  readonly #venues: VenueMarkets;
   readonly #books: OrderBooks;
   readonly #ledger: LedgerTextWriter;
   readonly #envelope = new EventEnvelope();
@@ -135,6 +137,10 @@ export class BlockFold {
 
   constructor(start: FoldStart) {
     this.#books = start.books;
+    this.#venues = new VenueMarkets(start.books, start.venueMarkets ?? [], (marketId, reason) => {
+      start.onStale?.(`market ${marketId} is stale from event ${this.#sequence} on: ${reason}`);
+    });
+    this.counts = noCounts(this.#venues.counts);
     this.#ledger = start.ledger;
     this.#position = start.position;
     this.#reached = start.progress;
@@ -285,14 +291,14 @@ export class BlockFold {
         this.#marketData(block);
         return;
       case eventMembers.marketCreated:
-      case eventMembers.marketUpdated: {
-        const kind = member === eventMembers.marketCreated ? "market_created" : "market_updated";
-        const body = this.#keptWhole(kind);
-        const market = this.#decode(MarketSchema);
-        checkMarket(kind, market);
-        block.markets.set(market.id, Uint8Array.from(body));
+        this.#market(block, "market_created");
         return;
-      }
+      case eventMembers.marketUpdated:
+        this.#market(block, "market_updated");
+        return;
+      case eventMembers.venueEvent:
+        this.#venueEvent(block);
+        return;
       case eventMembers.signerRemoved:
         this.#signerRemoved(block);
         return;
@@ -371,6 +377,7 @@ export class BlockFold {
     for (const [id, bundle] of block.bundles) if (!batch.bundles.has(id)) batch.bundles.set(id, bundle);
     batch.signatures.push(...block.signatures);
     this.#keepChanges(changes, sequence);
+    for (const market of this.#venues.takeChanged()) batch.venueMarkets.set(market.marketId, market);
     this.counts.ledgerEntries += this.#ledger.position - this.#position;
     this.#position = this.#ledger.position;
     this.#ledger.endBlock();
@@ -431,7 +438,45 @@ export class BlockFold {
   #order(block: OpenBlock): void {
     const order = this.#decode(OrderSchema);
     checkOrder(order);
+    this.#checkNoVenue("order", order.marketId);
     this.#books.apply(order, block.timeNs, this.#envelope.number());
+  }
+
+  #market(block: OpenBlock, kind: "market_created" | "market_updated"): void {
+    const body = this.#keptWhole(kind);
+    const market = this.#decode(MarketSchema);
+    checkMarket(kind, market);
+    this.#checkNoVenue(kind, market.id);
+    block.markets.set(market.id, Uint8Array.from(body));
+  }
+
+  /** @throws RecordingError where a venue tells of the market, and a network's event does so too */
+  #checkNoVenue(kind: string, marketId: string): void {
+    if (!this.#venues.has(marketId)) return;
+    throw new RecordingError(`has ${kind} for market ${shown(marketId)}, of which a venue tells`);
+  }
+
+  #venueEvent(block: OpenBlock): void {
+    const { event } = this.#decode(VenueEventSchema);
+    const number = eventNumber(block.timeNs, this.#envelope.number());
+    switch (event.case) {
+      case "marketDefinition":
+        block.markets.set(event.value.marketId, toBinary(MarketSchema, this.#venues.define(event.value, number)));
+        return;
+      case "bookSnapshot":
+        this.#weigh(block, (event.value.bids.length + event.value.asks.length) * levelOverheadBytes);
+        this.#venues.applySnapshot(event.value, number);
+        return;
+      case "bookDelta":
+        this.#weigh(block, (event.value.bids.length + event.value.asks.length) * levelOverheadBytes);
+        this.#venues.applyDelta(event.value, number);
+        return;
+      case "trade":
+        block.trades.set(event.value.marketId, this.#venues.trade(event.value, this.#envelope.id()));
+        return;
+      default:
+        this.#skip(eventMembers.venueEvent);
+    }
   }
 
   #marketData(block: OpenBlock): void {
@@ -492,4 +537,20 @@ export class BlockFold {
     if (message.$unknown !== undefined) this.counts.unknownFields++;
     return message;
   }
+}
+
+function noCounts(venues: VenueCounts): FoldCounts {
+  return {
+    blocks: 0,
+    events: 0,
+    alreadyLoaded: 0,
+    outsideBlocks: 0,
+    skipped: new Map(),
+    unknownFields: 0,
+    bestPricesCompared: 0,
+    bestPricesDiffering: 0,
+    differences: [],
+    ledgerEntries: 0,
+    venues,
+  };
 }

@@ -20,6 +20,8 @@ export const eventMembers = {
   endBlock: 149,
   protocolUpgradeStarted: 150,
   expiredOrders: 156,
+  /** `marketd.events.v1.VenueEvent`, a field that the definition of BusEvent lacks. */
+  venueEvent: 10_001,
 } as const;
 
 const knownFields: ReadonlySet<number> = new Set(BusEventSchema.fields.map((field) => field.number));

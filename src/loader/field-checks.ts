@@ -53,9 +53,14 @@ export function checkQuantity(field: string, text: string): void {
   if (text !== "") requireQuantity(field, text);
 }
 
+/** Whether it is decimal digits of 64 bits. */
+export function isUint64(text: string): boolean {
+  return isIntegerUpTo(uint64Max, text);
+}
+
 /** @throws RecordingError unless it is empty, or decimal digits of 64 bits */
 export function checkUint64(field: string, text: string): void {
-  if (text !== "" && !isIntegerUpTo(uint64Max, text)) throw fieldError(field, text, "decimal digits of 64 bits");
+  if (text !== "" && !isUint64(text)) throw fieldError(field, text, "decimal digits of 64 bits");
 }
 
 /** @throws RecordingError unless it is empty, or a decimal number, which may have a sign and a fraction */

@@ -81,6 +81,7 @@ export class ProgressMeter {
       market_depth: batch.depths.size,
       price_level: batch.levels.size,
       last_trade: batch.trades.size,
+      venue_market: batch.venueMarkets.size,
       account: batch.accounts.length,
       entry_class: batch.classes.length,
       ledger_entry: batch.text.rows,
@@ -138,6 +139,12 @@ export function renderSummary(summary: LoadSummary): string[] {
     `best bid and offer: compared with the network's own ${summary.bestPricesCompared} times, ${summary.bestPricesDiffering} differences`,
   );
   for (const difference of summary.differences) lines.push(`  ${difference}`);
+  const { applied, old, ignored, stale } = summary.venues;
+  if (applied + old + ignored > 0) {
+    lines.push(
+      `venues: ${count(applied, "book update")}, ${old} older than their book, ${ignored} of stale markets; markets became stale ${count(stale, "time")}`,
+    );
+  }
   if (!summary.localInfile) lines.push("the server forbids LOAD DATA LOCAL: entries were inserted, which is slower");
   if (summary.protocolUpgrade) lines.push("a protocol upgrade ended the load; load again to go on after it");
   return lines;

@@ -12,6 +12,7 @@ import {
   readProgress,
   ServerBehindError,
 } from "../store/progress-table.js";
+import { readVenueMarkets } from "../store/venue-market-table.js";
 import { openWriter, type Writer } from "../store/writer.js";
 import type { Log } from "../telemetry/log.js";
 import { type WholeBatch, writeBatch } from "./batch.js";
@@ -136,7 +137,10 @@ class Loader {
         const { orders, places } = await readBooks(connection);
         const ledger = new LedgerTextWriter(await readAccounts(connection), await readEntryClasses(connection));
         const position = progress === undefined ? 0 : await readLedgerEntries(connection, progress.height);
-        const fold = new BlockFold({ progress, position, books: OrderBooks.restore(orders, places), ledger });
+        const { markets: venueMarkets, levels } = await readVenueMarkets(connection);
+        const books = OrderBooks.restore(orders, places, levels);
+        const onStale = (text: string) => options.log.warn(text);
+        const fold = new BlockFold({ progress, position, books, ledger, venueMarkets, onStale });
         return new Loader(writer, options, fold, ledger, progress);
       });
     return withRetries(read, retryOptions(options));

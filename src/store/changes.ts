@@ -27,6 +27,8 @@ export interface DepthRow {
   /** Of the last published update, 0: none. */
   readonly publishedSequenceNumber: bigint;
   readonly changedSequence: bigint;
+  /** 1: the venue's next snapshot is needed before the book is right again. Null: no venue's market. */
+  readonly stale?: number | null;
 }
 
 /** A price level; volume 0 and no orders: it vanished. */
@@ -104,8 +106,8 @@ const bodiesSql = (table: "market" | "market_data") =>
 
 const depthsSql = `
   SELECT market_id AS marketId, sequence_number AS sequenceNumber,
-    published_sequence_number AS publishedSequenceNumber, changed_sequence AS changedSequence
-  FROM market_depth`;
+    published_sequence_number AS publishedSequenceNumber, changed_sequence AS changedSequence, stale
+  FROM market_depth LEFT JOIN venue_market USING (market_id)`;
 
 const levelsSql =
   "SELECT market_id AS marketId, side, price, volume, number_of_orders AS numberOfOrders FROM price_level";

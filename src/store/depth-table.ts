@@ -116,6 +116,7 @@ export async function pruneTombstones(connection: Connection, height: bigint, pr
   return row.stream_sequence;
 }
 
-function toSide(side: number): BookSide {
+/** A side of a book, by its column. */
+export function toSide(side: number): BookSide {
   return side === sides.buy ? sides.buy : sides.sell;
 }

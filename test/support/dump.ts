@@ -11,6 +11,7 @@ export const storeTables = {
   price_level: "market_id, side, price",
   live_order: "order_id",
   last_trade: "market_id",
+  venue_market: "market_id",
   account: "account_id",
   entry_class: "class_id",
   ledger_entry: "id",

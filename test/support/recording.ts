@@ -1,4 +1,5 @@
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
+import { VenueBusEventSchema, type VenueEventSchema } from "../../gen/marketd/events/v1/venue_pb.js";
 import { NodeSignatureSchema } from "../../gen/vega/commands/v1/validator_commands_pb.js";
 import {
   type BusEvent,
@@ -22,6 +23,7 @@ import {
 } from "../../gen/vega/vega_pb.js";
 
 type EventInit = NonNullable<MessageInitShape<typeof BusEventSchema>["event"]>;
+type VenueEventInit = NonNullable<MessageInitShape<typeof VenueEventSchema>["event"]>;
 
 /** One ledger entry for {@link RecordingBuilder.transfer}; whatever is left out has a plain value. */
 export interface TransferInit {
@@ -88,6 +90,16 @@ export class RecordingBuilder {
       ...more,
     });
     return this.frame(toBinary(BusEventSchema, message));
+  }
+
+  /** An event of a venue. */
+  venue(event: VenueEventInit): this {
+    const id = `${this.#height}-${++this.#n}`;
+    const message = create(VenueBusEventSchema, {
+      ...{ id, chainId: this.chainId },
+      event: { case: "venueEvent", value: { event } },
+    });
+    return this.frame(toBinary(VenueBusEventSchema, message));
   }
 
   /** A frame with any content. */

@@ -91,8 +91,8 @@ export class BookStore implements DepthStreamListener {
   }
 
   lost(message: string, reason: string): void {
-    // Another chain has other markets: what is shown is not old, but wrong.
-    if (reason === "CHAIN_CHANGED") this.#setViews(new Map());
+    // Another chain has other markets, and a stale market another book: what is shown is not old, but wrong.
+    if (reason === "CHAIN_CHANGED" || reason === "MARKET_STALE") this.#setViews(new Map());
     const { state, since } = this.stream.value;
     this.stream.set({ state: "lost", since: state === "lost" ? since : Date.now(), message });
   }

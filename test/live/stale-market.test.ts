@@ -1,0 +1,167 @@
+import { PassThrough } from "node:stream";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { Service } from "../../src/commands/service.js";
+import { load } from "../../src/loader/load.js";
+import { streamSource } from "../../src/loader/source.js";
+import { migrate } from "../../src/store/migrate.js";
+import { createLog } from "../../src/telemetry/log.js";
+import { newDatabaseUrl } from "../support/database.js";
+import { RecordingBuilder } from "../support/recording.js";
+import { startTestService } from "./service.js";
+
+const log = createLog("silent");
+const { url } = newDatabaseUrl();
+const recording = new RecordingBuilder();
+let service: Service;
+let height = 0;
+
+/** Loads a block of what a venue tells, and waits until the service has it. */
+async function tell(...events: Parameters<RecordingBuilder["venue"]>[0][]): Promise<void> {
+  const loaded = recording.frames.length;
+  height++;
+  recording.block(height, BigInt(height) * 1_000_000_000n, (r) => {
+    for (const event of events) r.venue(event);
+  });
+  const bytes = new PassThrough();
+  bytes.end(Buffer.concat(recording.frames.slice(loaded)));
+  await load({ database: url, sources: [streamSource(bytes, "test")], log });
+  if (service === undefined) return;
+  const block = async () => (await fetch(`${service.url}/api/v2/market/a`)).headers.get("x-block-height");
+  await expect.poll(block, { timeout: 10_000 }).toBe(`${height}`);
+}
+
+const definition = (marketId: string) => ({ case: "marketDefinition" as const, value: { marketId } });
+const snapshot = (marketId: string, price: string, sequenceNumber: bigint) => ({
+  case: "bookSnapshot" as const,
+  value: { marketId, bids: [{ price, size: "1" }], sequenceNumber },
+});
+const delta = (marketId: string, price: string, sequenceNumber: bigint) => ({
+  case: "bookDelta" as const,
+  value: { marketId, bids: [{ price, size: "1" }], sequenceNumber },
+});
+
+interface Message {
+  readonly result?: {
+    readonly update: readonly { readonly marketId: string; readonly previousSequenceNumber: string }[];
+  };
+  readonly error?: { readonly code: number; readonly message: string; readonly details: readonly object[] };
+}
+
+/** A depth stream as lines of JSON. */
+class Lines {
+  readonly messages: Message[] = [];
+  ended = false;
+
+  constructor(...marketIds: string[]) {
+    void this.#read(marketIds);
+  }
+
+  /** The markets of each update so far. */
+  get markets(): string[] {
+    return this.messages.flatMap(({ result }) => result?.update.map(({ marketId }) => marketId) ?? []);
+  }
+
+  async #read(marketIds: readonly string[]): Promise<void> {
+    const query = marketIds.map((id) => `marketIds=${id}`).join("&");
+    const response = await fetch(`${service.url}/api/v2/stream/markets/depth/updates?${query}`);
+    let rest = "";
+    for await (const text of response.body?.pipeThrough(new TextDecoderStream()) ?? []) {
+      const lines = (rest + text).split("\n");
+      rest = lines.pop() ?? "";
+      for (const line of lines) this.messages.push(JSON.parse(line));
+    }
+    if (rest !== "") this.messages.push(JSON.parse(rest));
+    this.ended = true;
+  }
+}
+
+interface Depth {
+  readonly buy?: readonly { readonly price: string }[];
+}
+
+async function depth(marketId: string): Promise<{ readonly status: number; readonly body: Depth }> {
+  const response = await fetch(`${service.url}/api/v2/market/depth/${marketId}/latest`);
+  return { status: response.status, body: (await response.json()) as Depth };
+}
+
+const stale = (marketId: string) => ({
+  code: 14,
+  message: `market ${marketId} is stale: updates of its venue were wrong or missing; try again after the venue's next snapshot`,
+  details: expect.arrayContaining([
+    expect.objectContaining({ reason: "MARKET_STALE" }),
+    expect.objectContaining({ retryDelay: "1s" }),
+  ]),
+});
+
+beforeAll(async () => {
+  await migrate(url, log);
+  await tell(definition("a"), snapshot("a", "1", 10n), definition("b"), snapshot("b", "2", 10n), definition("c"));
+  service = await startTestService(url);
+});
+
+afterAll(async () => {
+  await service?.drain();
+});
+
+test("a market without its first snapshot has no depth and no stream, and joins the streams of all with it", async () => {
+  expect(await depth("c")).toEqual({ status: 503, body: stale("c") });
+  expect((await depth("a")).status).toBe(200);
+  const all = new Lines();
+  const one = new Lines("a", "c");
+  await expect.poll(() => all.markets).toEqual(["a", "b"]);
+  await expect.poll(() => one.ended).toBe(true);
+  expect(one.messages).toEqual([stale("c")]);
+  await tell(snapshot("c", "3", 1n));
+  await expect.poll(() => all.markets).toEqual(["a", "b", "c"]);
+  expect(all.messages.at(-1)?.result?.update[0]?.previousSequenceNumber).toBe("0");
+  expect(all.ended).toBe(false);
+  expect((await depth("c")).body.buy).toEqual([{ price: "3", volume: "1", numberOfOrders: "0" }]);
+});
+
+test("a gap ends the streams that hold the market and no others, until its next snapshot", async () => {
+  const [all, both, other] = [new Lines(), new Lines("a", "b"), new Lines("a")];
+  await expect.poll(() => [all, both, other].map(({ markets }) => markets.length)).toEqual([3, 2, 1]);
+  await tell(delta("a", "7", 11n), delta("b", "8", 12n));
+  await expect.poll(() => [all.ended, both.ended]).toEqual([true, true]);
+  for (const { messages } of [all, both]) expect(messages.at(-1)).toEqual({ error: stale("b") });
+  expect(await depth("b")).toEqual({ status: 503, body: stale("b") });
+  // The others go on, the stream of all without it, and so does all that is not its book.
+  await expect.poll(() => other.markets).toEqual(["a", "a"]);
+  expect((await fetch(`${service.url}/api/v2/market/b`)).status).toBe(200);
+  const again = new Lines();
+  await expect.poll(() => again.markets).toEqual(["a", "c"]);
+  const metrics = await (await fetch(`${service.url}/metrics`)).text();
+  expect(metrics).toMatch(/^marketd_markets_stale 1$/m);
+  await tell(delta("b", "9", 13n), delta("a", "8", 12n));
+  await expect.poll(() => again.markets).toEqual(["a", "c", "a"]);
+  expect((await depth("b")).status).toBe(503);
+  await tell(snapshot("b", "5", 20n));
+  await expect.poll(() => again.markets).toEqual(["a", "c", "a", "b"]);
+  expect((await depth("b")).body.buy).toEqual([{ price: "5", volume: "1", numberOfOrders: "0" }]);
+  expect([again.ended, other.ended]).toEqual([false, false]);
+});
+
+test("a market is stale for a service that starts while it is, and for the loader that goes on", async () => {
+  await tell(delta("c", "4", 3n));
+  const another = await startTestService(url);
+  expect((await fetch(`${another.url}/api/v2/market/depth/c/latest`)).status).toBe(503);
+  await tell(delta("c", "5", 2n));
+  await sleep(50);
+  expect((await fetch(`${another.url}/api/v2/market/depth/c/latest`)).status).toBe(503);
+  await tell(snapshot("c", "6", 4n), delta("c", "7", 5n));
+  const prices = async () => (await depth("c")).body.buy?.map(({ price }) => price);
+  await expect.poll(prices).toEqual(["7", "6"]);
+  await another.drain();
+});
+
+test("who polls with an ETag is told of a market that became stale, and of its book afterwards", async () => {
+  const path = `${service.url}/api/v2/market/depth/a/latest`;
+  const ask = async (etag: string) => fetch(path, { headers: { "If-None-Match": etag } });
+  const etag = (await fetch(path)).headers.get("etag") ?? "";
+  for (let times = 0; times < 40; times++) expect((await ask(etag)).status).toBe(304);
+  await tell(delta("a", "9", 99n));
+  expect((await ask(etag)).status).toBe(503);
+  await tell(snapshot("a", "1", 100n));
+  expect((await ask(etag)).status).toBe(200);
+});

@@ -1,0 +1,87 @@
+import { describe, expect, it } from "vitest";
+import { OrderBooks } from "../../src/domain/order-book.js";
+import { BlockFold } from "../../src/loader/block-fold.js";
+import { FrameSplitter } from "../../src/loader/frames.js";
+import { LedgerTextWriter } from "../../src/loader/ledger-text.js";
+import { level, VenueRecording } from "../support/venue-recording.js";
+
+describe("what cannot be is refused", () => {
+  const defined = () => new VenueRecording().define();
+  const takes = {
+    price:
+      "it takes a decimal number above 0 of at most 2 decimals, as the market's price_decimals say, below 2^256 when scaled",
+    size: "it takes a decimal number of at most 3 decimals, as the market's size_decimals say, below 2^64 when scaled",
+  };
+  const bid = (price: string, size: string) => () => defined().delta({ bids: [level(price, size)] });
+  const cases: [string, () => VenueRecording, string][] = [
+    ["a price with too many decimals", bid("1.001", "1"), `event 5 has book_delta.bids.price "1.001"; ${takes.price}`],
+    ["a price of 0", bid("0.00", "1"), `event 5 has book_delta.bids.price "0.00"; ${takes.price}`],
+    ["a negative price", bid("-1", "1"), `event 5 has book_delta.bids.price "-1"; ${takes.price}`],
+    ["a price in scientific notation", bid("1e2", "1"), `event 5 has book_delta.bids.price "1e2"; ${takes.price}`],
+    [
+      "a price that is too large",
+      bid("9".repeat(77), "1"),
+      `has book_delta.bids.price "${"9".repeat(77)}"; ${takes.price}`,
+    ],
+    ["a size with too many decimals", bid("1", "0.0001"), `event 5 has book_delta.bids.size "0.0001"; ${takes.size}`],
+    [
+      "a size that is too large",
+      bid("1", "18446744073709551.616"),
+      `event 5 has book_delta.bids.size "18446744073709551.616"; ${takes.size}`,
+    ],
+    [
+      "a level of a snapshot",
+      () => defined().snapshot({ asks: [level("x", "1")] }),
+      `event 5 has book_snapshot.asks.price "x"; ${takes.price}`,
+    ],
+    [
+      "an unknown market",
+      () => defined().delta({ marketId: "n" }),
+      'event 5 has a book_delta of market "n", which no market_definition has named yet',
+    ],
+    [
+      "a trade of an unknown market",
+      () => defined().tell({ case: "trade", value: { marketId: "n", price: "1", size: "1" } }),
+      'event 5 has a trade of market "n", which no market_definition has named yet',
+    ],
+    [
+      "a trade that does not fit",
+      () => defined().tell({ case: "trade", value: { marketId: "m", price: "1.125", size: "1" } }),
+      `event 5 has trade.price "1.125"; ${takes.price}`,
+    ],
+    [
+      "a checksum without an algorithm",
+      () => defined().snapshot({ checksum: 1 }),
+      'event 5 has book_snapshot.checksum, but the definition of market "m" names no checksum_algorithm',
+    ],
+    [
+      "an algorithm that is none",
+      () => defined().define({ marketId: "n", checksumAlgorithm: Number("9") }),
+      'event 5 has market_definition.checksum_algorithm "9"; it takes a number of marketd\'s ChecksumAlgorithm',
+    ],
+    [
+      "too many decimals",
+      () => defined().define({ marketId: "n", sizeDecimals: 31 }),
+      'event 5 has market_definition.size_decimals "31"; it takes 0 to 30',
+    ],
+    [
+      "a market without an id",
+      () => defined().define({ marketId: "" }),
+      'event 5 has market_definition.market_id "", which is empty; give an identifier',
+    ],
+    [
+      "too many levels",
+      () => defined().snapshot({ bids: Array.from({ length: 100_001 }, () => level("1", "1")) }),
+      "event 5 has 100001 levels in book_snapshot.bids; one has at most 100000",
+    ],
+  ];
+
+  it.each(cases)("%s", (_, recording, message) => {
+    const books = OrderBooks.restore([], []);
+    const fold = new BlockFold({ progress: undefined, position: 0, books, ledger: new LedgerTextWriter([], []) });
+    const frames = new FrameSplitter("test").frames(recording().bytes());
+    expect(() => {
+      for (const frame of frames) fold.apply(frame);
+    }).toThrow(message);
+  });
+});
