@@ -34,6 +34,7 @@ const buildInputs = [
   "gen",
   "bench",
   "harness",
+  "examples/venues",
   "test/support",
   "web",
   "scripts/bundle.mjs",

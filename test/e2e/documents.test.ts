@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -19,6 +19,8 @@ import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const documents = ["README.md", "docs/api.md", "examples/README.md"];
 const exampleMaxMs = 20_000;
+/** docs/feeding.md starts seven processes one after the other. */
+const feedingMaxMs = 90_000;
 const separator = "=====";
 
 function examples(document: string): string[] {
@@ -26,12 +28,18 @@ function examples(document: string): string[] {
   return [...text.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map((match) => match[1] ?? "");
 }
 
-/** What each block printed. @throws when a block fails */
-async function run(blocks: readonly string[], url: string): Promise<string[]> {
+/** What each block printed; what a block leaves running is ended. @throws when a block fails */
+async function run(
+  blocks: readonly string[],
+  env: Readonly<Record<string, string>>,
+  { cwd = root, timeout = exampleMaxMs }: { readonly cwd?: string; readonly timeout?: number } = {},
+): Promise<string[]> {
   const script = blocks.map((block) => `${block}\nprintf '\\n${separator}\\n'\n`).join("");
-  const { stdout } = await promisify(execFile)("bash", ["-eu", "-c", script], {
-    env: { ...process.env, MARKETD: url },
-    timeout: exampleMaxMs,
+  const endAll = "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n";
+  const { stdout } = await promisify(execFile)("bash", ["-eu", "-c", endAll + script], {
+    env: { ...process.env, ...env },
+    cwd,
+    timeout,
   });
   return stdout.split(`\n${separator}\n`).slice(0, -1);
 }
@@ -59,7 +67,7 @@ describe.skipIf(partnerProgram("curl") === undefined)("the examples of the docum
   it.each(documents)("%s", async (document) => {
     const blocks = examples(document);
     expect(blocks.length).toBeGreaterThan(0);
-    const printed = await run(blocks, service.url);
+    const printed = await run(blocks, { MARKETD: service.url });
     for (const [index, block] of blocks.entries()) {
       const output = printed[index] ?? "";
       const promised = /# ([0-9]{3})$/m.exec(block)?.[1];
@@ -67,5 +75,32 @@ describe.skipIf(partnerProgram("curl") === undefined)("the examples of the docum
       const defines = !/curl/.test(block);
       expect(defines || output.trim() !== "", `block ${index + 1} prints nothing:\n${block}`).toBe(true);
     }
+  });
+
+  it("docs/feeding.md, from a feed's messages to a live book and back from a gap", {
+    timeout: feedingMaxMs,
+  }, async () => {
+    const clone = join(folder, "clone");
+    mkdirSync(clone);
+    for (const part of ["bin", "dist", "node_modules"]) symlinkSync(join(root, part), join(clone, part));
+    const listen = `127.0.0.1:${await freePort()}`;
+    const env = {
+      ...{ MARKETD_EMBEDDED: "false", MARKETD_DATABASE_URL: newDatabaseUrl().url },
+      ...{ MARKETD_LISTEN: listen, MARKETD: `http://${listen}` },
+    };
+    const printed = await run(examples("docs/feeding.md"), env, { cwd: clone, timeout: feedingMaxMs });
+    const [, , live, followed, broken, refused] = printed;
+    const level = (price: string, volume: string) => ({ price, volume, numberOfOrders: "0" });
+    expect(JSON.parse(live?.slice(live.indexOf('{"')) ?? "")).toMatchObject({
+      marketId: "GOLD-EUR",
+      buy: [level("5405", "1000")],
+      sell: [level("5415", "2600"), level("5420", "750")],
+      lastTrade: { id: "7001", price: "5415", size: "400", aggressor: "SIDE_BUY" },
+    });
+    expect(followed).toContain('"5406"');
+    expect(broken).toMatch(/MARKET_STALE[\s\S]*"5407"/);
+    expect(refused).toContain('has book_delta.bids.price "54.075"; it takes a decimal number');
+    const log = readFileSync(join(clone, "feed", "load.log"), "utf8");
+    expect(log).toContain("market GOLD-EUR is stale");
   });
 });

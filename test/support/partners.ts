@@ -59,6 +59,12 @@ export function recordingPath(): string | undefined {
   return path === undefined || path === "" ? undefined : path;
 }
 
+/** Folder of frames that venues sent, from MARKETD_VENUES; undefined when there is none. */
+export function venueFramesPath(): string | undefined {
+  const path = process.env["MARKETD_VENUES"];
+  return path === undefined || path === "" ? undefined : path;
+}
+
 /** One line for each group of tests that this machine must skip. */
 export function skippedPartners(): string[] {
   const names = Object.keys(partners) as PartnerName[];
@@ -66,6 +72,7 @@ export function skippedPartners(): string[] {
     .filter((name) => partnerProgram(name) === undefined)
     .map((name) => `skipped: ${partners[name].tests} (${partners[name].programs[0]} is not on this machine)`);
   if (recordingPath() === undefined) lines.push("skipped: a real network's recording (MARKETD_RECORDING names none)");
+  if (venueFramesPath() === undefined) lines.push("skipped: frames of real venues (MARKETD_VENUES names no folder)");
   return lines;
 }
 

@@ -1,0 +1,66 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { newDatabaseUrl } from "../support/database.js";
+import { level, VenueRecording } from "../support/venue-recording.js";
+import { launchChromium } from "./browser-launch.js";
+import { chromium, patience } from "./explorer-world.js";
+import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
+
+describe.skipIf(chromium === undefined)("the explorer and markets of venues", () => {
+  const directory = mkdtempSync(join(tmpdir(), "marketd-explorer-venue-"));
+  const { url } = newDatabaseUrl();
+  const venue = new VenueRecording();
+  let service: ServiceProcess;
+  let browser: Browser;
+
+  /** Loads what was recorded since the last time. */
+  async function load(): Promise<void> {
+    const file = join(directory, "recording");
+    writeFileSync(file, venue.bytes());
+    await runMarketd("load", "--database-url", url, file);
+  }
+
+  beforeAll(async () => {
+    const book = { asks: [level("10.5", "2")], sequenceNumber: 1n };
+    venue.define({ code: "GOLD" }).snapshot({ bids: [level("10", "1.5")], ...book });
+    venue.define({ marketId: "n", code: "SILVER" }).snapshot({ marketId: "n", bids: [level("7", "1")] });
+    await load();
+    service = new ServiceProcess(url, await freePort());
+    [browser] = await Promise.all([launchChromium(chromium ?? ""), service.start()]);
+  });
+
+  afterAll(async () => {
+    await browser?.close();
+    await service?.kill();
+    rmSync(directory, { recursive: true, force: true });
+  });
+
+  test("a stale market's book goes, and comes back with the next snapshot; others stay", {
+    timeout: 90_000,
+  }, async () => {
+    const page = await browser.newPage();
+    const problems: string[] = [];
+    page.on("pageerror", (error) => problems.push(error.message));
+    await page.goto(`${service.url}/#/market/m`);
+    const bid = () =>
+      page
+        .locator("#best-bid")
+        .textContent({ timeout: 1_000 })
+        .catch(() => "none");
+    await expect.poll(bid, patience).toContain("10.00");
+    venue.delta({ bids: [level("11", "1")], sequenceNumber: 9n });
+    await load();
+    await expect.poll(bid, patience).toBe("none");
+    const others = await browser.newPage();
+    others.on("pageerror", (error) => problems.push(error.message));
+    await others.goto(`${service.url}/#/market/n`);
+    await expect.poll(() => others.locator("#best-bid").textContent(), patience).toContain("7.00");
+    venue.snapshot({ bids: [level("12", "1")], sequenceNumber: 9n });
+    await load();
+    await expect.poll(bid, patience).toContain("12.00");
+    expect(problems).toEqual([]);
+  });
+});
