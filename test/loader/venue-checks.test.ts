@@ -1,4 +1,7 @@
+import { type DescField, fromBinary } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
+import { VenueBusEventSchema } from "../../gen/marketd/events/v1/venue_pb.js";
+import { BusEventSchema } from "../../gen/vega/events/v1/events_pb.js";
 import { OrderBooks } from "../../src/domain/order-book.js";
 import { BlockFold } from "../../src/loader/block-fold.js";
 import { FrameSplitter } from "../../src/loader/frames.js";
@@ -83,5 +86,25 @@ describe("what cannot be is refused", () => {
     expect(() => {
       for (const frame of frames) fold.apply(frame);
     }).toThrow(message);
+  });
+});
+
+describe("what a venue writes is a BusEvent", () => {
+  it("with the same fields, but for 10001", () => {
+    const facts = ({ name, number, fieldKind, scalar, message }: DescField) => ({
+      ...{ name, number, fieldKind, scalar, message: message?.typeName },
+    });
+    const own = VenueBusEventSchema.fields.filter(({ number }) => number !== 10_001);
+    const theirs = own.flatMap(({ name }) => BusEventSchema.fields.find((field) => field.name === name) ?? []);
+    expect(own.map(facts)).toEqual(theirs.map(facts));
+    expect(BusEventSchema.fields.some(({ number }) => number === 10_001)).toBe(false);
+  });
+
+  it("that programs without field 10001 read, and pass over", () => {
+    const [, definition] = [...new FrameSplitter("test").frames(new VenueRecording().define().bytes())].map(
+      ({ body }) => fromBinary(BusEventSchema, body),
+    );
+    expect(definition).toMatchObject({ id: "1-2", chainId: "test-chain", event: { case: undefined } });
+    expect(definition?.$unknown?.map(({ no }) => no)).toEqual([10_001]);
   });
 });
