@@ -1,4 +1,5 @@
 import { create, type DescField, type DescMessage, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
+import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { NodeSignatureSchema } from "../../gen/vega/commands/v1/validator_commands_pb.js";
 import {
   BeginBlockSchema,
@@ -29,7 +30,7 @@ function kind<S extends DescMessage>(type: BusEventType, field: DescField, schem
 
 const member = BusEventSchema.field;
 
-/** The kinds of events that the simulated network sends with their content. */
+/** The kinds of events whose content our definitions know. */
 export const eventKinds = {
   beginBlock: kind(BusEventType.BEGIN_BLOCK, member.beginBlock, BeginBlockSchema),
   endBlock: kind(BusEventType.END_BLOCK, member.endBlock, EndBlockSchema),
@@ -53,6 +54,11 @@ export const eventKinds = {
     ERC20MultiSigSignerRemovedSchema,
   ),
 } as const;
+
+/** Members of `BusEvent` that our definitions lack: they answer nothing, but the network's own node reads them. */
+const unknownMember = { marketTick: 118, epochEvent: 131 } as const;
+const epochStarts = 1;
+const nsPerSecond = 1_000_000_000n;
 
 const initialBytes = 1 << 16;
 /** Bytes before an event's own: frame length and sequence, id, block, type, version, chain id, transaction hash. */
@@ -107,12 +113,35 @@ export class BlockWriter {
     this.raw(eventKind.type, eventKind.tag, body, body.length);
   }
 
-  /** An event of a kind that answers nothing: its type without content. */
-  bare(type: BusEventType): void {
-    this.raw(type, 0, this.#chainId, 0);
+  /** Orders whose time ran out: one event that takes an id for each of them. */
+  expiredOrders(marketId: string, orderIds: string[]): void {
+    this.event(eventKinds.expiredOrders, { marketId, orderIds });
+    this.#inBlock += orderIds.length - 1;
   }
 
-  /** An event whose content is already encoded: the first `length` bytes of `body`. Tag 0: no content. */
+  /** A market's clock: a time in seconds. */
+  marketTick(marketId: string, timeNs: bigint): void {
+    const tick = new BinaryWriter().tag(1, WireType.LengthDelimited).string(marketId);
+    this.#unknown(
+      BusEventType.MARKET_TICK,
+      unknownMember.marketTick,
+      tick.tag(2, WireType.Varint).int64(timeNs / nsPerSecond),
+    );
+  }
+
+  /** The start of an epoch, which lasts until `endNs` if all goes well. */
+  epochStart(epoch: bigint, startNs: bigint, endNs: bigint): void {
+    const event = new BinaryWriter().tag(1, WireType.Varint).uint64(epoch);
+    event.tag(2, WireType.Varint).int32(epochStarts).tag(3, WireType.Varint).int64(startNs);
+    this.#unknown(BusEventType.EPOCH_UPDATE, unknownMember.epochEvent, event.tag(4, WireType.Varint).int64(endNs));
+  }
+
+  #unknown(type: BusEventType, field: number, content: BinaryWriter): void {
+    const body = content.finish();
+    this.raw(type, (field << 3) | lengthDelimited, body, body.length);
+  }
+
+  /** An event whose content is already encoded: the first `length` bytes of `body`. */
   raw(type: BusEventType, tag: number, body: Uint8Array, length: number): void {
     this.#reserve(headerBytesMax + length);
     this.#sequence += 1n;
@@ -126,11 +155,9 @@ export class BlockWriter {
     at = writeVarint(buffer, writeVarint(buffer, at, fieldTag.version << 3), eventVersion);
     at = this.#text(at, fieldTag.chainId, this.#chainId);
     at = this.#text(at, fieldTag.txHash, this.#hash);
-    if (tag !== 0) {
-      at = writeVarint(buffer, writeVarint(buffer, at, tag), length);
-      buffer.set(body.length === length ? body : body.subarray(0, length), at);
-      at += length;
-    }
+    at = writeVarint(buffer, writeVarint(buffer, at, tag), length);
+    buffer.set(body.length === length ? body : body.subarray(0, length), at);
+    at += length;
     buffer.writeUInt32BE(at - start - 4, start);
     this.#length = at;
   }

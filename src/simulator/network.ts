@@ -1,4 +1,3 @@
-import { BusEventType } from "../../gen/vega/events/v1/events_pb.js";
 import { Market_State, Market_TradingMode } from "../../gen/vega/markets_pb.js";
 import { type Asset, type MarketProfile, makeAssets } from "./asset.js";
 import { BlockWriter, eventKinds } from "./block-writer.js";
@@ -225,7 +224,9 @@ export class Network {
         for (const each of this.#assets) this.#treasury.endEpoch(each, market);
       }
     }
-    if (block.height % epochBlocks === 0) block.writer.bare(BusEventType.EPOCH_UPDATE);
+    if (block.height % epochBlocks === 0) {
+      block.writer.epochStart(epoch, block.timeNs, block.timeNs + BigInt(epochBlocks) * block.intervalNs);
+    }
     if (block.height % signerRemovalBlocks === 3) this.#signers.remove(block, epoch);
     if (block.height % signerAdditionBlocks === 4) this.#signers.add(block, epoch);
     this.#flush(block);
@@ -243,7 +244,8 @@ export class Network {
     const announced = market.definition.state !== Market_State.PROPOSED;
     if (!announced || !hasMarketData(market.role)) return;
     block.writer.event(eventKinds.marketData, marketData(market, block, this.#shares));
-    if (market.definition.tradingMode === Market_TradingMode.CONTINUOUS) block.writer.bare(BusEventType.MARKET_TICK);
+    if (market.definition.tradingMode === Market_TradingMode.CONTINUOUS)
+      block.writer.marketTick(market.id, block.timeNs);
   }
 
   #flush(block: Block): void {

@@ -165,8 +165,7 @@ export class SimulatedMarket {
         orderIds.push(order.id);
       }
     }
-    if (orderIds.length > 0)
-      block.writer.event(eventKinds.expiredOrders, { marketId: this.id, orderIds: orderIds.sort() });
+    if (orderIds.length > 0) block.writer.expiredOrders(this.id, orderIds.sort());
   }
 
   /** Starts an auction: orders for continuous trading end, pegged ones are parked. */

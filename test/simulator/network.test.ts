@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { beforeAll, describe, expect, it } from "vitest";
 import { NodeSignatureKind } from "../../gen/vega/commands/v1/validator_commands_pb.js";
-import type { BusEvent } from "../../gen/vega/events/v1/events_pb.js";
+import { type BusEvent, BusEventType } from "../../gen/vega/events/v1/events_pb.js";
 import { type Market, Market_State, Market_TradingMode } from "../../gen/vega/markets_pb.js";
 import {
   type AccountDetails,
@@ -83,7 +83,7 @@ describe("the same options", () => {
 
   it("give the bytes of this very release, so that a recording can be named by its options", () => {
     expect(hashOf(simulate({ ...small, seed: 1 }))).toMatchInlineSnapshot(
-      `"75c538550196b5336bbe8d6c115d8430342590d126b62b4c3d1cae4a611d02d4"`,
+      `"2fc518447e783c4d7b992eab9b869d6b1e19da027d21083d0bc0527618f70e73"`,
     );
   });
 
@@ -141,13 +141,41 @@ describe("frames", () => {
     expect(sequences).toEqual(sequences.map((_, index) => BigInt(index + 1)));
   });
 
-  it("have ids that count from 1 in each block, between its begin and its end", () => {
+  it("have ids that count from 1 in each block, between its begin and its end; k expired orders take k ids", () => {
+    let expiredTogether = 0;
     for (const [index, block] of recording.entries()) {
       const height = index + 1;
-      expect(block.map((frame) => frame.event.id)).toEqual(block.map((_, n) => `${height}-${n + 1}`));
+      let n = 1;
+      const ids = block.map(({ event: { event } }) => {
+        const id = `${height}-${n}`;
+        const expired = event.case === "expiredOrders" ? event.value.orderIds.length : 1;
+        expiredTogether = Math.max(expiredTogether, expired);
+        n += expired;
+        return id;
+      });
+      expect(block.map((frame) => frame.event.id)).toEqual(ids);
       expect(block[0]?.event.event).toMatchObject({ case: "beginBlock", value: { height: BigInt(height) } });
       expect(block.at(-1)?.event.event).toMatchObject({ case: "endBlock", value: { height: BigInt(height) } });
     }
+    expect(expiredTogether).toBeGreaterThan(1);
+  });
+
+  it("have content, also those of kinds that feed no answer", () => {
+    const members = new Map<BusEventType, Set<number>>();
+    for (const { type, event, $unknown = [] } of all) {
+      expect(event.case === undefined ? 0 : 1).toBe(1 - $unknown.length);
+      for (const { no, data } of $unknown) {
+        members.set(type, (members.get(type) ?? new Set()).add(no));
+        expect(data.length).toBeGreaterThan(1);
+      }
+    }
+    expect([...members]).toEqual(
+      expect.arrayContaining([
+        [BusEventType.MARKET_TICK, new Set([118])],
+        [BusEventType.EPOCH_UPDATE, new Set([131])],
+      ]),
+    );
+    expect(members.size).toBe(2);
   });
 
   it("name their chain, block and transaction", () => {
