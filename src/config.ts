@@ -85,6 +85,7 @@ export interface Commands {
   serve(config: ServeConfig): Promise<void>;
   load(config: LoadConfig): Promise<void>;
   migrate(config: DatabaseConfig): Promise<void>;
+  verify(config: DatabaseConfig): Promise<void>;
   simulate(config: SimulateConfig): Promise<void>;
   demo(config: DemoConfig): Promise<void>;
 }
@@ -363,6 +364,20 @@ function migrateCommand(commands: Commands): Command {
   });
 }
 
+function verifyCommand(commands: Commands): Command {
+  const command = new Command("verify")
+    .summary("check that the database is what was loaded")
+    .description(
+      "Compares every row with the digests that `load` wrote, and follows balances, books and blocks. It only reads, and " +
+        "may run while `load` and `serve` do. It finds damage and accidents, not someone who rewrites the digests too.",
+    )
+    .addHelpText("after", "\nEnds with 0 when all is right, with 1 for findings, with 4 when it could not check.");
+  addDatabase(command, "where the private MariaDB lives", "warn");
+  return command.action(async () => {
+    await commands.verify(Object.freeze(databaseConfig(command, false)));
+  });
+}
+
 function seedOption(): Option {
   return wholeNumber("--seed", "n", "another seed, another network", 1, 0, 4_294_967_295);
 }
@@ -421,7 +436,7 @@ export function createProgram(version: string, commands: Commands, { silent = fa
     .description("A market data and ledger query service: gRPC, gRPC-Web, Connect and plain HTTP on one port.")
     .version(version)
     .addHelpText("after", exitCodesHelp);
-  for (const make of [serveCommand, loadCommand, migrateCommand, simulateCommand, demoCommand]) {
+  for (const make of [serveCommand, loadCommand, migrateCommand, verifyCommand, simulateCommand, demoCommand]) {
     program.addCommand(make(commands).addHelpText("after", exitCodesHelp));
   }
   for (const command of [program, ...program.commands]) {

@@ -17,6 +17,7 @@ function program(argv: readonly string[]) {
     serve: async (config) => (await import("./commands/serve.js")).serve(config, argv),
     load: async (config) => (await import("./commands/load.js")).load(config),
     migrate: async (config) => (await import("./commands/migrate.js")).migrate(config),
+    verify: async (config) => (await import("./commands/verify.js")).verify(config),
     simulate: async (config) => (await import("./commands/simulate.js")).simulate(config),
     demo: async (config) => (await import("./commands/demo.js")).demo(config, argv),
   });

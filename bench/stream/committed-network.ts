@@ -7,6 +7,7 @@ import { writeBatch } from "../../src/loader/batch.js";
 import { BlockFold } from "../../src/loader/block-fold.js";
 import { FrameSplitter } from "../../src/loader/frames.js";
 import { LedgerTextWriter } from "../../src/loader/ledger-text.js";
+import { TableSums } from "../../src/loader/table-sums.js";
 import { Network } from "../../src/simulator/network.js";
 import { migrate } from "../../src/store/migrate.js";
 import type { Progress } from "../../src/store/progress-table.js";
@@ -27,6 +28,7 @@ export class CommittedNetwork {
     books: OrderBooks.restore([], []),
     ledger: new LedgerTextWriter([], []),
   });
+  readonly #sums = new TableSums();
   #progress: Progress | undefined;
 
   private constructor(
@@ -70,7 +72,7 @@ export class CommittedNetwork {
   async #commit(): Promise<number> {
     const batch = this.#fold.take();
     this.#progress = await this.writer.transaction((connection) =>
-      writeBatch(connection, batch, this.#progress, false),
+      writeBatch(connection, batch, this.#progress, false, this.#sums.after),
     );
     return batch.levels.size;
   }

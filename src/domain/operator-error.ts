@@ -1,6 +1,9 @@
 /** The exit code of a command whose arguments are wrong. */
 export const exitUsage = 2;
 
+/** The exit code of `verify` when it could not check: 1 says that it found something. */
+export const exitUnchecked = 4;
+
 /** The exit code of a command that was interrupted by SIGINT. */
 export const exitInterrupted = 130;
 

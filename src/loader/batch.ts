@@ -19,8 +19,10 @@ import {
   writeLiveOrders,
 } from "../store/depth-table.js";
 import { insertLedgerEntries, type LedgerText, loadLedgerEntries } from "../store/ledger-entry-table.js";
-import { type KeptWhole, writeKeptWhole } from "../store/market-table.js";
+import { type KeptWhole, marketDataRows, marketRows, writeKeptWhole } from "../store/market-table.js";
 import { advanceProgress, type Progress } from "../store/progress-table.js";
+import type { RowSum } from "../store/row-hash.js";
+import { writeTableDigests } from "../store/table-digest-table.js";
 import { type TradeRow, writeLastTrades } from "../store/trade-table.js";
 import { type VenueMarketRow, writeVenueMarkets } from "../store/venue-market-table.js";
 
@@ -83,19 +85,21 @@ export function rowCount(batch: Batch): number {
 
 /**
  * Writes a batch inside of a transaction, with LOAD DATA LOCAL where there are many rows and `localInfile` says that the
- * server takes it; gives the progress that the next one starts from.
+ * server takes it; gives the progress that the next one starts from. `sumsAfter` tells what the tables add up to with the
+ * batch in them, however often it is asked.
  */
 export async function writeBatch(
   connection: Connection,
   batch: WholeBatch,
   before: Progress | undefined,
   localInfile: boolean,
+  sumsAfter: (batch: WholeBatch, progress: Progress) => ReadonlyMap<string, RowSum>,
 ): Promise<Progress> {
   const loads = (rows: number) => localInfile && rows >= rowsWorthLoading;
   await advanceProgress(connection, before, batch.reached);
   await writeBlocks(connection, [...batch.blocks.values()]);
-  await writeKeptWhole(connection, "market", [...batch.markets.values()]);
-  await writeKeptWhole(connection, "market_data", [...batch.marketData.values()]);
+  await writeKeptWhole(connection, marketRows, [...batch.markets.values()]);
+  await writeKeptWhole(connection, marketDataRows, [...batch.marketData.values()]);
   await writeDepths(connection, [...batch.depths.values()]);
   await writeLevels(connection, [...batch.levels.values()]);
   await writeLiveOrders(connection, batch.orders);
@@ -107,5 +111,7 @@ export async function writeBatch(
   await writeBundles(connection, [...batch.bundles.values()]);
   await writeSignatures(connection, batch.signatures);
   const prunedSequence = await pruneTombstones(connection, batch.reached.height, before?.prunedSequence ?? 0n);
-  return { ...batch.reached, prunedSequence };
+  const progress = { ...batch.reached, prunedSequence };
+  await writeTableDigests(connection, sumsAfter(batch, progress));
+  return progress;
 }

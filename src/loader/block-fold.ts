@@ -14,6 +14,7 @@ import { type BookChanges, canonicalPrice, eventNumber, type OrderBooks } from "
 import type { Progress } from "../store/progress-table.js";
 import type { VenueMarketRow } from "../store/venue-market-table.js";
 import { type Batch, emptyBatch, rowCount, type WholeBatch } from "./batch.js";
+import { BlockChain } from "./block-chain.js";
 import { EventEnvelope, eventMembers, kindName } from "./bus-event.js";
 import {
   checkMarket,
@@ -79,6 +80,8 @@ export interface FoldStart {
   readonly venueMarkets?: readonly VenueMarketRow[];
   /** Told, for operators, why a market became stale. */
   readonly onStale?: (text: string) => void;
+  /** Default: that of an empty store. */
+  readonly chain?: BlockChain;
 }
 
 /** The block that is open. */
@@ -118,6 +121,7 @@ export class BlockFold {
   readonly #venues: VenueMarkets;
   readonly #books: OrderBooks;
   readonly #ledger: LedgerTextWriter;
+  readonly #chain: BlockChain;
   readonly #envelope = new EventEnvelope();
   #batch = emptyBatch();
   /** Of markets and market data in the batch. */
@@ -142,6 +146,7 @@ export class BlockFold {
     });
     this.counts = noCounts(this.#venues.counts);
     this.#ledger = start.ledger;
+    this.#chain = start.chain ?? new BlockChain();
     this.#position = start.position;
     this.#reached = start.progress;
     this.#loadedUpTo = start.progress?.streamSequence ?? -1n;
@@ -380,13 +385,8 @@ export class BlockFold {
     for (const market of this.#venues.takeChanged()) batch.venueMarkets.set(market.marketId, market);
     this.counts.ledgerEntries += this.#ledger.position - this.#position;
     this.#position = this.#ledger.position;
-    this.#ledger.endBlock();
-    batch.blocks.set(height, {
-      height,
-      timeNs: block.timeNs,
-      streamSequence: sequence,
-      ledgerEntries: this.#position,
-    });
+    const place = { height, timeNs: block.timeNs, streamSequence: sequence, ledgerEntries: this.#position };
+    batch.blocks.set(height, this.#chain.end(place, this.#ledger.endBlock()));
     this.counts.blocks++;
     this.#block = undefined;
     this.#reach(sequence, height, block.timeNs);

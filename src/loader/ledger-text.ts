@@ -3,6 +3,7 @@ import { type AccountDetails, AccountDetailsSchema } from "../../gen/vega/vega_p
 import { entriesPerBlockMax, entryId } from "../domain/block-position.js";
 import type { AccountRow, EntryClassRow } from "../store/account-table.js";
 import type { LedgerText } from "../store/ledger-entry-table.js";
+import type { AddedToLedger } from "./block-chain.js";
 import { ByteIndex } from "./byte-index.js";
 import { checkId, digitsMax, quantityError, quantityMax, requireId } from "./field-checks.js";
 import { RecordingError } from "./recording-error.js";
@@ -86,14 +87,23 @@ export class LedgerTextWriter {
     this.#setIdBase();
   }
 
-  /** Ends a block: what was added belongs to what `take` gives. */
-  endBlock(): void {
+  /** Ends a block: what was added belongs to what `take` gives. The bytes are valid until the next block begins. */
+  endBlock(): AddedToLedger {
+    const { length, accounts, classes } = this.#mark;
+    const added = {
+      entries: this.#bytes.subarray(length, this.#length),
+      accounts: this.#newAccounts.slice(accounts),
+      classes: this.#newClasses.slice(classes),
+      accountMax: this.#accountMax,
+      classMax: this.#classMax,
+    };
     this.#mark = {
       length: this.#length,
       rows: this.#rows,
       accounts: this.#newAccounts.length,
       classes: this.#newClasses.length,
     };
+    return added;
   }
 
   /** Gives all rows of blocks that ended; those of an open block stay. The bytes are valid until `giveBack`. */

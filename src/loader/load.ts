@@ -2,9 +2,10 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { OperatorError } from "../domain/operator-error.js";
 import { OrderBooks } from "../domain/order-book.js";
 import { readAccounts, readEntryClasses } from "../store/account-table.js";
-import { readLedgerEntries } from "../store/block-table.js";
+import { readBlockMarks, readLedgerEntries } from "../store/block-table.js";
 import { isLocalInfileRefused } from "../store/bulk-load.js";
 import { readBooks } from "../store/depth-table.js";
+import { readEntryText } from "../store/ledger-entry-table.js";
 import {
   checkNotBehind,
   lockProgress,
@@ -16,12 +17,14 @@ import { readVenueMarkets } from "../store/venue-market-table.js";
 import { openWriter, type Writer } from "../store/writer.js";
 import type { Log } from "../telemetry/log.js";
 import { type WholeBatch, writeBatch } from "./batch.js";
+import { BlockChain } from "./block-chain.js";
 import { BlockFold } from "./block-fold.js";
 import { type Frame, FrameSplitter } from "./frames.js";
 import { LedgerTextWriter } from "./ledger-text.js";
 import { type LoadProgress, type LoadSummary, ProgressMeter, summarise } from "./load-summary.js";
 import { outageMsMax, type RetryOptions, startRetries, withRetries } from "./retry.js";
 import { plainBytes, type Source } from "./source.js";
+import { TableSums } from "./table-sums.js";
 
 /** A transaction is committed when it has so many bytes of ledger entries, markets and market data … */
 export const transactionLedgerBytes = 4 * 1024 * 1024;
@@ -100,6 +103,7 @@ class Loader {
   readonly #retry: RetryOptions;
   readonly #fold: BlockFold;
   readonly #ledger: LedgerTextWriter;
+  readonly #sums: TableSums;
   readonly #meter: ProgressMeter;
   #progress: Progress | undefined;
   /** The transaction on its way: while the server writes one batch, the next is made. */
@@ -116,6 +120,7 @@ class Loader {
     options: LoadOptions,
     fold: BlockFold,
     ledger: LedgerTextWriter,
+    sums: TableSums,
     progress: Progress | undefined,
   ) {
     this.#writer = writer;
@@ -123,6 +128,7 @@ class Loader {
     this.#retry = retryOptions(options);
     this.#fold = fold;
     this.#ledger = ledger;
+    this.#sums = sums;
     this.#progress = progress;
     this.#localInfile = options.localInfile ?? true;
     this.#blockByBlock = options.blockByBlock === true || options.pace !== undefined;
@@ -135,13 +141,18 @@ class Loader {
       writer.transaction(async (connection) => {
         const progress = await readProgress(connection);
         const { orders, places } = await readBooks(connection);
-        const ledger = new LedgerTextWriter(await readAccounts(connection), await readEntryClasses(connection));
+        const [accounts, classes] = [await readAccounts(connection), await readEntryClasses(connection)];
+        const ledger = new LedgerTextWriter(accounts, classes);
         const position = progress === undefined ? 0 : await readLedgerEntries(connection, progress.height);
         const { markets: venueMarkets, levels } = await readVenueMarkets(connection);
         const books = OrderBooks.restore(orders, places, levels);
+        const marks = progress === undefined ? [] : await readBlockMarks(connection, progress.height);
+        const entries = await readEntryText(connection, progress?.height ?? 0n, position);
+        const chain = new BlockChain({ marks, entries, accounts, classes });
         const onStale = (text: string) => options.log.warn(text);
-        const fold = new BlockFold({ progress, position, books, ledger, venueMarkets, onStale });
-        return new Loader(writer, options, fold, ledger, progress);
+        const fold = new BlockFold({ progress, position, books, ledger, chain, venueMarkets, onStale });
+        const sums = await TableSums.read(connection, progress);
+        return new Loader(writer, options, fold, ledger, sums, progress);
       });
     return withRetries(read, retryOptions(options));
   }
@@ -278,7 +289,7 @@ class Loader {
       const reached = isRetry ? await lockProgress(connection) : undefined;
       if (reached !== undefined && isSamePlace(reached, batch.reached)) return reached;
       if (isRetry) checkNotBehind(this.#progress, reached);
-      return writeBatch(connection, batch, this.#progress, this.#localInfile);
+      return writeBatch(connection, batch, this.#progress, this.#localInfile, this.#sums.after);
     });
   }
 

@@ -1,5 +1,6 @@
 import { loadRows } from "./bulk-load.js";
 import type { Connection } from "./database.js";
+import { rowText, type TableRows } from "./table-rows.js";
 import { insert } from "./upsert.js";
 
 /** An account: the tuple that it is, and the number it was given. */
@@ -42,50 +43,52 @@ export function readEntryClasses(connection: Connection): Promise<EntryClassRow[
   );
 }
 
-const accountColumns = ["account_id", "party_id", "asset_id", "market_id", "type"];
+export const accountRows: TableRows<AccountRow> = {
+  table: "account",
+  columns: ["account_id", "party_id", "asset_id", "market_id", "type"],
+  keyColumns: 1,
+  values: (row) => [row.accountId, row.partyId, row.assetId, row.marketId, row.type],
+};
+
+export const entryClassRows: TableRows<EntryClassRow> = {
+  table: "entry_class",
+  columns: [
+    "class_id",
+    "from_asset_id",
+    "from_market_id",
+    "from_type",
+    "to_asset_id",
+    "to_market_id",
+    "to_type",
+    "transfer_type",
+  ],
+  keyColumns: 1,
+  values: (row) => [
+    row.classId,
+    row.fromAssetId,
+    row.fromMarketId,
+    row.fromType,
+    row.toAssetId,
+    row.toMarketId,
+    row.toType,
+    row.transferType,
+  ],
+};
 
 /** Inserts new accounts in statements of many rows. */
 export async function insertAccounts(connection: Connection, rows: readonly AccountRow[]): Promise<void> {
-  await insert(
-    connection,
-    "account",
-    accountColumns,
-    rows.map((row) => [row.accountId, row.partyId, row.assetId, row.marketId, row.type]),
-  );
+  await insert(connection, accountRows.table, accountRows.columns, rows.map(accountRows.values));
 }
 
 /** Loads new accounts the fast way. @throws Error unless each row was stored as it is */
 export async function loadAccounts(connection: Connection, rows: readonly AccountRow[]): Promise<void> {
   // Identifiers are printable ASCII: neither a tab nor a line feed is among their characters.
-  const lines = rows.map((row) => `${row.accountId}\t${row.partyId}\t${row.assetId}\t${row.marketId}\t${row.type}\n`);
+  const lines = rows.map((row) => `${rowText(accountRows.values(row))}\n`);
   const text = { bytes: Buffer.from(lines.join(""), "latin1"), rows: rows.length };
-  await loadRows(connection, "account", accountColumns.join(", "), text);
+  await loadRows(connection, accountRows.table, accountRows.columns.join(", "), text);
 }
 
 /** Stores new classes of entries. */
 export async function writeEntryClasses(connection: Connection, rows: readonly EntryClassRow[]): Promise<void> {
-  await insert(
-    connection,
-    "entry_class",
-    [
-      "class_id",
-      "from_asset_id",
-      "from_market_id",
-      "from_type",
-      "to_asset_id",
-      "to_market_id",
-      "to_type",
-      "transfer_type",
-    ],
-    rows.map((row) => [
-      row.classId,
-      row.fromAssetId,
-      row.fromMarketId,
-      row.fromType,
-      row.toAssetId,
-      row.toMarketId,
-      row.toType,
-      row.transferType,
-    ]),
-  );
+  await insert(connection, entryClassRows.table, entryClassRows.columns, rows.map(entryClassRows.values));
 }

@@ -1,5 +1,6 @@
 import type { Connection } from "./database.js";
-import { upsert } from "./upsert.js";
+import type { TableRows } from "./table-rows.js";
+import { upsertRows } from "./upsert.js";
 
 /** One submitter's bundle of a removed signer. */
 export interface BundleRow {
@@ -22,17 +23,25 @@ export interface SignatureRow {
   readonly kind: number;
 }
 
+export const bundleRows: TableRows<BundleRow> = {
+  table: "signer_removed_bundle",
+  columns: ["signature_id", "node_id", "submitter", "old_signer", "nonce", "time_ns", "epoch_seq", "epoch"],
+  keyColumns: 1,
+  values: ({ signatureId, nodeId, submitter, oldSigner, nonce, timeNs, epochSeq }) => {
+    return [signatureId, nodeId, submitter, oldSigner, nonce, timeNs, epochSeq, epochOf(epochSeq)];
+  },
+};
+
+export const signatureRows: TableRows<SignatureRow> = {
+  table: "node_signature",
+  columns: ["signature_id", "signature", "kind"],
+  keyColumns: 2,
+  values: (row) => [row.signatureId, row.signature, row.kind],
+};
+
 /** Stores bundles; the first of an id stays. */
 export async function writeBundles(connection: Connection, rows: readonly BundleRow[]): Promise<void> {
-  await upsert(
-    connection,
-    "signer_removed_bundle",
-    ["signature_id", "node_id", "submitter", "old_signer", "nonce", "time_ns", "epoch_seq", "epoch"],
-    rows.map(({ signatureId, nodeId, submitter, oldSigner, nonce, timeNs, epochSeq }) => {
-      return [signatureId, nodeId, submitter, oldSigner, nonce, timeNs, epochSeq, epochOf(epochSeq)];
-    }),
-    "keep",
-  );
+  await upsertRows(connection, bundleRows, rows, "keep");
 }
 
 /** The text by which epochs are equal as numbers: without leading zeros; text that is no number stays what it is. */
@@ -42,11 +51,5 @@ export function epochOf(epochSeq: string): string {
 
 /** Stores signatures; the same one twice stays one. */
 export async function writeSignatures(connection: Connection, rows: readonly SignatureRow[]): Promise<void> {
-  await upsert(
-    connection,
-    "node_signature",
-    ["signature_id", "signature", "kind"],
-    rows.map((row) => [row.signatureId, row.signature, row.kind]),
-    "keep",
-  );
+  await upsertRows(connection, signatureRows, rows, "keep");
 }

@@ -1,7 +1,8 @@
 import type { ChangedLevel, DepthPlace, LiveOrder } from "../domain/order-book.js";
 import { type BookSide, sides } from "../domain/price-ladder.js";
 import type { Connection } from "./database.js";
-import { upsert } from "./upsert.js";
+import type { TableRows } from "./table-rows.js";
+import { upsertRows } from "./upsert.js";
 
 /**
  * The number of blocks for which a vanished level stays as a tombstone. A reader that lags less need not read whole books.
@@ -21,6 +22,27 @@ export interface LevelRow extends ChangedLevel {
 export interface DepthRow extends DepthPlace {
   readonly changedSequence: bigint;
 }
+
+export const depthRows: TableRows<DepthRow> = {
+  table: "market_depth",
+  columns: ["market_id", "sequence_number", "published_sequence_number", "changed_sequence"],
+  keyColumns: 1,
+  values: (row) => [row.marketId, row.sequenceNumber, row.publishedSequenceNumber, row.changedSequence],
+};
+
+export const levelRows: TableRows<LevelRow> = {
+  table: "price_level",
+  columns: ["market_id", "side", "price", "volume", "number_of_orders", "changed_sequence"],
+  keyColumns: 3,
+  values: (row) => [row.marketId, row.side, row.price, row.volume, row.numberOfOrders, row.changedSequence],
+};
+
+export const liveOrderRows: TableRows<LiveOrder> = {
+  table: "live_order",
+  columns: ["order_id", "market_id", "side", "price", "remaining"],
+  keyColumns: 1,
+  values: (order) => [order.id, order.marketId, order.side, order.price, order.remaining],
+};
 
 /** Every order that rests in a book, and the numbers of every market that has any. */
 export async function readBooks(connection: Connection): Promise<{ orders: LiveOrder[]; places: DepthPlace[] }> {
@@ -54,22 +76,12 @@ export async function readBooks(connection: Connection): Promise<{ orders: LiveO
 
 /** Stores the numbers of markets. */
 export async function writeDepths(connection: Connection, rows: readonly DepthRow[]): Promise<void> {
-  await upsert(
-    connection,
-    "market_depth",
-    ["market_id", "sequence_number", "published_sequence_number", "changed_sequence"],
-    rows.map((row) => [row.marketId, row.sequenceNumber, row.publishedSequenceNumber, row.changedSequence]),
-  );
+  await upsertRows(connection, depthRows, rows);
 }
 
 /** Stores changed levels, vanished ones as tombstones. */
 export async function writeLevels(connection: Connection, rows: readonly LevelRow[]): Promise<void> {
-  await upsert(
-    connection,
-    "price_level",
-    ["market_id", "side", "price", "volume", "number_of_orders", "changed_sequence"],
-    rows.map((row) => [row.marketId, row.side, row.price, row.volume, row.numberOfOrders, row.changedSequence]),
-  );
+  await upsertRows(connection, levelRows, rows);
 }
 
 /** Stores orders that rest, and forgets those that are gone (undefined). */
@@ -86,12 +98,7 @@ export async function writeLiveOrders(
   for (let at = 0; at < gone.length; at += 500) {
     await connection.run("DELETE FROM live_order WHERE order_id IN (?)", [gone.slice(at, at + 500)]);
   }
-  await upsert(
-    connection,
-    "live_order",
-    ["order_id", "market_id", "side", "price", "remaining"],
-    resting.map((order) => [order.id, order.marketId, order.side, order.price, order.remaining]),
-  );
+  await upsertRows(connection, liveOrderRows, resting);
 }
 
 /**

@@ -1,5 +1,6 @@
 import type { Connection } from "./database.js";
-import { upsert } from "./upsert.js";
+import type { TableRows } from "./table-rows.js";
+import { upsertRows } from "./upsert.js";
 
 /** A market or its market data as protobuf bytes. */
 export interface KeptWhole {
@@ -9,16 +10,24 @@ export interface KeptWhole {
   readonly body: Uint8Array;
 }
 
+function keptWholeRows(table: "market" | "market_data"): TableRows<KeptWhole> {
+  return {
+    table,
+    columns: ["market_id", "changed_sequence", "body"],
+    keyColumns: 1,
+    values: (row) => [row.marketId, row.changedSequence, row.body],
+  };
+}
+
+export const marketRows = keptWholeRows("market");
+
+export const marketDataRows = keptWholeRows("market_data");
+
 /** Stores the newest bytes of each market, in `market` or `market_data`. */
 export async function writeKeptWhole(
   connection: Connection,
-  table: "market" | "market_data",
+  table: TableRows<KeptWhole>,
   rows: readonly KeptWhole[],
 ): Promise<void> {
-  await upsert(
-    connection,
-    table,
-    ["market_id", "changed_sequence", "body"],
-    rows.map((row) => [row.marketId, row.changedSequence, row.body]),
-  );
+  await upsertRows(connection, table, rows);
 }

@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { OperatorError } from "../domain/operator-error.js";
 import type { Connection } from "./database.js";
+import type { TableRows } from "./table-rows.js";
 
 /** How far the loader is. */
 export interface Progress {
@@ -42,6 +43,14 @@ export function checkNotBehind(committed: Progress | undefined, found: Progress 
   if (found !== undefined && found.streamSequence >= committed.streamSequence) return;
   throw new ServerBehindError(committed.streamSequence, found?.streamSequence);
 }
+
+/** Without the store's name, which operators may change. */
+export const progressRows: TableRows<Progress> = {
+  table: "progress",
+  columns: ["id", "chain_id", "stream_sequence", "height", "block_time_ns", "pruned_sequence"],
+  keyColumns: 1,
+  values: (row) => [1, row.chainId, row.streamSequence, row.height, row.blockTimeNs, row.prunedSequence],
+};
 
 interface ProgressRow {
   readonly chain_id: string;

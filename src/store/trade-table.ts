@@ -1,6 +1,7 @@
 import type { Trade } from "../../gen/vega/vega_pb.js";
 import type { Connection, Parameter } from "./database.js";
-import { upsert } from "./upsert.js";
+import type { TableRows } from "./table-rows.js";
+import { upsertRows } from "./upsert.js";
 
 /** The last trade of a market. */
 export interface TradeRow {
@@ -33,9 +34,12 @@ const columns = [
   "seller_auction_batch",
 ] as const;
 
-/** Stores last trades; a missing part of a fee is "0". */
+/** A missing part of a fee is "0". */
+export const tradeRows: TableRows<TradeRow> = { table: "last_trade", columns, keyColumns: 1, values };
+
+/** Stores last trades. */
 export async function writeLastTrades(connection: Connection, rows: readonly TradeRow[]): Promise<void> {
-  await upsert(connection, "last_trade", columns, rows.map(values));
+  await upsertRows(connection, tradeRows, rows);
 }
 
 function values({ changedSequence, trade, timeNs }: TradeRow): Parameter[] {

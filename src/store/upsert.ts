@@ -1,4 +1,5 @@
 import type { Connection, Parameter } from "./database.js";
+import type { TableRows } from "./table-rows.js";
 
 /** Rows in one statement, so that no statement outgrows the smallest packet a server allows. */
 export const rowsPerStatementMax = 500;
@@ -31,6 +32,16 @@ export async function upsert(
       part.flat(),
     );
   }
+}
+
+/** Writes rows of a table, as {@link upsert} does. */
+export async function upsertRows<R>(
+  connection: Connection,
+  { table, columns, values }: TableRows<R>,
+  rows: readonly R[],
+  conflict: "replace" | "keep" = "replace",
+): Promise<void> {
+  await upsert(connection, table, columns, rows.map(values), conflict);
 }
 
 /** Inserts rows that cannot be there yet. @throws the server's error for one that is */

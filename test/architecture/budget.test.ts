@@ -6,18 +6,18 @@ import { readSource, trackedFiles } from "./sources.js";
  * number here, and its commit says why. A part that shrank far below its budget lowers it.
  */
 const budgets: Readonly<Record<string, number>> = {
-  ".": 560,
+  ".": 620,
   api: 760,
-  commands: 900,
+  commands: 960,
   domain: 1_320,
   embedded: 1_180,
   encoding: 550,
-  ledger: 1_600,
+  ledger: 1_730,
   live: 1_370,
-  loader: 2_740,
+  loader: 2_950,
   runtime: 1_510,
   simulator: 2_880,
-  store: 3_480,
+  store: 3_780,
   telemetry: 40,
   "transport/": 1_360,
   "transport/call": 940,
@@ -25,6 +25,7 @@ const budgets: Readonly<Record<string, number>> = {
   "transport/http": 2_260,
   "transport/protocols": 1_050,
   "transport/services": 350,
+  verify: 960,
 };
 
 /** Files of transport: a protocol needs one or two, not a folder. */

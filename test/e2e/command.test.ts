@@ -9,6 +9,7 @@ import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openDatabase } from "../../src/store/database.js";
+import { findingsListedMax } from "../../src/verify/findings.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { RecordingBuilder } from "../support/recording.js";
 import { freePort } from "./service-process.js";
@@ -52,6 +53,15 @@ async function run(args: readonly string[], environment?: Record<string, string>
   return await ending(child);
 }
 
+async function change(databaseUrl: string, sql: string): Promise<void> {
+  const database = openDatabase(databaseUrl);
+  try {
+    await database.withConnection((connection) => connection.run(sql));
+  } finally {
+    await database.close();
+  }
+}
+
 async function query(databaseUrl: string, sql: string): Promise<unknown[]> {
   const database = openDatabase(databaseUrl);
   try {
@@ -87,6 +97,7 @@ describe("wrong use ends with 2", () => {
     [["serve"], noDatabase],
     [["load", "file"], noDatabase],
     [["migrate"], noDatabase],
+    [["verify"], noDatabase],
     [
       ["serve", "--database-url", notThere, "--embedded"],
       "both --database-url and --embedded are given; give one of them",
@@ -161,7 +172,7 @@ describe("wrong use ends with 2", () => {
 
 describe("help and version end with 0", () => {
   it("each command says every flag, its variable and its default", async () => {
-    for (const command of ["serve", "load", "migrate", "simulate", "demo"]) {
+    for (const command of ["serve", "load", "migrate", "verify", "simulate", "demo"]) {
       const { code, out } = await run([command, "--help"]);
       expect(code).toBe(0);
       const flags = out.match(/^ {2}--[a-z-]+/gm) ?? [];
@@ -337,6 +348,39 @@ describe("loading", () => {
         "marketd: another process is loading into this database: only one may at a time; nothing of this block was written\n",
     });
     expect(await query(url, "SELECT COUNT(*) AS entries FROM ledger_entry")).toEqual([{ entries: 5n }]);
+  });
+});
+
+describe("verify", () => {
+  it("ends with 0 when all is right, with 1 and a line for each finding, with 4 when it cannot check", async () => {
+    const { url } = newDatabaseUrl();
+    const file = join(folder, "verified");
+    expect((await run(["simulate", "--blocks", "20", "--out", file])).code).toBe(0);
+    const verify = () => run(["verify", "--database-url", url]);
+    expect(await verify()).toMatchObject({ code: 4, error: expect.stringMatching(/could not be checked: .*\n$/) });
+    expect((await run(["load", "--database-url", url, file])).code).toBe(0);
+    expect(await verify()).toEqual({
+      code: 0,
+      out: expect.stringMatching(
+        /^checked chain simulated-1 up to block 20: 20 blocks, \d+ ledger entries, 0 findings\n$/,
+      ),
+      error: "",
+    });
+    await change(url, "UPDATE ledger_entry SET quantity = quantity + 1 WHERE id = 7 << 24");
+    expect(await verify()).toMatchObject({
+      code: 1,
+      out: expect.stringMatching(/^block 7, ledger_entry: its entries are not what was written$/m),
+      error: expect.stringMatching(/^marketd: \d+ findings: the database is not what was loaded\n$/),
+    });
+    await change(url, "DELETE FROM account");
+    const { out } = await verify();
+    expect(out.split("\n").filter((line) => /^(block \d+, )?[a-z_]+: /.test(line))).toHaveLength(findingsListedMax);
+    expect(await run(["verify", "--database-url", notThere])).toEqual({
+      code: 4,
+      out: "",
+      error:
+        "marketd: the database could not be checked: the database cannot be reached: connect ECONNREFUSED 127.0.0.1:1\n",
+    });
   });
 });
 

@@ -87,6 +87,7 @@ test("migrate, load and serve do with the rights that the document gives each of
     await expect
       .poll(async () => (await fetch(`${service.url}/metrics`)).text(), { timeout: 5_000 })
       .toMatch(/^marketd_block_height 40$/m);
+    await runMarketd("verify", "--database-url", urlFor("serve"));
     expect(await history()).toEqual([200, true]);
   } finally {
     await service.kill();

@@ -11,6 +11,7 @@ import { simulate } from "../../src/simulator/network.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
+import { type VerifyReport, verify } from "../../src/verify/verify.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { dump } from "../support/dump.js";
 
@@ -30,6 +31,15 @@ const program = (url: string, path: string, transactionRowsMax: number) => `
 async function reached(store: Database): Promise<bigint> {
   const [row] = await store.query<{ stream_sequence: bigint }>("SELECT stream_sequence FROM progress");
   return row?.stream_sequence ?? 0n;
+}
+
+async function verified(url: string): Promise<VerifyReport> {
+  const database = openDatabase(url, { connectionsMax: 3 });
+  try {
+    return await verify(database);
+  } finally {
+    await database.close();
+  }
 }
 
 it("gives the same rows when the process is killed again and again, at any moment", async () => {
@@ -73,4 +83,6 @@ it("gives the same rows when the process is killed again and again, at any momen
   }
   expect(kills).toBeGreaterThan(3);
   expect(await dump(killed)).toEqual(await dump(whole));
+  const { findings } = await verified(killed);
+  expect(findings.listed).toEqual([]);
 }, 120_000);

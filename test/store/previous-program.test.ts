@@ -9,11 +9,13 @@ import type { Service } from "../../src/commands/service.js";
 import { load } from "../../src/loader/load.js";
 import { streamSource } from "../../src/loader/source.js";
 import { Network, networkDefaults } from "../../src/simulator/network.js";
-import { type Connection, openDatabase } from "../../src/store/database.js";
+import { type Connection, type Database, openDatabase } from "../../src/store/database.js";
 import { dropDatabase } from "../../src/store/drop-database.js";
 import { migrate } from "../../src/store/migrate.js";
 import { readMigrations } from "../../src/store/migration-files.js";
 import { createLog } from "../../src/telemetry/log.js";
+import { renderFinding } from "../../src/verify/findings.js";
+import { verify } from "../../src/verify/verify.js";
 import { startTestService } from "../live/service.js";
 import { newDatabaseUrl } from "../support/database.js";
 
@@ -97,13 +99,17 @@ async function grow(program: Pick<PreviousProgram, "load">, databaseUrl: string,
 
 const ours: Pick<PreviousProgram, "load"> = { load: (options) => load(options as Parameters<typeof load>[0]) };
 
-async function withConnection<T>(use: (connection: Connection) => Promise<T>): Promise<T> {
-  const database = openDatabase(url, { connectionsMax: 1 });
+async function withDatabase<T>(use: (database: Database) => Promise<T>): Promise<T> {
+  const database = openDatabase(url, { connectionsMax: 3 });
   try {
-    return await database.withConnection(use);
+    return await use(database);
   } finally {
     await database.close();
   }
+}
+
+function withConnection<T>(use: (connection: Connection) => Promise<T>): Promise<T> {
+  return withDatabase((database) => database.withConnection(use));
 }
 
 /** What a service answers from memory and from the database, and up to which block. */
@@ -145,6 +151,27 @@ it("the first schema with data in it is migrated under a program that goes on to
   await agree(...services, await startPrevious(url));
   await grow(ours, url, 15);
   await agree(...services);
+}, 120_000);
+
+it("what both programs have loaded is verified, and the blocks of the previous one are told", async () => {
+  const verified = async () =>
+    withDatabase(async (database) => {
+      const { undigested, findings } = await verify(database);
+      return { undigested, findings: findings.listed.map(renderFinding) };
+    });
+  expect(await verified()).toEqual({ undigested: [{ first: 1n, last: 35n }], findings: [] });
+  await grow(previous, url, 5);
+  const undigested = [
+    { first: 1n, last: 35n },
+    { first: 51n, last: 55n },
+  ];
+  expect(await verified()).toEqual({ undigested, findings: [] });
+  await grow(ours, url, 5);
+  expect(await verified()).toEqual({ undigested, findings: [] });
+  await withConnection((c) => c.run("UPDATE account SET type = type + 1 WHERE account_id = 1"));
+  expect((await verified()).findings).toContainEqual(expect.stringMatching(/^block 36, block: /));
+  expect((await verified()).findings).toContainEqual(expect.stringMatching(/^block 56, block: /));
+  await withConnection((c) => c.run("UPDATE account SET type = type - 1 WHERE account_id = 1"));
 }, 120_000);
 
 it("a store that the previous program begins on today's schema gets its name later", async () => {

@@ -17,6 +17,7 @@ export const storeTables = {
   ledger_entry: "id",
   signer_removed_bundle: "signature_id",
   node_signature: "signature_id, signature",
+  table_digest: "table_name",
 } as const;
 
 /**

@@ -1,0 +1,31 @@
+import { bundleRows, signatureRows } from "./bundle-table.js";
+import type { Parameter } from "./database.js";
+import { depthRows, levelRows, liveOrderRows } from "./depth-table.js";
+import { marketDataRows, marketRows } from "./market-table.js";
+import { progressRows } from "./progress-table.js";
+import { rowText, type TableRows } from "./table-rows.js";
+import { tradeRows } from "./trade-table.js";
+
+/** Every table that has a row in `table_digest`: those whose rows change, and those whose rows belong to no block. */
+export const digestedTables: readonly Pick<TableRows<never>, "table" | "columns" | "keyColumns">[] = [
+  progressRows,
+  marketRows,
+  marketDataRows,
+  depthRows,
+  levelRows,
+  liveOrderRows,
+  tradeRows,
+  bundleRows,
+  signatureRows,
+];
+
+/** The place of a row, its `changed_sequence`; 0 in a table without. */
+export function placeOf({ columns }: Pick<TableRows<never>, "columns">, values: readonly Parameter[]): bigint {
+  const place = values[columns.indexOf("changed_sequence")];
+  return typeof place === "bigint" ? place : 0n;
+}
+
+/** The primary key of a row, as text. */
+export function keyOf({ keyColumns }: Pick<TableRows<never>, "keyColumns">, values: readonly Parameter[]): string {
+  return rowText(values.slice(0, keyColumns));
+}

@@ -1,0 +1,188 @@
+import { createHash } from "node:crypto";
+import { accountRows, entryClassRows } from "../store/account-table.js";
+import { type BlockMark, blockDigest } from "../store/block-digest.js";
+import { blockColumns } from "../store/block-table.js";
+import type { Connection, Parameter } from "../store/database.js";
+import { rowText, type TableRows } from "../store/table-rows.js";
+import type { Findings } from "./findings.js";
+
+const blocksPerQuery = 2_000;
+const rowsPerQuery = 10_000;
+
+/** A row of `block`. What a program without digests wrote has null in the last four columns. */
+export interface StoredBlock {
+  readonly height: bigint;
+  readonly time_ns: bigint;
+  readonly stream_sequence: bigint;
+  readonly ledger_entries: number;
+  readonly account_max: number | null;
+  readonly class_max: number | null;
+  /** Of these bytes a character each. */
+  readonly entries_digest: string | null;
+  readonly digest: string | null;
+}
+
+/** The blocks from one height to another, in order, some at a time. */
+export async function* readBlocks(connection: Connection, from: bigint, to: bigint): AsyncGenerator<StoredBlock[]> {
+  for (let next = from; ; ) {
+    const blocks = await connection.query<{ [K in keyof StoredBlock]: StoredBlock[K] }>(
+      `SELECT ${blockColumns.join(", ")} FROM block WHERE height >= ? AND height <= ?
+       ORDER BY height LIMIT ${blocksPerQuery}`,
+      [next, to],
+    );
+    if (blocks.length > 0) yield blocks;
+    if (blocks.length < blocksPerQuery) return;
+    next = (blocks.at(-1)?.height ?? to) + 1n;
+  }
+}
+
+/** Digests of the rows of a table whose first column counts them. They are read in order, some ahead. */
+class NumberedRows {
+  readonly #connection: Connection;
+  readonly #table: Pick<TableRows<never>, "table" | "columns">;
+  #rows: Parameter[][] = [];
+  /** The next of them. */
+  #at = 0;
+  /** Highest number read, and highest number passed. */
+  #readTo = -1;
+  #passed = -1;
+  #isAll = false;
+
+  constructor(connection: Connection, table: Pick<TableRows<never>, "table" | "columns">) {
+    this.#connection = connection;
+    this.#table = table;
+  }
+
+  /** Of those with numbers above `after` up to `last`. */
+  async digest(after: number, last: number): Promise<Buffer> {
+    const digest = createHash("sha256");
+    if (after < this.#passed) this.#goBack(after);
+    for (let row = await this.#next(); row !== undefined; row = await this.#next()) {
+      const number = Number(row[0]);
+      if (number > last) break;
+      if (number > after) digest.update(`${rowText(row)}\n`);
+      this.#passed = number;
+      this.#at++;
+    }
+    return digest.digest();
+  }
+
+  #goBack(after: number): void {
+    this.#rows = [];
+    this.#at = 0;
+    this.#readTo = after;
+    this.#isAll = false;
+  }
+
+  async #next(): Promise<Parameter[] | undefined> {
+    if (this.#at >= this.#rows.length && !this.#isAll) await this.#read();
+    return this.#rows[this.#at];
+  }
+
+  async #read(): Promise<void> {
+    const { table, columns } = this.#table;
+    const [number = ""] = columns;
+    const rows = await this.#connection.query(
+      `SELECT ${columns.join(", ")} FROM ${table} WHERE ${number} > ? ORDER BY ${number} LIMIT ${rowsPerQuery}`,
+      [this.#readTo],
+    );
+    this.#rows = rows.map((row) => columns.map((name) => row[name] ?? null));
+    this.#at = 0;
+    this.#readTo = Number(this.#rows.at(-1)?.[0] ?? this.#readTo);
+    this.#isAll = rows.length < rowsPerQuery;
+  }
+}
+
+/** A run of blocks that a program without digests wrote. */
+export interface UndigestedBlocks {
+  readonly first: bigint;
+  readonly last: bigint;
+}
+
+/** Compares block after block, each with its accounts and entry classes, with its digest and with the one before. */
+export class BlockRows {
+  readonly undigested: UndigestedBlocks[] = [];
+  readonly #findings: Findings;
+  readonly #accounts: NumberedRows;
+  readonly #classes: NumberedRows;
+  #before: StoredBlock | undefined;
+
+  constructor(connection: Connection, findings: Findings) {
+    this.#findings = findings;
+    this.#accounts = new NumberedRows(connection, accountRows);
+    this.#classes = new NumberedRows(connection, entryClassRows);
+  }
+
+  /** The last block that was checked. */
+  get newest(): StoredBlock | undefined {
+    return this.#before;
+  }
+
+  async check(block: StoredBlock): Promise<void> {
+    const before = this.#before;
+    this.#before = block;
+    if (before !== undefined && (block.time_ns < before.time_ns || block.stream_sequence <= before.stream_sequence)) {
+      this.#findings.add(
+        "block",
+        block.height,
+        `its time or stream sequence number is before block ${before.height}'s`,
+      );
+    }
+    const { account_max, class_max, entries_digest, digest } = block;
+    if (account_max === null && class_max === null && entries_digest === null && digest === null) {
+      this.#noteUndigested(block, before);
+    } else if (account_max === null || class_max === null || entries_digest === null || digest === null) {
+      this.#findings.add("block", block.height, "a part of its digests is missing");
+    } else {
+      await this.#compare({ ...block, account_max, class_max, entries_digest, digest }, before && toMark(before));
+    }
+  }
+
+  async #compare(block: Digested, before: BlockMark | undefined): Promise<void> {
+    const expected = blockDigest(
+      before,
+      {
+        height: block.height,
+        timeNs: block.time_ns,
+        streamSequence: block.stream_sequence,
+        ledgerEntries: block.ledger_entries,
+        accountMax: block.account_max,
+        classMax: block.class_max,
+        entriesDigest: bytes(block.entries_digest),
+      },
+      await this.#accounts.digest(before?.accountMax ?? 0, block.account_max),
+      await this.#classes.digest(before?.classMax ?? 0, block.class_max),
+    );
+    if (expected.equals(bytes(block.digest))) return;
+    this.#findings.add(
+      "block",
+      block.height,
+      "it, an account or an entry class that it brought, or the block before it is not what was written",
+    );
+    const missing = (before?.height ?? block.height) + 1n;
+    if (missing < block.height)
+      this.#findings.add("block", missing, `there is none of this height up to ${block.height}`);
+  }
+
+  #noteUndigested(block: StoredBlock, before: StoredBlock | undefined): void {
+    const last = this.undigested.at(-1);
+    if (last !== undefined && last.last === before?.height) this.undigested.pop();
+    const first = last !== undefined && last.last === before?.height ? last.first : block.height;
+    this.undigested.push({ first, last: block.height });
+  }
+}
+
+type Digested = { readonly [K in keyof StoredBlock]: NonNullable<StoredBlock[K]> };
+
+function toMark({ height, account_max, class_max, digest }: StoredBlock): BlockMark {
+  return {
+    height,
+    accountMax: account_max ?? 0,
+    classMax: class_max ?? 0,
+    digest: digest === null ? undefined : bytes(digest),
+  };
+}
+
+function bytes(text: string): Buffer {
+  return Buffer.from(text, "latin1");
+}

@@ -1,0 +1,121 @@
+import { type Amount, digitsOfNumber } from "./amount.js";
+
+const tab = 0x09;
+const minus = 0x2d;
+const zero = 0x30;
+
+/** An id as two numbers, because it has up to 63 bits: all digits but the last nine, and those. */
+const lowDigits = 9;
+export const lowMax = 10 ** lowDigits;
+
+/** An id, split for {@link EntryRows}. */
+export interface SplitId {
+  readonly high: number;
+  readonly low: number;
+}
+
+export function splitId(id: bigint): SplitId {
+  return { high: Number(id / BigInt(lowMax)), low: Number(id % BigInt(lowMax)) };
+}
+
+/** Reads the text of ledger entries, a row at a time, without making strings of it. */
+export class EntryRows {
+  idHigh = 0;
+  idLow = 0;
+  /** Where the row begins. */
+  start = 0;
+  from = 0;
+  to = 0;
+  classId = 0;
+  transferType = 0;
+  quantity: Amount = 0;
+  fromBalance: Amount = 0;
+  toBalance: Amount = 0;
+  readonly #text: Buffer;
+  #at = 0;
+
+  constructor(text: Uint8Array) {
+    this.#text = Buffer.from(text.buffer, text.byteOffset, text.byteLength);
+  }
+
+  /** Reads the id of the next row; false: there is none. */
+  nextId(): boolean {
+    if (this.#at >= this.#text.length) return false;
+    this.start = this.#at;
+    let stop = this.#at;
+    while (this.#text[stop] !== tab && stop < this.#text.length) stop++;
+    const middle = Math.max(this.#at, stop - lowDigits);
+    this.idHigh = this.#digits(this.#at, middle);
+    this.idLow = this.#digits(middle, stop);
+    this.#at = stop + 1;
+    return true;
+  }
+
+  /** Reads what follows the id. */
+  readRow(): void {
+    this.from = this.#number();
+    this.to = this.#number();
+    this.classId = this.#number();
+    this.transferType = this.#number();
+    this.#number();
+    this.quantity = this.#amount();
+    this.fromBalance = this.#amount();
+    this.toBalance = this.#amount();
+  }
+
+  get id(): bigint {
+    return BigInt(this.idHigh) * BigInt(lowMax) + BigInt(this.idLow);
+  }
+
+  /** Bytes of all rows. */
+  get length(): number {
+    return this.#text.length;
+  }
+
+  isId({ high, low }: SplitId): boolean {
+    return this.idHigh === high && this.idLow === low;
+  }
+
+  isBefore({ high, low }: SplitId): boolean {
+    return this.idHigh < high || (this.idHigh === high && this.idLow < low);
+  }
+
+  /** The text from one place to another, which is the start of a row or the end. */
+  text(from: number, to: number): Buffer {
+    return this.#text.subarray(from, to);
+  }
+
+  /** The end of the row that was read. */
+  get end(): number {
+    return Math.min(this.#at, this.#text.length);
+  }
+
+  #digits(start: number, stop: number): number {
+    const text = this.#text;
+    let value = 0;
+    for (let i = start; i < stop; i++) value = value * 10 + (text[i] ?? zero) - zero;
+    return value;
+  }
+
+  #column(): number {
+    const text = this.#text;
+    let stop = this.#at;
+    while ((text[stop] ?? 0) > tab + 1) stop++;
+    this.#at = stop + 1;
+    return stop;
+  }
+
+  #number(): number {
+    const start = this.#at;
+    const stop = this.#column();
+    return this.#text[start] === minus ? -this.#digits(start + 1, stop) : this.#digits(start, stop);
+  }
+
+  #amount(): Amount {
+    const start = this.#at;
+    const stop = this.#column();
+    if (stop - start <= digitsOfNumber) return this.#digits(start, stop);
+    const text = this.#text.toString("latin1", start, stop);
+    return /^[0-9]+$/.test(text) ? BigInt(text) : -1n;
+  }
+}

@@ -1,0 +1,26 @@
+/** Findings that are described; all are counted. */
+export const findingsListedMax = 100;
+
+/** Something in the database that is not what the loader wrote, or cannot be. */
+export interface Finding {
+  readonly table: string;
+  /** The block that it belongs to; undefined: unknown, or it belongs to none. */
+  readonly block: bigint | undefined;
+  readonly text: string;
+}
+
+/** What was found. */
+export class Findings {
+  readonly listed: Finding[] = [];
+  count = 0;
+
+  add(table: string, block: bigint | undefined, text: string): void {
+    this.count++;
+    if (this.listed.length < findingsListedMax) this.listed.push({ table, block, text });
+  }
+}
+
+/** A finding as a line. */
+export function renderFinding({ table, block, text }: Finding): string {
+  return `${block === undefined ? "" : `block ${block}, `}${table}: ${text}`;
+}

@@ -1,0 +1,194 @@
+import { createHash } from "node:crypto";
+import { entryId, firstIdOfBlock, positionBits } from "../domain/block-position.js";
+import type { Connection } from "../store/database.js";
+import { type EntryText, entriesPerText, entryTextSetting, entryTextSql } from "../store/ledger-entry-table.js";
+import { Accounts } from "./accounts.js";
+import { Balances } from "./balances.js";
+import { type BlockRows, readBlocks, type StoredBlock } from "./block-rows.js";
+import { EntryRows, lowMax, type SplitId, splitId } from "./entry-rows.js";
+import type { Findings } from "./findings.js";
+
+/** Most entries that a block can hold, which is what is read of one that claims more. */
+const entriesMax = 1 << 24;
+
+/** How far the check of the ledger is. */
+export interface LedgerProgress {
+  readonly blocks: number;
+  readonly entries: number;
+  readonly height: bigint;
+}
+
+/** Consecutive blocks, or a part of one, whose entries are read at once. */
+interface Piece {
+  readonly blocks: readonly StoredBlock[];
+  readonly low: bigint;
+  readonly high: bigint;
+  /** Whether the last of the blocks goes on in the next piece. */
+  readonly isCut: boolean;
+}
+
+/** Cuts the ids of blocks into pieces without a gap; the first begins at `low`. */
+async function* piecesOf(pages: AsyncIterable<StoredBlock[]>, firstId: bigint): AsyncGenerator<Piece> {
+  let low = firstId;
+  for await (const page of pages) {
+    let blocks: StoredBlock[] = [];
+    let entries = 0;
+    for (const block of page) {
+      const { height, ledger_entries } = block;
+      if (blocks.length > 0 && entries + ledger_entries > entriesPerText) {
+        const high = firstIdOfBlock(height) - 1n;
+        yield { blocks, low, high, isCut: false };
+        [low, blocks, entries] = [high + 1n, [], 0];
+      }
+      const claimed = Math.min(ledger_entries, entriesMax);
+      let rest = claimed;
+      for (; rest > entriesPerText; rest -= entriesPerText) {
+        const high = entryId(height, claimed - rest + entriesPerText) - 1n;
+        yield { blocks: [block], low, high, isCut: true };
+        low = high + 1n;
+      }
+      blocks.push(block);
+      entries += rest;
+    }
+    const high = firstIdOfBlock((page.at(-1)?.height ?? 0n) + 1n) - 1n;
+    yield { blocks, low, high, isCut: false };
+    low = high + 1n;
+  }
+}
+
+/** Compares the entries of blocks with the digests of the blocks, and with each other. */
+export class LedgerCheck {
+  readonly #connection: Connection;
+  readonly #blocks: BlockRows;
+  readonly #accounts: Accounts;
+  readonly #balances: Balances;
+  readonly #findings: Findings;
+  #progress: { blocks: number; entries: number; height: bigint } = { blocks: 0, entries: 0, height: 0n };
+  /** The block whose entries are being read. */
+  #digest = createHash("sha256");
+  #positions = 0;
+  /** The id that the next entry should have. */
+  #expected = { high: 0, low: 0 };
+  #isMisplaced = false;
+
+  private constructor(connection: Connection, blocks: BlockRows, accounts: Accounts, findings: Findings) {
+    this.#connection = connection;
+    this.#blocks = blocks;
+    this.#accounts = accounts;
+    this.#balances = new Balances(accounts);
+    this.#findings = findings;
+  }
+
+  /** `connection` is used by nobody else meanwhile. */
+  static async start(connection: Connection, blocks: BlockRows, findings: Findings): Promise<LedgerCheck> {
+    await connection.run(entryTextSetting);
+    return new LedgerCheck(connection, blocks, await Accounts.read(connection), findings);
+  }
+
+  /** Checks all blocks up to a height; `blockReader` is another connection. While one piece is checked, the next is read. */
+  async run(
+    blockReader: Connection,
+    newest: bigint,
+    onProgress: (progress: LedgerProgress) => void,
+  ): Promise<LedgerProgress> {
+    const pieces = piecesOf(readBlocks(blockReader, 0n, newest), 0n);
+    const read = async () => {
+      const { value: piece } = await pieces.next();
+      return piece === undefined ? undefined : { piece, rows: await this.#read(piece) };
+    };
+    let next = read();
+    for (let now = await next; now !== undefined; now = await next) {
+      next = read();
+      // Awaited by the next turn, unless this one fails.
+      next.catch(() => {});
+      await this.#check(now.piece, now.rows);
+      onProgress(this.#progress);
+    }
+    for (const [asset, amount] of this.#balances.appeared()) {
+      const what = amount > 0n ? `${amount} appeared` : `${-amount} vanished`;
+      this.#findings.add("ledger_entry", undefined, `of asset ${asset} ${what} between entries`);
+    }
+    return this.#progress;
+  }
+
+  async #read({ low, high, blocks }: Piece): Promise<EntryRows> {
+    const [row] = await this.#connection.query<{ [K in keyof EntryText]: EntryText[K] }>(entryTextSql(low, high));
+    const entries = row?.entries ?? 0n;
+    if (entries > BigInt(entriesPerText)) {
+      const text = `${entries} entries are where at most ${entriesPerText} belong`;
+      this.#findings.add("ledger_entry", blocks[0]?.height, text);
+    }
+    return new EntryRows(row?.text ?? new Uint8Array());
+  }
+
+  async #check({ blocks, isCut }: Piece, rows: EntryRows): Promise<void> {
+    let hasRow = rows.nextId();
+    const passStrays = (first: SplitId | undefined): void => {
+      for (; hasRow && (first === undefined || rows.isBefore(first)); hasRow = rows.nextId()) {
+        rows.readRow();
+        this.#findings.add("ledger_entry", rows.id >> positionBits, `entry ${rows.id} belongs to no block`);
+      }
+    };
+    for (const [index, block] of blocks.entries()) {
+      const first = splitId(firstIdOfBlock(block.height));
+      const end = splitId(firstIdOfBlock(block.height + 1n));
+      passStrays(first);
+      if (this.#positions === 0) this.#expected = { ...first };
+      const start = hasRow ? rows.start : rows.end;
+      let stop = start;
+      for (; hasRow && rows.isBefore(end); hasRow = rows.nextId()) {
+        rows.readRow();
+        this.#entry(block, rows);
+        stop = rows.end;
+      }
+      this.#digest.update(rows.text(start, stop));
+      if (stop === rows.length && stop > start) this.#digest.update("\n");
+      if (!isCut || index < blocks.length - 1) await this.#endBlock(block);
+    }
+    if (!isCut) passStrays(undefined);
+  }
+
+  #entry(block: StoredBlock, rows: EntryRows): void {
+    if (!this.#isMisplaced && !rows.isId(this.#expected)) {
+      this.#isMisplaced = true;
+      const text = `entry ${rows.id} is there where position ${this.#positions} belongs`;
+      this.#findings.add("ledger_entry", block.height, text);
+    }
+    this.#positions++;
+    this.#expected.low++;
+    if (this.#expected.low === lowMax) this.#expected = { high: this.#expected.high + 1, low: 0 };
+    const { from, to, classId, transferType, quantity, fromBalance, toBalance } = rows;
+    const problem = this.#accounts.problem(from, to, classId, transferType);
+    if (problem !== undefined) {
+      this.#findings.add("ledger_entry", block.height, `entry ${rows.id} ${problem}`);
+      return;
+    }
+    this.#balance(block, rows, from, this.#balances.leg(from, -quantity, fromBalance));
+    this.#balance(block, rows, to, this.#balances.leg(to, quantity, toBalance));
+  }
+
+  #balance(block: StoredBlock, rows: EntryRows, account: number, difference: bigint | undefined): void {
+    if (difference === undefined) return;
+    const text = `entry ${rows.id} states a balance of account ${account} that is off by ${difference}`;
+    this.#findings.add("ledger_entry", block.height, text);
+  }
+
+  async #endBlock(block: StoredBlock): Promise<void> {
+    const { height, ledger_entries, entries_digest } = block;
+    if (this.#positions !== ledger_entries) {
+      const text = `it has ${this.#positions} entries, and ${ledger_entries} were written`;
+      this.#findings.add("ledger_entry", height, text);
+    } else if (entries_digest !== null && this.#digest.digest().toString("latin1") !== entries_digest) {
+      this.#findings.add("ledger_entry", height, "its entries are not what was written");
+    }
+    await this.#blocks.check(block);
+    this.#progress = {
+      blocks: this.#progress.blocks + 1,
+      entries: this.#progress.entries + this.#positions,
+      height,
+    };
+    this.#digest = createHash("sha256");
+    this.#positions = 0;
+    this.#isMisplaced = false;
+  }
+}

@@ -1,0 +1,123 @@
+import type { Connection, Parameter } from "../store/database.js";
+import { depthRows, levelRows, liveOrderRows } from "../store/depth-table.js";
+import { digestedTables, placeOf } from "../store/digested-tables.js";
+import { type Progress, progressRows } from "../store/progress-table.js";
+import { addRow, noRows, placeOfDifference, type RowSum, rowHash } from "../store/row-hash.js";
+import { readTableDigests } from "../store/table-digest-table.js";
+import { readRows } from "../store/table-rows.js";
+import type { Findings } from "./findings.js";
+
+/** Signatures of a bundle come before or after it; one that still has none after so long is a finding. */
+export const signatureWaitNs = 3_600_000_000_000n;
+
+/** What the tables are compared with. */
+export interface TableCheckOptions {
+  readonly progress: Progress;
+  /** Whether the newest block has a digest; otherwise a program without digests wrote last, and sums mean nothing. */
+  readonly hasDigests: boolean;
+  readonly findings: Findings;
+}
+
+/** Compares the tables whose rows change with their sums, books with orders, and bundles with signatures. */
+export async function checkTables(connection: Connection, options: TableCheckOptions): Promise<void> {
+  const { progress, hasDigests, findings } = options;
+  const digests = hasDigests ? await readTableDigests(connection) : new Map<string, RowSum>();
+  const tables = new Map<string, Parameter[][]>();
+  for (const table of digestedTables) {
+    const rows = await readRows(connection, table);
+    tables.set(table.table, rows);
+    let sum = noRows;
+    for (const values of rows) {
+      const place = placeOf(table, values);
+      if (place > progress.streamSequence) {
+        findings.add(table.table, undefined, `a row says that event ${place} changed it, which is yet to come`);
+      }
+      if (hasDigests) sum = addRow(sum, rowHash(table.table, values), place);
+    }
+    if (!hasDigests) continue;
+    await compare(connection, table.table, sum, digests.get(table.table), options);
+    digests.delete(table.table);
+  }
+  for (const table of digests.keys())
+    findings.add("table_digest", undefined, `it has a row of ${table}, which has no digest`);
+  checkBooks(tables, findings);
+  await checkBundles(connection, progress, findings);
+}
+
+async function compare(
+  connection: Connection,
+  table: string,
+  found: RowSum,
+  written: RowSum | undefined,
+  { progress, findings }: TableCheckOptions,
+): Promise<void> {
+  if (written === undefined) {
+    findings.add("table_digest", undefined, `it has no row of ${table}`);
+    return;
+  }
+  if (found.rows === written.rows && found.sum === written.sum && found.placeSum === written.placeSum) return;
+  const place = placeOfDifference(found, written, progress.streamSequence);
+  const [block] =
+    place === undefined
+      ? []
+      : await connection.query<{ height: bigint }>(
+          "SELECT height FROM block WHERE stream_sequence >= ? ORDER BY height LIMIT 1",
+          [place],
+        );
+  const rows = found.rows === written.rows ? "" : `: ${found.rows} rows in place of ${written.rows}`;
+  findings.add(
+    table,
+    table === progressRows.table ? progress.height : block?.height,
+    `it is not what was written${rows}`,
+  );
+}
+
+interface Level {
+  volume: bigint;
+  orders: bigint;
+}
+
+/** Each level is what the orders at its price add up to. Venues that publish levels tell of no orders. */
+function checkBooks(tables: ReadonlyMap<string, Parameter[][]>, findings: Findings): void {
+  const expected = new Map<string, Level>();
+  for (const [, market, side, price, remaining] of tables.get(liveOrderRows.table) ?? []) {
+    const key = `${market} ${side} ${price}`;
+    const level = expected.get(key) ?? { volume: 0n, orders: 0n };
+    level.volume += typeof remaining === "bigint" ? remaining : 0n;
+    level.orders += 1n;
+    expected.set(key, level);
+  }
+  const problem = (market: string, side: string, price: string, text: string): void => {
+    findings.add(levelRows.table, undefined, `market ${market}, side ${side}, price ${price}: ${text}`);
+  };
+  for (const [market, side, price, volume, orders] of tables.get(levelRows.table) ?? []) {
+    const key = `${market} ${side} ${price}`;
+    const level = expected.get(key) ?? { volume: 0n, orders: 0n };
+    expected.delete(key);
+    if (orders === 0n && level.orders === 0n) continue;
+    if (volume === level.volume && orders === level.orders) continue;
+    const text = `it has ${volume} in ${orders} orders, and the orders there are ${level.orders} with ${level.volume}`;
+    problem(String(market), String(side), String(price), text);
+  }
+  for (const [key, { volume, orders }] of expected) {
+    const [market = "", side = "", price = ""] = key.split(" ");
+    problem(market, side, price, `there is no level, and ${orders} orders with ${volume}`);
+  }
+  for (const [market, sequence, published] of tables.get(depthRows.table) ?? []) {
+    if (BigInt(String(published)) <= BigInt(String(sequence))) continue;
+    findings.add(
+      depthRows.table,
+      undefined,
+      `market ${market}: its last update ${published} is after ${sequence}, where it is`,
+    );
+  }
+}
+
+async function checkBundles(connection: Connection, { blockTimeNs }: Progress, findings: Findings): Promise<void> {
+  const unsigned = await connection.query<{ id: string }>(
+    `SELECT signature_id AS id FROM signer_removed_bundle AS b WHERE time_ns < ?
+       AND NOT EXISTS (SELECT 1 FROM node_signature AS s WHERE s.signature_id = b.signature_id)`,
+    [blockTimeNs - signatureWaitNs],
+  );
+  for (const { id } of unsigned) findings.add("signer_removed_bundle", undefined, `bundle ${id} has no signature`);
+}
