@@ -63,6 +63,12 @@ export interface LoadConfig extends DatabaseConfig {
   readonly pace: number | undefined;
 }
 
+/** `retain` */
+export interface RetainConfig extends DatabaseConfig {
+  /** How long ledger entries are kept, in nanoseconds of block time. */
+  readonly keepNs: bigint;
+}
+
 /** `simulate` */
 export interface SimulateConfig {
   readonly blocks: number;
@@ -86,6 +92,7 @@ export interface Commands {
   load(config: LoadConfig): Promise<void>;
   migrate(config: DatabaseConfig): Promise<void>;
   verify(config: DatabaseConfig): Promise<void>;
+  retain(config: RetainConfig): Promise<void>;
   simulate(config: SimulateConfig): Promise<void>;
   demo(config: DemoConfig): Promise<void>;
 }
@@ -145,6 +152,16 @@ function parsePace(text: string): number {
     throw new InvalidArgumentError("It takes blocks per second, above 0 and at most 1000000.");
   }
   return pace;
+}
+
+const nsPerUnit = { d: 86_400_000_000_000n, h: 3_600_000_000_000n, m: 60_000_000_000n } as const;
+
+function parseKeep(text: string): bigint {
+  const [, count = "", unit] = /^([1-9][0-9]{0,5})([dhm])$/.exec(text) ?? [];
+  if (unit !== "d" && unit !== "h" && unit !== "m") {
+    throw new InvalidArgumentError("It takes a whole number of days, hours or minutes, such as 90d, 36h or 30m.");
+  }
+  return BigInt(count) * nsPerUnit[unit];
 }
 
 function parseOrigins(text: string): readonly string[] {
@@ -378,6 +395,24 @@ function verifyCommand(commands: Commands): Command {
   });
 }
 
+function retainCommand(commands: Commands): Command {
+  const command = new Command("retain")
+    .summary("drop old ledger entries")
+    .description(
+      "Drops the ledger entries of blocks that are older than the newest block by more than --keep. `serve` and `load` go " +
+        "on meanwhile. A run that was stopped is finished by the next; run it as often as entries should go.",
+    );
+  addDatabase(command, "where the private MariaDB lives", "warn").addOption(
+    setting("--keep", "time", "how long entries are kept: 90d, 36h or 30m before the newest block")
+      .argParser(parseKeep)
+      .makeOptionMandatory(),
+  );
+  return command.action(async () => {
+    const keepNs = command.opts()["keep"] as bigint;
+    await commands.retain(Object.freeze({ ...databaseConfig(command, false), keepNs }));
+  });
+}
+
 function seedOption(): Option {
   return wholeNumber("--seed", "n", "another seed, another network", 1, 0, 4_294_967_295);
 }
@@ -436,7 +471,15 @@ export function createProgram(version: string, commands: Commands, { silent = fa
     .description("A market data and ledger query service: gRPC, gRPC-Web, Connect and plain HTTP on one port.")
     .version(version)
     .addHelpText("after", exitCodesHelp);
-  for (const make of [serveCommand, loadCommand, migrateCommand, verifyCommand, simulateCommand, demoCommand]) {
+  for (const make of [
+    serveCommand,
+    loadCommand,
+    migrateCommand,
+    verifyCommand,
+    retainCommand,
+    simulateCommand,
+    demoCommand,
+  ]) {
     program.addCommand(make(commands).addHelpText("after", exitCodesHelp));
   }
   for (const command of [program, ...program.commands]) {

@@ -18,6 +18,7 @@ function program(argv: readonly string[]) {
     load: async (config) => (await import("./commands/load.js")).load(config),
     migrate: async (config) => (await import("./commands/migrate.js")).migrate(config),
     verify: async (config) => (await import("./commands/verify.js")).verify(config),
+    retain: async (config) => (await import("./commands/retain.js")).retain(config),
     simulate: async (config) => (await import("./commands/simulate.js")).simulate(config),
     demo: async (config) => (await import("./commands/demo.js")).demo(config, argv),
   });

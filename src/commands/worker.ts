@@ -15,7 +15,15 @@ async function settingsOf(argv: readonly string[]): Promise<DatabaseConfig & Ser
     settings = given;
   };
   const refuse = async (): Promise<void> => {};
-  const commands = { serve: take, demo: take, load: refuse, migrate: refuse, verify: refuse, simulate: refuse };
+  const commands = {
+    serve: take,
+    demo: take,
+    load: refuse,
+    migrate: refuse,
+    verify: refuse,
+    retain: refuse,
+    simulate: refuse,
+  };
   try {
     await createProgram("", commands, { silent: true }).parseAsync(argv, { from: "user" });
   } catch (error) {

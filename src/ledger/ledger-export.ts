@@ -26,8 +26,9 @@ export interface ExportSubject {
 }
 
 /**
- * The entries of one party and asset, oldest first, up to the newest block when it was opened: the ledger only grows,
- * so that is a consistent view without a transaction. Holds a connection only while a batch is read.
+ * The entries of one party and asset, oldest first, up to the newest block when it was opened: the ledger only grows at
+ * its end, so that is a consistent view without a transaction. Where entries that it still needs are dropped, it fails.
+ * Holds a connection only while a batch is read.
  */
 export class LedgerExport {
   /** The accounts that its entries name. */
@@ -65,6 +66,8 @@ export class LedgerExport {
       const own = directory.accountsOf(partyId).filter(({ kind }) => kind.assetId === assetId);
       const rest = { low: 0n, high: idMax, descending: false };
       const batch = await readBatch(view, selection, { rest }, batchRows);
+      const { start } = await view.reach();
+      if (start !== undefined) view.requireKept(start, "dateRange.startTimestamp");
       return { own: new Set(own.map(({ id }) => id)), selection, batch };
     });
     return new LedgerExport(ledger, opened, batchRows);
@@ -81,9 +84,11 @@ export class LedgerExport {
       const { state } = this.#batch;
       if (state.rest.low > state.rest.high) break;
       // Only what was proven counts: a batch that was not is read again.
-      this.#batch = await this.#ledger.readOn(call, this.newestBlock, (view) =>
-        readBatch(view, this.#selection, state, this.#batchRows),
-      );
+      this.#batch = await this.#ledger.readOn(call, this.newestBlock, async (view) => {
+        const batch = await readBatch(view, this.#selection, state, this.#batchRows);
+        view.requireKept(state.rest.low, "the export");
+        return batch;
+      });
     }
     const { rows, state } = this.#batch;
     this.#batch = { rows: [], state };

@@ -11,7 +11,7 @@ import { type Account, AccountDirectory, covers, type EntryClass } from "./accou
 import type { EntryRow } from "./entry-row.js";
 import { type IdRange, idMax } from "./id-range.js";
 import { PlanCounts } from "./ledger-metrics.js";
-import { always, type LedgerExtent, LedgerView } from "./ledger-view.js";
+import { always, type KnownOldest, type LedgerExtent, LedgerView, unknownOldest } from "./ledger-view.js";
 import { StatisticsMemory } from "./page-statistics.js";
 import { type ScannedEntries, scanEntries } from "./scan-entries.js";
 import { type LedgerFilter, selectEntries } from "./selection.js";
@@ -52,6 +52,7 @@ export class LedgerReader {
   readonly #log: Log | undefined;
   readonly #statistics = new StatisticsMemory();
   #store = { id: "", directory: new AccountDirectory() };
+  #oldest: KnownOldest = unknownOldest;
 
   constructor(database: Database, options: LedgerReaderOptions = {}) {
     this.database = database;
@@ -71,7 +72,9 @@ export class LedgerReader {
 
   /**
    * Reads with the accounts that are known, so that a request can do with one statement. That statement also tells
-   * whether there are more by now; if so, they are fetched, and `use` runs once more, on the same view. A time range
+   * whether there are more by now; if so, they are fetched, and `use` runs once more, on the same view. So it does when
+   * a statement tells that older entries have been dropped: then all rows come from statements that saw all of their
+   * blocks. A time range
    * takes a statement more: where in the list it begins must be known before it can be scanned.
    */
   read<T>(
@@ -80,15 +83,16 @@ export class LedgerReader {
     use: (view: LedgerView, directory: AccountDirectory) => Promise<T>,
   ): Promise<LedgerRead<T>> {
     return this.borrow(call, async (connection) => {
-      const view = new LedgerView(connection, this.database.knownPlace, time);
+      const view = new LedgerView(connection, this.database.knownPlace, this.#oldest, time);
       if (time.startNs !== undefined || time.endNs !== undefined) await view.reach();
       let { directory } = this.#store;
       for (;;) {
         const { extent: known } = directory;
+        const { oldest } = view;
         const result = await use(view, directory);
         const extent = await view.reach();
         const current = this.#directoryOf(extent.newestBlock);
-        if (current === directory && covers(known, extent)) {
+        if (current === directory && covers(known, extent) && view.oldest.height === oldest.height) {
           this.#note(view);
           return { result, extent, directory };
         }
@@ -101,7 +105,7 @@ export class LedgerReader {
   /** Reads on, up to the newest block of an earlier read at most. */
   readOn<T>(call: Call | undefined, needed: StorePlace | undefined, use: (view: LedgerView) => Promise<T>): Promise<T> {
     const read = async (connection: PlacedConnection): Promise<T> => {
-      const view = new LedgerView(connection, this.database.knownPlace, always, needed);
+      const view = new LedgerView(connection, this.database.knownPlace, this.#oldest, always, needed);
       const result = await use(view);
       this.#note(view);
       return result;
@@ -124,14 +128,19 @@ export class LedgerReader {
         this.#statistics.note(filter, range, want, view, scanned);
         return scanned;
       });
-      checkCursor(request.cursor, (await view.reach()).newestBlock);
+      const { newestBlock, start } = await view.reach();
+      checkCursor(request.cursor, newestBlock);
+      if (request.cursor !== undefined) view.requireKept(request.cursor, cursorName(request));
+      const hasRange = time.startNs !== undefined || time.endNs !== undefined;
+      if (hasRange && start !== undefined) view.requireKept(start, "dateRange.startTimestamp");
       return page;
     });
     const rows = result.rows.map((row) => resolve(directory, row));
     return { ...result, rows, newestBlock: extent.newestBlock };
   }
 
-  #note({ costs }: LedgerView): void {
+  #note({ costs, oldest }: LedgerView): void {
+    this.#oldest = oldest;
     this.counts.add(costs);
     this.#log?.debug({ plans: costs }, "ledger entries were read");
   }
@@ -141,6 +150,10 @@ export class LedgerReader {
     if (id !== this.#store.id) this.#store = { id, directory: new AccountDirectory() };
     return this.#store.directory;
   }
+}
+
+function cursorName({ backwards }: PageRequest<bigint>): string {
+  return backwards ? "pagination.before" : "pagination.after";
 }
 
 /** Connections that are tried where a cursor lies beyond the newest block: another process may have read that. */

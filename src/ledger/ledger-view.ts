@@ -1,6 +1,8 @@
 import { firstIdOfBlock } from "../domain/block-position.js";
 import type { TimeRange } from "../domain/date-range.js";
+import { Failure } from "../domain/failure.js";
 import { type KnownPlace, ReadBehindError, reaches, type StorePlace } from "../store/known-place.js";
+import { everythingKept, type OldestKept, oldestKeptSql, parseOldestKept } from "../store/ledger-retention-table.js";
 import { type BlockPlace, type PlacedConnection, parsePlace, placeSql } from "../store/placed-read.js";
 import type { DirectoryExtent } from "./account-directory.js";
 import { type IdRange, idMax } from "./id-range.js";
@@ -14,29 +16,47 @@ export const always: TimeRange = { startNs: undefined, endNs: undefined };
 export interface LedgerExtent extends DirectoryExtent {
   /** The newest block; undefined: there is none yet. */
   readonly newestBlock: BlockPlace | undefined;
+  readonly oldest: OldestKept;
+  /** The first id that the time range can have; undefined: no block is so late. */
+  readonly start: bigint | undefined;
   /** Ids of the entries in the time range; `low` > `high`: there are none. */
   readonly low: bigint;
   readonly high: bigint;
 }
+
+/** The oldest block that is kept in a store, as far as it is known. */
+export interface KnownOldest extends OldestKept {
+  readonly storeId: string;
+}
+
+export const unknownOldest: KnownOldest = { ...everythingKept, storeId: "" };
 
 /** Begins the row of a statement that tells the extent; rows of entries begin with a digit. */
 const extentMark = "extent";
 
 /**
  * What one request sees of a growing ledger: everything up to the newest entry when its first statement ran. Every
- * statement also tells how far its server is, so its rows are proven by their own snapshot.
+ * statement also tells how far its server is and which entries are kept, so its rows are proven by their own snapshot.
  */
 export class LedgerView {
   readonly costs: PlanCosts[] = [];
   #statements = 0;
   #extent: LedgerExtent | undefined;
   #needed: StorePlace | undefined;
+  #oldest: KnownOldest;
   readonly #connection: PlacedConnection;
   readonly #known: KnownPlace;
   readonly #time: TimeRange;
 
   /** `needed` is what an earlier read of the same response depended on. */
-  constructor(connection: PlacedConnection, known: KnownPlace, time = always, needed?: StorePlace) {
+  constructor(
+    connection: PlacedConnection,
+    known: KnownPlace,
+    oldest: KnownOldest,
+    time = always,
+    needed?: StorePlace,
+  ) {
+    this.#oldest = oldest;
     this.#connection = connection;
     this.#known = known;
     this.#time = time;
@@ -46,6 +66,22 @@ export class LedgerView {
   /** Undefined before the first statement. */
   get extent(): LedgerExtent | undefined {
     return this.#extent;
+  }
+
+  /** The latest word of a statement on which entries are kept; what was read before it has moved has to be read again. */
+  get oldest(): KnownOldest {
+    return this.#oldest;
+  }
+
+  /** @throws Failure `failed_precondition`, which names the parameter, for an id whose entries were dropped */
+  requireKept(id: bigint, parameter: string): void {
+    const { height, timeNs } = this.#oldest;
+    if (id >= firstIdOfBlock(height)) return;
+    throw new Failure(
+      "failed_precondition",
+      `${parameter} reaches before block ${height}, the oldest whose ledger entries are kept; begin at its time, ${timeNs}, or later`,
+      { reason: "LEDGER_NOT_RETAINED" },
+    );
   }
 
   /**
@@ -74,9 +110,9 @@ export class LedgerView {
 
   /** The part of a range that this request sees; before the first statement all of it. */
   clip(range: IdRange): IdRange {
-    const { low, high } = this.#extent ?? { low: 0n, high: idMax };
+    const { low: first, high } = this.#extent ?? { low: 0n, high: idMax };
     return {
-      low: range.low > low ? range.low : low,
+      low: [first, firstIdOfBlock(this.#oldest.height)].reduce((low, id) => (id > low ? id : low), range.low),
       high: range.high < high ? range.high : high,
       descending: range.descending,
     };
@@ -96,33 +132,43 @@ export class LedgerView {
     else if (newestBlock === undefined || !reaches(newestBlock, this.#needed)) {
       throw new ReadBehindError("the server lost its place");
     }
+    if (newestBlock !== undefined) this.#noteOldest({ ...extent.oldest, storeId: newestBlock.storeId });
     this.#extent ??= extent;
     this.#needed ??= newestBlock;
     if (this.#needed !== undefined) this.#connection.dependOn(this.#needed, true);
   }
+
+  /** A replica that lags may still have more; another store has a beginning of its own. */
+  #noteOldest(found: KnownOldest): void {
+    if (found.storeId === this.#oldest.storeId && found.height <= this.#oldest.height) return;
+    this.#oldest = found;
+  }
 }
 
-/** One row of text: newest entry, highest account and class, first blocks from both ends of the time range, place. */
+/** One row of text: newest entry, oldest block that is kept, highest account and class, first blocks from both ends of the time range, place. */
 function extentSql({ startNs, endNs }: TimeRange): string {
   const blockFrom = (timeNs: bigint | undefined) =>
     timeNs === undefined
       ? "'any'"
       : `COALESCE((SELECT height FROM block WHERE time_ns >= ${timeNs} ORDER BY time_ns, height LIMIT 1), 'none')`;
-  return `SELECT CONCAT_WS(' ', '${extentMark}', COALESCE((SELECT MAX(id) FROM ledger_entry), 'none'),
+  return `SELECT CONCAT_WS(' ', '${extentMark}', COALESCE((SELECT MAX(id) FROM ledger_entry), 'none'), ${oldestKeptSql},
     COALESCE((SELECT MAX(account_id) FROM account), 0), COALESCE((SELECT MAX(class_id) FROM entry_class), 0),
     ${blockFrom(startNs)}, ${blockFrom(endNs)}, ${placeSql}) AS entry`;
 }
 
 function parseExtent(text: string): LedgerExtent {
-  const [, newest = "", accountMax, classMax, start = "", end = "", ...place] = text.split(" ");
+  const [, newest = "", height = "", timeNs = "", accountMax, classMax, from = "", end = "", ...place] =
+    text.split(" ");
   const newestBlock = parsePlace(place.length === 0 ? null : place.join(" "));
-  const known = { newestBlock, accountMax: Number(accountMax), classMax: Number(classMax) };
-  if (newest === "none" || start === "none") return { ...known, low: 1n, high: 0n };
+  const start = from === "any" ? 0n : from === "none" ? undefined : firstIdOfBlock(BigInt(from));
+  const oldest = parseOldestKept(height, timeNs);
+  const known = { newestBlock, oldest, start, accountMax: Number(accountMax), classMax: Number(classMax) };
+  if (newest === "none" || start === undefined) return { ...known, low: 1n, high: 0n };
   const last = end === "any" || end === "none" ? idMax : firstIdOfBlock(BigInt(end)) - 1n;
   const high = BigInt(newest);
   return {
     ...known,
-    low: start === "any" ? 0n : firstIdOfBlock(BigInt(start)),
+    low: start,
     high: last < high ? last : high,
   };
 }

@@ -1,6 +1,7 @@
 import { entryId } from "../domain/block-position.js";
 import { loadRows, type RowText } from "./bulk-load.js";
 import type { Connection } from "./database.js";
+import { oldestKeptSql } from "./ledger-retention-table.js";
 
 /** Rows of one INSERT where LOAD DATA LOCAL is forbidden. */
 export const ledgerRowsPerInsert = 1_000;
@@ -20,11 +21,12 @@ export const entriesPerText = 8_192;
 export const entryTextSetting = `SET SESSION group_concat_max_len = ${entriesPerText * entryTextBytesMax}`;
 
 /**
- * The entries of a range of ids, ends included: how many they are, and, of {@link entriesPerText} at most, the text that
- * they were loaded from but for its last line feed.
+ * The entries of a range of ids, ends included: how many they are, of {@link entriesPerText} at most the text that they
+ * were loaded from but for its last line feed, and which is the oldest block whose entries are kept.
  */
 export function entryTextSql(low: bigint, high: bigint): string {
-  return `SELECT COUNT(*) AS entries, GROUP_CONCAT(CONCAT_WS('\\t', ${columns}) SEPARATOR '\\n') AS text
+  return `SELECT COUNT(*) AS entries, GROUP_CONCAT(CONCAT_WS('\\t', ${columns}) SEPARATOR '\\n') AS text,
+      ${oldestKeptSql} AS kept
     FROM ledger_entry FORCE INDEX (PRIMARY) WHERE id >= ${low} AND id <= ${high}`;
 }
 
@@ -33,6 +35,8 @@ export interface EntryText {
   readonly entries: bigint;
   /** Null: there are none. */
   readonly text: Uint8Array | null;
+  /** For {@link parseOldestKept}. */
+  readonly kept: string;
 }
 
 /** The text of a block's entries, of which there are `positions`. */

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { entryId, firstIdOfBlock, positionBits } from "../domain/block-position.js";
 import type { Connection } from "../store/database.js";
 import { type EntryText, entriesPerText, entryTextSetting, entryTextSql } from "../store/ledger-entry-table.js";
+import { readOldestKept } from "../store/ledger-retention-table.js";
 import { Accounts } from "./accounts.js";
 import { Balances } from "./balances.js";
 import { type BlockRows, readBlocks, type StoredBlock } from "./block-rows.js";
@@ -27,13 +28,24 @@ interface Piece {
   readonly isCut: boolean;
 }
 
-/** Cuts the ids of blocks into pieces without a gap; the first begins at `low`. */
-async function* piecesOf(pages: AsyncIterable<StoredBlock[]>, firstId: bigint): AsyncGenerator<Piece> {
-  let low = firstId;
+/** A piece with its entries. */
+interface ReadPiece extends Piece {
+  readonly rows: EntryRows;
+  /** The oldest block whose entries were kept then. */
+  readonly oldest: bigint;
+}
+
+/** Cuts the ids of blocks into pieces without a gap; of blocks before `oldest` none are read. */
+async function* piecesOf(pages: AsyncIterable<StoredBlock[]>, oldest: bigint): AsyncGenerator<Piece> {
+  let low = firstIdOfBlock(oldest);
   for await (const page of pages) {
     let blocks: StoredBlock[] = [];
     let entries = 0;
-    for (const block of page) {
+    const firstKept = page.findIndex(({ height }) => height >= oldest);
+    const dropped = firstKept < 0 ? page : page.slice(0, firstKept);
+    if (dropped.length > 0) yield { blocks: dropped, low: 1n, high: 0n, isCut: false };
+    if (firstKept < 0) continue;
+    for (const block of page.slice(firstKept)) {
       const { height, ledger_entries } = block;
       if (blocks.length > 0 && entries + ledger_entries > entriesPerText) {
         const high = firstIdOfBlock(height) - 1n;
@@ -70,6 +82,8 @@ export class LedgerCheck {
   /** The id that the next entry should have. */
   #expected = { high: 0, low: 0 };
   #isMisplaced = false;
+  /** Entries of blocks before this may be gone. */
+  #oldest = 0n;
 
   private constructor(connection: Connection, blocks: BlockRows, accounts: Accounts, findings: Findings) {
     this.#connection = connection;
@@ -91,17 +105,18 @@ export class LedgerCheck {
     newest: bigint,
     onProgress: (progress: LedgerProgress) => void,
   ): Promise<LedgerProgress> {
-    const pieces = piecesOf(readBlocks(blockReader, 0n, newest), 0n);
-    const read = async () => {
-      const { value: piece } = await pieces.next();
-      return piece === undefined ? undefined : { piece, rows: await this.#read(piece) };
+    this.#oldest = (await readOldestKept(blockReader)).height;
+    const pieces = piecesOf(readBlocks(blockReader, 0n, newest), this.#oldest);
+    const read = async (): Promise<ReadPiece | undefined> => {
+      const next = await pieces.next();
+      return next.done === true ? undefined : this.#read(next.value);
     };
     let next = read();
     for (let now = await next; now !== undefined; now = await next) {
       next = read();
       // Awaited by the next turn, unless this one fails.
       next.catch(() => {});
-      await this.#check(now.piece, now.rows);
+      await this.#check(now);
       onProgress(this.#progress);
     }
     for (const [asset, amount] of this.#balances.appeared()) {
@@ -111,22 +126,31 @@ export class LedgerCheck {
     return this.#progress;
   }
 
-  async #read({ low, high, blocks }: Piece): Promise<EntryRows> {
+  async #read(piece: Piece): Promise<ReadPiece> {
+    const { low, high, blocks } = piece;
     const [row] = await this.#connection.query<{ [K in keyof EntryText]: EntryText[K] }>(entryTextSql(low, high));
     const entries = row?.entries ?? 0n;
     if (entries > BigInt(entriesPerText)) {
       const text = `${entries} entries are where at most ${entriesPerText} belong`;
       this.#findings.add("ledger_entry", blocks[0]?.height, text);
     }
-    return new EntryRows(row?.text ?? new Uint8Array());
+    const [oldest = "0"] = (row?.kept ?? "").split(" ");
+    return { ...piece, rows: new EntryRows(row?.text ?? new Uint8Array()), oldest: BigInt(oldest) };
   }
 
-  async #check({ blocks, isCut }: Piece, rows: EntryRows): Promise<void> {
+  async #check({ blocks, isCut, rows, oldest }: ReadPiece): Promise<void> {
+    if (oldest > this.#oldest) {
+      // Dropped meanwhile: the balances before are not those that the next entries follow from.
+      this.#oldest = oldest;
+      this.#balances.forget();
+    }
     let hasRow = rows.nextId();
     const passStrays = (first: SplitId | undefined): void => {
       for (; hasRow && (first === undefined || rows.isBefore(first)); hasRow = rows.nextId()) {
         rows.readRow();
-        this.#findings.add("ledger_entry", rows.id >> positionBits, `entry ${rows.id} belongs to no block`);
+        const height = rows.id >> positionBits;
+        if (height < this.#oldest) continue;
+        this.#findings.add("ledger_entry", height, `entry ${rows.id} belongs to no block`);
       }
     };
     for (const [index, block] of blocks.entries()) {
@@ -149,7 +173,7 @@ export class LedgerCheck {
   }
 
   #entry(block: StoredBlock, rows: EntryRows): void {
-    if (!this.#isMisplaced && !rows.isId(this.#expected)) {
+    if (!this.#isMisplaced && block.height >= this.#oldest && !rows.isId(this.#expected)) {
       this.#isMisplaced = true;
       const text = `entry ${rows.id} is there where position ${this.#positions} belongs`;
       this.#findings.add("ledger_entry", block.height, text);
@@ -157,6 +181,7 @@ export class LedgerCheck {
     this.#positions++;
     this.#expected.low++;
     if (this.#expected.low === lowMax) this.#expected = { high: this.#expected.high + 1, low: 0 };
+    if (block.height < this.#oldest) return;
     const { from, to, classId, transferType, quantity, fromBalance, toBalance } = rows;
     const problem = this.#accounts.problem(from, to, classId, transferType);
     if (problem !== undefined) {
@@ -175,7 +200,9 @@ export class LedgerCheck {
 
   async #endBlock(block: StoredBlock): Promise<void> {
     const { height, ledger_entries, entries_digest } = block;
-    if (this.#positions !== ledger_entries) {
+    if (height < this.#oldest) {
+      // Some may be there still: `retain` drops them bit by bit.
+    } else if (this.#positions !== ledger_entries) {
       const text = `it has ${this.#positions} entries, and ${ledger_entries} were written`;
       this.#findings.add("ledger_entry", height, text);
     } else if (entries_digest !== null && this.#digest.digest().toString("latin1") !== entries_digest) {

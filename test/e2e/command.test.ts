@@ -98,6 +98,11 @@ describe("wrong use ends with 2", () => {
     [["load", "file"], noDatabase],
     [["migrate"], noDatabase],
     [["verify"], noDatabase],
+    [["retain", "--database-url", notThere], `required option '--keep <time>' not specified${seeHelp}`],
+    [
+      ["retain", "--database-url", notThere, "--keep", "90"],
+      `option '--keep <time>' argument '90' is invalid. It takes a whole number of days, hours or minutes, such as 90d, 36h or 30m.${seeHelp}`,
+    ],
     [
       ["serve", "--database-url", notThere, "--embedded"],
       "both --database-url and --embedded are given; give one of them",
@@ -172,7 +177,7 @@ describe("wrong use ends with 2", () => {
 
 describe("help and version end with 0", () => {
   it("each command says every flag, its variable and its default", async () => {
-    for (const command of ["serve", "load", "migrate", "verify", "simulate", "demo"]) {
+    for (const command of ["serve", "load", "migrate", "verify", "retain", "simulate", "demo"]) {
       const { code, out } = await run([command, "--help"]);
       expect(code).toBe(0);
       const flags = out.match(/^ {2}--[a-z-]+/gm) ?? [];
@@ -382,6 +387,21 @@ describe("verify", () => {
         "marketd: the database could not be checked: the database cannot be reached: connect ECONNREFUSED 127.0.0.1:1\n",
     });
   });
+});
+
+it("retain drops old ledger entries, and says which are kept", async () => {
+  const { url } = newDatabaseUrl();
+  const file = join(folder, "retained");
+  expect((await run(["simulate", "--blocks", "200", "--out", file])).code).toBe(0);
+  expect((await run(["load", "--database-url", url, file])).code).toBe(0);
+  const all = { code: 0, out: "0 ledger entries dropped; kept are those from block 0 on\n", error: "" };
+  expect(await run(["retain", "--database-url", url, "--keep", "90d"])).toEqual(all);
+  const { code, out } = await run(["retain", "--database-url", url, "--keep", "1m"]);
+  expect(code).toBe(0);
+  const [, entries, block] = /^(\d+) ledger entries dropped; kept are those from block (\d+) on\n$/.exec(out) ?? [];
+  expect(Number(entries)).toBeGreaterThan(1_000);
+  expect(Number(block)).toBeGreaterThan(120);
+  expect(await query(url, "SELECT MIN(id) >> 24 AS block FROM ledger_entry")).toEqual([{ block: BigInt(block ?? 0) }]);
 });
 
 it.each([

@@ -88,6 +88,7 @@ test("migrate, load and serve do with the rights that the document gives each of
       .poll(async () => (await fetch(`${service.url}/metrics`)).text(), { timeout: 5_000 })
       .toMatch(/^marketd_block_height 40$/m);
     await runMarketd("verify", "--database-url", urlFor("serve"));
+    await runMarketd("retain", "--database-url", urlFor("load"), "--keep", "1m");
     expect(await history()).toEqual([200, true]);
   } finally {
     await service.kill();
