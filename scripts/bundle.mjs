@@ -35,6 +35,8 @@ const keepMaps = {
 const bundle = await rolldown({
   input: Object.fromEntries(Object.entries(entries).map(([name, path]) => [name, join(sources, path)])),
   platform: "node",
+  // Optional: it is looked for when it is needed.
+  external: ["@platformatic/kafka"],
   plugins: [keepMaps, keepPlaces],
 });
 await bundle.write({

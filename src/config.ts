@@ -56,9 +56,11 @@ export interface ServeConfig extends DatabaseConfig, ServiceConfig {}
 
 /** `load` */
 export interface LoadConfig extends DatabaseConfig {
-  /** File paths, or `-` for standard input. */
+  /** File paths, `-` for standard input, or `kafka://` URLs. */
   readonly sources: readonly string[];
   readonly follow: boolean;
+  /** Take turns with other loaders. */
+  readonly standby: boolean;
   /** Blocks per second; undefined: as fast as it goes. */
   readonly pace: number | undefined;
 }
@@ -346,11 +348,16 @@ function serveCommand(commands: Commands): Command {
   });
 }
 
+const loadExamples = `
+For example: marketd simulate --blocks 1000 | marketd load --embedded -
+             marketd load --follow --standby kafka://broker:9092/events`;
+
 function loadCommand(commands: Commands): Command {
   const command = new Command("load")
     .summary("fill the database from recordings")
     .description(
-      "Loads recordings of a network's event stream (plain or gzipped files, or - for standard input), in the order given. " +
+      "Loads a network's event stream, in the order given: recordings (plain or gzipped files, or - for standard input), " +
+        "and topics of Kafka (kafka://host:9092,host:9092/topic). " +
         "A load that was stopped goes on where it stopped; loading the same recording again changes nothing.",
     );
   addDatabase(command, "where the private MariaDB lives", "warn")
@@ -358,13 +365,25 @@ function loadCommand(commands: Commands): Command {
     .addOption(
       setting("--pace", "blocks-per-second", "replay at this pace instead of as fast as possible").argParser(parsePace),
     )
-    .argument("<source...>", "recordings, in order")
-    .addHelpText("after", "\nFor example: marketd simulate --blocks 1000 | marketd load --embedded -");
+    .addOption(
+      toggle("--standby", "take turns with other loaders: wait while one loads, and take over when it is gone"),
+    )
+    .argument("<source...>", "recordings and topics, in order")
+    .addHelpText("after", loadExamples);
   return command.action(async (sources: string[]) => {
     const values: Values = command.opts();
-    const follow = values["follow"] === true;
+    const standby = values["standby"] === true;
+    if (standby && sources.includes("-")) {
+      throw new UsageError("--standby reads its sources again at each turn, which standard input (-) cannot be");
+    }
     await commands.load(
-      Object.freeze({ ...databaseConfig(command, false), sources, follow, pace: values["pace"] as number | undefined }),
+      Object.freeze({
+        ...databaseConfig(command, false),
+        sources,
+        follow: values["follow"] === true,
+        standby,
+        pace: values["pace"] as number | undefined,
+      }),
     );
   });
 }

@@ -72,7 +72,7 @@ export class CommittedNetwork {
   async #commit(): Promise<number> {
     const batch = this.#fold.take();
     this.#progress = await this.writer.transaction((connection) =>
-      writeBatch(connection, batch, this.#progress, false, this.#sums.after),
+      writeBatch(connection, batch, this.#progress, { localInfile: false, loaderId: "", sumsAfter: this.#sums.after }),
     );
     return batch.levels.size;
   }

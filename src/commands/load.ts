@@ -1,11 +1,13 @@
 import type { LoadConfig } from "../config.js";
 import { exitInterrupted, OperatorError } from "../domain/operator-error.js";
+import { isKafkaUrl, kafkaSource } from "../loader/kafka-source.js";
 import { load as loadRecordings } from "../loader/load.js";
-import { type LoadProgress, renderSummary } from "../loader/load-summary.js";
+import { type LoadProgress, type LoadSummary, renderSummary } from "../loader/load-summary.js";
 import { startRetries, withRetries } from "../loader/retry.js";
 import { fileSource, type Source, streamSource } from "../loader/source.js";
 import { untilStopped } from "../runtime/stop-signal.js";
 import { migrate } from "../store/migrate.js";
+import { SecondWriterError } from "../store/progress-table.js";
 import { createLog, type Log } from "../telemetry/log.js";
 import { withDatabase } from "./database-choice.js";
 import { ProgressLine } from "./progress-line.js";
@@ -27,14 +29,7 @@ async function loadInto(url: string, config: LoadConfig, log: Log): Promise<void
   });
   const progress = new ProgressLine();
   try {
-    const summary = await loadRecordings({
-      database: url,
-      sources: openSources(config, stopping.signal),
-      pace: config.pace,
-      log,
-      signal: stopping.signal,
-      onProgress: (now) => progress.update(() => progressText(now)),
-    });
+    const summary = await loadInTurn(url, config, log, stopping.signal, progress);
     progress.clear();
     for (const line of renderSummary(summary)) process.stdout.write(`${line}\n`);
   } finally {
@@ -45,11 +40,36 @@ async function loadInto(url: string, config: LoadConfig, log: Log): Promise<void
   if (interrupted) throw new OperatorError("interrupted; what was committed stays", exitInterrupted);
 }
 
-async function* openSources(config: LoadConfig, signal: AbortSignal): AsyncGenerator<Source> {
+/** Loads; with `--standby` again and again, whenever another loader took its turn. */
+async function loadInTurn(
+  database: string,
+  config: LoadConfig,
+  log: Log,
+  signal: AbortSignal,
+  progress: ProgressLine,
+): Promise<LoadSummary> {
+  const { pace, standby } = config;
+  for (;;) {
+    const turn = new AbortController();
+    const sources = openSources(config, AbortSignal.any([signal, turn.signal]), log);
+    const onProgress = (now: LoadProgress) => progress.update(() => progressText(now));
+    try {
+      return await loadRecordings({ database, sources, pace, standby, log, signal, onProgress });
+    } catch (error) {
+      if (!standby || !(error instanceof SecondWriterError)) throw error;
+      log.warn("another loader took over; standing by");
+    } finally {
+      turn.abort();
+    }
+  }
+}
+
+async function* openSources(config: LoadConfig, signal: AbortSignal, log: Log): AsyncGenerator<Source> {
   const last = config.sources.length - 1;
   for (const [index, path] of config.sources.entries()) {
     const follow = config.follow && index === last;
     if (path === "-") yield streamSource(process.stdin, "standard input");
+    else if (isKafkaUrl(path)) yield await kafkaSource(path, { follow, log, signal });
     else yield await fileSource(path, { follow, signal });
   }
 }

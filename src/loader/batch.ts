@@ -83,20 +83,25 @@ export function rowCount(batch: Batch): number {
   );
 }
 
-/**
- * Writes a batch inside of a transaction, with LOAD DATA LOCAL where there are many rows and `localInfile` says that the
- * server takes it; gives the progress that the next one starts from. `sumsAfter` tells what the tables add up to with the
- * batch in them, however often it is asked.
- */
+/** How a batch is written. */
+export interface WriteOptions {
+  /** Use LOAD DATA LOCAL where there are many rows. */
+  readonly localInfile: boolean;
+  /** Whose turn it is to load from now on; empty: nobody's. */
+  readonly loaderId: string;
+  /** What the tables add up to with the batch in them, however often it is asked. */
+  readonly sumsAfter: (batch: WholeBatch, progress: Progress) => ReadonlyMap<string, RowSum>;
+}
+
+/** Writes a batch inside of a transaction; gives the progress that the next one starts from. */
 export async function writeBatch(
   connection: Connection,
   batch: WholeBatch,
   before: Progress | undefined,
-  localInfile: boolean,
-  sumsAfter: (batch: WholeBatch, progress: Progress) => ReadonlyMap<string, RowSum>,
+  { localInfile, loaderId, sumsAfter }: WriteOptions,
 ): Promise<Progress> {
   const loads = (rows: number) => localInfile && rows >= rowsWorthLoading;
-  await advanceProgress(connection, before, batch.reached);
+  await advanceProgress(connection, before, batch.reached, loaderId);
   await writeBlocks(connection, [...batch.blocks.values()]);
   await writeKeptWhole(connection, marketRows, [...batch.markets.values()]);
   await writeKeptWhole(connection, marketDataRows, [...batch.marketData.values()]);

@@ -133,6 +133,8 @@ export class BlockFold {
   #reached: Omit<Progress, "prunedSequence"> | undefined;
   /** What comes up to here again is passed over: the store has it, or a source before this one had it. */
   #loadedUpTo: bigint;
+  /** Events of this source may come again. */
+  #repeats = false;
   #position: number;
   #block: OpenBlock | undefined;
   #moved = false;
@@ -163,6 +165,11 @@ export class BlockFold {
     return { bytes: this.#ledger.pendingBytes + this.#keptBytes, rows: rowCount(this.#batch) };
   }
 
+  /** The event that has to come next, or before which others may come; undefined: any may be first. */
+  get needed(): bigint | undefined {
+    return this.#loadedUpTo < 0n ? undefined : this.#loadedUpTo + 1n;
+  }
+
   /** Height of the last whole block. */
   get height(): bigint | undefined {
     return this.#reached?.height;
@@ -190,6 +197,10 @@ export class BlockFold {
 
   /** Applies the next event of the stream. @throws RecordingError that names it */
   apply(frame: Frame): FoldOutcome {
+    if (this.#repeats && this.#sequence !== undefined && frame.sequence <= this.#sequence) {
+      this.counts.alreadyLoaded++;
+      return "event";
+    }
     this.#checkSequence(frame.sequence);
     const envelope = this.#envelope;
     try {
@@ -226,7 +237,8 @@ export class BlockFold {
   }
 
   /** A source that starts anew (the next file): its first event may lie before the last one seen. */
-  beginSource(): void {
+  beginSource(repeats = false): void {
+    this.#repeats = repeats;
     const seen = this.#sequence;
     if (seen === undefined) return;
     if (seen <= this.#loadedUpTo) this.#sequence = undefined;

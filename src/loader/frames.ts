@@ -4,8 +4,8 @@ import { RecordingError } from "./recording-error.js";
 export const frameBytesMax = 64 * 1024 * 1024;
 
 /** The 4 bytes of the length, and the 8 of the sequence number that it counts. */
-const lengthBytes = 4;
-const sequenceBytes = 8;
+export const lengthBytes = 4;
+export const sequenceBytes = 8;
 
 /** One event, still encoded. */
 export interface Frame {

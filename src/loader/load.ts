@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { OperatorError } from "../domain/operator-error.js";
 import { OrderBooks } from "../domain/order-book.js";
@@ -7,13 +8,17 @@ import { isLocalInfileRefused } from "../store/bulk-load.js";
 import { readBooks } from "../store/depth-table.js";
 import { readEntryText } from "../store/ledger-entry-table.js";
 import {
+  beatTurn,
   checkNotBehind,
+  endTurn,
   lockProgress,
   type Progress,
   readProgress,
+  SecondWriterError,
   ServerBehindError,
 } from "../store/progress-table.js";
 import { readVenueMarkets } from "../store/venue-market-table.js";
+import { isPassing } from "../store/write-failure.js";
 import { openWriter, type Writer } from "../store/writer.js";
 import type { Log } from "../telemetry/log.js";
 import { type WholeBatch, writeBatch } from "./batch.js";
@@ -24,6 +29,7 @@ import { LedgerTextWriter } from "./ledger-text.js";
 import { type LoadProgress, type LoadSummary, ProgressMeter, summarise } from "./load-summary.js";
 import { outageMsMax, type RetryOptions, startRetries, withRetries } from "./retry.js";
 import { plainBytes, type Source } from "./source.js";
+import { beatIntervalMs, waitForTurn } from "./standby.js";
 import { TableSums } from "./table-sums.js";
 
 /** A transaction is committed when it has so many bytes of ledger entries, markets and market data … */
@@ -66,6 +72,8 @@ export interface LoadOptions {
   readonly signal?: AbortSignal | undefined;
   /** How long to try again when the database fails; default {@link outageMsMax}. */
   readonly outageMsMax?: number | undefined;
+  /** Take turns with other loaders: wait until none is loading, and load then. */
+  readonly standby?: boolean | undefined;
   /** Whether to try LOAD DATA LOCAL; default true. */
   readonly localInfile?: boolean | undefined;
   readonly transactionLedgerBytes?: number | undefined;
@@ -83,11 +91,18 @@ export async function load(options: LoadOptions): Promise<LoadSummary> {
   const writer = await withRetries(() => openWriter(options.database), startRetries(options.log, options.signal));
   const hasten = () => endSoon(writer);
   options.signal?.addEventListener("abort", hasten, { once: true });
+  const loaderId = options.standby === true ? randomBytes(12).toString("hex") : "";
   try {
-    const loader = await Loader.start(writer, options);
+    if (loaderId !== "") await waitForTurn(writer, loaderId, retryOptions(options));
+    const loader = await Loader.start(writer, options, loaderId);
     return await loader.run();
   } finally {
     options.signal?.removeEventListener("abort", hasten);
+    if (loaderId !== "")
+      await writer
+        .connection()
+        .then((connection) => endTurn(connection, loaderId))
+        .catch(() => {});
     writer.close();
   }
 }
@@ -100,6 +115,8 @@ function endSoon(writer: Writer): void {
 class Loader {
   readonly #writer: Writer;
   readonly #options: LoadOptions;
+  /** Under which it takes turns with other loaders; empty: it takes none. */
+  readonly #loaderId: string;
   readonly #retry: RetryOptions;
   readonly #fold: BlockFold;
   readonly #ledger: LedgerTextWriter;
@@ -118,6 +135,7 @@ class Loader {
   private constructor(
     writer: Writer,
     options: LoadOptions,
+    loaderId: string,
     fold: BlockFold,
     ledger: LedgerTextWriter,
     sums: TableSums,
@@ -125,6 +143,7 @@ class Loader {
   ) {
     this.#writer = writer;
     this.#options = options;
+    this.#loaderId = loaderId;
     this.#retry = retryOptions(options);
     this.#fold = fold;
     this.#ledger = ledger;
@@ -136,7 +155,7 @@ class Loader {
   }
 
   /** Reads where the store is, in one snapshot. */
-  static start(writer: Writer, options: LoadOptions): Promise<Loader> {
+  static start(writer: Writer, options: LoadOptions, loaderId: string): Promise<Loader> {
     const read = () =>
       writer.transaction(async (connection) => {
         const progress = await readProgress(connection);
@@ -152,7 +171,7 @@ class Loader {
         const onStale = (text: string) => options.log.warn(text);
         const fold = new BlockFold({ progress, position, books, ledger, chain, venueMarkets, onStale });
         const sums = await TableSums.read(connection, progress);
-        return new Loader(writer, options, fold, ledger, sums, progress);
+        return new Loader(writer, options, loaderId, fold, ledger, sums, progress);
       });
     return withRetries(read, retryOptions(options));
   }
@@ -161,7 +180,8 @@ class Loader {
     let upgrade = false;
     try {
       for await (const source of this.#options.sources) {
-        this.#fold.beginSource();
+        this.#fold.beginSource(source.repeats);
+        source.startAt?.(this.#fold.needed);
         upgrade = await this.#source(source);
         if (upgrade || this.#isAborted()) break;
       }
@@ -233,7 +253,40 @@ class Loader {
     if (followed) this.#blockByBlock = true;
     if (this.#fold.hasBatch) await this.#flush();
     await this.#settle();
-    return await untilAborted(next, this.#options.signal);
+    return await this.#waitFor(next);
+  }
+
+  /**
+   * Waits with no transaction on its way; undefined: aborted. Other loaders are shown meanwhile that this one lives.
+   * @throws SecondWriterError when another took its turn
+   */
+  async #waitFor<T>(promise: Promise<T>): Promise<T | undefined> {
+    const outcome = untilAborted(promise, this.#options.signal);
+    if (this.#loaderId === "" || this.#progress === undefined) return await outcome;
+    // It may fail while a beat is written.
+    outcome.catch(() => {});
+    const due = Symbol("due");
+    for (;;) {
+      const timer = new AbortController();
+      const first = await Promise.race([
+        outcome,
+        sleep(beatIntervalMs, due, { signal: timer.signal }).catch(() => due),
+      ]);
+      timer.abort();
+      if (first !== due) return await outcome;
+      await this.#beat();
+    }
+  }
+
+  async #beat(): Promise<void> {
+    try {
+      if (await beatTurn(await this.#writer.connection(), this.#loaderId)) return;
+    } catch (error) {
+      // The next block, or the next beat, tries again.
+      if (isPassing(error)) return;
+      throw error;
+    }
+    throw new SecondWriterError();
   }
 
   #isBatchFull(): boolean {
@@ -289,7 +342,8 @@ class Loader {
       const reached = isRetry ? await lockProgress(connection) : undefined;
       if (reached !== undefined && isSamePlace(reached, batch.reached)) return reached;
       if (isRetry) checkNotBehind(this.#progress, reached);
-      return writeBatch(connection, batch, this.#progress, this.#localInfile, this.#sums.after);
+      const how = { localInfile: this.#localInfile, loaderId: this.#loaderId, sumsAfter: this.#sums.after };
+      return writeBatch(connection, batch, this.#progress, how);
     });
   }
 
@@ -307,8 +361,9 @@ class Loader {
     const wait = this.#nextBlockAt - now;
     this.#nextBlockAt = Math.max(now, this.#nextBlockAt) + 1_000 / pace;
     if (wait <= 0) return;
-    const { signal } = this.#options;
-    await sleep(wait, undefined, signal === undefined ? {} : { signal }).catch(() => {});
+    const timer = new AbortController();
+    await this.#waitFor(sleep(wait, undefined, { signal: timer.signal }).catch(() => {}));
+    timer.abort();
   }
 
   #isAborted(): boolean {

@@ -23,6 +23,8 @@ export interface RetryOptions {
   readonly outageMsMax: number;
   /** Whether another attempt may do better; default {@link isPassing}. */
   readonly isPassing?: (error: unknown) => boolean;
+  /** What went wrong, in one line; default {@link databaseProblem}. */
+  readonly describe?: (error: unknown) => string | undefined;
 }
 
 /**
@@ -67,8 +69,8 @@ class Outage {
 
   /** Resolves when it is time for another attempt. @throws OperatorError when there is to be none */
   async pause(error: unknown): Promise<void> {
-    const { log, signal, outageMsMax: maxMs } = this.#options;
-    const problem = databaseProblem(error) ?? "the database failed";
+    const { log, signal, outageMsMax: maxMs, describe = databaseProblem } = this.#options;
+    const problem = describe(error) ?? "the database failed";
     this.#since ??= performance.now();
     if (performance.now() - this.#since >= maxMs) {
       throw new OperatorError(`${problem}; tried for ${maxMs / 1_000} s`, 1, error);

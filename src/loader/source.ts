@@ -20,6 +20,10 @@ export interface Source {
   readonly totalBytes: number | undefined;
   /** Whether it waits for more at its end: from the first wait on, each block is a transaction. */
   readonly followed: boolean;
+  /** Whether events may come again, as from a producer that sends what it is not sure of once more; default not. */
+  readonly repeats?: boolean;
+  /** Called before `bytes` is read, with the event that is needed first; undefined: the first one there is. */
+  readonly startAt?: (sequence: bigint | undefined) => void;
 }
 
 /** Options of {@link fileSource}. */

@@ -52,6 +52,45 @@ export const progressRows: TableRows<Progress> = {
   values: (row) => [1, row.chainId, row.streamSequence, row.height, row.blockTimeNs, row.prunedSequence],
 };
 
+/** Whose turn it is to load, and a count that moves while that loader lives. */
+export interface LoaderTurn {
+  /** Empty: nobody's. */
+  readonly loaderId: string;
+  readonly beat: bigint;
+}
+
+/** Undefined: nothing was loaded yet. */
+export async function readTurn(connection: Connection): Promise<LoaderTurn | undefined> {
+  const [turn] = await connection.query<LoaderTurn>(
+    "SELECT CAST(loader_id AS CHAR) AS loaderId, loader_beat AS beat FROM progress WHERE id = 1",
+  );
+  return turn;
+}
+
+/** Takes the turn, if it still is as it was found. */
+export async function takeTurn(connection: Connection, found: LoaderTurn, loaderId: string): Promise<boolean> {
+  const { affectedRows } = await connection.run(
+    `UPDATE progress SET loader_id = ?, loader_beat = loader_beat + 1
+     WHERE id = 1 AND loader_id = ? AND loader_beat = ?`,
+    [loaderId, found.loaderId, found.beat],
+  );
+  return affectedRows === 1;
+}
+
+/** Shows that the loader lives. False: the turn is another's. */
+export async function beatTurn(connection: Connection, loaderId: string): Promise<boolean> {
+  const { affectedRows } = await connection.run(
+    "UPDATE progress SET loader_beat = loader_beat + 1 WHERE id = 1 AND loader_id = ?",
+    [loaderId],
+  );
+  return affectedRows === 1;
+}
+
+/** Gives the turn up, so that another loader need not wait. */
+export async function endTurn(connection: Connection, loaderId: string): Promise<void> {
+  await connection.run("UPDATE progress SET loader_id = '' WHERE id = 1 AND loader_id = ?", [loaderId]);
+}
+
 interface ProgressRow {
   readonly chain_id: string;
   readonly stream_sequence: bigint;
@@ -77,7 +116,7 @@ export async function readProgress(connection: Connection): Promise<Progress | u
 
 /**
  * Moves the progress on if it still is where this writer left it. It is the first statement of a transaction: a second
- * writer waits here for the first one's end, and then fails.
+ * writer waits here for the first one's end, and then fails. `loaderId` says whose turn it is from now on.
  * @throws SecondWriterError when another process wrote meanwhile
  * @throws ServerBehindError when the server holds less than `before`
  */
@@ -85,20 +124,22 @@ export async function advanceProgress(
   connection: Connection,
   before: Progress | undefined,
   after: Omit<Progress, "prunedSequence">,
+  loaderId: string,
 ): Promise<void> {
   const values = [after.chainId, after.streamSequence, after.height, after.blockTimeNs];
   const { affectedRows } =
     before === undefined
       ? await connection.run(
           `INSERT IGNORE INTO progress
-             (id, chain_id, stream_sequence, height, block_time_ns, pruned_sequence, store_id)
-           VALUES (1, ?, ?, ?, ?, 0, ?)`,
-          [...values, newStoreId()],
+             (id, chain_id, stream_sequence, height, block_time_ns, pruned_sequence, store_id, loader_id)
+           VALUES (1, ?, ?, ?, ?, 0, ?, ?)`,
+          [...values, newStoreId(), loaderId],
         )
       : await connection.run(
-          `UPDATE progress SET chain_id = ?, stream_sequence = ?, height = ?, block_time_ns = ?
+          `UPDATE progress SET chain_id = ?, stream_sequence = ?, height = ?, block_time_ns = ?,
+             loader_id = ?, loader_beat = loader_beat + 1
            WHERE id = 1 AND chain_id = ? AND stream_sequence = ?`,
-          [...values, before.chainId, before.streamSequence],
+          [...values, loaderId, before.chainId, before.streamSequence],
         );
   if (affectedRows === 1) return;
   checkNotBehind(before, await readProgress(connection));

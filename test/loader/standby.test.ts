@@ -1,0 +1,136 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { expect, test } from "vitest";
+import { load } from "../../src/loader/load.js";
+import { fileSource } from "../../src/loader/source.js";
+import { simulate } from "../../src/simulator/network.js";
+import { type Database, openDatabase } from "../../src/store/database.js";
+import { migrate } from "../../src/store/migrate.js";
+import { createLog } from "../../src/telemetry/log.js";
+import { newDatabaseUrl } from "../support/database.js";
+import { dump } from "../support/dump.js";
+
+/** From the death of the loader that loads to the next block: 3 s are promised, and a busy machine takes longer. */
+const takeOverMsMax = 10_000;
+const log = createLog("silent");
+const program = fileURLToPath(new URL("../../bin/marketd", import.meta.url));
+
+/** One of several loaders that take turns. */
+class Standby {
+  readonly #child;
+  printed = "";
+
+  constructor(url: string, path: string) {
+    const args = [program, "load", "--database-url", url, "--follow", "--standby", "--log-level", "info", path];
+    this.#child = spawn(process.execPath, args, { stdio: ["ignore", "ignore", "pipe"] });
+    this.#child.stderr.on("data", (text) => {
+      this.printed += String(text);
+    });
+  }
+
+  async end(signal: NodeJS.Signals): Promise<number | null> {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return this.#child.exitCode;
+    const ended = once(this.#child, "exit");
+    this.#child.kill(signal);
+    await ended;
+    return this.#child.exitCode;
+  }
+}
+
+async function reached(store: Database): Promise<bigint> {
+  const [row] = await store.query<{ s: bigint }>("SELECT stream_sequence AS s FROM progress");
+  return row?.s ?? 0n;
+}
+
+async function loaderId(store: Database): Promise<string> {
+  const [row] = await store.query<{ id: string }>("SELECT CAST(loader_id AS CHAR) AS id FROM progress");
+  return row?.id ?? "";
+}
+
+test("one of several loaders loads; when it is killed, stopped or ended, another takes over", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "marketd-standby-"));
+  const path = join(folder, "feed.evts");
+  const shape = { seed: 5, markets: 2, parties: 10, ordersPerBlock: 4, entriesPerBlock: 6 };
+  const recording = Buffer.concat([...simulate({ ...shape, blocks: 200 })]);
+  let written = 0;
+  const write = (part: number): void => {
+    const until = Math.floor(recording.length * part);
+    appendFileSync(path, recording.subarray(written, until));
+    written = until;
+  };
+  writeFileSync(path, "");
+  const [url, whole] = [newDatabaseUrl().url, newDatabaseUrl().url];
+  await migrate(url, log);
+  await migrate(whole, log);
+  const store = openDatabase(url, { connectionsMax: 1 });
+  /** Resolves when more blocks are there; gives how long that took, in milliseconds. */
+  const moved = async (before: bigint): Promise<number> => {
+    const startedMs = performance.now();
+    while ((await reached(store)) === before) {
+      if (performance.now() - startedMs > 30_000) throw new Error("nobody loads");
+      await sleep(10);
+    }
+    return performance.now() - startedMs;
+  };
+  write(0.2);
+  const first = new Standby(url, path);
+  await moved(0n);
+  const firstId = await loaderId(store);
+  expect(firstId).toMatch(/^[0-9a-f]{24}$/);
+  const others = [new Standby(url, path), new Standby(url, path)];
+  try {
+    while (!others.every(({ printed }) => printed.includes("standing by"))) await sleep(20);
+    const before = await reached(store);
+    // The file ends in the middle of a block: what is written while nobody loads belongs to the next loader.
+    const ended = first.end("SIGKILL");
+    write(0.5);
+    await ended;
+    // What the first one had read before it was killed may still have been written.
+    const took = await moved(before);
+    const secondId = await loaderId(store);
+    if (secondId !== firstId) expect(took).toBeLessThan(takeOverMsMax);
+    const settled = await settle(store);
+    write(0.7);
+    expect(await moved(settled)).toBeLessThan(takeOverMsMax);
+    expect(await loaderId(store)).not.toBe(firstId);
+    const active = others.findIndex(({ printed }) => printed.includes("this one's turn"));
+    expect(active).not.toBe(-1);
+    // One that is told to end gives its turn up at once.
+    expect(await others[active]?.end("SIGTERM")).toBe(0);
+    const atEnd = await settle(store);
+    write(1);
+    expect(await moved(atEnd)).toBeLessThan(takeOverMsMax);
+    const last = lastSequence(recording);
+    while ((await reached(store)) !== last) await sleep(20);
+  } finally {
+    for (const other of others) await other.end("SIGKILL").catch(() => {});
+    await store.close();
+  }
+  writeFileSync(path, recording);
+  await load({ database: whole, sources: [await fileSource(path)], log });
+  expect(await dump(url)).toEqual(await dump(whole));
+  rmSync(folder, { recursive: true });
+}, 120_000);
+
+/** The progress once it has stood still for half a second. */
+async function settle(store: Database): Promise<bigint> {
+  for (let before = await reached(store); ; ) {
+    await sleep(500);
+    const now = await reached(store);
+    if (now === before) return now;
+    before = now;
+  }
+}
+
+/** The stream sequence number of a recording's last event. */
+function lastSequence(recording: Buffer): bigint {
+  let sequence = 0n;
+  for (let at = 0; at < recording.length; at += 4 + recording.readUInt32BE(at))
+    sequence = recording.readBigUInt64BE(at + 4);
+  return sequence;
+}
