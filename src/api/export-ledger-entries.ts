@@ -39,8 +39,8 @@ export function exportLedgerEntries(options: {
     TradingDataService.method.exportLedgerEntries,
     async (request: ExportLedgerEntriesRequest, call: Call): Promise<ResponseStream<Body>> => {
       const subject: ExportSubject = {
-        partyId: requireIdentifier("partyId", request.partyId),
-        assetId: requireIdentifier("assetId", request.assetId),
+        partyId: requireIdentifier("party_id", request.partyId),
+        assetId: requireIdentifier("asset_id", request.assetId),
         time: readDateRange(request.dateRange),
       };
       const source = await LedgerExport.open(options.ledger, subject, call, options.batchRows);

@@ -7,7 +7,7 @@ import { requireMarketData } from "./market-data.js";
 /** GetLatestMarketData: what the network last stated of a market. */
 export function getLatestMarketData(options: { readonly live: Live }): UnaryMethod {
   return unary(TradingDataService.method.getLatestMarketData, (request: GetLatestMarketDataRequest) => {
-    const marketId = requireIdentifier("marketId", request.marketId);
+    const marketId = requireIdentifier("market_id", request.marketId);
     return requireMarketData(options.live.state(), marketId).response;
   });
 }

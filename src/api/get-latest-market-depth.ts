@@ -6,7 +6,7 @@ import type { Live } from "../live/live.js";
 /** GetLatestMarketDepth: the book, at most `maxDepth` levels a side (0 or absent: all), and the last trade. */
 export function getLatestMarketDepth(options: { readonly live: Live }): UnaryMethod {
   return unary(TradingDataService.method.getLatestMarketDepth, (request: GetLatestMarketDepthRequest) => {
-    const marketId = requireIdentifier("marketId", request.marketId);
+    const marketId = requireIdentifier("market_id", request.marketId);
     return options.live
       .state()
       .requireBook(marketId)

@@ -6,7 +6,7 @@ import type { Live } from "../live/live.js";
 /** GetMarket: the market as the network last stated it. */
 export function getMarket(options: { readonly live: Live }): UnaryMethod {
   return unary(TradingDataService.method.getMarket, (request: GetMarketRequest) => {
-    const marketId = requireIdentifier("marketId", request.marketId);
+    const marketId = requireIdentifier("market_id", request.marketId);
     return options.live.state().requireMarket(marketId).market;
   });
 }

@@ -11,10 +11,10 @@ export const filterValuesMax = 1_000;
 /** Checks a ledger filter; an account filter without any field counts as not given. @throws Failure naming the field */
 export function readLedgerFilter(filter: LedgerEntryFilter | undefined): LedgerFilter {
   return {
-    from: readAccountFilter("filter.fromAccountFilter", filter?.fromAccountFilter),
-    to: readAccountFilter("filter.toAccountFilter", filter?.toAccountFilter),
+    from: readAccountFilter("filter.from_account_filter", filter?.fromAccountFilter),
+    to: readAccountFilter("filter.to_account_filter", filter?.toAccountFilter),
     closed: filter?.closeOnAccountFilters ?? false,
-    transferTypes: requireEnumValues("filter.transferTypes", TransferTypeSchema, filter?.transferTypes ?? []),
+    transferTypes: requireEnumValues("filter.transfer_types", TransferTypeSchema, filter?.transferTypes ?? []),
   };
 }
 
@@ -22,17 +22,17 @@ function readAccountFilter(field: string, filter: AccountFilter | undefined): Ac
   if (filter === undefined) return undefined;
   if (filter.partyIds.length > 1) {
     throw invalidArgument(
-      `${field}.partyIds`,
+      `${field}.party_ids`,
       `has ${filter.partyIds.length} parties; an account filter takes at most one`,
       "TOO_MANY_PARTIES",
     );
   }
   const [party] = filter.partyIds;
   const side: AccountSide = {
-    partyId: party === undefined ? undefined : requireIdentifier(`${field}.partyIds`, party),
-    assetId: filter.assetId === "" ? undefined : requireIdentifier(`${field}.assetId`, filter.assetId),
-    marketIds: readMarketIds(`${field}.marketIds`, filter.marketIds),
-    types: requireEnumValues(`${field}.accountTypes`, AccountTypeSchema, filter.accountTypes),
+    partyId: party === undefined ? undefined : requireIdentifier(`${field}.party_ids`, party),
+    assetId: filter.assetId === "" ? undefined : requireIdentifier(`${field}.asset_id`, filter.assetId),
+    marketIds: readMarketIds(`${field}.market_ids`, filter.marketIds),
+    types: requireEnumValues(`${field}.account_types`, AccountTypeSchema, filter.accountTypes),
   };
   const given = side.partyId ?? side.assetId;
   return given === undefined && side.marketIds.length === 0 && side.types.length === 0 ? undefined : side;

@@ -39,7 +39,7 @@ export function listErc20MultiSigSignerRemovedBundles(options: { readonly databa
 function readFilter(request: ListERC20MultiSigSignerRemovedBundlesRequest): BundleFilter {
   const { nodeId, submitter, epochSeq } = request;
   return {
-    nodeId: nodeId === "" ? undefined : requireIdentifier("nodeId", nodeId),
+    nodeId: nodeId === "" ? undefined : requireIdentifier("node_id", nodeId),
     submitter: submitter === "" ? undefined : requireIdentifier("submitter", submitter).toLowerCase(),
     epochSeq: epochSeq === "" ? undefined : readEpoch(epochSeq),
   };
@@ -49,7 +49,7 @@ function readEpoch(text: string): bigint {
   const epoch = /^[0-9]{1,40}$/.test(text) ? BigInt(text) : undefined;
   if (epoch === undefined || epoch > uint64Max) {
     throw invalidArgument(
-      "epochSeq",
+      "epoch_seq",
       `is ${JSON.stringify(text.slice(0, 64))}; it takes a decimal number from 0 to ${uint64Max}`,
       "INVALID_EPOCH",
     );

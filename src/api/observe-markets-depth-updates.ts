@@ -11,7 +11,7 @@ export function observeMarketsDepthUpdates(options: { readonly live: Live }): St
   return serverStreaming(
     TradingDataService.method.observeMarketsDepthUpdates,
     (request: ObserveMarketsDepthUpdatesRequest, call: Call) => {
-      for (const id of request.marketIds) requireIdentifier("marketIds", id);
+      for (const id of request.marketIds) requireIdentifier("market_ids", id);
       return options.live.observe(request.marketIds, call.clientAddress);
     },
   );

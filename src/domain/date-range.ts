@@ -1,5 +1,5 @@
 import type { DateRange } from "../../gen/datanode/api/v2/trading_data_pb.js";
-import { invalidArgument } from "./failure.js";
+import { invalidParameter, worded } from "./failure.js";
 
 /** A span of block times in Unix nanoseconds: start inclusive, end exclusive; undefined: open on that side. */
 export interface TimeRange {
@@ -12,11 +12,10 @@ export function readDateRange(range: DateRange | undefined): TimeRange {
   const startNs = range?.startTimestamp;
   const endNs = range?.endTimestamp;
   if (startNs !== undefined && endNs !== undefined && startNs > endNs) {
-    throw invalidArgument(
-      "dateRange.startTimestamp",
-      `is ${startNs}, after dateRange.endTimestamp, which is ${endNs}`,
-      "INVALID_DATE_RANGE",
-    );
+    throw worded(({ field }) => {
+      const description = `is ${startNs}, after ${field("date_range.end_timestamp")}, which is ${endNs}`;
+      return invalidParameter(field("date_range.start_timestamp"), description, "INVALID_DATE_RANGE");
+    });
   }
   return { startNs, endNs };
 }

@@ -1,3 +1,4 @@
+import type { DescMethod } from "@bufbuild/protobuf";
 import type { Any } from "@bufbuild/protobuf/wkt";
 import type { Metadata } from "./metadata.js";
 
@@ -20,7 +21,20 @@ export type FailureCode =
   | "data_loss"
   | "unauthenticated";
 
-/** A field of the request that is wrong: its path (JSON names, dots between) and what it takes. */
+/** How a protocol names fields and methods to its callers. */
+export interface Terms {
+  /** A field of the request, by its path in the definitions (`pagination.newest_first`). */
+  field(path: string): string;
+  method(desc: DescMethod): string;
+}
+
+/** The names of the definitions: the terms of gRPC, gRPC-Web and Connect. */
+const definitionTerms: Terms = {
+  field: (path) => path,
+  method: (desc) => `${desc.parent.name}.${desc.name}`,
+};
+
+/** A field of the request that is wrong, and what it takes. */
 export interface FieldViolation {
   readonly field: string;
   readonly description: string;
@@ -52,6 +66,8 @@ export class Failure extends Error {
   readonly retryAfterMs: number | undefined;
   readonly metadata: Metadata | undefined;
   readonly details: readonly Any[] | undefined;
+  /** The same failure in other terms; undefined: it names neither fields nor methods. */
+  inTerms?: (terms: Terms) => Failure;
 
   constructor(code: FailureCode, message: string, parts: FailureParts) {
     super(message, parts.cause === undefined ? undefined : { cause: parts.cause });
@@ -65,8 +81,18 @@ export class Failure extends Error {
   }
 }
 
-/** INVALID_ARGUMENT for one field: `field` is its path in the request by JSON names (`pagination.first`). */
-export function invalidArgument(field: string, description: string, reason = "INVALID_PARAMETER"): Failure {
+/** A failure that names fields or methods: as the definitions do, until a protocol tells it in terms of its own. */
+export function worded(inTerms: (terms: Terms) => Failure): Failure {
+  return Object.assign(inTerms(definitionTerms), { inTerms });
+}
+
+/** INVALID_ARGUMENT for one field, by its path in the definitions. */
+export function invalidArgument(path: string, description: string, reason?: string): Failure {
+  return worded(({ field }) => invalidParameter(field(path), description, reason));
+}
+
+/** INVALID_ARGUMENT for what the caller knows by this very name. */
+export function invalidParameter(field: string, description: string, reason = "INVALID_PARAMETER"): Failure {
   return new Failure("invalid_argument", `${field}: ${description}`, { reason, violations: [{ field, description }] });
 }
 

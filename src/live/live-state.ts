@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
-import { ListLatestMarketDataResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { ListLatestMarketDataResponseSchema, TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import type { EncodedResponse } from "../domain/encoded-response.js";
-import { Failure, unavailable } from "../domain/failure.js";
+import { Failure, unavailable, worded } from "../domain/failure.js";
 import type { Mark } from "../domain/tracked-book.js";
 import type { Changes, LevelRow, Place, Progress } from "../store/changes.js";
 import { type LiveLimits, liveRetryAfterMs } from "./limits.js";
@@ -62,8 +62,10 @@ export class LiveState {
   requireMarket(id: string): AnnouncedMarket {
     const market = this.#markets.get(id);
     if (market !== undefined && isAnnounced(market)) return market;
-    throw new Failure("not_found", `market ${id} is not known; GET /markets/data lists those that have data`, {
-      reason: "MARKET_UNKNOWN",
+    throw worded(({ method }) => {
+      const list = method(TradingDataService.method.listLatestMarketData);
+      const message = `market ${id} is not known; ${list} lists those that have data`;
+      return new Failure("not_found", message, { reason: "MARKET_UNKNOWN" });
     });
   }
 

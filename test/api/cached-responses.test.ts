@@ -195,19 +195,25 @@ describe("versions", () => {
 
 describe("refusals", () => {
   const long = "m".repeat(129);
-  const unknown = "market nowhere is not known; GET /markets/data lists those that have data";
+  const unknown = "market nowhere is not known; TradingDataService.ListLatestMarketData lists those that have data";
   const noData = "market quiet has no market data yet; ask again once it trades";
   test.each([
-    ["GetMarket", { marketId: "" }, "invalid_argument", "INVALID_IDENTIFIER", "marketId: is empty; give an identifier"],
+    [
+      "GetMarket",
+      { marketId: "" },
+      "invalid_argument",
+      "INVALID_IDENTIFIER",
+      "market_id: is empty; give an identifier",
+    ],
     ["GetMarket", { marketId: "nowhere" }, "not_found", "MARKET_UNKNOWN", unknown],
     [
       ...["GetLatestMarketDepth", { marketId: long }, "invalid_argument", "INVALID_IDENTIFIER"],
-      "marketId: has 129 characters; an identifier has at most 128",
+      "market_id: has 129 characters; an identifier has at most 128",
     ],
     ["GetLatestMarketDepth", { marketId: "nowhere" }, "not_found", "MARKET_UNKNOWN", unknown],
     [
       ...["GetLatestMarketData", { marketId: "caf\u00e9" }, "invalid_argument", "INVALID_IDENTIFIER"],
-      "marketId: has an unprintable character at position 4; an identifier is printable ASCII",
+      "market_id: has an unprintable character at position 4; an identifier is printable ASCII",
     ],
     ["GetLatestMarketData", { marketId: "nowhere" }, "not_found", "MARKET_UNKNOWN", unknown],
     ["GetLatestMarketData", { marketId: "quiet" }, "not_found", "NO_MARKET_DATA_YET", noData],
@@ -220,7 +226,7 @@ describe("refusals", () => {
     ["ObserveMarketsDepthUpdates", { marketIds: ["busy", "nowhere"] }, "not_found", "MARKET_UNKNOWN", unknown],
     [
       ...["ObserveMarketsDepthUpdates", { marketIds: [""] }, "invalid_argument", "INVALID_IDENTIFIER"],
-      "marketIds: is empty; give an identifier",
+      "market_ids: is empty; give an identifier",
     ],
   ] as [string, object, string, string, string][])("%s %j: %s %s", (name, request, code, reason, message) => {
     expect(failure(name, { market: [], ...request })).toEqual({ code, reason, message });

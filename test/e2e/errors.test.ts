@@ -1,9 +1,11 @@
+import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { WebSocket } from "ws";
 import { type Connection, openDatabase } from "../../src/store/database.js";
 import { newDatabaseUrl } from "../support/database.js";
 import {
@@ -30,7 +32,10 @@ interface Row {
   readonly status: number;
   readonly code: number;
   readonly reason: string;
+  /** Over HTTP. */
   readonly message: string;
+  /** Over gRPC, gRPC-Web and Connect, where that is another. */
+  readonly rpcMessage?: string;
 }
 
 interface ErrorBody {
@@ -42,15 +47,30 @@ interface ErrorBody {
 const requestTimeoutMs = 400;
 const streamsPerAddressMax = 3;
 
-const invalid = (method: Row["method"], request: JsonObject, reason: string, message: string): Row => {
-  return { condition: message, method, request, status: 400, code: 3, reason, message };
+const invalid = (
+  method: Row["method"],
+  request: JsonObject,
+  reason: string,
+  message: string,
+  rpcMessage = message,
+): Row => {
+  return { condition: message, method, request, status: 400, code: 3, reason, message, rpcMessage };
 };
 
 const missing = (method: Row["method"], request: JsonObject, reason: string, message: string): Row => {
   return { condition: `${method}: ${reason}`, method, request, status: 404, code: 5, reason, message };
 };
 
-const unknown = "market nowhere is not known; GET /markets/data lists those that have data";
+const unknown = (method: Row["method"], request: JsonObject): Row => ({
+  ...missing(
+    method,
+    request,
+    "MARKET_UNKNOWN",
+    "market nowhere is not known; GET /markets/data lists those that have data",
+  ),
+  rpcMessage: "market nowhere is not known; TradingDataService.ListLatestMarketData lists those that have data",
+});
+
 const noData = "market quiet has no market data yet; ask again once it trades";
 const combined = "page forwards with first and after, or backwards with last and before";
 const noCursor = "is not a cursor; take it from an earlier response, unchanged";
@@ -61,44 +81,63 @@ const rows: readonly Row[] = [
     { marketId: "m".repeat(129) },
     "INVALID_IDENTIFIER",
     "marketId: has 129 characters; an identifier has at most 128",
+    "market_id: has 129 characters; an identifier has at most 128",
   ),
   invalid(
     "observeMarketsDepthUpdates",
     { marketIds: ["busy", "caf\u00e9"] },
     "INVALID_IDENTIFIER",
     "marketIds: has an unprintable character at position 4; an identifier is printable ASCII",
+    "market_ids: has an unprintable character at position 4; an identifier is printable ASCII",
   ),
   invalid(
     "listLedgerEntries",
     { filter: { fromAccountFilter: { partyIds: ["alice", "bob"] } } },
     "TOO_MANY_PARTIES",
     "filter.fromAccountFilter.partyIds: has 2 parties; an account filter takes at most one",
+    "filter.from_account_filter.party_ids: has 2 parties; an account filter takes at most one",
   ),
   invalid(
     "listLedgerEntries",
     { filter: { toAccountFilter: { partyIds: ["alice", "bob"] } } },
     "TOO_MANY_PARTIES",
     "filter.toAccountFilter.partyIds: has 2 parties; an account filter takes at most one",
+    "filter.to_account_filter.party_ids: has 2 parties; an account filter takes at most one",
   ),
   invalid(
     "listLedgerEntries",
     { dateRange: { startTimestamp: "2", endTimestamp: "1" } },
     "INVALID_DATE_RANGE",
     "dateRange.startTimestamp: is 2, after dateRange.endTimestamp, which is 1",
+    "date_range.start_timestamp: is 2, after date_range.end_timestamp, which is 1",
   ),
   invalid(
     "exportLedgerEntries",
     { partyId: "alice", assetId: "usd", dateRange: { startTimestamp: "2", endTimestamp: "1" } },
     "INVALID_DATE_RANGE",
     "dateRange.startTimestamp: is 2, after dateRange.endTimestamp, which is 1",
+    "date_range.start_timestamp: is 2, after date_range.end_timestamp, which is 1",
   ),
-  invalid("exportLedgerEntries", { assetId: "usd" }, "INVALID_IDENTIFIER", "partyId: is empty; give an identifier"),
-  invalid("exportLedgerEntries", { partyId: "alice" }, "INVALID_IDENTIFIER", "assetId: is empty; give an identifier"),
+  invalid(
+    "exportLedgerEntries",
+    { assetId: "usd" },
+    "INVALID_IDENTIFIER",
+    "partyId: is empty; give an identifier",
+    "party_id: is empty; give an identifier",
+  ),
+  invalid(
+    "exportLedgerEntries",
+    { partyId: "alice" },
+    "INVALID_IDENTIFIER",
+    "assetId: is empty; give an identifier",
+    "asset_id: is empty; give an identifier",
+  ),
   invalid(
     "listERC20MultiSigSignerRemovedBundles",
     { epochSeq: "18446744073709551616" },
     "INVALID_EPOCH",
     'epochSeq: is "18446744073709551616"; it takes a decimal number from 0 to 18446744073709551615',
+    'epoch_seq: is "18446744073709551616"; it takes a decimal number from 0 to 18446744073709551615',
   ),
   ...(["listLedgerEntries", "listERC20MultiSigSignerRemovedBundles"] as const).flatMap((method) => [
     ...(
@@ -114,11 +153,11 @@ const rows: readonly Row[] = [
     invalid(method, { pagination: { after: "x" } }, "INVALID_CURSOR", `pagination.after: ${noCursor}`),
     invalid(method, { pagination: { before: "x" } }, "INVALID_CURSOR", `pagination.before: ${noCursor}`),
   ]),
-  missing("getMarket", { marketId: "nowhere" }, "MARKET_UNKNOWN", unknown),
-  missing("getLatestMarketDepth", { marketId: "nowhere" }, "MARKET_UNKNOWN", unknown),
-  missing("getLatestMarketData", { marketId: "nowhere" }, "MARKET_UNKNOWN", unknown),
-  missing("listLatestMarketData", { market: ["busy", "nowhere"] }, "MARKET_UNKNOWN", unknown),
-  missing("observeMarketsDepthUpdates", { marketIds: ["busy", "nowhere"] }, "MARKET_UNKNOWN", unknown),
+  unknown("getMarket", { marketId: "nowhere" }),
+  unknown("getLatestMarketDepth", { marketId: "nowhere" }),
+  unknown("getLatestMarketData", { marketId: "nowhere" }),
+  unknown("listLatestMarketData", { market: ["busy", "nowhere"] }),
+  unknown("observeMarketsDepthUpdates", { marketIds: ["busy", "nowhere"] }),
   missing("getLatestMarketData", { marketId: "quiet" }, "NO_MARKET_DATA_YET", noData),
   missing("listLatestMarketData", { market: ["quiet"] }, "NO_MARKET_DATA_YET", noData),
 ];
@@ -198,8 +237,9 @@ describe("the table of errors", () => {
   }
 
   async function everywhere(row: Row): Promise<void> {
-    const { method, request, code, reason, message } = row;
+    const { method, request, code, reason, rpcMessage = row.message } = row;
     for (const client of clients) {
+      const message = client.name === "HTTP" ? row.message : rpcMessage;
       expect(await ask(client, method, request), client.name).toEqual({ error: { code, message, reason } });
     }
     await held(row);
@@ -213,6 +253,30 @@ describe("the table of errors", () => {
     expect(details[0]).toEqual({
       "@type": "type.googleapis.com/google.rpc.BadRequest",
       fieldViolations: [{ field: row.message.slice(0, at), description: row.message.slice(at + 2) }],
+    });
+  });
+
+  it("a WebSocket and an RPC name fields as their callers know them, in the details too", async () => {
+    const socket = new WebSocket(
+      `${service.url.replace("http", "ws")}/api/v2/stream/markets/depth/updates?marketIds=caf%C3%A9`,
+    );
+    const [data] = await once(socket, "message");
+    expect(JSON.parse(String(data))).toMatchObject({
+      error: {
+        message: expect.stringMatching(/^marketIds: /),
+        details: [{ fieldViolations: [{ field: "marketIds" }] }, { reason: "INVALID_IDENTIFIER" }],
+      },
+    });
+    const path = "/datanode.api.v2.TradingDataService/ListLedgerEntries";
+    const response = await fetch(service.url + path, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ dateRange: { startTimestamp: "2", endTimestamp: "1" } }),
+    });
+    const description = "is 2, after date_range.end_timestamp, which is 1";
+    expect(await response.json()).toMatchObject({
+      message: `date_range.start_timestamp: ${description}`,
+      details: [{ debug: { fieldViolations: [{ field: "date_range.start_timestamp", description }] } }, {}],
     });
   });
 

@@ -134,7 +134,7 @@ function errorCases(): UnaryCase[] {
       name: "long identifier",
       method: "getMarket",
       request: { marketId: long },
-      check: fails(3, "INVALID_IDENTIFIER", "marketId: has 129 characters; an identifier has at most 128"),
+      check: fails(3, "INVALID_IDENTIFIER", /^market(Id|_id): has 129 characters; an identifier has at most 128$/),
     },
     {
       name: "page of nothing",
@@ -158,19 +158,19 @@ function errorCases(): UnaryCase[] {
       name: "range that ends before it starts",
       method: "listLedgerEntries",
       request: { dateRange: { startTimestamp: "2", endTimestamp: "1" } },
-      check: fails(3, "INVALID_DATE_RANGE", /^dateRange/),
+      check: fails(3, "INVALID_DATE_RANGE", /^date(Range|_range)\./),
     },
     {
       name: "two parties in an account filter",
       method: "listLedgerEntries",
       request: { filter: { fromAccountFilter: { partyIds: ["a", "b"] } } },
-      check: fails(3, "TOO_MANY_PARTIES", /^filter\.fromAccountFilter\.partyIds: /),
+      check: fails(3, "TOO_MANY_PARTIES", /^filter\.(fromAccountFilter\.partyIds|from_account_filter\.party_ids): /),
     },
     {
       name: "epoch that is no number",
       method: "listERC20MultiSigSignerRemovedBundles",
       request: { epochSeq: "ten" },
-      check: fails(3, "INVALID_EPOCH", /^epochSeq: /),
+      check: fails(3, "INVALID_EPOCH", /^epoch(Seq|_seq): /),
     },
     {
       name: "no bundle",
@@ -340,7 +340,11 @@ describe.each(datasets)("$name", ({ read }) => {
     );
     if (first === undefined) throw new Error("no clients");
     check(first.outcome);
-    for (const other of others) expect(other.outcome, `${other.name} and ${first.name} differ`).toEqual(first.outcome);
+    for (const { name, outcome } of others) {
+      const own = ownFields[name];
+      if (name === "HTTP") check(outcome);
+      expect(without(own, outcome), `${name} and ${first.name} differ`).toEqual(without(own, first.outcome));
+    }
   }
 
   const table = (make: (facts: Facts) => readonly UnaryCase[]) => async () => {
@@ -376,6 +380,13 @@ describe.each(datasets)("$name", ({ read }) => {
     }
   });
 });
+
+/** What clients see differently. Errors speak to HTTP clients of parameters; errors.test.ts holds them word for word. */
+const ownFields: Readonly<Record<string, string>> = { HTTP: "message" };
+
+function without(field: string | undefined, outcome: unknown): unknown {
+  return JSON.parse(JSON.stringify(outcome, (key, value) => (key === field ? undefined : value)));
+}
 
 /** The start of the first block after the one that the last of `some` lies in. */
 function timeOfNext(all: readonly Entry[], some: readonly Entry[]): string {

@@ -103,13 +103,13 @@ describe("bundles", () => {
     "epoch %s is refused",
     async (epochSeq) => {
       await expect(ask({ epochSeq })).rejects.toThrow(
-        `epochSeq: is "${epochSeq}"; it takes a decimal number from 0 to 18446744073709551615`,
+        `epoch_seq: is "${epochSeq}"; it takes a decimal number from 0 to 18446744073709551615`,
       );
     },
   );
 
   test("identifiers are checked", async () => {
-    await expect(ask({ nodeId: "a\n" })).rejects.toThrow("nodeId: has an unprintable character at position 2");
+    await expect(ask({ nodeId: "a\n" })).rejects.toThrow("node_id: has an unprintable character at position 2");
     await expect(ask({ submitter: "x".repeat(129) })).rejects.toThrow("submitter: has 129 characters");
   });
 });

@@ -108,28 +108,28 @@ describe("list of ledger entries", () => {
   test.each<[MessageInitShape<typeof ListLedgerEntriesRequestSchema>["filter"], string]>([
     [
       { fromAccountFilter: { partyIds: ["a", "b"] } },
-      "filter.fromAccountFilter.partyIds: has 2 parties; an account filter takes at most one",
+      "filter.from_account_filter.party_ids: has 2 parties; an account filter takes at most one",
     ],
-    [{ toAccountFilter: { partyIds: [""] } }, "filter.toAccountFilter.partyIds: is empty; give an identifier"],
+    [{ toAccountFilter: { partyIds: [""] } }, "filter.to_account_filter.party_ids: is empty; give an identifier"],
     [
       { toAccountFilter: { assetId: "é" } },
-      "filter.toAccountFilter.assetId: has an unprintable character at position 1; an identifier is printable ASCII",
+      "filter.to_account_filter.asset_id: has an unprintable character at position 1; an identifier is printable ASCII",
     ],
     [
       { toAccountFilter: { marketIds: ["m", "x".repeat(129)] } },
-      "filter.toAccountFilter.marketIds: has 129 characters; an identifier has at most 128",
+      "filter.to_account_filter.market_ids: has 129 characters; an identifier has at most 128",
     ],
     [
       { toAccountFilter: { marketIds: new Array<string>(1001).fill("m") } },
-      "filter.toAccountFilter.marketIds: has 1001 values; it takes at most 1000",
+      "filter.to_account_filter.market_ids: has 1001 values; it takes at most 1000",
     ],
     [
       { fromAccountFilter: { accountTypes: [AccountType.UNSPECIFIED] } },
-      "filter.fromAccountFilter.accountTypes: is ACCOUNT_TYPE_UNSPECIFIED; leave it out to not filter by it",
+      "filter.from_account_filter.account_types: is ACCOUNT_TYPE_UNSPECIFIED; leave it out to not filter by it",
     ],
     [
       { transferTypes: [999 as TransferType] },
-      "filter.transferTypes: is 999; TransferType has no value of that number",
+      "filter.transfer_types: is 999; TransferType has no value of that number",
     ],
   ])("%j is refused", async (filter, message) => {
     const failure = await ask({ ...(filter === undefined ? {} : { filter }) }).catch((error: unknown) => error);

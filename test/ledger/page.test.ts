@@ -93,7 +93,7 @@ describe("cursors", () => {
 test("a range that ends before it starts is refused", () => {
   const range = { $typeName: "datanode.api.v2.DateRange" as const, startTimestamp: 2n, endTimestamp: 1n };
   expect(failureOf(() => readDateRange(range)).message).toBe(
-    "dateRange.startTimestamp: is 2, after dateRange.endTimestamp, which is 1",
+    "date_range.start_timestamp: is 2, after date_range.end_timestamp, which is 1",
   );
   expect(readDateRange({ ...range, endTimestamp: 2n })).toEqual({ startNs: 2n, endNs: 2n });
 });

@@ -1,5 +1,6 @@
 import type { Message } from "@bufbuild/protobuf";
 import type { EncodedResponse } from "../../domain/encoded-response.js";
+import type { Failure, Terms } from "../../domain/failure.js";
 import type { RequestHeaders } from "../../domain/metadata.js";
 import type { Method, ResponseStream } from "../../domain/service.js";
 import type { HandlerOptions } from "../handler.js";
@@ -16,6 +17,8 @@ export interface ServedMethod {
   readonly method: Method;
   readonly counters: RequestCounters;
   readonly options: HandlerOptions;
+  /** How errors name fields and methods; undefined: as the definitions do. */
+  readonly terms?: Terms;
 }
 
 const cancelledCode = grpcCode(clientLeft());
@@ -98,7 +101,7 @@ export class ServerCall extends RequestCall {
   /** Ends the call with what was thrown. */
   fail(thrown: unknown): void {
     if (this.#phase === "done") return;
-    const error = thrown instanceof ProtocolError ? thrown : toFailure(thrown, this.served.options.log);
+    const error = thrown instanceof ProtocolError ? thrown : this.#toFailure(thrown);
     this.#settle(grpcCode(error));
     this.#wire.finish(error, new Map());
     this.abort(error);
@@ -121,6 +124,12 @@ export class ServerCall extends RequestCall {
   /** What ends a call whose limit has passed. */
   protected limitFailure(): unknown {
     return deadlineExceeded();
+  }
+
+  #toFailure(thrown: unknown): Failure {
+    const { options, terms } = this.served;
+    const failure = toFailure(thrown, options.log);
+    return terms === undefined ? failure : (failure.inTerms?.(terms) ?? failure);
   }
 
   #await<T>(outcome: Promise<T>, then: (value: T) => void): void {
@@ -162,7 +171,7 @@ export class ServerCall extends RequestCall {
     clearTimeout(this.#timer);
     if (this.#deadline !== undefined) this.limit(timerMsMax);
     const events = {
-      toFailure: (thrown: unknown) => toFailure(thrown, options.log),
+      toFailure: (thrown: unknown) => this.#toFailure(thrown),
       finished: (code: number) => this.#settle(code),
     };
     this.#pump = new StreamPump(stream, this.#wire, events, options.limits.breakOffMs);

@@ -87,7 +87,8 @@ export class StreamPump {
       const responses = this.#stream.take();
       if (responses.length === 0) {
         const failure = this.#stream.failure;
-        if (failure !== undefined || this.#stream.ended) this.#finish(failure);
+        if (failure !== undefined) this.#finish(this.#events.toFailure(failure));
+        else if (this.#stream.ended) this.#finish(undefined);
         return;
       }
       const frames = joined(responses, this.#wire.encoding);

@@ -1,6 +1,6 @@
 import type { DescField, DescMessage, Message } from "@bufbuild/protobuf";
 import { type ReflectMessage, reflect } from "@bufbuild/protobuf/reflect";
-import { type Failure, invalidArgument } from "../../domain/failure.js";
+import { type Failure, invalidParameter } from "../../domain/failure.js";
 import { nearestName } from "./nearest-name.js";
 import { type ParameterValue, parameterValue } from "./parameter-value.js";
 
@@ -115,7 +115,7 @@ export class QueryParameters {
   #unknown(name: string): Failure {
     const nearest = nearestName(name, this.#known);
     const hint = nearest === undefined ? "there are none here" : `did you mean ${nearest}?`;
-    return invalidArgument(cut(name), `unknown parameter; ${hint}`, "UNKNOWN_PARAMETER");
+    return invalidParameter(cut(name), `unknown parameter; ${hint}`, "UNKNOWN_PARAMETER");
   }
 }
 
@@ -123,7 +123,7 @@ function bindParameter(message: ReflectMessage, parameter: Parameter, raw: strin
   const { name } = parameter;
   const text = decodeText(name, raw);
   if (parameter.fromPath) {
-    throw invalidArgument(name, `got ${quoted(text)} in the query; it is already given in the path`);
+    throw invalidParameter(name, `got ${quoted(text)} in the query; it is already given in the path`);
   }
   if (parameter.field.fieldKind !== "list") onlyOnce(given, name, text);
   if (text !== "" || !parameter.value.emptyIsAbsent) assign(message, parameter, text);
@@ -138,7 +138,7 @@ function bindAlt(takes: string, raw: string, given: Map<string, string>): void {
 function onlyOnce(given: Map<string, string>, name: string, text: string): void {
   const before = given.get(name);
   if (before !== undefined) {
-    throw invalidArgument(name, `got ${quoted(before)} and ${quoted(text)}; takes one value`);
+    throw invalidParameter(name, `got ${quoted(before)} and ${quoted(text)}; takes one value`);
   }
   given.set(name, text);
 }
@@ -156,11 +156,11 @@ function assign(root: ReflectMessage, parameter: Parameter, text: string): void 
 }
 
 function wrongValue(name: string, text: string, takes: string): Failure {
-  return invalidArgument(name, `got ${quoted(text)}; takes ${takes}`);
+  return invalidParameter(name, `got ${quoted(text)}; takes ${takes}`);
 }
 
 function badEscape(name: string, raw: string): Failure {
-  return invalidArgument(name, `got ${quoted(raw)}; takes percent escapes (%2F) of UTF-8 text`);
+  return invalidParameter(name, `got ${quoted(raw)}; takes percent escapes (%2F) of UTF-8 text`);
 }
 
 function quoted(text: string): string {

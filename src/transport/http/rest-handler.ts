@@ -86,6 +86,7 @@ export class RestHandler {
         message: bound.message,
         counters: this.#options.requests.counters(method, "http"),
         options: this.#options,
+        terms: this.#options.routes.terms,
         cached: false,
       };
       this.#remember(request.url ?? "", target);
@@ -115,7 +116,7 @@ export class RestHandler {
     const { method } = match.route;
     const wire = new StreamResponse({ method, bound, exchange, vary: this.#vary, common: this.#options.common });
     const counters = this.#options.requests.counters(method, wire.protocol);
-    const served = { method, counters, options: this.#options };
+    const served = { method, counters, options: this.#options, terms: this.#options.routes.terms };
     const call = new ServerCall(served, wire, this.#options.clients.ofRequest(request), request.headers);
     wire.onDrain = () => call.drained();
     response.once("close", () => call.left());

@@ -1,7 +1,9 @@
 import { getOption, hasOption } from "@bufbuild/protobuf";
+import { protoCamelCase } from "@bufbuild/protobuf/reflect";
 import { http } from "../../../gen/google/api/annotations_pb.js";
 import type { HttpRule } from "../../../gen/google/api/http_pb.js";
 import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
+import type { Terms } from "../../domain/failure.js";
 import type { Api, Method } from "../../domain/service.js";
 import { type PathTemplate, parsePathTemplate } from "./path-template.js";
 import { decode, QueryParameters } from "./query-parameters.js";
@@ -35,6 +37,8 @@ export function isHttpBody(method: Method): boolean {
  * @throws Error when two methods claim the same path, or an option asks for what is not served
  */
 export class Routes {
+  /** Fields as parameters, methods as their URLs. */
+  readonly terms: Terms;
   readonly #root = emptyNode();
   readonly #basePath: string;
 
@@ -44,6 +48,7 @@ export class Routes {
       throw new Error(`base path "${basePath}": takes the form /prefix, without a slash at its end`);
     }
     this.#basePath = basePath;
+    this.terms = { field: protoCamelCase, method: (desc) => `GET ${basePath}${getOption(desc, http).pattern.value}` };
     for (const method of api) {
       if (!hasOption(method.desc, http)) continue;
       const rule = getOption(method.desc, http);

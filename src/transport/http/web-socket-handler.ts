@@ -105,7 +105,8 @@ export class WebSocketHandler {
       this.#watch(webSocket, socket);
       webSocket.once("close", () => call.left());
     });
-    const served = { method, counters: requests.counters(method, "websocket"), options: this.#options };
+    const counters = requests.counters(method, "websocket");
+    const served = { method, counters, options: this.#options, terms: routes.terms };
     const call = new ServerCall(served, wire, clients.ofRequest(request), request.headers);
     socket.on("drain", () => call.drained());
     socket.once("close", () => call.left());

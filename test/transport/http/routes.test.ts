@@ -44,6 +44,14 @@ test("under a base path, and only there", () => {
   expect(found(routes, "/data/nodeapi/v2/market/m")).toBeUndefined();
 });
 
+test("errors name fields as parameters, and methods as URLs, with the base path", () => {
+  const { terms } = new Routes(api, "/data/node");
+  expect(terms.method(TradingDataService.method.listLatestMarketData)).toBe("GET /data/node/markets/data");
+  expect(terms.field("filter.from_account_filter.party_ids")).toBe("filter.fromAccountFilter.partyIds");
+  const fields = TradingDataService.methods.flatMap((method) => method.input.fields);
+  for (const { name, jsonName } of fields) expect(terms.field(name)).toBe(jsonName);
+});
+
 test.each(["data", "/", "/data/", "/da ta?"])("the base path %s is refused", (basePath) => {
   if (basePath === "/da ta?") expect(() => new Routes(api, basePath)).toThrow("takes the form /prefix");
   else expect(() => new Routes(api, basePath)).toThrow(`base path "${basePath}": takes the form /prefix`);
