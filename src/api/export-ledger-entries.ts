@@ -120,7 +120,7 @@ class ExportStream implements ResponseStream<Body> {
       const rows = this.#batches[0];
       if (rows === undefined) break;
       const { bytes, next } = this.#csv.piece(rows, this.#at);
-      taken.push(new MessageResponse(HttpBodySchema, { contentType, data: bytes }));
+      taken.push(new MessageResponse(HttpBodySchema, create(HttpBodySchema, { contentType, data: bytes })));
       this.#at = next;
       if (next >= rows.length) {
         this.#batches.shift();

@@ -1,55 +1,20 @@
-import {
-  type DescMessage,
-  type DescMethod,
-  fromBinary,
-  fromJson,
-  type JsonValue,
-  toBinary,
-  toJson,
-} from "@bufbuild/protobuf";
+import { fromBinary, fromJson, type JsonValue, toBinary } from "@bufbuild/protobuf";
 import { anyUnpack } from "@bufbuild/protobuf/wkt";
-import { Code, type Client as ConnectClient, ConnectError, createClient, type Transport } from "@connectrpc/connect";
-import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-web";
 import { credentials, Client as GrpcClient, type ServiceError } from "@grpc/grpc-js";
-import { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
-import { anyRegistry, jsonWriteOptions } from "../../src/encoding/json-encoder.js";
+import {
+  methodOf,
+  type Outcome,
+  outcomeOf,
+  type ProtocolClient,
+  rpcPath,
+  type StreamName,
+  type UnaryName,
+} from "./protocol-client.js";
+import { webClients } from "./web-clients.js";
 
-/** The name of a unary method, as clients in TypeScript call it. */
-export type UnaryName =
-  | "getMarket"
-  | "getLatestMarketDepth"
-  | "getLatestMarketData"
-  | "listLatestMarketData"
-  | "listLedgerEntries"
-  | "listERC20MultiSigSignerRemovedBundles";
-
-/** The name of a streaming method. */
-export type StreamName = "observeMarketsDepthUpdates" | "exportLedgerEntries";
-
-/** What came back, whatever the protocol: the documented JSON, or the error. */
-export type Outcome =
-  | { readonly reply: JsonValue }
-  | { readonly error: { readonly code: number; readonly message: string; readonly reason: string | undefined } };
-
-/** A way to reach the service. Requests are the JSON form of the request message. */
-export interface ProtocolClient {
-  readonly name: string;
-  unary(method: UnaryName, request: JsonValue): Promise<Outcome>;
-  /** The first `count` messages, or all if the stream ends before. */
-  stream(method: StreamName, request: JsonValue, count: number): Promise<Outcome[]>;
-  close(): void;
-}
-
-function method(name: UnaryName | StreamName): DescMethod {
-  return TradingDataService.method[name];
-}
-
-/** Errors carry a random id only when they are internal; those are never expected. */
-function outcomeOf(desc: DescMessage, message: unknown): Outcome {
-  return { reply: toJson(desc, message as never, jsonWriteOptions) };
-}
+export type { Outcome, ProtocolClient, StreamName, UnaryName };
 
 interface ErrorBody {
   readonly code: number;
@@ -70,15 +35,19 @@ export class GrpcProtocolClient implements ProtocolClient {
   readonly name = "gRPC";
   readonly #client: GrpcClient;
 
-  constructor(url: string) {
-    this.#client = new GrpcClient(new URL(url).host, credentials.createInsecure());
+  /** `authority`: the certificate to trust, in PEM, where the URL is one of TLS. */
+  constructor(url: string, authority?: string) {
+    const { host, protocol } = new URL(url);
+    const secure = protocol === "https:" && authority !== undefined;
+    const channel = secure ? credentials.createSsl(Buffer.from(authority)) : credentials.createInsecure();
+    this.#client = new GrpcClient(host, channel);
   }
 
   unary(name: UnaryName, request: JsonValue): Promise<Outcome> {
-    const { input, output } = method(name);
+    const { input, output } = methodOf(name);
     return new Promise((resolve) => {
       this.#client.makeUnaryRequest(
-        path(name),
+        rpcPath(name),
         () => Buffer.from(toBinary(input, fromJson(input, request))),
         (bytes) => fromBinary(output, bytes),
         undefined,
@@ -88,9 +57,9 @@ export class GrpcProtocolClient implements ProtocolClient {
   }
 
   stream(name: StreamName, request: JsonValue, count: number): Promise<Outcome[]> {
-    const { input, output } = method(name);
+    const { input, output } = methodOf(name);
     const call = this.#client.makeServerStreamRequest(
-      path(name),
+      rpcPath(name),
       () => Buffer.from(toBinary(input, fromJson(input, request))),
       (bytes) => fromBinary(output, bytes),
       undefined,
@@ -113,61 +82,11 @@ export class GrpcProtocolClient implements ProtocolClient {
   }
 }
 
-function path(name: UnaryName | StreamName): string {
-  return `/${TradingDataService.typeName}/${method(name).name}`;
-}
-
 function grpcError(error: ServiceError): Outcome {
   const details = error.metadata.get("grpc-status-details-bin")[0];
   const status = details instanceof Buffer ? fromBinary(StatusSchema, details) : undefined;
   const info = status?.details.map((detail) => anyUnpack(detail, ErrorInfoSchema)).find((each) => each !== undefined);
   return { error: { code: error.code, message: error.details, reason: info?.reason } };
-}
-
-/** gRPC-Web and Connect, by the client library for browsers, here over Node's fetch. */
-class WebProtocolClient implements ProtocolClient {
-  readonly name: string;
-  readonly #client: ConnectClient<typeof TradingDataService>;
-
-  constructor(name: string, transport: Transport) {
-    this.name = name;
-    this.#client = createClient(TradingDataService, transport);
-  }
-
-  async unary(name: UnaryName, request: JsonValue): Promise<Outcome> {
-    const { input, output } = method(name);
-    try {
-      const call = this.#client[name] as (message: unknown) => Promise<unknown>;
-      return outcomeOf(output, await call(fromJson(input, request)));
-    } catch (error) {
-      return connectError(error);
-    }
-  }
-
-  async stream(name: StreamName, request: JsonValue, count: number): Promise<Outcome[]> {
-    const { input, output } = method(name);
-    const taken: Outcome[] = [];
-    const gone = new AbortController();
-    try {
-      const call = this.#client[name] as (message: unknown, options: object) => AsyncIterable<unknown>;
-      for await (const message of call(fromJson(input, request), { signal: gone.signal })) {
-        if (taken.push(outcomeOf(output, message)) === count) break;
-      }
-    } catch (error) {
-      taken.push(connectError(error));
-    } finally {
-      gone.abort();
-    }
-    return taken;
-  }
-
-  close(): void {}
-}
-
-function connectError(thrown: unknown): Outcome {
-  const error = ConnectError.from(thrown, Code.Unknown);
-  const [info] = error.findDetails(ErrorInfoSchema);
-  return { error: { code: error.code, message: error.rawMessage, reason: info?.reason } };
 }
 
 /** Plain GET with JSON, and JSON lines, at the specification's URLs. */
@@ -245,16 +164,7 @@ function flatten(prefix: string, value: JsonValue, visit: (key: string, value: s
   } else visit(prefix, String(value));
 }
 
-/** Every client there is. */
-export function openClients(url: string): ProtocolClient[] {
-  const jsonOptions = { ...jsonWriteOptions, registry: anyRegistry };
-  const common = { baseUrl: url, jsonOptions };
-  return [
-    new GrpcProtocolClient(url),
-    new WebProtocolClient("gRPC-Web", createGrpcWebTransport(common)),
-    new WebProtocolClient("Connect POST, JSON", createConnectTransport(common)),
-    new WebProtocolClient("Connect POST, binary", createConnectTransport({ ...common, useBinaryFormat: true })),
-    new WebProtocolClient("Connect GET", createConnectTransport({ ...common, useHttpGet: true })),
-    new HttpProtocolClient(url),
-  ];
+/** Every client there is. `authority`: see {@link GrpcProtocolClient}. */
+export function openClients(url: string, authority?: string): ProtocolClient[] {
+  return [new GrpcProtocolClient(url, authority), ...webClients(url), new HttpProtocolClient(url)];
 }

@@ -1,4 +1,7 @@
+import { isMessage } from "@bufbuild/protobuf";
+import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
 import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js";
+import { MessageResponse } from "../../encoding/message-response.js";
 import { type ContentCoding, compress, compressedBytesMin, compressedInlineBytesMax } from "./content-coding.js";
 
 /** Bytes before each message in an envelope: a flag byte and the length, big-endian. */
@@ -24,7 +27,15 @@ export function envelope(flags: number, bytes: Uint8Array): Buffer {
 
 /** A response's bytes in a codec. */
 export function encoded(response: EncodedResponse, codec: Codec): Uint8Array {
-  return codec === "json" ? response.json() : response.binary();
+  if (codec === "proto") return response.binary();
+  return response.schema.typeName === HttpBodySchema.typeName ? fileJson(response) : response.json();
+}
+
+/** Clients cannot read the JSON of an Any whose type they have not registered; headers and trailers tell the same. */
+function fileJson(response: EncodedResponse): Uint8Array {
+  const message = response.message();
+  if (!isMessage(message, HttpBodySchema) || message.extensions.length === 0) return response.json();
+  return new MessageResponse(HttpBodySchema, { ...message, extensions: [] }).json();
 }
 
 /** How the messages of a response are put into envelopes. */
