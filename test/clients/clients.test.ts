@@ -4,6 +4,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { copyFile, mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fromJson } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, type TestContext, test, vi } from "vitest";
 import type {
   GetLatestMarketDepthResponse,
@@ -11,13 +12,27 @@ import type {
   ListLatestMarketDataResponse,
   ListLedgerEntriesResponse,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { anyRegistry } from "../../src/encoding/json-encoder.js";
 import { networkDefaults, simulate } from "../../src/simulator/network.js";
 import { launchChromium, serveScript } from "../e2e/browser-launch.js";
 import { freePort, runMarketd, ServiceProcess } from "../e2e/service-process.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { type Known, messagesMax, operationsOn, outcomesOf } from "../support/operations.js";
 import { isOffline, partnerProgram } from "../support/partners.js";
+import { methodOf, type Outcome, outcomeOf } from "../support/protocol-client.js";
+import { GrpcProtocolClient } from "../support/protocol-clients.js";
 import type { Findings } from "./browser-script.js";
-import { type Command, casesPath, type Example, firstExample, type Language, languages, run } from "./languages.js";
+import {
+  type Command,
+  casesPath,
+  type Example,
+  firstExample,
+  type Installed,
+  java,
+  type Language,
+  languages,
+  run,
+} from "./languages.js";
 
 /*
  * Each client as its users get it, installed into a folder of its own, and its examples against a real server. All of
@@ -62,7 +77,7 @@ async function load(blocks: number): Promise<void> {
   await runMarketd("load", "--database-url", databaseUrl, file);
 }
 
-async function install(language: Language): Promise<void> {
+async function install(language: Installed): Promise<void> {
   const missing = language.needs.find((name) => partnerProgram(name) === undefined);
   if (missing !== undefined) return skip(language, `${missing} is not on this machine`);
   try {
@@ -74,14 +89,14 @@ async function install(language: Language): Promise<void> {
   }
 }
 
-function skip(language: Language, reason: string): void {
+function skip(language: Installed, reason: string): void {
   skipped.set(language.name, reason);
   process.stderr.write(`skipped: the client for ${language.name} (${reason})\n`);
 }
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "marketd-clients-"));
-  for (const language of languages) {
+  for (const language of [...languages, java]) {
     const installing = install(language);
     installing.catch(() => {}); // The language's tests fail with it.
     installed.set(language.name, installing);
@@ -109,11 +124,11 @@ function killGroup(pid: number): void {
   }
 }
 
-function projectFolder(language: Language): string {
+function projectFolder(language: Installed): string {
   return join(folder, language.name);
 }
 
-async function ready(language: Language, context: TestContext): Promise<void> {
+async function ready(language: Installed, context: TestContext): Promise<void> {
   await installed.get(language.name);
   context.skip(skipped.has(language.name), skipped.get(language.name));
 }
@@ -229,6 +244,52 @@ describe.each(languages)("$name", { timeout: installMaxMs }, (language) => {
     const line = `${market} ${buy[0]?.price} ${sell[0]?.price}`;
     await vi.waitFor(() => expect(lines).toContain(line), { timeout: 20_000 });
   });
+});
+
+const callers = [...languages, java].filter((language) => language.calls !== undefined);
+
+describe.each(callers)("$name", { timeout: installMaxMs }, (language) => {
+  test("all operations by gRPC's own library, with code generated from the definitions", async (context) => {
+    await ready(language, context);
+    const operations = operationsOn(await known());
+    const file = join(projectFolder(language), "calls.json");
+    const calls = operations.map(({ method, request }) => {
+      return { method: methodOf(method).name, request, messagesMax: messagesMax(method) };
+    });
+    writeFileSync(file, JSON.stringify(calls));
+    const [program = "", ...args] = language.calls?.(projectFolder(language)) ?? [];
+    const { host } = new URL(service.url);
+    const printed = await run([program, ...args, host, file], projectFolder(language));
+    const client = new GrpcProtocolClient(service.url);
+    const lines = printed.trim().split("\n");
+    expect(lines).toHaveLength(operations.length);
+    for (const [index, operation] of operations.entries()) {
+      const { output } = methodOf(operation.method);
+      const outcomes = (JSON.parse(lines[index] ?? "") as Outcome[]).map((outcome) => {
+        if ("error" in outcome) return outcome;
+        return outcomeOf(output, fromJson(output, outcome.reply, { registry: anyRegistry }));
+      });
+      const expected = await outcomesOf(client, operation);
+      // These libraries give the details of an error in packages of their own.
+      const seen = expected.map((outcome) => withoutReason(outcome));
+      expect(outcomes, JSON.stringify(operation)).toEqual(seen);
+    }
+    client.close();
+  });
+
+  function withoutReason(outcome: Outcome) {
+    if ("reply" in outcome) return outcome;
+    const { code, message } = outcome.error;
+    return { error: { code, message } };
+  }
+
+  /** What the operations need to know of the network. */
+  async function known(): Promise<Known> {
+    const { marketsData } = await read<ListLatestMarketDataResponse>("/markets/data");
+    const markets = marketsData.map(({ market }) => market);
+    const { party, entries } = await busiestParty();
+    return { market: markets[0] ?? "", other: markets[1] ?? "", party, asset: entries[0]?.assetId ?? "" };
+  }
 });
 
 test("@marketd/client works in a browser, from another origin", { timeout: installMaxMs }, async (context) => {

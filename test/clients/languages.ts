@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { cp, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { chmod, cp, mkdir, readdir, readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -11,13 +11,19 @@ export type Example = "keep-a-book" | "best-prices" | "live-order-book" | "ledge
 /** A program and its arguments. */
 export type Command = readonly [string, ...string[]];
 
-/** A client library as its users get it: packed or built, and installed into a folder of its own. */
-export interface Language {
+/** What is installed into a folder of its own. */
+export interface Installed {
   readonly name: string;
   /** Without these programs its tests are skipped. */
   readonly needs: readonly PartnerName[];
-  /** Installs library and examples into an empty folder. @throws when a step fails */
+  /** Installs everything into an empty folder. @throws when a step fails */
   install(folder: string): Promise<void>;
+  /** A program that makes the calls of a file by gRPC's own library, with code generated from the definitions. */
+  readonly calls?: (folder: string) => Command;
+}
+
+/** A client library as its users get it, packed or built, and its examples. */
+export interface Language extends Installed {
   example(folder: string, example: Example): Command;
   /** The client's own tests of its rules, where vitest does not run them. */
   readonly rules?: (folder: string) => Command;
@@ -104,6 +110,7 @@ const python: Language = {
     join(folder, "venv/bin/python"),
     join(root, "examples/python", `${example.replaceAll("-", "_")}.py`),
   ],
+  calls: (folder) => [join(folder, "venv/bin/python"), join(root, "test/clients/calls/calls.py")],
   rules: (folder) => [join(folder, "venv/bin/python"), join(folder, "source/clients/python/tests/test_rules.py")],
   hasBookFile: true,
   readme: "clients/python/README.md",
@@ -122,7 +129,12 @@ const go: Language = {
     await cp(join(root, "examples/go"), folder, { recursive: true });
     await run([program("go"), "mod", "edit", replace], folder);
     await goBuild(folder);
+    const calls = join(folder, "calls");
+    await cp(join(root, "test/clients/calls/go"), calls, { recursive: true });
+    await run([program("go"), "mod", "edit", replace], calls);
+    await goBuild(calls);
   },
+  calls: (folder) => [join(folder, "calls/bin/calls")],
   example: (folder, example) => [join(folder, "bin", example)],
   rules: () => [program("go"), "test", "-C", join(root, "clients/go"), "-count=1", "."],
   readme: "clients/go/README.md",
@@ -144,6 +156,32 @@ const shell: Language = {
   needs: ["curl", "grpcurl", "jq", "bc"],
   async install() {},
   example: (_, example) => ["bash", join(root, "examples/shell", `${example}.sh`)],
+};
+
+/** The platform of this machine, as the artifacts of protoc name it. */
+const platform = `linux-${process.arch === "arm64" ? "aarch_64" : "x86_64"}`;
+
+/** No client of ours: the code that users generate. */
+export const java: Installed = {
+  name: "Java",
+  needs: ["maven", "javac"],
+  async install(folder) {
+    await cp(join(root, "test/clients/calls/java"), folder, { recursive: true });
+    const options = ["-q", "-B", `-Dplatform=${platform}`, "-DoutputDirectory=lib", "-Dmdep.stripClassifier=true"];
+    await run([program("maven"), ...options, "dependency:copy-dependencies", "-Dmdep.stripVersion=true"], folder);
+    for (const compiler of ["protoc", "protoc-gen-grpc-java"]) {
+      await rename(join(folder, `lib/${compiler}.exe`), join(folder, "lib", compiler));
+      await chmod(join(folder, "lib", compiler), 0o755);
+    }
+    await run(
+      [process.execPath, join(root, "node_modules/@bufbuild/buf/bin/buf"), "generate", join(root, "proto")],
+      folder,
+    );
+    const sources = (await readdir(join(folder, "src"), { recursive: true })).filter((name) => name.endsWith(".java"));
+    await writeFile(join(folder, "sources"), ["Calls.java", ...sources.map((name) => `src/${name}`)].join("\n"));
+    await run([program("javac"), "-nowarn", "-cp", "lib/*", "-d", "classes", "@sources"], folder);
+  },
+  calls: (folder) => ["java", "-cp", `${folder}/classes:${folder}/lib/*`, "Calls"],
 };
 
 /** Every language that has a client or examples; the one that takes longest to install comes last. */

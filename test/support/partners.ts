@@ -28,6 +28,8 @@ const partners = {
     tests: "the Python client, installed from its wheel, and the Python calls that the explorer shows",
     programs: ["python3"],
   },
+  maven: { tests: "calls in Java, with code generated from the definitions", programs: ["mvn"] },
+  javac: { tests: "calls in Java, with code generated from the definitions", programs: ["javac"] },
   faketime: { tests: "steps of the wall clock", programs: ["faketime"] },
 } satisfies Record<string, Partner>;
 

@@ -1,0 +1,54 @@
+import type { JsonObject } from "@bufbuild/protobuf";
+import type { Outcome, ProtocolClient, StreamName, UnaryName } from "./protocol-client.js";
+
+/** A call of a client. */
+export interface Operation {
+  readonly method: UnaryName | StreamName;
+  readonly request: JsonObject;
+}
+
+/** What is asked for. */
+export interface Known {
+  /** Two markets that have data. */
+  readonly market: string;
+  readonly other: string;
+  /** A party that has entries of an asset. */
+  readonly party: string;
+  readonly asset: string;
+}
+
+/** All eight operations, and failures of calls and streams. */
+export function operationsOn({ market, other, party, asset }: Known): readonly Operation[] {
+  return [
+    { method: "getMarket", request: { marketId: other } },
+    { method: "getMarket", request: { marketId: "nowhere" } },
+    { method: "getLatestMarketDepth", request: { marketId: market, maxDepth: "2" } },
+    { method: "getLatestMarketData", request: { marketId: market } },
+    { method: "getLatestMarketData", request: { marketId: "caf\u00e9" } },
+    { method: "listLatestMarketData", request: {} },
+    { method: "listLatestMarketData", request: { market: [other, market] } },
+    { method: "observeMarketsDepthUpdates", request: { marketIds: [market] } },
+    { method: "observeMarketsDepthUpdates", request: { marketIds: [market, "nowhere"] } },
+    {
+      method: "listLedgerEntries",
+      request: { filter: { fromAccountFilter: { partyIds: [party] } }, pagination: { first: 2, newestFirst: false } },
+    },
+    { method: "listLedgerEntries", request: { pagination: { first: 0 } } },
+    { method: "exportLedgerEntries", request: { partyId: party, assetId: asset } },
+    { method: "exportLedgerEntries", request: { assetId: asset } },
+    { method: "listERC20MultiSigSignerRemovedBundles", request: { pagination: { first: 1 } } },
+  ];
+}
+
+/** How many messages of a method are compared: of the endless stream the first, which holds whole books. */
+export function messagesMax(method: Operation["method"]): number {
+  return method === "exportLedgerEntries" ? 1_000 : 1;
+}
+
+/** What a client gets: one outcome, or those of a stream. */
+export async function outcomesOf(client: ProtocolClient, { method, request }: Operation): Promise<Outcome[]> {
+  if (method === "observeMarketsDepthUpdates" || method === "exportLedgerEntries") {
+    return client.stream(method, request, messagesMax(method));
+  }
+  return [await client.unary(method, request)];
+}
