@@ -1,6 +1,7 @@
 // npm run bench -- paired --against DIR --name NAME [--rounds N] [-- ARGUMENT...]
-// Another bench of this checkout and of the one in DIR, in turn: how its ratios have changed. DIR must be built. Each round
-// runs both once, in alternating order; the change of a ratio is the median of the rounds' quotients, ours over theirs.
+// Another bench of this checkout and of the one in DIR, in turn: how its ratios have changed. DIR must have its benches
+// built (npm run build -- --tools). Each round runs both once, in alternating order; the change of a ratio is the median
+// of the rounds' quotients, ours over theirs.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
@@ -17,7 +18,8 @@ const { values, positionals } = parseArgs({
 const { against, name } = values;
 if (against === undefined || name === undefined || !existsSync(join(against, "dist", "bench", `${name}.js`))) {
   console.error(
-    "usage: npm run bench -- paired --against DIR --name NAME [--rounds N] [-- ARGUMENT...]; build DIR first",
+    "usage: npm run bench -- paired --against DIR --name NAME [--rounds N] [-- ARGUMENT...]\n" +
+      "Build the benches of DIR first: npm run build -- --tools",
   );
   process.exit(2);
 }

@@ -11,6 +11,7 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  realpathSync,
   renameSync,
   rmSync,
   statSync,
@@ -32,10 +33,7 @@ const inRoot = (...parts) => join(root, ...parts);
 const buildInputs = [
   "src",
   "gen",
-  "bench",
-  "harness",
   "examples/venues",
-  "test/support",
   "web",
   "scripts/bundle.mjs",
   "scripts/bundle-explorer.mjs",
@@ -43,6 +41,12 @@ const buildInputs = [
   "tsconfig.build.json",
   "package-lock.json",
 ];
+
+/** What benches and harnesses are compiled from, beside {@link buildInputs}. */
+const toolInputs = ["bench", "harness", "test/support", "tsconfig.tools.json"];
+
+/** Folders of dist/ that hold compiled benches and harnesses. */
+const toolFolders = ["bench", "harness", "test"];
 
 /** Builds that are kept beside the newest, for processes that were started from them. */
 const oldBuildsKept = 2;
@@ -83,18 +87,22 @@ export async function bench([name, ...args]) {
     stop(exitUsage, `npm run bench -- NAME; ${known}`);
   }
   await prepare();
+  await ensureTools();
   await become(inRoot("dist", "bench", `${name}.js`), args);
 }
 
 /** Runs harness/NAME.ts, which tries the service as a whole and ends with `N passed, N failed`. */
 export async function harness([name, ...args]) {
   await prepare();
+  await ensureTools();
   if (!process.env.MARKETD_TEST_SERVER_URL) await ensureDatabaseServer();
   await become(inRoot("dist", "harness", `${name}.js`), args);
 }
 
-export async function build() {
+/** `--tools` builds benches and harnesses too, for a checkout that another one's benches run against. */
+export async function build(args) {
   await prepare();
+  if (args.includes("--tools")) await ensureTools();
 }
 
 async function prepare() {
@@ -157,31 +165,56 @@ function npmFailure({ output }) {
 }
 
 async function ensureBuild() {
-  const wanted = hashOfBuildInputs();
+  const wanted = hashOfFiles(buildInputs);
   const marker = inRoot("dist", ".build-hash");
   if (readIfThere(marker) === wanted) return;
-  // A build that fails or is interrupted leaves the old one.
+  const bundles = ["bundle.mjs", "bundle-explorer.mjs"];
+  const commands = (fresh) => [
+    compile("tsconfig.build.json", fresh),
+    ...bundles.map((name) => [process.execPath, inRoot("scripts", name), fresh]),
+  ];
+  await makeFolder("building", commands, (fresh) => {
+    copyOthers(fresh);
+    writeOrStop(join(fresh, ".build-hash"), wanted);
+    replaceBuild(fresh, wanted);
+  });
+}
+
+/** Puts compiled benches and harnesses beside the newest build, which does without them. */
+async function ensureTools() {
+  const wanted = hashOfFiles(toolInputs);
+  const dist = realpathSync(inRoot("dist"));
+  const marker = join(dist, ".tools-hash");
+  if (readIfThere(marker) === wanted) return;
+  const commands = (fresh) => [compile("tsconfig.tools.json", fresh)];
+  await makeFolder("building benches and harnesses", commands, (fresh) => {
+    for (const name of toolFolders) {
+      rmSync(join(dist, name), { recursive: true, force: true });
+      if (existsSync(join(fresh, name))) renameSync(join(fresh, name), join(dist, name));
+    }
+    writeOrStop(marker, wanted);
+  });
+}
+
+function compile(config, target) {
+  const tsc = inRoot("node_modules", "typescript", "bin", "tsc");
+  return [process.execPath, tsc, "-p", inRoot(config), "--outDir", target];
+}
+
+/** Runs the commands that fill a new folder, then `use`. A failure or an interruption changes nothing else. */
+async function makeFolder(text, commands, use) {
   const fresh = inRoot(`dist.${process.pid}`);
   try {
-    const tsc = inRoot("node_modules", "typescript", "bin", "tsc");
-    const compile = [process.execPath, tsc, "-p", inRoot("tsconfig.build.json"), "--outDir", fresh];
-    const bundles = ["bundle.mjs", "bundle-explorer.mjs"].map((name) => [
-      process.execPath,
-      inRoot("scripts", name),
-      fresh,
-    ]);
-    const result = await step("building", async () => {
+    const result = await step(text, async () => {
       let last = { code: 0, output: "" };
-      for (const command of [compile, ...bundles]) if (last.code === 0) last = await run(command);
+      for (const command of commands(fresh)) if (last.code === 0) last = await run(command);
       return last;
     });
     if (result.code !== 0) {
       rmSync(fresh, { recursive: true, force: true });
       stop(exitFailed, `the build failed:\n${result.output.trimEnd()}`);
     }
-    copyOthers(fresh);
-    writeOrStop(join(fresh, ".build-hash"), wanted);
-    replaceBuild(fresh, wanted);
+    use(fresh);
   } finally {
     rmSync(fresh, { recursive: true, force: true });
   }
@@ -230,9 +263,9 @@ function copyOthers(target) {
   }
 }
 
-function hashOfBuildInputs() {
+function hashOfFiles(inputs) {
   const parts = [process.version];
-  for (const input of buildInputs) {
+  for (const input of inputs) {
     for (const file of filesUnder(inRoot(input))) parts.push(relative(root, file), readFileSync(file));
   }
   return hashOf(parts);

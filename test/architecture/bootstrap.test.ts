@@ -27,13 +27,17 @@ put("node_modules/typescript/bin/tsc", \`
   const fs = require("node:fs");
   fs.appendFileSync("tsc-calls", "call\\\\n");
   if (process.env.TSC_SAYS) { console.log(process.env.TSC_SAYS); process.exit(2); }
-  const dist = process.argv[process.argv.indexOf("--outDir") + 1];
+  const after = (flag) => process.argv[process.argv.indexOf(flag) + 1];
+  const dist = after("--outDir");
+  if (after("-p").endsWith("tsconfig.tools.json")) {
+    fs.mkdirSync(dist + "/bench", { recursive: true });
+    fs.writeFileSync(dist + "/bench/unary.js", "console.log('bench', process.argv.slice(2).join(' '))");
+    process.exit();
+  }
   for (const module of ["commands", "embedded"]) fs.mkdirSync(dist + "/src/" + module, { recursive: true });
   fs.writeFileSync(dist + "/src/commands/worker.js", "");
   fs.writeFileSync(dist + "/src/embedded/supervisor.js", "");
-  fs.mkdirSync(dist + "/bench", { recursive: true });
   fs.writeFileSync(dist + "/src/main.js", "console.log('main', process.argv.slice(2).join(' '))");
-  fs.writeFileSync(dist + "/bench/unary.js", "console.log('bench', process.argv.slice(2).join(' '))");
 \`);
 put("node_modules/rolldown/package.json", '{ "name": "rolldown", "type": "module", "exports": "./index.js" }');
 put("node_modules/rolldown/index.js", \`
@@ -62,7 +66,8 @@ let child: ChildProcess | undefined;
 
 beforeEach(() => {
   clone = mkdtempSync(join(tmpdir(), "marketd-clone-"));
-  for (const path of ["package.json", "package-lock.json", "tsconfig.json", "tsconfig.build.json", "scripts", "bin"]) {
+  const configs = ["tsconfig.json", "tsconfig.build.json", "tsconfig.tools.json"];
+  for (const path of ["package.json", "package-lock.json", ...configs, "scripts", "bin"]) {
     cpSync(join(root, path), join(clone, path), { recursive: true });
   }
   put("src/main.ts", "export {};\n");
@@ -242,9 +247,19 @@ describe("npm run demo and npm run bench", () => {
     expect(ended).toMatchObject({ code: 0, out: "main demo --listen 127.0.0.1:0\n" });
   });
 
-  test("bench runs the compiled bench of that name", async () => {
+  test("bench builds the benches, which a build does without, and runs that of the name", async () => {
+    await run(["scripts/build.mjs"]);
+    expect(existsSync(join(clone, "dist/bench"))).toBe(false);
     const ended = await run(["scripts/bench.mjs", "unary", "--seconds=1"]);
-    expect(ended).toMatchObject({ code: 0, out: "bench --seconds=1\n" });
+    expect(ended).toEqual({
+      code: 0,
+      out: "bench --seconds=1\n",
+      err: "marketd: building benches and harnesses\n",
+    });
+    expect((await run(["scripts/bench.mjs", "unary"])).err).toBe("");
+    put("bench/unary.ts", "export const changed = true;\n");
+    expect((await run(["scripts/build.mjs"])).err).toBe("");
+    expect((await run(["scripts/build.mjs", "--tools"])).err).toBe("marketd: building benches and harnesses\n");
   });
 
   test("another name is refused with those that are there", async () => {
