@@ -16,7 +16,7 @@ import { migrate } from "../../src/store/migrate.js";
 import { idleTransactionSeconds } from "../../src/store/writer.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { processesOf, processOf, until } from "../embedded/processes.js";
-import { newDatabaseUrl } from "../support/database.js";
+import { makeDataDirectory, newDatabaseUrl } from "../support/database.js";
 import { dump } from "../support/dump.js";
 import { HalfOpenProxy } from "../support/half-open-proxy.js";
 import { inChunks } from "../support/recording.js";
@@ -62,7 +62,7 @@ afterAll(async () => {
 });
 
 function openPrivate(dataDir: string): Promise<EmbeddedDatabase> {
-  mkdirSync(dataDir, { mode: 0o700, recursive: true });
+  makeDataDirectory(dataDir);
   return openEmbedded({ dataDir, log, onProgress: () => {}, bufferPoolBytes: 32 * 1024 * 1024 });
 }
 

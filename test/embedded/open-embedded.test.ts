@@ -17,6 +17,7 @@ import { EmbeddedFailure } from "../../src/embedded/embedded-failure.js";
 import { openEmbedded } from "../../src/embedded/open-embedded.js";
 import { openDatabase } from "../../src/store/database.js";
 import { createLog } from "../../src/telemetry/log.js";
+import { makeDataDirectory } from "../support/database.js";
 import { processesOf, processOf, until } from "./processes.js";
 import { compiledDir, startUser, type UserProcess, type UserProcessOptions } from "./user-process.js";
 
@@ -28,6 +29,8 @@ const log = createLog("silent");
 /** What one test makes; gone when it has finished. */
 interface Place {
   readonly newDirectory: () => string;
+  /** One with a database that was made before. */
+  readonly newDataDirectory: () => string;
   readonly newUser: (dataDir: string, options?: Omit<UserProcessOptions, "dataDir">) => Promise<UserProcess>;
 }
 
@@ -35,10 +38,16 @@ const test = base.extend<{ place: Place }>({
   place: async ({ task: _ }, use) => {
     const directories: string[] = [];
     const users: UserProcess[] = [];
+    const newDirectory = () => {
+      const directory = realpathSync(mkdtempSync(join(tmpdir(), "marketd-embedded-")));
+      directories.push(directory);
+      return directory;
+    };
     await use({
-      newDirectory: () => {
-        const directory = realpathSync(mkdtempSync(join(tmpdir(), "marketd-embedded-")));
-        directories.push(directory);
+      newDirectory,
+      newDataDirectory: () => {
+        const directory = newDirectory();
+        makeDataDirectory(directory);
         return directory;
       },
       newUser: async (dataDir, options = {}) => {
@@ -132,7 +141,7 @@ describe.concurrent("a private database", () => {
   });
 
   test("serves one who comes while the last one leaves, again and again", async ({ place, expect }) => {
-    const dataDir = place.newDirectory();
+    const dataDir = place.newDataDirectory();
     let leaving = await place.newUser(dataDir);
     await ask(leaving.url, "CREATE DATABASE kept", "CREATE TABLE kept.turns (turn INT PRIMARY KEY)");
     for (let turn = 0; turn < 5; turn++) {
@@ -148,7 +157,7 @@ describe.concurrent("a private database", () => {
   test.for(["SIGKILL", "SIGTERM", "SIGINT"] as const)(
     "is gone when all its users got %s",
     async (signal, { place }) => {
-      const dataDir = place.newDirectory();
+      const dataDir = place.newDataDirectory();
       const opened = [await place.newUser(dataDir), await place.newUser(dataDir)];
       for (const user of opened) user.kill(signal);
       await untilGone(dataDir);
@@ -156,7 +165,7 @@ describe.concurrent("a private database", () => {
   );
 
   test("is not reached by an interrupt of its first user's process group", async ({ place, expect }) => {
-    const dataDir = place.newDirectory();
+    const dataDir = place.newDataDirectory();
     const first = await place.newUser(dataDir, { ownGroup: true });
     const second = await place.newUser(dataDir, { ownGroup: true });
     const server = processOf(dataDir, "server");
@@ -168,7 +177,7 @@ describe.concurrent("a private database", () => {
   });
 
   test("loses nothing when its server is killed, and comes back at the same URL", async ({ place, expect }) => {
-    const dataDir = place.newDirectory();
+    const dataDir = place.newDataDirectory();
     const user = await place.newUser(dataDir);
     await ask(
       user.url,
@@ -187,7 +196,7 @@ describe.concurrent("a private database", () => {
     place,
     expect,
   }) => {
-    const dataDir = place.newDirectory();
+    const dataDir = place.newDataDirectory();
     const user = await place.newUser(dataDir);
     await ask(user.url, "CREATE DATABASE kept");
     const server = processOf(dataDir, "server");
@@ -206,7 +215,7 @@ describe.concurrent("a private database", () => {
     place,
     expect,
   }) => {
-    const dataDir = place.newDirectory();
+    const dataDir = place.newDataDirectory();
     const user = await place.newUser(dataDir);
     await ask(
       user.url,
@@ -223,7 +232,7 @@ describe.concurrent("a private database", () => {
   });
 
   test("leaves no server behind when its supervisor is killed while that starts", async ({ place, expect }) => {
-    const dataDir = place.newDirectory();
+    const dataDir = place.newDataDirectory();
     await (await place.newUser(dataDir)).close();
     const coming = place.newUser(dataDir);
     await until("a server that starts", backMs, () => processesOf(dataDir, "server").length === 1);
@@ -256,20 +265,20 @@ describe.concurrent("a private database", () => {
     place,
     expect,
   }) => {
-    const dataDir = place.newDirectory();
+    const dataDir = place.newDataDirectory();
     const alias = join(place.newDirectory(), "alias");
     execFileSync("ln", ["-s", dataDir, alias]);
     const [first, second, other] = [
       await place.newUser(dataDir),
       await place.newUser(`${alias}/.`),
-      await place.newUser(place.newDirectory()),
+      await place.newUser(place.newDataDirectory()),
     ];
     expect(second.url).toBe(first.url);
     expect(other.url).not.toBe(first.url);
   });
 
   test("comes with the end of its server's log when that does not start", async ({ place, expect }) => {
-    const dataDir = place.newDirectory();
+    const dataDir = place.newDataDirectory();
     await (await place.newUser(dataDir)).close();
     writeFileSync(join(dataDir, "database", "ibdata1"), "not a tablespace");
     const opening = openEmbedded({ dataDir, log, onProgress: () => {} });

@@ -19,6 +19,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { embeddedPlaces } from "../../src/embedded/embedded-places.js";
 import { openEmbedded } from "../../src/embedded/open-embedded.js";
 import { createLog } from "../../src/telemetry/log.js";
+import { makeDataDirectory } from "../support/database.js";
 import { processesOf } from "./processes.js";
 
 /* What other users of the machine may have put where the private database's own files and sockets are expected. */
@@ -111,6 +112,7 @@ describe("what is in the way", () => {
   });
 
   it("a server's log that leads elsewhere is moved aside", async () => {
+    makeDataDirectory(dataDir);
     symlinkSync(precious, join(dataDir, "server.log"));
     const opened = await openEmbedded({ dataDir, log: createLog("silent"), onProgress: () => {} });
     await opened.close();

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Service } from "../../src/commands/service.js";
 import { type EmbeddedDatabase, openEmbedded } from "../../src/embedded/open-embedded.js";
 import { createLog } from "../../src/telemetry/log.js";
+import { makeDataDirectory } from "../support/database.js";
 import { BookChecker } from "./book-checker.js";
 import { MarketFixture } from "./market-fixture.js";
 import { startTestService } from "./service.js";
@@ -27,6 +28,7 @@ function startDatabase(): Promise<EmbeddedDatabase> {
 
 beforeAll(async () => {
   dataDir = await mkdtemp(join(tmpdir(), "marketd-outage-"));
+  makeDataDirectory(dataDir);
   database = await startDatabase();
   fixture = await MarketFixture.create(database.url);
   await fixture.add({ announce: ids, levels: [{ marketId: "market-a", side: 1, price: "10", volume: 1n }] });

@@ -4,12 +4,12 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
-import { run } from "../../src/embedded/run-program.js";
 import { findServerPrograms, type ServerPrograms } from "../../src/embedded/server-programs.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
 import { parseDatabaseUrl } from "../../src/store/database-url.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
+import { copyMadeDatabase } from "../support/database.js";
 import { partnerProgram } from "../support/partners.js";
 
 describe("what a URL says of TLS", () => {
@@ -93,11 +93,7 @@ describe.skipIf(openssl === undefined)("a server that takes TLS only", () => {
     programs = found;
     const data = join(folder, "data");
     const common = ["--no-defaults", `--datadir=${data}`, ...(process.getuid?.() === 0 ? ["--user=root"] : [])];
-    const made =
-      programs.initializer === undefined
-        ? await run(programs.server, [...common, "--initialize-insecure"])
-        : await run(programs.initializer, [...common, "--auth-root-authentication-method=normal", "--skip-test-db"]);
-    expect(made.code, made.output).toBe(0);
+    copyMadeDatabase(data);
     port = await freePort();
     const files = ["ca=authority.pem", "cert=localhost.pem", "key=localhost.key"];
     const tls = files.map((file) => `--ssl-${file.replace("=", `=${folder}/`)}`);

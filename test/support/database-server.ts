@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import { createServer } from "node:net";
@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { findServerPrograms } from "../../src/embedded/server-programs.js";
 import { openDatabase } from "../../src/store/database.js";
+import { copyMadeDatabase } from "./database.js";
 
 const startTimeoutMs = 30_000;
 
@@ -40,12 +41,7 @@ export class DatabaseServer {
     const directory = await mkdtemp(join(tmpdir(), "marketd-server-"));
     const data = join(directory, "data");
     const user = userInfo().username;
-    const made = spawnSync(
-      programs.initializer,
-      ["--no-defaults", `--datadir=${data}`, "--auth-root-authentication-method=normal", `--user=${user}`],
-      { encoding: "utf8" },
-    );
-    if (made.status !== 0) throw new Error(`no database could be made: ${made.stdout}${made.stderr}`);
+    copyMadeDatabase(data);
     const port = await freePort();
     const server = spawn(
       programs.server,

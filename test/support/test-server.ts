@@ -1,5 +1,5 @@
 import { closeSync } from "node:fs";
-import { mkdtemp, readdir, rm, stat } from "node:fs/promises";
+import { cp, mkdtemp, readdir, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { takeExclusiveLock } from "../../src/embedded/exclusive-lock.js";
@@ -16,12 +16,16 @@ const prefix = "marketd-test-";
 const leftoverAgeMs = 3_600_000;
 const bufferPoolBytes = 128 * 1024 * 1024;
 
-/** The server that MARKETD_TEST_SERVER_URL names, or a private one of this run's own. */
-export async function startTestServer(): Promise<TestServer> {
+/**
+ * The server that MARKETD_TEST_SERVER_URL names, or a private one of this run's own.
+ * @param madeDatabase directory with the files of an empty database, which need not be made then
+ */
+export async function startTestServer(madeDatabase?: string): Promise<TestServer> {
   const url = process.env["MARKETD_TEST_SERVER_URL"];
   if (url !== undefined && url !== "") return { url, stop: async () => {} };
   await removeLeftovers();
   const dataDir = await mkdtemp(join(tmpdir(), prefix));
+  if (madeDatabase !== undefined) await cp(madeDatabase, join(dataDir, "database"), { recursive: true });
   const database = await openEmbedded({
     dataDir,
     log: createLog("warn"),
