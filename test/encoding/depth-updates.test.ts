@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import { MarketDepthUpdateSchema } from "../../gen/vega/vega_pb.js";
 import { encodeBinary } from "../../src/encoding/binary-encoder.js";
 import { encodeJson, jsonWriteOptions } from "../../src/encoding/json-encoder.js";
+import { tries } from "../support/tries.js";
 
 const uint64 = fc.oneof(
   fc.bigInt(0n, 300n),
@@ -37,6 +38,6 @@ test("updates are encoded as protobuf-es encodes them, whatever their numbers, t
         toJsonString(MarketDepthUpdateSchema, message, jsonWriteOptions),
       );
     }),
-    { numRuns: 500 },
+    { numRuns: tries(500) },
   );
 });

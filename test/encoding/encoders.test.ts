@@ -21,6 +21,7 @@ import { ServerReflectionResponseSchema } from "../../gen/grpc/reflection/v1/ref
 import { PriceLevelSchema } from "../../gen/vega/vega_pb.js";
 import { encodeBinary } from "../../src/encoding/binary-encoder.js";
 import { encodeJson, jsonWriteOptions } from "../../src/encoding/json-encoder.js";
+import { tries } from "../support/tries.js";
 
 /* The library's own encodings are the judge. */
 
@@ -93,7 +94,7 @@ describe.each(served.map((schema) => [schema.typeName, schema] as const))("%s", 
         expect(encodeJson(schema, message)).toBe(toJsonString(schema, message, jsonWriteOptions));
         expect(Buffer.from(encodeBinary(schema, message)).equals(toBinary(schema, message))).toBe(true);
       }),
-      { numRuns: 200 },
+      { numRuns: tries(200) },
     );
   });
 });

@@ -4,6 +4,7 @@ import type { TimeRange } from "../../src/domain/date-range.js";
 import type { PageRequest } from "../../src/domain/page.js";
 import { LedgerReader } from "../../src/ledger/ledger-reader.js";
 import type { AccountSide, LedgerFilter } from "../../src/ledger/selection.js";
+import { tries } from "../support/tries.js";
 import { type FixtureEntry, LedgerFixture, type NewEntry } from "./ledger-fixture.js";
 import { modelList, modelPage, plain } from "./ledger-model.js";
 
@@ -110,7 +111,7 @@ test("every page is the model's, with any filter, range, size, direction and cur
         hasPrevious: expected.hasPrevious,
       });
     }),
-    { numRuns: 600 },
+    { numRuns: tries(600) },
   );
 });
 

@@ -5,6 +5,7 @@ import { LedgerReader } from "../../src/ledger/ledger-reader.js";
 import { always } from "../../src/ledger/ledger-view.js";
 import { scanEntries } from "../../src/ledger/scan-entries.js";
 import { type AccountSide, type LedgerFilter, selectEntries } from "../../src/ledger/selection.js";
+import { tries } from "../support/tries.js";
 import { type FixtureAccount, LedgerFixture, type NewEntry } from "./ledger-fixture.js";
 import { modelList, modelPage, plain } from "./ledger-model.js";
 
@@ -161,6 +162,6 @@ test("parties with many accounts, more entries than an index union takes, dense,
       const expected = modelPage(modelList(fixture.entries, chosen, always, asked.newestFirst), asked);
       expect({ rows: plain(rows), hasNext, hasPrevious }).toEqual(expected);
     }),
-    { numRuns: 300 },
+    { numRuns: tries(300) },
   );
 }, 60_000);

@@ -15,6 +15,7 @@ import { type Database, openDatabase } from "../../src/store/database.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { tries } from "../support/tries.js";
 import type { FixtureAccount, FixtureEntry } from "./ledger-fixture.js";
 import { modelList, modelPage, plain } from "./ledger-model.js";
 
@@ -106,7 +107,7 @@ describe.skipIf(path === "")("the ledger of a real network", () => {
         const expected = modelPage(modelList(entries, chosen, always, asked.newestFirst), asked);
         expect({ rows: plain(rows), hasNext, hasPrevious }).toEqual(expected);
       }),
-      { numRuns: 300 },
+      { numRuns: tries(300) },
     );
   });
 });

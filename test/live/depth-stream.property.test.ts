@@ -5,6 +5,7 @@ import { Hub } from "../../src/live/hub.js";
 import { liveLimits } from "../../src/live/limits.js";
 import { LiveState } from "../../src/live/live-state.js";
 import { createLog } from "../../src/telemetry/log.js";
+import { tries } from "../support/tries.js";
 import { type LevelChange, ModelNetwork } from "./model-network.js";
 import { StreamReader } from "./stream-reader.js";
 
@@ -140,6 +141,6 @@ test("a reader that folds a stream holds the right book, however slowly it reads
       for (const one of steps) run.run(one);
       run.finish();
     }),
-    { numRuns: 3_000 },
+    { numRuns: tries(3_000) },
   );
 }, 120_000);

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Service } from "../../src/commands/service.js";
+import { tries } from "../support/tries.js";
 import { BookChecker } from "./book-checker.js";
 import { MarketFixture } from "./market-fixture.js";
 import type { LevelChange } from "./model-network.js";
@@ -9,7 +10,7 @@ import { startTestService } from "./service.js";
 import { type ProtocolClient, streamClients } from "./stream-clients.js";
 
 /** Each is told to at least 56 readers, 8 through each client; 84 on average. A long run sets more. */
-const stories = Number(process.env["MARKETD_STREAM_STORIES"] ?? 24);
+const stories = Number(process.env["MARKETD_STREAM_STORIES"] ?? tries(24));
 
 const ids = ["market-a", "market-b", "market-c"];
 let fixture: MarketFixture;

@@ -8,6 +8,7 @@ import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { freePort, ServiceProcess } from "../e2e/service-process.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { tries } from "../support/tries.js";
 import { ScaleReader } from "./scale-reader.js";
 
 const readersTotal = 500;
@@ -17,7 +18,7 @@ const residentGrowthMax = 64 * 1024 * 1024;
 const atOnceMs = 2_000;
 const historyBlocks = 60;
 /** A long run sets more. */
-const replayedBlocks = Number(process.env["MARKETD_SCALE_BLOCKS"] ?? 400);
+const replayedBlocks = Number(process.env["MARKETD_SCALE_BLOCKS"] ?? tries(400));
 
 const log = createLog("silent");
 const network = new Network({ seed: 7, markets: 12, parties: 60, ordersPerBlock: 40, entriesPerBlock: 0 });

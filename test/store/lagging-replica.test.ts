@@ -10,11 +10,12 @@ import { createLog } from "../../src/telemetry/log.js";
 import { startTestService } from "../live/service.js";
 import { DatabaseServer, missingMariaDb } from "../support/database-server.js";
 import { TcpBalancer } from "../support/tcp-balancer.js";
+import { tries } from "../support/tries.js";
 
 const log = createLog("silent");
 const missing = await missingMariaDb();
 if (missing !== undefined) process.stderr.write(`${missing}\n`);
-const tries = Number(process.env["MARKETD_LAGGING_TRIES"] ?? 150);
+const rounds = Number(process.env["MARKETD_LAGGING_TRIES"] ?? tries(150));
 const name = "lagging";
 
 let primary: DatabaseServer;
@@ -125,7 +126,7 @@ test.skipIf(missing !== undefined)(
     const problems: string[] = [];
     let seen = 0n;
     const query = new URLSearchParams({ partyId: party, assetId: asset, alt: "media" });
-    await often(tries, async () => {
+    await often(rounds, async () => {
       const seenBefore = seen;
       const response = await fetch(`${service.url}/api/v2/ledgerentry/export?${query}`);
       const rows = (await response.text()).trim().split("\r\n").length - 1;
@@ -138,7 +139,7 @@ test.skipIf(missing !== undefined)(
     expect(problems).toEqual([]);
     // Some of them reached the primary, so what follows must not fall behind it.
     expect(seen).toBe(heights[1]);
-    await often(Math.ceil(tries / 10), async (n) => {
+    await often(Math.ceil(rounds / 10), async (n) => {
       const newestFirst = n % 2 === 0;
       let cursor = "";
       let visited = 0;

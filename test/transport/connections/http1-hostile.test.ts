@@ -3,6 +3,7 @@ import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { RunningServer } from "../../../src/transport/server.js";
 import { RawConnection, rawGet, rawUpgrade } from "../../support/raw-http.js";
+import { tries } from "../../support/tries.js";
 import { depthUpdate, type FakeService } from "../fake-api.js";
 import { serveFake } from "../serve-fake.js";
 
@@ -207,7 +208,7 @@ test("any sequence of requests, cut anywhere, ends no process and leaves nothing
       for (const stream of service.streams.splice(0)) stream.end();
       setTimeout(() => connection.close(), 5);
     }),
-    { numRuns: 1_000 },
+    { numRuns: tries(1_000) },
   );
   expect((await fetch(server.url + unaryPath)).status).toBe(200);
   await expectNothingLeft();

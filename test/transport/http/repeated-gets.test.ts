@@ -13,6 +13,7 @@ import { unary } from "../../../src/domain/service.js";
 import { MessageResponse } from "../../../src/encoding/message-response.js";
 import type { RunningServer, ServerOptions } from "../../../src/transport/server.js";
 import { RawConnection, type RawResponse } from "../../support/raw-http.js";
+import { tries } from "../../support/tries.js";
 import { tuning } from "../../support/tuning.js";
 import { serveFake } from "../serve-fake.js";
 
@@ -260,9 +261,9 @@ describe("a connection that is read before the parser", () => {
         await connection.send(...packets(asked, wanted));
         for (const request of asked) expect(await connection.response()).toEqual(expected.get(request));
       }),
-      { numRuns: 2_000, endOnFailure: true },
+      { numRuns: tries(2_000), endOnFailure: true },
     );
-    await expectRepeated(before + (tuning ? 300 : 0));
+    await expectRepeated(before + (tuning ? tries(300) : 0));
   });
 
   test("keeps the order of its responses", async () => {
