@@ -4,7 +4,7 @@ import { createConnectTransport, createGrpcTransport } from "@connectrpc/connect
 import { credentials, Client as GrpcClient } from "@grpc/grpc-js";
 import { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
 
-const pauseMs = 2;
+const pauseMs = 5;
 
 /** A client that calls again and again on the connections that its library keeps, with its library's own retries only. */
 export interface RollingClient {
