@@ -1,6 +1,43 @@
+import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
+import { BaseSequencer, type TestSpecification } from "vitest/node";
 
-const common = { testTimeout: 30_000, hookTimeout: 60_000, pool: "forks" } as const;
+/**
+ * Files run beside each other for each core, and beyond: most tests wait for time limits, dead connections or other
+ * processes. More would only take memory, and the time of tests that measure it.
+ */
+const waitingFiles = 6;
+
+/** Files that take longest, longest first. Started last, each would hold up the end of the run. */
+const longest = [
+  "store/dead-connections",
+  "e2e/load-faults",
+  "runtime/rolling-restart",
+  "e2e/clock-steps",
+  "clients/clients",
+  "e2e/explorer",
+  "e2e/explorer-live",
+  "e2e/workers",
+  "e2e/answers",
+  "live/scale",
+];
+
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const place = ({ moduleId }: TestSpecification): number => {
+      const index = longest.findIndex((name) => moduleId.endsWith(`/test/${name}.test.ts`));
+      return index < 0 ? longest.length : index;
+    };
+    const sorted = await super.sort(files);
+    return sorted.sort((a, b) => place(a) - place(b));
+  }
+}
+
+/** When a test is given up, for machines much slower than this one. What must be quick, a test asserts by itself. */
+const patience = { testTimeout: 120_000, hookTimeout: 120_000, expect: { poll: { timeout: 20_000 } } } as const;
+
+/** Each worker loads a module once, for all files that it runs. */
+const common = { ...patience, pool: "forks", isolate: false } as const;
 
 /** Run once more as an operator would who switches the adjustments of Node and V8 off (test/support/tuning.ts). */
 const untuned = [
@@ -13,8 +50,8 @@ const untuned = [
 export default defineConfig({
   test: {
     globalSetup: ["test/support/global-setup.ts"],
-    // Two cores: more workers than that only wait for each other and for the database.
-    maxWorkers: 2,
+    maxWorkers: availableParallelism() + waitingFiles,
+    sequence: { sequencer: LongestFirst },
     projects: [
       { test: { ...common, name: "tuning on", include: ["test/**/*.test.ts"] } },
       { test: { ...common, name: "tuning off", include: untuned, env: { MARKETD_TUNING: "off" } } },

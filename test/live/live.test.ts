@@ -53,7 +53,7 @@ test("a store that was never loaded is not ready, and becomes so by itself", asy
   expect(live.ready).toBe(false);
   expect(() => live.state()).toThrow("the service has nothing to answer from yet; try again");
   await fixture.add({ announce: ["m"] });
-  await vi.waitFor(() => expect(live.ready).toBe(true));
+  await expect.poll(() => live.ready).toBe(true);
   expect(heard).toEqual([true]);
 });
 
@@ -233,11 +233,11 @@ test("an emptied store ends the streams, and another chain in it begins afresh",
   reader.drain();
   const before = live.state().requireMarket("a").depth(0n).version;
   await fixture.empty("another-chain");
-  await vi.waitFor(() => expect(live.ready).toBe(false));
+  await expect.poll(() => live.ready).toBe(false);
   expect(reader.stream.failure).toMatchObject({ code: "unavailable", reason: "CHAIN_CHANGED" });
   expect(reader.stream.ended).toBe(true);
   await fixture.add({ announce: ["a"], levels: [buy("a", "3", 1n)] });
-  await vi.waitFor(() => expect(live.ready).toBe(true));
+  await expect.poll(() => live.ready).toBe(true);
   expect(heard).toEqual([false, true]);
   const again = read(live);
   again.drain();
@@ -269,7 +269,7 @@ test("silence is broken by an empty message, shared by all", async () => {
     stream.take();
     expect(stream.take()).toEqual([]);
   });
-  await vi.waitFor(() => expect(calls).toEqual([1, 1]));
+  await expect.poll(() => calls).toEqual([1, 1]);
   const beats = streams.map((stream) => stream.take());
   expect(beats.map((responses) => responses.length)).toEqual([1, 1]);
   expect(beats[0]?.[0]).toBe(beats[1]?.[0]);
@@ -334,7 +334,7 @@ test("waking many readers lets other work pass", async () => {
   };
   setImmediate(count);
   await fixture.add({ levels: [buy("a", "10", 5n)] });
-  await vi.waitFor(() => expect(woken).toHaveLength(200));
+  await expect.poll(() => woken).toHaveLength(200);
   expect(woken).toEqual(streams.map((_, i) => i));
   expect(turns).toBeGreaterThan(5);
 });

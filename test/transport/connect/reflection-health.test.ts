@@ -7,7 +7,7 @@ import { create, createFileRegistry, fromBinary } from "@bufbuild/protobuf";
 import { type FileDescriptorProto, FileDescriptorProtoSchema, FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError, createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Health, HealthCheckResponse_ServingStatus as Status } from "../../../gen/grpc/health/v1/health_pb.js";
 import { ServerReflection, type ServerReflectionRequest } from "../../../gen/grpc/reflection/v1/reflection_pb.js";
 import { ServerReflection as AlphaReflection } from "../../../gen/grpc/reflection/v1alpha/reflection_pb.js";
@@ -46,11 +46,11 @@ describe("grpc.health.v1", () => {
     const watching = (async () => {
       for await (const { status } of client.watch({ service: serviceName })) seen.push(status);
     })().catch((thrown: unknown) => ConnectError.from(thrown).code);
-    await vi.waitFor(() => expect(seen).toEqual([Status.SERVING]), 2000);
+    await expect.poll(() => seen).toEqual([Status.SERVING]);
     server.readiness = "loading";
-    await vi.waitFor(() => expect(seen).toEqual([Status.SERVING, Status.NOT_SERVING]), 2000);
+    await expect.poll(() => seen).toEqual([Status.SERVING, Status.NOT_SERVING]);
     server.readiness = "ready";
-    await vi.waitFor(() => expect(seen).toHaveLength(3), 2000);
+    await expect.poll(() => seen).toHaveLength(3);
     server.readiness = "draining";
     expect(await watching).toBe(Code.Unavailable);
     expect(seen).toEqual([Status.SERVING, Status.NOT_SERVING, Status.SERVING, Status.NOT_SERVING]);

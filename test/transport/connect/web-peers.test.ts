@@ -6,7 +6,7 @@ import {
   createGrpcWebTransport as nodeGrpcWeb,
 } from "@connectrpc/connect-node";
 import { createConnectTransport as webConnect, createGrpcWebTransport as webGrpcWeb } from "@connectrpc/connect-web";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { TradingDataService } from "../../../gen/datanode/api/v2/trading_data_pb.js";
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
 import { envelope } from "../../../src/transport/call/framing.js";
@@ -67,7 +67,7 @@ test.each([
   expect(response.headers.get("content-type")).toBe(type);
   expect(response.headers.get("x-first")).toBe("one");
   leave.abort();
-  await vi.waitFor(() => expect(server.streams[0]?.closed).toBeGreaterThan(0));
+  await expect.poll(() => server.streams[0]?.closed).toBeGreaterThan(0);
   await server.close();
 });
 
@@ -117,7 +117,7 @@ describe.each(transports)("$name", ({ make }) => {
 
   test("a deadline", async () => {
     expect((await errorOf("hanging", 100)).code).toBe(Code.DeadlineExceeded);
-    await vi.waitFor(() => expect(server.hanging.at(-1)?.signal.aborted).toBe(true));
+    await expect.poll(() => server.hanging.at(-1)?.signal.aborted).toBe(true);
   });
 
   test("a stream, its headers and its trailers", async () => {
@@ -165,7 +165,7 @@ describe.each(transports)("$name", ({ make }) => {
       for await (const _ of client.observeMarketsDepthUpdates({ marketIds: ["silent"] }, { timeoutMs: 100 }));
     })();
     expect(ConnectError.from(await reading.catch((thrown: unknown) => thrown)).code).toBe(Code.DeadlineExceeded);
-    await vi.waitFor(() => expect(server.streams.at(-1)?.closed).toBeGreaterThan(0));
+    await expect.poll(() => server.streams.at(-1)?.closed).toBeGreaterThan(0);
   });
 
   test("a stream whose reader leaves is closed", async () => {
@@ -174,9 +174,9 @@ describe.each(transports)("$name", ({ make }) => {
       for await (const _ of client.observeMarketsDepthUpdates({ marketIds: ["open"] }, { signal: leave.signal }))
         leave.abort();
     })().catch((thrown: unknown) => ConnectError.from(thrown).code);
-    await vi.waitFor(() => expect(server.streams.at(-1)?.closed).toBe(0));
+    await expect.poll(() => server.streams.at(-1)?.closed).toBe(0);
     server.streams.at(-1)?.give(depthMessage("a"));
     expect(await reading).toBe(Code.Canceled);
-    await vi.waitFor(() => expect(server.streams.at(-1)?.closed).toBeGreaterThan(0));
+    await expect.poll(() => server.streams.at(-1)?.closed).toBeGreaterThan(0);
   });
 });

@@ -1,6 +1,6 @@
 import { connect, constants } from "node:http2";
 import { create, toBinary } from "@bufbuild/protobuf";
-import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import {
   GetMarketRequestSchema,
   ObserveMarketsDepthUpdatesRequestSchema,
@@ -65,7 +65,7 @@ describe("gRPC calls", () => {
     const headers = await new Promise((resolve) => stream.on("response", resolve));
     expect(headers).toMatchObject({ ":status": 200, "x-first": "one" });
     session.destroy();
-    await vi.waitFor(() => expect(server.streams[0]?.closed).toBeGreaterThan(0));
+    await expect.poll(() => server.streams[0]?.closed).toBeGreaterThan(0);
   });
 
   test("ends a request that never arrives whole", async () => {
@@ -111,7 +111,7 @@ describe("gRPC calls", () => {
       grpcOutcome(await rawCall(server.port, { path: getMarketPath, body: [market("hot")] })).status;
     await expect.poll(status, { timeout: 5_000 }).toBe("0");
     session.destroy();
-    await vi.waitFor(() => expect(server.streams.every((stream) => stream.closed > 0)).toBe(true));
+    await expect.poll(() => server.streams.every((stream) => stream.closed > 0)).toBe(true);
   });
 
   test("a connection that breaks aborts its calls", async () => {
@@ -119,15 +119,15 @@ describe("gRPC calls", () => {
     session.on("error", () => {});
     void rawCallOn(session, { path: getMarketPath, body: [market("hanging")] });
     void rawCallOn(session, { path: observePath, body: [depth("silent")] });
-    await vi.waitFor(() => expect([server.hanging.length, server.streams.length]).toEqual([1, 1]));
+    await expect.poll(() => [server.hanging.length, server.streams.length]).toEqual([1, 1]);
     session.destroy();
-    await vi.waitFor(() => expect(server.hanging[0]?.signal.aborted).toBe(true));
-    await vi.waitFor(() => expect(server.streams[0]?.closed).toBeGreaterThan(0));
+    await expect.poll(() => server.hanging[0]?.signal.aborted).toBe(true);
+    await expect.poll(() => server.streams[0]?.closed).toBeGreaterThan(0);
   });
 
   test("all that is there goes out in one DATA frame", async () => {
     const outcome = rawCall(server.port, { path: observePath, body: [depth("open")] });
-    await vi.waitFor(() => expect(server.streams).toHaveLength(1));
+    await expect.poll(() => server.streams).toHaveLength(1);
     const [stream] = server.streams;
     stream?.give(...Array.from({ length: 20 }, (_, i) => depthMessage(String(i))));
     stream?.end();

@@ -1,6 +1,6 @@
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { Client, credentials, Metadata, type ServiceError, type StatusObject, status } from "@grpc/grpc-js";
-import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import {
   GetMarketRequestSchema,
   GetMarketResponseSchema,
@@ -85,7 +85,7 @@ describe("grpc-js", () => {
   test("a deadline aborts the method's signal", async () => {
     const { error } = await getMarket(client, "hanging", 50);
     expect(error?.code).toBe(status.DEADLINE_EXCEEDED);
-    await vi.waitFor(() => expect(server.hanging[0]?.signal.aborted).toBe(true));
+    await expect.poll(() => server.hanging[0]?.signal.aborted).toBe(true);
   });
 
   test("a client that cancels aborts the method's signal", async () => {
@@ -96,9 +96,9 @@ describe("grpc-js", () => {
       undefined,
       () => {},
     );
-    await vi.waitFor(() => expect(server.hanging).toHaveLength(1));
+    await expect.poll(() => server.hanging).toHaveLength(1);
     call.cancel();
-    await vi.waitFor(() => expect(server.hanging[0]?.signal.aborted).toBe(true));
+    await expect.poll(() => server.hanging[0]?.signal.aborted).toBe(true);
     expect(server.hanging[0]?.signal.reason).toMatchObject({ code: "cancelled", message: "the client left" });
   });
 
@@ -107,11 +107,11 @@ describe("grpc-js", () => {
     const received: (string | undefined)[] = [];
     call.on("data", (message) => received.push(message.update[0]?.marketId));
     const ended = new Promise<StatusObject>((resolve) => call.on("status", resolve));
-    await vi.waitFor(() => expect(server.streams).toHaveLength(1));
+    await expect.poll(() => server.streams).toHaveLength(1);
     server.streams[0]?.give(depthMessage("a"));
-    await vi.waitFor(() => expect(received).toEqual(["a"]));
+    await expect.poll(() => received).toEqual(["a"]);
     server.streams[0]?.give(depthMessage("b"), depthMessage("c"));
-    await vi.waitFor(() => expect(received).toEqual(["a", "b", "c"]));
+    await expect.poll(() => received).toEqual(["a", "b", "c"]);
     server.streams[0]?.end();
     const end = await ended;
     expect(end.code).toBe(status.OK);
@@ -123,7 +123,7 @@ describe("grpc-js", () => {
     const call = observe(client, "open");
     call.on("data", () => {});
     const failed = new Promise<ServiceError>((resolve) => call.on("error", resolve));
-    await vi.waitFor(() => expect(server.streams).toHaveLength(1));
+    await expect.poll(() => server.streams).toHaveLength(1);
     server.streams[0]?.give(depthMessage("a"));
     server.streams[0]?.fail(new Failure("resource_exhausted", "too many streams", { reason: "STREAMS" }));
     expect(await failed).toMatchObject({ code: status.RESOURCE_EXHAUSTED, details: "too many streams" });
@@ -132,10 +132,10 @@ describe("grpc-js", () => {
   test("a client that leaves closes the stream", async () => {
     const call = observe(client, "open");
     call.on("error", () => {});
-    await vi.waitFor(() => expect(server.streams).toHaveLength(1));
+    await expect.poll(() => server.streams).toHaveLength(1);
     server.streams[0]?.give(depthMessage("a"));
     await new Promise((resolve) => call.once("data", resolve));
     call.cancel();
-    await vi.waitFor(() => expect(server.streams[0]?.closed).toBeGreaterThan(0));
+    await expect.poll(() => server.streams[0]?.closed).toBeGreaterThan(0);
   });
 });
