@@ -5,6 +5,7 @@ import http2 from "node:http2";
 import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
 import { WebSocket } from "ws";
 import type { RunningServer, ServerOptions } from "../../src/transport/server.js";
@@ -35,9 +36,13 @@ function raw(...parts: string[]): Promise<string> {
     });
     socket.on("close", () => resolve(received));
     socket.on("error", () => {});
-    parts.forEach((part, i) => {
-      setTimeout(() => socket.write(part), i * 10);
-    });
+    const send = async (): Promise<void> => {
+      for (const part of parts) {
+        socket.write(part);
+        await sleep(10);
+      }
+    };
+    void send();
   });
 }
 

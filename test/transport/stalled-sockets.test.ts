@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { StalledSockets } from "../../src/transport/stalled-sockets.js";
 
-const stalledMs = 100;
+const stalledMs = 300;
 
 /** More than both sockets' buffers hold. */
 const large = Buffer.alloc(32 * 1024 * 1024);

@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, type TestContext, test } from "vitest";
 import { pieceBytes, unreadBytesPerConnectionMax } from "../../../src/transport/connections/unread-responses.js";
 import type { TransportLimits } from "../../../src/transport/limits.js";
 import {
@@ -19,14 +19,11 @@ const service = "/datanode.api.v2.TradingDataService";
 const enhanceYourCalm = 11;
 const closedWindow = [[setting.initialWindowSize, 0]] as const;
 
-let server: RpcServer;
-
-afterEach(async () => {
-  await server.close();
-});
-
-async function serve(limits: Partial<TransportLimits>): Promise<void> {
-  server = await startRpcServer(limits);
+/** A server for one test, which closes it when it has finished. */
+async function serve({ onTestFinished }: TestContext, limits: Partial<TransportLimits>): Promise<RpcServer> {
+  const server = await startRpcServer(limits);
+  onTestFinished(() => server.close());
+  return server;
 }
 
 /** The envelope of a request for a market, or for the depth of one: both have the id as field 1. */
@@ -64,9 +61,10 @@ function resetOf(connection: FrameConnection, id: number) {
   return connection.frame(({ type, streamId }) => type === frameType.rstStream && streamId === id);
 }
 
-describe("a reader whose window stays closed is reset", () => {
-  test.each(Object.entries(asked))("%s: a small response", async (_name, ask) => {
-    await serve({ stalledReaderMs: 300 });
+// Each test waits for a server of its own to lose patience: all of them at once.
+describe("a reader whose window stays closed is reset", { concurrent: true }, () => {
+  test.for(Object.entries(asked))("%s: a small response", async ([, ask], context) => {
+    const server = await serve(context, { stalledReaderMs: 300 });
     const connection = await FrameConnection.open(server.port, { settings: closedWindow });
     connection.send(ask(1));
     const reset = await resetOf(connection, 1);
@@ -80,22 +78,22 @@ describe("a reader whose window stays closed is reset", () => {
     connection.close();
   });
 
-  test.each(Object.entries(streams))("%s: a stream of small messages that go on", async (_name, ask) => {
-    await serve({ stalledReaderMs: 500, breakOffMs: 100 });
+  test.for(Object.entries(streams))("%s: a stream of small messages that go on", async ([, ask], context) => {
+    const server = await serve(context, { stalledReaderMs: 500, breakOffMs: 100 });
     const connection = await FrameConnection.open(server.port, { settings: closedWindow });
     connection.send(ask(1));
-    await expect.poll(() => server.streams.length).toBe(1);
+    await context.expect.poll(() => server.streams.length).toBe(1);
     const giving = setInterval(() => server.streams[0]?.give(depthMessage("m")), 50);
     const reset = await resetOf(connection, 1);
     clearInterval(giving);
     expect(reset?.payload.readUInt32BE()).toBe(enhanceYourCalm);
-    await expect.poll(() => server.streams[0]?.closed).toBeGreaterThan(0);
+    await context.expect.poll(() => server.streams[0]?.closed).toBeGreaterThan(0);
     connection.close();
   });
 });
 
-test("a slow reader that takes something is left alone", async () => {
-  await serve({ stalledReaderMs: 600 });
+test("a slow reader that takes something is left alone", async (context) => {
+  const server = await serve(context, { stalledReaderMs: 600 });
   const connection = await FrameConnection.open(server.port, { settings: closedWindow });
   const bytes = 10 * pieceBytes;
   connection.send(call(1, "GetMarket", "application/grpc", request(`long ${bytes}`)), windowUpdate(0, 0x7fff_0000));
@@ -110,8 +108,8 @@ test("a slow reader that takes something is left alone", async () => {
   connection.close();
 });
 
-test("a peer that reads nothing from its socket for a while is not taken for a dead session", async () => {
-  await serve({ peerPingIntervalMs: 100 });
+test("a peer that reads nothing from its socket for a while is not taken for a dead session", async (context) => {
+  const server = await serve(context, { peerPingIntervalMs: 100 });
   const connection = await FrameConnection.open(server.port, { settings: [[setting.initialWindowSize, 0x7fff_0000]] });
   connection.send(windowUpdate(0, 0x7000_0000));
   connection.socket.pause();
@@ -125,8 +123,8 @@ test("a peer that reads nothing from its socket for a while is not taken for a d
   connection.close();
 });
 
-test("the responses that a connection leaves unread are bounded, and come again once they are read", async () => {
-  await serve({});
+test("the responses that a connection leaves unread are bounded, and come again once they are read", async (context) => {
+  const server = await serve(context, {});
   const connection = await FrameConnection.open(server.port, { settings: closedWindow });
   const bytes = 4_000_000;
   const fit = Math.floor(unreadBytesPerConnectionMax / bytes);

@@ -3,8 +3,8 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { connect as connectTls } from "node:tls";
-import { afterEach, describe, expect, test } from "vitest";
-import type { RunningServer } from "../../../src/transport/server.js";
+import { describe, expect, test } from "vitest";
+import type { RunningServer, ServerOptions } from "../../../src/transport/server.js";
 import { partnerProgram } from "../../support/partners.js";
 import { RawConnection } from "../../support/raw-http.js";
 import { serveFake } from "../serve-fake.js";
@@ -14,14 +14,18 @@ import { serveFake } from "../serve-fake.js";
 const limits = { headersTimeoutMs: 300, requestReceiveTimeoutMs: 600, keepAliveTimeoutMs: 300, lingerMs: 50 };
 const slackMs = 3_000;
 
-let server: RunningServer;
-
-afterEach(async () => {
-  await server.close();
-});
+/** Gives a server of its own to what waits for it: many wait at once. */
+async function withServer(tls: ServerOptions["tls"], use: (server: RunningServer) => Promise<void>): Promise<void> {
+  const { server } = await serveFake({ limits, ...(tls === undefined ? {} : { tls }) });
+  try {
+    await use(server);
+  } finally {
+    await server.close();
+  }
+}
 
 /** Sends `bytes`, then one of `drip` every 50 ms; gives what was received when the server hangs up. */
-async function slowly(bytes: string, drip: string): Promise<string> {
+async function slowly(server: RunningServer, bytes: string, drip: string): Promise<string> {
   const connection = await RawConnection.open(server.address.port);
   const startedMs = performance.now();
   connection.socket.write(bytes);
@@ -36,7 +40,7 @@ async function slowly(bytes: string, drip: string): Promise<string> {
 const post =
   "POST /datanode.api.v2.TradingDataService/GetMarket HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n";
 
-describe("without TLS", () => {
+describe("without TLS", { concurrent: true }, () => {
   test.each([
     ["nothing", "", "", /^$/],
     ["one byte", "G", "", /^HTTP\/1\.1 408 /],
@@ -61,12 +65,13 @@ describe("without TLS", () => {
     ["a request, and no other", "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", "", /alive"\}$/],
     ["a request, and one byte", "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nG", "", /alive"\}(HTTP\/1\.1 408 [\s\S]*)?$/],
   ])("%s", async (_name, bytes, drip, received) => {
-    ({ server } = await serveFake({ limits }));
-    expect(await slowly(bytes, drip)).toMatch(received);
+    await withServer(undefined, async (server) => {
+      expect(await slowly(server, bytes, drip)).toMatch(received);
+    });
   });
 });
 
-describe.skipIf(partnerProgram("openssl") === undefined)("with TLS", () => {
+describe.skipIf(partnerProgram("openssl") === undefined)("with TLS", { concurrent: true }, () => {
   function certificate(): { key: string; certificate: string } {
     const folder = mkdtempSync(join(tmpdir(), "tls-"));
     const openssl = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost";
@@ -82,19 +87,21 @@ describe.skipIf(partnerProgram("openssl") === undefined)("with TLS", () => {
     ["no handshake", ""],
     ["a handshake that never ends", "\x16\x03\x01\x02\0\x01"],
   ])("%s", async (_name, bytes) => {
-    ({ server } = await serveFake({ limits, tls: certificate() }));
-    await slowly(bytes, "");
+    await withServer(certificate(), async (server) => {
+      await slowly(server, bytes, "");
+    });
   });
 
   test.each(["", "G", "GET / HTTP/1.1\r\nX: "])("a handshake, and then %j", async (bytes) => {
-    ({ server } = await serveFake({ limits, tls: certificate() }));
-    const socket = connectTls({ port: server.address.port, rejectUnauthorized: false });
-    const startedMs = performance.now();
-    socket.on("error", () => {});
-    socket.resume();
-    await new Promise((resolve) => socket.once("secureConnect", resolve));
-    if (bytes !== "") socket.write(bytes);
-    await new Promise((resolve) => socket.once("close", resolve));
-    expect(performance.now() - startedMs).toBeLessThan(limits.headersTimeoutMs + slackMs);
+    await withServer(certificate(), async (server) => {
+      const socket = connectTls({ port: server.address.port, rejectUnauthorized: false });
+      const startedMs = performance.now();
+      socket.on("error", () => {});
+      socket.resume();
+      await new Promise((resolve) => socket.once("secureConnect", resolve));
+      if (bytes !== "") socket.write(bytes);
+      await new Promise((resolve) => socket.once("close", resolve));
+      expect(performance.now() - startedMs).toBeLessThan(limits.headersTimeoutMs + slackMs);
+    });
   });
 });
