@@ -18,7 +18,7 @@ const longest = [
   "e2e/explorer",
   "e2e/explorer-live",
   "e2e/workers",
-  "e2e/answers",
+  "e2e/responses",
   "live/scale",
 ];
 
