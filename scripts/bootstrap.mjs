@@ -37,6 +37,7 @@ const buildInputs = [
   "web",
   "scripts/bundle.mjs",
   "scripts/bundle-explorer.mjs",
+  "scripts/keep-licenses.mjs",
   "tsconfig.json",
   "tsconfig.build.json",
   "package-lock.json",
@@ -47,6 +48,12 @@ const toolInputs = ["bench", "harness", "test/support", "tsconfig.tools.json"];
 
 /** Folders of dist/ that hold compiled benches and harnesses. */
 const toolFolders = ["bench", "harness", "test"];
+
+/** What the build holds for developers alone, by its path in dist/. The modules of src/ are in bundle/, too. */
+const forDevelopers = /^(bench|clients|examples|gen|harness|test|src\/.*\.js)(\/|$)|\.map$|^\.build-hash$/;
+
+/** What Node is started with; see scripts/bundle.mjs. */
+const entries = /^src\/(main|commands\/worker|embedded\/supervisor)\.js$/;
 
 /** Builds that are kept beside the newest, for processes that were started from them. */
 const oldBuildsKept = 2;
@@ -103,6 +110,18 @@ export async function harness([name, ...args]) {
 export async function build(args) {
   await prepare();
   if (args.includes("--tools")) await ensureTools();
+}
+
+/** npm packs no links, and `dist` is one: the package has the command in lib/. */
+export async function prepack() {
+  await prepare();
+  const dist = realpathSync(inRoot("dist"));
+  const isNeeded = (path) => !forDevelopers.test(path) || entries.test(path);
+  rmSync(inRoot("lib"), { recursive: true, force: true });
+  cpSync(dist, inRoot("lib"), {
+    recursive: true,
+    filter: (source) => isNeeded(relative(dist, source).split(sep).join("/")),
+  });
 }
 
 async function prepare() {

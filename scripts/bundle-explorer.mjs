@@ -3,6 +3,7 @@ import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { rolldown } from "rolldown";
+import { keepLicenses } from "./keep-licenses.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const web = join(root, "web");
@@ -12,6 +13,7 @@ const target = join(dist, "web");
 const bundle = await rolldown({
   input: { explorer: join(web, "main.tsx") },
   platform: "browser",
+  plugins: [keepLicenses],
   resolve: { extensionAlias: { ".js": [".tsx", ".ts", ".js"] } },
   transform: { jsx: { runtime: "automatic", importSource: "preact" } },
 });

@@ -3,6 +3,7 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, relative, sep } from "node:path";
 import { rolldown } from "rolldown";
+import { keepLicenses } from "./keep-licenses.mjs";
 
 /** What Node is started with, in DIST/src, by the names that they get in the bundle. */
 const entries = { main: "main.js", worker: "commands/worker.js", supervisor: "embedded/supervisor.js" };
@@ -37,7 +38,7 @@ const bundle = await rolldown({
   platform: "node",
   // Optional: it is looked for when it is needed.
   external: ["@platformatic/kafka"],
-  plugins: [keepMaps, keepPlaces],
+  plugins: [keepMaps, keepPlaces, keepLicenses],
 });
 await bundle.write({
   dir: target,

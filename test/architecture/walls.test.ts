@@ -91,13 +91,29 @@ describe("the walls of docs/architecture.md", () => {
     expect(readers).toEqual(["src/config.ts"]);
   });
 
-  test("production code imports what production installs", () => {
-    const { dependencies }: { dependencies: Record<string, string> } = JSON.parse(readSource("package.json"));
+  test("production code imports what the first table of dependencies names, and uses all of it", () => {
     const packages = imports.filter(({ to, ours }) => !ours && !to.startsWith("node:"));
-    const missing = packages.filter(({ to }) => !Object.hasOwn(dependencies, packageName(to)));
-    expect(missing.map(({ from, to }) => `${from} imports ${to}`)).toEqual([]);
+    const broken = packages.filter(({ to }) => !runtimePackages().has(packageName(to)));
+    expect(broken.map(({ from, to }) => `${from} imports ${to}`)).toEqual([]);
+    const imported = new Set(packages.map(({ to }) => packageName(to)));
+    expect([...runtimePackages()].filter((name) => !imported.has(name))).toEqual([]);
+  });
+
+  test("the package installs nothing but what is optional: the build holds all that it needs", () => {
+    const manifest: Record<string, Record<string, string> | undefined> = JSON.parse(readSource("package.json"));
+    expect(Object.keys(manifest["dependencies"] ?? {})).toEqual([]);
+    const declared = { ...manifest["devDependencies"], ...manifest["optionalDependencies"] };
+    expect([...runtimePackages()].filter((name) => !Object.hasOwn(declared, name))).toEqual([]);
   });
 });
+
+/** The first table under "Dependencies" in docs/architecture.md: the packages that the command consists of. */
+function runtimePackages(): ReadonlySet<string> {
+  const [, section = ""] = readSource("docs/architecture.md").split("\n## Dependencies\n");
+  const [table = ""] = section.split("\nFor development:\n");
+  const rows = [...table.matchAll(/^\| (`.*`) \|/gm)];
+  return new Set(rows.flatMap(([, cell = ""]) => [...cell.matchAll(/`([^`]+)`/g)].map(([, name = ""]) => name)));
+}
 
 function packageName(specifier: string): string {
   const parts = specifier.split("/");

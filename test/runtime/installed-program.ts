@@ -22,7 +22,7 @@ export class InstalledProgram {
   #builds = 0;
 
   constructor() {
-    for (const name of ["bin", "package.json", "web"]) {
+    for (const name of ["bin", "scripts", "package.json", "web"]) {
       cpSync(join(root, name), join(this.folder, name), { recursive: true });
     }
     this.replaceBuild((text) => text);
