@@ -46,6 +46,8 @@ describe("the package", () => {
       "LICENSE",
       "README.md",
       "bin/marketd",
+      "deploy/alerts.yml",
+      "deploy/marketd-serve.service",
       "docs/api.md",
       "lib/bundle/licenses.txt",
       "lib/bundle/main.js",

@@ -31,6 +31,9 @@ const partners = {
   maven: { tests: "calls in Java, with code generated from the definitions", programs: ["mvn"] },
   javac: { tests: "calls in Java, with code generated from the definitions", programs: ["javac"] },
   faketime: { tests: "steps of the wall clock", programs: ["faketime"] },
+  promtool: { tests: "the alert rules, and their own tests", programs: ["promtool"] },
+  prometheus: { tests: "every expression of the dashboard on a real Prometheus", programs: ["prometheus"] },
+  systemdAnalyze: { tests: "the systemd units, as systemd reads them", programs: ["systemd-analyze"] },
 } satisfies Record<string, Partner>;
 
 /** Names of the programs that tests may ask for. */
