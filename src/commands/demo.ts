@@ -7,8 +7,10 @@ import { streamSource } from "../loader/source.js";
 import { listenError } from "../runtime/listen-error.js";
 import { untilStopped } from "../runtime/stop-signal.js";
 import { Network, networkDefaults } from "../simulator/network.js";
+import { openDatabase } from "../store/database.js";
 import { dropDatabase } from "../store/drop-database.js";
 import { migrate } from "../store/migrate.js";
+import { readProgress } from "../store/progress-table.js";
 import { createLog, type Log } from "../telemetry/log.js";
 import { openChoice } from "./database-choice.js";
 import { demoCalls } from "./demo-calls.js";
@@ -26,9 +28,13 @@ const demoNetwork = { ...networkDefaults, profile: "realistic", ordersPerBlock: 
 
 const nsPerMs = 1_000_000n;
 
+/** The chains of demos, by their ids. */
+const demoChain = /^demo-[0-9]+-[0-9]+$/;
+
 /**
  * A private database, a simulated network that makes a block a second, and the service, in one process, until SIGINT or
- * SIGTERM. On a private server the demo's database is made anew each time; one that was named must be empty.
+ * SIGTERM. On a private server the demo's database is made anew each time. One that was named must be empty or hold an
+ * earlier demo, which is dropped.
  */
 export async function demo(config: DemoConfig, argv: readonly string[]): Promise<void> {
   const log = createLog(config.logLevel);
@@ -40,6 +46,10 @@ export async function demo(config: DemoConfig, argv: readonly string[]): Promise
     say("preparing a simulated network");
     if (config.database.kind === "embedded") await dropDatabase(database.url);
     await migrate(database.url, log);
+    if (await holdsDemo(database.url)) {
+      await dropDatabase(database.url);
+      await migrate(database.url, log);
+    }
     const network = new Demo(config.seed);
     await loadBlocks(database.url, network.history(), false, log, stopping.signal);
     const following = loadBlocks(database.url, network.live(stopping.signal), true, log, stopping.signal);
@@ -54,6 +64,17 @@ export async function demo(config: DemoConfig, argv: readonly string[]): Promise
     throw forOperator(error);
   } finally {
     stopping.abort();
+    await database.close();
+  }
+}
+
+/** Whether an earlier demo filled the database. Nobody can go on with its chain, because no network is kept. */
+async function holdsDemo(url: string): Promise<boolean> {
+  const database = openDatabase(url, { connectionsMax: 1 });
+  try {
+    const progress = await database.withConnection(readProgress);
+    return progress !== undefined && demoChain.test(progress.chainId);
+  } finally {
     await database.close();
   }
 }
