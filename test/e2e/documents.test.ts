@@ -5,8 +5,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { findServerPrograms } from "../../src/embedded/server-programs.js";
 import { networkDefaults, simulate } from "../../src/simulator/network.js";
+import { processesOf } from "../embedded/processes.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { partnerProgram } from "../support/partners.js";
 import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
@@ -21,6 +23,9 @@ const documents = ["README.md", "docs/api.md", "examples/README.md"];
 const exampleMaxMs = 20_000;
 /** docs/feeding.md starts seven processes one after the other. */
 const feedingMaxMs = 90_000;
+/** README starts a private database, too. */
+const readmeMaxMs = 90_000;
+const stopMaxMs = 30_000;
 const separator = "=====";
 
 function examples(document: string): string[] {
@@ -50,6 +55,7 @@ describe.skipIf(partnerProgram("curl") === undefined)("the examples of the docum
 
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), "marketd-documents-"));
+    symlinkSync(join(root, "bin"), join(folder, "bin"));
     const file = join(folder, "recording");
     writeFileSync(file, Buffer.concat([...simulate({ ...networkDefaults, blocks: 200 })]));
     const database = newDatabaseUrl();
@@ -64,10 +70,16 @@ describe.skipIf(partnerProgram("curl") === undefined)("the examples of the docum
     await rm(folder, { recursive: true, force: true });
   });
 
-  it.each(documents)("%s", async (document) => {
-    const blocks = examples(document);
+  it.each(documents)("%s", { timeout: readmeMaxMs + stopMaxMs }, async (document) => {
+    const port = await freePort();
+    const hasServer = (await findServerPrograms()) !== undefined;
+    const isRun = (block: string) => hasServer || !block.includes("--embedded");
+    const blocks = examples(document).filter(isRun);
     expect(blocks.length).toBeGreaterThan(0);
-    const printed = await run(blocks, { MARKETD: service.url });
+    const ownPort = blocks.map((block) => block.replaceAll("127.0.0.1:8081", `127.0.0.1:${port}`));
+    const timeout = document === "README.md" ? readmeMaxMs : exampleMaxMs;
+    const printed = await run(ownPort, { MARKETD: service.url }, { cwd: folder, timeout });
+    await vi.waitFor(() => expect(processesOf(folder, "any")).toEqual([]), stopMaxMs);
     for (const [index, block] of blocks.entries()) {
       const output = printed[index] ?? "";
       const promised = /# ([0-9]{3})$/m.exec(block)?.[1];
