@@ -21,7 +21,11 @@ const names: readonly (readonly [words: string, use: string, except?: RegExp])[]
   ["walk walks walked walker", "scan, read all pages"],
   ["gather gathers gathered", "index union; collect"],
   ["crowd crowds crowded", "dense; scarce; group"],
-  ["tick ticks", "block update", /^((src|test)\/simulator\/|bench\/pages|web\/components\/chart-axis|.*http1-connection)/], // prices, CPU time, an axis, process.nextTick
+  [
+    "tick ticks",
+    "block update",
+    /^((src|test)\/simulator\/|bench\/pages|web\/components\/chart-axis|.*http1-connection)/,
+  ], // prices, CPU time, an axis, process.nextTick
   ["owe owed owes owing", "pending"],
   ["look looks looked ", "poll, check, peek"],
   ["tidings", "notification"],

@@ -37,7 +37,7 @@ function examples(document: string): string[] {
 async function run(
   blocks: readonly string[],
   env: Readonly<Record<string, string>>,
-  { cwd = root, timeout = exampleMaxMs }: { readonly cwd?: string; readonly timeout?: number } = {},
+  { cwd, timeout }: { readonly cwd: string; readonly timeout: number },
 ): Promise<string[]> {
   const script = blocks.map((block) => `${block}\nprintf '\\n${separator}\\n'\n`).join("");
   const endAll = "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n";
