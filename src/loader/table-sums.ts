@@ -9,6 +9,7 @@ import { addRow, noRows, type RowSum, rowHash } from "../store/row-hash.js";
 import { readTableDigests } from "../store/table-digest-table.js";
 import { readRows, type TableRows } from "../store/table-rows.js";
 import { tradeRows } from "../store/trade-table.js";
+import { venueMarketRows } from "../store/venue-market-table.js";
 import type { WholeBatch } from "./batch.js";
 
 /** What a row adds to the sum of its table. */
@@ -103,6 +104,7 @@ export class TableSums {
     this.#put(marketDataRows, batch.marketData.values());
     this.#put(depthRows, batch.depths.values());
     this.#put(tradeRows, batch.trades.values());
+    this.#put(venueMarketRows, batch.venueMarkets.values());
     const levels = this.#table(levelRows);
     for (const level of batch.levels.values()) {
       const key = levels.put(levelRows.values(level));

@@ -5,6 +5,7 @@ import { marketDataRows, marketRows } from "./market-table.js";
 import { progressRows } from "./progress-table.js";
 import { rowText, type TableRows } from "./table-rows.js";
 import { tradeRows } from "./trade-table.js";
+import { venueMarketRows } from "./venue-market-table.js";
 
 /** Every table that has a row in `table_digest`: those whose rows change, and those whose rows belong to no block. */
 export const digestedTables: readonly Pick<TableRows<never>, "table" | "columns" | "keyColumns">[] = [
@@ -15,6 +16,7 @@ export const digestedTables: readonly Pick<TableRows<never>, "table" | "columns"
   levelRows,
   liveOrderRows,
   tradeRows,
+  venueMarketRows,
   bundleRows,
   signatureRows,
 ];

@@ -1,7 +1,8 @@
 import type { BookLevel } from "../domain/order-book.js";
 import type { Connection } from "./database.js";
 import { toSide } from "./depth-table.js";
-import { upsert } from "./upsert.js";
+import type { TableRows } from "./table-rows.js";
+import { upsertRows } from "./upsert.js";
 
 /** A market whose venue publishes price levels, and where the loader is with it. */
 export interface VenueMarketRow {
@@ -17,6 +18,29 @@ export interface VenueMarketRow {
   /** Whether the book is not right before the next snapshot. */
   readonly stale: boolean;
 }
+
+export const venueMarketRows: TableRows<VenueMarketRow> = {
+  table: "venue_market",
+  columns: [
+    "market_id",
+    "price_decimals",
+    "size_decimals",
+    "depth_max",
+    "checksum_algorithm",
+    "venue_sequence",
+    "stale",
+  ],
+  keyColumns: 1,
+  values: (row) => [
+    row.marketId,
+    row.priceDecimals,
+    row.sizeDecimals,
+    row.depthMax,
+    row.checksumAlgorithm,
+    row.venueSequence ?? null,
+    row.stale ? 1 : 0,
+  ],
+};
 
 /** Every such market, and the levels of their books. */
 export async function readVenueMarkets(
@@ -66,18 +90,5 @@ export async function readVenueMarkets(
 
 /** Stores where the loader is with these markets. */
 export async function writeVenueMarkets(connection: Connection, rows: readonly VenueMarketRow[]): Promise<void> {
-  await upsert(
-    connection,
-    "venue_market",
-    ["market_id", "price_decimals", "size_decimals", "depth_max", "checksum_algorithm", "venue_sequence", "stale"],
-    rows.map((row) => [
-      row.marketId,
-      row.priceDecimals,
-      row.sizeDecimals,
-      row.depthMax,
-      row.checksumAlgorithm,
-      row.venueSequence ?? null,
-      row.stale ? 1 : 0,
-    ]),
-  );
+  await upsertRows(connection, venueMarketRows, rows);
 }

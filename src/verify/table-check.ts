@@ -5,6 +5,7 @@ import { type Progress, progressRows } from "../store/progress-table.js";
 import { addRow, noRows, placeOfDifference, type RowSum, rowHash } from "../store/row-hash.js";
 import { readTableDigests } from "../store/table-digest-table.js";
 import { readRows } from "../store/table-rows.js";
+import { venueMarketRows } from "../store/venue-market-table.js";
 import type { Findings } from "./findings.js";
 
 /** Signatures of a bundle come before or after it; one that still has none after so long is a finding. */
@@ -77,7 +78,7 @@ interface Level {
   orders: bigint;
 }
 
-/** Each level is what the orders at its price add up to. Venues that publish levels tell of no orders. */
+/** Each level is what the orders at its price add up to, but where a venue publishes levels and tells of no orders. */
 function checkBooks(tables: ReadonlyMap<string, Parameter[][]>, findings: Findings): void {
   const expected = new Map<string, Level>();
   for (const [, market, side, price, remaining] of tables.get(liveOrderRows.table) ?? []) {
@@ -90,11 +91,12 @@ function checkBooks(tables: ReadonlyMap<string, Parameter[][]>, findings: Findin
   const problem = (market: string, side: string, price: string, text: string): void => {
     findings.add(levelRows.table, undefined, `market ${market}, side ${side}, price ${price}: ${text}`);
   };
+  const ofVenues = new Set((tables.get(venueMarketRows.table) ?? []).map(([market]) => market));
   for (const [market, side, price, volume, orders] of tables.get(levelRows.table) ?? []) {
+    if (ofVenues.has(market ?? null)) continue;
     const key = `${market} ${side} ${price}`;
     const level = expected.get(key) ?? { volume: 0n, orders: 0n };
     expected.delete(key);
-    if (orders === 0n && level.orders === 0n) continue;
     if (volume === level.volume && orders === level.orders) continue;
     const text = `it has ${volume} in ${orders} orders, and the orders there are ${level.orders} with ${level.volume}`;
     problem(String(market), String(side), String(price), text);

@@ -12,6 +12,7 @@ const tables: Readonly<Record<string, readonly string[]>> = {
   price_level: ["market_id", "side", "price"],
   live_order: ["order_id"],
   last_trade: ["market_id"],
+  venue_market: ["market_id"],
   account: ["account_id"],
   entry_class: ["class_id"],
   ledger_entry: ["id"],

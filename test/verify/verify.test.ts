@@ -7,12 +7,14 @@ import type { Row } from "../../src/store/column.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
 import { dropDatabase } from "../../src/store/drop-database.js";
 import { migrate } from "../../src/store/migrate.js";
+import { readProgress } from "../../src/store/progress-table.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { type Finding, renderFinding } from "../../src/verify/findings.js";
 import { type VerifyReport, verify } from "../../src/verify/verify.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { recordingPath } from "../support/partners.js";
 import { RecordingBuilder } from "../support/recording.js";
+import { level } from "../support/venue-recording.js";
 import { type Fault, FaultPlanter } from "./faults.js";
 
 /** Faults that are planted: 1,000 in the long form, `MARKETD_FAULTS=1000 npm test -- test/verify`. */
@@ -49,6 +51,27 @@ async function loaded(network: NetworkOptions & { readonly blocks: number }, mor
   return store;
 }
 
+/** Two markets of a venue that publishes levels, in a block after those that were loaded. */
+async function venueBlocks(database: Database): Promise<Buffer> {
+  const progress = await database.withConnection(readProgress);
+  if (progress === undefined) throw new Error("nothing was loaded");
+  const recording = new RecordingBuilder();
+  recording.chainId = progress.chainId;
+  recording.sequence = progress.streamSequence + 1n;
+  return recording
+    .block(progress.height + 1n, progress.blockTimeNs + 1n, (r) => {
+      for (const [marketId, priceDecimals] of [
+        ["m1", 2],
+        ["m2", 3],
+      ] as const) {
+        r.venue({ case: "marketDefinition", value: { marketId, priceDecimals, sizeDecimals: 3 } });
+        const bids = [level("10.25", "1.5", 4n), level("10", "2")];
+        r.venue({ case: "bookSnapshot", value: { marketId, bids, asks: [level("10.5", "1", 2n)] } });
+      }
+    })
+    .bytes();
+}
+
 function lines({ findings }: VerifyReport): string[] {
   return findings.listed.map(renderFinding);
 }
@@ -59,7 +82,9 @@ describe("planted faults", () => {
   let blocks: Row[];
 
   beforeAll(async () => {
-    ({ database } = await loaded({ ...options, blocks: 110 }));
+    const store = await loaded({ ...options, blocks: 110 });
+    ({ database } = store);
+    await loadBytes(store.url, [await venueBlocks(database)]);
     planter = await FaultPlanter.create(database, seed);
     blocks = await database.query("SELECT height, stream_sequence, account_max, class_max FROM block ORDER BY height");
     expect(lines(await verify(database))).toEqual([]);
