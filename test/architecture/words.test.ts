@@ -115,6 +115,16 @@ describe("the sources use the field's terms", () => {
     expect(found).toEqual([]);
   });
 
+  test("and docs/architecture.md defines at most 25 more", () => {
+    const [, glossary = ""] = readSource("docs/architecture.md").split("\n## Glossary\n");
+    const terms = glossary
+      .split("\n")
+      .filter((line) => line.startsWith("| "))
+      .slice(2);
+    expect(terms.length).toBeGreaterThan(0);
+    expect(terms.length).toBeLessThanOrEqual(25);
+  });
+
   test("and a private term would be found", () => {
     expect(wordsOf("#grpcLane_at-HAND")).toEqual(["grpc", "lane", "at", "hand"]);
     const code = withoutTexts(`const answer = "lane"; // look\nsay(\`no \${door} room\`)`);
