@@ -60,7 +60,7 @@ const pipelinedUpgrade: Attack = {
 };
 
 const passedDeadline: Attack = {
-  name: "passed deadline",
+  name: "expired deadline",
   expects: "DEADLINE_EXCEEDED, and no process ends",
   run: (round) =>
     inParallel(round, 8, async () => {

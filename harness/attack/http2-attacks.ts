@@ -307,7 +307,7 @@ const refusedSenders: Attack = {
 };
 
 const zippedDeadlines: Attack = {
-  name: "compressed gRPC with a passed deadline",
+  name: "compressed gRPC with an expired deadline",
   expects: "DEADLINE_EXCEEDED, and no process ends",
   run: (round) =>
     inParallel(round, 4, async () => {
