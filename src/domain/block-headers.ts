@@ -6,7 +6,7 @@ export interface BlockHead {
   readonly timeNs: bigint;
 }
 
-/** What goes with a response that was read at this block. */
+/** The metadata of a response that was read at this block. */
 export function blockMetadata(block: BlockHead | undefined): Metadata {
   return { headers: new Map(Object.entries(blockHeaders(block))), trailers: new Map() };
 }
@@ -14,7 +14,7 @@ export function blockMetadata(block: BlockHead | undefined): Metadata {
 /** The names of {@link blockHeaders}. */
 export const blockHeaderNames = ["x-block-height", "x-block-timestamp"] as const;
 
-/** Response headers that name the block a response is from; none before the first block. Values are decimal. */
+/** Response headers that name the block of a response; none before the first block. Values are decimal. */
 export function blockHeaders(block: BlockHead | undefined): Readonly<Record<string, string>> {
   if (block === undefined) return {};
   return { "x-block-height": String(block.height), "x-block-timestamp": String(block.timeNs) };

@@ -1,6 +1,6 @@
 /**
- * What quotas count by: an IPv4 address, or the /64 network of an IPv6 address, because one client is given a whole /64.
- * Takes an address as sockets spell it; other text stays as it is.
+ * The key by which quotas count: an IPv4 address, or the /64 network of an IPv6 address, because a client usually has a
+ * whole /64. Takes an address as sockets print it; other text is returned unchanged.
  */
 export function quotaKey(address: string): string {
   if (!address.includes(":")) return address;

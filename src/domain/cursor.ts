@@ -1,12 +1,12 @@
 import { crc32 } from "node:zlib";
 import { invalidArgument } from "./failure.js";
 
-/** The lists that have cursors; a cursor of one is refused by the others. */
+/** The lists that have cursors. A cursor is valid for its own list only. */
 export type ListName = "ledger" | "bundles";
 
 const checksumBytes = 4;
 
-/** The longest cursor that is looked at, in characters; ours are far shorter. */
+/** The longest cursor that is decoded, in characters; real ones are far shorter. */
 export const cursorLengthMax = 512;
 
 /**
@@ -23,14 +23,11 @@ export function encodeCursor(list: ListName, position: Uint8Array): string {
   return bytes.toString("base64url");
 }
 
-/**
- * Reads a cursor's position.
- * @throws Failure naming `field`, when the text is no cursor or one of another list
- */
+/** Reads a cursor's position. @throws Failure naming `field` if the text is not a cursor of this list */
 function decodeCursor(list: ListName, field: string, text: string): Uint8Array {
   const bytes = text.length > cursorLengthMax ? Buffer.alloc(0) : Buffer.from(text, "base64url");
   const end = bytes.length - checksumBytes;
-  // Decoding is lenient, so what does not come out as it went in was not written by us.
+  // Base64 decoding is lenient: refuse text that does not encode to itself.
   const ours =
     end > 0 && bytes.toString("base64url") === text && bytes.readUInt32BE(end) === crc32(bytes.subarray(0, end));
   const nameEnd = ours ? bytes.indexOf(0) : -1;
@@ -44,19 +41,19 @@ function invalidCursor(field: string, description: string) {
   return invalidArgument(field, description, "INVALID_CURSOR");
 }
 
-/** A ledger cursor whose position is written anew each time: a page of the ledger has a thousand of them. */
+/** A ledger cursor whose position bytes are overwritten each time: a page may need a thousand of them. */
 const entryCursor = Buffer.from(encodeCursor("ledger", new Uint8Array(8)), "base64url");
 const entryChecksumAt = entryCursor.length - checksumBytes;
 const entryChecked = entryCursor.subarray(0, entryChecksumAt);
 
-/** The cursor of a ledger entry's place. */
+/** The cursor of a ledger entry. */
 export function encodeEntryCursor(id: bigint): string {
   entryCursor.writeBigUInt64BE(id, entryChecksumAt - 8);
   entryCursor.writeUInt32BE(crc32(entryChecked), entryChecksumAt);
   return entryCursor.toString("base64url");
 }
 
-/** The place in a ledger cursor. @throws Failure naming `field` */
+/** The entry id in a ledger cursor. @throws Failure naming `field` */
 export function decodeEntryCursor(field: string, text: string): bigint {
   const position = decodeCursor("ledger", field, text);
   if (position.length !== 8) {
@@ -65,7 +62,7 @@ export function decodeEntryCursor(field: string, text: string): bigint {
   return new DataView(position.buffer, position.byteOffset, 8).getBigUint64(0);
 }
 
-/** The place of a signer-removed bundle: its time, then its signature id. */
+/** The position of a signer-removed bundle: its time, then its signature id. */
 export interface BundlePlace {
   readonly timeNs: bigint;
   readonly signatureId: string;
@@ -79,7 +76,7 @@ export function encodeBundleCursor(place: BundlePlace): string {
   return encodeCursor("bundles", bytes);
 }
 
-/** The place in a bundle cursor. @throws Failure naming `field` */
+/** The position in a bundle cursor. @throws Failure naming `field` */
 export function decodeBundleCursor(field: string, text: string): BundlePlace {
   const position = decodeCursor("bundles", field, text);
   if (position.length < 8) {

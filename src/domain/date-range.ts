@@ -1,7 +1,7 @@
 import type { DateRange } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { invalidParameter, worded } from "./failure.js";
 
-/** A span of block times in Unix nanoseconds: start inclusive, end exclusive; undefined: open on that side. */
+/** A range of block times in Unix nanoseconds: start inclusive, end exclusive; undefined: unbounded on that side. */
 export interface TimeRange {
   readonly startNs: bigint | undefined;
   readonly endNs: bigint | undefined;

@@ -4,7 +4,7 @@ import { PriceLadder, sides } from "./price-ladder.js";
 export interface DepthLevel {
   /** Decimal text, an integer scaled by the market's decimal places. */
   readonly price: string;
-  /** Volume resting at the price; 0 with 0 orders means that the level is gone. */
+  /** Volume at the price. 0 with 0 orders removes the level. */
   readonly volume: bigint;
   readonly numberOfOrders: bigint;
 }
@@ -19,60 +19,59 @@ export interface DepthUpdate {
 }
 
 /**
- * What became of an update: `applied`; `known`, for the book is already as new; or `gap`: something between the book
- * and this update is missing, and the book needs a new stream or a new depth response. A stream of this service never
- * makes a gap.
+ * The result of an update. `applied`; `known`: the book is as new or newer; `gap`: updates are missing, and the book
+ * needs a new stream or a new depth response. Streams of this service never have gaps.
  */
 export type FoldOutcome = "applied" | "known" | "gap";
 
 /**
- * The order book of one market, kept by folding the updates of a depth stream. Pure: it does no I/O, and clients use it
- * as it is. See docs/depth-stream.md.
+ * The order book of one market, kept by applying the updates of a depth stream. It does no I/O; clients use it as it
+ * is. See docs/depth-stream.md.
  */
 export class DepthBook {
   readonly #buy = new PriceLadder<DepthLevel>(sides.buy);
   readonly #sell = new PriceLadder<DepthLevel>(sides.sell);
   #sequenceNumber: bigint | undefined;
 
-  /** Empty, and waiting for a whole book. */
+  /** An empty book that waits for a whole book. */
   constructor(readonly marketId: string) {}
 
-  /** Begins with a depth response instead of a stream's whole book. @throws Error when it is of another market */
+  /** Starts from a depth response instead of a stream's whole book. @throws Error if it is of another market */
   static fromDepth(depth: Omit<DepthUpdate, "previousSequenceNumber">): DepthBook {
     const book = new DepthBook(depth.marketId);
     book.apply({ ...depth, previousSequenceNumber: 0n });
     return book;
   }
 
-  /** That of the newest update in the book; undefined before the first. */
+  /** The sequence number of the newest update; undefined before the first. */
   get sequenceNumber(): bigint | undefined {
     return this.#sequenceNumber;
   }
 
-  /** By price, descending. Don't keep it over the next update. */
+  /** By price, descending. Valid until the next update. */
   get buy(): readonly DepthLevel[] {
     return this.#buy.levels;
   }
 
-  /** By price, ascending. Don't keep it over the next update. */
+  /** By price, ascending. Valid until the next update. */
   get sell(): readonly DepthLevel[] {
     return this.#sell.levels;
   }
 
-  /** The highest level that somebody buys at. */
+  /** The highest level on the buy side. */
   get bestBid(): DepthLevel | undefined {
     return this.#buy.levels[0];
   }
 
-  /** The lowest level that somebody sells at. */
+  /** The lowest level on the sell side. */
   get bestOffer(): DepthLevel | undefined {
     return this.#sell.levels[0];
   }
 
   /**
-   * Folds an update in. Previous sequence number 0 says that it is the whole book; otherwise it holds each changed
-   * level as it is now, and counts if previousSequenceNumber ≤ the book's < sequenceNumber.
-   * @throws Error when it is of another market
+   * Applies an update. With previous sequence number 0 it is the whole book. Otherwise it holds changed levels, and
+   * applies if previousSequenceNumber ≤ the book's < sequenceNumber.
+   * @throws Error if it is of another market
    */
   apply(update: DepthUpdate): FoldOutcome {
     if (update.marketId !== this.marketId) {

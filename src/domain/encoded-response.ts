@@ -2,8 +2,8 @@ import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import type { Metadata } from "./metadata.js";
 
 /**
- * A way to wrap a response's bytes for one protocol (a gRPC frame, a JSON line, an SSE event).
- * It is a constant: a response remembers the outcome under this very object.
+ * How one protocol wraps a response's bytes: a gRPC frame, a JSON line, an event of an event stream. Must be a
+ * constant: a response caches the bytes under this object.
  */
 export interface Encoding {
   /** For logs and tests. */
@@ -12,16 +12,16 @@ export interface Encoding {
 }
 
 /**
- * A value that encodes itself at most once per encoding, so that all who ask for the same version share its bytes.
- * Nobody may change the message or the bytes.
+ * A value that is encoded at most once per encoding, so that all requests for a version share its bytes. Message and
+ * bytes must not be changed.
  */
 export interface EncodedResponse<S extends DescMessage = DescMessage> {
   readonly schema: S;
-  /** Same version, same content, from every process on the same database; undefined: not worth an ETag. */
+  /** Same version, same content, from every process on the same database. Undefined: the response has no ETag. */
   readonly version: string | undefined;
-  /** In a stream of events, the id of this one (the block height, decimal). */
+  /** The id of an event in an event stream: the block height, decimal. */
   readonly eventId: string | undefined;
-  /** What goes with the response to a unary call. The HTTP API sends the headers only; streams ignore it. */
+  /** Metadata of a unary response. The HTTP API sends its headers only; streams ignore it. */
   readonly metadata?: Metadata | undefined;
   message(): MessageShape<S>;
   /** Protobuf bytes, without any frame. */

@@ -2,7 +2,7 @@ import type { DescMethod } from "@bufbuild/protobuf";
 import type { Any } from "@bufbuild/protobuf/wkt";
 import type { Metadata } from "./metadata.js";
 
-/** What can go wrong: the codes of gRPC without OK, by their names. Each is mapped to the wire once, in transport. */
+/** Kinds of failure: the codes of gRPC without OK, by name. Transport maps each to the wire. */
 export type FailureCode =
   | "cancelled"
   | "unknown"
@@ -49,15 +49,15 @@ export interface FailureParts {
   readonly retryAfterMs?: number;
   /** What the error carries beside its status. */
   readonly metadata?: Metadata;
-  /** Sent in place of the details that the other parts make. */
+  /** Replaces the details that are made from the other parts. */
   readonly details?: readonly Any[];
-  /** Kept for the log; never sent to a client. */
+  /** For the log; never sent to a client. */
   readonly cause?: unknown;
 }
 
 /**
- * An error that a client may see. The message tells the caller what to change; nothing internal belongs in it.
- * Everything that is thrown and is not a Failure reaches clients as `internal`, with an id and nothing else.
+ * An error that a client may see. The message says what to change, and contains nothing internal. Anything else that is
+ * thrown reaches clients as `internal` with an id only.
  */
 export class Failure extends Error {
   readonly code: FailureCode;
@@ -96,7 +96,7 @@ export function invalidParameter(field: string, description: string, reason = "I
   return new Failure("invalid_argument", `${field}: ${description}`, { reason, violations: [{ field, description }] });
 }
 
-/** UNAVAILABLE, to be tried again after `retryAfterMs`. */
+/** UNAVAILABLE, with a time to retry. */
 export function unavailable(message: string, reason: string, retryAfterMs: number, cause?: unknown): Failure {
   return new Failure("unavailable", message, { reason, retryAfterMs, cause });
 }

@@ -1,9 +1,9 @@
 import { invalidArgument } from "./failure.js";
 
-/** The longest identifier, in characters, which are bytes: only printable ASCII is allowed. */
+/** The longest identifier, in characters. Only printable ASCII is valid, so characters are bytes. */
 export const identifierLengthMax = 128;
 
-/** What is wrong with an identifier, or undefined if nothing is. */
+/** A description of what is wrong with an identifier; undefined if it is valid. */
 export function identifierProblem(text: string): string | undefined {
   if (text.length === 0) return "is empty; give an identifier";
   if (text.length > identifierLengthMax) {

@@ -1,12 +1,12 @@
 /**
- * The header fields of a request by their lower-case names. The values of a field that was sent more than once are
- * joined by `, `. Fields whose names begin with `:` are HTTP/2's own.
+ * The header fields of a request by their lower-case names. Values of repeated fields are joined by `, `. Names that
+ * begin with `:` are HTTP/2 pseudo-headers.
  */
 export type RequestHeaders = Readonly<Record<string, string | readonly string[] | undefined>>;
 
 /**
- * Fields that accompany a response or an error. Names are lower-case, values printable ASCII; join the values of a
- * repeated field by `, `. gRPC wants base64 in fields whose names end in `-bin`.
+ * Header and trailer fields of a response or an error. Names are lower-case, values printable ASCII; join the values of
+ * a repeated field by `, `. gRPC requires base64 in fields whose names end in `-bin`.
  */
 export interface Metadata {
   /** Sent before the first message: HTTP headers, gRPC headers. */

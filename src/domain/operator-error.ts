@@ -8,8 +8,8 @@ export const exitUnchecked = 4;
 export const exitInterrupted = 130;
 
 /**
- * Something the operator can mend (a port in use, a database that does not answer, a broken recording): the message is
- * one line for the terminal, and no stack belongs beside it.
+ * A failure that the operator can correct: a port in use, an unreachable database, a damaged recording. The message is
+ * one line for the terminal; no stack is printed.
  */
 export class OperatorError extends Error {
   readonly exitCode: number;

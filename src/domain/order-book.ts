@@ -1,11 +1,11 @@
 import { type BookSide, PriceLadder, sides } from "./price-ladder.js";
 
-/** What the book reads of an order event; enums by the numbers of `vega.Order`. */
+/** The fields of an order event that the book reads; enums by the numbers of `vega.Order`. */
 export interface OrderEvent {
   readonly id: string;
   readonly marketId: string;
   readonly side: number;
-  /** Decimal text; empty or zero: the order has no price (yet). */
+  /** Decimal text; empty or zero if the order has no price. */
   readonly price: string;
   readonly remaining: bigint;
   readonly timeInForce: number;
@@ -23,15 +23,15 @@ export interface LiveOrder {
   readonly remaining: bigint;
 }
 
-/** Where a market's numbers are. */
+/** The sequence numbers of a market. */
 export interface DepthPlace {
   readonly marketId: string;
   readonly sequenceNumber: bigint;
-  /** Of the last published update, 0: none. */
+  /** Of the last published update; 0 if there is none. */
   readonly publishedSequenceNumber: bigint;
 }
 
-/** A level at the end of a block; volume 0 and no orders: it vanished. */
+/** A level at the end of a block. Volume 0 and no orders: it vanished. */
 export interface ChangedLevel {
   readonly side: BookSide;
   readonly price: string;
@@ -39,21 +39,21 @@ export interface ChangedLevel {
   readonly numberOfOrders: bigint;
 }
 
-/** What a block did to one market. Without levels nothing is published. */
+/** The changes of a block in one market. Nothing is published if no level changed. */
 export interface MarketChange extends DepthPlace {
-  /** That of the update before this one; 0: none. */
+  /** That of the update before; 0 if there is none. */
   readonly previousSequenceNumber: bigint;
   readonly levels: readonly ChangedLevel[];
 }
 
-/** What a block did to all books. */
+/** The changes of a block in all books. */
 export interface BookChanges {
   readonly markets: readonly MarketChange[];
-  /** Orders that came, changed or left: as they are now, undefined when gone. */
+  /** Orders that were added, changed or removed (undefined). */
   readonly orders: ReadonlyMap<string, LiveOrder | undefined>;
 }
 
-/** The best price of each side with its volume; price "0" and volume 0 where a side is empty. */
+/** The best price of each side with its volume; price "0" and volume 0 if a side is empty. */
 export interface BestPrices {
   readonly bidPrice: string;
   readonly bidVolume: bigint;
@@ -72,7 +72,7 @@ interface Level {
   readonly price: string;
   volume: bigint;
   orders: bigint;
-  /** As it was when the block began. */
+  /** The volume at the start of the block. */
   volumeBefore: bigint;
   ordersBefore: bigint;
 }
@@ -85,7 +85,7 @@ export interface BookLevel extends ChangedLevel {
 /** One market's book with its numbers. It is made of orders, or its levels are set as they are. */
 export class MarketBook {
   readonly ladders = { 1: new PriceLadder<Level>(sides.buy), 2: new PriceLadder<Level>(sides.sell) };
-  /** Levels that this block changed, by side and price: those that vanished stay here until it ends. */
+  /** Levels that this block changed, by side and price. Vanished levels stay here until the block ends. */
   readonly touched = new Map<string, Level>();
   moved = false;
 
@@ -211,7 +211,7 @@ export class OrderBooks {
     return books;
   }
 
-  /** Applies an order event, event `n` of a block of this time (Unix nanoseconds). */
+  /** Applies an order event: number `n` of a block of this time (Unix nanoseconds). */
   apply(event: OrderEvent, blockTimeNs: bigint, n: bigint): void {
     if (isIgnored(event)) return;
     this.book(event.marketId).moveTo(eventNumber(blockTimeNs, n));
@@ -230,7 +230,7 @@ export class OrderBooks {
     }
   }
 
-  /** Applies `expired_orders`: each live order takes a number, in order of id, from n on. */
+  /** Applies `expired_orders`. Each order in the book takes a number from `n` on, in the order of ids. */
   expire(marketId: string, orderIds: readonly string[], blockTimeNs: bigint, n: bigint): void {
     let number = eventNumber(blockTimeNs, n);
     for (const id of [...orderIds].sort(byBytes)) {
@@ -241,7 +241,7 @@ export class OrderBooks {
     }
   }
 
-  /** The best prices of a market now; those of an empty book for a market without orders. */
+  /** The current best prices of a market; those of an empty book if it has no orders. */
   best(marketId: string): BestPrices {
     const ladders = this.#books.get(marketId)?.ladders;
     const bid = ladders?.[sides.buy].levels[0];
@@ -254,7 +254,7 @@ export class OrderBooks {
     };
   }
 
-  /** Ends a block: what it changed, and each market with changed levels has published. */
+  /** Ends a block and returns its changes. Markets with changed levels have published an update. */
   endBlock(): BookChanges {
     const markets: MarketChange[] = [];
     for (const book of this.#changedBooks) {
@@ -330,7 +330,7 @@ function isIgnored(event: OrderEvent): boolean {
   );
 }
 
-/** The order as it would rest in the book, or undefined if it has nothing to rest with. */
+/** The order as it would rest in the book; undefined if it has no remaining volume, price or side. */
 function restingOrder(event: OrderEvent): LiveOrder | undefined {
   const { id, marketId, remaining, side } = event;
   const price = canonicalPrice(event.price);

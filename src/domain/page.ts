@@ -2,38 +2,35 @@ import type { PageInfo, Pagination } from "../../gen/datanode/api/v2/trading_dat
 import type { BlockHead } from "./block-headers.js";
 import { invalidArgument } from "./failure.js";
 
-/** Rows of a page when the request names no number. */
+/** Rows of a page by default. */
 export const pageSizeDefault = 1000;
 
-/** Rows of a page at most; a request for more counts as this. */
+/** The maximum number of rows of a page; larger requests count as this. */
 export const pageSizeMax = 5000;
 
-/** A page that a request asks for. `P` is a place in the list's total order. */
+/** A requested page. `P` is a position in the list's total order. */
 export interface PageRequest<P> {
   /** The order of the list, and of the page. */
   readonly newestFirst: boolean;
   readonly size: number;
-  /** False: the `size` rows that come after the cursor, or first. True: those that come before it, or last. */
+  /** False: `size` rows after the cursor, or the first ones. True: `size` rows before it, or the last ones. */
   readonly backwards: boolean;
-  /** Where to go on from, exclusive. It need not be the place of a row that the filter selects. */
+  /** The position to continue from, exclusive. It need not be that of a selected row. */
   readonly cursor: P | undefined;
 }
 
-/** Rows of a page in list order, and what lies on its sides. */
+/** The rows of a page in list order, and whether there are more on either side. */
 export interface Page<R, P> {
   readonly rows: readonly R[];
   readonly hasNext: boolean;
   readonly hasPrevious: boolean;
-  /** Where to go on from, when the bound on work ended the page early: its last place seen, not that of a row. */
+  /** The position to continue from if the page ended at the bound on work: the last one examined. */
   readonly reached?: P;
-  /** The newest block when the page was read; undefined: there was none. */
+  /** The newest block when the page was read; undefined if there was none. */
   readonly newestBlock: BlockHead | undefined;
 }
 
-/**
- * Reads `pagination`; absent text is empty text.
- * @throws Failure naming the field that is wrong
- */
+/** Reads `pagination`; absent text is empty. @throws Failure naming the invalid field */
 export function readPagination<P>(
   pagination: Pagination | undefined,
   decode: (field: string, text: string) => P,
@@ -69,7 +66,7 @@ function readSize(field: string, size: number | undefined): number {
   return Math.min(size, pageSizeMax);
 }
 
-/** The `PageInfo` of a page whose rows have these cursors; `reached` is the cursor of a page that was ended early. */
+/** The `PageInfo` of a page with these cursors. `reached` is the cursor of a page that ended at the bound on work. */
 export function pageInfo(
   page: Pick<Page<unknown, unknown>, "hasNext" | "hasPrevious">,
   request: PageRequest<unknown>,

@@ -6,12 +6,12 @@ export const sides = { buy: 1, sell: 2 } as const;
 /** One of {@link sides}. */
 export type BookSide = (typeof sides)[keyof typeof sides];
 
-/** Sorts levels of a side, the best price first: buy by price descending, sell ascending. */
+/** Compares levels of a side, best price first: buy by price descending, sell ascending. */
 export function bestFirst(side: BookSide): (a: { readonly price: string }, b: { readonly price: string }) => number {
   return side === sides.buy ? (a, b) => comparePrices(b.price, a.price) : (a, b) => comparePrices(a.price, b.price);
 }
 
-/** One side of a book: the levels of distinct prices, the best first. */
+/** One side of a book: levels of distinct prices, best first. */
 export class PriceLadder<L extends { readonly price: string }> {
   readonly #compare: (a: { readonly price: string }, b: { readonly price: string }) => number;
   #levels: L[] = [];
@@ -20,7 +20,7 @@ export class PriceLadder<L extends { readonly price: string }> {
     this.#compare = bestFirst(side);
   }
 
-  /** The best first. It is the ladder's own array: read it, and don't keep it over a change. */
+  /** The levels, best first. The ladder's own array: do not change it or keep it over a change. */
   get levels(): readonly L[] {
     return this.#levels;
   }
@@ -31,14 +31,14 @@ export class PriceLadder<L extends { readonly price: string }> {
     return index < 0 ? undefined : this.#levels[index];
   }
 
-  /** Puts a level at its price, in place of the one that is there. */
+  /** Sets the level at its price. */
   set(level: L): void {
     const index = this.#search(level.price);
     if (index < 0) this.#levels.splice(-index - 1, 0, level);
     else this.#levels[index] = level;
   }
 
-  /** Takes the level at a price out; says whether there was one. */
+  /** Removes the level at a price; returns whether there was one. */
   delete(price: string): boolean {
     const index = this.#search(price);
     if (index < 0) return false;
@@ -46,7 +46,7 @@ export class PriceLadder<L extends { readonly price: string }> {
     return true;
   }
 
-  /** Holds exactly these levels from now on, in any order, of distinct prices. */
+  /** Replaces all levels by these, in any order, of distinct prices. */
   replace(levels: readonly L[]): void {
     this.#levels = [...levels].sort(this.#compare);
   }

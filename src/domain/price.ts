@@ -1,6 +1,6 @@
 /**
- * Compares two prices as integers: negative, 0 or positive, as for `sort`. A price is decimal text of up to 78 digits,
- * more than a 64-bit number or a double holds, so it is compared by length and then by digits.
+ * Compares two prices as integers: negative, 0 or positive, as for `sort`. Prices are decimal text of up to 78 digits,
+ * more than a double or a 64-bit number holds. So lengths are compared first, then digits.
  */
 export function comparePrices(a: string, b: string): number {
   if (a === b) return 0;
@@ -10,7 +10,7 @@ export function comparePrices(a: string, b: string): number {
   return left < right ? -1 : left > right ? 1 : 0;
 }
 
-/** Without leading zeros, which are hardly ever there. */
+/** Without leading zeros, which are rare. */
 function significant(price: string): string {
   if (price.charCodeAt(0) !== 0x30 || price.length === 1) return price;
   let start = 0;

@@ -1,7 +1,7 @@
-/** How long after the last event a limit can be exceeded at most, in seconds: what goes far beyond it is soon forgotten. */
+/** The longest time for which a limit stays exceeded after the last event, in seconds. */
 export const exceededSecondsMax = 5;
 
-/** Allows so many events at once, and so many a second from then on. */
+/** A token bucket: allows `burst` events at once, then `perSecond` a second. */
 export class RateLimit {
   readonly #burst: number;
   readonly #perSecond: number;
@@ -14,13 +14,15 @@ export class RateLimit {
     this.#left = burst;
   }
 
-  /** Whether more events were counted than are allowed. Ends {@link exceededSecondsMax} after the last of them, or sooner. */
+  /**
+   * Whether more events were counted than are allowed. False again within {@link exceededSecondsMax} of the last one.
+   */
   get exceeded(): boolean {
     if (this.#left < 0) this.#refill();
     return this.#left < 0;
   }
 
-  /** Counts `amount` events that have happened; false: they are too many. */
+  /** Counts `amount` events; returns false if they exceed the limit. */
   allows(amount = 1): boolean {
     this.#left -= amount;
     if (this.#left >= 0) return true;

@@ -3,17 +3,17 @@ import type { EncodedResponse } from "./encoded-response.js";
 import type { Failure } from "./failure.js";
 import type { Metadata, RequestHeaders } from "./metadata.js";
 
-/** Who asks, and for how long. */
+/** The client of a call, and its time limit. */
 export interface Call {
-  /** Aborted when the client leaves, when the deadline passes, and when the server stops. Made on first use. */
+  /** Aborted when the client leaves, the deadline passes, or the server stops. Created on first use. */
   readonly signal: AbortSignal;
   /** The client's address, for limits and logs. */
   readonly clientAddress: string;
-  /** As the client sent them. Not to be changed. */
+  /** As the client sent them. Must not be changed. */
   readonly requestHeaders: RequestHeaders;
 }
 
-/** A method that takes one message and gives one. A cached response is returned as it is, without a promise. */
+/** A method with one request and one response. It returns cached responses directly, not in a promise. */
 export interface UnaryMethod<I extends DescMessage = DescMessage, O extends DescMessage = DescMessage> {
   readonly kind: "unary";
   readonly desc: DescMethodUnary<I, O>;
@@ -21,50 +21,52 @@ export interface UnaryMethod<I extends DescMessage = DescMessage, O extends Desc
   invoke(request: MessageShape<I>, call: Call): EncodedResponse<O> | Promise<EncodedResponse<O>>;
 }
 
-/** A method that takes one message and gives many. */
+/** A method with one request and a stream of messages. */
 export interface StreamMethod<I extends DescMessage = DescMessage, O extends DescMessage = DescMessage> {
   readonly kind: "server_streaming";
   readonly desc: DescMethodServerStreaming<I, O>;
   /**
-   * Opens the stream. What is thrown here is an ordinary error response; what fails later ends the stream.
+   * Opens the stream. An error thrown here is a normal error response; later failures end the stream.
    * @throws Failure
    */
   open(request: MessageShape<I>, call: Call): ResponseStream<O> | Promise<ResponseStream<O>>;
 }
 
 /**
- * A stream that its reader pulls, so that what a slow reader has not taken yet can be merged, or not made at all.
+ * A stream that its reader pulls, so pending messages can be merged or omitted for a slow reader.
  *
- * The reader calls `take` whenever it can write, writes everything it got in one go, and calls again once that has
- * drained. An empty `take` means "nothing now": the listener given to `onReady` is called when to ask again, or when
- * the stream ended. `onReady` may fire while the reader is not able to write; it then just asks later.
+ * The reader calls `take` when it can write, writes everything that it got at once, and calls again once that has
+ * drained. An empty `take` means "nothing now": the `onReady` listener is called when there is more, or when the stream
+ * ended. The listener may be called while the reader cannot write; it then takes later.
  */
 export interface ResponseStream<O extends DescMessage = DescMessage> extends Metadata {
-  /** Known before the first message. A stream that has failed when it opens answers with its failure's headers. */
+  /**
+   * Known before the first message. If the stream failed on opening, the response has the failure's headers instead.
+   */
   readonly headers: ReadonlyMap<string, string>;
-  /** Known once the stream ended without failure; one that failed responses with its failure's trailers. */
+  /** Known once the stream ended without failure. A failed stream has the failure's trailers instead. */
   readonly trailers: ReadonlyMap<string, string>;
-  /** The names that `trailers` will have, where they are known before: HTTP/1.1 announces them. */
+  /** The names of `trailers`, if known before the end: HTTP/1.1 announces them. */
   readonly trailerNames?: readonly string[];
-  /** What is to be sent now, in order; empty: nothing now, or ended. */
+  /** The messages to send now, in order. Empty: nothing now, or the stream ended. */
   take(): readonly EncodedResponse<O>[];
-  /** The one reader's listener. */
+  /** Sets the reader's listener; there is only one. */
   onReady(listener: () => void): void;
-  /** No more will come. Meaningful only after an empty `take`. */
+  /** No more messages will come. Valid only after an empty `take`. */
   readonly ended: boolean;
-  /** Why it ended, when it did not end well. Can be set while the reader cannot write: it then breaks off at once. */
+  /** Why the stream failed. May be set while the reader cannot write; the reader then aborts at once. */
   readonly failure: Failure | undefined;
-  /** The reader is gone. May be called more than once, and after the end. */
+  /** The reader is gone. May be called repeatedly, and after the end. */
   close(): void;
 }
 
 /** Any method. */
 export type Method = UnaryMethod | StreamMethod;
 
-/** Everything that is served, in the order of the definitions. Transport sees only this. */
+/** All methods that are served, in the order of the definitions. Transport sees only this. */
 export type Api = readonly Method[];
 
-/** Binds a unary method's description to its implementation; the one place where the types of both meet. */
+/** Binds the definition of a unary method to its implementation; the only place where both types meet. */
 export function unary<I extends DescMessage, O extends DescMessage>(
   desc: DescMethodUnary<I, O>,
   invoke: UnaryMethod<I, O>["invoke"],
@@ -72,7 +74,7 @@ export function unary<I extends DescMessage, O extends DescMessage>(
   return { kind: "unary", desc, invoke } as unknown as UnaryMethod;
 }
 
-/** Binds a server-streaming method's description to its implementation. */
+/** Binds the definition of a server-streaming method to its implementation. */
 export function serverStreaming<I extends DescMessage, O extends DescMessage>(
   desc: DescMethodServerStreaming<I, O>,
   open: StreamMethod<I, O>["open"],

@@ -1,19 +1,19 @@
 import type { DepthLevel } from "./depth-book.js";
 import { type BookSide, bestFirst, PriceLadder, sides } from "./price-ladder.js";
 
-/** Vanished levels that a book remembers beyond as many as it has levels. */
+/** Vanished levels that a book remembers, in addition to as many as it has levels. */
 export const tombstonesSpareMax = 1024;
 
-/** A point in a book's history. It only grows; several changes may share one. */
+/** A point in a book's history. Marks never decrease; several changes may share one. */
 export type Mark = number;
 
-/** Levels of both sides, each the best first. */
+/** Levels of both sides, best first. */
 export interface Levels {
   readonly buy: readonly DepthLevel[];
   readonly sell: readonly DepthLevel[];
 }
 
-/** A level in the chain of its kind: the whole are chained by their last change, and so are those that vanished. */
+/** A level in one of two lists, ordered by last change: existing levels and vanished ones. */
 interface ChainedLevel extends DepthLevel {
   readonly side: BookSide;
   readonly mark: Mark;
@@ -21,7 +21,7 @@ interface ChainedLevel extends DepthLevel {
   newer: ChainedLevel | undefined;
 }
 
-/** A doubly linked list in the order of change: no allocation beside the levels, and O(1) to move one to its end. */
+/** A doubly linked list ordered by change. It allocates nothing beside the levels; moving one to the end is O(1). */
 class Chain {
   newest: ChainedLevel | undefined;
   oldest: ChainedLevel | undefined;
@@ -46,9 +46,9 @@ class Chain {
 }
 
 /**
- * An order book that answers "which levels changed since?" at the cost of as many levels as did. Vanished levels are
- * remembered for that; when there are more of them than the book has levels and {@link tombstonesSpareMax}, the oldest
- * are forgotten, and who asks from before that gets the whole book, which is then no larger than what changed.
+ * An order book that returns the levels that changed since a mark, at a cost proportional to their number. It remembers
+ * vanished levels. When there are more of them than the book has levels plus {@link tombstonesSpareMax}, the oldest are
+ * dropped, and earlier marks get the whole book.
  */
 export class TrackedBook {
   readonly #ladders = { 1: new PriceLadder<ChainedLevel>(sides.buy), 2: new PriceLadder<ChainedLevel>(sides.sell) };
@@ -62,17 +62,17 @@ export class TrackedBook {
     this.#tombstonesSpareMax = options.tombstonesSpareMax ?? tombstonesSpareMax;
   }
 
-  /** The whole book, each side the best first. Don't keep the arrays over a change. */
+  /** The whole book, best prices first. The arrays are valid until the next change. */
   get levels(): Levels {
     return { buy: this.#ladders[1].levels, sell: this.#ladders[2].levels };
   }
 
-  /** How many levels there are, and how many vanished ones are remembered. */
+  /** The numbers of levels and of remembered vanished levels. */
   get size(): { readonly levels: number; readonly tombstones: number } {
     return { levels: this.#present.size, tombstones: this.#vanished.size };
   }
 
-  /** Sets a level as it is at `mark`, which is not below any mark before; volume 0 and no orders: it vanished. */
+  /** Sets a level at `mark`, which must not be below earlier ones. Volume 0 and no orders: it vanished. */
   set(side: BookSide, price: string, volume: bigint, numberOfOrders: bigint, mark: Mark): void {
     const ladder = this.#ladders[side];
     const tombstones = this.#tombstones[side];
@@ -93,7 +93,7 @@ export class TrackedBook {
     this.#forget();
   }
 
-  /** Holds exactly these levels from `mark` on. What changed since earlier marks is no longer known. */
+  /** Replaces all levels at `mark`. Changes since earlier marks are no longer known. */
   replace(levels: Iterable<DepthLevel & { readonly side: BookSide }>, mark: Mark): void {
     for (const chain of [this.#present, this.#vanished]) {
       chain.newest = undefined;
@@ -114,8 +114,8 @@ export class TrackedBook {
   }
 
   /**
-   * Every level that changed after `mark`, as it is now, vanished ones with volume 0; undefined when that is no longer
-   * known, and only the whole book is right.
+   * The levels that changed after `mark`, with their current values; vanished ones have volume 0. Undefined if that is
+   * no longer known: use the whole book.
    */
   changedSince(mark: Mark): Levels | undefined {
     if (mark < this.#forgotten) return undefined;

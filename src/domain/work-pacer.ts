@@ -1,6 +1,6 @@
 import { performance } from "node:perf_hooks";
 
-/** Turns of the event loop after a piece, at most: work of ten milliseconds gets as many, and so does longer work. */
+/** The maximum number of turns after a piece of work, reached after ten milliseconds. */
 export const turnsMax = 10;
 
 interface Piece {
@@ -9,9 +9,9 @@ interface Piece {
 }
 
 /**
- * Lets pieces of work go on one by one, with turns of the event loop between them: one turn for each millisecond that a
- * piece took. Node accepts one connection a turn, and each turn serves what has arrived, so long pieces back to back
- * would make everyone else wait for all of them.
+ * Runs pieces of work one at a time, with turns of the event loop in between: one for each millisecond that a piece
+ * took. Node accepts one connection per turn and serves what has arrived, so long pieces in a row would delay
+ * everything else.
  */
 export class WorkPacer {
   readonly #pieces: Piece[] = [];
@@ -19,8 +19,8 @@ export class WorkPacer {
   #turnsLeft = 0;
 
   /**
-   * Calls `go` when it is its turn, at once if nothing else has gone on lately. What it starts in microtasks counts as part
-   * of the piece. `turnsMin`: turns that follow it however short it is, because of work before it.
+   * Calls `go` in its turn; at once if no other piece ran lately. Microtasks that it starts count as part of the piece.
+   * `turnsMin`: turns that follow regardless of its duration, on account of earlier work.
    */
   push(go: () => void, turnsMin = 0): void {
     if (this.#active) {
@@ -33,7 +33,7 @@ export class WorkPacer {
     go();
   }
 
-  /** Both run in the same turn; the microtasks of the piece come between. */
+  /** Both run in the same turn, with the microtasks of the piece in between. */
   #goOn({ go, turnsMin }: Piece): void {
     let startedMs = 0;
     setImmediate(() => {

@@ -12,7 +12,7 @@ const lengthDelimited = 2;
 const writer = new ByteWriter();
 const compiled = new Map<DescMessage, WriteMessage>();
 
-/** The protobuf bytes of a message: the same as the library's `toBinary`. */
+/** The protobuf bytes of a message, equal to those of the library's `toBinary`. */
 export function encodeBinary<S extends DescMessage>(schema: S, message: Encodable<S>): Uint8Array {
   const write = writerOf(schema);
   writer.begin();
@@ -20,7 +20,7 @@ export function encodeBinary<S extends DescMessage>(schema: S, message: Encodabl
   return writer.finish();
 }
 
-/** Compiled when it is first needed: message types may contain themselves. */
+/** Compiled on first use, because message types may be recursive. */
 function writerOf(schema: DescMessage): WriteMessage {
   let write = compiled.get(schema);
   if (write === undefined) {
@@ -102,7 +102,7 @@ function messageWriter(schema: DescMessage): WriteValue {
   };
 }
 
-/** Decimal text of so many digits is exact as a number. */
+/** Decimal text with at most this many digits is exact as a number. */
 const exactDigits = 15;
 
 function integer(to: ByteWriter, value: unknown): void {

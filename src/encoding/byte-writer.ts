@@ -1,23 +1,23 @@
-/** Bytes that the buffer has at first, and that it goes back to after a larger message. */
+/** The initial size of the buffer, in bytes, to which it returns after a larger message. */
 const initialBytes = 1 << 16;
 
-/** A number of at most so many bits is exact, and seven varint bytes. */
+/** Numbers of at most this many bits are exact, and seven varint bytes. */
 const exactBits = 49;
 const exactBytes = 7;
 
-/** Longer text is written by the platform, whose call costs as much as some thirty characters. */
+/** Longer text is written by the platform; its call costs as much as about thirty characters. */
 const shortTextLength = 32;
 
 /** The longest varint, and the most bytes of a tag. */
 const varintBytesMax = 10;
 const utf8BytesPerUnitMax = 3;
 
-/** Writes protobuf's wire types into a buffer that grows. https://protobuf.dev/programming-guides/encoding/ */
+/** Writes protobuf's wire types into a growing buffer. https://protobuf.dev/programming-guides/encoding/ */
 export class ByteWriter {
   #bytes = Buffer.allocUnsafeSlow(initialBytes);
   #at = 0;
 
-  /** Begins a new message; what was written is forgotten. */
+  /** Starts a new message and discards the previous one. */
   begin(): void {
     this.#at = 0;
     if (this.#bytes.length > 16 * initialBytes) this.#bytes = Buffer.allocUnsafeSlow(initialBytes);
@@ -82,7 +82,7 @@ export class ByteWriter {
     return ++this.#at;
   }
 
-  /** Writes the length of what starts at `start`, which moves if the length takes more than a byte. */
+  /** Writes the length of the content that starts at `start`, and moves it if the length takes more than a byte. */
   close(start: number): void {
     const length = this.#at - start;
     if (length < 0x80) {

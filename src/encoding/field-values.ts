@@ -9,8 +9,8 @@ import {
 } from "@bufbuild/protobuf";
 
 /**
- * What can be encoded as a message: the message itself, or a plain object with some of its fields. A 64-bit number may
- * also be its decimal text, so that a row of the database is not converted twice.
+ * A value that can be encoded as a message: a message, or a plain object with some of its fields. A 64-bit number may
+ * also be decimal text, so database rows need no conversion.
  */
 export type Encodable<S extends DescMessage> = MessageShape<S> | EncodableValue<MessageShape<S>>;
 
@@ -24,28 +24,28 @@ type EncodableValue<T> = T extends bigint
         ? { readonly [Field in Exclude<keyof T, "$typeName" | "$unknown">]?: EncodableValue<T[Field]> | undefined }
         : T;
 
-/** A message's fields by their local names. */
+/** The fields of a message by local name. */
 export type Fields = Readonly<Record<string, unknown>>;
 
 /** Scalars that the served messages have; a 64-bit number is a varint, signed or not. */
 export type ServedScalar = "double" | "integer" | "bool" | "string" | "bytes";
 
-/** What a field, or an item of a list, holds. */
+/** The type of a field, or of the items of a list. */
 export type ValueType = ServedScalar | { readonly message: DescMessage } | { readonly enum: DescEnum };
 
-/** A field as the encoders see it. */
+/** A field, as the encoders see it. */
 export interface ServedField {
   readonly number: number;
   readonly jsonName: string;
   readonly type: ValueType;
   readonly isList: boolean;
-  /** Unset is the same as zero, as for proto3 fields without presence. */
+  /** Zero counts as unset, as for proto3 fields without presence. */
   readonly isImplicit: boolean;
   /** Undefined: not set. */
   read(fields: Fields): unknown;
 }
 
-/** The fields of a message type in the order of their numbers; undefined: it has some that only the library encodes. */
+/** The fields of a message type by number. Undefined if it has fields that only the library encodes. */
 export function servedFields(schema: DescMessage): readonly ServedField[] | undefined {
   const fields = schema.fields.map(servedField);
   if (!fields.every((field) => field !== undefined)) return undefined;
@@ -79,7 +79,7 @@ function valueType(field: DescField): ValueType | undefined {
   return scalars.get(field.scalar);
 }
 
-/** How a field's value is found, also where the field is a member of a oneof. */
+/** How a field's value is read, including members of a oneof. */
 function readerOf({ localName, oneof }: DescField): ServedField["read"] {
   return oneof === undefined ? (fields) => fields[localName] : (fields) => memberOf(oneof, localName, fields);
 }

@@ -3,10 +3,10 @@ import { StructSchema } from "@bufbuild/protobuf/wkt";
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { type Encodable, type Fields, type ServedField, servedFields, type ValueType } from "./field-values.js";
 
-/** The message types that may be inside of a `google.protobuf.Any`: error details and the export's extensions. */
+/** The message types that may occur in a `google.protobuf.Any`: error details and the export's extensions. */
 export const anyRegistry = createRegistry(StructSchema, BadRequestSchema, ErrorInfoSchema, RetryInfoSchema);
 
-/** The library's options for the JSON of every response: fields of implicit presence are written out. */
+/** The library's options for the JSON of every response: fields with implicit presence are included. */
 export const jsonWriteOptions = { alwaysEmitImplicit: true, registry: anyRegistry } as const;
 
 type ToText = (value: unknown) => string;
@@ -14,16 +14,16 @@ type Append = (text: string, fields: Fields) => string;
 
 const compiled = new Map<DescMessage, ToText>();
 
-/** The JSON of a message: the same as the library's `toJsonString` with {@link jsonWriteOptions}. */
+/** The JSON of a message, equal to that of the library's `toJsonString` with {@link jsonWriteOptions}. */
 export function encodeJson<S extends DescMessage>(schema: S, message: Encodable<S>): string {
   return textOf(schema)(message);
 }
 
-/** Compiled when it is first needed: message types may contain themselves. */
+/** Compiled on first use, because message types may be recursive. */
 function textOf(schema: DescMessage): ToText {
   let text = compiled.get(schema);
   if (text === undefined) {
-    // Types of google.protobuf have a JSON of their own.
+    // Well-known types have their own JSON mapping.
     const fields = schema.typeName.startsWith("google.protobuf.") ? undefined : servedFields(schema);
     text = fields === undefined ? byLibrary(schema) : compile(fields);
     compiled.set(schema, text);
@@ -36,7 +36,7 @@ function byLibrary(schema: DescMessage): ToText {
 }
 
 function compile(fields: readonly ServedField[]): ToText {
-  // Behind the first field that is always written, each needs a comma.
+  // After the first field that is always written, each needs a comma.
   const always = fields.findIndex(({ isImplicit }) => isImplicit);
   const appends = fields.map((field, i) => appendOf(field, always !== -1 && i > always));
   return (message) => {
@@ -66,7 +66,7 @@ function listText(list: unknown, item: ToText): string {
   return `[${text}]`;
 }
 
-/** How a value is written, and what zero is written as. */
+/** How a value is written, and the text for zero. */
 function valueText(type: ValueType): [ToText, string] {
   if (typeof type === "object") return "enum" in type ? enumText(type.enum) : [messageText(type.message), ""];
   switch (type) {
@@ -91,14 +91,14 @@ function messageText(schema: DescMessage): ToText {
   };
 }
 
-/** By name; a number without a name stays a number. */
+/** By name; a number without a name remains a number. */
 function enumText(schema: DescEnum): [ToText, string] {
   const names = new Map<unknown, string>(schema.values.map(({ number, name }) => [number, `"${name}"`]));
   const text: ToText = (value) => names.get(value) ?? String(value);
   return [text, text(0)];
 }
 
-/** What JSON escapes, and all that is not ASCII, which may be malformed. */
+/** Characters that JSON escapes, and all non-ASCII ones, which may be malformed. */
 const unusual = /[^ !#-[\]-~]/;
 
 function quoted(value: unknown): string {

@@ -5,7 +5,7 @@ import { encodeBinary } from "./binary-encoder.js";
 import type { Encodable } from "./field-values.js";
 import { encodeJson } from "./json-encoder.js";
 
-/** What responses have in common: each encoding is made when it is first asked for, and kept. */
+/** The base of responses: each encoding is made on first use, and kept. */
 export abstract class CachedResponse<S extends DescMessage> implements EncodedResponse<S> {
   readonly schema: S;
   readonly version: string | undefined;
@@ -50,10 +50,10 @@ export abstract class CachedResponse<S extends DescMessage> implements EncodedRe
   }
 }
 
-/** What goes with a message in a response; see {@link EncodedResponse}. */
+/** Version, event id and metadata of a response; see {@link EncodedResponse}. */
 export type ResponseParts = Partial<Pick<EncodedResponse, "version" | "eventId" | "metadata">>;
 
-/** An {@link EncodedResponse} made from a message, or from a plain object with its fields. */
+/** An {@link EncodedResponse} of a message, or of a plain object with its fields. */
 export class MessageResponse<S extends DescMessage> extends CachedResponse<S> {
   readonly metadata: Metadata | undefined;
   readonly #fields: Encodable<S>;

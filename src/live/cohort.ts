@@ -45,7 +45,7 @@ export class Subscription {
   #newest: Cohort | undefined;
   #newSubscribers: Cohort | undefined;
 
-  /** `markets` undefined: every market, those announced later too. */
+  /** `markets` undefined: every market, including those announced later. */
   constructor(
     readonly key: string,
     markets: readonly LiveMarket[] | undefined,
@@ -74,7 +74,7 @@ export class Subscription {
     return this.#newest;
   }
 
-  /** A reader moves on to another cohort, or away (undefined). */
+  /** Moves a reader to another cohort; `to` undefined: the reader has left. */
   move(from: Cohort | undefined, to: Cohort | undefined): void {
     if (to !== undefined) to.members++;
     if (from === undefined) return;

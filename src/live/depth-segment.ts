@@ -5,7 +5,7 @@ import type { DepthLevel } from "../domain/depth-book.js";
 import type { Levels } from "../domain/tracked-book.js";
 import { type Envelope, Segment, SegmentResponse } from "./segment-response.js";
 
-/** The message of a depth stream. */
+/** The envelope of depth stream messages. */
 export const depthUpdates: Envelope<typeof ObserveMarketsDepthUpdatesResponseSchema> = {
   schema: ObserveMarketsDepthUpdatesResponseSchema,
   open: '{"update":[',
@@ -18,17 +18,20 @@ export type DepthResponse = SegmentResponse<typeof ObserveMarketsDepthUpdatesRes
 /** One market's update, with its size. */
 export interface DepthSegment {
   readonly segment: Segment;
-  /** No encoding of it is longer. JSON is the longest; making it only to measure would double the work. */
+  /**
+   * An upper bound on its size in any encoding, in bytes. JSON is the largest; encoding it to measure would double the
+   * work.
+   */
   readonly bytesMax: number;
 }
 
-/** What JSON writes around a level's three values, and two 64-bit numbers at their longest. */
+/** The JSON around a level's three values, and two 64-bit numbers of maximum length. */
 const levelJsonBytesMax = 50 + 2 * 20;
 
-/** The same for the update's own fields, of which the market id can consist of characters that are escaped. */
+/** The same for the update's own fields. The market id may consist of escaped characters. */
 const updateJsonBytesMax = 400;
 
-/** Makes one market's update. The levels may change later. */
+/** Makes one market's update. The levels may be changed afterwards. */
 export function depthSegment(
   marketId: string,
   levels: Levels,
@@ -49,7 +52,7 @@ export function levelMessage({ price, volume, numberOfOrders }: DepthLevel): Pri
   return create(PriceLevelSchema, { price, volume, numberOfOrders });
 }
 
-/** Puts updates into messages, in order, each as full as `bytesMax` allows. */
+/** Packs updates into messages, in order, each as full as `bytesMax` allows. */
 export function packUpdates(updates: readonly DepthSegment[], eventId: string, bytesMax: number): DepthResponse[] {
   const responses: DepthResponse[] = [];
   let segments: Segment[] = [];
@@ -68,7 +71,7 @@ export function packUpdates(updates: readonly DepthSegment[], eventId: string, b
   return responses;
 }
 
-/** A message without updates: it says that the stream lives. */
+/** A message without updates, sent as a heartbeat. */
 export function heartbeat(eventId: string): DepthResponse {
   return new SegmentResponse(depthUpdates, [], undefined, eventId);
 }

@@ -7,10 +7,10 @@ import type { LiveMarket } from "./live-market.js";
 import { type LiveState, marketStale, type StateChange } from "./live-state.js";
 import { Subscriber, type SubscriberOwner } from "./subscriber.js";
 
-/** Readers that are woken between two looks at the clock. */
+/** Readers that are woken between two reads of the clock. */
 const wakesPerClockRead = 16;
 
-/** Looks for silent streams within a heartbeat, at least. */
+/** Silent streams are found within a heartbeat divided by this. */
 const sweepsPerHeartbeat = 4;
 
 /** What the hub counts. */
@@ -25,10 +25,10 @@ interface Following {
   readonly subscribers: Set<Subscriber>;
 }
 
-/** All readers of the depth streams of one chain. */
+/** All subscribers of the depth streams of one chain. */
 export class Hub implements SubscriberOwner {
   sweeps = 0;
-  /** Messages handed to readers, each time they are; for metrics. */
+  /** Messages handed to subscribers, for metrics. A shared message counts each time. */
   messages = 0;
   readonly #state: LiveState;
   readonly #limits: LiveLimits;
@@ -50,7 +50,7 @@ export class Hub implements SubscriberOwner {
     this.#sweeper.unref();
   }
 
-  /** Opens a stream of these markets, of which each is there once; undefined: of all, also of those to come. */
+  /** Opens a stream of these distinct markets; undefined: all, including those announced later. */
   open(markets: readonly LiveMarket[] | undefined, clientAddress: string): Subscriber {
     const key = markets === undefined ? "" : JSON.stringify(markets.map((market) => market.id).sort());
     let following = this.#following.get(key);
@@ -69,7 +69,7 @@ export class Hub implements SubscriberOwner {
     return subscriber;
   }
 
-  /** Tells readers what a snapshot brought. Other work of the process gets its turn in between. */
+  /** Publishes the changes of a snapshot to subscribers, in slices with turns of the event loop in between. */
   publish(change: StateChange): void {
     this.#heartbeat = undefined;
     for (const { subscription, subscribers } of [...this.#following.values()]) {
@@ -88,7 +88,7 @@ export class Hub implements SubscriberOwner {
     if (!this.#waking) this.#wake(0);
   }
 
-  /** Ends every stream. No new ones may be opened. */
+  /** Ends every stream. No stream may be opened afterwards. */
   end(failure: Failure): void {
     clearInterval(this.#sweeper);
     for (const { subscribers } of [...this.#following.values()]) {
@@ -130,7 +130,7 @@ export class Hub implements SubscriberOwner {
     return String(this.#state.progress.height);
   }
 
-  /** Wakes the queue from `from` on. A snapshot may come in between: who is not woken yet gets it merged. */
+  /** Wakes the queue from `from` on. If a snapshot arrives meanwhile, subscribers that were not woken get it merged. */
   #wake(from: number): void {
     this.#waking = true;
     const until = performance.now() + this.#limits.fanOutSliceMs;

@@ -1,38 +1,38 @@
 /**
- * How a service process follows the database and feeds its streams. All can be overridden. Readers that stall are the
- * business of the transport, which sees what they read.
+ * How a process follows the database and feeds its streams. All values can be overridden. Stalled readers are handled
+ * by transport.
  */
 export interface LiveLimits {
-  /** Between two looks at the loader's progress. */
+  /** Interval between polls of the loader's progress. */
   readonly pollIntervalMs: number;
   /**
-   * How long the database may be silent while it is asked, before it is asked on another connection. Doubled up to the
-   * second while that does not help, for then it is slow, not dead.
+   * How long the database may be silent before another connection is tried. Doubled up to {@link
+   * LiveLimits.silenceMaxMs} while that does not help: then it is slow, not dead.
    */
   readonly silenceMinMs: number;
   readonly silenceMaxMs: number;
-  /** Between two attempts to reach a database that is away: doubled from the poll interval up to this. */
+  /** The longest pause between attempts to reach the database, doubled from the poll interval. */
   readonly reconnectMaxMs: number;
-  /** The longest silence on a stream: an empty message is sent then. */
+  /** The longest silence on a stream; then an empty message is sent. */
   readonly heartbeatMs: number;
-  /** How often silent streams are looked for. */
+  /** Interval between checks for silent streams. */
   readonly sweepIntervalMs: number;
   /**
-   * How long waking readers may go on before what they were given is sent, which takes about twice as long again, and
-   * other work gets its turn.
+   * How long subscribers are woken in one slice. Sending what they took needs about twice as long again, and then other
+   * work gets its turn.
    */
   readonly fanOutSliceMs: number;
-  /** The size of a message of several markets, in its larger encoding. One market's update alone may exceed it. */
+  /** The size of a message of several markets, in its larger encoding. A single market's update may exceed it. */
   readonly messageBytesMax: number;
-  /** Vanished levels that a book remembers beyond as many as it has levels. */
+  /** Vanished levels that a book remembers, in addition to as many as it has levels. */
   readonly tombstonesSpareMax: number;
-  /** Depth responses of different `maxDepth` that a market keeps. */
+  /** Depth responses with different `maxDepth` that a market caches. */
   readonly depthResponsesMax: number;
-  /** Lists of market data of different selections that are kept. */
+  /** Lists of market data with different selections that are cached. */
   readonly listResponsesMax: number;
 }
 
-/** What holds where nothing else is said. */
+/** The defaults. */
 export const liveLimits: LiveLimits = {
   pollIntervalMs: 25,
   silenceMinMs: 1_000,
@@ -47,5 +47,5 @@ export const liveLimits: LiveLimits = {
   listResponsesMax: 64,
 };
 
-/** What a client is told to wait when the service is not ready, or on its way out. */
+/** Retry delay while the service is not ready, or shutting down. */
 export const liveRetryAfterMs = 1_000;

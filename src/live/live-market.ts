@@ -14,7 +14,7 @@ import { type DepthSegment, depthSegment, levelMessage } from "./depth-segment.j
 import type { LiveLimits } from "./limits.js";
 import { Segment, SegmentResponse } from "./segment-response.js";
 
-/** A published update of a market: what a reader of its stream may have been sent last. */
+/** A published update of a market, up to which a subscriber may have been sent. */
 export interface Published {
   readonly mark: Mark;
   readonly sequenceNumber: bigint;
@@ -23,7 +23,7 @@ export interface Published {
 const marketEnvelope = { schema: GetMarketResponseSchema, open: '{"market":', close: "}" } as const;
 const dataEnvelope = { schema: GetLatestMarketDataResponseSchema, open: '{"marketData":', close: "}" } as const;
 
-/** Market data in memory: its bytes, shared by the responses that hold it. */
+/** Market data in memory; responses that contain it share its bytes. */
 export interface LiveMarketData {
   readonly changedSequence: bigint;
   readonly segment: Segment;
@@ -31,9 +31,9 @@ export interface LiveMarketData {
 }
 
 /**
- * All that is hot of one market, as of the newest snapshot, and its responses, each made when first asked for and then
- * shared until something in it changes. Answers' versions hold the chain and the place of the last change, so that
- * they are the same from every process.
+ * One market in memory, as of the newest snapshot, and its responses. Each response is made on first use and shared
+ * until something in it changes. Its version names the chain and the block of the last change, so it is the same from
+ * every process.
  */
 export class LiveMarket {
   readonly book: TrackedBook;
@@ -55,17 +55,17 @@ export class LiveMarket {
     this.book = new TrackedBook(limits);
   }
 
-  /** The response to GetMarket; undefined until the network announced the market. */
+  /** The GetMarket response; undefined until the network announced the market. */
   get market(): EncodedResponse<typeof GetMarketResponseSchema> | undefined {
     return this.#market;
   }
 
-  /** Undefined until the network stated some. */
+  /** Undefined until the network published market data. */
   get data(): LiveMarketData | undefined {
     return this.#data;
   }
 
-  /** The last published update; sequence number 0: none. */
+  /** The last published update; sequence number 0 if there is none. */
   get published(): Published {
     return this.#published;
   }
@@ -91,13 +91,13 @@ export class LiveMarket {
     this.#touchDepth(row.changedSequence);
   }
 
-  /** Changes levels. {@link setDepth} of the same snapshot says whether they were published. */
+  /** Changes a level. {@link setDepth} of the same snapshot says whether an update was published. */
   changeLevel(row: LevelRow, mark: Mark): void {
     this.book.set(bookSide(row), row.price, row.volume, row.numberOfOrders, mark);
     this.#segments.clear();
   }
 
-  /** Holds exactly these levels. */
+  /** Replaces all levels. */
   replaceLevels(rows: readonly LevelRow[], mark: Mark): void {
     this.book.replace(
       rows.map((row) => ({ ...row, side: bookSide(row) })),
@@ -106,7 +106,7 @@ export class LiveMarket {
     this.#segments.clear();
   }
 
-  /** @returns whether an update was published since */
+  /** @returns whether an update was published since the last snapshot */
   setDepth(row: DepthRow, mark: Mark): boolean {
     this.#sequenceNumber = row.sequenceNumber;
     this.#stale = row.stale === 1;
@@ -117,7 +117,7 @@ export class LiveMarket {
     return true;
   }
 
-  /** The depth response with at most `maxDepth` levels a side; 0: all. */
+  /** The depth response with at most `maxDepth` levels per side; 0: all. */
   depth(maxDepth: bigint): EncodedResponse<typeof GetLatestMarketDepthResponseSchema> {
     let response = this.#depthResponses.get(maxDepth);
     if (response === undefined) {
@@ -129,8 +129,8 @@ export class LiveMarket {
   }
 
   /**
-   * The update for a reader that was last sent `held`, or for one that holds nothing (undefined): the whole book then,
-   * and also where what changed since is no longer known.
+   * The update for a reader that was last sent `held`. It is the whole book if `held` is undefined, or if the changes
+   * since then are no longer known.
    */
   updateSince(held: Published | undefined): DepthSegment {
     let update = this.#segments.get(held?.mark);

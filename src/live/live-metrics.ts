@@ -4,22 +4,22 @@ import type { HubCounts } from "./hub.js";
 import type { LiveState } from "./live-state.js";
 import type { Tail } from "./tail.js";
 
-/** What is measured. */
+/** What the metrics read. */
 export interface Measured {
   readonly newest: LiveState | undefined;
-  /** Messages handed to readers of streams since the start. */
+  /** Messages handed to subscribers since the start. */
   readonly messages: number;
   counts(): HubCounts;
 }
 
-/** How old the newest block is, by this machine's clock; undefined before the first. */
+/** The age of the newest block by this machine's clock, in seconds; undefined before the first. */
 export function blockAgeSeconds(state: LiveState | undefined): number | undefined {
   return state === undefined ? undefined : Date.now() / 1000 - Number(state.progress.timeNs / 1_000_000n) / 1000;
 }
 
-/** Registers how far this process is, how fresh, and who reads its streams. Values are computed when asked for. */
+/** Registers metrics of progress, freshness and streams. Values are computed on collection. */
 export function registerLiveMetrics(metrics: Metrics, live: Measured, tail: Tail): void {
-  // Several workers follow the same chain: what they agree on is not added up.
+  // Workers follow the same chain, so these values are not added up.
   const gauge = (name: string, help: string, value: () => number, aggregator: "sum" | "max" = "max") =>
     new Gauge({
       name,

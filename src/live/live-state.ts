@@ -10,7 +10,7 @@ import { SegmentResponse } from "./segment-response.js";
 
 const listEnvelope = { schema: ListLatestMarketDataResponseSchema, open: '{"marketsData":[', close: "]}" } as const;
 
-/** What a snapshot brought that readers of streams wait for. */
+/** The changes of a snapshot that concern streams. */
 export interface StateChange {
   /** Markets that streams of all markets hold from now on: announced since the last one, or no longer stale. */
   readonly shown: readonly LiveMarket[];
@@ -20,10 +20,13 @@ export interface StateChange {
   readonly published: ReadonlyMap<LiveMarket, Published>;
 }
 
-/** A market that has its response. */
+/** A market whose response is available. */
 export type AnnouncedMarket = LiveMarket & { readonly market: NonNullable<LiveMarket["market"]> };
 
-/** Everything hot of one chain, as of the newest snapshot. Snapshots are applied whole, between two requests. */
+/**
+ * All markets of one chain in memory, as of the newest snapshot. A snapshot is applied as a whole, between two
+ * requests.
+ */
 export class LiveState {
   readonly chainId: string;
   readonly #chainVersion: string;
@@ -34,11 +37,11 @@ export class LiveState {
   #progress: Progress;
   #mark: Mark = 0;
 
-  /** Begins with what the first snapshot holds. */
+  /** Starts from the first snapshot. */
   constructor(changes: Changes, limits: LiveLimits) {
     this.chainId = changes.progress.chainId;
     const { storeId } = changes.progress;
-    // The same chain loaded again may have other contents at the same place.
+    // The same chain, loaded again, may have other contents at the same block.
     this.#chainVersion = createHash("sha256").update(`${this.chainId}\0${storeId}`).digest("base64url").slice(0, 10);
     this.#limits = limits;
     this.#progress = changes.progress;
@@ -53,12 +56,12 @@ export class LiveState {
     return this.#progress;
   }
 
-  /** The markets that the network announced, by id. */
+  /** Announced markets, by id. */
   get announced(): readonly LiveMarket[] {
     return this.#announced;
   }
 
-  /** A market that the network announced. @throws Failure `not_found` */
+  /** An announced market. @throws Failure `not_found` */
   requireMarket(id: string): AnnouncedMarket {
     const market = this.#markets.get(id);
     if (market !== undefined && isAnnounced(market)) return market;
@@ -107,7 +110,7 @@ export class LiveState {
     };
   }
 
-  /** The market data of these markets, each of which has some; in the order given. `key` names the selection. */
+  /** The list of market data in the given order; all of the markets have some. `key` names the selection. */
   list(key: string, data: () => readonly LiveMarketData[]): EncodedResponse<typeof ListLatestMarketDataResponseSchema> {
     let response = this.#lists.get(key);
     if (response === undefined) {

@@ -11,7 +11,7 @@ import { LiveState } from "./live-state.js";
 import type { Subscriber } from "./subscriber.js";
 import { Tail } from "./tail.js";
 
-/** What {@link startLive} needs. */
+/** Options of {@link startLive}. */
 export interface LiveOptions {
   readonly database: Database;
   readonly log: Log;
@@ -19,15 +19,15 @@ export interface LiveOptions {
   readonly limits?: Partial<LiveLimits>;
 }
 
-/** What is true now, kept in memory, and the streams of its changes. */
+/** The current state in memory, and the streams of its changes. */
 export interface Live {
-  /** Whether a snapshot was read, so that there is something to answer from. It stays true while the database is away. */
+  /** Whether a snapshot was read. It stays true while the database is unreachable. */
   readonly ready: boolean;
   /** The newest state. @throws Failure `unavailable` while there is none */
   state(): LiveState;
-  /** The newest block that was applied, the same object until the next; undefined before the first. */
+  /** The newest block that was applied; the same object until the next. Undefined before the first. */
   newestBlock(): BlockHead | undefined;
-  /** How old the newest block is, in seconds by this machine's clock; undefined before the first. */
+  /** The age of the newest block by this machine's clock, in seconds; undefined before the first. */
   blockAgeSeconds(): number | undefined;
   /**
    * Opens a stream of markets (ids, in which doubles count once); none: all that are not stale, also those announced later.
@@ -37,15 +37,15 @@ export interface Live {
   observe(marketIds: readonly string[], clientAddress: string): Subscriber;
   /** Called with each change of {@link ready}. */
   onReadiness(listener: (ready: boolean) => void): void;
-  /** Ends every stream with UNAVAILABLE, and refuses new ones. Answers go on. */
+  /** Ends every stream with UNAVAILABLE, and refuses new ones. Unary calls continue. */
   drain(): void;
   /** Ends everything; resolves when the database is no longer used. */
   stop(): Promise<void>;
 }
 
 /**
- * Starts to follow a database. Resolves once the first attempt to read it has come to an end: then it is ready, or the
- * database is away or empty, and it becomes ready by itself.
+ * Starts to follow a database. Resolves after the first attempt to read it. If that failed, or the database is empty,
+ * the state becomes ready by itself later.
  */
 export async function startLive(options: LiveOptions): Promise<Live> {
   const limits = { ...liveLimits, ...options.limits };
@@ -57,7 +57,7 @@ export async function startLive(options: LiveOptions): Promise<Live> {
   return live;
 }
 
-/** UNAVAILABLE, because nothing was read yet. */
+/** UNAVAILABLE, before the first snapshot. */
 export function notReady(): Failure {
   return unavailable("the service has nothing to answer from yet; try again", "NOT_READY", liveRetryAfterMs);
 }
@@ -151,7 +151,7 @@ class FollowedLive implements Live {
     this.#forget();
   }
 
-  /** The database holds something else now: what is in memory is no longer true, and neither is what readers hold. */
+  /** The database holds another store now: drops the state in memory, and ends the streams. */
   #forget(): void {
     if (this.#state === undefined) return;
     this.#state = undefined;

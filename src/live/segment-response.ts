@@ -5,10 +5,7 @@ import type { Encodable } from "../encoding/field-values.js";
 import { encodeJson } from "../encoding/json-encoder.js";
 import { CachedResponse } from "../encoding/message-response.js";
 
-/**
- * One message that several responses contain: encoded at most once per encoding, however many responses and readers share
- * it.
- */
+/** A message that several responses contain. It is encoded at most once per encoding. */
 export class Segment {
   readonly #binary: () => Uint8Array;
   readonly #makeJson: () => string;
@@ -20,7 +17,7 @@ export class Segment {
     this.#makeJson = json;
   }
 
-  /** Of a message, or a plain object with its fields, that nobody changes any more. */
+  /** From a message, or a plain object with its fields. It must not be changed afterwards. */
   static of<S extends DescMessage>(schema: S, fields: Encodable<S>): Segment {
     return new Segment(
       () => encodeBinary(schema, fields),
@@ -28,7 +25,7 @@ export class Segment {
     );
   }
 
-  /** Of protobuf bytes; they are served as they are, and decoded only if JSON is asked for. */
+  /** From protobuf bytes, which are served as they are and decoded only for JSON. */
   static ofBinary<S extends DescMessage>(schema: S, body: Uint8Array): Segment {
     return new Segment(
       () => body,
@@ -36,7 +33,7 @@ export class Segment {
     );
   }
 
-  /** As field 1 of the message around it: tag, length, bytes. */
+  /** The bytes as field 1 of the enclosing message: tag, length, content. */
   field(): Uint8Array {
     this.#field ??= new BinaryWriter().tag(1, WireType.LengthDelimited).bytes(this.#binary()).finish();
     return this.#field;
@@ -48,14 +45,14 @@ export class Segment {
   }
 }
 
-/** A message whose only field is number 1, and the JSON around that field's values. */
+/** A message whose only field is number 1, and the JSON around the values of that field. */
 export interface Envelope<S extends DescMessage> {
   readonly schema: S;
   readonly open: string;
   readonly close: string;
 }
 
-/** A response put together from segments that it shares with other responses. */
+/** A response composed of segments that it shares with other responses. */
 export class SegmentResponse<S extends DescMessage> extends CachedResponse<S> {
   readonly #envelope: Envelope<S>;
   readonly #segments: readonly Segment[];

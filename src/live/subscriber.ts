@@ -7,16 +7,16 @@ import type { DepthResponse } from "./depth-segment.js";
 const none: ReadonlyMap<string, string> = new Map();
 const nothing: readonly DepthResponse[] = [];
 
-/** What a subscriber needs of the hub that it belongs to. */
+/** What a subscriber needs of its hub. */
 export interface SubscriberOwner {
-  /** Ticks of the hub's sweep. */
+  /** The number of sweeps so far. */
   readonly sweeps: number;
   responsesOf(cohort: Cohort): readonly DepthResponse[];
   heartbeat(): DepthResponse;
   leave(subscriber: Subscriber): void;
 }
 
-/** One reader of a depth stream. What it was sent last is told by its cohort; it keeps no updates. */
+/** One reader of a depth stream. Its cohort knows what it was sent last; it stores no updates. */
 export class Subscriber implements ResponseStream<typeof ObserveMarketsDepthUpdatesResponseSchema> {
   readonly headers = none;
   readonly trailers = none;
@@ -25,12 +25,12 @@ export class Subscriber implements ResponseStream<typeof ObserveMarketsDepthUpda
   #listener: (() => void) | undefined;
   #failure: Failure | undefined;
   #closed = false;
-  /** Asked in vain, and waits to be called. */
+  /** The last `take` was empty, and the listener is to be called. */
   #waiting = true;
-  /** An empty message is due: before the first update where there is none to send, and after silence. */
+  /** An empty message is due: as the first message if there is no update, and after silence. */
   #heartbeatDue: boolean;
   #sentSweep: number;
-  /** In the hub's queue of those to be woken. */
+  /** In the hub's queue of subscribers to wake. */
   queued = false;
 
   constructor(
@@ -54,7 +54,7 @@ export class Subscriber implements ResponseStream<typeof ObserveMarketsDepthUpda
     return this.#failure;
   }
 
-  /** Whether updates wait for it. */
+  /** Whether updates are pending. */
   get behind(): boolean {
     return this.#cohort.behind;
   }
@@ -85,7 +85,7 @@ export class Subscriber implements ResponseStream<typeof ObserveMarketsDepthUpda
     this.#owner.leave(this);
   }
 
-  /** Ends it with an error, at once. */
+  /** Ends the stream with an error, at once. */
   fail(failure: Failure): void {
     if (this.#closed) return;
     this.#failure = failure;
@@ -93,14 +93,14 @@ export class Subscriber implements ResponseStream<typeof ObserveMarketsDepthUpda
     this.#listener?.();
   }
 
-  /** Calls its reader, if that waits. */
+  /** Calls the listener, if the reader waits. */
   wake(): void {
     if (!this.#waiting || this.#closed) return;
     this.#waiting = false;
     this.#listener?.();
   }
 
-  /** Called with every sweep: makes an empty message due after `heartbeatSweeps` without any. */
+  /** Called at every sweep: makes an empty message due after `heartbeatSweeps` sweeps without a message. */
   sweep(heartbeatSweeps: number): void {
     if (this.#heartbeatDue || this.#owner.sweeps - this.#sentSweep < heartbeatSweeps) return;
     this.#heartbeatDue = true;

@@ -6,11 +6,13 @@ import { databaseProblem } from "../store/write-failure.js";
 import type { Log } from "../telemetry/log.js";
 import type { LiveLimits } from "./limits.js";
 
-/** What the tail brings. Both are called between two requests, and what they throw makes it read everything again. */
+/**
+ * Receives what the tail reads. Both are called between two requests. If they throw, the tail reads everything again.
+ */
 export interface TailListener {
-  /** A snapshot newer than the place, or the first of this store (`afresh`): it then holds everything there is. */
+  /** A newer snapshot, or the first of this store (`afresh`), which holds everything. */
   onChanges(changes: Changes, afresh: boolean): void;
-  /** The database holds nothing (any more). */
+  /** The database holds no blocks, or none any more. */
   onEmpty(): void;
 }
 
@@ -23,9 +25,9 @@ export interface TailOptions {
 }
 
 /**
- * Follows the committed blocks of a database: one cheap query per poll, on a connection of its own, and one snapshot of
- * what is new when it moved. The place never goes back, so a replica that lags brings nothing, and nothing wrong. While
- * the database is away it tries again and again, ever less often.
+ * Follows the committed blocks of a database on its own connection: one cheap query per poll, and one snapshot when
+ * there are newer blocks. It never goes back, so a lagging replica does no harm. While the database is unreachable it
+ * retries at growing intervals.
  */
 export class Tail {
   readonly #options: TailOptions;
@@ -44,12 +46,12 @@ export class Tail {
     });
   }
 
-  /** When the database last answered, by `performance.now()`; undefined: never. */
+  /** When the database last replied, by `performance.now()`; undefined: never. */
   get contactedAt(): number | undefined {
     return this.#contactedAt;
   }
 
-  /** Begins. Resolves when the database answered for the first time, or the first attempt to reach it failed. */
+  /** Starts. Resolves after the first reply of the database, or the first failed attempt to reach it. */
   start(): Promise<void> {
     this.#running = this.#run();
     return this.#firstPoll;
@@ -106,7 +108,7 @@ export class Tail {
     if (!isNewer(progress, this.#place)) return;
     const changes = await reader.changes(this.#place);
     if (changes === undefined) return this.#empty();
-    // The snapshot may come from another replica than the question did.
+    // The snapshot may come from another replica than the progress.
     if (!isNewer(changes.progress, this.#place)) return;
     const afresh = this.#place === undefined || !isSameStore(this.#place, changes.progress);
     this.#place = undefined;
@@ -143,7 +145,7 @@ export class Tail {
   }
 }
 
-/** Another store is always news; of the same store, only what lies ahead. */
+/** Another store always counts as newer; the same store only if it has newer blocks. */
 function isNewer(there: Place, place: Place | undefined): boolean {
   return place === undefined || !isSameStore(place, there) || there.streamSequence > place.streamSequence;
 }

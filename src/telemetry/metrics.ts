@@ -1,12 +1,12 @@
 import { Registry } from "prom-client";
 
-/** Where a module registers its counters, gauges and histograms. Modules receive one and never use the global one. */
+/** Where modules register metrics. Modules receive a registry and never use the global one. */
 export type Metrics = Registry;
 
-/** Metrics in the text that Prometheus reads: a registry's, or those of several processes together. */
+/** Metrics in the text format of Prometheus, of one registry or of several processes. */
 export type MetricsText = Pick<Registry, "metrics" | "contentType">;
 
-/** An empty registry; a process makes one and hands it to its modules. */
+/** An empty registry. A process creates one and passes it to its modules. */
 export function createMetrics(): Metrics {
   return new Registry();
 }
