@@ -1,31 +1,31 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { BlockList, isIP, SocketAddress } from "node:net";
 
-/** A network: an address and how many of its leading bits name the network. */
+/** A network: an address and the number of leading bits that name the network. */
 export interface Network {
   readonly address: string;
   readonly prefixBits: number;
 }
 
-/** What tells who sent a request; requests of both HTTP versions have it. */
+/** The parts of a request that identify its client; requests of both HTTP versions have them. */
 export interface AddressedRequest {
   readonly socket: { readonly remoteAddress?: string | undefined };
   readonly headers: IncomingHttpHeaders;
 }
 
-/** Entries of `X-Forwarded-For` that are looked at, from the right. */
+/** Entries of `X-Forwarded-For` that are examined, from the right. */
 const forwardedEntriesMax = 20;
 
-/** Addresses of which it is remembered whether they are trusted: to look them up costs 3 µs, twice a request. */
+/** Addresses whose trust is cached: checking one costs 3 µs, twice per request. */
 const rememberedVerdictsMax = 4_096;
 
-/** An IPv6 address that stands for an IPv4 address. */
+/** An IPv4-mapped IPv6 address. */
 const mappedPrefix = "::ffff:";
 const mappedPrefixBits = 96;
 
 /**
- * Tells the client addresses by which quotas count and logs name clients. A client is the peer of its connection, unless
- * that is a trusted proxy: then it is who the proxy says, in `X-Forwarded-For`. IPv4-mapped addresses become IPv4.
+ * Determines the client addresses that quotas and logs use. The client is the peer of the connection, unless that is a
+ * trusted proxy: then `X-Forwarded-For` names it. IPv4-mapped addresses become IPv4.
  */
 export class ClientAddresses {
   /** Undefined: no proxy is trusted. */
@@ -49,9 +49,9 @@ export class ClientAddresses {
   }
 
   /**
-   * The client behind the connection from `remoteAddress`; empty if the connection is gone. From a trusted proxy it is
-   * the right-most address of `forwardedFor` that is no trusted proxy itself, or the left-most if all are; the proxy's
-   * own address if an entry up to there is no IP address.
+   * The client behind a connection from `remoteAddress`; empty if the connection is gone. Behind a trusted proxy it is
+   * the right-most address of `forwardedFor` that is not a trusted proxy, or the left-most if all are. If an entry up
+   * to there is not an IP address, it is the proxy itself.
    */
   of(remoteAddress: string | undefined, forwardedFor: string | readonly string[] | undefined): string {
     const peer = plainAddress(remoteAddress ?? "");
@@ -83,12 +83,12 @@ export class ClientAddresses {
   }
 }
 
-/** The IPv4 address that an IPv4-mapped one stands for; any other text as it is. */
+/** The IPv4 address of an IPv4-mapped one; any other text unchanged. */
 function plainAddress(address: string): string {
   return address.startsWith(mappedPrefix) && address.includes(".") ? address.slice(mappedPrefix.length) : address;
 }
 
-/** One spelling of each address; undefined: the text is no IP address. */
+/** The canonical text of an address; undefined if the text is not an IP address. */
 function canonical(text: string): string | undefined {
   const family = isIP(text);
   if (family !== 6) return family === 4 ? text : undefined;

@@ -3,7 +3,7 @@ import { type BlockHead, blockHeaderNames, blockHeaders } from "../domain/block-
 /** Header fields of a response, lower-case. */
 export type HeaderFields = Readonly<Record<string, string | number>>;
 
-/** What a page of another origin may read of our responses, all protocols together. */
+/** Response headers that pages of other origins may read, in all protocols. */
 const exposedHeaders = [
   "content-disposition",
   "content-encoding",
@@ -17,12 +17,12 @@ const exposedHeaders = [
   ...blockHeaderNames,
 ];
 
-/** How long a browser may remember a preflight, in seconds; browsers cap it at two hours or less. */
+/** How long a browser may cache a preflight, in seconds; browsers cap it at two hours or less. */
 const preflightMaxAgeSeconds = 7200;
 
 /**
- * The fields of a response that brings its own. It comes from the database, so it names the block of its statement, or
- * none: never the one that this process happens to know.
+ * The data headers of a response with metadata. It comes from the database, so it names the block of its own statement,
+ * or none; never the process's newest block.
  */
 export function withOwn<T extends object>(common: T, own: ReadonlyMap<string, string>): T {
   const fields = { ...common };
@@ -30,15 +30,15 @@ export function withOwn<T extends object>(common: T, own: ReadonlyMap<string, st
   return Object.assign(fields, Object.fromEntries(own));
 }
 
-/** Where {@link DataHeaders} come from. */
+/** The source of {@link DataHeaders}. */
 export interface DataSource {
-  /** How many seconds old the newest data is. */
+  /** The age of the newest data, in seconds. */
   readonly staleness?: (() => number | undefined) | undefined;
-  /** The newest block that has been applied: the same object until there is a newer one. */
+  /** The newest block that was applied; the same object until the next. */
   readonly newestBlock?: (() => BlockHead | undefined) | undefined;
 }
 
-/** The fields that tell how new the data of a response is, over every protocol. */
+/** The headers that describe how new a response's data is, in every protocol. */
 export class DataHeaders {
   readonly #source: DataSource;
   #seconds: number | undefined;
@@ -49,7 +49,7 @@ export class DataHeaders {
     this.#source = source;
   }
 
-  /** The same object until one of its values changes. */
+  /** The same object until a value changes. */
   current(): HeaderFields {
     const staleness = this.#source.staleness?.();
     const seconds = staleness === undefined ? undefined : Math.floor(staleness);
@@ -64,8 +64,8 @@ export class DataHeaders {
 }
 
 /**
- * The fields that every response to an HTTP request carries: who may read it, and how new its data is. The same object is
- * returned until one of them changes, so that responses can keep their finished headers.
+ * The headers of every HTTP response: CORS, and how new its data is. The same object is returned until one of them
+ * changes, so that responses can keep finished headers.
  */
 export class CommonHeaders {
   readonly #origins: ReadonlySet<string> | undefined;
@@ -73,18 +73,18 @@ export class CommonHeaders {
   readonly #byOrigin = new Map<string, HeaderFields>();
   #fields: HeaderFields = {};
 
-  /** No `origins`, or `*` among them: any. */
+  /** No `origins`, or `*` among them: any origin. */
   constructor(origins: readonly string[] | undefined, data: DataHeaders) {
     this.#origins = origins === undefined || origins.includes("*") ? undefined : new Set(origins);
     this.#data = data;
   }
 
-  /** Whether pages of `origin` may call; undefined, no page, may. */
+  /** Whether pages of `origin` may call. Undefined (not a page) may. */
   allows(origin: string | undefined): boolean {
     return this.#origins === undefined || origin === undefined || this.#origins.has(origin);
   }
 
-  /** The fields for a request from `origin`. */
+  /** The headers for a request from `origin`. */
   of(origin: string | undefined): HeaderFields {
     const data = this.#data.current();
     if (data !== this.#fields) {
@@ -100,7 +100,7 @@ export class CommonHeaders {
     return fields;
   }
 
-  /** The fields that response a CORS preflight, beside those of every response. */
+  /** The additional headers of a CORS preflight response. */
   preflight(requestedHeaders: string | undefined, allow: string): HeaderFields {
     return {
       allow,
@@ -110,13 +110,13 @@ export class CommonHeaders {
     };
   }
 
-  /** The same fields, where a page may also read those `names`. */
+  /** The same headers, with which a page may also read `names`. */
   exposing(common: HeaderFields, names: readonly string[]): HeaderFields {
     if (names.length === 0 || common["access-control-expose-headers"] === undefined) return common;
     return { ...common, "access-control-expose-headers": [...new Set([...exposedHeaders, ...names])].join(", ") };
   }
 
-  /** The names that `vary` has to hold because of these fields. */
+  /** The names that `vary` must hold because of these headers. */
   get vary(): string {
     return this.#origins === undefined ? "" : "origin";
   }

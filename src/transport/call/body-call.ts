@@ -6,7 +6,7 @@ import { type OpenCall, whenLoopTurned } from "./loop-turn.js";
 import type { RequestDecoder, RequestReader } from "./request-reader.js";
 import { type ServedMethod, ServerCall } from "./server-call.js";
 
-/** A call whose request message is the body of its request. The protocol reports the chunks and the end of that. */
+/** A call whose request message is the request body. The protocol reports its chunks and its end. */
 export class BodyCall extends ServerCall implements OpenCall {
   readonly #reader: RequestReader;
   readonly #decode: RequestDecoder;

@@ -6,23 +6,23 @@ import type { ProtocolError } from "./protocol-error.js";
 /** Why a call ends without its response. */
 export type CallError = Failure | ProtocolError;
 
-/** One response of one protocol, to a call of any kind. */
+/** The response to one call in one protocol. */
 export interface CallWire {
-  /** What a stream's messages look like here. Read once the stream is open. */
+  /** The encoding of a stream's messages. Read once the stream is open. */
   readonly encoding: Encoding;
   /**
-   * The whole response to a unary call that went well, now, or by the function that is promised.
+   * Sends the whole response to a unary call: at once, or by calling the function of the promise.
    * @throws Failure before anything was sent; so does that function
    */
   respond(response: EncodedResponse): undefined | Promise<() => void>;
-  /** Changes a stream that has opened, before its first message is written. */
+  /** Replaces an opened stream, before its first message is written. */
   adapt?(stream: ResponseStream): ResponseStream | Promise<ResponseStream>;
-  /** Sends the headers at once, with these beside the protocol's own. Called once, before all else. */
+  /** Sends the protocol's headers and these at once. Called once, before anything else. */
   start(headers: ReadonlyMap<string, string>): void;
-  /** Sends frames; false: not now any more, wait for the drain. */
+  /** Sends frames. False: wait for the drain before writing more. */
   write(frames: Uint8Array): boolean;
-  /** Ends the response, well or with an error; without `start` before it, the error is the whole response. */
+  /** Ends the response, with or without an error. Without an earlier `start`, the error is the whole response. */
   finish(error: CallError | undefined, trailers: ReadonlyMap<string, string>): void;
-  /** Cuts a response that its reader does not take. */
+  /** Aborts a response whose reader takes nothing. */
   breakOff(failure: Failure): void;
 }

@@ -15,25 +15,27 @@ import {
 } from "node:zlib";
 import Negotiator from "negotiator";
 
-/** How bodies and messages can be compressed, ours in order of preference. */
+/** Codings of bodies and messages, in order of the server's preference. */
 export const contentCodings = ["br", "gzip"] as const;
 
 /** One of {@link contentCodings}. */
 export type ContentCoding = (typeof contentCodings)[number];
 
-/** Smaller bodies are sent as they are: a packet is a packet. */
+/** Smaller bodies are not compressed: they fit one packet anyway. */
 export const compressedBytesMin = 1_024;
 
-/** Larger bodies are compressed outside of the event loop. */
+/** Larger bodies are compressed on another thread. */
 export const compressedInlineBytesMax = 65_536;
 
-/** Ours in order of preference; the client's q values go first. */
+/** In order of the server's preference; the client's q values take precedence. */
 const offered = [...contentCodings, "identity"] as const;
 
 const brotliOptions: BrotliOptions = { params: { [constants.BROTLI_PARAM_QUALITY]: 4 } };
 const gzipOptions: ZlibOptions = { level: 6 };
 
-/** The part of negotiator's interface that its types lack: what we prefer among what the client likes equally. */
+/**
+ * A part of negotiator's interface that its types lack: the server's order among codings that the client ranks equally.
+ */
 interface EncodingNegotiator {
   encoding(available: readonly string[], options: { readonly preferred: readonly string[] }): string | undefined;
 }
@@ -41,7 +43,10 @@ interface EncodingNegotiator {
 const remembered = new Map<string, ContentCoding | undefined>();
 const rememberedMax = 256;
 
-/** The coding for an `Accept-Encoding` value; undefined: none (also where the client forbids that: never 406). */
+/**
+ * The coding for an `Accept-Encoding` value. Undefined: no compression, even if the client forbids that; there is no
+ * 406.
+ */
 export function chooseCoding(acceptEncoding: string | undefined): ContentCoding | undefined {
   if (acceptEncoding === undefined) return undefined;
   if (remembered.has(acceptEncoding)) return remembered.get(acceptEncoding);
@@ -56,20 +61,20 @@ export function chooseCoding(acceptEncoding: string | undefined): ContentCoding 
 const brotliAsync = promisify<Uint8Array, BrotliOptions, Buffer>(brotliCompress);
 const gzipAsync = promisify<Uint8Array, ZlibOptions, Buffer>(gzip);
 
-/** Compressed bytes. It takes about 40 ms for each MB. */
+/** Compressed bytes. Compression takes about 40 ms per MB. */
 export function compressInline(coding: ContentCoding, body: Uint8Array): Uint8Array {
   return coding === "br" ? brotliCompressSync(body, brotliOptions) : gzipSync(body, gzipOptions);
 }
 
-/** Compressed bytes; a promise where the body is large. */
+/** Compressed bytes; a promise if the body is large. */
 export function compress(coding: ContentCoding, body: Uint8Array): Uint8Array | Promise<Uint8Array> {
   if (body.length <= compressedInlineBytesMax) return compressInline(coding, body);
   return coding === "br" ? brotliAsync(body, brotliOptions) : gzipAsync(body, gzipOptions);
 }
 
 /**
- * The bytes that were compressed; none are none.
- * @throws RangeError when they are more than `bytesMax`, Error when they are malformed
+ * The decompressed bytes; empty input gives empty output.
+ * @throws RangeError if they exceed `bytesMax`, Error if the input is malformed
  */
 export function decompress(coding: ContentCoding, body: Buffer, bytesMax: number): Buffer {
   if (body.length === 0) return body;

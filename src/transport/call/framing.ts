@@ -4,17 +4,17 @@ import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js
 import { MessageResponse } from "../../encoding/message-response.js";
 import { type ContentCoding, compress, compressedBytesMin, compressedInlineBytesMax } from "./content-coding.js";
 
-/** Bytes before each message in an envelope: a flag byte and the length, big-endian. */
+/** The bytes before each enveloped message: a flag byte and the length, big-endian. */
 export const envelopeHeadBytes = 5;
 
 /** The flag of an envelope whose message is compressed. */
 export const compressedFlag = 0x01;
 
-/** What messages are written in. */
+/** The codec of messages. */
 export type Codec = "proto" | "json";
 
 /**
- * Bytes in an envelope: gRPC, gRPC-Web and Connect streams share it.
+ * Envelopes, which gRPC, gRPC-Web and Connect streams share.
  * https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md, "Length-Prefixed-Message".
  */
 export function envelope(flags: number, bytes: Uint8Array): Buffer {
@@ -41,12 +41,12 @@ function fileJson(response: EncodedResponse): Uint8Array {
 /** How the messages of a response are put into envelopes. */
 export class Framing {
   readonly coding: ContentCoding | undefined;
-  /** Small and very large messages leave uncompressed: compressing a large one of a stream would hold up all others. */
+  /** Small and very large messages are not compressed: a large one would delay all other streams. */
   readonly encoding: Encoding;
   readonly #codec: Codec;
   readonly #text: boolean;
 
-  /** @param text in base64, each envelope padded for itself, as `application/grpc-web-text` has it */
+  /** @param text base64, each envelope padded by itself, as in `application/grpc-web-text` */
   constructor(codec: Codec, coding: ContentCoding | undefined, text: boolean) {
     this.coding = coding;
     this.#codec = codec;
@@ -61,7 +61,7 @@ export class Framing {
     return this.#text ? Buffer.from(framed.toString("base64"), "latin1") : framed;
   }
 
-  /** The envelope of a response to a unary call; a promise where it is large and has to be compressed. */
+  /** The envelope of a unary response; a promise if it is large and must be compressed. */
   whole(response: EncodedResponse): Uint8Array | Promise<Uint8Array> {
     const { coding } = this;
     if (coding === undefined) return response.encode(this.encoding);
@@ -91,7 +91,7 @@ function framingsOf(codec: Codec, text: boolean) {
 const binaryFramings = { proto: framingsOf("proto", false), json: framingsOf("json", false) };
 const textFramings = { proto: framingsOf("proto", true), json: framingsOf("json", true) };
 
-/** The same object for the same parameters, so that responses keep what was framed. */
+/** Returns the same object for the same parameters, so that responses keep framed bytes. */
 export function framingOf(codec: Codec, coding?: ContentCoding, text = false): Framing {
   return (text ? textFramings : binaryFramings)[codec][coding ?? "identity"];
 }

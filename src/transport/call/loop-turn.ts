@@ -1,14 +1,11 @@
-/** A call that only matters if it is still open when the event loop has turned. */
+/** A callback for calls that are still open on the next turn of the event loop. */
 export interface OpenCall {
   loopTurned(): void;
 }
 
 let opened: OpenCall[] = [];
 
-/**
- * Tells a call once the loop has turned. Most calls are over by then, request and response within one read of a socket,
- * and need no timer at all.
- */
+/** Notifies a call when the loop has turned. Most calls end within one read of a socket, and need no timer. */
 export function whenLoopTurned(call: OpenCall): void {
   if (opened.push(call) === 1) setImmediate(turn);
 }

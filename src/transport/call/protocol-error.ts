@@ -2,8 +2,8 @@ import type { FailureCode } from "../../domain/failure.js";
 import type { Metadata } from "../../domain/metadata.js";
 
 /**
- * A call that breaks its protocol's framing, told to the client with a status and a message but without details: it is
- * no response of the API. Texts and codes are those of the Connect library.
+ * A violation of the protocol's framing. The client gets a status and a message without details, because the API is not
+ * involved. Texts and codes are those of the Connect library.
  */
 export class ProtocolError extends Error {
   readonly code: FailureCode;

@@ -1,7 +1,7 @@
 import type { RequestHeaders } from "../../domain/metadata.js";
 import type { Call } from "../../domain/service.js";
 
-/** The {@link Call} of any protocol: its signal exists only once someone asks for it. */
+/** The {@link Call} of any protocol. Its signal is created on first use. */
 export class RequestCall implements Call {
   readonly clientAddress: string;
   readonly requestHeaders: RequestHeaders;
@@ -21,7 +21,10 @@ export class RequestCall implements Call {
     return this.#controller.signal;
   }
 
-  /** The client left, the deadline passed, or the server stops: `reason` says which, as a Failure. Repeats do nothing. */
+  /**
+   * Aborts the call: the client left, the deadline passed, or the server stops. `reason` is a Failure. Repeats have no
+   * effect.
+   */
   abort(reason: unknown): void {
     if (this.#aborted !== undefined) return;
     this.#aborted = { reason };

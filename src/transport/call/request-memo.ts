@@ -1,6 +1,6 @@
 import type { RequestDecoder } from "./request-reader.js";
 
-/** Requests of one method that a memo holds; it then forgets them all and begins anew. */
+/** Requests that are remembered per method. When full, all are dropped. */
 export const rememberedRequestsMax = 1_024;
 
 /** Larger requests are decoded each time. */
@@ -17,7 +17,7 @@ export function rememberingRequests(decode: RequestDecoder): RequestDecoder {
     const key = bytes.toString("latin1");
     const known = remembered.get(key);
     if (known !== undefined) return known;
-    // From bytes of its own: a message may point into what it was read from, which here is the socket's buffer.
+    // Decoded from a copy: a message may refer to the bytes that it was read from, which are the socket's buffer.
     const message = Object.freeze(decode(method, Buffer.from(Uint8Array.from(bytes).buffer)));
     if (remembered.size === rememberedRequestsMax) remembered.clear();
     remembered.set(key, message);

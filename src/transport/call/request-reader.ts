@@ -5,7 +5,7 @@ import { type ContentCoding, decompress } from "./content-coding.js";
 import { compressedFlag, envelopeHeadBytes } from "./framing.js";
 import { ProtocolError } from "./protocol-error.js";
 
-/** Turns a request's bytes into its message. @throws anything when they are none */
+/** Decodes a request message. @throws anything if the bytes are malformed */
 export type RequestDecoder = (method: Method, bytes: Buffer) => MessageShape<Method["desc"]["input"]>;
 
 /** Protobuf bytes. @throws ProtocolError */
@@ -17,7 +17,7 @@ export const decodeBinary: RequestDecoder = (method, bytes) => {
   }
 };
 
-/** JSON that may hold messages of the registry in an Any. It throws ProtocolError. */
+/** Decodes JSON, with the registry's messages in an Any. Throws ProtocolError. */
 export function jsonDecoder(registry: Registry): RequestDecoder {
   return (method, bytes) => {
     try {
@@ -37,33 +37,33 @@ function malformed(message: string): ProtocolError {
   return new ProtocolError("invalid_argument", message);
 }
 
-/** What a request body may be. */
+/** Limits on a request body. */
 export interface RequestBounds {
-  /** Of the message, compressed and not, in bytes. */
+  /** Of the message, both compressed and decompressed, in bytes. */
   readonly bytesMax: number;
   readonly coding: ContentCoding | undefined;
 }
 
-/** Takes the chunks of a request body and gives its one message. */
+/** Receives the chunks of a request body and returns its message. */
 export interface RequestReader {
-  /** @throws ProtocolError as soon as the body cannot become right any more */
+  /** @throws ProtocolError as soon as the body is certain to be invalid */
   push(chunk: Buffer): void;
-  /** The message, once the body ended. @throws ProtocolError when there is none, or half of one */
+  /** The message, after the end of the body. @throws ProtocolError if it is missing or incomplete */
   finish(): Buffer;
 }
 
-/** Takes the chunks of a request body that must hold exactly one enveloped message, however they are cut. */
+/** Reads a body that must hold exactly one enveloped message, in any chunks. */
 export class EnvelopeReader implements RequestReader {
   readonly #bounds: RequestBounds;
   readonly #kind: string;
   #first: Buffer | undefined;
   #rest: Buffer[] | undefined;
   #received = 0;
-  /** Bytes of the envelope, head included; 0 while its head is incomplete. */
+  /** Size of the envelope including its head, in bytes; 0 while the head is incomplete. */
   #expected = 0;
   #compressed = false;
 
-  /** `kind` names the method's kind in errors: `unary`, `server-streaming`. */
+  /** `kind` is the method's kind for error messages: `unary`, `server-streaming`. */
   constructor(bounds: RequestBounds, kind: string) {
     this.#bounds = bounds;
     this.#kind = kind;
@@ -109,7 +109,7 @@ export class EnvelopeReader implements RequestReader {
   }
 }
 
-/** The same for a body in base64, whose parts may each have padding of their own (`application/grpc-web-text`). */
+/** The same for a base64 body whose parts may be padded separately (`application/grpc-web-text`). */
 export class TextEnvelopeReader implements RequestReader {
   readonly #inner: RequestReader;
   /** Characters of an incomplete group of four. */
@@ -135,7 +135,7 @@ export class TextEnvelopeReader implements RequestReader {
   }
 }
 
-/** Takes a request body that is the message itself, without an envelope; an empty one is an empty message. */
+/** Reads a body that is the message itself. An empty body is an empty message. */
 export class BodyReader implements RequestReader {
   readonly #bounds: RequestBounds;
   readonly #chunks: Buffer[] = [];

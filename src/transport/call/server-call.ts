@@ -12,7 +12,7 @@ import { ProtocolError } from "./protocol-error.js";
 import { RequestCall } from "./request-call.js";
 import { StreamPump } from "./stream-pump.js";
 
-/** A method as one protocol serves it. */
+/** A method as served over one protocol. */
 export interface ServedMethod {
   readonly method: Method;
   readonly counters: RequestCounters;
@@ -24,18 +24,18 @@ export interface ServedMethod {
 const cancelledCode = grpcCode(clientLeft());
 
 /**
- * One call of one method, whatever the protocol: asks the API, and gives the outcome to the wire. The protocol reports
- * the drain, and that the client has gone.
+ * One call of one method, in any protocol. Invokes the method and passes the result to the wire. The protocol reports
+ * the drain and the client's departure.
  */
 export class ServerCall extends RequestCall {
   protected readonly served: ServedMethod;
   readonly #wire: CallWire;
   readonly #startedMs = performance.now();
-  /** In `performance.now()` time; undefined: the client gave none. */
+  /** In `performance.now()` time; undefined if the client set none. */
   readonly #deadline: number | undefined;
   #phase: "reading" | "working" | "streaming" | "done" = "reading";
   #timer: NodeJS.Timeout | undefined;
-  /** The timer is set to the deadline. Timers fire a little early, so the clock does not tell afterwards. */
+  /** Whether the timer is set to the deadline. Timers fire slightly early, so the clock cannot tell afterwards. */
   #timerIsDeadline = false;
   #stream: ResponseStream | undefined;
   #pump: StreamPump | undefined;
@@ -55,7 +55,7 @@ export class ServerCall extends RequestCall {
     if (timeoutMs !== undefined && timeoutMs <= 0) this.fail(clientDeadlineExceeded());
   }
 
-  /** The response is over, or its client has gone. */
+  /** The response is complete, or the client is gone. */
   get isDone(): boolean {
     return this.#phase === "done";
   }
@@ -65,7 +65,7 @@ export class ServerCall extends RequestCall {
     return this.#phase === "reading";
   }
 
-  /** Calls the method with its request. */
+  /** Invokes the method. */
   invoke(request: Message): void {
     if (this.#phase === "done") return;
     this.#phase = "working";
@@ -90,7 +90,7 @@ export class ServerCall extends RequestCall {
     this.#pump?.drained();
   }
 
-  /** The client has gone, or all is sent. */
+  /** The client has gone, or everything is sent. */
   left(): void {
     if (this.#phase === "done") return;
     if (this.#pump === undefined) this.#settle(cancelledCode);
@@ -98,7 +98,7 @@ export class ServerCall extends RequestCall {
     this.abort(clientLeft());
   }
 
-  /** Ends the call with what was thrown. */
+  /** Ends the call with a thrown error. */
   fail(thrown: unknown): void {
     if (this.#phase === "done") return;
     const error = thrown instanceof ProtocolError ? thrown : this.#toFailure(thrown);
@@ -107,13 +107,13 @@ export class ServerCall extends RequestCall {
     this.abort(error);
   }
 
-  /** The request has been received, and may have to wait for its turn to be read. */
+  /** The request was received. Decoding it may have to wait for its turn. */
   protected received(): void {
     this.#phase = "working";
     clearTimeout(this.#timer);
   }
 
-  /** Sets the timer to what comes first, a limit from now or the deadline. */
+  /** Sets the timer to the earlier of a limit from now and the deadline. */
   protected limit(ms: number): void {
     clearTimeout(this.#timer);
     const leftMs = this.#deadline === undefined ? ms : this.#deadline - performance.now();
@@ -121,7 +121,7 @@ export class ServerCall extends RequestCall {
     this.#timer = setTimeout(() => this.#timeIsOver(), Math.min(ms, leftMs));
   }
 
-  /** What ends a call whose limit has passed. */
+  /** The failure when the limit has passed. */
   protected limitFailure(): unknown {
     return deadlineExceeded();
   }

@@ -7,17 +7,17 @@ import { clientLeft } from "./deadline.js";
 
 const cancelledCode = grpcCode(clientLeft());
 
-/** What a pump tells its call. */
+/** What a pump needs of its call. */
 export interface PumpEvents {
-  /** Turns what was thrown into something a client may see. */
+  /** Converts a thrown error to one that a client may see. */
   toFailure(thrown: unknown): Failure;
-  /** The response is over, with this gRPC status. */
+  /** The response ended, with this gRPC status. */
   finished(code: number): void;
 }
 
 /**
- * Moves a response stream into a response: all that one `take` gives in one write, the next `take` once that has drained. A
- * failure reaches a reader that takes nothing as a broken response, after a grace in which it may still read the end.
+ * Moves a response stream to a response. Everything that one `take` returns is one write; the next `take` follows the
+ * drain. If the stream fails while the reader takes nothing, the response is aborted after a grace period.
  */
 export class StreamPump {
   readonly #stream: ResponseStream;
@@ -38,7 +38,7 @@ export class StreamPump {
     this.#breakOffMs = breakOffMs;
   }
 
-  /** Begins; the headers leave now, unless the stream has failed already. */
+  /** Starts, and sends the headers at once, unless the stream has failed already. */
   run(): void {
     this.#stream.onReady(() => this.#pump());
     this.#pump();
@@ -52,7 +52,7 @@ export class StreamPump {
     else this.#finish(this.#failedOutside);
   }
 
-  /** The call failed from outside, by its deadline. */
+  /** The call failed from outside, for example by its deadline. */
   fail(failure: Failure): void {
     if (this.#done) return;
     this.#failedOutside = failure;

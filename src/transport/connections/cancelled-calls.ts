@@ -27,11 +27,11 @@ export function tooManyCancelledCalls(): Failure {
 export class CancelledCalls {
   readonly #burstMax: number;
   readonly #perSecondMax: number;
-  /** Of clients that cancelled something lately, and of those that did before. */
+  /** Clients with recent cancellations, and those of the period before. */
   #recent = new Map<string, RateLimit>();
   #earlier = new Map<string, RateLimit>();
   #replacedMs = performance.now();
-  /** Clients that went too far, until they are seen to have waited. */
+  /** Clients beyond the limit, until their wait is over. */
   readonly #exceeded = new Set<string>();
 
   constructor(limits: Pick<TransportLimits, "cancelledCallBurstMax" | "cancelledCallsPerSecondMax">) {
@@ -39,24 +39,24 @@ export class CancelledCalls {
     this.#perSecondMax = limits.cancelledCallsPerSecondMax;
   }
 
-  /** Clients that are remembered now. */
+  /** The number of tracked clients. */
   get size(): number {
     return this.#recent.size + this.#earlier.size;
   }
 
-  /** Whether some client may have cancelled too many; false: {@link exceededBy} need not be asked. */
+  /** Whether any client may be beyond the limit. False: {@link exceededBy} need not be called. */
   get anyExceeded(): boolean {
     return this.#exceeded.size > 0;
   }
 
-  /** Counts a call that was cancelled early; false: the client has cancelled too many. */
+  /** Counts an early cancellation. False: the client is beyond the limit. */
   allows(client: string): boolean {
     const allowed = this.#limitOf(client).allows();
     if (!allowed) this.#exceeded.add(client);
     return allowed;
   }
 
-  /** Whether the client has cancelled too many, and has to wait, {@link exceededSecondsMax} at most. */
+  /** Whether the client is beyond the limit and must wait, at most {@link exceededSecondsMax}. */
   exceededBy(client: string): boolean {
     if (!this.#exceeded.has(client)) return false;
     if ((this.#recent.get(client) ?? this.#earlier.get(client))?.exceeded === true) return true;
@@ -74,7 +74,7 @@ export class CancelledCalls {
     return limit;
   }
 
-  /** Forgets clients that have cancelled nothing for so long that they may cancel as many as a new one. */
+  /** Drops clients whose last cancellations are so old that their limit is whole again. */
   #evict(): void {
     const nowMs = performance.now();
     const recoveryMs = (this.#burstMax / this.#perSecondMax + exceededSecondsMax) * 1_000;

@@ -1,9 +1,9 @@
 import { constants, type Http2Session } from "node:http2";
 
-/** In the first GOAWAY: streams that are on their way are still served (RFC 9113, 6.8). */
+/** For the first GOAWAY: streams that are in transit are still served (RFC 9113, 6.8). */
 const lastStreamIdMax = 2 ** 31 - 1;
 
-/** How long a peer may take to answer the ping behind the first GOAWAY. */
+/** How long a peer may take to reply to the PING after the first GOAWAY. */
 const roundTripMaxMs = 250;
 
 /**
@@ -38,7 +38,7 @@ export function closeSession(session: Http2Session, waitMs: number, isIdle: () =
     if (isIdle()) close();
     else announce();
   };
-  // Timers come before what has arrived is read, and after a standstill a stream may be among that.
+  // Timers run before arrived data is read. After a standstill, a stream may be among that data.
   const idle = setTimeout(() => setImmediate(endSilently), Math.max(0, waitMs));
   session.once("stream", announce);
 }

@@ -5,22 +5,25 @@ import type { TransportLimits } from "../limits.js";
 import type { CancelledCalls } from "./cancelled-calls.js";
 import { type RefusalReason, refuseConnection } from "./refuse-connection.js";
 
-/** Refused connections that are told why at one time; more are just closed, so that they take few descriptors. */
+/**
+ * Refused connections that are given a reason at one time. Beyond it they are closed, so that they hold few
+ * descriptors.
+ */
 const refusalsMax = 32;
 
-/** What {@link ConnectionAdmission} needs. */
+/** Options of {@link ConnectionAdmission}. */
 export interface ConnectionAdmissionOptions {
   readonly limits: TransportLimits;
   readonly clients: ClientAddresses;
   readonly cancelled: CancelledCalls;
-  /** Refused connections are then just closed: to tell them why would take a handshake. */
+  /** With TLS, refused connections are closed: a reason would need a handshake. */
   readonly encrypted: boolean;
 }
 
 /**
- * Counts connections, in all and by address, and refuses those above the limits, and those of clients that cancel too
- * many calls: HTTP/1.1 with 503 or 429, HTTP/2 with
- * GOAWAY and ENHANCE_YOUR_CALM. The connections of trusted proxies count in all only.
+ * Counts connections, in all and by client address. Refuses those above the limits, and those of clients that cancel
+ * too many calls: HTTP/1.1 with 503 or 429, HTTP/2 with GOAWAY and ENHANCE_YOUR_CALM. Connections of trusted proxies
+ * count in all only.
  */
 export class ConnectionAdmission {
   readonly #options: ConnectionAdmissionOptions;
@@ -44,7 +47,7 @@ export class ConnectionAdmission {
     return this.#refused.get(reason) ?? 0;
   }
 
-  /** Counts a new connection until it closes. False: it is refused, and not the caller's any more. */
+  /** Counts a new connection until it closes. False: it was refused, and the caller must not use it. */
   admit(socket: Socket): boolean {
     const { limits, clients, cancelled } = this.#options;
     const address = socket.remoteAddress ?? "";
@@ -75,7 +78,7 @@ export class ConnectionAdmission {
     return true;
   }
 
-  /** Resolves when no connection is open. For one caller. */
+  /** Resolves when no connection is open. For a single caller. */
   allClosed(): Promise<void> {
     return new Promise((resolve) => {
       this.#onClosed = () => {
@@ -85,7 +88,7 @@ export class ConnectionAdmission {
     });
   }
 
-  /** Cuts every connection. */
+  /** Closes every connection at once. */
   cut(): void {
     for (const socket of [...this.#open, ...this.#refusing]) socket.destroy();
   }

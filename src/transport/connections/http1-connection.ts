@@ -7,35 +7,34 @@ import { closeLingering } from "./lingering-close.js";
 
 const endOfHeaders = Buffer.from("\r\n\r\n");
 
-/** The methods GET and HEAD begin so, whose requests have no body. */
+/** The first bytes of GET and HEAD requests, which have no body. */
 const letterG = 0x47;
 const letterH = 0x48;
 
 const ignoreError = (): void => {};
 
-/** Answers a request whose turn has come. */
+/** Serves a request whose turn has come. */
 export type Http1Handler = (request: IncomingMessage, response: ServerResponse) => void;
 
-/** What an {@link Http1Connection} needs. */
+/** Options of an {@link Http1Connection}. */
 export interface Http1ConnectionOptions {
-  /** Undefined: connections are left to Node's parser. */
+  /** Undefined: Node's parser reads all connections. */
   readonly repeated: RepeatedGets | undefined;
   readonly limits: TransportLimits;
-  /** The client of `request` went away early, before it had its response; its connection had come from `remoteAddress`. */
+  /** The client cancelled `request` early; its connection came from `remoteAddress`. */
   cancelled(request: IncomingMessage, remoteAddress: string): void;
   /** A single packet held more requests than may wait. */
   flooded(): void;
 }
 
 /**
- * An HTTP/1.1 connection. Its requests are answered one after the other: one that arrives before the response to the
- * request before it has left waits, and nothing of it is computed. A connection with a waiting request is not read.
+ * An HTTP/1.1 connection. Requests are answered one at a time: a request that arrives before the previous response has
+ * left waits, and nothing of it is computed. A connection with a waiting request is not read.
  *
- * Node's parser makes requests of all that it is given at once, up to 64 KiB. So a connection that pipelines, and one
- * that repeats itself, is read by an {@link EarlyReader}, which gives the parser one request at a time and holds back what
- * arrives while a request is being answered. That makes what is handed on dearer (Node's parser otherwise reads from the
- * kernel itself), which is why only such connections are. Of the others, more than `unansweredRequestsMax` requests in one
- * packet end the connection, unless it begins with them.
+ * Node's parser turns everything that it is given at once, up to 64 KiB, into requests. So a connection that pipelines
+ * or repeats requests is read by an {@link EarlyReader}, which gives the parser one request at a time. This makes other
+ * requests dearer, because Node's parser otherwise reads from the kernel itself. On other connections, more than
+ * `unansweredRequestsMax` requests in one packet end the connection, unless it begins with them.
  */
 export class Http1Connection {
   readonly #socket: Socket;
@@ -43,26 +42,26 @@ export class Http1Connection {
   readonly #limits: TransportLimits;
   readonly #cancelled: Http1ConnectionOptions["cancelled"];
   readonly #clientAddress: string;
-  /** The newest request whose handling started, until it is answered and has arrived whole. */
+  /** The newest request that is being served, until it is answered and has arrived completely. */
   #request: IncomingMessage | undefined;
-  /** The response that is under way. */
+  /** The response in progress. */
   #response: ServerResponse | undefined;
-  /** When that started, in `performance.now()` time. */
+  /** When it started, in `performance.now()` time. */
   #startedMs = 0;
-  /** The client wants the connection to stay open after the response that is under way. */
+  /** The client wants to keep the connection after the response in progress. */
   #clientKeepsAlive = false;
-  /** What is to be done, in this order, each once the response before it has left. */
+  /** Work to do in this order, each once the previous response has left. */
   readonly #waiting: (() => void)[] = [];
-  /** Nothing is read because something waits. */
+  /** Reading is paused because something waits. */
   #paused = false;
-  /** Requests came before the response to the one before them had been made. */
+  /** A request arrived before the previous response was made. */
   #pipelines = false;
   /** The socket's `bytesRead` when the last response had left. */
   #bytesReadAtRest = 0;
   /** When the last response had left, or the connection was made, in `performance.now()` time. */
   #restSinceMs = performance.now();
   #draining = false;
-  /** The socket belongs to another protocol, or ends: nothing more is answered here. */
+  /** The socket belongs to another protocol, or ends; nothing more is served here. */
   #released = false;
 
   readonly #flooded: () => void;
@@ -89,20 +88,20 @@ export class Http1Connection {
     socket.destroySoon = () => this.#close();
   }
 
-  /** Reads this connection before the parser from now on, or as soon as it is not paused. */
+  /** Reads this connection before the parser from now on, or once it is not paused. */
   readBeforeParser(): void {
     this.#reader.startSoon();
   }
 
   /**
-   * Node's server listens to the socket, and nothing was read since. The connection is read before the parser if it is to
-   * be, or if the bytes that will be read `first` pipeline.
+   * Called once Node's server listens to the socket, before anything is read. The connection is read before the parser
+   * if that is required, or if the `first` bytes pipeline.
    */
   started(first: Buffer | undefined, readBeforeParser: boolean): void {
     if (readBeforeParser || (first !== undefined && holdsMoreThanOne(first))) this.#reader.start();
   }
 
-  /** Node's parser made a request: `handle` is called when its turn has come, which may be never. */
+  /** Node's parser made a request. `handle` is called when its turn comes, if ever. */
   accept(request: IncomingMessage, response: ServerResponse, handle: Http1Handler): void {
     if (this.#released) return;
     if (this.#response === undefined && this.#waiting.length === 0 && !this.#draining) {
@@ -113,8 +112,8 @@ export class Http1Connection {
   }
 
   /**
-   * Node's parser let go of the socket, for an upgrade or CONNECT; `head` is what it did not read. `start` gets all that
-   * was not read when its turn has come.
+   * Node's parser released the socket for an upgrade or CONNECT; `head` is what it did not read. `start` gets all
+   * unread bytes when its turn comes.
    */
   upgrade(head: Buffer, start: (head: Buffer) => void): void {
     const socket = this.#socket;
@@ -146,7 +145,7 @@ export class Http1Connection {
     });
   }
 
-  /** What arrived is no request. `lastBytes` are the response to it, with which the connection ends. */
+  /** The parser rejected the input. `lastBytes` is the response, after which the connection ends. */
   malformed(lastBytes: Uint8Array): void {
     if (this.#released) return;
     if (!this.#socket.writable) {
@@ -159,7 +158,7 @@ export class Http1Connection {
     } else if (!broken) {
       this.#close(lastBytes);
     } else if (this.#response === undefined) {
-      // The broken request has its response already.
+      // The malformed request has its response already.
       this.#close();
     } else if (this.#response.headersSent) {
       this.#socket.destroy();
@@ -168,7 +167,7 @@ export class Http1Connection {
     }
   }
 
-  /** Ends the connection: with the response to the last request that has arrived, or when it has been idle for a while. */
+  /** Ends the connection after the response to the last request that has arrived, or after a time without requests. */
   drain(): void {
     this.#draining = true;
     if (this.#response === undefined) this.#closeWhenIdle();
@@ -210,7 +209,7 @@ export class Http1Connection {
       this.#flooded();
       return;
     }
-    // The client may have a response before the socket tells that it was written.
+    // The client may have a response before the socket reports that it was written.
     if (this.#waiting.length > 0 || this.#response?.writableEnded !== true) this.#pipelines = true;
     this.#waiting.push(begin);
     this.#pause();
@@ -218,7 +217,7 @@ export class Http1Connection {
     if (this.#response === undefined) setImmediate(this.#proceed);
   }
 
-  /** Does what comes next: one thing in a turn of the event loop, so that other connections have theirs. */
+  /** Does the next piece of work: one per turn of the event loop, so that other connections get theirs. */
   readonly #proceed = (): void => {
     if (this.#response !== undefined || this.#socket.destroyed) return;
     const next = this.#waiting.shift();
@@ -233,7 +232,7 @@ export class Http1Connection {
     }
   };
 
-  /** Stops reading, once the parser is through with what it was given: it may let go of the socket before. */
+  /** Stops reading after the parser has processed what it was given; it may release the socket before. */
   #pause(): void {
     if (this.#paused || this.#released) return;
     this.#paused = true;
@@ -245,7 +244,10 @@ export class Http1Connection {
     });
   }
 
-  /** Reads on; if the connection pipelines, from now on here, so that at most one request is parsed at a time. */
+  /**
+   * Resumes reading. If the connection pipelines, it is read here from now on, so that at most one request is parsed at
+   * a time.
+   */
   #resume(): void {
     if (!this.#paused) return;
     this.#paused = false;
@@ -254,7 +256,7 @@ export class Http1Connection {
 
   readonly #resumed = (): void => {
     if (this.#paused) {
-      // Node resumes a socket for reasons of its own, such as the end of a response.
+      // Node resumes a socket for its own reasons, such as the end of a response.
       this.#socket.pause();
       return;
     }
@@ -276,7 +278,7 @@ export class Http1Connection {
     closeLingering(this.#socket, this.#limits.lingerMs, lastBytes);
   }
 
-  /** While the server drains, the last response on a connection says so, unless a request has arrived behind it. */
+  /** While draining, the last response of a connection announces its end, unless another request has arrived. */
   #settleKeepAlive(): void {
     const response = this.#response;
     if (!this.#draining || response === undefined || response.headersSent) return;
@@ -284,8 +286,9 @@ export class Http1Connection {
   }
 
   /**
-   * Closes once nothing was asked for `drainIdleMs`, the time before the drain included: a client that asks so seldom is
-   * no likelier to ask just then. Sees that only after all that arrived has been read, which timers do not wait for.
+   * Closes the connection after `drainIdleMs` without requests, counting the time before the drain: a client that
+   * rarely sends requests is unlikely to send one just then. Checks only after all arrived data was read, because
+   * timers do not wait for it.
    */
   #closeWhenIdle(waitMs = this.#restSinceMs + this.#limits.drainIdleMs - performance.now()): void {
     const timer = setTimeout(
@@ -306,7 +309,7 @@ export class Http1Connection {
     return this.#reader.isBetweenRequests || this.#socket.bytesRead === this.#bytesReadAtRest;
   }
 
-  /** Whether the parser must not be given more: it would make another request of it, or is paused. */
+  /** Whether the parser must not be given more: it would make another request, or is paused. */
   #isBusy(): boolean {
     if (this.#waiting.length > 0 || this.#socket.writableNeedDrain || this.#socket.destroyed) return true;
     return this.#response !== undefined && this.#request?.complete === true;

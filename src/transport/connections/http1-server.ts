@@ -14,41 +14,41 @@ import { Http1Connection, type Http1Handler } from "./http1-connection.js";
 import { closeLingering } from "./lingering-close.js";
 import { malformedRequest, rawErrorResponse } from "./malformed-request.js";
 
-/** How often connections are checked for requests that take too long to arrive, at most. */
+/** Interval between checks for requests that arrive too slowly, at most. */
 const timeoutCheckIntervalMs = 5_000;
 
 /**
- * After a packet of too many requests, all connections are read before the parser for this long: it takes some 20 ms to
- * parse such a packet, and hundreds of connections can send one in the same moment.
+ * After a packet with too many requests, all connections are read before the parser for this long. Parsing such a
+ * packet takes about 20 ms, and hundreds of connections can send one at the same time.
  */
 const floodMemoryMs = 60_000;
 
-/** What {@link Http1Server} needs. */
+/** Options of {@link Http1Server}. */
 export interface Http1ServerOptions {
-  /** PEM texts; with them its listening socket speaks TLS. */
+  /** PEM texts; with them the listening socket uses TLS. */
   readonly tls: { readonly certificate: string; readonly key: string } | undefined;
   readonly limits: TransportLimits;
-  /** Undefined: connections are left to Node's parser. */
+  /** Undefined: Node's parser reads all connections. */
   readonly repeated: RepeatedGets | undefined;
   readonly clients: ClientAddresses;
   readonly cancelled: CancelledCalls;
   readonly handlers: {
     request: Http1Handler;
-    /** Answers a request with an error. */
+    /** Responds to a request with an error. */
     refuse(request: IncomingMessage, response: ServerResponse, failure: Failure): void;
-    /** A request to become a WebSocket; `head` is what came after its headers. */
+    /** A request for a WebSocket; `head` is what follows its headers. */
     upgrade(request: IncomingMessage, socket: Socket, head: Buffer): void;
   };
 }
 
 /** The HTTP/1.1 connections of a port, and Node's server of them. */
 export class Http1Server {
-  /** The listening socket. What it accepts is served only once it is given to {@link serve}. */
+  /** The listening socket. Accepted connections are served only when passed to {@link serve}. */
   readonly server: http.Server;
   readonly #options: Http1ServerOptions;
-  /** Under TLS by the decrypted sockets. */
+  /** By decrypted socket if TLS is used. */
   readonly #connections = new Map<Socket, Http1Connection>();
-  /** Streams end by their own rule; this is for the reader of a large response who never takes it. */
+  /** Disconnects readers of large responses that take nothing. Streams have their own rule. */
   readonly #stalled: StalledSockets;
   readonly #nodeListeners: readonly unknown[];
   #draining = false;
@@ -64,7 +64,7 @@ export class Http1Server {
     this.#listen();
   }
 
-  /** Serves a connection, decrypted. `first` are bytes that were put back, to be read first. */
+  /** Serves a decrypted connection. `first` are bytes that were put back, and are read first. */
   serve(socket: Socket, first?: Buffer): void {
     const { repeated, limits } = this.#options;
     const flooded = (): void => this.#flooded();
@@ -78,13 +78,13 @@ export class Http1Server {
     if (this.#draining) connection.drain();
   }
 
-  /** Ends each connection with the response to its last request, or as it is idle. The listening socket stays. */
+  /** Ends each connection after the response to its last request, or when idle. The listening socket stays. */
   drain(): void {
     this.#draining = true;
     for (const connection of this.#connections.values()) connection.drain();
   }
 
-  /** Ends the timers. To be called when every connection has ended. */
+  /** Stops the timers. Call it when every connection has ended. */
   stop(): void {
     this.#stalled.stop();
     this.server.close();
@@ -106,7 +106,7 @@ export class Http1Server {
       requestTimeout: limits.requestReceiveTimeoutMs,
       keepAliveTimeout: limits.keepAliveTimeoutMs,
       connectionsCheckingInterval: Math.min(limits.headersTimeoutMs, timeoutCheckIntervalMs),
-      // Node would answer by itself, past the order and the bound of a connection's requests.
+      // Node would respond by itself, out of order and without counting.
       requireHostHeader: false,
       noDelay: true,
       keepAlive: true,
@@ -169,14 +169,17 @@ export class Http1Server {
     cancelled.allows(quotaKey(clients.of(remoteAddress, request.headers["x-forwarded-for"])));
   };
 
-  /** Whether the request is that of a proxy's client that cancels too many calls. Others have their connections refused. */
+  /**
+   * Whether the request is from a proxy's client that cancels too many calls. Other clients have their connections
+   * refused.
+   */
   #mustWait(request: IncomingMessage): boolean {
     const { clients, cancelled } = this.#options;
     if (!cancelled.anyExceeded || !clients.isProxy(request.socket.remoteAddress ?? "")) return false;
     return cancelled.exceededBy(quotaKey(clients.ofRequest(request)));
   }
 
-  /** Anything but a WebSocket's handshake is read again without the wish to upgrade, which a server may ignore. */
+  /** Any upgrade other than a WebSocket handshake is parsed again without the header, which a server may ignore. */
   #upgrade(request: IncomingMessage, rest: Buffer): void {
     const { socket, method, httpVersion, headers } = request;
     if (method === "GET" && httpVersion === "1.1" && headers.upgrade?.toLowerCase() === "websocket") {

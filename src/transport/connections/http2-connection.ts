@@ -12,11 +12,11 @@ import type { TurnShares } from "./turn-shares.js";
 interface WaitingStream {
   readonly stream: ServerHttp2Stream;
   readonly serve: () => void;
-  /** Listens to the end of the stream meanwhile. */
+  /** The listener for the stream's end while it waits. */
   readonly closed: () => void;
 }
 
-/** What an {@link Http2Connection} needs. */
+/** Options of an {@link Http2Connection}. */
 export interface Http2ConnectionOptions {
   readonly limits: TransportLimits;
   readonly clients: ClientAddresses;
@@ -24,29 +24,33 @@ export interface Http2ConnectionOptions {
   readonly shares: TurnShares;
 }
 
-/** One HTTP/2 session: shares the event loop with the others, and ends it when its peer is gone or goes too far. */
+/**
+ * One HTTP/2 session. It shares the event loop with other sessions, and ends when its peer is gone or exceeds a limit.
+ */
 export class Http2Connection implements OpenCall {
   readonly #session: Http2Session;
   readonly #options: Http2ConnectionOptions;
   readonly #peer: PeerWatch;
   readonly #address: string;
-  /** The client's quota key; of a trusted proxy, each stream has its own. */
+  /** The client's quota key. On a trusted proxy's connection each stream has its own. */
   readonly #client: string | undefined;
   readonly #clients = new WeakMap<ServerHttp2Stream, string>();
   readonly #cancels: RateLimit;
-  /** Streams served in this turn of the event loop. Most are over at its end, and are never watched. */
+  /** Streams served in this turn of the event loop. Most end within it, and are never watched. */
   #arrived: ServerHttp2Stream[] = [];
   /** How many were served in this turn. */
   #served = 0;
   /** Streams that wait for another turn, oldest first. */
   #waiting: WaitingStream[] = [];
-  /** In no order. An array, because V8 keeps what a growing Set has held for as long as anything old points to it. */
+  /**
+   * Unordered. An array, because V8 retains everything that a growing Set has held while an old object refers to it.
+   */
   readonly #open: OpenStream[] = [];
   /** A stream was opened since the last check. */
   #used = false;
-  /** The last check before which a stream was open; in `performance.now()` time. */
+  /** The last check at which a stream was open, in `performance.now()` time. */
   #unusedSinceMs = performance.now();
-  /** The connection is about to be cut: nothing more is served. */
+  /** The connection is about to be closed: nothing more is served. */
   #isCut = false;
 
   constructor(session: Http2Session, options: Http2ConnectionOptions) {
@@ -65,19 +69,19 @@ export class Http2Connection implements OpenCall {
     session.on("remoteSettings", countControlFrame);
   }
 
-  /** No stream is open. */
+  /** Whether no stream is open. */
   get idle(): boolean {
     return this.#arrived.length === 0 && this.#waiting.length === 0 && this.#open.length === 0;
   }
 
-  /** For how long there has been no stream, in milliseconds; up to the time between two checks less than that. */
+  /** How long there has been no stream, in milliseconds; up to one check interval too little. */
   get idleMs(): number {
     return this.idle && !this.#used ? performance.now() - this.#unusedSinceMs : 0;
   }
 
   /**
-   * The peer has opened a stream, which `serve` serves: at once, or in a later turn of the event loop, if the stream still
-   * is there then. Streams of a client that cancels too many calls are reset.
+   * The peer opened a stream. `serve` is called at once, or in a later turn of the event loop if the stream still
+   * exists. Streams of clients that cancel too many calls are reset.
    */
   streamOpened(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, serve: () => void): void {
     if (this.#isCut) {
@@ -102,7 +106,7 @@ export class Http2Connection implements OpenCall {
     if (this.#session.destroyed) return;
     if (this.#used || !this.idle) this.#unusedSinceMs = nowMs;
     this.#used = false;
-    // Backwards: a stream that closes is replaced by the last one.
+    // Backwards, because a stream that closes is replaced by the last one.
     for (let i = this.#open.length - 1; i >= 0; i--) this.#open[i]?.check(nowMs, this.#options.limits);
     if (this.#session.destroyed) return;
     const fault = this.#peer.check(nowMs, scarce, this.#open.length);
@@ -117,7 +121,7 @@ export class Http2Connection implements OpenCall {
 
   /** Streams that are reset while they wait cost nothing more. */
   #wait(stream: ServerHttp2Stream, serve: () => void): void {
-    // In the same packet others may have been reset already.
+    // The same packet may have reset other streams already.
     this.#watchArrived();
     stream.on("error", ignore);
     const arrivedMs = performance.now();
@@ -146,7 +150,7 @@ export class Http2Connection implements OpenCall {
     const nowMs = performance.now();
     for (const stream of arrived) {
       if (stream.destroyed) this.#over(stream, nowMs);
-      // Most are: nothing of them is left to be sent or received.
+      // Most have: nothing remains to be sent or received.
       else if (stream.writableFinished && stream.readableEnded) continue;
       else this.#open.push(new OpenStream(stream, this.#open.length, nowMs, (gone) => this.#closed(gone)));
     }
@@ -161,19 +165,18 @@ export class Http2Connection implements OpenCall {
   }
 
   /**
-   * Counts a stream that ended early by a reset, from whichever side (a client can provoke ours, too), or with its
-   * connection.
+   * Counts a stream that ended early by a reset from either side (a client can provoke ours), or with its connection.
    */
   #over(stream: ServerHttp2Stream, openedMs: number): void {
     if (stream.rstCode === constants.NGHTTP2_NO_ERROR || performance.now() - openedMs >= earlyCancelMs) return;
     const client = this.#client ?? this.#clients.get(stream) ?? "";
-    // Those that end with a connection that is cut count too: reconnecting would otherwise make them free.
+    // Streams that end with a closed connection count too; otherwise reconnecting would avoid the limit.
     const allowed = this.#options.cancelled.allows(client);
-    // A proxy's other clients keep their connection: the streams of this one are refused.
+    // Other clients of a proxy keep the connection: only this client's streams are refused.
     if (this.#client !== undefined && (!this.#cancels.allows() || !allowed)) this.#cut("cancelled calls");
   }
 
-  /** Whether the stream is that of a proxy's client that cancels too many calls: it is reset. */
+  /** Whether the stream is from a proxy's client that cancels too many calls; it is then reset. */
   #refuses(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean {
     const { clients, cancelled } = this.#options;
     const client = quotaKey(clients.of(this.#address, headers["x-forwarded-for"]));
@@ -185,8 +188,8 @@ export class Http2Connection implements OpenCall {
   }
 
   /**
-   * Ends the session when the loop has turned. A session that is destroyed while nghttp2 closes one of its streams, which
-   * is when that stream's events come, has it freed twice, and the process ends.
+   * Ends the session after the loop has turned. Node frees a stream twice, and crashes, if its session is destroyed
+   * while nghttp2 closes the stream; the stream's events are emitted during that time.
    */
   #cut(fault: string): void {
     if (this.#isCut || this.#session.destroyed) return;
@@ -198,5 +201,5 @@ export class Http2Connection implements OpenCall {
   }
 }
 
-/** A stream without this would end the process by its reset. */
+/** Without a listener, a reset stream would end the process. */
 function ignore(): void {}

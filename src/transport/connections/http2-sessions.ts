@@ -11,22 +11,22 @@ import { closeSession } from "./close-session.js";
 import { Http2Connection, type Http2ConnectionOptions } from "./http2-connection.js";
 import { TurnShares } from "./turn-shares.js";
 
-/** What HTTP/2 sessions are made of. */
+/** Options of {@link Http2Sessions}. */
 export interface Http2SessionsOptions extends Omit<Http2ConnectionOptions, "shares"> {
   readonly log: Log;
   /** A request that {@link stream} did not take. */
   request(request: Http2ServerRequest, response: Http2ServerResponse): void;
-  /** A stream, before Node makes a request of it. True: taken. */
+  /** A stream, before Node makes a request of it. True: it was taken. */
   stream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean;
 }
 
-/** How often connections and their streams are checked, at most. */
+/** Interval between checks of connections and streams, at most. */
 const checkIntervalMs = 2_000;
 
 /** Connections that are checked in one turn of the event loop. */
 const checksPerTurnMax = 100;
 
-/** Serves the connections that speak HTTP/2, and ends those that no longer do. */
+/** Serves HTTP/2 connections, and ends those whose peers are gone. */
 export class Http2Sessions {
   readonly #options: Http2SessionsOptions;
   readonly #server: http2.Http2Server;
@@ -49,14 +49,14 @@ export class Http2Sessions {
     return this.#connections.size;
   }
 
-  /** Takes a connection whose client is known to speak HTTP/2; what it has sent so far must still be unread. */
+  /** Serves a connection of an HTTP/2 client, of which nothing was read yet. */
   accept(socket: Socket): void {
-    // An HTTP/1 server leaves its sockets half open; an HTTP/2 session would not notice that its peer has gone.
+    // Sockets of an HTTP/1 server stay half open; an HTTP/2 session would not notice that its peer is gone.
     socket.allowHalfOpen = false;
     this.#server.emit("connection", socket);
   }
 
-  /** Tells every peer, and those to come, to go; each session ends with its last stream. */
+  /** Sends GOAWAY to current and future peers; each session ends with its last stream. */
   close(): void {
     this.#closing = true;
     for (const [session, connection] of this.#connections) this.#end(session, connection);
@@ -97,7 +97,7 @@ export class Http2Sessions {
   #opened(session: Http2Session): void {
     const connection = new Http2Connection(session, { ...this.#options, shares: this.#shares });
     this.#connections.set(session, connection);
-    // Node keeps a session for ever whose peer sent a broken first frame and hung up: nothing tells of it.
+    // Node keeps a session forever if its peer sent an invalid first frame and hung up; no event reports it.
     const greeting = setTimeout(() => session.destroy(), this.#options.limits.headersTimeoutMs);
     session.once("remoteSettings", () => clearTimeout(greeting));
     session.once("close", () => {
@@ -111,7 +111,7 @@ export class Http2Sessions {
     closeSession(session, this.#options.limits.drainIdleMs - connection.idleMs, () => connection.idle);
   }
 
-  /** Checks some connections a turn: pinging thousands at once would keep the others waiting. */
+  /** Checks some connections per turn: pinging thousands at once would delay the others. */
   #check(connections: Iterator<Http2Connection, unknown> = this.#connections.values()): void {
     const nowMs = performance.now();
     const scarce = this.#connections.size > this.#options.limits.connectionsMax / 2;
@@ -124,5 +124,5 @@ export class Http2Sessions {
   }
 }
 
-/** Of a stream that is over before it is served. */
+/** The error of a stream that ended before it was served. */
 function ignore(): void {}

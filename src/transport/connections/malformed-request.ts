@@ -5,7 +5,7 @@ import { errorResponse } from "../http/error-response.js";
 import { HttpFailure } from "../http/http-failure.js";
 import type { TransportLimits } from "../limits.js";
 
-/** The response to what the HTTP/1.1 parser could not make a request of. */
+/** The failure for input that the HTTP/1.1 parser rejected. */
 export function malformedRequest(error: NodeJS.ErrnoException, limits: TransportLimits): HttpFailure {
   if (error.code === "HPE_HEADER_OVERFLOW") {
     const message = `the request line and headers are longer than ${limits.headerBytesMax} bytes`;
@@ -18,7 +18,7 @@ export function malformedRequest(error: NodeJS.ErrnoException, limits: Transport
   return new HttpFailure(400, "invalid_argument", "MALFORMED_REQUEST", "the request is not well-formed HTTP");
 }
 
-/** An error response as the bytes of an HTTP/1.1 connection that ends with it. */
+/** An error response as bytes, for an HTTP/1.1 connection that then ends. */
 export function rawErrorResponse(
   failure: Failure,
   common: HeaderFields = { "access-control-allow-origin": "*" },

@@ -4,21 +4,21 @@ import { sweepIntervalMs } from "../stream-guard.js";
 import { isWholeResponse, unreadBytes } from "./unread-responses.js";
 
 /**
- * An HTTP/2 stream that outlived the turn of the event loop in which it was opened. Follows its response to the end: a
- * reader that takes nothing is reset, and a client that still sends after the whole response is told to stop.
+ * An HTTP/2 stream that outlived the turn of the event loop in which it was opened. It is checked until its end:
+ * readers that take nothing are reset, and clients that keep sending after the whole response are stopped.
  */
 export class OpenStream {
   readonly stream: ServerHttp2Stream;
   /** In `performance.now()` time. */
   readonly openedMs: number;
-  /** Where its connection keeps it. */
+  /** Its index in its connection's list. */
   index: number;
-  /** Bytes that the peer has yet to take, as last seen. */
+  /** Bytes that the peer had not taken at the last check. */
   #pendingBytes = 0;
-  /** When {@link #pendingBytes} last grew from 0 or became fewer, in `performance.now()` time. */
+  /** When {@link #pendingBytes} last increased from 0 or decreased, in `performance.now()` time. */
   #takenMs = 0;
 
-  /** `closed` is called once, with this. */
+  /** `closed` is called once, with this stream. */
   constructor(stream: ServerHttp2Stream, index: number, openedMs: number, closed: (stream: OpenStream) => void) {
     this.stream = stream;
     this.openedMs = openedMs;
@@ -28,7 +28,7 @@ export class OpenStream {
     else stream.once("finish", () => this.#stopSenderSoon());
   }
 
-  /** To be called every so often. */
+  /** Called at intervals. */
   check(nowMs: number, { stalledReaderMs, breakOffMs }: TransportLimits): void {
     const { stream } = this;
     if (stream.writableFinished) {
@@ -42,18 +42,18 @@ export class OpenStream {
       this.#takenMs = nowMs;
       return;
     }
-    // The stream guard ends a stream of messages first, and says why: it looks as often as this adds to the limit.
+    // The stream guard ends message streams first, with a reason. Its check interval is added to the limit.
     const guardMs = isWholeResponse(stream) ? 0 : Math.min(sweepIntervalMs, stalledReaderMs) + breakOffMs;
     const limitMs = stalledReaderMs + guardMs;
     if (nowMs - this.#takenMs >= limitMs) stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
   }
 
-  /** The last frames leave at the end of the turn: a reset in the same turn could overtake them. */
+  /** The last frames leave at the end of the turn; a reset in the same turn could overtake them. */
   #stopSenderSoon(): void {
     setImmediate(() => this.#stopSender());
   }
 
-  /** Resets the stream without an error when the response has left but the request goes on; RFC 9113, 8.1. */
+  /** Resets the stream with NO_ERROR if the response has left but the request continues (RFC 9113, 8.1). */
   #stopSender(): void {
     const { stream } = this;
     if (stream.destroyed || stream.closed || stream.state.localClose !== 1) return;

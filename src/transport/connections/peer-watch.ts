@@ -1,30 +1,30 @@
 import type { Http2Session } from "node:http2";
 import type { TransportLimits } from "../limits.js";
 
-/** The kernel takes at least so many bytes for a peer that reads nothing. */
+/** The kernel buffers at least this many bytes for a peer that reads nothing. */
 const kernelBufferBytes = 16_384;
 
-/** Watches whether the peer of an HTTP/2 session still is there, and whether it sends what it may. */
+/** Checks whether the peer of an HTTP/2 session is alive, and keeps to its limits on frames. */
 export class PeerWatch {
   readonly #session: Http2Session;
   readonly #limits: TransportLimits;
-  /** Of the connection, at the last check. */
+  /** The connection's values at the last check. */
   #bytesRead = 0;
   #bytesWritten = 0;
   /** Nothing was received since the check before the last one. */
   #quiet = false;
-  /** Pings without a response so far. */
+  /** Pings without a reply. */
   #unanswered = 0;
-  /** When the peer last gave a sign of life, or was asked for one; in `performance.now()` time, like the next. */
+  /** The last sign of life, or the last ping; in `performance.now()` time, like the next. */
   #aliveMs = performance.now();
   #pingedMs = performance.now();
-  /** Bytes written when the last ping was asked for. */
+  /** Bytes written when the last ping was sent. */
   #writtenBeforePing = 0;
-  /** Bytes that the peer is known to have read: all that was written before a ping that it answered. */
+  /** Bytes that the peer is known to have read: everything written before a ping that it answered. */
   #knownRead = 0;
   #checkedMs = performance.now();
   #streams = 0;
-  /** Bytes that may still be received beyond what the limits allow for. */
+  /** Bytes that may still be received beyond the limits. */
   #overheadLeft: number;
 
   constructor(session: Http2Session, limits: TransportLimits) {
@@ -38,7 +38,7 @@ export class PeerWatch {
     this.#streams++;
   }
 
-  /** What makes the session not worth keeping; undefined: nothing. To be called every so often. */
+  /** Why the session must end; undefined if it may continue. Called at intervals. */
   check(nowMs: number, scarce: boolean, openStreams: number): string | undefined {
     const { bytesRead, bytesWritten } = this.#session.socket;
     const received = bytesRead - this.#bytesRead;
@@ -50,7 +50,7 @@ export class PeerWatch {
     if (lost !== undefined) return lost;
     const becameQuiet = received === 0 && !this.#quiet;
     this.#quiet = received === 0;
-    // A second ping after the first shows whether the session still writes.
+    // A second ping shows whether the session still writes.
     const probe = becameQuiet || (this.#quiet && this.#unanswered === 1);
     if (probe || nowMs - this.#pingedMs >= this.#limits.peerPingIntervalMs) this.#ping(nowMs, bytesWritten);
     return undefined;
@@ -63,17 +63,17 @@ export class PeerWatch {
     const left = this.#overheadLeft + forTime + this.#streams * requestBytesMax + sent / 4 - received;
     this.#checkedMs = nowMs;
     this.#streams = 0;
-    // What a stream was allowed goes with it.
+    // The allowance of a stream ends with it.
     this.#overheadLeft = Math.min(left, http2OverheadBytesPerSecondMax + openStreams * requestBytesMax);
     return left < 0;
   }
 
   /**
-   * Why a session whose ping has no response is lost, if it is. nghttp2 writes nothing more after the GOAWAY with which it
-   * ends a session for an invalid frame, and Node neither reads on nor tells of it. A session that cannot write because
-   * its peer does not read looks the same, and is given time, unless connections are scarce. A peer that sends the headers
-   * of a request only in part cannot answer pings either, and nothing tells of it: without a stream that is open, and
-   * nothing to read, a peer has as long as headers may take.
+   * Why a session with an unanswered ping is lost; undefined if it may still live. After the GOAWAY with which nghttp2
+   * ends a session for an invalid frame, it writes nothing more, and Node neither reads on nor reports it. A session
+   * whose peer does not read looks the same, so it is given time unless connections are scarce. A peer that sent only
+   * part of a request's headers cannot reply to pings either. So a peer without an open stream, and with nothing to
+   * read, has only the time limit of headers.
    */
   #lost(bytesWritten: number, nowMs: number, scarce: boolean, openStreams: number): string | undefined {
     const { peerSilenceMaxMs, headersTimeoutMs } = this.#limits;
@@ -87,15 +87,15 @@ export class PeerWatch {
   #ping(nowMs: number, bytesWritten: number): void {
     if (this.#session.destroyed) return;
     const sent = this.#session.ping((error) => {
-      // A ping that is called off is no sign of life.
+      // A cancelled ping is no sign of life.
       if (error !== null || this.#session.destroyed) return;
       this.#unanswered--;
       this.#aliveMs = performance.now();
       this.#knownRead = bytesWritten;
-      // The response itself does not count as activity: a peer that stays quiet is not pinged again for it.
+      // The reply itself does not count as activity, so a quiet peer is not pinged again for it.
       this.#bytesRead = this.#session.socket.bytesRead;
     });
-    // Node allows ten without a response.
+    // Node allows ten pings without a reply.
     if (!sent) return;
     if (this.#unanswered === 0) this.#aliveMs = nowMs;
     this.#unanswered++;

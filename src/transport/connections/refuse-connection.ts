@@ -6,13 +6,13 @@ import { tooManyCancelledCalls } from "./cancelled-calls.js";
 import { closeLingering } from "./lingering-close.js";
 import { rawErrorResponse } from "./malformed-request.js";
 
-/** When a client whose connection was refused should try again. */
+/** Retry delay for a client whose connection was refused. */
 const connectionRetryMs = 5_000;
 
-/** How long a refused client may take to say which protocol it speaks, and then to read why it was refused. */
+/** How long a refused client may take to reveal its protocol, and then to read the reason. */
 const refusalMs = 1_000;
 
-/** Why connections are refused; the reasons of their errors. */
+/** The reasons for refusing connections. */
 export const connectionRefusals = [
   "TOO_MANY_CONNECTIONS",
   "TOO_MANY_CONNECTIONS_OF_CLIENT",
@@ -23,8 +23,8 @@ export const connectionRefusals = [
 export type RefusalReason = (typeof connectionRefusals)[number];
 
 /**
- * Tells a client without TLS why its connection is refused, and closes it: HTTP/1.1 gets 503 or 429, HTTP/2 gets GOAWAY
- * with ENHANCE_YOUR_CALM. Takes up to a second each for the client to speak, to take the bytes and to close.
+ * Refuses a connection without TLS, with a reason: HTTP/1.1 gets 503 or 429, HTTP/2 gets GOAWAY with ENHANCE_YOUR_CALM.
+ * The client has up to a second each to speak, to take the bytes, and to close.
  */
 export function refuseConnection(socket: Socket, reason: RefusalReason): void {
   peekPreface(socket, refusalMs, (http2) => {
@@ -34,7 +34,7 @@ export function refuseConnection(socket: Socket, reason: RefusalReason): void {
   });
 }
 
-/** Made once each: thousands of connections a second may be refused. */
+/** Made once each: thousands of connections per second may be refused. */
 const responses = new Map<RefusalReason, Buffer>();
 
 function responseOf(reason: RefusalReason): Buffer {
@@ -55,10 +55,10 @@ function failureOf(reason: RefusalReason): Failure {
   return new Failure("resource_exhausted", message, { reason, retryAfterMs: connectionRetryMs });
 }
 
-/** A peer that goes away while it is refused. */
+/** The peer may disconnect meanwhile. */
 function ignore(): void {}
 
-/** An empty SETTINGS frame, with which every HTTP/2 server begins, and GOAWAY (RFC 9113, 6.5 and 6.8). */
+/** An empty SETTINGS frame, the first of every HTTP/2 server, and GOAWAY (RFC 9113, 6.5 and 6.8). */
 const goAway = Buffer.from([
   ...[0, 0, 0, 4, 0, 0, 0, 0, 0],
   ...[0, 0, 8, 7, 0, 0, 0, 0, 0],

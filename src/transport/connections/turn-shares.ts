@@ -1,22 +1,22 @@
 import { type OpenCall, whenLoopTurned } from "../call/loop-turn.js";
 
-/** Streams that are served in one turn of the event loop: up to some tens of milliseconds. The others wait. */
+/** Streams served in one turn of the event loop, which takes up to some tens of milliseconds. The rest wait. */
 export const streamsPerTurnMax = 256;
 
-/** Streams that a connection may have served in one turn, when it is alone. */
+/** Streams that a connection may have served in one turn when it is alone. */
 export const streamsOfConnectionMax = 128;
 
-/** Streams that a connection may have served in one turn, however many connections there are. */
+/** Streams that a connection may have served in one turn, regardless of other connections. */
 export const streamsOfConnectionMin = 8;
 
-/** Shares each turn of the event loop among the connections that open streams, so that none starves the others. */
+/** Divides each turn of the event loop among the connections that open streams. */
 export class TurnShares implements OpenCall {
-  /** Streams of one connection, by how many connections the last turn had. */
+  /** Streams per connection, given the number of connections of the last turn. */
   #share = streamsOfConnectionMax;
   #connections = 0;
   #streams = 0;
 
-  /** Whether a connection that was served `served` streams in this turn may have one more served; counts it. */
+  /** Counts one more stream of a connection that had `served` in this turn. False: it must wait. */
   take(served: number): boolean {
     if (served >= this.#share || (served >= streamsOfConnectionMin && this.#streams >= streamsPerTurnMax)) return false;
     if (this.#streams++ === 0) whenLoopTurned(this);

@@ -2,47 +2,47 @@ import type { Http2Session, Http2Stream } from "node:http2";
 import { Failure, unavailable } from "../../domain/failure.js";
 
 /**
- * Larger bodies are written in pieces of so many bytes, of which the next is written when the peer has taken the last:
- * only then can be seen that a slow reader takes something.
+ * Larger bodies are written in pieces of this size, each when the peer has taken the previous one. Otherwise a slow
+ * reader could not be told from one that takes nothing.
  */
 export const pieceBytes = 262_144;
 
-/** Smaller responses are not counted: as many as a connection may have streams are 16 MiB. */
+/** Smaller responses are not counted: the most streams of a connection then have 16 MiB. */
 const countedBytesMin = 16_384;
 
-/** Answers that one HTTP/2 connection may leave unread, in bytes: some fifty of the largest pages. */
+/** Unread responses of one HTTP/2 connection, in bytes: about fifty of the largest pages. */
 export const unreadBytesPerConnectionMax = 134_217_728;
 
-/** Answers that all HTTP/2 connections of a process may leave unread, in bytes. */
+/** Unread responses of all HTTP/2 connections of a process, in bytes. */
 export const unreadBytesMax = 536_870_912;
 
-/** When a client that was refused a response should ask again. */
+/** Retry delay for a client whose response was refused. */
 const retryMs = 1_000;
 
 const unreadByConnection = new WeakMap<Http2Session, number>();
 let unreadInAll = 0;
-/** Of responses that are written in pieces. */
+/** Bytes of responses that are written in pieces. */
 const bytesToWrite = new WeakMap<Http2Stream, number>();
 
-/** How a body is written; of Node's responses and streams. */
+/** What a body is written to: responses and streams of Node. */
 interface BodyWriter {
   write(chunk: Uint8Array, written: (error?: Error | null) => void): unknown;
   end(chunk: Uint8Array): unknown;
 }
 
-/** Whether the stream carries a response that is known whole, and not messages as they come. */
+/** Whether the stream carries a complete response, not messages over time. */
 export function isWholeResponse(stream: Http2Stream): boolean {
   return stream.writableEnded || bytesToWrite.has(stream);
 }
 
-/** What the peer has yet to take of what there is for it, in bytes. */
+/** Bytes for the peer that it has not taken. */
 export function unreadBytes(stream: Http2Stream): number {
   return stream.writableLength + (bytesToWrite.get(stream) ?? 0);
 }
 
 /**
- * Counts a response of `bytes` until its stream has closed. Call it before anything of the response is written.
- * @throws Failure when the connection, or the process, holds too many bytes that nobody has read
+ * Counts a response of `bytes` until its stream closes. Call it before writing any of it.
+ * @throws Failure if the connection, or the process, holds too many unread bytes
  */
 export function countResponse(stream: Http2Stream, bytes: number): void {
   const { session } = stream;
@@ -63,7 +63,7 @@ export function countResponse(stream: Http2Stream, bytes: number): void {
   });
 }
 
-/** The pieces of a body that is written to `stream`; ask for the next one when the last was taken. */
+/** The pieces of a body that is written to `stream`. Request the next when the previous one was taken. */
 function* piecesOf(stream: Http2Stream, body: Uint8Array): Generator<Uint8Array, void, void> {
   for (let at = 0; at < body.length; at += pieceBytes) {
     bytesToWrite.set(stream, Math.max(0, body.length - at - pieceBytes));
