@@ -6,7 +6,7 @@ import type { ClientAddresses } from "./client-addresses.js";
 import type { TransportLimits } from "./limits.js";
 import type { RequestMetrics } from "./request-metrics.js";
 
-/** Whether the process can answer. */
+/** Whether the process accepts requests. */
 export type Readiness = "ready" | "loading" | "draining";
 
 /** A request of either HTTP version. */
@@ -15,9 +15,9 @@ export type AnyRequest = IncomingMessage | Http2ServerRequest;
 /** A response of either HTTP version. */
 export type AnyResponse = ServerResponse | Http2ServerResponse;
 
-/** What the handlers of every protocol are made from. */
+/** Options of the handlers of every protocol. */
 export interface HandlerOptions {
-  /** Already guarded: its streams are counted, limited, watched and drained, whichever protocol opens them. */
+  /** Guarded by {@link StreamGuard}: streams are counted, limited, watched and drained in every protocol. */
   readonly api: Api;
   readonly log: Log;
   readonly limits: TransportLimits;

@@ -1,25 +1,27 @@
-/** Everything on the port that has a bound. Per process; counts unless the name says its unit. */
+/** Every limit of the port, per process. A name without a unit is a count. */
 export interface TransportLimits {
-  /** Open connections; above it 503, or GOAWAY over HTTP/2. */
+  /** Open connections; beyond it 503, or GOAWAY over HTTP/2. */
   readonly connectionsMax: number;
   /**
-   * Open connections of one client address; above it 429, or GOAWAY over HTTP/2. 0: no bound. Half of `connectionsMax`
-   * unless it is given, so that one address never takes all of them, and many clients behind one address are served.
+   * Open connections of one client address; beyond it 429, or GOAWAY over HTTP/2. 0: no limit. Default: half of
+   * `connectionsMax`, so that one address never takes all of them.
    */
   readonly connectionsPerAddressMax: number;
-  /** Open streams, all protocols together; above it UNAVAILABLE. */
+  /** Open streams of all protocols; beyond it UNAVAILABLE. */
   readonly streamsMax: number;
-  /** Open streams of one client address; above it RESOURCE_EXHAUSTED. 0: no bound. An IPv6 client is its /64 network. */
+  /**
+   * Open streams of one client address; beyond it RESOURCE_EXHAUSTED. 0: no limit. An IPv6 client is its /64 network.
+   */
   readonly streamsPerAddressMax: number;
-  /** A stream whose reader has not taken what was sent to it for this long is ended. */
+  /** A stream whose reader takes nothing for this long is ended. */
   readonly stalledReaderMs: number;
-  /** Request line and header fields together; above it 431. */
+  /** Request line and header fields together; beyond it 431. */
   readonly headerBytesMax: number;
-  /** Path and query; above it 414. */
+  /** Path and query; beyond it 414. */
   readonly urlLengthMax: number;
   /**
-   * A request message of gRPC, gRPC-Web or Connect, as it is sent and decompressed. The longest lists that a filter takes
-   * need half of the default; JSON of that size takes up to 40 ms to read, during which nothing else happens.
+   * A request message of gRPC, gRPC-Web or Connect, both compressed and decompressed. The longest lists of a filter
+   * need half of the default. JSON of that size takes up to 40 ms to decode, which blocks the process.
    */
   readonly requestBodyBytesMax: number;
   /** From the first byte of a request, or from connecting, to the end of its headers. */
@@ -29,63 +31,66 @@ export interface TransportLimits {
   /** How long a connection may idle between requests. */
   readonly keepAliveTimeoutMs: number;
   /**
-   * Requests of one HTTP/1.1 connection that may wait for the response to the one before them. They are answered one after
-   * the other, and no more is read meanwhile; only a single packet can hold more, and ends the connection.
+   * Requests of one HTTP/1.1 connection that may wait for the response before them. They are answered in order, and
+   * nothing is read meanwhile. Only a single packet can hold more, and then the connection ends.
    */
   readonly unansweredRequestsMax: number;
-  /** How long a connection that the server ends is still read, so that its last bytes arrive; then it is cut. */
+  /** How long a closing connection is still read, so that its last bytes arrive; then it is closed at once. */
   readonly lingerMs: number;
   /**
-   * While the server drains, a connection is told to end with its next request, or when it had none for this long, the
-   * time before the drain included. Over HTTP/1.1 a request that crosses the end of its connection is lost. A client that
-   * asks more often than this is told with a response; of one that asks more rarely, hardly ever a request crosses.
+   * While draining, a connection ends with its next response, or after this time without requests, counting the time
+   * before the drain. Over HTTP/1.1, a request that crosses the end of its connection is lost. Clients with shorter
+   * intervals learn of the end from a response; with longer intervals, a crossing is unlikely.
    */
   readonly drainIdleMs: number;
-  /** How long the server works on a unary response, or on opening a stream; then DEADLINE_EXCEEDED. */
+  /** The time to answer a unary request, or to open a stream; then DEADLINE_EXCEEDED. */
   readonly requestTimeoutMs: number;
   /** Concurrent HTTP/2 streams of one connection. */
   readonly http2StreamsPerConnectionMax: number;
   /**
-   * What one HTTP/2 connection may hold in memory, in units of a million bytes: mostly what its streams have not read
-   * yet. Above it Node refuses its new streams (its own default of 10 would, beside a dozen slow depth streams).
+   * Memory of one HTTP/2 connection, in millions of bytes, mostly of unread stream data. Beyond it Node refuses new
+   * streams. Node's default of 10 would refuse them beside a dozen slow depth streams.
    */
   readonly http2SessionMegabytesMax: number;
   /**
-   * Calls that one HTTP/2 connection may cancel early (see `earlyCancelMs`) at once, and a second from then on; above it
-   * the connection is cut. A page with as many subscriptions may leave them all at once. Not for trusted proxies. Far
-   * below nghttp2's own 1,000 and 33 of any age, beyond which it sends GOAWAY, and lets open streams go on.
+   * Calls that one HTTP/2 connection may cancel early (see `earlyCancelMs`), at once and per second from then on.
+   * Beyond it the connection is closed, unless it is a trusted proxy's. A page may leave that many subscriptions at
+   * once. nghttp2's own limits of 1,000 and 33 count cancellations of any age, and only send GOAWAY.
    */
   readonly http2CancelBurstMax: number;
   readonly http2CancelsPerSecondMax: number;
   /**
-   * Calls that one client address may cancel early at once, and a second from then on, over all connections and HTTP
-   * versions; above it its connections are cut and refused, for 5 s at most. Ten connections' worth, because many
-   * clients may share an address.
+   * Calls that one client address may cancel early, at once and per second from then on, over all connections. Beyond
+   * it its connections are closed and refused, for 5 s at most. Ten times a connection's limit, because many clients
+   * may share an address.
    */
   readonly cancelledCallBurstMax: number;
   readonly cancelledCallsPerSecondMax: number;
-  /** PING and SETTINGS frames of an HTTP/2 connection, at once and a second. Go's gRPC pings once a round trip. */
+  /** PING and SETTINGS frames of an HTTP/2 connection, at once and per second. Go's gRPC pings once per round trip. */
   readonly http2ControlFramesPerSecondMax: number;
   /**
-   * Bytes a second that an HTTP/2 connection may receive beyond what its requests may take and a quarter of what it was
-   * sent: window updates, priorities and frames of unknown types.
+   * Bytes per second that an HTTP/2 connection may receive beyond its requests and a quarter of what it was sent:
+   * window updates, priorities and unknown frames.
    */
   readonly http2OverheadBytesPerSecondMax: number;
-  /** How often an HTTP/2 or WebSocket peer is pinged; an HTTP/2 peer also once it has become silent. */
+  /** Interval of pings to HTTP/2 and WebSocket peers. HTTP/2 peers are also pinged when they become silent. */
   readonly peerPingIntervalMs: number;
-  /** A peer that answered no ping for this long is dead. Minutes, because one that stopped reading responses none. */
+  /**
+   * A peer that answers no ping for this long is dead. Minutes, because a peer that stopped reading cannot answer
+   * pings.
+   */
   readonly peerSilenceMaxMs: number;
-  /** When the kernel begins to probe a silent TCP peer. */
+  /** When the kernel starts to probe a silent TCP peer. */
   readonly tcpKeepAliveMs: number;
-  /** A message from a WebSocket client; they are ignored, so small ones will do. */
+  /** Size of a message from a WebSocket client. Its content is ignored. */
   readonly webSocketMessageBytesMax: number;
   /** Messages a WebSocket client may send between two pings. */
   readonly webSocketMessagesPerPingMax: number;
-  /** How long a peer may take to read the end of a broken-off stream before its connection is cut. */
+  /** How long a peer may take to read the end of an aborted stream before its connection is closed. */
   readonly breakOffMs: number;
 }
 
-/** What holds unless an operator says otherwise. */
+/** The defaults. */
 export const defaultTransportLimits: TransportLimits = {
   connectionsMax: 20_000,
   connectionsPerAddressMax: 10_000,

@@ -15,35 +15,35 @@ import type { RepeatedGets } from "./http/repeated-gets.js";
 import type { TransportLimits } from "./limits.js";
 import { peekPreface } from "./peek-preface.js";
 
-/** What the port hands over. */
+/** Where the port passes requests. */
 export interface PortHandlers {
   request(request: IncomingMessage | Http2ServerRequest, response: ServerResponse | Http2ServerResponse): void;
-  /** Answers a request with an error. */
+  /** Responds to a request with an error. */
   refuse(request: IncomingMessage, response: ServerResponse, failure: Failure): void;
-  /** A request to become a WebSocket; `head` is what came after its headers. */
+  /** A request for a WebSocket; `head` is what follows its headers. */
   upgrade(request: IncomingMessage, socket: Socket, head: Buffer): void;
-  /** An HTTP/2 stream, before Node makes a request of it. True: taken. */
+  /** An HTTP/2 stream, before Node makes a request of it. True: it was taken. */
   stream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean;
 }
 
-/** What the port is made of. */
+/** Options of {@link OnePort}. */
 export interface PortOptions {
   readonly tls: { readonly certificate: string; readonly key: string } | undefined;
   readonly limits: TransportLimits;
   readonly clients: ClientAddresses;
   readonly log: Log;
   readonly handlers: PortHandlers;
-  /** Undefined: HTTP/1.1 connections are left to Node's parser. */
+  /** Undefined: Node's parser reads all HTTP/1.1 connections. */
   readonly repeated: RepeatedGets | undefined;
 }
 
-/** One listening socket for HTTP/1.1 and HTTP/2: told apart by ALPN under TLS, by the preface without. */
+/** One listening socket for HTTP/1.1 and HTTP/2, detected by ALPN under TLS and otherwise by the preface. */
 export class OnePort {
   readonly #options: PortOptions;
   readonly #http1: Http1Server;
   readonly #http2: Http2Sessions;
   readonly #admission: ConnectionAdmission;
-  /** Connections that have not yet said which version they speak. */
+  /** Connections whose version is not known yet. */
   readonly #undecided = new Set<Socket>();
   #draining = false;
   #cut = false;
@@ -75,7 +75,7 @@ export class OnePort {
     return new Map(connectionRefusals.map((reason) => [reason, this.#admission.refused(reason)]));
   }
 
-  /** Gives the port that is listened on. @throws Error when the address cannot be had */
+  /** Starts to listen and returns the port. @throws Error if the address is unavailable */
   listen(host: string, port: number): Promise<number> {
     const { server } = this.#http1;
     return new Promise((resolve, reject) => {
@@ -88,16 +88,16 @@ export class OnePort {
     });
   }
 
-  /** Serves what {@link accept} is given, instead of listening itself. Gives `port` back. */
+  /** Serves the connections passed to {@link accept} instead of listening. Returns `port`. */
   open(port: number): number {
-    // Node starts to check its time limits at this event.
+    // Node starts its time limits at this event.
     this.#http1.server.emit("listening");
     return port;
   }
 
-  /** Serves a connection that another process accepted and read nothing of. */
+  /** Serves a connection that another process accepted, and read nothing of. */
   accept(socket: Socket): void {
-    // As Node's HTTP servers have them.
+    // The settings of Node's HTTP servers.
     socket.allowHalfOpen = true;
     socket.setNoDelay(true);
     socket.setKeepAlive(true, this.#options.limits.tcpKeepAliveMs);
@@ -105,7 +105,7 @@ export class OnePort {
   }
 
   /**
-   * Stops listening, tells HTTP/2 peers to go, and ends HTTP/1.1 connections with their next response, or as they are idle.
+   * Stops listening, sends GOAWAY to HTTP/2 peers, and ends HTTP/1.1 connections with their next response or when idle.
    * Resolves when every connection has ended.
    */
   async drain(): Promise<void> {
@@ -116,17 +116,18 @@ export class OnePort {
     for (const socket of this.#undecided) socket.setTimeout(limits.drainIdleMs);
     this.#http1.drain();
     await this.#acceptPending();
-    // That of an HTTP server would cut connections without a response under way, whatever has just reached them.
+    // An HTTP server's own `close` would cut connections without a response in progress, even if a request has just
+    // arrived.
     Server.prototype.close.call(this.#http1.server);
     await this.#admission.allClosed();
     this.#http1.stop();
   }
 
-  /** Resolves when every connection that the kernel has made is accepted: it would reset the others. */
+  /** Resolves when every connection of the kernel's queue is accepted; closing would reset the others. */
   async #acceptPending(): Promise<void> {
     const untilMs = performance.now() + this.#options.limits.drainIdleMs;
     let accepted: number;
-    // The event loop accepts one connection in a turn.
+    // The event loop accepts one connection per turn.
     await setImmediate();
     do {
       accepted = this.#accepted;
@@ -134,14 +135,17 @@ export class OnePort {
     } while (this.#accepted > accepted && !this.#cut && performance.now() < untilMs);
   }
 
-  /** Cuts every connection. */
+  /** Closes every connection at once. */
   cut(): void {
     this.#cut = true;
     this.#http2.destroy();
     this.#admission.cut();
   }
 
-  /** Puts itself between the listening socket and the HTTP/1.1 server, which must listen to keep its timeouts. */
+  /**
+   * Intercepts connections between the listening socket and the HTTP/1.1 server, which must listen to keep its
+   * timeouts.
+   */
   #detectProtocol(): void {
     const { server } = this.#http1;
     const encrypted = this.#options.tls !== undefined;

@@ -1,11 +1,11 @@
 import type { Socket } from "node:net";
 
-/** What an HTTP/2 connection without TLS begins with (RFC 9113, 3.4), as far as it takes to tell. */
+/** The first bytes of an HTTP/2 connection without TLS (RFC 9113, 3.4), as many as identify it. */
 const prefaceHead = Buffer.from("PRI");
 
 /**
- * Reads as much of a new connection as tells HTTP/2 from HTTP/1, puts it back, and says which it is and what it read. A connection that
- * says nothing for `timeoutMs` is cut.
+ * Reads enough of a new connection to tell HTTP/2 from HTTP/1, and puts it back. Reports the version and what was read.
+ * A connection that sends nothing for `timeoutMs` is closed.
  */
 export function peekPreface(socket: Socket, timeoutMs: number, decided: (http2: boolean, held: Buffer) => void): void {
   let held: Buffer = Buffer.alloc(0);

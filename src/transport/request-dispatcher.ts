@@ -9,7 +9,7 @@ import type { RestHandler } from "./http/rest-handler.js";
 import type { StaticFiles } from "./http/static-files.js";
 import type { RpcHandler } from "./protocols/rpc-handler.js";
 
-/** Where requests can go. */
+/** The handlers that requests are passed to. */
 export interface RequestDispatcherOptions {
   readonly common: CommonHeaders;
   /** Empty, or `/prefix`. */
@@ -20,7 +20,7 @@ export interface RequestDispatcherOptions {
   readonly log: Log;
 }
 
-/** Gives each request to the handler that serves it. What was asked for before goes the shortest way. */
+/** Passes each request to the handler that serves it. Remembered URLs are tried first. */
 export class RequestDispatcher {
   readonly #options: RequestDispatcherOptions;
 
@@ -40,7 +40,7 @@ export class RequestDispatcher {
     }
   }
 
-  /** Answers a request with an error. */
+  /** Responds to a request with an error. */
   refuse(request: AnyRequest, response: AnyResponse, failure: Failure): void {
     refuse(this.#exchange(request, response), failure, this.#options.log);
   }

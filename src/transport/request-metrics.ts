@@ -3,7 +3,7 @@ import { Counter, Gauge, Histogram } from "prom-client";
 import type { Api, Method } from "../domain/service.js";
 import type { Metrics } from "../telemetry/metrics.js";
 
-/** How a request came. */
+/** The protocols that metrics distinguish. */
 export const protocols = ["http", "sse", "websocket", "connect", "grpc-web", "grpc"] as const;
 
 /** One of {@link protocols}. */
@@ -34,8 +34,8 @@ const codeNames = [
 ];
 
 /**
- * The numbers of one method over one protocol. Requests are plain numbers, because the metrics library looks labels up anew
- * for each one; it reads them when it is scraped.
+ * The metrics of one method over one protocol. Counts are plain numbers that are copied on collection, because the
+ * metrics library looks up labels for each increment.
  */
 export class RequestCounters {
   readonly method: string;
@@ -51,7 +51,7 @@ export class RequestCounters {
     this.#durations = durations.labels({ method, protocol });
   }
 
-  /** A unary request was answered with gRPC status `code`; `startedMs` is what `performance.now()` said at its start. */
+  /** A unary request ended with gRPC status `code`. `startedMs` is `performance.now()` at its start. */
   answered(code: number, startedMs: number): void {
     this.byCode[code] = (this.byCode[code] ?? 0) + 1;
     this.#durations.observe((performance.now() - startedMs) / 1000);
@@ -61,7 +61,7 @@ export class RequestCounters {
     this.streamsOpen++;
   }
 
-  /** A stream that was opened ended with gRPC status `code`; 1 when the client left. */
+  /** An opened stream ended with gRPC status `code`; 1 if the client left. */
   streamClosed(code: number): void {
     this.streamsOpen--;
     this.byCode[code] = (this.byCode[code] ?? 0) + 1;
@@ -73,7 +73,7 @@ export class RequestCounters {
   }
 }
 
-/** Looks up the counters of a method and protocol; done once per method at start, not per request. */
+/** The metrics of a method over a protocol. Looked up once per method at the start, not per request. */
 export interface RequestMetrics {
   counters(method: Method, protocol: Protocol): RequestCounters;
 }

@@ -30,51 +30,51 @@ export interface ListenAddress {
   readonly port: number;
 }
 
-/** What {@link startServer} needs. */
+/** Options of {@link startServer}. */
 export interface ServerOptions extends DataSource {
   readonly api: Api;
   readonly listen: ListenAddress;
-  /** PEM texts; with them the port speaks TLS, with ALPN h2 and http/1.1. */
+  /** PEM texts; with them the port uses TLS, with ALPN h2 and http/1.1. */
   readonly tls?: { readonly certificate: string; readonly key: string };
-  /** `/prefix` before the paths of the HTTP API. Health and metrics stay at the root. */
+  /** A prefix (`/prefix`) of the HTTP API's paths. Health and metrics stay at the root. */
   readonly basePath?: string;
   readonly log: Log;
   readonly metrics: Metrics;
-  /** What `/metrics` answers, where it is more than this process's own; default: `metrics`. */
+  /** The content of `/metrics`, if it is more than this process's own. Default: `metrics`. */
   readonly metricsText?: MetricsText;
-  /** False: this port has no `/metrics`. Default: true. */
+  /** False: this port does not serve `/metrics`. Default: true. */
   readonly servesMetrics?: boolean;
-  /** Another process listens at `listen` and hands over connections. Default: false. */
+  /** Another process listens at `listen` and passes connections. Default: false. */
   readonly handedConnections?: boolean;
   readonly readiness: () => Readiness;
-  /** Bounds that differ from the defaults. */
+  /** Limits that differ from the defaults. */
   readonly limits?: Partial<TransportLimits>;
-  /** Origins that browsers may call from; none given: every one (the data is public, and nothing can be changed). */
+  /** Origins that browsers may call from. Default: all, because the data is public and read-only. */
   readonly corsOrigins?: readonly string[];
-  /** Files to serve beside the API, by their path behind the base path; `/` is the page itself. */
+  /** Files to serve beside the API, by path behind the base path; `/` is the page itself. */
   readonly files?: ReadonlyMap<string, StaticFile>;
-  /** Proxies that tell the address of their client in `X-Forwarded-For`; default none. */
+  /** Proxies whose `X-Forwarded-For` is trusted. Default: none. */
   readonly trustedProxies?: readonly Network[];
-  /** Adjustments that lean on Node's insides; default on. */
+  /** Whether to rely on undocumented parts of Node. Default: true. */
   readonly tuning?: boolean;
 }
 
-/** A port that is being served. */
+/** A port that is served. */
 export interface RunningServer {
   readonly address: ListenAddress;
   /** `http://host:port` or `https://host:port`, without base path. */
   readonly url: string;
-  /** GETs that repeat an earlier one are answered without Node's parser. */
+  /** Whether repeated GETs bypass Node's parser. */
   readonly repeatsGets: boolean;
-  /** Serves a connection that another process accepted and read nothing of. */
+  /** Serves a connection that another process accepted, and read nothing of. */
   accept(socket: Socket): void;
-  /** Takes no more connections, lets requests finish, ends streams with UNAVAILABLE, cuts what is left after `ms`. */
+  /** Accepts no more connections, finishes requests, ends streams with UNAVAILABLE, and closes the rest after `ms`. */
   drain(ms: number): Promise<void>;
-  /** Cuts everything. */
+  /** Closes everything at once. */
   close(): Promise<void>;
 }
 
-/** Serves the API on one port. @throws Error when the routes conflict or the address is taken */
+/** Serves the API on one port. @throws Error if routes conflict or the address is taken */
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
   const { log, metrics, readiness, tls, basePath = "", listen } = options;
   const limits = transportLimits(options.limits);
@@ -165,7 +165,7 @@ function watchPort(port: OnePort, repeated: RepeatedGets, metrics: Metrics): voi
   void answered;
 }
 
-/** How long peers have to read the end of what the end of a drain breaks off. */
+/** How long peers may read the end of streams that the end of a drain aborts. */
 const lastWordsMs = 200;
 
 async function drain(port: OnePort, guard: StreamGuard, ms: number): Promise<void> {

@@ -1,12 +1,12 @@
 import type { Socket } from "node:net";
 
-/** How often connections are looked at, at most. */
+/** Interval between checks of connections, at most. */
 const checkIntervalMs = 5_000;
 
 /**
- * Cuts HTTP/1.1 connections whose reader takes nothing of what was written for it. Node's server can watch them too, but
- * by a timer that each request of a kept connection sets and takes back, which a cached response feels. Here a connection gets
- * the timer once it is seen with bytes that its reader has not taken; progress renews it.
+ * Closes HTTP/1.1 connections whose reader takes nothing. Node's server can do so too, with a timer that every request
+ * of a kept connection sets and clears, which costs time in cached responses. Here a connection gets its timer once it
+ * has bytes that its reader has not taken; progress renews it.
  */
 export class StalledSockets {
   readonly #stalledMs: number;
@@ -14,8 +14,8 @@ export class StalledSockets {
   readonly #timer: NodeJS.Timeout;
 
   /**
-   * A connection is cut when its reader took nothing for `stalledMs`, and at most as long again before it was seen.
-   * `sockets` gives those that are open.
+   * A connection is closed when its reader took nothing for `stalledMs`, and at most twice that. `sockets` returns the
+   * open ones.
    */
   constructor(stalledMs: number, sockets: () => Iterable<Socket>) {
     this.#stalledMs = stalledMs;
@@ -30,11 +30,11 @@ export class StalledSockets {
 
   #watch(): void {
     for (const socket of this.#sockets()) {
-      // The server itself cuts a socket whose timer fires, and sets another time for one that idles between requests.
+      // The server itself closes a socket whose timer fires. It sets another timeout for idle connections.
       if (socket.writableLength > 0) {
         if (!socket.timeout) socket.setTimeout(this.#stalledMs);
       } else if (socket.timeout === this.#stalledMs) {
-        // All was taken: a stream may be silent for longer than that.
+        // Everything was taken: a stream may be silent for longer.
         socket.setTimeout(0);
       }
     }

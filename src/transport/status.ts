@@ -7,10 +7,10 @@ import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
 import { Failure, type FailureCode } from "../domain/failure.js";
 import type { Log } from "../telemetry/log.js";
 
-/** Who defines the reasons in `google.rpc.ErrorInfo`. */
+/** The domain of the reasons in `google.rpc.ErrorInfo`. */
 export const errorDomain = "marketd";
 
-/** Failure codes as gRPC numbers and HTTP statuses: the one place where they are mapped. */
+/** Failure codes as gRPC numbers and HTTP statuses: the only place where they are mapped. */
 const wire: Record<FailureCode, { readonly grpc: number; readonly http: number }> = {
   cancelled: { grpc: 1, http: 499 },
   unknown: { grpc: 2, http: 500 },
@@ -41,20 +41,20 @@ export function httpStatus(failure: Failure): number {
 }
 
 /**
- * The longest text of an error, in characters; longer ones are cut. Errors echo what they got, and gRPC sends them in
- * trailers, of which many clients take 8 KiB at most.
+ * The longest error text, in characters; longer ones are cut. Errors repeat input, and gRPC sends them in trailers, of
+ * which many clients accept only 8 KiB.
  */
 export const errorTextLengthMax = 512;
 
-/** The most field violations that an error tells. */
+/** The maximum number of field violations in an error. */
 export const violationsMax = 8;
 
-/** A text as all protocols can send it: not too long, and well-formed Unicode. */
+/** A text that every protocol can send: cut to the limit, and well-formed Unicode. */
 function sendable(text: string): string {
   return toUSVString(text.length <= errorTextLengthMax ? text : `${text.slice(0, errorTextLengthMax)}…`);
 }
 
-/** The `google.rpc.Status` that every protocol carries in its own way. */
+/** The `google.rpc.Status` of a failure, which every protocol carries. */
 export function toStatus(failure: Failure): MessageShape<typeof StatusSchema> {
   const details = failure.details === undefined ? detailsOf(failure) : [...failure.details];
   return create(StatusSchema, { code: grpcCode(failure), message: sendable(failure.message), details });
@@ -79,8 +79,8 @@ function detailsOf(failure: Failure): Any[] {
 }
 
 /**
- * What was thrown, as something a client may see. A Failure stays itself; anything else is logged whole under an id and
- * becomes INTERNAL with that id and nothing more.
+ * Converts a thrown error to one that a client may see. A Failure is returned unchanged. Anything else is logged under
+ * an id and becomes INTERNAL with that id.
  */
 export function toFailure(thrown: unknown, log: Log): Failure {
   if (thrown instanceof Failure) return thrown;

@@ -7,24 +7,21 @@ import type { Api, Call, ResponseStream, StreamMethod } from "../domain/service.
 import type { Log } from "../telemetry/log.js";
 import type { TransportLimits } from "./limits.js";
 
-/** When a client that was refused a stream should try again. */
+/** Retry delay for a client whose stream was refused. */
 const streamRetryMs = 5_000;
 
-/** When a client whose stream the shutdown ended should come back; it will reach another process. */
+/** Retry delay for streams that a shutdown ends; the client reaches another process. */
 const drainRetryMs = 1_000;
 
-/** How often stalled readers are looked for, at most. */
+/** Interval between checks for stalled readers, at most. */
 export const sweepIntervalMs = 10_000;
 
-/** What a stream of an end of its own is, and an endless one is not. */
+/** Finite (a file download) or endless (a subscription). */
 type Kind = "file" | "subscription";
 
-/**
- * Stands between the protocols and the API, so that streams are bounded, watched and ended in one place, whatever their
- * protocol.
- */
+/** Limits, watches and ends streams in one place between the protocols and the API. */
 export class StreamGuard {
-  /** The API with its streams guarded; unary methods are the given ones. */
+  /** The API with guarded streams; unary methods are unchanged. */
   readonly api: Api;
   readonly #limits: TransportLimits;
   readonly #log: Log;
@@ -43,7 +40,7 @@ export class StreamGuard {
     this.#sweep.unref();
   }
 
-  /** Refuses new subscriptions and ends those that are open with UNAVAILABLE; files may begin and come to their end. */
+  /** Refuses new subscriptions and ends open ones with UNAVAILABLE. Files may start and finish. */
   drain(): void {
     this.#draining = true;
     for (const stream of this.#open) if (stream.kind === "subscription") stream.fail(drainFailure());
@@ -142,7 +139,7 @@ class GuardedStream implements ResponseStream {
   #failure: Failure | undefined;
   #closed = false;
   /**
-   * When the reader was last given something that it has not come back from, in `performance.now()` time; undefined: it
+   * When the reader was last given messages and has not returned since, in `performance.now()` time. Undefined: it
    * waits for more.
    */
   #givenAtMs: number | undefined = performance.now();
@@ -193,11 +190,11 @@ class GuardedStream implements ResponseStream {
     this.#released();
   }
 
-  /** Ends it from outside. */
+  /** Ends the stream from outside. */
   fail(failure: Failure): void {
     if (this.ended) return;
     this.#failure = failure;
-    // Until it is cut, it is not found to be stalled again.
+    // A stream that is ended must not count as stalled again.
     this.#givenAtMs = undefined;
     this.#inner.close();
     this.#listener();

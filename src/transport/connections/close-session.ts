@@ -7,14 +7,13 @@ const lastStreamIdMax = 2 ** 31 - 1;
 const roundTripMaxMs = 250;
 
 /**
- * Ends an HTTP/2 session without refusing streams that its peer opens before it learns of the end. The first GOAWAY goes
- * with the next stream, because a client that waits for a response is opening no other (Node's client refuses a stream of
- * its own that it has not sent when GOAWAY arrives, and connect-node does not try again). A round trip later comes the
- * GOAWAY that names the last stream. Streams that are open go on. Without a next stream all that comes after `waitMs`.
+ * Ends an HTTP/2 session without refusing streams that its peer opens before it learns of the end. The first GOAWAY is
+ * sent with the next stream, because a client that waits for a response opens no other. (Node's client refuses its own
+ * unsent stream when GOAWAY arrives, and connect-node does not retry.) The GOAWAY that names the last stream follows a
+ * round trip later. Open streams continue. Without a next stream, this starts after `waitMs`.
  *
- * A session without streams gets the second GOAWAY alone: behind a first one Node reads it no more, neither streams on
- * their way nor the response to a ping. Streams that it is too late for are refused, and safe to try again.
- *
+ * A session without streams gets the second GOAWAY only: after a first one, Node reads neither new streams nor the
+ * reply to a PING. Streams that arrive too late are refused, and safe to retry.
  * @param isIdle whether no stream is open
  */
 export function closeSession(session: Http2Session, waitMs: number, isIdle: () => boolean): void {

@@ -12,13 +12,13 @@ const lineTail = Buffer.from("}\n");
 const eventTail = Buffer.from("}\n\n");
 const dataHead = Buffer.from('data: {"result":');
 
-/** A stream's message on a line of its own: `{"result": …}`. */
+/** A stream message on one line: `{"result": …}`. */
 export const jsonLine: Encoding = {
   name: "json line",
   encode: (response) => Buffer.concat([resultHead, response.json(), lineTail]),
 };
 
-/** A server-sent event. Its data is one line, because JSON has no line ends outside of escapes. */
+/** A server-sent event. Its data is one line, because JSON has no line breaks outside of escapes. */
 export const serverSentEvent: Encoding = {
   name: "server-sent event",
   encode(response) {
@@ -27,7 +27,7 @@ export const serverSentEvent: Encoding = {
   },
 };
 
-/** A encoding that is never empty, as a chunk of an HTTP/1.1 body (RFC 9112, 7.1). */
+/** An encoding that is never empty, as a chunk of an HTTP/1.1 body (RFC 9112, 7.1). */
 function asChunk(encoding: Encoding): Encoding {
   return {
     name: `${encoding.name} in a chunk`,
@@ -40,20 +40,20 @@ function asChunk(encoding: Encoding): Encoding {
 
 const chunkedEncodings = new Map([jsonLine, serverSentEvent].map((encoding) => [encoding, asChunk(encoding)]));
 
-/** The same encoding in finished chunks. @throws TypeError for a encoding that is never written in chunks */
+/** The same encoding in finished chunks. @throws TypeError for an encoding without a chunked variant */
 export function chunkedEncoding(encoding: Encoding): Encoding {
   const chunked = chunkedEncodings.get(encoding);
   if (chunked === undefined) throw new TypeError(`${encoding.name} is not written in finished chunks`);
   return chunked;
 }
 
-/** A WebSocket text message, framed (RFC 6455, 5.2): whole, unmasked, as servers send it. */
+/** A WebSocket text message as a frame (RFC 6455, 5.2): final, unmasked, as servers send it. */
 export const webSocketText: Encoding = {
   name: "WebSocket text",
   encode: (response) => textFrame(Buffer.concat([resultHead, response.json(), brace])),
 };
 
-/** The bytes of a `google.api.HttpBody` without their envelope. */
+/** The content of a `google.api.HttpBody`, without its envelope. */
 export const bodyData: Encoding = {
   name: "body data",
   encode(response) {
@@ -63,7 +63,7 @@ export const bodyData: Encoding = {
   },
 };
 
-/** Refusals under load share their failures. */
+/** Failures of refused requests are often the same object, so their JSON is kept. */
 const errorTexts = new WeakMap<Failure, string>();
 
 /** A failure as the JSON object `{code, message, details}`. */
@@ -81,13 +81,13 @@ export function errorLine(failure: Failure): Uint8Array {
   return Buffer.from(`{"error":${errorJson(failure)}}\n`);
 }
 
-/** A failure as the last server-sent event; it tells the browser when to reconnect, if the failure does. */
+/** A failure as the last server-sent event. It sets the reconnection time, if the failure has one. */
 export function errorEvent(failure: Failure): Uint8Array {
   const retry = failure.retryAfterMs === undefined ? "" : `retry: ${failure.retryAfterMs}\n`;
   return Buffer.from(`event: error\n${retry}data: {"error":${errorJson(failure)}}\n\n`);
 }
 
-/** A failure as the last WebSocket text message, framed. */
+/** A failure as the last WebSocket text message. */
 export function errorText(failure: Failure): Uint8Array {
   return textFrame(Buffer.from(`{"error":${errorJson(failure)}}`));
 }

@@ -12,7 +12,7 @@ export interface ErrorResponse {
   readonly body: Buffer;
 }
 
-/** The status, headers and body that tell a client of a failure. `Retry-After` is in whole seconds, never early. */
+/** Status, headers and body of a failure. `Retry-After` is in whole seconds, rounded up. */
 export function errorResponse(failure: Failure, common: HeaderFields): ErrorResponse {
   const body = Buffer.from(errorJson(failure));
   const { retryAfterMs } = failure;
@@ -28,7 +28,7 @@ export function errorResponse(failure: Failure, common: HeaderFields): ErrorResp
   return { status: failure instanceof HttpFailure ? failure.status : httpStatus(failure), headers, body };
 }
 
-/** Answers with a failure, `head` without its body; where a response has started already, cuts it. */
+/** Responds with a failure; `head` without body. If a response has started already, aborts it. */
 export function sendError(response: HttpResponse, failure: Failure, common: HeaderFields, head: boolean): void {
   if (response.headersSent) {
     breakOff(response);

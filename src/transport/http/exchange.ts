@@ -10,13 +10,13 @@ import type { HttpRequest, HttpResponse } from "./http-message.js";
 export interface Exchange {
   readonly request: HttpRequest;
   readonly response: HttpResponse & Writable;
-  /** What every response carries. */
+  /** The headers of every response. */
   readonly common: HeaderFields;
-  /** The method is HEAD: headers as for GET, no body. */
+  /** Whether the method is HEAD: headers as for GET, no body. */
   readonly head: boolean;
 }
 
-/** Answers with what was thrown, and says what that is. */
+/** Responds with a thrown error, and returns it as a failure. */
 export function refuse(exchange: Exchange, thrown: unknown, log: Log): Failure {
   const failure = toFailure(thrown, log);
   sendError(exchange.response, failure, exchange.common, exchange.head);

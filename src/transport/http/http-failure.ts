@@ -1,7 +1,7 @@
 import { Failure, type FailureCode } from "../../domain/failure.js";
 import type { HeaderFields } from "../common-headers.js";
 
-/** A failure for which HTTP has a better status than that of its code, or headers that go with it. */
+/** A failure with a more specific HTTP status than that of its code, or with additional headers. */
 export class HttpFailure extends Failure {
   readonly status: number;
   readonly headers: HeaderFields;
@@ -13,10 +13,10 @@ export class HttpFailure extends Failure {
   }
 }
 
-/** The methods that every path of the HTTP API takes. */
+/** The methods that every path of the HTTP API supports. */
 export const allowedMethods = "GET, HEAD, OPTIONS";
 
-/** 404 for a path that nothing is served at. */
+/** 404 for an unknown path. */
 export function unknownPath(path: string): Failure {
   const shown = path.length <= 200 ? path : `${path.slice(0, 200)}…`;
   return new Failure("not_found", `nothing is served at ${shown}`, { reason: "UNKNOWN_PATH" });

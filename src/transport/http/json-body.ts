@@ -3,25 +3,25 @@ import { type ContentCoding, compress, compressedBytesMin } from "../call/conten
 import type { HeaderFields } from "../common-headers.js";
 import { WholeResponse } from "./whole-response.js";
 
-/** A response's JSON in one content coding, with its finished headers. */
+/** The JSON of a response in one content coding, with finished headers. */
 export interface JsonBody {
   readonly bytes: Uint8Array;
   readonly etag: string | undefined;
-  /** Those of a 200. The same object as long as `common` is. */
+  /** The headers of a 200. The same object while `common` is the same. */
   headers(common: HeaderFields): HeaderFields;
-  /** Those of a 304. The same object as long as `common` is. */
+  /** The headers of a 304. The same object while `common` is the same. */
   notModifiedHeaders(common: HeaderFields): HeaderFields;
-  /** Whether an `If-None-Match` value makes it a 304. */
+  /** Whether an `If-None-Match` value matches. */
   isNotModified(ifNoneMatch: string | undefined): boolean;
-  /** The whole response on an HTTP/1.1 connection that stays open. */
+  /** All bytes of the response on an HTTP/1.1 connection that stays open. */
   whole(common: HeaderFields, ifNoneMatch: string | undefined): Uint8Array;
 }
 
-/** What all responses of a server have in common. */
+/** The headers that all responses of a server share. */
 export interface JsonBodiesOptions {
   /** The value of that header. */
   readonly vary: string;
-  /** How long a connection may idle. */
+  /** How long a connection may be idle. */
   readonly keepAliveTimeoutMs: number;
 }
 
@@ -92,14 +92,14 @@ class PreparedBody implements JsonBody {
   }
 }
 
-/** The bodies of one response. */
+/** The bodies of one response by content coding. */
 interface Bodies {
   identity: JsonBody | undefined;
   br: JsonBody | Promise<JsonBody> | undefined;
   gzip: JsonBody | Promise<JsonBody> | undefined;
 }
 
-/** Remembers, as long as a response lives, its body in each content coding that was asked for. */
+/** Caches a response's body in each requested content coding, for as long as the response exists. */
 export class JsonBodies {
   readonly #byResponse = new WeakMap<EncodedResponse, Bodies>();
   readonly #options: JsonBodiesOptions;
@@ -108,7 +108,7 @@ export class JsonBodies {
     this.#options = options;
   }
 
-  /** A promise only where a large body is compressed for the first time. */
+  /** A promise only if a large body is compressed for the first time. */
   of(response: EncodedResponse, coding: ContentCoding | undefined): JsonBody | Promise<JsonBody> {
     let bodies = this.#byResponse.get(response);
     if (bodies === undefined) {
@@ -136,7 +136,7 @@ export class JsonBodies {
   }
 }
 
-/** Whether an `If-None-Match` value names this tag (weakly compared, RFC 9110, 13.1.2). */
+/** Whether an `If-None-Match` value contains this ETag (weak comparison, RFC 9110, 13.1.2). */
 export function noneMatch(ifNoneMatch: string, etag: string): boolean {
   if (ifNoneMatch === etag || ifNoneMatch === "*") return true;
   return ifNoneMatch.split(",").some((part) => {

@@ -1,4 +1,4 @@
-/** The known name that takes the fewest edits to reach from `name`, without regard to case; undefined if none is known. */
+/** The known name with the smallest edit distance to `name`, ignoring case; undefined if none is known. */
 export function nearestName(name: string, known: readonly string[]): string | undefined {
   const wanted = name.slice(0, comparedLengthMax).toLowerCase();
   let nearest: string | undefined;
@@ -13,7 +13,7 @@ export function nearestName(name: string, known: readonly string[]): string | un
   return nearest;
 }
 
-/** Names are compared this far, so that a long one costs no more. */
+/** Only this many characters are compared, which bounds the cost. */
 const comparedLengthMax = 64;
 
 function editDistance(from: string, to: string): number {

@@ -25,7 +25,7 @@ export class Operations {
     return path === "/healthz" || path === "/readyz" || (path === "/metrics" && this.#options.metrics !== undefined);
   }
 
-  /** `head`: without the body. */
+  /** `head`: without a body. */
   async handle(path: string, response: HttpResponse, common: HeaderFields, head: boolean): Promise<void> {
     const { metrics, readiness } = this.#options;
     if (path === "/metrics" && metrics !== undefined) {

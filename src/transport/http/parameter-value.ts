@@ -1,12 +1,12 @@
 import { type DescEnum, type DescField, ScalarType } from "@bufbuild/protobuf";
 
-/** How the text of a parameter becomes the value of a field. */
+/** How a parameter's text is converted to the value of a field. */
 export interface ParameterValue {
-  /** What it takes, for the end of "got …; takes …". */
+  /** What is accepted, for messages of the form "got …; takes …". */
   readonly takes: string;
-  /** An empty text stands for a parameter that was not given. */
+  /** Whether empty text counts as absent. */
   readonly emptyIsAbsent: boolean;
-  /** Undefined: the text is no such value. */
+  /** Undefined: the text is not a valid value. */
   parse(text: string): string | number | bigint | boolean | undefined;
 }
 
@@ -19,7 +19,7 @@ const boolean: ParameterValue = {
 };
 
 const integerPattern = /^-?[0-9]+$/;
-/** No integer of 64 bits is longer, leading zeros aside; what is longer is not worth the multiplication. */
+/** No 64-bit integer is longer, except for leading zeros. */
 const integerLengthMax = 64;
 
 function bigInteger(lowest: bigint, highest: bigint): ParameterValue {
@@ -65,7 +65,7 @@ const scalars: Partial<Record<ScalarType, ParameterValue>> = {
   [ScalarType.FIXED64]: uint64,
 };
 
-/** Names or declared numbers, without the value that says "unspecified": as a filter it could only be a mistake. */
+/** Names or declared numbers, except the "unspecified" value: in a filter it could only be a mistake. */
 function enumeration(desc: DescEnum): ParameterValue {
   const numbers = new Map<string, number>();
   const usable = desc.values.filter((value) => !(value.number === 0 && value.name.endsWith("_UNSPECIFIED")));
@@ -84,7 +84,7 @@ function enumeration(desc: DescEnum): ParameterValue {
   };
 }
 
-/** How a parameter fills this field; undefined: a field of this kind cannot be given in a URL. */
+/** How a parameter fills this field. Undefined: fields of this kind cannot be given in a URL. */
 export function parameterValue(field: DescField): ParameterValue | undefined {
   if (field.fieldKind === "scalar") return scalars[field.scalar];
   if (field.fieldKind === "enum") return enumeration(field.enum);

@@ -2,7 +2,7 @@ import type { EncodedResponse } from "../../domain/encoded-response.js";
 import type { Failure } from "../../domain/failure.js";
 import type { ResponseStream } from "../../domain/service.js";
 
-/** A stream whose first messages can be looked at before its reader takes them. */
+/** A stream whose first message can be inspected before its reader takes it. */
 export class PeekedStream implements ResponseStream {
   readonly #inner: ResponseStream;
   #held: readonly EncodedResponse[] = [];
@@ -11,7 +11,7 @@ export class PeekedStream implements ResponseStream {
     this.#inner = inner;
   }
 
-  /** Calls back, once, when the first message is there (with it), or when the stream ended without one. */
+  /** Calls back once, with the first message, or without one if the stream ended. */
   peek(then: (first: EncodedResponse | undefined) => void): void {
     let notified = false;
     const peek = (): void => {

@@ -4,21 +4,21 @@ import { type Failure, invalidParameter } from "../../domain/failure.js";
 import { nearestName } from "./nearest-name.js";
 import { type ParameterValue, parameterValue } from "./parameter-value.js";
 
-/** A field that a parameter fills. */
+/** A field that a parameter sets. */
 interface Parameter {
-  /** Its path by JSON names: how errors call it. */
+  /** Its path in JSON names, as errors show it. */
   readonly name: string;
-  /** The message fields on the way to it. */
+  /** The message fields that contain it. */
   readonly parents: readonly (DescField & { fieldKind: "message" })[];
   readonly field: DescField;
   readonly value: ParameterValue;
   readonly fromPath: boolean;
 }
 
-/** What a URL asks for. */
+/** The request in a URL. */
 export interface BoundRequest {
   readonly message: Message;
-  /** Of `?alt=`. */
+  /** The value of `?alt=`. */
   readonly alt: string | undefined;
 }
 
@@ -26,8 +26,8 @@ export interface BoundRequest {
 const quotedLengthMax = 80;
 
 /**
- * The parameters of one route, made from the request's definition once, when the server starts: each field under its
- * JSON name and its protobuf name, segment by segment.
+ * The parameters of one route, derived from the request's definition when the server starts. Each field has its JSON
+ * name and its protobuf name, per segment.
  */
 export class QueryParameters {
   readonly #schema: DescMessage;
@@ -37,9 +37,9 @@ export class QueryParameters {
   readonly #known: string[] = [];
 
   /**
-   * `pathFields` are the protobuf paths of the template's variables, in order; `alt` is the value that `?alt=` takes,
-   * where it is known at all.
-   * @throws Error when a field of the request cannot be given in a URL
+   * `pathFields` are the protobuf paths of the template's variables, in order; `alt` is the value that `?alt=` accepts,
+   * if any.
+   * @throws Error if a field of the request cannot be given in a URL
    */
   constructor(schema: DescMessage, pathFields: readonly string[], alt?: string) {
     this.#schema = schema;
@@ -56,9 +56,9 @@ export class QueryParameters {
   }
 
   /**
-   * Makes the request from the undecoded segments that the template's variables took and the undecoded query, without
+   * Builds the request from the undecoded path segments of the template's variables, and the undecoded query without
    * its question mark.
-   * @throws Failure INVALID_ARGUMENT naming the parameter, what it got and what it takes
+   * @throws Failure INVALID_ARGUMENT naming the parameter, its value and what is valid
    */
   bind(segments: readonly string[], query: string): BoundRequest {
     const message = reflect(this.#schema);
@@ -187,7 +187,7 @@ function decodePlus(text: string): string | undefined {
   return decode(text.includes("+") ? text.replaceAll("+", " ") : text);
 }
 
-/** Percent-decoded text; undefined: it has an escape that is none, or is no UTF-8. */
+/** Percent-decodes. Undefined if an escape is malformed or not UTF-8. */
 export function decode(text: string): string | undefined {
   if (!text.includes("%")) return text;
   try {

@@ -10,50 +10,50 @@ import type { CommonHeaders } from "../common-headers.js";
 import type { JsonBodies } from "./json-body.js";
 import type { UnaryTarget } from "./unary-response.js";
 
-/** How many requests are remembered by their text; all are then forgotten, and it begins anew. */
+/** The number of requests that are remembered by their text. When full, all are dropped. */
 export const rememberedTextsMax = 4_096;
 
-/** Longer requests are read each time. */
+/** Longer requests are parsed each time. */
 export const rememberedTextLengthMax = 1_024;
 
-/** Larger responses go the ordinary way, where a reader who does not take them is watched. In bytes of JSON. */
+/** Larger responses take the usual path, where slow readers are watched. In bytes of JSON. */
 export const wholeBodyBytesMax = 65_536;
 
-/** Of so many requests on a connection the first {@link watchedRequests} are watched for repetitions. */
+/** Of this many requests of a connection, the first {@link watchedRequests} are checked for repetition. */
 const watchEveryRequests = 256;
 
-/** How many requests are watched in a row. */
+/** How many consecutive requests are checked. */
 const watchedRequests = 16;
 
-/** So many repetitions among the watched make a connection one that repeats itself. */
+/** A connection with this many repetitions among the checked requests is read before the parser. */
 const repetitionsMin = 8;
 
 const endOfHeaders = Buffer.from("\r\n\r\n");
 
 const noBytes = Buffer.alloc(0);
 
-/** Whether a response is small enough, and has no headers of its own. */
+/** Whether a response is small enough, and has no metadata. */
 export function isRepeatable(encoded: EncodedResponse): boolean {
   return encoded.metadata === undefined && encoded.json().length <= wholeBodyBytesMax;
 }
 
-/** What a response depends on, of a request that came before. */
+/** Everything that the response to a remembered request depends on. */
 interface RepeatedGet {
   readonly target: UnaryTarget;
   readonly headers: IncomingHttpHeaders;
   readonly coding: ContentCoding | undefined;
 }
 
-/** What {@link RepeatedGets} answers from. */
+/** Options of {@link RepeatedGets}. */
 export interface RepeatedGetsOptions {
   readonly common: CommonHeaders;
   readonly clients: ClientAddresses;
   readonly bodies: JsonBodies;
-  /** What a URL was found to stand for. */
+  /** The method and message of a URL. */
   target(url: string): UnaryTarget | undefined;
 }
 
-/** Headers with which a request has a body, or wants more than a response. */
+/** Headers of requests with a body, or that need more than a response. */
 const refusedHeaders = ["content-length", "transfer-encoding", "upgrade", "expect"];
 
 /**
@@ -70,14 +70,14 @@ export class RepeatedGets {
     this.#options = options;
   }
 
-  /** How many were answered. */
+  /** The number of requests that were answered. */
   get answered(): number {
     return this.#answered;
   }
 
   /**
-   * The text of a GET on a connection that stays open, exactly as it reads when it is written without idle spaces;
-   * undefined: not one to be answered from here.
+   * The text of a GET on a connection that stays open, in the exact form in which clients write it. Undefined: the
+   * request cannot be served here.
    */
   textOf(request: IncomingMessage): string | undefined {
     const { method, url = "", httpVersion, headers, rawHeaders } = request;
@@ -104,7 +104,7 @@ export class RepeatedGets {
     return false;
   }
 
-  /** The whole response to a remembered text; undefined: it has to be asked for in the ordinary way. */
+  /** The whole response to a remembered text. Undefined: it must take the usual path. */
   respond(text: string, remoteAddress: string): Uint8Array | undefined {
     const get = this.#remembered.get(text);
     if (get === undefined || this.#stopped || !get.target.cached) return undefined;
@@ -116,12 +116,12 @@ export class RepeatedGets {
       get.target.counters.answered(0, startedMs);
       return response;
     } catch {
-      // The ordinary way fails again, and says why.
+      // The usual path fails again, and reports it.
       return undefined;
     }
   }
 
-  /** Answers no more: what still comes goes the ordinary way. */
+  /** Stops: from now on all requests take the usual path. */
   stop(): void {
     this.#stopped = true;
   }
@@ -143,13 +143,13 @@ export class RepeatedGets {
   }
 }
 
-/** What an {@link EarlyReader} needs of the connection that it reads. */
+/** What an {@link EarlyReader} needs of its connection. */
 export interface EarlyReaderHost {
-  /** Whether the parser must not be given more: it would make another request of it, or is paused. */
+  /** Whether the parser must not be given more: it would make another request, or is paused. */
   isBusy(): boolean;
-  /** A response is under way. */
+  /** A response is in progress. */
   isResponding(): boolean;
-  /** Called when all that was written has left: goes on with what was held back. */
+  /** Called when all bytes have left; resumes with bytes that were held back. */
   proceed(): void;
   /** A request was answered without the parser. */
   answered(): void;
@@ -158,20 +158,21 @@ export interface EarlyReaderHost {
 }
 
 /**
- * Reads an HTTP/1.1 connection before Node's parser, once it is started: gives the parser one request at a time, and
- * answers GETs that {@link RepeatedGets} knows in its place.
+ * Reads an HTTP/1.1 connection before Node's parser, once it is started. It gives the parser one request at a time, and
+ * answers GETs that {@link RepeatedGets} knows.
  *
- * Proof that such a response is the one that the parser's way would give. A chunk is answered here only if (1) it is, byte
- * for byte, the text of a GET without a body that the parser has once made of exactly these bytes, and (2) the parser is
- * between two requests, so that it would make the same request again. (2) is never assumed: it holds when the chunk that
- * the parser was given last became a request without a body whose text is that whole chunk. Bytes that the parser had held
- * from before would have become part of that text; bytes that it took for a body, or for another request, would be missing
- * from it. Chunks that are answered here leave the parser where it was. (3) No response is under way and no byte is
- * unsent, so the order of responses is kept. All else goes to the parser. The test of this module compares both ways on
- * random requests, cut at random places.
+ * Proof that such a response equals the parser's. A chunk is answered here only if three conditions hold. (1) It is,
+ * byte for byte, the text of a GET without body that the parser once made of exactly these bytes. (2) The parser is
+ * between two requests, so it would make the same request again. (3) No response is in progress and no byte is unsent,
+ * so the order of responses is kept. All other chunks go to the parser. Chunks that are answered here do not change the
+ * parser's state.
  *
- * It takes the place of the one `data` listener that Node's HTTP server has on a socket, which no document promises. Where
- * there is none, or more than one, the connection is left to Node ({@link canReadEarly}).
+ * Condition (2) holds if the last chunk that the parser was given became a request without body whose text is that
+ * whole chunk. Bytes that the parser had held from before would be part of that text. Bytes that it took for a body, or
+ * for another request, would be missing from it. A test compares both ways on random requests, cut at random places.
+ *
+ * This replaces the one `data` listener of Node's HTTP server on a socket, which Node does not document. If there is
+ * none, or more than one, Node keeps the connection ({@link canReadEarly}).
  */
 export class EarlyReader {
   readonly #socket: Socket;
@@ -180,15 +181,15 @@ export class EarlyReader {
   readonly #clientAddress: string;
   #observed = 0;
   #repetitions = 0;
-  /** Node's reader, once this one is in its place. */
+  /** Node's listener, once this reader has replaced it. */
   #parse: ((chunk: Buffer) => void) | undefined;
   #held: Buffer = noBytes;
-  /** Of the last request that came of what was handed to the parser last. */
+  /** The text of the last request of what the parser was given last. */
   #parsedText: string | undefined;
   #isBetweenRequests = false;
   #stopped = false;
 
-  /** @param gets undefined: the connection is left to Node for good */
+  /** @param gets undefined: Node keeps the connection for good */
   constructor(socket: Socket, gets: RepeatedGets | undefined, host: EarlyReaderHost) {
     this.#socket = socket;
     this.#gets = gets;
@@ -201,25 +202,25 @@ export class EarlyReader {
     return this.#held;
   }
 
-  /** The parser is known to have seen whole requests only: the next byte begins one. */
+  /** The parser has seen whole requests only: the next byte starts a request. */
   get isBetweenRequests(): boolean {
     return this.#isBetweenRequests;
   }
 
-  /** Reads from now on; unless Node has paused its parser, because a slow reader does not take what was written. */
+  /** Starts reading, unless Node has paused its parser because a slow reader takes nothing. */
   start(): void {
     if (this.#gets === undefined || this.#parse !== undefined || this.#stopped) return;
     if (this.#socket.destroyed || this.#socket.writableNeedDrain) return;
     const [parse, ...others] = this.#socket.listeners("data");
     if (parse === undefined || others.length > 0) return;
     this.#parse = (chunk) => Reflect.apply(parse, this.#socket, [chunk]);
-    // Node's parser leaves the kernel's bytes to the socket once someone listens for them.
+    // Node's parser stops reading from the kernel itself once the socket has a listener.
     this.#socket.on("data", this.#read);
     this.#socket.off("data", parse as (chunk: Buffer) => void);
     this.#socket.on("drain", this.#host.proceed);
   }
 
-  /** Reads from now on, or as soon as the connection is not paused. */
+  /** Starts reading now, or once the connection is not paused. */
   startSoon(): void {
     if (this.#gets === undefined || this.#parse !== undefined) return;
     const start = (): void => this.start();
@@ -229,7 +230,7 @@ export class EarlyReader {
     else start();
   }
 
-  /** Leaves the socket alone for good. */
+  /** Leaves the socket to Node for good. */
   stop(): void {
     this.#stopped = true;
     this.#held = noBytes;
@@ -237,7 +238,7 @@ export class EarlyReader {
     this.#socket.off("drain", this.#host.proceed);
   }
 
-  /** Looks for repetitions, which start the reader; to be called before the request is answered. */
+  /** Checks for repetitions, which start the reader. Call it before the request is answered. */
   observe(request: IncomingMessage, response: ServerResponse): void {
     if (this.#gets === undefined) return;
     if (this.#parse !== undefined) {
@@ -253,7 +254,7 @@ export class EarlyReader {
     if (++this.#repetitions === repetitionsMin) response.once("close", () => this.startSoon());
   }
 
-  /** Takes what is held as far as one request at a time allows. */
+  /** Processes held bytes, one request at a time. */
   feed(): void {
     while (this.#held.length > 0 && !this.#host.isBusy()) {
       const held = this.#held;
@@ -278,7 +279,7 @@ export class EarlyReader {
     this.feed();
   };
 
-  /** Answers a GET that came before. False: it is none, or has to be asked for in the ordinary way. */
+  /** Answers a repeated GET. False: it is none, or must take the usual path. */
   #repeat(text: string | undefined): boolean {
     if (
       text === undefined ||
@@ -307,7 +308,7 @@ function textOf(bytes: Buffer): string | undefined {
   return bytes.length > rememberedTextLengthMax ? undefined : bytes.toString("latin1");
 }
 
-/** Whether this Node's HTTP server reads its connections as an {@link EarlyReader} needs it. */
+/** Whether this Node's HTTP server reads its connections in the way that an {@link EarlyReader} needs. */
 export function canReadEarly(): boolean {
   const socket = new Socket();
   createServer().emit("connection", socket);

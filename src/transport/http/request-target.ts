@@ -1,10 +1,10 @@
-/** A request's URL in its two halves, undecoded, without the question mark. */
+/** Path and query of a URL, undecoded, without the question mark. */
 export interface RequestTarget {
   readonly path: string;
   readonly query: string;
 }
 
-/** Splits a request target. Of the absolute form that proxies use (`http://host/path`), the host is left out. */
+/** Splits a request target. The host of the absolute form (`http://host/path`), which proxies use, is dropped. */
 export function splitTarget(url: string): RequestTarget {
   let start = 0;
   if (url.charCodeAt(0) !== 0x2f) {

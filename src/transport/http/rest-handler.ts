@@ -12,15 +12,15 @@ import type { RouteMatch, Routes } from "./routes.js";
 import { StreamResponse } from "./stream-response.js";
 import { UnaryResponse, type UnaryTarget } from "./unary-response.js";
 
-/** What the handler needs. */
+/** Options of the handler. */
 export interface RestHandlerOptions extends HandlerOptions {
-  /** Undefined: there is no `/metrics`. */
+  /** Undefined: `/metrics` is not served. */
   readonly metrics: MetricsText | undefined;
   readonly common: CommonHeaders;
   readonly routes: Routes;
 }
 
-/** How many URLs are remembered with the request they stand for. */
+/** The number of URLs that are remembered with their requests. */
 export const rememberedUrlsMax = 4_096;
 
 /** Longer URLs are not remembered. */
@@ -28,7 +28,7 @@ export const rememberedUrlLengthMax = 256;
 
 /** The HTTP API: GET with parameters in the URL, JSON and streams as responses, in both HTTP versions. */
 export class RestHandler {
-  /** For connections that ask the same again. */
+  /** The repeated GETs of its connections. */
   readonly repeated: RepeatedGets;
   readonly #options: RestHandlerOptions;
   readonly #operations: Operations;
@@ -49,7 +49,7 @@ export class RestHandler {
     this.#vary = `accept, accept-encoding${origin}`;
   }
 
-  /** Answers a GET or HEAD of a URL that was answered before; false: not one of those. */
+  /** Serves a GET or HEAD of a remembered URL. False: it is not remembered. */
   takeRemembered(exchange: Exchange): boolean {
     const target = this.#targets.get(exchange.request.url ?? "");
     if (target === undefined) return false;
@@ -57,7 +57,7 @@ export class RestHandler {
     return true;
   }
 
-  /** Answers any request. `path` and `query` are those of its URL, undecoded. */
+  /** Serves any request. `path` and `query` are those of its URL, undecoded. */
   handle(exchange: Exchange, path: string, query: string): void {
     try {
       this.#dispatch(exchange, path, query);
@@ -120,7 +120,7 @@ export class RestHandler {
     const call = new ServerCall(served, wire, this.#options.clients.ofRequest(request), request.headers);
     wire.onDrain = () => call.drained();
     response.once("close", () => call.left());
-    // A pipelined request may come to its turn after its client has gone.
+    // The client of a pipelined request may be gone when its turn comes.
     if (response.destroyed) call.left();
     else call.invoke(bound.message);
   }

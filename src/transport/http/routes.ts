@@ -15,7 +15,7 @@ export interface Route {
   readonly parameters: QueryParameters;
 }
 
-/** A path that was found, with the undecoded segments that its variables took. */
+/** A path that was found, with the undecoded segments of its variables. */
 export interface RouteMatch {
   readonly route: Route;
   readonly segments: readonly string[];
@@ -27,14 +27,15 @@ interface Node {
   route: Route | undefined;
 }
 
-/** Whether a method's responses are files in pieces. */
+/** Whether a method's messages are pieces of a file. */
 export function isHttpBody(method: Method): boolean {
   return method.desc.output.typeName === HttpBodySchema.typeName;
 }
 
 /**
- * The paths of an API, read from its methods' `google.api.http` options. A literal segment goes before a variable.
- * @throws Error when two methods claim the same path, or an option asks for what is not served
+ * The paths of an API, from the `google.api.http` options of its methods. Literal segments take precedence over
+ * variables.
+ * @throws Error if two methods have the same path, or an option uses unsupported syntax
  */
 export class Routes {
   /** Fields as parameters, methods as their URLs. */
@@ -56,7 +57,7 @@ export class Routes {
     }
   }
 
-  /** Finds a path (without query). */
+  /** Finds a path, without its query. */
   match(path: string): RouteMatch | undefined {
     const base = this.#basePath;
     if (!path.startsWith(base) || path.charCodeAt(base.length) !== slash) return undefined;

@@ -4,13 +4,13 @@ import type { HeaderFields } from "../common-headers.js";
 import type { Exchange } from "./exchange.js";
 import { noneMatch } from "./json-body.js";
 
-/** A file that is served as it is. */
+/** A file to serve. */
 export interface StaticFile {
   readonly contentType: string;
   readonly bytes: Uint8Array;
 }
 
-/** Nothing but this origin's own files and responses: no inline script or style, no frame around the page. */
+/** Allows only files and responses of this origin: no inline script or style, and no framing of the page. */
 export const contentSecurityPolicy = [
   "default-src 'none'",
   "script-src 'self'",
@@ -28,7 +28,7 @@ interface EncodedFile {
   readonly bytes: Uint8Array;
 }
 
-/** Files by their path behind the base path, `/` for the page itself. Clients ask each time, and get a 304. */
+/** Files by path behind the base path; `/` is the page itself. Clients revalidate each time, and get 304. */
 export class StaticFiles {
   readonly #files: ReadonlyMap<string, StaticFile>;
   readonly #encoded = new Map<string, EncodedFile>();
@@ -37,7 +37,7 @@ export class StaticFiles {
     this.#files = files;
   }
 
-  /** Answers a GET or HEAD of a file; false: there is none at this path. */
+  /** Serves a GET or HEAD of a file. False: there is none at this path. */
   serve(exchange: Exchange, path: string): boolean {
     const file = this.#files.get(path);
     if (file === undefined) return false;
@@ -58,7 +58,7 @@ export class StaticFiles {
     return true;
   }
 
-  /** A file is compressed when it is first asked for in a coding. */
+  /** Files are compressed when first requested in a coding. */
   #encode(path: string, file: StaticFile, wanted: ContentCoding | undefined): EncodedFile {
     const coding = file.bytes.length < compressedBytesMin ? undefined : wanted;
     const key = `${coding ?? "identity"} ${path}`;

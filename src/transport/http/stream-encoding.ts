@@ -4,12 +4,12 @@ import type { Failure } from "../../domain/failure.js";
 import type { Protocol } from "../request-metrics.js";
 import { errorEvent, errorLine, jsonLine, serverSentEvent } from "./encodings.js";
 
-/** How a stream is written into a response. */
+/** How a stream is written to a response. */
 export interface StreamEncoding {
   readonly encoding: Encoding;
   readonly contentType: string;
   readonly protocol: Protocol;
-  /** The last bytes of a stream that failed after its headers left. */
+  /** The last bytes of a stream that failed after its headers were sent. */
   errorBytes(failure: Failure): Uint8Array;
 }
 
@@ -21,7 +21,7 @@ const jsonLines: StreamEncoding = {
   errorBytes: errorLine,
 };
 
-/** The same under the name that tells clients to expect lines. */
+/** The same, with the content type that tells clients to expect lines. */
 const namedJsonLines: StreamEncoding = { ...jsonLines, contentType: "application/x-ndjson" };
 
 /** Server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html). */
@@ -38,19 +38,19 @@ const byMediaType = new Map<string, StreamEncoding>([
   ["text/event-stream", serverSentEvents],
 ]);
 
-/** What the client likes best of these; undefined: none of them. The first one wins where it has no preference. */
+/** The client's preferred type among these; undefined: none. The first one wins if there is no preference. */
 export function preferredMediaType(accept: string | undefined, available: readonly string[]): string | undefined {
   if (accept === undefined) return available[0];
   return new Negotiator({ headers: { accept } }).mediaType([...available]);
 }
 
-/** The encoding of a stream of messages; lines where the client asks for nothing that there is. */
+/** The encoding of a stream of messages; JSON lines if the client accepts none of them. */
 export function streamEncoding(accept: string | undefined, alt: string | undefined): StreamEncoding {
   if (alt === "sse") return serverSentEvents;
   return byMediaType.get(preferredMediaType(accept, [...byMediaType.keys()]) ?? "") ?? jsonLines;
 }
 
-/** The encoding of the envelope around the pieces of a file: lines, never events. */
+/** The encoding of a file's envelopes: lines, never events. */
 export function envelopeEncoding(accept: string | undefined): StreamEncoding {
   const names = ["application/json", "application/x-ndjson"];
   return byMediaType.get(preferredMediaType(accept, names) ?? "") ?? jsonLines;

@@ -18,7 +18,7 @@ import type { BoundRequest } from "./query-parameters.js";
 import { isHttpBody } from "./routes.js";
 import { envelopeEncoding, preferredMediaType, type StreamEncoding, streamEncoding } from "./stream-encoding.js";
 
-/** What a stream answers. */
+/** The formats of a stream. */
 export interface StreamResponseOptions {
   readonly method: Method;
   readonly bound: BoundRequest;
@@ -31,8 +31,8 @@ export interface StreamResponseOptions {
 const blockNames: ReadonlySet<string> = new Set(blockHeaderNames);
 
 /**
- * The response to a server-streaming method by GET: lines, server-sent events, or the file that the pieces make up. What
- * fails before its first message is an ordinary error response.
+ * The response to a GET of a server-streaming method: JSON lines, server-sent events, or the file itself. A failure
+ * before the first message is a normal error response.
  */
 export class StreamResponse implements CallWire {
   /** Called when the response can take more. */
@@ -40,13 +40,10 @@ export class StreamResponse implements CallWire {
   readonly #options: StreamResponseOptions;
   readonly #isFile: boolean;
   #encoding: StreamEncoding;
-  /** The pieces of a file leave without their envelope. */
+  /** The pieces of a file are sent without their envelopes. */
   #raw = false;
   #trailerNames: readonly string[] = [];
-  /**
-   * Where the frames go past the response, because they are finished chunks of HTTP/1.1: one write each, in place of
-   * four.
-   */
+  /** The socket to which finished HTTP/1.1 chunks are written directly, if possible: one write each instead of four. */
   #chunks: Socket | undefined;
   #output: { write(chunk: Uint8Array): boolean; end(): unknown };
   #started = false;
@@ -60,7 +57,7 @@ export class StreamResponse implements CallWire {
     this.#output = exchange.response;
   }
 
-  /** As metrics name it. */
+  /** The protocol's name in metrics. */
   get protocol(): Protocol {
     return this.#encoding.protocol;
   }
@@ -74,7 +71,7 @@ export class StreamResponse implements CallWire {
     throw new TypeError("a stream has no whole response");
   }
 
-  /** A file goes out in its envelope, unless the client may want the file itself: its first piece says what it is. */
+  /** A file is sent in envelopes, unless the client may want the file itself: then its first piece decides. */
   adapt(stream: ResponseStream): ResponseStream | Promise<ResponseStream> {
     const { exchange, bound } = this.#options;
     const { accept } = exchange.request.headers;
@@ -98,7 +95,7 @@ export class StreamResponse implements CallWire {
   start(own: ReadonlyMap<string, string>): void {
     const { response } = this.#options.exchange;
     const acceptEncoding = this.#options.exchange.request.headers["accept-encoding"];
-    // Worth it for a file, not for a trickle.
+    // Compression is worthwhile for a file, not for small messages.
     const coding = this.#isFile ? chooseCoding(acceptEncoding?.toString()) : undefined;
     this.#started = true;
     response.writeHead(200, {
@@ -144,7 +141,7 @@ export class StreamResponse implements CallWire {
     breakOff(this.#options.exchange.response);
   }
 
-  /** Whether the stream's own headers and trailers belong to this body: to a file, not to its envelope. */
+  /** Whether the stream's own headers and trailers apply: to a file, not to its envelopes. */
   get #hasOwnHeaders(): boolean {
     return this.#raw || !this.#isFile;
   }
@@ -170,13 +167,13 @@ export class StreamResponse implements CallWire {
 
   #headers(stream: ReadonlyMap<string, string>): HeaderFields {
     const { common, vary, exchange } = this.#options;
-    // Of a file in its envelope, the block alone is told.
+    // A file in envelopes only names its block.
     const own = new Map(this.#hasOwnHeaders ? stream : [...stream].filter(([name]) => blockNames.has(name)));
     const fields = {
       "content-type": this.#encoding.contentType,
       "cache-control": "no-store",
       vary,
-      // Proxies of the nginx kind would otherwise collect a stream before they pass it on.
+      // Proxies such as nginx would otherwise buffer the stream.
       "x-accel-buffering": "no",
       ...common.exposing(exchange.common, [...own.keys()]),
       ...(this.#trailerNames.length === 0 ? {} : { trailer: this.#trailerNames.join(", ") }),
@@ -191,7 +188,7 @@ function contentTypeOf(first: EncodedResponse | undefined): string | undefined {
   return message.contentType;
 }
 
-/** A stream for a HEAD request: what it says of itself, and no messages. */
+/** A stream for a HEAD request: its headers, and no messages. */
 class HeadersAlone implements ResponseStream {
   readonly headers: ReadonlyMap<string, string>;
   readonly trailers: ReadonlyMap<string, string> = new Map();

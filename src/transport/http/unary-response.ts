@@ -12,17 +12,17 @@ import type { Exchange } from "./exchange.js";
 import { breakOff } from "./http-message.js";
 import type { JsonBodies, JsonBody } from "./json-body.js";
 
-/** What a URL stands for: kept for the next request of the same one. */
+/** The method and message of a URL, kept for repeated requests. */
 export interface UnaryTarget extends ServedMethod {
   readonly method: UnaryMethod;
   readonly message: Message;
-  /** The latest response was there without waiting, and small enough to be repeated. */
+  /** The latest response was available without waiting, and small enough to be repeated. */
   cached: boolean;
 }
 
-/** The response to a unary call by GET, in JSON. */
+/** The JSON response to a GET of a unary method. */
 export class UnaryResponse implements CallWire {
-  /** What was answered, if anything was yet. */
+  /** The response, once there is one. */
   answered: EncodedResponse | undefined;
   readonly #exchange: Exchange;
   readonly #bodies: JsonBodies;

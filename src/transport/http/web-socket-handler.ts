@@ -14,7 +14,7 @@ import { HttpFailure, unknownPath, urlTooLong } from "./http-failure.js";
 import { splitTarget } from "./request-target.js";
 import type { RouteMatch, Routes } from "./routes.js";
 
-/** What the handler needs. */
+/** Options of the handler. */
 export interface WebSocketHandlerOptions extends HandlerOptions {
   readonly common: CommonHeaders;
   /** Sent with every handshake. */
@@ -22,7 +22,7 @@ export interface WebSocketHandlerOptions extends HandlerOptions {
   readonly routes: Routes;
 }
 
-/** Close codes (RFC 6455, 7.4, and IANA's registry) by whose fault it is. */
+/** Close codes (RFC 6455, 7.4, and IANA's registry). */
 const closeCodes: Partial<Record<FailureCode, number>> = {
   invalid_argument: 1008,
   not_found: 1008,
@@ -42,7 +42,7 @@ interface Peer {
   bytesSincePing: number;
 }
 
-/** Streams at the URLs of the HTTP API, for clients that ask to upgrade to WebSocket: a JSON object per text message. */
+/** Serves streams over WebSockets at the URLs of the HTTP API, with one JSON object per text message. */
 export class WebSocketHandler {
   readonly #options: WebSocketHandlerOptions;
   readonly #handshakes: WebSocketServer;
@@ -66,7 +66,7 @@ export class WebSocketHandler {
     this.#pings.unref();
   }
 
-  /** Takes over the connection of a request to become a WebSocket; `head` is what came after its headers. */
+  /** Takes over the connection of an upgrade request; `head` is what follows its headers. */
   handle(request: IncomingMessage, socket: Socket, head: Buffer): void {
     socket.on("error", () => {});
     socket.allowHalfOpen = false;
@@ -86,7 +86,7 @@ export class WebSocketHandler {
     }
   }
 
-  /** Stops pinging; the connections end with their streams. */
+  /** Stops pinging. Connections end with their streams. */
   stop(): void {
     clearInterval(this.#pings);
   }
@@ -113,14 +113,14 @@ export class WebSocketHandler {
     if (!socket.destroyed) call.invoke(message);
   }
 
-  /** Answers with an error in place of the handshake, and ends the connection. */
+  /** Responds with an error instead of the handshake, and ends the connection. */
   #refuse({ request, socket }: Handshake, thrown: unknown): void {
     const { log, common, limits } = this.#options;
     const failure = toFailure(thrown, log);
     closeLingering(socket, limits.lingerMs, rawErrorResponse(failure, common.of(request.headers.origin)));
   }
 
-  /** What a client says is not needed; it may say a little. */
+  /** Messages of clients are ignored, up to a limit. */
   #watch(webSocket: WebSocket, socket: Socket): void {
     const { webSocketMessagesPerPingMax, webSocketMessageBytesMax, breakOffMs } = this.#options.limits;
     const bytesMax = webSocketMessagesPerPingMax * webSocketMessageBytesMax;
@@ -138,7 +138,7 @@ export class WebSocketHandler {
       peer.messagesSincePing++;
       if (peer.messagesSincePing > webSocketMessagesPerPingMax) refuse();
     });
-    // Pings and empty fragments are no messages, and cost work all the same.
+    // Pings and empty fragments are not messages, but cost work too.
     socket.on("data", (chunk: Buffer) => {
       peer.bytesSincePing += chunk.length;
       if (peer.bytesSincePing > bytesMax) refuse();
@@ -165,7 +165,7 @@ function streamMethodOf(match: RouteMatch): Extract<RouteMatch["route"]["method"
   throw new HttpFailure(400, "invalid_argument", "NOT_A_STREAM", message);
 }
 
-/** A connection that can still become a WebSocket. */
+/** A connection that may become a WebSocket. */
 class Handshake {
   readonly request: IncomingMessage;
   readonly socket: Socket;
@@ -179,7 +179,7 @@ class Handshake {
     this.#head = head;
   }
 
-  /** @throws HttpFailure when the request cannot be upgraded (RFC 6455, 4.2.1) */
+  /** @throws HttpFailure if the request cannot be upgraded (RFC 6455, 4.2.1) */
   check(): void {
     const { headers } = this.request;
     if (headers["sec-websocket-version"] !== "13") {
@@ -194,13 +194,13 @@ class Handshake {
     }
   }
 
-  /** Switches protocols. The callback comes at once, or never when the client has gone. */
+  /** Switches protocols. The callback is called at once, or never if the client is gone. */
   complete(opened: (webSocket: WebSocket) => void): void {
     this.#server.handleUpgrade(this.request, this.socket, this.#head, opened);
   }
 }
 
-/** Writes finished frames beside the WebSocket object, which keeps to control frames: no queue between, one write. */
+/** Writes finished frames directly to the socket, without a queue. The WebSocket object only sends control frames. */
 class WebSocketResponse implements CallWire {
   readonly encoding = webSocketText;
   readonly #handshake: Handshake;
@@ -232,14 +232,14 @@ class WebSocketResponse implements CallWire {
     return webSocket === undefined || webSocket.readyState !== webSocket.OPEN || this.#handshake.socket.write(frames);
   }
 
-  /** An error is told after a handshake, too: browsers show neither status nor body of a refused one. */
+  /** Errors follow a completed handshake too, because browsers show neither status nor body of a refused one. */
   finish(error: CallError | undefined): void {
     if (this.#webSocket === undefined) this.start();
     const webSocket = this.#webSocket;
     if (webSocket === undefined) return;
     if (error instanceof Failure) closeWith(webSocket, this.#handshake.socket, error);
     else webSocket.close(closedWell);
-    // The peer may close in its turn; one that does not is cut.
+    // The peer should close too; if it does not, the connection is closed.
     setTimeout(() => this.#handshake.socket.destroy(), this.#breakOffMs).unref();
   }
 
@@ -248,14 +248,14 @@ class WebSocketResponse implements CallWire {
   }
 }
 
-/** The error as a message, and a close code that says whose fault it is. */
+/** Sends the error as a message, and closes with its code. */
 function closeWith(webSocket: WebSocket, socket: Socket, failure: Failure): void {
   if (webSocket.readyState !== webSocket.OPEN) return;
   socket.write(errorText(failure));
   webSocket.close(closeCodes[failure.code] ?? closedByFailure, failure.reason);
 }
 
-/** 403: a page of an origin that `--cors-origins` does not name. Browsers hold WebSockets to no rule of their own. */
+/** 403 for a page whose origin `--cors-origins` does not name. Browsers do not apply CORS to WebSockets. */
 function originRefused(): Failure {
   return new Failure("permission_denied", "pages of this origin may not call this server", {
     reason: "ORIGIN_NOT_ALLOWED",

@@ -4,7 +4,7 @@ import type { HeaderFields } from "../common-headers.js";
 let dateSecond = 0;
 let dateText = "";
 
-/** The value of the `date` header, made once a second. */
+/** The value of the `date` header, renewed each second. */
 function httpDate(): string {
   const second = Math.floor(Date.now() / 1000);
   if (second !== dateSecond) {
@@ -26,7 +26,7 @@ export class WholeResponse {
   #date = "";
   #bytes: Uint8Array = new Uint8Array();
 
-  /** `keepAliveSeconds`: how long the connection may idle, as the client is told. */
+  /** `keepAliveSeconds`: how long the connection may be idle, as announced to the client. */
   constructor(status: number, body: Uint8Array, keepAliveSeconds: number) {
     this.#statusLine = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\n`;
     this.#keepAlive = `Connection: keep-alive\r\nKeep-Alive: timeout=${keepAliveSeconds}\r\n\r\n`;

@@ -5,7 +5,7 @@ import { anyRegistry } from "../../encoding/json-encoder.js";
 import type { CallError } from "../call/call-wire.js";
 import { grpcCode, toStatus } from "../status.js";
 
-/** What Connect's encoders take for the error of a call: the same code, message and details as in every protocol. */
+/** The error of a call for Connect's encoders: code, message and details are the same in every protocol. */
 export function asConnectError(error: CallError): ConnectError {
   if (!(error instanceof Failure)) {
     const code: Code = grpcCode(error);

@@ -15,7 +15,7 @@ import { ResponseBody } from "./response-body.js";
 import { setOwnHeaders } from "./response-headers.js";
 import type { RpcContentType } from "./rpc-content-type.js";
 
-/** Compressed once for all who ask. */
+/** Compressed bytes, shared by all requests for the response. */
 const compressedResponses = new WeakMap<EncodedResponse, Map<string, Uint8Array | Promise<Uint8Array>>>();
 
 function compressed(reply: EncodedResponse, codec: Codec, coding: ContentCoding): Uint8Array | Promise<Uint8Array> {
@@ -110,7 +110,7 @@ export class ConnectUnaryResponse implements CallWire {
     this.#end(body);
   }
 
-  /** There is no place behind the one message: trailers are headers with a prefix. */
+  /** Nothing follows the message, so trailers are headers with a prefix. */
   #setMetadata(metadata: Metadata | undefined): void {
     if (metadata === undefined) return;
     const trailers = [...metadata.trailers].map(([name, value]) => [`trailer-${name}`, value] as const);

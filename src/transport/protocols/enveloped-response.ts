@@ -16,7 +16,7 @@ import type { RpcContentType } from "./rpc-content-type.js";
 
 type Trailers = ReadonlyMap<string, string>;
 
-/** What gRPC-Web and Connect streams differ in. */
+/** The differences between gRPC-Web and Connect streams. */
 interface EnvelopedProtocol {
   /** The header that names the compression. */
   readonly encodingHeader: string;
@@ -43,7 +43,7 @@ const connectStream: EnvelopedProtocol = {
   },
 };
 
-/** A response whose end is an envelope, too: of gRPC-Web, or of a Connect stream. */
+/** A response of gRPC-Web, or of a Connect stream. Its end is an envelope too. */
 export class EnvelopedResponse implements CallWire {
   readonly encoding: Encoding;
   readonly #framing: Framing;

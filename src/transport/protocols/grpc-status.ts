@@ -5,10 +5,10 @@ import { Failure } from "../../domain/failure.js";
 import type { ProtocolError } from "../call/protocol-error.js";
 import { grpcCode, toStatus } from "../status.js";
 
-/** Trailers of a call that went well. */
+/** Trailers of a successful call. */
 export const okTrailers: Readonly<Record<string, string>> = Object.freeze({ "grpc-status": "0" });
 
-/** Everything that HTTP header values may not hold, and the percent sign. */
+/** Characters that HTTP header values may not contain, and the percent sign. */
 const unsafe = /[^\x20-\x24\x26-\x7e]+/g;
 
 /**
@@ -19,7 +19,7 @@ export function percentEncode(message: string): string {
   return toUSVString(message).replace(unsafe, encodeURIComponent);
 }
 
-/** The trailers that tell a client what went wrong; also the headers of a response that is nothing but an error. */
+/** The trailers of a failed call; also the headers of a response that consists of an error. */
 export function errorTrailers(error: Failure | ProtocolError): Record<string, string> {
   if (!(error instanceof Failure)) {
     return { "grpc-status": String(grpcCode(error)), "grpc-message": percentEncode(error.message) };
@@ -32,7 +32,7 @@ export function errorTrailers(error: Failure | ProtocolError): Record<string, st
   };
 }
 
-/** Without padding, as gRPC wants it. */
+/** Without padding, as gRPC requires. */
 function base64(bytes: Uint8Array): string {
   return Buffer.from(bytes).toString("base64").replace(/=+$/, "");
 }

@@ -13,27 +13,27 @@ import { grpcCodings, grpcFields } from "./negotiate-coding.js";
 import { type RpcContentType, rpcContentType } from "./rpc-content-type.js";
 import { type OpenedRequest, openCall, type RpcMethods } from "./rpc-methods.js";
 
-/** Serves gRPC calls on the HTTP/2 stream itself, before Node makes a request of it. */
+/** Serves gRPC calls directly on the HTTP/2 stream, before Node makes a request of it. */
 export class GrpcHandler {
   readonly #methods: RpcMethods;
   readonly #data: DataHeaders;
   readonly #headers = new Map<Framing, ResponseHeaders>();
-  /** Asking a session's socket for its address costs more than the rest of a call. */
+  /** Reading the address of a session's socket costs more than the rest of a call. */
   readonly #addresses = new WeakMap<Http2Session, string>();
 
-  /** `data`: sent as metadata with every response. */
+  /** `data`: sent as metadata of every response. */
   constructor(methods: RpcMethods, data: DataHeaders) {
     this.#methods = methods;
     this.#data = data;
   }
 
-  /** False: the stream is not a gRPC call of a method that is served. */
+  /** False: the stream is not a gRPC call of a served method. */
   handle(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean {
     const type = rpcContentType(headers["content-type"]);
     if (type?.protocol !== "grpc" || headers[":method"] !== "POST") return false;
     const served = this.#methods.get(headers[":path"] ?? "");
     if (served === undefined) return false;
-    // A reset stream also emits its error; it has been dealt with at "close".
+    // A reset stream also emits its error, which "close" has handled.
     stream.on("error", ignore);
     const codings = grpcCodings(headers);
     const framing = framingOf(type.codec, codings.response);
@@ -72,7 +72,7 @@ function timeoutOf(header: string | readonly string[] | undefined): OpenedReques
   return header === undefined ? noTimeout : parseTimeout(String(header), Number.POSITIVE_INFINITY);
 }
 
-/** The headers that responses of one kind begin with. The same object is given until those of the data change. */
+/** The initial headers of responses of one kind. The same object until the data headers change. */
 class ResponseHeaders {
   readonly #own: OutgoingHttpHeaders;
   readonly #data: DataHeaders;
@@ -94,7 +94,7 @@ class ResponseHeaders {
   }
 }
 
-/** Where a stream keeps its call: listeners that all streams share cost less than closures for each. */
+/** The property in which a stream stores its call. Listeners that all streams share cost less than closures. */
 const servedCall = Symbol("the call that a stream carries");
 
 interface CallStream extends ServerHttp2Stream {
@@ -130,7 +130,7 @@ function ignore(): void {}
 const withTrailers = Object.freeze({ waitForTrailers: true, sendDate: false });
 const withoutBody = Object.freeze({ endStream: true, sendDate: false });
 
-/** A gRPC response on the HTTP/2 stream itself. */
+/** A gRPC response, written directly to the HTTP/2 stream. */
 class GrpcWire implements CallWire {
   readonly encoding: Encoding;
   readonly #stream: ServerHttp2Stream;
@@ -165,7 +165,7 @@ class GrpcWire implements CallWire {
     const stream = this.#stream;
     if (stream.destroyed || stream.closed) return;
     const own = Object.fromEntries(error?.metadata?.trailers ?? trailers);
-    // An error alone is a single block of fields; headers of its own have to go ahead of it to be told apart.
+    // An error alone is a single block of fields. Separate headers have to precede it.
     if (error?.metadata !== undefined && error.metadata.headers.size > 0 && !stream.headersSent) {
       this.start(error.metadata.headers);
     }
@@ -202,7 +202,7 @@ function sendOkTrailers(this: ServerHttp2Stream): void {
   this.sendTrailers(okTrailers);
 }
 
-/** What an HTTP/2 response that its reader does not take is reset with: a reset without an error would go unnoticed. */
+/** The code with which an aborted HTTP/2 response is reset. Without an error, the client would not notice. */
 export function breakOffCode(failure: Failure): number {
   return failure.code === "resource_exhausted" ? constants.NGHTTP2_ENHANCE_YOUR_CALM : constants.NGHTTP2_CANCEL;
 }

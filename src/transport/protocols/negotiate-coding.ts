@@ -2,11 +2,11 @@ import type { RequestHeaders } from "../../domain/metadata.js";
 import { type ContentCoding, chooseCoding, contentCodings } from "../call/content-coding.js";
 import { ProtocolError } from "../call/protocol-error.js";
 
-/** The header fields in which a protocol names compressions. */
+/** The header fields with which a protocol names compressions. */
 export interface CodingFields {
-  /** That of the message or messages; responses have it, too. */
+  /** The compression of the messages, in requests and responses. */
   readonly used: string;
-  /** Those that the peer reads. */
+  /** The compressions that the peer accepts. */
   readonly accepted: string;
 }
 
@@ -14,19 +14,18 @@ export interface CodingFields {
 export interface Codings {
   readonly request: ContentCoding | undefined;
   readonly response: ContentCoding | undefined;
-  /** The request is compressed in a way that is not known here. */
+  /** The request's compression is not supported. */
   readonly refusal?: ProtocolError;
 }
 
 const none: Codings = { request: undefined, response: undefined };
 
-/** What gRPC and gRPC-Web call these fields. */
+/** The fields of gRPC and gRPC-Web. */
 export const grpcFields: CodingFields = { used: "grpc-encoding", accepted: "grpc-accept-encoding" };
 
 /**
- * The compressions of a gRPC or gRPC-Web call. The response is compressed when the request was: the list that gRPC
- * clients send says what they can read, not what they want.
- * https://github.com/grpc/grpc/blob/master/doc/compression.md
+ * The compressions of a gRPC or gRPC-Web call. The response is compressed if the request was: clients list what they
+ * can read, not what they want. https://github.com/grpc/grpc/blob/master/doc/compression.md
  */
 export function grpcCodings(headers: RequestHeaders): Codings {
   const used = headers[grpcFields.used];
@@ -41,7 +40,7 @@ export function grpcCodings(headers: RequestHeaders): Codings {
   return { request, response: names.find(isCoding) };
 }
 
-/** The compressions of a Connect call: the response has what the client likes best of its list, or else the request's. */
+/** The compressions of a Connect call: the client's preferred one for the response, or else the request's. */
 export function connectCodings(headers: RequestHeaders, fields: CodingFields, used = headers[fields.used]): Codings {
   const request = used === undefined || used === "identity" ? undefined : String(used);
   if (request !== undefined && !isCoding(request)) return unknownCoding(request, fields);

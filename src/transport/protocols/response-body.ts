@@ -6,9 +6,9 @@ import type { AnyResponse } from "../handler.js";
 import { breakOffCode } from "./grpc.js";
 
 /**
- * Writes a response without HTTP trailers. Over HTTP/2 it goes past Node's response object, which ends every body in a
- * frame of its own: a client that takes the last message for the end may break off its request before that frame, and
- * then sees an error.
+ * Writes a response without HTTP trailers. Over HTTP/2 it bypasses Node's response object, which ends every body with a
+ * separate frame. A client that takes the last message for the end may cancel its request before that frame, and then
+ * reports an error.
  */
 export class ResponseBody {
   readonly #response: AnyResponse;
@@ -17,7 +17,7 @@ export class ResponseBody {
     this.#response = response;
   }
 
-  /** Sends the status and the headers that were set on the response, if that has not been done. */
+  /** Sends the status and the headers that were set, unless they were sent already. */
   begin(): void {
     if (this.#response instanceof ServerResponse) this.#response.flushHeaders();
     else respond(this.#response);
@@ -38,7 +38,7 @@ export class ResponseBody {
     endWithBody(stream, stream, chunk);
   }
 
-  /** Cuts a response that its reader does not take. */
+  /** Aborts a response whose reader takes nothing. */
   breakOff(failure: Failure): void {
     if (this.#response instanceof ServerResponse) this.#response.destroy();
     else this.#response.stream.close(breakOffCode(failure));

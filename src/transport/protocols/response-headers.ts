@@ -3,7 +3,7 @@ import type { AnyResponse } from "../handler.js";
 
 const exposed = "access-control-expose-headers";
 
-/** Sets header fields that belong to one response; a page of another origin may read them. */
+/** Sets headers of one response, and lets pages of other origins read them. */
 export function setHeaders(response: AnyResponse, headers: ReadonlyMap<string, string>): void {
   for (const [name, value] of headers) response.setHeader(name, value);
   const known = response.getHeader(exposed);
@@ -11,7 +11,7 @@ export function setHeaders(response: AnyResponse, headers: ReadonlyMap<string, s
   response.setHeader(exposed, [...new Set([...known.split(", "), ...headers.keys()])].join(", "));
 }
 
-/** The same for a response that brings its own: it names the block of its statement, or none. */
+/** The same for a response with its own metadata: it names the block of its statement, or none. */
 export function setOwnHeaders(response: AnyResponse, headers: ReadonlyMap<string, string>): void {
   for (const name of blockHeaderNames) response.removeHeader(name);
   setHeaders(response, headers);

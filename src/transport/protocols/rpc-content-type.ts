@@ -1,14 +1,14 @@
 import type { Method } from "../../domain/service.js";
 import type { Codec } from "../call/framing.js";
 
-/** What the content type of a request says about the call. */
+/** What the content type of a request says about a call. */
 export interface RpcContentType {
   /** The same for gRPC, gRPC-Web and Connect. */
   readonly protocol: "grpc" | "grpc-web" | "connect";
   readonly codec: Codec;
-  /** Messages are in envelopes; all but those of Connect's unary calls are. */
+  /** Whether messages are in envelopes: all are, except in Connect's unary calls. */
   readonly enveloped: boolean;
-  /** The whole body is base64. */
+  /** Whether the whole body is base64. */
   readonly text: boolean;
   /** The content type of the response. */
   readonly response: string;
@@ -38,13 +38,13 @@ function add(response: string, type: Omit<RpcContentType, "response">): void {
   byName.set(response, { ...type, response });
 }
 
-/** Undefined: the content type of no RPC protocol. A charset is allowed to be UTF-8. */
+/** Undefined: not a content type of an RPC protocol. A charset must be UTF-8. */
 export function rpcContentType(header: string | undefined): RpcContentType | undefined {
   if (header === undefined) return undefined;
   return byName.get(header) ?? byName.get(header.toLowerCase().replace(/; ?charset=utf-?8$/, ""));
 }
 
-/** Whether calls of the method can have this content type. */
+/** Whether calls of the method may have this content type. */
 export function suits(type: RpcContentType, { kind }: Method): boolean {
   return type.protocol !== "connect" || type.enveloped === (kind === "server_streaming");
 }

@@ -17,13 +17,13 @@ import { type OpenedRequest, openCall, type RpcMethod, type RpcMethods } from ".
 
 const grpcTypePrefix = "application/grpc";
 
-/** The header fields of a Connect call that name compressions. */
+/** The header fields with which Connect calls name compressions. */
 const unaryFields = { used: "content-encoding", accepted: "accept-encoding" };
 const streamFields = { used: "connect-content-encoding", accepted: "connect-accept-encoding" };
 
 /**
- * gRPC-Web and Connect for every method of an API, and reflection, in both HTTP versions; gRPC has its own handler.
- * CORS headers are on the response already.
+ * Serves gRPC-Web and Connect calls of all methods, and reflection, over both HTTP versions. gRPC has its own handler.
+ * The response has its CORS headers already.
  */
 export class RpcHandler {
   readonly #methods: RpcMethods;
@@ -35,8 +35,8 @@ export class RpcHandler {
   }
 
   /**
-   * Whether the path is a method's, or the headers say gRPC or Connect, whatever the path; never OPTIONS. `path` has
-   * neither base path nor query.
+   * Whether the path is that of a method, or the headers are those of gRPC or Connect. Never for OPTIONS. `path`
+   * excludes base path and query.
    */
   matches(method: string, path: string, headers: IncomingHttpHeaders): boolean {
     if (method === "OPTIONS") return false;
@@ -44,7 +44,7 @@ export class RpcHandler {
     return isServed || isGrpc(headers) || (method === "POST" && isConnect(headers));
   }
 
-  /** The value of `Allow` for a method's path; undefined: the path is none. */
+  /** The value of `Allow` for a method's path; undefined for any other path. */
   allowed(path: string): string | undefined {
     const served = this.#methods.get(path);
     if (served !== undefined) return allowedMethods(served.method);
@@ -67,7 +67,7 @@ export class RpcHandler {
     try {
       this.#reflection.handle(path, request, response);
     } catch {
-      // It makes a URL of the request, which takes less than the check of the authority lets pass.
+      // It builds a URL of the request, which accepts less than the check of the authority.
       refuseAuthority(request, response);
     }
   }
@@ -94,7 +94,7 @@ export class RpcHandler {
     request.on("end", () => call.end());
   }
 
-  /** A Connect unary call in the parameters of its URL. */
+  /** A Connect unary call as a GET with its message in the URL. */
   #get(served: RpcMethod, text: string, request: AnyRequest, response: AnyResponse): void {
     const query = new URLSearchParams(text);
     const type = rpcContentType(`application/${query.get("encoding")}`);
@@ -120,7 +120,7 @@ export class RpcHandler {
     request: AnyRequest,
     response: AnyResponse,
   ): BodyCall {
-    // What went wrong with the connection ends the call at "close".
+    // A failed connection ends the call at "close".
     request.on("error", ignore);
     response.on("error", ignore);
     const wire = type.enveloped
@@ -146,7 +146,7 @@ function timeoutOf({ protocol }: RpcContentType, headers: IncomingHttpHeaders): 
   return parse(headers[name]?.toString() ?? null, Number.POSITIVE_INFINITY);
 }
 
-/** The message of a GET. @throws ProtocolError when it is base64 that is none */
+/** The message of a GET. @throws ProtocolError if its base64 is malformed */
 function messageBytes(query: URLSearchParams): Buffer {
   const text = query.get("message") ?? "";
   if (query.get("base64") !== "1") return Buffer.from(text);
@@ -156,7 +156,7 @@ function messageBytes(query: URLSearchParams): Buffer {
 
 const postOnly = "POST, OPTIONS";
 
-/** Connect lets calls without side effects be made by GET. */
+/** Connect allows GET for calls without side effects. */
 function allowedMethods({ kind, desc }: Method): string {
   const byGet = kind === "unary" && desc.idempotency === MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS;
   return byGet ? "GET, HEAD, POST, OPTIONS" : postOnly;
@@ -166,13 +166,13 @@ function isGrpc(headers: IncomingHttpHeaders): boolean {
   return headers["content-type"]?.startsWith(grpcTypePrefix) ?? false;
 }
 
-/** Whether a POST says that it is a Connect call. One of JSON alone does not. */
+/** Whether a POST identifies itself as a Connect call. JSON alone does not. */
 function isConnect(headers: IncomingHttpHeaders): boolean {
   const type = headers["content-type"] ?? "";
   return headers["connect-protocol-version"] !== undefined || /^application\/(proto$|connect\+)/.test(type);
 }
 
-/** Host and port as a URL may have them; RFC 9112, 3.2, wants 400 for others. */
+/** Host and port as valid in a URL. RFC 9112, 3.2, requires 400 otherwise. */
 function hasUsableAuthority({ headers }: AnyRequest): boolean {
   const authority = headers[":authority"] ?? headers.host;
   return typeof authority !== "string" || /^[\w.~!$&'()*+,;=%:[\]-]*$/.test(authority);
@@ -203,10 +203,7 @@ function refuseType(method: Method, request: AnyRequest, response: AnyResponse):
   response.end();
 }
 
-/**
- * 405 with `Allow`. A caller that speaks gRPC or Connect takes the status itself for the error, as its protocol says; a
- * body in JSON would be another error to it.
- */
+/** 405 with `Allow` and no body. Callers of gRPC and Connect take the error from the status, as their protocols say. */
 function refuseMethod(allowed: string, request: AnyRequest, response: AnyResponse): void {
   const message = `${request.method} is not allowed here; use one of ${allowed}`;
   request.resume();
@@ -220,7 +217,7 @@ function refuseMethod(allowed: string, request: AnyRequest, response: AnyRespons
   response.end(message);
 }
 
-/** An error in Connect's form. */
+/** Responds with an error in Connect's format. */
 function sendError(response: AnyResponse, status: number, code: string, message: string): void {
   response.statusCode = status;
   response.setHeader("content-type", "application/json");

@@ -22,7 +22,7 @@ import type { HandlerOptions } from "../handler.js";
 import type { Codings } from "./negotiate-coding.js";
 import type { RpcContentType } from "./rpc-content-type.js";
 
-/** A method as the RPC protocols serve it. */
+/** A method as served over the RPC protocols. */
 export interface RpcMethod {
   readonly method: Method;
   readonly decode: Readonly<Record<Codec, RequestDecoder>>;
@@ -31,17 +31,17 @@ export interface RpcMethod {
   readonly connect: ServedMethod;
 }
 
-/** The methods of an API by the path that all RPC protocols give them. */
+/** The methods of an API by their path, which all RPC protocols share. */
 export class RpcMethods {
   readonly clients: ClientAddresses;
-  /** Of a request message, in bytes. */
+  /** The maximum size of a request message, in bytes. */
   readonly bytesMax: number;
   readonly #methods = new Map<string, RpcMethod>();
 
   constructor(options: HandlerOptions) {
     this.clients = options.clients;
     this.bytesMax = options.limits.requestBodyBytesMax;
-    // A message of the API may travel in an Any of another.
+    // A message of the API may occur in an Any of another.
     const decodeJson = jsonDecoder(
       createRegistry(anyRegistry, ...options.api.map((method) => method.desc.parent.file)),
     );
@@ -64,7 +64,7 @@ export class RpcMethods {
   }
 }
 
-/** What a protocol read from the headers of a request. */
+/** What a protocol read from the request headers. */
 export interface OpenedRequest {
   readonly served: RpcMethod;
   readonly type: RpcContentType;
@@ -77,7 +77,7 @@ export interface OpenedRequest {
 
 const kindNames = { unary: "unary", server_streaming: "server-streaming" } as const;
 
-/** Starts a call whose request message is still to be given to it; what its headers lack has ended it already. */
+/** Starts a call whose request message follows. If its headers are invalid, it has ended already. */
 export function openCall({ bytesMax }: RpcMethods, request: OpenedRequest): BodyCall {
   const { served, type, codings, timeout, wire, clientAddress, headers } = request;
   const bounds = { bytesMax, coding: codings.request };

@@ -2,7 +2,7 @@ import { type DescExtension, type DescFile, type DescService, toBinary } from "@
 import { nestedTypes } from "@bufbuild/protobuf/reflect";
 import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 
-/** Where everything is declared that a set of services needs. */
+/** An index of the declarations that a set of services needs. */
 export class DescriptorIndex {
   /** Full names of the services, sorted. */
   readonly services: readonly string[];
@@ -11,7 +11,7 @@ export class DescriptorIndex {
   readonly #extensions = new Map<string, Map<number, DescFile>>();
   readonly #encoded = new Map<DescFile, Uint8Array>();
 
-  /** `others` are files that no service imports, but clients look types up in: those of error details. */
+  /** `others` are files that no service imports but clients look up: those of error details. */
   constructor(services: readonly DescService[], others: readonly DescFile[] = []) {
     this.services = [...new Set(services.map((service) => service.typeName))].sort();
     for (const service of services) this.#add(service.file);
@@ -33,14 +33,14 @@ export class DescriptorIndex {
     return this.#extensions.get(message)?.get(number);
   }
 
-  /** The numbers of a message's extensions, ascending; undefined when there is no such message. */
+  /** The numbers of a message's extensions, ascending; undefined if there is no such message. */
   extensionNumbers(message: string): number[] | undefined {
     const numbers = this.#extensions.get(message);
     if (numbers !== undefined) return [...numbers.keys()].sort((a, b) => a - b);
     return this.#symbols.has(message) ? [] : undefined;
   }
 
-  /** A file and all files it needs, each before those that it imports, as FileDescriptorProto bytes. */
+  /** A file and its dependencies as FileDescriptorProto bytes, each before the files that it imports. */
   closure(file: DescFile): Uint8Array[] {
     const importsFirst = new Set<DescFile>();
     const visit = (each: DescFile): void => {
@@ -76,7 +76,7 @@ export class DescriptorIndex {
     }
   }
 
-  /** Enum values are siblings of their enum in protobuf's scoping. */
+  /** In protobuf's scoping, enum values are siblings of their enum. */
   #addValues(enumName: string, values: readonly { readonly name: string }[], file: DescFile): void {
     const scope = enumName.slice(0, enumName.lastIndexOf(".") + 1);
     for (const { name } of values) this.#symbols.set(`${scope}${name}`, file);

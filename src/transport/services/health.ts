@@ -10,14 +10,14 @@ import { type Api, type ResponseStream, serverStreaming, unary } from "../../dom
 import { MessageResponse } from "../../encoding/message-response.js";
 import type { Readiness } from "../handler.js";
 
-/** How often a watched state is polled, in milliseconds. */
+/** Interval between checks of a watched state, in milliseconds. */
 export const healthPollMs = 500;
 
-/** When a client whose watch the shutdown ended should come back. */
+/** Retry delay for watches that a shutdown ends. */
 const retryMs = 1_000;
 
 /**
- * `grpc.health.v1`: the whole server (the empty name) and each of these services are SERVING while the process is ready.
+ * `grpc.health.v1`. The whole server (empty name) and each of these services are SERVING while the process is ready.
  * Watch ends with UNAVAILABLE once the process drains, so that it keeps no connection open.
  * https://github.com/grpc/grpc/blob/master/doc/health-checking.md
  */
@@ -50,7 +50,7 @@ function healthResponse(status: ServingStatus): HealthResponse {
   return new MessageResponse(HealthCheckResponseSchema, create(HealthCheckResponseSchema, { status }));
 }
 
-/** Tells a status at first, and whenever it has changed. */
+/** Sends the status first, and then each change. */
 class HealthWatch implements ResponseStream<typeof HealthCheckResponseSchema> {
   readonly headers: ReadonlyMap<string, string> = new Map();
   readonly trailers: ReadonlyMap<string, string> = new Map();

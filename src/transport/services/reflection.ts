@@ -29,8 +29,8 @@ const invalidArgumentCode = 3;
 const notFoundCode = 5;
 
 /**
- * `grpc.reflection.v1` and `v1alpha`, so that a client can call the services without having their definitions. Its
- * method streams in both directions, which the API's own do not, so Connect's router serves it.
+ * `grpc.reflection.v1` and `v1alpha`, with which clients can call the services without their definitions. Its method
+ * streams in both directions, which the API's methods do not, so Connect's router serves it.
  * https://github.com/grpc/grpc/blob/master/doc/server-reflection.md
  */
 export class ReflectionHandler {
@@ -47,8 +47,8 @@ export class ReflectionHandler {
   }
 
   /**
-   * Serves a POST to a path that is served. A request that does not end in time is broken off.
-   * @throws TypeError for a request without a usable authority
+   * Serves a POST to a served path. A request that does not end in time is aborted.
+   * @throws TypeError for a request without a valid authority
    */
   handle(path: string, request: AnyRequest, response: AnyResponse): void {
     const handler = this.#handlers.get(path);
@@ -76,7 +76,7 @@ function reflectionHandlers(services: readonly DescService[], limits: TransportL
   router.rpc(ServerReflection.method.serverReflectionInfo, async function* (requests) {
     for await (const request of requests) yield respond(index, request);
   });
-  // v1alpha has the same fields under another package: its bytes are v1's bytes.
+  // v1alpha has the same fields in another package, so its bytes are the same.
   router.rpc(AlphaServerReflection.method.serverReflectionInfo, async function* (requests) {
     for await (const request of requests) {
       const asV1 = fromBinary(ServerReflectionRequestSchema, toBinary(AlphaRequestSchema, request));
