@@ -71,10 +71,11 @@ function wordsOf(name: string): string[] {
   return (name.match(/[A-Z]+(?![a-z])|[A-Z]?[a-z]+/g) ?? []).map((word) => word.toLowerCase());
 }
 
-/** Source without comments and without the text of its string literals; what a template inserts stays. */
+/** Source without comments, string literals and regular expressions; what a template inserts stays. */
 function withoutTexts(source: string): string {
   return withoutComments(source)
     .replace(/"(?:\\.|[^"\\\n])*"/g, '""')
+    .replace(/(?<=[(,=:[!&|?]\s*)\/(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n[])+\/[a-z]*/g, '""')
     .replace(/`(?:\\.|[^`\\])*`/g, (template) => (template.match(/\$\{[^}]*\}/g) ?? []).join(" "));
 }
 
