@@ -1,9 +1,10 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { AccountType, TransferType } from "../../gen/vega/vega_pb.js";
-import { midPrice, quoteOf } from "../../web/books/quote.js";
+import { duration, instant, nanoseconds } from "../../src/domain/instant.js";
+import { quoteOf } from "../../src/domain/quote.js";
+import { midPrice } from "../../web/books/quote.js";
 import { percentage, scaled, shortened } from "../../web/format/decimal.js";
-import { duration, instant, nanoseconds } from "../../web/format/instant.js";
 import { accountTypes, transferTypes } from "../../web/service/enum-values.js";
 
 const space = "\u202f";

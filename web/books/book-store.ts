@@ -1,8 +1,8 @@
 import { DepthBook, type DepthLevel, type DepthUpdate } from "../../src/domain/depth-book.js";
+import { type Quote, quoteOf } from "../../src/domain/quote.js";
 import { Observable } from "../hooks/observable.js";
 import type { MarketDepthUpdate, PriceLevel } from "../service/messages.js";
 import { DepthStream, type DepthStreamListener } from "./depth-stream.js";
-import { type Quote, quoteOf } from "./quote.js";
 
 /** Mid prices that are kept of each market, one a second. */
 const midSamplesMax = 3_600;

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
+import { duration, timeOfDay } from "../../src/domain/instant.js";
 import type { BookStore, StreamState } from "../books/book-store.js";
 import { grouped, missing } from "../format/decimal.js";
-import { duration, timeOfDay } from "../format/instant.js";
 import { useObservable } from "../hooks/observable.js";
 import { blockAgeMaxSeconds } from "../hooks/staleness.js";
 import type { ServiceStatus, Status } from "../service/service-status.js";

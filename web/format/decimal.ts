@@ -1,4 +1,5 @@
 // Integers of any size, as the service sends them: text. They become floating point for drawing only.
+import * as decimalText from "../../src/domain/decimal-text.js";
 
 /** Narrow and non-breaking: a number never breaks over lines. */
 const groupSeparator = "\u202f";
@@ -8,18 +9,12 @@ export const missing = "–";
 
 /** Groups digits by three. */
 export function grouped(digits: string): string {
-  return digits.replace(/\B(?=(\d{3})+$)/g, groupSeparator);
+  return decimalText.grouped(digits, groupSeparator);
 }
 
 /** Puts a decimal point `places` from the end of an integer and groups its digits; negative places append zeros. */
 export function scaled(integer: string | bigint | undefined, places = 0): string {
-  const text = integer === undefined ? "" : String(integer);
-  if (text === "") return missing;
-  const sign = text.startsWith("-") ? "-" : "";
-  const digits = text.slice(sign.length);
-  if (places <= 0) return sign + grouped(digits === "0" ? digits : digits + "0".repeat(-places));
-  const padded = digits.padStart(places + 1, "0");
-  return `${sign}${grouped(padded.slice(0, -places))}.${padded.slice(-places)}`;
+  return integer === undefined || integer === "" ? missing : decimalText.scaled(integer, places, groupSeparator);
 }
 
 /** Longer numbers are shortened where space is short. */

@@ -1,5 +1,5 @@
+import { duration, timeOfDay } from "../../src/domain/instant.js";
 import type { StreamState } from "../books/book-store.js";
-import { duration, timeOfDay } from "../format/instant.js";
 import type { Status } from "../service/service-status.js";
 import type { Polled } from "./use-poll.js";
 

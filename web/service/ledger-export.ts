@@ -1,4 +1,4 @@
-import { nanoseconds } from "../format/instant.js";
+import { nanoseconds } from "../../src/domain/instant.js";
 import { apiUrl, errorOf, paths, type Query, request } from "./service.js";
 
 /** How far an export is. */

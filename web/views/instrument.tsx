@@ -1,8 +1,8 @@
+import { instant } from "../../src/domain/instant.js";
 import { Card } from "../components/card.js";
 import { Facts } from "../components/facts.js";
 import { Identifier } from "../components/identifier.js";
 import { missing } from "../format/decimal.js";
-import { instant } from "../format/instant.js";
 import { queryHref } from "../route.js";
 import type { Market } from "../service/messages.js";
 

@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
+import { instant, nanoseconds } from "../../src/domain/instant.js";
 import { ChoiceField, ListField, TextField } from "../components/fields.js";
-import { instant, nanoseconds } from "../format/instant.js";
 import { enumName } from "../format/names.js";
 import type { NamedMarket } from "../hooks/use-market-names.js";
 import { navigate, queryHref } from "../route.js";

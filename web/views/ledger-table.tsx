@@ -1,6 +1,6 @@
+import { instant } from "../../src/domain/instant.js";
 import { Amount } from "../components/amount.js";
 import { Identifier } from "../components/identifier.js";
-import { instant } from "../format/instant.js";
 import { enumName } from "../format/names.js";
 import { queryHref } from "../route.js";
 import type { LedgerEntry } from "../service/messages.js";

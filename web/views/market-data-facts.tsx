@@ -1,7 +1,7 @@
+import { instant } from "../../src/domain/instant.js";
 import { Amount } from "../components/amount.js";
 import { Facts } from "../components/facts.js";
 import { grouped } from "../format/decimal.js";
-import { instant } from "../format/instant.js";
 import { enumName } from "../format/names.js";
 import { placesOf } from "../service/market-directory.js";
 import type { Market } from "../service/messages.js";

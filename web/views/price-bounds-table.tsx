@@ -1,5 +1,5 @@
+import { duration } from "../../src/domain/instant.js";
 import { Amount } from "../components/amount.js";
-import { duration } from "../format/instant.js";
 import type { PriceBounds } from "../service/messages.js";
 
 /** Prices beyond which an auction begins. */

@@ -1,5 +1,5 @@
+import { instant } from "../../src/domain/instant.js";
 import { Facts } from "../components/facts.js";
-import { instant } from "../format/instant.js";
 import type { SignerBundle } from "../service/messages.js";
 
 /** What a removed signer's bundle holds. */

@@ -1,7 +1,7 @@
 import { useEffect, useState } from "preact/hooks";
+import { instant } from "../../src/domain/instant.js";
 import { Amount } from "../components/amount.js";
 import { Card } from "../components/card.js";
-import { instant } from "../format/instant.js";
 import { enumName } from "../format/names.js";
 import { stalePoll } from "../hooks/staleness.js";
 import { usePoll } from "../hooks/use-poll.js";
