@@ -1,11 +1,15 @@
 import { createHash } from "node:crypto";
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { durationFromMs } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError, createClient, createRouterTransport, type ServiceImpl } from "@connectrpc/connect";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
+  createMarketdClient,
   DepthBook,
   type DepthChange,
   exportLedger,
@@ -163,6 +167,25 @@ describe("readDepth", () => {
       await new Promise(() => {});
     };
     expect((await read([silent], 50)).seen).toEqual(["10: 1", "no message for 50 ms"]);
+  });
+
+  test("starts again when a response ends before its stream does", async () => {
+    const headers = { "content-type": "application/connect+proto" };
+    // A message that is not complete, and one that is, without the end of the stream.
+    const bodies = [Buffer.of(0, 0, 0, 0, 9, 1), Buffer.of(0, 0, 0, 0, 0)];
+    const server = createServer((_, response) => response.writeHead(200, headers).end(bodies.shift())).listen(0);
+    await once(server, "listening");
+    const client = createMarketdClient(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+    const stop = new AbortController();
+    const seen: string[] = [];
+    const onDisconnect = ({ rawMessage }: ConnectError) => {
+      seen.push(rawMessage);
+      if (bodies.length === 0) stop.abort();
+    };
+    for await (const _ of readDepth(client, { signal: stop.signal, onDisconnect })) seen.push("a change");
+    expect(seen).toEqual(["protocol error: incomplete envelope", "missing EndStreamResponse"]);
+    server.closeAllConnections();
+    server.close();
   });
 
   test("ends with an error that trying again does not mend", async () => {

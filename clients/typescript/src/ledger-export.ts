@@ -1,5 +1,5 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import { Code, ConnectError } from "@connectrpc/connect";
+import { type CallOptions, Code, ConnectError } from "@connectrpc/connect";
 import type { ExportLedgerEntriesRequestSchema } from "../../../gen/datanode/api/v2/trading_data_pb.js";
 import type { MarketdClient } from "./client.js";
 import { Sha256 } from "./sha256.js";
@@ -16,7 +16,8 @@ export interface ExportSummary {
 
 /**
  * Exports the ledger entries of a party and an asset as CSV. Gives the file to `write` piece by piece, each after the
- * promise of the one before, and resolves with what the file holds.
+ * promise of the one before, and resolves with what the file holds. `options.onHeader` gets the file's name and the
+ * newest block that it can hold (docs/api.md, "Export").
  * @throws ConnectError when the export fails, and DATA_LOSS when what arrived is not what the server says it sent; the
  *   pieces written so far are worth nothing then
  */
@@ -24,14 +25,15 @@ export async function exportLedger(
   client: MarketdClient,
   request: MessageInitShape<typeof ExportLedgerEntriesRequestSchema>,
   write: (csv: Uint8Array) => unknown,
-  signal?: AbortSignal,
+  options: CallOptions = {},
 ): Promise<ExportSummary> {
   const check = new ExportCheck();
   let stated = new Headers();
   const onTrailer = (trailer: Headers) => {
     stated = trailer;
+    options.onTrailer?.(trailer);
   };
-  for await (const { data } of client.exportLedgerEntries(request, { onTrailer, ...(signal && { signal }) })) {
+  for await (const { data } of client.exportLedgerEntries(request, { ...options, onTrailer })) {
     if (data.length === 0) continue;
     check.update(data);
     await write(data);

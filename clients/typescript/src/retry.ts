@@ -22,9 +22,12 @@ const permanentCodes: ReadonlySet<Code> = new Set([
   Code.Unauthenticated,
 ]);
 
+/** Connect's own errors begin so. It gives a response that breaks off the code of a mistake of the caller. */
+const protocolError = "protocol error: ";
+
 /** Whether the same call can succeed later. False for mistakes of the caller, such as an unknown market. */
 export function isTransient(error: ConnectError): boolean {
-  return !permanentCodes.has(error.code);
+  return !permanentCodes.has(error.code) || error.rawMessage.startsWith(protocolError);
 }
 
 /**
