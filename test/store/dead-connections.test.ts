@@ -30,7 +30,7 @@ beforeAll(async () => {
   fixture = await MarketFixture.create(server.url(name));
   await fixture.add({ announce: ["m"], levels: [{ marketId: "m", side: 1, price: "10", volume: 1n }] });
   service = await startTestService(`mysql://root@127.0.0.1:${proxy.port}/${name}`);
-  await vi.waitFor(async () => expect((await fetch(`${service.url}/readyz`)).status).toBe(200));
+  await vi.waitFor(async () => expect((await fetch(`${service.url}/readyz`)).status).toBe(200), { timeout: 20_000 });
 }, 60_000);
 
 afterAll(async () => {
