@@ -222,10 +222,10 @@ const venues: readonly Venue[] = [
     name: "binance",
     files: ["binance-stream", "binance-snapshots"],
     converter: () => new Binance(),
-    checksMin: 100,
+    checksMin: 177,
     checks: binanceChecks,
   },
-  { name: "deribit", files: ["deribit"], converter: () => new Deribit(), checksMin: 50, checks: deribitChecks },
+  { name: "deribit", files: ["deribit"], converter: () => new Deribit(), checksMin: 46, checks: deribitChecks },
 ];
 
 /** Price and size of the last trade in a frame, without zeros at the end. */
