@@ -13,7 +13,7 @@ export const fetchBytesMax = 4 * 1024 * 1024;
 /** How long a broker may hold a request until there is a new message, in milliseconds. */
 export const fetchWaitMs = 1_000;
 
-/** How long a broker may take to accept a connection, or to answer, in milliseconds, `fetchWaitMs` included. */
+/** How long a broker may take to accept a connection, or to respond, in milliseconds, `fetchWaitMs` included. */
 export const brokerSilenceMsMax = 5_000;
 
 const scheme = "kafka://";
@@ -142,7 +142,7 @@ class KafkaTopic {
     }
   }
 
-  /** Asks the brokers until they answer, each time over new connections. */
+  /** Asks the brokers until they respond, each time over new connections. */
   #ask<T>(question: (consumer: Consumer) => Promise<T>): Promise<T> {
     const attempt = async (): Promise<T> => {
       try {
@@ -281,17 +281,17 @@ function isBrokerFailure(error: unknown): boolean {
   return !lastingCodes.has(error.code) && !error.findBy("code", "PLT_KFK_AUTHENTICATION");
 }
 
-/** The client has no time limit of its own for an answer. @throws BrokerSilence */
-async function withinTime<T>(answer: Promise<T>): Promise<T> {
+/** The client has no time limit of its own for a response. @throws BrokerSilence */
+async function withinTime<T>(response: Promise<T>): Promise<T> {
   // Nobody may be left to hear that it failed.
-  answer.catch(() => {});
+  response.catch(() => {});
   const timer = new AbortController();
   const silence = sleep(brokerSilenceMsMax, undefined, { signal: timer.signal }).then(() => {
-    throw new BrokerSilence(`no answer for ${brokerSilenceMsMax / 1_000} s`);
+    throw new BrokerSilence(`no response for ${brokerSilenceMsMax / 1_000} s`);
   });
   silence.catch(() => {});
   try {
-    return await Promise.race([answer, silence]);
+    return await Promise.race([response, silence]);
   } finally {
     timer.abort();
   }

@@ -160,7 +160,7 @@ describe("frames", () => {
     expect(expiredTogether).toBeGreaterThan(1);
   });
 
-  it("have content, also those of kinds that feed no answer", () => {
+  it("have content, also those of kinds that feed no response", () => {
     const members = new Map<BusEventType, Set<number>>();
     for (const { type, event, $unknown = [] } of all) {
       expect(event.case === undefined ? 0 : 1).toBe(1 - $unknown.length);
