@@ -33,6 +33,7 @@ const inRoot = (...parts) => join(root, ...parts);
 const buildInputs = [
   "src",
   "gen",
+  "clients/typescript/src",
   "examples/venues",
   "web",
   "scripts/bundle.mjs",

@@ -1,5 +1,6 @@
 import { isIP } from "node:net";
 import { Command, CommanderError, InvalidArgumentError, Option } from "commander";
+import { nanoseconds } from "./domain/instant.js";
 import { type LogLevel, logLevels } from "./telemetry/log.js";
 
 /** Where the data is: a database by its URL, or by a file that holds it, or the private MariaDB under the data directory. */
@@ -88,6 +89,36 @@ export interface DemoConfig extends DatabaseConfig, ServiceConfig {
   readonly seed: number;
 }
 
+/** `watch` */
+export interface WatchConfig {
+  /** The server's URL with its base path, without a slash at its end. */
+  readonly server: string;
+  /** A market's id, or the beginning of one. */
+  readonly market: string;
+  readonly once: boolean;
+  /** Levels of each side; 0: as many as fit, or all. */
+  readonly maxDepth: number;
+}
+
+/** `export` */
+export interface ExportConfig {
+  readonly server: string;
+  readonly partyId: string;
+  readonly assetId: string;
+  readonly startNs: bigint | undefined;
+  readonly endNs: bigint | undefined;
+  /** A file path, or `-` for standard output; undefined: the name that the server gives. */
+  readonly out: string | undefined;
+  readonly giveUpMs: number;
+}
+
+/** `status` */
+export interface StatusConfig {
+  readonly server: string;
+  readonly json: boolean;
+  readonly timeoutMs: number;
+}
+
 /** What each command does with its settings. */
 export interface Commands {
   serve(config: ServeConfig): Promise<void>;
@@ -97,6 +128,9 @@ export interface Commands {
   retain(config: RetainConfig): Promise<void>;
   simulate(config: SimulateConfig): Promise<void>;
   demo(config: DemoConfig): Promise<void>;
+  watch(config: WatchConfig): Promise<void>;
+  export(config: ExportConfig): Promise<void>;
+  status(config: StatusConfig): Promise<void>;
 }
 
 /** A mistake in the arguments or the environment; the message says what to change. */
@@ -477,9 +511,166 @@ function demoCommand(commands: Commands): Command {
   });
 }
 
-const exitCodesHelp = `
+/** The largest time that the API takes. */
+const timeMaxNs = 2n ** 63n - 1n;
+
+function parseTime(text: string): bigint {
+  const time = BigInt(nanoseconds(text) ?? -1);
+  if (time < 0n || time > timeMaxNs) {
+    throw new InvalidArgumentError(
+      "It looks like 2023-01-18, 2023-01-18T01:09:55.425088123Z (UTC) or 1674004195425088123 (Unix nanoseconds).",
+    );
+  }
+  return time;
+}
+
+function parseServer(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  const isBase = url?.search === "" && url.hash === "" && url.username === "" && url.password === "";
+  if (url === undefined || !isBase || !/^https?:$/.test(url.protocol)) {
+    throw new InvalidArgumentError("It looks like http://127.0.0.1:8080 or https://example.org/prefix.");
+  }
+  return url.href.replace(/\/+$/, "");
+}
+
+function serverOption(): Option {
+  return setting("--server", "url", "the server to ask, with its base path if it has one")
+    .default("http://127.0.0.1:8080")
+    .argParser(parseServer);
+}
+
+function watchCommand(commands: Commands): Command {
+  const command = new Command("watch")
+    .summary("a market's order book, live in the terminal")
+    .description(
+      "Shows a market's order book as it changes: asks above, bids below, the spread between them. It goes on by itself " +
+        "when the server was away, and says since when the book is out of date. Where the output is no terminal, it is a " +
+        "line for each change. The key q ends it.",
+    )
+    .argument("<market>", "the market's id, or as much of its beginning as is unique")
+    .addOption(serverOption())
+    .addOption(toggle("--once", "print the book as it is now, and end"))
+    .addOption(wholeNumber("--max-depth", "n", "levels of each side; 0: as many as fit, or all", 0, 0, 1_000_000))
+    .addHelpText(
+      "after",
+      `
+For example:
+  marketd watch 6d4f1c                            the market whose id begins so, at 127.0.0.1:8080
+  marketd watch 6d4f1c --once --max-depth 5       its best five levels, once
+  marketd watch 6d4f1c | grep --line-buffered -o 'bid=[^ ]*'
+  marketd watch 6d4f1c --server https://example.org
+
+NO_COLOR=1 in the environment takes the colours away.`,
+    );
+  return command.action(async (market: string) => {
+    const values: Values = command.opts();
+    const { server, once, maxDepth } = values as { server: string; once: boolean; maxDepth: number };
+    await commands.watch(Object.freeze({ server, market, once, maxDepth }));
+  });
+}
+
+function exportCommand(commands: Commands): Command {
+  const command = new Command("export")
+    .summary("a party's ledger entries as a verified CSV file")
+    .description(
+      "Writes the ledger entries of a party and an asset as CSV, oldest first, up to the newest block. It reads slices of " +
+        "time, each of which counts only when rows, sum of effects and SHA-256 are those that the server states. A " +
+        "connection that breaks costs one slice. FILE appears when all of it is verified; until then there are FILE.part " +
+        "and FILE.part.json, from which the same command goes on after it was interrupted.",
+    )
+    .addOption(serverOption())
+    .addOption(setting("--party", "id", "entries that this party's accounts pay or receive").makeOptionMandatory())
+    .addOption(setting("--asset", "id", "of this asset").makeOptionMandatory())
+    .addOption(setting("--start", "time", "only from this block time on").argParser(parseTime))
+    .addOption(setting("--end", "time", "only before this block time").argParser(parseTime))
+    .addOption(setting("--out", "file", "where to write, - for standard output; else the name that the server gives"))
+    .addOption(wholeNumber("--give-up-ms", "ms", "how long to try again while nothing arrives", 300_000, 0, 86_400_000))
+    .addHelpText(
+      "after",
+      `
+For example:
+  marketd export --party 8b3a --asset usd                   into ledger-8b3a-usd.csv
+  marketd export --party 8b3a --asset usd --start 2023-01-01 --end 2024-01-01 --out 2023.csv
+  marketd export --party 8b3a --asset usd --out - | gzip > ledger.csv.gz`,
+    );
+  return command.action(async () => {
+    const values: Values = command.opts();
+    const [startNs, endNs] = [values["start"] as bigint | undefined, values["end"] as bigint | undefined];
+    if (startNs !== undefined && endNs !== undefined && startNs > endNs) {
+      throw new UsageError("--start is after --end");
+    }
+    await commands.export(
+      Object.freeze({
+        server: values["server"] as string,
+        partyId: values["party"] as string,
+        assetId: values["asset"] as string,
+        startNs,
+        endNs,
+        out: values["out"] as string | undefined,
+        giveUpMs: values["giveUpMs"] as number,
+      }),
+    );
+  });
+}
+
+function statusCommand(commands: Commands): Command {
+  const command = new Command("status")
+    .summary("how a server is, on one screen")
+    .description(
+      "Tells whether a server can be reached and is ready, its newest block and how old that is, how many markets it has, " +
+        "and, where it shows its metrics, open streams and whether its database answers.",
+    )
+    .addOption(serverOption())
+    .addOption(toggle("--json", "print one JSON object"))
+    .addOption(wholeNumber("--timeout-ms", "ms", "how long to wait for each response", 5_000, 1, 3_600_000))
+    .addHelpText(
+      "after",
+      `
+For example:
+  marketd status
+  marketd status --json --server https://example.org | jq -r .blockHeight
+  until marketd status >/dev/null 2>&1; do sleep 1; done    waits until the server is ready`,
+    );
+  return command.action(async () => {
+    const { server, json, timeoutMs } = command.opts<{ server: string; json: boolean; timeoutMs: number }>();
+    await commands.status(Object.freeze({ server, json, timeoutMs }));
+  });
+}
+
+const environmentHelp = `
 Every flag has an environment variable: --data-dir is MARKETD_DATA_DIR. A flag goes before the environment.
-Exit codes: 0 done; 1 failed; 2 wrong use; 130 interrupted.`;
+`;
+
+const exitCodesHelp = "Exit codes: 0 done; 1 failed; 2 wrong use; 130 interrupted.";
+
+/** Exit codes of commands that mean more by them. */
+const exitCodesOf: Readonly<Record<string, string>> = {
+  watch: `${exitCodesHelp}
+3: the server cannot be reached, at the start.`,
+  export: `Exit codes: 0 verified; 1 failed; 2 wrong use; 130 interrupted.
+3: the server went away for too long, or cannot be reached; run the same command again to go on.
+4: what arrived is not what the server says it sent.`,
+  status: `Exit codes: 0 ready; 1 failed; 2 wrong use; 130 interrupted.
+3: the server cannot be reached, or is not ready.`,
+};
+
+function helpAfter(name: string): string {
+  return environmentHelp + (exitCodesOf[name] ?? exitCodesHelp);
+}
+
+/** In the order of `--help`. */
+const makers = [
+  serveCommand,
+  loadCommand,
+  migrateCommand,
+  verifyCommand,
+  retainCommand,
+  simulateCommand,
+  demoCommand,
+  watchCommand,
+  exportCommand,
+  statusCommand,
+];
 
 /**
  * The whole command line. Usage errors come as {@link UsageError} or CommanderError, and are printed as well unless
@@ -489,17 +680,10 @@ export function createProgram(version: string, commands: Commands, { silent = fa
   const program = new Command("marketd")
     .description("A market data and ledger query service: gRPC, gRPC-Web, Connect and plain HTTP on one port.")
     .version(version)
-    .addHelpText("after", exitCodesHelp);
-  for (const make of [
-    serveCommand,
-    loadCommand,
-    migrateCommand,
-    verifyCommand,
-    retainCommand,
-    simulateCommand,
-    demoCommand,
-  ]) {
-    program.addCommand(make(commands).addHelpText("after", exitCodesHelp));
+    .addHelpText("after", helpAfter("marketd"));
+  for (const make of makers) {
+    const command = make(commands);
+    program.addCommand(command.addHelpText("after", helpAfter(command.name())));
   }
   for (const command of [program, ...program.commands]) {
     command

@@ -21,6 +21,9 @@ function program(argv: readonly string[]) {
     retain: async (config) => (await import("./commands/retain.js")).retain(config),
     simulate: async (config) => (await import("./commands/simulate.js")).simulate(config),
     demo: async (config) => (await import("./commands/demo.js")).demo(config, argv),
+    watch: async (config) => (await import("./commands/watch.js")).watch(config),
+    export: async (config) => (await import("./commands/export.js")).exportLedger(config),
+    status: async (config) => (await import("./commands/status.js")).status(config),
   });
 }
 

@@ -23,6 +23,9 @@ async function settingsOf(argv: readonly string[]): Promise<DatabaseConfig & Ser
     verify: refuse,
     retain: refuse,
     simulate: refuse,
+    watch: refuse,
+    export: refuse,
+    status: refuse,
   };
   try {
     await createProgram("", commands, { silent: true }).parseAsync(argv, { from: "user" });

@@ -1,6 +1,12 @@
 /** The exit code of a command whose arguments are wrong. */
 export const exitUsage = 2;
 
+/** The exit code of a command whose server cannot be reached, is not ready, or went away for too long. */
+export const exitUnavailable = 3;
+
+/** The exit code of `export` when it did not get what the server says it sent. */
+export const exitNotVerified = 4;
+
 /** The exit code of `verify` when it could not check: 1 says that it found something. */
 export const exitUnchecked = 4;
 

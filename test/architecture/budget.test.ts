@@ -6,9 +6,10 @@ import { readSource, trackedFiles } from "./sources.js";
  * number here, and its commit says why. A part that shrank far below its budget lowers it.
  */
 const budgets: Readonly<Record<string, number>> = {
-  ".": 620,
+  ".": 790,
   api: 760,
-  commands: 960,
+  client: 810,
+  commands: 1_260,
   domain: 1_460,
   embedded: 1_180,
   encoding: 550,
@@ -19,6 +20,7 @@ const budgets: Readonly<Record<string, number>> = {
   simulator: 2_880,
   store: 3_960,
   telemetry: 40,
+  terminal: 420,
   "transport/": 1_360,
   "transport/call": 940,
   "transport/connections": 1_550,

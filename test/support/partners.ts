@@ -25,7 +25,8 @@ const partners = {
   jq: { tests: "the examples in shell", programs: ["jq"] },
   bc: { tests: "the examples in shell", programs: ["bc"] },
   python: {
-    tests: "the Python client, installed from its wheel, and the Python calls that the explorer shows",
+    tests:
+      "the Python client, installed from its wheel, the Python calls that the explorer shows, and a live ladder in a pseudo-terminal",
     programs: ["python3"],
   },
   maven: { tests: "calls in Java, with code generated from the definitions", programs: ["mvn"] },

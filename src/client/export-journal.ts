@@ -1,0 +1,36 @@
+import { readFile, rename, writeFile } from "node:fs/promises";
+import { OperatorError } from "../domain/operator-error.js";
+import type { Checkpoint, LedgerSubject } from "./ledger-download.js";
+
+/** A newer program may write another format; an older one then starts again. */
+const journalVersion = 1;
+
+/** Writes down how far a download is, in one step. @throws OperatorError */
+export async function writeJournal(path: string, subject: LedgerSubject, checkpoint: Checkpoint): Promise<void> {
+  const fresh = `${path}.new`;
+  try {
+    await writeFile(fresh, textOf({ version: journalVersion, subject, ...checkpoint }));
+    await rename(fresh, path);
+  } catch (error) {
+    throw new OperatorError(`cannot write ${path}: ${(error as Error).message}`, 1, error);
+  }
+}
+
+/** How far a download of the same subject is; undefined: there is no such journal. */
+export async function readJournal(path: string, subject: LedgerSubject): Promise<Checkpoint | undefined> {
+  try {
+    const journal = JSON.parse(await readFile(path, "utf8"));
+    const isOurs = journal.version === journalVersion && textOf(journal.subject) === textOf(subject);
+    if (!isOurs) return undefined;
+    const { nextNs, bytes, sha256, rows, sumOfEffects, lastRows } = journal;
+    const exact = { nextNs: BigInt(nextNs), rows: BigInt(rows), sumOfEffects: BigInt(sumOfEffects) };
+    return { ...exact, bytes: Number(bytes), sha256: String(sha256), lastRows };
+  } catch {
+    return undefined;
+  }
+}
+
+/** JSON, in which 64-bit integers are text. */
+function textOf(value: unknown): string {
+  return JSON.stringify(value, (_, part) => (typeof part === "bigint" ? String(part) : part));
+}

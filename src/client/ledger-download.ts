@@ -1,0 +1,259 @@
+import { createHash } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { silenceMaxMs } from "../../clients/typescript/src/depth-reader.js";
+import { ledgerEntries } from "../../clients/typescript/src/ledger-entries.js";
+import { type ExportSummary, exportLedger } from "../../clients/typescript/src/ledger-export.js";
+import { isTransient, retryWaitMs } from "../../clients/typescript/src/retry.js";
+import type { BlockHead } from "../domain/block-headers.js";
+import type { TimeRange } from "../domain/date-range.js";
+import { nanoseconds } from "../domain/instant.js";
+import { exitNotVerified, OperatorError } from "../domain/operator-error.js";
+import type { LastRows, PartFile } from "./part-file.js";
+import { reasonOf, responseMaxMs, type Server } from "./server.js";
+
+/** A slice is made to take about so long: what a broken connection costs. */
+const sliceMs = 5_000;
+/** Slices grow and shrink at most so much at a time. */
+const sliceGrowthMax = 4;
+/** The first slice is this part of all time that has entries. */
+const firstSliceShare = 64n;
+
+/** Slices in a row that were not what the server says it sent. */
+const mismatchesMax = 3;
+/** Attempts in a row that brought no slice to its end, though bytes came. */
+const attemptsMax = 100;
+
+const lineFeed = 10;
+
+/** Whose entries of what, and of which block times. */
+export interface LedgerSubject extends TimeRange {
+  readonly partyId: string;
+  readonly assetId: string;
+}
+
+/** How far a download is. All of it is verified. */
+export interface Checkpoint {
+  /** Block times below are complete; undefined: none are, or all. */
+  readonly nextNs: bigint | undefined;
+  readonly bytes: number;
+  readonly sha256: string;
+  readonly rows: bigint;
+  readonly sumOfEffects: bigint;
+  /** Of the newest slice that had rows. */
+  readonly lastRows: LastRows | undefined;
+}
+
+/** What a download needs beside the checkpoint that it starts from. */
+export interface DownloadOptions {
+  readonly server: Server;
+  readonly subject: LedgerSubject;
+  readonly part: PartFile;
+  /** A server that sends nothing for so long is given up. */
+  readonly giveUpMs: number;
+  readonly signal: AbortSignal;
+  /** After each slice, before the next begins. */
+  readonly onSlice: (checkpoint: Checkpoint, isLast: boolean) => Promise<void>;
+  /** As bytes arrive; `received` counts those that are not verified yet, too. */
+  readonly onBytes: (checkpoint: Checkpoint, received: number) => void;
+  /** A failure that does not end the download. */
+  readonly onFailure: (reason: string) => void;
+}
+
+/** A download that is complete: what one undisturbed export gives that was opened at `newestBlock`. */
+export interface Download extends Checkpoint {
+  readonly newestBlock: BlockHead;
+}
+
+/** The ledger is no longer the one that the rows so far came from. */
+export class LedgerReplaced extends Error {}
+
+/** The file's name by the server. Fails at once where a download would. @throws ConnectError */
+export async function fileNameOf({ client }: Server, subject: LedgerSubject, signal: AbortSignal): Promise<string> {
+  let name: string | undefined;
+  const onHeader = (headers: Headers) => {
+    name = /filename="?([^";]+)/.exec(headers.get("content-disposition") ?? "")?.[1];
+  };
+  await exportLedger(client, requestOf(subject, 0n, 0n), () => {}, { signal, timeoutMs: responseMaxMs, onHeader });
+  // It names a file here, whatever the server says.
+  return name?.replaceAll(/[^A-Za-z0-9._-]/g, "_").replace(/^\./, "_") ?? "ledger.csv";
+}
+
+function requestOf({ partyId, assetId }: LedgerSubject, startNs: bigint | undefined, endNs: bigint | undefined) {
+  const startTimestamp = startNs !== undefined && { startTimestamp: startNs };
+  const endTimestamp = endNs !== undefined && { endTimestamp: endNs };
+  return { partyId, assetId, dateRange: { ...startTimestamp, ...endTimestamp } };
+}
+
+/**
+ * An export in slices of block time, one after the other, so that a broken connection costs one slice. Each slice is an
+ * export of its own, and counts once the server's summary proves it.
+ *
+ * Block times never decrease. So a slice is complete for good if it ends at or before the time of the newest block when it
+ * was opened, and only such slices are followed by another. The last one is open at its end, or ends where the subject does.
+ * Together they are, byte for byte, what a single export gives that is opened at the last one's newest block.
+ */
+export class LedgerDownload {
+  readonly #options: DownloadOptions;
+  #checkpoint: Checkpoint;
+  /** Times of the oldest and the newest entry; undefined: not asked yet. */
+  #extent: { readonly oldestNs: bigint; readonly newestNs: bigint } | undefined;
+  #widthNs = 1n;
+  /** The server may have another ledger than before: after a failure, and when a download goes on. */
+  #inDoubt: boolean;
+  #heardAt = performance.now();
+  #failures = 0;
+  #mismatches = 0;
+
+  constructor(options: DownloadOptions, checkpoint: Checkpoint) {
+    this.#options = options;
+    this.#checkpoint = checkpoint;
+    this.#inDoubt = checkpoint.lastRows !== undefined;
+  }
+
+  /** @throws LedgerReplaced when it has to start again; ConnectError when the server is given up; OperatorError */
+  async run(): Promise<Download> {
+    const { part } = this.#options;
+    for (;;) {
+      try {
+        if (this.#inDoubt) await this.#confirmLastRows();
+        this.#inDoubt = false;
+        const extent = this.#extent ?? (await this.#askExtent());
+        const newestBlock = await this.#readSlice(extent);
+        if (newestBlock !== undefined) return { ...this.#checkpoint, newestBlock };
+      } catch (thrown) {
+        await part.drop();
+        await this.#waitAfter(thrown);
+        this.#inDoubt = this.#checkpoint.lastRows !== undefined;
+        this.#widthNs = atLeastOne(this.#widthNs / 2n);
+      }
+    }
+  }
+
+  async #askExtent() {
+    const { server, subject } = this.#options;
+    const { partyId, assetId, startNs, endNs } = subject;
+    const account = { assetId, partyIds: [partyId] };
+    const filter = { fromAccountFilter: account, toAccountFilter: account };
+    const { dateRange } = requestOf(subject, startNs, endNs);
+    const edgeNs = async (newestFirst: boolean) => {
+      const signal = AbortSignal.any([this.#options.signal, AbortSignal.timeout(responseMaxMs)]);
+      const query = { filter, dateRange, newestFirst, pageSize: 1, signal };
+      for await (const { node } of ledgerEntries(server.client, query)) return node.timestamp;
+      return undefined;
+    };
+    const oldestNs = (await edgeNs(false)) ?? 0n;
+    const newestNs = (await edgeNs(true)) ?? oldestNs;
+    this.#widthNs = atLeastOne((newestNs - oldestNs) / firstSliceShare);
+    this.#extent = { oldestNs, newestNs };
+    return this.#extent;
+  }
+
+  /** Reads the next slice, and gives its newest block when it was the last. */
+  async #readSlice({ oldestNs, newestNs }: { oldestNs: bigint; newestNs: bigint }): Promise<BlockHead | undefined> {
+    const { subject, part, onSlice, onBytes } = this.#options;
+    const before = this.#checkpoint;
+    const startNs = before.nextNs ?? subject.startNs;
+    const end = (startNs !== undefined && startNs > oldestNs ? startNs : oldestNs) + this.#widthNs;
+    const isLast = end >= newestNs;
+    const endNs = isLast ? subject.endNs : end;
+    const startedAt = performance.now();
+    let skipsHeader = before.bytes > 0;
+    const write = async (csv: Uint8Array) => {
+      const rows = skipsHeader ? csv.subarray(csv.indexOf(lineFeed) + 1 || csv.length) : csv;
+      skipsHeader &&= !csv.includes(lineFeed);
+      await part.append(rows);
+      onBytes(before, part.bytes);
+    };
+    const { summary, newestBlock } = await this.#export(startNs, endNs, write);
+    const needsNs = isLast ? newestNs : end;
+    if (newestBlock.timeNs < needsNs) throw new ConnectError("the server is behind another one", Code.Unavailable);
+    this.#checkpoint = {
+      nextNs: endNs,
+      bytes: part.bytes,
+      sha256: part.sha256,
+      rows: before.rows + summary.rows,
+      sumOfEffects: before.sumOfEffects + summary.sumOfEffects,
+      lastRows: (await part.lastRows()) ?? before.lastRows,
+    };
+    part.keep();
+    this.#resize(performance.now() - startedAt);
+    await onSlice(this.#checkpoint, isLast);
+    this.#heardAt = performance.now();
+    this.#failures = 0;
+    this.#mismatches = 0;
+    return isLast ? newestBlock : undefined;
+  }
+
+  /** The next slice's width, from the time that this one took. */
+  #resize(tookMs: number): void {
+    const factor = Math.min(sliceGrowthMax, Math.max(1 / sliceGrowthMax, sliceMs / tookMs));
+    this.#widthNs = atLeastOne((this.#widthNs * BigInt(Math.round(factor * 100))) / 100n);
+  }
+
+  /** One request. @throws ConnectError when it fails, or nothing comes for {@link silenceMaxMs} */
+  async #export(
+    startNs: bigint | undefined,
+    endNs: bigint | undefined,
+    write: (csv: Uint8Array) => Promise<void>,
+  ): Promise<{ readonly summary: ExportSummary; readonly newestBlock: BlockHead }> {
+    const { server, subject, signal } = this.#options;
+    const silence = new AbortController();
+    const endIfSilent = () => silence.abort(new ConnectError(`no data for ${silenceMaxMs} ms`, Code.Unavailable));
+    const timer = setTimeout(endIfSilent, silenceMaxMs);
+    let newestBlock = { height: 0n, timeNs: 0n };
+    const onHeader = (headers: Headers) => {
+      const height = BigInt(headers.get("export-newest-block") ?? 0);
+      newestBlock = { height, timeNs: BigInt(headers.get("export-newest-block-timestamp") ?? 0) };
+    };
+    const writePiece = async (csv: Uint8Array) => {
+      await write(csv);
+      timer.refresh();
+      this.#heardAt = performance.now();
+    };
+    // A new connection each time: of several servers behind one address, it may lead to one that is further.
+    const headers = { connection: "close" };
+    const options = { signal: AbortSignal.any([signal, silence.signal]), headers, onHeader };
+    try {
+      const summary = await exportLedger(server.client, requestOf(subject, startNs, endNs), writePiece, options);
+      return { summary, newestBlock };
+    } catch (thrown) {
+      throw silence.signal.aborted ? silence.signal.reason : thrown;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** @throws LedgerReplaced unless the server still has the last rows that it gave */
+  async #confirmLastRows(): Promise<void> {
+    const { lastRows } = this.#checkpoint;
+    if (lastRows === undefined) return;
+    const timeNs = BigInt(nanoseconds(lastRows.time) ?? 0);
+    const pieces: Uint8Array[] = [];
+    await this.#export(timeNs, timeNs + 1n, async (csv) => {
+      pieces.push(csv);
+    });
+    const csv = Buffer.concat(pieces);
+    const rows = csv.subarray(csv.indexOf(lineFeed) + 1);
+    if (createHash("sha256").update(rows).digest("hex") !== lastRows.sha256) throw new LedgerReplaced();
+  }
+
+  /** @throws what was thrown, or an OperatorError, when another attempt is of no use */
+  async #waitAfter(thrown: unknown): Promise<void> {
+    const { signal, giveUpMs, onFailure } = this.#options;
+    if (signal.aborted || !(thrown instanceof ConnectError) || !isTransient(thrown)) throw thrown;
+    const reason = reasonOf(thrown);
+    if (thrown.code === Code.DataLoss && ++this.#mismatches >= mismatchesMax) {
+      throw new OperatorError(`not verified: ${reason}, ${mismatchesMax} times in a row`, exitNotVerified, thrown);
+    }
+    this.#failures++;
+    if (performance.now() - this.#heardAt > giveUpMs || this.#failures >= attemptsMax) throw thrown;
+    onFailure(reason);
+    const waitMs = Math.min(giveUpMs, retryWaitMs(thrown, this.#failures));
+    await sleep(waitMs, undefined, { signal }).catch(() => {});
+  }
+}
+
+function atLeastOne(value: bigint): bigint {
+  return value > 1n ? value : 1n;
+}

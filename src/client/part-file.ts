@@ -1,0 +1,167 @@
+import { createHash, type Hash } from "node:crypto";
+import { type FileHandle, mkdtemp, open, rename, rm, rmdir } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { OperatorError } from "../domain/operator-error.js";
+
+/** The hash of nothing. */
+export const emptySha256 = createHash("sha256").digest("hex");
+
+/** How much of a file is read at a time. */
+const chunkBytes = 1024 * 1024;
+
+/** Bytes at the end of a file, which one request gives again. */
+export interface LastRows {
+  /** Text of the time that all of them have. */
+  readonly time: string;
+  readonly bytes: number;
+  readonly sha256: string;
+}
+
+/**
+ * A CSV file that grows by verified slices: what was appended counts once it is kept, and is dropped otherwise. Without a
+ * path it is a temporary file that nobody else sees, and that is gone when the process ends.
+ */
+export class PartFile {
+  readonly #path: string;
+  readonly #handle: FileHandle;
+  /** Bytes before the file's first: those that were handed on. */
+  #start = 0;
+  /** Bytes that are kept, and the hash of them. */
+  #kept: { readonly bytes: number; readonly hash: Hash };
+  /** Bytes so far, and the hash of them. */
+  #bytes: number;
+  #hash: Hash;
+
+  private constructor(path: string, handle: FileHandle, bytes: number, hash: Hash) {
+    this.#path = path;
+    this.#handle = handle;
+    this.#kept = { bytes, hash };
+    this.#bytes = bytes;
+    this.#hash = hash.copy();
+  }
+
+  /** An empty file, in place of one that is there. @throws OperatorError */
+  static async create(path: string | undefined): Promise<PartFile> {
+    const file = path ?? join(await mkdtemp(join(tmpdir(), "marketd-export-")), "part");
+    const handle = await writing(file, () => open(file, "w+"));
+    if (path === undefined) {
+      await rm(file);
+      await rmdir(dirname(file));
+    }
+    return new PartFile(file, handle, 0, createHash("sha256"));
+  }
+
+  /** The first bytes of a file that is there; undefined unless they have this hash. @throws OperatorError */
+  static async resume(path: string, bytes: number, sha256: string): Promise<PartFile | undefined> {
+    const handle = await writing(path, () => open(path, "r+")).catch(() => undefined);
+    if (handle === undefined) return undefined;
+    const hash = await hashOf(handle, 0, bytes);
+    if (hash?.copy().digest("hex") === sha256) {
+      await writing(path, () => handle.truncate(bytes));
+      return new PartFile(path, handle, bytes, hash);
+    }
+    await handle.close();
+    return undefined;
+  }
+
+  /** Bytes so far, those that are not kept yet included. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Of all bytes, in lower-case hexadecimal. */
+  get sha256(): string {
+    return this.#hash.copy().digest("hex");
+  }
+
+  async append(bytes: Uint8Array): Promise<void> {
+    for (let at = 0; at < bytes.length; ) {
+      const place = this.#bytes - this.#start + at;
+      at += (await writing(this.#path, () => this.#handle.write(bytes, at, bytes.length - at, place))).bytesWritten;
+    }
+    this.#hash.update(bytes);
+    this.#bytes += bytes.length;
+  }
+
+  keep(): void {
+    this.#kept = { bytes: this.#bytes, hash: this.#hash.copy() };
+  }
+
+  /** Drops what is not kept. */
+  async drop(): Promise<void> {
+    this.#bytes = this.#kept.bytes;
+    this.#hash = this.#kept.hash.copy();
+    await writing(this.#path, () => this.#handle.truncate(this.#bytes - this.#start));
+  }
+
+  /** The rows at the end that have the time of the last one; undefined: there is no row since what is kept. */
+  async lastRows(): Promise<LastRows | undefined> {
+    const end = this.#bytes - this.#start;
+    const first = this.#kept.bytes - this.#start;
+    for (let length = Math.min(chunkBytes, end - first); ; length = Math.min(2 * length, end - first)) {
+      const text = (await this.#read(end - length, length)).toString("latin1");
+      const lastLine = text.lastIndexOf("\n", text.length - 2) + 1;
+      const time = text.slice(lastLine, text.indexOf(",", lastLine));
+      if (!/^[0-9]{4}-/.test(time)) return undefined;
+      const before = text.indexOf(`\n${time},`);
+      // Only a whole line of another time before them shows that these are all.
+      const isWhole = before > 0 && text.lastIndexOf("\n", before - 1) >= 0;
+      if (!isWhole && length < end - first) continue;
+      const start = text.startsWith(`${time},`) ? 0 : before + 1;
+      const rows = Buffer.from(text.slice(start), "latin1");
+      return { time, bytes: rows.length, sha256: createHash("sha256").update(rows).digest("hex") };
+    }
+  }
+
+  /** Hands on what the file holds, and empties it. */
+  async handOn(write: (bytes: Uint8Array) => Promise<void>): Promise<void> {
+    const end = this.#bytes - this.#start;
+    for (let at = 0; at < end; at += chunkBytes) await write(await this.#read(at, Math.min(chunkBytes, end - at)));
+    await writing(this.#path, () => this.#handle.truncate(0));
+    this.#start = this.#bytes;
+  }
+
+  /** Gives the file its name, once it is on the disk as it was appended. @throws OperatorError */
+  async finish(path: string): Promise<void> {
+    await writing(path, () => this.#handle.sync());
+    const found = (await hashOf(this.#handle, 0, this.#bytes))?.digest("hex");
+    if (found !== this.sha256) {
+      throw new OperatorError(
+        `${this.#path} was changed while it was written; see what else writes it, and export again`,
+      );
+    }
+    await writing(path, () => rename(this.#path, path));
+  }
+
+  async close(): Promise<void> {
+    await this.#handle.close();
+  }
+
+  async #read(place: number, length: number): Promise<Buffer> {
+    const { bytesRead, buffer } = await this.#handle.read(Buffer.alloc(length), 0, length, place);
+    return buffer.subarray(0, bytesRead);
+  }
+}
+
+/** The hash of a part of a file; undefined when the file is shorter. */
+async function hashOf(handle: FileHandle, start: number, bytes: number): Promise<Hash | undefined> {
+  const hash = createHash("sha256");
+  const buffer = Buffer.alloc(chunkBytes);
+  for (let at = start; at < start + bytes; ) {
+    const { bytesRead } = await handle.read(buffer, 0, Math.min(chunkBytes, start + bytes - at), at);
+    if (bytesRead === 0) return undefined;
+    hash.update(buffer.subarray(0, bytesRead));
+    at += bytesRead;
+  }
+  return hash;
+}
+
+/** @throws OperatorError when the file cannot be written */
+async function writing<T>(path: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    throw new OperatorError(`cannot write ${path}: ${(error as Error).message}`, 1, error);
+  }
+}

@@ -1,0 +1,99 @@
+import type { Server } from "./server.js";
+
+/** What a server tells of itself. Undefined: it does not, or could not be asked. */
+export interface ServerStatus {
+  readonly server: string;
+  readonly reachable: boolean;
+  readonly ready: boolean;
+  /** What `/readyz` says: `ready`, or why the server may not be sent traffic; or why it could not be asked. */
+  readonly state: string;
+  /** Decimal. */
+  readonly blockHeight: string | undefined;
+  /** Unix nanoseconds, decimal. */
+  readonly blockTimestamp: string | undefined;
+  /** By the server's own clock. */
+  readonly blockAgeSeconds: number | undefined;
+  /** Markets that have market data. */
+  readonly markets: number | undefined;
+  /** Open depth streams of all clients; from the metrics, which an operator may keep apart. */
+  readonly streams: number | undefined;
+  /** Since the database last answered, -1 before it ever did; from the metrics. */
+  readonly databaseSilenceSeconds: number | undefined;
+}
+
+/** Asks a server how it is; never rejects because of it. */
+export async function askStatus(server: Server, timeoutMs: number): Promise<ServerStatus> {
+  // Health and metrics stay at the root, whatever the base path.
+  const get = (path: string) => fetch(new URL(path, server.url), { signal: AbortSignal.timeout(timeoutMs) });
+  let ready: Response;
+  let state: string;
+  try {
+    ready = await get("/readyz");
+    state = stateOf(await ready.text()) ?? `${ready.status} is no response of a marketd`;
+  } catch (error) {
+    return { ...unknown, server: server.url, state: whyNot(error) };
+  }
+  const header = (name: string) => ready.headers.get(name) ?? undefined;
+  const [markets, metrics] = await Promise.all([countMarkets(server, timeoutMs), readMetrics(() => get("/metrics"))]);
+  return {
+    server: server.url,
+    reachable: true,
+    ready: ready.ok && state === "ready",
+    state,
+    blockHeight: header("x-block-height"),
+    blockTimestamp: header("x-block-timestamp"),
+    blockAgeSeconds: numberOf(header("marketd-staleness")),
+    markets,
+    streams: numberOf(metrics("marketd_depth_stream_subscribers")),
+    databaseSilenceSeconds: numberOf(metrics("marketd_database_silence_seconds")),
+  };
+}
+
+const unknown = {
+  reachable: false,
+  ready: false,
+  blockHeight: undefined,
+  blockTimestamp: undefined,
+  blockAgeSeconds: undefined,
+  markets: undefined,
+  streams: undefined,
+  databaseSilenceSeconds: undefined,
+};
+
+/** The state in a response of `/readyz`; undefined when it is none. */
+function stateOf(text: string): string | undefined {
+  try {
+    const { status }: { status?: unknown } = JSON.parse(text);
+    return typeof status === "string" ? status : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Why `fetch` failed: its own message says only that it did. */
+function whyNot(error: unknown): string {
+  const { cause } = error as Error;
+  return cause instanceof Error
+    ? cause.message || String((cause as NodeJS.ErrnoException).code)
+    : (error as Error).message;
+}
+
+async function countMarkets({ client }: Server, timeoutMs: number): Promise<number | undefined> {
+  try {
+    return (await client.listLatestMarketData({}, { timeoutMs })).marketsData.length;
+  } catch {
+    return undefined;
+  }
+}
+
+/** A metric without labels by its name, from Prometheus text. */
+async function readMetrics(get: () => Promise<Response>): Promise<(name: string) => string | undefined> {
+  const text = await get()
+    .then((response) => (response.ok ? response.text() : ""))
+    .catch(() => "");
+  return (name) => new RegExp(`^${name} (\\S+)$`, "m").exec(text)?.[1];
+}
+
+function numberOf(text: string | undefined): number | undefined {
+  return text === undefined ? undefined : Number(text);
+}

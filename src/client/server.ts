@@ -1,0 +1,39 @@
+import { Code, ConnectError, createClient } from "@connectrpc/connect";
+import { createConnectTransport } from "@connectrpc/connect-node";
+import type { MarketdClient } from "../../clients/typescript/src/client.js";
+import { isTransient } from "../../clients/typescript/src/retry.js";
+import { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { exitUnavailable, OperatorError } from "../domain/operator-error.js";
+
+/** The longest time for a unary response. A server gives up on its own after 30 seconds by default. */
+export const responseMaxMs = 35_000;
+
+/** A server that commands ask, over its public API alone. */
+export interface Server {
+  /** With base path, without a slash at its end. */
+  readonly url: string;
+  readonly client: MarketdClient;
+}
+
+/** Opens no connection yet. */
+export function openServer(url: string): Server {
+  const transport = createConnectTransport({ baseUrl: url, httpVersion: "1.1" });
+  return { url, client: createClient(TradingDataService, transport) };
+}
+
+/** Why a call failed, as a line without the code: what the server said, or what kept it from being reached. */
+export function reasonOf(error: ConnectError): string {
+  if (error.rawMessage !== "") return error.rawMessage;
+  // Node tries all addresses of a name, and its error for all of them has no message.
+  const { cause } = error;
+  return cause instanceof Error && "code" in cause ? String(cause.code) : Code[error.code];
+}
+
+/** An error of a call as one line that names the server; anything else as it is. */
+export function serverProblem(thrown: unknown, { url }: Server): unknown {
+  if (!(thrown instanceof ConnectError)) return thrown;
+  if (thrown.code === Code.Unimplemented)
+    return new OperatorError(`${url} is no marketd: ${reasonOf(thrown)}`, 1, thrown);
+  const exitCode = isTransient(thrown) ? exitUnavailable : 1;
+  return new OperatorError(`${url}: ${reasonOf(thrown)}`, exitCode, thrown);
+}

@@ -1,0 +1,145 @@
+import { rm } from "node:fs/promises";
+import { readJournal, writeJournal } from "../client/export-journal.js";
+import {
+  type Checkpoint,
+  type Download,
+  type DownloadOptions,
+  fileNameOf,
+  LedgerDownload,
+  LedgerReplaced,
+} from "../client/ledger-download.js";
+import { emptySha256, PartFile } from "../client/part-file.js";
+import { openServer, serverProblem } from "../client/server.js";
+import type { ExportConfig } from "../config.js";
+import { grouped } from "../domain/decimal-text.js";
+import { exitInterrupted, exitNotVerified, OperatorError } from "../domain/operator-error.js";
+import { untilStopped } from "../runtime/stop-signal.js";
+import { printable } from "../terminal/style.js";
+import { ProgressLine } from "./progress-line.js";
+
+const bytesPerMiB = 1024 * 1024;
+
+/** How often a download starts again because the server has another ledger than before. */
+const startsMax = 3;
+
+const nothing: Checkpoint = {
+  nextNs: undefined,
+  bytes: 0,
+  sha256: emptySha256,
+  rows: 0n,
+  sumOfEffects: 0n,
+  lastRows: undefined,
+};
+
+/** What every download of the command has. */
+type Common = Omit<DownloadOptions, "part" | "onSlice">;
+
+/** Writes a party's ledger entries to a file, or to standard output. @throws OperatorError unless all is verified */
+export async function exportLedger(config: ExportConfig): Promise<void> {
+  const server = openServer(config.server);
+  const stop = new AbortController();
+  void untilStopped().then(() => stop.abort());
+  const progress = new ProgressLine();
+  const startedAt = performance.now();
+  const { partyId, assetId, startNs, endNs, giveUpMs, out } = config;
+  const common: Common = {
+    server,
+    subject: { partyId, assetId, startNs, endNs },
+    giveUpMs,
+    signal: stop.signal,
+    onBytes: ({ rows }, received) => progress.update(() => progressText(rows, received, performance.now() - startedAt)),
+    onFailure: (reason) => tell(progress, `${reason}; trying again`),
+  };
+  try {
+    // Asked in any case: what cannot be exported fails before anything is written.
+    const name = await fileNameOf(server, common.subject, stop.signal);
+    if (out === "-") await toOutput(common, progress);
+    else await toFile(common, progress, out ?? name);
+  } catch (error) {
+    if (stop.signal.aborted) throw new OperatorError(interruptedText(out), exitInterrupted);
+    throw serverProblem(error, server);
+  } finally {
+    progress.clear();
+  }
+}
+
+function interruptedText(out: string | undefined): string {
+  return out === "-"
+    ? "interrupted; what was written is not complete"
+    : "interrupted; the same command goes on from here";
+}
+
+/** The file appears when it is complete. Until then the same command finds a part of it, and goes on. */
+async function toFile(common: Common, progress: ProgressLine, path: string): Promise<void> {
+  const { subject } = common;
+  const partPath = `${path}.part`;
+  const journalPath = `${partPath}.json`;
+  const onSlice = async (checkpoint: Checkpoint, isLast: boolean) => {
+    if (!isLast) await writeJournal(journalPath, subject, checkpoint);
+  };
+  let checkpoint = await readJournal(journalPath, subject);
+  let part = checkpoint && (await PartFile.resume(partPath, checkpoint.bytes, checkpoint.sha256));
+  if (part !== undefined) tell(progress, `going on after ${checkpoint?.rows} rows of ${partPath}`);
+  else if (checkpoint !== undefined) tell(progress, `${partPath} is not as it was left: starting again`);
+  for (let starts = 1; ; starts++) {
+    if (part === undefined) checkpoint = undefined;
+    part ??= await PartFile.create(partPath);
+    try {
+      const download = await new LedgerDownload({ ...common, part, onSlice }, checkpoint ?? nothing).run();
+      await part.finish(path);
+      await rm(journalPath, { force: true });
+      progress.clear();
+      for (const line of summaryOf(download, path)) process.stdout.write(`${line}\n`);
+      return;
+    } catch (error) {
+      if (!(error instanceof LedgerReplaced)) throw error;
+      if (starts === startsMax)
+        throw new OperatorError("the server's ledger is replaced again and again", exitNotVerified);
+      tell(progress, "the server has another ledger than before: starting again");
+    } finally {
+      await part.close();
+    }
+    part = undefined;
+  }
+}
+
+/** Each slice is handed on once it is verified. */
+async function toOutput(common: Common, progress: ProgressLine): Promise<void> {
+  const part = await PartFile.create(undefined);
+  const onSlice = () => part.handOn(writeOut);
+  try {
+    const download = await new LedgerDownload({ ...common, part, onSlice }, nothing).run();
+    for (const line of summaryOf(download, "standard output")) tell(progress, line);
+  } catch (error) {
+    if (!(error instanceof LedgerReplaced)) throw error;
+    throw new OperatorError("the server has another ledger than before: discard what was written", exitNotVerified);
+  } finally {
+    await part.close();
+  }
+}
+
+function writeOut(bytes: Uint8Array): Promise<void> {
+  return new Promise((resolve, reject) => {
+    process.stdout.write(bytes, (error) => {
+      if (error) reject(new OperatorError(`cannot write standard output: ${error.message}`, 1, error));
+      else resolve();
+    });
+  });
+}
+
+function tell(progress: ProgressLine, text: string): void {
+  progress.clear();
+  process.stderr.write(`marketd: ${printable(text)}\n`);
+}
+
+function progressText(verifiedRows: bigint, bytes: number, elapsedMs: number): string {
+  const [amount, rate] = [bytes, (bytes / elapsedMs) * 1000].map((value) => (value / bytesPerMiB).toFixed(1));
+  return `exporting: ${grouped(String(verifiedRows), ",")} rows verified, ${amount} MiB, ${rate} MiB/s`;
+}
+
+function summaryOf({ rows, sumOfEffects, sha256, newestBlock }: Download, path: string): string[] {
+  return [
+    `${path}: ${rows} rows, sum of effects ${sumOfEffects}, up to block ${newestBlock.height}`,
+    `SHA-256 ${sha256}`,
+  ];
+}

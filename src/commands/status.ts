@@ -1,0 +1,48 @@
+import { openServer } from "../client/server.js";
+import { askStatus, type ServerStatus } from "../client/server-status.js";
+import type { StatusConfig } from "../config.js";
+import { grouped } from "../domain/decimal-text.js";
+import { duration, instant } from "../domain/instant.js";
+import { exitUnavailable, OperatorError } from "../domain/operator-error.js";
+import { printable } from "../terminal/style.js";
+
+/** The database is asked many times a second; after this long it counts as away. */
+const databaseSilenceMaxSeconds = 3;
+
+/** Prints how a server is. @throws OperatorError unless it is ready */
+export async function status({ server, json, timeoutMs }: StatusConfig): Promise<void> {
+  const now = await askStatus(openServer(server), timeoutMs);
+  process.stdout.write(json ? `${JSON.stringify(now, undefined, 2)}\n` : screenOf(now));
+  if (now.ready) return;
+  const problem = now.reachable ? "is not ready" : "cannot be reached";
+  throw new OperatorError(`${server} ${problem}: ${printable(now.state)}`, exitUnavailable);
+}
+
+function screenOf(now: ServerStatus): string {
+  const lines = {
+    server: now.server,
+    state: now.reachable ? now.state : `cannot be reached: ${now.state}`,
+    ...(now.reachable && {
+      block: blockText(now),
+      markets: now.markets === undefined ? "not told" : `${grouped(String(now.markets), ",")} with market data`,
+      streams: now.streams === undefined ? "not told" : `${grouped(String(now.streams), ",")} open`,
+      database: databaseText(now),
+    }),
+  };
+  const width = Math.max(...Object.keys(lines).map((name) => name.length));
+  return Object.entries(lines)
+    .map(([name, text]) => `${name.padEnd(width)}  ${printable(text)}\n`)
+    .join("");
+}
+
+function blockText({ blockHeight, blockTimestamp, blockAgeSeconds }: ServerStatus): string {
+  if (blockHeight === undefined) return "none yet";
+  const age = blockAgeSeconds === undefined ? "" : `, ${duration(blockAgeSeconds)} old`;
+  return `${grouped(blockHeight, ",")}${age} (${instant(blockTimestamp)} UTC)`;
+}
+
+function databaseText({ databaseSilenceSeconds: seconds }: ServerStatus): string {
+  if (seconds === undefined) return "not told";
+  if (seconds < 0) return "never answered";
+  return seconds < databaseSilenceMaxSeconds ? "answers" : `silent for ${duration(seconds)}`;
+}

@@ -1,0 +1,131 @@
+import type { BlockHead } from "../domain/block-headers.js";
+import { grouped, scaled } from "../domain/decimal-text.js";
+import type { DepthBook, DepthUpdate } from "../domain/depth-book.js";
+import { duration, timeOfDay } from "../domain/instant.js";
+import { quoteOf } from "../domain/quote.js";
+import { type LadderSide, ladderLines, type Places } from "./ladder.js";
+import { printable, type Style } from "./style.js";
+
+/** How long a changed level stands out. */
+const flashMs = 400;
+
+/** Lines beside the levels: title, facts, warning or keys, headings, spread. */
+const otherLines = 5;
+
+/** A market as its screen shows it. */
+export interface ShownMarket {
+  readonly id: string;
+  readonly name: string;
+  readonly mode: string;
+  readonly places: Places;
+  readonly block: BlockHead | undefined;
+  readonly book: DepthBook | undefined;
+  /** Why it is out of date, and since when by `performance.now()`; undefined: it is not. */
+  readonly staleness: { readonly since: number; readonly reason: string } | undefined;
+}
+
+/** The size of a terminal, and whether it has colours. */
+export interface Terminal {
+  readonly rows: number;
+  readonly columns: number;
+  readonly style: Style;
+}
+
+/** Which levels changed a moment ago. */
+export class Flashes {
+  readonly #changedAt = new Map<string, number>();
+
+  /** A whole book is no change. */
+  note(update: DepthUpdate): void {
+    const now = performance.now();
+    for (const [key, at] of this.#changedAt) if (now - at > flashMs) this.#changedAt.delete(key);
+    if (update.previousSequenceNumber === 0n) return;
+    for (const side of ["buy", "sell"] as const) {
+      for (const { price } of update[side]) this.#changedAt.set(`${side} ${price}`, now);
+    }
+  }
+
+  isFlashing(side: LadderSide, price: string): boolean {
+    const at = this.#changedAt.get(`${side} ${price}`);
+    return at !== undefined && performance.now() - at <= flashMs;
+  }
+}
+
+/** The lines of a full screen: what the market is, how new that is, and the ladder. `levelsMax` 0: as many as fit. */
+export function marketScreen(market: ShownMarket, flashes: Flashes, terminal: Terminal, levelsMax: number): string[] {
+  const { columns, rows, style } = terminal;
+  const fitting = Math.max(1, Math.floor((rows - otherLines) / 2));
+  const levels = levelsMax === 0 ? fitting : Math.min(levelsMax, fitting);
+  const { staleness, book, places } = market;
+  const isFlashing = (side: LadderSide, price: string) => staleness === undefined && flashes.isFlashing(side, price);
+  const ladder = { buy: book?.buy ?? [], sell: book?.sell ?? [], places, isFlashing };
+  return [
+    style(clipped(titleOf(market), columns), "bold"),
+    clipped(factsOf(market), columns),
+    staleness === undefined
+      ? style(clipped(book === undefined ? "waiting for the book" : "q ends", columns), "dim")
+      : style(clipped(stalenessText(staleness), columns), "bold", "yellow"),
+    // What is out of date is told apart by its colour, too.
+    ...ladderLines(ladder, levels, columns, staleness === undefined ? style : (text) => style(text, "dim")),
+  ];
+}
+
+/** A book without a screen: title, facts and levels, without colours. `levelsMax` 0: all. */
+export function marketText(market: ShownMarket, levelsMax: number): string[] {
+  const { book, places } = market;
+  const [buy, sell] = [book?.buy ?? [], book?.sell ?? []];
+  const longest = Math.max(buy.length, sell.length);
+  const levels = levelsMax === 0 ? longest : Math.min(levelsMax, longest);
+  const ladder = { buy, sell, places, isFlashing: () => false };
+  const lines = ladderLines(ladder, levels, Number.POSITIVE_INFINITY, (text) => text);
+  return [titleOf(market), factsOf(market), ...lines.filter((line) => line !== "")];
+}
+
+/**
+ * A book as one line for another program: when this program read it, sequence number, best prices with their sizes,
+ * spread, levels of each side. Amounts are scaled and not grouped; what an empty side lacks is `-`.
+ */
+export function bookLine({ book, places }: ShownMarket): string {
+  const [buy, sell] = [book?.buy ?? [], book?.sell ?? []];
+  const { bid, ask, spread } = quoteOf(buy, sell);
+  const text = (integer: string | bigint | undefined, decimals: number) =>
+    integer === undefined ? "-" : scaled(integer, decimals, "");
+  return [
+    new Date().toISOString(),
+    `sequence=${book?.sequenceNumber ?? 0n}`,
+    `bid=${text(bid?.price, places.price)}`,
+    `bidSize=${text(bid?.volume, places.size)}`,
+    `ask=${text(ask?.price, places.price)}`,
+    `askSize=${text(ask?.volume, places.size)}`,
+    `spread=${text(spread, places.price)}`,
+    `bids=${buy.length}`,
+    `asks=${sell.length}`,
+  ].join(" ");
+}
+
+/** Since when data is out of date, and why. */
+export function stalenessText({ since, reason }: { readonly since: number; readonly reason: string }): string {
+  const ageMs = performance.now() - since;
+  const at = timeOfDay(Date.now() - ageMs);
+  return printable(`stale since ${at} (${duration(ageMs / 1000)}): ${reason}; trying again`);
+}
+
+function titleOf({ id, name }: ShownMarket): string {
+  return printable(name === "" ? id : `${name} (${id})`);
+}
+
+function factsOf({ mode, block, book }: ShownMarket): string {
+  const facts = [mode];
+  if (block !== undefined) {
+    const ageSeconds = Date.now() / 1000 - Number(block.timeNs / 1_000_000n) / 1000;
+    facts.push(`block ${grouped(String(block.height), ",")}`, `${duration(ageSeconds)} old`);
+  }
+  if (book?.sequenceNumber !== undefined) facts.push(`sequence ${book.sequenceNumber}`);
+  return facts.join(" · ");
+}
+
+/** Cut at the end, with a sign that it is. */
+function clipped(text: string, columns: number): string {
+  const characters = [...text];
+  return characters.length <= columns ? text : `${characters.slice(0, Math.max(0, columns - 1)).join("")}…`;
+}

@@ -1,0 +1,299 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { writeFileSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
+import { Market_TradingMode } from "../../gen/vega/markets_pb.js";
+import { Side } from "../../gen/vega/vega_pb.js";
+import { scaled } from "../../src/domain/decimal-text.js";
+import { newDatabaseUrl } from "../support/database.js";
+import { partnerProgram } from "../support/partners.js";
+import { RecordingBuilder } from "../support/recording.js";
+import { marketdProgram, runToEnd, startMarketd } from "../support/run-marketd.js";
+import { escapeKey, Terminal } from "../support/terminal.js";
+import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
+
+/* The live order book in a terminal, and as lines, against a real service that is killed and started again. */
+
+const python = partnerProgram("python");
+const market = "6d4f1c0000000000000000000000000000000000000000000000000000000001";
+const otherMarket = "6d4f1d0000000000000000000000000000000000000000000000000000000002";
+const places = { price: 2, size: 3 };
+/** More digits than a double holds. */
+const largeSize = 2n ** 63n - 1n;
+const firstBlockNs = BigInt(Date.now() - 60_000) * 1_000_000n;
+const poll = { timeout: 20_000, interval: 50 };
+const inverse = `${escapeKey}[7m`;
+const style = (codes: string, text: string) => new RegExp(`${escapeKey}\\[${codes}m${text}`);
+
+let folder: string;
+let databaseUrl: string;
+let service: ServiceProcess;
+let terminal: Terminal;
+const recording = new RecordingBuilder();
+let height = 0;
+
+async function loadBlock(fill: (recording: RecordingBuilder) => unknown): Promise<void> {
+  recording.block(++height, firstBlockNs + BigInt(height) * 1_000_000_000n, fill);
+  const file = join(folder, "recording");
+  writeFileSync(file, recording.bytes());
+  await runMarketd("load", "--database-url", databaseUrl, file);
+}
+
+interface Level {
+  readonly price: string;
+  readonly volume: string;
+  readonly numberOfOrders: string;
+}
+
+async function depth(): Promise<{ buy: Level[]; sell: Level[]; sequenceNumber: string }> {
+  const response = await fetch(`${service.url}/api/v2/market/depth/${market}/latest`);
+  return (await response.json()) as { buy: Level[]; sell: Level[]; sequenceNumber: string };
+}
+
+/** The levels that a ladder of so many lines shows, from the top: price, size, cumulative size, orders. */
+async function expectedLadder(levels: number): Promise<string[]> {
+  const { buy, sell } = await depth();
+  const rows = (side: Level[]) => {
+    let sum = 0n;
+    return side.slice(0, levels).map(({ price, volume, numberOfOrders }) => {
+      sum += BigInt(volume);
+      const size = (value: string | bigint) => scaled(value, places.size, ",");
+      return [scaled(price, places.price, ","), size(volume), size(sum), numberOfOrders].join(" ");
+    });
+  };
+  return [...rows(sell).reverse(), ...rows(buy)];
+}
+
+/** The levels on the screen, their columns one space apart, without bars. */
+function shownLadder(lines: readonly string[]): string[] {
+  const isLevel = (line: string) => /^ *[0-9,]+\.[0-9]{2} /.test(line);
+  return lines.filter(isLevel).map((line) => line.replaceAll("█", "").trim().replaceAll(/ +/g, " "));
+}
+
+function open(rows: number, columns: number, args: readonly string[] = [], env: NodeJS.ProcessEnv = {}): Terminal {
+  const command = [process.execPath, marketdProgram, "watch", market, "--server", service.url, ...args];
+  terminal = new Terminal(python ?? "", rows, columns, command, env);
+  return terminal;
+}
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "marketd-watch-"));
+  databaseUrl = newDatabaseUrl().url;
+  service = new ServiceProcess(databaseUrl, await freePort());
+  const definition = {
+    decimalPlaces: BigInt(places.price),
+    positionDecimalPlaces: BigInt(places.size),
+    // What a network calls a market must not reach the terminal as it is.
+    tradableInstrument: { instrument: { code: "BTC/USD", name: "Bitcoin \u001b[31mred\u0007" } },
+  };
+  await loadBlock((r) => {
+    r.market(market, definition).market(otherMarket);
+    for (let n = 0; n < 30; n++) {
+      r.order({ id: `b${n}`, marketId: market, price: String(4_200_000 - n), remaining: BigInt(n + 1), size: 99n });
+      r.order({
+        id: `s${n}`,
+        marketId: market,
+        price: String(4_200_101 + n),
+        remaining: 7n,
+        size: 9n,
+        side: Side.SELL,
+      });
+    }
+    r.order({ id: "large", marketId: market, price: "4200001", remaining: largeSize, size: largeSize });
+    r.marketData({ market, marketTradingMode: Market_TradingMode.MONITORING_AUCTION });
+    r.marketData({ market: otherMarket });
+  });
+  await service.start();
+});
+
+afterEach(() => terminal?.kill());
+
+afterAll(async () => {
+  await service.kill();
+  await rm(folder, { recursive: true, force: true });
+});
+
+describe.skipIf(python === undefined)("watch on a terminal", () => {
+  it("shows what the market is, and the levels that fit, exactly and around the spread", async () => {
+    open(25, 100);
+    await vi.waitFor(async () => expect(shownLadder(terminal.lines)).toEqual(await expectedLadder(10)), poll);
+    const [title, facts, hint, headings] = terminal.lines;
+    expect(title).toBe(`BTC/USD · Bitcoin \ufffd[31mred\ufffd (${market})`);
+    const { sequenceNumber } = await depth();
+    expect(facts).toMatch(
+      new RegExp(`^monitoring auction · block 1 · [0-9]+ (s|min) old · sequence ${sequenceNumber}$`),
+    );
+    expect(hint).toBe("q ends");
+    expect(headings?.trim().split(/ +/)).toEqual(["price", "size", "total", "orders"]);
+    expect(terminal.lines[14]).toMatch(/^─+ mid 42,000\.51 · spread 1\.00$/);
+    expect(terminal.lines.join("\n")).toContain("9,223,372,036,854,775.807");
+    expect(terminal.lines.length).toBeLessThanOrEqual(25);
+  });
+
+  it("takes the size that the terminal gets, and leaves out what is too wide", async () => {
+    open(13, 100);
+    await vi.waitFor(async () => expect(shownLadder(terminal.lines)).toEqual(await expectedLadder(4)), poll);
+    terminal.resize(31, 100);
+    await vi.waitFor(async () => expect(shownLadder(terminal.lines)).toEqual(await expectedLadder(13)), poll);
+    terminal.resize(9, 40);
+    await vi.waitFor(() => {
+      expect(shownLadder(terminal.lines)).toHaveLength(4);
+      expect(terminal.lines[3]?.trim().split(/ +/)).toEqual(["price", "size"]);
+      for (const line of terminal.lines) expect([...line].length).toBeLessThanOrEqual(40);
+    }, poll);
+  });
+
+  it("shows at most --max-depth levels", async () => {
+    open(40, 100, ["--max-depth", "2"]);
+    await vi.waitFor(async () => expect(shownLadder(terminal.lines)).toEqual(await expectedLadder(2)), poll);
+  });
+
+  it("follows changes, which flash", async () => {
+    open(25, 100);
+    await vi.waitFor(() => expect(shownLadder(terminal.lines)).toHaveLength(20), poll);
+    expect(terminal.written).not.toContain(inverse);
+    await loadBlock((r) =>
+      r.order({ id: "new", marketId: market, price: "4200050", remaining: 12_345n, size: 12_345n }),
+    );
+    await vi.waitFor(async () => expect(shownLadder(terminal.lines)).toEqual(await expectedLadder(10)), poll);
+    expect(terminal.written).toMatch(style("7", " *42,000\\.50 +12\\.345 "));
+    const flashing = () => terminal.written.lastIndexOf(inverse);
+    await vi.waitFor(() => expect(terminal.written.slice(flashing())).toMatch(style("32", " *42,000\\.50 ")), poll);
+  });
+
+  it("says since when it is stale while the server is away, and heals", async () => {
+    open(25, 100);
+    await vi.waitFor(() => expect(terminal.lines[2]).toBe("q ends"), poll);
+    await service.kill();
+    const stale = /^stale since [0-9]{2}:[0-9]{2}:[0-9]{2} UTC \([0-9]+ s\): .+; trying again$/;
+    await vi.waitFor(() => expect(terminal.lines[2]).toMatch(stale), poll);
+    expect(shownLadder(terminal.lines)).toHaveLength(20);
+    await loadBlock((r) => r.order({ id: "late", marketId: market, price: "4200060", remaining: 5n, size: 5n }));
+    await service.start();
+    await vi.waitFor(async () => {
+      expect(terminal.lines[2]).toBe("q ends");
+      expect(shownLadder(terminal.lines)).toEqual(await expectedLadder(10));
+    }, poll);
+  });
+
+  it("shows no colours with NO_COLOR", async () => {
+    open(25, 100, [], { NO_COLOR: "1" });
+    await vi.waitFor(async () => expect(shownLadder(terminal.lines)).toEqual(await expectedLadder(10)), poll);
+    expect(terminal.written).not.toMatch(style("[0-9;]*", ""));
+  });
+
+  const crash = () => {
+    const file = join(folder, "crash.mjs");
+    writeFileSync(file, "process.on('SIGUSR2', () => { throw new Error('crashed on purpose'); });\n");
+    return { NODE_OPTIONS: `--import=${file}` };
+  };
+
+  it.each<[how: string, end: () => void, code: number, env?: () => NodeJS.ProcessEnv]>([
+    ["q", () => terminal.press("q"), 0],
+    ["Ctrl-C", () => terminal.press("\u0003"), 130],
+    ["SIGINT", () => terminal.signal(2), 130],
+    ["SIGTERM", () => terminal.signal(15), 0],
+    ["a crash", () => terminal.signal(12), 1, crash],
+  ])("gives the terminal back after %s", async (_, end, code, env) => {
+    open(25, 100, [], env?.());
+    await vi.waitFor(() => expect(shownLadder(terminal.lines)).toHaveLength(20), poll);
+    expect([terminal.isFull, terminal.showsCursor]).toEqual([true, false]);
+    end();
+    expect(await terminal.ended()).toBe(code);
+    expect([terminal.isFull, terminal.showsCursor]).toEqual([false, true]);
+    expect(shownLadder(terminal.lines)).toEqual([]);
+    expect(terminal.written).toContain(`${escapeKey}[?7h`);
+    if (env !== undefined) expect(terminal.lines.join("\n")).toContain("crashed on purpose");
+  });
+
+  it("gives the terminal back while it is stopped by Ctrl-Z", async () => {
+    open(25, 100);
+    await vi.waitFor(() => expect(shownLadder(terminal.lines)).toHaveLength(20), poll);
+    terminal.press("\u001a");
+    await vi.waitFor(() => expect(terminal.isFull).toBe(false), poll);
+    terminal.signal(18);
+    await vi.waitFor(async () => {
+      expect(terminal.isFull).toBe(true);
+      expect(shownLadder(terminal.lines)).toEqual(await expectedLadder(10));
+    }, poll);
+  });
+});
+
+describe("watch without a terminal", () => {
+  const line = (sequence: string, bid: string, bidSize: string) =>
+    new RegExp(
+      `^[0-9T:.-]+Z sequence=${sequence} bid=${bid} bidSize=${bidSize} ask=42001\\.01 askSize=0\\.007 spread=[0-9.]+ bids=[0-9]+ asks=30$`,
+    );
+
+  it("writes a line for each change, tells on standard error of an outage, and goes on", async () => {
+    const { child, ending, error } = startMarketd(["watch", market.slice(0, 6), "--server", service.url]);
+    let out = "";
+    child.stdout?.on("data", (text) => {
+      out += String(text);
+    });
+    const lines = () => out.split("\n").slice(0, -1);
+    await vi.waitFor(() => expect(lines()).toHaveLength(1), poll);
+    await loadBlock((r) => r.order({ id: "more", marketId: market, price: "4200070", remaining: 1n, size: 1n }));
+    const { sequenceNumber } = await vi.waitFor(async () => {
+      expect(lines()).toHaveLength(2);
+      return await depth();
+    }, poll);
+    expect(lines()[1]).toMatch(line(sequenceNumber, "42000\\.70", "0\\.001"));
+    await service.kill();
+    await vi.waitFor(() => expect(error()).toMatch(/^marketd: stale since .+; trying again\n$/), poll);
+    await service.start();
+    await vi.waitFor(() => expect(lines()).toHaveLength(3), poll);
+    child.kill("SIGTERM");
+    expect((await ending).code).toBe(0);
+  });
+
+  it("prints the book once", async () => {
+    const { code, out, error } = await runToEnd([
+      "watch",
+      market,
+      "--once",
+      "--server",
+      service.url,
+      "--max-depth",
+      "3",
+    ]);
+    expect([code, error]).toEqual([0, ""]);
+    const lines = String(out).split("\n");
+    expect(lines[0]).toBe(`BTC/USD · Bitcoin \ufffd[31mred\ufffd (${market})`);
+    expect(shownLadder(lines)).toEqual(await expectedLadder(3));
+  });
+
+  it("ends when nobody reads it any more", async () => {
+    const script = `"${process.execPath}" "${marketdProgram}" watch ${market} --server ${service.url} | head -n 1; echo "\${PIPESTATUS[0]}"`;
+    const child = spawn("bash", ["-c", script], { stdio: ["ignore", "pipe", "inherit"] });
+    let out = "";
+    child.stdout.on("data", (text) => {
+      out += String(text);
+    });
+    await vi.waitFor(() => expect(out).toContain("\n"), poll);
+    await loadBlock((r) => r.order({ id: "tail", marketId: market, price: "1", remaining: 1n, size: 1n }));
+    await once(child, "close");
+    expect(out).toMatch(/^\S+Z sequence=.*\n0\n$/);
+  });
+
+  it.each<[args: string[], code: number, error: RegExp]>([
+    [["watch", "none"], 1, /^marketd: http:\S+ has no market none; it has \S+, \S+\n$/],
+    [["watch", "6d4f"], 1, /^marketd: 2 markets begin with 6d4f: \S+, \S+\n$/],
+    [["watch", "a\u0007"], 1, /^marketd: http:\S+: marketId: .*\n$/],
+    [
+      ["watch", market, "--server", "http://127.0.0.1:1"],
+      3,
+      /^marketd: http:\/\/127\.0\.0\.1:1: connect ECONNREFUSED .*\n$/,
+    ],
+    [["watch"], 2, /^marketd: missing required argument 'market'\n/],
+    [["watch", market, "--server", "127.0.0.1:8080"], 2, /It looks like http:\/\/127\.0\.0\.1:8080 or https:/],
+  ])("%j ends with %i", async (args, code, error) => {
+    const server = args.includes("--server") ? [] : ["--server", service.url];
+    const ending = await runToEnd([...args, ...server]);
+    expect(ending.error).toMatch(error);
+    expect(ending).toMatchObject({ code, out: Buffer.alloc(0) });
+  });
+});
