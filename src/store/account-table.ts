@@ -3,18 +3,18 @@ import type { Connection } from "./database.js";
 import { rowText, type TableRows } from "./table-rows.js";
 import { insert } from "./upsert.js";
 
-/** An account: the tuple that it is, and the number it was given. */
+/** An account and its number. */
 export interface AccountRow {
   readonly accountId: number;
-  /** `network` where the network names no owner. */
+  /** `network` if the network names no owner. */
   readonly partyId: string;
   readonly assetId: string;
-  /** Empty: none. */
+  /** Empty: no market. */
   readonly marketId: string;
   readonly type: number;
 }
 
-/** A class of entries, and the number it was given. */
+/** A class of entries and its number. */
 export interface EntryClassRow {
   readonly classId: number;
   readonly fromAssetId: string;
@@ -80,7 +80,7 @@ export async function insertAccounts(connection: Connection, rows: readonly Acco
   await insert(connection, accountRows.table, accountRows.columns, rows.map(accountRows.values));
 }
 
-/** Loads new accounts the fast way. @throws Error unless each row was stored as it is */
+/** Loads new accounts with LOAD DATA. @throws Error unless each row was stored unchanged */
 export async function loadAccounts(connection: Connection, rows: readonly AccountRow[]): Promise<void> {
   // Identifiers are printable ASCII: neither a tab nor a line feed is among their characters.
   const lines = rows.map((row) => `${rowText(accountRows.values(row))}\n`);

@@ -32,7 +32,7 @@ export async function writeBlocks(connection: Connection, blocks: readonly Block
   );
 }
 
-/** Positions in use in the block of a height, 0 if there is none. */
+/** Positions in use in the block of a height; 0 if there is none. */
 export async function readLedgerEntries(connection: Connection, height: bigint): Promise<number> {
   const [row] = await connection.query<{ ledger_entries: number }>(
     "SELECT ledger_entries FROM block WHERE height = ?",

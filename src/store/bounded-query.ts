@@ -2,23 +2,22 @@ import { Failure } from "../domain/failure.js";
 import type { Call } from "../domain/service.js";
 import type { Connection, Database } from "./database.js";
 
-/** How long the queries of one page or one batch of an export may take together, once they have a connection. */
+/** The longest time for the queries of one page or one batch of an export, once they have a connection. */
 export const ledgerQueryTimeoutMs = 20_000;
 
-/** Whose queries they are. */
+/** The call on whose behalf the queries run. */
 export interface QueryOwner {
-  /** Undefined: the service's own. */
+  /** Undefined: the service's own queries. */
   readonly call: Call | undefined;
   /** The call has started to respond; see {@link DatabaseGate.run}. */
   readonly further?: boolean;
 }
 
 /**
- * Lends a connection for queries of a call, once the database's gate lets it through. When the call is aborted, its
- * caller knows at once; the statement under way ends in its own time, no further one begins, and the connection is used
- * again, because connecting anew costs more than any statement that is bounded in what it reads. Queries that take longer
- * than `timeoutMs` lose their connection.
- * @throws Failure of the gate, `cancelled` or `deadline_exceeded`, beside what the queries throw
+ * Lends a connection for the queries of a call, after admission by the database's gate. If the call is aborted, its
+ * caller learns at once. The current statement runs to its end, no other one starts, and the connection is reused:
+ * reconnecting costs more than any bounded statement. Queries that take longer than `timeoutMs` lose their connection.
+ * @throws Failure of the gate, `cancelled` or `deadline_exceeded`, and whatever the queries throw
  */
 export function withBoundedConnection<T>(
   database: Database,
@@ -31,7 +30,7 @@ export function withBoundedConnection<T>(
   return database.gate.run(call, work, further);
 }
 
-/** The outcome of queries, or a failure and a connection less after `timeoutMs`. */
+/** The result of the queries; after `timeoutMs` a failure, and the connection is closed. */
 function inTime<T>(connection: Connection, timeoutMs: number, queries: Promise<T>): Promise<T> {
   return new Promise<T>((resolve, reject) => {
     const timer = setTimeout(() => {
@@ -51,7 +50,7 @@ function inTime<T>(connection: Connection, timeoutMs: number, queries: Promise<T
   });
 }
 
-/** The same connection, on which no statement begins once the signal is aborted. */
+/** The same connection, on which no statement starts once the signal is aborted. */
 function untilAborted(connection: Connection, signal: AbortSignal | undefined): Connection {
   if (signal === undefined) return connection;
   const used = (): Connection => {

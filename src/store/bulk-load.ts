@@ -3,29 +3,35 @@ import { OperatorError } from "../domain/operator-error.js";
 import type { Connection } from "./database.js";
 import { databaseErrorNumber, toDatabaseFailure } from "./database-error.js";
 
-/** Bytes in one packet to the server while it loads. */
+/** Bytes of one packet to the server during a load. */
 export const loadPacketBytes = 256 * 1024;
 
-/** Fewer rows are inserted: one round trip instead of two. */
+/** Fewer rows are inserted: that is one round trip instead of two. */
 export const rowsWorthLoading = 20;
 
-/** Rows as text: columns between tabs, a line feed after each row, nothing escaped, for none of it occurs in a value. */
+/**
+ * Rows as text: columns separated by tabs, rows ended by line feeds. Nothing is escaped, because values contain
+ * neither.
+ */
 export interface RowText {
   readonly bytes: Uint8Array;
   readonly rows: number;
 }
 
-/** LOAD DATA LOCAL refused: 1148 (MariaDB), 3948 and 2068 (MySQL), 4166 (MariaDB 10.5 and later), 1235 (proxies). */
+/**
+ * Error numbers that refuse LOAD DATA LOCAL: 1148 (MariaDB), 3948 and 2068 (MySQL), 4166 (MariaDB 10.5 and later), 1235
+ * (proxies).
+ */
 const localInfileRefused: ReadonlySet<number> = new Set([1148, 1235, 2068, 3948, 4166]);
 
-/** Whether the server does not take LOAD DATA LOCAL. */
+/** Whether the server refuses LOAD DATA LOCAL. */
 export function isLocalInfileRefused(error: unknown): boolean {
   return localInfileRefused.has(databaseErrorNumber(error) ?? 0);
 }
 
 /**
- * Loads new rows the fast way, LOAD DATA LOCAL. The connection must allow it (`openWriter`).
- * @throws OperatorError unless each row was stored as it is; LOCAL would otherwise skip and cut without an error
+ * Loads new rows with LOAD DATA LOCAL. The connection must allow it (`openWriter`).
+ * @throws OperatorError unless each row was stored unchanged; LOCAL otherwise skips and cuts without an error
  */
 export async function loadRows(connection: Connection, table: string, columns: string, text: RowText): Promise<void> {
   const sql = `LOAD DATA LOCAL INFILE '${table}' INTO TABLE ${table} CHARACTER SET binary

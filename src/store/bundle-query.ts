@@ -5,7 +5,7 @@ import { ledgerQueryTimeoutMs } from "./bounded-query.js";
 import type { Database, Parameter } from "./database.js";
 import { type BlockPlace, type PlacedConnection, parsePlace, placeSql, withPlacedConnection } from "./placed-read.js";
 
-/** Which signer-removed bundles are wanted; undefined does not restrict. */
+/** Filters of signer-removed bundles; undefined does not restrict. */
 export interface BundleFilter {
   readonly nodeId: string | undefined;
   /** Lower case. */
@@ -23,7 +23,7 @@ export interface SignerRemovedBundle {
   readonly timeNs: bigint;
   /** Decimal text, as the event gave it. */
   readonly epochSeq: string;
-  /** Bytes as latin1 text, in order of bytes, each once. */
+  /** Bytes as latin1 text, sorted, without duplicates. */
   readonly signatures: readonly string[];
 }
 
@@ -37,10 +37,10 @@ interface BundleRow {
   readonly signature: string | null;
 }
 
-/** A bundle, or none, and where the store is. */
+/** A bundle, or none, and the place of the store. */
 type PlacedRow = { readonly [K in keyof BundleRow]: BundleRow[K] | null } & { readonly place: string | null };
 
-/** One page of bundles in the order (time, signature id), and their signatures, in one query. */
+/** One page of bundles in the order (time, signature id), with their signatures, in one query. */
 export function readBundles(
   database: Database,
   filter: BundleFilter,
@@ -68,10 +68,10 @@ function isAt(bundle: SignerRemovedBundle, place: BundlePlace): boolean {
 }
 
 /**
- * From a cursor, inclusive: one range of the index that there is for each way to filter. The signatures are joined to the
- * page, not the page to them: LIMIT counts bundles. The place of the store is joined first, so it is there without
- * bundles, too.
- * @throws ReadBehindError when this process has seen more of the store
+ * From a cursor, inclusive: one range of the index for this combination of filters. The signatures are joined to the
+ * page, not the page to them, because LIMIT must count bundles. The place of the store is joined first, so that it is
+ * returned without bundles too.
+ * @throws ReadBehindError if this process has seen more of the store
  */
 async function scanBundles(
   database: Database,
@@ -97,7 +97,7 @@ async function scanBundles(
   }
   if (cursor !== undefined) {
     const beyond = descending ? "<" : ">";
-    // Two ranges of the index, where a comparison of rows would be none.
+    // As two ranges, which use the index; a comparison of rows would not.
     conditions.push(`(time_ns ${beyond} ? OR (time_ns = ? AND signature_id ${beyond}= ?))`);
     parameters.push(cursor.timeNs, cursor.timeNs, cursor.signatureId);
   }

@@ -11,7 +11,7 @@ export interface BundleRow {
   /** Lower case. */
   readonly oldSigner: string;
   readonly nonce: string;
-  /** The event's own. */
+  /** The time of the event itself. */
   readonly timeNs: bigint;
   readonly epochSeq: string;
 }
@@ -44,12 +44,12 @@ export async function writeBundles(connection: Connection, rows: readonly Bundle
   await upsertRows(connection, bundleRows, rows, "keep");
 }
 
-/** The text by which epochs are equal as numbers: without leading zeros; text that is no number stays what it is. */
+/** The text under which equal epochs are equal: without leading zeros; text that is not a number is unchanged. */
 export function epochOf(epochSeq: string): string {
   return epochSeq.replace(/^0+(?=.)/, "");
 }
 
-/** Stores signatures; the same one twice stays one. */
+/** Stores signatures; duplicates are ignored. */
 export async function writeSignatures(connection: Connection, rows: readonly SignatureRow[]): Promise<void> {
   await upsertRows(connection, signatureRows, rows, "keep");
 }

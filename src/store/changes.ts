@@ -1,30 +1,30 @@
 import type { Database, SnapshotConnection } from "./database.js";
 
-/** How far the loader is. */
+/** The progress of the loader. */
 export interface Progress {
-  /** The store's random name; empty: it has none yet. Another name means another store, whatever the place. */
+  /** The store's random id; empty if it has none yet. Another id means another store. */
   readonly storeId: string;
   readonly chainId: string;
-  /** The place: the stream sequence number of the last `end_block` applied. */
+  /** The stream sequence number of the last `end_block` that was applied. */
   readonly streamSequence: bigint;
   readonly height: bigint;
   readonly timeNs: bigint;
-  /** Tombstones of price levels with a `changedSequence` up to this may be gone. */
+  /** Tombstones of price levels with a `changedSequence` up to this may have been pruned. */
   readonly prunedSequence: bigint;
 }
 
-/** A market or market data row: the message, kept whole as its protobuf bytes. */
+/** A row of `market` or `market_data`: the whole message in protobuf bytes. */
 export interface BodyRow {
   readonly marketId: string;
   readonly changedSequence: bigint;
   readonly body: Uint8Array;
 }
 
-/** How far a market's depth is. */
+/** The depth state of a market. */
 export interface DepthRow {
   readonly marketId: string;
   readonly sequenceNumber: bigint;
-  /** Of the last published update, 0: none. */
+  /** Of the last published update; 0 if there is none. */
   readonly publishedSequenceNumber: bigint;
   readonly changedSequence: bigint;
   /** 1: the venue's next snapshot is needed before the book is right again. Null: no venue's market. */
@@ -65,7 +65,7 @@ export interface TradeRow {
   readonly sellerAuctionBatch: bigint;
 }
 
-/** What is newer than a place, or everything, as of one snapshot. */
+/** Rows newer than a place, or all rows, of one snapshot. */
 export interface Changes {
   readonly progress: Progress;
   readonly markets: readonly BodyRow[];
@@ -73,25 +73,25 @@ export interface Changes {
   readonly depths: readonly DepthRow[];
   readonly levels: readonly LevelRow[];
   readonly trades: readonly TradeRow[];
-  /** True: this is everything, and `levels` are all of every book; false: what changed, vanished levels among it. */
+  /** True: these are all rows, and `levels` are complete books. False: only changes, including vanished levels. */
   readonly wholeBooks: boolean;
 }
 
-/** Where a reader stands. */
+/** The place up to which a reader has read. */
 export type Place = Pick<Progress, "storeId" | "chainId" | "streamSequence">;
 
-/** Whether two places are on the same chain in the same store, so that the higher sequence number is the newer one. */
+/** Whether two places are of the same chain in the same store, so that their sequence numbers are comparable. */
 export function isSameStore(a: Place, b: Place): boolean {
   return a.storeId === b.storeId && a.chainId === b.chainId;
 }
 
-/** Reads on a connection of its own. Every error means that the connection is gone, or should be. */
+/** Reads on its own connection. After an error the connection must not be used. */
 export interface ChangeReader {
-  /** The cheap question, one row by its key; undefined: nothing was ever loaded. */
+  /** A cheap query for one row by its key. Undefined: nothing was ever loaded. */
   progress(): Promise<Progress | undefined>;
   /**
-   * All that is newer than a place, in one snapshot. Everything there is for a new reader, one of another store, and one
-   * so far behind that levels may have vanished without a trace since.
+   * Rows newer than a place, in one snapshot. All rows for a new reader, after a change of store, and for a reader so
+   * far behind that tombstones may have been pruned.
    */
   changes(since: Place | undefined): Promise<Changes | undefined>;
 }
@@ -122,8 +122,8 @@ const tradesSql = `
   FROM last_trade`;
 
 /**
- * Lends a reader on a connection that nobody else uses, until `use` settles. When the server is silent for `silenceMs`
- * while it is asked, that is a Failure `unavailable`.
+ * Lends a reader on a connection of its own until `use` settles. If the server is silent for `silenceMs` during a
+ * query, that is a Failure `unavailable`.
  */
 export function withChangeReader<T>(
   database: Database,
@@ -146,8 +146,8 @@ async function readProgress(connection: SnapshotConnection): Promise<Progress | 
 }
 
 /**
- * One round trip, as a rule. Only the snapshot itself tells whether what is newer than the place is all that the reader
- * misses; where it is not, another one reads everything.
+ * Usually one round trip. Only the snapshot itself tells whether the newer rows are complete; if not, a second one
+ * reads everything.
  */
 async function readChanges(connection: SnapshotConnection, place: Place | undefined): Promise<Changes | undefined> {
   if (place !== undefined) {

@@ -20,8 +20,8 @@ export type ColumnValue = bigint | number | string | Uint8Array | null;
 export type Row = Readonly<Record<string, ColumnValue>>;
 
 /**
- * The driver's hook for each value. Needs `supportBigNumbers` and `bigNumberStrings`, with which the driver hands a
- * BIGINT over as text in both of its protocols.
+ * The driver's hook for each value. It needs `supportBigNumbers` and `bigNumberStrings`, with which the driver returns
+ * a BIGINT as text in both of its protocols.
  */
 export function columnValue(field: Field, next: Next): unknown {
   switch (field.type) {

@@ -5,20 +5,20 @@ import { connectionsMax, connectTimeoutMs, type DatabaseOptions, waitersMax } fr
 import { ServerConnection } from "./server-connection.js";
 
 /**
- * Longest silence of the server during a statement. Each is bounded in what it reads, and a disk may be slow; a dead peer
- * is mostly found sooner, by the silence of others.
+ * The longest silence of the server during a statement. Statements are bounded, but a disk may be slow. Dead peers are
+ * usually found sooner, by the silence of other connections.
  */
 export const statementTimeoutMs = 10_000;
 
-/** A connection that nobody used for so long is closed. */
+/** Connections that are idle for longer are closed. */
 export const idleConnectionMs = 60_000;
 
-/** A connection that has not answered for so long is asked whether it is alive before it is used. */
+/** A connection that was silent for longer is probed before use. */
 export const probeAfterIdleMs = 1_000;
 
 /**
- * Shortest limit for connecting again. The limit is four times what connecting last took, up to `connectTimeoutMs`:
- * attempts that began while the server was away must not outlast its return by much.
+ * The shortest time limit for reconnecting. The limit is four times the duration of the last connect, up to
+ * `connectTimeoutMs`. Attempts that began while the server was away must not delay its return.
  */
 export const reconnectMsMin = 1_000;
 
@@ -26,22 +26,22 @@ const reconnectFactor = 4;
 
 const sweepMs = 5_000;
 
-/** What one connection has of its own. */
+/** Settings of one connection. */
 interface OpenOptions {
   readonly multipleStatements?: boolean;
   /** Undefined: as the pool's. */
   readonly statementTimeoutMs?: number | undefined;
 }
 
-/** Somebody who waits for a connection. */
+/** A call that waits for a connection. */
 interface Waiter {
   give(connection: ServerConnection): void;
   fail(error: unknown): void;
 }
 
 /**
- * Connections to one server address. The one used last is lent first. When one turns out to be dead, none of those that
- * were open then is trusted: the idle ones are closed, and the lent ones must answer soon.
+ * Connections to one server address. The most recently used one is leased first. When one proves dead, all that were
+ * open then are suspect: idle ones are closed, and leased ones must respond soon.
  */
 export class ConnectionPool {
   readonly #address: DatabaseAddress;
@@ -53,7 +53,7 @@ export class ConnectionPool {
   readonly #idle: ServerConnection[] = [];
   readonly #leased = new Set<ServerConnection>();
   readonly #waiters = new Set<Waiter>();
-  /** Connections being opened or asked. */
+  /** Connections that are being opened or probed. */
   #pending = 0;
   #closed = false;
   readonly #sweeper: NodeJS.Timeout;
@@ -68,7 +68,7 @@ export class ConnectionPool {
     this.#sweeper = setInterval(() => this.#closeIdle(), sweepMs).unref();
   }
 
-  /** A connection that is alive, as far as can be told; to be given back. @throws Failure `unavailable` */
+  /** Leases a connection that appears alive; the caller releases it. @throws Failure `unavailable` */
   async acquire(): Promise<ServerConnection> {
     for (let idle = this.#idle.pop(); idle !== undefined && !this.#closed; idle = this.#idle.pop()) {
       if (idle.isClosed) continue;
@@ -87,7 +87,7 @@ export class ConnectionPool {
     });
   }
 
-  /** Takes a connection back. One that cannot be used again is to be destroyed before. */
+  /** Releases a connection. Destroy one that cannot be used again before. */
   release(connection: ServerConnection): void {
     this.#leased.delete(connection);
     if (connection.isClosed || this.#closed) {
@@ -104,7 +104,7 @@ export class ConnectionPool {
     waiter.give(this.#lease(connection));
   }
 
-  /** Opens a connection that is not one of the pool's. @throws Failure `unavailable` */
+  /** Opens a connection outside of the pool. @throws Failure `unavailable` */
   async open(options: OpenOptions = {}): Promise<ServerConnection> {
     const startedAt = performance.now();
     const opened = await ServerConnection.open(this.#address, {
@@ -117,13 +117,13 @@ export class ConnectionPool {
     return opened;
   }
 
-  /** A connection to the server turned out to be dead: no other one that is open now is trusted. */
+  /** A connection proved dead: all others that are open now are suspect. */
   suspect(): void {
     for (const connection of this.#idle.splice(0)) connection.destroy();
     for (const connection of this.#leased) connection.doubt();
   }
 
-  /** Closes all; those that are lent fail. */
+  /** Closes all connections; statements on leased ones fail. */
   async close(): Promise<void> {
     this.#closed = true;
     clearInterval(this.#sweeper);
@@ -155,7 +155,7 @@ export class ConnectionPool {
     throw closedFailure();
   }
 
-  /** Where no connection is lent, nobody could give the waiters one. */
+  /** If no connection is leased, none will be released to the waiting calls. */
   #failWaiters(error: unknown): void {
     if (this.#leased.size > 0) return;
     for (const waiter of this.#waiters) waiter.fail(error);

@@ -5,24 +5,24 @@ import { type Connection, driverOptions } from "./database.js";
 import type { DatabaseAddress } from "./database-url.js";
 import { openSocket, silentPeerError } from "./driver-socket.js";
 
-/** A connection that is silent for so long within a transaction, in milliseconds, is asked after on another one. */
+/** Silence within a transaction after which another connection asks about it, in milliseconds. */
 export const probeAfterMs = 1_000;
 
-/** Time limit for connecting, and for the question, in milliseconds each. */
+/** Time limit for connecting, and for the query, in milliseconds each. */
 export const probeTimeoutMs = 1_000;
 
-/** The pause before the next question, in milliseconds: a question that got lost must not delay it by much. */
+/** Pause before the next query, in milliseconds. Short, so that a lost query does not delay the result. */
 export const probePauseMs = 250;
 
-/** What the server has sent must arrive within this time, in milliseconds. */
+/** The time in which data that the server has sent must arrive, in milliseconds. */
 export const probeGraceMs = 100;
 
-/** Names a server. Behind a balancer another one may answer, which knows nothing of our session. */
+/** Identifies a server. Behind a balancer the probe may reach another one, which does not know our session. */
 const serverName = "CONCAT_WS(':', @@hostname, @@port, @@server_id)";
 
 /**
- * Tells a dead connection from a slow statement, which look the same from here: the server's list of sessions says
- * whether it works on what we asked. A dead connection is destroyed, and its session is ended, so that its locks go.
+ * Distinguishes a dead connection from a slow statement: the server's list of sessions says whether it works on the
+ * statement. A dead connection is destroyed, and its session is killed, so that its locks are released.
  */
 export class ConnectionProbe {
   readonly #socket: Socket;
@@ -39,14 +39,14 @@ export class ConnectionProbe {
     this.#server = server;
   }
 
-  /** The probe of a connection, which must not be in use. @throws Failure `unavailable` */
+  /** A probe for a connection, which must be idle now. @throws Failure `unavailable` */
   static async of(connection: Connection, socket: Socket, address: DatabaseAddress): Promise<ConnectionProbe> {
     const sql = `SELECT CONNECTION_ID() AS id, ${serverName} AS server`;
     const [row] = await connection.query<{ id: bigint; server: string }>(sql);
     return new ConnectionProbe(socket, address, row?.id ?? 0n, row?.server ?? "");
   }
 
-  /** Watches from now on, until `stop`. */
+  /** Watches until `stop`. */
   start(): void {
     this.#bytes = this.#socket.bytesRead + this.#socket.bytesWritten;
     this.#checkAfter(probeAfterMs);
@@ -73,7 +73,7 @@ export class ConnectionProbe {
     return this.#socket.bytesRead + this.#socket.bytesWritten === this.#bytes;
   }
 
-  /** Never rejects: where the server cannot be asked, the time limit of the silent connection decides. */
+  /** Never rejects: if the server cannot be asked, the time limit of the silent connection decides. */
   async #ask(isStillSilent: () => boolean): Promise<void> {
     const socket = openSocket(this.#address);
     socket.setTimeout(probeTimeoutMs, () => socket.destroy(silentPeerError("no response")));
@@ -87,13 +87,13 @@ export class ConnectionProbe {
       this.#socket.destroy(silentPeerError("the connection died half-way"));
       await connection.query(`KILL ${this.#threadId}`);
     } catch {
-      // See above; and a session that has gone needs no KILL.
+      // See above. A session that is gone needs no KILL.
     } finally {
       socket.destroy();
     }
   }
 
-  /** Whether this server has our session no more, or has nothing to do for it. */
+  /** Whether this server has no session of ours, or one with nothing to do. */
   async #isIdle(connection: DriverConnection): Promise<boolean> {
     const [rows] = await connection.query<RowDataPacket[]>(
       `SELECT ${serverName} AS server,

@@ -1,9 +1,9 @@
 import { Failure, unavailable } from "../domain/failure.js";
 
-/** How long a client is told to wait when the database cannot be reached. */
+/** Retry delay for clients while the database is unreachable. */
 export const databaseRetryAfterMs = 1_000;
 
-/** Codes of the system, the driver and the servers that mean: there is no database to talk to right now. */
+/** Error codes of the system, the driver and the servers that mean: the database is unreachable now. */
 const unreachableCodes: ReadonlySet<string> = new Set([
   "ECONNREFUSED",
   "ECONNRESET",
@@ -26,14 +26,17 @@ const unreachableCodes: ReadonlySet<string> = new Set([
   "ER_SERVER_LOST",
   "ER_CLIENT_INTERACTION_TIMEOUT",
   "ER_LOCK_ABORTED",
-  // To MySQL, a statement whose connection is killed, or whose server goes down, is an interrupted one.
+  // MySQL reports a statement as interrupted when its connection is killed or the server shuts down.
   "ER_QUERY_INTERRUPTED",
 ]);
 
-/** The same, where a server's code has no name in the driver (1927: connection killed, MariaDB; 1047: not yet in its cluster). */
+/**
+ * The same by number, for codes without a name in the driver (1927: connection killed, MariaDB; 1047: not yet in its
+ * cluster).
+ */
 const unreachableNumbers: ReadonlySet<number> = new Set([1047, 1927, 2002, 2003, 2006, 2013, 4031]);
 
-/** Refused for who we are or what we ask for, though the connection ends with it: waiting does not help. */
+/** Refusals that end the connection and that waiting does not change. */
 const refusedCodes: ReadonlySet<string> = new Set([
   "ER_ACCESS_DENIED_ERROR",
   "ER_DBACCESS_DENIED_ERROR",
@@ -42,10 +45,10 @@ const refusedCodes: ReadonlySet<string> = new Set([
   "AUTH_SWITCH_PLUGIN_ERROR",
 ]);
 
-/** The driver's own refusals, which carry no code. */
+/** The driver's own errors, which have no code. */
 const poolRefusal = /^(Queue limit reached|Pool is closed|No connections available)/;
 
-/** The error code that the driver gives (`ER_DUP_ENTRY`, `ECONNREFUSED`), or undefined. */
+/** The error code of the driver (`ER_DUP_ENTRY`, `ECONNREFUSED`), or undefined. */
 export function databaseErrorCode(error: unknown): string | undefined {
   if (typeof error !== "object" || error === null || !("code" in error)) return undefined;
   return typeof error.code === "string" ? error.code : undefined;
@@ -57,7 +60,7 @@ export function databaseErrorNumber(error: unknown): number | undefined {
   return typeof error.errno === "number" ? error.errno : undefined;
 }
 
-/** Whether an error means that the database cannot be reached, so that it is worth trying again. */
+/** Whether an error means that the database is unreachable, so that a retry may succeed. */
 export function isUnreachable(error: unknown): boolean {
   if (error instanceof Failure) return error.reason === "DATABASE_UNAVAILABLE";
   const code = databaseErrorCode(error);
@@ -70,15 +73,15 @@ export function isUnreachable(error: unknown): boolean {
 }
 
 /**
- * What the store throws for an error of the driver: UNAVAILABLE with reason `DATABASE_UNAVAILABLE` and the cause kept
- * when the database cannot be reached, otherwise the error itself.
+ * The error that the store throws for an error of the driver. If the database is unreachable, UNAVAILABLE with reason
+ * `DATABASE_UNAVAILABLE` and the cause; otherwise the error itself.
  */
 export function toDatabaseFailure(error: unknown): unknown {
   if (error instanceof Failure || !isUnreachable(error)) return error;
   return unavailable("the database cannot be reached; try again", "DATABASE_UNAVAILABLE", databaseRetryAfterMs, error);
 }
 
-/** Whether a connection was given up because the server said nothing. */
+/** Whether a connection was closed because the server was silent. */
 export function isSilence(error: unknown): boolean {
   return databaseErrorCode(error instanceof Failure ? error.cause : error) === "ETIMEDOUT";
 }

@@ -4,21 +4,21 @@ import type { Call } from "../domain/service.js";
 import { turnsMax, WorkPacer } from "../domain/work-pacer.js";
 
 /**
- * Requests that may wait for the database: a second of work with pages of 64 rows. One that waits takes 5 KB and no CPU,
- * while a client that is refused and comes back at once takes 0.2 ms of CPU each time.
+ * Requests that may wait for the database: a second of work with pages of 64 rows. A waiting request takes 5 KB and no
+ * CPU; a refused client that retries at once takes 0.2 ms of CPU each time.
  */
 export const waitingMax = 1_000;
 
-/** How long a request may wait for the database: a client that waits longer has mostly given up. */
+/** The longest wait for the database. Clients have usually given up by then. */
 export const waitMsMax = 5_000;
 
-/** The part of the slots that the requests of one address may hold: another address always finds a free one. */
+/** The fraction of slots that one address may hold, so that another address always finds a free one. */
 export const addressShare = 0.8;
 
-/** When a client that was refused should try again. */
+/** Retry delay for refused clients. */
 export const busyRetryMs = 1_000;
 
-/** The bounds of a {@link DatabaseGate}. */
+/** Limits of a {@link DatabaseGate}. */
 export interface GateLimits {
   /** Requests at the database at once. */
   readonly slots: number;
@@ -26,12 +26,12 @@ export interface GateLimits {
   readonly waitMsMax: number;
 }
 
-/** Why requests are refused; the reasons of their errors. */
+/** The reasons of refusals. */
 export const refusalReasons = ["SERVER_BUSY", "TOO_MANY_REQUESTS_OF_CLIENT"] as const;
 
 type RefusalReason = (typeof refusalReasons)[number];
 
-/** Made once, because a refusal must cost little. */
+/** Created once, because refusals must be cheap. */
 const refusals: Readonly<Record<RefusalReason, Failure>> = {
   SERVER_BUSY: unavailable(
     "this server has as many requests to answer as it can; try again",
@@ -45,7 +45,7 @@ const refusals: Readonly<Record<RefusalReason, Failure>> = {
   ),
 };
 
-/** A request that waits. */
+/** A waiting request. */
 interface Waiting {
   start(): void;
   refuse(failure: Failure): void;
@@ -55,28 +55,31 @@ interface Waiting {
 interface Client {
   readonly key: string;
   running: number;
-  /** The first requests of calls, in the order in which they came. */
+  /** The first requests of calls, in order of arrival. */
   readonly first: Set<Waiting>;
-  /** Further requests of calls that have started to respond; they go first and are never refused, so that no file is cut short. */
+  /**
+   * Further requests of calls that have started to respond. They go first and are never refused, so that no file is cut
+   * short.
+   */
   readonly further: Set<Waiting>;
 }
 
 /**
- * Bounds how many requests are at the database and how many wait, in turn by client address. Knows no protocol.
+ * Limits how many requests are at the database and how many wait. Client addresses take turns.
  *
- * When too many wait, the newest of the address with the most waiting is refused, so an address feels a quota only while
- * others wait too. A request that is aborted leaves at once, but its slot stays taken until its statement has ended.
+ * If too many wait, the newest request of the address with the most is refused, so a quota applies only while others
+ * wait too. An aborted request leaves at once, but its slot stays taken until its statement has ended.
  */
 export class DatabaseGate {
   readonly #limits: GateLimits;
   readonly #runningPerAddressMax: number;
   readonly #clients = new Map<string, Client>();
-  /** Those with waiting requests, in the order of their turns. */
+  /** Addresses with waiting requests, in the order of their turns. */
   readonly #turns = new Set<Client>();
   readonly #pacer = new WorkPacer();
   readonly #refused = new Map<RefusalReason, number>();
   #running = 0;
-  /** First requests of calls alone. */
+  /** First requests of calls only. */
   #waiting = 0;
 
   constructor(limits: GateLimits) {
@@ -84,7 +87,7 @@ export class DatabaseGate {
     this.#runningPerAddressMax = Math.max(1, Math.floor(limits.slots * addressShare));
   }
 
-  /** Requests at the database now, those included whose client has left. */
+  /** Requests at the database now, including those whose client has left. */
   get running(): number {
     return this.#running;
   }
@@ -96,7 +99,7 @@ export class DatabaseGate {
     return this.#waiting + further;
   }
 
-  /** Addresses with a request at the database or waiting. */
+  /** Addresses with a request at the database or in the queue. */
   get clients(): number {
     return this.#clients.size;
   }
@@ -107,10 +110,10 @@ export class DatabaseGate {
   }
 
   /**
-   * The outcome of `work`, which starts when a slot is free; the slot is free again when it has settled. `further`: the
-   * call has started to respond, so its request waits as long as it must.
-   * @throws Failure `unavailable` or `resource_exhausted` at once when too many wait, `unavailable` after `waitMsMax`,
-   * the reason of the call's signal as soon as it is aborted, or what the work throws
+   * Runs `work` when a slot is free, and frees the slot when it settles. `further`: the call has started to respond, so
+   * its request waits without limit.
+   * @throws Failure `unavailable` or `resource_exhausted` at once if too many wait, `unavailable` after `waitMsMax`,
+   * the reason of the call's signal when it is aborted, or whatever the work throws
    */
   async run<T>(call: Call | undefined, work: () => Promise<T>, further = false): Promise<T> {
     const client = this.#clientOf(quotaKey(call?.clientAddress ?? ""));
@@ -160,7 +163,7 @@ export class DatabaseGate {
     });
   }
 
-  /** Does the work, and frees the slot when its result may be used. */
+  /** Runs the work, and frees the slot when its result may be used. */
   async #work<T>(client: Client, signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
     this.#clients.set(client.key, client);
     client.running++;
@@ -187,7 +190,7 @@ export class DatabaseGate {
       if (client.running >= this.#runningPerAddressMax) continue;
       const [request] = client.further.size > 0 ? client.further : client.first;
       if (request === undefined) continue;
-      // Its next request comes after those of the others; this loop meets it again.
+      // Its next request follows those of the others; this loop reaches it again.
       this.#turns.delete(client);
       this.#turns.add(client);
       this.#leave(client, request);
@@ -202,7 +205,7 @@ export class DatabaseGate {
     this.#forgetIdle(client);
   }
 
-  /** Gives why one more request of a client cannot wait; undefined: it can, in place of another's if need be. */
+  /** Why one more request of a client cannot wait; undefined if it can, possibly in place of another's. */
   #evict(client: Client): Failure | undefined {
     if (this.#waiting < this.#limits.waitingMax) return undefined;
     let longest = client;

@@ -1,31 +1,31 @@
 import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
 
-/** How far TLS connections to the database are checked. */
+/** Verification of TLS connections to the database. */
 export interface DatabaseTls {
-  /** Certificates in PEM that the server's has to be signed by one of; undefined: those that Node trusts. */
+  /** Trusted authorities in PEM; undefined: those of Node. */
   readonly authorities: string | undefined;
   readonly verifiesCertificate: boolean;
-  /** The certificate has to be made out to the URL's host, too. */
+  /** Whether the certificate must name the URL's host. */
   readonly verifiesName: boolean;
 }
 
-/** What a database URL says, for the driver. */
+/** The settings of a database URL, for the driver. */
 export interface DatabaseAddress {
   readonly host: string;
   readonly port: number;
-  /** Path of a Unix socket; goes before host and port. */
+  /** Path of a Unix socket; takes precedence over host and port. */
   readonly socketPath: string | undefined;
   readonly user: string;
   readonly password: string;
   readonly database: string;
-  /** Undefined: connections are plain. */
+  /** Undefined: no TLS. */
   readonly tls: DatabaseTls | undefined;
 }
 
 const portDefault = 3306;
 
-/** Values of `ssl-mode`, named as the servers' own clients name them. */
+/** Values of `ssl-mode`, with the names of the servers' own clients. */
 const tlsModes: Readonly<Record<string, Omit<DatabaseTls, "authorities"> | undefined>> = {
   disabled: undefined,
   required: { verifiesCertificate: false, verifiesName: false },
@@ -36,9 +36,9 @@ const tlsModes: Readonly<Record<string, Omit<DatabaseTls, "authorities"> | undef
 const parameters = ["socket", "ssl-mode", "ssl-ca"];
 
 /**
- * Reads `mysql://user:password@host:port/database`, or `mysql://user@localhost/database?socket=/path/to.sock`. With
- * `?ssl-mode=required`, `verify-ca` or `verify-identity` connections are made with TLS; `ssl-ca` names a PEM file.
- * @throws Error whose message never holds the password
+ * Parses `mysql://user:password@host:port/database`, or `mysql://user@localhost/database?socket=/path/to.sock`.
+ * `?ssl-mode=required`, `verify-ca` or `verify-identity` enable TLS; `ssl-ca` names a PEM file.
+ * @throws Error whose message never contains the password
  */
 export function parseDatabaseUrl(text: string): DatabaseAddress {
   let url: URL;

@@ -34,13 +34,13 @@ export {
   wrapConnection,
 };
 
-/** A connection outside of the pool, for reading several tables as of one moment, again and again. */
+/** A connection outside of the pool, for repeated reads of several tables in one snapshot. */
 export interface SnapshotConnection {
   /** One query. */
   query<R extends { [K in keyof R]: ColumnValue } = Row>(sql: string): Promise<R[]>;
   /**
-   * Queries that all see the same committed state, in one round trip; gives the rows of each. They go in one text, which
-   * the server takes for several statements, so it must hold nothing that came from outside, but for bigints.
+   * Queries of one snapshot in one round trip; returns the rows of each. They are sent as one text with several
+   * statements, so it must not contain external values other than bigints.
    */
   snapshot<Rows extends readonly object[]>(...queries: QueryForEach<Rows>): Promise<RowsOfEach<Rows>>;
 }
@@ -49,13 +49,13 @@ type QueryForEach<Rows extends readonly object[]> = { readonly [Index in keyof R
 
 type RowsOfEach<Rows extends readonly object[]> = { readonly [Index in keyof Rows]: readonly Rows[Index][] };
 
-/** A pool of connections to one database. Every error that means "cannot be reached" is a Failure `unavailable`. */
+/** A pool of connections to one database. Errors that mean "unreachable" are a Failure `unavailable`. */
 export interface Database {
-  /** For messages to operators: host or socket, and the name of the database; never the password. */
+  /** For messages to operators: host or socket, and database name; never the password. */
   readonly description: string;
-  /** What this process has read of the store, by any connection. */
+  /** The newest place of the store that this process has read, on any connection. */
   readonly knownPlace: KnownPlace;
-  /** What clients' requests pass before they use a connection, so that all of them do not want one at once. */
+  /** Admits requests of clients before they use a connection. */
   readonly gate: DatabaseGate;
   /** One query on any connection. */
   query<R extends { [K in keyof R]: ColumnValue } = Row>(
@@ -67,9 +67,9 @@ export interface Database {
     sql: string,
     parameters?: readonly Parameter[],
   ): Promise<R[]>;
-  /** Lends a connection, outside of any transaction, until the promise of `use` settles. */
+  /** Leases a connection, outside of any transaction, until the promise of `use` settles. */
   withConnection<T>(use: (connection: Connection) => Promise<T>): Promise<T>;
-  /** Lends a connection on which all queries see the same committed state and nothing can be written. */
+  /** Leases a connection with a consistent read-only snapshot. */
   withSnapshot<T>(use: (connection: Connection) => Promise<T>): Promise<T>;
   /**
    * Lends a connection that is opened for this and closed when the promise of `use` settles. It fails when the server is

@@ -3,7 +3,7 @@ import { driverOptions } from "./database.js";
 import { toDatabaseFailure } from "./database-error.js";
 import { parseDatabaseUrl } from "./database-url.js";
 
-/** Drops the URL's database, and everything in it, if it is there. @throws Failure `unavailable` without a server */
+/** Drops the URL's database if it exists. @throws Failure `unavailable` without a server */
 export async function dropDatabase(url: string): Promise<void> {
   const { database, ...server } = driverOptions(parseDatabaseUrl(url));
   try {

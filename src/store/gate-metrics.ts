@@ -2,7 +2,7 @@ import { Counter, Gauge } from "prom-client";
 import type { Metrics } from "../telemetry/metrics.js";
 import { type DatabaseGate, refusalReasons } from "./database-gate.js";
 
-/** Registers what a gate lets through, lets wait and refuses. */
+/** Registers metrics of running, waiting and refused requests. */
 export function registerGateMetrics(metrics: Metrics, gate: DatabaseGate): void {
   const gauges = [
     new Gauge({

@@ -1,10 +1,13 @@
-/** Where a store is: its name, and the stream sequence number of its newest block. */
+/** The place of a store: its id, and the stream sequence number of its newest block. */
 export interface StorePlace {
   readonly storeId: string;
   readonly streamSequence: bigint;
 }
 
-/** A server lacks the block that a read depends on, or holds another store: another connection may lead to one that has it. */
+/**
+ * The server lacks the block that a read depends on, or holds another store. Another connection may reach a server that
+ * has it.
+ */
 export class ReadBehindError extends Error {
   /** How many connections may be tried; undefined: as many as time allows. */
   readonly attemptsMax: number | undefined;
@@ -16,14 +19,14 @@ export class ReadBehindError extends Error {
   }
 }
 
-/** Whether what is at `found` holds all that depends on `needed`. */
+/** Whether `found` includes everything up to `needed`. */
 export function reaches(found: StorePlace, needed: StorePlace): boolean {
   return found.storeId === needed.storeId && found.streamSequence >= needed.streamSequence;
 }
 
 /**
- * The newest place that this process has shown to anybody, whichever connection it was read on. No read is answered from a
- * server that is behind it. Which store is the right one, the tail says; without a tail, the last read does.
+ * The newest place that this process has served, on any connection. Reads from servers behind it are discarded. The
+ * tail decides which store is the current one; without a tail, the last read does.
  */
 export class KnownPlace {
   #place: StorePlace | undefined;
@@ -39,7 +42,7 @@ export class KnownPlace {
     if (place === undefined || this.#place === undefined || !reaches(this.#place, place)) this.#place = place;
   }
 
-  /** Called with the place that a read has found. @throws ReadBehindError when what is known lies beyond it */
+  /** Called with the place of a read. @throws ReadBehindError if it is behind the known place */
   found(place: StorePlace | undefined): void {
     const known = this.#place;
     const isOther = known !== undefined && place?.storeId !== known.storeId;

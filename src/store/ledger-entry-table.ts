@@ -3,7 +3,7 @@ import { loadRows, type RowText } from "./bulk-load.js";
 import type { Connection } from "./database.js";
 import { oldestKeptSql } from "./ledger-retention-table.js";
 
-/** Rows of one INSERT where LOAD DATA LOCAL is forbidden. */
+/** Rows of one INSERT if LOAD DATA LOCAL is refused. */
 export const ledgerRowsPerInsert = 1_000;
 
 /** Rows of `ledger_entry` as text, of digits only. */
@@ -63,7 +63,7 @@ export async function insertLedgerEntries(connection: Connection, text: LedgerTe
     .toString("latin1")
     .split("\n");
   for (let at = 0; at < text.rows; at += ledgerRowsPerInsert) {
-    // Digits only, by the contract of the text; quoted, for a literal number of 78 digits would be cut.
+    // Values are digits only. Quoted, because a literal number of 78 digits would be cut.
     const values = lines.slice(at, Math.min(at + ledgerRowsPerInsert, text.rows)).map((line) => {
       return `('${line.replaceAll("\t", "','")}')`;
     });

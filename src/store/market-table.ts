@@ -5,7 +5,7 @@ import { upsertRows } from "./upsert.js";
 /** A market or its market data as protobuf bytes. */
 export interface KeptWhole {
   readonly marketId: string;
-  /** Of the end_block of the block that last changed it. */
+  /** The stream sequence number of the end_block that last changed it. */
   readonly changedSequence: bigint;
   readonly body: Uint8Array;
 }

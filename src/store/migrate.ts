@@ -8,24 +8,24 @@ import { type DatabaseAddress, parseDatabaseUrl } from "./database-url.js";
 import { type Migration, readMigrations } from "./migration-files.js";
 import { nameStore } from "./progress-table.js";
 
-/** How long a migration waits for another process that migrates the same database, or has a table in use. */
+/** The longest wait for another process that migrates the same database, or uses a table. */
 export const migrationWaitSeconds = 600;
 
 /**
- * How long a change of a table waits for transactions that use it, before it tries again later. Everybody else who wants
- * the table waits behind it meanwhile.
+ * How long a schema change waits for transactions that use the table, before it is retried later. Other users of the
+ * table queue behind it meanwhile.
  */
 export const tableLockWaitSeconds = 1;
 
-/** Between two attempts to change a table that is in use. */
+/** Pause between attempts to change a table that is in use. */
 const tableLockPauseMs = 500;
 
 /**
- * What has been applied. Row 0 of `migration` is the lock: who holds it migrates. `statements_done` is written after each
- * statement, for the servers commit at every change of the schema, and a migration may be killed between two.
+ * The applied migrations. Row 0 of `migration` is the lock of the migrating process. `statements_done` is written after
+ * each statement: servers commit at every schema change, so a migration may be killed in between.
  *
- * Programs refuse a `migration` that they do not know, and know nothing of `compatible_migration`: what older programs
- * can live with is noted there, so that they go on while a restart rolls.
+ * Programs refuse unknown rows of `migration`, and do not read `compatible_migration`. Migrations that older programs
+ * tolerate are recorded there, so that they keep running during a rolling restart.
  */
 const migrationTables = ["migration", "compatible_migration"] as const;
 
@@ -39,7 +39,10 @@ const createMigrationTable = (table: MigrationTable) => `CREATE TABLE IF NOT EXI
   statements_done INT UNSIGNED NOT NULL
 ) ENGINE = InnoDB`;
 
-/** What a statement says that a killed migration had run, but not yet noted: table, column, key is there, or gone. */
+/**
+ * Errors of a statement that a killed migration had run but not recorded: the table, column or key exists already, or
+ * is gone.
+ */
 const alreadyDone: ReadonlySet<string> = new Set([
   "ER_TABLE_EXISTS_ERROR",
   "ER_DUP_FIELDNAME",
@@ -48,7 +51,7 @@ const alreadyDone: ReadonlySet<string> = new Set([
   "ER_BAD_TABLE_ERROR",
 ]);
 
-/** No table, or no database. */
+/** Errors for a missing table or database. */
 const nothingThere: ReadonlySet<string> = new Set(["ER_NO_SUCH_TABLE", "ER_BAD_DB_ERROR"]);
 
 const accessDenied: ReadonlySet<string> = new Set([
@@ -57,7 +60,7 @@ const accessDenied: ReadonlySet<string> = new Set([
   "ER_TABLEACCESS_DENIED_ERROR",
 ]);
 
-/** What a server with `require_secure_transport` says. */
+/** The error of a server with `require_secure_transport`. */
 const tlsRequired = "ER_SECURE_TRANSPORT_REQUIRED";
 
 interface MigrationRow {
@@ -69,21 +72,21 @@ interface MigrationRow {
   readonly noted_in: string;
 }
 
-/** What {@link migrate} did. */
+/** The result of {@link migrate}. */
 export interface MigrationSummary {
-  /** The version the database has now. */
+  /** The version of the database now. */
   readonly version: number;
-  /** How many migrations were applied. */
+  /** The number of migrations that were applied. */
   readonly applied: number;
   readonly databaseCreated: boolean;
 }
 
 /**
- * Brings a database to this program's schema; creates it if it is missing and the user may. Processes that migrate at
- * once wait for each other; one that was killed is taken up where it ended.
+ * Migrates a database to this program's schema. Creates it if it is missing and the user may. Concurrent processes wait
+ * for each other; a killed migration is resumed.
  *
- * A runner of our own: the usual one creates its version table in several steps that two processes trip over, knows no
- * half-applied migration, and needs connections that take several statements in one text.
+ * This runner exists because the usual one creates its version table in several steps, which concurrent processes
+ * break, cannot resume a migration, and needs multi-statement connections.
  * @throws OperatorError for a database that is newer than this program, or was migrated from other files
  */
 export async function migrate(
@@ -118,7 +121,7 @@ export async function migrate(
   }
 }
 
-/** One line for operators where the user lacks the right to create the database or to change its tables. */
+/** One line for operators whose user may not create the database or change its tables. */
 function mayNotMigrate(error: unknown, { description }: Database): unknown {
   const code = databaseErrorCode(error) ?? "";
   const who = "run marketd migrate with a user who may (docs/operations.md)";
@@ -133,7 +136,7 @@ function mayNotMigrate(error: unknown, { description }: Database): unknown {
   return new OperatorError(`there is no database ${description}, and its user may not create it: ${who}`, 1, error);
 }
 
-/** Whether there is nothing to do: then a user who may not change tables is enough. */
+/** Whether the schema is up to date. Then a user who may not change tables is sufficient. */
 async function isCurrent(url: string, migrations: readonly Migration[]): Promise<boolean> {
   const database = openDatabase(url, { connectionsMax: 1 });
   try {
@@ -144,7 +147,7 @@ async function isCurrent(url: string, migrations: readonly Migration[]): Promise
     return true;
   } catch (error) {
     if (error instanceof OperatorError || isUnreachable(error)) throw error;
-    // There is no database, or not for this user: what follows creates it, or says what is wrong.
+    // The database does not exist, or not for this user: what follows creates it, or reports why not.
     return false;
   } finally {
     await database.close();
@@ -152,10 +155,10 @@ async function isCurrent(url: string, migrations: readonly Migration[]): Promise
 }
 
 /**
- * Whether the database has this program's schema, for commands that only read; false: nothing was migrated here yet, or
- * a migration is under way, so that waiting helps.
+ * Whether the database has this program's schema, for commands that only read. False: it was not migrated yet, or is
+ * being migrated; waiting helps.
  * @throws OperatorError for a database that is older or newer than this program, or refuses its user
- * @throws Failure `unavailable` when it cannot be reached
+ * @throws Failure `unavailable` if it cannot be reached
  */
 export async function hasSchema(
   database: Database,
@@ -214,13 +217,13 @@ async function createDatabase(address: DatabaseAddress): Promise<boolean> {
       connection.destroy();
     }
   } catch (error) {
-    // Without the right to see or create it, it may still be there: opening it tells.
+    // Without the right to list or create it, the database may still exist: opening it tells.
     if (databaseErrorCode(error) === "ER_DBACCESS_DENIED_ERROR") return false;
     throw explain(error, address);
   }
 }
 
-/** A database's name as a pattern that only it matches. */
+/** A LIKE pattern that matches only this database name. */
 function likeText(name: string): string {
   return name.replace(/[\\_%]/g, "\\$&");
 }
@@ -288,7 +291,7 @@ async function apply(connection: Connection, migration: Migration, row: Migratio
   }
 }
 
-/** Runs a change of a table between the transactions of others. */
+/** Runs a schema change between the transactions of others. */
 async function runWhenFree(connection: Connection, statement: string): Promise<void> {
   const until = performance.now() + migrationWaitSeconds * 1_000;
   for (;;) {

@@ -5,7 +5,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 export interface Migration {
   readonly version: number;
   readonly name: string;
-  /** Programs without this migration go on to read and write, and to start (`.add.` in the file's name). */
+  /** Whether programs without this migration keep working (`.add.` in the file name). */
   readonly compatible?: boolean;
   /** SHA-256 of the file, hexadecimal. */
   readonly checksum: string;
@@ -14,7 +14,7 @@ export interface Migration {
 
 const fileName = /^(\d{3})\.(do|add)\.([a-z0-9-]+)\.sql$/;
 
-/** Every migration this program knows, in order. @throws Error when the numbers have a gap */
+/** All migrations of this program, in order. @throws Error if the numbers have a gap */
 export function readMigrations(directory: URL = migrationsDirectory()): Migration[] {
   const migrations: Migration[] = [];
   for (const entry of readdirSync(directory).sort()) {
@@ -41,7 +41,7 @@ function migrationsDirectory(): URL {
   return existsSync(beside) ? beside : new URL("../../../src/store/migrations/", import.meta.url);
 }
 
-/** Splits at `;`, except in quotes and in `-- ` comments, which are dropped. */
+/** Splits at `;`, except in quotes, and drops `-- ` comments. */
 export function splitStatements(sql: string): string[] {
   const tokens = /--[^\n]*|'(?:[^'\\]|''|\\.)*'|"(?:[^"\\]|""|\\.)*"|`[^`]*`|;|[^-'"`;]+|-/g;
   const statements: string[] = [];

@@ -6,27 +6,27 @@ import type { Connection, Database, Parameter } from "./database.js";
 import { databaseErrorCode, databaseRetryAfterMs } from "./database-error.js";
 import { ReadBehindError, reaches, type StorePlace } from "./known-place.js";
 
-/** How long a read looks for a connection to a server that has its block. Replicas that are well lag less. */
+/** How long a read searches for a server that has its block. Healthy replicas lag less. */
 export const behindWaitMsMax = 1_500;
 
-/** How long a read waits for tables that are missing: a database is dropped table by table. */
+/** How long a read waits for missing tables: a database is dropped table by table. */
 export const missingWaitMsMax = 200;
 
-/** Pauses between its attempts: doubled from the first up to the second. */
+/** Pauses between attempts: doubled from the first to the second value. */
 const behindPauseMsMin = 10;
 const behindPauseMsMax = 100;
 
-/** The place of the newest block, as one value of a statement: for {@link parsePlace}. */
+/** The place of the newest block as one SQL value, for {@link parsePlace}. */
 export const placeSql =
   "(SELECT CONCAT_WS(' ', stream_sequence, height, block_time_ns, store_id) FROM progress WHERE id = 1)";
 
-/** A place, and the block that is there. */
+/** A place, and its block. */
 export interface BlockPlace extends StorePlace {
   readonly height: bigint;
   readonly timeNs: bigint;
 }
 
-/** Reads the value of {@link placeSql}; undefined: nothing was loaded. */
+/** Parses the value of {@link placeSql}; undefined: nothing was loaded. */
 export function parsePlace(text: string | null): BlockPlace | undefined {
   if (text === null) return undefined;
   const [streamSequence = "", height = "", timeNs = "", ...storeId] = text.split(" ");
@@ -39,9 +39,9 @@ export function parsePlace(text: string | null): BlockPlace | undefined {
 }
 
 /**
- * A connection whose reads depend on a place. A statement proves that the place is there by the condition `holds`: its
- * rows, if there are any, come from the same snapshot. After a last statement without rows, or without the condition,
- * {@link prove} asks.
+ * A connection whose reads depend on a place. A statement with the condition `holds` proves that the place is there:
+ * its rows come from the same snapshot. After a last statement without rows, or without the condition, call {@link
+ * prove}.
  */
 export class PlacedConnection {
   readonly #connection: Connection;
@@ -53,12 +53,12 @@ export class PlacedConnection {
     this.#connection = connection;
   }
 
-  /** True in SQL where the place is there. */
+  /** An SQL condition that is true if the place is there. */
   get holds(): string {
     return this.#holds;
   }
 
-  /** What follows depends on this place. */
+  /** From now on, reads depend on this place. */
   dependOn(place: StorePlace, proven = false): void {
     const name = Buffer.from(place.storeId, "latin1").toString("hex");
     this.#place = place;
@@ -76,7 +76,7 @@ export class PlacedConnection {
     return rows;
   }
 
-  /** To be called when all has been read: the place was there all the time if it is there now. @throws ReadBehindError */
+  /** Call it after the last read: if the place is there now, it was there all the time. @throws ReadBehindError */
   async prove(): Promise<void> {
     const needed = this.#place;
     if (needed === undefined || this.#proven) return;
@@ -87,9 +87,9 @@ export class PlacedConnection {
 }
 
 /**
- * Lends a connection for reads that depend on a place, as {@link withBoundedConnection} does. Where the place is not
- * there, the connection is closed, and `use` runs again on another one: the pool turns to the servers that are ahead.
- * @throws Failure `unavailable`, too, when no server was found in time that has it, or there are no tables
+ * Leases a connection for reads that depend on a place, like {@link withBoundedConnection}. If the place is not there,
+ * the connection is closed, and `use` runs again on another one.
+ * @throws Failure `unavailable`, also if no server with the place was found in time, or tables are missing
  */
 export async function withPlacedConnection<T>(
   database: Database,
@@ -101,7 +101,7 @@ export async function withPlacedConnection<T>(
   let pauseMs = behindPauseMsMin;
   for (let attempt = 1; ; attempt++) {
     try {
-      // A read that was let in once is not refused when it tries again.
+      // A read that was admitted once is not refused on a retry.
       const further = owner.further === true || attempt > 1;
       return await withBoundedConnection(database, { ...owner, further }, timeoutMs, async (connection) => {
         const placed = new PlacedConnection(connection);
@@ -121,7 +121,7 @@ export async function withPlacedConnection<T>(
   }
 }
 
-/** An abort ends the pause, and the next attempt says why. */
+/** An abort ends the pause; the next attempt reports it. */
 async function pause(ms: number, { call }: QueryOwner): Promise<void> {
   await sleep(ms, undefined, call === undefined ? {} : { signal: call.signal }).catch(() => {});
 }
@@ -131,7 +131,7 @@ function behind(cause: unknown): unknown {
   return unavailable(message, "DATABASE_BEHIND", databaseRetryAfterMs, cause);
 }
 
-/** No database, no table, not yet this program's columns, or tables that were made anew in the middle of a read. */
+/** The database, a table or a column of this program is missing, or tables were recreated during a read. */
 const storeIsMissing: ReadonlySet<string> = new Set([
   "ER_BAD_DB_ERROR",
   "ER_NO_SUCH_TABLE",
@@ -140,7 +140,7 @@ const storeIsMissing: ReadonlySet<string> = new Set([
   "ER_NO_SUCH_TABLE_IN_ENGINE",
 ]);
 
-/** Where the store is there all the same, waiting does not help, and the error is one to be reported. */
+/** If the store exists after all, waiting does not help, and the error must be reported. */
 async function toMissingFailure(database: Database, error: unknown): Promise<unknown> {
   const known = database.knownPlace.current;
   const rows = await database

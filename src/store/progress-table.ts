@@ -3,18 +3,18 @@ import { OperatorError } from "../domain/operator-error.js";
 import type { Connection } from "./database.js";
 import type { TableRows } from "./table-rows.js";
 
-/** How far the loader is. */
+/** The progress of the loader. */
 export interface Progress {
   readonly chainId: string;
-  /** Of the last end_block applied, or of the last protocol upgrade. */
+  /** Of the last end_block that was applied, or of the last protocol upgrade. */
   readonly streamSequence: bigint;
   readonly height: bigint;
   readonly blockTimeNs: bigint;
-  /** Tombstones with a changed_sequence up to this are gone. */
+  /** Tombstones with a changed_sequence up to this were pruned. */
   readonly prunedSequence: bigint;
 }
 
-/** Another process has written since this one last looked. */
+/** Another process has written since this one last read the progress. */
 export class SecondWriterError extends OperatorError {
   constructor() {
     super("another process is loading into this database: only one may at a time; nothing of this block was written");
@@ -22,7 +22,7 @@ export class SecondWriterError extends OperatorError {
   }
 }
 
-/** The server holds less than what was committed through it: a replica or a cluster's node that is behind. */
+/** The server holds less than what was committed: it is a replica or a cluster node that lags. */
 export class ServerBehindError extends Error {
   readonly committed: bigint;
   /** Undefined: nothing was loaded. */
@@ -36,7 +36,7 @@ export class ServerBehindError extends Error {
   }
 }
 
-/** @throws ServerBehindError when what was found is before what was committed */
+/** @throws ServerBehindError if the progress found is behind what was committed */
 export function checkNotBehind(committed: Progress | undefined, found: Progress | undefined): void {
   if (committed === undefined) return;
   if (found !== undefined && found.chainId !== committed.chainId) return;
@@ -146,22 +146,19 @@ export async function advanceProgress(
   throw new SecondWriterError();
 }
 
-/** A random name for a store, of printable ASCII. */
+/** A random id for a store, of printable ASCII. */
 function newStoreId(): string {
   return randomBytes(12).toString("hex");
 }
 
-/** Names a store that a program without names began. The name is a literal, so that replicas get the same. */
+/** Sets the id of a store that an older program created. The id is a literal, so that replicas get the same. */
 export async function nameStore(connection: Connection): Promise<void> {
   const unnamed = await connection.query("SELECT id FROM progress WHERE id = 1 AND store_id = ''");
   if (unnamed.length === 0) return;
   await connection.run("UPDATE progress SET store_id = ? WHERE id = 1 AND store_id = ''", [newStoreId()]);
 }
 
-/**
- * The progress as it is once no other transaction is about to change it, and nobody else's to change until this one ends.
- * To be called before anything else is read in the transaction.
- */
+/** Reads and locks the progress until the transaction ends. Call it before any other read in the transaction. */
 export async function lockProgress(connection: Connection): Promise<Progress | undefined> {
   await connection.query("SELECT id FROM progress WHERE id = 1 FOR UPDATE");
   return readProgress(connection);

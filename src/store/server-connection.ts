@@ -6,37 +6,37 @@ import { type Connection, driverOptions, sessionSettings, wrapConnection } from 
 import { openSocket, silentPeerError } from "./driver-socket.js";
 
 /**
- * How long a connection in doubt may say nothing: a ping, or a statement that waits when another connection was found
- * dead. Longer than a busy server takes to begin with a response.
+ * How long a suspect connection may be silent: during a ping, or during a statement when another connection proved
+ * dead. Longer than a busy server takes to begin a response.
  */
 export const probeTimeoutMs = 1_000;
 
-/** How long the server may take to hear goodbye. */
+/** How long the server may take to read the goodbye. */
 const endTimeoutMs = 1_000;
 
-/** The longest limit that Node's timers keep. */
+/** The longest delay of Node's timers. */
 const timerMsMax = 2 ** 31 - 1;
 
-/** How a connection is opened. */
+/** Options for opening a connection. */
 export interface ServerConnectionOptions {
-  /** For all of it, the session's settings included. */
+  /** Time limit for connecting, including the session's settings. */
   readonly connectTimeoutMs: number;
-  /** Longest silence of the server during a statement; Infinity: any. */
+  /** The longest silence of the server during a statement; Infinity: no limit. */
   readonly statementTimeoutMs: number;
-  /** Whether one text may hold several statements. */
+  /** Whether a query may hold several statements. */
   readonly multipleStatements?: boolean;
 }
 
 /**
- * A connection to the server that is given up, with its statements, when the server is silent for too long. The driver
- * has no such limits, and only half-closes its socket, so the socket is ours.
+ * A connection that is closed, with its statements, when the server is silent for too long. The driver has no such
+ * limit, and only half-closes its socket, so the socket is ours.
  */
 export class ServerConnection {
   readonly connection: Connection;
   readonly #driver: DriverConnection;
   readonly #socket: Socket;
   readonly #statementTimeoutMs: number;
-  /** Statements under way, by how to reject them. */
+  /** Current statements, with how to reject each. */
   readonly #waiting = new Set<(error: unknown) => void>();
   #timer: NodeJS.Timeout | undefined;
   #heardAt = performance.now();
@@ -47,9 +47,9 @@ export class ServerConnection {
     this.#socket = socket;
     this.#statementTimeoutMs = options.statementTimeoutMs;
     this.connection = wrapConnection(driver, (statement) => this.#watch(statement));
-    // What breaks while nobody waits for a response is noticed by the next one who wants the connection.
+    // If the connection breaks while nobody waits, the next user notices.
     driver.on("error", () => {});
-    // The driver forgets the statements of a connection that it was told to end.
+    // The driver drops the statements of a connection that is being ended.
     socket.once("close", () => this.#rejectAll());
     socket.once("finish", () => socket.destroy());
   }
@@ -76,22 +76,22 @@ export class ServerConnection {
     }
   }
 
-  /** Whether it broke, or was given up. */
+  /** Whether it broke, or was closed. */
   get isClosed(): boolean {
     return this.#socket.destroyed || this.#socket.writableEnded;
   }
 
-  /** How long ago the server last answered, in milliseconds. */
+  /** The time since the server's last reply, in milliseconds. */
   get idleMs(): number {
     return performance.now() - this.#heardAt;
   }
 
-  /** Whether it has to answer before it is trusted. */
+  /** Whether it must respond before it is trusted again. */
   get isDoubted(): boolean {
     return this.#doubted;
   }
 
-  /** Whether the server is still there: asks it. Never rejects; one that is silent is destroyed. */
+  /** Pings the server; returns whether it is alive. Never rejects; a silent connection is destroyed. */
   async isAlive(): Promise<boolean> {
     this.doubt();
     try {
@@ -103,20 +103,20 @@ export class ServerConnection {
     }
   }
 
-  /** Another connection to the same server turned out to be dead: from now on this one may be silent for less long. */
+  /** Another connection to the server proved dead: from now on this one may be silent for a shorter time. */
   doubt(): void {
-    // A limit that runs already is not put off.
+    // A running limit is not extended.
     const isLimited = this.#doubted;
     this.#doubted = true;
     if (!isLimited && this.#waiting.size > 0) this.#limitSilence();
   }
 
-  /** Breaks it at once; statements under way fail. */
+  /** Closes it at once; current statements fail. */
   destroy(): void {
     this.#socket.destroy(silentPeerError("the connection was given up"));
   }
 
-  /** Says goodbye to the server, which would otherwise log an aborted connection. Never rejects. */
+  /** Says goodbye to the server, which otherwise logs an aborted connection. Never rejects. */
   async end(): Promise<void> {
     const closed = new Promise<void>((resolve) => this.#socket.once("close", () => resolve()));
     if (this.#socket.destroyed) return;
@@ -141,7 +141,7 @@ export class ServerConnection {
     });
   }
 
-  /** Gives the connection up unless it says something in time; begins again with each byte. */
+  /** Closes the connection unless it receives something in time; each byte restarts the limit. */
   #limitSilence(): void {
     clearTimeout(this.#timer);
     const limitMs = this.#doubted ? Math.min(probeTimeoutMs, this.#statementTimeoutMs) : this.#statementTimeoutMs;
@@ -161,14 +161,14 @@ export class ServerConnection {
   #rejectAll(): void {
     clearTimeout(this.#timer);
     const lost = silentPeerError("the connection was given up");
-    // The driver's own word goes first.
+    // The driver's own error takes precedence.
     setImmediate(() => {
       for (const reject of this.#waiting) reject(lost);
     });
   }
 }
 
-/** An event loop that was late itself may have a response waiting: it is read before the verdict. */
+/** If the event loop was late, a reply may be waiting: it is read before the decision. */
 function afterInput(verdict: () => void): void {
   setImmediate(verdict);
 }

@@ -1,18 +1,18 @@
 import type { Connection, Parameter } from "./database.js";
 import type { TableRows } from "./table-rows.js";
 
-/** Rows in one statement, so that no statement outgrows the smallest packet a server allows. */
+/** Rows of one statement, so that it fits the smallest packet that a server allows. */
 export const rowsPerStatementMax = 500;
 
 /**
- * Bytes of binary values in one statement, but for a single row that has more. The driver writes them as hexadecimal, so
- * that it is twice as much; servers allow 16 MiB by default.
+ * Bytes of binary values in one statement, except for a single larger row. The driver writes them in hexadecimal, which
+ * doubles them; servers allow 16 MiB by default.
  */
 export const statementBytesMax = 4 * 1024 * 1024;
 
 /**
- * Writes whole rows; rows whose key exists get new values. `columns` begins with the key's; with `keep`, rows that
- * are there stay as they are.
+ * Writes whole rows; rows whose key exists get new values. `columns` starts with those of the key. With `keep`,
+ * existing rows are unchanged.
  */
 export async function upsert(
   connection: Connection,
@@ -61,7 +61,7 @@ export async function insert(
   }
 }
 
-/** The rows in parts that each fit one statement. */
+/** Splits the rows into parts that each fit one statement. */
 function* statementsOf(rows: readonly (readonly Parameter[])[]): Generator<readonly (readonly Parameter[])[]> {
   let part: (readonly Parameter[])[] = [];
   let bytes = 0;

@@ -2,12 +2,12 @@ import { Failure } from "../domain/failure.js";
 import { databaseErrorCode, databaseErrorNumber, isUnreachable } from "./database-error.js";
 import { ServerBehindError } from "./progress-table.js";
 
-/** The longest part of a server's own message that operators are shown, in characters. */
+/** The maximum length of a server's message that is shown to operators, in characters. */
 const messageLengthMax = 300;
 
 /**
- * Numbers of errors that pass without anybody changing what we write: those of both servers, and of a Galera cluster.
- * Access that is denied, and tables that are missing, are not among them.
+ * Error numbers that pass without any change on our side, of both servers and of a Galera cluster. Denied access and
+ * missing tables are not included.
  */
 const passingNumbers: ReadonlySet<number> = new Set([
   3,
@@ -36,7 +36,7 @@ const passingNumbers: ReadonlySet<number> = new Set([
   1161, // packets between us and the server were lost
 ]);
 
-/** Whether what failed may succeed when it is tried again: the database is away, locked, full or read-only for now. */
+/** Whether a retry may succeed: the database is unreachable, locked, full or read-only for now. */
 export function isPassing(error: unknown): boolean {
   if (error instanceof ServerBehindError) return true;
   return isUnreachable(error) || passingNumbers.has(databaseErrorNumber(error) ?? 0);
@@ -44,13 +44,13 @@ export function isPassing(error: unknown): boolean {
 
 const nobodyThereCodes: ReadonlySet<string> = new Set(["ECONNREFUSED", "ENOENT", "ENOTFOUND", "EAI_AGAIN"]);
 
-/** Whether nothing answers at the database's address, or there is no such address. */
+/** Whether nothing listens at the database's address, or the address does not exist. */
 export function isNobodyThere(error: unknown): boolean {
   const cause = error instanceof Failure ? error.cause : error;
   return nobodyThereCodes.has(databaseErrorCode(cause) ?? "");
 }
 
-/** What went wrong with the database, for operators, in one line; undefined for an error that is not the database's. */
+/** One line for operators about a database error; undefined for any other error. */
 export function databaseProblem(error: unknown): string | undefined {
   if (error instanceof ServerBehindError) return error.message;
   if (isUnreachable(error))
@@ -63,9 +63,9 @@ export function databaseProblem(error: unknown): string | undefined {
 
 function reasonOf(cause: unknown): string {
   if (!(cause instanceof Error)) return "";
-  // The driver's word for a connection that broke a moment ago. The error before it said why.
+  // The driver's error for a connection that broke just before. The previous error had the reason.
   if (/closed state/.test(cause.message)) return ": the connection was lost";
-  // Where a name has several addresses, the error of all of them together has no message of its own.
+  // If a name has several addresses, the combined error has no message.
   const reason = cause.message === "" ? databaseErrorCode(cause) : cause.message;
   return reason === undefined ? "" : `: ${oneLine(reason)}`;
 }

@@ -8,63 +8,63 @@ import { openSocket, silentPeerError } from "./driver-socket.js";
 import { ServerBehindError } from "./progress-table.js";
 
 /**
- * Longest silence of the connection within a transaction, in milliseconds: no byte goes either way. A statement of any
- * length may take its time as long as it is being sent.
+ * The longest silence of the connection within a transaction, in milliseconds, in both directions. A statement of any
+ * length may take its time while it is being sent.
  */
 export const writerSilenceMsMax = 30_000;
 
 /**
- * Shortest time limit for connecting again, in milliseconds. The limit is four times what the last connection took, up
- * to `connectTimeoutMs`: attempts that began while the server was away must not outlast its return by much.
+ * The shortest time limit for reconnecting, in milliseconds. The limit is four times the duration of the last connect,
+ * up to `connectTimeoutMs`. Attempts that began while the server was away must not delay its return.
  */
 export const reconnectMsMin = 1_500;
 
 const reconnectFactor = 4;
 
-/** Longest wait for a lock of another session, in seconds; the loader tries again. */
+/** The longest wait for another session's lock, in seconds; then the loader retries. */
 export const lockWaitSeconds = 5;
 
 /**
- * After so many seconds the server ends a transaction in which the loader says nothing, so that a loader that hangs, or
- * whose machine is gone, does not block the next one. MySQL has no such limit: there the connection ends.
+ * The server ends a transaction in which the loader is silent for this many seconds, so that a loader that hangs or
+ * disappeared does not block the next one. MySQL has no such limit; there the connection ends.
  */
 export const idleTransactionSeconds = 10;
 
-/** MySQL's limit for an idle connection, in seconds. The loader connects again when it has something to write. */
+/** MySQL's limit for an idle connection, in seconds. The loader reconnects when it has something to write. */
 export const idleConnectionSeconds = 30;
 
-/** MariaDB only: longest time of one statement at the server, in seconds. A full disk can make one wait for ever. */
+/** MariaDB only: the longest time of one statement at the server, in seconds. A full disk can block one forever. */
 export const serverStatementSeconds = 300;
 
-/** MariaDB reads `M!` comments, MySQL 8 those that begin with `!80000`; each takes the other's for a comment. */
+/** MariaDB executes `M!` comments, MySQL 8 those that begin with `!80000`; each ignores the other's. */
 const writerSettings = `SET SESSION innodb_lock_wait_timeout = ${lockWaitSeconds}, lock_wait_timeout = ${lockWaitSeconds}
   /*M!100300 , idle_transaction_timeout = ${idleTransactionSeconds}, max_statement_time = ${serverStatementSeconds} */
   /*!80000 , wait_timeout = ${idleConnectionSeconds} */`;
 
-/** The loader's own connection: the only one that may LOAD DATA LOCAL. It is made anew after it was lost. */
+/** The loader's own connection, the only one that may use LOAD DATA LOCAL. It is reopened after a loss. */
 export interface Writer {
-  /** The connection, outside of a transaction. @throws Failure `unavailable` when the database cannot be reached */
+  /** The connection, outside of a transaction. @throws Failure `unavailable` if the database cannot be reached */
   connection(): Promise<Connection>;
   /**
-   * Runs `write` in a transaction: all of it is committed, or nothing. When it fails because the connection was lost,
-   * the transaction may have been committed all the same.
-   * @throws Failure `unavailable` when the database cannot be reached, or is silent for `writerSilenceMsMax`
+   * Runs `write` in a transaction. If it fails because the connection was lost, the transaction may still have been
+   * committed.
+   * @throws Failure `unavailable` if the database cannot be reached, or is silent for `writerSilenceMsMax`
    */
   transaction<T>(write: (connection: Connection) => Promise<T>): Promise<T>;
-  /** From now on a silence of `silenceMsMax` is enough to give a transaction up. */
+  /** From now on, a silence of `silenceMsMax` ends a transaction. */
   hurry(silenceMsMax: number): void;
-  /** Ends the connection at once; a transaction under way fails, and so does every later one. */
+  /** Closes the connection at once; the current transaction and all later ones fail. */
   close(): void;
 }
 
-/** Connects. @throws Failure `unavailable` when the database cannot be reached */
+/** Connects. @throws Failure `unavailable` if the database cannot be reached */
 export async function openWriter(url: string): Promise<Writer> {
   const writer = new ReconnectingWriter(parseDatabaseUrl(url));
   await writer.connection();
   return writer;
 }
 
-/** One connection to the server, and the socket below it. */
+/** A connection to the server, and its socket. */
 interface Session {
   readonly connection: Connection;
   readonly socket: Socket;
@@ -142,7 +142,7 @@ async function openSession(address: DatabaseAddress, timeoutMs: number, closed: 
   try {
     if (closed.aborted) abort();
     const driver: PoolConnection = await pool.getConnection();
-    // What breaks while nobody waits for a response is noticed by the next transaction.
+    // If the connection breaks while nobody waits, the next transaction notices.
     driver.connection.on("error", () => {});
     socket.once("close", () => driver.destroy());
     socket.setTimeout(timeoutMs);
