@@ -15,11 +15,11 @@ export interface ServerExit {
 
 /** One run of the server program. */
 export interface DatabaseServer {
-  /** Resolves when the process has ended, however; never rejects. */
+  /** Resolves when the process has ended; never rejects. */
   readonly exited: Promise<ServerExit>;
-  /** To be called when it accepts clients: from then on it is ended by request, before that by force. */
+  /** Call it when the server accepts clients. From then on the server is stopped by request, before that by force. */
   ready(): void;
-  /** Ends it in order, and by force when that takes too long or it has not started yet; both leave the data whole. */
+  /** Stops the server, by force if that takes too long or it has not started yet. Both leave the data intact. */
   stop(): Promise<void>;
 }
 
@@ -31,10 +31,9 @@ const logTailLines = 6;
 const mebibyte = 1024 * 1024;
 
 /**
- * `$@` becomes the server, and a shell that holds a pipe from the supervisor stays beside it. The end of the pipe, which
- * the kernel brings however the supervisor dies, makes the watch end the server; the word "done" sends the watch away.
- * The watch starts first, so there is no moment without one. A server that gets SIGTERM while it starts may hang for
- * ever; killed, it recovers at its next start.
+ * `$@` becomes the server. A shell beside it holds a pipe from the supervisor. When the supervisor dies, the kernel
+ * closes the pipe and the shell stops the server; the word "done" ends the shell. The shell starts first, so the server
+ * is never unwatched. A server that gets SIGTERM while it starts may hang; killed, it recovers at its next start.
  */
 const watchedExec = `
 exec 4<&0
@@ -59,8 +58,8 @@ exec "$@" </dev/null 4<&-
 `;
 
 /**
- * Makes the data of an empty server, complete or not at all: it is made elsewhere and then renamed.
- * @throws Error with what the initialiser said
+ * Initialises the data of an empty server elsewhere and renames it, so that it is complete or absent.
+ * @throws Error with the output of the initialiser
  */
 export async function initialiseDatabase(order: SupervisorOrder, lock: number): Promise<void> {
   const { places, programs } = order;
@@ -78,7 +77,7 @@ export async function initialiseDatabase(order: SupervisorOrder, lock: number): 
 /** Starts the server; it is not ready yet. Only the holder of the lock may call this, once for each server that has ended. */
 export function startDatabaseServer(order: SupervisorOrder, lock: number): DatabaseServer {
   const { places, programs } = order;
-  // A server killed leaves its socket, and MySQL its lock file, which names a process that may be another by now.
+  // A killed server leaves its socket, and MySQL its lock file, whose process id may be another process by now.
   for (const file of [places.sqlSocket, `${places.sqlSocket}.lock`]) rmSync(file, { force: true });
   const log = openOwnLog(places.serverLog);
   const args = ["-c", watchedExec, "sh", programs.server, ...serverArguments(order)];
@@ -97,7 +96,7 @@ export function startDatabaseServer(order: SupervisorOrder, lock: number): Datab
   return { exited, ready, stop: () => stopServer(child, exited, isReady) };
 }
 
-/** Resolves when the server greets on its socket; false when it ended before. */
+/** Resolves when the server greets on its socket; false if it ended before. */
 export async function untilReady(server: DatabaseServer, places: EmbeddedPlaces): Promise<boolean> {
   let ended = false;
   void server.exited.then(() => {
@@ -113,7 +112,7 @@ export async function untilReady(server: DatabaseServer, places: EmbeddedPlaces)
   return false;
 }
 
-/** The last complaints of the server's own log, in one line. */
+/** The last errors in the server's log, in one line. */
 export function serverLogTail(places: EmbeddedPlaces): string {
   let lines: string[];
   try {
@@ -126,7 +125,7 @@ export function serverLogTail(places: EmbeddedPlaces): string {
   return `${tail.join(" | ")} (all of it in ${places.serverLog})`;
 }
 
-/** The log of this start alone; the one before stays beside it. */
+/** A new log for this start; the previous one is kept. */
 export function turnServerLog(places: EmbeddedPlaces): void {
   if (existsSync(places.serverLog)) renameSync(places.serverLog, `${places.serverLog}.previous`);
 }
@@ -137,7 +136,7 @@ function initialiser(programs: ServerPrograms, datadir: string, tmpdir: string):
   return [programs.initializer, [...common, "--auth-root-authentication-method=normal", "--skip-test-db"]];
 }
 
-/** The server refuses to run as root unless told to. */
+/** As root the server must be told to run as root. */
 function asRoot(): string[] {
   return process.getuid?.() === 0 ? ["--user=root"] : [];
 }
@@ -151,7 +150,8 @@ function serverArguments({ places, programs, bufferPoolBytes }: SupervisorOrder)
       `--loose-innodb-redo-log-capacity=${redoLogMebibytes}M`,
       "--loose-mysqlx=OFF",
       "--disable-log-bin",
-      // A folder that distributions set, and do not make with the server program alone: without it, there is no start.
+      // A directory that distributions configure but do not create with the server program alone. The server does not
+      // start without it.
       "--secure-file-priv=NULL",
     ],
   }[programs.kind];
@@ -169,7 +169,7 @@ function serverArguments({ places, programs, bufferPoolBytes }: SupervisorOrder)
     "--max-allowed-packet=64M",
     "--max-connections=500",
     `--innodb-buffer-pool-size=${bufferPoolBytes}`,
-    // Each commit is handed to the kernel: it outlives the server's death, and a power failure costs at most a second.
+    // Commits reach the kernel: they survive the server's death, and a power failure loses at most a second.
     "--innodb-flush-log-at-trx-commit=2",
     "--performance-schema=OFF",
     ...ofKind,
@@ -191,7 +191,7 @@ async function stopServer(child: ChildProcess, exited: Promise<ServerExit>, isRe
   clearTimeout(force);
 }
 
-/** A server that accepts clients speaks first. */
+/** A server that accepts clients sends a greeting first. */
 function greets(socketPath: string): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(socketPath);

@@ -1,10 +1,10 @@
 import { OperatorError } from "../domain/operator-error.js";
 
-/** Why there is no private database; callers turn it into an exit code. */
+/** Reasons why there is no private database; callers map them to exit codes. */
 export type EmbeddedFailureReason =
-  /** No server program on the machine, and no way to install one. */
+  /** No server program is installed, and it cannot be installed. */
   | "server_missing"
-  /** A server program is there, and it is older than the SQL we write. */
+  /** The installed server is older than marketd supports. */
   | "server_too_old"
   /** Installing failed. */
   | "install_failed"
@@ -13,7 +13,9 @@ export type EmbeddedFailureReason =
   /** The server did not start. */
   | "start_failed";
 
-/** The private database cannot be had. The message is one line for a person, and says what to do where we know it. */
+/**
+ * The private database is unavailable. The message is one line for the terminal, and says what to do if that is known.
+ */
 export class EmbeddedFailure extends OperatorError {
   readonly reason: EmbeddedFailureReason;
 

@@ -5,19 +5,22 @@ import { join } from "node:path";
 import { EmbeddedFailure } from "./embedded-failure.js";
 import { openOwnDirectory, requireOwnDirectory } from "./private-files.js";
 
-/** Where a private database keeps its files. Everything is derived from the data directory and the user. */
+/** The paths of a private database, derived from the data directory and the user. */
 export interface EmbeddedPlaces {
-  /** Absolute, symbolic links resolved. */
+  /** Absolute, with symbolic links resolved. */
   readonly dataDir: string;
-  /** The server's own data. It appears in one step, complete. */
+  /** The server's data. It appears in one step, complete. */
   readonly databaseDir: string;
-  /** A server removes the temporary tables that it finds as it starts, also another server's: each needs its own. */
+  /**
+   * A server deletes temporary tables that it finds at its start, including those of other servers, so each needs its
+   * own directory.
+   */
   readonly temporaryDir: string;
-  /** Held by the kernel for as long as a supervisor, or a server it started, lives. */
+  /** The kernel holds this lock while a supervisor, or a server that it started, lives. */
   readonly lockFile: string;
   readonly serverLog: string;
   readonly supervisorLog: string;
-  /** Sockets, outside the data directory because a socket's path has a short limit. */
+  /** The directory of sockets, outside of the data directory because the path of a socket has a short limit. */
   readonly socketDir: string;
   /** The socket to which users of the database stay connected. */
   readonly supervisorSocket: string;
@@ -29,7 +32,7 @@ const socketPathBytesMax = 103;
 
 /**
  * Resolves and creates the data directory.
- * @throws EmbeddedFailure when this user cannot write there, or when it, or what is in it, is not this user's alone
+ * @throws EmbeddedFailure if this user cannot write there, or other users may write to it or its contents
  */
 export function embeddedPlaces(dataDir: string): EmbeddedPlaces {
   const real = makeDataDir(dataDir);
@@ -59,8 +62,8 @@ export function embeddedPlaces(dataDir: string): EmbeddedPlaces {
 }
 
 /**
- * Creates the socket directory for this user alone; the database in it has no password.
- * @throws EmbeddedFailure when someone else owns that path
+ * Creates the socket directory for this user only, because the database has no password.
+ * @throws EmbeddedFailure if another user owns that path
  */
 export function makeSocketDir(socketDir: string): void {
   try {
@@ -80,7 +83,7 @@ export function isErrorCode(error: unknown, code: string): boolean {
   return error instanceof Error && "code" in error && error.code === code;
 }
 
-/** What a caught value says. */
+/** The message of a caught value. */
 export function errorText(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
@@ -95,7 +98,7 @@ function makeDataDir(dataDir: string): string {
   }
 }
 
-/** Not TMPDIR first: two commands that differ in it would not find each other. */
+/** Does not prefer TMPDIR: commands with different values would not find each other. */
 function socketBase(): string {
   try {
     accessSync("/tmp", constants.W_OK | constants.X_OK);
@@ -105,7 +108,7 @@ function socketBase(): string {
   }
 }
 
-/** Root could write there, and the owner could not start his database afterwards. */
+/** Root could write there, but the owner could not start the database afterwards. */
 function refuseForeignDatabase(databaseDir: string, user: number): void {
   let owner: number;
   try {

@@ -5,14 +5,14 @@ import { isErrorCode } from "./embedded-places.js";
 import { openOwnFile } from "./private-files.js";
 
 const retryMs = 50;
-/** What `flock -n` ends with when somebody else holds the lock. */
+/** The exit code of `flock -n` if the lock is held. */
 const flockHeldCode = 1;
-/** `O_EXLOCK` of the BSDs and macOS: open and lock in one step. Node has no name for it. */
+/** `O_EXLOCK` of the BSDs and macOS opens and locks in one step. Node has no constant for it. */
 const openLocked = 0x20;
 
 /**
- * Takes the lock on a file and returns its descriptor, or undefined when somebody else held it all that time.
- * The kernel releases it when the last descriptor is closed, ours or one that a child inherited, so a lock is never stale.
+ * Locks a file and returns its descriptor, or undefined if it was held by others all that time. The kernel releases the
+ * lock when the last descriptor is closed, ours or an inherited one, so a lock is never stale.
  */
 export async function takeExclusiveLock(file: string, waitMs: number): Promise<number | undefined> {
   const take = process.platform === "linux" ? takeWithFlock : takeOnOpen;
@@ -24,7 +24,7 @@ export async function takeExclusiveLock(file: string, waitMs: number): Promise<n
   }
 }
 
-/** flock(1) locks the open file that it inherits from us, and so the lock is ours when it has ended. */
+/** flock(1) locks the open file that it inherits, so the lock is ours after it has ended. */
 async function takeWithFlock(file: string): Promise<number | undefined> {
   const descriptor = openOwnFile(file, constants.O_RDWR);
   const code = await new Promise<number | null>((resolve, reject) => {

@@ -2,20 +2,20 @@ import { EmbeddedFailure } from "./embedded-failure.js";
 import { run } from "./run-program.js";
 import { findPrograms, findServerPrograms, type ServerPrograms } from "./server-programs.js";
 
-/** How {@link requireServerPrograms} looks and reports. */
+/** Options of {@link requireServerPrograms}. */
 export interface RequireServerOptions {
-  /** One line for a person, before each step that takes more than a second. */
+  /** Receives one line before each step that takes more than a second. */
   readonly onProgress: (text: string) => void;
-  /** Folders joined by colons, instead of PATH and the usual ones. */
+  /** Directories separated by colons, instead of PATH and the usual ones. */
   readonly searchPath?: string | undefined;
 }
 
-/** Debian's split: the server, and the program that its initialiser calls. */
+/** Debian's packages: the server, and the program that its initialiser calls. */
 const aptPackages = ["mariadb-server-core", "mariadb-client-core"];
 const aptLockWaitSeconds = 120;
 const aptByHand = `sudo apt-get update && sudo apt-get install -y ${aptPackages.join(" ")}`;
 
-/** What a person types where we don't install ourselves, by the package manager that is there. */
+/** The command to install a server if marketd cannot, by package manager. */
 const installByHand: readonly (readonly [program: string, command: string])[] = [
   ["apt-get", aptByHand],
   ["dnf", "sudo dnf install -y mariadb-server"],
@@ -26,7 +26,8 @@ const installByHand: readonly (readonly [program: string, command: string])[] = 
 ];
 
 /**
- * The server's programs, installed first where that needs no question: apt, as root or with password-less sudo.
+ * Finds the server's programs, and installs them if no question is needed: with apt, as root or with password-less
+ * sudo.
  * @throws EmbeddedFailure with one line that says what to run
  */
 export async function requireServerPrograms(options: RequireServerOptions): Promise<ServerPrograms> {
@@ -58,7 +59,7 @@ async function install({ onProgress, searchPath }: RequireServerOptions): Promis
   onProgress(`installing ${aptPackages.join(" and ")} with apt`);
   const result = await runApt([...wait, "install", "-y", "--no-install-recommends", ...aptPackages]);
   if (result.code === 0) return;
-  // `apt-get update` succeeds without a network; what it said then is the real reason.
+  // `apt-get update` succeeds without a network; its output has the real reason.
   const reason = firstComplaint(update.output) ?? firstComplaint(result.output) ?? "no reason given";
   throw new EmbeddedFailure(
     "install_failed",
@@ -66,7 +67,7 @@ async function install({ onProgress, searchPath }: RequireServerOptions): Promis
   );
 }
 
-/** The words that make a command run as root: none as root, sudo where it asks nothing; undefined without rights. */
+/** The prefix that runs a command as root: none for root, sudo if it needs no password; undefined without rights. */
 async function rootPrefix(sudo: string | undefined): Promise<readonly string[] | undefined> {
   if (process.getuid?.() === 0) return [];
   if (sudo === undefined) return undefined;

@@ -11,43 +11,43 @@ import { requireServerPrograms } from "./install-server.js";
 import { openOwnDirectory, openOwnLog } from "./private-files.js";
 import { lockHeldExitCode, onMessage, type SupervisorOrder } from "./supervisor-messages.js";
 
-/** How {@link openEmbedded} finds, starts and reports. */
+/** Options of {@link openEmbedded}. */
 export interface EmbeddedOptions {
   /** Created if missing; usually `.marketd` in the working directory. Users of the same directory share a server. */
   readonly dataDir: string;
   readonly log: Log;
-  /** One line for a person about each step that may take more than a second; the log gets them otherwise. */
+  /** Receives one line about each step that may take more than a second. Default: the log. */
   readonly onProgress?: (text: string) => void;
   /** Memory for the server's cache. Takes effect only for the process that starts the server. */
   readonly bufferPoolBytes?: number;
-  /** Name in the URL; the database itself is made by the migrations. */
+  /** The database name in the URL; migrations create the database. */
   readonly database?: string;
-  /** Where to look for programs, folders joined by colons, instead of PATH and the usual ones. */
+  /** Directories in which to find programs, separated by colons, instead of PATH and the usual ones. */
   readonly searchPath?: string;
 }
 
-/** A private database in use. */
+/** An open private database. */
 export interface EmbeddedDatabase {
-  /** `mysql://root@localhost/marketd?socket=/path`. It stays the same, also for the next one who opens it. */
+  /** `mysql://root@localhost/marketd?socket=/path`. It is the same for each opener. */
   readonly url: string;
-  /** Lets it go. Resolves when the server has ended, if this was its last user. */
+  /** Releases the database. Resolves when the server has ended, if this was its last user. */
   close(): Promise<void>;
 }
 
-/** {@link EmbeddedOptions.bufferPoolBytes} by default. */
+/** Default of {@link EmbeddedOptions.bufferPoolBytes}. */
 export const bufferPoolBytesDefault = 256 * 1024 * 1024;
 
 const databaseDefault = "marketd";
 const retryMs = 50;
-/** Longest silence of a supervisor that says something every second, and longest wait for a predecessor to go. */
+/** The longest silence of a supervisor, which sends every second, and the longest wait for a predecessor to end. */
 const patienceMs = 60_000;
 const rejoinMsMax = 30_000;
 
 /**
- * Opens the private database of a data directory: joins the server that runs for it, or starts one, installing it where
- * that needs no question. The server is shared by all processes that hold it open and ends with the last of them,
- * however that one ends. When the server or its supervisor is killed, it comes back at the same URL.
- * @throws EmbeddedFailure whose message is one line for a person
+ * Opens the private database of a data directory: joins its server, or starts one, installing it if no question is
+ * needed. All processes that hold it open share the server; it ends with the last of them, even if that is killed. If
+ * the server or its supervisor is killed, it comes back at the same URL.
+ * @throws EmbeddedFailure whose message is one line for the terminal
  */
 export async function openEmbedded(options: EmbeddedOptions): Promise<EmbeddedDatabase> {
   const places = embeddedPlaces(options.dataDir);
@@ -58,7 +58,7 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<EmbeddedDa
   return { url: url.href, close: () => user.close() };
 }
 
-/** One process's share in a private database. */
+/** One process's use of a private database. */
 class EmbeddedUser {
   readonly #places: EmbeddedPlaces;
   readonly #options: EmbeddedOptions;
@@ -73,7 +73,7 @@ class EmbeddedUser {
     this.#progress = options.onProgress ?? ((text) => options.log.info({ dataDir: places.dataDir }, text));
   }
 
-  /** Resolves when the server is ready for us. */
+  /** Resolves when the server is ready. */
   async join(): Promise<void> {
     let supervisor: ChildProcess | undefined;
     const deadline = performance.now() + patienceMs;
@@ -81,7 +81,7 @@ class EmbeddedUser {
       const socket = await connectToSupervisor(this.#places);
       const joined = socket === undefined ? undefined : await this.#untilReady(socket);
       if (socket !== undefined && joined !== undefined) {
-        // Another's was there first, and ours waits for a turn that nobody needs.
+        // Another supervisor was first, and ours waits needlessly.
         if (supervisor?.pid !== joined) supervisor?.kill();
         this.#hold(socket);
         return;
@@ -106,7 +106,7 @@ class EmbeddedUser {
     });
   }
 
-  /** The supervisor's process id; undefined when it was on its way out. */
+  /** The supervisor's process id; undefined if it was ending. */
   #untilReady(socket: Socket): Promise<number | undefined> {
     return new Promise((resolve, reject) => {
       const give = (settle: () => void) => {
@@ -129,7 +129,7 @@ class EmbeddedUser {
   #hold(socket: Socket): void {
     this.#socket = socket;
     this.#said = "";
-    // It must not keep a command alive: the kernel closes it when the command has ended.
+    // It must not keep a command alive. The kernel closes it when the command has ended.
     socket.unref();
     const lost = () => {
       if (!this.#closing) void this.#rejoin();
@@ -138,7 +138,7 @@ class EmbeddedUser {
     else socket.once("close", lost);
   }
 
-  /** The supervisor was killed. The database comes back at the same place, and pools connect again by themselves. */
+  /** The supervisor was killed. The database comes back at the same place, and pools reconnect. */
   async #rejoin(): Promise<void> {
     for (let waitMs = retryMs; !this.#closing; waitMs = Math.min(waitMs * 2, rejoinMsMax)) {
       this.#options.log.warn({ dataDir: this.#places.dataDir }, "the private database was lost, starting it again");
@@ -182,7 +182,7 @@ class EmbeddedUser {
   }
 }
 
-/** The compiled supervisor: beside this file, or, when tests run the sources, in the build's folder. */
+/** The compiled supervisor: beside this file, or in the build's directory when tests run the sources. */
 function supervisorScript(): string {
   const compiled = import.meta.url.endsWith(".js");
   const relative = compiled ? "./supervisor.js" : "../../dist/src/embedded/supervisor.js";
@@ -192,14 +192,14 @@ function supervisorScript(): string {
 }
 
 /**
- * A connection, or undefined when nobody listens there.
- * @throws EmbeddedFailure before it connects, when the socket's directory is not this user's alone
+ * Connects; undefined if nobody listens.
+ * @throws EmbeddedFailure before connecting, if other users may write to the socket's directory
  */
 async function connectToSupervisor({ socketDir, supervisorSocket }: EmbeddedPlaces): Promise<Socket | undefined> {
   const directory = openOwnDirectory(socketDir);
   if (directory === undefined) return undefined;
   try {
-    // By way of the descriptor, for a directory that goes with its last user may be another's a moment later.
+    // By the directory's descriptor: a directory that is removed with its last user may soon be another user's.
     const isLinux = process.platform === "linux";
     return await connectTo(isLinux ? `/proc/self/fd/${directory}/${basename(supervisorSocket)}` : supervisorSocket);
   } finally {
@@ -219,7 +219,7 @@ function hasEnded(child: ChildProcess): boolean {
   return child.exitCode !== null || child.signalCode !== null;
 }
 
-/** Neither ended in order nor stepped back for another; a signal is not its own failure. */
+/** Whether the supervisor failed by itself. Ending in order, yielding to another one, and signals are not failures. */
 function hasFailed(child: ChildProcess | undefined): boolean {
   const code = child?.exitCode ?? 0;
   return code !== 0 && code !== lockHeldExitCode;
@@ -227,7 +227,7 @@ function hasFailed(child: ChildProcess | undefined): boolean {
 
 function supervisorLogTail(places: EmbeddedPlaces): string {
   const lines = readFileSync(places.supervisorLog, "utf8").trim().split("\n");
-  // Node prints the line of code that threw before the error itself.
+  // Node prints the line of code that threw before the error.
   const complaint = lines.find((line) => /^\w*(Error|Failure)\b.*: /.test(line)) ?? lines.at(-1);
   return `its supervisor did not start: ${complaint?.trim()} (all of it in ${places.supervisorLog})`;
 }

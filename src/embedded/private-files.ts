@@ -15,16 +15,19 @@ const groupOrOthers = 0o077;
 
 const user = process.getuid?.();
 
-/** @throws EmbeddedFailure unless it is a directory of this user that nobody else may write to, in a safe place */
+/**
+ * @throws EmbeddedFailure unless the path is a directory of this user to which nobody else may write, in a safe
+ * location
+ */
 export function requireOwnDirectory(path: string): void {
   requireSafePlace(path);
   requireOwner(path, lstatSync(path), groupOrOthersWrite);
 }
 
 /**
- * @returns a descriptor of a directory of this user that nobody else may enter, or undefined when there is none. What is
- * opened by way of it is in that directory, whatever its path has become meanwhile.
- * @throws EmbeddedFailure when there is something else
+ * @returns a descriptor of a directory of this user that nobody else may enter; undefined if it does not exist. Files
+ * opened through it are in that directory, whatever its path refers to later.
+ * @throws EmbeddedFailure if the path is anything else
  */
 export function openOwnDirectory(path: string): number | undefined {
   requireSafePlace(path);
@@ -45,14 +48,14 @@ export function openOwnDirectory(path: string): number | undefined {
 }
 
 /**
- * Opens a file of this user's, and makes it if it is not there; nothing of it changes before it is known to be his.
+ * Opens or creates a file of this user. Nothing in it changes before its owner is verified.
  * @param flags of open(2), without `O_TRUNC`
- * @throws EmbeddedFailure for a symbolic link, and for a file that is someone else's or has another name too
+ * @throws EmbeddedFailure for a symbolic link, a file of another user, and a file with another hard link
  */
 export function openOwnFile(path: string, flags: number): number {
   let descriptor: number;
   try {
-    // Not to wait for the other end, if it is a pipe.
+    // Do not wait for the other end if it is a pipe.
     descriptor = openSync(path, flags | constants.O_CREAT | constants.O_NOFOLLOW | constants.O_NONBLOCK, 0o600);
   } catch (error) {
     throw refusal(path, "cannot be opened as a file of this user; remove it", error);
@@ -63,14 +66,14 @@ export function openOwnFile(path: string, flags: number): number {
   throw refusal(path, "is not a file of this user alone; remove it");
 }
 
-/** Opens a log to append to; `empty` takes away what is in it. @throws EmbeddedFailure as {@link openOwnFile} */
+/** Opens a log for appending; `empty` truncates it. @throws EmbeddedFailure as {@link openOwnFile} */
 export function openOwnLog(path: string, empty = false): number {
   const descriptor = openOwnFile(path, constants.O_WRONLY | constants.O_APPEND);
   if (empty) ftruncateSync(descriptor);
   return descriptor;
 }
 
-/** @throws EmbeddedFailure when anybody could put another directory in the place of one that leads to the path */
+/** @throws EmbeddedFailure if another user could replace a directory of the path */
 function requireSafePlace(path: string): void {
   for (let at = dirname(path); ; at = dirname(at)) {
     const { mode, uid } = lstatSync(at);
@@ -91,7 +94,7 @@ function requireOwner(path: string, stat: Stats, forbidden: number): void {
   );
 }
 
-/** Where there are no users (Windows), everything is one's own. */
+/** On systems without users (Windows), every file counts as one's own. */
 function isOwn(stat: Stats): boolean {
   return user === undefined || stat.uid === user;
 }

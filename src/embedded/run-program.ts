@@ -2,13 +2,13 @@ import { spawn } from "node:child_process";
 
 /** How a program ended. */
 export interface ProgramResult {
-  /** Exit code; undefined when a signal ended it, or when it could not be started at all. */
+  /** Exit code; undefined if a signal ended it, or it could not be started. */
   readonly code: number | undefined;
   /** Standard output and error together, in order of arrival. */
   readonly output: string;
 }
 
-/** Runs a program to its end without input. It never throws: a program that is not there gives no code. */
+/** Runs a program to its end, without input. Never throws: a missing program has no exit code. */
 export function run(program: string, args: readonly string[]): Promise<ProgramResult> {
   return new Promise((resolve) => {
     const chunks: Buffer[] = [];

@@ -6,11 +6,13 @@ export interface ServerPrograms {
   readonly kind: "mariadb" | "mysql";
   readonly version: string;
   readonly server: string;
-  /** `mariadb-install-db`; MySQL's server does that work itself. */
+  /** `mariadb-install-db`; MySQL's server initialises itself. */
   readonly initializer: string | undefined;
 }
 
-/** Where servers are beside PATH: a plain user's PATH lacks the sbin folders, and Homebrew's is not always in it. */
+/**
+ * Where servers are installed besides PATH: the PATH of ordinary users lacks sbin, and may lack Homebrew's directories.
+ */
 const furtherDirectories = [
   "/usr/local/sbin",
   "/usr/sbin",
@@ -24,13 +26,13 @@ const furtherDirectories = [
   "/opt/homebrew/opt/mariadb/bin",
 ];
 
-/** Oldest versions whose SQL we write. */
+/** The oldest supported versions. */
 const oldestVersion = { mariadb: [10, 11], mysql: [8, 0] } as const;
 
 /**
- * Looks for a server that can be started and initialised; undefined when there is none.
- * @param searchPath folders joined by colons, instead of PATH and the usual ones
- * @throws EmbeddedFailure when what is there is too old
+ * Finds a server that can be started and initialised; undefined if there is none.
+ * @param searchPath directories separated by colons, instead of PATH and the usual ones
+ * @throws EmbeddedFailure if the server is too old
  */
 export async function findServerPrograms(searchPath?: string): Promise<ServerPrograms | undefined> {
   const found = await findPrograms(
@@ -42,19 +44,19 @@ export async function findServerPrograms(searchPath?: string): Promise<ServerPro
   const version = await readVersion(server);
   if (version === undefined) return undefined;
   const initializer = found.get("mariadb-install-db") ?? found.get("mysql_install_db");
-  // mariadb-install-db is a script that calls my_print_defaults; Debian has the two in different packages.
+  // mariadb-install-db is a script that calls my_print_defaults, which Debian has in another package.
   const complete = initializer !== undefined && found.has("my_print_defaults");
   if (version.kind === "mariadb" && !complete) return undefined;
   refuseOld(server, version);
   return { ...version, server, initializer: version.kind === "mariadb" ? initializer : undefined };
 }
 
-/** The absolute path of each of these programs that exists and may be executed. */
+/** The absolute paths of those of these programs that exist and may be executed. */
 export async function findPrograms(
   names: readonly string[],
   searchPath?: string,
 ): Promise<ReadonlyMap<string, string>> {
-  // A shell knows PATH; the environment is not ours to read here.
+  // A shell knows PATH; this module does not read the environment.
   const path = searchPath === undefined ? `PATH="$PATH:${furtherDirectories.join(":")}"` : 'PATH="$SEARCH"';
   const script = `SEARCH="$1"; shift; ${path}; for name; do command -v "$name" || echo; done`;
   const result = await run("/bin/sh", ["-c", script, "sh", searchPath ?? "", ...names]);

@@ -2,7 +2,7 @@ import type { Socket } from "node:net";
 import type { EmbeddedPlaces } from "./embedded-places.js";
 import type { ServerPrograms } from "./server-programs.js";
 
-/** What a supervisor is started with, as JSON in its only argument. */
+/** The configuration of a supervisor, as JSON in its only argument. */
 export interface SupervisorOrder {
   readonly places: EmbeddedPlaces;
   readonly programs: ServerPrograms;
@@ -10,23 +10,23 @@ export interface SupervisorOrder {
 }
 
 /**
- * What a supervisor tells each of its users, a JSON line each; `supervisor` is its process id.
- * A user tells nothing: being connected is the message.
+ * A message of the supervisor to its users, one JSON line each; `supervisor` is its process id. Users send nothing:
+ * being connected is sufficient.
  */
 export type SupervisorMessage =
   | { readonly type: "progress"; readonly text: string }
   | { readonly type: "ready"; readonly supervisor: number }
   | { readonly type: "failed"; readonly text: string };
 
-/** Exit code of a supervisor that found another one in charge. */
+/** Exit code of a supervisor that found another one running. */
 export const lockHeldExitCode = 3;
 
-/** Sends one message; a user that has gone is not an error. */
+/** Sends one message; a user that is gone is not an error. */
 export function sendMessage(socket: Socket, message: SupervisorMessage): void {
   if (socket.writable) socket.write(`${JSON.stringify(message)}\n`);
 }
 
-/** Calls back with each whole message; half of one, from a supervisor that was killed while it wrote, is not one. */
+/** Calls back with each complete message. A supervisor that was killed may leave half of one, which is dropped. */
 export function onMessage(socket: Socket, handle: (message: SupervisorMessage) => void): void {
   let rest = "";
   socket.setEncoding("utf8");

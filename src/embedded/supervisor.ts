@@ -1,7 +1,7 @@
 /**
- * The process that owns a private database server: started by the first command that needs it, shared by all,
- * and gone with the last. It runs apart from them, in a session of its own, so that no signal meant for a command
- * reaches it. Needs nothing but Node: it must start in a moment.
+ * The process that owns a private database server. The first command that needs it starts it, all share it, and it ends
+ * with the last. It runs in its own session, so that signals to a command do not reach it. It imports only Node,
+ * because it must start quickly.
  */
 import { existsSync, mkdirSync, rmdirSync, rmSync } from "node:fs";
 import { createServer, type Socket } from "node:net";
@@ -18,7 +18,7 @@ import { takeExclusiveLock } from "./exclusive-lock.js";
 import { lockHeldExitCode, type SupervisorMessage, type SupervisorOrder, sendMessage } from "./supervisor-messages.js";
 
 const lockWaitMs = 2_000;
-/** The command that started us may have died, or joined another supervisor, before it connected. */
+/** The command that started this supervisor may have died, or joined another one, before it connected. */
 const firstUserMs = 5_000;
 const heartbeatMs = 1_000;
 const crashesMax = 5;
@@ -55,7 +55,7 @@ class Supervisor {
     this.#leave();
   }
 
-  /** Ends the server and, with it, {@link run}. */
+  /** Ends the server, and thereby {@link run}. */
   end(): void {
     if (this.#ending) return;
     this.#ending = true;
@@ -64,7 +64,7 @@ class Supervisor {
     void this.#server?.stop();
   }
 
-  /** False when nobody comes: of commands that start at the same instant all but one join another supervisor. */
+  /** False if no user connects: of commands that start simultaneously, all but one join another supervisor. */
   #firstUser(): Promise<boolean> {
     return new Promise((resolve) => {
       const timer = setTimeout(() => resolve(false), firstUserMs);
@@ -118,7 +118,7 @@ class Supervisor {
     sendMessage(user, this.#news);
   }
 
-  /** The last user's connection stays open until the server is gone, so that its `close` can wait for that. */
+  /** The last user's connection stays open until the server has ended, so that `close` can wait for it. */
   #drop(user: Socket): void {
     if (!this.#users.delete(user)) return;
     if (this.#users.size === 0) this.end();
@@ -140,14 +140,14 @@ class Supervisor {
     this.end();
   }
 
-  /** Tidies under the lock, so nothing of a successor's is taken away. */
+  /** Cleans up while holding the lock, so that nothing of a successor is removed. */
   #leave(): void {
     const { places } = this.#order;
     for (const file of [places.supervisorSocket, places.sqlSocket]) rmSync(file, { force: true });
     try {
       rmdirSync(places.socketDir);
     } catch {
-      // Somebody put a file there; an empty directory was all we would have removed.
+      // Somebody created a file there; only an empty directory would be removed.
     }
     process.exit(0);
   }

@@ -1,7 +1,9 @@
 import { ReadBehindError } from "../store/known-place.js";
 import type { PlacedConnection } from "../store/placed-read.js";
 
-/** What an account is apart from its party. The directory keeps one object per kind, so kinds compare by identity. */
+/**
+ * The properties of an account besides its party. There is one object per kind, so kinds can be compared by identity.
+ */
 export interface AccountKind {
   readonly assetId: string;
   /** Empty: no market. */
@@ -28,7 +30,7 @@ export interface EntryClass {
   readonly transferType: number;
 }
 
-/** The highest numbers in use at a moment. */
+/** The highest account and class numbers at a time. */
 export interface DirectoryExtent {
   readonly accountMax: number;
   readonly classMax: number;
@@ -61,7 +63,7 @@ export function covers(known: DirectoryExtent, needed: DirectoryExtent): boolean
   return known.accountMax >= needed.accountMax && known.classMax >= needed.classMax;
 }
 
-/** @throws ReadBehindError when the rows do not end with the highest number, which is in use */
+/** @throws ReadBehindError if the rows do not end with the highest number, which is in use */
 function checkReached(last: number | undefined, max: number): void {
   if (max > 0 && last !== max) throw new ReadBehindError("the server lacks accounts");
 }
@@ -69,8 +71,8 @@ function checkReached(last: number | undefined, max: number): void {
 type GrowingKind = AccountKind & { readonly accounts: number[] };
 
 /**
- * All accounts and entry classes, in memory: about 150 bytes per account, and per party once its name. Both are only
- * ever added, with rising numbers, so the directory is kept fresh by fetching the rows above those it has.
+ * All accounts and entry classes in memory: about 150 bytes per account, plus each party's name once. Both only grow,
+ * with increasing numbers, so the directory is refreshed by fetching the rows above its own.
  */
 export class AccountDirectory {
   readonly #accounts: (Account | undefined)[] = [];
@@ -80,12 +82,12 @@ export class AccountDirectory {
   readonly #knownClasses: EntryClass[] = [];
   #refreshing: Promise<void> = Promise.resolve();
 
-  /** The highest numbers that are known. */
+  /** The highest known numbers. */
   get extent(): DirectoryExtent {
     return { accountMax: this.#accounts.length - 1, classMax: this.#classes.length - 1 };
   }
 
-  /** Makes sure that everything up to `extent` is known. Requests that come together share the work. */
+  /** Fetches everything up to `extent` that is not known. Concurrent requests share the work. */
   async refresh(connection: PlacedConnection, extent: DirectoryExtent): Promise<void> {
     if (covers(this.extent, extent)) return;
     const earlier = this.#refreshing;
@@ -144,7 +146,7 @@ export class AccountDirectory {
   #addAccount(row: AccountRow): void {
     const kind = this.#kind(row.asset_id, row.market_id, row.type);
     const known = this.#byParty.get(row.party_id);
-    // The party's name is shared by its accounts: the driver makes a new string for each row.
+    // Accounts share the string of their party's name; the driver makes a new one for each row.
     const account: Account = { id: row.account_id, partyId: known?.[0]?.partyId ?? row.party_id, kind };
     kind.accounts.push(row.account_id);
     if (known === undefined) this.#byParty.set(row.party_id, [account]);
@@ -164,7 +166,7 @@ export class AccountDirectory {
   }
 
   #kind(assetId: string, marketId: string, type: number): GrowingKind {
-    // Identifiers are printable, so a zero character keeps them apart.
+    // Identifiers are printable, so a zero character separates them.
     const key = `${type}\0${assetId}\0${marketId}`;
     let kind = this.#kinds.get(key);
     if (kind === undefined) {

@@ -7,8 +7,8 @@ export function branchSql(branch: Branch): string {
 }
 
 /**
- * For each index that branches use, `FORCE INDEX … WHERE …` of all of them. Classes are named account by account: the
- * server plans a range for each pair, at some 10 µs.
+ * For each index that the branches use, `FORCE INDEX … WHERE …` of all of them. Classes are listed per account, because
+ * the server plans a range for each pair, at about 10 µs.
  */
 export function unionSql(branches: readonly Branch[]): string[] {
   return (["class", "from", "to"] as const).flatMap((index) => {
@@ -37,7 +37,7 @@ export function rowCondition(branches: readonly Branch[]): string {
       whole.push(branch.classId);
       continue;
     }
-    // Branches of one class have the same accounts on the other side, so the class names the group.
+    // Branches of one class have the same accounts on the other side, so the class identifies the group.
     const others = branch.other === undefined ? "" : [...branch.other].join(",");
     const group = sides[branch.index].get(others) ?? { classes: new Set<number>(), accounts: new Set<number>() };
     group.classes.add(branch.classId);

@@ -1,4 +1,4 @@
-/** An entry as it is stored. Numbers that can be longer than 53 bits are decimal text and are never converted twice. */
+/** A stored entry. Numbers that may exceed 53 bits are decimal text, and never converted twice. */
 export interface EntryRow {
   readonly id: string;
   readonly from: number;
@@ -22,12 +22,12 @@ const columns = [
   "to_balance",
 ] as const;
 
-/** An entry as one text column, for {@link parseEntry}: the driver reads one column faster than eight. */
+/** An entry as one text column, for {@link parseEntry}. The driver reads one column faster than eight. */
 export function entrySql(table = "", before = ""): string {
   return `CONCAT_WS(' ', ${before}${columns.map((name) => table + name).join(", ")})`;
 }
 
-/** Reads the value of {@link entrySql}; columns that are absent at the end are empty. */
+/** Parses the value of {@link entrySql}; columns that are absent at the end are empty. */
 export function parseEntry(text: string): EntryRow {
   const [id = "", from, to, classId, timeNs = "", quantity = "", fromBalance = "", toBalance = ""] = text.split(" ");
   return { id, from: Number(from), to: Number(to), classId: Number(classId), timeNs, quantity, fromBalance, toBalance };
@@ -39,7 +39,7 @@ export function compareIds(a: string, b: string): number {
   return a === b ? 0 : a < b ? -1 : 1;
 }
 
-/** The rows in the direction of a scan, each once. */
+/** The rows in the direction of a scan, without duplicates. */
 export function inOrder(rows: readonly EntryRow[], descending: boolean): EntryRow[] {
   const sorted = rows.toSorted((a, b) => (descending ? compareIds(b.id, a.id) : compareIds(a.id, b.id)));
   return sorted.filter(({ id }, i) => sorted[i - 1]?.id !== id);

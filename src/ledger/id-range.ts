@@ -1,19 +1,19 @@
 /** The highest id that fits the primary key's 63 bits. */
 export const idMax = (1n << 63n) - 1n;
 
-/** A range of entry ids, both ends inclusive, and the direction in which it is scanned. Empty where `low` > `high`. */
+/** A range of entry ids, inclusive, and the direction of its scan. Empty if `low` > `high`. */
 export interface IdRange {
   readonly low: bigint;
   readonly high: bigint;
   readonly descending: boolean;
 }
 
-/** How many ids a range spans, for estimates. */
+/** The number of ids in a range, for estimates. */
 export function idsIn({ low, high }: IdRange): number {
   return low > high ? 0 : Number(high - low + 1n);
 }
 
-/** What a scan has left to do after an id; undefined: nothing. */
+/** What is left of a scan after an id; undefined: nothing. */
 export function beyond(range: IdRange, id: bigint | undefined): IdRange {
   if (id === undefined) return { ...range, low: 1n, high: 0n };
   return range.descending ? { ...range, high: id - 1n } : { ...range, low: id + 1n };
@@ -24,12 +24,12 @@ export function upTo(range: IdRange, id: bigint): IdRange {
   return range.descending ? { ...range, low: id } : { ...range, high: id };
 }
 
-/** A condition on `id`, to go after another. */
+/** An SQL condition on `id`, to append to another. */
 export function idsSql({ low, high }: IdRange): string {
   return `AND id >= ${low} AND id <= ${high}`;
 }
 
-/** `ORDER BY` the direction of the scan. */
+/** `ORDER BY` in the direction of the scan. */
 export function orderSql({ descending }: IdRange): string {
   return `ORDER BY id ${descending ? "DESC" : "ASC"}`;
 }

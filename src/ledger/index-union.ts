@@ -7,14 +7,14 @@ import type { Outcome, Plan } from "./plan.js";
 type IndexUnion = Extract<Plan, { name: "index_union" }>;
 
 /**
- * Runs an `index_union`: one statement reads the branches of each index as one list of ranges, at a sixth of the cost
- * of a statement with a part for each branch.
+ * Runs an `index_union`: one statement reads the branches of each index as a list of ranges, at a sixth of the cost of
+ * a `UNION` with a part per branch.
  */
 export function uniteBranches(view: LedgerView, plan: IndexUnion, range: IdRange): Promise<Outcome> {
   return plan.ids === undefined ? uniteAll(view, plan, range) : unitePiece(view, plan, BigInt(plan.ids), range);
 }
 
-/** The rows come with their keys, in no order: the server sends them as it finds them. */
+/** Rows come with their keys, in the order in which the server finds them. */
 async function unitePiece(view: LedgerView, plan: IndexUnion, ids: bigint, range: IdRange): Promise<Outcome> {
   const { low, high, descending } = view.clip(range);
   const visible = { low, high, descending };
@@ -31,7 +31,7 @@ async function unitePiece(view: LedgerView, plan: IndexUnion, ids: bigint, range
   return { rows, examined: texts.length, rest: beyond(visible, isAll ? undefined : end) };
 }
 
-/** With too many matches there is one row that says so, which costs less than a page in vain. */
+/** If there are too many matches, one row says so, which costs less than a useless page. */
 async function uniteAll(view: LedgerView, plan: IndexUnion, range: IdRange): Promise<Outcome> {
   const { keysMax, entries } = plan;
   const keys = keysSql(plan, range, "id").map((part) => `(${part})`);
@@ -50,7 +50,7 @@ async function uniteAll(view: LedgerView, plan: IndexUnion, range: IdRange): Pro
   return { rows, examined, rest: beyond(range, last && BigInt(last.id)) };
 }
 
-/** For each index, what its branches select in a range, up to one more than `keysMax`. */
+/** For each index, the matches of its branches in a range, up to one more than `keysMax`. */
 function keysSql({ branches, keysMax }: IndexUnion, range: IdRange, columns: string): string[] {
   return unionSql(branches).map(
     (part) => `SELECT ${columns} FROM ledger_entry ${part} ${idsSql(range)} LIMIT ${keysMax + 1}`,

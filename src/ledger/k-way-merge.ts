@@ -5,13 +5,13 @@ import type { LedgerView } from "./ledger-view.js";
 import { keysMergedMax, type Outcome, type Plan } from "./plan.js";
 import type { Branch } from "./selection.js";
 
-/** Branches that one statement reads: each is an open table to the server, and its cache of them is shared by all. */
+/** Branches of one statement. The server opens a table for each, and all connections share its table cache. */
 export const branchesPerStatement = 64;
 
 /**
- * Runs a `k_way_merge`: reads a few entries of each branch, then four times as many of those that hold the merge up. Reads
- * about four entries for each that it gives, and at least one per branch. Where a branch is restricted, only the index
- * is read until it is known which entries are wanted.
+ * Runs a `k_way_merge`: reads a few entries of each branch, then four times as many of the branches that delay the
+ * merge. It reads about four entries for each result, and at least one per branch. Of a restricted branch, only the
+ * index is read until the results are known.
  */
 export async function mergeBranches(
   view: LedgerView,
@@ -23,7 +23,7 @@ export async function mergeBranches(
   let share = Math.ceil((2 * entries) / branches.length) + 2;
   let open = merge.open();
   while (open.length > 0 && merge.examined < keysMax) {
-    // Of a restricted branch hardly any key may be wanted, so only what may still be read bounds its share.
+    // Hardly any key of a restricted branch may match, so only the remaining bound limits its share.
     const limit = Math.min(share, merge.isRestricted ? Math.ceil((keysMax - merge.examined) / open.length) : entries);
     for (let i = 0; i < open.length; i += branchesPerStatement) {
       await merge.read(open.slice(i, i + branchesPerStatement), limit);
@@ -37,14 +37,14 @@ export async function mergeBranches(
 interface BranchCursor {
   readonly branch: Branch;
   readonly number: number;
-  /** The last id read; undefined before the first. */
+  /** The last id that was read; undefined before the first. */
   last: string | undefined;
   isExhausted: boolean;
 }
 
 class Merge {
   examined = 0;
-  /** Some branch has conditions on the other account, too. */
+  /** Whether a branch has conditions on the other account. */
   readonly isRestricted: boolean;
   readonly #view: LedgerView;
   readonly #range: IdRange;
@@ -87,7 +87,7 @@ class Merge {
     for (const cursor of cursors) cursor.isExhausted = (counts.get(cursor) ?? 0) < limit;
   }
 
-  /** The entries so far; with branches still open, those up to where all of them have been read. */
+  /** The entries so far. While branches are open, only those up to where all have been read. */
   async outcome(open: readonly BranchCursor[]): Promise<Outcome> {
     let reached: string | undefined;
     for (const { last } of open) {
@@ -104,7 +104,7 @@ class Merge {
     };
   }
 
-  /** The rows of which only the keys have been read. */
+  /** The rows of which only the keys were read. */
   async #whole(keys: readonly EntryRow[]): Promise<EntryRow[]> {
     const ids = keys.map(({ id }) => id).join(",");
     const texts = await this.#view.read(`SELECT ${entrySql()} FROM ledger_entry WHERE id IN (${ids})`);

@@ -9,13 +9,13 @@ import type { LedgerView } from "./ledger-view.js";
 import { type ScannedEntries, type ScanState, scanEntries } from "./scan-entries.js";
 import { type LedgerSelection, selectEntries } from "./selection.js";
 
-/** Entries that a batch of an export holds about; at most four times as many. */
+/** The approximate number of entries in a batch; at most four times as many. */
 export const exportBatchRows = 6_000;
 
-/** A batch holds more than is wanted: what a union by density expects to find. */
+/** A batch may hold more than this: it is what a union by density expects to find. */
 const surplus = 1.15;
 
-/** Batches of an unknown density are smaller: a merge reads up to four keys for each entry. */
+/** Batches of unknown density are smaller, because a merge reads up to four keys for each entry. */
 const firstBatchShare = 10;
 
 /** What is exported. */
@@ -31,15 +31,15 @@ export interface ExportSubject {
  * Holds a connection only while a batch is read.
  */
 export class LedgerExport {
-  /** The accounts that its entries name. */
+  /** The accounts that its entries refer to. */
   readonly directory: AccountDirectory;
-  /** What every batch depends on; undefined: nothing has been loaded yet. */
+  /** The place that every batch depends on; undefined: nothing has been loaded yet. */
   readonly newestBlock: BlockPlace | undefined;
   readonly #ledger: LedgerReader;
   readonly #batchRows: number;
   readonly #own: ReadonlySet<number>;
   readonly #selection: LedgerSelection;
-  /** The batch that was read last, until it is taken, and where it ends. */
+  /** The batch that was read last, until it is taken, and its end. */
   #batch: ScannedEntries;
 
   private constructor(ledger: LedgerReader, opened: LedgerRead<FirstBatch>, batchRows: number) {
@@ -53,7 +53,7 @@ export class LedgerExport {
     this.#batch = result.batch;
   }
 
-  /** Reads the first entries, too: a small export is one statement. @throws Failure */
+  /** Also reads the first entries, so a small export is one statement. @throws Failure */
   static async open(
     ledger: LedgerReader,
     { partyId, assetId, time }: ExportSubject,
@@ -78,7 +78,7 @@ export class LedgerExport {
     return this.#own.has(account);
   }
 
-  /** The next entries; none: that was all. @throws Failure */
+  /** The next entries; empty at the end. @throws Failure */
   async next(call?: Call): Promise<readonly EntryRow[]> {
     while (this.#batch.rows.length === 0) {
       const { state } = this.#batch;
@@ -96,7 +96,7 @@ export class LedgerExport {
   }
 }
 
-/** What an export knows when it is opened. */
+/** What an export knows at its start. */
 interface FirstBatch {
   readonly own: ReadonlySet<number>;
   readonly selection: LedgerSelection;

@@ -2,19 +2,19 @@ import { Counter } from "prom-client";
 import type { Metrics } from "../telemetry/metrics.js";
 import { type Plan, planNames } from "./plan.js";
 
-/** What one run of a plan cost. */
+/** The cost of one run of a plan. */
 export interface PlanCosts {
   readonly plan: Plan["name"];
   readonly statements: number;
-  /** Entries of the table, or keys of an index, that it read. */
+  /** Entries of the table, or keys of an index, that were read. */
   readonly rowsExamined: number;
 }
 
-/** What all runs of each plan have cost since the start. */
+/** The cost of all runs of each plan since the start. */
 export class PlanCounts {
   readonly #counts = new Map(planNames.map((name) => [name, { runs: 0, statements: 0, rowsExamined: 0 }]));
 
-  /** Adds what a page or a batch cost. */
+  /** Adds the cost of a page or a batch. */
   add(costs: readonly PlanCosts[]): void {
     for (const { plan, statements, rowsExamined } of costs) {
       const count = this.#counts.get(plan);
@@ -25,7 +25,7 @@ export class PlanCounts {
     }
   }
 
-  /** Registers the counts; values are those when they are asked for. */
+  /** Registers the counts; values are read on collection. */
   register(metrics: Metrics): void {
     const counter = (name: string, help: string, key: "runs" | "statements" | "rowsExamined") => {
       const counts = this.#counts;

@@ -16,11 +16,11 @@ import { StatisticsMemory } from "./page-statistics.js";
 import { type ScannedEntries, scanEntries } from "./scan-entries.js";
 import { type LedgerFilter, selectEntries } from "./selection.js";
 
-/** A ledger entry with what its numbers stand for. */
+/** A ledger entry with its accounts and class. */
 export interface LedgerEntry {
-  /** Its place. */
+  /** Its id. */
   readonly id: bigint;
-  /** Block time in Unix nanoseconds, decimal text like all other numbers here. */
+  /** Block time in Unix nanoseconds; decimal text, like all other numbers here. */
   readonly timeNs: string;
   readonly quantity: string;
   readonly entryClass: EntryClass;
@@ -30,14 +30,14 @@ export interface LedgerEntry {
   readonly toBalance: string;
 }
 
-/** How a {@link LedgerReader} behaves. */
+/** Options of a {@link LedgerReader}. */
 export interface LedgerReaderOptions {
   readonly queryTimeoutMs?: number;
-  /** Gets a line for each page and batch, at level `debug`. */
+  /** Receives a line for each page and batch, at level `debug`. */
   readonly log?: Log;
 }
 
-/** What a read gave, what it saw, and the accounts that its entries name. */
+/** The result of a read, its view, and the accounts that its entries refer to. */
 export interface LedgerRead<T> {
   readonly result: T;
   readonly extent: LedgerExtent;
@@ -60,12 +60,12 @@ export class LedgerReader {
     this.#log = options.log;
   }
 
-  /** Fetches the accounts before the first request needs them. */
+  /** Fetches the accounts before the first request. */
   async warm(): Promise<void> {
     await this.read(undefined, always, async () => []);
   }
 
-  /** Lends a connection for at most `queryTimeoutMs`, and until the call is aborted. `use` may run more than once. */
+  /** Leases a connection for at most `queryTimeoutMs`, and until the call is aborted. `use` may run more than once. */
   borrow<T>(call: Call | undefined, use: (connection: PlacedConnection) => Promise<T>, further = false): Promise<T> {
     return withPlacedConnection(this.database, { call, further }, this.queryTimeoutMs, use);
   }
@@ -102,7 +102,7 @@ export class LedgerReader {
     });
   }
 
-  /** Reads on, up to the newest block of an earlier read at most. */
+  /** Continues a read, up to the newest block of the earlier read. */
   readOn<T>(call: Call | undefined, needed: StorePlace | undefined, use: (view: LedgerView) => Promise<T>): Promise<T> {
     const read = async (connection: PlacedConnection): Promise<T> => {
       const view = new LedgerView(connection, this.database.knownPlace, this.#oldest, always, needed);
@@ -113,7 +113,7 @@ export class LedgerReader {
     return this.borrow(call, read, true);
   }
 
-  /** One page of the entries that a filter selects, in the order of the list. */
+  /** One page of the entries that a filter selects, in list order. */
   async page(
     filter: LedgerFilter,
     time: TimeRange,
@@ -166,8 +166,8 @@ function checkCursor(cursor: bigint | undefined, newest: BlockPlace | undefined)
 }
 
 /**
- * Reads from the cursor in the direction of the page. The cursor's own place is read too: where a row is there, as
- * nearly always, something lies on the other side, and that needs no second scan.
+ * Reads from the cursor in the direction of the page, including the cursor's own position. If a row is there, as usual,
+ * the other side is not empty, and no second scan is needed.
  */
 async function readPage(
   { cursor, size, backwards, newestFirst }: PageRequest<bigint>,
@@ -176,7 +176,7 @@ async function readPage(
   const descending = newestFirst !== backwards;
   const low = descending ? 0n : (cursor ?? 0n);
   const high = descending ? (cursor ?? idMax) : idMax;
-  // The page, one more to tell whether it is the last, and what is at the cursor.
+  // The page, one more row to tell whether it is the last, and the row at the cursor.
   const { rows: found, state } = await scan({ low, high, descending }, size + (cursor === undefined ? 1 : 2));
   const isCut = state.rest.low <= state.rest.high;
   const atCursor = cursor !== undefined && found[0]?.id === String(cursor);

@@ -9,10 +9,10 @@ import { type IdRange, idMax } from "./id-range.js";
 import type { PlanCosts } from "./ledger-metrics.js";
 import type { Plan } from "./plan.js";
 
-/** All of time. */
+/** The range of all times. */
 export const always: TimeRange = { startNs: undefined, endNs: undefined };
 
-/** How far the ledger reaches, as one statement saw it. */
+/** The extent of the ledger, as seen by one statement. */
 export interface LedgerExtent extends DirectoryExtent {
   /** The newest block; undefined: there is none yet. */
   readonly newestBlock: BlockPlace | undefined;
@@ -85,9 +85,9 @@ export class LedgerView {
   }
 
   /**
-   * Runs SELECTs of one text column each as one statement. Their rows follow each other; a SELECT keeps its order if it
-   * has a LIMIT.
-   * @throws ReadBehindError when the server lacks what this process or this response has seen already
+   * Runs SELECTs of one text column each as one statement. Their rows follow each other; a SELECT with a LIMIT keeps
+   * its order.
+   * @throws ReadBehindError if the server lacks what this process or this response has read already
    */
   async read(...selects: readonly string[]): Promise<string[]> {
     const parts = [extentSql(this.#time), ...selects].map((select) => `(${select})`);
@@ -101,14 +101,14 @@ export class LedgerView {
     return texts;
   }
 
-  /** The extent; costs a statement where none has run yet. */
+  /** The extent; runs a statement if none has run yet. */
   async reach(): Promise<LedgerExtent> {
     if (this.#extent === undefined) await this.read();
     if (this.#extent === undefined) throw new Error("a statement did not tell how far the ledger reaches");
     return this.#extent;
   }
 
-  /** The part of a range that this request sees; before the first statement all of it. */
+  /** The part of a range that this request sees; all of it before the first statement. */
   clip(range: IdRange): IdRange {
     const { low: first, high } = this.#extent ?? { low: 0n, high: idMax };
     return {
@@ -118,7 +118,7 @@ export class LedgerView {
     };
   }
 
-  /** Runs a plan and notes what it cost. */
+  /** Runs a plan and records its cost. */
   async run<T extends { readonly examined: number }>(plan: Plan, execute: () => Promise<T>): Promise<T> {
     const before = this.#statements;
     const outcome = await execute();

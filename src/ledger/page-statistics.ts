@@ -4,16 +4,16 @@ import type { KnownStatistics } from "./plan.js";
 import type { ScannedEntries } from "./scan-entries.js";
 import type { LedgerFilter } from "./selection.js";
 
-/** Filters of which statistics are kept. */
+/** The number of filters whose statistics are kept. */
 export const filtersMax = 256;
 
-/** Pages of a filter of which they are kept. */
+/** The number of pages of a filter whose statistics are kept. */
 const pagesMax = 8;
 
-/** Smaller pages show little of how dense matches are. */
+/** Smaller pages say little about density. */
 const rowsMin = 16;
 
-/** Where a page began and ended, and what its plans showed. */
+/** The range of a page, and the statistics of its plans. */
 interface PageStatistics {
   readonly descending: boolean;
   readonly start: bigint;
@@ -23,16 +23,17 @@ interface PageStatistics {
 }
 
 /**
- * What the last pages of each filter showed, so that the next one begins with its density and needs no sample. It decides
- * on the first plan of a page, never on what the page holds.
+ * The statistics of the last pages of each filter. The next page starts with their density and needs no sample. They
+ * determine the first plan of a page, never its content.
  *
- * `npm run bench -- ledger --entries 1000000 --only party`, medians without and with it: 100 entries of a party that was
- * busy long ago 15.6 and 1.9 ms, 1,000 of a busy party 14.9 and 9.9 ms; the worst ratio to SQL by hand 0.62 and 1.10.
+ * `npm run bench -- ledger --entries 1000000 --only party`, medians without and with them: 100 entries of a party that
+ * was busy long ago 15.6 and 1.9 ms, 1,000 of a busy party 14.9 and 9.9 ms; the worst ratio to SQL by hand 0.62 and
+ * 1.10.
  */
 export class StatisticsMemory {
   readonly #filters = new Map<string, PageStatistics[]>();
 
-  /** Statistics for a scan, from the page of its filter that began nearest; undefined: there was none. */
+  /** Statistics for a scan, from the page of its filter that started nearest; undefined if there is none. */
   recall(filter: LedgerFilter, range: IdRange, want: number): KnownStatistics | undefined {
     if (want < rowsMin) return undefined;
     const { descending } = range;
@@ -44,7 +45,7 @@ export class StatisticsMemory {
     }
     if (nearest === undefined) return undefined;
     const { start: began, first, last, known } = nearest;
-    // The newest entry is not known yet: the page began there, too.
+    // The newest entry is not known yet: the page starts there.
     const start = from === idMax ? began : from;
     const isNear = distance(began, start) <= distance(began, last);
     const isAhead = descending ? first <= start : first >= start;
@@ -59,7 +60,7 @@ export class StatisticsMemory {
     const start = startOf(visible);
     const first = BigInt(rows[0]?.id ?? start);
     const lastRow = rows.length < want ? undefined : rows[want - 1];
-    // With fewer than were wanted there are no more up to the end.
+    // Fewer than requested: there are no more up to the end.
     const last = lastRow === undefined ? startOf({ ...visible, descending: !descending }) : BigInt(lastRow.id);
     const known: KnownStatistics = {
       idsPerMatch: Number(distance(first, last) + 1n) / Math.min(rows.length, want),

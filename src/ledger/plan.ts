@@ -2,42 +2,42 @@ import type { EntryRow } from "./entry-row.js";
 import type { IdRange } from "./id-range.js";
 import type { Branch, LedgerSelection } from "./selection.js";
 
-/** Up to this many branches are merged without knowing how dense their matches are. */
+/** Up to this many branches are merged without knowing their density. */
 export const branchesMergedMax = 24;
 
-/** Up to this many, without whole classes among them, are united before the table is sampled. */
+/** Up to this many branches, without whole classes, are united before the table is sampled. */
 export const branchesUnitedFirstMax = 100;
 
 /** Branches that a request merges or unites at most. */
 export const branchesMax = 4_096;
 
-/** Entries that the table scans of a request examine at most, whether they match or not. */
+/** Entries that the table scans of a request examine at most. */
 export const entriesScannedMax = 65_536;
 
-/** Index keys that the merges of a request read at most beyond their first round: the bound on rare intersections. */
+/** Index keys that the merges of a request read at most after their first round: the bound on rare intersections. */
 export const keysMergedMax = 40_000;
 
-/** Keys of each index that a union reads at most where the density of matches is unknown. */
+/** Keys of each index that a union reads at most if the density is unknown. */
 export const keysUnitedMax = 512;
 
 /** Unions by density that a request tries at most. */
 export const unionsMax = 3;
 
-/** Entries that a first table scan examines, beside ten times the branches and six times the page. */
+/** Entries that a first table scan examines, besides ten times the branches and six times the page. */
 const sampleEntriesMin = 256;
 const sampleEntriesMax = 1_024;
 
-/** Matches are rare when fewer than one entry in so many is one. */
+/** Matches are rare if fewer than one in this many entries matches. */
 const rareEntriesPerMatch = 64;
 
-/** What the steps of a plan cost, in microseconds: measured, and only their ratios matter. */
+/** Measured costs of a plan's steps, in microseconds. Only their ratios matter. */
 const cost = { scanned: 0.3, scannedMatch: 1, branch: 12, unitedMatch: 4 } as const;
 
-/** One way to find the next entries of a selection. Each is one step: what it finds decides on the next. */
+/** One way to find the next entries of a selection. Its result determines the next plan. */
 export type Plan =
   /** Reads `entries` from the primary key, or from the index of one branch, in order. */
   | { readonly name: "range_scan"; readonly branch: Branch | undefined; readonly entries: number }
-  /** Reads some of each branch in order, and then more of those that hold the merge up. */
+  /** Reads some entries of each branch in order, then more of the branches that delay the merge. */
   | { readonly name: "k_way_merge"; readonly branches: readonly Branch[]; readonly entries: number }
   /** Examines the next `examined` entries of the table and takes up to `entries` that match. */
   | {
@@ -46,14 +46,14 @@ export type Plan =
       readonly examined: number;
       readonly entries: number;
     }
-  /** Reads all matches in the next `ids` ids; undefined: in all, and of those only the first `entries`. */
+  /** Reads all matches in the next `ids` ids. Undefined: in all ids, and of those only the first `entries`. */
   | {
       readonly name: "index_union";
       readonly branches: readonly Branch[];
       readonly ids: number | undefined;
-      /** Those are counted from this id; undefined: from where the scan is. */
+      /** The ids are counted from this one; undefined: from the position of the scan. */
       readonly from?: bigint | undefined;
-      /** With more matches than this it gives none, and says so. */
+      /** With more matches than this it returns none, and says so. */
       readonly keysMax: number;
       readonly entries: number;
     };
@@ -61,30 +61,30 @@ export type Plan =
 /** The names of all plans. */
 export const planNames = ["range_scan", "k_way_merge", "table_scan", "index_union"] as const satisfies Plan["name"][];
 
-/** What is known of where the matches of a selection lie. */
+/** What is known about the positions of a selection's matches. */
 export interface KnownStatistics {
-  /** Ids for each match where the last plan read; undefined: it met none, or there was no plan yet. */
+  /** Ids per match where the last plan read; undefined: it found none, or there was no plan yet. */
   readonly idsPerMatch: number | undefined;
-  /** Ids for each entry of the table where it was scanned last; undefined: it was not. */
+  /** Ids per entry of the table where it was scanned last; undefined: it was not. */
   readonly idsPerEntry: number | undefined;
-  /** A union found more than {@link keysUnitedMax} matches. */
+  /** Whether a union found more than {@link keysUnitedMax} matches. */
   readonly hasManyMatches: boolean;
-  /** Where the first match is expected, after how many ids; undefined: at once. */
+  /** The number of ids before the first expected match; undefined: none. */
   readonly firstMatch: bigint | undefined;
   readonly idsToMatch: number;
 }
 
-/** What the plans before have shown. */
+/** The statistics of the earlier plans. */
 export interface Statistics extends KnownStatistics {
-  /** Entries that are still wanted. */
+  /** The number of entries still wanted. */
   readonly missing: number;
-  /** What this request has spent: entries of the table, index keys, and unions by density. */
+  /** What this request has used up: entries of the table, index keys, and unions by density. */
   readonly entriesScanned: number;
   readonly keysMerged: number;
   readonly unions: number;
 }
 
-/** The next step, by what is known; undefined: the page is full, or the request has spent what it may. */
+/** The next plan; undefined: the page is full, or the request has used up its bounds. */
 export function choosePlan(selection: LedgerSelection, statistics: Statistics): Plan | undefined {
   const { missing, idsPerMatch } = statistics;
   if (missing <= 0 || statistics.keysMerged >= keysMergedMax) return undefined;
@@ -104,7 +104,7 @@ function planUnknown(branches: readonly Branch[], statistics: Statistics): Plan 
   const isUnitedLate = branches.length > branchesUnitedFirstMax || branches.some(({ index }) => index === "class");
   if (mayUnite && !isUnitedLate) return unionOfAll(branches, statistics);
   if (statistics.entriesScanned === 0) {
-    // A dense page is met within a few times its size, however many branches there are.
+    // A dense page is found within a few times its size, however many branches there are.
     const sample = Math.min(10 * branches.length, sampleEntriesMax, 6 * statistics.missing);
     return tableScan(branches, statistics, sample);
   }
@@ -129,7 +129,7 @@ function planByDensity(branches: readonly Branch[], statistics: Statistics, idsP
   return merge(branches, statistics) ?? tableScan(branches, statistics, 1.25 * ahead);
 }
 
-/** A branch that restricts the other side too is only ever merged: its keys must be read one by one. */
+/** A branch that restricts the other side too is only merged: its keys must be read one by one. */
 function canUnite(branches: readonly Branch[]): boolean {
   return branches.length <= branchesMax && branches.every(({ other }) => other === undefined);
 }
@@ -152,27 +152,27 @@ function unionOfAll(branches: readonly Branch[], { missing }: Statistics): Plan 
   return { name: "index_union", branches, ids: undefined, keysMax: keysUnitedMax, entries: missing };
 }
 
-/** More ids than it should take: a tenth, and three times the deviation of as many independent matches. */
+/** More ids than the page should take: a tenth, and three times the deviation of that many independent matches. */
 function unionByDensity(branches: readonly Branch[], { missing, firstMatch }: Statistics, idsPerMatch: number): Plan {
   const ids = Math.ceil(idsPerMatch * (1.1 * missing + 3 * Math.sqrt(missing) + 4));
   return { name: "index_union", branches, ids, from: firstMatch, keysMax: 4 * missing + 64, entries: missing };
 }
 
-/** What a plan found. */
+/** The result of a plan. */
 export interface Outcome {
-  /** All matches of what it covered, in the direction of the scan, each once. */
+  /** All matches of the covered range, in the direction of the scan, without duplicates. */
   readonly rows: readonly EntryRow[];
-  /** What it did not cover. */
+  /** The range that it did not cover. */
   readonly rest: IdRange;
   /** Entries or keys that it read. */
   readonly examined: number;
-  /** Ids for each entry of the table, from a table scan. */
+  /** Ids per entry of the table, from a table scan. */
   readonly idsPerEntry?: number;
-  /** The ids that a union tried in vain: they hold more matches than it takes. */
+  /** The ids that a union tried in vain, because they hold too many matches. */
   readonly gaveUp?: number;
 }
 
-/** The statistics after a plan that covered so many ids. */
+/** The statistics after a plan that covered this many ids. */
 export function learn(before: Statistics, plan: Plan, outcome: Outcome, ids: number): Statistics {
   const { rows, examined, gaveUp } = outcome;
   const isByDensity = plan.name === "index_union" && plan.ids !== undefined;
@@ -190,7 +190,7 @@ export function learn(before: Statistics, plan: Plan, outcome: Outcome, ids: num
   };
 }
 
-/** After too many matches in a piece: a quarter of the ids that were expected, or of those that it had. */
+/** After too many matches in a range: a quarter of the expected ids, or of those that it had. */
 function denser({ idsPerMatch, missing }: Statistics, ids: number | undefined): number | undefined {
   return idsPerMatch === undefined || ids === undefined ? idsPerMatch : Math.min(idsPerMatch, ids / missing) / 4;
 }

@@ -4,7 +4,7 @@ import { beyond, type IdRange, idsSql, orderSql } from "./id-range.js";
 import type { LedgerView } from "./ledger-view.js";
 import type { Outcome, Plan } from "./plan.js";
 
-/** Runs a `range_scan`: one statement, which reads what it gives. */
+/** Runs a `range_scan`: one statement that reads only what it returns. */
 export async function scanRange(
   view: LedgerView,
   { branch, entries }: Extract<Plan, { name: "range_scan" }>,

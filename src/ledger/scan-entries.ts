@@ -8,7 +8,7 @@ import { scanRange } from "./range-scan.js";
 import type { LedgerSelection } from "./selection.js";
 import { scanTable } from "./table-scan.js";
 
-/** Where a scan is: what it has left, and what it knows of that. */
+/** The state of a scan: what is left, and its statistics. */
 export interface ScanState {
   readonly rest: IdRange;
   readonly known?: KnownStatistics | undefined;
@@ -22,15 +22,15 @@ const nothingKnown: KnownStatistics = {
   idsToMatch: 0,
 };
 
-/** What a scan found. */
+/** The result of a scan. */
 export interface ScannedEntries {
-  /** The first entries in the direction of the scan: at least as many as were wanted, unless it ended before. */
+  /** The first entries in the direction of the scan: at least as many as wanted, unless it ended before. */
   readonly rows: readonly EntryRow[];
-  /** Where to go on. Its `rest` is empty when there are no more; it is not when the bound on work ended the scan. */
+  /** Where to continue. `rest` is empty if there are no more entries, and not if the bound on work was reached. */
   readonly state: ScanState;
 }
 
-/** The next `want` entries of a selection: runs plans, one after the other, each chosen by what those before have shown. */
+/** The next `want` entries of a selection. Runs plans until there are enough, each chosen by the statistics so far. */
 export async function scanEntries(
   view: LedgerView,
   selection: LedgerSelection,

@@ -1,6 +1,6 @@
 import type { Account, AccountDirectory, AccountKind, EntryClass } from "./account-directory.js";
 
-/** Accounts on one side of an entry; an empty list or undefined does not restrict. */
+/** The accounts on one side of an entry. An empty list or undefined does not restrict. */
 export interface AccountSide {
   readonly partyId: string | undefined;
   readonly assetId: string | undefined;
@@ -28,7 +28,7 @@ export interface LedgerFilter {
   readonly transferTypes: readonly number[];
 }
 
-/** A range of one index in which every entry, or every one that `other` lets through, is selected, in order of id. */
+/** A range of one index in which every entry, or every one that `other` admits, is selected, ordered by id. */
 export interface Branch {
   readonly index: "class" | "from" | "to";
   readonly classId: number;
@@ -38,15 +38,15 @@ export interface Branch {
   readonly other: ReadonlySet<number> | undefined;
 }
 
-/** What a filter selects: everything, or the union of some branches. An entry can be in a `from` and a `to` branch. */
+/** What a filter selects: everything, or a union of branches. An entry may be in a `from` and a `to` branch. */
 export type LedgerSelection =
   | { readonly kind: "all" }
   | { readonly kind: "branches"; readonly branches: readonly Branch[] };
 
-/** The selected accounts of one kind: all of them, or these. */
+/** The selected accounts of one kind: all, or these. */
 type Chosen = "all" | readonly number[];
 
-/** Turns a filter into exact ranges of the indexes. */
+/** Converts a filter to exact ranges of the indexes. */
 export function selectEntries(directory: AccountDirectory, filter: LedgerFilter): LedgerSelection {
   const types = filter.transferTypes.length === 0 ? undefined : new Set(filter.transferTypes);
   const from = filter.from && new SideChoice(directory, filter.from);
@@ -60,7 +60,7 @@ export function selectEntries(directory: AccountDirectory, filter: LedgerFilter)
     if (added.length === 1 && added[0]?.index === "class") whole++;
     branches.push(...added);
   }
-  // As many classes as there are: the table itself is the index.
+  // All classes are selected: the table itself is the index.
   if (whole === directory.classes.length) return { kind: "all" };
   return { kind: "branches", branches };
 }
@@ -110,7 +110,7 @@ function bothBranches(classId: number, from: Chosen, to: Chosen): Branch[] {
     : sideBranches("to", classId, to, new Set(from));
 }
 
-/** Which accounts of each kind one side selects. */
+/** The accounts of each kind that one side selects. */
 class SideChoice {
   readonly #side: AccountSide;
   readonly #marketIds: ReadonlySet<string> | undefined;
@@ -140,7 +140,7 @@ class SideChoice {
     if (this.#types?.has(kind.type) === false) return [];
     if (this.#ofParty === undefined) return "all";
     const accounts = this.#ofParty.get(kind) ?? [];
-    // A later account of this kind is not among the entries of the request: those end at the newest block it saw.
+    // A later account of this kind is not in the request's view, which ends at its newest block.
     return accounts.length > 0 && accounts.length === kind.accounts.length ? "all" : accounts;
   }
 }
