@@ -207,7 +207,7 @@ function parseOrigins(text: string): readonly string[] {
     .filter((origin) => origin !== "");
   for (const origin of origins) {
     if (origin !== "*" && (!URL.canParse(origin) || new URL(origin).origin !== origin)) {
-      throw new InvalidArgumentError(`"${origin}" is no origin; one looks like https://example.org, or * for all.`);
+      throw new InvalidArgumentError(`"${origin}" is not an origin; one looks like https://example.org, or * for all.`);
     }
   }
   return origins;
@@ -224,7 +224,7 @@ function parseNetwork(text: string): Network {
   const prefixBits = Number(bits ?? bitsMax);
   if (family === 0 || prefixBits > bitsMax) {
     throw new InvalidArgumentError(
-      `"${text}" is no address or network; they look like 10.0.0.0/8, 192.0.2.1 or fd00::/8.`,
+      `"${text}" is not an address or network; they look like 10.0.0.0/8, 192.0.2.1 or fd00::/8.`,
     );
   }
   return { address, prefixBits };
@@ -243,23 +243,23 @@ function addDatabase(command: Command, dataDirDescription: string, level: LogLev
       setting(
         "--database-url-file",
         "file",
-        "a file whose first line is that URL: other users see flags, and not files",
+        "a file whose first line is that URL; unlike flags, other users cannot see it",
       ),
     )
     .addOption(toggle("--embedded", "use a private MariaDB under the data directory, started on demand"))
     .addOption(setting("--data-dir", "directory", dataDirDescription).default(".marketd"))
-    .addOption(setting("--log-level", "level", "how much to log, to standard error").choices(logLevels).default(level));
+    .addOption(setting("--log-level", "level", "how much to log on standard error").choices(logLevels).default(level));
 }
 
 function addService(command: Command, workers: number): Command {
-  const listen = setting("--listen", "host:port", "where to listen").default(
+  const listen = setting("--listen", "host:port", "address to listen on").default(
     { host: "127.0.0.1", port: 8080 },
     "127.0.0.1:8080",
   );
   return command
     .addOption(listen.argParser(parseListen))
     .addOption(
-      setting("--admin-listen", "host:port", "where to answer health and metrics apart from clients")
+      setting("--admin-listen", "host:port", "a separate listener for health and metrics")
         .default(undefined, "none")
         .argParser(parseListen),
     )
@@ -268,10 +268,10 @@ function addService(command: Command, workers: number): Command {
         .default("", "none")
         .argParser(parseBasePath),
     )
-    .addOption(setting("--tls-certificate", "file", "certificate chain in PEM; turns TLS on, needs --tls-key"))
+    .addOption(setting("--tls-certificate", "file", "certificate chain in PEM; enables TLS, needs --tls-key"))
     .addOption(setting("--tls-key", "file", "private key in PEM"))
     .addOption(
-      setting("--cors-origins", "origins", "origins whose pages may read responses, with commas between; *: all")
+      setting("--cors-origins", "origins", "origins whose pages may read responses, separated by commas; *: all")
         .default(["*"], "*")
         .argParser(parseOrigins),
     )
@@ -279,24 +279,24 @@ function addService(command: Command, workers: number): Command {
       setting(
         "--trusted-proxies",
         "networks",
-        "proxies whose X-Forwarded-For tells the client's address, with commas between, such as 10.0.0.0/8",
+        "proxies whose X-Forwarded-For is trusted, separated by commas, such as 10.0.0.0/8",
       )
         .default([], "none")
         .argParser(parseNetworks),
     )
     .addOption(wholeNumber("--workers", "n", "serving processes; 0: one per core", workers, 0, 256))
     .addOption(
-      setting("--tuning", "on|off", "adjust Node and V8 below their documented interfaces, for speed and memory")
+      setting("--tuning", "on|off", "rely on undocumented parts of Node and V8, for speed and memory")
         .choices(["on", "off"])
         .default("on"),
     )
-    .addOption(wholeNumber("--poll-interval-ms", "ms", "how often to look for new blocks", 25, 1, 60_000))
+    .addOption(wholeNumber("--poll-interval-ms", "ms", "interval between polls for new blocks", 25, 1, 60_000))
     .addOption(wholeNumber("--heartbeat-ms", "ms", "longest silence on a stream", 15_000, 10, 3_600_000))
     .addOption(
       wholeNumber(
         "--stalled-reader-ms",
         "ms",
-        "a stream reader that takes nothing for so long is ended",
+        "disconnect a reader that takes nothing for this long",
         300_000,
         100,
         86_400_000,
@@ -305,7 +305,7 @@ function addService(command: Command, workers: number): Command {
     .addOption(wholeNumber("--streams-max", "n", "open streams of a process", 20_000, 1, 1_000_000))
     .addOption(wholeNumber("--streams-per-address-max", "n", "open streams of one client address", 1_000, 1, 1_000_000))
     .addOption(wholeNumber("--request-timeout-ms", "ms", "longest time for a unary request", 30_000, 10, 3_600_000))
-    .addOption(wholeNumber("--drain-ms", "ms", "longest time to let clients go after SIGTERM", 10_000, 0, 3_600_000));
+    .addOption(wholeNumber("--drain-ms", "ms", "longest wait for clients after SIGTERM", 10_000, 0, 3_600_000));
 }
 
 /** Ways to name the database, of which only one can be meant. */
@@ -340,7 +340,7 @@ function databaseConfig(command: Command, embeddedByDefault: boolean): DatabaseC
       return { database: { kind: "embedded", dataDir: values["dataDir"] as string }, logLevel };
     default:
       throw new UsageError(
-        "no database: name one with --database-url (MARKETD_DATABASE_URL), or ask for a private one with --embedded (MARKETD_EMBEDDED=true)",
+        "no database: name one with --database-url (MARKETD_DATABASE_URL), or use a private one with --embedded (MARKETD_EMBEDDED=true)",
       );
   }
 }
@@ -372,11 +372,11 @@ function serviceConfig(values: Values): ServiceConfig {
 
 function serveCommand(commands: Commands): Command {
   const command = new Command("serve")
-    .summary("answer clients")
+    .summary("serve clients")
     .description(
-      "Answers gRPC, gRPC-Web, Connect, HTTP with JSON, server-sent events and WebSockets on one port, from the database.",
+      "Serves the database over gRPC, gRPC-Web, Connect, HTTP with JSON, server-sent events and WebSockets on one port.",
     );
-  addService(addDatabase(command, "where the private MariaDB lives", "info"), 0);
+  addService(addDatabase(command, "the directory of the private MariaDB", "info"), 0);
   return command.action(async () => {
     await commands.serve(Object.freeze({ ...databaseConfig(command, false), ...serviceConfig(command.opts()) }));
   });
@@ -392,16 +392,14 @@ function loadCommand(commands: Commands): Command {
     .description(
       "Loads a network's event stream, in the order given: recordings (plain or gzipped files, or - for standard input), " +
         "and topics of Kafka (kafka://host:9092,host:9092/topic). " +
-        "A load that was stopped goes on where it stopped; loading the same recording again changes nothing.",
+        "A stopped load continues where it stopped. Loading a recording again changes nothing.",
     );
-  addDatabase(command, "where the private MariaDB lives", "warn")
-    .addOption(toggle("--follow", "at the end of the last source, wait for more"))
+  addDatabase(command, "the directory of the private MariaDB", "warn")
+    .addOption(toggle("--follow", "wait for more at the end of the last source"))
     .addOption(
       setting("--pace", "blocks-per-second", "replay at this pace instead of as fast as possible").argParser(parsePace),
     )
-    .addOption(
-      toggle("--standby", "take turns with other loaders: wait while one loads, and take over when it is gone"),
-    )
+    .addOption(toggle("--standby", "wait while another loader runs, and take over when it is gone"))
     .argument("<source...>", "recordings and topics, in order")
     .addHelpText("after", loadExamples);
   return command.action(async (sources: string[]) => {
@@ -426,9 +424,9 @@ function migrateCommand(commands: Commands): Command {
   const command = new Command("migrate")
     .summary("bring the database's tables up to date")
     .description(
-      "Creates the database if it is not there, and applies the migrations it lacks. `load` and `demo` do the same first.",
+      "Creates the database if it does not exist, and applies missing migrations. `load` and `demo` do the same first.",
     );
-  addDatabase(command, "where the private MariaDB lives", "warn");
+  addDatabase(command, "the directory of the private MariaDB", "warn");
   return command.action(async () => {
     await commands.migrate(Object.freeze(databaseConfig(command, false)));
   });
@@ -436,13 +434,13 @@ function migrateCommand(commands: Commands): Command {
 
 function verifyCommand(commands: Commands): Command {
   const command = new Command("verify")
-    .summary("check that the database is what was loaded")
+    .summary("check that the database equals what was loaded")
     .description(
-      "Compares every row with the digests that `load` wrote, and follows balances, books and blocks. It only reads, and " +
-        "may run while `load` and `serve` do. It finds damage and accidents, not someone who rewrites the digests too.",
+      "Compares every row with the digests that `load` wrote, and checks balances, books and blocks. It only reads, and " +
+        "may run beside `load` and `serve`. It finds damage and accidents, not changes that rewrite the digests too.",
     )
-    .addHelpText("after", "\nEnds with 0 when all is right, with 1 for findings, with 4 when it could not check.");
-  addDatabase(command, "where the private MariaDB lives", "warn");
+    .addHelpText("after", "\nExits with 0 if everything is right, with 1 for findings, with 4 if it could not check.");
+  addDatabase(command, "the directory of the private MariaDB", "warn");
   return command.action(async () => {
     await commands.verify(Object.freeze(databaseConfig(command, false)));
   });
@@ -452,10 +450,10 @@ function retainCommand(commands: Commands): Command {
   const command = new Command("retain")
     .summary("drop old ledger entries")
     .description(
-      "Drops the ledger entries of blocks that are older than the newest block by more than --keep. `serve` and `load` go " +
-        "on meanwhile. A run that was stopped is finished by the next; run it as often as entries should go.",
+      "Drops the ledger entries of blocks that are older than the newest block by more than --keep. `serve` and `load` " +
+        "keep running. The next run finishes one that was stopped. Run it as often as entries should be dropped.",
     );
-  addDatabase(command, "where the private MariaDB lives", "warn").addOption(
+  addDatabase(command, "the directory of the private MariaDB", "warn").addOption(
     setting("--keep", "time", "how long entries are kept: 90d, 36h or 30m before the newest block")
       .argParser(parseKeep)
       .makeOptionMandatory(),
@@ -467,7 +465,14 @@ function retainCommand(commands: Commands): Command {
 }
 
 function seedOption(): Option {
-  return wholeNumber("--seed", "n", "another seed, another network", 1, 0, 4_294_967_295);
+  return wholeNumber(
+    "--seed",
+    "n",
+    "seed of the random numbers; the same seed gives the same network",
+    1,
+    0,
+    4_294_967_295,
+  );
 }
 
 function simulateCommand(commands: Commands): Command {
@@ -478,7 +483,7 @@ function simulateCommand(commands: Commands): Command {
     .addOption(wholeNumber("--markets", "n", "markets", 12, 1, 100_000))
     .addOption(wholeNumber("--parties", "n", "trading parties", 50, 2, 10_000_000))
     .addOption(wholeNumber("--orders-per-block", "n", "order events in a block, on average", 20, 0, 1_000_000))
-    .addOption(wholeNumber("--entries-per-block", "n", "further ledger entries in a block", 10, 0, 10_000_000))
+    .addOption(wholeNumber("--entries-per-block", "n", "additional ledger entries in a block", 10, 0, 10_000_000))
     .addOption(seedOption())
     .addOption(setting("--out", "file", "where to write, - for standard output; .gz is gzipped").default("-"));
   return command.action(async () => {
@@ -499,11 +504,11 @@ function simulateCommand(commands: Commands): Command {
 
 function demoCommand(commands: Commands): Command {
   const command = new Command("demo")
-    .summary("a live market on a private database, to look at")
+    .summary("run a live demo on a private database")
     .description(
-      "Starts a private MariaDB, a simulated network that makes a block a second, and the service, and prints calls to paste.",
+      "Starts a private MariaDB, a simulated network with a block per second, and the service. Prints calls to paste.",
     );
-  addService(addDatabase(command, "where the private MariaDB lives", "warn"), 1).addOption(seedOption());
+  addService(addDatabase(command, "the directory of the private MariaDB", "warn"), 1).addOption(seedOption());
   return command.action(async () => {
     const values: Values = command.opts();
     const config = { ...databaseConfig(command, true), ...serviceConfig(values), seed: values["seed"] as number };
@@ -688,7 +693,7 @@ export function createProgram(version: string, commands: Commands, { silent = fa
   for (const command of [program, ...program.commands]) {
     command
       .exitOverride()
-      .showHelpAfterError("(--help tells what there is)")
+      .showHelpAfterError("(see --help)")
       .configureOutput({
         outputError: (text, write) => {
           if (!silent) write(text.replace(/^error: /, "marketd: "));

@@ -72,8 +72,8 @@ async function query(databaseUrl: string, sql: string): Promise<unknown[]> {
 }
 
 const noDatabase =
-  "no database: name one with --database-url (MARKETD_DATABASE_URL), or ask for a private one with --embedded (MARKETD_EMBEDDED=true)";
-const seeHelp = "\n(--help tells what there is)";
+  "no database: name one with --database-url (MARKETD_DATABASE_URL), or use a private one with --embedded (MARKETD_EMBEDDED=true)";
+const seeHelp = "\n(see --help)";
 
 let folder = "";
 let taken: Server;
@@ -139,13 +139,13 @@ describe("wrong use ends with 2", () => {
     ],
     [
       ["serve", "--cors-origins", "https://a.example,https://b.example/"],
-      `option '--cors-origins <origins>' argument 'https://a.example,https://b.example/' is invalid. "https://b.example/" is no origin; one looks like https://example.org, or * for all.${seeHelp}`,
+      `option '--cors-origins <origins>' argument 'https://a.example,https://b.example/' is invalid. "https://b.example/" is not an origin; one looks like https://example.org, or * for all.${seeHelp}`,
     ],
     ...["10.0.0.0/33", "fd00::/129", "proxy.example", "10.0.0.0/8,,::1", "10.0.0", "fe80::1%eth0", "10.0.0.0/-1"].map(
       (text) =>
         [
           ["serve", "--trusted-proxies", text],
-          `option '--trusted-proxies <networks>' argument '${text}' is invalid. "${text === "10.0.0.0/8,,::1" ? "" : text}" is no address or network; they look like 10.0.0.0/8, 192.0.2.1 or fd00::/8.${seeHelp}`,
+          `option '--trusted-proxies <networks>' argument '${text}' is invalid. "${text === "10.0.0.0/8,,::1" ? "" : text}" is not an address or network; they look like 10.0.0.0/8, 192.0.2.1 or fd00::/8.${seeHelp}`,
         ] as [string[], string],
     ),
     [["serve", "--database-url", notThere, "--tls-key", "file"], "TLS takes both --tls-certificate and --tls-key"],
