@@ -35,8 +35,6 @@ const partners = {
   promtool: { tests: "the alert rules, and their own tests", programs: ["promtool"] },
   prometheus: { tests: "every expression of the dashboard on a real Prometheus", programs: ["prometheus"] },
   systemdAnalyze: { tests: "the systemd units, as systemd reads them", programs: ["systemd-analyze"] },
-  debootstrap: { tests: "the image, built from its Dockerfile and run", programs: ["debootstrap"] },
-  buildah: { tests: "the image, built from its Dockerfile and run", programs: ["buildah"] },
   dockerCompose: { tests: "compose.yaml, as Docker Compose reads it", programs: ["docker-compose"] },
 } satisfies Record<string, Partner>;
 
