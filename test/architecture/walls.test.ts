@@ -122,7 +122,9 @@ function runtimePackages(): ReadonlySet<string> {
   const [, section = ""] = readSource("docs/architecture.md").split("\n## Dependencies\n");
   const [table = ""] = section.split("\nFor development:\n");
   const rows = [...table.matchAll(/^\| (`.*`) \|/gm)];
-  return new Set(rows.flatMap(([, packages = ""]) => [...packages.matchAll(/`([^`]+)`/g)].map(([, name = ""]) => name)));
+  return new Set(
+    rows.flatMap(([, packages = ""]) => [...packages.matchAll(/`([^`]+)`/g)].map(([, name = ""]) => name)),
+  );
 }
 
 function packageName(specifier: string): string {
