@@ -3,7 +3,7 @@ import { chmod, cp, mkdir, readdir, readFile, rename, writeFile } from "node:fs/
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { type PartnerName, partnerProgram } from "../support/partners.js";
+import { goEnvironment, type PartnerName, partnerProgram } from "../support/partners.js";
 
 /** The examples, by their names in shell and TypeScript. */
 export type Example = "keep-a-book" | "best-prices" | "live-order-book" | "ledger-history" | "verified-export";
@@ -44,7 +44,7 @@ const stepMaxMs = 240_000;
 /** Runs a program to its end and gives what it printed. @throws with its standard error when it fails */
 export async function run(command: Command, folder: string, env: Record<string, string> = {}): Promise<string> {
   const [program, ...args] = command;
-  const options = { cwd: folder, env: { ...process.env, ...env }, timeout: stepMaxMs };
+  const options = { cwd: folder, env: { ...process.env, ...goEnvironment, ...env }, timeout: stepMaxMs };
   return (await promisify(execFile)(program, args, options)).stdout;
 }
 

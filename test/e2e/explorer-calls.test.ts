@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { partnerProgram } from "../support/partners.js";
+import { goEnvironment, partnerProgram } from "../support/partners.js";
 import { chromium, ExplorerWorld, patience } from "./explorer-world.js";
 
 /** How a language's calls are run: from a file, by a program. Undefined: this machine lacks it. */
@@ -52,7 +52,8 @@ describe.skipIf(chromium === undefined)("the calls that the explorer shows, past
   function firstOutput({ program = "", args, file }: Runner, text: string): Promise<string> {
     const path = join(world.directory, file);
     writeFileSync(path, text);
-    const child = spawn(program, [...args, path], { cwd: world.directory, detached: true, timeout: outputMaxMs });
+    const env = { ...process.env, ...goEnvironment };
+    const child = spawn(program, [...args, path], { cwd: world.directory, env, detached: true, timeout: outputMaxMs });
     let printed = "";
     child.stderr.on("data", (chunk) => {
       printed += String(chunk);

@@ -2,9 +2,10 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { type Market, Market_State, Market_TradingMode } from "../../gen/vega/markets_pb.js";
 import type { MarketData, Trade } from "../../gen/vega/vega_pb.js";
 import { Network } from "../../src/simulator/network.js";
+import { tries } from "../support/tries.js";
 import { frames } from "./recording-frames.js";
 
-const blocks = 800;
+const blocks = tries(800);
 const options = {
   seed: 3,
   markets: 12,
