@@ -1,5 +1,6 @@
 import { firstIdOfBlock } from "../domain/block-position.js";
 import type { Connection, Database } from "../store/database.js";
+import { readOldestKept } from "../store/ledger-retention-table.js";
 import { type Progress, readProgress } from "../store/progress-table.js";
 import { BlockRows, type UndigestedBlocks } from "./block-rows.js";
 import { Findings } from "./findings.js";
@@ -71,8 +72,18 @@ async function checkNow(connection: Connection, findings: Findings): Promise<Pro
     await checkNumbersEnd(connection, "account", "account_id", block.account_max, findings);
     await checkNumbersEnd(connection, "entry_class", "class_id", block.class_max, findings);
   }
+  await checkRetention(connection, progress, findings);
   await checkTables(connection, { progress, hasDigests, findings });
   return progress;
+}
+
+/** The oldest block that is kept is a block: otherwise entries would count as dropped that are not. */
+async function checkRetention(connection: Connection, progress: Progress, findings: Findings): Promise<void> {
+  const { height, timeNs } = await readOldestKept(connection);
+  if (height === 0n) return;
+  const found = await connection.query("SELECT height FROM block WHERE height = ? AND time_ns = ?", [height, timeNs]);
+  if (found.length > 0 && height <= progress.height) return;
+  findings.add("ledger_retention", height, "it names a block or a time that is not there");
 }
 
 async function checkNumbersEnd(

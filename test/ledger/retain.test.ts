@@ -280,6 +280,8 @@ describe("a database that was loaded", () => {
     );
     await change("UPDATE block SET time_ns = time_ns + 1 WHERE height = 5");
     expect(await verified()).toContainEqual(expect.stringMatching(/^block 5, block: /));
+    await change("UPDATE ledger_retention SET oldest_height = oldest_height + 1");
+    expect(await verified()).toContainEqual(expect.stringMatching(/^block \d+, ledger_retention: /));
     await database.close();
   });
 });

@@ -21,8 +21,8 @@ const tables: Readonly<Record<string, readonly string[]>> = {
   table_digest: ["table_name"],
 };
 
-/** The store's name is the operator's to change. */
-const freeColumns: ReadonlySet<string> = new Set(["store_id"]);
+/** The store's name is the operator's to change; whose turn it is to load changes without a block. */
+const freeColumns: ReadonlySet<string> = new Set(["store_id", "loader_id", "loader_beat"]);
 
 type MutableRow = Record<string, ColumnValue>;
 
