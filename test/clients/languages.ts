@@ -34,7 +34,11 @@ export interface Language extends Installed {
   readonly paste?: (folder: string, code: string) => Promise<Command>;
 }
 
-const root = fileURLToPath(new URL("../../", import.meta.url));
+/** The folder of the repository. */
+export const root = fileURLToPath(new URL("../../", import.meta.url));
+
+/** The program that generates code from the definitions. */
+export const bufPath = join(root, "node_modules/@bufbuild/buf/bin/buf");
 
 /** The table of cases that the rules of each language are tried with. */
 export const casesPath = join(root, "test/clients/cases.json");
@@ -173,10 +177,7 @@ export const java: Installed = {
       await rename(join(folder, `lib/${compiler}.exe`), join(folder, "lib", compiler));
       await chmod(join(folder, "lib", compiler), 0o755);
     }
-    await run(
-      [process.execPath, join(root, "node_modules/@bufbuild/buf/bin/buf"), "generate", join(root, "proto")],
-      folder,
-    );
+    await run([process.execPath, bufPath, "generate", join(root, "proto")], folder);
     const sources = (await readdir(join(folder, "src"), { recursive: true })).filter((name) => name.endsWith(".java"));
     await writeFile(join(folder, "sources"), ["Calls.java", ...sources.map((name) => `src/${name}`)].join("\n"));
     await run([program("javac"), "-nowarn", "-cp", "lib/*", "-d", "classes", "@sources"], folder);

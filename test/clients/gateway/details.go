@@ -1,0 +1,5 @@
+//go:build details
+
+package main
+
+import _ "google.golang.org/genproto/googleapis/rpc/errdetails"
