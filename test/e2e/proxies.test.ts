@@ -1,0 +1,192 @@
+import { createHash } from "node:crypto";
+import { once } from "node:events";
+import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { rm } from "node:fs/promises";
+import type { ClientRequest, IncomingMessage } from "node:http";
+import { request } from "node:https";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { createClient } from "@connectrpc/connect";
+import { createGrpcTransport } from "@connectrpc/connect-node";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { WebSocket } from "ws";
+import { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { liveLimits } from "../../src/live/limits.js";
+import { selfSigned } from "../support/certificate.js";
+import { newDatabaseUrl } from "../support/database.js";
+import { operationsOn, outcomesOf } from "../support/operations.js";
+import { partnerProgram } from "../support/partners.js";
+import { getUrl, openClients, type ProtocolClient } from "../support/protocol-clients.js";
+import { type ProxyName, type ProxyProcess, startProxy } from "./proxy-process.js";
+import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
+import { smallNetwork } from "./small-network.js";
+
+/* The configurations of docs/proxies.md, as they stand there, in the real proxies: every protocol goes through. */
+
+const page = readFileSync(fileURLToPath(new URL("../../docs/proxies.md", import.meta.url)), "utf8");
+const proxies: readonly ProxyName[] = ["nginx", "caddy", "haproxy"];
+const operations = operationsOn({ market: "busy", other: "a/b +%", party: "alice", asset: "usd" });
+const streamUrl = getUrl("observeMarketsDepthUpdates", { marketIds: ["busy"] });
+const heartbeatMs = 200;
+const streamsPerAddressMax = 20;
+/** The first message, and heartbeats that a proxy passes on one by one. */
+const messages = 4;
+const patience = { timeout: 10_000 };
+const certificate = selfSigned();
+
+describe.skipIf(certificate === undefined)("behind a proxy", () => {
+  let folder = "";
+  let service: ServiceProcess;
+
+  beforeAll(async () => {
+    // The certificate signs itself, and `fetch` takes no other authorities than those of the process.
+    process.env["NODE_TLS_REJECT_UNAUTHORIZED"] = "0";
+    folder = mkdtempSync(join(tmpdir(), "marketd-proxies-"));
+    const file = join(folder, "recording");
+    writeFileSync(file, smallNetwork().bytes());
+    const { url: databaseUrl } = newDatabaseUrl();
+    await runMarketd("load", "--database-url", databaseUrl, file);
+    service = new ServiceProcess(
+      ...[databaseUrl, await freePort(), "--heartbeat-ms", String(heartbeatMs), "--trusted-proxies", "127.0.0.1"],
+      ...["--streams-per-address-max", String(streamsPerAddressMax)],
+    );
+    await service.start();
+  });
+
+  afterAll(async () => {
+    await service?.kill();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  describe.each(proxies)("%s", (name) => {
+    const configuration = new RegExp(`^\`\`\`${name}\\n([\\s\\S]*?)^\`\`\`$`, "m").exec(page)?.[1] ?? "";
+    const program = partnerProgram(name);
+    const through = it.skipIf(program === undefined);
+    let proxy: ProxyProcess;
+    let clients: readonly ProtocolClient[] = [];
+
+    beforeAll(async () => {
+      if (program === undefined || certificate === undefined) return;
+      proxy = await startProxy({ name, program, configuration, serviceUrl: service.url, certificate });
+      clients = openClients(proxy.url, certificate.certificate);
+    });
+
+    afterAll(async () => {
+      for (const client of clients) client.close();
+      await proxy?.stop();
+    });
+
+    through("passes every operation on, over every protocol", async () => {
+      const direct = openClients(service.url);
+      for (const [index, client] of clients.entries()) {
+        const straight = direct[index];
+        if (straight === undefined) throw new Error(`${client.name} is missing`);
+        for (const operation of operations) {
+          const expected = await outcomesOf(straight, operation);
+          expect(await outcomesOf(client, operation), `${client.name} ${JSON.stringify(operation)}`).toEqual(expected);
+        }
+      }
+      for (const client of direct) client.close();
+    });
+
+    through("passes each message of a stream on at once, over every protocol", async () => {
+      for (const client of clients) {
+        const taken = await client.stream("observeMarketsDepthUpdates", { marketIds: ["busy"] }, messages);
+        expect(taken.slice(1), client.name).toEqual(new Array(messages - 1).fill({ reply: { update: [] } }));
+      }
+      expect(await eventsOf(proxy.url + streamUrl, messages)).toHaveLength(messages);
+      const socket = new WebSocket(proxy.url.replace("http", "ws") + streamUrl);
+      const texts: string[] = [];
+      socket.on("message", (data) => texts.push(String(data)));
+      await expect.poll(() => texts.length, patience).toBeGreaterThanOrEqual(messages);
+      expect(texts[1]).toBe('{"result":{"update":[]}}');
+      socket.close();
+      await once(socket, "close");
+    });
+
+    it("lets streams be idle for longer than they are", () => {
+      const timeouts = [...configuration.matchAll(/(?:read_timeout|timeout (?:client|server|tunnel)) +([0-9]+)s/g)];
+      for (const [text, seconds] of timeouts)
+        expect(Number(seconds) * 1000, text).toBeGreaterThan(liveLimits.heartbeatMs);
+      // Caddy has none.
+      expect(timeouts.length).toBe({ nginx: 2, caddy: 0, haproxy: 3 }[name]);
+    });
+
+    through("tells a browser why a WebSocket is refused", async () => {
+      const socket = new WebSocket(`${proxy.url.replace("http", "ws")}${streamUrl}&marketIds=nowhere`);
+      const [data] = await once(socket, "message");
+      const [code] = await once(socket, "close");
+      expect([code, JSON.parse(String(data))]).toMatchObject([1008, { error: { code: 5 } }]);
+    });
+
+    through("passes the raw CSV on, and conditional and HEAD requests", async () => {
+      const path = getUrl("exportLedgerEntries", { partyId: "alice", assetId: "usd" });
+      const expected = await (await fetch(`${service.url}${path}&alt=media`)).text();
+      const { text, trailers } = await download(`${proxy.url}${path}&alt=media`);
+      expect(text).toBe(expected);
+      const sha256 = createHash("sha256").update(expected).digest("hex");
+      expect(trailers["export-sha256"]).toBe(name === "nginx" ? undefined : sha256);
+      const url = proxy.url + getUrl("getMarket", { marketId: "a/b +%" });
+      const etag = (await fetch(url)).headers.get("etag") ?? "";
+      expect((await fetch(url, { headers: { "if-none-match": etag } })).status).toBe(304);
+      const head = await fetch(url, { method: "HEAD" });
+      expect([head.status, head.headers.get("x-block-height")]).toEqual([200, "4"]);
+    });
+
+    through("tells the client's address, over every protocol", async () => {
+      const calls: ClientRequest[] = [];
+      const open = async (localAddress: string): Promise<number> => {
+        const call = request(proxy.url + streamUrl, { localAddress, agent: false }).end();
+        calls.push(call);
+        const [response] = (await once(call, "response")) as [IncomingMessage];
+        call.on("error", () => {});
+        response.on("error", () => {}).resume();
+        return response.statusCode ?? 0;
+      };
+      // Streams of the tests before are closed by now, or with their next message.
+      await expect.poll(() => openStreams(service.url), patience).toBe(0);
+      for (let n = 0; n < streamsPerAddressMax; n++) expect(await open("127.0.0.1")).toBe(200);
+      expect(await open("127.0.0.1")).toBe(429);
+      expect(await open("127.0.0.2")).toBe(200);
+      const nodeOptions = { localAddress: "127.0.0.2", rejectUnauthorized: false };
+      const grpc = createClient(TradingDataService, createGrpcTransport({ baseUrl: proxy.url, nodeOptions }));
+      for await (const { update } of grpc.observeMarketsDepthUpdates({})) {
+        expect(update.length).toBeGreaterThan(0);
+        break;
+      }
+      for (const client of clients) {
+        const [outcome] = await client.stream("observeMarketsDepthUpdates", {}, 1);
+        expect(outcome, client.name).toMatchObject({ error: { code: 8, reason: "TOO_MANY_STREAMS_OF_CLIENT" } });
+      }
+      for (const call of calls) call.destroy();
+      await expect.poll(() => openStreams(service.url), patience).toBe(0);
+    });
+  });
+});
+
+async function openStreams(url: string): Promise<number> {
+  const metrics = await (await fetch(`${url}/metrics`)).text();
+  const counts = [...metrics.matchAll(/^marketd_streams_open\{.*\} ([0-9]+)$/gm)];
+  return counts.reduce((sum, [, count]) => sum + Number(count), 0);
+}
+
+/** The first server-sent events of a stream. */
+async function eventsOf(url: string, count: number): Promise<string[]> {
+  const response = await fetch(url, { headers: { accept: "text/event-stream" } });
+  const decoder = new TextDecoder();
+  let text = "";
+  for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
+    text += decoder.decode(chunk, { stream: true });
+    if (text.split("\n\n").length > count) break;
+  }
+  return text.split("\n\n").slice(0, count);
+}
+
+/** A body with what follows it, which `fetch` does not tell. */
+async function download(url: string) {
+  const [response] = (await once(request(url, { agent: false }).end(), "response")) as [IncomingMessage];
+  let text = "";
+  for await (const chunk of response.setEncoding("utf8")) text += chunk;
+  return { text, trailers: response.trailers };
+}
