@@ -44,7 +44,6 @@ export async function startProxy(options: ProxyOptions): Promise<ProxyProcess> {
   if (isRoot) chownSync(folder, nobody, nobody);
   const child = spawn(options.program, args, {
     cwd: folder,
-    env: { ...process.env, HOME: folder, XDG_DATA_HOME: folder, XDG_CONFIG_HOME: folder },
     stdio: ["ignore", "pipe", "pipe"],
     ...(isRoot ? { uid: nobody, gid: nobody } : {}),
   });
@@ -93,7 +92,7 @@ const argumentsOf: Readonly<Record<ProxyName, (folder: string, configuration: st
     return ["-p", folder, "-c", "nginx.conf", "-e", "stderr"];
   },
   caddy: (folder, configuration) => {
-    const settings = "{\n\tadmin off\n\tauto_https disable_redirects\n}\n";
+    const settings = `{\n\tadmin off\n\tauto_https disable_redirects\n\tstorage file_system ${folder}\n}\n`;
     write(join(folder, "Caddyfile"), settings + configuration);
     return ["run", "--config", join(folder, "Caddyfile"), "--adapter", "caddyfile"];
   },
