@@ -21,6 +21,7 @@ import { type Known, messagesMax, operationsOn, outcomesOf } from "../support/op
 import { isOffline, partnerProgram } from "../support/partners.js";
 import { methodOf, type Outcome, outcomeOf } from "../support/protocol-client.js";
 import { GrpcProtocolClient } from "../support/protocol-clients.js";
+import { notThorough, thorough } from "../support/tries.js";
 import type { Findings } from "./browser-script.js";
 import {
   type Command,
@@ -80,6 +81,7 @@ async function load(blocks: number): Promise<void> {
 async function install(language: Installed): Promise<void> {
   const missing = language.needs.find((name) => partnerProgram(name) === undefined);
   if (missing !== undefined) return skip(language, `${missing} is not on this machine`);
+  if (language === java && !thorough) return skip(language, notThorough);
   try {
     await mkdir(projectFolder(language));
     await language.install(projectFolder(language));
