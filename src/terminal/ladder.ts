@@ -43,7 +43,7 @@ function rowsOf(levels: readonly DepthLevel[], count: number): Row[] {
 }
 
 /** The texts of a row, the most important first: what does not fit is left out from the end. */
-function cellsOf({ level, sum }: Row, { price, size }: Places): string[] {
+function textsOf({ level, sum }: Row, { price, size }: Places): string[] {
   return [
     scaled(level.price, price, separator),
     scaled(level.volume, size, separator),
@@ -66,8 +66,8 @@ export function ladderLines(book: LadderBook, levels: number, columns: number, s
   const line = (side: LadderSide, row: Row) => {
     const emphases: Emphasis[] = [side === "buy" ? "green" : "red"];
     if (book.isFlashing(side, row.level.price)) emphases.push("bold", "inverse");
-    const { cells, bar } = table.line(row);
-    return style(cells, ...emphases) + style(bar, side === "buy" ? "green" : "red", "dim");
+    const { columns: text, bar } = table.line(row);
+    return style(text, ...emphases) + style(bar, side === "buy" ? "green" : "red", "dim");
   };
   return [
     style(table.headings, "dim"),
@@ -93,8 +93,8 @@ class Table {
     let largest = 1n;
     for (const { sum } of rows) if (sum > largest) largest = sum;
     this.#largest = largest;
-    const texts = [headings, ...rows.map((row) => cellsOf(row, places))];
-    const widths = headings.map((_, index) => Math.max(...texts.map((cells) => cells[index]?.length ?? 0)));
+    const texts = [headings, ...rows.map((row) => textsOf(row, places))];
+    const widths = headings.map((_, index) => Math.max(...texts.map((row) => row[index]?.length ?? 0)));
     while (widths.length > 1 && widthOf(widths) > columns) widths.pop();
     this.#widths = widths;
     this.headings = this.#join(headings);
@@ -103,16 +103,16 @@ class Table {
     this.#barWidth = free < barMin ? 0 : free;
   }
 
-  line(row: Row): { readonly cells: string; readonly bar: string } {
+  line(row: Row): { readonly columns: string; readonly bar: string } {
     const length = Number((row.sum * BigInt(this.#barWidth)) / this.#largest);
     return {
-      cells: this.#join(cellsOf(row, this.#places)),
+      columns: this.#join(textsOf(row, this.#places)),
       bar: length === 0 ? "" : gap + "█".repeat(length),
     };
   }
 
-  #join(cells: readonly string[]): string {
-    return this.#widths.map((width, index) => (cells[index] ?? "").padStart(width)).join(gap);
+  #join(texts: readonly string[]): string {
+    return this.#widths.map((width, index) => (texts[index] ?? "").padStart(width)).join(gap);
   }
 }
 

@@ -282,7 +282,7 @@ describe("watch without a terminal", () => {
   it.each<[args: string[], code: number, error: RegExp]>([
     [["watch", "none"], 1, /^marketd: http:\S+ has no market none; it has \S+, \S+\n$/],
     [["watch", "6d4f"], 1, /^marketd: 2 markets begin with 6d4f: \S+, \S+\n$/],
-    [["watch", "a\u0007"], 1, /^marketd: http:\S+: marketId: .*\n$/],
+    [["watch", "a\u0007"], 1, /^marketd: http:\S+: market_id: .*\n$/],
     [
       ["watch", market, "--server", "http://127.0.0.1:1"],
       3,
