@@ -74,7 +74,9 @@ export async function fileNameOf({ client }: Server, subject: LedgerSubject, sig
   const onHeader = (headers: Headers) => {
     name = /filename="?([^";]+)/.exec(headers.get("content-disposition") ?? "")?.[1];
   };
-  await exportLedger(client, requestOf(subject, 0n, 0n), () => {}, { signal, timeoutMs: responseMaxMs, onHeader });
+  // Of no time, but from the same start: the server may have dropped what was before.
+  const request = requestOf(subject, subject.startNs, subject.startNs ?? 0n);
+  await exportLedger(client, request, () => {}, { signal, timeoutMs: responseMaxMs, onHeader });
   // It names a file here, whatever the server says.
   return name?.replaceAll(/[^A-Za-z0-9._-]/g, "_").replace(/^\./, "_") ?? "ledger.csv";
 }

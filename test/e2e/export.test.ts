@@ -173,6 +173,25 @@ describe("a file", () => {
     }
   });
 
+  it("begins where entries are kept, or says from where on they are", async () => {
+    const url = newDatabaseUrl().url;
+    await load(url, recording.slice(0, firstBlocks));
+    await runMarketd("retain", "--database-url", url, "--keep", "1m");
+    const retained = new ServiceProcess(url, await freePort());
+    await retained.start();
+    try {
+      const args = [...argsOf(retained.url), "--out", "kept.csv"];
+      const refused = await runToEnd(args, { cwd });
+      expect([refused.code, readdirSync(cwd)]).toEqual([1, []]);
+      const [, start = ""] = /begin at its time, ([0-9]+), or later\n$/.exec(refused.error) ?? [];
+      const expected = await undisturbed(subject, `&dateRange.startTimestamp=${start}`, retained.url);
+      expect(rowsOf(expected)).toBeGreaterThan(1_000);
+      expectComplete(await runToEnd([...args, "--start", start], { cwd }), "kept.csv", expected);
+    } finally {
+      await retained.kill();
+    }
+  }, 120_000);
+
   it("replaces the file that was there, and not before it is complete", async () => {
     writeFileSync(join(cwd, "old.csv"), "old");
     const command = await halfDone("old.csv");
