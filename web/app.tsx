@@ -81,6 +81,9 @@ export function App(app: AppProps) {
               {text}
             </a>
           ))}
+          <a class="view-link" href="docs">
+            API
+          </a>
         </nav>
         <ExactSwitch />
         <StatusStrip books={app.books} status={app.status} />

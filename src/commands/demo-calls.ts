@@ -33,6 +33,7 @@ export async function demoCalls(url: string, origin: string): Promise<string> {
 marketd serves a simulated network on ${url}
 
   look at it            ${origin}/
+  try every call        ${url}/docs
   a market              curl -s '${url}/api/v2/market/${marketId}'
   its depth             curl -s '${url}/api/v2/market/depth/${marketId}/latest?maxDepth=5'
   its data              curl -s '${url}/api/v2/market/data/${marketId}/latest'

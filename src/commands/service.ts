@@ -22,7 +22,7 @@ import type { Metrics, MetricsText } from "../telemetry/metrics.js";
 import { defaultTransportLimits } from "../transport/limits.js";
 import { type RunningServer, startServer } from "../transport/server.js";
 import { toFailure } from "../transport/status.js";
-import { explorerFiles } from "./explorer-files.js";
+import { explorerFiles, referenceFiles } from "./web-files.js";
 
 /** What one serving process is made of. */
 export interface ServiceOptions {
@@ -128,7 +128,7 @@ async function listen(
       staleness: () => live.blockAgeSeconds(),
       newestBlock: () => live.newestBlock(),
       tuning: config.tuning,
-      files: explorerFiles(),
+      files: new Map([...explorerFiles(), ...referenceFiles(config.basePath)]),
     });
   } catch (error) {
     throw listenError(error, `${config.listen.host}:${config.listen.port}`);

@@ -52,6 +52,7 @@ put("node_modules/rolldown/index.js", \`
   });
 \`);
 put("node_modules/uplot/dist/uPlot.min.css", "");
+for (const name of ["swagger-ui-bundle.js", "swagger-ui.css", "LICENSE", "NOTICE"]) put("node_modules/swagger-ui-dist/" + name, "");
 put("node_modules/vitest/vitest.mjs", \`
   if (process.argv.includes("wait")) {
     process.on("SIGTERM", () => process.exit(9));
@@ -73,7 +74,9 @@ beforeEach(() => {
   put("src/main.ts", "export {};\n");
   put("src/store/migrations/001.do.initial.sql", "SELECT 1;\n");
   put("bench/unary.ts", "export {};\n");
-  for (const name of ["main.tsx", "index.html", "icon.svg", "explorer.css"]) put(`web/${name}`, "");
+  const pages = ["main.tsx", "index.html", "icon.svg", "explorer.css"];
+  const docs = ["docs.ts", "index.html", "docs.css", "openapi.json"].map((name) => `docs/${name}`);
+  for (const name of [...pages, ...docs]) put(`web/${name}`, "");
   put("npm.cjs", npm);
 });
 

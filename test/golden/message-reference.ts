@@ -1,5 +1,6 @@
-import type { DescEnum, DescField, DescFile, DescMessage, DescService } from "@bufbuild/protobuf";
+import type { DescEnum, DescField, DescMessage, DescService } from "@bufbuild/protobuf";
 import { ScalarType } from "@bufbuild/protobuf";
+import { type Commented, commentOf, isWellKnown, reachable, title } from "./definitions.js";
 
 const introduction = `# Messages
 
@@ -15,54 +16,21 @@ export function messageReference(service: DescService, further: readonly DescMes
   return [introduction, ...sections].join("\n");
 }
 
-function reachable(roots: readonly DescMessage[]): Set<DescMessage | DescEnum> {
-  const reached = new Set<DescMessage | DescEnum>();
-  const visit = (desc: DescMessage | DescEnum) => {
-    if (reached.has(desc) || isWellKnown(desc)) return;
-    reached.add(desc);
-    if (desc.kind === "enum") return;
-    for (const { message, enum: enumeration } of desc.fields) {
-      if (message !== undefined) visit(message);
-      if (enumeration !== undefined) visit(enumeration);
-    }
-  };
-  for (const root of roots) visit(root);
-  return reached;
-}
-
-function isWellKnown(desc: DescMessage | DescEnum): boolean {
-  return desc.file.proto.package === "google.protobuf";
-}
-
 function messageSection(message: DescMessage): string {
   const rows = message.fields.map(
-    (field) =>
-      `| \`${field.jsonName}\` | ${fieldType(field)} | ${field.number} | ${comment(message.file, fieldPath(field))} |`,
+    (field) => `| \`${field.jsonName}\` | ${fieldType(field)} | ${field.number} | ${comment(field)} |`,
   );
   const table = rows.length === 0 ? [] : ["", "| field | type | number | |", "| --- | --- | --- | --- |", ...rows];
-  return section(message, comment(message.file, messagePath(message)), table);
+  return section(message, table);
 }
 
 function enumSection(enumeration: DescEnum): string {
-  const path = enumPath(enumeration);
-  const rows = enumeration.proto.value.map(
-    (value, index) => `| \`${value.name}\` | ${value.number} | ${comment(enumeration.file, [...path, 2, index])} |`,
-  );
-  return section(enumeration, comment(enumeration.file, path), [
-    "",
-    "| value | number | |",
-    "| --- | --- | --- |",
-    ...rows,
-  ]);
+  const rows = enumeration.values.map((value) => `| \`${value.name}\` | ${value.number} | ${comment(value)} |`);
+  return section(enumeration, ["", "| value | number | |", "| --- | --- | --- |", ...rows]);
 }
 
-function section(desc: DescMessage | DescEnum, text: string, table: readonly string[]): string {
-  return [`## ${title(desc)}`, "", `\`${desc.typeName}\`: ${text}`, ...table, ""].join("\n");
-}
-
-/** The name without its package, so that nested types keep the name of what they are in. */
-function title(desc: DescMessage | DescEnum): string {
-  return desc.typeName.slice(desc.file.proto.package.length + 1);
+function section(desc: DescMessage | DescEnum, table: readonly string[]): string {
+  return [`## ${title(desc)}`, "", `\`${desc.typeName}\`: ${comment(desc)}`, ...table, ""].join("\n");
 }
 
 function fieldType(field: DescField): string {
@@ -85,31 +53,6 @@ function anchor(desc: DescMessage | DescEnum): string {
 }
 
 /** The comment above a declaration, as one line that fits a table. */
-function comment(file: DescFile, path: readonly number[]): string {
-  const wanted = path.join();
-  const location = file.proto.sourceCodeInfo?.location.find((candidate) => candidate.path.join() === wanted);
-  const lines = (location?.leadingComments ?? "").split("\n").map((line) => line.trim());
-  return lines.join(" ").trim().replaceAll("|", "\\|");
-}
-
-// Places in a FileDescriptorProto, by the numbers of its fields.
-const inFile = { message: 4, enum: 5 };
-const inMessage = { field: 2, message: 3, enum: 4 };
-
-function messagePath(message: DescMessage): number[] {
-  const { parent } = message;
-  return parent === undefined
-    ? [inFile.message, message.file.proto.messageType.indexOf(message.proto)]
-    : [...messagePath(parent), inMessage.message, parent.proto.nestedType.indexOf(message.proto)];
-}
-
-function enumPath(enumeration: DescEnum): number[] {
-  const { parent } = enumeration;
-  return parent === undefined
-    ? [inFile.enum, enumeration.file.proto.enumType.indexOf(enumeration.proto)]
-    : [...messagePath(parent), inMessage.enum, parent.proto.enumType.indexOf(enumeration.proto)];
-}
-
-function fieldPath(field: DescField): number[] {
-  return [...messagePath(field.parent), inMessage.field, field.parent.proto.field.indexOf(field.proto)];
+function comment(desc: Commented): string {
+  return commentOf(desc).replaceAll("\n", " ").replaceAll("|", "\\|");
 }

@@ -62,7 +62,7 @@ const brotliAsync = promisify<Uint8Array, BrotliOptions, Buffer>(brotliCompress)
 const gzipAsync = promisify<Uint8Array, ZlibOptions, Buffer>(gzip);
 
 /** Compressed bytes. Compression takes about 40 ms per MB. */
-export function compressInline(coding: ContentCoding, body: Uint8Array): Uint8Array {
+function compressInline(coding: ContentCoding, body: Uint8Array): Uint8Array {
   return coding === "br" ? brotliCompressSync(body, brotliOptions) : gzipSync(body, gzipOptions);
 }
 

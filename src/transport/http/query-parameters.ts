@@ -5,7 +5,7 @@ import { nearestName } from "./nearest-name.js";
 import { type ParameterValue, parameterValue } from "./parameter-value.js";
 
 /** A field that a parameter sets. */
-interface Parameter {
+export interface Parameter {
   /** Its path in JSON names, as errors show it. */
   readonly name: string;
   /** The message fields that contain it. */
@@ -30,20 +30,20 @@ const quotedLengthMax = 80;
  * name and its protobuf name, per segment.
  */
 export class QueryParameters {
+  /** The value that `?alt=` takes; undefined: there is no such parameter. */
+  readonly alt: string | undefined;
   readonly #schema: DescMessage;
   readonly #byName = new Map<string, Parameter>();
   readonly #path: Parameter[] = [];
-  readonly #alt: string | undefined;
   readonly #known: string[] = [];
 
   /**
-   * `pathFields` are the protobuf paths of the template's variables, in order; `alt` is the value that `?alt=` accepts,
-   * if any.
+   * `pathFields` are the protobuf paths of the template's variables, in order.
    * @throws Error if a field of the request cannot be given in a URL
    */
   constructor(schema: DescMessage, pathFields: readonly string[], alt?: string) {
     this.#schema = schema;
-    this.#alt = alt;
+    this.alt = alt;
     this.#add(schema, [], [""], new Set(pathFields), []);
     for (const path of pathFields) {
       const parameter = this.#byName.get(path);
@@ -53,6 +53,11 @@ export class QueryParameters {
       this.#path.push(parameter);
     }
     if (alt !== undefined) this.#known.push("alt");
+  }
+
+  /** Each parameter once, in the order of the definitions. */
+  get all(): readonly Parameter[] {
+    return [...new Set(this.#byName.values())];
   }
 
   /**
@@ -105,7 +110,7 @@ export class QueryParameters {
       const rawText = equals === -1 ? "" : piece.slice(equals + 1);
       const parameter = this.#byName.get(name);
       if (parameter !== undefined) bindParameter(message, parameter, rawText, given);
-      else if (name === "alt" && this.#alt !== undefined) bindAlt(this.#alt, rawText, given);
+      else if (name === "alt" && this.alt !== undefined) bindAlt(this.alt, rawText, given);
       else throw this.#unknown(name);
     }
     const alt = given.get("alt");

@@ -1,7 +1,8 @@
 import { createHash } from "node:crypto";
-import { type ContentCoding, chooseCoding, compressedBytesMin, compressInline } from "../call/content-coding.js";
+import { type ContentCoding, chooseCoding, compress, compressedBytesMin } from "../call/content-coding.js";
 import type { HeaderFields } from "../common-headers.js";
 import type { Exchange } from "./exchange.js";
+import { breakOff } from "./http-message.js";
 import { noneMatch } from "./json-body.js";
 
 /** A file to serve. */
@@ -31,7 +32,7 @@ interface EncodedFile {
 /** Files by path behind the base path; `/` is the page itself. Clients revalidate each time, and get 304. */
 export class StaticFiles {
   readonly #files: ReadonlyMap<string, StaticFile>;
-  readonly #encoded = new Map<string, EncodedFile>();
+  readonly #encoded = new Map<string, EncodedFile | Promise<EncodedFile>>();
 
   constructor(files: ReadonlyMap<string, StaticFile> = new Map()) {
     this.#files = files;
@@ -41,35 +42,45 @@ export class StaticFiles {
   serve(exchange: Exchange, path: string): boolean {
     const file = this.#files.get(path);
     if (file === undefined) return false;
-    const { request, response, common, head } = exchange;
-    const acceptEncoding = request.headers["accept-encoding"];
+    const acceptEncoding = exchange.request.headers["accept-encoding"];
     const coding = typeof acceptEncoding === "string" ? chooseCoding(acceptEncoding) : undefined;
-    const { fields, bytes } = this.#encode(path, file, coding);
-    const known = request.headers["if-none-match"];
-    if (known !== undefined && noneMatch(known, String(fields["etag"]))) {
-      response.writeHead(304, { ...fields, ...common });
-      response.end();
-      return true;
-    }
-    const { contentType } = file;
-    response.writeHead(200, { "content-type": contentType, "content-length": bytes.length, ...fields, ...common });
-    if (head) response.end();
-    else response.end(bytes);
+    const encoded = this.#encode(path, file, coding);
+    if (encoded instanceof Promise) {
+      encoded.then((ready) => send(exchange, file, ready)).catch(() => breakOff(exchange.response));
+    } else send(exchange, file, encoded);
     return true;
   }
 
-  /** Files are compressed when first requested in a coding. */
-  #encode(path: string, file: StaticFile, wanted: ContentCoding | undefined): EncodedFile {
+  /** Files are compressed when first requested in a coding. Large ones resolve later. */
+  #encode(path: string, file: StaticFile, wanted: ContentCoding | undefined): EncodedFile | Promise<EncodedFile> {
     const coding = file.bytes.length < compressedBytesMin ? undefined : wanted;
     const key = `${coding ?? "identity"} ${path}`;
-    let encoded = this.#encoded.get(key);
-    if (encoded === undefined) {
-      const bytes = coding === undefined ? file.bytes : compressInline(coding, file.bytes);
-      encoded = { fields: { ...fieldsOf(bytes), ...(coding && { "content-encoding": coding }) }, bytes };
+    const known = this.#encoded.get(key);
+    if (known !== undefined) return known;
+    const keep = (bytes: Uint8Array): EncodedFile => {
+      const encoded = { fields: { ...fieldsOf(bytes), ...(coding && { "content-encoding": coding }) }, bytes };
       this.#encoded.set(key, encoded);
-    }
+      return encoded;
+    };
+    const bytes = coding === undefined ? file.bytes : compress(coding, file.bytes);
+    if (!(bytes instanceof Promise)) return keep(bytes);
+    const encoded = bytes.then(keep);
+    this.#encoded.set(key, encoded);
     return encoded;
   }
+}
+
+function send({ request, response, common, head }: Exchange, file: StaticFile, { fields, bytes }: EncodedFile): void {
+  const known = request.headers["if-none-match"];
+  if (known !== undefined && noneMatch(known, String(fields["etag"]))) {
+    response.writeHead(304, { ...fields, ...common });
+    response.end();
+    return;
+  }
+  const { contentType } = file;
+  response.writeHead(200, { "content-type": contentType, "content-length": bytes.length, ...fields, ...common });
+  if (head) response.end();
+  else response.end(bytes);
 }
 
 function fieldsOf(bytes: Uint8Array): HeaderFields {

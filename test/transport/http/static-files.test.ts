@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { get, type IncomingHttpHeaders, type IncomingMessage } from "node:http";
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { explorerFiles } from "../../../src/commands/explorer-files.js";
+import { explorerFiles, referenceFiles } from "../../../src/commands/web-files.js";
 import { contentSecurityPolicy } from "../../../src/transport/http/static-files.js";
 import type { RunningServer } from "../../../src/transport/server.js";
 import { serveFake } from "../serve-fake.js";
@@ -23,13 +23,14 @@ async function rawGet(url: string, acceptEncoding: string, ifNoneMatch?: string)
   return { status: response.statusCode, headers: response.headers, body: Buffer.concat(chunks) };
 }
 
-describe("the explorer's files", () => {
+describe("the files of the pages", () => {
+  const files = new Map([...explorerFiles(), ...referenceFiles("")]);
   let server: RunningServer;
   let prefixed: RunningServer;
 
   beforeAll(async () => {
-    server = (await serveFake({ files: explorerFiles() })).server;
-    prefixed = (await serveFake({ files: explorerFiles(), basePath: "/data" })).server;
+    server = (await serveFake({ files })).server;
+    prefixed = (await serveFake({ files, basePath: "/data" })).server;
   });
 
   afterAll(async () => {
@@ -37,19 +38,19 @@ describe("the explorer's files", () => {
     await prefixed.close();
   });
 
-  it("are served with their types, and nothing of other origins is allowed", async () => {
-    const page = await fetch(`${server.url}/`);
+  it.each(["/", "/docs"])("are served with their types, and nothing of other origins is allowed: %s", async (path) => {
+    const page = await fetch(`${server.url}${path}`);
     expect(page.status).toBe(200);
     expect(page.headers.get("content-type")).toBe("text/html; charset=utf-8");
     expect(page.headers.get("content-security-policy")).toBe(contentSecurityPolicy);
     expect(page.headers.get("x-content-type-options")).toBe("nosniff");
     const html = await page.text();
-    const links = [...html.matchAll(/(?:href|src)="(explorer\/[^"]+)"/g)].map(([, link = ""]) => link);
+    const links = [...html.matchAll(/(?:href|src)="((?:explorer|docs)\/[^"]+)"/g)].map(([, link = ""]) => link);
     expect(links.length).toBeGreaterThan(2);
-    for (const link of links) expect((await fetch(new URL(link, `${server.url}/`))).status).toBe(200);
+    for (const link of links) expect((await fetch(new URL(link, page.url))).status).toBe(200);
   });
 
-  it("hold every module that they import", async () => {
+  it("hold every module that the explorer imports", async () => {
     const scripts = [...explorerFiles()].filter(([path]) => path.endsWith(".js"));
     expect(scripts.length).toBeGreaterThan(0);
     for (const [path, { bytes }] of scripts) {
@@ -64,7 +65,7 @@ describe("the explorer's files", () => {
     }
   });
 
-  it("are small: compressed at most 150 KB in all", async () => {
+  it("are small: those of the explorer compressed at most 150 KB in all", async () => {
     let bytes = 0;
     for (const path of explorerFiles().keys()) {
       const response = await rawGet(`${server.url}${path}`, "gzip");
@@ -94,9 +95,17 @@ describe("the explorer's files", () => {
     expect(contentSecurityPolicy).not.toMatch(/unsafe-|\*|https?:|data:|blob:/);
   });
 
-  it("have no script or style in the page, which the policy forbids", () => {
-    const html = Buffer.from(explorerFiles().get("/")?.bytes ?? []).toString();
+  it.each(["/", "/docs"])("have no script or style in the page, which the policy forbids: %s", (path) => {
+    const html = Buffer.from(files.get(path)?.bytes ?? []).toString();
     expect(html).not.toMatch(/<style|style="|<script(?![^>]*src=)| on[a-z]+="/);
+  });
+
+  it("are compressed beside the event loop where they are large, and once for all who ask at the same time", async () => {
+    const path = "/docs/swagger-ui-bundle.js";
+    const answers = await Promise.all([1, 2, 3].map(() => rawGet(`${server.url}${path}`, "br")));
+    const bytes = files.get(path)?.bytes ?? new Uint8Array();
+    expect(bytes.length).toBeGreaterThan(1_000_000);
+    expect(answers.map(({ body }) => brotliDecompressSync(body).equals(bytes))).toEqual([true, true, true]);
   });
 
   it("cost a client that knows them a 304", async () => {

@@ -1,0 +1,64 @@
+import { writeFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { liveExamples } from "../../web/docs/live-examples.js";
+import type { Examples } from "../golden/openapi-responses.js";
+
+const file = fileURLToPath(new URL("../golden/openapi-examples.json", import.meta.url));
+
+/** Elements of a list that an example shows, and rows of a file. */
+const shownMax = 2;
+
+/** Calls each operation of a service, and keeps the responses for the document. */
+export async function renewExamples(url: string): Promise<void> {
+  const get = (path: string, accept = "*/*") => fetch(`${url}/${path}`, { headers: { accept } });
+  const getJson = async (path: string): Promise<unknown> => (await get(path)).json();
+  const found = await liveExamples(getJson);
+  const [market, party, asset] = ["marketId", "partyId", "assetId"].map((name) => found.get(name));
+  const exported = `api/v2/ledgerentry/export?partyId=${party}&assetId=${asset}`;
+  const paths = {
+    GetMarket: `api/v2/market/${market}`,
+    GetLatestMarketDepth: `api/v2/market/depth/${market}/latest`,
+    GetLatestMarketData: `api/v2/market/data/${market}/latest`,
+    ListLatestMarketData: `markets/data?market=${market}`,
+    ObserveMarketsDepthUpdates: `api/v2/stream/markets/depth/updates?marketIds=${market}`,
+    ListLedgerEntries: "api/v2/ledgerentry/history?pagination.first=2",
+    ExportLedgerEntries: exported,
+    ListERC20MultiSigSignerRemovedBundles: "api/v2/erc20/multisigcontrol/signer/removed/bundles?pagination.first=1",
+  };
+  const responses = Object.entries(paths).map(async ([method, path]) => [
+    method,
+    cut(await firstMessage(await get(path))),
+  ]);
+  const csv = await (await get(exported, "text/csv")).text();
+  const examples: Examples = {
+    parameters: { ...Object.fromEntries(found), maxDepth: "5", "pagination.first": 2 },
+    responses: Object.fromEntries(await Promise.all(responses)),
+    errors: {
+      400: await getJson(`api/v2/market/depth/${market}/latest?maxDepth=ten`),
+      404: await getJson("api/v2/market/unknown"),
+    },
+    csv: csv
+      .split("\r\n")
+      .slice(0, 1 + shownMax)
+      .map((row) => `${row}\r\n`)
+      .join(""),
+    blockHeight: (await get("markets/data")).headers.get("x-block-height") ?? "",
+  };
+  writeFileSync(file, `${JSON.stringify(examples, undefined, 2)}\n`);
+}
+
+/** A whole response, or the first line of a stream. */
+export async function firstMessage(response: Response): Promise<unknown> {
+  let text = "";
+  for await (const piece of response.body?.pipeThrough(new TextDecoderStream()) ?? []) {
+    text += piece;
+    if (text.includes("\n")) break;
+  }
+  return JSON.parse(text.split("\n")[0] ?? "");
+}
+
+function cut(value: unknown): unknown {
+  if (Array.isArray(value)) return value.slice(0, shownMax).map(cut);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, cut(inner)]));
+}

@@ -1,0 +1,19 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { buildDefinitions, root } from "./definitions.js";
+import { openApiDocument } from "./openapi-document.js";
+
+const file = join(root, "web/docs/openapi.json");
+const examplesFile = join(root, "test/golden/openapi-examples.json");
+
+test("web/docs/openapi.json says what the definitions say", () => {
+  const definitions = buildDefinitions();
+  const service = definitions.getService("datanode.api.v2.TradingDataService");
+  if (service === undefined) throw new Error("the definitions have no TradingDataService");
+  const document = openApiDocument(definitions, service, JSON.parse(readFileSync(examplesFile, "utf8")));
+  const text = `${JSON.stringify(document, undefined, 2)}\n`;
+  if (process.env["MARKETD_RENEW_GOLDEN"] === "1") writeFileSync(file, text);
+  const stale = "web/docs/openapi.json is stale: MARKETD_RENEW_GOLDEN=1 npx vitest run test/golden";
+  expect(readFileSync(file, "utf8"), stale).toBe(text);
+});
