@@ -34,6 +34,11 @@ const partners = {
   nginx: { tests: "the configuration of nginx in docs/proxies.md", programs: ["nginx"] },
   caddy: { tests: "the configuration of Caddy in docs/proxies.md", programs: ["caddy"] },
   haproxy: { tests: "the configuration of HAProxy in docs/proxies.md", programs: ["haproxy"] },
+  schemathesis: { tests: "a fuzzer that reads openapi.json", programs: ["schemathesis"] },
+  openapiGenerator: {
+    tests: "the Python client that openapi-generator makes of openapi.json",
+    programs: ["openapi-generator-cli"],
+  },
   faketime: { tests: "steps of the wall clock", programs: ["faketime"] },
   promtool: { tests: "the alert rules, and their own tests", programs: ["promtool"] },
   prometheus: { tests: "every expression of the dashboard on a real Prometheus", programs: ["prometheus"] },
@@ -47,7 +52,8 @@ export type PartnerName = keyof typeof partners;
 /** Path of a partner's program; undefined when it is not on this machine. */
 export function partnerProgram(name: PartnerName): string | undefined {
   const folders = (process.env["PATH"] ?? "").split(delimiter);
-  folders.push(join(homedir(), "go", "bin"), "/usr/local/go/bin", "/usr/local/bin", "/usr/bin", "/usr/sbin");
+  const own = [".local", "go"].map((folder) => join(homedir(), folder, "bin"));
+  folders.push(...own, "/usr/local/go/bin", "/usr/local/bin", "/usr/bin", "/usr/sbin");
   for (const program of partners[name].programs) {
     const found = folders.map((folder) => join(folder, program)).find(isProgram);
     if (found !== undefined) return found;
