@@ -3,45 +3,45 @@ import { Command, CommanderError, InvalidArgumentError, Option } from "commander
 import { nanoseconds } from "./domain/instant.js";
 import { type LogLevel, logLevels } from "./telemetry/log.js";
 
-/** Where the data is: a database by its URL, or by a file that holds it, or the private MariaDB under the data directory. */
+/** The database: a URL, a file that holds one, or the private MariaDB under the data directory. */
 export type DatabaseChoice =
   | { readonly kind: "url"; readonly url: string }
   | { readonly kind: "url_file"; readonly path: string }
   | { readonly kind: "embedded"; readonly dataDir: string };
 
-/** What every command that touches the database knows. */
+/** Settings of every command that uses the database. */
 export interface DatabaseConfig {
   readonly database: DatabaseChoice;
   readonly logLevel: LogLevel;
 }
 
-/** Where to listen. */
+/** An address to listen on. */
 export interface Listen {
   readonly host: string;
   /** 0: any free port. */
   readonly port: number;
 }
 
-/** A network: an address and how many of its leading bits name the network. */
+/** A network: an address and the number of leading bits that name the network. */
 export interface Network {
   readonly address: string;
   readonly prefixBits: number;
 }
 
-/** Settings of a serving process, beside its database. */
+/** Settings of a serving process, besides its database. */
 export interface ServiceConfig {
   readonly listen: Listen;
-  /** Health, readiness and metrics get a listener of their own there, and metrics leave the public port. */
+  /** A separate listener for health, readiness and metrics; metrics then leave the public port. */
   readonly adminListen: Listen | undefined;
-  /** Empty, or `/prefix` without a slash at its end. */
+  /** Empty, or `/prefix` without a trailing slash. */
   readonly basePath: string;
   readonly tls: { readonly certificatePath: string; readonly keyPath: string } | undefined;
   readonly corsOrigins: readonly string[];
-  /** Proxies that tell the address of their client in `X-Forwarded-For`. */
+  /** Proxies whose `X-Forwarded-For` is trusted. */
   readonly trustedProxies: readonly Network[];
-  /** 0: as many as the machine has cores. */
+  /** 0: one per core. */
   readonly workers: number;
-  /** Adjustments that lean on the insides of Node and V8. */
+  /** Whether to rely on undocumented parts of Node and V8. */
   readonly tuning: boolean;
   readonly pollIntervalMs: number;
   readonly heartbeatMs: number;
@@ -62,7 +62,7 @@ export interface LoadConfig extends DatabaseConfig {
   readonly follow: boolean;
   /** Take turns with other loaders. */
   readonly standby: boolean;
-  /** Blocks per second; undefined: as fast as it goes. */
+  /** Blocks per second; undefined: as fast as possible. */
   readonly pace: number | undefined;
 }
 
@@ -136,14 +136,14 @@ export interface Commands {
 /** A mistake in the arguments or the environment; the message says what to change. */
 export class UsageError extends Error {}
 
-/** `--database-url` is MARKETD_DATABASE_URL, and so on for every flag. */
+/** The environment variable of a flag: MARKETD_DATABASE_URL for `--database-url`. */
 function environmentName(flag: string): string {
   return `MARKETD_${flag.replace(/^--/, "").replaceAll("-", "_").toUpperCase()}`;
 }
 
 type Values = Record<string, unknown>;
 
-/** A flag without a value. Commander would take any text in the environment, `false` too, as set. */
+/** A flag without a value. Commander would treat any text in the environment, including `false`, as set. */
 function toggle(flag: string, description: string): Option {
   const name = environmentName(flag);
   const text = process.env[name] ?? "";
@@ -308,14 +308,14 @@ function addService(command: Command, workers: number): Command {
     .addOption(wholeNumber("--drain-ms", "ms", "longest wait for clients after SIGTERM", 10_000, 0, 3_600_000));
 }
 
-/** Ways to name the database, of which only one can be meant. */
+/** The ways to name the database; only one may be given. */
 const databaseFlags = {
   databaseUrl: "--database-url",
   databaseUrlFile: "--database-url-file",
   embedded: "--embedded",
 } as const;
 
-/** The one that is given: as a flag or, where none is, in the environment. */
+/** The flag that is given, or otherwise the environment variable. */
 function databaseFlag(command: Command): keyof typeof databaseFlags | undefined {
   const values: Values = command.opts();
   const names = Object.keys(databaseFlags) as (keyof typeof databaseFlags)[];
@@ -678,7 +678,7 @@ const makers = [
 ];
 
 /**
- * The whole command line. Usage errors come as {@link UsageError} or CommanderError, and are printed as well unless
+ * The whole command line. Usage errors are thrown as {@link UsageError} or CommanderError, and also printed unless
  * `silent`.
  */
 export function createProgram(version: string, commands: Commands, { silent = false } = {}): Command {
@@ -704,7 +704,7 @@ export function createProgram(version: string, commands: Commands, { silent = fa
   return program;
 }
 
-/** True when the command line was asked for help or a version, or was wrong: commander has printed it all. */
+/** Whether commander has printed everything: the help, the version, or a usage error. */
 export function isPrintedByProgram(error: unknown): error is CommanderError {
   return error instanceof CommanderError;
 }

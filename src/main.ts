@@ -5,13 +5,13 @@ import { exitUsage, OperatorError } from "./domain/operator-error.js";
 
 const exitFailed = 1;
 
-/** The package's version; compiled, this file lies in dist/src. */
+/** The package's version. Compiled, this file is in dist/src. */
 function version(): string {
   const text = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
   return (JSON.parse(text) as { version: string }).version;
 }
 
-/** Each command is imported when it is asked for, so that the others cost it nothing. */
+/** Each command is imported on demand, so that the others cost nothing. */
 function program(argv: readonly string[]) {
   return createProgram(version(), {
     serve: async (config) => (await import("./commands/serve.js")).serve(config, argv),
@@ -28,8 +28,8 @@ function program(argv: readonly string[]) {
 }
 
 /**
- * Runs the command that `argv` (without node and script) names.
- * Resolves with the exit code once the command has let go of everything: 0 done, 1 failed, 2 wrong use.
+ * Runs the command that `argv` (without node and script) names. Resolves with the exit code when the command has
+ * released everything: 0 done, 1 failed, 2 wrong use.
  */
 export async function main(argv: readonly string[]): Promise<number> {
   try {
@@ -52,7 +52,7 @@ export async function main(argv: readonly string[]): Promise<number> {
 
 hidePassword();
 
-// Who reads what we print may leave first, as `| head` does. The command goes on without.
+// Ignore EPIPE, so that `| head` does not end the command.
 for (const stream of [process.stdout, process.stderr]) {
   stream.on("error", (error: NodeJS.ErrnoException) => {
     if (error.code !== "EPIPE") throw error;

@@ -8,7 +8,7 @@ import { forOperator } from "./for-operator.js";
 
 const readableByOthers = 0o044;
 
-/** A database that can be connected to, until it is let go. */
+/** A database that can be connected to, until it is closed. */
 export interface ChosenDatabase {
   readonly url: string;
   close(): Promise<void>;
@@ -16,8 +16,9 @@ export interface ChosenDatabase {
 
 /**
  * The database that the operator chose; a private one is started first.
- * @param name the database on a private server, where it is not the usual one
- * @throws OperatorError for a URL that names none or a file without one, EmbeddedFailure, which is one, when there is no private one to be had
+ * @param name the database on a private server, if not the usual one
+ * @throws OperatorError for a URL without a database or a file without a URL, and EmbeddedFailure if no private
+ * database is available
  */
 export async function openChoice(choice: DatabaseChoice, log: Log, name?: string): Promise<ChosenDatabase> {
   if (choice.kind !== "embedded") {
@@ -33,7 +34,7 @@ export async function openChoice(choice: DatabaseChoice, log: Log, name?: string
   });
 }
 
-/** The first line of the file. @throws OperatorError when there is none to read */
+/** The first line of the file. @throws OperatorError if it cannot be read */
 function readUrl(path: string, log: Log): string {
   let text: string;
   let mode: number;
@@ -60,8 +61,8 @@ function checkUrl(url: string): void {
 }
 
 /**
- * Lends the chosen database to `use`, and lets it go however that ends.
- * @throws OperatorError for whatever the operator can mend
+ * Passes the chosen database to `use`, and closes it afterwards.
+ * @throws OperatorError for failures that the operator can correct
  */
 export async function withDatabase<T>(choice: DatabaseChoice, log: Log, use: (url: string) => Promise<T>): Promise<T> {
   const database = await openChoice(choice, log);

@@ -20,7 +20,7 @@ interface Node {
 }
 
 /**
- * Calls that show data of this very demo, ready to paste: it asks the service, as any client would.
+ * Calls with this demo's own data, to paste. It asks the service as any client would.
  * @param url with base path
  * @param origin without
  */
@@ -50,7 +50,7 @@ Ctrl-C ends it, and nothing is left running.
 `;
 }
 
-/** The market in continuous trading whose book has most levels; empty when there is none. */
+/** The market in continuous trading with the most levels; empty if there is none. */
 async function busiestMarket(url: string): Promise<string> {
   const { marketsData } = (await firstData(`${url}/markets/data`)) as { marketsData: MarketData[] };
   let busiest = { id: "", levels: -1 };
@@ -66,7 +66,7 @@ async function busiestMarket(url: string): Promise<string> {
   return busiest.id;
 }
 
-/** A party that paid something lately, and what it paid with. */
+/** A party that paid something recently, and the asset. */
 async function traderOf(url: string): Promise<{ party: string; asset: string }> {
   const history = `${url}/api/v2/ledgerentry/history?filter.fromAccountFilter.accountTypes=ACCOUNT_TYPE_GENERAL&pagination.first=50`;
   const { ledgerEntries } = (await firstData(history)) as { ledgerEntries: { edges: { node: Node }[] } };
@@ -74,7 +74,7 @@ async function traderOf(url: string): Promise<{ party: string; asset: string }> 
   return { party: found?.fromAccountPartyId ?? "network", asset: found?.assetId ?? "" };
 }
 
-/** The JSON at an address, once the service is ready to give it. */
+/** The JSON at an address, once the service is ready. */
 async function firstData(url: string): Promise<unknown> {
   const until = performance.now() + firstDataMs;
   for (;;) {

@@ -17,18 +17,18 @@ import { demoCalls } from "./demo-calls.js";
 import { forOperator } from "./for-operator.js";
 import { startServing } from "./serve.js";
 
-/** Blocks that the network has behind it when the demo begins, so that there is something to look at. */
+/** Blocks of the network before the demo starts, so that there is data to show. */
 export const demoHistoryBlocks = 600;
 
-/** Time between two blocks of the live network. */
+/** Time between blocks of the live network. */
 export const demoBlockIntervalMs = 1_000;
 
-/** Markets as people expect them, and no ledger entries but those that come from trading. */
+/** Familiar markets, and no ledger entries other than those of trading. */
 const demoNetwork = { ...networkDefaults, profile: "realistic", ordersPerBlock: 40, entriesPerBlock: 0 } as const;
 
 const nsPerMs = 1_000_000n;
 
-/** The chains of demos, by their ids. */
+/** The chain ids of demos. */
 const demoChain = /^demo-[0-9]+-[0-9]+$/;
 
 /**
@@ -83,7 +83,7 @@ function say(text: string): void {
   process.stderr.write(`marketd: ${text}\n`);
 }
 
-/** A port in use is said at once, not after the database was started. */
+/** Reports a port in use before the database is started. */
 async function requireFreePort(config: DemoConfig): Promise<void> {
   const { host, port } = config.listen;
   const probe = createServer();
@@ -107,7 +107,7 @@ async function loadBlocks(
   await load({ database: url, sources, blockByBlock, log, signal });
 }
 
-/** The demo's network: its past ends now, and its present goes by this machine's clock. */
+/** The demo's network: past blocks first, then blocks in real time. */
 class Demo {
   readonly #network: Network;
 

@@ -2,9 +2,8 @@ const flag = "--database-url";
 const blank = "***";
 
 /**
- * Takes a database URL with a password out of this process's line in the process list, which every user of the machine
- * can read. It was there until now, and the process still has it. Linux and macOS; without such an argument nothing
- * changes.
+ * Blanks a database URL with a password in the process list, which every user of the machine can read. The process
+ * keeps the URL. Linux and macOS; without such an argument nothing changes.
  */
 export function hidePassword(): void {
   const words = process.argv.slice(1);
@@ -16,7 +15,7 @@ export function hidePassword(): void {
   process.title = [process.argv0, ...process.execArgv, ...hidden].join(" ");
 }
 
-/** Text that is no URL may have one, too. */
+/** Text that is not a URL may contain one too. */
 function hasPassword(text: string): boolean {
   return !URL.canParse(text) || new URL(text).password !== "";
 }

@@ -12,14 +12,14 @@ import { createLog, type Log } from "../telemetry/log.js";
 import { withDatabase } from "./database-choice.js";
 import { ProgressLine } from "./progress-line.js";
 
-/** Fills the database, shows how far it is, and ends with a summary on standard output. */
+/** Fills the database, shows progress, and prints a summary on standard output. */
 export async function load(config: LoadConfig): Promise<void> {
   const log = createLog(config.logLevel);
   await withDatabase(config.database, log, (url) => loadInto(url, config, log));
 }
 
 async function loadInto(url: string, config: LoadConfig, log: Log): Promise<void> {
-  // Until here a signal ends the process at once: a migration that was cut short is taken up by the next command.
+  // Up to here a signal ends the process at once; the next command resumes a migration.
   await withRetries(() => migrate(url, log), startRetries(log));
   const stopping = new AbortController();
   let interrupted = false;
@@ -34,7 +34,7 @@ async function loadInto(url: string, config: LoadConfig, log: Log): Promise<void
     for (const line of renderSummary(summary)) process.stdout.write(`${line}\n`);
   } finally {
     progress.clear();
-    // A pipe that is still open would keep the process from ending.
+    // An open pipe would keep the process alive.
     if (config.sources.includes("-")) process.stdin.destroy();
   }
   if (interrupted) throw new OperatorError("interrupted; what was committed stays", exitInterrupted);

@@ -3,7 +3,7 @@ import { migrate as migrateDatabase } from "../store/migrate.js";
 import { createLog } from "../telemetry/log.js";
 import { withDatabase } from "./database-choice.js";
 
-/** Brings the tables up to date, and says on standard output what that took. */
+/** Migrates the tables, and prints the result on standard output. */
 export async function migrate(config: DatabaseConfig): Promise<void> {
   const log = createLog(config.logLevel);
   await withDatabase(config.database, log, async (url) => {

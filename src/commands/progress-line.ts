@@ -1,12 +1,12 @@
-/** How often a terminal's progress line is renewed. */
+/** Interval at which a terminal's progress line is renewed. */
 export const progressIntervalMs = 200;
 
-/** How often a plain progress line is written where nobody watches a terminal. */
+/** Interval of plain progress lines if standard error is not a terminal. */
 export const plainProgressIntervalMs = 10_000;
 
 /**
- * Progress on standard error: one line that renews itself at a terminal, a plain line now and then elsewhere. `text` is
- * called only when a line is due.
+ * Progress on standard error: one line that is renewed at a terminal, or occasional plain lines. `text` is called only
+ * when a line is due.
  */
 export class ProgressLine {
   readonly #terminal = process.stderr.isTTY === true;
@@ -21,7 +21,7 @@ export class ProgressLine {
     process.stderr.write(this.#terminal ? `\r\u001b[2K${text()}` : `${text()}\n`);
   }
 
-  /** Takes the renewed line away; plain lines stay. */
+  /** Clears the renewed line; plain lines stay. */
   clear(): void {
     if (this.#terminal && this.#shown) process.stderr.write("\r\u001b[2K");
     this.#shown = false;

@@ -8,10 +8,10 @@ import { createLog } from "../telemetry/log.js";
 import { withDatabase } from "./database-choice.js";
 import { ProgressLine } from "./progress-line.js";
 
-/** Longest silence of the database: a statement waits for others' locks. */
+/** The longest silence of the database: a statement may wait for locks. */
 const statementTimeoutMs = 60_000;
 
-/** Drops old ledger entries, and says on standard output which are kept. */
+/** Drops old ledger entries, and prints which are kept on standard output. */
 export async function retain(config: RetainConfig): Promise<void> {
   const log = createLog(config.logLevel);
   const stopping = new AbortController();

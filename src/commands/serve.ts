@@ -12,8 +12,8 @@ import { defaultTransportLimits } from "../transport/limits.js";
 import { withDatabase } from "./database-choice.js";
 
 /**
- * Serves until SIGTERM or SIGINT, then lets clients go; SIGHUP replaces the workers. `argv`: the command's arguments.
- * @throws OperatorError when it cannot start
+ * Serves until SIGTERM or SIGINT, then drains; SIGHUP replaces the workers. `argv`: the command's arguments.
+ * @throws OperatorError if it cannot start
  */
 export async function serve(config: ServeConfig, argv: readonly string[]): Promise<void> {
   const log = createLog(config.logLevel);
@@ -35,23 +35,23 @@ function servingOn({ url, adminUrl }: ServiceUrls, { basePath }: ServiceConfig):
   return [`serving on ${url}${basePath}`, ...admin];
 }
 
-/** What {@link startServing} needs beside the settings. */
+/** Options of {@link startServing} besides the settings. */
 export interface ServingOptions {
-  /** Arguments of the command, without node and script: each worker reads them itself. */
+  /** Arguments of the command, without node and script; each worker parses them itself. */
   readonly argv: readonly string[];
-  /** The database, where the arguments do not name it. */
+  /** The database URL, if the arguments do not name a database. */
   readonly databaseUrl: string | undefined;
   readonly log: Log;
 }
 
-/** A service, as the command sees it. */
+/** A running service, as the command sees it. */
 export interface Serving extends ServiceUrls {
   /** Replaces the workers one by one; never rejects. */
   restartWorkers(): Promise<void>;
   drain(): Promise<void>;
 }
 
-/** Starts a primary and its workers. @throws OperatorError when they cannot start */
+/** Starts a primary and its workers. @throws OperatorError if they cannot start */
 export async function startServing(config: ServiceConfig, options: ServingOptions): Promise<Serving> {
   const { listen, adminListen, drainMs } = config;
   const workers = config.workers === 0 ? availableParallelism() : config.workers;
@@ -60,7 +60,7 @@ export async function startServing(config: ServiceConfig, options: ServingOption
   const program = workerProgram();
   let sendRefusal: typeof refuseConnection | undefined;
   const refuse = (socket: Socket): void => {
-    // To tell a client of TLS why would take a handshake.
+    // With TLS, a reason would need a handshake.
     if (tls || sendRefusal === undefined) socket.destroy();
     else sendRefusal(socket, "TOO_MANY_CONNECTIONS");
   };
@@ -69,15 +69,15 @@ export async function startServing(config: ServiceConfig, options: ServingOption
   const primary = new Primary({ ...options, ...settings });
   const starting = primary.start();
   starting.catch(() => {});
-  // Loaded beside the workers, which take longer.
+  // Loaded while the workers start, which takes longer.
   sendRefusal = (await import("../transport/connections/refuse-connection.js")).refuseConnection;
   const urls = await starting;
   return { ...urls, restartWorkers: () => primary.restartWorkers(), drain: () => primary.drain() };
 }
 
 /**
- * Each build has a folder of its own, and the link `dist` beside it leads to the newest: a worker is started from there. A
- * build that was copied under another name has its own worker only.
+ * The worker program of the newest build: each build has its own folder, and the link `dist` beside it points to the
+ * newest. A build that was copied under another name has only its own worker.
  */
 function workerProgram(): string {
   const newest = fileURLToPath(new URL("../../../dist/src/commands/worker.js", import.meta.url));

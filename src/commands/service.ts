@@ -24,33 +24,33 @@ import { type RunningServer, startServer } from "../transport/server.js";
 import { toFailure } from "../transport/status.js";
 import { explorerFiles, referenceFiles } from "./web-files.js";
 
-/** What one serving process is made of. */
+/** Options of a serving process. */
 export interface ServiceOptions {
   readonly config: ServiceConfig;
   readonly databaseUrl: string;
   readonly log: Log;
   readonly metrics: Metrics;
-  /** This process is a worker: connections come by {@link Service.accept}. Absent: it is the only one, and listens. */
+  /** Set for a worker, whose connections come through {@link Service.accept}. Otherwise this process listens itself. */
   readonly worker?: WorkerContext;
-  /** Resolve only once there is something to answer from. */
+  /** Resolve only once the state is loaded. */
   readonly whenReady?: boolean;
 }
 
 /** One serving process. */
 export interface Service {
   readonly url: string;
-  /** Connections that it may have open. */
+  /** The maximum number of its connections. */
   readonly connectionsMax: number;
   state(): ReadinessState;
-  /** Serves a connection that another process accepted and read nothing of. */
+  /** Serves a connection that another process accepted, and read nothing of. */
   accept(socket: Socket): void;
-  /** Lets clients go for at most the configured time, and lets go of everything. */
+  /** Drains for at most the configured time, and releases everything. */
   drain(): Promise<void>;
 }
 
 /**
- * Follows the database and serves it. One that is away, or holds nothing yet, is waited for while the port is open.
- * @throws OperatorError when the port or a certificate cannot be had, or the database is of another version
+ * Follows the database and serves it. While the database is unreachable or empty, the port is open.
+ * @throws OperatorError if the port or a certificate is unavailable, or the database has another version
  */
 export async function startService(options: ServiceOptions): Promise<Service> {
   const { config, log, metrics } = options;
@@ -150,11 +150,11 @@ function readTls(tls: NonNullable<ServiceConfig["tls"]>): { certificate: string;
   }
 }
 
-/** Fetches the ledger's accounts beside serving, so that no request waits for all of them. */
+/** Fetches the ledger's accounts in the background, so that no request waits for all of them. */
 function warmLedger(live: Live, ledger: LedgerReader): void {
   void untilReady(live)
     .then(() => ledger.warm())
-    // The first request fetches them then, or says why it cannot.
+    // The first request then fetches them, or reports why it cannot.
     .catch(() => undefined);
 }
 

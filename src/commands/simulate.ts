@@ -7,10 +7,10 @@ import { OperatorError } from "../domain/operator-error.js";
 import { simulate as simulateNetwork } from "../simulator/network.js";
 import { ProgressLine } from "./progress-line.js";
 
-/** Fast rather than small: a recording is written once and read once. */
+/** Favours speed over size: a recording is written once and read once. */
 const gzipLevel = 1;
 
-/** Writes the recording of a simulated network. @throws OperatorError when the output cannot be written */
+/** Writes the recording of a simulated network. @throws OperatorError if the output cannot be written */
 export async function simulate(config: SimulateConfig): Promise<void> {
   const progress = new ProgressLine();
   const recording = Readable.from(withProgress(simulateNetwork(config), config.blocks, progress), {

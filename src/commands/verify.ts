@@ -10,10 +10,10 @@ import { ProgressLine } from "./progress-line.js";
 
 const connectionsMax = 3;
 
-/** Longest silence of the database: a table that changes is read at once. */
+/** The longest silence of the database: a table that changes is read in one statement. */
 const statementTimeoutMs = 120_000;
 
-/** Checks the database, and says on standard output what was checked and what was found. */
+/** Checks the database, and prints what was checked and found on standard output. */
 export async function verify(config: DatabaseConfig): Promise<void> {
   const log = createLog(config.logLevel);
   const report = await withDatabase(config.database, log, check).catch((error: unknown) => {

@@ -8,7 +8,7 @@ import { openChoice } from "./database-choice.js";
 import { forOperator } from "./for-operator.js";
 import { startService } from "./service.js";
 
-/** The settings that the command's arguments and environment stand for in this version of the program. */
+/** The settings in the command's arguments and environment, as this version of the program interprets them. */
 async function settingsOf(argv: readonly string[]): Promise<DatabaseConfig & ServiceConfig> {
   let settings: (DatabaseConfig & ServiceConfig) | undefined;
   const take = async (given: DatabaseConfig & ServiceConfig): Promise<void> => {

@@ -5,13 +5,13 @@ import type { ReadinessState } from "./worker-messages.js";
 /** Connections of the admin listener; further ones are closed at once. */
 export const adminConnectionsMax = 32;
 
-/** Request line and header fields of an admin request. */
+/** The maximum size of request line and header fields of an admin request. */
 export const adminHeaderBytesMax = 8_192;
 
-/** From connecting to the end of a request, and for the reader to take the response. */
+/** The time for a request to arrive, and for its response to be read. */
 export const adminRequestMs = 5_000;
 
-/** What the admin listener answers with. */
+/** The response to an admin request. */
 export interface AdminSources {
   readonly readiness: () => ReadinessState;
   readonly metrics: { readonly contentType: string; text(): Promise<string> };
@@ -24,7 +24,7 @@ interface AdminResponse {
   readonly text: string;
 }
 
-/** Health, readiness and metrics on a listener of their own, in the primary, whatever happens on the public port. */
+/** A separate listener for health, readiness and metrics in the primary, independent of load on the public port. */
 export class AdminListener {
   readonly #sources: AdminSources;
   readonly #server: Server;
@@ -41,12 +41,12 @@ export class AdminListener {
       this.#handle(request, response).catch(() => response.destroy());
     });
     this.#server.maxConnections = adminConnectionsMax;
-    // Node parses a whole chunk of pipelined requests before any is answered; further ones it refuses by itself.
+    // Node parses a whole chunk of pipelined requests before the first is answered; it refuses further ones itself.
     this.#server.maxRequestsPerSocket = 1;
     this.#server.timeout = adminRequestMs;
   }
 
-  /** Resolves with the port. @throws Error when the address cannot be had */
+  /** Resolves with the port. @throws Error if the address is unavailable */
   async listen(host: string, port: number): Promise<number> {
     await new Promise<void>((resolve, reject) => {
       this.#server.once("error", reject);

@@ -7,7 +7,7 @@ export class CachedText {
   #text: Promise<string> | undefined;
   #madeAtMs = Number.POSITIVE_INFINITY;
 
-  /** @param make rejects never */
+  /** @param make must not reject */
   constructor(make: () => Promise<string>) {
     this.#make = make;
   }

@@ -4,46 +4,46 @@ import { setImmediate, setTimeout } from "node:timers/promises";
 import { RateLimit } from "../domain/rate-limit.js";
 import { WaitingConnections } from "./waiting-connections.js";
 
-/** A connection that no worker takes for this long is closed: its client has given up, or does better to try again. */
+/** A connection that no worker takes for this long is closed. Its client has given up, or should retry. */
 export const connectionWaitMaxMs = 10_000;
 
-/** When the port closes, how long connections that were accepted may wait for a worker. */
+/** How long accepted connections may wait for a worker after the port closes. */
 export const closeMaxMs = 1_000;
 
-/** Connections that the kernel keeps until the primary accepts them; Linux takes at most `net.core.somaxconn`. */
+/** Connections that the kernel queues until the primary accepts them; Linux uses at most `net.core.somaxconn`. */
 export const listenBacklog = 4_096;
 
-/** Connections that are told at one time why no worker takes them, and at most a quarter of those that may wait. */
+/** Connections that are given a reason for their refusal at one time; at most a quarter of those that may wait. */
 export const refusalsMax = 32;
 
-/** Connections that are told so in a second; it costs four times as much as to accept one. */
+/** Such refusals per second; each costs four times as much as accepting a connection. */
 export const refusalsPerSecondMax = 200;
 
 const closePollMs = 5;
 
-/** What connections are handed to. */
+/** A worker that connections are handed to. */
 export interface ConnectionTaker {
-  /** It can be handed a connection now. */
+  /** Whether it can be handed a connection now. */
   readonly free: boolean;
-  /** It takes no connections until others have closed. */
+  /** Whether it takes no connections until others have closed. */
   readonly full: boolean;
   hand(socket: Socket): void;
 }
 
-/** Tells a client that no worker takes its connection, and closes that within a bounded time. */
+/** Tells a client that no worker takes its connection, and closes it within a bounded time. */
 export type RefuseConnection = (socket: Socket) => void;
 
 /**
- * The public port, in the primary. It reads nothing of a connection: it hands each to the next worker in turn that is
- * free, so that long-lived ones are spread too. The port stays open however workers come and go; meanwhile connections
- * wait, a bounded number for a bounded time, and the oldest are refused beyond that.
+ * The public port, in the primary. It hands each unread connection to the next free worker in turn, so that long-lived
+ * ones are spread too. The port stays open when workers end. Meanwhile a bounded number of connections waits for a
+ * bounded time; beyond that the oldest are refused.
  *
- * A worker takes one connection per turn of its event loop, because Node's channel does. So many may wait, and clients
- * get their turns one after the other.
+ * A worker takes one connection per turn of its event loop, because Node's channel delivers one. So many may wait, and
+ * client addresses take turns.
  */
 export class ConnectionDistributor {
   readonly #server: Server;
-  /** The one that was handed a connection last is the last. */
+  /** The worker that was handed a connection last is at the end. */
   #takers: ConnectionTaker[] = [];
   readonly #waiting = new WaitingConnections();
   readonly #connectionsMax: number;
@@ -51,35 +51,35 @@ export class ConnectionDistributor {
   readonly #refusalsMax: number;
   readonly #refusalRate = new RateLimit(refusalsPerSecondMax, refusalsPerSecondMax);
   readonly #sendRefusal: RefuseConnection;
-  /** Those that wait, are being handed over or are being refused. */
+  /** Connections that wait, are being handed over, or are being refused. */
   #open = 0;
   #refusing = 0;
   #accepted = 0;
   #refused = 0;
 
-  /** @param connectionsMax connections that may be open here: those that wait, and those that are being refused */
+  /** @param connectionsMax the limit on connections that wait or are being refused */
   constructor(connectionsMax: number, refuse: RefuseConnection) {
     this.#connectionsMax = connectionsMax;
     this.#refusalsMax = Math.min(refusalsMax, Math.floor(connectionsMax / 4));
-    // As many again may wait to be refused.
+    // The same number may wait for their refusal.
     this.#waitingMax = connectionsMax - 2 * this.#refusalsMax;
     this.#sendRefusal = refuse;
-    // Half open, as the worker will have it: a client may end its side behind its request.
+    // Half open, like the worker's sockets: a client may end its side after its request.
     this.#server = createServer({ pauseOnConnect: true, allowHalfOpen: true }, (socket) => this.#accept(socket));
   }
 
-  /** Connections that were closed since the start because no worker could take them. */
+  /** Connections that were closed because no worker could take them. */
   get refused(): number {
     return this.#refused;
   }
 
-  /** Resolves with the port. @throws Error when the address cannot be had */
+  /** Resolves with the port. @throws Error if the address is unavailable */
   async listen(host: string, port: number): Promise<number> {
     await new Promise<void>((resolve, reject) => {
       this.#server.once("error", reject);
       this.#server.listen({ host, port, backlog: listenBacklog }, () => {
         this.#server.off("error", reject);
-        // Later ones are of single connections (no descriptor, a peer that has left), and are not the port's end.
+        // Later errors concern single connections (no descriptor, a peer that left), not the port.
         this.#server.on("error", () => {});
         resolve();
       });
@@ -87,18 +87,18 @@ export class ConnectionDistributor {
     return (this.#server.address() as AddressInfo).port;
   }
 
-  /** `taker` gets its turn from now on. */
+  /** `taker` receives connections from now on. */
   add(taker: ConnectionTaker): void {
     this.#takers.unshift(taker);
     this.handOut();
   }
 
-  /** `taker` gets no more connections. */
+  /** `taker` receives no more connections. */
   remove(taker: ConnectionTaker): void {
     this.#takers = this.#takers.filter((other) => other !== taker);
   }
 
-  /** To be called when a taker may have become free or full. */
+  /** Call it when a taker may have become free or full. */
   handOut(): void {
     while (this.#waiting.size > 0) {
       const taker = this.#next();
@@ -110,12 +110,12 @@ export class ConnectionDistributor {
     while (this.#waiting.size > kept && this.#refusing < this.#refusalsMax) this.#refuse(this.#waiting.takeExcess());
   }
 
-  /** A connection that a taker was handed and did not get. */
+  /** A connection that was handed to a taker and did not reach it. */
   takeBack(socket: Socket): void {
     this.#wait(socket);
   }
 
-  /** Refuses connections that have waited too long; to be called now and then. */
+  /** Refuses connections that have waited too long. Call it at intervals. */
   expire(): void {
     const beforeMs = performance.now() - connectionWaitMaxMs;
     for (;;) {
@@ -125,10 +125,10 @@ export class ConnectionDistributor {
     }
   }
 
-  /** Closes the port. Resolves once nothing waits any more, which is at most {@link closeMaxMs}. */
+  /** Closes the port. Resolves when nothing waits any more, after {@link closeMaxMs} at most. */
   async close(): Promise<void> {
     const until = performance.now() + closeMaxMs;
-    // Connections that are not accepted yet would be reset; the event loop accepts one in a turn.
+    // Closing would reset connections that are not accepted yet; the event loop accepts one per turn.
     let accepted: number;
     do {
       accepted = this.#accepted;
@@ -168,7 +168,7 @@ export class ConnectionDistributor {
     return this.#takers.length > 0 && this.#takers.every((taker) => taker.full);
   }
 
-  /** Beyond those that can be told, a connection is just closed, so that the others keep their descriptors. */
+  /** Beyond those that are given a reason, connections are just closed, which frees their descriptors. */
   #refuse(socket: Socket | undefined): void {
     if (socket === undefined) return;
     this.#refused += 1;

@@ -2,24 +2,24 @@ import { readFileSync } from "node:fs";
 import { OperatorError } from "../domain/operator-error.js";
 
 /**
- * Descriptors of a worker that connections of clients never take: Node's own (about 25), two pools of 10 database
- * connections, files, and a connection that is about to be refused.
+ * Descriptors of a worker that are reserved: Node's own (about 25), two pools of 10 database connections, files, and a
+ * connection that is about to be refused.
  */
 export const workerDescriptorsReserved = 64;
 
-/** Descriptors of the primary that waiting connections never take: Node's own, the port, files, and starting a process. */
+/** Descriptors of the primary that are reserved: Node's own, the port, files, and starting a process. */
 export const primaryDescriptorsReserved = 48;
 
-/** Descriptors of the primary for each worker: its channel, and as much again while it is being replaced. */
+/** Descriptors of the primary for each worker: its channel, and that of its replacement. */
 export const primaryDescriptorsPerWorker = 2;
 
-/** Connections that a worker must be able to keep open; a limit that leaves fewer is an error. */
+/** The minimum number of connections of a worker; a limit that leaves fewer is an error. */
 export const connectionsMin = 16;
 
-/** A worker that may keep fewer connections open than this is worth a line in the log. */
+/** A limit that leaves a worker fewer connections is logged. */
 export const connectionsFew = 4_096;
 
-/** Most connections that wait in the primary for a worker that takes them. */
+/** The maximum number of connections that wait in the primary. */
 export const connectionsWaitingMax = 1_024;
 
 /** Connections that a worker can hold with `limit` descriptors, at most `wanted`. */
@@ -27,14 +27,14 @@ export function connectionsOfWorker(limit: number | undefined, wanted: number): 
   return limit === undefined ? wanted : Math.min(wanted, limit - workerDescriptorsReserved);
 }
 
-/** Connections that may wait in the primary. `others`: descriptors that it needs beside those for its workers. */
+/** Connections that may wait in the primary. `others`: its descriptors besides those for workers. */
 export function connectionsWaiting(limit: number | undefined, workers: number, others: number): number {
   return limit === undefined
     ? connectionsWaitingMax
     : Math.min(connectionsWaitingMax, limit - reserve(workers, others));
 }
 
-/** @throws OperatorError when a primary or its workers could not serve with `limit` descriptors */
+/** @throws OperatorError if a primary or its workers could not serve with `limit` descriptors */
 export function requireDescriptors(limit: number | undefined, workers: number, others: number): void {
   const needed = connectionsMin + Math.max(workerDescriptorsReserved, reserve(workers, others));
   if (limit !== undefined && limit < needed) {
@@ -47,9 +47,8 @@ function reserve(workers: number, others: number): number {
 }
 
 /**
- * Open files that this process may have (RLIMIT_NOFILE, which Node raises to the hard limit when it starts); undefined
- * where that is unlimited or unknown. Reads `/proc/self/limits`; elsewhere Node's diagnostic report, which takes
- * milliseconds.
+ * The limit on open files of this process (RLIMIT_NOFILE, which Node raises to the hard limit). Undefined if it is
+ * unlimited or unknown. Reads `/proc/self/limits`, or else Node's diagnostic report, which takes milliseconds.
  */
 export function descriptorLimit(): number | undefined {
   const limit = Number(limitOfProc() ?? limitOfReport());

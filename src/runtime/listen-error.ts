@@ -1,6 +1,6 @@
 import { OperatorError } from "../domain/operator-error.js";
 
-/** The usual ways in which a port cannot be had, as a line that says what to change. `flag` names the address. */
+/** One line about the usual reasons why a port is unavailable, with what to change. `flag` names the address. */
 export function listenError(error: unknown, where: string, flag = "--listen"): unknown {
   const hints: Record<string, string> = {
     EADDRINUSE: `something else listens there; stop it, or choose another with ${flag}`,

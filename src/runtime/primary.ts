@@ -14,75 +14,75 @@ import { type FromWorker, type ReadinessState, workerProtocol } from "./worker-m
 import { adminReadingMs, WorkerMetrics, workerReadingMs } from "./worker-metrics.js";
 import { WorkerProcess } from "./worker-process.js";
 
-/** A worker that died is replaced no sooner than this after it was started. It doubles while workers die young. */
+/** The minimum time between starts of a worker that died, doubled while workers die young. */
 export const workerRestartMs = 1_000;
 
-/** The longest pause before a worker is started again, however often it died: a crash loop stays quiet. */
+/** The longest pause before a worker is restarted. */
 export const workerRestartMsMax = 30_000;
 
-/** A worker that dies before this age has died young. */
+/** A worker that dies before this age counts as dying young. */
 export const workerYouthMs = 10_000;
 
-/** How long beyond its drain time a worker may take to end, before it is killed. */
+/** How long after its drain time a worker may take to end, before it is killed. */
 export const workerEndGraceMs = 2_000;
 
-/** What a {@link Primary} waits for its workers. */
+/** Time limits of a {@link Primary}. */
 export interface PrimaryLimits {
-  /** How often each worker is asked for a sign of life. */
+  /** Interval of pings to each worker. */
   readonly pingIntervalMs: number;
   /**
-   * A worker that leaves this many pings in a row unanswered hangs, and is killed and replaced. They are counted and not
-   * timed, so that a primary that stood still itself kills nobody.
+   * A worker that leaves this many consecutive pings unanswered hangs, and is killed and replaced. Pings are counted,
+   * not timed, so that a primary that was stopped itself kills no worker.
    */
   readonly pingsUnansweredMax: number;
-  /** In a rolling restart: how long a new worker may take from its start to being ready. */
+  /** In a rolling restart: the time from the start of a worker to its readiness. */
   readonly readyMaxMs: number;
 }
 
-/** Twenty seconds until a worker counts as hung, because nothing that it does on purpose blocks it for one. */
+/** A worker counts as hung after 20 s; none of its own work blocks it for even one. */
 export const defaultPrimaryLimits: PrimaryLimits = {
   pingIntervalMs: 1_000,
   pingsUnansweredMax: 20,
   readyMaxMs: 60_000,
 };
 
-/** An address to listen on. Port 0 takes a free one. */
+/** An address to listen on. Port 0 takes any free port. */
 export interface ListenAddress {
   readonly host: string;
   readonly port: number;
 }
 
-/** What a {@link Primary} needs to know; everything else is the workers' business. */
+/** Options of a {@link Primary}. Workers read all other settings themselves. */
 export interface PrimaryOptions {
-  /** Path of the compiled worker. A worker that starts reads what is there then. */
+  /** Path of the compiled worker, which is read at each start of a worker. */
   readonly program: string;
-  /** Flags of Node and V8 that workers are started with, beside those of this process. */
+  /** Flags of Node and V8 for workers, in addition to those of this process. */
   readonly flags?: readonly string[];
-  /** Arguments of the command, without node and script: each worker reads them itself. */
+  /** Arguments of the command, without node and script; each worker parses them itself. */
   readonly argv: readonly string[];
-  /** The database, where the arguments do not name it. */
+  /** The database URL, if the arguments do not name a database. */
   readonly databaseUrl: string | undefined;
   readonly listen: ListenAddress;
   readonly tls: boolean;
-  /** Health and metrics get a listener of their own there. */
+  /** The address of a separate listener for health and metrics. */
   readonly adminListen: ListenAddress | undefined;
   readonly workers: number;
   readonly drainMs: number;
-  /** Connections of a worker where descriptors are plenty. */
+  /** Connections of a worker if descriptors suffice. */
   readonly connectionsMax: number;
   readonly refuse: RefuseConnection;
   readonly log: Log;
-  /** Those that differ from the defaults. */
+  /** Limits that differ from the defaults. */
   readonly limits?: Partial<PrimaryLimits>;
 }
 
-/** Where a service is reached. */
+/** The addresses of a service. */
 export interface ServiceUrls {
   readonly url: string;
   readonly adminUrl: string | undefined;
 }
 
-/** How a worker's way to serving ends. */
+/** How the start of a worker ends. */
 interface Start {
   done(): void;
   failed(error: OperatorError): void;
@@ -100,22 +100,22 @@ export class Primary {
   readonly #metrics: WorkerMetrics;
   readonly #admin: AdminListener | undefined;
   readonly #workers = new Set<WorkerProcess>();
-  /** Of workers that take connections. */
+  /** States of the workers that take connections. */
   readonly #states = new Map<WorkerProcess, ReadinessState>();
-  /** Of workers that someone waits for: those of the first start, and the new one of a rolling restart. */
+  /** Starts that somebody waits for: those of the first workers, and of new ones in a rolling restart. */
   readonly #starts = new Map<WorkerProcess, Start>();
-  /** Of workers that are to end, and are not replaced when they do. */
+  /** Workers that are to end, and are not replaced. */
   readonly #dismissed = new WeakSet<WorkerProcess>();
   readonly #restarts = new Set<NodeJS.Timeout>();
   #pings: NodeJS.Timeout | undefined;
   #restartMs = workerRestartMs;
-  /** Counts rolling restarts. */
+  /** The number of rolling restarts. */
   #generation = 0;
   #started = false;
   #rolling = false;
   #draining = false;
 
-  /** @throws OperatorError when this process may open too few files */
+  /** @throws OperatorError if this process may open too few files */
   constructor(options: PrimaryOptions) {
     this.#options = options;
     this.#limits = { ...defaultPrimaryLimits, ...options.limits };
@@ -139,7 +139,7 @@ export class Primary {
     }
   }
 
-  /** Resolves once every worker takes connections. @throws OperatorError when one cannot, or an address is taken */
+  /** Resolves when every worker takes connections. @throws OperatorError if one cannot, or an address is taken */
   async start(): Promise<ServiceUrls> {
     const { listen, adminListen, tls, workers } = this.#options;
     const starting = Promise.all(Array.from({ length: workers }, () => this.#startOnTrial(false)));
@@ -167,7 +167,7 @@ export class Primary {
     }
   }
 
-  /** Lets every client go, and ends all workers. */
+  /** Drains and ends all workers. */
   async drain(): Promise<void> {
     this.#draining = true;
     for (const restart of this.#restarts) clearTimeout(restart);
@@ -178,8 +178,9 @@ export class Primary {
   }
 
   /**
-   * Replaces each worker, one after the other, by one of the program and the files of now. The first that does not become
-   * ready ends this: the workers that are left stay. Called again meanwhile, it goes on until all are of that call.
+   * Replaces the workers one by one with ones of the current program and files. If a new worker does not become ready,
+   * the restart ends and the remaining ones stay. A further call extends a running restart until all workers are of the
+   * latest call.
    */
   async restartWorkers(): Promise<void> {
     const { log } = this.#options;
@@ -215,14 +216,14 @@ export class Primary {
     }
   }
 
-  /** A worker that was started before the newest restart was asked for. */
+  /** A worker that was started before the latest restart. */
   #oldest(): WorkerProcess | undefined {
     if (this.#draining) return undefined;
     const isOld = (worker: WorkerProcess) => worker.generation < this.#generation && !this.#dismissed.has(worker);
     return [...this.#workers].find(isOld);
   }
 
-  /** @throws OperatorError when the new one does not become ready, and no later restart was asked for */
+  /** @throws OperatorError if the new worker does not become ready, and no later restart was requested */
   async #replace(old: WorkerProcess): Promise<void> {
     const generation = this.#generation;
     try {
@@ -231,11 +232,11 @@ export class Primary {
       if (this.#draining || generation === this.#generation) throw error;
       return;
     }
-    // It may have died meanwhile; its own replacement is new already.
+    // It may have died meanwhile; its replacement is new already.
     if (!old.hasEnded && !this.#draining) await this.#end(old);
   }
 
-  /** Those that wait because they died young: what made them die may be mended. */
+  /** Pending restarts of workers that died young; their reason may be corrected now. */
   #startDeadAtOnce(): void {
     this.#restartMs = workerRestartMs;
     for (const restart of this.#restarts) {
@@ -245,7 +246,7 @@ export class Primary {
     this.#restarts.clear();
   }
 
-  /** Starts a worker that is not replaced when it fails. @throws OperatorError when it does not come to serve */
+  /** Starts a worker that is not replaced when it fails. @throws OperatorError if it does not become ready */
   #startOnTrial(inTime: boolean): Promise<void> {
     const worker = this.#fork();
     return new Promise((resolve, reject) => {
@@ -288,7 +289,7 @@ export class Primary {
     return worker;
   }
 
-  /** Lets a worker's clients go, and ends it. */
+  /** Drains a worker and ends it. */
   async #end(worker: WorkerProcess): Promise<void> {
     this.#dismissed.add(worker);
     this.#connections.remove(worker);
@@ -377,7 +378,7 @@ export class Primary {
     this.#restarts.add(restart);
   }
 
-  /** Finds workers that hang, and connections that wait in vain. */
+  /** Finds workers that hang, and connections that waited too long. */
   #watch(): void {
     this.#connections.expire();
     for (const worker of this.#workers) {
@@ -387,7 +388,7 @@ export class Primary {
     }
   }
 
-  /** Ready when all are that take connections; at the start, when all have come to serve. */
+  /** Ready if all workers that take connections are; at the start, if all workers serve. */
   #readiness(): ReadinessState {
     if (this.#draining) return "draining";
     const states = [...this.#states.values()];

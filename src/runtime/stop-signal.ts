@@ -1,6 +1,6 @@
 import { isatty } from "node:tty";
 
-/** Resolves with the name of the first SIGTERM or SIGINT. A second one of them ends the process at once. */
+/** Resolves with the name of the first SIGTERM or SIGINT. A second one ends the process at once. */
 export function untilStopped(): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
     const stop = (signal: NodeJS.Signals): void => {
@@ -13,7 +13,7 @@ export function untilStopped(): Promise<NodeJS.Signals> {
   });
 }
 
-/** SIGHUPs of this process, from the moment it is made. */
+/** The SIGHUPs of this process, from the creation of this object. */
 export class HangUps {
   #listener: (() => void) | undefined;
   #pending = false;
@@ -21,7 +21,7 @@ export class HangUps {
   constructor() {
     const startedOnTerminal = isatty(stderrDescriptor);
     const onHangUp = (): void => {
-      // The terminal that the command was started on has closed: it ends as any other command does.
+      // The terminal of the command has closed: end like any other command.
       if (startedOnTerminal && !isatty(stderrDescriptor)) {
         process.off("SIGHUP", onHangUp);
         process.kill(process.pid, "SIGHUP");

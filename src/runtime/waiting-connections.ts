@@ -1,7 +1,7 @@
 import type { Socket } from "node:net";
 import { quotaKey } from "../domain/client-address.js";
 
-/** Up to so many connections of a client are taken oldest first, more of them newest first. */
+/** Up to this many connections of a client are taken oldest first; beyond it, newest first. */
 export const waitingInOrderMax = 32;
 
 interface WaitingConnection {
@@ -10,12 +10,11 @@ interface WaitingConnection {
 }
 
 /**
- * Connections that no worker has taken yet. Clients, told apart by address, get one after the other, so that the many
- * connections of one do not delay those of the others. Of a client with many, the newest is taken first: the oldest have
- * waited in vain or have left, and in order none would be in time.
+ * Connections that no worker has taken yet. Client addresses take turns, so many connections of one do not delay the
+ * others. Of a client with many, the newest goes first: the oldest may have left, and in order none would be in time.
  */
 export class WaitingConnections {
-  /** In the order of the clients' turns; the oldest connection of each is first. None is empty. */
+  /** In the order of the clients' turns, with the oldest connection of each first. No list is empty. */
   readonly #byClient = new Map<string, WaitingConnection[]>();
   #size = 0;
 
@@ -35,7 +34,7 @@ export class WaitingConnections {
   /** Takes a connection of the client whose turn it is. */
   takeNext(): Socket | undefined {
     for (const [client, connections] of this.#byClient) {
-      // Its next turn comes after those of the others.
+      // Its next turn follows those of the others.
       this.#byClient.delete(client);
       this.#byClient.set(client, connections);
       return this.#take(client, connections, connections.length > waitingInOrderMax ? -1 : 0);

@@ -7,10 +7,10 @@ import type { WorkerProcess } from "./worker-process.js";
 /** How long the public `/metrics` waits for a busy worker. */
 export const workerReadingMs = 2_000;
 
-/** How long the admin listener's `/metrics` waits for a busy worker: its response is to take less than 100 ms. */
+/** How long the admin listener's `/metrics` waits for a busy worker. Its response must take less than 100 ms. */
 export const adminReadingMs = 50;
 
-/** What the primary itself knows. */
+/** What the primary itself measures. */
 export interface PrimaryNumbers {
   workers(): readonly WorkerProcess[];
   /** Workers that take connections. */
@@ -20,9 +20,8 @@ export interface PrimaryNumbers {
 }
 
 /**
- * The metrics of all workers as those of one service. A worker that does not answer in time counts with the values of its
- * last response. Counters never fall: what a worker had counted stays counted after its end, so that rates stay true; its
- * gauges go with it.
+ * The metrics of all workers as those of one service. A worker that does not reply in time counts with its last values.
+ * Counters never decrease: the counts of a worker remain after its end; its gauges do not.
  */
 export class WorkerMetrics {
   readonly #readingMs: number;
@@ -49,7 +48,7 @@ export class WorkerMetrics {
       void made;
     };
     gauge("marketd_workers", "Serving processes that take connections now.", numbers.serving);
-    // Of the same name as the workers' own: they add up.
+    // Metrics with the same name as those of the workers are added up.
     const refused = new Counter({
       name: "marketd_connections_refused_total",
       help: "Connections refused because there are too many, by the reason of their error.",
@@ -72,12 +71,12 @@ export class WorkerMetrics {
     return this.#own.contentType;
   }
 
-  /** In the text that Prometheus reads; see {@link CachedText}. */
+  /** The text format of Prometheus; see {@link CachedText}. */
   text(): Promise<string> {
     return this.#text.get();
   }
 
-  /** A worker's metrics, asked for or not. */
+  /** A worker's metrics, requested or not. */
   received(worker: WorkerProcess, id: number, reading: MetricsReading): void {
     this.#last.set(worker, reading);
     this.#asked.get(id)?.settle();
@@ -118,5 +117,5 @@ export class WorkerMetrics {
   }
 }
 
-/** Kinds of metrics that only ever rise. */
+/** Kinds of metrics that never decrease. */
 const countingTypes: ReadonlySet<string> = new Set(["counter", "histogram"]);

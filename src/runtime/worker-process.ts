@@ -2,34 +2,34 @@ import { type ChildProcess, fork } from "node:child_process";
 import type { Socket } from "node:net";
 import type { FromWorker, ToWorker } from "./worker-messages.js";
 
-/** What a {@link WorkerProcess} tells its primary. */
+/** The events of a {@link WorkerProcess}. */
 export interface WorkerEvents {
   message(worker: WorkerProcess, message: FromWorker): void;
   /** It can be handed a connection again. */
   free(worker: WorkerProcess): void;
-  /** A connection that it was handed never reached it. */
+  /** A connection that was handed over never arrived. */
   returned(worker: WorkerProcess, socket: Socket): void;
-  /** The process has ended; `how` is its exit code, its signal or why it could not run. Comes once. */
+  /** The process has ended; `how` is its exit code, its signal, or why it could not start. Called once. */
   ended(worker: WorkerProcess, how: string): void;
 }
 
-/** What a {@link WorkerProcess} is started as. */
+/** How a {@link WorkerProcess} is started. */
 export interface WorkerStart {
   /** Path of the compiled worker. */
   readonly program: string;
-  /** Flags of Node and V8, beside those of this process. */
+  /** Flags of Node and V8, in addition to those of this process. */
   readonly flags: readonly string[];
-  /** The restart that it is started by or after; a worker of an earlier one is replaced. */
+  /** The restart that started it; workers of earlier restarts are replaced. */
   readonly generation: number;
 }
 
 interface HandedConnection {
   readonly socket: Socket;
-  /** The newest ping when it was handed over. */
+  /** The newest ping at the time of the hand-over. */
   readonly pingId: number;
 }
 
-/** A worker, as its primary sees it: a child process with a channel. */
+/** A worker as seen by its primary: a child process with a channel. */
 export class WorkerProcess {
   readonly generation: number;
   readonly startedAtMs = performance.now();
@@ -37,7 +37,7 @@ export class WorkerProcess {
   readonly ended: Promise<void>;
   readonly #child: ChildProcess;
   readonly #events: WorkerEvents;
-  /** At most one is on its way: Node's channel takes no more at a time. */
+  /** At most one is in transit, because Node's channel takes one at a time. */
   #handed: HandedConnection | undefined;
   #full = false;
   #pingId = 0;
@@ -55,7 +55,7 @@ export class WorkerProcess {
     const end = (how: string): void => {
       if (this.#hasEnded) return;
       this.#hasEnded = true;
-      // Its worker may have read from it, so nobody else can have it: the client is hung up on, and tries again.
+      // The worker may have read from it, so no other one can take it: it is closed, and the client retries.
       this.#handed?.socket.destroy();
       this.#handed = undefined;
       resolveEnded();
@@ -64,7 +64,7 @@ export class WorkerProcess {
     this.#child.on("message", (message) => this.#hear(message as FromWorker));
     this.#child.on("exit", (code, signal) => end(signal ?? `code ${code}`));
     this.#child.on("error", (error) => {
-      // Of one that runs, it is a message that could not be sent: it is about to end.
+      // If it still runs, a message could not be sent: it is about to end.
       if (this.#child.pid === undefined) end(error.message);
     });
   }
@@ -87,21 +87,21 @@ export class WorkerProcess {
     return this.#handed === undefined && !this.#full && this.#child.connected;
   }
 
-  /** Pings that wait for a response, this one included. */
+  /** Unanswered pings, including this one. */
   ping(): number {
     this.#pingId += 1;
     this.send({ kind: "ping", id: this.#pingId });
     return this.#pingId - this.#answeredPingId;
   }
 
-  /** Hands over a connection that nothing was read from. Only while {@link free}. */
+  /** Hands over an unread connection. Only while {@link free}. */
   hand(socket: Socket): void {
     this.#handed = { socket, pingId: this.#pingId };
-    // Kept open here until the worker has it: Node neither closes nor returns one whose receiver dies.
+    // Kept open here until the worker confirms it: Node neither closes nor returns one whose receiver dies.
     this.#child.send({ kind: "connection" } satisfies ToWorker, socket, { keepOpen: true }, () => {});
   }
 
-  /** One that is about to end may hang up in the same moment; what it is told then is lost. */
+  /** A worker that is about to end may disconnect at the same moment; the message is then lost. */
   send(message: ToWorker): void {
     if (this.#child.connected) this.#child.send(message, () => {});
   }
@@ -134,14 +134,14 @@ export class WorkerProcess {
   }
 
   /**
-   * The channel keeps its order. So a connection that was handed over before a ping and is not taken when that ping is
-   * answered never arrived: the worker had no free descriptor for it.
+   * The channel keeps its order. If a ping is answered, and a connection that was handed over before it is not
+   * confirmed, that connection never arrived: the worker had no free descriptor.
    */
   #settleHanded(answeredPingId: number): void {
     if (this.#handed === undefined || answeredPingId <= this.#handed.pingId) return;
     const { socket } = this.#handed;
     this.#handed = undefined;
-    // Not the next one at once: it would be lost as well.
+    // Not the next one at once: it would be lost too.
     this.#full = true;
     this.#events.returned(this, socket);
   }

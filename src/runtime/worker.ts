@@ -10,34 +10,34 @@ import {
   workerProtocol,
 } from "./worker-messages.js";
 
-/** What a worker's service is told about the others. */
+/** What a worker's service needs from the other workers. */
 export interface WorkerContext {
-  /** State of all workers together. */
+  /** The state of all workers together. */
   readonly readinessOfAll: () => ReadinessState;
-  /** Metrics of all workers as text, by way of the primary. */
+  /** Metrics of all workers as text, from the primary. */
   readonly metricsOfAll: () => Promise<string>;
-  /** To be called when this worker's own state changes. */
+  /** Call it when this worker's own state changes. */
   readonly onReadiness: (state: ReadinessState) => void;
 }
 
-/** What a worker runs. */
+/** A service, as a worker runs it. */
 export interface WorkerService {
-  /** Connections that it may have open. */
+  /** The maximum number of its connections. */
   readonly connectionsMax: number;
   state(): ReadinessState;
-  /** Serves a connection that nothing was read from yet. */
+  /** Serves an unread connection. */
   accept(socket: Socket): void;
   metrics(): Promise<MetricsReading>;
-  /** Lets clients go for a bounded time, and lets go of everything. */
+  /** Drains for a bounded time, and releases everything. */
   drain(): Promise<void>;
 }
 
-/** Starts the service. @throws OperatorError for what the operator can change */
+/** Starts the service. @throws OperatorError if the operator can correct the reason */
 export type StartWorkerService = (order: StartOrder, context: WorkerContext) => Promise<WorkerService>;
 
 /**
- * Does in this process what its primary says, until the primary is gone. Signals are the primary's to act on: those that a
- * terminal or a service manager sends to the whole group reach it too.
+ * Runs a worker as its primary directs, until the primary is gone. Signals are left to the primary; terminals and
+ * service managers send them to the whole group.
  */
 export function runWorker(startService: StartWorkerService): void {
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, () => {});
@@ -132,7 +132,7 @@ class RunningWorker {
     return this.#service !== undefined && this.#connections >= this.#service.connectionsMax;
   }
 
-  /** Without a primary, this process ends. */
+  /** Ends this process when the primary is gone. */
   #metricsOfAll(): Promise<string> {
     this.#metricsRequests += 1;
     const id = this.#metricsRequests;
@@ -151,7 +151,7 @@ class RunningWorker {
     if (this.#draining) return;
     this.#draining = true;
     await this.#service?.drain();
-    // So that what it counted since it was last asked is not lost.
+    // Otherwise what it counted since the last request would be lost.
     await this.#sendMetrics(0);
     process.exit(0);
   }

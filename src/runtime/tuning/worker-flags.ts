@@ -1,10 +1,10 @@
-/** How much of what V8 would let the old generation grow by fills before it begins to mark garbage, in percent. */
+/** V8 starts to mark garbage when the old generation has filled this percentage of its permitted growth. */
 const markingTriggerPercent = 10;
 
 /**
- * Flags of V8 that a worker is started with. Some of what a request needed reaches the old generation while it is
- * answered, and left alone V8 waits long with so small a heap: a process that answers gRPC grows to twice what it needs,
- * and saves no CPU by it (docs/performance.md, "Memory").
+ * V8 flags of workers. Some objects of a request reach the old generation, and with so small a heap V8 waits long
+ * before it collects them: without the flag a process that serves gRPC needs twice the memory, and no less CPU
+ * (docs/performance.md, "Memory").
  */
 export const workerFlags: readonly string[] = [`--incremental-marking-soft-trigger=${markingTriggerPercent}`];
 
