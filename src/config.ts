@@ -643,7 +643,7 @@ For example:
 }
 
 const environmentHelp = `
-Every flag has an environment variable: --data-dir is MARKETD_DATA_DIR. A flag goes before the environment.
+Every flag has an environment variable: --data-dir is MARKETD_DATA_DIR. A flag takes precedence.
 `;
 
 const exitCodesHelp = "Exit codes: 0 done; 1 failed; 2 wrong use; 130 interrupted.";
