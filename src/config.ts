@@ -548,8 +548,8 @@ function watchCommand(commands: Commands): Command {
   const command = new Command("watch")
     .summary("a market's order book, live in the terminal")
     .description(
-      "Shows a market's order book as it changes: asks above, bids below, the spread between them. It goes on by itself " +
-        "when the server was away, and says since when the book is out of date. Where the output is no terminal, it is a " +
+      "Shows a market's order book as it changes: asks above, bids below, the spread between them. It reconnects by itself " +
+        "after an outage, and shows since when the book is out of date. If the output is not a terminal, it is a " +
         "line for each change. The key q ends it.",
     )
     .argument("<market>", "the market's id, or as much of its beginning as is unique")
@@ -581,7 +581,7 @@ function exportCommand(commands: Commands): Command {
       "Writes the ledger entries of a party and an asset as CSV, oldest first, up to the newest block. It reads slices of " +
         "time, each of which counts only when rows, sum of effects and SHA-256 are those that the server states. A " +
         "connection that breaks costs one slice. FILE appears when all of it is verified; until then there are FILE.part " +
-        "and FILE.part.json, from which the same command goes on after it was interrupted.",
+        "and FILE.part.json, from which the same command continues after an interruption.",
     )
     .addOption(serverOption())
     .addOption(setting("--party", "id", "entries that this party's accounts pay or receive").makeOptionMandatory())

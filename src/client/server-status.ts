@@ -29,7 +29,7 @@ export async function askStatus(server: Server, timeoutMs: number): Promise<Serv
   let state: string;
   try {
     ready = await get("/readyz");
-    state = stateOf(await ready.text()) ?? `${ready.status} is no response of a marketd`;
+    state = stateOf(await ready.text()) ?? `${ready.status} is not a response of marketd`;
   } catch (error) {
     return { ...unknown, server: server.url, state: whyNot(error) };
   }

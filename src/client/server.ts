@@ -33,7 +33,7 @@ export function reasonOf(error: ConnectError): string {
 export function serverProblem(thrown: unknown, { url }: Server): unknown {
   if (!(thrown instanceof ConnectError)) return thrown;
   if (thrown.code === Code.Unimplemented)
-    return new OperatorError(`${url} is no marketd: ${reasonOf(thrown)}`, 1, thrown);
+    return new OperatorError(`${url} is not marketd: ${reasonOf(thrown)}`, 1, thrown);
   const exitCode = isTransient(thrown) ? exitUnavailable : 1;
   return new OperatorError(`${url}: ${reasonOf(thrown)}`, exitCode, thrown);
 }

@@ -66,7 +66,7 @@ export async function exportLedger(config: ExportConfig): Promise<void> {
 function interruptedText(out: string | undefined): string {
   return out === "-"
     ? "interrupted; what was written is not complete"
-    : "interrupted; the same command goes on from here";
+    : "interrupted; the same command continues from here";
 }
 
 /** The file appears when it is complete. Until then the same command finds a part of it, and goes on. */

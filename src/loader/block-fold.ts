@@ -465,7 +465,7 @@ export class BlockFold {
   /** @throws RecordingError where a venue tells of the market, and a network's event does so too */
   #checkNoVenue(kind: string, marketId: string): void {
     if (!this.#venues.has(marketId)) return;
-    throw new RecordingError(`has ${kind} for market ${shown(marketId)}, of which a venue tells`);
+    throw new RecordingError(`has ${kind} for market ${shown(marketId)}, which has venue events`);
   }
 
   #venueEvent(block: OpenBlock): void {
@@ -544,7 +544,7 @@ export class BlockFold {
     try {
       message = fromBinary(schema, this.#envelope.body());
     } catch (error) {
-      throw new RecordingError(`holds bytes that are no ${schema.typeName}`, error);
+      throw new RecordingError(`holds bytes that are not a ${schema.typeName}`, error);
     }
     if (message.$unknown !== undefined) this.counts.unknownFields++;
     return message;

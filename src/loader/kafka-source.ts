@@ -308,5 +308,5 @@ function describeBrokerFailure(error: unknown): string {
 /** The stream sequence number of the first event in a message. @throws RecordingError */
 function firstSequence(value: Buffer, topic: string): bigint {
   if (value.length >= lengthBytes + sequenceBytes) return value.readBigUInt64BE(lengthBytes);
-  throw new RecordingError(`topic ${topic}: a message has ${value.length} bytes, which is no whole frame`);
+  throw new RecordingError(`topic ${topic}: a message has ${value.length} bytes, which is not a whole frame`);
 }

@@ -378,7 +378,7 @@ function decodeAccount(body: Buffer): AccountDetails {
   try {
     return fromBinary(AccountDetailsSchema, body);
   } catch (error) {
-    throw new RecordingError("holds bytes that are no vega.AccountDetails", error);
+    throw new RecordingError("holds bytes that are not a vega.AccountDetails", error);
   }
 }
 

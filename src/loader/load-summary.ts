@@ -146,7 +146,7 @@ export function renderSummary(summary: LoadSummary): string[] {
     );
   }
   if (!summary.localInfile) lines.push("the server forbids LOAD DATA LOCAL: entries were inserted, which is slower");
-  if (summary.protocolUpgrade) lines.push("a protocol upgrade ended the load; load again to go on after it");
+  if (summary.protocolUpgrade) lines.push("a protocol upgrade ended the load; load again to continue after it");
   return lines;
 }
 

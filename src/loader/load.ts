@@ -352,7 +352,7 @@ class Loader {
     this.#behindSince ??= performance.now();
     if (performance.now() - this.#behindSince < Math.min(behindMsMax, this.#retry.outageMsMax)) return;
     throw new OperatorError(
-      `the database has lost blocks that were committed: it was at event ${committed} and is at ${found ?? "none"} now, as after a fail-over to a replica that lags; load again to go on from there`,
+      `the database has lost blocks that were committed: it was at event ${committed} and is at ${found ?? "none"} now, as after a fail-over to a replica that lags; load again to continue from there`,
     );
   }
 

@@ -78,7 +78,7 @@ class Outage {
     if (problem !== this.#problem) log.warn(`${problem}; trying again for up to ${maxMs / 1_000} s`);
     this.#problem = problem;
     await sleep(this.#pauseMs, undefined, signal === undefined ? {} : { signal }).catch(() => {
-      const message = `stopped with blocks that were not written: ${problem}; load again to go on`;
+      const message = `stopped with blocks that were not written: ${problem}; load again to continue`;
       throw new OperatorError(message, 1, error);
     });
     this.#pauseMs = Math.min(this.#pauseMs * 2, retryPauseMsMax);

@@ -195,7 +195,7 @@ export class Primary {
       if (!this.#draining) log.info("all workers were replaced");
     } catch (error) {
       if (!this.#draining) {
-        log.error(`the workers are not replaced, and those that run go on: ${(error as Error).message}`);
+        log.error(`the workers are not replaced; the running ones keep serving: ${(error as Error).message}`);
       }
     } finally {
       this.#rolling = false;

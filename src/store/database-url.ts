@@ -104,6 +104,6 @@ function decoded(text: string): string {
   try {
     return decodeURIComponent(text);
   } catch {
-    throw new Error("the database URL has a percent sign that is no escape; write %25 for a percent sign");
+    throw new Error("the database URL has a malformed percent escape; write %25 for a percent sign");
   }
 }

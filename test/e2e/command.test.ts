@@ -121,7 +121,7 @@ describe("wrong use ends with 2", () => {
     ],
     [
       ["migrate", "--database-url", "mysql://a%zz@h/d"],
-      "the database URL has a percent sign that is no escape; write %25 for a percent sign",
+      "the database URL has a malformed percent escape; write %25 for a percent sign",
     ],
     [["load", "--database-url", notThere], `missing required argument 'source'${seeHelp}`],
     [["serve", "--nope"], `unknown option '--nope'${seeHelp}`],

@@ -250,7 +250,7 @@ describe("what breaks", { timeout: 120_000 }, () => {
     child.kill("SIGINT");
     expect(await ending).toMatchObject({
       code: 130,
-      error: expect.stringMatching(/marketd: interrupted; the same command goes on from here\n$/),
+      error: expect.stringMatching(/marketd: interrupted; the same command continues from here\n$/),
     });
   });
 

@@ -337,7 +337,7 @@ describe("what ends a load", () => {
       expect([ended, error]).toEqual([
         code,
         expect.stringMatching(
-          /^marketd: stopped with blocks that were not written: the database cannot be reached: .*; load again to go on\n$/,
+          /^marketd: stopped with blocks that were not written: the database cannot be reached: .*; load again to continue\n$/,
         ),
       ]);
       await proxy.close();

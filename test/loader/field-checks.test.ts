@@ -144,7 +144,7 @@ const mistakes: readonly Case[] = [
   [
     "bytes for an account that are none",
     (r) => r.event({ case: "ledgerMovements", value: brokenMovement([0x0a, 2, 0x0a, 0x7f]) }),
-    "holds bytes that are no vega.AccountDetails",
+    "holds bytes that are not a vega.AccountDetails",
   ],
   [
     "an amount of another wire type",
@@ -177,7 +177,11 @@ const mistakes: readonly Case[] = [
     'has node_signature.sig "1025 bytes"; it takes at most 1024 bytes',
   ],
   ["an event of groups in groups", (r) => r.frame(nested(100_000)), "is not a protobuf message"],
-  ["a trade of groups in groups", (r) => r.frame(memberOf(107, nested(200_000))), "holds bytes that are no vega.Trade"],
+  [
+    "a trade of groups in groups",
+    (r) => r.frame(memberOf(107, nested(200_000))),
+    "holds bytes that are not a vega.Trade",
+  ],
 ];
 
 function nested(depth: number): Buffer {

@@ -317,7 +317,7 @@ describe("what cannot be is refused", () => {
     const order = () =>
       new VenueRecording().define().block(2, 2_000_000_000n, (r) => r.order({ id: "o", marketId: "m" }));
     await expect(loadBytes(order().bytes())).rejects.toThrow(
-      'event 5 has order for market "m", of which a venue tells',
+      'event 5 has order for market "m", which has venue events',
     );
     const created = () => new VenueRecording().define().block(2, 2_000_000_000n, (r) => r.market("m"));
     await expect(loadBytes(created().bytes())).rejects.toThrow("event 5 has market_created for market");

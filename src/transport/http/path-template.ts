@@ -33,7 +33,7 @@ export function parsePathTemplate(text: string): PathTemplate {
     .map((segment) => {
       const parsed = parseSegment(segment);
       if (parsed === undefined) {
-        throw new Error(`path template "${text}": "${segment}" at position ${position} is no literal or {field}`);
+        throw new Error(`path template "${text}": "${segment}" at position ${position} is not a literal or {field}`);
       }
       position += segment.length + 1;
       return parsed;

@@ -48,7 +48,7 @@ export class QueryParameters {
     for (const path of pathFields) {
       const parameter = this.#byName.get(path);
       if (parameter === undefined || parameter.field.fieldKind === "list") {
-        throw new Error(`${schema.typeName}: path variable {${path}} is no single field of it`);
+        throw new Error(`${schema.typeName}: path variable {${path}} is not a single field of it`);
       }
       this.#path.push(parameter);
     }

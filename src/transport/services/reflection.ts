@@ -116,7 +116,7 @@ function replyTo(index: DescriptorIndex, question: ServerReflectionRequest["mess
     case "listServices":
       return services(index);
     default:
-      return error(invalidArgumentCode, "the request asks nothing; set one of its message_request fields");
+      return error(invalidArgumentCode, "the request is empty; set one of its message_request fields");
   }
 }
 

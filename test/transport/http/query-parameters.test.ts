@@ -198,10 +198,10 @@ describe("definitions that no URL can fill stop the start", () => {
 
   test("a path variable that is no field, or a list", () => {
     expect(() => new QueryParameters(GetLatestMarketDepthRequestSchema, ["market"])).toThrow(
-      "datanode.api.v2.GetLatestMarketDepthRequest: path variable {market} is no single field of it",
+      "datanode.api.v2.GetLatestMarketDepthRequest: path variable {market} is not a single field of it",
     );
     expect(() => new QueryParameters(ListLatestMarketDataRequestSchema, ["market"])).toThrow(
-      "datanode.api.v2.ListLatestMarketDataRequest: path variable {market} is no single field of it",
+      "datanode.api.v2.ListLatestMarketDataRequest: path variable {market} is not a single field of it",
     );
   });
 });
