@@ -71,11 +71,11 @@ test("every path of the definitions is served", () => {
 
 test.each<[text: string, message: string]>([
   ["api", 'path template "api": begins with a slash'],
-  ["/a/**", 'path template "/a/**": "**" at position 3 is no literal or {field}'],
-  ["/a/{b=c/*}", 'path template "/a/{b=c/*}": "{b=c" at position 3 is no literal or {field}'],
-  ["/a/{b}:verb", 'path template "/a/{b}:verb": "{b}:verb" at position 3 is no literal or {field}'],
-  ["/a//b", 'path template "/a//b": "" at position 3 is no literal or {field}'],
-  ["/a/{B}", 'path template "/a/{B}": "{B}" at position 3 is no literal or {field}'],
+  ["/a/**", 'path template "/a/**": "**" at position 3 is not a literal or {field}'],
+  ["/a/{b=c/*}", 'path template "/a/{b=c/*}": "{b=c" at position 3 is not a literal or {field}'],
+  ["/a/{b}:verb", 'path template "/a/{b}:verb": "{b}:verb" at position 3 is not a literal or {field}'],
+  ["/a//b", 'path template "/a//b": "" at position 3 is not a literal or {field}'],
+  ["/a/{B}", 'path template "/a/{B}": "{B}" at position 3 is not a literal or {field}'],
 ])("the template %s is refused", (text, message) => {
   expect(() => parsePathTemplate(text)).toThrow(message);
 });
