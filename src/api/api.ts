@@ -11,16 +11,16 @@ import { listLatestMarketData } from "./list-latest-market-data.js";
 import { listLedgerEntries } from "./list-ledger-entries.js";
 import { observeMarketsDepthUpdates } from "./observe-markets-depth-updates.js";
 
-/** What the methods answer from. */
+/** What the methods read from. */
 export interface ApiOptions {
   readonly live: Live;
   readonly database: Database;
   readonly ledger: LedgerReader;
-  /** Turns what is thrown in the middle of an export into what a client may see. */
+  /** Converts an error in the middle of an export to one that a client may see. */
   readonly toFailure?: FailureOf;
 }
 
-/** Every method of the service, in the order of the definitions. */
+/** All methods of the service, in the order of the definitions. */
 export function createApi(options: ApiOptions): Api {
   return [
     getMarket(options),
@@ -34,7 +34,7 @@ export function createApi(options: ApiOptions): Api {
   ];
 }
 
-/** Before anything was loaded an empty page would be a wrong response, and there may be no tables to ask. */
+/** Before the first load an empty page would be wrong, and the tables may not exist. */
 function onceReady(live: Live, method: Method): Method {
   if (method.kind === "unary") {
     return {

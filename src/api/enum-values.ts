@@ -2,8 +2,8 @@ import type { DescEnum } from "@bufbuild/protobuf";
 import { invalidArgument } from "../domain/failure.js";
 
 /**
- * Checks the enum values of a filter, and gives each once. The value 0 is `_UNSPECIFIED` in all of our enums and
- * selects nothing that exists, so it is refused like a number that the definitions do not know.
+ * Checks the enum values of a filter and removes duplicates. 0 is `_UNSPECIFIED` in all enums and matches nothing, so
+ * it is refused like an undeclared number.
  * @throws Failure naming `field`
  */
 export function requireEnumValues(field: string, schema: DescEnum, values: readonly number[]): readonly number[] {

@@ -18,20 +18,20 @@ type Body = typeof HttpBodySchema;
 
 const contentType = "text/csv";
 
-/** Batches of entries that are held at most, the one that is being written out included. */
+/** Batches of entries that are held at most, including the one that is being written. */
 export const batchesMax = 2;
 
-/** Pieces handed over at once: the reader writes them in one go. */
+/** Pieces that one `take` returns; the reader writes them at once. */
 export const piecesPerTakeMax = 4;
 
-/** What happens to errors that are no Failure: one is logged and becomes one. */
+/** Converts an error that is not a Failure: logs it and returns one. */
 export type FailureOf = (thrown: unknown) => Failure;
 
 /** ExportLedgerEntries: all entries of a party and an asset as a CSV file, in pieces. */
 export function exportLedgerEntries(options: {
   readonly ledger: LedgerReader;
   readonly toFailure?: FailureOf;
-  /** Entries of a batch, about. */
+  /** The approximate number of entries in a batch. */
   readonly batchRows?: number;
 }): StreamMethod {
   const toFailure = options.toFailure ?? plainFailure;
@@ -63,7 +63,7 @@ class ExportStream implements ResponseStream<Body> {
   readonly #toFailure: FailureOf;
   readonly #gone = new AbortController();
   readonly #call: Call;
-  /** Messages beside the pieces: the first, and the last. */
+  /** Messages besides the pieces: the first and the last. */
   readonly #ready: EncodedResponse<Body>[] = [];
   readonly #batches: (readonly EntryRow[])[] = [];
   /** The next entry of the first batch. */
@@ -142,7 +142,7 @@ class ExportStream implements ResponseStream<Body> {
     this.#batches.length = 0;
   }
 
-  /** Reads a batch when one can be held, and none is under way. */
+  /** Reads a batch if another one may be held and none is being read. */
   #fill(): void {
     if (this.#reading || this.#exhausted || this.ended || this.#batches.length >= batchesMax) return;
     this.#reading = true;
@@ -162,7 +162,7 @@ class ExportStream implements ResponseStream<Body> {
       });
   }
 
-  /** The last message, once. */
+  /** Returns the last message, once. */
   #finish(): EncodedResponse<Body>[] {
     if (this.#complete) return [];
     this.#complete = true;
@@ -172,7 +172,7 @@ class ExportStream implements ResponseStream<Body> {
   }
 }
 
-/** 64-bit numbers are text: a Struct's own are floating point. */
+/** 64-bit numbers as text, because a Struct's numbers are floating point. */
 function subjectFacts(source: LedgerExport, { partyId, assetId, time }: ExportSubject): Record<string, string> {
   return {
     partyId,
@@ -184,7 +184,7 @@ function subjectFacts(source: LedgerExport, { partyId, assetId, time }: ExportSu
   };
 }
 
-/** The names of {@link contentFacts}, known before there is anything to tell. */
+/** The names of {@link contentFacts}, which must be known before their values. */
 const contentFactNames = ["rows", "sumOfEffects", "sha256"];
 
 function contentFacts(facts: CsvFacts): Record<string, string> {
@@ -199,7 +199,10 @@ function kebab(name: string): string {
   return name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 }
 
-/** Identifiers are free text, so what does not belong in a file name is replaced; the extensions say it exactly. */
+/**
+ * Identifiers are free text, so characters that do not belong in a file name are replaced. The extensions have the
+ * exact ones.
+ */
 function fileName({ partyId, assetId }: ExportSubject): string {
   const plain = (text: string) => text.replaceAll(/[^A-Za-z0-9._-]/g, "_").slice(0, 64);
   return `ledger-${plain(partyId)}-${plain(assetId)}.csv`;

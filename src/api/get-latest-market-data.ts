@@ -4,7 +4,7 @@ import { type UnaryMethod, unary } from "../domain/service.js";
 import type { Live } from "../live/live.js";
 import { requireMarketData } from "./market-data.js";
 
-/** GetLatestMarketData: what the network last stated of a market. */
+/** GetLatestMarketData: the latest market data that the network published. */
 export function getLatestMarketData(options: { readonly live: Live }): UnaryMethod {
   return unary(TradingDataService.method.getLatestMarketData, (request: GetLatestMarketDataRequest) => {
     const marketId = requireIdentifier("market_id", request.marketId);

@@ -3,7 +3,7 @@ import { requireIdentifier } from "../domain/identifier.js";
 import { type UnaryMethod, unary } from "../domain/service.js";
 import type { Live } from "../live/live.js";
 
-/** GetMarket: the market as the network last stated it. */
+/** GetMarket: the market as the network last announced it. */
 export function getMarket(options: { readonly live: Live }): UnaryMethod {
   return unary(TradingDataService.method.getMarket, (request: GetMarketRequest) => {
     const marketId = requireIdentifier("market_id", request.marketId);

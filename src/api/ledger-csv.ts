@@ -10,13 +10,13 @@ export const csvHeader =
   "account_from_account_type,account_from_balance,account_to_market_id,account_to_party_id," +
   "account_to_account_type,account_to_balance\r\n";
 
-/** Bytes of a piece of CSV, about: it ends with the row that passes this. */
+/** The approximate size of a piece of CSV in bytes: it ends with the row that exceeds this. */
 export const csvPieceBytes = 64 * 1024;
 
-/** Accounts whose text a writer remembers; a system account's counterparties can be very many. */
+/** Accounts whose text a writer caches; a system account can have very many counterparties. */
 export const accountTextsMax = 10_000;
 
-/** What a CSV held, all of it. */
+/** The summary of a complete CSV. */
 export interface CsvFacts {
   readonly rows: bigint;
   /** Of the effects: signed, exact. */
@@ -25,7 +25,7 @@ export interface CsvFacts {
   readonly sha256: string;
 }
 
-/** Writes the CSV of one export (RFC 4180), and keeps count of what it writes. */
+/** Writes the CSV of one export (RFC 4180), and computes its summary. */
 export class LedgerCsv {
   readonly #source: LedgerExport;
   readonly #hash = createHash("sha256");
@@ -45,8 +45,8 @@ export class LedgerCsv {
   }
 
   /**
-   * The next piece of rows from number `start` on: about {@link csvPieceBytes}, whole rows. `next` is where the piece
-   * after it starts.
+   * The next piece of rows from number `start` on: about {@link csvPieceBytes}, whole rows. `next` is the start of the
+   * following piece.
    */
   piece(rows: readonly EntryRow[], start: number): { readonly bytes: Buffer; readonly next: number } {
     let text = "";
@@ -58,12 +58,12 @@ export class LedgerCsv {
     return { bytes: this.#piece(text), next };
   }
 
-  /** To be asked once, at the end. */
+  /** Call it once, at the end. */
   facts(): CsvFacts {
     return { rows: BigInt(this.#rows), sum: this.#sum.total(), sha256: this.#hash.digest("hex") };
   }
 
-  /** Everything in a row is ASCII, so a character is a byte. */
+  /** Rows are ASCII, so characters are bytes. */
   #piece(text: string): Buffer {
     const bytes = Buffer.from(text, "latin1");
     this.#hash.update(bytes);
@@ -112,7 +112,7 @@ function remembered(texts: Map<number, string>, id: number, make: () => string):
   return text;
 }
 
-/** A sum of decimal texts: short ones are added as safe integers, and all of them exactly. */
+/** A sum of decimal texts: short ones are added as safe integers, all of them exactly. */
 class ExactSum {
   static readonly #shortDigits = 14;
   static readonly #flushAt = 2 ** 52;
@@ -136,7 +136,7 @@ class ExactSum {
   }
 }
 
-/** RFC 4180: quoted where it must be, quotes doubled. */
+/** RFC 4180: quoted if necessary, with quotes doubled. */
 function csvField(text: string): string {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
@@ -152,7 +152,7 @@ export function formatTime(timeNs: bigint): string {
 const transferTypeText = enumText(TransferTypeSchema);
 const accountTypeText = enumText(AccountTypeSchema);
 
-/** Names without the prefix that all values of the enum share; a number without a name stays a number. */
+/** Names without the prefix that all values of the enum share; a number without a name remains a number. */
 function enumText(schema: DescEnum): (value: number) => string {
   const prefix = schema.sharedPrefix?.toUpperCase() ?? "";
   const names = new Map(schema.values.map(({ number, name }) => [number, name.slice(prefix.length)]));

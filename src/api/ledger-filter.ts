@@ -5,7 +5,7 @@ import { requireIdentifier } from "../domain/identifier.js";
 import type { AccountSide, LedgerFilter } from "../ledger/selection.js";
 import { requireEnumValues } from "./enum-values.js";
 
-/** Identifiers or enum values that one list of a filter holds at most. */
+/** Values that one list of a filter holds at most. */
 export const filterValuesMax = 1_000;
 
 /** Checks a ledger filter; an account filter without any field counts as not given. @throws Failure naming the field */

@@ -4,9 +4,7 @@ import { type UnaryMethod, unary } from "../domain/service.js";
 import type { Live } from "../live/live.js";
 import { requireMarketData } from "./market-data.js";
 
-/**
- * ListLatestMarketData: of the markets named (each once, by market id), or of every market that has some.
- */
+/** ListLatestMarketData: of the given markets (without duplicates, by market id), or of every market that has data. */
 export function listLatestMarketData(options: { readonly live: Live }): UnaryMethod {
   return unary(TradingDataService.method.listLatestMarketData, (request: ListLatestMarketDataRequest) => {
     const state = options.live.state();

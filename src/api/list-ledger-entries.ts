@@ -42,7 +42,7 @@ function response(
   };
 }
 
-/** The asset of an entry is that of the account it leaves. */
+/** The asset of an entry is that of the account that pays. */
 function edge(entry: LedgerEntry): Edge & { readonly cursor: string } {
   const { from, to } = entry;
   return {

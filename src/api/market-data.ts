@@ -2,7 +2,7 @@ import { Failure } from "../domain/failure.js";
 import type { LiveMarketData } from "../live/live-market.js";
 import type { LiveState } from "../live/live-state.js";
 
-/** The market data of one market. @throws Failure `not_found` when the market is not known, or has none yet */
+/** The market data of one market. @throws Failure `not_found` if the market is unknown, or has no data yet */
 export function requireMarketData(state: LiveState, marketId: string): LiveMarketData {
   const { data } = state.requireMarket(marketId);
   if (data !== undefined) return data;

@@ -6,7 +6,9 @@ import { requireIdentifier } from "../domain/identifier.js";
 import { type Call, type StreamMethod, serverStreaming } from "../domain/service.js";
 import type { Live } from "../live/live.js";
 
-/** ObserveMarketsDepthUpdates: the books of the markets named, or of all, and then each change. See docs/depth-stream.md. */
+/**
+ * ObserveMarketsDepthUpdates: the books of the given markets, or of all, then each change. See docs/depth-stream.md.
+ */
 export function observeMarketsDepthUpdates(options: { readonly live: Live }): StreamMethod {
   return serverStreaming(
     TradingDataService.method.observeMarketsDepthUpdates,

@@ -27,8 +27,8 @@ import { type TradeRow, writeLastTrades } from "../store/trade-table.js";
 import { type VenueMarketRow, writeVenueMarkets } from "../store/venue-market-table.js";
 
 /**
- * What whole blocks change, to be written in one transaction. Of a row that several blocks changed only the last
- * version is here, with the place of the block that made it: the outcome is that of a transaction per block.
+ * The changes of whole blocks, to be written in one transaction. A row that several blocks changed is included once, in
+ * its last version. The result equals that of one transaction per block.
  */
 export interface Batch {
   readonly blocks: Map<bigint, BlockRow>;
@@ -43,7 +43,7 @@ export interface Batch {
   readonly signatures: SignatureRow[];
 }
 
-/** A batch with its ledger entries and the place it leads to. */
+/** A batch with its ledger entries and its progress. */
 export interface WholeBatch extends Batch {
   readonly text: LedgerText;
   readonly accounts: readonly AccountRow[];
@@ -51,7 +51,7 @@ export interface WholeBatch extends Batch {
   readonly reached: Omit<Progress, "prunedSequence">;
 }
 
-/** Nothing yet. */
+/** An empty batch. */
 export function emptyBatch(): Batch {
   return {
     blocks: new Map(),
@@ -67,7 +67,7 @@ export function emptyBatch(): Batch {
   };
 }
 
-/** Rows beside ledger entries. */
+/** Rows besides ledger entries. */
 export function rowCount(batch: Batch): number {
   return (
     batch.blocks.size +
@@ -83,17 +83,17 @@ export function rowCount(batch: Batch): number {
   );
 }
 
-/** How a batch is written. */
+/** Options for writing a batch. */
 export interface WriteOptions {
-  /** Use LOAD DATA LOCAL where there are many rows. */
+  /** Use LOAD DATA LOCAL for many rows. */
   readonly localInfile: boolean;
   /** Whose turn it is to load from now on; empty: nobody's. */
   readonly loaderId: string;
-  /** What the tables add up to with the batch in them, however often it is asked. */
+  /** The sums of the tables including the batch. May be called repeatedly. */
   readonly sumsAfter: (batch: WholeBatch, progress: Progress) => ReadonlyMap<string, RowSum>;
 }
 
-/** Writes a batch inside of a transaction; gives the progress that the next one starts from. */
+/** Writes a batch within a transaction; returns the progress for the next one. */
 export async function writeBatch(
   connection: Connection,
   batch: WholeBatch,

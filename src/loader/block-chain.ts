@@ -10,12 +10,12 @@ export interface AddedToLedger {
   readonly entries: Uint8Array;
   readonly accounts: readonly AccountRow[];
   readonly classes: readonly EntryClassRow[];
-  /** Highest numbers in use. */
+  /** The highest numbers in use. */
   readonly accountMax: number;
   readonly classMax: number;
 }
 
-/** What a chain of digests goes on from. */
+/** The state from which a chain of digests continues. */
 export interface ChainStart {
   /** The newest block and the one before it, the later first. */
   readonly marks: readonly BlockMark[];
@@ -31,14 +31,14 @@ class OpenDigests {
   readonly #accounts = createHash("sha256");
   readonly #classes = createHash("sha256");
 
-  /** Adds what follows the accounts and classes of the block before. */
+  /** Adds rows after the accounts and classes of the previous block. */
   add(added: Omit<AddedToLedger, "accountMax" | "classMax">, before?: BlockMark): void {
     this.#entries.update(added.entries);
     addRows(this.#accounts, accountRows, added.accounts, ({ accountId }) => accountId > (before?.accountMax ?? 0));
     addRows(this.#classes, entryClassRows, added.classes, ({ classId }) => classId > (before?.classMax ?? 0));
   }
 
-  /** Those of what was added so far; a height can come again. */
+  /** The digests of what was added so far; a height can be repeated. */
   get now(): { readonly entries: Buffer; readonly accounts: Buffer; readonly classes: Buffer } {
     const now = (digest: Hash): Buffer => digest.copy().digest();
     return { entries: now(this.#entries), accounts: now(this.#accounts), classes: now(this.#classes) };
@@ -55,7 +55,7 @@ export class BlockChain {
   #newest: BlockMark | undefined;
   #before: BlockMark | undefined;
   #open = new OpenDigests();
-  /** Where the first block to come has to make up for those without digests. */
+  /** Where the first block must cover the blocks without digests. */
   #start: ChainStart | undefined;
 
   constructor(start: ChainStart = { marks: [], entries: Buffer.alloc(0), accounts: [], classes: [] }) {
@@ -63,7 +63,7 @@ export class BlockChain {
     [this.#newest, this.#before] = start.marks;
   }
 
-  /** The row of a block that ends. One of the same height as the last takes its place. */
+  /** The row of a block that ends. It replaces a previous one of the same height. */
   end(place: Pick<BlockRow, "height" | "timeNs" | "streamSequence" | "ledgerEntries">, added: AddedToLedger): BlockRow {
     const isReplay = this.#newest?.height === place.height;
     if (!isReplay) {

@@ -30,61 +30,61 @@ import type { LedgerTextWriter } from "./ledger-text.js";
 import { RecordingError } from "./recording-error.js";
 import { type VenueCounts, VenueMarkets } from "./venue-markets.js";
 
-/** Differences from the network's own best prices that are described; all are counted. */
+/** Differences from the network's best prices that are described; all are counted. */
 export const mismatchesDescribedMax = 10;
 
-/** The longest market or market data event, in bytes: it is one value of one row. The network's own have some KiB. */
+/** The longest market or market data event in bytes, because it is one value of one row. Usually they have some KiB. */
 export const keptWholeBytesMax = 1024 * 1024;
 
-/** The most that the events of one block may take in memory, in bytes, as {@link eventOverheadBytes} counts it. */
+/** The maximum memory for the events of one block, in bytes, as counted with {@link eventOverheadBytes}. */
 export const blockBytesMax = 1024 * 1024 * 1024;
 
-/** What an event takes in memory beside its own bytes: the objects that are made of it. */
+/** The memory of an event besides its own bytes: the objects made of it. */
 export const eventOverheadBytes = 1_024;
 
-/** What a price level of a venue's update takes in memory. */
+/** The memory of a price level in a venue's update. */
 export const levelOverheadBytes = 256;
 
 const volumeMax = (1n << 64n) - 1n;
 
-/** What the fold counts, over the whole load. */
+/** Counts over the whole load. */
 export interface FoldCounts {
-  /** Whole blocks, a replayed one counted each time. */
+  /** Whole blocks; a replayed one counts each time. */
   blocks: number;
-  /** Events of those blocks, and those outside of blocks. */
+  /** Events in those blocks, and outside of blocks. */
   events: number;
   /** Events before the place that the store had reached. */
   alreadyLoaded: number;
   /** Events before the first block, and between blocks. */
   outsideBlocks: number;
-  /** Events that feed nothing, by kind. */
+  /** Events that marketd does not store, by kind. */
   skipped: Map<string, number>;
   /** Events with fields that these definitions lack. */
   unknownFields: number;
   bestPricesCompared: number;
   bestPricesDiffering: number;
-  /** The first few differences, a line each. */
+  /** The first few differences, one line each. */
   differences: string[];
   ledgerEntries: number;
   readonly venues: VenueCounts;
 }
 
-/** What the fold starts from: the store as the last load left it. */
+/** The state of the store after the last load. */
 export interface FoldStart {
   readonly progress: Progress | undefined;
   /** Positions in use in the block of the progress. */
   readonly position: number;
   readonly books: OrderBooks;
   readonly ledger: LedgerTextWriter;
-  /** Markets of venues; their levels are in the books. */
+  /** Venues' markets; their levels are in the books. */
   readonly venueMarkets?: readonly VenueMarketRow[];
-  /** Told, for operators, why a market became stale. */
+  /** Called with the reason when a market becomes stale, for operators. */
   readonly onStale?: (text: string) => void;
   /** Default: that of an empty store. */
   readonly chain?: BlockChain;
 }
 
-/** The block that is open. */
+/** The open block. */
 interface OpenBlock {
   readonly height: bigint;
   readonly timeNs: bigint;
@@ -93,11 +93,11 @@ interface OpenBlock {
   readonly trades: Map<string, Trade>;
   readonly bundles: Batch["bundles"];
   readonly signatures: Batch["signatures"];
-  /** What its events take in memory. */
+  /** Memory of its events. */
   bytes: number;
 }
 
-/** Members of which something is kept in memory until the block ends, apart from ledger movements. */
+/** Members of which something is kept in memory until the block ends, besides ledger movements. */
 const storedMembers: ReadonlySet<number> = new Set([
   eventMembers.order,
   eventMembers.trade,
@@ -109,12 +109,12 @@ const storedMembers: ReadonlySet<number> = new Set([
   eventMembers.venueEvent,
 ]);
 
-/** What an event led to. */
+/** The effect of an event. */
 export type FoldOutcome = "event" | "block_end" | "protocol_upgrade";
 
 /**
- * Turns events into what blocks change (docs/events.md). Knows no database: `take` gives what whole blocks have
- * changed since the last time.
+ * Folds events into the changes of blocks (docs/events.md), without a database: `take` returns the changes of whole
+ * blocks since the last call.
  */
 export class BlockFold {
   readonly counts: FoldCounts;
@@ -124,21 +124,21 @@ export class BlockFold {
   readonly #chain: BlockChain;
   readonly #envelope = new EventEnvelope();
   #batch = emptyBatch();
-  /** Of markets and market data in the batch. */
+  /** Bytes of markets and market data in the batch. */
   #keptBytes = 0;
   #chainId: Buffer | undefined;
-  /** Of the last event seen; undefined: any may be first. */
+  /** Of the last event; undefined: any may be first. */
   #sequence: bigint | undefined;
-  /** Of the end of the last block, or of an upgrade, in the batch or the store. */
+  /** Of the last block's end, or of an upgrade, in the batch or the store. */
   #reached: Omit<Progress, "prunedSequence"> | undefined;
-  /** What comes up to here again is passed over: the store has it, or a source before this one had it. */
+  /** Events up to this one are skipped: the store has them, or an earlier source had them. */
   #loadedUpTo: bigint;
-  /** Events of this source may come again. */
+  /** Whether events of this source may be repeated. */
   #repeats = false;
   #position: number;
   #block: OpenBlock | undefined;
   #moved = false;
-  /** By type and member, so that counting skipped events builds no text. */
+  /** By type and member, so that counting skipped events creates no text. */
   readonly #skipped = new Map<number, number>();
 
   constructor(start: FoldStart) {
@@ -155,27 +155,27 @@ export class BlockFold {
     this.#chainId = start.progress === undefined ? undefined : Buffer.from(start.progress.chainId, "latin1");
   }
 
-  /** Whether `take` has something to give. */
+  /** Whether `take` would return something. */
   get hasBatch(): boolean {
     return this.#moved;
   }
 
-  /** How large the batch is. */
+  /** The size of the batch. */
   get size(): { readonly bytes: number; readonly rows: number } {
     return { bytes: this.#ledger.pendingBytes + this.#keptBytes, rows: rowCount(this.#batch) };
   }
 
-  /** The event that has to come next, or before which others may come; undefined: any may be first. */
+  /** The next event that is needed; earlier ones may precede it. Undefined: any may be first. */
   get needed(): bigint | undefined {
     return this.#loadedUpTo < 0n ? undefined : this.#loadedUpTo + 1n;
   }
 
-  /** Height of the last whole block. */
+  /** The height of the last whole block. */
   get height(): bigint | undefined {
     return this.#reached?.height;
   }
 
-  /** What whole blocks changed since the last `take`; what an open block has so far stays here. */
+  /** The changes of whole blocks since the last `take`. Changes of an open block stay here. */
   take(): WholeBatch {
     if (this.#reached === undefined) throw new Error("no block has ended yet");
     const batch = { ...this.#batch, ...this.#ledger.take(), reached: this.#reached };
@@ -185,7 +185,7 @@ export class BlockFold {
     return batch;
   }
 
-  /** The counts with the skipped kinds named. */
+  /** The counts, with names of the skipped kinds. */
   summary(): FoldCounts {
     const skipped = new Map<string, number>();
     for (const [key, count] of this.#skipped) {
@@ -195,7 +195,7 @@ export class BlockFold {
     return { ...this.counts, skipped: new Map([...skipped].sort(([a], [b]) => (a < b ? -1 : 1))) };
   }
 
-  /** Applies the next event of the stream. @throws RecordingError that names it */
+  /** Applies the next event of the stream. @throws RecordingError naming it */
   apply(frame: Frame): FoldOutcome {
     if (this.#repeats && this.#sequence !== undefined && frame.sequence <= this.#sequence) {
       this.counts.alreadyLoaded++;
@@ -236,7 +236,7 @@ export class BlockFold {
     );
   }
 
-  /** A source that starts anew (the next file): its first event may lie before the last one seen. */
+  /** Starts a new source (the next file). Its first event may be before the last one seen. */
   beginSource(repeats = false): void {
     this.#repeats = repeats;
     const seen = this.#sequence;
@@ -276,7 +276,7 @@ export class BlockFold {
     return "event";
   }
 
-  /** Counts what an event that feeds something takes in memory. @throws RecordingError when it is too much */
+  /** Counts the memory of an event that is stored. @throws RecordingError if it is too much */
   #weigh(block: OpenBlock, bytes: number): void {
     block.bytes += bytes;
     if (block.bytes <= blockBytesMax) return;
@@ -404,7 +404,7 @@ export class BlockFold {
     this.#reach(sequence, height, block.timeNs);
   }
 
-  /** What the block did to the books. @throws RecordingError for a level that is too large to be stored */
+  /** The changes of a block in the books. @throws RecordingError for a level that is too large to store */
   #changes(): BookChanges {
     const changes = this.#books.endBlock();
     for (const { levels, marketId } of changes.markets) {
@@ -433,7 +433,7 @@ export class BlockFold {
     for (const [id, order] of orders) this.#batch.orders.set(id, order);
   }
 
-  /** Whatever block is open is discarded; a later load goes on after this event. */
+  /** Discards an open block; a later load continues after this event. */
   #upgrade(sequence: bigint): FoldOutcome {
     this.#block = undefined;
     const before = this.#reached;
@@ -462,7 +462,7 @@ export class BlockFold {
     block.markets.set(market.id, Uint8Array.from(body));
   }
 
-  /** @throws RecordingError where a venue tells of the market, and a network's event does so too */
+  /** @throws RecordingError if a market has events of a venue and of a network */
   #checkNoVenue(kind: string, marketId: string): void {
     if (!this.#venues.has(marketId)) return;
     throw new RecordingError(`has ${kind} for market ${shown(marketId)}, which has venue events`);
@@ -531,14 +531,14 @@ export class BlockFold {
     }
   }
 
-  /** The bytes of a member that becomes one value of a row. @throws RecordingError when they are too many */
+  /** The bytes of a member that becomes one value of a row. @throws RecordingError if there are too many */
   #keptWhole(kind: string): Buffer {
     const body = this.#envelope.body();
     if (body.length <= keptWholeBytesMax) return body;
     throw new RecordingError(`has a ${kind} of ${body.length} bytes; one has at most ${keptWholeBytesMax}`);
   }
 
-  /** Decodes the event's member. @throws RecordingError for bytes that don't hold it */
+  /** Decodes the event's member. @throws RecordingError if the bytes are malformed */
   #decode<S extends DescMessage>(schema: S): MessageShape<S> {
     let message: MessageShape<S>;
     try {

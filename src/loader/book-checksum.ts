@@ -2,13 +2,13 @@ import { crc32 } from "node:zlib";
 import { ChecksumAlgorithm } from "../../gen/marketd/events/v1/venue_pb.js";
 import { unscaleDecimal } from "../domain/scaled-decimal.js";
 
-/** A level as the book holds it: scaled integers. */
+/** A level of the book, in scaled integers. */
 interface ScaledLevel {
   readonly price: string;
   readonly volume: bigint;
 }
 
-/** A book, each side the best first, with the scale of its numbers. */
+/** A book, best prices first, with the scale of its numbers. */
 export interface ScaledBook {
   readonly bids: readonly ScaledLevel[];
   readonly asks: readonly ScaledLevel[];
@@ -16,19 +16,19 @@ export interface ScaledBook {
   readonly sizeDecimals: number;
 }
 
-/** Checksums of a book by algorithm, unsigned. */
+/** Unsigned checksums of a book, by algorithm. */
 const checksums: ReadonlyMap<ChecksumAlgorithm, (book: ScaledBook) => number> = new Map([
   [ChecksumAlgorithm.CRC32_OF_10, crc32Of10],
   [ChecksumAlgorithm.CRC32_OF_25, (book) => crc32Of25(book, (text) => text)],
   [ChecksumAlgorithm.CRC32_OF_25_SHORTEST, (book) => crc32Of25(book, shortest)],
 ]);
 
-/** How a book's checksum is computed; undefined: the algorithm is none that is known. */
+/** The function that computes a book's checksum; undefined for an unknown algorithm. */
 export function checksumOf(algorithm: ChecksumAlgorithm): ((book: ScaledBook) => number) | undefined {
   return checksums.get(algorithm);
 }
 
-/** Scaled integers are what is left of a decimal number of fixed decimals without its point and leading zeros. */
+/** A scaled integer is the decimal number without its point and leading zeros. */
 function crc32Of10({ bids, asks }: ScaledBook): number {
   const best = [...asks.slice(0, 10), ...bids.slice(0, 10)];
   return crc32(best.map(({ price, volume }) => `${price}${volume}`).join(""));
@@ -44,7 +44,7 @@ function crc32Of25({ bids, asks, priceDecimals, sizeDecimals }: ScaledBook, form
   return crc32(parts.join(":"));
 }
 
-/** Without zeros at the end of the decimals, and without the point if no decimals are left. */
+/** Without trailing zeros of the decimals, and without the point if no decimals are left. */
 function shortest(text: string): string {
   return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
 }

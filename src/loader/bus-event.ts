@@ -3,10 +3,10 @@ import { shown } from "./field-checks.js";
 import { RecordingError } from "./recording-error.js";
 import { WireReader } from "./wire.js";
 
-/** Numbers of the fields of `vega.events.v1.BusEvent` that the loader looks at. */
+/** Numbers of the fields of `vega.events.v1.BusEvent` that the loader reads. */
 const busEventFields = { id: 1, block: 2, type: 3, version: 4, chainId: 5, txHash: 6 } as const;
 
-/** Numbers of BusEvent's members that feed the store. */
+/** Numbers of the members of BusEvent that are stored. */
 export const eventMembers = {
   ledgerMovements: 102,
   order: 104,
@@ -26,19 +26,19 @@ export const eventMembers = {
 
 const knownFields: ReadonlySet<number> = new Set(BusEventSchema.fields.map((field) => field.number));
 
-/** A member that these definitions lack is numbered above this, as all members are. */
+/** Members that these definitions lack have numbers above this, like all members. */
 const membersFrom = 100;
 
 /**
- * The envelope of one event: what is needed to tell whether it matters. One object that moves along; the bytes are
- * valid as long as the frame's.
+ * The envelope of one event, with what is needed to decide whether it matters. The object is reused for each event; its
+ * bytes are valid as long as the frame's.
  */
 export class EventEnvelope {
-  /** Number of the event in its block. */
+  /** The number of the event in its block. */
   n = 0n;
   /** Of `BusEventType`. */
   type = 0;
-  /** The field number of the member that is set; 0: none. */
+  /** The field number of the member that is set; 0 if none is. */
   member = 0;
   /** Whether it has fields that these definitions lack. */
   hasUnknownFields = false;
@@ -51,7 +51,7 @@ export class EventEnvelope {
   #bodyStop = 0;
   readonly #reader = new WireReader();
 
-  /** Looks at an event. @throws RecordingError for bytes that are no BusEvent */
+  /** Reads an event. @throws RecordingError if the bytes are not a BusEvent */
   read(buffer: Buffer): void {
     this.buffer = buffer;
     this.type = 0;
@@ -87,7 +87,7 @@ export class EventEnvelope {
     return this.buffer.toString("latin1", this.#chainStart, this.#chainStop);
   }
 
-  /** Whether the chain id is the one whose bytes these are. */
+  /** Whether the chain id has these bytes. */
   isOfChain(chainId: Buffer): boolean {
     const length = this.#chainStop - this.#chainStart;
     if (length !== chainId.length) return false;
@@ -107,7 +107,7 @@ export class EventEnvelope {
     return BigInt(match[1] ?? "0");
   }
 
-  /** The kind, for counting: the name of its type without prefix, or the number of the member. */
+  /** The kind for counts: the name of its type without prefix, or the number of the member. */
   kind(): string {
     return kindName(this.type, this.member);
   }

@@ -2,13 +2,13 @@ const slotsAtFirst = 4_096;
 const bytesAtFirst = 256 * 1024;
 
 /**
- * Finds a value by bytes, where they lie, without making text of them. Keys are never removed. Four bytes at a time are
- * hashed and compared: this is asked twice for every ledger entry.
+ * A map with byte sequences as keys, which are looked up in place, without making text of them. Keys are never removed.
+ * Four bytes at a time are hashed and compared, because it is used twice for every ledger entry.
  */
 export class ByteIndex<V> {
-  /** 1 + the number of an entry; 0: free. */
+  /** 1 + the number of an entry; 0 if free. */
   #slots = new Int32Array(slotsAtFirst);
-  /** Per entry: hash, where its bytes begin, their length. */
+  /** Per entry: its hash, and the start and length of its bytes. */
   #meta = new Int32Array(slotsAtFirst * 3);
   #values: V[] = [];
   #bytes = Buffer.alloc(bytesAtFirst);
@@ -16,7 +16,7 @@ export class ByteIndex<V> {
   #length = 0;
   #hash = 0;
 
-  /** The value of the bytes from `start` to `stop`, or undefined. `view` and offsets are of the same bytes. */
+  /** The value of the bytes from `start` to `stop`, or undefined. `view` must be of the same buffer. */
   get(view: DataView, start: number, stop: number): V | undefined {
     const hash = hashOf(view, start, stop);
     this.#hash = hash;
@@ -29,7 +29,7 @@ export class ByteIndex<V> {
     }
   }
 
-  /** Adds bytes that the last `get` did not find. */
+  /** Adds the bytes that the last `get` did not find. */
   add(bytes: Uint8Array, value: V): void {
     const entry = this.#values.length;
     if ((entry + 1) * 2 > this.#slots.length) this.#growSlots();

@@ -15,14 +15,14 @@ import {
 } from "./field-checks.js";
 
 /*
- * What the fields of an event must hold to be stored (docs/events.md). Enums are open: a number that these definitions
- * lack is kept. Each check throws a RecordingError that names the kind of the event, the field and the value.
+ * Checks of event fields before they are stored (docs/events.md). Enums are open: unknown numbers are kept. Each check
+ * throws a RecordingError that names the kind of the event, the field and the value.
  */
 
 /** The longest signature, in bytes. */
 export const signatureBytesMax = 1_024;
 
-/** Quantities of market data: empty where the network does not state one. */
+/** Quantities of market data; empty if the network did not state one. */
 const marketDataQuantities = [
   "markPrice",
   "bestBidPrice",
@@ -40,7 +40,7 @@ const marketDataQuantities = [
 
 const feeParts = ["makerFee", "infrastructureFee", "liquidityFee"] as const satisfies readonly (keyof Fee)[];
 
-/** A trade. Parties and orders may be left out. */
+/** A trade. Parties and orders are optional. */
 export function checkTrade(trade: Trade): void {
   requireId("trade.market_id", trade.marketId);
   requireId("trade.id", trade.id);
@@ -58,11 +58,11 @@ function checkFee(field: string, fee: Fee | undefined): void {
   for (const part of feeParts) if (!isQuantity(fee[part])) checkQuantity(`${field}.${snake(part)}`, fee[part]);
 }
 
-/** Market data. Times are the network's: before a market opens they can be any number. */
+/** Market data. Its times are the network's own: before a market opens they can be any number. */
 export function checkMarketData(data: MarketData): void {
   requireId("market_data.market", data.market);
   for (const name of marketDataQuantities) {
-    // The name is only made where there is something to say: this is asked a dozen times for every event.
+    // The name is created only for errors, because there are a dozen checks for every event.
     if (!isQuantity(data[name])) checkQuantity(`market_data.${snake(name)}`, data[name]);
   }
   for (const bounds of data.priceMonitoringBounds) checkBounds("market_data.price_monitoring_bounds", bounds);
@@ -102,14 +102,14 @@ export function checkMarket(kind: string, market: Market): void {
   checkId(`${kind}.tradable_instrument.instrument.future.settlement_asset`, product.value.settlementAsset);
 }
 
-/** An order. It may have no price. */
+/** An order. Its price is optional. */
 export function checkOrder(order: Order): void {
   requireId("order.market_id", order.marketId);
   requireId("order.id", order.id);
   checkQuantity("order.price", order.price);
 }
 
-/** A signer that was removed. */
+/** A signer removal. */
 export function checkSignerRemoved(event: ERC20MultiSigSignerRemoved): void {
   const kind = "erc20_multisig_signer_removed";
   checkId(`${kind}.validator_id`, event.validatorId);
@@ -130,7 +130,7 @@ export function checkNodeSignature({ id, sig }: NodeSignature): void {
   throw fieldError("node_signature.sig", `${sig.length} bytes`, `at most ${signatureBytesMax} bytes`);
 }
 
-/** `bestBidPrice` as the definitions write it. */
+/** The field name `bestBidPrice` as the definitions write it. */
 function snake(name: string): string {
   return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }

@@ -1,16 +1,16 @@
 import { identifierProblem } from "../domain/identifier.js";
 import { RecordingError } from "./recording-error.js";
 
-/** The most digits of a quantity: those of {@link quantityMax}. */
+/** The maximum number of digits of a quantity: those of {@link quantityMax}. */
 export const digitsMax = 78;
 
 /** The highest quantity: 256 bits. */
 export const quantityMax = `${(1n << 256n) - 1n}`;
 
-/** The longest decimal fraction with its sign and point, in characters. The network's own have some 20. */
+/** The longest decimal fraction with sign and point, in characters. Usually they have about 20. */
 export const fractionLengthMax = 160;
 
-/** The most of a value that an error shows, in characters. */
+/** The maximum length of a value in an error, in characters. */
 export const shownLengthMax = 80;
 
 const digitZero = 0x30;
@@ -18,7 +18,7 @@ const digitNine = 0x39;
 const fraction = /^-?\d+(\.\d+)?$/;
 const uint64Max = `${(1n << 64n) - 1n}`;
 
-/** A value as errors show it: quoted, in printable ASCII, cut to a safe length. */
+/** A value for an error: quoted, in printable ASCII, cut to a safe length. */
 export function shown(value: string): string {
   const cut = value.length > shownLengthMax;
   const text = JSON.stringify(cut ? value.slice(0, shownLengthMax) : value).replace(
@@ -28,12 +28,12 @@ export function shown(value: string): string {
   return cut ? `${text}… (${value.length} characters)` : text;
 }
 
-/** The error for a field's value. `field` is `trade.price`: the kind of the event, and the path in it. */
+/** The error for a field's value. `field` is, for example, `trade.price`: the kind of the event and the path in it. */
 export function fieldError(field: string, value: string, takes: string): RecordingError {
   return new RecordingError(`has ${field} ${shown(value)}; it takes ${takes}`);
 }
 
-/** The error for a quantity that is none. */
+/** The error for an invalid quantity. */
 export function quantityError(field: string, value: string): RecordingError {
   return fieldError(field, value, `decimal digits, at most ${digitsMax}, and a number below 2^256`);
 }
@@ -48,7 +48,7 @@ export function requireQuantity(field: string, text: string): void {
   if (!isQuantity(text)) throw quantityError(field, text);
 }
 
-/** The same, where the network may leave a quantity out. */
+/** The same for an optional quantity. */
 export function checkQuantity(field: string, text: string): void {
   if (text !== "") requireQuantity(field, text);
 }
@@ -76,7 +76,7 @@ export function requireId(field: string, id: string): string {
   return id;
 }
 
-/** The same, where the network may leave an identifier out. */
+/** The same for an optional identifier. */
 export function checkId(field: string, id: string): void {
   if (id !== "") requireId(field, id);
 }

@@ -1,9 +1,9 @@
 import { RecordingError } from "./recording-error.js";
 
-/** The longest frame, in bytes: what a single event may be. */
+/** The longest frame, in bytes. */
 export const frameBytesMax = 64 * 1024 * 1024;
 
-/** The 4 bytes of the length, and the 8 of the sequence number that it counts. */
+/** The 4 bytes of the length, and the 8 bytes of the sequence number, which the length includes. */
 export const lengthBytes = 4;
 export const sequenceBytes = 8;
 
@@ -16,20 +16,20 @@ export interface Frame {
 }
 
 /**
- * Takes a recording apart (docs/events.md, "The file"), whatever way its bytes were cut into chunks. Holds no more than
- * one frame and one chunk.
+ * Splits a recording into frames (docs/events.md, "The file"), from chunks of any size. It holds at most one frame and
+ * one chunk.
  */
 export class FrameSplitter {
-  /** The beginning of a frame that has not ended yet: the first `#held` bytes of it. */
+  /** The start of an incomplete frame: its first `#held` bytes. */
   #partial: Buffer = Buffer.alloc(0);
   #held = 0;
-  /** Of the frame that comes next, in the uncompressed recording. */
+  /** The position of the next frame in the uncompressed recording. */
   #offset = 0;
 
   /** @param name of the source, for errors */
   constructor(readonly name: string) {}
 
-  /** The frames that end in this chunk. Take all of them before the next chunk. @throws RecordingError */
+  /** The frames that end in this chunk. Process all of them before the next chunk. @throws RecordingError */
   *frames(chunk: Uint8Array): Generator<Frame, void, undefined> {
     const piece = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
     let at = 0;
@@ -52,11 +52,11 @@ export class FrameSplitter {
       yield frameAt(piece, at, size);
       at += size;
     }
-    // Copied, for the source may use the chunk's memory again.
+    // Copied, because the source may reuse the chunk's memory.
     this.#hold(piece, at, piece.length - at);
   }
 
-  /** Nothing more comes. @throws RecordingError when half a frame is left */
+  /** The input has ended. @throws RecordingError if half a frame is left */
   end(): void {
     if (this.#held === 0) return;
     throw new RecordingError(
@@ -64,7 +64,7 @@ export class FrameSplitter {
     );
   }
 
-  /** Takes bytes from the piece until `until` are held, or the piece ends. @returns the place in the piece after them */
+  /** Copies bytes of the piece until `until` are held or the piece ends. @returns the position after them */
   #hold(piece: Buffer, at: number, until: number): number {
     if (until > this.#partial.length) {
       const larger = Buffer.allocUnsafe(until);
@@ -77,7 +77,7 @@ export class FrameSplitter {
     return at + taken;
   }
 
-  /** Bytes of the whole frame that begins there. */
+  /** The size of the frame that starts there, in bytes. */
   #sizeAt(buffer: Buffer, at: number): number {
     const length = buffer.readUInt32BE(at);
     if (length >= sequenceBytes && length <= frameBytesMax) return lengthBytes + length;

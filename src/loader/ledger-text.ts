@@ -9,32 +9,32 @@ import { checkId, digitsMax, quantityError, quantityMax, requireId } from "./fie
 import { RecordingError } from "./recording-error.js";
 import { enumValue, malformed, WireReader } from "./wire.js";
 
-/** Who owns an account of which the network names no owner. */
+/** The owner of accounts for which the network names none. */
 export const networkParty = "network";
 
-/** The most bytes of a row of text. */
+/** The maximum number of bytes of a row of text. */
 const rowBytesMax = 512;
 
 const bytesAtFirst = 1024 * 1024;
 
-/** An account as the fold knows it. */
+/** An account, as the fold knows it. */
 interface KnownAccount {
   readonly id: number;
-  /** Equal for accounts that differ in nothing but their party. */
+  /** Equal for accounts that differ only in their party. */
   readonly kind: number;
   readonly row: AccountRow;
 }
 
-/** Tags of fields of `vega.LedgerEntry`: number * 8 + wire type. */
+/** Protobuf tags of fields of `vega.LedgerEntry`: number * 8 + wire type. */
 const entryTags = { from: 10, to: 18, amount: 26, type: 32, timestamp: 40, fromBalance: 50, toBalance: 58 } as const;
 const knownEntryFields = 7;
 
 const quantityMaxBytes = Buffer.from(quantityMax, "latin1");
 
 /**
- * Ledger movements become rows of text for LOAD DATA without ever being objects: bytes of quantities are copied, an
- * account is found by the bytes of its description. Accounts and classes are numbered in the order in which the network
- * first names them, so the numbers are the same however the recording was cut.
+ * Converts ledger movements to rows of text for LOAD DATA without creating objects: bytes of quantities are copied, and
+ * an account is found by the bytes of its description. Accounts and classes are numbered in the order of first
+ * appearance, so the numbers do not depend on how the recording was cut.
  */
 export class LedgerTextWriter {
   #bytes: Buffer = Buffer.allocUnsafe(bytesAtFirst);
@@ -44,9 +44,9 @@ export class LedgerTextWriter {
   #newClasses: EntryClassRow[] = [];
   #accountMax = 0;
   #classMax = 0;
-  /** By the bytes of AccountDetails as the network writes them, and by what they mean. */
+  /** Accounts by the bytes of AccountDetails as the network writes them, and by their meaning. */
   readonly #byBytes = new ByteIndex<KnownAccount>();
-  /** Over the buffer of the event that is being added. */
+  /** A view of the buffer of the current event. */
   #view: DataView = new DataView(new ArrayBuffer(0));
   readonly #byMeaning = new Map<string, KnownAccount>();
   readonly #kinds = new Map<string, number>();
@@ -56,7 +56,7 @@ export class LedgerTextWriter {
   #idHigh = Buffer.alloc(0);
   #idLow = 0;
   #timeText = Buffer.alloc(0);
-  /** Length, rows, new accounts, new classes when the last block ended. */
+  /** Length, rows, new accounts and new classes at the end of the last block. */
   #mark = { length: 0, rows: 0, accounts: 0, classes: 0 };
   readonly #movements = new WireReader();
   readonly #movement = new WireReader();
@@ -79,7 +79,7 @@ export class LedgerTextWriter {
     return this.#position;
   }
 
-  /** Begins a block; positions go on from `position` where its height came before. */
+  /** Starts a block. Positions continue from `position` if its height is repeated. */
   beginBlock(height: bigint, timeNs: bigint, position: number): void {
     this.#height = height;
     this.#position = position;
@@ -87,7 +87,7 @@ export class LedgerTextWriter {
     this.#setIdBase();
   }
 
-  /** Ends a block: what was added belongs to what `take` gives. The bytes are valid until the next block begins. */
+  /** Ends a block: what was added is included in the next `take`. */
   endBlock(): AddedToLedger {
     const { length, accounts, classes } = this.#mark;
     const added = {
@@ -106,7 +106,7 @@ export class LedgerTextWriter {
     return added;
   }
 
-  /** Gives all rows of blocks that ended; those of an open block stay. The bytes are valid until `giveBack`. */
+  /** Returns the rows of ended blocks; those of an open block stay. The bytes are valid until `giveBack`. */
   take(): { text: LedgerText; accounts: AccountRow[]; classes: EntryClassRow[] } {
     const { length, rows, accounts, classes } = this.#mark;
     const taken = {
@@ -130,13 +130,13 @@ export class LedgerTextWriter {
 
   #spare: Buffer | undefined;
 
-  /** Gives the memory of a text back, which has been written. */
+  /** Returns the memory of a text that has been written. */
   giveBack(text: LedgerText): void {
     const { buffer } = text.bytes;
     if (buffer instanceof ArrayBuffer && text.bytes.byteOffset === 0) this.#spare = Buffer.from(buffer);
   }
 
-  /** Adds `vega.events.v1.LedgerMovements`. @returns bytes of the rows that came of it @throws RecordingError */
+  /** Adds `vega.events.v1.LedgerMovements`. @returns the bytes of its rows @throws RecordingError */
   add(movements: Buffer): number {
     const before = this.#length;
     this.hasUnknownFields = false;
@@ -226,7 +226,7 @@ export class LedgerTextWriter {
     this.#bytes = larger;
   }
 
-  /** The digits of ids before the last nine hardly ever change, so that text is made once; and no id is a double. */
+  /** The digits of ids before the last nine rarely change, so that text is cached. Ids never become doubles. */
   #setIdBase(): void {
     const id = entryId(this.#height, this.#position);
     const high = id / 1_000_000_000n;
@@ -286,7 +286,7 @@ export class LedgerTextWriter {
     this.#length += digits;
   }
 
-  /** Copies a quantity, an absent one as 0. */
+  /** Copies a quantity; an absent one is 0. */
   #digits(source: Buffer, start: number, stop: number, field: string): void {
     const bytes = this.#bytes;
     let at = this.#length;
@@ -382,7 +382,7 @@ function decodeAccount(body: Buffer): AccountDetails {
   }
 }
 
-/** Kinds are counted from 0 in this process, so a pair fits a number. */
+/** Kinds are counted from 0 in this process, so a pair of them fits a number. */
 function pairKey(from: number, to: number): number {
   return from * 67_108_864 + to;
 }

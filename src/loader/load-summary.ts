@@ -2,37 +2,37 @@ import type { Progress } from "../store/progress-table.js";
 import type { WholeBatch } from "./batch.js";
 import type { BlockFold, FoldCounts } from "./block-fold.js";
 
-/** How far a load is. */
+/** The progress of a load. */
 export interface LoadProgress {
-  /** Whole blocks read. */
+  /** Whole blocks that were read. */
   readonly blocks: number;
-  /** Height of the last of them. */
+  /** The height of the last one. */
   readonly height: bigint | undefined;
   readonly events: number;
   readonly ledgerEntries: number;
   readonly seconds: number;
   readonly eventsPerSecond: number;
-  /** Bytes read of this source, as it is stored, and in all where known. */
+  /** Bytes read of this source, as stored, and in all if known. */
   readonly bytes: number;
   readonly totalBytes: number | undefined;
-  /** Of this source, where its size is known. */
+  /** The size of this source, if known. */
   readonly secondsLeft: number | undefined;
 }
 
-/** What a load did. */
+/** The result of a load. */
 export interface LoadSummary extends FoldCounts {
-  /** Rows written, by table, a row counted once per transaction that wrote it. */
+  /** Rows written, by table. A row counts once per transaction that wrote it. */
   readonly rows: ReadonlyMap<string, number>;
   readonly seconds: number;
-  /** False: the server forbids LOAD DATA LOCAL, and INSERT was used. */
+  /** False: the server refuses LOAD DATA LOCAL, and INSERT was used. */
   readonly localInfile: boolean;
   /** Whether a protocol upgrade ended the load. */
   readonly protocolUpgrade: boolean;
-  /** Where the database is now; undefined: still empty. */
+  /** The progress of the database; undefined if it is still empty. */
   readonly progress: Progress | undefined;
 }
 
-/** Puts a summary together. */
+/** Builds a summary. */
 export function summarise(
   counts: FoldCounts,
   meter: ProgressMeter,
@@ -41,7 +41,7 @@ export function summarise(
   return { ...counts, rows: meter.rows, seconds: meter.seconds, ...end };
 }
 
-/** Measures a load, and tells of it now and then. */
+/** Measures a load, and reports progress at intervals. */
 export class ProgressMeter {
   readonly rows = new Map<string, number>();
   readonly #startedMs = performance.now();
@@ -92,7 +92,7 @@ export class ProgressMeter {
     for (const [table, count] of Object.entries(tables)) this.rows.set(table, (this.rows.get(table) ?? 0) + count);
   }
 
-  /** Tells of the progress if it is time to. */
+  /** Reports progress if it is due. */
   update(): void {
     if (this.#onProgress !== undefined && performance.now() - this.#reportedMs >= this.#intervalMs) this.report();
   }

@@ -32,47 +32,47 @@ import { plainBytes, type Source } from "./source.js";
 import { beatIntervalMs, waitForTurn } from "./standby.js";
 import { TableSums } from "./table-sums.js";
 
-/** A transaction is committed when it has so many bytes of ledger entries, markets and market data … */
+/** A transaction is committed when it has this many bytes of ledger entries, markets and market data … */
 export const transactionLedgerBytes = 4 * 1024 * 1024;
 
-/** … or so many other rows … */
+/** … or this many other rows … */
 export const transactionRowsMax = 10_000;
 
-/** … or when the input has nothing more for so long: then each block is written as it ends. */
+/** … or when the input has nothing more for this long: then each block is written as it ends. */
 export const inputIdleMs = 20;
 
-/** How often progress is told. */
+/** Interval of progress reports. */
 export const progressIntervalMs = 250;
 
-/** Once the load is to end, the transaction under way has so long, in milliseconds … */
+/** When the load is to end, the current transaction has this long, in milliseconds … */
 export const stopMsMax = 10_000;
 
-/** … and is given up sooner when the database says nothing for so long. */
+/** … and is aborted sooner if the database is silent for this long. */
 export const stopSilenceMsMax = 2_000;
 
 /**
- * How long a server may hold less than what was committed, in milliseconds: a balancer leads to a cluster's node that
- * was cut off and catches up. After that the blocks are lost.
+ * How long a server may hold less than what was committed, in milliseconds: a balancer may lead to a cluster node that
+ * was cut off and catches up. After that the blocks count as lost.
  */
 export const behindMsMax = 30_000;
 
-/** What {@link load} takes. */
+/** Options of {@link load}. */
 export interface LoadOptions {
   /** URL of a migrated database. */
   readonly database: string;
-  /** One after the other, as one stream of events. */
+  /** Sources that are read one after the other, as one stream of events. */
   readonly sources: Iterable<Source> | AsyncIterable<Source>;
-  /** Whole blocks per second at most; a transaction per block. */
+  /** The maximum number of whole blocks per second, with a transaction per block. */
   readonly pace?: number | undefined;
-  /** A transaction per block from the beginning, for input that is made as it is read. */
+  /** One transaction per block from the start, for input that is produced as it is read. */
   readonly blockByBlock?: boolean | undefined;
   readonly log: Log;
   readonly onProgress?: ((progress: LoadProgress) => void) | undefined;
-  /** Ends the load after the block that is being written; what was loaded stays. */
+  /** Ends the load after the current block; what was loaded stays. */
   readonly signal?: AbortSignal | undefined;
-  /** How long to try again when the database fails; default {@link outageMsMax}. */
+  /** How long to retry when the database fails. Default: {@link outageMsMax}. */
   readonly outageMsMax?: number | undefined;
-  /** Take turns with other loaders: wait until none is loading, and load then. */
+  /** Take turns with other loaders: wait until none is loading, then load. */
   readonly standby?: boolean | undefined;
   /** Whether to try LOAD DATA LOCAL; default true. */
   readonly localInfile?: boolean | undefined;
@@ -81,11 +81,10 @@ export interface LoadOptions {
 }
 
 /**
- * Loads recordings into a database, of which it is the only writer. Whatever way the recording is cut, and whenever the
- * process is killed and started again, the rows are the same. While the database is away it keeps what it has read and
- * reads no more.
- * @throws RecordingError for input that cannot be loaded any further: what came before is kept
- * @throws SecondWriterError when another process loads into the same database
+ * Loads recordings into a database, as its only writer. The rows do not depend on how the recording is cut, or on when
+ * the process is killed and restarted. While the database is unreachable, it keeps what it has read and pauses reading.
+ * @throws RecordingError for invalid input; the blocks before it are kept
+ * @throws SecondWriterError if another process loads into the same database
  */
 export async function load(options: LoadOptions): Promise<LoadSummary> {
   const writer = await withRetries(() => openWriter(options.database), startRetries(options.log, options.signal));
