@@ -2,10 +2,10 @@ import { readFile, rename, writeFile } from "node:fs/promises";
 import { OperatorError } from "../domain/operator-error.js";
 import type { Checkpoint, LedgerSubject } from "./ledger-download.js";
 
-/** A newer program may write another format; an older one then starts again. */
+/** The version of the format. A program that does not know it starts the export again. */
 const journalVersion = 1;
 
-/** Writes down how far a download is, in one step. @throws OperatorError */
+/** Writes the state of a download atomically. @throws OperatorError */
 export async function writeJournal(path: string, subject: LedgerSubject, checkpoint: Checkpoint): Promise<void> {
   const fresh = `${path}.new`;
   try {
@@ -16,7 +16,7 @@ export async function writeJournal(path: string, subject: LedgerSubject, checkpo
   }
 }
 
-/** How far a download of the same subject is; undefined: there is no such journal. */
+/** The state of a download of the same subject; undefined if there is no such journal. */
 export async function readJournal(path: string, subject: LedgerSubject): Promise<Checkpoint | undefined> {
   try {
     const journal = JSON.parse(await readFile(path, "utf8"));
@@ -30,7 +30,7 @@ export async function readJournal(path: string, subject: LedgerSubject): Promise
   }
 }
 
-/** JSON, in which 64-bit integers are text. */
+/** JSON with 64-bit integers as text. */
 function textOf(value: unknown): string {
   return JSON.stringify(value, (_, part) => (typeof part === "bigint" ? String(part) : part));
 }

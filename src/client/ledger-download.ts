@@ -12,63 +12,63 @@ import { exitNotVerified, OperatorError } from "../domain/operator-error.js";
 import type { LastRows, PartFile } from "./part-file.js";
 import { reasonOf, responseMaxMs, type Server } from "./server.js";
 
-/** A slice is made to take about so long: what a broken connection costs. */
+/** The time that a slice should take, which a broken connection costs. */
 const sliceMs = 5_000;
-/** Slices grow and shrink at most so much at a time. */
+/** The factor by which slices grow or shrink at most. */
 const sliceGrowthMax = 4;
-/** The first slice is this part of all time that has entries. */
+/** The first slice is this part of the whole time with entries. */
 const firstSliceShare = 64n;
 
-/** Slices in a row that were not what the server says it sent. */
+/** Consecutive slices that may fail verification. */
 const mismatchesMax = 3;
-/** Attempts in a row that brought no slice to its end, though bytes came. */
+/** Consecutive attempts that may end without a complete slice, although bytes arrived. */
 const attemptsMax = 100;
 
 const lineFeed = 10;
 
-/** Whose entries of what, and of which block times. */
+/** The party, the asset and the block times. */
 export interface LedgerSubject extends TimeRange {
   readonly partyId: string;
   readonly assetId: string;
 }
 
-/** How far a download is. All of it is verified. */
+/** The state of a download. Everything in it is verified. */
 export interface Checkpoint {
-  /** Block times below are complete; undefined: none are, or all. */
+  /** Block times below this are complete; undefined: none, or all. */
   readonly nextNs: bigint | undefined;
   readonly bytes: number;
   readonly sha256: string;
   readonly rows: bigint;
   readonly sumOfEffects: bigint;
-  /** Of the newest slice that had rows. */
+  /** Of the newest slice with rows. */
   readonly lastRows: LastRows | undefined;
 }
 
-/** What a download needs beside the checkpoint that it starts from. */
+/** Options of a download, besides its checkpoint. */
 export interface DownloadOptions {
   readonly server: Server;
   readonly subject: LedgerSubject;
   readonly part: PartFile;
-  /** A server that sends nothing for so long is given up. */
+  /** The download fails if the server sends nothing for this long. */
   readonly giveUpMs: number;
   readonly signal: AbortSignal;
-  /** After each slice, before the next begins. */
+  /** Called after each slice, before the next starts. */
   readonly onSlice: (checkpoint: Checkpoint, isLast: boolean) => Promise<void>;
-  /** As bytes arrive; `received` counts those that are not verified yet, too. */
+  /** Called as bytes arrive; `received` includes those that are not verified yet. */
   readonly onBytes: (checkpoint: Checkpoint, received: number) => void;
-  /** A failure that does not end the download. */
+  /** Called for a failure that does not end the download. */
   readonly onFailure: (reason: string) => void;
 }
 
-/** A download that is complete: what one undisturbed export gives that was opened at `newestBlock`. */
+/** A complete download: equal to one uninterrupted export that was started at `newestBlock`. */
 export interface Download extends Checkpoint {
   readonly newestBlock: BlockHead;
 }
 
-/** The ledger is no longer the one that the rows so far came from. */
+/** The ledger is not the one of the rows so far. */
 export class LedgerReplaced extends Error {}
 
-/** The file's name by the server. Fails at once where a download would. @throws ConnectError */
+/** The file name that the server gives. Fails at once if a download would. @throws ConnectError */
 export async function fileNameOf({ client }: Server, subject: LedgerSubject, signal: AbortSignal): Promise<string> {
   let name: string | undefined;
   const onHeader = (headers: Headers) => {
@@ -88,20 +88,20 @@ function requestOf({ partyId, assetId }: LedgerSubject, startNs: bigint | undefi
 }
 
 /**
- * An export in slices of block time, one after the other, so that a broken connection costs one slice. Each slice is an
- * export of its own, and counts once the server's summary proves it.
+ * An export in consecutive slices of block time, so that a broken connection costs one slice. Each slice is a separate
+ * export, and counts once it matches the server's summary.
  *
- * Block times never decrease. So a slice is complete for good if it ends at or before the time of the newest block when it
- * was opened, and only such slices are followed by another. The last one is open at its end, or ends where the subject does.
- * Together they are, byte for byte, what a single export gives that is opened at the last one's newest block.
+ * Block times never decrease. So a slice is final if it ends at or before the time of the newest block at its start,
+ * and only such slices are followed by another. The last one has no end, or that of the subject. Together they equal,
+ * byte for byte, one export that was started at the newest block of the last slice.
  */
 export class LedgerDownload {
   readonly #options: DownloadOptions;
   #checkpoint: Checkpoint;
-  /** Times of the oldest and the newest entry; undefined: not asked yet. */
+  /** Times of the oldest and the newest entry; undefined: not known yet. */
   #extent: { readonly oldestNs: bigint; readonly newestNs: bigint } | undefined;
   #widthNs = 1n;
-  /** The server may have another ledger than before: after a failure, and when a download goes on. */
+  /** Whether the server may have another ledger now: after a failure, and when a download is continued. */
   #inDoubt: boolean;
   #heardAt = performance.now();
   #failures = 0;
@@ -113,7 +113,10 @@ export class LedgerDownload {
     this.#inDoubt = checkpoint.lastRows !== undefined;
   }
 
-  /** @throws LedgerReplaced when it has to start again; ConnectError when the server is given up; OperatorError */
+  /**
+   * @throws LedgerReplaced if it has to start again; ConnectError if the server is unreachable for too long;
+   * OperatorError
+   */
   async run(): Promise<Download> {
     const { part } = this.#options;
     for (;;) {
@@ -151,7 +154,7 @@ export class LedgerDownload {
     return this.#extent;
   }
 
-  /** Reads the next slice, and gives its newest block when it was the last. */
+  /** Reads the next slice, and returns its newest block if it was the last. */
   async #readSlice({ oldestNs, newestNs }: { oldestNs: bigint; newestNs: bigint }): Promise<BlockHead | undefined> {
     const { subject, part, onSlice, onBytes } = this.#options;
     const before = this.#checkpoint;
@@ -187,13 +190,13 @@ export class LedgerDownload {
     return isLast ? newestBlock : undefined;
   }
 
-  /** The next slice's width, from the time that this one took. */
+  /** The width of the next slice, from the duration of this one. */
   #resize(tookMs: number): void {
     const factor = Math.min(sliceGrowthMax, Math.max(1 / sliceGrowthMax, sliceMs / tookMs));
     this.#widthNs = atLeastOne((this.#widthNs * BigInt(Math.round(factor * 100))) / 100n);
   }
 
-  /** One request. @throws ConnectError when it fails, or nothing comes for {@link silenceMaxMs} */
+  /** One request. @throws ConnectError if it fails, or nothing arrives for {@link silenceMaxMs} */
   async #export(
     startNs: bigint | undefined,
     endNs: bigint | undefined,
@@ -213,7 +216,7 @@ export class LedgerDownload {
       timer.refresh();
       this.#heardAt = performance.now();
     };
-    // A new connection each time: of several servers behind one address, it may lead to one that is further.
+    // A new connection each time, because behind one address it may lead to a server with newer blocks.
     const headers = { connection: "close" };
     const options = { signal: AbortSignal.any([signal, silence.signal]), headers, onHeader };
     try {
@@ -226,7 +229,7 @@ export class LedgerDownload {
     }
   }
 
-  /** @throws LedgerReplaced unless the server still has the last rows that it gave */
+  /** @throws LedgerReplaced unless the server still has the last rows */
   async #confirmLastRows(): Promise<void> {
     const { lastRows } = this.#checkpoint;
     if (lastRows === undefined) return;
@@ -240,7 +243,7 @@ export class LedgerDownload {
     if (createHash("sha256").update(rows).digest("hex") !== lastRows.sha256) throw new LedgerReplaced();
   }
 
-  /** @throws what was thrown, or an OperatorError, when another attempt is of no use */
+  /** @throws the error, or an OperatorError, if another attempt cannot succeed */
   async #waitAfter(thrown: unknown): Promise<void> {
     const { signal, giveUpMs, onFailure } = this.#options;
     if (signal.aborted || !(thrown instanceof ConnectError) || !isTransient(thrown)) throw thrown;

@@ -9,25 +9,25 @@ import { DepthBook } from "../domain/depth-book.js";
 import { OperatorError } from "../domain/operator-error.js";
 import { reasonOf, type Server } from "./server.js";
 
-/** How often what the depth stream does not tell is asked for: mode, newest block, the market itself. */
+/** Interval of requests for what the depth stream does not contain: mode, newest block, market. */
 const factsIntervalMs = 1_000;
 
-/** A server that leaves such a request open for so long is stale. */
+/** Such a request may take this long; then the server counts as stale. */
 const factsMaxMs = 5_000;
 
-/** Markets that a message names, at most. */
+/** The maximum number of markets in a message. */
 const namedMax = 5;
 
-/** Why what is shown is out of date. */
+/** Why the displayed data is out of date. */
 export interface Staleness {
-  /** When the server was last heard, by `performance.now()`. */
+  /** When the server last responded, by `performance.now()`. */
   readonly since: number;
   readonly reason: string;
 }
 
 /**
- * The market with an id, or whose id alone begins with it.
- * @throws OperatorError when there is none, or several; ConnectError
+ * The market with this id, or with this unique prefix of its id.
+ * @throws OperatorError if there is none, or several; ConnectError
  */
 export async function findMarket({ url, client }: Server, id: string): Promise<Market> {
   try {
@@ -57,7 +57,7 @@ function marketOf({ market }: GetMarketResponse): Market {
   return market;
 }
 
-/** A market as it is now, for as long as it is followed: its book from the depth stream, all else by asking. */
+/** A market that is being followed: its book comes from the depth stream, everything else from requests. */
 export class MarketFeed {
   readonly #server: Server;
   readonly #id: string;
@@ -68,7 +68,7 @@ export class MarketFeed {
   #heardAt = performance.now();
   #streamFailure: string | undefined;
   #factsFailure: string | undefined;
-  /** Ends the stream that is read, or the wait for the next. */
+  /** Ends the current stream, or the wait for the next. */
   #stream = new AbortController();
 
   constructor(server: Server, market: Market) {
@@ -82,12 +82,12 @@ export class MarketFeed {
     return this.#market;
   }
 
-  /** How it trades, for people: `monitoring auction`. */
+  /** The trading mode as text: `monitoring auction`. */
   get mode(): string {
     return (Market_TradingMode[this.#mode] ?? String(this.#mode)).toLowerCase().replaceAll("_", " ");
   }
 
-  /** The newest block of the server when it was last asked. */
+  /** The server's newest block at the last request. */
   get block(): BlockHead | undefined {
     return this.#block;
   }
@@ -103,7 +103,7 @@ export class MarketFeed {
     return reason === undefined ? undefined : { since: this.#heardAt, reason };
   }
 
-  /** Every change of the book until `signal`, over as many connections as that takes. @throws ConnectError */
+  /** Every change of the book until `signal`, over any number of connections. @throws ConnectError */
   async *changes(signal: AbortSignal, onStale: () => void = () => {}): AsyncGenerator<DepthChange, void> {
     const onDisconnect = (error: ConnectError) => {
       const isFirst = this.#streamFailure === undefined;
@@ -122,7 +122,7 @@ export class MarketFeed {
     }
   }
 
-  /** Asks once for all of it, without the stream. `maxDepth` 0: all levels. @throws ConnectError */
+  /** Requests everything once, without the stream. `maxDepth` 0: all levels. @throws ConnectError */
   async ask(maxDepth: number, signal: AbortSignal): Promise<void> {
     await this.#askFacts(signal);
     const onHeader = (headers: Headers) => this.#noteBlock(headers);
@@ -131,7 +131,7 @@ export class MarketFeed {
     this.#book = DepthBook.fromDepth(depth);
   }
 
-  /** Asks for what the stream does not tell, until `signal`. @throws ConnectError when asking again is of no use */
+  /** Requests what the stream does not contain, until `signal`. @throws ConnectError if a retry cannot succeed */
   async pollFacts(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       try {
@@ -157,7 +157,7 @@ export class MarketFeed {
       this.#mode = marketData?.marketTradingMode ?? this.#market.tradingMode;
     } catch (thrown) {
       const error = ConnectError.from(thrown);
-      // A market that has no data yet.
+      // The market has no data yet.
       if (error.code !== Code.NotFound) throw error;
       this.#noteBlock(error.metadata);
       this.#mode = this.#market.tradingMode;
@@ -172,7 +172,7 @@ export class MarketFeed {
 
   #heardAgain(): void {
     if (this.#streamFailure === undefined) this.#heardAt = performance.now();
-    // A server that answers again need not be waited for any longer.
+    // The server responds again, so waiting longer is not necessary.
     else if (this.#factsFailure !== undefined) this.#stream.abort();
     this.#factsFailure = undefined;
   }

@@ -4,32 +4,32 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { OperatorError } from "../domain/operator-error.js";
 
-/** The hash of nothing. */
+/** The hash of no bytes. */
 export const emptySha256 = createHash("sha256").digest("hex");
 
-/** How much of a file is read at a time. */
+/** The size of a read from a file. */
 const chunkBytes = 1024 * 1024;
 
-/** Bytes at the end of a file, which one request gives again. */
+/** The end of a file, which one request returns again. */
 export interface LastRows {
-  /** Text of the time that all of them have. */
+  /** The time of all these rows, as text. */
   readonly time: string;
   readonly bytes: number;
   readonly sha256: string;
 }
 
 /**
- * A CSV file that grows by verified slices: what was appended counts once it is kept, and is dropped otherwise. Without a
- * path it is a temporary file that nobody else sees, and that is gone when the process ends.
+ * A CSV file that grows by verified slices: appended bytes are either kept or dropped. Without a path it is a temporary
+ * file that nobody else sees, and that is removed when the process ends.
  */
 export class PartFile {
   readonly #path: string;
   readonly #handle: FileHandle;
-  /** Bytes before the file's first: those that were handed on. */
+  /** Bytes before the first byte of the file: those that were passed on. */
   #start = 0;
-  /** Bytes that are kept, and the hash of them. */
+  /** The number and the hash of kept bytes. */
   #kept: { readonly bytes: number; readonly hash: Hash };
-  /** Bytes so far, and the hash of them. */
+  /** The number and the hash of all bytes. */
   #bytes: number;
   #hash: Hash;
 
@@ -41,7 +41,7 @@ export class PartFile {
     this.#hash = hash.copy();
   }
 
-  /** An empty file, in place of one that is there. @throws OperatorError */
+  /** An empty file, which replaces an existing one. @throws OperatorError */
   static async create(path: string | undefined): Promise<PartFile> {
     const file = path ?? join(await mkdtemp(join(tmpdir(), "marketd-export-")), "part");
     const handle = await writing(file, () => open(file, "w+"));
@@ -52,7 +52,7 @@ export class PartFile {
     return new PartFile(file, handle, 0, createHash("sha256"));
   }
 
-  /** The first bytes of a file that is there; undefined unless they have this hash. @throws OperatorError */
+  /** The first bytes of an existing file; undefined unless they have this hash. @throws OperatorError */
   static async resume(path: string, bytes: number, sha256: string): Promise<PartFile | undefined> {
     const handle = await writing(path, () => open(path, "r+")).catch(() => undefined);
     if (handle === undefined) return undefined;
@@ -65,12 +65,12 @@ export class PartFile {
     return undefined;
   }
 
-  /** Bytes so far, those that are not kept yet included. */
+  /** Bytes so far, including those that are not kept yet. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** Of all bytes, in lower-case hexadecimal. */
+  /** The hash of all bytes, in lower-case hexadecimal. */
   get sha256(): string {
     return this.#hash.copy().digest("hex");
   }
@@ -88,14 +88,14 @@ export class PartFile {
     this.#kept = { bytes: this.#bytes, hash: this.#hash.copy() };
   }
 
-  /** Drops what is not kept. */
+  /** Drops bytes that are not kept. */
   async drop(): Promise<void> {
     this.#bytes = this.#kept.bytes;
     this.#hash = this.#kept.hash.copy();
     await writing(this.#path, () => this.#handle.truncate(this.#bytes - this.#start));
   }
 
-  /** The rows at the end that have the time of the last one; undefined: there is no row since what is kept. */
+  /** The rows at the end with the time of the last one; undefined if no row was kept. */
   async lastRows(): Promise<LastRows | undefined> {
     const end = this.#bytes - this.#start;
     const first = this.#kept.bytes - this.#start;
@@ -105,7 +105,7 @@ export class PartFile {
       const time = text.slice(lastLine, text.indexOf(",", lastLine));
       if (!/^[0-9]{4}-/.test(time)) return undefined;
       const before = text.indexOf(`\n${time},`);
-      // Only a whole line of another time before them shows that these are all.
+      // A line of another time before them proves that these are all.
       const isWhole = before > 0 && text.lastIndexOf("\n", before - 1) >= 0;
       if (!isWhole && length < end - first) continue;
       const start = text.startsWith(`${time},`) ? 0 : before + 1;
@@ -114,7 +114,7 @@ export class PartFile {
     }
   }
 
-  /** Hands on what the file holds, and empties it. */
+  /** Passes on the content of the file, and empties it. */
   async handOn(write: (bytes: Uint8Array) => Promise<void>): Promise<void> {
     const end = this.#bytes - this.#start;
     for (let at = 0; at < end; at += chunkBytes) await write(await this.#read(at, Math.min(chunkBytes, end - at)));
@@ -122,7 +122,7 @@ export class PartFile {
     this.#start = this.#bytes;
   }
 
-  /** Gives the file its name, once it is on the disk as it was appended. @throws OperatorError */
+  /** Renames the file after it was synced to disk. @throws OperatorError */
   async finish(path: string): Promise<void> {
     await writing(path, () => this.#handle.sync());
     const found = (await hashOf(this.#handle, 0, this.#bytes))?.digest("hex");
@@ -144,7 +144,7 @@ export class PartFile {
   }
 }
 
-/** The hash of a part of a file; undefined when the file is shorter. */
+/** The hash of a part of a file; undefined if the file is shorter. */
 async function hashOf(handle: FileHandle, start: number, bytes: number): Promise<Hash | undefined> {
   const hash = createHash("sha256");
   const buffer = Buffer.alloc(chunkBytes);
@@ -157,7 +157,7 @@ async function hashOf(handle: FileHandle, start: number, bytes: number): Promise
   return hash;
 }
 
-/** @throws OperatorError when the file cannot be written */
+/** @throws OperatorError if the file cannot be written */
 async function writing<T>(path: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work();

@@ -1,11 +1,11 @@
 import type { Server } from "./server.js";
 
-/** What a server tells of itself. Undefined: it does not, or could not be asked. */
+/** The status of a server. Undefined values are not published, or could not be read. */
 export interface ServerStatus {
   readonly server: string;
   readonly reachable: boolean;
   readonly ready: boolean;
-  /** What `/readyz` says: `ready`, or why the server may not be sent traffic; or why it could not be asked. */
+  /** The state of `/readyz`: `ready`, or why not, or why it could not be requested. */
   readonly state: string;
   /** Decimal. */
   readonly blockHeight: string | undefined;
@@ -15,15 +15,15 @@ export interface ServerStatus {
   readonly blockAgeSeconds: number | undefined;
   /** Markets that have market data. */
   readonly markets: number | undefined;
-  /** Open depth streams of all clients; from the metrics, which an operator may keep apart. */
+  /** Open depth streams of all clients; from the metrics, which may not be public. */
   readonly streams: number | undefined;
-  /** Since the database last answered, -1 before it ever did; from the metrics. */
+  /** Seconds since the database last replied, -1 if it never did; from the metrics. */
   readonly databaseSilenceSeconds: number | undefined;
 }
 
-/** Asks a server how it is; never rejects because of it. */
+/** Requests the status of a server. Never rejects if the server is unreachable. */
 export async function askStatus(server: Server, timeoutMs: number): Promise<ServerStatus> {
-  // Health and metrics stay at the root, whatever the base path.
+  // Health and metrics are at the root, regardless of the base path.
   const get = (path: string) => fetch(new URL(path, server.url), { signal: AbortSignal.timeout(timeoutMs) });
   let ready: Response;
   let state: string;
@@ -60,7 +60,7 @@ const unknown = {
   databaseSilenceSeconds: undefined,
 };
 
-/** The state in a response of `/readyz`; undefined when it is none. */
+/** The state in a response of `/readyz`; undefined if it is not one. */
 function stateOf(text: string): string | undefined {
   try {
     const { status }: { status?: unknown } = JSON.parse(text);
@@ -70,7 +70,7 @@ function stateOf(text: string): string | undefined {
   }
 }
 
-/** Why `fetch` failed: its own message says only that it did. */
+/** Why `fetch` failed; its own message only says that it did. */
 function whyNot(error: unknown): string {
   const { cause } = error as Error;
   return cause instanceof Error
@@ -86,7 +86,7 @@ async function countMarkets({ client }: Server, timeoutMs: number): Promise<numb
   }
 }
 
-/** A metric without labels by its name, from Prometheus text. */
+/** The value of a metric without labels, from Prometheus text. */
 async function readMetrics(get: () => Promise<Response>): Promise<(name: string) => string | undefined> {
   const text = await get()
     .then((response) => (response.ok ? response.text() : ""))

@@ -5,12 +5,12 @@ import { isTransient } from "../../clients/typescript/src/retry.js";
 import { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { exitUnavailable, OperatorError } from "../domain/operator-error.js";
 
-/** The longest time for a unary response. A server gives up on its own after 30 seconds by default. */
+/** The maximum time for a unary response. A server's own default is 30 seconds. */
 export const responseMaxMs = 35_000;
 
-/** A server that commands ask, over its public API alone. */
+/** A server that commands call, over its public API only. */
 export interface Server {
-  /** With base path, without a slash at its end. */
+  /** Including the base path, without a trailing slash. */
   readonly url: string;
   readonly client: MarketdClient;
 }
@@ -21,15 +21,15 @@ export function openServer(url: string): Server {
   return { url, client: createClient(TradingDataService, transport) };
 }
 
-/** Why a call failed, as a line without the code: what the server said, or what kept it from being reached. */
+/** The reason of a failed call as one line without the code: the server's message, or why it is unreachable. */
 export function reasonOf(error: ConnectError): string {
   if (error.rawMessage !== "") return error.rawMessage;
-  // Node tries all addresses of a name, and its error for all of them has no message.
+  // Node tries all addresses of a name, and its combined error has no message.
   const { cause } = error;
   return cause instanceof Error && "code" in cause ? String(cause.code) : Code[error.code];
 }
 
-/** An error of a call as one line that names the server; anything else as it is. */
+/** An error of a call as one line that names the server; anything else unchanged. */
 export function serverProblem(thrown: unknown, { url }: Server): unknown {
   if (!(thrown instanceof ConnectError)) return thrown;
   if (thrown.code === Code.Unimplemented)

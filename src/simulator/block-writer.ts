@@ -15,7 +15,7 @@ import {
 import { MarketSchema } from "../../gen/vega/markets_pb.js";
 import { MarketDataSchema, OrderSchema, TradeSchema } from "../../gen/vega/vega_pb.js";
 
-/** A kind of event: how `BusEvent` names it, and which of its members holds it. */
+/** A kind of event: its name in `BusEvent`, and the member that holds it. */
 export interface EventKind<S extends DescMessage = DescMessage> {
   readonly type: BusEventType;
   readonly tag: number;
@@ -30,7 +30,7 @@ function kind<S extends DescMessage>(type: BusEventType, field: DescField, schem
 
 const member = BusEventSchema.field;
 
-/** The kinds of events whose content our definitions know. */
+/** The kinds of events whose content the definitions include. */
 export const eventKinds = {
   beginBlock: kind(BusEventType.BEGIN_BLOCK, member.beginBlock, BeginBlockSchema),
   endBlock: kind(BusEventType.END_BLOCK, member.endBlock, EndBlockSchema),
@@ -55,7 +55,7 @@ export const eventKinds = {
   ),
 } as const;
 
-/** Members of `BusEvent` that our definitions lack: they answer nothing, but the network's own node reads them. */
+/** Members of `BusEvent` that the definitions lack. marketd ignores them, but the network's own node reads them. */
 const unknownMember = { marketTick: 118, epochEvent: 131 } as const;
 const epochStarts = 1;
 const nsPerSecond = 1_000_000_000n;
@@ -79,8 +79,8 @@ export function writeVarint(buffer: Uint8Array, at: number, value: number): numb
 }
 
 /**
- * Writes the frames of one block after the other: length, stream sequence number, `BusEvent`. The outer message is
- * written by hand, for it is the same in all events but for a few bytes.
+ * Writes the frames of consecutive blocks: length, stream sequence number, `BusEvent`. The outer message is encoded by
+ * hand, because it differs between events only in a few bytes.
  */
 export class BlockWriter {
   readonly #chainId: Buffer;
@@ -100,7 +100,9 @@ export class BlockWriter {
     return this.#sequence;
   }
 
-  /** Opens a block: ids count from 1 again. `hash` is lower-case hexadecimal, and stands for the transactions' too. */
+  /**
+   * Opens a block: ids count from 1 again. `hash` is lower-case hexadecimal, and also serves as the transactions' hash.
+   */
   begin(height: number, timeNs: bigint, hash: string): void {
     this.#height = String(height);
     this.#inBlock = 0;
@@ -113,7 +115,7 @@ export class BlockWriter {
     this.raw(eventKind.type, eventKind.tag, body, body.length);
   }
 
-  /** Orders whose time ran out: one event that takes an id for each of them. */
+  /** Expired orders: one event that takes an id for each of them. */
   expiredOrders(marketId: string, orderIds: string[]): void {
     this.event(eventKinds.expiredOrders, { marketId, orderIds });
     this.#inBlock += orderIds.length - 1;
@@ -129,7 +131,7 @@ export class BlockWriter {
     );
   }
 
-  /** The start of an epoch, which lasts until `endNs` if all goes well. */
+  /** The start of an epoch, which is expected to last until `endNs`. */
   epochStart(epoch: bigint, startNs: bigint, endNs: bigint): void {
     const event = new BinaryWriter().tag(1, WireType.Varint).uint64(epoch);
     event.tag(2, WireType.Varint).int32(epochStarts).tag(3, WireType.Varint).int64(startNs);
@@ -162,7 +164,7 @@ export class BlockWriter {
     this.#length = at;
   }
 
-  /** Closes the block. @returns its frames; the bytes are the caller's */
+  /** Closes the block. @returns its frames; the caller owns the bytes */
   end(): Uint8Array {
     this.event(eventKinds.endBlock, { height: BigInt(this.#height) });
     const block = this.#buffer.subarray(0, this.#length);

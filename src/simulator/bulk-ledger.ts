@@ -10,26 +10,26 @@ const entryBytesMax = 1_024;
 /** Bytes of an identifier. */
 const idBytes = 64;
 
-/** Parties that take most of the entries. */
+/** Parties with most of the entries. */
 export const hotPartiesMax = 10;
-/** Parties that take most of what is left. */
+/** Parties with most of the rest. */
 export const warmPartiesMax = 1_000;
-/** The part of all parties, at the end of their list, that is active only in the beginning: one in so many. */
+/** One in this many parties, at the end of the list, is active only in the early blocks. */
 export const pastPartiesOneIn = 20;
-/** Of an entry's party, in hundredths: hot, warm; the rest are all others. */
+/** Shares of entries by party, in hundredths: hot, warm; the rest belong to all others. */
 const hotHundredths = 45;
 const warmHundredths = 35;
-/** Of an entry's party while the past lasts, in hundredths: one that is active only then. */
+/** The share of early entries that belong to those parties, in hundredths. */
 const pastHundredths = 50;
 
 const assetCount = 2;
-/** Balances stay whole numbers that a double holds exactly. */
+/** Balances are integers that a double holds exactly. */
 const balanceMax = 8e15;
 const amountMax = 1e9;
 const depositMax = 1e10;
 const zeroAmountOneIn = 100;
 
-/** A place of an entry, seen from its party: whose account, and of which type. */
+/** One side of an entry relative to its party: whose account, and of which type. */
 interface Place {
   readonly type: AccountType;
   readonly owned: boolean;
@@ -44,7 +44,7 @@ const makerFees: Place = { type: AccountType.FEES_MAKER, owned: false, ofMarket:
 const liquidityFees: Place = { type: AccountType.FEES_LIQUIDITY, owned: false, ofMarket: true };
 const infrastructureFees: Place = { type: AccountType.FEES_INFRASTRUCTURE, owned: false, ofMarket: false };
 
-/** What an entry is, and how often in ten thousand. */
+/** The kinds of entries and their frequencies, in ten thousandths. */
 interface Shape {
   readonly from: Place;
   readonly to: Place;
@@ -53,7 +53,7 @@ interface Shape {
 }
 
 const deposit: Shape = { from: external, to: general, type: TransferType.DEPOSIT, share: 200 };
-/** From a party to another one, so that two busy accounts meet, but hardly ever. */
+/** From one party to another, so that two busy accounts meet, but rarely. */
 const gift: Shape = { from: general, to: general, type: TransferType.TRANSFER_FUNDS_DISTRIBUTE, share: 1 };
 
 const shapes: readonly Shape[] = [
@@ -76,10 +76,10 @@ const shapes: readonly Shape[] = [
 
 const sharesTotal = 10_000;
 
-/** The shape of each drawn number. */
+/** The kind for each random number. */
 const shapeOfDraw: readonly Shape[] = shapes.flatMap((shape) => new Array<Shape>(shape.share).fill(shape));
 
-/** The bytes of one entry's account before its owner and its market, for each place and asset. */
+/** The bytes of an account before its owner and its market, for each side and asset. */
 type Heads = ReadonlyMap<Place, readonly Buffer[]>;
 
 const tag = {
@@ -121,22 +121,22 @@ function head(place: Place, asset: string): Buffer {
   return bytes.subarray(0, at);
 }
 
-/** What decides the size and shape of the bulk. */
+/** Size and distribution of the entries. */
 export interface BulkLedgerOptions {
   readonly parties: number;
   readonly marketIds: readonly string[];
-  /** Up to this height, parties of the past are active. */
+  /** Early parties are active up to this height. */
   readonly pastHeight: number;
 }
 
 /**
- * Ledger entries by the hundred thousand a block, for a store of real size. They are encoded by hand, and their
- * balances are right: no account but the external one, which always states 0, gives what it does not have.
+ * Ledger entries, up to hundreds of thousands per block, for a store of realistic size. They are encoded by hand, and
+ * their balances are right: only the external account, which always states 0, gives more than it has.
  *
- * Accounts: two assets of their own, and of each party a general and a margin account, beside those of the network.
- * Their use is skewed: {@link hotPartiesMax} parties take 45 of 100 entries (the first of them most), the next
- * {@link warmPartiesMax} 35, and the last one in {@link pastPartiesOneIn} of all parties appear up to `pastHeight`
- * only, in half of the entries there.
+ * There are two additional assets. Each party has a general and a margin account, besides the accounts of the network.
+ * Their use is skewed: {@link hotPartiesMax} parties have 45 of 100 entries (the first of them most), the next {@link
+ * warmPartiesMax} have 35. The last one in {@link pastPartiesOneIn} of all parties occurs up to `pastHeight` only, in
+ * half of the entries there.
  */
 export class BulkLedger {
   readonly #random: Random;
@@ -146,7 +146,7 @@ export class BulkLedger {
   readonly #partyIds: Buffer;
   readonly #marketIds: Buffer;
   readonly #heads: Heads;
-  /** Behind the digits of an amount: the second asset has 12 more decimals than fit a double. */
+  /** Appended to amounts: the second asset has 12 more decimals than a double can hold. */
   readonly #zeros = [Buffer.alloc(0), Buffer.from("0".repeat(12))] as const;
   readonly #balances: ReadonlyMap<Place, Float64Array>;
   readonly #scratch = Buffer.allocUnsafe(entriesPerEventMax * entryBytesMax);
@@ -215,7 +215,7 @@ export class BulkLedger {
     const party = this.#party(height);
     let shape = shapeOfDraw[random.below(sharesTotal)] ?? deposit;
     if (shape.from !== external && this.#balance(shape.from, party) === 0) shape = deposit;
-    // A gift goes to a party of the same asset.
+    // A transfer to another party of the same asset.
     const receiver = shape === gift ? this.#giftTo(party, height) : party;
     const amount = this.#amount(shape, party, receiver);
     const fromBalance = this.#book(shape.from, party, -amount);

@@ -17,7 +17,7 @@ export interface Account {
   balance: bigint;
 }
 
-/** One transfer, before it is done. */
+/** A transfer to be made. */
 export interface Transfer {
   readonly from: Account;
   readonly to: Account;
@@ -53,8 +53,8 @@ export class Ledger {
   }
 
   /**
-   * Does transfers as one movement. Each takes at most what the source holds, so an entry's amount can be less than
-   * asked, down to 0. The external account is without limit, and always states 0.
+   * Makes transfers as one movement. Each takes at most what the source holds, so an entry's amount may be less than
+   * requested, down to 0. The external account is unlimited, and always states 0.
    * @returns the sum moved
    */
   move(...transfers: readonly Transfer[]): bigint {

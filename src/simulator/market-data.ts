@@ -4,7 +4,7 @@ import { type MarketDataSchema, Side } from "../../gen/vega/vega_pb.js";
 import type { Best } from "./matching-engine.js";
 import type { Block, SimulatedMarket } from "./simulated-market.js";
 
-/** Who provides liquidity to a market, and how much of the commitment is whose, in hundredths. */
+/** The liquidity providers of a market, and their shares of the commitment, in hundredths. */
 export interface LiquidityShare {
   readonly party: string;
   readonly hundredths: number;
@@ -14,7 +14,7 @@ function mid(bid: Best, offer: Best): number {
   return bid.volume === 0 || offer.volume === 0 ? 0 : Math.floor((bid.price + offer.price) / 2);
 }
 
-/** The price as text, also where there is none: "0". */
+/** The price as text; "0" if there is none. */
 function priceText(market: SimulatedMarket, ticks: number): string {
   return ticks === 0 ? "0" : market.scale.price(ticks);
 }
@@ -63,7 +63,7 @@ function bounds(market: SimulatedMarket) {
   }));
 }
 
-/** Everything the network states of a market now, with the book as it stands at this place in the stream. */
+/** The current market data of a market, with the book as of this place in the stream. */
 export function marketData(
   market: SimulatedMarket,
   block: Block,

@@ -2,7 +2,7 @@ import type { Asset } from "./asset.js";
 import { type MarketRole, roleOf } from "./market-role.js";
 import type { Scale } from "./simulated-order.js";
 
-/** What a market is called, and how its integers are scaled. */
+/** The names of a market, and the scale of its integers. */
 export interface Listing {
   /** What is traded. */
   readonly base: string;
@@ -12,16 +12,16 @@ export interface Listing {
   readonly positionDecimalPlaces: number;
 }
 
-/** What a simulated market is, before anything happens in it. */
+/** The definition of a simulated market. */
 export interface MarketKind {
   readonly listing: Listing;
-  /** What it is settled in. */
+  /** The settlement asset. */
   readonly asset: Asset;
   readonly scale: Scale;
   readonly role: MarketRole;
-  /** The price in ticks that the market starts at and stays around. Undefined: it starts anywhere, and wanders. */
+  /** The price in ticks at which the market starts, and near which it stays. Undefined: any start, without such a pull. */
   readonly usualPrice: number | undefined;
-  /** How far prices and orders move away from each other, where 1 is usual. */
+  /** The volatility of prices and the spread of orders, relative to 1. */
   readonly volatility: number;
 }
 
@@ -36,7 +36,7 @@ const scales: readonly Scale[] = [
   { price: (ticks) => `${ticks}00000`, size: (lots) => BigInt(lots) * 20_000_000_000_003n },
 ];
 
-/** Markets for tests: one of each role, prices and volumes of every magnitude. */
+/** Markets for tests: one of each role, with prices and volumes of every magnitude. */
 export function variedMarket(index: number, assets: readonly Asset[]): MarketKind {
   const asset = assets[index % assets.length];
   const scale = scales[index % scales.length];
@@ -53,9 +53,9 @@ export function variedMarket(index: number, assets: readonly Asset[]): MarketKin
   return { listing, asset, scale, role: roleOf(index), usualPrice: undefined, volatility: 1 };
 }
 
-/** A market as a real exchange could list it. */
+/** A market as a real exchange might list it. */
 interface RealisticListing extends Listing {
-  /** Index of the asset that it is quoted and settled in: 0 USD, 1 EUR. */
+  /** Index of the quote and settlement asset: 0 USD, 1 EUR. */
   readonly quote: 0 | 1;
   /** Smallest step of the price, in units of the last decimal place. */
   readonly tick: number;
@@ -95,7 +95,7 @@ const realisticListings: readonly RealisticListing[] = [
   realistic("XAU/EUR", "Gold, troy ounce, in euros", [21_670, 10, 2], [1, 1], 0.5),
 ];
 
-/** Markets for people: prices, sizes and stakes as one would expect them, and all of them trade. */
+/** Markets for demos: familiar prices, sizes and stakes, and all of them trade. */
 export function realisticMarket(index: number, assets: readonly Asset[]): MarketKind {
   const listing = realisticListings[index % realisticListings.length];
   const asset = assets[listing?.quote ?? 0];

@@ -14,7 +14,7 @@ import type { Auction, Block, SimulatedMarket } from "./simulated-market.js";
 import type { Treasury } from "./treasury.js";
 
 const openingAuctionBlocks = 3;
-/** An opening auction that does not end states a new end this often. */
+/** Interval at which an endless opening auction announces a new end. */
 const extensionInterval = 40;
 
 function auction(
@@ -73,7 +73,7 @@ function terminate(market: SimulatedMarket, block: Block, treasury: Treasury): v
   }
 }
 
-/** Takes a market one block further in its life. */
+/** Advances a market by one block. */
 export function live(market: SimulatedMarket, block: Block, treasury: Treasury): void {
   const age = market.role === "later" ? block.height - announcementHeight + 1 : block.height;
   if (!hasMarketData(market.role)) {

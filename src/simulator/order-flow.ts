@@ -12,16 +12,16 @@ import type { Random } from "./random.js";
 import { type Block, networkParty, type SimulatedMarket } from "./simulated-market.js";
 import { orderEvent, type SimulatedOrder } from "./simulated-order.js";
 
-/** Orders that rest in one market; above it every action is a cancellation. */
+/** Orders that rest in one market; beyond it every action is a cancellation. */
 export const ordersPerMarketMax = 250;
-/** How often a liquidity provider replaces its orders, in blocks. */
+/** Interval at which a liquidity provider replaces its orders, in blocks. */
 const provisionInterval = 12;
 const provisionLevels = 3;
 const lotsMax = 200;
-/** A position of so many lots is only made smaller. */
+/** Positions of this many lots are only reduced. */
 const positionMax = 2_000;
 
-/** How likely each action is, in hundredths; what is left over is an ordinary limit order. */
+/** Probabilities of actions, in hundredths; the rest are ordinary limit orders. */
 const actions = [
   { action: "cancel", hundredths: 16 },
   { action: "amend", hundredths: 10 },
@@ -34,7 +34,7 @@ const actions = [
 
 type Action = (typeof actions)[number]["action"] | "limit";
 
-/** What the order lets open: the rest has an ordinary value. */
+/** The optional properties of an order; the others have ordinary values. */
 type Wish = Partial<SimulatedOrder> & Pick<SimulatedOrder, "party" | "side" | "price" | "size">;
 
 const refusals = [
@@ -45,7 +45,7 @@ const refusals = [
   OrderError.TOO_MANY_PEGGED_ORDERS,
 ];
 
-/** What the parties do with their orders. */
+/** The actions of parties on their orders. */
 export class OrderFlow {
   readonly #random: Random;
   readonly #parties: readonly string[];
@@ -70,8 +70,8 @@ export class OrderFlow {
   }
 
   /**
-   * Moves what the parties believe: a random walk with steps of up to about a thousandth, within a factor of four. A market with
-   * a usual price is pulled back to it, and so stays within about one in a hundred.
+   * Moves the price that parties believe in: a random walk with steps of up to about a thousandth, within a factor of
+   * four. A market with a usual price is pulled back to it, and stays within about one in a hundred.
    */
   drift(market: SimulatedMarket): void {
     const { fairPrice, usualPrice = fairPrice, volatility } = market;
@@ -79,13 +79,13 @@ export class OrderFlow {
     market.fairPrice = Math.min(Math.max(market.fairPrice + step, 10_000), 80_000);
   }
 
-  /** One party does something in the market. */
+  /** One action of one party in the market. */
   act(market: SimulatedMarket, block: Block): void {
     const action = market.orders.size >= ordersPerMarketMax ? "cancel" : this.#choose();
     this.#actions[action](market, block);
   }
 
-  /** The liquidity provider takes its old orders out and quotes around the price of now. */
+  /** The liquidity provider cancels its old orders and quotes around the current price. */
   provide(market: SimulatedMarket, block: Block): void {
     if (block.height % provisionInterval !== 0 && market.orders.size > 0) return;
     let provisionId = this.#provisionIds.get(market.id);
@@ -139,7 +139,7 @@ export class OrderFlow {
     };
   }
 
-  /** The larger a party's position, the rather it trades against it: no position grows for ever. */
+  /** The larger a party's position, the more likely it trades against it, so no position grows forever. */
   #side(market: SimulatedMarket, party: string): Side {
     const position = market.positions.get(party) ?? 0;
     return this.#random.chance(0.5 - position / (2 * positionMax)) ? Side.BUY : Side.SELL;
@@ -151,7 +151,7 @@ export class OrderFlow {
     return this.#random.chance(0.05) ? size * 10 : size;
   }
 
-  /** Mostly a little behind the price, now and then across it; in an auction as often across as behind. */
+  /** Mostly a little behind the price, sometimes across it; in an auction as often across as behind. */
   #price(market: SimulatedMarket, side: Side): number {
     const middle = market.auction === undefined ? 0.6 : 0.1;
     const away = Math.round(((middle + this.#random.bell() / 2) * market.fairPrice * market.volatility) / 250);
@@ -222,7 +222,7 @@ export class OrderFlow {
     block.writer.event(eventKinds.order, event);
   }
 
-  /** The network takes over a part of someone's position and trades it away. */
+  /** The network takes over part of a position and closes it. */
   #closeOut(market: SimulatedMarket, block: Block): void {
     // In an auction the network waits.
     if (market.auction !== undefined) return;

@@ -8,9 +8,9 @@ function hash(text: string): number {
 }
 
 /**
- * A random number generator (sfc32) whose whole sequence follows from a seed and a name. It uses 32-bit integer
- * arithmetic only, so the sequence is the same on every machine. Each part of the network has a generator of its own
- * name, so that more of one thing does not change the others.
+ * A random number generator (sfc32) whose sequence depends only on a seed and a name. It uses 32-bit integer
+ * arithmetic, so the sequence is the same on every machine. Each part of the network has a generator with its own name,
+ * so that changes of one part do not affect the others.
  */
 export class Random {
   #a: number;
@@ -50,7 +50,7 @@ export class Random {
     return low + this.below(high - low + 1);
   }
 
-  /** Around 0, from -3 to 3, denser in the middle: the sum of six uniform numbers, for Math.log is not exact. */
+  /** Around 0, from -3 to 3, denser in the middle: the sum of six uniform numbers, because Math.log is not exact. */
   bell(): number {
     let sum = -3;
     for (let i = 0; i < 6; i++) sum += this.unit();
@@ -61,7 +61,7 @@ export class Random {
     return this.unit() < probability;
   }
 
-  /** @throws RangeError when there is nothing to pick from */
+  /** @throws RangeError if there is nothing to pick from */
   pick<T>(items: readonly T[]): T {
     const item = items[this.below(items.length)];
     if (item === undefined) throw new RangeError("nothing to pick from");
@@ -75,7 +75,7 @@ export class Random {
     return text;
   }
 
-  /** What the network uses as an identifier: 64 hexadecimal characters. */
+  /** An identifier of the network: 64 hexadecimal characters. */
   identifier(): string {
     return this.hex(32);
   }

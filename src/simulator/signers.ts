@@ -14,13 +14,13 @@ interface LateSignature {
 }
 
 const validatorCount = 7;
-/** Validators whose signature of a bundle comes at once. */
+/** Validators that sign a bundle at once. */
 const earlySignatures = 2;
-/** And those that take some blocks. */
+/** Validators that sign some blocks later. */
 const lateSignatures = 3;
 const signatureBytes = 65;
 
-/** The validators that sign for the ERC20 contract: every removal is signed once for each that may submit it. */
+/** The validators that sign for the ERC20 contract. Every removal is signed once for each possible submitter. */
 export class Signers {
   readonly #random: Random;
   readonly #validators: readonly Validator[];
@@ -30,7 +30,7 @@ export class Signers {
     this.#random = random;
     this.#validators = Array.from({ length: validatorCount }, () => ({
       nodeId: random.identifier(),
-      // Mixed case, as contracts give it: who reads it must not mind.
+      // Mixed case, as in contracts; readers must accept it.
       address: `0x${random.hex(10)}${random.hex(10).toUpperCase()}`,
     }));
   }
@@ -42,7 +42,7 @@ export class Signers {
     for (const { id } of due) this.#sign(block, id, NodeSignatureKind.ERC20_MULTISIG_SIGNER_REMOVED);
   }
 
-  /** A validator is removed: some signatures are there before the event that names them, some come later. */
+  /** Removes a validator: some signatures precede the event that names them, some follow it. */
   remove(block: Block, epoch: bigint): void {
     const removed = this.#random.pick(this.#validators);
     const submitters = this.#validators.filter((each) => each !== removed && this.#random.chance(0.6));
@@ -70,7 +70,7 @@ export class Signers {
     }
   }
 
-  /** A validator is added; these signatures belong to no bundle of removals. */
+  /** Adds a validator; these signatures belong to no bundle of removals. */
   add(block: Block, epoch: bigint): void {
     const added = this.#random.pick(this.#validators);
     const signatureId = this.#random.identifier();

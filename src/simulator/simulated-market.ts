@@ -31,7 +31,7 @@ export interface Block {
 export interface Deal {
   readonly buyer: string;
   readonly seller: string;
-  /** Who pays the fees; undefined: an auction, nobody does. */
+  /** The side that pays the fees; undefined in an auction: nobody does. */
   readonly aggressor: Side | undefined;
   readonly price: number;
   readonly size: number;
@@ -45,7 +45,7 @@ export interface Fees {
   readonly liquidity: bigint;
 }
 
-/** An auction that runs now. */
+/** A running auction. */
 export interface Auction {
   readonly startNs: bigint;
   readonly endNs: bigint;
@@ -54,32 +54,32 @@ export interface Auction {
 }
 
 const noFees: Fees = { maker: 0n, infrastructure: 0n, liquidity: 0n };
-/** The party that the network trades as when it closes positions. */
+/** The party as which the network trades when it closes positions. */
 export const networkParty = "network";
 
-/** A market with its book. Whatever happens in it is written to the block at once, in the order of the real network. */
+/** A market with its book. Every change is written to the block at once, in the order of the real network. */
 export class SimulatedMarket {
   readonly asset: Asset;
   readonly role: MarketRole;
   readonly scale: Scale;
   readonly definition: Market;
   readonly engine = new MatchingEngine<SimulatedOrder>();
-  /** Orders that rest or are parked, oldest first. */
+  /** Resting and parked orders, oldest first. */
   readonly orders = new Map<string, SimulatedOrder>();
   /** In lots; positive: long. */
   readonly positions = new Map<string, number>();
-  /** Since the treasury last looked. */
+  /** Trades since the treasury last processed them. */
   deals: Deal[] = [];
   auction: Auction | undefined;
   /** See {@link MarketKind.usualPrice}. */
   readonly usualPrice: number | undefined;
   /** See {@link MarketKind.volatility}. */
   readonly volatility: number;
-  /** What the parties believe the price to be, in ticks. */
+  /** The price that the parties believe in, in ticks. */
   fairPrice: number;
   markPrice = 0;
   lastTradedPrice = 0;
-  /** Something happened since the last market data. */
+  /** Something changed since the last market data. */
   touched = false;
   #batch = 0n;
   readonly #random: Random;
@@ -99,7 +99,7 @@ export class SimulatedMarket {
     return this.definition.id;
   }
 
-  /** Whether orders are taken now. */
+  /** Whether orders are accepted now. */
   get isOpen(): boolean {
     return this.auction !== undefined || this.definition.tradingMode === Market_TradingMode.CONTINUOUS;
   }
@@ -118,7 +118,7 @@ export class SimulatedMarket {
     block.writer.event(eventKinds.marketUpdated, this.definition);
   }
 
-  /** Takes an order: it trades, rests, is parked, stopped or rejected. */
+  /** Accepts an order: it trades, rests, is parked, stopped or rejected. */
   submit(order: SimulatedOrder, block: Block): void {
     this.touched = true;
     const refusal = this.#refusal(order);
@@ -129,14 +129,14 @@ export class SimulatedMarket {
     else this.#trade(order, block);
   }
 
-  /** Takes a resting or parked order out. */
+  /** Cancels a resting or parked order. */
   withdraw(order: SimulatedOrder, block: Block, status: Order_Status): void {
     this.#forget(order);
     order.updatedAtNs = block.timeNs;
     this.#write(order, block, status);
   }
 
-  /** Changes price and size of a resting order: it may trade at once, and loses its place in time. */
+  /** Changes price and size of a resting order: it may trade at once, and loses its time priority. */
   amend(order: SimulatedOrder, price: number, size: number, block: Block): void {
     const traded = order.size - order.remaining;
     if (size <= traded || order.peg !== undefined) return;
@@ -151,7 +151,7 @@ export class SimulatedMarket {
     else this.#trade(order, block);
   }
 
-  /** Ends orders whose time has come: those in the book in one event, parked ones in an event each. */
+  /** Expires orders: those in the book with one event, parked ones with an event each. */
   expire(block: Block): void {
     const due = [...this.orders.values()].filter(
       (order) => order.expiryHeight !== 0 && order.expiryHeight <= block.height,
@@ -168,7 +168,7 @@ export class SimulatedMarket {
     if (orderIds.length > 0) block.writer.expiredOrders(this.id, orderIds.sort());
   }
 
-  /** Starts an auction: orders for continuous trading end, pegged ones are parked. */
+  /** Starts an auction: orders for continuous trading end, and pegged ones are parked. */
   enterAuction(block: Block, auction: Auction): void {
     this.auction = auction;
     this.touched = true;
@@ -178,7 +178,7 @@ export class SimulatedMarket {
     }
   }
 
-  /** Trades what crosses, at one price. */
+  /** Executes crossing orders at one price. */
   uncross(block: Block): void {
     this.#batch += 1n;
     this.touched = true;
@@ -189,7 +189,7 @@ export class SimulatedMarket {
     for (const { buy, sell, size } of pairs) this.#deal(block, buy, sell, price, size, undefined);
   }
 
-  /** Ends the auction: uncrosses, ends the orders that were for it alone, and lets pegged ones in again. */
+  /** Ends the auction: uncrosses, ends orders that were only for it, and restores pegged ones. */
   leaveAuction(block: Block): void {
     this.uncross(block);
     this.auction = undefined;
@@ -204,7 +204,7 @@ export class SimulatedMarket {
     for (const order of [...this.orders.values()]) this.withdraw(order, block, Order_Status.STOPPED);
   }
 
-  /** Moves pegged orders to where their reference is now; parks those that have none. */
+  /** Moves pegged orders to their reference; parks those without one. */
   repricePegged(block: Block): void {
     if (this.auction !== undefined) return;
     const moved: SimulatedOrder[] = [];
@@ -233,7 +233,7 @@ export class SimulatedMarket {
     this.#trade(order, block);
   }
 
-  /** A pegged order begins parked, and moves to its price at once where it has one. */
+  /** A pegged order starts parked, and moves to its price at once if there is one. */
   #follow(order: SimulatedOrder, block: Block): void {
     order.parked = true;
     this.orders.set(order.id, order);

@@ -13,11 +13,11 @@ import { anyPrice, type BookOrder } from "./matching-engine.js";
 /** How a pegged order follows the market. */
 export interface Peg {
   readonly reference: PeggedReference;
-  /** In ticks, away from the middle. */
+  /** In ticks, away from the mid price. */
   readonly offset: number;
 }
 
-/** An order of a party, as the market keeps it. */
+/** An order of a party, as the market stores it. */
 export interface SimulatedOrder extends BookOrder {
   size: number;
   readonly timeInForce: Order_TimeInForce;
@@ -25,20 +25,20 @@ export interface SimulatedOrder extends BookOrder {
   readonly createdAtNs: bigint;
   updatedAtNs: bigint;
   readonly expiresAtNs: bigint;
-  /** The first block that finds it expired; 0: never. */
+  /** The first block in which it is expired; 0: never. */
   readonly expiryHeight: number;
   readonly reference: string;
   version: bigint;
   readonly batchId: bigint;
   readonly peg: Peg | undefined;
-  /** Parked: waits outside of the book until there is a price to follow. */
+  /** Parked: outside of the book until there is a reference price. */
   parked: boolean;
   readonly liquidityProvisionId: string;
   readonly postOnly: boolean;
   readonly reduceOnly: boolean;
 }
 
-/** How a market writes its prices and sizes: ticks and lots become the network's integers. */
+/** Converts a market's ticks and lots to the network's integers. */
 export interface Scale {
   price(ticks: number): string;
   size(lots: number): bigint;

@@ -12,13 +12,13 @@ const rewardTypes = [
   AccountType.GLOBAL_REWARD,
 ] as const;
 
-/** Moves the money of the simulated network. Every amount follows from what was traded, or is drawn. */
+/** Moves the money of the simulated network. Amounts follow from trades, or are random. */
 export class Treasury {
   readonly #random: Random;
   readonly #ledger: Ledger;
   readonly #parties: readonly string[];
   readonly #provider: string;
-  /** What was ever deposited of each asset, so that no balance can outgrow 256 bits. */
+  /** Total deposits of each asset, so that no balance exceeds 256 bits. */
   readonly #supply = new Map<string, bigint>();
 
   constructor(random: Random, ledger: Ledger, parties: readonly string[], provider: string) {
@@ -28,7 +28,7 @@ export class Treasury {
     this.#provider = provider;
   }
 
-  /** The network starts from a checkpoint: the provider's balance is there again. */
+  /** The network starts from a checkpoint, which restores the provider's balance. */
   restore(asset: Asset): void {
     const to = this.#general(asset, this.#provider);
     this.#supply.set(asset.id, asset.endowment);
@@ -48,7 +48,7 @@ export class Treasury {
     this.#move(from, this.#external(asset), from.balance / 20n, TransferType.WITHDRAW);
   }
 
-  /** The provider commits to a market; later it commits more, less, or is fined. */
+  /** The provider commits to a market; later it changes its commitment, or is fined. */
   bond(market: SimulatedMarket): void {
     const general = this.#general(market.asset, this.#provider);
     const bond = this.#account(market, AccountType.BOND, this.#provider);
@@ -63,7 +63,7 @@ export class Treasury {
     }
   }
 
-  /** Fees and margins of what was traded since the last call. */
+  /** Fees and margins of the trades since the last call. */
   settleDeals(market: SimulatedMarket): void {
     const { deals } = market;
     market.deals = [];
@@ -75,7 +75,7 @@ export class Treasury {
     for (const trader of traders) if (trader !== networkParty) this.#margin(market, trader);
   }
 
-  /** Marks to market: those the price moved against pay those it moved for, and nothing stays in between. */
+  /** Marks to market: losers pay winners, and nothing remains in between. */
   markToMarket(market: SimulatedMarket): void {
     const price = market.lastTradedPrice;
     const change = price - market.markPrice;
@@ -88,7 +88,7 @@ export class Treasury {
     }
   }
 
-  /** Ends a market: the last settlement, then its accounts are emptied. */
+  /** Ends a market: final settlement, then its accounts are emptied. */
   close(market: SimulatedMarket): void {
     const settlement = market.fairPrice;
     this.#settle(market, settlement - market.markPrice, { loss: TransferType.LOSS, win: TransferType.WIN });
@@ -106,7 +106,7 @@ export class Treasury {
     market.positions.clear();
   }
 
-  /** What was earned in a market is handed out. */
+  /** Distributes the fees of a market. */
   distributeFees(market: SimulatedMarket): void {
     const { asset } = market;
     const liquidity = this.#account(market, AccountType.FEES_LIQUIDITY);
@@ -133,7 +133,7 @@ export class Treasury {
     }
   }
 
-  /** A party gives to others, or to a reward pool, by way of the pending transfers. */
+  /** A party transfers to others, or to a reward pool, through the pending transfers. */
   transferFunds(asset: Asset, market: SimulatedMarket): void {
     const from = this.#general(asset, this.#party());
     const pending = this.#ledger.account(asset.id, AccountType.PENDING_TRANSFERS);
@@ -146,7 +146,7 @@ export class Treasury {
     );
   }
 
-  /** A party loses what margin it has. */
+  /** A party loses its margin. */
   confiscate(market: SimulatedMarket): void {
     const margin = this.#account(market, AccountType.MARGIN, this.#party());
     const insurance = this.#account(market, AccountType.INSURANCE);
@@ -174,7 +174,7 @@ export class Treasury {
     );
   }
 
-  /** Brings a margin to what the position needs: more from the general account, or what is too much back to it. */
+  /** Adjusts a margin to the position: more from the general account, or the excess back to it. */
   #margin(market: SimulatedMarket, party: string): void {
     const position = Math.abs(market.positions.get(party) ?? 0);
     const needed = (BigInt(position) * BigInt(market.lastTradedPrice) * market.asset.unit) / 10n;
@@ -189,7 +189,7 @@ export class Treasury {
     }
   }
 
-  /** Losers pay into the settlement account from margin, general account and insurance; winners share what came in. */
+  /** Losers pay into the settlement account from margin, general account and insurance; winners share it. */
   #settle(market: SimulatedMarket, change: number, types: { loss: TransferType; win: TransferType }): void {
     const settlement = this.#account(market, AccountType.SETTLEMENT);
     const insurance = this.#account(market, AccountType.INSURANCE);

@@ -4,26 +4,26 @@ import type { ReadStream } from "node:tty";
 // Private modes of xterm: the alternate screen, the cursor, wrapping of long lines.
 const enter = "\u001b[?1049h\u001b[?25l\u001b[?7l";
 const leave = "\u001b[?7h\u001b[?25h\u001b[?1049l";
-// A terminal that knows synchronised updates shows a frame at once; the others ignore these.
+// Terminals with synchronised updates show a frame at once; others ignore these codes.
 const frameStart = "\u001b[?2026h\u001b[H";
 const frameEnd = "\u001b[J\u001b[?2026l";
 
-/** Some terminals, such as a serial line, do not tell their size. */
+/** Some terminals, such as a serial line, do not report their size. */
 const unknownSize = { rows: 24, columns: 80 };
 
 const interruptKey = "\u0003";
 const suspendKey = "\u001a";
 
-/** What a full-screen command is told. */
+/** Events of a full-screen command. */
 export interface ScreenListener {
-  /** The terminal has another size now, or shows the command again after it was stopped. */
+  /** The terminal was resized, or the command resumed. */
   readonly onResize: () => void;
-  /** A key other than Ctrl-C and Ctrl-Z, which do what they do in any command. */
+  /** A key other than Ctrl-C and Ctrl-Z, which act as in any command. */
   readonly onKey: (key: string) => void;
 }
 
 /**
- * The whole terminal, until {@link close}. The terminal is as before when the process ends, whatever ends it but
+ * The full-screen mode of the terminal, until {@link close}. The terminal is restored when the process ends, unless by
  * SIGKILL.
  */
 export class FullScreen {
@@ -53,7 +53,7 @@ export class FullScreen {
     return this.#output.columns || unknownSize.columns;
   }
 
-  /** Shows lines of at most {@link columns}, unless the terminal has yet to take the ones before. */
+  /** Shows lines of at most {@link columns}, unless the terminal has not taken the previous ones yet. */
   draw(lines: readonly string[]): void {
     if (this.#drawing || !this.#isOpen) return;
     const text = lines.slice(0, this.rows).join("\u001b[K\r\n");
@@ -65,7 +65,7 @@ export class FullScreen {
     });
   }
 
-  /** Shows what the terminal showed before. */
+  /** Restores the previous content of the terminal. */
   close(): void {
     this.#leave();
     process.off("exit", this.#leave);
@@ -90,11 +90,11 @@ export class FullScreen {
     if (!this.#isOpen) return;
     this.#isOpen = false;
     try {
-      // Nothing that is written later is sure to leave before the process ends.
+      // Written synchronously, because later output may be lost when the process ends.
       writeSync(this.#output.fd, leave);
       this.#input?.setRawMode(false);
     } catch {
-      // The terminal has gone.
+      // The terminal is gone.
     }
   };
 

@@ -5,11 +5,11 @@ import type { Emphasis, Style } from "./style.js";
 
 const separator = ",";
 const gap = "  ";
-/** A narrower bar says nothing. */
+/** Narrower bars are not shown. */
 const barMin = 4;
 const barMax = 40;
 
-/** A side of the book, and how it is marked. */
+/** A side of the book, and its style. */
 export type LadderSide = "buy" | "sell";
 
 /** Decimal places of a market's prices and sizes. */
@@ -18,19 +18,19 @@ export interface Places {
   readonly size: number;
 }
 
-/** The book that a ladder shows. */
+/** The displayed book. */
 export interface LadderBook {
-  /** Both best first. */
+  /** Both sides, best first. */
   readonly buy: readonly DepthLevel[];
   readonly sell: readonly DepthLevel[];
   readonly places: Places;
-  /** Whether a level changed a moment ago. */
+  /** Whether a level changed recently. */
   isFlashing(side: LadderSide, price: string): boolean;
 }
 
 interface Row {
   readonly level: DepthLevel;
-  /** Volume from the best level up to this one. */
+  /** Cumulative volume from the best level. */
   readonly sum: bigint;
 }
 
@@ -55,9 +55,9 @@ function textsOf({ level, sum }: Row, { price, size }: Places): string[] {
 const headings = ["price", "size", "total", "orders"];
 
 /**
- * Lines of a ladder: headings, asks from the highest down to the best, the spread, bids from the best down. Each side has
- * `levels` lines, empty ones where the book has fewer, so that the spread stays in its place. Without an end of `columns`
- * nothing is left out, and there are no bars.
+ * The lines of a ladder: headings, asks from the highest to the best, spread, bids from the best. Each side has
+ * `levels` lines, padded with empty ones, so that the spread stays in place. If `columns` is unlimited, nothing is
+ * omitted, and there are no bars.
  */
 export function ladderLines(book: LadderBook, levels: number, columns: number, style: Style): string[] {
   const [bids, asks] = [rowsOf(book.buy, levels), rowsOf(book.sell, levels)];
@@ -79,7 +79,7 @@ export function ladderLines(book: LadderBook, levels: number, columns: number, s
   ];
 }
 
-/** Columns of texts, aligned to the right, and a bar where it fits. */
+/** Columns of right-aligned texts, with a bar if it fits. */
 class Table {
   readonly headings: string;
   readonly width: number;

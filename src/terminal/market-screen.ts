@@ -6,13 +6,13 @@ import { quoteOf } from "../domain/quote.js";
 import { type LadderSide, ladderLines, type Places } from "./ladder.js";
 import { printable, type Style } from "./style.js";
 
-/** How long a changed level stands out. */
+/** How long a changed level is highlighted. */
 const flashMs = 400;
 
-/** Lines beside the levels: title, facts, warning or keys, headings, spread. */
+/** Lines besides the levels: title, facts, warning or keys, headings, spread. */
 const otherLines = 5;
 
-/** A market as its screen shows it. */
+/** The data of a market's screen. */
 export interface ShownMarket {
   readonly id: string;
   readonly name: string;
@@ -20,22 +20,22 @@ export interface ShownMarket {
   readonly places: Places;
   readonly block: BlockHead | undefined;
   readonly book: DepthBook | undefined;
-  /** Why it is out of date, and since when by `performance.now()`; undefined: it is not. */
+  /** Why it is out of date, and since when by `performance.now()`; undefined: it is up to date. */
   readonly staleness: { readonly since: number; readonly reason: string } | undefined;
 }
 
-/** The size of a terminal, and whether it has colours. */
+/** The size of a terminal, and whether it supports colours. */
 export interface Terminal {
   readonly rows: number;
   readonly columns: number;
   readonly style: Style;
 }
 
-/** Which levels changed a moment ago. */
+/** The levels that changed recently. */
 export class Flashes {
   readonly #changedAt = new Map<string, number>();
 
-  /** A whole book is no change. */
+  /** A whole book does not count as a change. */
   note(update: DepthUpdate): void {
     const now = performance.now();
     for (const [key, at] of this.#changedAt) if (now - at > flashMs) this.#changedAt.delete(key);
@@ -51,7 +51,7 @@ export class Flashes {
   }
 }
 
-/** The lines of a full screen: what the market is, how new that is, and the ladder. `levelsMax` 0: as many as fit. */
+/** The lines of a full screen: market, age of the data, and ladder. `levelsMax` 0: as many as fit. */
 export function marketScreen(market: ShownMarket, flashes: Flashes, terminal: Terminal, levelsMax: number): string[] {
   const { columns, rows, style } = terminal;
   const fitting = Math.max(1, Math.floor((rows - otherLines) / 2));
@@ -65,12 +65,12 @@ export function marketScreen(market: ShownMarket, flashes: Flashes, terminal: Te
     staleness === undefined
       ? style(clipped(book === undefined ? "waiting for the book" : "q ends", columns), "dim")
       : style(clipped(stalenessText(staleness), columns), "bold", "yellow"),
-    // What is out of date is told apart by its colour, too.
+    // Outdated data also has another colour.
     ...ladderLines(ladder, levels, columns, staleness === undefined ? style : (text) => style(text, "dim")),
   ];
 }
 
-/** A book without a screen: title, facts and levels, without colours. `levelsMax` 0: all. */
+/** A book for standard output: title, facts and levels, without colours. `levelsMax` 0: all. */
 export function marketText(market: ShownMarket, levelsMax: number): string[] {
   const { book, places } = market;
   const [buy, sell] = [book?.buy ?? [], book?.sell ?? []];
@@ -82,8 +82,8 @@ export function marketText(market: ShownMarket, levelsMax: number): string[] {
 }
 
 /**
- * A book as one line for another program: when this program read it, sequence number, best prices with their sizes,
- * spread, levels of each side. Amounts are scaled and not grouped; what an empty side lacks is `-`.
+ * A book as one line for another program: time of reading, sequence number, best prices with sizes, spread, levels per
+ * side. Amounts are scaled and not grouped; missing values are `-`.
  */
 export function bookLine({ book, places }: ShownMarket): string {
   const [buy, sell] = [book?.buy ?? [], book?.sell ?? []];
@@ -103,7 +103,7 @@ export function bookLine({ book, places }: ShownMarket): string {
   ].join(" ");
 }
 
-/** Since when data is out of date, and why. */
+/** Why data is out of date, and since when. */
 export function stalenessText({ since, reason }: { readonly since: number; readonly reason: string }): string {
   const ageMs = performance.now() - since;
   const at = timeOfDay(Date.now() - ageMs);
@@ -124,7 +124,7 @@ function factsOf({ mode, block, book }: ShownMarket): string {
   return facts.join(" · ");
 }
 
-/** Cut at the end, with a sign that it is. */
+/** Truncates at the end, with an ellipsis. */
 function clipped(text: string, columns: number): string {
   const characters = [...text];
   return characters.length <= columns ? text : `${characters.slice(0, Math.max(0, columns - 1)).join("")}…`;

@@ -1,13 +1,13 @@
 /** Select Graphic Rendition codes of ECMA-48 that a terminal of eight colours has. */
 const codes = { bold: 1, dim: 2, inverse: 7, red: 31, green: 32, yellow: 33 } as const;
 
-/** How a text stands out. */
+/** Styles of a text. */
 export type Emphasis = keyof typeof codes;
 
-/** Text for a terminal, with colours or without. */
+/** Text for a terminal, with or without colours. */
 export type Style = (text: string, ...emphases: readonly Emphasis[]) => string;
 
-/** Without colours a text stays as it is. */
+/** Without colours, text is unchanged. */
 export function styleOf(hasColors: boolean): Style {
   if (!hasColors) return (text) => text;
   return (text, ...emphases) => {
@@ -16,7 +16,7 @@ export function styleOf(hasColors: boolean): Style {
   };
 }
 
-/** Text of others as one line of printable characters: it may hold escape sequences that a terminal would obey. */
+/** External text as one line of printable characters: it may contain escape sequences. */
 export function printable(text: string): string {
   return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, "\ufffd");
 }

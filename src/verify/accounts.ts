@@ -1,24 +1,24 @@
 import type { Connection } from "../store/database.js";
 
-/** `vega.AccountType` of the account that stands for the world outside of the network. */
+/** `vega.AccountType` of the external account, which stands for the world outside of the network. */
 const external = 10;
 
 const rowsPerQuery = 50_000;
 
-/** What accounts have in common. */
+/** The common properties of accounts. */
 interface Kind {
   readonly assetId: string;
   readonly isExternal: boolean;
 }
 
-/** What an entry's class says of it. */
+/** The properties of a class that entries are compared with. */
 interface ClassKinds {
   readonly from: number;
   readonly to: number;
   readonly transferType: number;
 }
 
-/** Of all accounts and entry classes what entries are compared with: 4 bytes an account. */
+/** The properties of all accounts and entry classes that entries are compared with: 4 bytes per account. */
 export class Accounts {
   #kindOf = new Int32Array(rowsPerQuery).fill(-1);
   readonly #kinds: Kind[] = [];
@@ -57,7 +57,7 @@ export class Accounts {
     return accounts;
   }
 
-  /** What is wrong with an entry's numbers; undefined: nothing. */
+  /** What is wrong with the numbers of an entry; undefined if nothing is. */
   problem(from: number, to: number, classId: number, transferType: number): string | undefined {
     const entryClass = this.#classes.get(classId);
     if (entryClass === undefined) return `names entry class ${classId}, which is not there`;
@@ -100,5 +100,5 @@ export class Accounts {
   }
 }
 
-/** A higher number of an account is damage: accounts are counted from 1. */
+/** A higher account number means damage: accounts are numbered from 1. */
 const accountsHeldMax = 1 << 28;

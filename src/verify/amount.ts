@@ -1,4 +1,4 @@
-/** A quantity or balance, exact: a number up to 2^53, where that is enough, because it is far cheaper than a bigint. */
+/** An exact quantity or balance: a number up to 2^53, which is far cheaper than a bigint, otherwise a bigint. */
 export type Amount = number | bigint;
 
 /** Digits that always fit a number. */

@@ -2,12 +2,12 @@ import type { Accounts } from "./accounts.js";
 import { type Amount, add, isSame } from "./amount.js";
 
 /**
- * Follows the balances that entries state. Each follows from the one before and the quantity. The external account is
- * the world outside: what it gives or takes enters or leaves the network, and it may state 0 in place of a balance.
+ * Checks the balances that entries state: each must follow from the previous one and the quantity. The external account
+ * stands for the outside world: its transfers enter or leave the network, and it may state 0 instead of a balance.
  */
 export class Balances {
   readonly #accounts: Accounts;
-  /** Of each account the balance that it stated last; undefined: none yet. */
+  /** The last stated balance of each account; undefined: none yet. */
   #stated: (Amount | undefined)[] = [];
   readonly #appeared = new Map<string, bigint>();
 
@@ -15,7 +15,7 @@ export class Balances {
     this.#accounts = accounts;
   }
 
-  /** An entry's effect on one account. @returns by how much the stated balance is off; undefined: it is right */
+  /** The effect of an entry on one account. @returns the error of the stated balance; undefined if it is right */
   leg(account: number, change: Amount, stated: Amount): bigint | undefined {
     const before = this.#stated[account];
     this.#stated[account] = stated;
@@ -29,12 +29,12 @@ export class Balances {
     return difference;
   }
 
-  /** Entries are missing on purpose: the next balance of each account is its first. */
+  /** Entries were dropped on purpose: the next balance of each account counts as its first. */
   forget(): void {
     this.#stated = [];
   }
 
-  /** Of each asset what appeared without an entry; below 0: what vanished. Those that add up to 0 are left out. */
+  /** The amount of each asset that appeared without an entry; below 0 if it vanished. Zero sums are omitted. */
   appeared(): [asset: string, amount: bigint][] {
     return [...this.#appeared].filter(([, amount]) => amount !== 0n);
   }

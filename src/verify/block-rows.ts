@@ -9,7 +9,7 @@ import type { Findings } from "./findings.js";
 const blocksPerQuery = 2_000;
 const rowsPerQuery = 10_000;
 
-/** A row of `block`. What a program without digests wrote has null in the last four columns. */
+/** A row of `block`. Rows of releases without digests have null in the last four columns. */
 export interface StoredBlock {
   readonly height: bigint;
   readonly time_ns: bigint;
@@ -17,12 +17,12 @@ export interface StoredBlock {
   readonly ledger_entries: number;
   readonly account_max: number | null;
   readonly class_max: number | null;
-  /** Of these bytes a character each. */
+  /** One character per byte. */
   readonly entries_digest: string | null;
   readonly digest: string | null;
 }
 
-/** The blocks from one height to another, in order, some at a time. */
+/** The blocks of a range of heights, in order, read in batches. */
 export async function* readBlocks(connection: Connection, from: bigint, to: bigint): AsyncGenerator<StoredBlock[]> {
   for (let next = from; ; ) {
     const blocks = await connection.query<{ [K in keyof StoredBlock]: StoredBlock[K] }>(
@@ -36,14 +36,14 @@ export async function* readBlocks(connection: Connection, from: bigint, to: bigi
   }
 }
 
-/** Digests of the rows of a table whose first column counts them. They are read in order, some ahead. */
+/** Digests of the rows of a table whose first column numbers them. They are read in order, some ahead. */
 class NumberedRows {
   readonly #connection: Connection;
   readonly #table: Pick<TableRows<never>, "table" | "columns">;
   #rows: Parameter[][] = [];
   /** The next of them. */
   #at = 0;
-  /** Highest number read, and highest number passed. */
+  /** The highest numbers that were read, and that were passed. */
   #readTo = -1;
   #passed = -1;
   #isAll = false;
@@ -53,7 +53,7 @@ class NumberedRows {
     this.#table = table;
   }
 
-  /** Of those with numbers above `after` up to `last`. */
+  /** Of the rows with numbers above `after` up to `last`. */
   async digest(after: number, last: number): Promise<Buffer> {
     const digest = createHash("sha256");
     if (after < this.#passed) this.#goBack(after);
@@ -93,13 +93,13 @@ class NumberedRows {
   }
 }
 
-/** A run of blocks that a program without digests wrote. */
+/** Consecutive blocks of releases without digests. */
 export interface UndigestedBlocks {
   readonly first: bigint;
   readonly last: bigint;
 }
 
-/** Compares block after block, each with its accounts and entry classes, with its digest and with the one before. */
+/** Compares each block, with its accounts and entry classes, with its digest and with the previous block. */
 export class BlockRows {
   readonly undigested: UndigestedBlocks[] = [];
   readonly #findings: Findings;

@@ -4,7 +4,7 @@ const tab = 0x09;
 const minus = 0x2d;
 const zero = 0x30;
 
-/** An id as two numbers, because it has up to 63 bits: all digits but the last nine, and those. */
+/** An id of up to 63 bits as two numbers: the last nine digits, and those before. */
 const lowDigits = 9;
 export const lowMax = 10 ** lowDigits;
 
@@ -18,11 +18,11 @@ export function splitId(id: bigint): SplitId {
   return { high: Number(id / BigInt(lowMax)), low: Number(id % BigInt(lowMax)) };
 }
 
-/** Reads the text of ledger entries, a row at a time, without making strings of it. */
+/** Parses the text of ledger entries row by row, without creating strings. */
 export class EntryRows {
   idHigh = 0;
   idLow = 0;
-  /** Where the row begins. */
+  /** The start of the row. */
   start = 0;
   from = 0;
   to = 0;
@@ -38,7 +38,7 @@ export class EntryRows {
     this.#text = Buffer.from(text.buffer, text.byteOffset, text.byteLength);
   }
 
-  /** Reads the id of the next row; false: there is none. */
+  /** Parses the id of the next row. False: there is none. */
   nextId(): boolean {
     if (this.#at >= this.#text.length) return false;
     this.start = this.#at;
@@ -51,7 +51,7 @@ export class EntryRows {
     return true;
   }
 
-  /** Reads what follows the id. */
+  /** Parses the rest of the row. */
   readRow(): void {
     this.from = this.#number();
     this.to = this.#number();
@@ -80,12 +80,12 @@ export class EntryRows {
     return this.idHigh < high || (this.idHigh === high && this.idLow < low);
   }
 
-  /** The text from one place to another, which is the start of a row or the end. */
+  /** The text between two positions, each the start of a row or the end. */
   text(from: number, to: number): Buffer {
     return this.#text.subarray(from, to);
   }
 
-  /** The end of the row that was read. */
+  /** The end of the current row. */
   get end(): number {
     return Math.min(this.#at, this.#text.length);
   }

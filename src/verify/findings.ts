@@ -1,10 +1,10 @@
-/** Findings that are described; all are counted. */
+/** The maximum number of findings that are described; all are counted. */
 export const findingsListedMax = 100;
 
-/** Something in the database that is not what the loader wrote, or cannot be. */
+/** A difference between the database and what the loader wrote, or an impossible value. */
 export interface Finding {
   readonly table: string;
-  /** The block that it belongs to; undefined: unknown, or it belongs to none. */
+  /** The block that it belongs to; undefined if that is unknown. */
   readonly block: bigint | undefined;
   readonly text: string;
 }

@@ -9,33 +9,33 @@ import { type BlockRows, readBlocks, type StoredBlock } from "./block-rows.js";
 import { EntryRows, lowMax, type SplitId, splitId } from "./entry-rows.js";
 import type { Findings } from "./findings.js";
 
-/** Most entries that a block can hold, which is what is read of one that claims more. */
+/** The maximum number of entries of a block, which is read of a block that claims more. */
 const entriesMax = 1 << 24;
 
-/** How far the check of the ledger is. */
+/** The progress of the check. */
 export interface LedgerProgress {
   readonly blocks: number;
   readonly entries: number;
   readonly height: bigint;
 }
 
-/** Consecutive blocks, or a part of one, whose entries are read at once. */
+/** Consecutive blocks, or a part of one, whose entries are read together. */
 interface Piece {
   readonly blocks: readonly StoredBlock[];
   readonly low: bigint;
   readonly high: bigint;
-  /** Whether the last of the blocks goes on in the next piece. */
+  /** Whether the last block continues in the next piece. */
   readonly isCut: boolean;
 }
 
 /** A piece with its entries. */
 interface ReadPiece extends Piece {
   readonly rows: EntryRows;
-  /** The oldest block whose entries were kept then. */
+  /** The oldest block with entries at that time. */
   readonly oldest: bigint;
 }
 
-/** Cuts the ids of blocks into pieces without a gap; of blocks before `oldest` none are read. */
+/** Splits the ids of blocks into pieces without gaps. Blocks before `oldest` are not read. */
 async function* piecesOf(pages: AsyncIterable<StoredBlock[]>, oldest: bigint): AsyncGenerator<Piece> {
   let low = firstIdOfBlock(oldest);
   for await (const page of pages) {
@@ -79,10 +79,10 @@ export class LedgerCheck {
   /** The block whose entries are being read. */
   #digest = createHash("sha256");
   #positions = 0;
-  /** The id that the next entry should have. */
+  /** The expected id of the next entry. */
   #expected = { high: 0, low: 0 };
   #isMisplaced = false;
-  /** Entries of blocks before this may be gone. */
+  /** Entries of blocks before this may have been dropped. */
   #oldest = 0n;
 
   private constructor(connection: Connection, blocks: BlockRows, accounts: Accounts, findings: Findings) {
@@ -93,13 +93,13 @@ export class LedgerCheck {
     this.#findings = findings;
   }
 
-  /** `connection` is used by nobody else meanwhile. */
+  /** `connection` must not be used by others meanwhile. */
   static async start(connection: Connection, blocks: BlockRows, findings: Findings): Promise<LedgerCheck> {
     await connection.run(entryTextSetting);
     return new LedgerCheck(connection, blocks, await Accounts.read(connection), findings);
   }
 
-  /** Checks all blocks up to a height; `blockReader` is another connection. While one piece is checked, the next is read. */
+  /** Checks all blocks up to a height, on two connections. The next piece is read while one is checked. */
   async run(
     blockReader: Connection,
     newest: bigint,
@@ -114,7 +114,7 @@ export class LedgerCheck {
     let next = read();
     for (let now = await next; now !== undefined; now = await next) {
       next = read();
-      // Awaited by the next turn, unless this one fails.
+      // Awaited in the next iteration, unless this one fails.
       next.catch(() => {});
       await this.#check(now);
       onProgress(this.#progress);
@@ -140,7 +140,7 @@ export class LedgerCheck {
 
   async #check({ blocks, isCut, rows, oldest }: ReadPiece): Promise<void> {
     if (oldest > this.#oldest) {
-      // Dropped meanwhile: the balances before are not those that the next entries follow from.
+      // Dropped meanwhile: the next entries do not follow from the known balances.
       this.#oldest = oldest;
       this.#balances.forget();
     }
@@ -201,7 +201,7 @@ export class LedgerCheck {
   async #endBlock(block: StoredBlock): Promise<void> {
     const { height, ledger_entries, entries_digest } = block;
     if (height < this.#oldest) {
-      // Some may be there still: `retain` drops them bit by bit.
+      // Some may still exist, because `retain` drops them gradually.
     } else if (this.#positions !== ledger_entries) {
       const text = `it has ${this.#positions} entries, and ${ledger_entries} were written`;
       this.#findings.add("ledger_entry", height, text);

@@ -8,18 +8,20 @@ import { readRows } from "../store/table-rows.js";
 import { venueMarketRows } from "../store/venue-market-table.js";
 import type { Findings } from "./findings.js";
 
-/** Signatures of a bundle come before or after it; one that still has none after so long is a finding. */
+/** A bundle's signatures come before or after it. A bundle without any after this time is a finding. */
 export const signatureWaitNs = 3_600_000_000_000n;
 
 /** What the tables are compared with. */
 export interface TableCheckOptions {
   readonly progress: Progress;
-  /** Whether the newest block has a digest; otherwise a program without digests wrote last, and sums mean nothing. */
+  /**
+   * Whether the newest block has a digest. Otherwise a release without digests wrote last, and the sums are outdated.
+   */
   readonly hasDigests: boolean;
   readonly findings: Findings;
 }
 
-/** Compares the tables whose rows change with their sums, books with orders, and bundles with signatures. */
+/** Compares the changing tables with their sums, books with orders, and bundles with signatures. */
 export async function checkTables(connection: Connection, options: TableCheckOptions): Promise<void> {
   const { progress, hasDigests, findings } = options;
   const digests = hasDigests ? await readTableDigests(connection) : new Map<string, RowSum>();
@@ -78,7 +80,7 @@ interface Level {
   orders: bigint;
 }
 
-/** Each level is what the orders at its price add up to, but where a venue publishes levels and tells of no orders. */
+/** Compares each level with the sum of its orders, except in markets with venue events, which have no orders. */
 function checkBooks(tables: ReadonlyMap<string, Parameter[][]>, findings: Findings): void {
   const expected = new Map<string, Level>();
   for (const [, market, side, price, remaining] of tables.get(liveOrderRows.table) ?? []) {

@@ -7,22 +7,22 @@ import { Findings } from "./findings.js";
 import { LedgerCheck, type LedgerProgress } from "./ledger-check.js";
 import { checkTables } from "./table-check.js";
 
-/** Stray rows of one kind that are named. */
+/** The maximum number of stray rows of one kind that are named. */
 const straysNamedMax = 10;
 
-/** What a verification did. */
+/** The result of a verification. */
 export interface VerifyReport {
   /** Undefined: nothing was loaded. */
   readonly progress: Progress | undefined;
   readonly checked: LedgerProgress;
-  /** Blocks of programs without digests: they were compared with each other alone. */
+  /** Blocks of releases without digests, which were only compared with each other. */
   readonly undigested: readonly UndigestedBlocks[];
   readonly findings: Findings;
 }
 
 /**
- * Checks what the loader has written up to its newest block. The loader may go on meanwhile. Memory grows with the
- * accounts, the books and the markets, and not with the ledger.
+ * Checks what the loader has written up to its newest block. The loader may run meanwhile. Memory grows with the number
+ * of accounts, price levels and markets, not with the ledger.
  */
 export async function verify(
   database: Database,
@@ -45,7 +45,7 @@ export async function verify(
   );
 }
 
-/** What has to be seen at one moment. */
+/** Everything that must be read in one snapshot. */
 async function checkNow(connection: Connection, findings: Findings): Promise<Progress | undefined> {
   const progress = await readProgress(connection);
   const [others] = await connection.query<{ n: bigint }>("SELECT COUNT(*) AS n FROM progress WHERE id <> 1");
@@ -77,7 +77,7 @@ async function checkNow(connection: Connection, findings: Findings): Promise<Pro
   return progress;
 }
 
-/** The oldest block that is kept is a block: otherwise entries would count as dropped that are not. */
+/** The oldest kept block must exist; otherwise existing entries would count as dropped. */
 async function checkRetention(connection: Connection, progress: Progress, findings: Findings): Promise<void> {
   const { height, timeNs } = await readOldestKept(connection);
   if (height === 0n) return;
