@@ -4,9 +4,9 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 /**
  * Files run beside each other for each core, and beyond: most tests wait for time limits, dead connections or other
- * processes. More would only take memory, and the time of tests that measure it.
+ * processes. More would take the time of tests that measure it, as on two cores with six.
  */
-const waitingFiles = 6;
+const waitingFiles = 2;
 
 /** Files that take longest, longest first. Started last, each would hold up the end of the run. */
 const longest = [

@@ -102,10 +102,10 @@ describe("the files of the pages", () => {
 
   it("are compressed beside the event loop where they are large, and once for all who ask at the same time", async () => {
     const path = "/docs/swagger-ui-bundle.js";
-    const answers = await Promise.all([1, 2, 3].map(() => rawGet(`${server.url}${path}`, "br")));
+    const responses = await Promise.all([1, 2, 3].map(() => rawGet(`${server.url}${path}`, "br")));
     const bytes = files.get(path)?.bytes ?? new Uint8Array();
     expect(bytes.length).toBeGreaterThan(1_000_000);
-    expect(answers.map(({ body }) => brotliDecompressSync(body).equals(bytes))).toEqual([true, true, true]);
+    expect(responses.map(({ body }) => brotliDecompressSync(body).equals(bytes))).toEqual([true, true, true]);
   });
 
   it("cost a client that knows them a 304", async () => {
