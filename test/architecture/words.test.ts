@@ -14,7 +14,7 @@ const names: readonly (readonly [words: string, use: string, except?: RegExp])[]
   ["room rooms", "module; capacity"],
   ["answer answers answering", "response, reply; respond, serve"],
   ["form forms", "encoding, format, variant", /^(web\/|test\/e2e\/explorer|test\/support\/polling)/], // HTML forms
-  ["cell cells", "counter, timing", /^harness\/support\/report/], // of a printed table
+  ["cell cells", "counter, timing", /^(harness\/support\/report|src\/terminal\/ladder)/], // of a printed table
   ["begun", "started"],
   ["beginner beginners", "new subscribers"],
   ["stretch stretches", "id range"],
@@ -27,11 +27,12 @@ const names: readonly (readonly [words: string, use: string, except?: RegExp])[]
     /^((src|test)\/simulator\/|bench\/pages|web\/components\/chart-axis|.*http1-connection)/,
   ], // prices, CPU time, an axis, process.nextTick
   ["owe owed owes owing", "pending"],
-  ["look looks looked ", "poll, check, peek"],
+  ["look looks looked", "poll, check, peek"],
   ["tidings", "notification"],
   ["whereabouts", "location"],
   ["trouble troubles", "failure, fault"],
-  ["home", "owner", /^test\/(support\/partners|transport\/connect\/reflection-health)/], // os.homedir
+  ["home", "owner", /^test\/(support\/partners|transport\/connect\/reflection-health|e2e\/proxy-process)/], // os.homedir, $HOME
+  ["lend lends lent", "lease, leased"],
   ["whoever whom", "the client, the reader"],
 ];
 
