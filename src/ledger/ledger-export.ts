@@ -67,7 +67,7 @@ export class LedgerExport {
       const rest = { low: 0n, high: idMax, descending: false };
       const batch = await readBatch(view, selection, { rest }, batchRows);
       const { start } = await view.reach();
-      if (start !== undefined) view.requireKept(start, "dateRange.startTimestamp");
+      if (start !== undefined) view.requireKept(start, "date_range.start_timestamp");
       return { own: new Set(own.map(({ id }) => id)), selection, batch };
     });
     return new LedgerExport(ledger, opened, batchRows);
@@ -86,7 +86,7 @@ export class LedgerExport {
       // Only what was proven counts: a batch that was not is read again.
       this.#batch = await this.#ledger.readOn(call, this.newestBlock, async (view) => {
         const batch = await readBatch(view, this.#selection, state, this.#batchRows);
-        view.requireKept(state.rest.low, "the export");
+        view.requireKept(state.rest.low);
         return batch;
       });
     }

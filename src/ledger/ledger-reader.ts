@@ -132,7 +132,7 @@ export class LedgerReader {
       checkCursor(request.cursor, newestBlock);
       if (request.cursor !== undefined) view.requireKept(request.cursor, cursorName(request));
       const hasRange = time.startNs !== undefined || time.endNs !== undefined;
-      if (hasRange && start !== undefined) view.requireKept(start, "dateRange.startTimestamp");
+      if (hasRange && start !== undefined) view.requireKept(start, "date_range.start_timestamp");
       return page;
     });
     const rows = result.rows.map((row) => resolve(directory, row));

@@ -1,6 +1,6 @@
 import { firstIdOfBlock } from "../domain/block-position.js";
 import type { TimeRange } from "../domain/date-range.js";
-import { Failure } from "../domain/failure.js";
+import { Failure, worded } from "../domain/failure.js";
 import { type KnownPlace, ReadBehindError, reaches, type StorePlace } from "../store/known-place.js";
 import { everythingKept, type OldestKept, oldestKeptSql, parseOldestKept } from "../store/ledger-retention-table.js";
 import { type BlockPlace, type PlacedConnection, parsePlace, placeSql } from "../store/placed-read.js";
@@ -73,15 +73,15 @@ export class LedgerView {
     return this.#oldest;
   }
 
-  /** @throws Failure `failed_precondition`, which names the parameter, for an id whose entries were dropped */
-  requireKept(id: bigint, parameter: string): void {
+  /** @throws Failure `failed_precondition`, which names the field, for an id whose entries were dropped */
+  requireKept(id: bigint, path?: string): void {
     const { height, timeNs } = this.#oldest;
     if (id >= firstIdOfBlock(height)) return;
-    throw new Failure(
-      "failed_precondition",
-      `${parameter} reaches before block ${height}, the oldest whose ledger entries are kept; begin at its time, ${timeNs}, or later`,
-      { reason: "LEDGER_NOT_RETAINED" },
-    );
+    throw worded(({ field }) => {
+      const what = path === undefined ? "the export" : field(path);
+      const message = `${what} reaches before block ${height}, the oldest whose ledger entries are kept; begin at its time, ${timeNs}, or later`;
+      return new Failure("failed_precondition", message, { reason: "LEDGER_NOT_RETAINED" });
+    });
   }
 
   /**

@@ -182,7 +182,7 @@ describe("an export", () => {
     await expect(LedgerExport.open(ledger, subject(timeOf(24n)))).rejects.toMatchObject({
       code: "failed_precondition",
       reason: "LEDGER_NOT_RETAINED",
-      message: `dateRange.startTimestamp reaches before block 25, the oldest whose ledger entries are kept; begin at its time, ${timeOf(25n)}, or later`,
+      message: `date_range.start_timestamp reaches before block 25, the oldest whose ledger entries are kept; begin at its time, ${timeOf(25n)}, or later`,
     });
     await expect(LedgerExport.open(new LedgerReader(fixture.database), subject())).rejects.toThrow("before block 25");
     const kept = await LedgerExport.open(ledger, subject(timeOf(24n) + 1n));
