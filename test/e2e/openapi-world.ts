@@ -11,6 +11,8 @@ import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
 
 export const basePath = "/data";
 
+const lineEnd = 0x0a;
+
 /** A service behind a base path, over a simulated network. */
 export class OpenApiWorld {
   folder = "";
@@ -54,7 +56,7 @@ export class OpenApiWorld {
   }
 }
 
-/** Passes requests on, and ends a stream after its first piece: who waits for its end would wait for ever. */
+/** Forwards requests, and ends streams after their first message, for clients that wait for the end of a response. */
 export async function cutStreams(target: string): Promise<{ readonly url: string; close(): void }> {
   const { hostname, port } = new URL(target);
   const server: Server = createServer((request, response) => {
@@ -62,8 +64,16 @@ export async function cutStreams(target: string): Promise<{ readonly url: string
     const forwarded = httpRequest({ hostname, port, method, headers, path }, (received) => {
       response.writeHead(received.statusCode ?? 0, received.headers);
       const isEndless = method === "GET" && received.statusCode === 200 && /^[^?]*\/stream\//.test(path ?? "");
-      if (!isEndless) received.pipe(response);
-      else received.once("data", (piece) => response.end(piece, () => received.destroy()));
+      if (!isEndless) {
+        received.pipe(response);
+        return;
+      }
+      received.on("data", (piece: Buffer) => {
+        response.write(piece);
+        if (piece.at(-1) !== lineEnd) return;
+        response.end();
+        received.destroy();
+      });
     });
     forwarded.on("error", () => response.destroy());
     request.pipe(forwarded);

@@ -67,6 +67,15 @@ describe("openapi.json", () => {
     expect(api.operations).toHaveLength(9);
   });
 
+  test("describes every line of an export", async () => {
+    const operation = api.operations.find(({ id }) => id === "ExportLedgerEntries");
+    if (operation === undefined) throw new Error("there is no export");
+    const lines = (await (await ask(operation)).text()).trim().split("\n");
+    expect(lines.length).toBeGreaterThan(2);
+    const problems = lines.map((line) => api.problems(operation, 200, "application/x-ndjson", JSON.parse(line)));
+    expect(problems.flat()).toEqual([]);
+  });
+
   test("has the service's limits: what is beyond one is refused by the name of its parameter", async () => {
     let tried = 0;
     for (const operation of api.operations) {

@@ -14,9 +14,9 @@ import {
   framingText,
   hasEtag,
   headerComponents,
-  lineSchemas,
   responseComponents,
   responsesOf,
+  streamSchemas,
 } from "./openapi-responses.js";
 import {
   componentSchema,
@@ -56,7 +56,7 @@ export function openApiDocument(definitions: FileRegistry, service: DescService,
     ],
     paths: Object.fromEntries(all.map((route) => [pathOf(route), pathItem(route, all, examples)])),
     components: {
-      schemas: { ...schemaComponents(service, definitions), ...lineSchemas(all) },
+      schemas: { ...schemaComponents(service, definitions), ...streamSchemas(all) },
       responses: responseComponents(examples),
       headers: headerComponents,
     },

@@ -148,27 +148,50 @@ function contentOf({ method }: Route, examples: Examples): Schema {
   const lines = { "application/x-ndjson": { schema: line, example }, ...jsonContent(line, example) };
   if (isHttpBody(method)) return { ...lines, "text/csv": { schema: { type: "string" }, example: examples.csv } };
   const event = `id: ${examples.blockHeight}\ndata: ${JSON.stringify(example)}\n\n`;
-  return { ...lines, "text/event-stream": { schema: { type: "string" }, example: event } };
+  return { ...lines, "text/event-stream": { schema: reference("schemas", eventName(method)), example: event } };
 }
 
 function lineName({ desc }: Method): string {
   return `${desc.name}Line`;
 }
 
-/** The lines of streams. */
-export function lineSchemas(routes: readonly Route[]): Readonly<Record<string, Schema>> {
-  const entries = routes.filter(isStream).map(({ method }) => [
-    lineName(method),
-    {
-      type: "object",
-      description:
-        "A line of the stream. It has a `result`; if the stream fails, the last line has an `error` instead.",
-      properties: { result: reference("schemas", title(method.desc.output)), error: reference("schemas", "Status") },
-      minProperties: 1,
-      maxProperties: 1,
+function eventName({ desc }: Method): string {
+  return `${desc.name}Event`;
+}
+
+/** The lines of streams, and the events of those that have some. */
+export function streamSchemas(routes: readonly Route[]): Readonly<Record<string, Schema>> {
+  const streams = routes.filter(isStream);
+  const lines = streams.map(({ method }) => [lineName(method), lineSchema(method)]);
+  const events = streams
+    .filter(({ method }) => !isHttpBody(method))
+    .map(({ method }) => [eventName(method), eventSchema(method)]);
+  return Object.fromEntries([...lines, ...events]);
+}
+
+function lineSchema({ desc }: Method): Schema {
+  return {
+    type: "object",
+    description: "A line of the stream. It has a `result`; if the stream fails, the last line has an `error` instead.",
+    properties: { result: reference("schemas", title(desc.output)), error: reference("schemas", "Status") },
+    minProperties: 1,
+    maxProperties: 1,
+  };
+}
+
+function eventSchema(method: Method): Schema {
+  const contentSchema = reference("schemas", lineName(method));
+  return {
+    type: "object",
+    description: "An event of the stream.",
+    properties: {
+      id: { type: "string", description: "Height of the block." },
+      event: { type: "string", description: "`error` if the stream fails." },
+      retry: { type: "integer", description: "Milliseconds to wait before the next attempt." },
+      data: { type: "string", contentMediaType: "application/json", contentSchema },
     },
-  ]);
-  return Object.fromEntries(entries);
+    required: ["data"],
+  };
 }
 
 const linesText =

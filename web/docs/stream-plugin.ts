@@ -24,6 +24,9 @@ const showIntervalMs = 250;
 /** What ends the streams that are open, by operation. */
 const open = new Map<string, AbortController>();
 
+/** URLs whose responses are lines. */
+const streamed = new Set<string>();
+
 function keyOf(path: unknown, method: unknown): string {
   return `${method} ${path}`;
 }
@@ -90,6 +93,7 @@ function streamingFetch({ pathName, method }: Request, { specActions }: System) 
       const { ok, status, statusText, headers } = response;
       // A file is offered for saving, whole.
       if (!ok || headers.has("content-disposition")) return response;
+      streamed.add(url);
       const fields = Object.fromEntries(headers);
       const show = (text: string): void => {
         const shown = { ok, url, status, statusText, headers: fields, text, data: text };
@@ -117,7 +121,7 @@ function withStop(Execute: Component, { React }: System): Component {
 /** Lines of JSON are no JSON, which swagger-ui would try to read. */
 function withLines(ResponseBody: Component, { React }: System): Component {
   return (props) => {
-    const isLines = String(props["contentType"]).startsWith("application/x-ndjson");
+    const isLines = streamed.has(String(props["url"])) && String(props["contentType"]).includes("json");
     return React.createElement(ResponseBody, isLines ? { ...props, contentType: "text/plain" } : props);
   };
 }
