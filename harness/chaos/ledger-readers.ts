@@ -180,19 +180,18 @@ async function readAllPages(readers: Readers, client: RpcClient, state: ClientSt
   // A chain that was replaced meanwhile has other entries at the same places.
   if (isOver()) return undefined;
   const oldestFirst = direction === "newest first" ? digests.reverse() : digests;
-  const finding = judgePages(judge, party, oldestFirst, floor);
-  if (typeof finding === "object" && mayMix) return undefined;
+  const finding = judgePages(judge, party, oldestFirst, floor, mayMix);
   return typeof finding === "object" ? { wrong: `${finding.wrong} (${direction}, pages of ${size})` } : finding;
 }
 
-/** @param floor the block that was there when the reader began */
-function judgePages(judge: Judge, party: string, oldestFirst: readonly string[], floor: number) {
+/** @param floor the block that was there when the reader began @param mayMix the pages may be of two chains: no verdict */
+function judgePages(judge: Judge, party: string, oldestFirst: readonly string[], floor: number, mayMix: boolean) {
   const problem = pagesProblem(judge.chain.fold, party, oldestFirst, floor);
   if (problem === undefined) return "right";
   // A short list may be read before its database is dropped.
   const previous = judge.previousChain?.fold;
   if (previous !== undefined && pagesProblem(previous, party, oldestFirst, 0) === undefined) return "old";
-  return { wrong: `all pages of ${party}: ${problem}` };
+  return mayMix ? undefined : { wrong: `all pages of ${party}: ${problem}` };
 }
 
 /** @param oldestFirst digests of the entries @param floor the block that was there at the start */
