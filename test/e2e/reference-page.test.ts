@@ -2,12 +2,12 @@ import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { chromium, ExplorerWorld, patience } from "./explorer-world.js";
 
-interface Line {
-  readonly result: { readonly update: readonly { readonly marketId: string }[] };
-}
-
 describe.skipIf(chromium === undefined)("the API reference, in a real browser", () => {
-  const world = new ExplorerWorld({ seed: 12, markets: 3, parties: 10, ordersPerBlock: 10, entriesPerBlock: 10 });
+  const world = new ExplorerWorld({
+    // All of its markets trade.
+    ...{ seed: 12, profile: "realistic" },
+    ...{ markets: 3, parties: 10, ordersPerBlock: 10, entriesPerBlock: 10 },
+  });
   let page: Page;
   let problems: string[];
 
@@ -54,18 +54,13 @@ describe.skipIf(chromium === undefined)("the API reference, in a real browser", 
     const lines = async () => ((await body(operation).textContent()) ?? "").trim().split("\n");
     const stop = block(operation).getByRole("button", { name: "Stop" });
     await expect.poll(() => stop.count(), patience).toBe(1);
-    await expect.poll(async () => (await lines())[0], patience).toContain('"previousSequenceNumber":"0"');
+    // Lines without an update are heartbeats; of a long one the page shows the beginning.
+    const updates = async () => (await lines()).filter((line) => line.startsWith('{"result":{"update":[{"marketId":"'));
+    await expect.poll(async () => (await updates()).length, patience).toBe(1);
     await world.load(3);
-    // Lines without an update are heartbeats.
-    const changes = async () => {
-      const later = (await lines()).slice(1).map((line) => JSON.parse(line) as Line);
-      return later.filter(({ result }) => result.update.length > 0);
-    };
-    await expect.poll(async () => (await changes()).length, patience).toBeGreaterThan(0);
+    await expect.poll(async () => (await updates()).length, patience).toBeGreaterThan(1);
     await stop.click();
     await expect.poll(() => stop.count(), patience).toBe(0);
-    const [change] = await changes();
-    expect(change?.result.update).toHaveLength(1);
   });
 
   test("has no error on the console, and asks no other host", () => {
