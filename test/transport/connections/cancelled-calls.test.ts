@@ -121,9 +121,14 @@ describe("a client that cancels its calls at once", () => {
       "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n",
     ],
   ])("over HTTP/1.1, by hanging up, is refused: %s", async (_name, path, more) => {
-    await serve({ limits: { cancelledCallBurstMax: 10, cancelledCallsPerSecondMax: 5 } });
+    await serve({ limits: { cancelledCallBurstMax: 10, cancelledCallsPerSecondMax: 1 } });
     for (let n = 0; n < 16; n++) await ask(path, 20, more);
-    await expect.poll(() => ask(marketPath, 2_000), { interval: 10 }).toMatch(/^HTTP\/1\.1 429 /);
+    // On a slow machine some had not been read when their client hung up.
+    const again = async (): Promise<string> => {
+      await ask(path, 20, more);
+      return ask(marketPath, 2_000);
+    };
+    await expect.poll(again, { interval: 10 }).toMatch(/^HTTP\/1\.1 429 /);
   });
 
   test("by HTTP/1.1 answers that were read, as often as it likes, is not", async () => {
@@ -139,7 +144,7 @@ describe("behind a trusted proxy", () => {
   const from = (client: string) => ({ "x-forwarded-for": client });
 
   test("the one client is refused, and the others on the same connection are served", async () => {
-    await serve({ trustedProxies, limits: { cancelledCallBurstMax: 300, cancelledCallsPerSecondMax: 10 } });
+    await serve({ trustedProxies, limits: { cancelledCallBurstMax: 300, cancelledCallsPerSecondMax: 1 } });
     const connection = await FrameConnection.open(server.address.port);
     connection.send(cancelled(1, 350, from("203.0.113.1")));
     const asking = (id: number, client: string) =>
@@ -187,7 +192,7 @@ test("subscriptions that were open for a while may all be left at once", { timeo
   connection.close();
 });
 
-test("calls that are cancelled while their connection is cut do not end the process", { timeout: 60_000 }, async () => {
+test("calls that are cancelled while their connection is cut do not end the process", async () => {
   await serve({ limits: { cancelledCallBurstMax: 1_000_000 } });
   const rpc = "/datanode.api.v2.TradingDataService/";
   const calls = [
@@ -213,7 +218,7 @@ test("calls that are cancelled while their connection is cut do not end the proc
         if (connections % 2 === 0) await new Promise((resolve) => setImmediate(resolve));
         connection.send(...ids.map((id) => rstStream(id)));
       }
-      await Promise.race([connection.closed, sleep(10_000)]);
+      await Promise.race([connection.closed, sleep(60_000)]);
       expect(connection.socket.closed).toBe(true);
       connections++;
     }

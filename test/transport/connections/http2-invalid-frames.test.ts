@@ -112,7 +112,7 @@ describe.each([
   });
 
   test("and answers no ping, but never stops asking: is cut too", async () => {
-    await serve({ peerSilenceMaxMs: 1_000 });
+    await serve({ peerSilenceMaxMs: 3_000 });
     const connection = await FrameConnection.open(server.address.port, { tls, polite: false });
     let id = 1;
     const asking = setInterval(() => {
