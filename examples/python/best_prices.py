@@ -27,7 +27,8 @@ with Client(os.environ.get("MARKETD", "http://127.0.0.1:8080")) as client:
     if len(sys.argv) > 1:
         market_id = sys.argv[1]
     else:
-        market_id = client.ListLatestMarketData(ListLatestMarketDataRequest()).markets_data[0].market
+        listed = client.ListLatestMarketData(ListLatestMarketDataRequest()).markets_data
+        market_id = listed[0].market if listed else sys.exit("no market has market data; name a market")
     market = client.GetMarket(GetMarketRequest(market_id=market_id)).market
     depth = client.GetLatestMarketDepth(GetLatestMarketDepthRequest(market_id=market_id, max_depth=1))
     print(market.tradable_instrument.instrument.name)

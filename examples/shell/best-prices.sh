@@ -10,7 +10,8 @@ call() {
   grpcurl -plaintext -d "$2" "${url#http://}" "$service/$1"
 }
 
-market=${1:-$(call ListLatestMarketData '{}' | jq -r '.marketsData[0].market')}
+market=${1:-$(call ListLatestMarketData '{}' | jq -r '.marketsData[0].market // empty')}
+[[ -n $market ]] || { echo "no market has market data; name a market" >&2; exit 1; }
 request=$(jq -n --arg market "$market" '{marketId: $market}')
 
 call GetMarket "$request" | jq -r '.market.tradableInstrument.instrument.name'
