@@ -8,8 +8,8 @@ const file = fileURLToPath(new URL("../golden/openapi-examples.json", import.met
 /** Elements of a list that an example shows, and rows of a file. */
 const shownMax = 2;
 
-/** Calls each operation of a service, and keeps the responses for the document. */
-export async function renewExamples(url: string): Promise<void> {
+/** Calls each operation of a service at `url`, which ends with its base path, and keeps the responses for the document. */
+export async function renewExamples(url: string, basePath: string): Promise<void> {
   const get = (path: string, accept = "*/*") => fetch(`${url}/${path}`, { headers: { accept } });
   const getJson = async (path: string): Promise<unknown> => (await get(path)).json();
   const found = await liveExamples(getJson);
@@ -35,7 +35,8 @@ export async function renewExamples(url: string): Promise<void> {
     responses: Object.fromEntries(await Promise.all(responses)),
     errors: {
       400: await getJson(`api/v2/market/depth/${market}/latest?maxDepth=ten`),
-      404: await getJson("api/v2/market/unknown"),
+      // Its text names a URL of this server, whose base path is not part of the document's paths.
+      404: JSON.parse(JSON.stringify(await getJson("api/v2/market/unknown")).replaceAll(`${basePath}/`, "/")),
     },
     csv: csv
       .split("\r\n")

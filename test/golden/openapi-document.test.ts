@@ -11,7 +11,10 @@ test("web/docs/openapi.json says what the definitions say", () => {
   const definitions = buildDefinitions();
   const service = definitions.getService("datanode.api.v2.TradingDataService");
   if (service === undefined) throw new Error("the definitions have no TradingDataService");
-  const document = openApiDocument(definitions, service, JSON.parse(readFileSync(examplesFile, "utf8")));
+  const examples = JSON.parse(readFileSync(examplesFile, "utf8"));
+  const without = service.methods.filter(({ name }) => !(name in examples.responses));
+  expect(without, "add a call to test/e2e/openapi-examples.ts, and renew them").toEqual([]);
+  const document = openApiDocument(definitions, service, examples);
   const text = `${JSON.stringify(document, undefined, 2)}\n`;
   if (process.env["MARKETD_RENEW_GOLDEN"] === "1") writeFileSync(file, text);
   const stale = "web/docs/openapi.json is stale: MARKETD_RENEW_GOLDEN=1 npx vitest run test/golden";
