@@ -1,4 +1,4 @@
-import { create, type DescField, type DescMessage, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
+import type { DescField, DescMessage } from "@bufbuild/protobuf";
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { NodeSignatureSchema } from "../../gen/vega/commands/v1/validator_commands_pb.js";
 import {
@@ -14,6 +14,8 @@ import {
 } from "../../gen/vega/events/v1/events_pb.js";
 import { MarketSchema } from "../../gen/vega/markets_pb.js";
 import { MarketDataSchema, OrderSchema, TradeSchema } from "../../gen/vega/vega_pb.js";
+import { encodeBinary } from "../encoding/binary-encoder.js";
+import type { Encodable } from "../encoding/field-values.js";
 
 /** A kind of event: its name in `BusEvent`, and the member that holds it. */
 export interface EventKind<S extends DescMessage = DescMessage> {
@@ -110,8 +112,8 @@ export class BlockWriter {
     this.event(eventKinds.beginBlock, { height: BigInt(height), timestamp: timeNs, hash });
   }
 
-  event<S extends DescMessage>(eventKind: EventKind<S>, message: MessageInitShape<S>): void {
-    const body = toBinary(eventKind.schema, create(eventKind.schema, message));
+  event<S extends DescMessage>(eventKind: EventKind<S>, message: Encodable<S>): void {
+    const body = encodeBinary(eventKind.schema, message);
     this.raw(eventKind.type, eventKind.tag, body, body.length);
   }
 

@@ -1,6 +1,6 @@
-import type { MessageInitShape } from "@bufbuild/protobuf";
 import { Market_State, Market_TradingMode } from "../../gen/vega/markets_pb.js";
 import { type MarketDataSchema, Side } from "../../gen/vega/vega_pb.js";
+import type { Encodable } from "../encoding/field-values.js";
 import type { Best } from "./matching-engine.js";
 import type { Block, SimulatedMarket } from "./simulated-market.js";
 
@@ -68,7 +68,7 @@ export function marketData(
   market: SimulatedMarket,
   block: Block,
   shares: readonly LiquidityShare[],
-): MessageInitShape<typeof MarketDataSchema> {
+): Encodable<typeof MarketDataSchema> {
   const { asset, openInterest } = market;
   const target = (BigInt(openInterest) * BigInt(market.markPrice) * asset.unit * 3n) / 20n;
   const supplied = asset.endowment / 1_000n;

@@ -1,4 +1,3 @@
-import type { MessageInitShape } from "@bufbuild/protobuf";
 import {
   type Order_Status,
   type Order_TimeInForce,
@@ -8,6 +7,7 @@ import {
   Order_Type as OrderType,
   type PeggedReference,
 } from "../../gen/vega/vega_pb.js";
+import type { Encodable } from "../encoding/field-values.js";
 import { anyPrice, type BookOrder } from "./matching-engine.js";
 
 /** How a pegged order follows the market. */
@@ -51,7 +51,7 @@ export function orderEvent(
   scale: Scale,
   status: Order_Status,
   reason?: OrderError,
-): MessageInitShape<typeof OrderSchema> {
+): Encodable<typeof OrderSchema> {
   const priced = order.price !== anyPrice(order.side) && order.type !== OrderType.MARKET;
   return {
     id: order.id,
