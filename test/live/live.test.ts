@@ -1,7 +1,7 @@
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pino } from "pino";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import type { LiveLimits } from "../../src/live/limits.js";
 import { type Live, startLive } from "../../src/live/live.js";
 import { openDatabase } from "../../src/store/database.js";
@@ -16,14 +16,16 @@ const quick: Partial<LiveLimits> = { pollIntervalMs: 2, reconnectMaxMs: 20, swee
 const stops: (() => Promise<void>)[] = [];
 let fixture: MarketFixture;
 
-beforeEach(async () => {
+beforeAll(async () => {
   fixture = await MarketFixture.create();
 });
 
 afterEach(async () => {
   for (const stop of stops.splice(0)) await stop();
-  await fixture.drop();
+  await fixture.empty();
 });
+
+afterAll(() => fixture.drop());
 
 async function start(limits: Partial<LiveLimits> = {}, database = fixture.database): Promise<Live> {
   const live = await startLive({ database, log, metrics: createMetrics(), limits: { ...quick, ...limits } });

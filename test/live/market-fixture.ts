@@ -52,8 +52,8 @@ export class MarketFixture {
     });
   }
 
-  /** Empties the store and begins another network. */
-  async empty(chainId: string): Promise<void> {
+  /** Empties the store and begins another network, by default with the name of the first one. */
+  async empty(chainId?: string): Promise<void> {
     this.network = new ModelNetwork(chainId);
     await this.database.withTransaction(async (connection) => {
       for (const table of ["progress", "market", "market_data", "market_depth", "price_level", "last_trade"]) {

@@ -10,7 +10,7 @@ import { type Database, openDatabase } from "../../src/store/database.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { newDatabaseUrl } from "../support/database.js";
-import { storeTables } from "../support/dump.js";
+import { emptyStore, storeTables } from "../support/dump.js";
 import { inChunks, RecordingBuilder } from "../support/recording.js";
 
 /* What a recording may hold. Whatever else it holds ends the load with one line; the block before is kept, and of the
@@ -35,7 +35,7 @@ afterAll(async () => {
 });
 
 async function loadBytes(bytes: Uint8Array): Promise<void> {
-  for (const table of Object.keys(storeTables)) await store.withConnection((c) => c.run(`DELETE FROM ${table}`));
+  await emptyStore(store);
   await load({ database: url, sources: [streamSource(inChunks(bytes, 64 * 1024), "test")], log });
 }
 

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
 import { create } from "@bufbuild/protobuf";
 import fc from "fast-check";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { ProtocolUpgradeStartedSchema } from "../../gen/vega/events/v1/events_pb.js";
 import { Order_Status, Side } from "../../gen/vega/vega_pb.js";
 import { inputIdleMs, type LoadOptions, load } from "../../src/loader/load.js";
@@ -16,20 +16,23 @@ import { type Database, openDatabase } from "../../src/store/database.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { newDatabaseUrl } from "../support/database.js";
-import { dump } from "../support/dump.js";
+import { dump, emptyStore } from "../support/dump.js";
 import { inChunks, RecordingBuilder } from "../support/recording.js";
+import { tries } from "../support/tries.js";
 
 const log = createLog("silent");
 let url: string;
 let store: Database;
 
-beforeEach(async () => {
+beforeAll(async () => {
   url = newDatabaseUrl().url;
   await migrate(url, log);
   store = openDatabase(url, { connectionsMax: 2 });
 });
 
-afterEach(async () => {
+beforeEach(() => emptyStore(store));
+
+afterAll(async () => {
   await store.withConnection((connection) => connection.run(`DROP DATABASE ${new URL(url).pathname.slice(1)}`));
   await store.close();
 });
@@ -392,16 +395,15 @@ it("prunes tombstones by the height reached alone, and gives the same rows for a
       fc.array(fc.integer({ min: 1, max: all.frames.length }), { maxLength: 3 }),
       fc.integer({ min: 1, max: 2_000 }),
       async (cuts, transactionRowsMax) => {
-        const other = newDatabaseUrl().url;
-        await migrate(other, log);
+        await emptyStore(store);
         for (const cut of [...cuts, all.frames.length]) {
           const piece = Buffer.concat(all.frames.slice(0, cut));
-          await load({ database: other, sources: [streamSource(inChunks(piece), "x")], log, transactionRowsMax });
+          await loadBytes(piece, { transactionRowsMax });
         }
-        expect(await dump(other)).toEqual(rows);
+        expect(await dump(url)).toEqual(rows);
       },
     ),
-    { numRuns: 4 },
+    { numRuns: tries(4) },
   );
 });
 
@@ -464,8 +466,7 @@ it("loses nothing of a block when the input pauses inside of it", async () => {
   const blocks = [...simulate(network)];
   await loadBytes(Buffer.concat(blocks));
   const expected = await dump(url);
-  const paused = newDatabaseUrl().url;
-  await migrate(paused, log);
+  await emptyStore(store);
   async function* halting(): AsyncGenerator<Uint8Array> {
     for (const [index, block] of blocks.entries()) {
       // Somewhere else in each block, from its first bytes to its last.
@@ -475,8 +476,8 @@ it("loses nothing of a block when the input pauses inside of it", async () => {
       yield block.subarray(place);
     }
   }
-  await load({ database: paused, sources: [streamSource(halting(), "halting")], log });
-  expect(await dump(paused)).toEqual(expected);
+  await load({ database: url, sources: [streamSource(halting(), "halting")], log });
+  expect(await dump(url)).toEqual(expected);
 });
 
 it("takes files that overlap inside of a block, in one load, for one stream of events", async () => {
@@ -490,8 +491,8 @@ it("takes files that overlap inside of a block, in one load, for one stream of e
   const sources = [piece(0, 5), piece(2, 6), piece(4)].map((bytes, n) => streamSource(inChunks(bytes), `piece ${n}`));
   const summary = await load({ database: url, sources, log });
   expect(summary).toMatchObject({ blocks: 2, events: all.frames.length });
-  const once = newDatabaseUrl().url;
-  await migrate(once, log);
-  await load({ database: once, sources: [streamSource(inChunks(all.bytes()), "all")], log });
-  expect(await dump(url)).toEqual(await dump(once));
+  const rows = await dump(url);
+  await emptyStore(store);
+  await loadBytes(all.bytes());
+  expect(rows).toEqual(await dump(url));
 });

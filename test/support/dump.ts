@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { openDatabase } from "../../src/store/database.js";
+import { type Database, openDatabase } from "../../src/store/database.js";
 
 /** Every table that the loader writes, in the order of its primary key. */
 export const storeTables = {
@@ -38,6 +38,13 @@ export async function dump(url: string): Promise<string[]> {
   } finally {
     await database.close();
   }
+}
+
+/** Deletes what a loader wrote: sooner done than to make another database. */
+export function emptyStore(store: Database): Promise<void> {
+  return store.withConnection(async (connection) => {
+    for (const table of Object.keys(storeTables)) await connection.run(`DELETE FROM ${table}`);
+  });
 }
 
 function plain(_key: string, value: unknown): unknown {
