@@ -15,8 +15,9 @@ import type {
 import { anyRegistry } from "../../src/encoding/json-encoder.js";
 import { networkDefaults, simulate } from "../../src/simulator/network.js";
 import { launchChromium, serveScript } from "../e2e/browser-launch.js";
-import { freePort, runMarketd, ServiceProcess } from "../e2e/service-process.js";
+import { freePort, ServiceProcess } from "../e2e/service-process.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { loadRecording } from "../support/load-recording.js";
 import { type Known, messagesMax, operationsOn, outcomesOf } from "../support/operations.js";
 import { isOffline, partnerProgram } from "../support/partners.js";
 import { methodOf, type Outcome, outcomeOf } from "../support/protocol-client.js";
@@ -72,10 +73,8 @@ async function read<T>(path: string, query: Record<string, string> = {}): Promis
   return (await response.json()) as Json<T>;
 }
 
-async function load(blocks: number): Promise<void> {
-  const file = join(folder, "recording");
-  writeFileSync(file, Buffer.concat(recording.slice(0, blocks)));
-  await runMarketd("load", "--database-url", databaseUrl, file);
+function load(blocks: number): Promise<void> {
+  return loadRecording(databaseUrl, Buffer.concat(recording.slice(0, blocks)));
 }
 
 async function install(language: Installed): Promise<void> {

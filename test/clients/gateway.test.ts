@@ -1,12 +1,12 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { writeFileSync } from "node:fs";
 import { cp, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
-import { freePort, runMarketd, ServiceProcess } from "../e2e/service-process.js";
+import { freePort, ServiceProcess } from "../e2e/service-process.js";
 import { smallNetwork } from "../e2e/small-network.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { loadRecording } from "../support/load-recording.js";
 import { isOffline, partnerProgram } from "../support/partners.js";
 import { bufPath, root, run } from "./languages.js";
 
@@ -30,10 +30,8 @@ describe.skipIf(go === undefined)("a gateway made with grpc-gateway", () => {
       offline = true;
       process.stderr.write("skipped: a gateway made with grpc-gateway (its modules cannot be reached)\n");
     }
-    const file = join(folder, "recording");
-    writeFileSync(file, smallNetwork().bytes());
     const { url } = newDatabaseUrl();
-    await runMarketd("load", "--database-url", url, file);
+    await loadRecording(url, smallNetwork().bytes());
     service = new ServiceProcess(url, await freePort());
     await service.start();
   }, buildMaxMs);

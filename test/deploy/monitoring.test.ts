@@ -8,8 +8,9 @@ import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { parse } from "yaml";
 import { networkDefaults, simulate } from "../../src/simulator/network.js";
 import { run } from "../clients/languages.js";
-import { freePort, runMarketd, ServiceProcess } from "../e2e/service-process.js";
+import { freePort, ServiceProcess } from "../e2e/service-process.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { loadRecording } from "../support/load-recording.js";
 import { partnerProgram } from "../support/partners.js";
 
 /* The alert rules and the dashboard of deploy/, held to the metrics of a real service. */
@@ -51,10 +52,8 @@ let metrics: Map<string, Map<string, Set<string>>>;
 
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "marketd-monitoring-"));
-  const file = join(folder, "recording");
-  writeFileSync(file, Buffer.concat([...simulate({ ...networkDefaults, blocks: 50 })]));
   const { url } = newDatabaseUrl();
-  await runMarketd("load", "--database-url", url, file);
+  await loadRecording(url, Buffer.concat([...simulate({ ...networkDefaults, blocks: 50 })]));
   service = new ServiceProcess(url, await freePort());
   await service.start();
   await request();

@@ -1,18 +1,15 @@
 import { createHash } from "node:crypto";
-import { writeFileSync } from "node:fs";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { loadRecording } from "../support/load-recording.js";
 import { operationsOn, outcomesOf } from "../support/operations.js";
 import { partnerProgram } from "../support/partners.js";
 import { GrpcProtocolClient, type Outcome } from "../support/protocol-clients.js";
 import type { ExportFacts } from "./browser-caller.js";
 import { launchChromium, type ScriptPage, serveScript } from "./browser-launch.js";
-import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
+import { freePort, ServiceProcess } from "./service-process.js";
 import { smallNetwork } from "./small-network.js";
 
 /*
@@ -32,7 +29,6 @@ const clientNames = [
 const operations = operationsOn({ market: "busy", other: "a/b +%", party: "alice", asset: "usd" });
 
 describe.skipIf(partnerProgram("browser") === undefined)("in a real browser", () => {
-  let folder = "";
   let service: ServiceProcess;
   let browser: Browser;
   let script: ScriptPage;
@@ -40,11 +36,8 @@ describe.skipIf(partnerProgram("browser") === undefined)("in a real browser", ()
   let expected: Outcome[][] = [];
 
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), "marketd-browser-calls-"));
-    const file = join(folder, "recording");
-    writeFileSync(file, smallNetwork().bytes());
     const { url: databaseUrl } = newDatabaseUrl();
-    await runMarketd("load", "--database-url", databaseUrl, file);
+    await loadRecording(databaseUrl, smallNetwork().bytes());
     service = new ServiceProcess(databaseUrl, await freePort());
     [browser, script] = await Promise.all([
       launchChromium(partnerProgram("browser") ?? ""),
@@ -62,7 +55,6 @@ describe.skipIf(partnerProgram("browser") === undefined)("in a real browser", ()
     await browser?.close();
     script?.close();
     await service?.kill();
-    await rm(folder, { recursive: true, force: true });
   });
 
   test("no operation is left out", () => {

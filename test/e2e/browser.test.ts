@@ -1,14 +1,12 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Network } from "../../src/simulator/network.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { loadRecording } from "../support/load-recording.js";
 import { partnerProgram } from "../support/partners.js";
 import { browserClients, type ClientReport, type ReportedBook, type ReportedLevel } from "./browser-clients.js";
 import { launchChromium, type ScriptPage, serveScript } from "./browser-launch.js";
-import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
+import { freePort, ServiceProcess } from "./service-process.js";
 
 const chromium = partnerProgram("browser");
 const network = new Network({ seed: 11, markets: 8, parties: 30, ordersPerBlock: 30, entriesPerBlock: 20 });
@@ -21,7 +19,6 @@ interface DepthResponse {
   readonly sequenceNumber: string;
 }
 
-let directory: string;
 let databaseUrl: string;
 let service: ServiceProcess;
 let browser: Browser;
@@ -29,10 +26,8 @@ let script: ScriptPage;
 
 /** Makes more blocks and loads them, while the service runs. */
 async function loadMore(): Promise<void> {
-  const file = join(directory, `from-${network.height + 1}.evts`);
   const blocks = Array.from({ length: blocksAtOnce }, () => network.nextBlock());
-  writeFileSync(file, Buffer.concat(blocks));
-  await runMarketd("load", "--database-url", databaseUrl, file);
+  await loadRecording(databaseUrl, Buffer.concat(blocks));
   // What a commit made is answered a poll interval later.
   if (service !== undefined) await expect.poll(servedSequence, patience).toBe(network.streamSequence);
 }
@@ -66,7 +61,6 @@ async function answeredBooks(): Promise<Map<string, Pick<ReportedBook, "buy" | "
 
 describe.skipIf(chromium === undefined)("a real browser", () => {
   beforeAll(async () => {
-    directory = mkdtempSync(join(tmpdir(), "marketd-browser-"));
     databaseUrl = newDatabaseUrl().url;
     await loadMore();
     service = new ServiceProcess(databaseUrl, await freePort());
@@ -81,7 +75,6 @@ describe.skipIf(chromium === undefined)("a real browser", () => {
     await browser?.close();
     script?.close();
     await service?.kill();
-    rmSync(directory, { recursive: true, force: true });
   });
 
   test("makes the same books from every client, and they are those of the depth responses", async () => {

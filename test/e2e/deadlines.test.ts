@@ -1,7 +1,3 @@
-import { writeFileSync } from "node:fs";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { type DescMethod, fromJson, type JsonValue, toBinary } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
@@ -9,8 +5,10 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { envelope } from "../../src/transport/call/framing.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { loadRecording } from "../support/load-recording.js";
 import { type RpcVariant, rpcVariants, sendBytes } from "../support/rpc-bytes.js";
-import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
+import { tries } from "../support/tries.js";
+import { freePort, ServiceProcess } from "./service-process.js";
 import { smallNetwork } from "./small-network.js";
 
 /*
@@ -32,7 +30,7 @@ const requests: readonly (readonly [DescMethod, JsonValue])[] = [
 
 const connectTimeouts = ["0", "1", "2", "3"];
 const grpcTimeouts = ["0n", "1n", "1u", "900u", "1m", "2m", "3m"];
-const repetitions = 5;
+const repetitions = tries(5);
 
 /** A statement that is given up costs its connection, and on a busy machine the next may come too late. */
 const honestCodes = [0, Code.DeadlineExceeded, Code.Unavailable];
@@ -44,16 +42,12 @@ function serves(variant: RpcVariant, method: DescMethod): boolean {
 }
 
 describe("a deadline of hardly any time", () => {
-  let folder: string;
   let port: number;
   let service: ServiceProcess;
 
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), "marketd-deadlines-"));
-    const file = join(folder, "recording");
-    writeFileSync(file, smallNetwork().bytes());
     const databaseUrl = newDatabaseUrl().url;
-    await runMarketd("load", "--database-url", databaseUrl, file);
+    await loadRecording(databaseUrl, smallNetwork().bytes());
     port = await freePort();
     service = new ServiceProcess(databaseUrl, port);
     await service.start();
@@ -61,7 +55,6 @@ describe("a deadline of hardly any time", () => {
 
   afterAll(async () => {
     await service.kill();
-    await rm(folder, { recursive: true, force: true });
   });
 
   const cases = rpcVariants.flatMap((variant) =>

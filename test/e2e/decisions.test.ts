@@ -1,6 +1,5 @@
 import { execFileSync } from "node:child_process";
 import { once } from "node:events";
-import { writeFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { request as httpsRequest } from "node:https";
 import { tmpdir } from "node:os";
@@ -11,10 +10,11 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { newDatabaseUrl } from "../support/database.js";
+import { loadRecording } from "../support/load-recording.js";
 import { partnerProgram } from "../support/partners.js";
 import { GrpcProtocolClient, getUrl, openClients } from "../support/protocol-clients.js";
 import { RecordingBuilder } from "../support/recording.js";
-import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
+import { freePort, ServiceProcess } from "./service-process.js";
 import { blockIntervalNs, entryTimes, firstBlockNs, laterBlocks, smallNetwork } from "./small-network.js";
 
 /* What the documentation promises of a running service, tried on real processes. */
@@ -28,12 +28,6 @@ async function serve(databaseUrl: string, ...args: string[]): Promise<ServicePro
   running.push(service);
   await service.start();
   return service;
-}
-
-async function load(databaseUrl: string, recording: Uint8Array): Promise<void> {
-  const file = join(folder, "recording");
-  writeFileSync(file, recording);
-  await runMarketd("load", "--database-url", databaseUrl, file);
 }
 
 async function json(url: string, headers: Record<string, string> = {}): Promise<JsonObject> {
@@ -76,14 +70,14 @@ describe("the life of a service", () => {
     }
     const refused = await fetch(service.url + streamPath);
     expect([refused.status, refused.headers.get("retry-after")]).toEqual([503, "1"]);
-    await load(databaseUrl, smallNetwork().bytes());
+    await loadRecording(databaseUrl, smallNetwork().bytes());
     await expect.poll(async () => (await fetch(`${service.url}/readyz`)).status, { timeout: 10_000 }).toBe(200);
     expect(await json(`${service.url}/api/v2/market/busy`)).toMatchObject({ market: { id: "busy" } });
   });
 
   it("lets everyone go on SIGTERM: each stream ends with UNAVAILABLE in its own way, and the exit code is 0", async () => {
     const { url: databaseUrl } = newDatabaseUrl();
-    await load(databaseUrl, smallNetwork().bytes());
+    await loadRecording(databaseUrl, smallNetwork().bytes());
     const service = await serve(databaseUrl);
     const lines = await fetch(service.url + streamPath);
     const events = await fetch(`${service.url}${streamPath}?alt=sse`);
@@ -110,7 +104,7 @@ describe("the life of a service", () => {
 
   it("says UNAVAILABLE when it serves as many streams as it can", async () => {
     const { url: databaseUrl } = newDatabaseUrl();
-    await load(databaseUrl, smallNetwork().bytes());
+    await loadRecording(databaseUrl, smallNetwork().bytes());
     const service = await serve(databaseUrl, "--streams-max", "1");
     // Held to the end: a response that nobody holds may be collected as garbage, and its stream is then cancelled.
     const stream = await fetch(service.url + streamPath);
@@ -130,7 +124,7 @@ describe("depth streams", () => {
   it("begin with whole books, go on by block, take in later markets, and break silence", async () => {
     const { url: databaseUrl } = newDatabaseUrl();
     const recording = smallNetwork();
-    await load(databaseUrl, recording.bytes());
+    await loadRecording(databaseUrl, recording.bytes());
     const service = await serve(databaseUrl, "--heartbeat-ms", "300");
     const gone = new AbortController();
     const response = await fetch(service.url + streamPath, { signal: gone.signal });
@@ -167,7 +161,7 @@ describe("depth streams", () => {
     recording.block(laterBlocks + 2, time, (r) =>
       r.market("later").order({ id: "l", marketId: "later" }).order({ id: "b1", marketId: "busy", remaining: 0n }),
     );
-    await load(databaseUrl, recording.bytes());
+    await loadRecording(databaseUrl, recording.bytes());
     const blockTime = (time / 1000n) * 1000n;
     await expect
       .poll(() => messages.flatMap((message) => message.update).slice(4))
@@ -199,7 +193,7 @@ describe("answers", () => {
 
   beforeAll(async () => {
     const { url: databaseUrl } = newDatabaseUrl();
-    await load(databaseUrl, smallNetwork().bytes());
+    await loadRecording(databaseUrl, smallNetwork().bytes());
     service = new ServiceProcess(databaseUrl, await freePort());
     other = new ServiceProcess(
       databaseUrl,
@@ -345,7 +339,8 @@ describe("pages", () => {
     const { url: databaseUrl } = newDatabaseUrl();
     const rows = 5_003;
     const entries = Array.from({ length: rows }, (_, n) => ({ amount: String(n) }));
-    await load(databaseUrl, new RecordingBuilder().block(1, 1n, (r) => r.market("m").transfer(...entries)).bytes());
+    const recording = new RecordingBuilder().block(1, 1n, (r) => r.market("m").transfer(...entries));
+    await loadRecording(databaseUrl, recording.bytes());
     const service = await serve(databaseUrl);
     const page = async (query: string) => {
       const { ledgerEntries } = await json(`${service.url}/api/v2/ledgerentry/history?${query}`);
@@ -382,7 +377,7 @@ describe("pages", () => {
 describe.skipIf(partnerProgram("openssl") === undefined)("TLS", () => {
   it("is spoken with the certificate that is given, in the HTTP version that ALPN chooses", async () => {
     const { url: databaseUrl } = newDatabaseUrl();
-    await load(databaseUrl, smallNetwork().bytes());
+    await loadRecording(databaseUrl, smallNetwork().bytes());
     const [certificate, key] = [join(folder, "certificate.pem"), join(folder, "key.pem")];
     const options = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=127.0.0.1";
     execFileSync(partnerProgram("openssl") ?? "", [...options.split(" "), "-keyout", key, "-out", certificate], {

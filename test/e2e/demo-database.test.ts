@@ -1,15 +1,12 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { writeFileSync } from "node:fs";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, inject, test, vi } from "vitest";
 import { networkDefaults, simulate } from "../../src/simulator/network.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
 import { newDatabaseUrl } from "../support/database.js";
-import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
+import { loadRecording } from "../support/load-recording.js";
+import { freePort, ServiceProcess } from "./service-process.js";
 
 /* `marketd demo` on a database that is named, by a user with all rights on it and no other, as in compose.yaml. */
 
@@ -17,10 +14,8 @@ const program = fileURLToPath(new URL("../../bin/marketd", import.meta.url));
 const startMaxMs = 90_000;
 const { url, name } = newDatabaseUrl();
 let root: Database;
-let folder = "";
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), "marketd-demo-"));
   const server = new URL(inject("serverUrl"));
   server.pathname = "/mysql";
   root = openDatabase(server.href);
@@ -37,7 +32,6 @@ afterAll(async () => {
     await connection.run(`DROP DATABASE IF EXISTS ${name}`);
   });
   await root.close();
-  await rm(folder, { recursive: true, force: true });
 });
 
 function ownUrl(): string {
@@ -69,10 +63,8 @@ async function demo(databaseUrl: string, meanwhile: () => Promise<unknown>) {
   return { code: child.exitCode, printed };
 }
 
-async function load(databaseUrl: string, chainId: string): Promise<void> {
-  const file = join(folder, chainId);
-  writeFileSync(file, Buffer.concat([...simulate({ ...networkDefaults, chainId, blocks: 5 })]));
-  await runMarketd("load", "--database-url", databaseUrl, file);
+function load(databaseUrl: string, chainId: string): Promise<void> {
+  return loadRecording(databaseUrl, Buffer.concat([...simulate({ ...networkDefaults, chainId, blocks: 5 })]));
 }
 
 test("an earlier demo is dropped, and a service that follows the database goes on with the new one", async () => {

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, symlinkSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -10,8 +10,9 @@ import { findServerPrograms } from "../../src/embedded/server-programs.js";
 import { networkDefaults, simulate } from "../../src/simulator/network.js";
 import { processesOf } from "../embedded/processes.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { loadRecording } from "../support/load-recording.js";
 import { partnerProgram } from "../support/partners.js";
-import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
+import { freePort, ServiceProcess } from "./service-process.js";
 
 /*
  * The examples of the documents, as a reader would paste them: the `sh` blocks of one document are one shell session.
@@ -56,10 +57,8 @@ describe.skipIf(partnerProgram("curl") === undefined)("the examples of the docum
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), "marketd-documents-"));
     symlinkSync(join(root, "bin"), join(folder, "bin"));
-    const file = join(folder, "recording");
-    writeFileSync(file, Buffer.concat([...simulate({ ...networkDefaults, blocks: 200 })]));
     const database = newDatabaseUrl();
-    await runMarketd("load", "--database-url", database.url, file);
+    await loadRecording(database.url, Buffer.concat([...simulate({ ...networkDefaults, blocks: 200 })]));
     // An idle stream notices that its reader has gone when it next writes.
     service = new ServiceProcess(database.url, await freePort(), "--heartbeat-ms", "500");
     await service.start();

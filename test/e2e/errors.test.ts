@@ -1,13 +1,10 @@
 import { once } from "node:events";
-import { writeFileSync } from "node:fs";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { type Connection, openDatabase } from "../../src/store/database.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { loadRecording } from "../support/load-recording.js";
 import {
   getUrl,
   type Outcome,
@@ -17,7 +14,7 @@ import {
   type UnaryName,
 } from "../support/protocol-clients.js";
 import { DatabaseProxy } from "./database-proxy.js";
-import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
+import { freePort, ServiceProcess } from "./service-process.js";
 import { smallNetwork } from "./small-network.js";
 
 /*
@@ -190,15 +187,11 @@ describe("the table of errors", () => {
   let service: ServiceProcess;
   let proxy: DatabaseProxy;
   let databaseUrl = "";
-  let folder = "";
   let clients: readonly ProtocolClient[] = [];
 
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), "marketd-errors-"));
-    const file = join(folder, "recording");
-    writeFileSync(file, smallNetwork().bytes());
     databaseUrl = newDatabaseUrl().url;
-    await runMarketd("load", "--database-url", databaseUrl, file);
+    await loadRecording(databaseUrl, smallNetwork().bytes());
     proxy = await DatabaseProxy.before(databaseUrl);
     service = new ServiceProcess(
       ...[proxy.url, await freePort(), "--request-timeout-ms", String(requestTimeoutMs)],
@@ -212,7 +205,6 @@ describe("the table of errors", () => {
     for (const client of clients) client.close();
     await service.kill();
     await proxy.close();
-    await rm(folder, { recursive: true, force: true });
   });
 
   /** What plain HTTP says, in full. */

@@ -1,5 +1,6 @@
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { tries } from "../support/tries.js";
 import { chromium, ExplorerWorld, patience } from "./explorer-world.js";
 
 interface Level {
@@ -62,12 +63,12 @@ describe.skipIf(chromium === undefined)("the explorer on a busy network", () => 
     entriesPerBlock: 0,
   });
   let marketId: string;
-  let recording: string;
+  let recording: Uint8Array;
 
   beforeAll(async () => {
     await world.start(20);
     const { marketsData } = await world.getJson<{ marketsData: { market: string }[] }>("/markets/data");
-    recording = world.record(100);
+    recording = world.record(tries(160));
     // The first market that was made is the busiest.
     for (const { market: id } of marketsData) {
       const { market } = await world.getJson<MarketResponse>(`/api/v2/market/${id}`);
@@ -88,7 +89,7 @@ describe.skipIf(chromium === undefined)("the explorer on a busy network", () => 
         isOver = true;
       });
       const seen: Panels[] = [];
-      while (!isOver || seen.length < 200) seen.push(...(await samples(page, 20)));
+      while (!isOver || seen.length < tries(200)) seen.push(...(await samples(page, 20)));
       await replay;
       const agree = (values: readonly string[]) => new Set(values).size === 1;
       const disagreeing = seen.filter(({ bids, asks, mids, spreads }) => ![bids, asks, mids, spreads].every(agree));

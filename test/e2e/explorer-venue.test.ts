@@ -1,27 +1,20 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { newDatabaseUrl } from "../support/database.js";
+import { loadRecording } from "../support/load-recording.js";
 import { level, VenueRecording } from "../support/venue-recording.js";
 import { launchChromium } from "./browser-launch.js";
 import { chromium, patience } from "./explorer-world.js";
-import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
+import { freePort, ServiceProcess } from "./service-process.js";
 
 describe.skipIf(chromium === undefined)("the explorer and markets of venues", () => {
-  const directory = mkdtempSync(join(tmpdir(), "marketd-explorer-venue-"));
   const { url } = newDatabaseUrl();
   const venue = new VenueRecording();
   let service: ServiceProcess;
   let browser: Browser;
 
   /** Loads what was recorded since the last time. */
-  async function load(): Promise<void> {
-    const file = join(directory, "recording");
-    writeFileSync(file, venue.bytes());
-    await runMarketd("load", "--database-url", url, file);
-  }
+  const load = () => loadRecording(url, venue.bytes());
 
   beforeAll(async () => {
     const book = { asks: [level("10.5", "2")], sequenceNumber: 1n };
@@ -35,7 +28,6 @@ describe.skipIf(chromium === undefined)("the explorer and markets of venues", ()
   afterAll(async () => {
     await browser?.close();
     await service?.kill();
-    rmSync(directory, { recursive: true, force: true });
   });
 
   test("a stale market's book goes, and comes back with the next snapshot; others stay", {

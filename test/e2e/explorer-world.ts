@@ -1,12 +1,13 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { Network, type NetworkOptions } from "../../src/simulator/network.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { loadRecording } from "../support/load-recording.js";
 import { partnerProgram } from "../support/partners.js";
 import { launchChromium } from "./browser-launch.js";
-import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
+import { freePort, ServiceProcess } from "./service-process.js";
 
 /** Path of the browser; undefined: this machine has none. */
 export const chromium = partnerProgram("browser");
@@ -55,17 +56,14 @@ export class ExplorerWorld {
     await this.replay(this.record(blocks));
   }
 
-  /** Makes more blocks. @returns the path of their recording */
-  record(blocks: number): string {
-    const file = join(this.directory, `from-${this.network.height + 1}.evts`);
-    writeFileSync(file, Buffer.concat(Array.from({ length: blocks }, () => this.network.nextBlock())));
-    return file;
+  /** Makes more blocks. @returns their recording */
+  record(blocks: number): Uint8Array {
+    return Buffer.concat(Array.from({ length: blocks }, () => this.network.nextBlock()));
   }
 
   /** Loads a recording, so many blocks a second where `pace` is given. */
-  async replay(file: string, pace?: number): Promise<void> {
-    const paced = pace === undefined ? [] : ["--pace", String(pace)];
-    await runMarketd("load", "--database-url", this.#databaseUrl, ...paced, file);
+  replay(recording: Uint8Array, pace?: number): Promise<void> {
+    return loadRecording(this.#databaseUrl, recording, pace);
   }
 
   async getJson<T>(path: string): Promise<T> {

@@ -1,4 +1,3 @@
-import { writeFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { createServer, request as httpRequest, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -7,7 +6,8 @@ import { join } from "node:path";
 import { networkDefaults, simulate } from "../../src/simulator/network.js";
 import { type Document, liveExamples, withExamples } from "../../web/docs/live-examples.js";
 import { newDatabaseUrl } from "../support/database.js";
-import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
+import { loadRecording } from "../support/load-recording.js";
+import { freePort, ServiceProcess } from "./service-process.js";
 
 export const basePath = "/data";
 
@@ -20,10 +20,8 @@ export class OpenApiWorld {
 
   async start(): Promise<void> {
     this.folder = await mkdtemp(join(tmpdir(), "marketd-openapi-"));
-    const recording = join(this.folder, "recording");
-    writeFileSync(recording, Buffer.concat([...simulate({ ...networkDefaults, blocks: 200 })]));
     const database = newDatabaseUrl();
-    await runMarketd("load", "--database-url", database.url, recording);
+    await loadRecording(database.url, Buffer.concat([...simulate({ ...networkDefaults, blocks: 200 })]));
     this.#service = new ServiceProcess(database.url, await freePort(), "--base-path", basePath);
     await this.#service.start();
   }

@@ -1,11 +1,8 @@
 import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
-import { rm } from "node:fs/promises";
+import { readFileSync } from "node:fs";
 import type { ClientRequest, IncomingMessage } from "node:http";
 import { request } from "node:https";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
@@ -15,11 +12,12 @@ import { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js
 import { liveLimits } from "../../src/live/limits.js";
 import { selfSigned } from "../support/certificate.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { loadRecording } from "../support/load-recording.js";
 import { operationsOn, outcomesOf } from "../support/operations.js";
 import { partnerProgram } from "../support/partners.js";
 import { getUrl, openClients, type ProtocolClient } from "../support/protocol-clients.js";
 import { type ProxyName, type ProxyProcess, startProxy } from "./proxy-process.js";
-import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
+import { freePort, ServiceProcess } from "./service-process.js";
 import { smallNetwork } from "./small-network.js";
 
 /* The configurations of docs/proxies.md, as they stand there, in the real proxies: every protocol goes through. */
@@ -36,17 +34,13 @@ const patience = { timeout: 10_000 };
 const certificate = selfSigned();
 
 describe.skipIf(certificate === undefined)("behind a proxy", () => {
-  let folder = "";
   let service: ServiceProcess;
 
   beforeAll(async () => {
     // The certificate signs itself, and `fetch` takes no other authorities than those of the process.
     process.env["NODE_TLS_REJECT_UNAUTHORIZED"] = "0";
-    folder = mkdtempSync(join(tmpdir(), "marketd-proxies-"));
-    const file = join(folder, "recording");
-    writeFileSync(file, smallNetwork().bytes());
     const { url: databaseUrl } = newDatabaseUrl();
-    await runMarketd("load", "--database-url", databaseUrl, file);
+    await loadRecording(databaseUrl, smallNetwork().bytes());
     service = new ServiceProcess(
       ...[databaseUrl, await freePort(), "--heartbeat-ms", String(heartbeatMs), "--trusted-proxies", "127.0.0.1"],
       ...["--streams-per-address-max", String(streamsPerAddressMax)],
@@ -56,7 +50,6 @@ describe.skipIf(certificate === undefined)("behind a proxy", () => {
 
   afterAll(async () => {
     await service?.kill();
-    await rm(folder, { recursive: true, force: true });
   });
 
   describe.each(proxies)("%s", (name) => {

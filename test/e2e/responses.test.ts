@@ -1,13 +1,11 @@
 import { createHash } from "node:crypto";
-import { readFileSync, writeFileSync } from "node:fs";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { simulate } from "../../src/simulator/network.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { loadRecording } from "../support/load-recording.js";
 import { recordingPath } from "../support/partners.js";
 import {
   type Outcome,
@@ -19,7 +17,7 @@ import {
 import { tries } from "../support/tries.js";
 import { tuning } from "../support/tuning.js";
 import { type Entry, type Facts, readFacts } from "./recording-facts.js";
-import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
+import { freePort, ServiceProcess } from "./service-process.js";
 
 /*
  * One table of cases, answered by the real process over every protocol, from a real network's recording (where
@@ -296,8 +294,8 @@ function exportCase(facts: Facts, { to }: Entry): StreamCase {
 }
 
 async function simulatedRecording(): Promise<Uint8Array> {
-  const options = { seed: 7, markets: 6, parties: 20, ordersPerBlock: 12, entriesPerBlock: 6 };
-  return Buffer.concat([...simulate({ ...options, blocks: 150 })]);
+  const options = { seed: 7, markets: 6, parties: 20, ordersPerBlock: 12, entriesPerBlock: 6, blocks: 80 };
+  return Buffer.concat([...simulate(options)]);
 }
 
 const datasets: { readonly name: string; readonly read: () => Promise<Uint8Array> }[] = [
@@ -310,18 +308,14 @@ if (recorded !== undefined) {
 
 describe.each(datasets)("$name", ({ read }) => {
   let facts: Facts;
-  let folder = "";
   let service: ServiceProcess;
   let clients: ProtocolClient[] = [];
 
   beforeAll(async () => {
     const bytes = await read();
     facts = readFacts(bytes);
-    folder = await mkdtemp(join(tmpdir(), "marketd-answers-"));
-    const file = join(folder, "recording");
-    writeFileSync(file, bytes);
     const database = newDatabaseUrl();
-    await runMarketd("load", "--database-url", database.url, file);
+    await loadRecording(database.url, bytes);
     service = new ServiceProcess(database.url, await freePort());
     await service.start();
     clients = openClients(service.url);
@@ -330,7 +324,6 @@ describe.each(datasets)("$name", ({ read }) => {
   afterAll(async () => {
     for (const client of clients) client.close();
     await service?.kill();
-    await rm(folder, { recursive: true, force: true });
   });
 
   async function everywhere<T>(

@@ -1,29 +1,22 @@
 import { once } from "node:events";
-import { writeFileSync } from "node:fs";
-import { mkdtemp, rm } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import { newDatabaseUrl } from "../support/database.js";
+import { loadRecording } from "../support/load-recording.js";
 import { runToEnd } from "../support/run-marketd.js";
 import { DatabaseProxy } from "./database-proxy.js";
-import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
+import { freePort, ServiceProcess } from "./service-process.js";
 import { firstBlockNs, laterBlocks, smallNetwork } from "./small-network.js";
 
 /* How a server is, for people and for scripts. */
 
-let folder: string;
 let database: DatabaseProxy;
 let service: ServiceProcess;
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), "marketd-status-"));
   const { url } = newDatabaseUrl();
-  const file = join(folder, "recording");
-  writeFileSync(file, smallNetwork().bytes());
-  await runMarketd("load", "--database-url", url, file);
+  await loadRecording(url, smallNetwork().bytes());
   database = await DatabaseProxy.before(url);
   service = new ServiceProcess(database.url, await freePort(), "--base-path", "/market-data");
   await service.start();
@@ -32,7 +25,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await service.kill();
   await database.close();
-  await rm(folder, { recursive: true, force: true });
 });
 
 const status = (...args: string[]) => runToEnd(["status", "--server", `${service.url}/market-data`, ...args]);

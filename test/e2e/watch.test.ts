@@ -9,11 +9,12 @@ import { Market_TradingMode } from "../../gen/vega/markets_pb.js";
 import { Side } from "../../gen/vega/vega_pb.js";
 import { scaled } from "../../src/domain/decimal-text.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { loadRecording } from "../support/load-recording.js";
 import { partnerProgram } from "../support/partners.js";
 import { RecordingBuilder } from "../support/recording.js";
 import { marketdProgram, runToEnd, startMarketd } from "../support/run-marketd.js";
 import { escapeKey, Terminal } from "../support/terminal.js";
-import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
+import { freePort, ServiceProcess } from "./service-process.js";
 
 /* The live order book in a terminal, and as lines, against a real service that is killed and started again. */
 
@@ -37,9 +38,7 @@ let height = 0;
 
 async function loadBlock(fill: (recording: RecordingBuilder) => unknown): Promise<void> {
   recording.block(++height, firstBlockNs + BigInt(height) * 1_000_000_000n, fill);
-  const file = join(folder, "recording");
-  writeFileSync(file, recording.bytes());
-  await runMarketd("load", "--database-url", databaseUrl, file);
+  await loadRecording(databaseUrl, recording.bytes());
 }
 
 interface Level {
