@@ -1,11 +1,12 @@
 import { afterEach, expect, test } from "vitest";
 import { MarketFixture } from "../live/market-fixture.js";
 import { type PollingOutcome, pollingClients } from "../support/polling-clients.js";
+import { tries } from "../support/tries.js";
 import { freePort, ServiceProcess } from "./service-process.js";
 
 /* Clients that keep their connections and go on asking while the service is told to go, again and again. */
 
-const rounds = 6;
+const rounds = tries(6);
 const clientsOfAKind = 12;
 
 const openings: (() => Promise<unknown>)[] = [];

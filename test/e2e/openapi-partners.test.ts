@@ -4,6 +4,7 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, type TestContext, test } from "vitest";
 import { type Command, run } from "../clients/languages.js";
 import { isOffline, type PartnerName, partnerProgram } from "../support/partners.js";
+import { notThorough, thorough, tries } from "../support/tries.js";
 import { firstMessage } from "./openapi-examples.js";
 import { cutStreams, OpenApiWorld } from "./openapi-world.js";
 
@@ -51,6 +52,7 @@ describe("openapi.json, read by others", { timeout: toolMaxMs }, () => {
   });
 
   test("a client that openapi-generator makes runs every operation", async (context) => {
+    context.skip(!thorough, notThorough);
     const generator = programOf("openapiGenerator", context);
     const python = programOf("python", context);
     const [source, venv] = ["generated", "venv"].map((name) => join(world.folder, name));
@@ -106,7 +108,7 @@ function fuzz(program: string, document: string, origin: string): Command {
     "--checks",
     "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance,unsupported_method",
     "--max-examples",
-    "50",
+    String(tries(50)),
     "--header",
     // Lines of JSON by the name that says so: as application/json the fuzzer would take them for one value.
     "Accept: application/x-ndjson, application/json",
