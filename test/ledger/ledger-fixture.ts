@@ -1,5 +1,5 @@
 import { entryId } from "../../src/domain/block-position.js";
-import { type Connection, type Database, openDatabase } from "../../src/store/database.js";
+import { type Connection, type Database, openDatabase, type Parameter } from "../../src/store/database.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { newDatabaseUrl } from "../support/database.js";
@@ -72,8 +72,9 @@ export class LedgerFixture {
 
   async #write(connection: Connection, height: bigint, timeNs: bigint, entries: readonly FixtureEntry[]) {
     await connection.run("INSERT INTO block VALUES (?, ?, ?, ?)", [height, timeNs, height, entries.length]);
+    const rows: Parameter[][] = [];
     for (const entry of entries) {
-      await connection.run("INSERT INTO ledger_entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", [
+      rows.push([
         entry.id,
         await this.#account(connection, entry.from),
         await this.#account(connection, entry.to),
@@ -84,6 +85,10 @@ export class LedgerFixture {
         entry.fromBalance,
         entry.toBalance,
       ]);
+    }
+    if (rows.length > 0) {
+      const places = rows.map((row) => `(${row.map(() => "?").join(", ")})`).join(", ");
+      await connection.run(`INSERT INTO ledger_entry VALUES ${places}`, rows.flat());
     }
     await connection.run("REPLACE INTO progress VALUES (1, 'fixture', ?, ?, ?, 0)", [height, height, timeNs]);
   }

@@ -18,9 +18,10 @@ import { createLog } from "../../src/telemetry/log.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { dump } from "../support/dump.js";
 import { hasKafka, KafkaBroker } from "../support/kafka-broker.js";
+import { tries } from "../support/tries.js";
 
-/** Processes killed in the kill test, in all; a long run has 1,000. */
-const kills = Number(process.env["MARKETD_KAFKA_KILLS"] ?? 9);
+/** Processes killed in the kill test, in all, the broker among them; a long run has 1,000. */
+const kills = Number(process.env["MARKETD_KAFKA_KILLS"] ?? tries(16));
 const log = createLog("silent");
 const program = fileURLToPath(new URL("../../bin/marketd", import.meta.url));
 const packageUrl = import.meta.resolve("@platformatic/kafka");
