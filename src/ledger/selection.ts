@@ -141,7 +141,7 @@ class SideChoice {
     if (this.#ofParty === undefined) return "all";
     const accounts = this.#ofParty.get(kind) ?? [];
     // A later account of this kind is not in the request's view, which ends at its newest block.
-    return accounts.length > 0 && accounts.length === kind.accounts.length ? "all" : accounts;
+    return accounts.length > 0 && accounts.length === kind.accounts ? "all" : accounts;
   }
 }
 

@@ -1,0 +1,80 @@
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { AccountDirectory, directoryRowsMax } from "../../src/ledger/account-directory.js";
+import { type Connection, type Database, openDatabase } from "../../src/store/database.js";
+import { migrate } from "../../src/store/migrate.js";
+import { PlacedConnection } from "../../src/store/placed-read.js";
+import { createLog } from "../../src/telemetry/log.js";
+import { newDatabaseUrl } from "../support/database.js";
+
+/** More than one query fetches. */
+const accountCount = 3 * directoryRowsMax;
+/** Each has three accounts, whose numbers lie far apart. */
+const partyCount = accountCount / 3;
+const bytesPerAccountMax = 120;
+
+let database: Database;
+
+function partyOf(account: number): string {
+  return String(account % partyCount).padStart(64, "f");
+}
+
+async function insertAccounts(connection: Connection, first: number, count: number): Promise<void> {
+  for (let at = first; at < first + count; at += 1_000) {
+    const rows = Array.from({ length: Math.min(1_000, first + count - at) }, (_, i) => {
+      const account = at + i;
+      return `(${account}, '${partyOf(account)}', 'asset ${account % 2}', '', ${Math.floor(account / partyCount)})`;
+    });
+    await connection.run(`INSERT INTO account VALUES ${rows.join(", ")}`);
+  }
+}
+
+beforeAll(async () => {
+  const { url } = newDatabaseUrl();
+  await migrate(url, createLog("silent"));
+  database = openDatabase(url);
+  await database.withTransaction((connection) => insertAccounts(connection, 1, accountCount));
+}, 60_000);
+
+afterAll(async () => {
+  await database.close();
+});
+
+function heapBytes(): number {
+  setFlagsFromString("--expose-gc");
+  const collect: unknown = runInNewContext("gc");
+  if (typeof collect === "function") collect();
+  return process.memoryUsage().heapUsed;
+}
+
+function refresh(directory: AccountDirectory, accountMax: number): Promise<void> {
+  return database.withConnection((connection) =>
+    directory.refresh(new PlacedConnection(connection), { accountMax, classMax: 0 }),
+  );
+}
+
+test("holds every account in little memory, and those that come later", async () => {
+  const before = heapBytes();
+  const directory = new AccountDirectory();
+  await refresh(directory, accountCount);
+  expect((heapBytes() - before) / accountCount).toBeLessThan(bytesPerAccountMax);
+  expect(directory.extent.accountMax).toBe(accountCount);
+
+  for (const id of [1, 2, directoryRowsMax, directoryRowsMax + 1, accountCount]) {
+    const type = Math.floor(id / partyCount);
+    const kind = { assetId: `asset ${id % 2}`, marketId: "", type };
+    expect(directory.account(id)).toMatchObject({ id, partyId: partyOf(id), kind });
+  }
+  const own = directory.accountsOf(partyOf(5)).map(({ id }) => id);
+  expect(own).toEqual([5, 5 + partyCount, 5 + 2 * partyCount]);
+  expect(directory.account(7).kind).toBe(directory.account(9).kind);
+  expect(directory.account(7).kind.accounts).toBe(partyCount / 2);
+  expect(directory.accountsOf("nobody")).toEqual([]);
+  expect(() => directory.account(accountCount + 1)).toThrow("does not hold");
+
+  await database.withConnection((connection) => insertAccounts(connection, accountCount + 1, 5));
+  await refresh(directory, accountCount + 5);
+  const grown = directory.accountsOf(partyOf(5)).map(({ id }) => id);
+  expect(grown).toEqual([...own, 5 + 3 * partyCount]);
+});
