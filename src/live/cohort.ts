@@ -102,12 +102,17 @@ export class Subscription {
 
   #concerned(change: StateChange): Map<LiveMarket, Published | undefined> {
     const concerned = new Map<LiveMarket, Published | undefined>();
-    for (const [market, before] of change.published) {
+    const { published, shown } = change;
+    const markets = this.#markets;
+    // The smaller set: a block may change a thousand markets, and ten thousand subscriptions may have one each.
+    const candidates = markets !== undefined && markets.size < published.size ? markets : published.keys();
+    for (const market of candidates) {
+      const before = published.get(market);
       // Nobody follows a market before it is announced, or while it is stale.
-      if (market.market === undefined || market.stale) continue;
-      if (this.#markets === undefined || this.#markets.has(market)) concerned.set(market, before);
+      if (before === undefined || market.market === undefined || market.stale) continue;
+      if (markets === undefined || markets.has(market)) concerned.set(market, before);
     }
-    if (this.#markets === undefined) for (const market of change.shown) concerned.set(market, undefined);
+    if (markets === undefined) for (const market of shown) concerned.set(market, undefined);
     return concerned;
   }
 }
