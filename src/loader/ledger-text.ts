@@ -17,12 +17,18 @@ const rowBytesMax = 512;
 
 const bytesAtFirst = 1024 * 1024;
 
-/** An account, as the fold knows it. */
+/** What accounts have in common that differ only in their party. */
+interface KnownKind {
+  readonly number: number;
+  readonly assetId: string;
+  readonly marketId: string;
+  readonly type: number;
+}
+
+/** An account, as the fold knows it: little, because a network has millions. */
 interface KnownAccount {
   readonly id: number;
-  /** Equal for accounts that differ only in their party. */
-  readonly kind: number;
-  readonly row: AccountRow;
+  readonly kind: KnownKind;
 }
 
 /** Protobuf tags of fields of `vega.LedgerEntry`: number * 8 + wire type. */
@@ -49,7 +55,7 @@ export class LedgerTextWriter {
   /** A view of the buffer of the current event. */
   #view: DataView = new DataView(new ArrayBuffer(0));
   readonly #byMeaning = new Map<string, KnownAccount>();
-  readonly #kinds = new Map<string, number>();
+  readonly #kinds = new Map<string, KnownKind>();
   readonly #classes = new Map<number, Map<number, number>>();
   #height = 0n;
   #position = 0;
@@ -314,7 +320,7 @@ export class LedgerTextWriter {
     requireId("ledger_movements.account.asset_id", details.assetId);
     checkId("ledger_movements.account.market_id", marketId);
     const row = { accountId: this.#accountMax + 1, partyId, assetId: details.assetId, marketId, type: details.type };
-    let account = this.#byMeaning.get(meaning(row));
+    let account = this.#byMeaning.get(meaning(partyId, this.#kind(row.assetId, marketId, row.type)));
     if (account === undefined) {
       account = this.#know(row);
       this.#newAccounts.push(row);
@@ -325,17 +331,17 @@ export class LedgerTextWriter {
 
   #know(row: AccountRow): KnownAccount {
     const kind = this.#kind(row.assetId, row.marketId, row.type);
-    const account = { id: row.accountId, kind, row };
-    this.#byMeaning.set(meaning(row), account);
+    const account = { id: row.accountId, kind };
+    this.#byMeaning.set(meaning(row.partyId, kind), account);
     this.#accountMax = Math.max(this.#accountMax, row.accountId);
     return account;
   }
 
-  #kind(assetId: string, marketId: string, type: number): number {
+  #kind(assetId: string, marketId: string, type: number): KnownKind {
     const key = `${assetId}\n${marketId}\n${type}`;
     let kind = this.#kinds.get(key);
     if (kind === undefined) {
-      kind = this.#kinds.size;
+      kind = { number: this.#kinds.size, assetId, marketId, type };
       this.#kinds.set(key, kind);
     }
     return kind;
@@ -346,12 +352,12 @@ export class LedgerTextWriter {
     if (known !== undefined) return known;
     const row: EntryClassRow = {
       classId: this.#classMax + 1,
-      fromAssetId: from.row.assetId,
-      fromMarketId: from.row.marketId,
-      fromType: from.row.type,
-      toAssetId: to.row.assetId,
-      toMarketId: to.row.marketId,
-      toType: to.row.type,
+      fromAssetId: from.kind.assetId,
+      fromMarketId: from.kind.marketId,
+      fromType: from.kind.type,
+      toAssetId: to.kind.assetId,
+      toMarketId: to.kind.marketId,
+      toType: to.kind.type,
       transferType,
     };
     this.#knowClass(row);
@@ -382,11 +388,11 @@ function decodeAccount(body: Buffer): AccountDetails {
   }
 }
 
-/** Kinds are counted from 0 in this process, so a pair of them fits a number. */
-function pairKey(from: number, to: number): number {
-  return from * 67_108_864 + to;
+/** Kinds are numbered from 0 in this process, so a pair of them fits a number. */
+function pairKey(from: KnownKind, to: KnownKind): number {
+  return from.number * 67_108_864 + to.number;
 }
 
-function meaning(row: AccountRow): string {
-  return `${row.partyId}\n${row.assetId}\n${row.marketId}\n${row.type}`;
+function meaning(partyId: string, kind: KnownKind): string {
+  return `${kind.number}\n${partyId}`;
 }
