@@ -97,11 +97,7 @@ export async function load(options: LoadOptions): Promise<LoadSummary> {
     return await loader.run();
   } finally {
     options.signal?.removeEventListener("abort", hasten);
-    if (loaderId !== "")
-      await writer
-        .connection()
-        .then((connection) => endTurn(connection, loaderId))
-        .catch(() => {});
+    if (loaderId !== "") await writer.transaction((connection) => endTurn(connection, loaderId)).catch(() => {});
     writer.close();
   }
 }
@@ -157,6 +153,8 @@ class Loader {
   static start(writer: Writer, options: LoadOptions, loaderId: string): Promise<Loader> {
     const read = () =>
       writer.transaction(async (connection) => {
+        // Others wait for its lock meanwhile, and then see that this loader lives.
+        if (loaderId !== "") await beatTurn(connection, loaderId);
         const progress = await readProgress(connection);
         const { orders, places } = await readBooks(connection);
         const [accounts, classes] = [await readAccounts(connection), await readEntryClasses(connection)];
@@ -279,7 +277,7 @@ class Loader {
 
   async #beat(): Promise<void> {
     try {
-      if (await beatTurn(await this.#writer.connection(), this.#loaderId)) return;
+      if (await this.#writer.transaction((connection) => beatTurn(connection, this.#loaderId))) return;
     } catch (error) {
       // The next block, or the next beat, tries again.
       if (isPassing(error)) return;

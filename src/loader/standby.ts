@@ -24,13 +24,16 @@ export async function waitForTurn(writer: Writer, loaderId: string, retry: Retry
   let movedMs = performance.now();
   let isTold = false;
   for (;;) {
-    const isOurs = await withRetries(async () => {
-      const turn = await readTurn(await writer.connection());
+    // Transactions, because they notice a connection that is dead.
+    const isOurs = await withRetries(async (attempt) => {
+      const turn = await writer.transaction(readTurn);
       if (turn === undefined) return true;
-      if (turn.loaderId !== seen?.loaderId || turn.beat !== seen.beat) movedMs = performance.now();
+      // While the database was away, the loader that loads could not show that it lives.
+      const hasMoved = attempt > 0 || turn.loaderId !== seen?.loaderId || turn.beat !== seen.beat;
+      if (hasMoved) movedMs = performance.now();
       seen = turn;
       const isFree = turn.loaderId === "" || performance.now() - movedMs >= beatSilenceMsMax;
-      return isFree && (await takeTurn(await writer.connection(), turn, loaderId));
+      return isFree && (await writer.transaction((connection) => takeTurn(connection, turn, loaderId)));
     }, retry);
     if (isOurs) break;
     if (!isTold) retry.log.info("another loader is loading; standing by");

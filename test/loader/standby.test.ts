@@ -8,12 +8,15 @@ import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { load } from "../../src/loader/load.js";
 import { fileSource } from "../../src/loader/source.js";
+import { beatIntervalMs, beatSilenceMsMax } from "../../src/loader/standby.js";
 import { simulate } from "../../src/simulator/network.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { DatabaseServer, missingMariaDb } from "../support/database-server.js";
 import { dump } from "../support/dump.js";
+import { HalfOpenProxy } from "../support/half-open-proxy.js";
 
 /** From the death of the loader that loads to the next block: 3 s are promised, and a busy machine takes longer. */
 const takeOverMsMax = 10_000;
@@ -51,6 +54,111 @@ async function loaderId(store: Database): Promise<string> {
   const [row] = await store.query<{ id: string }>("SELECT CAST(loader_id AS CHAR) AS id FROM progress");
   return row?.id ?? "";
 }
+
+/** A recording in a file that grows, and the store that it is loaded into. */
+class Feed {
+  readonly recording = Buffer.concat([
+    ...simulate({ seed: 5, markets: 2, parties: 10, ordersPerBlock: 4, entriesPerBlock: 6, blocks: 60 }),
+  ]);
+  readonly folder = mkdtempSync(join(tmpdir(), "marketd-standby-"));
+  readonly path = join(this.folder, "feed.evts");
+  readonly store: Database;
+  #written = 0;
+
+  private constructor(readonly url: string) {
+    this.store = openDatabase(url, { connectionsMax: 2 });
+    this.write(0.5);
+  }
+
+  static async start(url: string): Promise<Feed> {
+    await migrate(url, log);
+    return new Feed(url);
+  }
+
+  write(part: number): void {
+    const until = Math.floor(this.recording.length * part);
+    appendFileSync(this.path, this.recording.subarray(this.#written, until));
+    this.#written = until;
+  }
+
+  async end(...loaders: Standby[]): Promise<void> {
+    for (const loader of loaders) await loader.end("SIGKILL");
+    await this.store.close();
+    rmSync(this.folder, { recursive: true });
+  }
+}
+
+test("a loader that takes long to start keeps its turn", async () => {
+  const feed = await Feed.start(newDatabaseUrl().url);
+  const loaders = [new Standby(feed.url, feed.path)] as const;
+  const others: Standby[] = [];
+  try {
+    await expect.poll(() => reached(feed.store)).not.toBe(0n);
+    others.push(new Standby(feed.url, feed.path), new Standby(feed.url, feed.path));
+    await expect.poll(() => others.filter(({ printed }) => printed.includes("standing by")).length).toBe(2);
+    const firstId = await loaderId(feed.store);
+    await feed.store.withConnection(async (connection) => {
+      // Every loader reads it at its start.
+      await connection.run("LOCK TABLES live_order WRITE");
+      await loaders[0].end("SIGKILL");
+      await expect.poll(() => loaderId(feed.store)).not.toBe(firstId);
+      const secondId = await loaderId(feed.store);
+      await sleep(2 * beatSilenceMsMax);
+      expect(await loaderId(feed.store)).toBe(secondId);
+      await connection.run("UNLOCK TABLES");
+    });
+    feed.write(1);
+    await expect.poll(() => reached(feed.store)).toBe(lastSequence(feed.recording));
+    expect(others.filter(({ printed }) => printed.includes("this one's turn")).length).toBe(1);
+  } finally {
+    await feed.end(...loaders, ...others);
+  }
+});
+
+test("an idle loader whose connection is dead goes on over another", async () => {
+  const { url } = newDatabaseUrl();
+  const feed = await Feed.start(url);
+  const proxy = await HalfOpenProxy.before(url);
+  const loader = new Standby(proxy.url, feed.path);
+  try {
+    await expect.poll(() => reached(feed.store)).not.toBe(0n);
+    await settle(feed.store);
+    proxy.die();
+    await sleep(2 * beatIntervalMs);
+    proxy.revive();
+    feed.write(1);
+    await expect.poll(() => reached(feed.store)).toBe(lastSequence(feed.recording));
+  } finally {
+    await feed.end(loader);
+    await proxy.close();
+  }
+});
+
+const mariaDbMissing = await missingMariaDb();
+
+test.runIf(mariaDbMissing === undefined)("a loader keeps its turn while the database is away", async () => {
+  const server = await DatabaseServer.start(["--innodb-flush-log-at-trx-commit=2"]);
+  const feed = await Feed.start(server.url("away"));
+  const loaders = [new Standby(feed.url, feed.path)];
+  try {
+    await expect.poll(() => reached(feed.store)).not.toBe(0n);
+    const firstId = await loaderId(feed.store);
+    loaders.push(new Standby(feed.url, feed.path), new Standby(feed.url, feed.path));
+    await expect.poll(() => loaders.filter(({ printed }) => printed.includes("standing by")).length).toBe(2);
+    for (let times = 0; times < 2; times++) {
+      await server.kill();
+      await sleep(2 * beatSilenceMsMax);
+      await server.restart();
+      await sleep(2 * beatSilenceMsMax);
+      expect(await loaderId(feed.store)).toBe(firstId);
+    }
+    feed.write(1);
+    await expect.poll(() => reached(feed.store)).toBe(lastSequence(feed.recording));
+  } finally {
+    await feed.end(...loaders);
+    await server.stop();
+  }
+});
 
 test("one of several loaders loads; when it is killed, stopped or ended, another takes over", async () => {
   const folder = mkdtempSync(join(tmpdir(), "marketd-standby-"));

@@ -31,8 +31,9 @@ async function freePort(): Promise<number> {
 export class DatabaseServer {
   private constructor(
     readonly port: number,
-    readonly process: ChildProcess,
+    public process: ChildProcess,
     private readonly directory: string,
+    private readonly spawnServer: () => ChildProcess,
   ) {}
 
   static async start(settings: readonly string[] = []): Promise<DatabaseServer> {
@@ -43,25 +44,34 @@ export class DatabaseServer {
     const user = userInfo().username;
     copyMadeDatabase(data);
     const port = await freePort();
-    const server = spawn(
-      programs.server,
-      [
-        "--no-defaults",
-        `--datadir=${data}`,
-        `--socket=${join(directory, "sql.sock")}`,
-        "--bind-address=127.0.0.1",
-        `--port=${port}`,
-        `--user=${user}`,
-        "--skip-name-resolve",
-        "--innodb-buffer-pool-size=32M",
-        "--innodb-flush-log-at-trx-commit=0",
-        ...settings,
-      ],
-      { stdio: "ignore" },
-    );
-    const started = new DatabaseServer(port, server, directory);
+    const args = [
+      "--no-defaults",
+      `--datadir=${data}`,
+      `--socket=${join(directory, "sql.sock")}`,
+      "--bind-address=127.0.0.1",
+      `--port=${port}`,
+      `--user=${user}`,
+      "--skip-name-resolve",
+      "--innodb-buffer-pool-size=32M",
+      "--innodb-flush-log-at-trx-commit=0",
+      ...settings,
+    ];
+    const spawnServer = (): ChildProcess => spawn(programs.server, args, { stdio: "ignore" });
+    const started = new DatabaseServer(port, spawnServer(), directory, spawnServer);
     await started.#untilReady();
     return started;
+  }
+
+  /** Starts the server again after {@link kill}, and waits until it is ready. */
+  async restart(): Promise<void> {
+    this.process = this.spawnServer();
+    await this.#untilReady();
+  }
+
+  async kill(): Promise<void> {
+    const ended = once(this.process, "exit");
+    this.process.kill("SIGKILL");
+    await ended;
   }
 
   /** The URL of one of its databases; root has no password. */
@@ -81,9 +91,7 @@ export class DatabaseServer {
 
   async stop(): Promise<void> {
     this.process.kill("SIGCONT");
-    const ended = once(this.process, "exit");
-    this.process.kill("SIGKILL");
-    await ended;
+    if (this.process.exitCode === null && this.process.signalCode === null) await this.kill();
     await rm(this.directory, { recursive: true, force: true });
   }
 
