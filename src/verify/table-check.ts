@@ -84,7 +84,7 @@ interface Level {
 function checkBooks(tables: ReadonlyMap<string, Parameter[][]>, findings: Findings): void {
   const expected = new Map<string, Level>();
   for (const [, market, side, price, remaining] of tables.get(liveOrderRows.table) ?? []) {
-    const key = `${market} ${side} ${price}`;
+    const key = `${market}\t${side}\t${price}`;
     const level = expected.get(key) ?? { volume: 0n, orders: 0n };
     level.volume += typeof remaining === "bigint" ? remaining : 0n;
     level.orders += 1n;
@@ -96,7 +96,7 @@ function checkBooks(tables: ReadonlyMap<string, Parameter[][]>, findings: Findin
   const ofVenues = new Set((tables.get(venueMarketRows.table) ?? []).map(([market]) => market));
   for (const [market, side, price, volume, orders] of tables.get(levelRows.table) ?? []) {
     if (ofVenues.has(market ?? null)) continue;
-    const key = `${market} ${side} ${price}`;
+    const key = `${market}\t${side}\t${price}`;
     const level = expected.get(key) ?? { volume: 0n, orders: 0n };
     expected.delete(key);
     if (volume === level.volume && orders === level.orders) continue;
@@ -104,7 +104,7 @@ function checkBooks(tables: ReadonlyMap<string, Parameter[][]>, findings: Findin
     problem(String(market), String(side), String(price), text);
   }
   for (const [key, { volume, orders }] of expected) {
-    const [market = "", side = "", price = ""] = key.split(" ");
+    const [market = "", side = "", price = ""] = key.split("\t");
     problem(market, side, price, `there is no level, and ${orders} orders with ${volume}`);
   }
   for (const [market, sequence, published] of tables.get(depthRows.table) ?? []) {

@@ -207,6 +207,19 @@ describe("what the network itself states wrongly is found without digests", () =
     ]);
   });
 
+  it("a level that is missing, of a market whose id has spaces", async () => {
+    const { url, database } = await newStore();
+    const recording = new RecordingBuilder();
+    const marketId = "gold in euro";
+    recording.block(1, 10n, (r) => r.market(marketId).order({ id: "a", marketId, price: "5", remaining: 3n }));
+    await loadBytes(url, recording.frames);
+    await database.withConnection((connection) => connection.run("DELETE FROM price_level"));
+    const found = lines(await verify(database));
+    expect(found).toContain(
+      "price_level: market gold in euro, side 1, price 5: there is no level, and 1 orders with 3",
+    );
+  });
+
   it("also where a program without digests wrote all there is, which is told", async () => {
     const { database } = await loaded({ ...options, blocks: 30 });
     await database.withConnection(async (connection) => {
