@@ -384,7 +384,10 @@ function serveCommand(commands: Commands): Command {
 
 const loadExamples = `
 For example: marketd simulate --blocks 1000 | marketd load --embedded -
-             marketd load --follow --standby kafka://broker:9092/events`;
+             marketd load --follow --standby kafka://broker:9092,other:9092/events
+             marketd load --follow 'kafka://broker:9093/events?ssl-mode=verify-identity&sasl=scram-sha-512&user=marketd&password-file=/etc/marketd/kafka-password'
+Parameters of kafka:// are partition, ssl-mode and ssl-ca (as in --database-url), sasl (plain, scram-sha-256,
+scram-sha-512), user, and password-file, the path of a file whose first line is the password.`;
 
 function loadCommand(commands: Commands): Command {
   const command = new Command("load")

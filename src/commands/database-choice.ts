@@ -1,12 +1,10 @@
-import { readFileSync, statSync } from "node:fs";
 import type { DatabaseChoice } from "../config.js";
 import { exitUsage, OperatorError } from "../domain/operator-error.js";
 import { openEmbedded } from "../embedded/open-embedded.js";
 import { parseDatabaseUrl } from "../store/database-url.js";
+import { readSecret } from "../store/secret-file.js";
 import type { Log } from "../telemetry/log.js";
 import { forOperator } from "./for-operator.js";
-
-const readableByOthers = 0o044;
 
 /** A database that can be connected to, until it is closed. */
 export interface ChosenDatabase {
@@ -22,7 +20,8 @@ export interface ChosenDatabase {
  */
 export async function openChoice(choice: DatabaseChoice, log: Log, name?: string): Promise<ChosenDatabase> {
   if (choice.kind !== "embedded") {
-    const url = choice.kind === "url" ? choice.url : readUrl(choice.path, log);
+    const url =
+      choice.kind === "url" ? choice.url : readSecret(choice.path, "the file of the database URL", log).trim();
     checkUrl(url);
     return { url, close: async () => {} };
   }
@@ -32,24 +31,6 @@ export async function openChoice(choice: DatabaseChoice, log: Log, name?: string
     onProgress: (text) => process.stderr.write(`marketd: ${text}\n`),
     ...(name === undefined ? {} : { database: name }),
   });
-}
-
-/** The first line of the file. @throws OperatorError if it cannot be read */
-function readUrl(path: string, log: Log): string {
-  let text: string;
-  let mode: number;
-  try {
-    text = readFileSync(path, "utf8");
-    mode = statSync(path).mode;
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    const why = code === "ENOENT" ? "is not there" : `cannot be read (${code})`;
-    throw new OperatorError(`the file of the database URL, ${path}, ${why}`, exitUsage, error);
-  }
-  const url = (text.split("\n")[0] ?? "").trim();
-  if (url === "") throw new OperatorError(`the file of the database URL, ${path}, has an empty first line`, exitUsage);
-  if ((mode & readableByOthers) !== 0) log.warn({ path }, "other users may read the file of the database URL");
-  return url;
 }
 
 function checkUrl(url: string): void {

@@ -1,6 +1,7 @@
 import type { LoadConfig } from "../config.js";
 import { exitInterrupted, OperatorError } from "../domain/operator-error.js";
-import { isKafkaUrl, kafkaSource } from "../loader/kafka-source.js";
+import { isKafkaUrl } from "../loader/kafka-address.js";
+import { kafkaSource } from "../loader/kafka-source.js";
 import { load as loadRecordings } from "../loader/load.js";
 import { type LoadProgress, type LoadSummary, renderSummary } from "../loader/load-summary.js";
 import { startRetries, withRetries } from "../loader/retry.js";

@@ -15,6 +15,17 @@ export interface Frame {
   readonly body: Buffer;
 }
 
+/** Whether these bytes are one or more frames, and no part of one. */
+export function areWholeFrames(bytes: Buffer): boolean {
+  let at = 0;
+  while (bytes.length - at >= lengthBytes) {
+    const length = bytes.readUInt32BE(at);
+    if (length < sequenceBytes || length > frameBytesMax) return false;
+    at += lengthBytes + length;
+  }
+  return at === bytes.length && at > 0;
+}
+
 /**
  * Splits a recording into frames (docs/events.md, "The file"), from chunks of any size. It holds at most one frame and
  * one chunk.

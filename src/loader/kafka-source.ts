@@ -1,36 +1,39 @@
+import { subscribe } from "node:diagnostics_channel";
+import { isIP } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Consumer } from "@platformatic/kafka";
-import { exitUsage, OperatorError } from "../domain/operator-error.js";
+import type { ConnectionOptions } from "node:tls";
+import type { Connection, Consumer, ConsumerOptions, RecordsBatch } from "@platformatic/kafka";
+import { OperatorError } from "../domain/operator-error.js";
+import type { TlsSettings } from "../store/tls-settings.js";
 import type { Log } from "../telemetry/log.js";
-import { lengthBytes, sequenceBytes } from "./frames.js";
+import { areWholeFrames, lengthBytes } from "./frames.js";
+import { type KafkaAddress, parseKafkaUrl } from "./kafka-address.js";
+import { explainKafkaError, KafkaOutage } from "./kafka-error.js";
 import { RecordingError } from "./recording-error.js";
 import { outageMsMax, type RetryOptions, withRetries } from "./retry.js";
 import type { Source } from "./source.js";
 
-/** Bytes of messages that one request asks for. A larger message comes alone. */
-export const fetchBytesMax = 4 * 1024 * 1024;
+/**
+ * Bytes of messages that one request asks for: as many as a slow line (2 Mbit/s) transfers within `brokerSilenceMsMax`.
+ * A larger message comes alone.
+ */
+export const fetchBytesMax = 1024 * 1024;
 
 /** How long a broker may hold a request until there is a new message, in milliseconds. */
 export const fetchWaitMs = 1_000;
 
-/** How long a broker may take to accept a connection, or to respond, in milliseconds, `fetchWaitMs` included. */
+/** How long a broker may take to accept a connection, in milliseconds. Then the next one is tried. */
+export const brokerConnectMsMax = 2_000;
+
+/** How long brokers may take to respond, in milliseconds, connecting and `fetchWaitMs` included. */
 export const brokerSilenceMsMax = 5_000;
 
-const scheme = "kafka://";
-/** Set in the attributes of a batch that marks the end of a transaction and holds no message. */
+/** Bits of a batch's attributes: it is part of a transaction; it marks the end of one, and holds no message. */
+const transactionalBatch = 0x10;
 const controlBatch = 0x20;
 /** In place of a time, these ask for the first and the last offset. */
 const oldestOffset = -2n;
 const newestOffset = -1n;
-/** Kafka's code for messages that were deleted, or are not there yet. */
-const offsetOutOfRange = 1;
-
-/** Where a feed is: `kafka://host:port,host:port/topic?partition=0`. */
-interface KafkaAddress {
-  readonly brokers: string[];
-  readonly topic: string;
-  readonly partition: number;
-}
 
 /** Options of {@link kafkaSource}. */
 export interface KafkaSourceOptions {
@@ -40,45 +43,55 @@ export interface KafkaSourceOptions {
   readonly signal: AbortSignal;
 }
 
+/** Settings of a consumer, whose keys and values are bytes. */
+type Settings = ConsumerOptions<Buffer, Buffer, Buffer, Buffer>;
+
+interface Message {
+  readonly offset: bigint;
+  readonly value: Buffer;
+}
+
 /** Messages of a partition, in the order of their offsets. */
 interface Messages {
-  readonly values: readonly { readonly offset: bigint; readonly value: Buffer }[];
+  readonly messages: readonly Message[];
   /** The offset to read from next. */
   readonly next: bigint;
 }
 
-/** Whether a source of `marketd load` is a Kafka topic. */
-export function isKafkaUrl(text: string): boolean {
-  return text.startsWith(scheme);
+/** A transaction that was aborted, as brokers list them beside the messages. */
+interface Abortion {
+  readonly producerId: bigint;
+  readonly firstOffset: bigint;
 }
 
+/*
+ * A connection of the client can emit errors without a listener, as when it is lost while it authenticates. They would
+ * end the process. Each request has a time limit, so open connections need not keep the process running.
+ */
+subscribe("plt:kafka:instances", (event) => {
+  const { type, instance } = event as { readonly type: string; readonly instance: Connection };
+  if (type !== "connection") return;
+  instance.on("error", () => {});
+  // It connects in the same turn, and has a socket then.
+  queueMicrotask(() => instance.socket?.unref());
+});
+
 /**
- * A partition of a Kafka topic, of which each message is one or more whole frames (docs/events.md, "The file"). It is read
- * from the message with the event that the database needs next; consumer groups and their offsets are not used. Brokers
- * that cannot be reached are waited for as the database is.
- * @throws OperatorError for a URL that names no topic, or without the package `@platformatic/kafka`
+ * A partition of a Kafka topic (docs/events.md, "From Kafka"). It is read from the message with the event that the
+ * database needs next; consumer groups and their offsets are not used. Brokers that cannot be reached are waited for as
+ * the database is.
+ * @throws OperatorError for a malformed URL, or without the package `@platformatic/kafka`
  */
 export async function kafkaSource(url: string, options: KafkaSourceOptions): Promise<Source> {
-  const address = parseKafkaUrl(url);
+  const address = parseKafkaUrl(url, options.log);
   const { Consumer: KafkaConsumer } = await import("@platformatic/kafka").catch((error: unknown) => {
-    const message = `${url}: Kafka needs an optional package; install it with: npm install @platformatic/kafka`;
+    const message = "Kafka needs an optional package; install it with: npm install @platformatic/kafka";
     throw new OperatorError(message, 1, error);
   });
-  const connect = (): Consumer => {
-    const { brokers } = address;
-    return new KafkaConsumer({
-      clientId: "marketd",
-      groupId: "marketd",
-      bootstrapBrokers: brokers,
-      autocommit: false,
-      connectTimeout: brokerSilenceMsMax,
-      retries: 0,
-    });
-  };
-  const topic = new KafkaTopic(connect, address, options);
+  const topic = new KafkaTopic((settings) => new KafkaConsumer(settings), address, options);
   let needed: bigint | undefined;
   return {
-    name: `${scheme}${address.brokers.join(",")}/${address.topic}`,
+    name: `topic ${address.topic}`,
     bytes: topic.frames(() => needed),
     totalBytes: undefined,
     followed: options.follow,
@@ -89,40 +102,28 @@ export async function kafkaSource(url: string, options: KafkaSourceOptions): Pro
   };
 }
 
-/** @throws OperatorError */
-function parseKafkaUrl(url: string): KafkaAddress {
-  const [, hosts = "", topic = "", partition = "0"] =
-    /^kafka:\/\/([^/?]+)\/([a-zA-Z0-9._-]{1,249})(?:\?partition=(\d{1,9}))?$/.exec(url) ?? [];
-  const brokers = hosts.split(",").map((host) => (/:\d+$/.test(host) ? host : `${host}:9092`));
-  if (topic === "" || !brokers.every((broker) => /^([a-zA-Z0-9._-]+|\[[0-9a-fA-F:]+\]):\d{1,5}$/.test(broker))) {
-    throw new OperatorError(
-      `${url}: a topic looks like kafka://host:9092,host:9092/topic or …/topic?partition=1`,
-      exitUsage,
-    );
-  }
-  return { brokers, topic, partition: Number(partition) };
-}
-
 class KafkaTopic {
-  readonly #connect: () => Consumer;
-  #consumer: Consumer;
+  readonly #newConsumer: (settings: Settings) => Consumer;
   readonly #address: KafkaAddress;
   readonly #options: KafkaSourceOptions;
   readonly #retry: RetryOptions;
+  #consumer: Consumer;
+  #connects = 0;
 
-  constructor(connect: () => Consumer, address: KafkaAddress, options: KafkaSourceOptions) {
-    this.#connect = connect;
-    this.#consumer = connect();
+  constructor(newConsumer: (settings: Settings) => Consumer, address: KafkaAddress, options: KafkaSourceOptions) {
+    this.#newConsumer = newConsumer;
     this.#address = address;
     this.#options = options;
-    const { log, signal } = options;
-    this.#retry = { log, signal, outageMsMax, isPassing: isBrokerFailure, describe: describeBrokerFailure };
+    const isPassing = (error: unknown): boolean => error instanceof KafkaOutage;
+    const describe = (error: unknown): string => (error as KafkaOutage).message;
+    this.#retry = { log: options.log, signal: options.signal, outageMsMax, isPassing, describe };
+    this.#consumer = this.#connect();
   }
 
   /** The bytes of all messages from the one that holds the event `needed` names, or from the oldest if it names none. */
   async *frames(needed: () => bigint | undefined): AsyncGenerator<Uint8Array> {
     const { follow, signal } = this.#options;
-    // A request that waits for a message would keep the process from ending.
+    // A request that waits for a message would delay the end.
     const close = (): void => this.#close();
     signal.addEventListener("abort", close, { once: true });
     try {
@@ -130,8 +131,11 @@ class KafkaTopic {
       const sequence = needed();
       let offset = sequence === undefined ? oldest : await this.#find(sequence, oldest, end);
       while (!signal.aborted && (follow || offset < end)) {
-        const { values, next } = await this.#read(offset);
-        for (const { value } of values) yield value;
+        const { messages, next } = await this.#read(offset);
+        const broken = messages.find(({ value }) => !areWholeFrames(value));
+        const whole = broken === undefined ? messages : messages.slice(0, messages.indexOf(broken));
+        if (whole.length > 0) yield Buffer.concat(whole.map(({ value }) => value));
+        if (broken !== undefined) throw this.#brokenMessage(broken);
         offset = next;
       }
     } catch (error) {
@@ -142,37 +146,51 @@ class KafkaTopic {
     }
   }
 
+  /** Each consumer tries another broker first, because one that is silent uses up the time for all of them. */
+  #connect(): Consumer {
+    const { brokers, tls, user } = this.#address;
+    const first = this.#connects++ % brokers.length;
+    const hasNames = brokers.every(({ host }) => isIP(host) === 0);
+    return this.#newConsumer({
+      clientId: "marketd",
+      groupId: "marketd",
+      bootstrapBrokers: [...brokers.slice(first), ...brokers.slice(0, first)],
+      autocommit: false,
+      connectTimeout: brokerConnectMsMax,
+      retries: 0,
+      ...(tls === undefined ? {} : { tls: tlsOptions(tls), tlsServerName: hasNames }),
+      ...(user === undefined ? {} : { sasl: user }),
+    });
+  }
+
+  #close(): void {
+    // Errors at the end of a connection do not matter.
+    this.#consumer.close().catch(() => {});
+  }
+
   /** Asks the brokers until they respond, each time over new connections. */
   #ask<T>(question: (consumer: Consumer) => Promise<T>): Promise<T> {
     const attempt = async (): Promise<T> => {
       try {
-        return await withinTime(question(this.#consumer));
+        return await withinTime(question(this.#consumer), this.#options.signal);
       } catch (error) {
         this.#close();
         this.#consumer = this.#connect();
-        if (!isKafkaError(error) || isBrokerFailure(error)) throw error;
-        throw new OperatorError(`topic ${this.#address.topic} cannot be read: ${error.message}`, 1, error);
+        throw explainKafkaError(error, this.#address);
       }
     };
     return withRetries(attempt, this.#retry);
   }
 
-  #close(): void {
-    // What fails at the end of a connection was over anyway.
-    this.#consumer.close().catch(() => {});
-  }
-
-  /** The offsets of the oldest message, and of the next one to be produced. */
+  /** The offsets of the oldest message, and after the last one before any open transaction. */
   #offsets(): Promise<{ readonly oldest: bigint; readonly end: bigint }> {
     const { topic, partition } = this.#address;
     return this.#ask(async (consumer) => {
       await this.#leader(consumer);
       const at = async (timestamp: bigint): Promise<bigint> => {
-        const found = await consumer.listOffsets({
-          topics: [topic],
-          partitions: { [topic]: [partition] },
-          timestamp,
-        });
+        const partitions = { [topic]: [partition] };
+        const isolationLevel = "READ_COMMITTED";
+        const found = await consumer.listOffsets({ topics: [topic], partitions, timestamp, isolationLevel });
         return found.get(topic)?.[partition] ?? 0n;
       };
       return { oldest: await at(oldestOffset), end: await at(newestOffset) };
@@ -188,11 +206,12 @@ class KafkaTopic {
     let to = end;
     while (to - from > 1n) {
       const middle = (from + to) / 2n;
-      const first = (await this.#read(middle, to)).values[0];
+      const [first] = (await this.#read(middle, to)).messages;
       // Compaction and the marks of transactions leave offsets without a message.
-      if (first === undefined || first.offset >= to || firstSequence(first.value, this.#address.topic) > sequence) {
-        to = middle;
-      } else from = first.offset;
+      if (first === undefined || first.offset >= to) to = middle;
+      else if (!areWholeFrames(first.value)) throw this.#brokenMessage(first);
+      else if (first.value.readBigUInt64BE(lengthBytes) > sequence) to = middle;
+      else from = first.offset;
     }
     return from;
   }
@@ -201,53 +220,36 @@ class KafkaTopic {
   async #read(offset: bigint, until?: bigint): Promise<Messages> {
     let from = offset;
     for (;;) {
-      const messages = await this.#ask((consumer) => this.#fetch(consumer, from));
-      const isOver =
-        until === undefined || messages.values.length > 0 || messages.next >= until || messages.next === from;
-      if (isOver) return messages;
-      from = messages.next;
+      const found = await this.#ask((consumer) => this.#fetch(consumer, from));
+      const isOver = until === undefined || found.messages.length > 0 || found.next >= until || found.next === from;
+      if (isOver) return found;
+      from = found.next;
     }
   }
 
   async #fetch(consumer: Consumer, offset: bigint): Promise<Messages> {
     const { partition } = this.#address;
     const { topicId, leader } = await this.#leader(consumer);
+    const wanted = {
+      partition,
+      fetchOffset: offset,
+      currentLeaderEpoch: -1,
+      lastFetchedEpoch: -1,
+      partitionMaxBytes: fetchBytesMax,
+    };
     const response = await consumer.fetch({
       node: leader,
       maxWaitTime: fetchWaitMs,
       minBytes: 1,
       maxBytes: fetchBytesMax,
       isolationLevel: "READ_COMMITTED",
-      topics: [
-        {
-          topicId,
-          partitions: [
-            {
-              partition,
-              fetchOffset: offset,
-              currentLeaderEpoch: -1,
-              lastFetchedEpoch: -1,
-              partitionMaxBytes: fetchBytesMax,
-            },
-          ],
-        },
-      ],
+      topics: [{ topicId, partitions: [wanted] }],
     });
     const found = response.responses[0]?.partitions[0];
-    const values: { offset: bigint; value: Buffer }[] = [];
-    let next = offset;
-    for (const batch of found?.records ?? []) {
-      next = batch.firstOffset + BigInt(batch.lastOffsetDelta) + 1n;
-      if ((batch.attributes & controlBatch) !== 0) continue;
-      for (const { offsetDelta, value } of batch.records) {
-        const at = batch.firstOffset + BigInt(offsetDelta);
-        if (at >= offset && value !== null) values.push({ offset: at, value });
-      }
-    }
-    return { values, next };
+    return messagesOf(found?.records ?? [], found?.abortedTransactions ?? [], offset);
   }
 
-  /** @throws OperatorError for a topic or partition that does not exist */
+  /** @throws OperatorError for a partition that does not exist */
   async #leader(consumer: Consumer): Promise<{ readonly topicId: string; readonly leader: number }> {
     const { topic, partition } = this.#address;
     const metadata = await consumer.metadata({ topics: [topic] });
@@ -260,34 +262,54 @@ class KafkaTopic {
     }
     return { topicId: found.id, leader };
   }
+
+  #brokenMessage({ offset, value }: Message): RecordingError {
+    const { topic, partition } = this.#address;
+    return new RecordingError(
+      `topic ${topic}, partition ${partition}: the message at offset ${offset}, of ${value.length} bytes, is not one or more whole frames; produce each frame in one message, whole`,
+    );
+  }
 }
 
-/** What the client's errors have in common, whichever class they are of. */
-interface KafkaError extends Error {
-  readonly code: string;
-  findBy(property: string, value: unknown): unknown;
+/** The messages from an offset on, without those of transactions that were aborted, which brokers send too. */
+function messagesOf(batches: readonly RecordsBatch[], abortions: readonly Abortion[], offset: bigint): Messages {
+  const messages: Message[] = [];
+  /** Where the last transaction of a producer ended. */
+  const ends = new Map<bigint, bigint>();
+  let next = offset;
+  for (const { firstOffset, lastOffsetDelta, attributes, producerId, records } of batches) {
+    const last = firstOffset + BigInt(lastOffsetDelta);
+    next = last + 1n;
+    if ((attributes & controlBatch) !== 0) {
+      ends.set(producerId, last);
+      continue;
+    }
+    const isOfBatch = (each: Abortion): boolean =>
+      each.producerId === producerId && each.firstOffset <= last && each.firstOffset > (ends.get(producerId) ?? -1n);
+    if ((attributes & transactionalBatch) !== 0 && abortions.some(isOfBatch)) continue;
+    for (const { offsetDelta, value } of records) {
+      const at = firstOffset + BigInt(offsetDelta);
+      if (at >= offset && value !== null) messages.push({ offset: at, value });
+    }
+  }
+  return { messages, next };
 }
 
-const lastingCodes: ReadonlySet<string> = new Set(["PLT_KFK_AUTHENTICATION", "PLT_KFK_UNSUPPORTED_COMPRESSION"]);
-
-function isKafkaError(error: unknown): error is KafkaError {
-  return error instanceof Error && "code" in error && `${error.code}`.startsWith("PLT_KFK_") && "findBy" in error;
+function tlsOptions({ authorities, verifiesCertificate, verifiesName }: TlsSettings): ConnectionOptions {
+  return {
+    ...(authorities === undefined ? {} : { ca: authorities }),
+    rejectUnauthorized: verifiesCertificate,
+    ...(verifiesName ? {} : { checkServerIdentity: () => undefined }),
+  };
 }
 
-/** Whether another attempt may succeed: brokers are away or elect a leader, or the topic is still to be made. */
-function isBrokerFailure(error: unknown): boolean {
-  if (error instanceof BrokerSilence) return true;
-  if (!isKafkaError(error) || error.findBy("apiCode", offsetOutOfRange)) return false;
-  return !lastingCodes.has(error.code) && !error.findBy("code", "PLT_KFK_AUTHENTICATION");
-}
-
-/** The client has no time limit of its own for a response. @throws BrokerSilence */
-async function withinTime<T>(response: Promise<T>): Promise<T> {
-  // Nobody may be left to hear that it failed.
+/** The client has no time limit of its own for a response. @throws KafkaOutage */
+async function withinTime<T>(response: Promise<T>, signal: AbortSignal): Promise<T> {
+  // When the time is over, nothing waits for it any more.
   response.catch(() => {});
   const timer = new AbortController();
-  const silence = sleep(brokerSilenceMsMax, undefined, { signal: timer.signal }).then(() => {
-    throw new BrokerSilence(`no response for ${brokerSilenceMsMax / 1_000} s`);
+  const silence = sleep(brokerSilenceMsMax, undefined, { signal: AbortSignal.any([timer.signal, signal]) }).then(() => {
+    throw new KafkaOutage(`the Kafka brokers did not respond for ${brokerSilenceMsMax / 1_000} s`);
   });
   silence.catch(() => {});
   try {
@@ -295,18 +317,4 @@ async function withinTime<T>(response: Promise<T>): Promise<T> {
   } finally {
     timer.abort();
   }
-}
-
-class BrokerSilence extends Error {}
-
-function describeBrokerFailure(error: unknown): string {
-  if (!(error instanceof Error)) return "the Kafka brokers failed";
-  const cause = error instanceof AggregateError ? error.errors.find((each) => each instanceof Error) : undefined;
-  return `the Kafka brokers cannot be read: ${(cause ?? error).message}`;
-}
-
-/** The stream sequence number of the first event in a message. @throws RecordingError */
-function firstSequence(value: Buffer, topic: string): bigint {
-  if (value.length >= lengthBytes + sequenceBytes) return value.readBigUInt64BE(lengthBytes);
-  throw new RecordingError(`topic ${topic}: a message has ${value.length} bytes, which is not a whole frame`);
 }

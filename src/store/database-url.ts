@@ -1,14 +1,5 @@
-import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
-
-/** Verification of TLS connections to the database. */
-export interface DatabaseTls {
-  /** Trusted authorities in PEM; undefined: those of Node. */
-  readonly authorities: string | undefined;
-  readonly verifiesCertificate: boolean;
-  /** Whether the certificate must name the URL's host. */
-  readonly verifiesName: boolean;
-}
+import { parseTls, type TlsSettings } from "./tls-settings.js";
 
 /** The settings of a database URL, for the driver. */
 export interface DatabaseAddress {
@@ -20,18 +11,10 @@ export interface DatabaseAddress {
   readonly password: string;
   readonly database: string;
   /** Undefined: no TLS. */
-  readonly tls: DatabaseTls | undefined;
+  readonly tls: TlsSettings | undefined;
 }
 
 const portDefault = 3306;
-
-/** Values of `ssl-mode`, with the names of the servers' own clients. */
-const tlsModes: Readonly<Record<string, Omit<DatabaseTls, "authorities"> | undefined>> = {
-  disabled: undefined,
-  required: { verifiesCertificate: false, verifiesName: false },
-  "verify-ca": { verifiesCertificate: true, verifiesName: false },
-  "verify-identity": { verifiesCertificate: true, verifiesName: true },
-};
 
 const parameters = ["socket", "ssl-mode", "ssl-ca"];
 
@@ -70,34 +53,17 @@ export function parseDatabaseUrl(text: string): DatabaseAddress {
   };
 }
 
-function tlsOf(given: URLSearchParams, host: string): DatabaseTls | undefined {
-  const mode = given.get("ssl-mode") ?? "disabled";
-  const path = given.get("ssl-ca");
-  if (!Object.hasOwn(tlsModes, mode)) {
-    throw new Error(`the database URL has ssl-mode=${mode}; it takes ${Object.keys(tlsModes).join(", ")}`);
-  }
-  const checks = tlsModes[mode];
-  if (path !== null && checks?.verifiesCertificate !== true) {
-    throw new Error(
-      `the database URL has ssl-ca, which ssl-mode=${mode} does not use; take verify-ca or verify-identity`,
-    );
-  }
-  if (checks === undefined) return undefined;
+function tlsOf(given: URLSearchParams, host: string): TlsSettings | undefined {
+  const tls = parseTls(given, "the database URL");
+  if (tls === undefined) return undefined;
   if (given.has("socket"))
     throw new Error("the database URL has socket and ssl-mode; a socket needs no TLS, leave it out");
-  if (checks.verifiesName && isIP(host.replace(/^\[|\]$/g, "")) !== 0) {
-    throw new Error(`the database URL has ssl-mode=${mode}, which needs the name of a host, not its address ${host}`);
+  if (tls.verifiesName && isIP(host.replace(/^\[|\]$/g, "")) !== 0) {
+    throw new Error(
+      `the database URL has ssl-mode=verify-identity, which needs the name of a host, not its address ${host}`,
+    );
   }
-  return { ...checks, authorities: path === null ? undefined : readAuthorities(path) };
-}
-
-function readAuthorities(path: string): string {
-  try {
-    return readFileSync(path, "utf8");
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    throw new Error(`the database URL has ssl-ca=${path}, which cannot be read (${code})`, { cause: error });
-  }
+  return tls;
 }
 
 function decoded(text: string): string {

@@ -2,7 +2,8 @@ import type { Connection as DriverConnection, PoolOptions, ResultSetHeader, SslO
 import { type ColumnValue, columnValue, type Row } from "./column.js";
 import { toDatabaseFailure } from "./database-error.js";
 import type { GateLimits } from "./database-gate.js";
-import type { DatabaseAddress, DatabaseTls } from "./database-url.js";
+import type { DatabaseAddress } from "./database-url.js";
+import type { TlsSettings } from "./tls-settings.js";
 
 /** Connections a pool opens at most. */
 export const connectionsMax = 10;
@@ -90,7 +91,7 @@ export function driverOptions(address: DatabaseAddress, options: DatabaseOptions
   };
 }
 
-function sslOptions({ authorities, verifiesCertificate, verifiesName }: DatabaseTls): SslOptions {
+function sslOptions({ authorities, verifiesCertificate, verifiesName }: TlsSettings): SslOptions {
   return {
     ...(authorities === undefined ? {} : { ca: authorities }),
     rejectUnauthorized: verifiesCertificate,

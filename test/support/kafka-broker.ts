@@ -5,8 +5,9 @@ import { connect } from "node:net";
 import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Admin } from "@platformatic/kafka";
+import { Admin, Producer } from "@platformatic/kafka";
 import { freePort } from "../e2e/service-process.js";
+import { selfSigned } from "./certificate.js";
 
 /** Where `.ci/run` puts Kafka's jars. */
 const jarsDirectory = process.env["MARKETD_TEST_KAFKA"] ?? join(homedir(), ".cache", "marketd", "kafka");
@@ -20,39 +21,97 @@ export function hasKafka(): boolean {
   return spawnSync("java", ["-version"]).status === 0;
 }
 
+/** Takes a recording apart into its frames. */
+export function framesOf(recording: Buffer): Buffer[] {
+  const found: Buffer[] = [];
+  for (let at = 0; at < recording.length; ) {
+    const end = at + 4 + recording.readUInt32BE(at);
+    found.push(recording.subarray(at, end));
+    at = end;
+  }
+  return found;
+}
+
+/** Users of a broker with security: one who may read every topic, and one who may read none. */
+export const kafkaUsers = { reader: "first-secret", guest: "second-secret" } as const;
+
+/** Where brokers listen, besides without any security. */
+interface SecurePorts {
+  /** TLS and every kind of SASL; the certificate is for `localhost` alone. */
+  readonly tls: number;
+  /** SCRAM-SHA-512 without TLS. */
+  readonly scram: number;
+}
+
+/** The settings of listeners with TLS and SASL. */
+function securitySettings(keyStore: string): string {
+  const users = Object.entries(kafkaUsers).map(([name, password]) => `user_${name}="${password}"`);
+  const login = "org.apache.kafka.common.security";
+  return `
+ssl.keystore.type=PEM
+ssl.keystore.location=${keyStore}
+listener.name.sasl_ssl.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
+listener.name.sasl_ssl.plain.sasl.jaas.config=${login}.plain.PlainLoginModule required ${users.join(" ")};
+listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config=${login}.scram.ScramLoginModule required;
+listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config=${login}.scram.ScramLoginModule required;
+listener.name.sasl_plaintext.sasl.enabled.mechanisms=SCRAM-SHA-512
+listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config=${login}.scram.ScramLoginModule required;
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS;User:reader
+`;
+}
+
 /** A private Kafka broker, its own controller (KRaft), which can be killed and started again. */
 export class KafkaBroker {
   readonly #directory: string;
   readonly #port: number;
+  readonly #secure: SecurePorts | undefined;
   #process: ChildProcess | undefined;
 
-  private constructor(directory: string, port: number) {
+  private constructor(directory: string, port: number, secure: SecurePorts | undefined) {
     this.#directory = directory;
     this.#port = port;
+    this.#secure = secure;
   }
 
-  static async start(): Promise<KafkaBroker> {
+  /** @param isSecure whether it listens with TLS and SASL too, which needs openssl */
+  static async start(isSecure = false): Promise<KafkaBroker> {
     const directory = mkdtempSync(join(tmpdir(), "marketd-kafka-"));
     const [port, controllerPort] = [await freePort(), await freePort()];
+    const secure = isSecure ? { tls: await freePort(), scram: await freePort() } : undefined;
+    const more = secure && `,SASL_SSL://localhost:${secure.tls},SASL_PLAINTEXT://127.0.0.1:${secure.scram}`;
     mkdirSync(join(directory, "log"));
+    const broker = new KafkaBroker(directory, port, secure);
+    const certificate = secure && selfSigned();
+    if (certificate !== undefined) {
+      writeFileSync(broker.authorities, certificate.certificate);
+      writeFileSync(join(directory, "keystore.pem"), `${certificate.key}${certificate.certificate}`);
+    }
     writeFileSync(
       join(directory, "server.properties"),
       `process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:${controllerPort}
-listeners=PLAINTEXT://127.0.0.1:${port},CONTROLLER://127.0.0.1:${controllerPort}
-advertised.listeners=PLAINTEXT://127.0.0.1:${port}
+listeners=PLAINTEXT://127.0.0.1:${port},CONTROLLER://127.0.0.1:${controllerPort}${more ?? ""}
+advertised.listeners=PLAINTEXT://127.0.0.1:${port}${more ?? ""}
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
 log.dirs=${join(directory, "log")}
 offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
 auto.create.topics.enable=false
-`,
+${secure === undefined ? "" : securitySettings(join(directory, "keystore.pem"))}`,
     );
-    const broker = new KafkaBroker(directory, port);
-    const format = spawnSync("java", broker.#arguments("kafka.tools.StorageTool", "format", "-t", clusterId, "-c"));
+    const scram = ["SCRAM-SHA-256", "SCRAM-SHA-512"].flatMap((mechanism) =>
+      Object.entries(kafkaUsers).flatMap(([name, password]) => [
+        "--add-scram",
+        `${mechanism}=[name="${name}",password="${password}"]`,
+      ]),
+    );
+    const settings = ["format", "-t", clusterId, ...(secure === undefined ? [] : scram), "-c"];
+    const format = spawnSync("java", broker.#arguments("kafka.tools.StorageTool", ...settings));
     if (format.status !== 0) throw new Error(`the storage cannot be formatted: ${format.stderr}`);
     await broker.run();
     return broker;
@@ -61,6 +120,21 @@ auto.create.topics.enable=false
   /** `host:port` */
   get address(): string {
     return `127.0.0.1:${this.#port}`;
+  }
+
+  /** The same with TLS and any SASL. */
+  get tlsAddress(): string {
+    return `localhost:${this.#secure?.tls}`;
+  }
+
+  /** The same with SCRAM-SHA-512 alone. */
+  get scramAddress(): string {
+    return `127.0.0.1:${this.#secure?.scram}`;
+  }
+
+  /** Path of a file with the certificate of `tlsAddress`. */
+  get authorities(): string {
+    return join(this.#directory, "authorities.pem");
   }
 
   /** Starts the broker, and waits until it listens. */
@@ -81,11 +155,31 @@ auto.create.topics.enable=false
     await admin.close();
   }
 
+  /** Produces messages to partition 0, in this order. */
+  async produce(
+    topic: string,
+    values: readonly Buffer[],
+    compression: "none" | "gzip" | "snappy" | "lz4" = "none",
+  ): Promise<void> {
+    const producer = new Producer({ clientId: "test", bootstrapBrokers: [this.address], retries: 20, retryDelay: 250 });
+    for (let at = 0; at < values.length; at += 50) {
+      const messages = values.slice(at, at + 50).map((value) => ({ topic, partition: 0, value }));
+      await producer.send({ messages, acks: -1, compression });
+    }
+    await producer.close();
+  }
+
+  /** Stops the process, as it is, or continues it. */
+  freeze(isFrozen: boolean): void {
+    this.#process?.kill(isFrozen ? "SIGSTOP" : "SIGCONT");
+  }
+
   async kill(): Promise<void> {
     const child = this.#process;
     if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
+    const ended = once(child, "exit");
     child.kill("SIGKILL");
-    await once(child, "exit");
+    await ended;
   }
 
   async remove(): Promise<void> {
