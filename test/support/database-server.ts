@@ -9,7 +9,7 @@ import { findServerPrograms } from "../../src/embedded/server-programs.js";
 import { openDatabase } from "../../src/store/database.js";
 import { copyMadeDatabase } from "./database.js";
 
-const startTimeoutMs = 30_000;
+const startTimeoutMs = 120_000;
 
 /** What is missing for a MariaDB server of a test's own; undefined: nothing. */
 export async function missingMariaDb(): Promise<string | undefined> {
