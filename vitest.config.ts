@@ -17,6 +17,7 @@ const longest = [
   "clients/clients",
   "e2e/explorer",
   "e2e/explorer-live",
+  "e2e/explorer-load",
   "e2e/workers",
   "e2e/responses",
   "live/scale",

@@ -35,7 +35,7 @@ function View({ shown, app }: { readonly shown: Route; readonly app: AppProps })
     case "signers":
       return <SignersView query={shown.query} />;
     default:
-      return <MarketsView {...app} />;
+      return <MarketsView find={shown.find} {...app} />;
   }
 }
 

@@ -2,7 +2,7 @@ import { Observable } from "./hooks/observable.js";
 
 /** What the page shows, as its URL says. */
 export type Route =
-  | { readonly view: "markets" }
+  | { readonly view: "markets"; readonly find: string }
   | { readonly view: "market"; readonly marketId: string }
   | { readonly view: "ledger"; readonly query: URLSearchParams }
   | { readonly view: "signers"; readonly query: URLSearchParams };
@@ -13,7 +13,7 @@ export function parseRoute(fragment: string): Route {
   const [, view, argument = ""] = path.split("/");
   if (view === "market" && argument !== "") return { view, marketId: decode(argument) };
   if (view === "ledger" || view === "signers") return { view, query: new URLSearchParams(query) };
-  return { view: "markets" };
+  return { view: "markets", find: new URLSearchParams(query).get("find") ?? "" };
 }
 
 function decode(text: string): string {
@@ -25,6 +25,9 @@ function decode(text: string): string {
 }
 
 export const marketHref = (marketId: string): string => `#/market/${encodeURIComponent(marketId)}`;
+
+/** A link to the overview; `find` leaves some of its markets. */
+export const marketsHref = (find: string): string => (find === "" ? "#/" : `#/?${new URLSearchParams({ find })}`);
 
 /** A link to a view with parameters; empty values are left out. */
 export function queryHref(view: "ledger" | "signers", query: URLSearchParams): string {
@@ -39,3 +42,9 @@ export function navigate(href: string): void {
 
 export const route = new Observable<Route>(parseRoute(location.hash));
 addEventListener("hashchange", () => route.set(parseRoute(location.hash)));
+
+/** Shows another route in place of this one in the browser's history. */
+export function replaceRoute(href: string): void {
+  history.replaceState(null, "", href);
+  route.set(parseRoute(href));
+}

@@ -7,7 +7,7 @@ import { newDatabaseUrl } from "../support/database.js";
 import { loadRecording } from "../support/load-recording.js";
 import { partnerProgram } from "../support/partners.js";
 import { launchChromium } from "./browser-launch.js";
-import { freePort, ServiceProcess } from "./service-process.js";
+import { freePort, runMarketdUntil, ServiceProcess } from "./service-process.js";
 
 /** Path of the browser; undefined: this machine has none. */
 export const chromium = partnerProgram("browser");
@@ -23,19 +23,31 @@ export interface PageProblems {
 
 /** A service over a simulated network, and a browser to look at its explorer. */
 export class ExplorerWorld {
-  readonly network: Network;
   readonly directory = mkdtempSync(join(tmpdir(), "marketd-explorer-"));
   readonly #databaseUrl = newDatabaseUrl().url;
   #service: ServiceProcess | undefined;
   #browser: Browser | undefined;
 
-  constructor(options: NetworkOptions) {
-    this.network = new Network(options);
+  readonly #network: Network | undefined;
+
+  /** Without options there is no network: the recordings are the caller's. */
+  constructor(options?: NetworkOptions) {
+    this.#network = options && new Network(options);
+  }
+
+  get network(): Network {
+    if (this.#network === undefined) throw new Error("this world has no simulated network");
+    return this.#network;
   }
 
   /** Loads `blocks` blocks and opens service and browser. */
   async start(blocks: number): Promise<void> {
     await this.load(blocks);
+    await this.serve();
+  }
+
+  /** Opens service and browser. */
+  async serve(): Promise<void> {
     this.#service = new ServiceProcess(this.#databaseUrl, await freePort());
     [this.#browser] = await Promise.all([launchChromium(chromium ?? ""), this.#service.start()]);
   }
@@ -64,6 +76,11 @@ export class ExplorerWorld {
   /** Loads a recording, so many blocks a second where `pace` is given. */
   replay(recording: Uint8Array, pace?: number): Promise<void> {
     return loadRecording(this.#databaseUrl, recording, pace);
+  }
+
+  /** The same of a file, in a process of its own, until `signal` ends it. */
+  async replayFile(file: string, pace: number, signal: AbortSignal): Promise<void> {
+    await runMarketdUntil(signal, "load", "--database-url", this.#databaseUrl, "--pace", String(pace), file);
   }
 
   async getJson<T>(path: string): Promise<T> {

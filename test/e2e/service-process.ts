@@ -9,14 +9,20 @@ const readyMaxMs = 20_000;
 const pollMs = 50;
 
 /** Runs a command of ours to its end. @throws Error with what it printed when it fails */
-export async function runMarketd(...args: string[]): Promise<void> {
+export function runMarketd(...args: string[]): Promise<void> {
+  return runMarketdUntil(new AbortController().signal, ...args);
+}
+
+/** Runs a command of ours until it ends, or is ended by `signal`. @throws Error with what it printed when it fails */
+export async function runMarketdUntil(signal: AbortSignal, ...args: string[]): Promise<void> {
   const child = spawn(process.execPath, [program, ...args], { stdio: ["ignore", "ignore", "pipe"] });
   let printed = "";
   child.stderr.on("data", (text) => {
     printed += String(text);
   });
+  signal.addEventListener("abort", () => child.kill("SIGTERM"), { once: true });
   const [code] = await once(child, "close");
-  if (code !== 0) throw new Error(`marketd ${args[0]} ended with ${code}: ${printed}`);
+  if (code !== 0 && !signal.aborted) throw new Error(`marketd ${args[0]} ended with ${code}: ${printed}`);
 }
 
 /** A port that was free a moment ago. */
@@ -60,7 +66,10 @@ export class ServiceProcess {
     this.#child = child;
     const until = Date.now() + readyMaxMs;
     while (!(await started())) {
-      if (child.exitCode !== null || Date.now() > until) throw new Error(`marketd serve is not up: ${this.#printed}`);
+      if (child.exitCode !== null || Date.now() > until) {
+        await this.kill();
+        throw new Error(`marketd serve is not up: ${this.#printed}`);
+      }
       await delay(pollMs);
     }
   }

@@ -64,9 +64,13 @@ export class BookStore implements DepthStreamListener {
 
   start(): void {
     new DepthStream(this).open();
+    let countedAt = performance.now();
     setInterval(() => {
-      if (this.updatesPerSecond.value !== this.#updatesCounted) this.updatesPerSecond.set(this.#updatesCounted);
+      const now = performance.now();
+      const rate = Math.round((this.#updatesCounted * 1_000) / (now - countedAt));
+      if (this.updatesPerSecond.value !== rate) this.updatesPerSecond.set(rate);
       this.#updatesCounted = 0;
+      countedAt = now;
     }, 1_000);
   }
 

@@ -7,16 +7,32 @@ import { useObservable } from "./observable.js";
 export interface NamedMarket {
   readonly id: string;
   readonly name: string;
+  /** The long name of its instrument; empty while that is unknown. */
+  readonly title: string;
+  /** Identifier of its settlement asset; empty while that is unknown. */
+  readonly assetId: string;
 }
 
-const { compare } = new Intl.Collator();
+const { compare } = new Intl.Collator("en", { numeric: true });
 
 /** All markets, ordered by name. It is the same list while no market and no name changes, whatever prices do. */
 export function useMarketNames(books: BookStore, directory: MarketDirectory): readonly NamedMarket[] {
   const markets = useObservable(directory.markets, (value) => value);
   const ids = useObservable(books.marketIds, (value) => value);
-  return useMemo(
-    () => ids.map((id) => ({ id, name: marketName(id, markets.get(id)) })).sort((a, b) => compare(a.name, b.name)),
-    [ids, markets],
-  );
+  return useMemo(() => {
+    const named = ids.map((id) => {
+      const market = markets.get(id);
+      const instrument = market?.tradableInstrument?.instrument;
+      const assetId = instrument?.future?.settlementAsset ?? "";
+      return { id, name: marketName(id, market), title: instrument?.name ?? "", assetId };
+    });
+    return named.sort((a, b) => compare(a.name, b.name));
+  }, [ids, markets]);
+}
+
+/** Which markets settle in an asset, in a few words; empty: none that is known. */
+export function assetUse(assetId: string, markets: readonly NamedMarket[]): string {
+  const [first, ...others] = markets.filter((market) => market.assetId === assetId);
+  if (first === undefined) return "";
+  return others.length === 0 ? `settles ${first.name}` : `settles ${first.name} and ${others.length} more`;
 }

@@ -6,15 +6,18 @@ import { getMarket } from "./service.js";
 
 /** Definitions that are fetched at a time. */
 const requestsMax = 4;
-/** A definition is fetched for this many markets; the others are shown by their identifiers. */
-const definitionsMax = 500;
+/** A definition is fetched for this many markets; the others are shown by their identifiers, without figures. */
+const definitionsMax = 2_000;
 const retryMs = 5_000;
+/** Definitions that arrive within this time are shown together. */
+const publishMs = 50;
 
 /** Each market's definition, fetched once the depth stream has named the market. */
 export class MarketDirectory {
   readonly markets = new Observable<ReadonlyMap<string, Market>>(new Map());
   readonly #wanted = new Set<string>();
   readonly #waiting: string[] = [];
+  readonly #fetched: Market[] = [];
   #running = 0;
 
   /** Follows the markets of a store of books. */
@@ -26,10 +29,16 @@ export class MarketDirectory {
     follow();
   }
 
-  /** Fetches the definition of a market whose state may have changed. */
+  /** Takes a newer definition of a market. */
   refresh(market: Market): void {
     this.#wanted.add(market.id);
-    this.markets.set(new Map(this.markets.value).set(market.id, market));
+    if (this.#fetched.push(market) === 1) setTimeout(() => this.#publish(), publishMs);
+  }
+
+  #publish(): void {
+    const markets = new Map(this.markets.value);
+    for (const market of this.#fetched.splice(0)) markets.set(market.id, market);
+    this.markets.set(markets);
   }
 
   #want(id: string): void {

@@ -1,16 +1,34 @@
-import type { BookView } from "../books/book-store.js";
+import type { BookStore } from "../books/book-store.js";
 import { BestPrices } from "../components/best-prices.js";
 import { Card } from "../components/card.js";
 import { DepthChart } from "../components/depth-chart.js";
 import { Ladder } from "../components/ladder.js";
 import { MidChart } from "../components/mid-chart.js";
+import { useObservable } from "../hooks/observable.js";
 import { placesOf } from "../service/market-directory.js";
 import type { Market } from "../service/messages.js";
 import { TradesSeen } from "./trades-seen.js";
 
-/** The panels that show the book. All of them show the same one. */
-export function BookPanels({ view, market, stale }: { view: BookView; market: Market; stale: string | undefined }) {
+interface BookPanelsProps {
+  readonly books: BookStore;
+  readonly market: Market;
+  /** Says since when the book is old; undefined: it is not. */
+  readonly stale: string | undefined;
+  /** Says since when the network stands still; undefined: it does not. */
+  readonly standstill: string | undefined;
+}
+
+/** The panels that show the book. All of them show the same one, and only they render when it changes. */
+export function BookPanels({ books, market, stale, standstill }: BookPanelsProps) {
+  const view = useObservable(books.views, (views) => views.get(market.id));
   const places = placesOf(market);
+  if (view === undefined) {
+    return (
+      <Card title="Order book" class="book">
+        <p class="quiet">Waiting for the first book.</p>
+      </Card>
+    );
+  }
   return (
     <>
       <Card title="Order book" class="book" stale={stale}>
@@ -28,7 +46,7 @@ export function BookPanels({ view, market, stale }: { view: BookView; market: Ma
         <Card title="Depth" stale={stale}>
           <DepthChart view={view} places={places} />
         </Card>
-        <TradesSeen market={market} />
+        <TradesSeen market={market} standstill={standstill} />
       </div>
     </>
   );

@@ -7,18 +7,19 @@ import { type MarketDataResponse, ServiceError } from "../service/service.js";
 import { MarketDataFacts } from "./market-data-facts.js";
 import { PriceBoundsTable } from "./price-bounds-table.js";
 
-/** What the network states of a market, and its price bounds. */
-export function MarketDataPanels({
-  market,
-  polled,
-}: {
+interface MarketDataPanelsProps {
   readonly market: Market;
   readonly polled: Polled<MarketDataResponse>;
-}) {
+  /** Says since when the network stands still; undefined: it does not. */
+  readonly standstill: string | undefined;
+}
+
+/** What the network states of a market, and its price bounds. */
+export function MarketDataPanels({ market, polled, standstill }: MarketDataPanelsProps) {
   const { value: response, error } = polled;
   const bounds = response?.data.priceMonitoringBounds ?? [];
   const hasNone = error instanceof ServiceError && error.reason === "NO_MARKET_DATA_YET";
-  const stale = stalePoll(polled);
+  const stale = stalePoll(polled) ?? standstill;
   return (
     <>
       <Card title="Market data" stale={stale}>

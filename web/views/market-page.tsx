@@ -1,9 +1,8 @@
 import type { AppProps } from "../app.js";
-import { Card } from "../components/card.js";
 import { MarketChoice } from "../components/market-choice.js";
 import { enumName } from "../format/names.js";
 import { useObservable } from "../hooks/observable.js";
-import { staleBooks } from "../hooks/staleness.js";
+import { staleBooks, staleNetwork } from "../hooks/staleness.js";
 import { useNow } from "../hooks/use-now.js";
 import { usePoll } from "../hooks/use-poll.js";
 import { marketName } from "../service/market-directory.js";
@@ -19,10 +18,10 @@ const marketDataPollMs = 1_000;
 export function MarketPage({ market, ...app }: AppProps & { readonly market: Market }) {
   const { books, status } = app;
   const { id } = market;
-  const view = useObservable(books.views, (views) => views.get(id));
   const stream = useObservable(books.stream, (value) => value);
   const network = useObservable(status.status, (value) => value);
-  const stale = staleBooks(stream, network, useNow());
+  const now = useNow();
+  const standstill = staleNetwork(network, now);
   const marketData = usePoll(() => getMarketData(id), marketDataPollMs, id);
   const data = marketData.value?.data;
   const state = enumName(data?.marketState ?? market.state, "STATE_");
@@ -37,15 +36,9 @@ export function MarketPage({ market, ...app }: AppProps & { readonly market: Mar
         <MarketChoice marketId={id} {...app} />
       </div>
       <div class="columns">
-        {view === undefined ? (
-          <Card title="Order book" class="book">
-            <p class="quiet">Waiting for the first book.</p>
-          </Card>
-        ) : (
-          <BookPanels view={view} market={market} stale={stale} />
-        )}
+        <BookPanels books={books} market={market} stale={staleBooks(stream, network, now)} standstill={standstill} />
         <div class="facts-column">
-          <MarketDataPanels market={market} polled={marketData} />
+          <MarketDataPanels market={market} polled={marketData} standstill={standstill} />
           <Instrument market={market} />
         </div>
       </div>

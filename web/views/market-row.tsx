@@ -10,6 +10,8 @@ import { marketName, placesOf } from "../service/market-directory.js";
 import type { Market, MarketData } from "../service/messages.js";
 
 interface MarketRowProps {
+  /** From 1, the header included. */
+  readonly row: number;
   readonly view: BookView;
   readonly market: Market | undefined;
   readonly data: MarketData | undefined;
@@ -29,15 +31,18 @@ function Change({ view }: { readonly view: BookView }) {
   );
 }
 
-/** A market's row. It is made anew only when one of its parts is another. */
-export function MarketRow({ view, market, data }: MarketRowProps) {
+/**
+ * A market's row. It is made anew only when one of its parts is another. It has no figures before the market's
+ * definition is there, which states their decimals.
+ */
+export function MarketRow({ row, view, market, data }: MarketRowProps) {
   return useMemo(() => {
     const { quote, marketId } = view;
     const places = placesOf(market);
     const mode = data?.marketTradingMode ?? market?.tradingMode;
     const state = data?.marketState ?? market?.state;
     return (
-      <tr data-market={marketId}>
+      <tr data-market={marketId} aria-rowindex={row}>
         <th scope="row">
           <a class="market-link" href={marketHref(marketId)} title={marketId}>
             {marketName(marketId, market)}
@@ -45,19 +50,19 @@ export function MarketRow({ view, market, data }: MarketRowProps) {
           <span class="quiet name">{market?.tradableInstrument?.instrument?.name}</span>
         </th>
         <td class="number price" data-label="Mid price">
-          <Digits exact={midPrice(quote, places.price)} />
+          <Digits exact={market === undefined ? missing : midPrice(quote, places.price)} />
         </td>
         <td class="number" data-label="Since opened">
           <Change view={view} />
         </td>
         <td class="number spread" data-label="Spread">
-          <Amount value={quote.spread} places={places.price} />
+          <Amount value={market && quote.spread} places={places.price} />
         </td>
         <td class="number" data-label="Bid volume">
-          <Amount value={quote.bid?.volume} places={places.size} />
+          <Amount value={market && quote.bid?.volume} places={places.size} />
         </td>
         <td class="number" data-label="Ask volume">
-          <Amount value={quote.ask?.volume} places={places.size} />
+          <Amount value={market && quote.ask?.volume} places={places.size} />
         </td>
         <td class="mode" data-label="Mode">
           {state === "STATE_ACTIVE" || state === undefined ? "" : `${enumName(state, "STATE_")}, `}
@@ -68,5 +73,5 @@ export function MarketRow({ view, market, data }: MarketRowProps) {
         </td>
       </tr>
     );
-  }, [view, market, data]);
+  }, [row, view, market, data]);
 }

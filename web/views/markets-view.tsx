@@ -1,3 +1,4 @@
+import { useMemo } from "preact/hooks";
 import type { AppProps } from "../app.js";
 import type { Call } from "../calls/call.js";
 import { Calls } from "../calls/calls.js";
@@ -6,10 +7,13 @@ import { staleBooks } from "../hooks/staleness.js";
 import { useMarketNames } from "../hooks/use-market-names.js";
 import { useNow } from "../hooks/use-now.js";
 import { usePoll } from "../hooks/use-poll.js";
+import { marketsHref, replaceRoute } from "../route.js";
+import type { MarketData } from "../service/messages.js";
 import { listMarketsData, paths } from "../service/service.js";
-import { MarketRow } from "./market-row.js";
+import { MarketsTable } from "./markets-table.js";
 
 const marketsDataPollMs = 3_000;
+const noData: readonly MarketData[] = [];
 
 const calls: readonly Call[] = [
   {
@@ -28,19 +32,36 @@ const calls: readonly Call[] = [
   },
 ];
 
-/** All markets at a glance. */
-export function MarketsView({ books, directory, status }: AppProps) {
-  const views = useObservable(books.views, (value) => value);
-  const markets = useObservable(directory.markets, (value) => value);
+/** All markets at a glance. `find` leaves those whose name or identifier contains it. */
+export function MarketsView({ find, ...app }: AppProps & { readonly find: string }) {
+  const { books, directory, status } = app;
   const stream = useObservable(books.stream, (value) => value);
   const network = useObservable(status.status, (value) => value);
-  const { value: marketsData = [] } = usePoll(listMarketsData, marketsDataPollMs, "");
-  const data = new Map(marketsData.map((each) => [each.market, each]));
+  const { value: marketsData = noData } = usePoll(listMarketsData, marketsDataPollMs, "");
+  const data = useMemo(() => new Map(marketsData.map((each) => [each.market, each])), [marketsData]);
   const stale = staleBooks(stream, network, useNow());
   const named = useMarketNames(books, directory);
+  const found = useMemo(() => {
+    const text = find.toLowerCase();
+    return named.filter(({ id, name, title }) => [id, name, title].some((each) => each.toLowerCase().includes(text)));
+  }, [named, find]);
   return (
     <>
-      <h1>Markets</h1>
+      <div class="heading">
+        <h1>Markets</h1>
+        <label>
+          Find
+          <input
+            id="find"
+            type="search"
+            value={find}
+            placeholder="name or identifier"
+            maxLength={128}
+            spellcheck={false}
+            onInput={(event) => replaceRoute(marketsHref(event.currentTarget.value))}
+          />
+        </label>
+      </div>
       {stale !== undefined && <p class="notice">{stale}</p>}
       {named.length === 0 ? (
         <p id="no-markets" class="notice">
@@ -48,29 +69,8 @@ export function MarketsView({ books, directory, status }: AppProps) {
         </p>
       ) : (
         <div class="card" data-stale={stale === undefined ? undefined : ""}>
-          <table id="markets" class="markets">
-            <caption class="visually-hidden">
-              Markets with the mid price, its change since this page was opened, spread and volume at the best prices
-            </caption>
-            <thead>
-              <tr>
-                <th scope="col">Market</th>
-                <th scope="col">Mid price</th>
-                <th scope="col">Since opened</th>
-                <th scope="col">Spread</th>
-                <th scope="col">Bid volume</th>
-                <th scope="col">Ask volume</th>
-                <th scope="col">Mode</th>
-                <th scope="col">Trend</th>
-              </tr>
-            </thead>
-            <tbody>
-              {named.map(({ id }) => {
-                const view = views.get(id);
-                return view && <MarketRow key={id} view={view} market={markets.get(id)} data={data.get(id)} />;
-              })}
-            </tbody>
-          </table>
+          <MarketsTable {...app} named={found} data={data} />
+          <output class="quiet">{found.length === 0 && `None of ${named.length} markets.`}</output>
         </div>
       )}
       <Calls calls={calls} />

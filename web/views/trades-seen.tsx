@@ -22,13 +22,19 @@ function useTradesSeen(newest: Trade | undefined): readonly Trade[] {
   return trades;
 }
 
+interface TradesSeenProps {
+  readonly market: Market;
+  /** Says since when the network stands still; undefined: it does not. */
+  readonly standstill: string | undefined;
+}
+
 /** The trades seen while the page was open. */
-export function TradesSeen({ market }: { readonly market: Market }) {
+export function TradesSeen({ market, standstill }: TradesSeenProps) {
   const lastTrade = usePoll(() => getLastTrade(market.id), pollMs, market.id);
   const trades = useTradesSeen(lastTrade.value);
   const places = placesOf(market);
   return (
-    <Card title="Last trades seen" stale={stalePoll(lastTrade)}>
+    <Card title="Last trades seen" stale={stalePoll(lastTrade) ?? standstill}>
       {trades.length === 0 ? (
         <p class="quiet">None yet.</p>
       ) : (
