@@ -3,6 +3,7 @@ import { AxeBuilder } from "@axe-core/playwright";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { BlockWriter } from "../../src/simulator/block-writer.js";
+import { scaled } from "../../web/format/decimal.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { loadRecording } from "../support/load-recording.js";
 import { chromium, ExplorerWorld, patience } from "./explorer-world.js";
@@ -217,6 +218,28 @@ describe.skipIf(chromium === undefined)("the explorer, in a real browser", () =>
     await expect.poll(textOf("#problem"), patience).toBe(message);
   });
 
+  test("scales amounts of an asset by the decimals that the reader gives, and remembers them", async () => {
+    await show("#/ledger?pagination.newestFirst=false");
+    const row = page.locator("#entries tbody tr").first();
+    const amount = row.locator("td.number .amount");
+    const exact = async () => (await amount.getAttribute("title")) ?? (await amount.textContent()) ?? "";
+    await expect.poll(() => amount.count(), patience).toBe(1);
+    const units = (await exact()).replaceAll("\u202f", "");
+    const asset = await row.locator("td:last-child .identifier").getAttribute("title");
+    const decimals = page.locator(`#assets [aria-label="Decimals of asset ${asset}"]`);
+    expect(await textOf("#assets")()).toContain("settles ");
+    await decimals.fill("6");
+    await decimals.press("Enter");
+    await expect.poll(exact, patience).toBe(scaled(units, 6));
+    await page.reload();
+    await expect.poll(() => amount.count(), patience).toBe(1);
+    expect(await exact()).toBe(scaled(units, 6));
+    await decimals.fill("-1");
+    await decimals.press("Enter");
+    await expect.poll(exact, patience).toBe(scaled(units));
+    expect(await decimals.inputValue()).toBe("0");
+  });
+
   test("downloads the CSV of a party and an asset, which is the export itself", async () => {
     const { ledgerEntries } = await world.getJson<LedgerResponse>(
       "/api/v2/ledgerentry/history?filter.fromAccountFilter.accountTypes=ACCOUNT_TYPE_GENERAL&pagination.first=1",
@@ -263,6 +286,10 @@ describe.skipIf(chromium === undefined)("the explorer, in a real browser", () =>
       .toMatch(/^No block since 2024-01-01 00:0[0-9]:[0-9]{2} UTC, \d+ d ago\.$/);
     await show(`#/market/${marketId}`);
     await expect.poll(() => page.locator(".book[data-stale] .stale-note").count(), patience).toBe(1);
+    const upToDate = page.locator("main .card:not([data-stale]) h2");
+    await expect.poll(() => upToDate.allTextContents(), patience).toEqual(["Instrument", "The calls behind this view"]);
+    await show("#/ledger");
+    await expect.poll(textOf(".card:has(#entries) .stale-note"), patience).toMatch(/^No block since /);
   });
 
   /** The schemes differ in colours alone, so the second is held only to the rules about those. */

@@ -1,4 +1,5 @@
 import { instant } from "../../src/domain/instant.js";
+import { AssetDecimals } from "../components/asset-amount.js";
 import { Card } from "../components/card.js";
 import { Facts } from "../components/facts.js";
 import { Identifier } from "../components/identifier.js";
@@ -20,6 +21,7 @@ export function Instrument({ market }: { readonly market: Market }) {
           ["Name", instrument?.name || missing],
           ["Quoted in", instrument?.future?.quoteName ?? missing],
           ["Settlement asset", asset === "" ? missing : <Identifier id={asset} href={ofAsset} />],
+          ["Its decimals", asset === "" ? missing : <AssetDecimals assetId={asset} />],
           ["Decimals of prices, sizes", `${market.decimalPlaces}, ${market.positionDecimalPlaces}`],
           ["Fees: maker, infrastructure, liquidity", fees === undefined ? missing : Object.values(fees).join(", ")],
           ["Opened (UTC)", instant(market.marketTimestamps?.open).slice(0, 19) || missing],

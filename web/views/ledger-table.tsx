@@ -1,5 +1,5 @@
 import { instant } from "../../src/domain/instant.js";
-import { Amount } from "../components/amount.js";
+import { AssetAmount } from "../components/asset-amount.js";
 import { Identifier } from "../components/identifier.js";
 import { enumName } from "../format/names.js";
 import { queryHref } from "../route.js";
@@ -13,6 +13,8 @@ interface LedgerTableProps {
   /** Cursors of entries that arrived since the last response. */
   readonly arrived: ReadonlySet<string>;
   readonly nameOf: (marketId: string) => string;
+  /** What is known of an asset, in a few words, or empty. */
+  readonly useOf: (assetId: string) => string;
 }
 
 const ofParty = (party: string) =>
@@ -26,8 +28,15 @@ const ofAsset = (asset: string) =>
     new URLSearchParams({ "filter.fromAccountFilter.assetId": asset, "filter.toAccountFilter.assetId": asset }),
   );
 
-function Account(props: { party: string; type: string; market: string | undefined; balance: string }) {
-  const { party, type, market, balance } = props;
+interface AccountProps {
+  readonly party: string;
+  readonly type: string;
+  readonly market: string | undefined;
+  readonly balance: string;
+  readonly assetId: string;
+}
+
+function Account({ party, type, market, balance, assetId }: AccountProps) {
   return (
     <>
       {party === networkParty ? party : <Identifier id={party} href={ofParty(party)} />}
@@ -36,19 +45,21 @@ function Account(props: { party: string; type: string; market: string | undefine
         {market === undefined ? "" : ` in ${market}`}
       </span>
       <span class="quiet balance">
-        balance <Amount value={balance} />
+        balance <AssetAmount value={balance} assetId={assetId} />
       </span>
     </>
   );
 }
 
 /** Ledger entries, in the order of the list. */
-export function LedgerTable({ edges, arrived, nameOf }: LedgerTableProps) {
+export function LedgerTable({ edges, arrived, nameOf, useOf }: LedgerTableProps) {
   const marketOf = (id: string | undefined) => (id === undefined ? undefined : nameOf(id));
   return (
     <section class="scroll" aria-label="Ledger entries">
       <table id="entries" class="entries">
-        <caption class="quiet">Amounts and balances are in the asset's smallest unit.</caption>
+        <caption class="quiet">
+          Amounts and balances are in the asset's smallest unit, unless its decimals are given below.
+        </caption>
         <thead>
           <tr>
             <th scope="col">Time (UTC)</th>
@@ -74,6 +85,7 @@ export function LedgerTable({ edges, arrived, nameOf }: LedgerTableProps) {
                   type={node.fromAccountType}
                   market={marketOf(node.fromAccountMarketId)}
                   balance={node.fromAccountBalance}
+                  assetId={node.assetId}
                 />
               </td>
               <td>
@@ -82,13 +94,15 @@ export function LedgerTable({ edges, arrived, nameOf }: LedgerTableProps) {
                   type={node.toAccountType}
                   market={marketOf(node.toAccountMarketId)}
                   balance={node.toAccountBalance}
+                  assetId={node.assetId}
                 />
               </td>
               <td class="number">
-                <Amount value={node.quantity} />
+                <AssetAmount value={node.quantity} assetId={node.assetId} />
               </td>
               <td>
                 <Identifier id={node.assetId} href={ofAsset(node.assetId)} />
+                <span class="quiet">{useOf(node.assetId)}</span>
               </td>
             </tr>
           ))}

@@ -6,12 +6,14 @@ import { requestMessage } from "../calls/request-message.js";
 import { Card } from "../components/card.js";
 import { Pager, pageSize, withPage } from "../components/pager.js";
 import { useObservable } from "../hooks/observable.js";
-import { stalePoll } from "../hooks/staleness.js";
-import { useMarketNames } from "../hooks/use-market-names.js";
+import { staleNetwork, stalePoll } from "../hooks/staleness.js";
+import { assetUse, useMarketNames } from "../hooks/use-market-names.js";
+import { useNow } from "../hooks/use-now.js";
 import { usePoll } from "../hooks/use-poll.js";
 import { marketName } from "../service/market-directory.js";
 import type { Connection, LedgerEntry } from "../service/messages.js";
 import { listLedgerEntries, paths } from "../service/service.js";
+import { LedgerAssets } from "./ledger-assets.js";
 import { exportQuery, LedgerDownload } from "./ledger-download.js";
 import { LedgerForm } from "./ledger-form.js";
 import { LedgerTable } from "./ledger-table.js";
@@ -53,15 +55,20 @@ function useArrived(page: Connection<LedgerEntry> | undefined, key: string): Rea
 }
 
 /** The ledger: a form for every filter, pages, and the CSV of a party and an asset. */
-export function LedgerView({ query, books, directory }: AppProps & { readonly query: URLSearchParams }) {
+export function LedgerView({ query, books, directory, status }: AppProps & { readonly query: URLSearchParams }) {
   const isPaged = ["first", "last"].some((name) => query.has(`pagination.${name}`));
   const isHead = !isPaged && query.get("pagination.newestFirst") !== "false";
   const asked = isPaged ? query : withPage(query, { first: String(pageSize) });
   const key = asked.toString();
   const page = usePoll(() => listLedgerEntries(asked), isHead ? headPollMs : 0, key);
+  const network = useObservable(status.status, (value) => value);
+  const standstill = staleNetwork(network, useNow());
+  const stale = stalePoll(page) ?? (isHead ? standstill : undefined);
   const arrived = useArrived(page.value, key);
   const markets = useObservable(directory.markets, (value) => value);
   const named = useMarketNames(books, directory);
+  const useOf = (assetId: string) => assetUse(assetId, named);
+  const assetIds = [...new Set(page.value?.edges.map(({ node }) => node.assetId))].sort();
   return (
     <>
       <h1>Ledger</h1>
@@ -73,16 +80,22 @@ export function LedgerView({ query, books, directory }: AppProps & { readonly qu
           {page.error.message}
         </p>
       )}
-      <Card title={isHead ? "Newest entries, live" : "Entries"} stale={stalePoll(page)}>
+      <Card title={isHead ? "Newest entries, live" : "Entries"} stale={stale}>
         {page.value === undefined ? (
           <p class="quiet">{page.error === undefined ? "Loading…" : "None."}</p>
         ) : (
           <>
-            <LedgerTable edges={page.value.edges} arrived={arrived} nameOf={(id) => marketName(id, markets.get(id))} />
+            <LedgerTable
+              edges={page.value.edges}
+              arrived={arrived}
+              nameOf={(id) => marketName(id, markets.get(id))}
+              useOf={useOf}
+            />
             <Pager view="ledger" query={query} pageInfo={page.value.pageInfo} rows={page.value.edges.length} />
           </>
         )}
       </Card>
+      {assetIds.length > 0 && <LedgerAssets assetIds={assetIds} useOf={useOf} />}
       <LedgerDownload query={query} />
       <Calls calls={ledgerCalls(asked)} />
     </>

@@ -1,5 +1,6 @@
 import { instant } from "../../src/domain/instant.js";
 import { Amount } from "../components/amount.js";
+import { AssetAmount } from "../components/asset-amount.js";
 import { Facts } from "../components/facts.js";
 import { grouped } from "../format/decimal.js";
 import { enumName } from "../format/names.js";
@@ -16,6 +17,7 @@ interface MarketDataFactsProps {
 export function MarketDataFacts({ market, response }: MarketDataFactsProps) {
   const { data, newestBlock, isOfNewestBlock } = response;
   const places = placesOf(market);
+  const assetId = market.tradableInstrument?.instrument?.future?.settlementAsset ?? "";
   const price = (value: string) => <Amount value={value} places={places.price} />;
   const size = (value: string) => <Amount value={value} places={places.size} />;
   const auction =
@@ -36,11 +38,11 @@ export function MarketDataFacts({ market, response }: MarketDataFactsProps) {
           ["Mark price", price(data.markPrice)],
           ["Open interest", size(data.openInterest)],
           ...auction,
-          ["Supplied stake", <Amount value={data.suppliedStake} />],
-          ["Target stake", <Amount value={data.targetStake} />],
+          ["Supplied stake", <AssetAmount value={data.suppliedStake} assetId={assetId} />],
+          ["Target stake", <AssetAmount value={data.targetStake} assetId={assetId} />],
         ]}
       />
-      <p class="quiet">Stakes are in the smallest unit of the settlement asset.</p>
+      <p class="quiet">Stakes are in the smallest unit of the settlement asset, unless its decimals are given below.</p>
     </div>
   );
 }
