@@ -13,7 +13,7 @@ const budgets: Readonly<Record<string, number>> = {
   domain: 1_460,
   embedded: 1_180,
   encoding: 550,
-  ledger: 1_730,
+  ledger: 1_740,
   live: 1_370,
   loader: 3_660,
   runtime: 1_510,
