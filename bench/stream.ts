@@ -1,11 +1,11 @@
-// npm run bench -- stream [--rounds N] [--connections N] [--only fan-out|delay|open] [--profile DIR] [--against DIR]
+// npm run bench -- stream [--rounds N] [--connections N] [--only fan-out|delay|open|kafka] [--profile DIR] [--against DIR]
 // Depth streams to many: server CPU time per delivered update against what others do with the same bytes, the delay from
 // commit to receipt, and what ten thousand open streams cost. Servers run in processes of their own on one core, readers
 // that only count on another; rounds alternate, and medians count.
 import { parseArgs } from "node:util";
 import { CommittedNetwork } from "./stream/committed-network.js";
 import { type Compared, type CompareOptions, compare } from "./stream/compare.js";
-import { type Delays, measureDelays, type ReaderGroup } from "./stream/delay.js";
+import { type Delays, measureDelays, pollIntervalMs, type ReaderGroup } from "./stream/delay.js";
 import { blockCount } from "./stream/simulated-blocks.js";
 
 const { values } = parseArgs({
@@ -95,7 +95,26 @@ async function delays(): Promise<void> {
   });
 }
 
+/** From a producer's write to the last of 200 streams, by way of a broker, a loader and a database. */
+async function kafkaDelays(): Promise<void> {
+  // Its client is an optional package.
+  const [{ hasKafka }, { KafkaNetwork }] = await Promise.all([
+    import("../test/support/kafka-broker.js"),
+    import("./stream/kafka-network.js"),
+  ]);
+  if (!hasKafka()) throw new Error("Kafka's jars are not there; .ci/run installs them (MARKETD_TEST_KAFKA)");
+  await KafkaNetwork.lease(async (network) => {
+    const group: ReaderGroup = { protocol: "grpc", connections: 200, streamsPerConnection: 1 };
+    const found = await measureDelays(network, group, 200);
+    console.log("\nms from the producer's write to receipt: median, 99th percentile; until the last: median, worst");
+    printDelays(found);
+    const beyond = [found.lastMedian, found.lastP99].map((ms) => (ms - pollIntervalMs).toFixed(1));
+    console.log(`  until the last had it, less the poll interval: median ${beyond[0]}, 99th percentile ${beyond[1]}`);
+  });
+}
+
 const ratios: Record<string, number> = {};
 if (values.only === undefined || values.only === "fan-out") await fanOut(ratios);
-if (values.only !== "fan-out" && values.against === undefined) await delays();
+if (values.only === "kafka") await kafkaDelays();
+else if (values.only !== "fan-out" && values.against === undefined) await delays();
 console.log(JSON.stringify({ name: "stream", ratios }));

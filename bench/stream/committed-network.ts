@@ -13,13 +13,14 @@ import { migrate } from "../../src/store/migrate.js";
 import type { Progress } from "../../src/store/progress-table.js";
 import { openWriter, type Writer } from "../../src/store/writer.js";
 import { createLog } from "../../src/telemetry/log.js";
+import { type BlockSource, pollIntervalMs } from "./delay.js";
 import { nowMs } from "./light-reader.js";
 import { networkOptions } from "./simulated-blocks.js";
 
 const historyBlocks = 200;
 
 /** A simulated network that commits its blocks to a private database when it is told to. */
-export class CommittedNetwork {
+export class CommittedNetwork implements BlockSource {
   readonly #network = new Network(networkOptions);
   readonly #splitter = new FrameSplitter("the simulated network");
   readonly #fold = new BlockFold({
@@ -53,6 +54,11 @@ export class CommittedNetwork {
       await database.close();
       rmSync(directory, { recursive: true, force: true });
     }
+  }
+
+  /** The poll interval, 5 ms, and a second for 100,000 streams. */
+  aimMs(streams: number): number {
+    return pollIntervalMs + 5 + streams / 100;
   }
 
   /** Commits blocks up to one that changes a book; gives when the database had committed that, by `nowMs`. */
