@@ -18,15 +18,18 @@ import { newDatabaseUrl } from "../support/database.js";
 import { DatabaseServer, missingMariaDb } from "../support/database-server.js";
 import { dump } from "../support/dump.js";
 import { framesOf, hasKafka, KafkaBroker } from "../support/kafka-broker.js";
+import { tries } from "../support/tries.js";
 
 /* Every part of a live feed is killed with -9 at random, and each starts again by itself while the next is killed. */
 
 /** Processes killed, in all; `MARKETD_KAFKA_KILLS=1000` is the long form. */
-const kills = Number(process.env["MARKETD_KAFKA_KILLS"] ?? 10);
-/** The longest pause between two of them; half of it on average. */
-const pauseMsMax = 2_400;
+const kills = Number(process.env["MARKETD_KAFKA_KILLS"] ?? tries(16));
+/** The longest pause before each, in milliseconds. */
+const pauseMsMax = 1_000;
+/** Before three of four of them, this is how long a block may take that is written since the one before. */
+const recoveryMsMax = 5_000;
 /** More blocks than producers get through within that time: they send about 5 a second. */
-const blocksPerKill = 8;
+const blocksPerKill = 20;
 /** The share of each part in what is killed. A broker takes seconds to start, which costs the others time. */
 const shares = { loader: 0.48, producer: 0.25, database: 0.17, broker: 0.1 } as const;
 
@@ -186,6 +189,18 @@ async function reached(url: string): Promise<bigint | undefined> {
   }
 }
 
+/** Waits for a block, because what is killed again and again before it has started shows little. */
+async function untilMoved(url: string): Promise<void> {
+  const untilMs = performance.now() + recoveryMsMax;
+  let before: bigint | undefined;
+  while (performance.now() < untilMs) {
+    const now = await reached(url).catch(() => undefined);
+    before ??= now;
+    if (now !== before) return;
+    await sleep(50);
+  }
+}
+
 /** Kills as many as there are to be killed. @returns how many of which part, and how long it took */
 async function killAtRandom(victims: readonly Victim[], url: string): Promise<string> {
   const counts = { loader: 0, producer: 0, database: 0, broker: 0 };
@@ -193,6 +208,7 @@ async function killAtRandom(victims: readonly Victim[], url: string): Promise<st
   const told = (killed: number): string =>
     `${killed} killed in ${Math.round((performance.now() - startedMs) / 1_000)} s ${JSON.stringify(counts)}`;
   for (let killed = 0; killed < kills; ) {
+    if (Math.random() < 0.75) await untilMoved(url);
     await sleep(Math.random() * pauseMsMax);
     // Each part once, then at random.
     const part = parts[killed] ?? anyPart();
