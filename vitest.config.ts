@@ -1,6 +1,7 @@
 import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
+import { thorough } from "./test/support/tries.js";
 
 /**
  * Files run beside each other for each core, and beyond: most tests wait for time limits, dead connections or other
@@ -11,16 +12,22 @@ const waitingFiles = 2;
 /** Files that take longest, longest first. Started last, each would hold up the end of the run. */
 const longest = [
   "store/dead-connections",
+  "clients/clients",
+  "e2e/export",
   "e2e/load-faults",
+  "e2e/openapi-partners",
   "runtime/rolling-restart",
   "e2e/clock-steps",
-  "clients/clients",
   "e2e/explorer",
-  "e2e/explorer-live",
   "e2e/explorer-load",
+  "loader/kafka",
+  "loader/kafka-kills",
   "e2e/workers",
-  "e2e/responses",
+  "e2e/command",
   "live/scale",
+  "e2e/documents",
+  "e2e/package",
+  "e2e/demo-database",
 ];
 
 class LongestFirst extends BaseSequencer {
@@ -42,7 +49,7 @@ const common = { ...patience, pool: "forks", isolate: false } as const;
 
 /** Run once more as an operator would who switches the adjustments of Node and V8 off (test/support/tuning.ts). */
 const untuned = [
-  "test/e2e/responses.test.ts",
+  ...(thorough ? ["test/e2e/responses.test.ts"] : []),
   "test/transport/grpc/grpc-calls.test.ts",
   "test/transport/http/http-responses.test.ts",
   "test/transport/http/repeated-gets.test.ts",

@@ -25,7 +25,7 @@ import { inChunks } from "../support/recording.js";
 
 const program = fileURLToPath(new URL("../../bin/marketd", import.meta.url));
 const log = createLog("silent");
-const blocks = 160;
+const blocks = 60;
 const healMsMax = 2_000;
 const isRoot = process.getuid?.() === 0;
 
@@ -159,8 +159,8 @@ describe("a fault in the middle of a load", () => {
   it.each(["file", "pipe"] as const)(
     "the server is killed (%s)",
     async (source) => {
-      const loading = new LoadProcess(server.url, source, "--pace", "120");
-      await loading.untilHeight(60);
+      const loading = new LoadProcess(server.url, source, "--pace", "60");
+      await loading.untilHeight(20);
       const pid = serverPid();
       process.kill(pid, "SIGKILL");
       await until("another server", 20_000, () =>
@@ -194,8 +194,8 @@ describe("a fault in the middle of a load", () => {
   }, 60_000);
 
   it("the server is stopped and goes on (pipe)", async () => {
-    const loading = new LoadProcess(server.url, "pipe", "--pace", "120");
-    await loading.untilHeight(60);
+    const loading = new LoadProcess(server.url, "pipe", "--pace", "60");
+    await loading.untilHeight(20);
     const pid = serverPid();
     process.kill(pid, "SIGSTOP");
     await sleep(4_000);
@@ -207,8 +207,8 @@ describe("a fault in the middle of a load", () => {
   it.each(["file", "pipe"] as const)(
     "the database is read-only for a while (%s)",
     async (source) => {
-      const loading = new LoadProcess(server.url, source, "--pace", "120");
-      await loading.untilHeight(60);
+      const loading = new LoadProcess(server.url, source, "--pace", "60");
+      await loading.untilHeight(20);
       await run("SET GLOBAL read_only = 1");
       await sleep(1_000);
       const height = await loading.height();
@@ -228,8 +228,8 @@ describe("a fault in the middle of a load", () => {
   );
 
   it("another session holds a lock for longer than the loader waits (pipe)", async () => {
-    const loading = new LoadProcess(server.url, "pipe", "--pace", "120");
-    await loading.untilHeight(60);
+    const loading = new LoadProcess(server.url, "pipe", "--pace", "60");
+    await loading.untilHeight(20);
     const { pathname } = new URL(loading.url);
     await admin.withConnection(async (connection) => {
       await connection.run("START TRANSACTION");
@@ -251,8 +251,8 @@ describe("a fault in the middle of a load", () => {
     "the connection dies half-way with %s, and its transaction stays open at the server",
     async (_name, text) => {
       const proxy = await HalfOpenProxy.before(server.url);
-      const loading = new LoadProcess(proxy.url, "pipe", "--pace", "120");
-      await loading.untilHeight(60);
+      const loading = new LoadProcess(proxy.url, "pipe", "--pace", "60");
+      await loading.untilHeight(20);
       await proxy.dieAt(text);
       await sleep(3_000);
       proxy.revive();
@@ -265,8 +265,8 @@ describe("a fault in the middle of a load", () => {
 
   it("a commit succeeds whose response is lost: the block is not written twice", async () => {
     const proxy = await HalfOpenProxy.before(server.url);
-    const loading = new LoadProcess(proxy.url, "pipe", "--pace", "120");
-    await loading.untilHeight(60);
+    const loading = new LoadProcess(proxy.url, "pipe", "--pace", "60");
+    await loading.untilHeight(20);
     await proxy.loseReplyTo("COMMIT");
     await sleep(500);
     proxy.revive();
@@ -326,7 +326,7 @@ describe("what ends a load", () => {
     "%s while the database is silent: soon, with a line",
     async (signal, code) => {
       const proxy = await HalfOpenProxy.before(server.url);
-      const loading = new LoadProcess(proxy.url, "pipe", "--pace", "120");
+      const loading = new LoadProcess(proxy.url, "pipe", "--pace", "60");
       await loading.untilHeight(20);
       await proxy.dieAt("INSERT INTO block");
       await sleep(300);
@@ -347,7 +347,7 @@ describe("what ends a load", () => {
 
   it("a second SIGTERM: at once", async () => {
     const proxy = await HalfOpenProxy.before(server.url);
-    const loading = new LoadProcess(proxy.url, "pipe", "--pace", "120");
+    const loading = new LoadProcess(proxy.url, "pipe", "--pace", "60");
     await loading.untilHeight(20);
     await proxy.dieAt("INSERT INTO block");
     loading.child.kill("SIGTERM");
@@ -392,7 +392,7 @@ describe("what ends a load", () => {
 
   it("nothing, where the next loader is concerned: one that hangs does not block it for long", async () => {
     const proxy = await HalfOpenProxy.before(server.url);
-    const hanging = new LoadProcess(proxy.url, "pipe", "--pace", "120");
+    const hanging = new LoadProcess(proxy.url, "pipe", "--pace", "60");
     await hanging.untilHeight(20);
     await proxy.dieAt("INSERT INTO block");
     // Stopped, it cannot find out that its connection is dead.

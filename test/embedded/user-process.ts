@@ -27,9 +27,8 @@ export interface UserProcessOptions {
 /** What each process runs: the compiled module, as the commands do. Any input, or its end, makes it close. */
 const program = `
 import { openEmbedded } from ${JSON.stringify(new URL("embedded/open-embedded.js", compiled).href)};
-import { createLog } from ${JSON.stringify(new URL("telemetry/log.js", compiled).href)};
 const [dataDir] = process.argv.slice(1);
-const database = await openEmbedded({ dataDir, log: createLog("warn"), onProgress: () => {}, bufferPoolBytes: 33554432 });
+const database = await openEmbedded({ dataDir, log: console, onProgress: () => {}, bufferPoolBytes: 33554432 });
 process.stdin.once("data", async () => {
   await database.close();
   process.exit(0);

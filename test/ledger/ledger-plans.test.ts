@@ -82,7 +82,7 @@ test("a scan gives what there is, however wrong the statistics that it begins wi
       // What is left is what was not given: nothing is skipped and nothing comes twice.
       expect(expected.filter((id) => id >= rest.low && id <= rest.high)).toEqual(expected.slice(found.length));
     }),
-    { numRuns: 300 },
+    { numRuns: tries(600) },
   );
   expect([...plans].sort()).toEqual(["index_union", "k_way_merge", "table_scan"]);
 }, 60_000);
@@ -115,7 +115,7 @@ test("every page is exact while blocks and accounts arrive, in bursts or after n
       }),
     },
   );
-  const steps = fc.sample(step, { numRuns: 1_500, seed: 11 });
+  const steps = fc.sample(step, { numRuns: tries(3_000), seed: 11 });
   let block = 0;
   for (const asked of steps) {
     if ("blocks" in asked) {

@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { adminConnectionsMax } from "../../src/runtime/admin-listener.js";
 import { metricsMaxAgeMs } from "../../src/runtime/cached-text.js";
 import { statusOf, WorkersProcess } from "../e2e/workers-process.js";
@@ -10,57 +10,49 @@ import { MarketFixture } from "../live/market-fixture.js";
 /* Health and metrics on a listener of their own, in a process that serves no clients. */
 
 const openings: (() => Promise<void> | void)[] = [];
+let fixture: MarketFixture;
+let service: WorkersProcess;
+let url: string;
+let admin: string;
+
+beforeAll(async () => {
+  fixture = await MarketFixture.create();
+  await fixture.add({ announce: ["a"] });
+  const args = ["--database-url", fixture.url, "--listen", "127.0.0.1:0", "--workers", "2", "--drain-ms", "500"];
+  service = new WorkersProcess([...args, "--admin-listen", "127.0.0.1:0"]);
+  url = await service.ready();
+  await until("told", 5_000, () => /health and metrics on/.test(service.printed));
+  admin = /health and metrics on (\S+)/.exec(service.printed)?.[1] ?? "";
+});
 
 afterEach(async () => {
   for (const close of openings.splice(0).reverse()) await close();
 });
 
-async function serve(adminPort = 0): Promise<{ service: WorkersProcess; url: string; admin: string }> {
-  const fixture = await MarketFixture.create();
-  openings.push(() => fixture.drop());
-  await fixture.add({ announce: ["a"] });
-  const args = ["--database-url", fixture.url, "--listen", "127.0.0.1:0", "--workers", "2", "--drain-ms", "500"];
-  const service = new WorkersProcess([...args, "--admin-listen", `127.0.0.1:${adminPort}`]);
-  openings.push(() => service.destroy());
-  const url = await service.ready();
-  await until("told", 5_000, () => /health and metrics on/.test(service.printed));
-  return { service, url, admin: /health and metrics on (\S+)/.exec(service.printed)?.[1] ?? "" };
-}
+afterAll(async () => {
+  await service.destroy();
+  await fixture.drop();
+});
 
 async function textOf(url: string): Promise<string> {
   return (await fetch(url)).text();
 }
 
 describe("--admin-listen", () => {
-  it("moves metrics away from clients, and answers health and readiness as the public port does", async () => {
-    const { service, url, admin } = await serve();
-    for (const path of ["/healthz", "/readyz"]) expect(await textOf(admin + path)).toBe(await textOf(url + path));
-    expect(await statusOf(`${url}/metrics`)).toBe(404);
-    expect(await textOf(`${admin}/metrics`)).toMatch(/^marketd_workers 2$/m);
-    expect(await statusOf(`${admin}/api/v2/market/a`)).toBe(404);
-    const posted = await fetch(`${admin}/readyz`, { method: "POST", body: "x" });
-    expect([posted.status, posted.headers.get("allow")]).toEqual([405, "GET, HEAD"]);
-    const head = await fetch(`${admin}/metrics`, { method: "HEAD" });
-    expect([head.status, await head.text()]).toEqual([200, ""]);
-    for (const pid of service.workers()) process.kill(pid, "SIGKILL");
-    await until("not ready", 2_000, async () => (await statusOf(`${admin}/readyz`)) === 503);
-    await until("ready again", 15_000, async () => (await statusOf(`${admin}/readyz`)) === 200);
-  });
-
   it("answers while a worker stands still, with the values that it told last", async () => {
-    const { service, url, admin } = await serve();
     for (let n = 0; n < 4; n++) expect(await statusOf(`${url}/api/v2/market/a`)).toBe(200);
     const answered = /^marketd_requests_total\{method="GetMarket",protocol="http",code="ok"\} 4$/m;
     await until("all are counted", 5_000, async () => answered.test(await textOf(`${admin}/metrics`)));
-    for (const pid of service.workers()) process.kill(pid, "SIGSTOP");
+    for (const pid of service.workers()) {
+      process.kill(pid, "SIGSTOP");
+      openings.push(() => void process.kill(pid, "SIGCONT"));
+    }
     const startedAt = performance.now();
     expect(await textOf(`${admin}/metrics`)).toMatch(answered);
     expect(performance.now() - startedAt).toBeLessThan(1_000);
-    for (const pid of service.workers()) process.kill(pid, "SIGCONT");
   });
 
   it("has limits of its own: connections, header bytes, one request per connection", async () => {
-    const { admin } = await serve();
     const port = Number(new URL(admin).port);
     const pipelined = await rawExchange(port, "GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n".repeat(1_000));
     expect(pipelined.match(/^HTTP\/1.1 200/gm)).toHaveLength(1);
@@ -80,7 +72,6 @@ describe("--admin-listen", () => {
   });
 
   it("answers soon under a flood of connections on the public port", async () => {
-    const { url, admin } = await serve();
     const flood = startFlood(Number(new URL(url).port));
     openings.push(() => void flood.stop());
     const tookMs: number[] = [];
@@ -98,7 +89,6 @@ describe("--admin-listen", () => {
   }, 60_000);
 
   it("makes the text of metrics at most once in a short while, however often it is asked for", async () => {
-    const { admin } = await serve();
     const startedAt = performance.now();
     const texts = new Set<string>();
     // Its CPU time differs in each text that is made.
@@ -112,13 +102,27 @@ describe("--admin-listen", () => {
     openings.push(() => void taken.close());
     const { port } = taken.address() as { port: number };
     const args = ["--database-url", "mysql://nobody@127.0.0.1:1/none", "--listen", "127.0.0.1:0"];
-    const service = new WorkersProcess([...args, "--admin-listen", `127.0.0.1:${port}`]);
-    openings.push(() => service.destroy());
-    const { code, printed } = await service.ending();
+    const other = new WorkersProcess([...args, "--admin-listen", `127.0.0.1:${port}`]);
+    openings.push(() => other.destroy());
+    const { code, printed } = await other.ending();
     expect(code).toBe(1);
     expect(printed).toContain(
       `marketd: cannot listen on 127.0.0.1:${port}: something else listens there; stop it, or choose another with --admin-listen\n`,
     );
+  });
+
+  it("moves metrics away from clients, and answers health and readiness as the public port does", async () => {
+    for (const path of ["/healthz", "/readyz"]) expect(await textOf(admin + path)).toBe(await textOf(url + path));
+    expect(await statusOf(`${url}/metrics`)).toBe(404);
+    expect(await textOf(`${admin}/metrics`)).toMatch(/^marketd_workers 2$/m);
+    expect(await statusOf(`${admin}/api/v2/market/a`)).toBe(404);
+    const posted = await fetch(`${admin}/readyz`, { method: "POST", body: "x" });
+    expect([posted.status, posted.headers.get("allow")]).toEqual([405, "GET, HEAD"]);
+    const head = await fetch(`${admin}/metrics`, { method: "HEAD" });
+    expect([head.status, await head.text()]).toEqual([200, ""]);
+    for (const pid of service.workers()) process.kill(pid, "SIGKILL");
+    await until("not ready", 2_000, async () => (await statusOf(`${admin}/readyz`)) === 503);
+    await until("ready again", 15_000, async () => (await statusOf(`${admin}/readyz`)) === 200);
   });
 });
 

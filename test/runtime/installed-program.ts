@@ -38,7 +38,8 @@ export class InstalledProgram {
     const name = `dist.${this.#builds}`;
     const build = join(this.folder, name);
     for (const part of ["bundle", "src"]) {
-      cpSync(join(realpathSync(join(root, "dist")), part), join(build, part), { recursive: true });
+      const filter = (path: string) => !path.endsWith(".map");
+      cpSync(join(realpathSync(join(root, "dist")), part), join(build, part), { recursive: true, filter });
     }
     for (const file of readdirSync(join(build, "bundle"))) {
       const path = join(build, "bundle", file);

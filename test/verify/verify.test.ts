@@ -14,11 +14,12 @@ import { type VerifyReport, verify } from "../../src/verify/verify.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { recordingPath } from "../support/partners.js";
 import { RecordingBuilder } from "../support/recording.js";
+import { tries } from "../support/tries.js";
 import { level } from "../support/venue-recording.js";
 import { type Fault, FaultPlanter } from "./faults.js";
 
 /** Faults that are planted: 1,000 in the long form, `MARKETD_FAULTS=1000 npm test -- test/verify`. */
-const faults = Number(process.env["MARKETD_FAULTS"] ?? 60);
+const faults = Number(process.env["MARKETD_FAULTS"] ?? tries(120));
 const seed = Number(process.env["MARKETD_FAULTS_SEED"] ?? 1);
 const log = createLog("silent");
 const options = { seed: 5, markets: 6, parties: 12, ordersPerBlock: 12, entriesPerBlock: 15 } as const;

@@ -13,6 +13,7 @@ const streamPath = "/api/v2/stream/markets/depth/updates";
 const exportPath = "/api/v2/ledgerentry/export?alt=media";
 const unaryPath = "/api/v2/market/m";
 const limits = { lingerMs: 50, breakOffMs: 50, headersTimeoutMs: 300, requestReceiveTimeoutMs: 400 };
+const patience = { timeout: 5_000, interval: 10 };
 
 let server: RunningServer;
 let service: FakeService;
@@ -44,8 +45,8 @@ async function expectNothingLeft(): Promise<void> {
       .split("\n")
       .filter((line) => /^marketd_(connections_open|streams_open)/.test(line) && !/ [01]$/.test(line));
   };
-  await expect.poll(left, { timeout: 5_000 }).toEqual([]);
-  await expect.poll(() => service.streams.filter((stream) => !stream.closed), { timeout: 5_000 }).toEqual([]);
+  await expect.poll(left, patience).toEqual([]);
+  await expect.poll(() => service.streams.filter((stream) => !stream.closed), patience).toEqual([]);
 }
 
 const masked = (first: number, payload: number[] = [], length = payload.length): number[] => {
