@@ -1,7 +1,7 @@
-import { instant } from "../../src/domain/instant.js";
 import { Amount } from "../components/amount.js";
 import { AssetAmount } from "../components/asset-amount.js";
 import { Facts } from "../components/facts.js";
+import { Time } from "../components/time.js";
 import { grouped } from "../format/decimal.js";
 import { enumName } from "../format/names.js";
 import { placesOf } from "../service/market-directory.js";
@@ -25,7 +25,7 @@ export function MarketDataFacts({ market, response }: MarketDataFactsProps) {
       ? []
       : ([
           ["Auction by", enumName(data.trigger, "AUCTION_TRIGGER_")],
-          ["Auction ends (UTC)", <span class="amount">{instant(data.auctionEnd)}</span>],
+          ["Auction ends (UTC)", <Time at={data.auctionEnd} />],
           ["Indicative price", price(data.indicativePrice)],
           ["Indicative volume", size(data.indicativeVolume)],
         ] as const);
@@ -34,7 +34,7 @@ export function MarketDataFacts({ market, response }: MarketDataFactsProps) {
       <Facts
         facts={[
           ["Block", isOfNewestBlock ? grouped(newestBlock) : `before ${grouped(newestBlock)}`],
-          ["Block time (UTC)", <span class="amount">{instant(data.timestamp)}</span>],
+          ["Block time (UTC)", <Time at={data.timestamp} />],
           ["Mark price", price(data.markPrice)],
           ["Open interest", size(data.openInterest)],
           ...auction,

@@ -1,5 +1,5 @@
-import { instant } from "../../src/domain/instant.js";
 import { Facts } from "../components/facts.js";
+import { Time } from "../components/time.js";
 import type { SignerBundle } from "../service/messages.js";
 
 /** What a removed signer's bundle holds. */
@@ -11,7 +11,7 @@ export function SignerBundleFacts({ bundle }: { readonly bundle: SignerBundle })
           ["Signer", <code>{bundle.oldSigner}</code>],
           ["Submitter", <code>{bundle.submitter}</code>],
           ["Epoch", bundle.epochSeq],
-          ["Time (UTC)", <span class="amount">{instant(bundle.timestamp)}</span>],
+          ["Time (UTC)", <Time at={bundle.timestamp} />],
           ["Nonce", <code>{bundle.nonce}</code>],
           ["Signatures", bundle.signatures === "" ? "none yet" : `${(bundle.signatures.length - 2) / 2} bytes`],
         ]}
