@@ -1,6 +1,7 @@
-// npm run bench -- ledger [--entries N] [--parties N] [--rounds N] [--only TEXT] [--data-dir DIR]
-// Pages of the ledger on N entries and on a tenth of them, below HTTP, against the best SQL that a person who knows the
-// store would write for that very page. Both alternate in one process, through the same driver.
+// npm run bench -- ledger [--entries N,N…] [--parties N,N…] [--rounds N] [--only TEXT] [--part build|pages|size]
+//   [--buffer-pool-gib N] [--data-dir DIR]
+// Pages of ledgers of several sizes, below HTTP, against the best SQL that a person who knows the store would write for
+// that very page. All alternate in one process, through the same driver. Then what else a ledger's size costs.
 import { parseArgs } from "node:util";
 import { pino } from "pino";
 import type { TimeRange } from "../src/domain/date-range.js";
@@ -9,11 +10,12 @@ import type { PlanCosts } from "../src/ledger/ledger-metrics.js";
 import { LedgerReader } from "../src/ledger/ledger-reader.js";
 import type { LedgerFilter } from "../src/ledger/selection.js";
 import { type Database, openDatabase } from "../src/store/database.js";
-import { makeDataset } from "./ledger/dataset.js";
+import { type DatasetOptions, makeDataset } from "./ledger/dataset.js";
 import { type BenchFilter, filters, timeOf } from "./ledger/filters.js";
 import { handStatements } from "./ledger/hand-sql.js";
 import { LedgerOverHttp } from "./ledger/over-http.js";
-import { openBenchServer } from "./ledger/place.js";
+import { bufferPoolGibDefault, openBenchServer } from "./ledger/place.js";
+import { ledgerBytes, printSizeCosts, sizeCosts } from "./ledger/size-costs.js";
 
 /** A statement by hand that takes longer is out of the race, and not run again. */
 const handTimeoutSeconds = 0.5;
@@ -24,10 +26,12 @@ const warmUpRequests = 150;
 
 const { values } = parseArgs({
   options: {
-    entries: { type: "string", default: "20000000" },
+    entries: { type: "string", default: "2000000,20000000" },
     parties: { type: "string", default: "35500" },
     rounds: { type: "string", default: "31" },
     only: { type: "string", default: "" },
+    part: { type: "string", default: "" },
+    "buffer-pool-gib": { type: "string", default: String(bufferPoolGibDefault) },
     "data-dir": { type: "string" },
   },
 });
@@ -98,13 +102,6 @@ class LedgerBench {
     this.#http = await LedgerOverHttp.start(this.#ledger);
   }
 
-  /** Has the server read every page of the table, so that all of it is in memory also where the data is of an earlier run. */
-  async readAll(): Promise<void> {
-    for (const index of ["PRIMARY", "ledger_entry_class", "ledger_entry_from", "ledger_entry_to"]) {
-      await this.#ours.query(`SELECT SUM(id) FROM ledger_entry FORCE INDEX (${index}) WHERE id > 0`);
-    }
-  }
-
   async close(): Promise<void> {
     await this.#http?.close();
     await this.#ours.close();
@@ -167,7 +164,7 @@ class LedgerBench {
   }
 }
 
-/** Both ledgers and all ways take turns, so that what else the machine does meets all of them alike. */
+/** All ledgers and all ways take turns, so that what else the machine does meets all of them alike. */
 async function measure(benches: readonly LedgerBench[]): Promise<Timing[][]> {
   const results: Timing[][] = benches.map(() => []);
   const chosen = filters.filter(({ name }) => name.includes(values.only));
@@ -207,7 +204,7 @@ async function timingsOf(
     };
   });
   for (let round = -warmUpRounds; round < Number(values.rounds); round++) {
-    for (const [subject, contender] of turns(round)) {
+    for (const [subject, contender] of turns(subjects.length, round)) {
       const ms = await timed(subjects[subject]?.ways[contender] ?? (async () => {}));
       if (round >= 0) timings[subject]?.taken[contender].push(ms);
     }
@@ -216,9 +213,11 @@ async function timingsOf(
 }
 
 /** Whose turn it is, in an order of its own each round: who comes after another finds the processor's caches as left. */
-function turns(round: number): [subject: number, contender: Contender][] {
+function turns(subjects: number, round: number): [subject: number, contender: Contender][] {
   const contenders: readonly Contender[] = round % 3 === 0 ? ["ours", "hand", "http"] : ["ours", "hand"];
-  const order = [0, 1].flatMap((subject) => contenders.map((contender): [number, Contender] => [subject, contender]));
+  const order = Array.from({ length: subjects }, (_, subject) =>
+    contenders.map((contender): [number, Contender] => [subject, contender]),
+  ).flat();
   for (let i = order.length - 1; i > 0; i--) {
     const j = Math.floor(Math.random() * (i + 1));
     const [a, b] = [order[i], order[j]];
@@ -227,7 +226,14 @@ function turns(round: number): [subject: number, contender: Contender][] {
   return order;
 }
 
-function print(entries: number, timings: readonly Timing[], smaller: readonly Timing[]): Record<string, number> {
+/** What one ledger's pages came to, at worst. */
+interface Worst {
+  readonly vsHand: number;
+  readonly growth: number;
+}
+
+/** @param smaller the pages of the next smaller ledger; none for the smallest */
+function print(entries: number, timings: readonly Timing[], smaller: readonly Timing[]): Worst {
   const worst = {
     hand: Number.POSITIVE_INFINITY,
     growth: Number.POSITIVE_INFINITY,
@@ -256,31 +262,78 @@ function print(entries: number, timings: readonly Timing[], smaller: readonly Ti
     );
   });
   console.log(`slowest median: ${worst.ms.toFixed(1)} ms`);
-  return { worst_vs_hand_sql: worst.hand, worst_growth_2m_to_20m: worst.growth };
+  return { vsHand: worst.hand, growth: worst.growth };
 }
 
-const server = await openBenchServer(values["data-dir"]);
-try {
-  const entries = Number(values.entries);
-  const benches: LedgerBench[] = [];
-  for (const count of [entries / 10, entries]) {
-    const url = server.databaseUrl(`ledger_${count}`);
-    console.error(`making a ledger of ${count.toLocaleString("en")} entries, unless it is there`);
-    await makeDataset(url, { entries: count, parties: Number(values.parties), hotShare: 0.05 }, console.error);
-    benches.push(new LedgerBench(url));
+/** Prints the pages of every ledger. @returns the smallest ratios, by name */
+function printPages(ledgers: readonly DatasetOptions[], results: readonly (readonly Timing[])[]): [string, number][] {
+  const short = (entries = 0) => (entries < 1e6 ? `${entries / 1e3}k` : `${entries / 1e6}m`);
+  const ratios: [string, number][] = [];
+  ledgers.forEach(({ entries }, i) => {
+    const { vsHand, growth } = print(entries, results[i] ?? [], results[i - 1] ?? []);
+    if (i === ledgers.length - 1) ratios.unshift(["worst_vs_hand_sql", vsHand]);
+    if (i > 0) ratios.push([`worst_growth_${short(ledgers[i - 1]?.entries)}_to_${short(entries)}`, growth]);
+  });
+  return ratios.map(([name, value]) => [name, Math.round(value * 1000) / 1000]);
+}
+
+/** Has the server read ledgers, from the smallest on, as long as its cache holds them: the data may be of an earlier run. */
+async function readIntoCache(urls: readonly string[]): Promise<void> {
+  let read = 0n;
+  for (const url of urls) {
+    const database = openDatabase(url, { connectionsMax: 1, statementTimeoutMs: Number.POSITIVE_INFINITY });
+    const [cache] = await database.query<{ bytes: bigint }>("SELECT @@innodb_buffer_pool_size AS bytes");
+    read += await ledgerBytes(database);
+    if (read * 10n > (cache?.bytes ?? 0n) * 9n) {
+      console.error("the cache does not hold the larger ledgers: their pages are read when they are first needed");
+      await database.close();
+      return;
+    }
+    for (const index of ["PRIMARY", "ledger_entry_class", "ledger_entry_from", "ledger_entry_to"]) {
+      await database.query(`SELECT SUM(id) FROM ledger_entry FORCE INDEX (${index}) WHERE id > 0`);
+    }
+    await database.close();
   }
-  console.error("reading all of both ledgers, so that they are in memory");
-  for (const bench of benches) await bench.readAll();
+}
+
+async function measurePages(ledgers: readonly DatasetOptions[], urls: readonly string[]): Promise<void> {
+  console.error("reading the ledgers, so that they are in memory");
+  await readIntoCache(urls);
+  const benches = urls.map((url) => new LedgerBench(url));
   for (const bench of benches) await bench.start();
   const results = await measure(benches);
   for (const bench of benches) await bench.close();
-  const [smaller = [], timings = []] = results;
-  print(entries / 10, smaller, []);
-  const worst = print(entries, timings, smaller);
-  const ratios = Object.fromEntries(
-    Object.entries(worst).map(([name, value]) => [name, Math.round(value * 1000) / 1000]),
-  );
+  const ratios = Object.fromEntries(printPages(ledgers, results));
   console.log(JSON.stringify({ name: "ledger", ratios }));
+}
+
+async function measureSizes(ledgers: readonly DatasetOptions[], urls: readonly string[]): Promise<void> {
+  const costs = [];
+  for (const [i, options] of ledgers.entries()) {
+    console.error(`start, export and load at ${options.entries.toLocaleString("en")} entries`);
+    costs.push(await sizeCosts(urls[i] ?? "", options));
+  }
+  printSizeCosts(costs);
+}
+
+/** The ledgers of the flags, smallest first; the last number of parties is that of all further ones. */
+function chosenLedgers(): DatasetOptions[] {
+  const parties = values.parties.split(",").map(Number);
+  return values.entries.split(",").map((entries, i) => {
+    return { entries: Number(entries), parties: parties[i] ?? parties.at(-1) ?? 0, hotShare: 0.05 };
+  });
+}
+
+const server = await openBenchServer(values["data-dir"], Number(values["buffer-pool-gib"]));
+try {
+  const ledgers = chosenLedgers();
+  const urls = ledgers.map(({ entries }) => server.databaseUrl(`ledger_${entries}`));
+  for (const [i, options] of ledgers.entries()) {
+    console.error(`making a ledger of ${options.entries.toLocaleString("en")} entries, unless it is there`);
+    await makeDataset(urls[i] ?? "", options, console.error);
+  }
+  if (["", "size"].includes(values.part)) await measureSizes(ledgers, urls);
+  if (["", "pages"].includes(values.part)) await measurePages(ledgers, urls);
 } finally {
   await server.close();
 }

@@ -2,7 +2,7 @@
 // Resident memory of a serving process after a tenth of the requests, and after all of them. Each portion of requests
 // comes over connections of its own, so that what connections leave behind would show too.
 import { execFile } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -49,8 +49,7 @@ async function ask(args: readonly string[], requests: number): Promise<void> {
 async function residentMemory(service: ServiceProcess): Promise<number> {
   const found: number[] = [];
   for (let n = 0; n < readings; n++) {
-    const status = readFileSync(`/proc/${service.workerPids[0]}/status`, "utf8");
-    found.push(Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1]) / 1024);
+    found.push(service.residentMib()[0] ?? Number.NaN);
     await sleep(readingPauseMs);
   }
   return found.sort((a, b) => a - b)[Math.floor(readings / 2)] ?? Number.NaN;

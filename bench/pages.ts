@@ -2,7 +2,6 @@
 // Pages of the ledger and of bundles, over HTTP and gRPC: the CPU time of the serving process per page, against a plain
 // server on the same database, and with --against, the CPU time of service and database together, against another
 // checkout that was built. Every server has the first core, the database and the load the second; rounds alternate.
-import { readFileSync } from "node:fs";
 import { Agent, get } from "node:http";
 import { parseArgs } from "node:util";
 import { Client, credentials } from "@grpc/grpc-js";
@@ -12,6 +11,7 @@ import { assetId, coldParty, makeDataset, partyId } from "./ledger/dataset.js";
 import { openBenchServer } from "./ledger/place.js";
 import { PlainServer } from "./pages/plain-server.js";
 import { type PageKind, pageKinds } from "./pages/requests.js";
+import { cpuMicrosOf, databasePidOf } from "./unary/process-usage.js";
 import { ServiceProcess } from "./unary/service-process.js";
 
 const { values } = parseArgs({
@@ -24,7 +24,6 @@ const { values } = parseArgs({
 });
 const bundleCount = 400;
 const signaturesPerBundle = 4;
-const ticksPerSecond = 100;
 
 /** Something that answers pages, and its CPU time so far. */
 interface Subject {
@@ -82,7 +81,7 @@ async function measure(kind: PageKind, subjects: readonly Subject[], databasePid
   for (let round = -1; round < rounds; round++) {
     for (const subject of round % 2 === 0 ? subjects : subjects.toReversed()) {
       const url = subject.urlOf(kind);
-      const [server, database] = [await subject.cpuMicros(), cpuOf(databasePid)];
+      const [server, database] = [await subject.cpuMicros(), cpuMicrosOf(databasePid)];
       for (let page = 0; page < kind.count; page++) {
         const bytes = await (kind.protocol === "http" ? getPage(url) : callPage(url, kind));
         if (bytes === 0) throw new Error(`${subject.name} answered ${kind.name} with nothing`);
@@ -90,18 +89,10 @@ async function measure(kind: PageKind, subjects: readonly Subject[], databasePid
       const served = (await subject.cpuMicros()) - server;
       if (round < 0) continue;
       costs.get(subject.name)?.server.push(served / kind.count);
-      costs.get(subject.name)?.both.push((served + cpuOf(databasePid) - database) / kind.count);
+      costs.get(subject.name)?.both.push((served + cpuMicrosOf(databasePid) - database) / kind.count);
     }
   }
   return costs;
-}
-
-/** CPU time of a process so far, in microseconds. */
-function cpuOf(pid: number): number {
-  const fields = readFileSync(`/proc/${pid}/stat`, "latin1")
-    .replace(/^.*\) /, "")
-    .split(" ");
-  return ((Number(fields[11]) + Number(fields[12])) * 1e6) / ticksPerSecond;
 }
 
 function median(numbers: readonly number[]): number {
@@ -138,8 +129,7 @@ async function prepare(url: string): Promise<number> {
       });
       await connection.query("INSERT INTO node_signature (signature_id, signature, kind) VALUES ?", [signatures]);
     }
-    const [[file]] = await connection.query<RowDataPacket[]>("SELECT @@pid_file AS path");
-    return Number(readFileSync(String(file?.["path"]), "utf8"));
+    return await databasePidOf(url);
   } finally {
     await connection.end();
   }

@@ -14,6 +14,10 @@ const marketCount = 50;
 const packetBytes = 256 * 1024;
 const blockTimeNs = 1_000_000_000n;
 const genesisNs = 1_674_004_004_000_000_000n;
+/** Blocks of one LOAD DATA, which is one transaction. */
+const blocksPerLoad = 250_000;
+/** The last six digits of amounts: the text of a number above 32 bits is slow to make. */
+const sixDigits = Array.from({ length: 1e6 }, (_, number) => String(number).padStart(6, "0"));
 
 /** Which ledger to make. */
 export interface DatasetOptions {
@@ -25,6 +29,8 @@ export interface DatasetOptions {
 }
 
 interface AccountDef {
+  /** Equal for accounts that differ only in their party. */
+  readonly kind: number;
   readonly id: number;
   readonly party: string;
   readonly asset: number;
@@ -76,8 +82,9 @@ export class Dataset {
   readonly options: DatasetOptions;
   readonly accounts: AccountDef[] = [];
   readonly #parties: Party[] = [];
-  readonly #network = new Map<string, AccountDef>();
-  readonly #classes = new Map<number, Map<string, number>>();
+  readonly #network = new Map<number, AccountDef>();
+  readonly #kinds = new Map<string, number>();
+  readonly #classes = new Map<number, number>();
   readonly classRows: (string | number)[][] = [];
   #seed = 1;
   #losses = 0;
@@ -95,17 +102,17 @@ export class Dataset {
     for (let party = 0; party < options.parties; party++) this.#addParty(party);
   }
 
-  /** Lines for LOAD DATA, and per block one for `block`. */
-  *lines(blocks: string[]): Generator<string> {
-    const { entries } = this.options;
-    for (let i = 0; i < entries; i++) {
-      const position = i % entriesPerBlock;
-      const height = BigInt(Math.floor(i / entriesPerBlock) + 1);
-      const timeNs = genesisNs + height * blockTimeNs;
-      if (position === 0) {
-        blocks.push(`${height}\t${timeNs}\t${height}\t${Math.min(entriesPerBlock, entries - i)}\n`);
-      }
-      yield this.#line(i, firstIdOfBlock(height) + BigInt(position), timeNs);
+  /** Lines for LOAD DATA, those of a block at a time, and per block one for `block`; from entry `first` on. */
+  *lines(blocks: string[], first = 0, last = this.options.entries): Generator<string, void, undefined> {
+    for (let at = first; at < last; at += entriesPerBlock) {
+      const count = Math.min(entriesPerBlock, last - at);
+      const height = BigInt(Math.floor(at / entriesPerBlock) + 1);
+      const time = String(genesisNs + height * blockTimeNs);
+      const firstId = firstIdOfBlock(height);
+      blocks.push(`${height}\t${time}\t${height}\t${count}\n`);
+      let text = "";
+      for (let i = 0; i < count; i++) text += this.#line(at + i, firstId + BigInt(i), time);
+      yield text;
     }
   }
 
@@ -116,12 +123,17 @@ export class Dataset {
     }
   }
 
-  #line(i: number, id: bigint, timeNs: bigint): string {
+  #line(i: number, id: bigint, time: string): string {
     const [from, to, type] = this.#movement(i);
-    const quantity = 1 + Math.floor(this.#random() * 1e12);
-    const balance = Math.floor(this.#random() * 1e15);
+    const quantity = 1 + this.#below(1e6);
+    const quantityRest = this.#below(1e6);
+    const balance = 1 + this.#below(1e9);
+    const balanceRest = this.#below(1e6);
+    const rest = quantityRest + balanceRest;
+    const after = quantity + balance + (rest < 1e6 ? 0 : 1);
+    const amounts = `${quantity}${sixDigits[quantityRest]}\t${balance}${sixDigits[balanceRest]}\t${after}${sixDigits[rest % 1e6]}`;
     const classId = this.#classOf(from, to, type);
-    return `${id}\t${from.id}\t${to.id}\t${classId}\t${type}\t${timeNs}\t${quantity}\t${balance}\t${balance + quantity}\n`;
+    return `${id}\t${from.id}\t${to.id}\t${classId}\t${type}\t${time}\t${amounts}\n`;
   }
 
   #movement(i: number): [AccountDef, AccountDef, T] {
@@ -194,32 +206,30 @@ export class Dataset {
   }
 
   #at(asset: number, market: number | undefined, type: A): AccountDef {
-    const account = this.#network.get(`${asset} ${market} ${type}`);
+    const account = this.#network.get(networkKey(asset, market, type));
     if (account === undefined) throw new RangeError(`no network account ${asset} ${market} ${type}`);
     return account;
   }
 
   #addNetwork(asset: number, market: number | undefined, type: A): void {
-    this.#network.set(`${asset} ${market} ${type}`, this.#add({ party: "network", asset, market, type }));
+    this.#network.set(networkKey(asset, market, type), this.#add({ party: "network", asset, market, type }));
   }
 
-  #add(account: Omit<AccountDef, "id">): AccountDef {
-    const numbered = { ...account, id: this.accounts.length + 1 };
+  #add(account: Omit<AccountDef, "id" | "kind">): AccountDef {
+    const key = `${account.asset} ${account.market} ${account.type}`;
+    const kind = this.#kinds.get(key) ?? this.#kinds.size;
+    this.#kinds.set(key, kind);
+    const numbered = { ...account, kind, id: this.accounts.length + 1 };
     this.accounts.push(numbered);
     return numbered;
   }
 
   #classOf(from: AccountDef, to: AccountDef, type: T): number {
-    const key = `${from.asset} ${from.market} ${from.type} ${to.market} ${to.type}`;
-    let ofType = this.#classes.get(type);
-    if (ofType === undefined) {
-      ofType = new Map();
-      this.#classes.set(type, ofType);
-    }
-    let id = ofType.get(key);
+    const key = (from.kind * 4_096 + to.kind) * 4_096 + type;
+    let id = this.#classes.get(key);
     if (id === undefined) {
       id = this.classRows.length + 1;
-      ofType.set(key, id);
+      this.#classes.set(key, id);
       const side = ({ asset, market, type: accountType }: AccountDef) => [
         assetId(asset),
         market === undefined ? "" : marketId(market),
@@ -230,6 +240,11 @@ export class Dataset {
     return id;
   }
 
+  /** An integer from 0. */
+  #below(end: number): number {
+    return Math.floor(this.#random() * end);
+  }
+
   /** mulberry32 */
   #random(): number {
     this.#seed = (this.#seed + 0x6d2b79f5) | 0;
@@ -237,6 +252,10 @@ export class Dataset {
     t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
     return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
   }
+}
+
+function networkKey(asset: number, market: number | undefined, type: A): number {
+  return (asset * 4_096 + (market ?? marketCount)) * 4_096 + type;
 }
 
 const indexes = [
@@ -260,6 +279,7 @@ export async function makeDataset(url: string, options: DatasetOptions, say: (te
     const [rows] = await connection.query<mysql.RowDataPacket[]>("SELECT stream_sequence AS done FROM progress");
     if (rows.length > 0) return;
     const began = Date.now();
+    const seconds = () => Math.round((Date.now() - began) / 1000);
     const dataset = new Dataset(options);
     for (const table of ["block", "account", "entry_class", "ledger_entry"])
       await connection.query(`TRUNCATE ${table}`);
@@ -271,22 +291,54 @@ export async function makeDataset(url: string, options: DatasetOptions, say: (te
       await connection.query(`ALTER TABLE ledger_entry ${drops.map((name) => `DROP INDEX ${name}`).join(", ")}`);
     }
     const blocks: string[] = [];
-    await loadLines(connection, "ledger_entry", dataset.lines(blocks));
-    say(`${options.entries} entries loaded after ${Math.round((Date.now() - began) / 1000)} s`);
-    await loadLines(connection, "block", blocks);
+    const lines = dataset.lines(blocks);
+    for (let loaded = 0; loaded < options.entries; ) {
+      await loadLines(connection, "ledger_entry", taken(lines, blocksPerLoad));
+      await loadLines(connection, "block", blocks.splice(0));
+      loaded = Math.min(loaded + blocksPerLoad * entriesPerBlock, options.entries);
+      say(`${loaded.toLocaleString("en")} of ${options.entries.toLocaleString("en")} entries after ${seconds()} s`);
+    }
     await loadLines(connection, "account", dataset.accountLines());
     await loadLines(connection, "entry_class", [dataset.classRows.map((row) => `${row.join("\t")}\n`).join("")]);
-    for (const index of indexes) await connection.query(`ALTER TABLE ledger_entry ADD INDEX ${index}`);
+    say(`building ${indexes.length} indexes after ${seconds()} s`);
+    await connection.query(`ALTER TABLE ledger_entry ${indexes.map((index) => `ADD INDEX ${index}`).join(", ")}`);
     await connection.query("ANALYZE TABLE ledger_entry, block, account, entry_class");
     await connection.query(
       "INSERT INTO progress SELECT 1, 'bench', MAX(height), MAX(height), MAX(time_ns), 0 FROM block",
     );
     say(
-      `${dataset.accounts.length} accounts, ${dataset.classRows.length} classes, indexes built: ` +
-        `${Math.round((Date.now() - began) / 1000)} s in all`,
+      `${dataset.accounts.length} accounts, ${dataset.classRows.length} classes, indexes built: ${seconds()} s in all`,
     );
   } finally {
     await connection.end();
+  }
+}
+
+/**
+ * Entries per second of LOAD DATA that appends this many to a dataset with its indexes in place. The rows are made
+ * beforehand, and rolled back afterwards.
+ */
+export async function appendRate(url: string, options: DatasetOptions, entries: number): Promise<number> {
+  const connection = await connect(url);
+  try {
+    const lines = [...new Dataset(options).lines([], options.entries, options.entries + entries)];
+    await connection.beginTransaction();
+    const startedAt = performance.now();
+    await loadLines(connection, "ledger_entry", lines);
+    const seconds = (performance.now() - startedAt) / 1_000;
+    await connection.rollback();
+    return entries / seconds;
+  } finally {
+    await connection.end();
+  }
+}
+
+/** The next items of an iterator, which stays open for the others. */
+function* taken<T>(items: Iterator<T, void, undefined>, count: number): Generator<T, void, undefined> {
+  for (let i = 0; i < count; i++) {
+    const next = items.next();
+    if (next.done === true) return;
+    yield next.value;
   }
 }
 

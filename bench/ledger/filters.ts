@@ -61,7 +61,7 @@ export const filters: readonly BenchFilter[] = [
   { name: "asset, long ago", filter: both({ assetId: assetId(oldAsset) }) },
   { name: "market", filter: both({ marketIds: [marketId(7)] }) },
   { name: "market, long ago", filter: both({ marketIds: [marketId(oldMarket)] }) },
-  { name: "account type, 30k accounts", filter: filter({ from: side({ types: [A.GENERAL] }) }) },
+  { name: "account type, a third of all", filter: filter({ from: side({ types: [A.GENERAL] }) }) },
   {
     name: "account types, closed",
     filter: filter({ from: side({ types: [A.MARGIN] }), to: side({ types: [A.INSURANCE] }), closed: true }),

@@ -4,8 +4,8 @@ import { join } from "node:path";
 import { openEmbedded } from "../../src/embedded/open-embedded.js";
 import { createLog } from "../../src/telemetry/log.js";
 
-/** Memory for a private server: both ledgers of the bench, with their indexes. */
-const bufferPoolBytes = 6 * 1024 ** 3;
+/** Memory for the cache of a private server: holds ledgers of 2 and 20 million entries with their indexes. */
+export const bufferPoolGibDefault = 6;
 
 /** A server for a bench: the one that MARKETD_BENCH_SERVER_URL names, or a private one. */
 export interface BenchServer {
@@ -14,7 +14,10 @@ export interface BenchServer {
 }
 
 /** `dataDir` keeps what is made there for the next run; without it the folder is a temporary one. */
-export async function openBenchServer(dataDir: string | undefined): Promise<BenchServer> {
+export async function openBenchServer(
+  dataDir: string | undefined,
+  bufferPoolGib = bufferPoolGibDefault,
+): Promise<BenchServer> {
   const given = process.env["MARKETD_BENCH_SERVER_URL"];
   const databaseUrl = (server: string) => (name: string) => {
     const url = new URL(server);
@@ -27,7 +30,7 @@ export async function openBenchServer(dataDir: string | undefined): Promise<Benc
     dataDir: folder,
     log: createLog("error"),
     onProgress: (text) => console.error(text),
-    bufferPoolBytes,
+    bufferPoolBytes: bufferPoolGib * 1024 ** 3,
     database: "",
   });
   return {

@@ -1,4 +1,5 @@
 import { connect, type Socket } from "node:net";
+import { envelope } from "../../src/transport/call/framing.js";
 
 /** Where the depth stream is. */
 export const streamPath = "/api/v2/stream/markets/depth/updates";
@@ -27,9 +28,23 @@ export interface LightReader {
 /** Reading memory that all connections share: what is in it is counted, not kept. */
 const shared = Buffer.alloc(1 << 18);
 
-/** Opens a connection with `streams` depth streams. Lines have one stream a connection. */
-export function openReader(protocol: ReaderProtocol, port: number, address: string, streams: number): LightReader {
-  const parser = protocol === "grpc" ? new Http2Counter(streams) : new ChunkedCounter();
+/** What to subscribe to, and who gets the bytes. Default: every market, and nobody. */
+export interface Subscription {
+  /** The request message of each stream, without its gRPC prefix. */
+  readonly requests: readonly Uint8Array[];
+  /** Body bytes of a stream: those of `buffer` from `start` to `end`, valid during the call. */
+  readonly onData: (stream: number, buffer: Uint8Array, start: number, end: number, now: number) => void;
+}
+
+/** Opens a connection with `streams` depth streams. Lines have one stream a connection, of every market. */
+export function openReader(
+  protocol: ReaderProtocol,
+  port: number,
+  address: string,
+  streams: number,
+  subscription?: Subscription,
+): LightReader {
+  const parser = protocol === "grpc" ? new Http2Counter(streams, subscription?.onData) : new ChunkedCounter();
   const onread = {
     buffer: shared,
     callback: (length: number, buffer: Uint8Array) => {
@@ -39,7 +54,7 @@ export function openReader(protocol: ReaderProtocol, port: number, address: stri
   };
   const socket = connect({ port, host: "127.0.0.1", localAddress: address, onread, noDelay: true });
   const reader: LightReader = { socket, bytes: parser.bytes, receivedAt: parser.receivedAt, open: true };
-  socket.write(protocol === "grpc" ? grpcRequests(streams) : lineRequest);
+  socket.write(protocol === "grpc" ? grpcRequests(streams, subscription?.requests) : lineRequest);
   socket.on("error", () => {});
   socket.once("close", () => {
     reader.open = false;
@@ -68,7 +83,10 @@ class Http2Counter implements Counter {
   #stream = -1;
   #ping: number[] | undefined;
 
-  constructor(streams: number) {
+  constructor(
+    streams: number,
+    private readonly onData: Subscription["onData"] | undefined,
+  ) {
     this.bytes = new Float64Array(streams);
     this.receivedAt = new Float64Array(streams);
   }
@@ -85,6 +103,7 @@ class Http2Counter implements Counter {
       if (this.#stream >= 0) {
         this.bytes[this.#stream] = (this.bytes[this.#stream] ?? 0) + taken;
         this.receivedAt[this.#stream] = now;
+        this.onData?.(this.#stream, buffer, at, at + taken, now);
       } else if (this.#ping !== undefined) {
         this.#ping.push(...buffer.subarray(at, at + taken));
       }
@@ -148,8 +167,8 @@ class ChunkedCounter implements Counter {
 
 const lineRequest = Buffer.from(`GET ${streamPath} HTTP/1.1\r\nhost: bench\r\n\r\n`);
 
-/** The preface, windows as wide as can be, and a call per stream. */
-function grpcRequests(streams: number): Buffer {
+/** The preface, windows as wide as can be, and a call per stream; without a message of its own it is of every market. */
+function grpcRequests(streams: number, messages: readonly Uint8Array[] = []): Buffer {
   const widest = 0x7fff_ffff;
   const settings = Buffer.alloc(6);
   settings.writeUInt16BE(4, 0);
@@ -170,9 +189,10 @@ function grpcRequests(streams: number): Buffer {
     ["te", "trailers"],
   ] as const;
   const block = Buffer.concat(fields.map(([name, value]) => literalField(name, value)));
-  for (let stream = 1; stream < 2 * streams; stream += 2) {
+  for (let i = 0; i < streams; i++) {
+    const stream = 2 * i + 1;
     parts.push(frame(frameTypes.headers, flags.endHeaders, stream, block));
-    parts.push(frame(frameTypes.data, flags.endStream, stream, Buffer.alloc(5)));
+    parts.push(frame(frameTypes.data, flags.endStream, stream, envelope(0, messages[i] ?? Buffer.alloc(0))));
   }
   return Buffer.concat(parts);
 }

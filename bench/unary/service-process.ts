@@ -4,15 +4,19 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { pinnedTo } from "./pinned.js";
+import { residentMibOf } from "./process-usage.js";
 import type { MeasuredServer } from "./server-process.js";
 
-/** Longest wait for the service to listen. */
-const listenMsMax = 20_000;
+/** Longest wait for the service to listen, which it does once it has read the books. */
+const listenMsMax = 60_000;
+const readyPollMs = 10;
 
 /** What is started, where that is not this checkout as it comes. */
 export interface ServiceStart {
   /** Folder of another checkout, which must be built. */
   readonly checkout?: string;
+  /** Let it use every core; by default it has the first. */
+  readonly everyCore?: boolean;
   /** Further flags of `serve`. */
   readonly flags?: readonly string[];
 }
@@ -29,17 +33,18 @@ export class ServiceProcess implements MeasuredServer {
     this.#child = child;
   }
 
-  /** Starts it on the first core, and waits until it is ready. */
+  /** Starts it, and waits until it is ready. */
   static async start(
     name: string,
     databaseUrl: string,
     workers: number,
-    { checkout = fileURLToPath(new URL("../../../", import.meta.url)), flags = [] }: ServiceStart = {},
+    options: ServiceStart = {},
   ): Promise<ServiceProcess> {
+    const { checkout = fileURLToPath(new URL("../../../", import.meta.url)), everyCore, flags = [] } = options;
     const main = join(checkout, "dist", "src", "main.js");
     const common = ["--database-url", databaseUrl, "--listen", "127.0.0.1:0", "--log-level", "silent"];
     const args = [main, "serve", ...common, "--workers", String(workers), ...flags];
-    const [program, all] = pinnedTo(0, process.execPath, args);
+    const [program, all] = everyCore === true ? [process.execPath, args] : pinnedTo(0, process.execPath, args);
     const child = spawn(program, all, { stdio: ["ignore", "ignore", "pipe"] });
     const listening = new Promise<string>((resolve, reject) => {
       const late = (): void => reject(new Error(`marketd serve with ${workers} workers did not listen in time`));
@@ -54,7 +59,8 @@ export class ServiceProcess implements MeasuredServer {
       child.kill("SIGKILL");
       throw error;
     });
-    while ((await fetch(`${url}/readyz`)).status !== 200) await new Promise((resolve) => setTimeout(resolve, 50));
+    while ((await fetch(`${url}/readyz`)).status !== 200)
+      await new Promise((resolve) => setTimeout(resolve, readyPollMs));
     return new ServiceProcess(name, url, child);
   }
 
@@ -62,6 +68,11 @@ export class ServiceProcess implements MeasuredServer {
   get workerPids(): number[] {
     const { pid } = this.#child;
     return readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ").map(Number);
+  }
+
+  /** Resident memory of each worker. */
+  residentMib(): number[] {
+    return this.workerPids.map(residentMibOf);
   }
 
   get port(): number {
