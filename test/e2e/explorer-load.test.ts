@@ -176,7 +176,12 @@ describe.skipIf(chromium === undefined)("the explorer under load", () => {
     await expect.poll(() => name.allTextContents(), patience).toContain("COIN1/USD");
     expect(await rows.count()).toBeLessThan(markets / 4);
 
-    for (let i = 0; i < 60; i++) await page.keyboard.press("Tab");
+    // A person sees where the focus is before the next key.
+    const painted = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))";
+    for (let i = 0; i < 60; i++) {
+      await page.keyboard.press("Tab");
+      await page.evaluate(painted);
+    }
     const focused = () =>
       page.evaluate<string | undefined>("document.activeElement.closest('[aria-rowindex]')?.ariaRowIndex");
     expect(Number(await focused())).toBeGreaterThan(40);
