@@ -200,7 +200,9 @@ describe.skipIf(chromium === undefined)("the explorer under load", () => {
     }
 
     await page.keyboard.press("End");
-    await expect.poll(() => rows.last().getAttribute("aria-rowindex"), patience).toBe(String(markets + 1));
+    // Rows are in the order of names once all definitions are there.
+    await expect.poll(() => name.last().textContent(), patience).toBe(`COIN${markets}/USD`);
+    expect(await rows.last().getAttribute("aria-rowindex")).toBe(String(markets + 1));
     const id = await rows.last().getAttribute("data-market");
     const { buy, sell } = await world.getJson<{ buy: DepthLevel[]; sell: DepthLevel[] }>(
       `/api/v2/market/depth/${id}/latest`,
