@@ -15,7 +15,7 @@ export function clusterScenarios(world: ClusterWorld): Fault[][] {
     killed(world, "reading node", world.reader),
     killed(world, "writing node", world.writer),
     [sourceKilled(world)],
-    [stopped(world)],
+    stopped(world),
     [replicaStandsStill(world)],
     [rollingRestart(world)],
     [balancerRestarted(world)],
@@ -57,25 +57,35 @@ function sourceKilled(world: ClusterWorld): Fault {
   };
 }
 
-/** A node stands still until the others have evicted it, and then goes on where it was. */
-function stopped(world: ClusterWorld): Fault {
+/** A node stands still until the others have evicted it; then it goes on where it was, and they let it in again. */
+function stopped(world: ClusterWorld): Fault[] {
   const { reader, writer, source, report } = world;
   let node = reader;
-  return {
-    name: "node stopped until evicted",
-    excuses: ["ledger", "slow ledger"],
-    holdMs: brief,
-    inject: async () => {
-      node = world.random.pick([reader, writer]);
-      node.server.pause();
-      await world.until("the node is evicted", evictedMaxMs, async () => (await source.clusterSize()) === 2);
+  return [
+    {
+      name: "node stopped until evicted",
+      excuses: ["ledger", "slow ledger"],
+      holdMs: momentary,
+      recoveryMaxMs: withoutNodeMaxMs,
+      inject: async () => {
+        node = world.random.pick([reader, writer]);
+        node.server.pause();
+        await world.until("the node is evicted", evictedMaxMs, async () => (await source.clusterSize()) === 2);
+      },
+      heal: () => {},
     },
-    heal: () => node.server.resume(),
-    restore: async () => {
-      const back = await world.within(joinMaxMs, () => node.isSynced());
-      report.check("a node that was evicted comes back", back, `not within ${joinMaxMs} ms`);
+    {
+      name: "stopped node back",
+      excuses: ["ledger"],
+      holdMs: momentary,
+      inject: async () => {
+        node.server.resume();
+        const back = await world.within(joinMaxMs, () => node.isSynced());
+        report.check("a node that was evicted comes back", back, `not within ${joinMaxMs} ms`);
+      },
+      heal: () => {},
     },
-  };
+  ];
 }
 
 function replicaStandsStill(world: ClusterWorld): Fault {
