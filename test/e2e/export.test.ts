@@ -79,6 +79,14 @@ const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest(
 const rowsOf = (csv: Buffer) => csv.toString().split("\r\n").length - 2;
 const partOf = (file: string) => join(cwd, `${file}.part`);
 
+/** The command once it has reached the server: a server that cannot be reached at the start ends it. */
+async function begun(out: string): Promise<RunningCommand> {
+  const before = balancer.handed;
+  const command = startMarketd([...throughBalancer(), "--out", out], { cwd });
+  await vi.waitFor(() => expect(balancer.handed).toBeGreaterThan(before + 1), poll);
+  return command;
+}
+
 /** The command with a few slices verified, and no connection any more. */
 async function halfDone(file: string, out = file): Promise<RunningCommand> {
   const command = startMarketd([...throughBalancer(), "--out", out], { cwd });
@@ -205,12 +213,12 @@ describe("a file", () => {
 describe("what breaks", { timeout: 120_000 }, () => {
   it("a connection, again and again", async () => {
     const expected = await undisturbed();
-    const command = startMarketd([...throughBalancer(), "--out", "cut.csv"], { cwd });
+    const command = await begun("cut.csv");
     let ended = false;
     void command.ending.then(() => {
       ended = true;
     });
-    for (let cutAfterMs = 150; !ended; cutAfterMs *= 1.3) {
+    for (let cutAfterMs = 50; !ended; cutAfterMs *= 1.3) {
       await sleep(cutAfterMs);
       balancer.leadTo(port);
     }
@@ -365,8 +373,7 @@ async function falsifyingProxy(): Promise<Server> {
 describe("standard output", { timeout: 120_000 }, () => {
   it("gets the same bytes, through broken connections too, and standard error the summary", async () => {
     const expected = await undisturbed();
-    const command = startMarketd([...throughBalancer(), "--out", "-"], { cwd });
-    await sleep(300);
+    const command = await begun("-");
     balancer.leadTo(port);
     const { code, out, error } = await command.ending;
     expect(code).toBe(0);

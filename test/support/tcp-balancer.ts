@@ -28,6 +28,11 @@ export class TcpBalancer {
     return typeof address === "object" && address !== null ? address.port : 0;
   }
 
+  /** Connections that were handed on since the start. */
+  get handed(): number {
+    return this.#turn;
+  }
+
   /** Connections that are open now. */
   get connections(): number {
     return this.#sockets.size / 2;
