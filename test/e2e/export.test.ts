@@ -80,7 +80,7 @@ const rowsOf = (csv: Buffer) => csv.toString().split("\r\n").length - 2;
 const partOf = (file: string) => join(cwd, `${file}.part`);
 
 /** The command once it has reached the server: a server that cannot be reached at the start ends it. */
-async function begun(out: string): Promise<RunningCommand> {
+async function started(out: string): Promise<RunningCommand> {
   const before = balancer.handed;
   const command = startMarketd([...throughBalancer(), "--out", out], { cwd });
   await vi.waitFor(() => expect(balancer.handed).toBeGreaterThan(before + 1), poll);
@@ -213,7 +213,7 @@ describe("a file", () => {
 describe("what breaks", { timeout: 120_000 }, () => {
   it("a connection, again and again", async () => {
     const expected = await undisturbed();
-    const command = await begun("cut.csv");
+    const command = await started("cut.csv");
     let ended = false;
     void command.ending.then(() => {
       ended = true;
@@ -373,7 +373,7 @@ async function falsifyingProxy(): Promise<Server> {
 describe("standard output", { timeout: 120_000 }, () => {
   it("gets the same bytes, through broken connections too, and standard error the summary", async () => {
     const expected = await undisturbed();
-    const command = await begun("-");
+    const command = await started("-");
     balancer.leadTo(port);
     const { code, out, error } = await command.ending;
     expect(code).toBe(0);
