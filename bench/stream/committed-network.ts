@@ -1,34 +1,22 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { OrderBooks } from "../../src/domain/order-book.js";
 import { openEmbedded } from "../../src/embedded/open-embedded.js";
 import { writeBatch } from "../../src/loader/batch.js";
-import { BlockFold } from "../../src/loader/block-fold.js";
-import { FrameSplitter } from "../../src/loader/frames.js";
-import { LedgerTextWriter } from "../../src/loader/ledger-text.js";
 import { TableSums } from "../../src/loader/table-sums.js";
-import { Network } from "../../src/simulator/network.js";
 import { migrate } from "../../src/store/migrate.js";
 import type { Progress } from "../../src/store/progress-table.js";
 import { openWriter, type Writer } from "../../src/store/writer.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { type BlockSource, pollIntervalMs } from "./delay.js";
 import { nowMs } from "./light-reader.js";
-import { networkOptions } from "./simulated-blocks.js";
+import { FoldedNetwork } from "./simulated-blocks.js";
 
 const historyBlocks = 200;
 
 /** A simulated network that commits its blocks to a private database when it is told to. */
 export class CommittedNetwork implements BlockSource {
-  readonly #network = new Network(networkOptions);
-  readonly #splitter = new FrameSplitter("the simulated network");
-  readonly #fold = new BlockFold({
-    progress: undefined,
-    position: 0,
-    books: OrderBooks.restore([], []),
-    ledger: new LedgerTextWriter([], []),
-  });
+  readonly #network = new FoldedNetwork();
   readonly #sums = new TableSums();
   #progress: Progress | undefined;
 
@@ -46,7 +34,7 @@ export class CommittedNetwork implements BlockSource {
       await migrate(database.url, log);
       const writer = await openWriter(database.url);
       const network = new CommittedNetwork(database.url, writer);
-      for (let block = 0; block < historyBlocks; block++) network.#makeBlock();
+      for (let block = 0; block < historyBlocks; block++) network.#network.nextBlock();
       await network.#commit();
       await use(network);
       writer.close();
@@ -64,19 +52,15 @@ export class CommittedNetwork implements BlockSource {
   /** Commits blocks up to one that changes a book; gives when the database had committed that, by `nowMs`. */
   async block(): Promise<number> {
     for (;;) {
-      this.#makeBlock();
+      this.#network.nextBlock();
       const changedLevels = await this.#commit();
       const committedAt = nowMs();
       if (changedLevels > 0) return committedAt;
     }
   }
 
-  #makeBlock(): void {
-    for (const frame of this.#splitter.frames(this.#network.nextBlock())) this.#fold.apply(frame);
-  }
-
   async #commit(): Promise<number> {
-    const batch = this.#fold.take();
+    const batch = this.#network.take();
     this.#progress = await this.writer.transaction((connection) =>
       writeBatch(connection, batch, this.#progress, { localInfile: false, loaderId: "", sumsAfter: this.#sums.after }),
     );

@@ -6,19 +6,14 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { Producer } from "@platformatic/kafka";
-import { OrderBooks } from "../../src/domain/order-book.js";
 import { openEmbedded } from "../../src/embedded/open-embedded.js";
-import { BlockFold } from "../../src/loader/block-fold.js";
-import { FrameSplitter } from "../../src/loader/frames.js";
-import { LedgerTextWriter } from "../../src/loader/ledger-text.js";
-import { Network } from "../../src/simulator/network.js";
 import { openDatabase } from "../../src/store/database.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { KafkaBroker } from "../../test/support/kafka-broker.js";
 import { type BlockSource, pollIntervalMs } from "./delay.js";
 import { nowMs } from "./light-reader.js";
-import { networkOptions } from "./simulated-blocks.js";
+import { FoldedNetwork } from "./simulated-blocks.js";
 
 const historyBlocks = 200;
 const historyMsMax = 60_000;
@@ -30,14 +25,7 @@ const program = fileURLToPath(new URL("../../../bin/marketd", import.meta.url));
 
 /** A simulated network whose blocks are messages of a Kafka topic, which `marketd load --follow` reads. */
 export class KafkaNetwork implements BlockSource {
-  readonly #network = new Network(networkOptions);
-  readonly #splitter = new FrameSplitter("the simulated network");
-  readonly #fold = new BlockFold({
-    progress: undefined,
-    position: 0,
-    books: OrderBooks.restore([], []),
-    ledger: new LedgerTextWriter([], []),
-  });
+  readonly #network = new FoldedNetwork();
 
   private constructor(
     readonly url: string,
@@ -51,18 +39,19 @@ export class KafkaNetwork implements BlockSource {
     const database = await openEmbedded({ dataDir: join(directory, "database"), log });
     const broker = await KafkaBroker.start();
     let loader: ChildProcess | undefined;
+    let producer: Producer | undefined;
     try {
       await migrate(database.url, log);
       await broker.createTopic(topic);
-      const producer = new Producer({ clientId: "bench", bootstrapBrokers: [broker.address] });
+      producer = new Producer({ clientId: "bench", bootstrapBrokers: [broker.address] });
       const network = new KafkaNetwork(database.url, producer);
       const args = [program, "load", "--database-url", database.url, "--follow", `kafka://${broker.address}/${topic}`];
       loader = spawn(process.execPath, args, { stdio: ["ignore", "ignore", "inherit"] });
       for (let block = 0; block < historyBlocks; block++) await network.#produce();
       await network.#untilLoaded();
       await use(network);
-      await producer.close();
     } finally {
+      await producer?.close();
       if (loader?.kill()) await once(loader, "exit");
       await broker.remove();
       await database.close();
@@ -85,9 +74,8 @@ export class KafkaNetwork implements BlockSource {
   }
 
   async #produce(): Promise<{ readonly startedAt: number; readonly changedLevels: number }> {
-    const value = Buffer.from(this.#network.nextBlock());
-    for (const frame of this.#splitter.frames(value)) this.#fold.apply(frame);
-    const changedLevels = this.#fold.take().levels.size;
+    const value = this.#network.nextBlock();
+    const changedLevels = this.#network.take().levels.size;
     const startedAt = nowMs();
     await this.producer.send({ messages: [{ topic, partition: 0, value }], acks: -1 });
     return { startedAt, changedLevels };
@@ -96,11 +84,14 @@ export class KafkaNetwork implements BlockSource {
   async #untilLoaded(): Promise<void> {
     const store = openDatabase(this.url, { connectionsMax: 1 });
     const untilMs = performance.now() + historyMsMax;
-    for (let height = 0n; height < BigInt(this.#network.height); await sleep(50)) {
-      const [row] = await store.query<{ height: bigint }>("SELECT height FROM progress");
-      height = row?.height ?? 0n;
-      if (performance.now() > untilMs) throw new Error("the loader did not read the topic");
+    try {
+      for (let height = 0n; height < BigInt(this.#network.height); await sleep(50)) {
+        const [row] = await store.query<{ height: bigint }>("SELECT height FROM progress");
+        height = row?.height ?? 0n;
+        if (performance.now() > untilMs) throw new Error("the loader did not read the topic");
+      }
+    } finally {
+      await store.close();
     }
-    await store.close();
   }
 }

@@ -1,4 +1,5 @@
 import { OrderBooks } from "../../src/domain/order-book.js";
+import type { WholeBatch } from "../../src/loader/batch.js";
 import { BlockFold } from "../../src/loader/block-fold.js";
 import { FrameSplitter } from "../../src/loader/frames.js";
 import { LedgerTextWriter } from "../../src/loader/ledger-text.js";
@@ -6,7 +7,7 @@ import { Network, type NetworkOptions } from "../../src/simulator/network.js";
 import type { Changes } from "../../src/store/changes.js";
 
 /** A network whose blocks make messages of some 600 bytes: the smaller they are, the more our own work shows. */
-export const networkOptions: NetworkOptions = {
+const networkOptions: NetworkOptions = {
   seed: 3,
   markets: 6,
   parties: 30,
@@ -27,22 +28,44 @@ export interface SimulatedBlocks {
   readonly blocks: readonly Changes[];
 }
 
-/** Folds the simulated network's blocks as the loader does, without a database. */
+/** A simulated network whose blocks are folded as the loader does, without a database. */
+export class FoldedNetwork {
+  readonly #network = new Network(networkOptions);
+  readonly #splitter = new FrameSplitter("the simulated network");
+  readonly #fold = new BlockFold({
+    progress: undefined,
+    position: 0,
+    books: OrderBooks.restore([], []),
+    ledger: new LedgerTextWriter([], []),
+  });
+
+  /** The newest block. */
+  get height(): number {
+    return this.#network.height;
+  }
+
+  /** Makes and folds a block. @returns its frames */
+  nextBlock(): Buffer {
+    const bytes = Buffer.from(this.#network.nextBlock());
+    for (const frame of this.#splitter.frames(bytes)) this.#fold.apply(frame);
+    return bytes;
+  }
+
+  /** The changes of all blocks since the last call. */
+  take(): WholeBatch {
+    return this.#fold.take();
+  }
+}
+
+/** The blocks of a {@link FoldedNetwork}, as a tail would read them. */
 export function simulatedBlocks(): SimulatedBlocks {
-  const network = new Network(networkOptions);
-  const ledger = new LedgerTextWriter([], []);
-  const books = OrderBooks.restore([], []);
-  const fold = new BlockFold({ progress: undefined, position: 0, books, ledger });
-  const splitter = new FrameSplitter("the simulated network");
-  const addBlock = (): void => {
-    for (const frame of splitter.frames(network.nextBlock())) fold.apply(frame);
-  };
-  for (let block = 0; block < warmUpBlocks; block++) addBlock();
-  const first = takeChanges(fold, true);
+  const network = new FoldedNetwork();
+  for (let block = 0; block < warmUpBlocks; block++) network.nextBlock();
+  const first = changesOf(network.take(), true);
   const blocks: Changes[] = [];
   while (blocks.length < blockCount) {
-    addBlock();
-    const changes = takeChanges(fold, false);
+    network.nextBlock();
+    const changes = changesOf(network.take(), false);
     if (changes.levels.length > 0) blocks.push(changes);
   }
   return { first, blocks };
@@ -59,8 +82,7 @@ export function moved(changes: Changes, by: bigint): Changes {
   return { ...changes, depths };
 }
 
-function takeChanges(fold: BlockFold, wholeBooks: boolean): Changes {
-  const batch = fold.take();
+function changesOf(batch: WholeBatch, wholeBooks: boolean): Changes {
   const levels = [...batch.levels.values()];
   return {
     progress: { ...batch.reached, timeNs: batch.reached.blockTimeNs, storeId: "bench", prunedSequence: 0n },
