@@ -1,19 +1,33 @@
 // npm run bench -- unary [--seconds N] [--rounds N] [--against DIR | --untuned]
-// A hot depth response, by GET and by gRPC, against bare Node and what others build on it. The servers run in processes of
-// their own on one core, the load on another; rounds alternate, and medians count. With --against only against the
-// service of another checkout, which must be built; with --untuned only against this one with --tuning off.
+// A hot depth response, by GET, gRPC, Connect and gRPC-Web, against bare Node and what others build on it. The servers run
+// in processes of their own on one core, the load on another; rounds alternate, and medians count. With --against only
+// against the service of another checkout, which must be built; with --untuned only against this one with --tuning off.
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { type LoadResult, loadGrpc, loadHttp, loadHttpNumbered, missingPrograms } from "./unary/load.js";
+import {
+  type LoadResult,
+  loadConnectJson,
+  loadGrpc,
+  loadGrpcWeb,
+  loadHttp,
+  loadHttpNumbered,
+  missingPrograms,
+} from "./unary/load.js";
 import { withMarketStore } from "./unary/market-store.js";
 import { type Sample, takeSample } from "./unary/sample.js";
 import { type MeasuredServer, ServerProcess } from "./unary/server-process.js";
 import { ServiceProcess, type ServiceStart } from "./unary/service-process.js";
 
-interface Measured {
+/** One row of a table: a load on a server. */
+interface Subject {
+  readonly name: string;
   readonly server: MeasuredServer;
+  readonly load: Load;
+}
+
+interface Measured {
   readonly perSecond: number[];
   readonly cpuMicros: number[];
 }
@@ -33,18 +47,24 @@ const rounds = Number(values.rounds);
 let sampleFile = "";
 let sample: Sample = { marketId: "", headers: {}, json: "", binary: "" };
 
-async function measure(load: Load, servers: readonly MeasuredServer[]): Promise<Map<string, Measured>> {
-  const measured = servers.map((server): Measured => ({ server, perSecond: [], cpuMicros: [] }));
-  for (const { server } of measured) await load(server.port, sample.marketId, Math.min(seconds, 2));
+/** Each subject once a round, in turn. */
+async function measure(subjects: readonly Subject[]): Promise<Map<string, Measured>> {
+  const table = new Map(subjects.map(({ name }): [string, Measured] => [name, { perSecond: [], cpuMicros: [] }]));
+  for (const { server, load } of subjects) await load(server.port, sample.marketId, Math.min(seconds, 2));
   for (let round = 0; round < rounds; round++) {
-    for (const { server, perSecond, cpuMicros } of round % 2 === 0 ? measured : measured.toReversed()) {
+    for (const { name, server, load } of round % 2 === 0 ? subjects : subjects.toReversed()) {
       const before = await server.cpuMicros();
       const result = await load(server.port, sample.marketId, seconds);
-      perSecond.push(result.perSecond);
-      cpuMicros.push(((await server.cpuMicros()) - before) / result.requests);
+      table.get(name)?.perSecond.push(result.perSecond);
+      table.get(name)?.cpuMicros.push(((await server.cpuMicros()) - before) / result.requests);
     }
   }
-  return new Map(measured.map((each) => [each.server.name, each]));
+  return table;
+}
+
+/** The same load on each server. */
+function measureServers(load: Load, servers: readonly MeasuredServer[]): Promise<Map<string, Measured>> {
+  return measure(servers.map((server) => ({ name: server.name, server, load })));
 }
 
 function median(numbers: readonly number[]): number {
@@ -52,11 +72,11 @@ function median(numbers: readonly number[]): number {
   return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
 }
 
-/** Our throughput over a reference's: the median of the rounds' ratios, so that what disturbs a whole round counts less. */
-function ratio(table: Map<string, Measured>, reference: string): number {
-  const ours = table.get("ours")?.perSecond ?? [];
+/** A throughput over a reference's: the median of the rounds' ratios, so that what disturbs a whole round counts less. */
+function ratio(table: Map<string, Measured>, reference: string, name = "ours"): number {
+  const rates = table.get(name)?.perSecond ?? [];
   const theirs = table.get(reference)?.perSecond ?? [];
-  return Math.round(median(ours.map((rate, round) => rate / (theirs[round] ?? Number.NaN))) * 1000) / 1000;
+  return Math.round(median(rates.map((rate, round) => rate / (theirs[round] ?? Number.NaN))) * 1000) / 1000;
 }
 
 function print(title: string, table: Map<string, Measured>): void {
@@ -78,7 +98,7 @@ async function compare(
 ): Promise<Map<string, Measured>> {
   const others = await Promise.all(kinds.map((kind) => ServerProcess.start(kind, sampleFile)));
   try {
-    const table = await measure(load, [ours, ...others]);
+    const table = await measureServers(load, [ours, ...others]);
     print(title, table);
     return table;
   } finally {
@@ -86,11 +106,25 @@ async function compare(
   }
 }
 
+/** The rate of calls by POST over that of a GET, each request in other bytes, on one service. */
+async function comparePosts(server: MeasuredServer): Promise<Record<string, number>> {
+  const table = await measure([
+    { name: "GET", server, load: loadHttpNumbered },
+    { name: "Connect", server, load: loadConnectJson },
+    { name: "gRPC-Web", server, load: loadGrpcWeb },
+  ]);
+  print("depth by GET, by Connect with JSON and by gRPC-Web, each request in other bytes", table);
+  return {
+    connect_json_vs_numbered_get: ratio(table, "GET", "Connect"),
+    grpc_web_vs_numbered_get: ratio(table, "GET", "gRPC-Web"),
+  };
+}
+
 /** CPU time per request of one serving process over that of two, on the same load. */
 async function workerCost(one: MeasuredServer, databaseUrl: string): Promise<number> {
   const two = await ServiceProcess.start("2 workers", databaseUrl, 2);
   try {
-    const table = await measure(loadHttp, [one, two]);
+    const table = await measureServers(loadHttp, [one, two]);
     print("depth by GET, JSON, one worker and two", table);
     const cost = (name: string): number => median(table.get(name)?.cpuMicros ?? []);
     return Math.round((cost(one.name) / cost(two.name)) * 1000) / 1000;
@@ -107,11 +141,17 @@ async function compareServices(
   start: ServiceStart,
 ): Promise<void> {
   const other = await ServiceProcess.start(name, databaseUrl, 1, start);
-  const loads = { json: loadHttp, json_numbered: loadHttpNumbered, grpc: loadGrpc };
+  const loads = {
+    json: loadHttp,
+    json_numbered: loadHttpNumbered,
+    grpc: loadGrpc,
+    connect_json: loadConnectJson,
+    grpc_web: loadGrpcWeb,
+  };
   const ratios: Record<string, number> = {};
   try {
     for (const [kind, load] of Object.entries(loads)) {
-      const table = await measure(load, [ours, other]);
+      const table = await measureServers(load, [ours, other]);
       print(kind, table);
       const cpu = (server: string): readonly number[] => table.get(server)?.cpuMicros ?? [];
       const quotients = cpu(name).map((micros, round) => micros / (cpu("ours")[round] ?? Number.NaN));
@@ -153,6 +193,7 @@ async function run(databaseUrl: string): Promise<void> {
       grpc_vs_raw_http2: ratio(grpc, "rawHttp2"),
       grpc_vs_grpc_js_prebuilt: ratio(grpc, "grpcJs"),
       grpc_vs_connect: ratio(grpc, "connect"),
+      ...(await comparePosts(ours)),
       worker_cost: await workerCost(ours, databaseUrl),
     };
     console.log(JSON.stringify({ name: "unary", ratios }));

@@ -19,7 +19,7 @@ export function missingPrograms(): string[] {
 
 /** The same GET over and over, on 64 HTTP/1.1 connections. @throws Error when a response is not 200 */
 export function loadHttp(port: number, marketId: string, seconds: number): Promise<LoadResult> {
-  return loadWithWrk(port, marketId, seconds, []);
+  return loadWithWrk(port, depthPath(marketId), seconds, []);
 }
 
 /** Numbers its requests in a header, as a proxy may. */
@@ -32,22 +32,50 @@ end
 `;
 
 /** As {@link loadHttp}, but no request has the bytes of another. @throws Error when a response is not 200 */
-export async function loadHttpNumbered(port: number, marketId: string, seconds: number): Promise<LoadResult> {
+export function loadHttpNumbered(port: number, marketId: string, seconds: number): Promise<LoadResult> {
+  return loadWithScript(port, depthPath(marketId), seconds, numberingScript);
+}
+
+async function loadWithScript(port: number, path: string, seconds: number, script: string): Promise<LoadResult> {
   const folder = mkdtempSync(join(tmpdir(), "bench-unary-"));
   try {
-    const script = join(folder, "number.lua");
-    writeFileSync(script, numberingScript);
-    return await loadWithWrk(port, marketId, seconds, ["-s", script]);
+    const file = join(folder, "request.lua");
+    writeFileSync(file, script);
+    return await loadWithWrk(port, path, seconds, ["-s", file]);
   } finally {
     rmSync(folder, { recursive: true });
   }
 }
 
-async function loadWithWrk(port: number, marketId: string, seconds: number, options: string[]): Promise<LoadResult> {
-  const url = `http://127.0.0.1:${port}${depthPath(marketId)}`;
+async function loadWithWrk(port: number, path: string, seconds: number, options: string[]): Promise<LoadResult> {
+  const url = `http://127.0.0.1:${port}${path}`;
   const output = await run("wrk", ["-t1", "-c64", `-d${seconds}s`, ...options, url]);
   if (output.includes("Non-2xx")) throw new Error(`wrk met errors:\n${output}`);
   return { requests: number(output, /(\d+) requests in/), perSecond: number(output, /Requests\/sec:\s+([\d.]+)/) };
+}
+
+/** Connect's POST with JSON, numbered as by {@link loadHttpNumbered}. @throws Error when a response is not 200 */
+export function loadConnectJson(port: number, marketId: string, seconds: number): Promise<LoadResult> {
+  return loadPosts(port, seconds, "application/json", Buffer.from(JSON.stringify({ marketId })));
+}
+
+/** gRPC-Web, binary, numbered as by {@link loadHttpNumbered}. @throws Error when a response is not 200 */
+export function loadGrpcWeb(port: number, marketId: string, seconds: number): Promise<LoadResult> {
+  return loadPosts(port, seconds, "application/grpc-web+proto", depthRequestFrame(marketId));
+}
+
+function loadPosts(port: number, seconds: number, contentType: string, body: Buffer): Promise<LoadResult> {
+  const bytes = [...body].map((byte) => `\\${byte.toString().padStart(3, "0")}`).join("");
+  const script = `
+local n = 0
+local body = "${bytes}"
+request = function()
+  n = n + 1
+  local headers = { ["host"] = "localhost", ["content-type"] = "${contentType}", ["x-request-id"] = tostring(n) }
+  return wrk.format("POST", nil, headers, body)
+end
+`;
+  return loadWithScript(port, depthRpcPath, seconds, script);
 }
 
 /** gRPC calls over 16 HTTP/2 connections, 10 at a time on each. @throws Error when one fails */
