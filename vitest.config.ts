@@ -1,7 +1,7 @@
 import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
-import { thorough } from "./test/support/tries.js";
+import { leftOutFiles, thorough } from "./test/support/tries.js";
 
 /**
  * Files run beside each other for each core, and beyond: most tests wait for time limits, dead connections or other
@@ -61,7 +61,7 @@ export default defineConfig({
     maxWorkers: availableParallelism() + waitingFiles,
     sequence: { sequencer: LongestFirst },
     projects: [
-      { test: { ...common, name: "tuning on", include: ["test/**/*.test.ts"] } },
+      { test: { ...common, name: "tuning on", include: ["test/**/*.test.ts"], exclude: [...leftOutFiles()] } },
       { test: { ...common, name: "tuning off", include: untuned, env: { MARKETD_TUNING: "off" } } },
     ],
   },

@@ -10,6 +10,7 @@ import { statusOf, WorkersProcess } from "../e2e/workers-process.js";
 import { until } from "../embedded/processes.js";
 import { MarketFixture } from "../live/market-fixture.js";
 import { startRollingClients } from "../support/rolling-clients.js";
+import { thorough } from "../support/tries.js";
 import { InstalledProgram, named } from "./installed-program.js";
 
 /* SIGHUP: real processes are replaced by those of another build, under real clients. */
@@ -61,7 +62,7 @@ async function names(url: string): Promise<string[]> {
   return [...told].sort();
 }
 
-describe.each([1, 2])("a rolling restart of %i workers", (workers) => {
+describe.each(thorough ? [1, 2] : [2])("a rolling restart of %i workers", (workers) => {
   it("brings the new program while every call of every client is answered", async () => {
     const { service, installed, url } = await serve(workers);
     const before = service.workers();

@@ -5,6 +5,7 @@ import type { TestProject } from "vitest/node";
 import { makeDatabase } from "./made-database.js";
 import { skippedPartners } from "./partners.js";
 import { startTestServer } from "./test-server.js";
+import { leftOutFiles, notThorough } from "./tries.js";
 
 declare module "vitest" {
   interface ProvidedContext {
@@ -18,6 +19,8 @@ declare module "vitest" {
 /** One real database server for the whole run; each test file makes databases of its own on it. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   for (const line of skippedPartners()) process.stderr.write(`${line}\n`);
+  const leftOut = leftOutFiles();
+  if (leftOut.length > 0) process.stderr.write(`skipped: ${leftOut.join(", ")} (${notThorough})\n`);
   const folder = await mkdtemp(join(tmpdir(), "marketd-made-"));
   const madeDatabase = await makeDatabase(folder);
   const server = await startTestServer(madeDatabase);

@@ -8,3 +8,19 @@ export const notThorough = "it takes minutes; MARKETD_TESTS_THOROUGH=true runs i
 export function tries(most: number): number {
   return thorough ? most : Math.ceil(most / 4);
 }
+
+/** Files that take longest, most of them with programs of others. They run where all is tried, or when they are named. */
+const longFiles = [
+  "test/clients/gateway.test.ts",
+  "test/e2e/clock-steps.test.ts",
+  "test/e2e/explorer-load.test.ts",
+  "test/e2e/openapi-partners.test.ts",
+  "test/e2e/proxies.test.ts",
+  "test/live/scale.test.ts",
+  "test/loader/kafka-kills.test.ts",
+];
+
+/** Those of them that a run leaves out, by the arguments of its command line: a path, or a part of one, names a file. */
+export function leftOutFiles(args: readonly string[] = process.argv.slice(3)): readonly string[] {
+  return thorough ? [] : longFiles.filter((file) => !args.some((arg) => file.includes(arg)));
+}
