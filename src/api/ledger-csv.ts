@@ -33,8 +33,7 @@ export class LedgerCsv {
   readonly #toTexts = new Map<number, string>();
   readonly #sum = new ExactSum();
   #rows = 0;
-  #timeNs = "";
-  #timeText = "";
+  readonly #clock = new UtcText();
 
   constructor(source: LedgerExport) {
     this.#source = source;
@@ -71,13 +70,10 @@ export class LedgerCsv {
   }
 
   #line({ from, to, classId, timeNs, quantity, fromBalance, toBalance }: EntryRow): string {
-    if (timeNs !== this.#timeNs) {
-      this.#timeNs = timeNs;
-      this.#timeText = formatTime(BigInt(timeNs));
-    }
+    const time = this.#clock.of(timeNs);
     const effect = this.#effect(from, to, quantity);
     const type = transferTypeText(this.#source.directory.entryClass(classId).transferType);
-    return `${this.#timeText},${quantity},${effect},${type},${this.#from(from)}${fromBalance},${this.#to(to)}${toBalance}\r\n`;
+    return `${time},${quantity},${effect},${type},${this.#from(from)}${fromBalance},${this.#to(to)}${toBalance}\r\n`;
   }
 
   #effect(from: number, to: number, quantity: string): string {
@@ -141,12 +137,39 @@ function csvField(text: string): string {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
-/** RFC 3339 in UTC with all nine digits of the nanosecond. */
-export function formatTime(timeNs: bigint): string {
-  const second = 1_000_000_000n;
-  const nanoseconds = ((timeNs % second) + second) % second;
-  const milliseconds = Number((timeNs - nanoseconds) / 1_000_000n);
-  return `${new Date(milliseconds).toISOString().slice(0, 19)}.${String(nanoseconds).padStart(9, "0")}Z`;
+/** Two digits, for hours, minutes and seconds. */
+const twoDigits = Array.from({ length: 60 }, (_, number) => String(number).padStart(2, "0"));
+const secondDigits = 9;
+const secondNs = 1_000_000_000n;
+const daySeconds = 86_400;
+
+/** RFC 3339 in UTC with all nine digits of the nanosecond. The text of a day is kept for the next time. */
+export class UtcText {
+  #day = Number.NaN;
+  #dayText = "";
+
+  /** Of Unix nanoseconds, as decimal text. */
+  of(timeNs: string): string {
+    const [seconds, nanoseconds] = splitTime(timeNs);
+    const day = Math.floor(seconds / daySeconds);
+    if (day !== this.#day) {
+      this.#day = day;
+      this.#dayText = new Date(day * daySeconds * 1_000).toISOString().slice(0, 11);
+    }
+    const rest = seconds - day * daySeconds;
+    const minutes = Math.floor(rest / 60);
+    const [hour, minute, second] = [twoDigits[Math.floor(minutes / 60)], twoDigits[minutes % 60], twoDigits[rest % 60]];
+    return `${this.#dayText}${hour}:${minute}:${second}.${nanoseconds}Z`;
+  }
+}
+
+/** Whole seconds, rounded down, and the nine digits after them. */
+function splitTime(timeNs: string): [seconds: number, nanoseconds: string] {
+  const point = timeNs.length - secondDigits;
+  if (point > 0 && !timeNs.startsWith("-")) return [Number(timeNs.slice(0, point)), timeNs.slice(point)];
+  const ns = BigInt(timeNs);
+  const nanoseconds = ((ns % secondNs) + secondNs) % secondNs;
+  return [Number((ns - nanoseconds) / secondNs), String(nanoseconds).padStart(secondDigits, "0")];
 }
 
 const transferTypeText = enumText(TransferTypeSchema);

@@ -29,7 +29,7 @@ export function idsSql({ low, high }: IdRange): string {
   return `AND id >= ${low} AND id <= ${high}`;
 }
 
-/** `ORDER BY` in the direction of the scan. */
-export function orderSql({ descending }: IdRange): string {
-  return `ORDER BY id ${descending ? "DESC" : "ASC"}`;
+/** `ORDER BY` the id in the direction of the scan; `table` is a prefix. */
+export function orderSql({ descending }: IdRange, table = ""): string {
+  return `ORDER BY ${table}id ${descending ? "DESC" : "ASC"}`;
 }

@@ -14,7 +14,7 @@ export function uniteBranches(view: LedgerView, plan: IndexUnion, range: IdRange
   return plan.ids === undefined ? uniteAll(view, plan, range) : unitePiece(view, plan, BigInt(plan.ids), range);
 }
 
-/** Rows come with their keys, in the order in which the server finds them. */
+/** The server orders the keys and leaves out duplicates, for less than that costs here. */
 async function unitePiece(view: LedgerView, plan: IndexUnion, ids: bigint, range: IdRange): Promise<Outcome> {
   const { low, high, descending } = view.clip(range);
   const visible = { low, high, descending };
@@ -23,22 +23,22 @@ async function unitePiece(view: LedgerView, plan: IndexUnion, ids: bigint, range
   const end = descending ? from - ids + 1n : from + ids - 1n;
   const isAll = descending ? end <= low : end >= high;
   const piece = isAll ? visible : upTo(visible, end);
-  const texts = await view.read(...keysSql(plan, piece, entrySql()));
-  const rows = inOrder(texts.map(parseEntry), descending);
-  if (rows.length > plan.keysMax) {
-    return { rows: [], examined: texts.length, rest: range, gaveUp: idsIn(piece) };
-  }
-  return { rows, examined: texts.length, rest: beyond(visible, isAll ? undefined : end) };
+  const texts = await view.read(
+    `SELECT STRAIGHT_JOIN ${entrySql("e.")} FROM (${keysSql(plan, piece)}) AS k
+     JOIN ledger_entry AS e ON e.id = k.id ${orderSql(piece, "k.")} LIMIT ${plan.keysMax + 1}`,
+  );
+  const examined = texts.length;
+  if (examined > plan.keysMax) return { rows: [], examined, rest: range, gaveUp: idsIn(piece) };
+  return { rows: texts.map(parseEntry), examined, rest: beyond(visible, isAll ? undefined : end) };
 }
 
 /** If there are too many matches, one row says so, which costs less than a useless page. */
 async function uniteAll(view: LedgerView, plan: IndexUnion, range: IdRange): Promise<Outcome> {
   const { keysMax, entries } = plan;
-  const keys = keysSql(plan, range, "id").map((part) => `(${part})`);
   const texts = await view.read(
     `SELECT STRAIGHT_JOIN ${entrySql("e.", "k.matches, ")} FROM (
        SELECT id, COUNT(*) OVER () AS matches, ROW_NUMBER() OVER (${orderSql(range)}) AS place
-       FROM (${keys.join(" UNION ")}) AS m ${orderSql(range)} LIMIT ${entries}
+       FROM (${keysSql(plan, range)}) AS m ${orderSql(range)} LIMIT ${entries}
      ) AS k JOIN ledger_entry AS e ON e.id = k.id WHERE k.matches <= ${keysMax} OR k.place = 1`,
   );
   const [first = "0"] = texts;
@@ -50,9 +50,9 @@ async function uniteAll(view: LedgerView, plan: IndexUnion, range: IdRange): Pro
   return { rows, examined, rest: beyond(range, last && BigInt(last.id)) };
 }
 
-/** For each index, the matches of its branches in a range, up to one more than `keysMax`. */
-function keysSql({ branches, keysMax }: IndexUnion, range: IdRange, columns: string): string[] {
-  return unionSql(branches).map(
-    (part) => `SELECT ${columns} FROM ledger_entry ${part} ${idsSql(range)} LIMIT ${keysMax + 1}`,
-  );
+/** The ids of all matches in a range, each once: of each index, up to one more than `keysMax`. */
+function keysSql({ branches, keysMax }: IndexUnion, range: IdRange): string {
+  return unionSql(branches)
+    .map((part) => `(SELECT id FROM ledger_entry ${part} ${idsSql(range)} LIMIT ${keysMax + 1})`)
+    .join(" UNION ");
 }

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { HttpBodySchema } from "../../gen/google/api/httpbody_pb.js";
 import { AccountType, TransferType } from "../../gen/vega/vega_pb.js";
 import { batchesMax, exportLedgerEntries } from "../../src/api/export-ledger-entries.js";
-import { csvHeader, formatTime } from "../../src/api/ledger-csv.js";
+import { csvHeader, UtcText } from "../../src/api/ledger-csv.js";
 import type { TimeRange } from "../../src/domain/date-range.js";
 import type { EncodedResponse } from "../../src/domain/encoded-response.js";
 import type { Call, ResponseStream } from "../../src/domain/service.js";
@@ -120,7 +120,7 @@ test.each([1, 10, 33, 6000])(
               const effect = received === sent ? 0n : sent ? -BigInt(entry.quantity) : BigInt(entry.quantity);
               sum += effect;
               return {
-                vega_time: formatTime(entry.timeNs),
+                vega_time: new UtcText().of(String(entry.timeNs)),
                 quantity: entry.quantity,
                 effect: `${effect}`,
                 transfer_type: entry.transferType === TransferType.DEPOSIT ? "DEPOSIT" : "MTM_WIN",
@@ -191,9 +191,20 @@ test("blocks that arrive after the beginning are not in the file", async () => {
 });
 
 test("times have nine digits, before 1970 too", () => {
-  expect(formatTime(1_674_004_195_425_088_123n)).toBe("2023-01-18T01:09:55.425088123Z");
-  expect(formatTime(0n)).toBe("1970-01-01T00:00:00.000000000Z");
-  expect(formatTime(-1n)).toBe("1969-12-31T23:59:59.999999999Z");
+  const clock = new UtcText();
+  expect(clock.of("1674004195425088123")).toBe("2023-01-18T01:09:55.425088123Z");
+  expect(clock.of("0")).toBe("1970-01-01T00:00:00.000000000Z");
+  expect(clock.of("-1")).toBe("1969-12-31T23:59:59.999999999Z");
+  const times = fc.bigInt({ min: -(2n ** 62n), max: 2n ** 63n - 1n });
+  fc.assert(
+    fc.property(times, fc.nat({ max: 200_000 }), (timeNs, secondsLater) => {
+      for (const ns of [timeNs, timeNs + BigInt(secondsLater) * 1_000_000_000n]) {
+        const rest = ((ns % 1_000_000n) + 1_000_000n) % 1_000_000n;
+        const milliseconds = new Date(Number((ns - rest) / 1_000_000n)).toISOString().slice(0, -1);
+        expect(clock.of(String(ns))).toBe(`${milliseconds}${String(rest).padStart(6, "0")}Z`);
+      }
+    }),
+  );
 });
 
 test("a reader that takes nothing makes nothing be read", async () => {
