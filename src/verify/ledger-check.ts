@@ -70,7 +70,7 @@ async function* piecesOf(pages: AsyncIterable<StoredBlock[]>, oldest: bigint): A
 
 /** Compares the entries of blocks with the digests of the blocks, and with each other. */
 export class LedgerCheck {
-  readonly #connection: Connection;
+  readonly #readers: readonly Connection[];
   readonly #blocks: BlockRows;
   readonly #accounts: Accounts;
   readonly #balances: Balances;
@@ -85,21 +85,25 @@ export class LedgerCheck {
   /** Entries of blocks before this may have been dropped. */
   #oldest = 0n;
 
-  private constructor(connection: Connection, blocks: BlockRows, accounts: Accounts, findings: Findings) {
-    this.#connection = connection;
+  private constructor(readers: readonly Connection[], blocks: BlockRows, accounts: Accounts, findings: Findings) {
+    this.#readers = readers;
     this.#blocks = blocks;
     this.#accounts = accounts;
     this.#balances = new Balances(accounts);
     this.#findings = findings;
   }
 
-  /** `connection` must not be used by others meanwhile. */
-  static async start(connection: Connection, blocks: BlockRows, findings: Findings): Promise<LedgerCheck> {
-    await connection.run(entryTextSetting);
-    return new LedgerCheck(connection, blocks, await Accounts.read(connection), findings);
+  /** `readers` read entries at the same time, and must not be used by others meanwhile. */
+  static async start(
+    readers: readonly [Connection, ...Connection[]],
+    blocks: BlockRows,
+    findings: Findings,
+  ): Promise<LedgerCheck> {
+    for (const reader of readers) await reader.run(entryTextSetting);
+    return new LedgerCheck(readers, blocks, await Accounts.read(readers[0]), findings);
   }
 
-  /** Checks all blocks up to a height, on two connections. The next piece is read while one is checked. */
+  /** Checks all blocks up to a height. Each reader reads another piece while one is checked. */
   async run(
     blockReader: Connection,
     newest: bigint,
@@ -107,15 +111,18 @@ export class LedgerCheck {
   ): Promise<LedgerProgress> {
     this.#oldest = (await readOldestKept(blockReader)).height;
     const pieces = piecesOf(readBlocks(blockReader, 0n, newest), this.#oldest);
-    const read = async (): Promise<ReadPiece | undefined> => {
-      const next = await pieces.next();
-      return next.done === true ? undefined : this.#read(next.value);
+    const pending: { readonly reader: Connection; readonly piece: Promise<ReadPiece | undefined> }[] = [];
+    const read = (reader: Connection): void => {
+      const piece = pieces.next().then((next) => (next.done === true ? undefined : this.#read(reader, next.value)));
+      // Awaited in its turn, unless an earlier piece fails.
+      piece.catch(() => {});
+      pending.push({ reader, piece });
     };
-    let next = read();
-    for (let now = await next; now !== undefined; now = await next) {
-      next = read();
-      // Awaited in the next iteration, unless this one fails.
-      next.catch(() => {});
+    for (const reader of this.#readers) read(reader);
+    for (let next = pending.shift(); next !== undefined; next = pending.shift()) {
+      const now = await next.piece;
+      if (now === undefined) break;
+      read(next.reader);
       await this.#check(now);
       onProgress(this.#progress);
     }
@@ -126,9 +133,9 @@ export class LedgerCheck {
     return this.#progress;
   }
 
-  async #read(piece: Piece): Promise<ReadPiece> {
+  async #read(reader: Connection, piece: Piece): Promise<ReadPiece> {
     const { low, high, blocks } = piece;
-    const [row] = await this.#connection.query<{ [K in keyof EntryText]: EntryText[K] }>(entryTextSql(low, high));
+    const [row] = await reader.query<{ [K in keyof EntryText]: EntryText[K] }>(entryTextSql(low, high));
     const entries = row?.entries ?? 0n;
     if (entries > BigInt(entriesPerText)) {
       const text = `${entries} entries are where at most ${entriesPerText} belong`;
