@@ -1,5 +1,5 @@
 /** V8 starts to mark garbage when the old generation has filled this percentage of its permitted growth. */
-const markingTriggerPercent = 40;
+const markingTriggerPercent = 30;
 
 /**
  * V8 flags of workers. Some objects of a request reach the old generation, and with so small a heap V8 waits long
