@@ -27,6 +27,7 @@ import type { Findings } from "./browser-script.js";
 import {
   type Command,
   casesPath,
+  compiled,
   type Example,
   firstExample,
   type Installed,
@@ -80,7 +81,7 @@ function load(blocks: number): Promise<void> {
 async function install(language: Installed): Promise<void> {
   const missing = language.needs.find((name) => partnerProgram(name) === undefined);
   if (missing !== undefined) return skip(language, `${missing} is not on this machine`);
-  if (isCompiled(language) && !thorough) return skip(language, notThorough);
+  if (compiled.includes(language) && !thorough) return skip(language, notThorough);
   try {
     await mkdir(projectFolder(language));
     await language.install(projectFolder(language));
@@ -88,11 +89,6 @@ async function install(language: Installed): Promise<void> {
     if (!isOffline(error)) throw error;
     skip(language, "its packages cannot be reached");
   }
-}
-
-/** What a compiler makes of it takes minutes where nothing is kept from the last time. */
-function isCompiled({ name }: Installed): boolean {
-  return name === "Go" || name === java.name;
 }
 
 function skip(language: Installed, reason: string): void {

@@ -188,6 +188,9 @@ export const java: Installed = {
 /** Every language that has a client or examples; the one that takes longest to install comes last. */
 export const languages: readonly Language[] = [typescript, shell, go, python];
 
+/** Those that a compiler takes minutes for, where nothing is kept from the last time. */
+export const compiled: readonly Installed[] = [go, java];
+
 /** The first code block of a page that is in its language. */
 export async function firstExample(page: string): Promise<string> {
   const text = await readFile(join(root, page), "utf8");

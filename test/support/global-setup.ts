@@ -5,7 +5,7 @@ import type { TestProject } from "vitest/node";
 import { makeDatabase } from "./made-database.js";
 import { skippedPartners } from "./partners.js";
 import { startTestServer } from "./test-server.js";
-import { leftOutFiles, notThorough } from "./tries.js";
+import { leftOutFiles, runsLong } from "./tries.js";
 
 declare module "vitest" {
   interface ProvidedContext {
@@ -20,7 +20,7 @@ declare module "vitest" {
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   for (const line of skippedPartners()) process.stderr.write(`${line}\n`);
   const leftOut = leftOutFiles();
-  if (leftOut.length > 0) process.stderr.write(`skipped: ${leftOut.join(", ")} (${notThorough})\n`);
+  if (leftOut.length > 0) process.stderr.write(`skipped: ${leftOut.join(", ")} (${runsLong})\n`);
   const folder = await mkdtemp(join(tmpdir(), "marketd-made-"));
   const madeDatabase = await makeDatabase(folder);
   const server = await startTestServer(madeDatabase);

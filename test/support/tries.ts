@@ -20,6 +20,9 @@ const longFiles = [
   "test/loader/kafka-kills.test.ts",
 ];
 
+/** Why files that take longest are skipped otherwise. */
+export const runsLong = "they take longest; MARKETD_TESTS_THOROUGH=true runs them, and naming one runs that one";
+
 /** Those of them that a run leaves out, by the arguments of its command line: a path, or a part of one, names a file. */
 export function leftOutFiles(args: readonly string[] = process.argv.slice(3)): readonly string[] {
   return thorough ? [] : longFiles.filter((file) => !args.some((arg) => file.includes(arg)));

@@ -3,8 +3,8 @@ const markingTriggerPercent = 30;
 
 /**
  * V8 flags of workers. Some objects of a request reach the old generation, and with so small a heap V8 waits long
- * before it collects them: without the flag a process that serves gRPC needs twice the memory, and no less CPU
- * (docs/performance.md, "Memory").
+ * before it collects them: without the flag a process that serves gRPC needs half as much memory again. A lower
+ * percentage saves more memory, and costs ledger pages CPU (docs/performance.md, "Memory").
  */
 export const workerFlags: readonly string[] = [`--incremental-marking-soft-trigger=${markingTriggerPercent}`];
 
