@@ -60,16 +60,16 @@ function readEpoch(text: string): bigint {
 type Edge = Encodable<typeof ERC20MultiSigSignerRemovedBundleEdgeSchema>;
 
 function edge(bundle: SignerRemovedBundle): Edge & { readonly cursor: string } {
-  const { oldSigner, submitter, nonce, epochSeq, timeNs, signatures } = bundle;
-  const hex = signatures.map((signature) => Buffer.from(signature, "latin1").toString("hex")).join("");
+  const { oldSigner, submitter, nonce, epochSeq, timeNs } = bundle;
+  const signatures = Buffer.from(bundle.signatures.join(""), "latin1").toString("hex");
   return {
     cursor: encodeBundleCursor(bundle),
     node: {
-      oldSigner: oldSigner.toLowerCase(),
-      submitter: submitter.toLowerCase(),
+      oldSigner,
+      submitter,
       nonce,
       timestamp: timeNs,
-      signatures: hex === "" ? "" : `0x${hex}`,
+      signatures: signatures === "" ? "" : `0x${signatures}`,
       epochSeq,
     },
   };

@@ -34,11 +34,17 @@ interface BundleRow {
   readonly nonce: string;
   readonly time_ns: bigint;
   readonly epoch_seq: string;
-  readonly signature: string | null;
 }
 
-/** A bundle, or none, and the place of the store. */
-type PlacedRow = { readonly [K in keyof BundleRow]: BundleRow[K] | null } & { readonly place: string | null };
+interface SignatureRow {
+  readonly signature_id: string;
+  readonly signature: string;
+}
+
+/** The place of the store, or a bundle, or one of its signatures: the other columns are null. */
+type PageRow = { readonly [K in keyof (BundleRow & SignatureRow)]: (BundleRow & SignatureRow)[K] | null } & {
+  readonly place: string | null;
+};
 
 /** One page of bundles in the order (time, signature id), with their signatures, in one query. */
 export function readBundles(
@@ -68,9 +74,9 @@ function isAt(bundle: SignerRemovedBundle, place: BundlePlace): boolean {
 }
 
 /**
- * From a cursor, inclusive: one range of the index for this combination of filters. The signatures are joined to the
- * page, not the page to them, because LIMIT must count bundles. The place of the store is joined first, so that it is
- * returned without bundles too.
+ * From a cursor, inclusive: one range of the index for this combination of filters. One statement, so that bundles,
+ * signatures and the place of the store are of one snapshot; as a union, because joined rows would repeat a bundle for
+ * each of its signatures.
  * @throws ReadBehindError if this process has seen more of the store
  */
 async function scanBundles(
@@ -102,44 +108,60 @@ async function scanBundles(
     parameters.push(cursor.timeNs, cursor.timeNs, cursor.signatureId);
   }
   const order = descending ? "DESC" : "ASC";
-  const rows = await connection.query<PlacedRow>(
-    `SELECT p.place, b.signature_id, b.old_signer, b.submitter, b.nonce, b.time_ns, b.epoch_seq, s.signature
-     FROM (SELECT ${placeSql} AS place) AS p LEFT JOIN (
-       SELECT signature_id, old_signer, submitter, nonce, time_ns, epoch_seq
-       FROM signer_removed_bundle FORCE INDEX (${index})
-       ${conditions.length === 0 ? "" : `WHERE ${conditions.join(" AND ")}`}
-       ORDER BY time_ns ${order}, signature_id ${order} LIMIT ${want}
-     ) AS b ON TRUE LEFT JOIN node_signature AS s ON s.signature_id = b.signature_id
-     ORDER BY b.time_ns ${order}, b.signature_id ${order}, s.signature`,
-    parameters,
+  const page = `FROM signer_removed_bundle FORCE INDEX (${index})
+     ${conditions.length === 0 ? "" : `WHERE ${conditions.join(" AND ")}`}
+     ORDER BY time_ns ${order}, signature_id ${order} LIMIT ${want}`;
+  const rows = await connection.query<PageRow>(
+    `SELECT ${placeSql} AS place, NULL AS signature_id, NULL AS old_signer, NULL AS submitter, NULL AS nonce,
+       NULL AS time_ns, NULL AS epoch_seq, NULL AS signature
+     UNION ALL (SELECT NULL, signature_id, old_signer, submitter, nonce, time_ns, epoch_seq, NULL ${page})
+     UNION ALL (SELECT NULL, s.signature_id, NULL, NULL, NULL, NULL, NULL, s.signature
+       FROM (SELECT signature_id ${page}) AS b JOIN node_signature AS s ON s.signature_id = b.signature_id)`,
+    [...parameters, ...parameters],
   );
-  const place = parsePlace(rows[0]?.place ?? null);
+  const place = parsePlace(rows.find((row) => row.signature_id === null)?.place ?? null);
   database.knownPlace.found(place);
   if (place !== undefined) connection.dependOn(place, true);
-  return { bundles: fold(rows.filter(isBundle)), place };
+  return { bundles: fold(rows, descending), place };
 }
 
-function isBundle(row: PlacedRow): row is BundleRow & PlacedRow {
-  return row.signature_id !== null;
-}
-
-function fold(rows: readonly BundleRow[]): SignerRemovedBundle[] {
-  const bundles: (SignerRemovedBundle & { readonly signatures: string[] })[] = [];
+/** Bundles in order, each with its signatures in order. The rows of a union have none. */
+function fold(rows: readonly PageRow[], descending: boolean): SignerRemovedBundle[] {
+  const signatures = new Map<string, string[]>();
+  const bundles: SignerRemovedBundle[] = [];
   for (const row of rows) {
-    let bundle = bundles.at(-1);
-    if (bundle?.signatureId !== row.signature_id) {
-      bundle = {
-        signatureId: row.signature_id,
-        oldSigner: row.old_signer,
-        submitter: row.submitter,
-        nonce: row.nonce,
-        timeNs: row.time_ns,
-        epochSeq: row.epoch_seq,
-        signatures: [],
-      };
-      bundles.push(bundle);
-    }
-    if (row.signature !== null) bundle.signatures.push(row.signature);
+    if (isBundle(row)) bundles.push(toBundle(row, signatures));
   }
-  return bundles;
+  for (const row of rows) {
+    if (isSignature(row)) signatures.get(row.signature_id)?.push(row.signature);
+  }
+  for (const each of signatures.values()) each.sort();
+  return bundles.sort(descending ? (a, b) => comparePlaces(b, a) : comparePlaces);
+}
+
+function isBundle(row: PageRow): row is BundleRow & PageRow {
+  return row.time_ns !== null;
+}
+
+function isSignature(row: PageRow): row is SignatureRow & PageRow {
+  return row.signature !== null;
+}
+
+function toBundle(row: BundleRow, signaturesOf: Map<string, string[]>): SignerRemovedBundle {
+  const signatures: string[] = [];
+  signaturesOf.set(row.signature_id, signatures);
+  return {
+    signatureId: row.signature_id,
+    oldSigner: row.old_signer,
+    submitter: row.submitter,
+    nonce: row.nonce,
+    timeNs: row.time_ns,
+    epochSeq: row.epoch_seq,
+    signatures,
+  };
+}
+
+function comparePlaces(a: BundlePlace, b: BundlePlace): number {
+  if (a.timeNs !== b.timeNs) return a.timeNs < b.timeNs ? -1 : 1;
+  return a.signatureId < b.signatureId ? -1 : 1;
 }

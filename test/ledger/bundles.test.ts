@@ -5,7 +5,7 @@ import {
   type ListERC20MultiSigSignerRemovedBundlesResponse,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { listErc20MultiSigSignerRemovedBundles } from "../../src/api/list-erc20-multi-sig-signer-removed-bundles.js";
-import { writeBundles } from "../../src/store/bundle-table.js";
+import { writeBundles, writeSignatures } from "../../src/store/bundle-table.js";
 import { LedgerFixture } from "./ledger-fixture.js";
 
 let fixture: LedgerFixture;
@@ -107,6 +107,26 @@ describe("bundles", () => {
       );
     },
   );
+
+  test("signatures are whole, however long their text is", async () => {
+    const signatures = Array.from({ length: 600 }, (_, index) => {
+      const bytes = Buffer.alloc(1024, 0xab);
+      bytes.writeUInt16BE(index);
+      return bytes;
+    });
+    const whole = signatures.map((bytes) => bytes.toString("hex")).sort();
+    const submitter = "0xmany";
+    await fixture.database.withTransaction(async (connection) => {
+      const event = { oldSigner: "0xold", nonce: "1", timeNs: 5n, epochSeq: "9" };
+      await writeBundles(connection, [{ signatureId: "many", nodeId: "n3", submitter, ...event }]);
+      await writeSignatures(
+        connection,
+        signatures.map((signature) => ({ signatureId: "many", signature, kind: 1 })),
+      );
+    });
+    const { nodes } = await ask({ submitter });
+    expect(nodes[0]?.signatures === `0x${whole.join("")}`, "the text of 600 signatures of 1,024 bytes").toBe(true);
+  });
 
   test("identifiers are checked", async () => {
     await expect(ask({ nodeId: "a\n" })).rejects.toThrow("node_id: has an unprintable character at position 2");
