@@ -30,6 +30,12 @@ export function withOwn<T extends object>(common: T, own: ReadonlyMap<string, st
   return Object.assign(fields, Object.fromEntries(own));
 }
 
+/** The same headers, with which a page may also read `names`. */
+export function exposing<T extends HeaderFields>(common: T, names: readonly string[]): T {
+  if (names.length === 0 || common["access-control-expose-headers"] === undefined) return common;
+  return { ...common, "access-control-expose-headers": [...new Set([...exposedHeaders, ...names])].join(", ") };
+}
+
 /** The source of {@link DataHeaders}. */
 export interface DataSource {
   /** The age of the newest data, in seconds. */
@@ -108,12 +114,6 @@ export class CommonHeaders {
       "access-control-max-age": preflightMaxAgeSeconds,
       ...(requestedHeaders === undefined ? {} : { "access-control-allow-headers": requestedHeaders }),
     };
-  }
-
-  /** The same headers, with which a page may also read `names`. */
-  exposing(common: HeaderFields, names: readonly string[]): HeaderFields {
-    if (names.length === 0 || common["access-control-expose-headers"] === undefined) return common;
-    return { ...common, "access-control-expose-headers": [...new Set([...exposedHeaders, ...names])].join(", ") };
   }
 
   /** The names that `vary` must hold because of these headers. */

@@ -65,9 +65,7 @@ export class RequestDispatcher {
       rest.handle(exchange, path, query);
       return;
     }
-    for (const name in exchange.common) response.setHeader(name, exchange.common[name] ?? "");
-    request.url = query === "" ? inner : `${inner}?${query}`;
-    rpc.handle(request, response);
+    rpc.handle({ request, response, common: exchange.common }, inner, query);
   }
 
   #preflight({ request, response, common }: Exchange, allow: string): void {

@@ -114,7 +114,7 @@ export class RestHandler {
   #stream(match: RouteMatch, bound: BoundRequest, exchange: Exchange): void {
     const { request, response } = exchange;
     const { method } = match.route;
-    const wire = new StreamResponse({ method, bound, exchange, vary: this.#vary, common: this.#options.common });
+    const wire = new StreamResponse({ method, bound, exchange, vary: this.#vary });
     const counters = this.#options.requests.counters(method, wire.protocol);
     const served = { method, counters, options: this.#options, terms: this.#options.routes.terms };
     const call = new ServerCall(served, wire, this.#options.clients.ofRequest(request), request.headers);

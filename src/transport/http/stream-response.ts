@@ -7,7 +7,7 @@ import { Failure } from "../../domain/failure.js";
 import type { Method, ResponseStream } from "../../domain/service.js";
 import type { CallError, CallWire } from "../call/call-wire.js";
 import { type ContentCoding, chooseCoding, compressor } from "../call/content-coding.js";
-import { type CommonHeaders, type HeaderFields, withOwn } from "../common-headers.js";
+import { exposing, type HeaderFields, withOwn } from "../common-headers.js";
 import type { Protocol } from "../request-metrics.js";
 import { bodyData, chunkedEncoding } from "./encodings.js";
 import { sendError } from "./error-response.js";
@@ -23,7 +23,6 @@ export interface StreamResponseOptions {
   readonly method: Method;
   readonly bound: BoundRequest;
   readonly exchange: Exchange;
-  readonly common: CommonHeaders;
   /** The value of that header. */
   readonly vary: string;
 }
@@ -166,7 +165,7 @@ export class StreamResponse implements CallWire {
   }
 
   #headers(stream: ReadonlyMap<string, string>): HeaderFields {
-    const { common, vary, exchange } = this.#options;
+    const { vary, exchange } = this.#options;
     // A file in envelopes only names its block.
     const own = new Map(this.#hasOwnHeaders ? stream : [...stream].filter(([name]) => blockNames.has(name)));
     const fields = {
@@ -175,7 +174,7 @@ export class StreamResponse implements CallWire {
       vary,
       // Proxies such as nginx would otherwise buffer the stream.
       "x-accel-buffering": "no",
-      ...common.exposing(exchange.common, [...own.keys()]),
+      ...exposing(exchange.common, [...own.keys()]),
       ...(this.#trailerNames.length === 0 ? {} : { trailer: this.#trailerNames.join(", ") }),
     };
     return stream.size === 0 ? fields : withOwn(fields, own);

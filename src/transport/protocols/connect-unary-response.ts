@@ -6,14 +6,12 @@ import { jsonWriteOptions } from "../../encoding/json-encoder.js";
 import type { CallError, CallWire } from "../call/call-wire.js";
 import { type ContentCoding, compress, compressedBytesMin } from "../call/content-coding.js";
 import { type Codec, encoded } from "../call/framing.js";
-import { countResponse } from "../connections/unread-responses.js";
-import type { AnyRequest, AnyResponse } from "../handler.js";
+import type { AnyRequest } from "../handler.js";
 import { HttpFailure } from "../http/http-failure.js";
 import { noneMatch } from "../http/json-body.js";
 import { asConnectError } from "./connect-error.js";
-import { ResponseBody } from "./response-body.js";
-import { setOwnHeaders } from "./response-headers.js";
 import type { RpcContentType } from "./rpc-content-type.js";
+import type { RpcResponse } from "./rpc-response.js";
 
 /** Compressed bytes, shared by all requests for the response. */
 const compressedResponses = new WeakMap<EncodedResponse, Map<string, Uint8Array | Promise<Uint8Array>>>();
@@ -38,9 +36,9 @@ export class ConnectUnaryResponse implements CallWire {
   readonly #type: RpcContentType;
   readonly #coding: ContentCoding | undefined;
   readonly #request: AnyRequest;
-  readonly #response: AnyResponse;
+  readonly #response: RpcResponse;
 
-  constructor(type: RpcContentType, coding: ContentCoding | undefined, request: AnyRequest, response: AnyResponse) {
+  constructor(type: RpcContentType, coding: ContentCoding | undefined, request: AnyRequest, response: RpcResponse) {
     this.#type = type;
     this.#coding = coding;
     this.#request = request;
@@ -54,13 +52,13 @@ export class ConnectUnaryResponse implements CallWire {
   respond(reply: EncodedResponse): undefined | Promise<() => void> {
     const plain = encoded(reply, this.#type.codec);
     const response = this.#response;
-    response.appendHeader("vary", "accept-encoding");
+    response.set("vary", "accept-encoding");
     if (this.#notModified(reply)) return undefined;
     if (this.#coding === undefined || plain.length < compressedBytesMin) {
       this.#send(reply, plain);
       return undefined;
     }
-    response.setHeader("content-encoding", this.#coding);
+    response.set("content-encoding", this.#coding);
     const bytes = compressed(reply, this.#type.codec, this.#coding);
     if (bytes instanceof Promise) return bytes.then((packed) => () => this.#send(reply, packed));
     this.#send(reply, bytes);
@@ -71,10 +69,10 @@ export class ConnectUnaryResponse implements CallWire {
     if (error === undefined) return;
     const connectError = asConnectError(error);
     const response = this.#response;
-    for (const name of ["content-encoding", "etag", "cache-control"]) response.removeHeader(name);
-    response.statusCode = error instanceof HttpFailure ? error.status : codeToHttpStatus(connectError.code);
-    response.setHeader("content-type", "application/json");
-    for (const [name, value] of connectError.metadata) response.setHeader(name, value);
+    for (const name of ["content-encoding", "etag", "cache-control"]) response.remove(name);
+    response.status = error instanceof HttpFailure ? error.status : codeToHttpStatus(connectError.code);
+    response.set("content-type", "application/json");
+    for (const [name, value] of connectError.metadata) response.set(name, value);
     this.#setMetadata(error.metadata);
     this.#end(errorToJsonBytes(connectError, jsonWriteOptions));
   }
@@ -86,7 +84,7 @@ export class ConnectUnaryResponse implements CallWire {
   }
 
   breakOff(failure: Failure): void {
-    new ResponseBody(this.#response).breakOff(failure);
+    this.#response.breakOff(failure);
   }
 
   /** For GET only: sets the ETag of a response with a version, and returns true if the client's copy is current. */
@@ -94,18 +92,18 @@ export class ConnectUnaryResponse implements CallWire {
     if (this.#request.method === "POST" || reply.version === undefined) return false;
     const suffix = this.#coding === undefined ? "" : `.${this.#coding}`;
     const etag = `"${reply.version}.connect-${this.#type.codec}${suffix}"`;
-    this.#response.setHeader("etag", etag);
-    this.#response.setHeader("cache-control", "no-cache");
+    this.#response.set("etag", etag);
+    this.#response.set("cache-control", "no-cache");
     const known = this.#request.headers["if-none-match"];
     if (known === undefined || !noneMatch(known, etag)) return false;
-    this.#response.statusCode = 304;
+    this.#response.status = 304;
     this.#response.end();
     return true;
   }
 
   #send(reply: EncodedResponse, body: Uint8Array): void {
-    if ("stream" in this.#response) countResponse(this.#response.stream, body.length);
-    this.#response.setHeader("content-type", this.#type.response);
+    this.#response.count(body.length);
+    this.#response.set("content-type", this.#type.response);
     this.#setMetadata(reply.metadata);
     this.#end(body);
   }
@@ -114,12 +112,11 @@ export class ConnectUnaryResponse implements CallWire {
   #setMetadata(metadata: Metadata | undefined): void {
     if (metadata === undefined) return;
     const trailers = [...metadata.trailers].map(([name, value]) => [`trailer-${name}`, value] as const);
-    setOwnHeaders(this.#response, new Map([...metadata.headers, ...trailers]));
+    this.#response.exposeOwn(new Map([...metadata.headers, ...trailers]));
   }
 
   #end(body: Uint8Array): void {
-    this.#response.setHeader("content-length", body.length);
-    if (this.#request.method === "HEAD") this.#response.end();
-    else new ResponseBody(this.#response).end(body);
+    this.#response.set("content-length", body.length);
+    this.#response.end(this.#request.method === "HEAD" ? undefined : body);
   }
 }

@@ -6,13 +6,10 @@ import { jsonWriteOptions } from "../../encoding/json-encoder.js";
 import type { CallError, CallWire } from "../call/call-wire.js";
 import type { ContentCoding } from "../call/content-coding.js";
 import { type Framing, framingOf } from "../call/framing.js";
-import { countResponse } from "../connections/unread-responses.js";
-import type { AnyResponse } from "../handler.js";
 import { asConnectError } from "./connect-error.js";
 import { errorTrailers, okTrailers } from "./grpc-status.js";
-import { ResponseBody } from "./response-body.js";
-import { setHeaders, setOwnHeaders } from "./response-headers.js";
 import type { RpcContentType } from "./rpc-content-type.js";
+import type { RpcResponse } from "./rpc-response.js";
 
 type Trailers = ReadonlyMap<string, string>;
 
@@ -49,16 +46,14 @@ export class EnvelopedResponse implements CallWire {
   readonly #framing: Framing;
   readonly #protocol: EnvelopedProtocol;
   readonly #type: RpcContentType;
-  readonly #response: AnyResponse;
-  readonly #body: ResponseBody;
+  readonly #response: RpcResponse;
 
-  constructor(type: RpcContentType, coding: ContentCoding | undefined, response: AnyResponse) {
+  constructor(type: RpcContentType, coding: ContentCoding | undefined, response: RpcResponse) {
     this.#framing = framingOf(type.codec, coding, type.text);
     this.encoding = this.#framing.encoding;
     this.#protocol = type.protocol === "connect" ? connectStream : grpcWeb;
     this.#type = type;
     this.#response = response;
-    this.#body = new ResponseBody(response);
   }
 
   respond(encoded: EncodedResponse): undefined | Promise<() => void> {
@@ -69,40 +64,42 @@ export class EnvelopedResponse implements CallWire {
   }
 
   start(headers: Trailers): void {
-    this.#setHeaders(new Map());
-    if (headers.size > 0) setOwnHeaders(this.#response, headers);
-    this.#body.begin();
+    this.#setHeaders();
+    if (headers.size > 0) this.#response.exposeOwn(headers);
+    this.#response.begin();
   }
 
   write(frames: Uint8Array): boolean {
-    return this.#body.write(frames);
+    return this.#response.write(frames);
   }
 
   finish(error: CallError | undefined, trailers: Trailers): void {
-    if (!this.#response.headersSent) this.#setHeaders(error?.metadata?.headers ?? new Map());
-    this.#body.end(this.#end(error, error === undefined ? trailers : (error.metadata?.trailers ?? new Map())));
+    if (!this.#response.headersSent) {
+      this.#setHeaders();
+      if (error?.metadata !== undefined) this.#response.expose(error.metadata.headers);
+    }
+    this.#response.end(this.#end(error, error === undefined ? trailers : (error.metadata?.trailers ?? new Map())));
   }
 
   breakOff(failure: Failure): void {
-    this.#body.breakOff(failure);
+    this.#response.breakOff(failure);
   }
 
   #send({ metadata }: EncodedResponse, message: Uint8Array): void {
     const body = Buffer.concat([message, this.#end(undefined, metadata?.trailers ?? new Map())]);
-    if ("stream" in this.#response) countResponse(this.#response.stream, body.length);
-    this.#setHeaders(new Map());
-    if (metadata !== undefined) setOwnHeaders(this.#response, metadata.headers);
-    this.#body.end(body);
+    this.#response.count(body.length);
+    this.#setHeaders();
+    if (metadata !== undefined) this.#response.exposeOwn(metadata.headers);
+    this.#response.end(body);
   }
 
   #end(error: CallError | undefined, trailers: Trailers): Buffer {
     return this.#framing.frame(this.#protocol.endFlag, this.#protocol.end(error, trailers));
   }
 
-  #setHeaders(headers: ReadonlyMap<string, string>): void {
+  #setHeaders(): void {
     const { coding } = this.#framing;
-    this.#response.setHeader("content-type", this.#type.response);
-    if (coding !== undefined) this.#response.setHeader(this.#protocol.encodingHeader, coding);
-    setHeaders(this.#response, headers);
+    this.#response.set("content-type", this.#type.response);
+    if (coding !== undefined) this.#response.set(this.#protocol.encodingHeader, coding);
   }
 }

@@ -1,12 +1,11 @@
 import type { IncomingHttpHeaders } from "node:http";
-import { MethodOptions_IdempotencyLevel } from "@bufbuild/protobuf/wkt";
 import * as connectProtocol from "@connectrpc/connect/protocol-connect";
 import * as grpcProtocol from "@connectrpc/connect/protocol-grpc";
 import type { Method } from "../../domain/service.js";
 import type { BodyCall } from "../call/body-call.js";
 import { ProtocolError } from "../call/protocol-error.js";
+import type { HeaderFields } from "../common-headers.js";
 import type { AnyRequest, AnyResponse } from "../handler.js";
-import { splitTarget } from "../http/request-target.js";
 import type { ReflectionHandler } from "../services/reflection.js";
 import { ConnectUnaryResponse } from "./connect-unary-response.js";
 import { EnvelopedResponse } from "./enveloped-response.js";
@@ -14,6 +13,7 @@ import { errorTrailers } from "./grpc-status.js";
 import { type Codings, connectCodings, grpcCodings } from "./negotiate-coding.js";
 import { acceptedTypes, type RpcContentType, rpcContentType, suits } from "./rpc-content-type.js";
 import { type OpenedRequest, openCall, type RpcMethod, type RpcMethods } from "./rpc-methods.js";
+import { RpcResponse } from "./rpc-response.js";
 
 const grpcTypePrefix = "application/grpc";
 
@@ -21,10 +21,15 @@ const grpcTypePrefix = "application/grpc";
 const unaryFields = { used: "content-encoding", accepted: "accept-encoding" };
 const streamFields = { used: "connect-content-encoding", accepted: "connect-accept-encoding" };
 
-/**
- * Serves gRPC-Web and Connect calls of all methods, and reflection, over both HTTP versions. gRPC has its own handler.
- * The response has its CORS headers already.
- */
+/** A request to an RPC, and its response. */
+export interface RpcExchange {
+  readonly request: AnyRequest;
+  readonly response: AnyResponse;
+  /** The headers of every response. */
+  readonly common: HeaderFields;
+}
+
+/** Serves gRPC-Web and Connect calls of all methods, and reflection, over both HTTP versions. gRPC has its own handler. */
 export class RpcHandler {
   readonly #methods: RpcMethods;
   readonly #reflection: ReflectionHandler;
@@ -46,65 +51,66 @@ export class RpcHandler {
 
   /** The value of `Allow` for a method's path; undefined for any other path. */
   allowed(path: string): string | undefined {
-    const served = this.#methods.get(path);
-    if (served !== undefined) return allowedMethods(served.method);
-    return this.#reflection.serves(path) ? postOnly : undefined;
+    return this.#methods.get(path)?.allowed ?? (this.#reflection.serves(path) ? postOnly : undefined);
   }
 
-  handle(request: AnyRequest, response: AnyResponse): void {
-    const { path, query } = splitTarget(request.url ?? "");
+  /** `path` excludes the base path, and `query` its question mark. */
+  handle(exchange: RpcExchange, path: string, query: string): void {
+    const { method } = exchange.request;
     const served = this.#methods.get(path);
     const allowed = this.allowed(path);
-    if (allowed === undefined) refuseUnknown(path, request, response);
-    else if (!allowed.split(", ").includes(request.method ?? "")) refuseMethod(allowed, request, response);
-    else if (!hasUsableAuthority(request)) refuseAuthority(request, response);
-    else if (served === undefined) this.#reflect(path, request, response);
-    else if (request.method === "POST") this.#post(served, request, response);
-    else this.#get(served, query, request, response);
+    if (allowed === undefined) refuseUnknown(path, exchange);
+    else if (method !== "POST" && !allowed.split(", ").includes(method ?? "")) refuseMethod(allowed, exchange);
+    else if (!hasUsableAuthority(exchange.request)) refuseAuthority(exchange);
+    else if (served === undefined) this.#reflect(path, exchange);
+    else if (method === "POST") this.#post(served, exchange);
+    else this.#get(served, query, exchange);
   }
 
-  #reflect(path: string, request: AnyRequest, response: AnyResponse): void {
+  #reflect(path: string, exchange: RpcExchange): void {
+    const { request, response, common } = exchange;
     try {
+      for (const name in common) response.setHeader(name, common[name] ?? "");
       this.#reflection.handle(path, request, response);
     } catch {
       // It builds a URL of the request, which accepts less than the check of the authority.
-      refuseAuthority(request, response);
+      refuseAuthority(exchange);
     }
   }
 
-  #post(served: RpcMethod, request: AnyRequest, response: AnyResponse): void {
+  #post(served: RpcMethod, exchange: RpcExchange): void {
+    const { request } = exchange;
     const { headers } = request;
     const type = rpcContentType(headers["content-type"]);
     if (type === undefined || !suits(type, served.method)) {
-      refuseType(served.method, request, response);
+      refuseType(served.method, exchange);
       return;
     }
     if (type.protocol === "grpc") {
-      request.resume();
-      response.statusCode = 505;
-      response.end("gRPC needs HTTP/2");
+      send(exchange, 505, {}, "gRPC needs HTTP/2");
       return;
     }
     const codings =
       type.protocol === "grpc-web"
         ? grpcCodings(headers)
         : connectCodings(headers, type.enveloped ? streamFields : unaryFields);
-    const call = this.#open(served, type, codings, request, response);
+    const call = this.#open(served, type, codings, exchange);
     request.on("data", (chunk: Buffer) => call.data(chunk));
     request.on("end", () => call.end());
   }
 
   /** A Connect unary call as a GET with its message in the URL. */
-  #get(served: RpcMethod, text: string, request: AnyRequest, response: AnyResponse): void {
+  #get(served: RpcMethod, text: string, exchange: RpcExchange): void {
+    const { request } = exchange;
     const query = new URLSearchParams(text);
     const type = rpcContentType(`application/${query.get("encoding")}`);
     if (type?.protocol !== "connect" || type.enveloped) {
-      refuseType(served.method, request, response);
+      refuseType(served.method, exchange);
       return;
     }
     request.resume();
     const codings = connectCodings(request.headers, unaryFields, query.get("compression") ?? "identity");
-    const call = this.#open(served, type, codings, request, response);
+    const call = this.#open(served, type, codings, exchange);
     try {
       call.data(messageBytes(query));
       call.end();
@@ -113,19 +119,15 @@ export class RpcHandler {
     }
   }
 
-  #open(
-    served: RpcMethod,
-    type: RpcContentType,
-    codings: Codings,
-    request: AnyRequest,
-    response: AnyResponse,
-  ): BodyCall {
+  #open(served: RpcMethod, type: RpcContentType, codings: Codings, exchange: RpcExchange): BodyCall {
+    const { request, response, common } = exchange;
     // A failed connection ends the call at "close".
     request.on("error", ignore);
     response.on("error", ignore);
+    const rpcResponse = new RpcResponse(response, common);
     const wire = type.enveloped
-      ? new EnvelopedResponse(type, codings.response, response)
-      : new ConnectUnaryResponse(type, codings.response, request, response);
+      ? new EnvelopedResponse(type, codings.response, rpcResponse)
+      : new ConnectUnaryResponse(type, codings.response, request, rpcResponse);
     const { headers } = request;
     const clientAddress = this.#methods.clients.ofRequest(request);
     const timeout = timeoutOf(type, headers);
@@ -156,12 +158,6 @@ function messageBytes(query: URLSearchParams): Buffer {
 
 const postOnly = "POST, OPTIONS";
 
-/** Connect allows GET for calls without side effects. */
-function allowedMethods({ kind, desc }: Method): string {
-  const byGet = kind === "unary" && desc.idempotency === MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS;
-  return byGet ? "GET, HEAD, POST, OPTIONS" : postOnly;
-}
-
 function isGrpc(headers: IncomingHttpHeaders): boolean {
   return headers["content-type"]?.startsWith(grpcTypePrefix) ?? false;
 }
@@ -178,48 +174,40 @@ function hasUsableAuthority({ headers }: AnyRequest): boolean {
   return typeof authority !== "string" || /^[\w.~!$&'()*+,;=%:[\]-]*$/.test(authority);
 }
 
-function refuseAuthority(request: AnyRequest, response: AnyResponse): void {
-  request.resume();
-  sendError(response, 400, "invalid_argument", "the request names no valid authority (Host)");
+function refuseAuthority(exchange: RpcExchange): void {
+  sendError(exchange, 400, "invalid_argument", "the request names no valid authority (Host)");
 }
 
-function refuseUnknown(path: string, request: AnyRequest, response: AnyResponse): void {
+function refuseUnknown(path: string, exchange: RpcExchange): void {
+  const { headers } = exchange.request;
   const error = new ProtocolError("unimplemented", `no method is served at ${path}`);
-  request.resume();
-  if (!isGrpc(request.headers)) {
-    sendError(response, 404, error.code, error.message);
-    return;
-  }
-  response.setHeader("content-type", request.headers["content-type"] ?? grpcTypePrefix);
-  for (const [name, value] of Object.entries(errorTrailers(error))) response.setHeader(name, value);
-  response.end();
+  if (!isGrpc(headers)) sendError(exchange, 404, error.code, error.message);
+  else send(exchange, 200, { "content-type": headers["content-type"] ?? grpcTypePrefix, ...errorTrailers(error) });
 }
 
 /** 415 with `Accept-Post`. */
-function refuseType(method: Method, request: AnyRequest, response: AnyResponse): void {
-  request.resume();
-  response.statusCode = 415;
-  response.setHeader("accept-post", acceptedTypes(method));
-  response.end();
+function refuseType(method: Method, exchange: RpcExchange): void {
+  send(exchange, 415, { "accept-post": acceptedTypes(method) });
 }
 
 /** 405 with `Allow` and no body. Callers of gRPC and Connect take the error from the status, as their protocols say. */
-function refuseMethod(allowed: string, request: AnyRequest, response: AnyResponse): void {
-  const message = `${request.method} is not allowed here; use one of ${allowed}`;
-  request.resume();
-  response.setHeader("allow", allowed);
-  if (!isGrpc(request.headers) && !isConnect(request.headers)) {
-    sendError(response, 405, "unimplemented", message);
-    return;
-  }
-  response.statusCode = 405;
-  response.setHeader("content-type", "text/plain");
-  response.end(message);
+function refuseMethod(allow: string, exchange: RpcExchange): void {
+  const { method, headers } = exchange.request;
+  const message = `${method} is not allowed here; use one of ${allow}`;
+  if (!isGrpc(headers) && !isConnect(headers)) sendError(exchange, 405, "unimplemented", message, { allow });
+  else send(exchange, 405, { allow, "content-type": "text/plain" }, message);
 }
 
 /** Responds with an error in Connect's format. */
-function sendError(response: AnyResponse, status: number, code: string, message: string): void {
-  response.statusCode = status;
-  response.setHeader("content-type", "application/json");
-  response.end(JSON.stringify({ code, message }));
+function sendError(exchange: RpcExchange, status: number, code: string, message: string, headers?: HeaderFields): void {
+  const fields = { ...headers, "content-type": "application/json" };
+  send(exchange, status, fields, JSON.stringify({ code, message }));
+}
+
+/** Responds without reading the request. */
+function send({ request, response, common }: RpcExchange, status: number, headers: HeaderFields, body = ""): void {
+  request.resume();
+  const whole = new RpcResponse(response, { ...common, ...headers });
+  whole.status = status;
+  whole.end(Buffer.from(body));
 }

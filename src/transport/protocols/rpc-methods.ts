@@ -1,4 +1,5 @@
 import { createRegistry } from "@bufbuild/protobuf";
+import { MethodOptions_IdempotencyLevel } from "@bufbuild/protobuf/wkt";
 import type { ConnectError } from "@connectrpc/connect";
 import type { RequestHeaders } from "../../domain/metadata.js";
 import type { Method } from "../../domain/service.js";
@@ -25,6 +26,8 @@ import type { RpcContentType } from "./rpc-content-type.js";
 /** A method as served over the RPC protocols. */
 export interface RpcMethod {
   readonly method: Method;
+  /** The HTTP methods of its path, as in `Allow`. */
+  readonly allowed: string;
   readonly decode: Readonly<Record<Codec, RequestDecoder>>;
   readonly grpc: ServedMethod;
   readonly "grpc-web": ServedMethod;
@@ -51,6 +54,7 @@ export class RpcMethods {
       };
       this.#methods.set(`/${method.desc.parent.typeName}/${method.desc.name}`, {
         method,
+        allowed: allowedMethods(method),
         decode: { proto: rememberingRequests(decodeBinary), json: rememberingRequests(decodeJson) },
         grpc: served("grpc"),
         "grpc-web": served("grpc-web"),
@@ -62,6 +66,12 @@ export class RpcMethods {
   get(path: string): RpcMethod | undefined {
     return this.#methods.get(path);
   }
+}
+
+/** Connect allows GET for calls without side effects. */
+function allowedMethods({ kind, desc }: Method): string {
+  const byGet = kind === "unary" && desc.idempotency === MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS;
+  return byGet ? "GET, HEAD, POST, OPTIONS" : "POST, OPTIONS";
 }
 
 /** What a protocol read from the request headers. */

@@ -1,0 +1,86 @@
+import { ServerResponse } from "node:http";
+import type { Failure } from "../../domain/failure.js";
+import { exposing, type HeaderFields, withOwn } from "../common-headers.js";
+import { countResponse, endWithBody } from "../connections/unread-responses.js";
+import type { AnyResponse } from "../handler.js";
+import { breakOffCode } from "./grpc.js";
+
+/**
+ * A response without HTTP trailers. Its headers are plain fields until they are sent: Node's setHeader costs more. Over
+ * HTTP/2 it bypasses Node's response object, which ends every body with a separate frame. A client that takes the last
+ * message for the end may cancel its request before that frame, and then reports an error.
+ */
+export class RpcResponse {
+  status = 200;
+  readonly #response: AnyResponse;
+  #headers: Record<string, string | number>;
+
+  /** `common` are the headers of every response. */
+  constructor(response: AnyResponse, common: HeaderFields) {
+    this.#response = response;
+    this.#headers = { ...common };
+  }
+
+  get headersSent(): boolean {
+    return this.#response.headersSent;
+  }
+
+  set(name: string, value: string | number): void {
+    this.#headers[name] = value;
+  }
+
+  remove(name: string): void {
+    Reflect.deleteProperty(this.#headers, name);
+  }
+
+  /** Sets headers that pages of other origins may read. */
+  expose(headers: ReadonlyMap<string, string>): void {
+    this.#headers = { ...exposing(this.#headers, [...headers.keys()]), ...Object.fromEntries(headers) };
+  }
+
+  /** The same for a response with its own metadata: it names the block of its statement, or none. */
+  exposeOwn(headers: ReadonlyMap<string, string>): void {
+    this.#headers = withOwn(exposing(this.#headers, [...headers.keys()]), headers);
+  }
+
+  /** Call it before a whole response. @throws Failure if its client has too many unread bytes */
+  count(bytes: number): void {
+    if (!(this.#response instanceof ServerResponse)) countResponse(this.#response.stream, bytes);
+  }
+
+  /** Sends the status and the headers. */
+  begin(): void {
+    this.#sendHead();
+    if (this.#response instanceof ServerResponse) this.#response.flushHeaders();
+  }
+
+  /** False: wait for the response's drain. */
+  write(chunk: Uint8Array): boolean {
+    return this.#response instanceof ServerResponse ? this.#response.write(chunk) : this.#response.stream.write(chunk);
+  }
+
+  /** Sends what was not sent yet; without `chunk` the response has no body. */
+  end(chunk?: Uint8Array): void {
+    this.#sendHead(chunk === undefined);
+    if (this.#response instanceof ServerResponse) this.#response.end(chunk);
+    else if (chunk !== undefined) endWithBody(this.#response.stream, this.#response.stream, chunk);
+  }
+
+  /** Aborts a response whose reader takes nothing. */
+  breakOff(failure: Failure): void {
+    if (this.#response instanceof ServerResponse) this.#response.destroy();
+    else this.#response.stream.close(breakOffCode(failure));
+  }
+
+  #sendHead(endStream = false): void {
+    const response = this.#response;
+    if (response.headersSent) return;
+    if (response instanceof ServerResponse) {
+      response.writeHead(this.status, this.#headers);
+      return;
+    }
+    const { stream } = response;
+    if (stream.headersSent || stream.destroyed || stream.closed) return;
+    stream.respond({ ...this.#headers, ":status": this.status }, { endStream });
+  }
+}
