@@ -6,19 +6,21 @@ import type { AnyResponse } from "../handler.js";
 import { breakOffCode } from "./grpc.js";
 
 /**
- * A response without HTTP trailers. Its headers are plain fields until they are sent: Node's setHeader costs more. Over
- * HTTP/2 it bypasses Node's response object, which ends every body with a separate frame. A client that takes the last
- * message for the end may cancel its request before that frame, and then reports an error.
+ * A response without HTTP trailers. Its headers are plain fields until they are sent: Node's setHeader costs more, and
+ * so would fields that are added to a copy of the common ones. Over HTTP/2 it bypasses Node's response object, which
+ * ends every body with a separate frame. A client that takes the last message for the end may cancel its request before
+ * that frame, and then reports an error.
  */
 export class RpcResponse {
   status = 200;
   readonly #response: AnyResponse;
-  #headers: Record<string, string | number>;
+  readonly #fields: Record<string, string | number> = {};
+  #common: HeaderFields;
 
   /** `common` are the headers of every response. */
   constructor(response: AnyResponse, common: HeaderFields) {
     this.#response = response;
-    this.#headers = { ...common };
+    this.#common = common;
   }
 
   get headersSent(): boolean {
@@ -26,21 +28,21 @@ export class RpcResponse {
   }
 
   set(name: string, value: string | number): void {
-    this.#headers[name] = value;
+    this.#fields[name] = value;
   }
 
   remove(name: string): void {
-    Reflect.deleteProperty(this.#headers, name);
+    Reflect.deleteProperty(this.#fields, name);
   }
 
   /** Sets headers that pages of other origins may read. */
   expose(headers: ReadonlyMap<string, string>): void {
-    this.#headers = { ...exposing(this.#headers, [...headers.keys()]), ...Object.fromEntries(headers) };
+    this.#common = { ...exposing(this.#common, [...headers.keys()]), ...Object.fromEntries(headers) };
   }
 
   /** The same for a response with its own metadata: it names the block of its statement, or none. */
   exposeOwn(headers: ReadonlyMap<string, string>): void {
-    this.#headers = withOwn(exposing(this.#headers, [...headers.keys()]), headers);
+    this.#common = withOwn(exposing(this.#common, [...headers.keys()]), headers);
   }
 
   /** Call it before a whole response. @throws Failure if its client has too many unread bytes */
@@ -76,11 +78,11 @@ export class RpcResponse {
     const response = this.#response;
     if (response.headersSent) return;
     if (response instanceof ServerResponse) {
-      response.writeHead(this.status, this.#headers);
+      response.writeHead(this.status, Object.assign(this.#fields, this.#common));
       return;
     }
     const { stream } = response;
     if (stream.headersSent || stream.destroyed || stream.closed) return;
-    stream.respond({ ...this.#headers, ":status": this.status }, { endStream });
+    stream.respond({ ":status": this.status, ...this.#fields, ...this.#common }, { endStream });
   }
 }
