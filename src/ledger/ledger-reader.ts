@@ -136,7 +136,7 @@ export class LedgerReader {
       return page;
     });
     const rows = result.rows.map((row) => resolve(directory, row));
-    return { ...result, rows, newestBlock: extent.newestBlock };
+    return { newestBlock: extent.newestBlock, ...result, rows };
   }
 
   #note({ costs, oldest }: LedgerView): void {

@@ -132,7 +132,7 @@ export class LedgerView {
     else if (newestBlock === undefined || !reaches(newestBlock, this.#needed)) {
       throw new ReadBehindError("the server lost its place");
     }
-    if (newestBlock !== undefined) this.#noteOldest({ ...extent.oldest, storeId: newestBlock.storeId });
+    if (newestBlock !== undefined) this.#noteOldest({ storeId: newestBlock.storeId, ...extent.oldest });
     this.#extent ??= extent;
     this.#needed ??= newestBlock;
     if (this.#needed !== undefined) this.#connection.dependOn(this.#needed, true);
@@ -163,12 +163,8 @@ function parseExtent(text: string): LedgerExtent {
   const start = from === "any" ? 0n : from === "none" ? undefined : firstIdOfBlock(BigInt(from));
   const oldest = parseOldestKept(height, timeNs);
   const known = { newestBlock, oldest, start, accountMax: Number(accountMax), classMax: Number(classMax) };
-  if (newest === "none" || start === undefined) return { ...known, low: 1n, high: 0n };
+  if (newest === "none" || start === undefined) return { low: 1n, high: 0n, ...known };
   const last = end === "any" || end === "none" ? idMax : firstIdOfBlock(BigInt(end)) - 1n;
   const high = BigInt(newest);
-  return {
-    ...known,
-    low: start,
-    high: last < high ? last : high,
-  };
+  return { low: start, high: last < high ? last : high, ...known };
 }

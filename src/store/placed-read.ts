@@ -103,7 +103,7 @@ export async function withPlacedConnection<T>(
     try {
       // A read that was admitted once is not refused on a retry.
       const further = owner.further === true || attempt > 1;
-      return await withBoundedConnection(database, { ...owner, further }, timeoutMs, async (connection) => {
+      return await withBoundedConnection(database, { call: owner.call, further }, timeoutMs, async (connection) => {
         const placed = new PlacedConnection(connection);
         const result = await use(placed);
         await placed.prove();

@@ -190,7 +190,7 @@ class GrpcWire implements CallWire {
       stream.on("wantTrailers", sendOkTrailers);
       stream.respond(this.#headers.current(), withTrailers);
     } else {
-      const trailers = { ...Object.fromEntries(metadata.trailers), ...okTrailers };
+      const trailers = Object.fromEntries([...metadata.trailers, ...Object.entries(okTrailers)]);
       stream.on("wantTrailers", () => stream.sendTrailers(trailers));
       stream.respond(withOwn(this.#headers.current(), metadata.headers), withTrailers);
     }
