@@ -40,6 +40,9 @@ const connectStream: EnvelopedProtocol = {
   },
 };
 
+/** Only gRPC-Web has unary responses in envelopes. */
+const plainEnds = new WeakMap<Framing, Buffer>();
+
 /** A response of gRPC-Web, or of a Connect stream. Its end is an envelope too. */
 export class EnvelopedResponse implements CallWire {
   readonly encoding: Encoding;
@@ -86,11 +89,24 @@ export class EnvelopedResponse implements CallWire {
   }
 
   #send({ metadata }: EncodedResponse, message: Uint8Array): void {
-    const body = Buffer.concat([message, this.#end(undefined, metadata?.trailers ?? new Map())]);
+    const body = Buffer.concat([
+      message,
+      metadata === undefined ? this.#plainEnd() : this.#end(undefined, metadata.trailers),
+    ]);
     this.#response.count(body.length);
     this.#setHeaders();
     if (metadata !== undefined) this.#response.exposeOwn(metadata.headers);
     this.#response.end(body);
+  }
+
+  /** The end of a unary response without metadata. */
+  #plainEnd(): Buffer {
+    let end = plainEnds.get(this.#framing);
+    if (end === undefined) {
+      end = this.#end(undefined, new Map());
+      plainEnds.set(this.#framing, end);
+    }
+    return end;
   }
 
   #end(error: CallError | undefined, trailers: Trailers): Buffer {

@@ -6,15 +6,15 @@ import type { AnyResponse } from "../handler.js";
 import { breakOffCode } from "./grpc.js";
 
 /**
- * A response without HTTP trailers. Its headers are plain fields until they are sent: Node's setHeader costs more, and
- * so would fields that are added to a copy of the common ones. Over HTTP/2 it bypasses Node's response object, which
- * ends every body with a separate frame. A client that takes the last message for the end may cancel its request before
- * that frame, and then reports an error.
+ * A response without HTTP trailers. Its headers are a list until they are sent: Node's setHeader costs more, and so does
+ * an object whose fields are added one by one. Over HTTP/2 it bypasses Node's response object, which ends every body
+ * with a separate frame. A client that takes the last message for the end may cancel its request before that frame, and
+ * then reports an error.
  */
 export class RpcResponse {
   status = 200;
   readonly #response: AnyResponse;
-  readonly #fields: Record<string, string | number> = {};
+  readonly #fields = new Map<string, string | number>();
   #common: HeaderFields;
 
   /** `common` are the headers of every response. */
@@ -28,11 +28,11 @@ export class RpcResponse {
   }
 
   set(name: string, value: string | number): void {
-    this.#fields[name] = value;
+    this.#fields.set(name, value);
   }
 
   remove(name: string): void {
-    Reflect.deleteProperty(this.#fields, name);
+    this.#fields.delete(name);
   }
 
   /** Sets headers that pages of other origins may read. */
@@ -63,6 +63,7 @@ export class RpcResponse {
 
   /** Sends what was not sent yet; without `chunk` the response has no body. */
   end(chunk?: Uint8Array): void {
+    if (chunk !== undefined) this.#fields.set("content-length", chunk.length);
     this.#sendHead(chunk === undefined);
     if (this.#response instanceof ServerResponse) this.#response.end(chunk);
     else if (chunk !== undefined) endWithBody(this.#response.stream, this.#response.stream, chunk);
@@ -74,15 +75,25 @@ export class RpcResponse {
     else this.#response.stream.close(breakOffCode(failure));
   }
 
+  /** Names and values in turn, each name once. */
+  #list(): (string | number)[] {
+    const list: (string | number)[] = [];
+    for (const [name, value] of this.#fields) {
+      if (this.#common[name] === undefined) list.push(name, value);
+    }
+    for (const [name, value] of Object.entries(this.#common)) list.push(name, value);
+    return list;
+  }
+
   #sendHead(endStream = false): void {
     const response = this.#response;
     if (response.headersSent) return;
     if (response instanceof ServerResponse) {
-      response.writeHead(this.status, Object.assign(this.#fields, this.#common));
+      response.writeHead(this.status, this.#list());
       return;
     }
     const { stream } = response;
     if (stream.headersSent || stream.destroyed || stream.closed) return;
-    stream.respond({ ":status": this.status, ...this.#fields, ...this.#common }, { endStream });
+    stream.respond({ ":status": this.status, ...Object.fromEntries(this.#fields), ...this.#common }, { endStream });
   }
 }
