@@ -61,12 +61,15 @@ export class RpcResponse {
     return this.#response instanceof ServerResponse ? this.#response.write(chunk) : this.#response.stream.write(chunk);
   }
 
-  /** Sends what was not sent yet; without `chunk` the response has no body. */
+  /** Sends what was not sent yet; without `chunk`, and without headers before, the response has no body. */
   end(chunk?: Uint8Array): void {
+    const response = this.#response;
     if (chunk !== undefined) this.#fields.set("content-length", chunk.length);
-    this.#sendHead(chunk === undefined);
-    if (this.#response instanceof ServerResponse) this.#response.end(chunk);
-    else if (chunk !== undefined) endWithBody(this.#response.stream, this.#response.stream, chunk);
+    // A gRPC error without messages must end with its headers.
+    const endStream = !response.headersSent && (chunk === undefined || chunk.length === 0);
+    this.#sendHead(endStream);
+    if (response instanceof ServerResponse) response.end(chunk);
+    else if (!endStream) endWithBody(response.stream, response.stream, chunk ?? new Uint8Array());
   }
 
   /** Aborts a response whose reader takes nothing. */

@@ -36,6 +36,13 @@ afterEach(async () => {
 });
 
 /** Nothing of what was done before is left: one connection, which asks, and no stream. */
+async function expectAnswer(): Promise<void> {
+  const response = await fetch(server.url + unaryPath);
+  // Read, because the connection is not used again before, and would be one more than expected.
+  await response.arrayBuffer();
+  expect(response.status).toBe(200);
+}
+
 async function expectNothingLeft(): Promise<void> {
   const left = async (): Promise<string[]> => {
     // While requests wait behind a stream, only a write shows that its client has gone; some open when others have ended.
@@ -180,7 +187,7 @@ describe.each(Object.entries(before))("%s", (_place, first) => {
         setTimeout(() => connection.close(), 20);
       }
     }
-    expect((await fetch(server.url + unaryPath)).status).toBe(200);
+    await expectAnswer();
     await expectNothingLeft();
   });
 });
@@ -211,6 +218,6 @@ test("any sequence of requests, cut anywhere, ends no process and leaves nothing
     }),
     { numRuns: tries(1_000) },
   );
-  expect((await fetch(server.url + unaryPath)).status).toBe(200);
+  await expectAnswer();
   await expectNothingLeft();
 });

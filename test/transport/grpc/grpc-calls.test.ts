@@ -53,6 +53,18 @@ describe("gRPC calls", () => {
     expect(outcome.trailers).not.toHaveProperty("grpc-status");
   });
 
+  // A client of grpc-go takes headers that do not end the stream for the start of a response.
+  test("ends the stream of a method that is not there with its headers", async () => {
+    const session = connect(`http://127.0.0.1:${server.port}`);
+    const path = "/datanode.api.v2.TradingDataService/Nothing";
+    const call = { ":method": "POST", ":path": path, "content-type": "application/grpc", te: "trailers" };
+    const stream = session.request(call);
+    const flags = new Promise((resolve) => stream.on("response", (_headers, seen) => resolve(seen)));
+    stream.end(market("missing"));
+    expect(Number(await flags) & constants.NGHTTP2_FLAG_END_STREAM).toBe(constants.NGHTTP2_FLAG_END_STREAM);
+    session.close();
+  });
+
   test("sends a stream's headers before it has a message", async () => {
     const session = connect(`http://127.0.0.1:${server.port}`);
     const stream = session.request({
