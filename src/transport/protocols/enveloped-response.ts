@@ -101,11 +101,8 @@ export class EnvelopedResponse implements CallWire {
 
   /** The end of a unary response without metadata. */
   #plainEnd(): Buffer {
-    let end = plainEnds.get(this.#framing);
-    if (end === undefined) {
-      end = this.#end(undefined, new Map());
-      plainEnds.set(this.#framing, end);
-    }
+    const end = plainEnds.get(this.#framing) ?? this.#end(undefined, new Map());
+    plainEnds.set(this.#framing, end);
     return end;
   }
 

@@ -36,7 +36,7 @@ afterEach(async () => {
 });
 
 /** Nothing of what was done before is left: one connection, which asks, and no stream. */
-async function expectAnswer(): Promise<void> {
+async function expectResponse(): Promise<void> {
   const response = await fetch(server.url + unaryPath);
   // Read, because the connection is not used again before, and would be one more than expected.
   await response.arrayBuffer();
@@ -187,7 +187,7 @@ describe.each(Object.entries(before))("%s", (_place, first) => {
         setTimeout(() => connection.close(), 20);
       }
     }
-    await expectAnswer();
+    await expectResponse();
     await expectNothingLeft();
   });
 });
@@ -218,6 +218,6 @@ test("any sequence of requests, cut anywhere, ends no process and leaves nothing
     }),
     { numRuns: tries(1_000) },
   );
-  await expectAnswer();
+  await expectResponse();
   await expectNothingLeft();
 });
