@@ -125,9 +125,9 @@ export class CommonHeaders {
     };
   }
 
-  /** The names that `vary` must hold because of these headers. */
-  get vary(): string {
-    return this.#origins === undefined ? "" : "origin";
+  /** The `Vary` of a response that depends on these request headers. */
+  vary(...names: readonly string[]): string {
+    return [...names, ...(this.#origins === undefined ? [] : ["origin"])].join(", ");
   }
 
   #make(origin: string): HeaderFields {

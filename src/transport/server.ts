@@ -95,7 +95,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     basePath,
     log,
     files: new StaticFiles(options.files),
-    rpc: new RpcHandler(methods, new ReflectionHandler([...services, Health], limits)),
+    rpc: new RpcHandler(methods, new ReflectionHandler([...services, Health], limits), common.vary("accept-encoding")),
     rest,
   });
   const grpc = new GrpcHandler(methods, data);

@@ -40,13 +40,12 @@ export class RestHandler {
   constructor(options: RestHandlerOptions) {
     this.#options = options;
     this.#operations = new Operations(options);
-    const origin = options.common.vary === "" ? "" : `, ${options.common.vary}`;
-    const { keepAliveTimeoutMs } = options.limits;
-    this.#bodies = new JsonBodies({ vary: `accept-encoding${origin}`, keepAliveTimeoutMs });
-    const target = (url: string): UnaryTarget | undefined => this.#targets.get(url);
     const { common, clients } = options;
+    const { keepAliveTimeoutMs } = options.limits;
+    this.#bodies = new JsonBodies({ vary: common.vary("accept-encoding"), keepAliveTimeoutMs });
+    const target = (url: string): UnaryTarget | undefined => this.#targets.get(url);
     this.repeated = new RepeatedGets({ common, clients, bodies: this.#bodies, target });
-    this.#vary = `accept, accept-encoding${origin}`;
+    this.#vary = common.vary("accept", "accept-encoding");
   }
 
   /** Serves a GET or HEAD of a remembered URL. False: it is not remembered. */

@@ -52,7 +52,6 @@ export class ConnectUnaryResponse implements CallWire {
   respond(reply: EncodedResponse): undefined | Promise<() => void> {
     const plain = encoded(reply, this.#type.codec);
     const response = this.#response;
-    response.set("vary", "accept-encoding");
     if (this.#notModified(reply)) return undefined;
     if (this.#coding === undefined || plain.length < compressedBytesMin) {
       this.#send(reply, plain);

@@ -33,10 +33,13 @@ export interface RpcExchange {
 export class RpcHandler {
   readonly #methods: RpcMethods;
   readonly #reflection: ReflectionHandler;
+  readonly #vary: string;
 
-  constructor(methods: RpcMethods, reflection: ReflectionHandler) {
+  /** `vary`: that header of unary Connect responses. */
+  constructor(methods: RpcMethods, reflection: ReflectionHandler, vary: string) {
     this.#methods = methods;
     this.#reflection = reflection;
+    this.#vary = vary;
   }
 
   /**
@@ -125,6 +128,7 @@ export class RpcHandler {
     request.on("error", ignore);
     response.on("error", ignore);
     const rpcResponse = new RpcResponse(response, common);
+    if (!type.enveloped) rpcResponse.set("vary", this.#vary);
     const wire = type.enveloped
       ? new EnvelopedResponse(type, codings.response, rpcResponse)
       : new ConnectUnaryResponse(type, codings.response, request, rpcResponse);
@@ -200,8 +204,7 @@ function refuseMethod(allow: string, exchange: RpcExchange): void {
 
 /** Responds with an error in Connect's format. */
 function sendError(exchange: RpcExchange, status: number, code: string, message: string, headers?: HeaderFields): void {
-  const fields = { ...headers, "content-type": "application/json" };
-  send(exchange, status, fields, JSON.stringify({ code, message }));
+  send(exchange, status, { "content-type": "application/json", ...headers }, JSON.stringify({ code, message }));
 }
 
 /** Responds without reading the request. */

@@ -289,6 +289,9 @@ describe("as configured", () => {
     const known = await fetch(url + depthPath, { headers: { origin: "https://a.example" } });
     expect(known.headers.get("access-control-allow-origin")).toBe("https://a.example");
     expect(known.headers.get("vary")).toBe("accept-encoding, origin");
+    const call = "/datanode.api.v2.TradingDataService/GetMarket?encoding=json&message=%7B%7D";
+    const connect = await fetch(url + call, { headers: { origin: "https://a.example" } });
+    expect(connect.headers.get("vary")).toBe("accept-encoding, origin");
     const other = await fetch(url + depthPath, { headers: { origin: "https://b.example" } });
     expect(other.status).toBe(200);
     expect(other.headers.get("access-control-allow-origin")).toBeNull();
