@@ -125,7 +125,7 @@ async function scanBundles(
   return { bundles: fold(rows, descending), place };
 }
 
-/** Bundles in order, each with its signatures in order. The rows of a union have none. */
+/** Bundles in order, each with its signatures in order: SQL does not promise the order of the rows of a union. */
 function fold(rows: readonly PageRow[], descending: boolean): SignerRemovedBundle[] {
   const signatures = new Map<string, string[]>();
   const bundles: SignerRemovedBundle[] = [];

@@ -216,6 +216,21 @@ describe("Connect over plain HTTP", () => {
     },
   );
 
+  test.each([
+    ["a stream", observe, 405],
+    ["a call without an encoding", getMarket, 415],
+    ["a call with a malformed message", `${getMarket}?encoding=json&message=%7B`, 400],
+    ["a call", query, 200],
+  ])("HEAD of %s over HTTP/2 is answered without a body", async (_name, path, expected) => {
+    const session = connect(`http://127.0.0.1:${server.port}`);
+    const stream = session.request({ ":method": "HEAD", ":path": path });
+    const status = new Promise((resolve) => stream.once("response", (headers) => resolve(headers[":status"])));
+    const closed = new Promise<number>((resolve) => stream.once("close", () => resolve(stream.rstCode)));
+    stream.resume().end();
+    expect([await status, await closed]).toEqual([expected, 0]);
+    session.close();
+  });
+
   test("a gRPC-Web call of a method that is not there", async () => {
     const path = "/datanode.api.v2.TradingDataService/Nothing";
     const { status, headers } = await send({ path, headers: { "content-type": "application/grpc-web+proto" } });
