@@ -1,7 +1,8 @@
-// npm run bench -- pages [--entries N] [--rounds N] [--against DIR] [--data-dir DIR]
+// npm run bench -- pages [--entries N] [--starts N] [--rounds N] [--only TEXT] [--against DIR] [--data-dir DIR]
 // Pages of the ledger and of bundles, over HTTP and gRPC: the CPU time of the serving process per page, against a plain
 // server on the same database, and with --against, the CPU time of service and database together, against another
-// checkout that was built. Every server has the first core, the database and the load the second; rounds alternate.
+// checkout that was built. Every server has the first core, the database and the load the second; rounds alternate. All
+// servers are started several times, because one start may be 10 to 20% faster than the next.
 import { Agent, get } from "node:http";
 import { parseArgs } from "node:util";
 import { Client, credentials } from "@grpc/grpc-js";
@@ -17,7 +18,9 @@ import { ServiceProcess } from "./unary/service-process.js";
 const { values } = parseArgs({
   options: {
     entries: { type: "string", default: "200000" },
-    rounds: { type: "string", default: "11" },
+    starts: { type: "string", default: "5" },
+    rounds: { type: "string", default: "5" },
+    only: { type: "string", default: "" },
     against: { type: "string" },
     "data-dir": { type: "string" },
   },
@@ -38,6 +41,9 @@ interface Costs {
   /** The same with the database. */
   readonly both: number[];
 }
+
+/** By kind of page and name of the subject. */
+type CostTable = Map<string, Map<string, Costs>>;
 
 const agent = new Agent({ keepAlive: true, maxSockets: 1 });
 
@@ -75,24 +81,34 @@ function callPage(url: string, { message }: PageKind): Promise<number> {
   });
 }
 
-async function measure(kind: PageKind, subjects: readonly Subject[], databasePid: number): Promise<Map<string, Costs>> {
-  const costs = new Map(subjects.map(({ name }): [string, Costs] => [name, { server: [], both: [] }]));
-  const rounds = Number(values.rounds);
-  for (let round = -1; round < rounds; round++) {
+/** Microseconds per page, of a round. */
+async function measureRound(kind: PageKind, subject: Subject, databasePid: number): Promise<[number, number]> {
+  const url = subject.urlOf(kind);
+  const [server, database] = [await subject.cpuMicros(), cpuMicrosOf(databasePid)];
+  for (let page = 0; page < kind.count; page++) {
+    const bytes = await (kind.protocol === "http" ? getPage(url) : callPage(url, kind));
+    if (bytes === 0) throw new Error(`${subject.name} answered ${kind.name} with nothing`);
+  }
+  const served = (await subject.cpuMicros()) - server;
+  return [served / kind.count, (served + cpuMicrosOf(databasePid) - database) / kind.count];
+}
+
+async function measure(
+  kind: PageKind,
+  subjects: readonly Subject[],
+  databasePid: number,
+  table: CostTable,
+): Promise<void> {
+  const ofKind = table.get(kind.name) ?? new Map(subjects.map(({ name }) => [name, { server: [], both: [] }]));
+  table.set(kind.name, ofKind);
+  for (let round = -1; round < Number(values.rounds); round++) {
     for (const subject of round % 2 === 0 ? subjects : subjects.toReversed()) {
-      const url = subject.urlOf(kind);
-      const [server, database] = [await subject.cpuMicros(), cpuMicrosOf(databasePid)];
-      for (let page = 0; page < kind.count; page++) {
-        const bytes = await (kind.protocol === "http" ? getPage(url) : callPage(url, kind));
-        if (bytes === 0) throw new Error(`${subject.name} answered ${kind.name} with nothing`);
-      }
-      const served = (await subject.cpuMicros()) - server;
+      const [server, both] = await measureRound(kind, subject, databasePid);
       if (round < 0) continue;
-      costs.get(subject.name)?.server.push(served / kind.count);
-      costs.get(subject.name)?.both.push((served + cpuMicrosOf(databasePid) - database) / kind.count);
+      ofKind.get(subject.name)?.server.push(server);
+      ofKind.get(subject.name)?.both.push(both);
     }
   }
-  return costs;
 }
 
 function median(numbers: readonly number[]): number {
@@ -143,40 +159,71 @@ function serviceSubject(service: ServiceProcess): Subject {
   };
 }
 
-async function run(url: string): Promise<void> {
-  await makeDataset(url, { entries: Number(values.entries), parties: 2_000, hotShare: 0.05 }, console.log);
-  const databasePid = await prepare(url);
+/** Starts every server, measures each kind of page, and stops them. */
+async function measureOnce(
+  url: string,
+  kinds: readonly PageKind[],
+  databasePid: number,
+  table: CostTable,
+): Promise<void> {
   const started: { stop(): void | Promise<void> }[] = [];
   try {
     const ours = await ServiceProcess.start("ours", url, 1);
+    started.push(ours);
     const plain = await PlainServer.start(url);
-    started.push(ours, plain);
+    started.push(plain);
     const before = values.against && (await ServiceProcess.start("before", url, 1, { checkout: values.against }));
     if (before) started.push(before);
-    const ratios: Record<string, number> = {};
-    const oursBy = new Map<PageKind["name"], readonly number[]>();
-    for (const kind of pageKinds(partyId(coldParty), assetId(coldParty))) {
+    for (const kind of kinds) {
       const subjects = [serviceSubject(ours)];
       if (kind.plain !== undefined) subjects.push(plain);
       if (before) subjects.push(serviceSubject(before));
-      const costs = await measure(kind, subjects, databasePid);
-      console.log(kind.name);
-      for (const [name, { server, both }] of costs) {
-        const [alone, all] = [server, both].map((micros) => `${(median(micros) / 1000).toFixed(3)} ms`);
-        console.log(`  ${name.padEnd(8)} ${alone} CPU of the server, ${all} with the database, per page`);
-      }
-      const own = costs.get("ours");
-      if (kind.plain !== undefined) ratios[`${kind.name}_vs_plain`] = quotient(costs.get("plain")?.server, own?.server);
-      if (before) ratios[`vs_before_${kind.name}`] = quotient(costs.get("before")?.both, own?.both);
-      oursBy.set(kind.name, own?.server ?? []);
+      await measure(kind, subjects, databasePid, table);
     }
-    ratios["grpc_vs_json"] = quotient(oursBy.get("json_1000"), oursBy.get("grpc_1000"));
-    console.log(JSON.stringify({ name: "pages", ratios }));
+  } finally {
+    for (const each of started) await each.stop();
+  }
+}
+
+function print(table: CostTable): void {
+  for (const [kind, subjects] of table) {
+    console.log(kind);
+    for (const [name, { server, both }] of subjects) {
+      const [alone, all] = [server, both].map((micros) => `${(median(micros) / 1000).toFixed(3)} ms`);
+      console.log(`  ${name.padEnd(8)} ${alone} CPU of the server, ${all} with the database, per page`);
+    }
+  }
+}
+
+function ratiosOf(table: CostTable): Record<string, number> {
+  const ratios: Record<string, number> = {};
+  for (const [kind, subjects] of table) {
+    const [ours, plain, before] = ["ours", "plain", "before"].map((name) => subjects.get(name));
+    if (plain !== undefined) ratios[`${kind}_vs_plain`] = quotient(plain.server, ours?.server);
+    if (before !== undefined) ratios[`vs_before_${kind}`] = quotient(before.both, ours?.both);
+  }
+  const [json, grpc] = ["json_1000", "grpc_1000"].map((kind) => table.get(kind)?.get("ours")?.server);
+  if (json !== undefined && grpc !== undefined) ratios["grpc_vs_json"] = quotient(json, grpc);
+  return ratios;
+}
+
+async function run(url: string): Promise<void> {
+  await makeDataset(url, { entries: Number(values.entries), parties: 2_000, hotShare: 0.05 }, console.log);
+  const databasePid = await prepare(url);
+  const kinds = pageKinds(partyId(coldParty), assetId(coldParty)).filter(({ name }) => name.includes(values.only));
+  if (kinds.length === 0) throw new RangeError(`--only: no kind of page has a name with "${values.only}"`);
+  const table: CostTable = new Map();
+  try {
+    for (let start = 1; start <= Number(values.starts); start++) {
+      await measureOnce(url, kinds, databasePid, table);
+      console.log(`start ${start} of ${values.starts}: ${JSON.stringify(ratiosOf(table))}`);
+    }
   } finally {
     agent.destroy();
     for (const client of clients.values()) client.close();
-    for (const each of started) await each.stop();
   }
+  print(table);
+  console.log(JSON.stringify({ name: "pages", ratios: ratiosOf(table) }));
 }
 
 const server = await openBenchServer(values["data-dir"]);
