@@ -132,7 +132,7 @@ class RunningWorker {
     return this.#service !== undefined && this.#connections >= this.#service.connectionsMax;
   }
 
-  /** Ends this process when the primary is gone. */
+  /** Asks the primary. When that is gone, this process ends too, so the promise needs no other end. */
   #metricsOfAll(): Promise<string> {
     this.#metricsRequests += 1;
     const id = this.#metricsRequests;

@@ -40,7 +40,7 @@ const connectStream: EnvelopedProtocol = {
   },
 };
 
-/** Only gRPC-Web has unary responses in envelopes. */
+/** The ends of unary responses without metadata, which only gRPC-Web has in envelopes. */
 const plainEnds = new WeakMap<Framing, Buffer>();
 
 /** A response of gRPC-Web, or of a Connect stream. Its end is an envelope too. */

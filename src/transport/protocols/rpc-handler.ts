@@ -194,7 +194,7 @@ function refuseType(method: Method, exchange: RpcExchange): void {
   send(exchange, 415, { "accept-post": acceptedTypes(method) });
 }
 
-/** 405 with `Allow` and no body. Callers of gRPC and Connect take the error from the status, as their protocols say. */
+/** 405 with `Allow`. Callers of gRPC and Connect get no error object: their protocols take the error from the status. */
 function refuseMethod(allow: string, exchange: RpcExchange): void {
   const { method, headers } = exchange.request;
   const message = `${method} is not allowed here; use one of ${allow}`;

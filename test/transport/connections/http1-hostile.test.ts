@@ -35,7 +35,6 @@ afterEach(async () => {
   expect(problems.splice(0)).toEqual([]);
 });
 
-/** Nothing of what was done before is left: one connection, which asks, and no stream. */
 async function expectResponse(): Promise<void> {
   const response = await fetch(server.url + unaryPath);
   // Read, because the connection is not used again before, and would be one more than expected.
@@ -43,6 +42,7 @@ async function expectResponse(): Promise<void> {
   expect(response.status).toBe(200);
 }
 
+/** Nothing of what was done before is left: one connection, which asks, and no stream. */
 async function expectNothingLeft(): Promise<void> {
   const left = async (): Promise<string[]> => {
     // While requests wait behind a stream, only a write shows that its client has gone; some open when others have ended.
