@@ -62,7 +62,7 @@ export class MarketFeed {
   readonly #server: Server;
   readonly #id: string;
   #market: Market;
-  #mode: Market_TradingMode;
+  #mode: Market_TradingMode | undefined;
   #block: BlockHead | undefined;
   #book: DepthBook | undefined;
   #heardAt = performance.now();
@@ -75,15 +75,15 @@ export class MarketFeed {
     this.#server = server;
     this.#id = market.id;
     this.#market = market;
-    this.#mode = market.tradingMode;
   }
 
   get market(): Market {
     return this.#market;
   }
 
-  /** The trading mode as text: `monitoring auction`. */
-  get mode(): string {
+  /** The trading mode as text: `monitoring auction`. Undefined until it was requested. */
+  get mode(): string | undefined {
+    if (this.#mode === undefined) return undefined;
     return (Market_TradingMode[this.#mode] ?? String(this.#mode)).toLowerCase().replaceAll("_", " ");
   }
 

@@ -16,7 +16,7 @@ const otherLines = 5;
 export interface ShownMarket {
   readonly id: string;
   readonly name: string;
-  readonly mode: string;
+  readonly mode: string | undefined;
   readonly places: Places;
   readonly block: BlockHead | undefined;
   readonly book: DepthBook | undefined;
@@ -115,7 +115,7 @@ function titleOf({ id, name }: ShownMarket): string {
 }
 
 function factsOf({ mode, block, book }: ShownMarket): string {
-  const facts = [mode];
+  const facts = mode === undefined ? [] : [mode];
   if (block !== undefined) {
     const ageSeconds = Date.now() / 1000 - Number(block.timeNs / 1_000_000n) / 1000;
     facts.push(`block ${grouped(String(block.height), ",")}`, `${duration(ageSeconds)} old`);
