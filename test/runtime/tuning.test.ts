@@ -1,6 +1,7 @@
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { afterEach, describe, expect, test } from "vitest";
+import { workerFlags } from "../../src/runtime/tuning/worker-flags.js";
 import { WorkersProcess } from "../e2e/workers-process.js";
 import { MarketFixture } from "../live/market-fixture.js";
 import { RawConnection, rawGet } from "../support/raw-http.js";
@@ -68,6 +69,33 @@ async function askRepeatedly(node: string, environment: Readonly<Record<string, 
   return { info, repeated, responses: [...responses] };
 }
 
+/** Allocates `rounds` times as many objects as it keeps, and prints how often V8 collected both generations. */
+const collectGarbage = `
+const { PerformanceObserver, constants } = require("node:perf_hooks");
+const [kept, rounds] = process.argv.slice(1).map(Number);
+const kinds = [];
+new PerformanceObserver((list) => kinds.push(...list.getEntries().map(({ detail }) => detail.kind))).observe({ type: "gc" });
+const count = (kind) => kinds.filter((other) => other === kind).length;
+(async () => {
+  const objects = new Array(kept).fill();
+  for (let round = 0; round < rounds; round++) {
+    for (let i = 0; i < kept; i++) objects[i] = { round, inner: { i, numbers: new Array(20).fill(i) } };
+    await new Promise(setImmediate);
+  }
+  const [old, young] = [constants.NODE_PERFORMANCE_GC_MAJOR, constants.NODE_PERFORMANCE_GC_MINOR].map(count);
+  console.log(JSON.stringify({ old, young }));
+})();
+`;
+
+/** How often a Node with these flags collects its generations, with so many objects that reach the old one, or do not. */
+async function collections(node: string, flags: readonly string[]): Promise<{ old: number; young: number }> {
+  const count = async (kept: number): Promise<{ old: number; young: number }> => {
+    const { stdout } = await promisify(execFile)(node, [...flags, "-e", collectGarbage, String(kept), "60"]);
+    return JSON.parse(stdout) as { old: number; young: number };
+  };
+  return { old: (await count(60_000)).old, young: (await count(20_000)).young };
+}
+
 describe.each([...new Set([...supportedVersions, ownVersion])])("on Node %i", (version) => {
   test("all adjustments are in effect", { timeout: 180_000 }, async (context) => {
     const node = await nodeOf(version);
@@ -83,6 +111,10 @@ describe.each([...new Set([...supportedVersions, ownVersion])])("on Node %i", (v
     expect(info).toEqual({ repeated_gets: "on", worker_flags: "on" });
     expect(repeated).toBeGreaterThan(0);
     expect(responses).toHaveLength(1);
+    const [plain, flagged] = [await collections(node, []), await collections(node, workerFlags)];
+    expect(flagged.old).toBeGreaterThan(1.3 * plain.old);
+    // The others limit the young generation as the flag does.
+    if (version === 24) expect(flagged.young).toBeGreaterThan(1.5 * plain.young);
   });
 });
 
