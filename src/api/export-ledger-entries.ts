@@ -9,7 +9,7 @@ import { Failure } from "../domain/failure.js";
 import { requireIdentifier } from "../domain/identifier.js";
 import { type Call, type ResponseStream, type StreamMethod, serverStreaming } from "../domain/service.js";
 import { MessageResponse } from "../encoding/message-response.js";
-import type { EntryRow } from "../ledger/entry-row.js";
+import type { EntryText } from "../ledger/entry-row.js";
 import { type ExportSubject, LedgerExport } from "../ledger/ledger-export.js";
 import type { LedgerReader } from "../ledger/ledger-reader.js";
 import { type CsvFacts, LedgerCsv } from "./ledger-csv.js";
@@ -65,7 +65,7 @@ class ExportStream implements ResponseStream<Body> {
   readonly #call: Call;
   /** Messages besides the pieces: the first and the last. */
   readonly #ready: EncodedResponse<Body>[] = [];
-  readonly #batches: (readonly EntryRow[])[] = [];
+  readonly #batches: (readonly EntryText[])[] = [];
   /** The next entry of the first batch. */
   #at = 0;
   #listener: (() => void) | undefined;

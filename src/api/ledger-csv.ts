@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { DescEnum } from "@bufbuild/protobuf";
 import { AccountTypeSchema, TransferTypeSchema } from "../../gen/vega/vega_pb.js";
-import type { EntryRow } from "../ledger/entry-row.js";
+import { type EntryText, parseEntry } from "../ledger/entry-row.js";
 import type { LedgerExport } from "../ledger/ledger-export.js";
 
 /** The first line of every export. */
@@ -47,7 +47,7 @@ export class LedgerCsv {
    * The next piece of rows from number `start` on: about {@link csvPieceBytes}, whole rows. `next` is the start of the
    * following piece.
    */
-  piece(rows: readonly EntryRow[], start: number): { readonly bytes: Buffer; readonly next: number } {
+  piece(rows: readonly EntryText[], start: number): { readonly bytes: Buffer; readonly next: number } {
     let text = "";
     let next = start;
     for (let row = rows[next]; row !== undefined && text.length < csvPieceBytes; row = rows[++next]) {
@@ -69,7 +69,8 @@ export class LedgerCsv {
     return bytes;
   }
 
-  #line({ from, to, classId, timeNs, quantity, fromBalance, toBalance }: EntryRow): string {
+  #line(entry: EntryText): string {
+    const { from, to, classId, timeNs, quantity, fromBalance, toBalance } = parseEntry(entry);
     const time = this.#clock.of(timeNs);
     const effect = this.#effect(from, to, quantity);
     const type = transferTypeText(this.#source.directory.entryClass(classId).transferType);

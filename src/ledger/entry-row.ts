@@ -1,4 +1,4 @@
-/** A stored entry. Numbers that may exceed 53 bits are decimal text, and never converted twice. */
+/** The fields of a stored entry. Numbers that may exceed 53 bits are decimal text, and never converted twice. */
 export interface EntryRow {
   readonly id: string;
   readonly from: number;
@@ -11,36 +11,40 @@ export interface EntryRow {
   readonly toBalance: string;
 }
 
-const columns = [
-  "id",
-  "from_account",
-  "to_account",
-  "class_id",
-  "time_ns",
-  "quantity",
-  "from_balance",
-  "to_balance",
-] as const;
+const columns = "id from_account to_account class_id time_ns quantity from_balance to_balance".split(" ");
 
-/** An entry as one text column, for {@link parseEntry}. The driver reads one column faster than eight. */
+/**
+ * A stored entry as its fields in this order, with spaces between them. The driver reads one column faster than eight,
+ * and the garbage collector has less to copy until the fields are needed.
+ */
+export type EntryText = string;
+
+/** Selects an {@link EntryText}. */
 export function entrySql(table = "", before = ""): string {
   return `CONCAT_WS(' ', ${before}${columns.map((name) => table + name).join(", ")})`;
 }
 
-/** Parses the value of {@link entrySql}; columns that are absent at the end are empty. */
-export function parseEntry(text: string): EntryRow {
+/** Columns that are absent at the end are empty. */
+export function parseEntry(text: EntryText): EntryRow {
   const [id = "", from, to, classId, timeNs = "", quantity = "", fromBalance = "", toBalance = ""] = text.split(" ");
   return { id, from: Number(from), to: Number(to), classId: Number(classId), timeNs, quantity, fromBalance, toBalance };
 }
 
-/** Orders ids, which have no leading zeros. */
-export function compareIds(a: string, b: string): number {
-  if (a.length !== b.length) return a.length - b.length;
+/** The id of an entry, of which only the first columns may be there. */
+export function idOf(text: EntryText): bigint {
+  const [id = ""] = text.split(" ", 1);
+  return BigInt(id);
+}
+
+/** Orders entries by their ids, which come first and have no leading zeros. */
+export function compareEntries(a: EntryText, b: EntryText): number {
+  const longer = a.indexOf(" ") - b.indexOf(" ");
+  if (longer !== 0) return longer;
   return a === b ? 0 : a < b ? -1 : 1;
 }
 
-/** The rows in the direction of a scan, without duplicates. */
-export function inOrder(rows: readonly EntryRow[], descending: boolean): EntryRow[] {
-  const sorted = rows.toSorted((a, b) => (descending ? compareIds(b.id, a.id) : compareIds(a.id, b.id)));
-  return sorted.filter(({ id }, i) => sorted[i - 1]?.id !== id);
+/** Entries in the direction of a scan, without duplicates. */
+export function inOrder(entries: readonly EntryText[], descending: boolean): EntryText[] {
+  const sorted = entries.toSorted((a, b) => (descending ? compareEntries(b, a) : compareEntries(a, b)));
+  return sorted.filter((entry, i) => sorted[i - 1] !== entry);
 }

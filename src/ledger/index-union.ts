@@ -1,5 +1,5 @@
 import { unionSql } from "./branch-sql.js";
-import { entrySql, inOrder, parseEntry } from "./entry-row.js";
+import { entrySql, idOf, inOrder } from "./entry-row.js";
 import { beyond, type IdRange, idsIn, idsSql, orderSql, upTo } from "./id-range.js";
 import type { LedgerView } from "./ledger-view.js";
 import type { Outcome, Plan } from "./plan.js";
@@ -23,13 +23,13 @@ async function unitePiece(view: LedgerView, plan: IndexUnion, ids: bigint, range
   const end = descending ? from - ids + 1n : from + ids - 1n;
   const isAll = descending ? end <= low : end >= high;
   const piece = isAll ? visible : upTo(visible, end);
-  const texts = await view.read(
+  const rows = await view.read(
     `SELECT STRAIGHT_JOIN ${entrySql("e.")} FROM (${keysSql(plan, piece)}) AS k
      JOIN ledger_entry AS e ON e.id = k.id ${orderSql(piece, "k.")} LIMIT ${plan.keysMax + 1}`,
   );
-  const examined = texts.length;
+  const examined = rows.length;
   if (examined > plan.keysMax) return { rows: [], examined, rest: range, gaveUp: idsIn(piece) };
-  return { rows: texts.map(parseEntry), examined, rest: beyond(visible, isAll ? undefined : end) };
+  return { rows, examined, rest: beyond(visible, isAll ? undefined : end) };
 }
 
 /** If there are too many matches, one row says so, which costs less than a useless page. */
@@ -44,10 +44,10 @@ async function uniteAll(view: LedgerView, plan: IndexUnion, range: IdRange): Pro
   const [first = "0"] = texts;
   const examined = Number(first.slice(0, first.indexOf(" ")));
   if (examined > keysMax) return { rows: [], examined, rest: range, gaveUp: idsIn(view.clip(range)) };
-  const found = texts.map((text) => parseEntry(text.slice(text.indexOf(" ") + 1)));
+  const found = texts.map((text) => text.slice(text.indexOf(" ") + 1));
   const rows = inOrder(found, range.descending);
   const last = rows.length < entries ? undefined : rows.at(-1);
-  return { rows, examined, rest: beyond(range, last && BigInt(last.id)) };
+  return { rows, examined, rest: beyond(range, last === undefined ? undefined : idOf(last)) };
 }
 
 /** The ids of all matches in a range, each once: of each index, up to one more than `keysMax`. */

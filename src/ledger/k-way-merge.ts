@@ -1,5 +1,5 @@
 import { branchSql } from "./branch-sql.js";
-import { compareIds, type EntryRow, entrySql, inOrder, parseEntry } from "./entry-row.js";
+import { compareEntries, type EntryText, entrySql, idOf, inOrder, parseEntry } from "./entry-row.js";
 import { beyond, type IdRange, idsSql, orderSql } from "./id-range.js";
 import type { LedgerView } from "./ledger-view.js";
 import { keysMergedMax, type Outcome, type Plan } from "./plan.js";
@@ -37,8 +37,8 @@ export async function mergeBranches(
 interface BranchCursor {
   readonly branch: Branch;
   readonly number: number;
-  /** The last id that was read; undefined before the first. */
-  last: string | undefined;
+  /** The last entry that was read; undefined before the first. */
+  last: EntryText | undefined;
   isExhausted: boolean;
 }
 
@@ -50,7 +50,7 @@ class Merge {
   readonly #range: IdRange;
   readonly #want: number;
   readonly #cursors: readonly BranchCursor[];
-  #found: EntryRow[] = [];
+  #found: EntryText[] = [];
 
   constructor(view: LedgerView, branches: readonly Branch[], range: IdRange, want: number) {
     this.#view = view;
@@ -63,7 +63,7 @@ class Merge {
   /** Branches that may still hold one of the wanted ids. */
   open(): BranchCursor[] {
     this.#found = inOrder(this.#found, this.#range.descending);
-    const worst = this.#found[this.#want - 1]?.id;
+    const worst = this.#found[this.#want - 1];
     return this.#cursors.filter(
       ({ isExhausted, last }) =>
         !isExhausted && (last === undefined || worst === undefined || this.#compare(last, worst) < 0),
@@ -78,49 +78,55 @@ class Merge {
       const at = text.indexOf(" ");
       const cursor = this.#cursors[Number(text.slice(0, at))];
       if (cursor === undefined) continue;
-      const row = parseEntry(text.slice(at + 1));
+      const entry = text.slice(at + 1);
       counts.set(cursor, (counts.get(cursor) ?? 0) + 1);
-      if (cursor.last === undefined || this.#compare(cursor.last, row.id) < 0) cursor.last = row.id;
-      const { index, other } = cursor.branch;
-      if (other?.has(index === "from" ? row.to : row.from) !== false) this.#found.push(row);
+      if (cursor.last === undefined || this.#compare(cursor.last, entry) < 0) cursor.last = entry;
+      if (matches(cursor.branch, entry)) this.#found.push(entry);
     }
     for (const cursor of cursors) cursor.isExhausted = (counts.get(cursor) ?? 0) < limit;
   }
 
   /** The entries so far. While branches are open, only those up to where all have been read. */
   async outcome(open: readonly BranchCursor[]): Promise<Outcome> {
-    let reached: string | undefined;
+    let reached: EntryText | undefined;
     for (const { last } of open) {
       if (last !== undefined && (reached === undefined || this.#compare(last, reached) < 0)) reached = last;
     }
     const limit = reached;
-    const safe = limit === undefined ? this.#found : this.#found.filter(({ id }) => this.#compare(id, limit) <= 0);
+    const safe = limit === undefined ? this.#found : this.#found.filter((entry) => this.#compare(entry, limit) <= 0);
     const rows = safe.slice(0, this.#want);
-    const last = rows.length === this.#want ? rows.at(-1)?.id : reached;
+    const last = rows.length === this.#want ? rows.at(-1) : reached;
     return {
       rows: this.isRestricted && rows.length > 0 ? await this.#whole(rows) : rows,
       examined: this.examined,
-      rest: beyond(this.#range, last === undefined ? undefined : BigInt(last)),
+      rest: beyond(this.#range, last === undefined ? undefined : idOf(last)),
     };
   }
 
   /** The rows of which only the keys were read. */
-  async #whole(keys: readonly EntryRow[]): Promise<EntryRow[]> {
-    const ids = keys.map(({ id }) => id).join(",");
+  async #whole(keys: readonly EntryText[]): Promise<EntryText[]> {
+    const ids = keys.map(idOf).join(",");
     const texts = await this.#view.read(`SELECT ${entrySql()} FROM ledger_entry WHERE id IN (${ids})`);
-    return inOrder(texts.map(parseEntry), this.#range.descending);
+    return inOrder(texts, this.#range.descending);
   }
 
-  #compare(a: string, b: string): number {
-    return this.#range.descending ? compareIds(b, a) : compareIds(a, b);
+  #compare(a: EntryText, b: EntryText): number {
+    return this.#range.descending ? compareEntries(b, a) : compareEntries(a, b);
   }
 
   #branchSql({ branch, number, last }: BranchCursor, limit: number): string {
     const visible = this.#view.clip(this.#range);
-    const ids = idsSql(last === undefined ? visible : beyond(visible, BigInt(last)));
+    const ids = idsSql(last === undefined ? visible : beyond(visible, idOf(last)));
     const columns = this.isRestricted
       ? `CONCAT_WS(' ', ${number}, id, from_account, to_account)`
       : entrySql("", `${number}, `);
     return `SELECT ${columns} FROM ledger_entry ${branchSql(branch)} ${ids} ${orderSql(visible)} LIMIT ${limit}`;
   }
+}
+
+/** Whether an entry of a branch has one of the other accounts that are wanted. */
+function matches({ index, other }: Branch, entry: EntryText): boolean {
+  if (other === undefined) return true;
+  const { from, to } = parseEntry(entry);
+  return other.has(index === "from" ? to : from);
 }

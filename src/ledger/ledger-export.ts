@@ -2,7 +2,7 @@ import type { TimeRange } from "../domain/date-range.js";
 import type { Call } from "../domain/service.js";
 import type { BlockPlace } from "../store/placed-read.js";
 import type { AccountDirectory } from "./account-directory.js";
-import type { EntryRow } from "./entry-row.js";
+import type { EntryText } from "./entry-row.js";
 import { idMax } from "./id-range.js";
 import type { LedgerRead, LedgerReader } from "./ledger-reader.js";
 import type { LedgerView } from "./ledger-view.js";
@@ -79,7 +79,7 @@ export class LedgerExport {
   }
 
   /** The next entries; empty at the end. @throws Failure */
-  async next(call?: Call): Promise<readonly EntryRow[]> {
+  async next(call?: Call): Promise<readonly EntryText[]> {
     while (this.#batch.rows.length === 0) {
       const { state } = this.#batch;
       if (state.rest.low > state.rest.high) break;

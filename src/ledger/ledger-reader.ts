@@ -8,7 +8,7 @@ import { ReadBehindError, type StorePlace } from "../store/known-place.js";
 import { type BlockPlace, type PlacedConnection, withPlacedConnection } from "../store/placed-read.js";
 import type { Log } from "../telemetry/log.js";
 import { type Account, AccountDirectory, covers, type EntryClass } from "./account-directory.js";
-import type { EntryRow } from "./entry-row.js";
+import { type EntryText, idOf, parseEntry } from "./entry-row.js";
 import { type IdRange, idMax } from "./id-range.js";
 import { PlanCounts } from "./ledger-metrics.js";
 import { always, type KnownOldest, type LedgerExtent, LedgerView, unknownOldest } from "./ledger-view.js";
@@ -74,8 +74,7 @@ export class LedgerReader {
    * Reads with the accounts that are known, so that a request can do with one statement. That statement also tells
    * whether there are more by now; if so, they are fetched, and `use` runs once more, on the same view. So it does when
    * a statement tells that older entries have been dropped: then all rows come from statements that saw all of their
-   * blocks. A time range
-   * takes a statement more: where in the list it begins must be known before it can be scanned.
+   * blocks. A time range takes a statement more: where in the list it begins must be known before it can be scanned.
    */
   read<T>(
     call: Call | undefined,
@@ -172,14 +171,14 @@ function checkCursor(cursor: bigint | undefined, newest: BlockPlace | undefined)
 async function readPage(
   { cursor, size, backwards, newestFirst }: PageRequest<bigint>,
   scan: (range: IdRange, want: number) => Promise<ScannedEntries>,
-): Promise<Omit<Page<EntryRow, bigint>, "newestBlock">> {
+): Promise<Omit<Page<EntryText, bigint>, "newestBlock">> {
   const descending = newestFirst !== backwards;
   const low = descending ? 0n : (cursor ?? 0n);
   const high = descending ? (cursor ?? idMax) : idMax;
   // The page, one more row to tell whether it is the last, and the row at the cursor.
   const { rows: found, state } = await scan({ low, high, descending }, size + (cursor === undefined ? 1 : 2));
   const isCut = state.rest.low <= state.rest.high;
-  const atCursor = cursor !== undefined && found[0]?.id === String(cursor);
+  const atCursor = cursor !== undefined && found[0] !== undefined && idOf(found[0]) === cursor;
   const after = atCursor ? found.slice(1) : found;
   const rows = after.slice(0, size);
   const more = after.length > size || isCut;
@@ -201,7 +200,8 @@ async function isAnyBehind(
   return rows.length > 0 || state.rest.low <= state.rest.high;
 }
 
-function resolve(directory: AccountDirectory, row: EntryRow): LedgerEntry {
+function resolve(directory: AccountDirectory, entry: EntryText): LedgerEntry {
+  const row = parseEntry(entry);
   return {
     id: BigInt(row.id),
     timeNs: row.timeNs,

@@ -1,3 +1,4 @@
+import { idOf } from "./entry-row.js";
 import { type IdRange, idMax } from "./id-range.js";
 import type { LedgerView } from "./ledger-view.js";
 import type { KnownStatistics } from "./plan.js";
@@ -58,10 +59,11 @@ export class StatisticsMemory {
     const visible = view.clip(range);
     const { descending } = visible;
     const start = startOf(visible);
-    const first = BigInt(rows[0]?.id ?? start);
+    const [firstRow] = rows;
+    const first = firstRow === undefined ? start : idOf(firstRow);
     const lastRow = rows.length < want ? undefined : rows[want - 1];
     // Fewer than requested: there are no more up to the end.
-    const last = lastRow === undefined ? startOf({ ...visible, descending: !descending }) : BigInt(lastRow.id);
+    const last = lastRow === undefined ? startOf({ ...visible, descending: !descending }) : idOf(lastRow);
     const known: KnownStatistics = {
       idsPerMatch: Number(distance(first, last) + 1n) / Math.min(rows.length, want),
       idsPerEntry: state.known.idsPerEntry,

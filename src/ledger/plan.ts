@@ -1,4 +1,4 @@
-import type { EntryRow } from "./entry-row.js";
+import type { EntryText } from "./entry-row.js";
 import type { IdRange } from "./id-range.js";
 import type { Branch, LedgerSelection } from "./selection.js";
 
@@ -161,7 +161,7 @@ function unionByDensity(branches: readonly Branch[], { missing, firstMatch }: St
 /** The result of a plan. */
 export interface Outcome {
   /** All matches of the covered range, in the direction of the scan, without duplicates. */
-  readonly rows: readonly EntryRow[];
+  readonly rows: readonly EntryText[];
   /** The range that it did not cover. */
   readonly rest: IdRange;
   /** Entries or keys that it read. */

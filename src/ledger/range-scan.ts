@@ -1,5 +1,5 @@
 import { branchSql } from "./branch-sql.js";
-import { entrySql, parseEntry } from "./entry-row.js";
+import { entrySql, idOf } from "./entry-row.js";
 import { beyond, type IdRange, idsSql, orderSql } from "./id-range.js";
 import type { LedgerView } from "./ledger-view.js";
 import type { Outcome, Plan } from "./plan.js";
@@ -11,10 +11,9 @@ export async function scanRange(
   range: IdRange,
 ): Promise<Outcome> {
   const index = branch === undefined ? "FORCE INDEX (PRIMARY) WHERE TRUE" : branchSql(branch);
-  const texts = await view.read(
+  const rows = await view.read(
     `SELECT ${entrySql()} FROM ledger_entry ${index} ${idsSql(range)} ${orderSql(range)} LIMIT ${entries}`,
   );
-  const rows = texts.map(parseEntry);
   const last = rows.length < entries ? undefined : rows.at(-1);
-  return { rows, examined: rows.length, rest: beyond(range, last && BigInt(last.id)) };
+  return { rows, examined: rows.length, rest: beyond(range, last === undefined ? undefined : idOf(last)) };
 }

@@ -1,4 +1,4 @@
-import type { EntryRow } from "./entry-row.js";
+import type { EntryText } from "./entry-row.js";
 import { beyond, type IdRange, idsIn } from "./id-range.js";
 import { uniteBranches } from "./index-union.js";
 import { mergeBranches } from "./k-way-merge.js";
@@ -25,7 +25,7 @@ const nothingKnown: KnownStatistics = {
 /** The result of a scan. */
 export interface ScannedEntries {
   /** The first entries in the direction of the scan: at least as many as wanted, unless it ended before. */
-  readonly rows: readonly EntryRow[];
+  readonly rows: readonly EntryText[];
   /** Where to continue. `rest` is empty if there are no more entries, and not if the bound on work was reached. */
   readonly state: ScanState;
 }
@@ -46,7 +46,7 @@ export async function scanEntries(
     keysMerged: 0,
     unions: 0,
   };
-  const rows: EntryRow[] = [];
+  const rows: EntryText[] = [];
   while (range.low <= range.high) {
     const plan = choosePlan(selection, statistics);
     if (plan === undefined) break;

@@ -1,5 +1,5 @@
 import { rowCondition } from "./branch-sql.js";
-import { entrySql, parseEntry } from "./entry-row.js";
+import { entrySql, idOf } from "./entry-row.js";
 import { beyond, type IdRange, idsIn, idsSql, orderSql, upTo } from "./id-range.js";
 import type { LedgerView } from "./ledger-view.js";
 import type { Outcome, Plan } from "./plan.js";
@@ -18,12 +18,11 @@ export async function scanTable(
   );
   const visible = view.clip(range);
   const piece = end === undefined ? visible : upTo(visible, BigInt(end));
-  const texts = await view.read(
+  const rows = await view.read(
     `SELECT ${entrySql()} FROM ledger_entry FORCE INDEX (PRIMARY)
      WHERE ${rowCondition(branches)} ${idsSql(piece)} ${orderSql(piece)} LIMIT ${entries}`,
   );
-  const rows = texts.map(parseEntry);
-  const last = rows.length < entries ? end : rows.at(-1)?.id;
-  const rest = beyond(visible, last === undefined ? undefined : BigInt(last));
+  const last = rows.length < entries ? end : rows.at(-1);
+  const rest = beyond(visible, last === undefined ? undefined : idOf(last));
   return { rows, examined, rest, idsPerEntry: idsIn(piece) / examined };
 }

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { AccountType, TransferType } from "../../gen/vega/vega_pb.js";
+import { idOf } from "../../src/ledger/entry-row.js";
 import { type IdRange, idMax } from "../../src/ledger/id-range.js";
 import { mergeBranches } from "../../src/ledger/k-way-merge.js";
 import { LedgerReader } from "../../src/ledger/ledger-reader.js";
@@ -46,7 +47,7 @@ test.each([true, false])("a rare intersection is met in bounded pieces (descendi
       pieces++;
       const plan = { name: "k_way_merge", branches, entries: 3 } as const;
       const { rows, rest } = await mergeBranches(view, plan, range, 30);
-      found.push(...rows.map(({ id }) => BigInt(id)));
+      found.push(...rows.map(idOf));
       range = rest;
     }
   });

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { PageRequest } from "../../src/domain/page.js";
+import { idOf } from "../../src/ledger/entry-row.js";
 import { LedgerReader } from "../../src/ledger/ledger-reader.js";
 import { always } from "../../src/ledger/ledger-view.js";
 import { scanEntries } from "../../src/ledger/scan-entries.js";
@@ -75,7 +76,7 @@ test("a scan gives what there is, however wrong the statistics that it begins wi
       const expected = modelList(fixture.entries, filter, always, descending)
         .map(({ id }) => id)
         .filter((id) => id >= range.low && id <= range.high);
-      const found = result.rows.map(({ id }) => BigInt(id));
+      const found = result.rows.map(idOf);
       expect(found).toEqual(expected.slice(0, found.length));
       expect(found.length).toBeGreaterThanOrEqual(Math.min(want, expected.length));
       const { rest } = result.state;

@@ -118,7 +118,7 @@ describe("the choice of a plan", () => {
 
 describe("what a plan shows", () => {
   const rest = { low: 1n, high: 0n, descending: false };
-  const row = { id: "1", from: 1, to: 1, classId: 1, timeNs: "", quantity: "", fromBalance: "", toBalance: "" };
+  const row = "1 1 1 1 0 0 0 0";
   const plans = {
     scan: { name: "table_scan", branches: [], examined: 600, entries: 100 },
     all: { name: "index_union", branches: [], ids: undefined, keysMax: 512, entries: 100 },

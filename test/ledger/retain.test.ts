@@ -6,6 +6,7 @@ import { encodeEntryCursor } from "../../src/domain/cursor.js";
 import type { TimeRange } from "../../src/domain/date-range.js";
 import { Failure } from "../../src/domain/failure.js";
 import type { PageRequest } from "../../src/domain/page.js";
+import { idOf } from "../../src/ledger/entry-row.js";
 import { LedgerExport } from "../../src/ledger/ledger-export.js";
 import { LedgerReader } from "../../src/ledger/ledger-reader.js";
 import { retain } from "../../src/ledger/retain.js";
@@ -165,7 +166,7 @@ describe("an export", () => {
       try {
         const rows = await source.next();
         if (rows.length === 0) return { ids, isCut: false };
-        ids.push(...rows.map(({ id }) => id));
+        ids.push(...rows.map((row) => String(idOf(row))));
       } catch (error) {
         if (error instanceof Failure && error.reason === "LEDGER_NOT_RETAINED") return { ids, isCut: true };
         throw error;
