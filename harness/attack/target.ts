@@ -1,9 +1,9 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
+import { freePort } from "../../test/support/free-port.js";
 import { startTestServer, type TestServer } from "../../test/support/test-server.js";
 
 /** The network that is served: enough ledger entries that a page of 1,000 costs what it costs in earnest. */
@@ -180,17 +180,6 @@ async function loadNetwork(program: string, seed: number, env: NodeJS.ProcessEnv
   const load = spawn(process.execPath, [program, "load", "-"], { env, stdio: [simulate.stdout, "ignore", "inherit"] });
   const [code] = await once(load, "close");
   if (code !== 0) throw new Error(`marketd load ended with ${code}`);
-}
-
-/** A port that was free a moment ago. */
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  server.close();
-  await once(server, "close");
-  if (address === null || typeof address === "string") throw new Error("a listening server has a port");
-  return address.port;
 }
 
 async function untilReady(url: string, child: ChildProcess): Promise<void> {

@@ -1,12 +1,12 @@
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
+import { freePort } from "../../test/support/free-port.js";
 import { startChild } from "./children.js";
 import type { Fault } from "./fault.js";
 import { HttpClient } from "./http-client.js";
 import { MariaDb } from "./mariadb.js";
 import { serveArguments } from "./marketd.js";
-import { freePort } from "./ports.js";
 import type { World } from "./world.js";
 
 const descriptors = 150;

@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { type Connection, createConnection, type RowDataPacket } from "mysql2/promise";
 import { findPrograms } from "../../src/embedded/server-programs.js";
+import { freePort } from "../../test/support/free-port.js";
 import { startChild } from "./children.js";
-import { freePort } from "./ports.js";
 
 const acceptPollMs = 20;
 const startMaxMs = 30_000;

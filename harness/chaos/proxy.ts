@@ -1,6 +1,5 @@
 import { once } from "node:events";
 import { connect, createServer, type Server, type Socket } from "node:net";
-import { portOf } from "./ports.js";
 
 /** What becomes of the bytes of a connection, and of new connections. */
 export type Path =
@@ -167,4 +166,11 @@ function end({ client, server }: Link, reset: boolean): void {
     if (reset && socket === client) socket.resetAndDestroy();
     else socket.destroy();
   }
+}
+
+/** The port that a server listens on. */
+function portOf(server: Server): number {
+  const address = server.address();
+  if (address === null || typeof address === "string") throw new Error("a listening server has a port");
+  return address.port;
 }

@@ -1,9 +1,9 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { freePort } from "../../test/support/free-port.js";
 import { MariaDb } from "./mariadb.js";
 import { fakeClock, Supervised, serveArguments } from "./marketd.js";
-import { freePort } from "./ports.js";
 import { Scoreboard } from "./scoreboard.js";
 import { startStreamReaders } from "./stream-readers.js";
 import type { World } from "./world.js";

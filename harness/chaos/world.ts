@@ -1,11 +1,11 @@
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { freePort } from "../../test/support/free-port.js";
 import { Chain } from "./chain.js";
 import { dumpDatabase } from "./dump.js";
 import { MariaDb, mountSmallDisk } from "./mariadb.js";
 import { fakeClock } from "./marketd.js";
-import { freePort } from "./ports.js";
 import { DatabaseProxy } from "./proxy.js";
 import { firstBlocks, type RunContext, TestedService } from "./tested-service.js";
 

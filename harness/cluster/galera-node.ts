@@ -1,8 +1,8 @@
 import { cpSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { freePort } from "../../test/support/free-port.js";
 import { MariaDb } from "../chaos/mariadb.js";
-import { freePort } from "../chaos/ports.js";
 
 /** Where packages put the library that makes a cluster of MariaDB servers. */
 export const galeraLibraries = [

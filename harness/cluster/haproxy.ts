@@ -4,8 +4,8 @@ import { closeSync, openSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { freePort } from "../../test/support/free-port.js";
 import { startChild } from "../chaos/children.js";
-import { freePort } from "../chaos/ports.js";
 
 /** The user whose only right is to connect: HAProxy asks as it whether a server is fit. It has no password. */
 export const monitorUser = "monitor";

@@ -27,14 +27,14 @@ describe("the sources are tidy", () => {
     });
     const findings = `${result.stdout}${result.stderr}`.split("\n").filter((line) => line.includes("━━"));
     expect({ status: result.status, findings }).toEqual({ status: 0, findings: [] });
-  }, 60_000);
+  });
 
   test("types of the explorer, which knows a browser and not Node", () => {
     const tsc = join("node_modules", "typescript", "bin", "tsc");
     const result = spawnSync(process.execPath, [tsc, "-p", "web", "--noEmit"], { cwd: root, encoding: "utf8" });
     expect(result.stdout).toBe("");
     expect(result.status).toBe(0);
-  }, 60_000);
+  });
 
   test("nothing is suppressed", () => {
     const words = ["@ts-ignore", "@ts-expect-error", "@ts-nocheck", "biome-ignore", "eslint-disable"];

@@ -15,8 +15,10 @@ import type {
 import { anyRegistry } from "../../src/encoding/json-encoder.js";
 import { networkDefaults, simulate } from "../../src/simulator/network.js";
 import { launchChromium, serveScript } from "../e2e/browser-launch.js";
-import { freePort, ServiceProcess } from "../e2e/service-process.js";
+import { ServiceProcess } from "../e2e/service-process.js";
+import { killGroup } from "../embedded/processes.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { freePort } from "../support/free-port.js";
 import { loadRecording } from "../support/load-recording.js";
 import { type Known, messagesMax, operationsOn, outcomesOf } from "../support/operations.js";
 import { isOffline, partnerProgram } from "../support/partners.js";
@@ -112,19 +114,10 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await Promise.allSettled(installed.values());
-  for (const { pid } of running) if (pid !== undefined) killGroup(pid);
+  for (const child of running) killGroup(child);
   await service.kill();
   await rm(folder, { recursive: true, force: true });
 });
-
-/** A shell script ends with what it started. */
-function killGroup(pid: number): void {
-  try {
-    process.kill(-pid, "SIGKILL");
-  } catch {
-    // It has ended by itself.
-  }
-}
 
 function projectFolder(language: Installed): string {
   return join(folder, language.name);

@@ -75,8 +75,8 @@ const typescript: Language = {
     const [archive = ""] = (await readdir(folder)).filter((name) => name.endsWith(".tgz"));
     await writeFile(join(folder, "package.json"), '{ "type": "module" }');
     // npm's own retries wait for minutes where there is no network.
-    const options = ["--prefer-offline", "--no-audit", "--no-fund", "--fetch-retry-maxtimeout=2000"];
-    await run(["npm", "install", ...options, `./${archive}`], folder);
+    const retries = ["--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=2000"];
+    await run(["npm", "install", "--prefer-offline", "--no-audit", "--no-fund", ...retries, `./${archive}`], folder);
     await cp(join(root, "examples/typescript"), folder, { recursive: true });
     await compile(folder);
   },

@@ -4,8 +4,9 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { parse } from "yaml";
 import { run } from "../clients/languages.js";
-import { freePort, ServiceProcess } from "../e2e/service-process.js";
+import { ServiceProcess } from "../e2e/service-process.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { freePort } from "../support/free-port.js";
 import { partnerProgram } from "../support/partners.js";
 import { commandOf } from "./command-line.js";
 

@@ -7,9 +7,9 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { type Command, run } from "../clients/languages.js";
 import { DatabaseProxy } from "../e2e/database-proxy.js";
-import { freePort } from "../e2e/service-process.js";
 import { processesOf } from "../embedded/processes.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { freePort } from "../support/free-port.js";
 import { isOffline } from "../support/partners.js";
 
 /*

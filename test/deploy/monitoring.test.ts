@@ -8,8 +8,9 @@ import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { parse } from "yaml";
 import { networkDefaults, simulate } from "../../src/simulator/network.js";
 import { run } from "../clients/languages.js";
-import { freePort, ServiceProcess } from "../e2e/service-process.js";
+import { ServiceProcess } from "../e2e/service-process.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { freePort } from "../support/free-port.js";
 import { loadRecording } from "../support/load-recording.js";
 import { partnerProgram } from "../support/partners.js";
 

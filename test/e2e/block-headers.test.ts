@@ -165,6 +165,6 @@ test("the next block changes them; before the first there are none", async () =>
     const source = streamSource(Readable.from([recording.bytes()], { objectMode: false }), "blocks");
     await load({ database: url, sources: [source], log });
     const expected = { status: 200, height: String(height), time: `${height}0` };
-    await expect.poll(() => read("/api/v2/market/m", {}, empty.url), { timeout: 5_000 }).toEqual(expected);
+    await expect.poll(() => read("/api/v2/market/m", {}, empty.url)).toEqual(expected);
   }
 });

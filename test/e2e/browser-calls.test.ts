@@ -3,13 +3,14 @@ import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { freePort } from "../support/free-port.js";
 import { loadRecording } from "../support/load-recording.js";
 import { operationsOn, outcomesOf } from "../support/operations.js";
 import { partnerProgram } from "../support/partners.js";
 import { GrpcProtocolClient, type Outcome } from "../support/protocol-clients.js";
 import type { ExportFacts } from "./browser-caller.js";
 import { launchChromium, type ScriptPage, serveScript } from "./browser-launch.js";
-import { freePort, ServiceProcess } from "./service-process.js";
+import { ServiceProcess } from "./service-process.js";
 import { smallNetwork } from "./small-network.js";
 
 /*

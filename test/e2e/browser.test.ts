@@ -2,11 +2,12 @@ import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Network } from "../../src/simulator/network.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { freePort } from "../support/free-port.js";
 import { loadRecording } from "../support/load-recording.js";
 import { partnerProgram } from "../support/partners.js";
 import { browserClients, type ClientReport, type ReportedBook, type ReportedLevel } from "./browser-clients.js";
 import { launchChromium, type ScriptPage, serveScript } from "./browser-launch.js";
-import { freePort, ServiceProcess } from "./service-process.js";
+import { ServiceProcess } from "./service-process.js";
 
 const chromium = partnerProgram("browser");
 const network = new Network({ seed: 11, markets: 8, parties: 30, ordersPerBlock: 30, entriesPerBlock: 20 });

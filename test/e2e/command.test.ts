@@ -11,8 +11,8 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openDatabase } from "../../src/store/database.js";
 import { findingsListedMax } from "../../src/verify/findings.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { freePort } from "../support/free-port.js";
 import { RecordingBuilder } from "../support/recording.js";
-import { freePort } from "./service-process.js";
 import { smallNetwork } from "./small-network.js";
 
 /* The command line: what each mistake is answered with, in one line, and with which exit code. */

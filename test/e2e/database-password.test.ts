@@ -10,7 +10,7 @@ import { openDatabase } from "../../src/store/database.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { newDatabaseUrl } from "../support/database.js";
-import { freePort } from "./service-process.js";
+import { freePort } from "../support/free-port.js";
 
 /* Who can see the password of the database. */
 
@@ -133,31 +133,27 @@ describe.runIf(existsSync("/proc/self/cmdline"))("the process list", () => {
   it.each([
     ["one process", "1", (given: string) => ["--database-url", given]],
     ["workers", "2", (given: string) => [`--database-url=${given}`]],
-  ])(
-    "does not show a password that was given as a flag: %s",
-    async (_name, workers, flags) => {
-      const listen = `127.0.0.1:${await freePort()}`;
-      const args = [program, "serve", ...flags(url), "--listen", listen, "--workers", workers];
-      const child = spawn(process.execPath, args, { stdio: "ignore" });
-      children.push(child);
-      const ready = () =>
-        fetch(`http://${listen}/readyz`).then(
-          ({ status }) => status,
-          () => 0,
-        );
-      // Nothing is loaded, so 503 is the response of one that runs.
-      while (![200, 503].includes(await ready())) await sleep(50);
-      const lines = commandLines(child.pid ?? 0);
-      expect(lines.length).toBeGreaterThanOrEqual(Number(workers));
-      for (const line of lines) expect(line).not.toContain(password);
-      const own = readFileSync(`/proc/${child.pid}/cmdline`, "utf8");
-      expect(own).toContain(`--listen ${listen}`);
-      expect(own).toMatch(/--database-url[ =]\*\*\*/);
-      child.kill("SIGTERM");
-      await once(child, "close");
-    },
-    30_000,
-  );
+  ])("does not show a password that was given as a flag: %s", async (_name, workers, flags) => {
+    const listen = `127.0.0.1:${await freePort()}`;
+    const args = [program, "serve", ...flags(url), "--listen", listen, "--workers", workers];
+    const child = spawn(process.execPath, args, { stdio: "ignore" });
+    children.push(child);
+    const ready = () =>
+      fetch(`http://${listen}/readyz`).then(
+        ({ status }) => status,
+        () => 0,
+      );
+    // Nothing is loaded, so 503 is the response of one that runs.
+    while (![200, 503].includes(await ready())) await sleep(50);
+    const lines = commandLines(child.pid ?? 0);
+    expect(lines.length).toBeGreaterThanOrEqual(Number(workers));
+    for (const line of lines) expect(line).not.toContain(password);
+    const own = readFileSync(`/proc/${child.pid}/cmdline`, "utf8");
+    expect(own).toContain(`--listen ${listen}`);
+    expect(own).toMatch(/--database-url[ =]\*\*\*/);
+    child.kill("SIGTERM");
+    await once(child, "close");
+  });
 
   it("is left as it is where there is no password to hide", async () => {
     const child = spawn(process.execPath, [program, "load", "--database-url", "mysql://root@127.0.0.1:1/none", "-"], {

@@ -9,7 +9,8 @@ import { migrate } from "../../src/store/migrate.js";
 import { readMigrations } from "../../src/store/migration-files.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { newDatabaseUrl } from "../support/database.js";
-import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
+import { freePort } from "../support/free-port.js";
+import { runMarketd, ServiceProcess } from "./service-process.js";
 
 const operations = fileURLToPath(new URL("../../docs/operations.md", import.meta.url));
 const { url, name } = newDatabaseUrl();
@@ -84,9 +85,7 @@ test("migrate, load and serve do with the rights that the document gives each of
     };
     expect(await history()).toEqual([200, true]);
     await runMarketd("load", "--database-url", urlFor("load"), more);
-    await expect
-      .poll(async () => (await fetch(`${service.url}/metrics`)).text(), { timeout: 5_000 })
-      .toMatch(/^marketd_block_height 40$/m);
+    await expect.poll(async () => (await fetch(`${service.url}/metrics`)).text()).toMatch(/^marketd_block_height 40$/m);
     await runMarketd("verify", "--database-url", urlFor("serve"));
     await runMarketd("retain", "--database-url", urlFor("load"), "--keep", "1m");
     expect(await history()).toEqual([200, true]);
@@ -99,4 +98,4 @@ test("migrate, load and serve do with the rights that the document gives each of
   await expect(serving.withConnection((c) => c.run("DELETE FROM progress"))).rejects.toMatchObject({ errno: 1142 });
   await expect(loading.withConnection((c) => c.run("CREATE TABLE x (id INT)"))).rejects.toMatchObject({ errno: 1142 });
   await Promise.all([serving.close(), loading.close()]);
-}, 120_000);
+});

@@ -5,10 +5,11 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { envelope } from "../../src/transport/call/framing.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { freePort } from "../support/free-port.js";
 import { loadRecording } from "../support/load-recording.js";
 import { type RpcVariant, rpcVariants, sendBytes } from "../support/rpc-bytes.js";
 import { tries } from "../support/tries.js";
-import { freePort, ServiceProcess } from "./service-process.js";
+import { ServiceProcess } from "./service-process.js";
 import { smallNetwork } from "./small-network.js";
 
 /*

@@ -10,11 +10,12 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { newDatabaseUrl } from "../support/database.js";
+import { freePort } from "../support/free-port.js";
 import { loadRecording } from "../support/load-recording.js";
 import { partnerProgram } from "../support/partners.js";
 import { GrpcProtocolClient, getUrl, openClients } from "../support/protocol-clients.js";
 import { RecordingBuilder } from "../support/recording.js";
-import { freePort, ServiceProcess } from "./service-process.js";
+import { ServiceProcess } from "./service-process.js";
 import { blockIntervalNs, entryTimes, firstBlockNs, laterBlocks, smallNetwork } from "./small-network.js";
 
 /* What the documentation promises of a running service, tried on real processes. */

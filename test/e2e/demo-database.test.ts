@@ -5,8 +5,9 @@ import { afterAll, beforeAll, expect, inject, test, vi } from "vitest";
 import { networkDefaults, simulate } from "../../src/simulator/network.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { freePort } from "../support/free-port.js";
 import { loadRecording } from "../support/load-recording.js";
-import { freePort, ServiceProcess } from "./service-process.js";
+import { ServiceProcess } from "./service-process.js";
 
 /* `marketd demo` on a database that is named, by a user with all rights on it and no other, as in compose.yaml. */
 
@@ -95,4 +96,4 @@ test("any other database is left as it is", async () => {
   expect(ended.printed).toContain('the database holds chain "another"');
   expect(await progress()).toEqual(before);
   await root.withConnection((connection) => connection.run(`DROP DATABASE ${other.name}`));
-}, 120_000);
+});

@@ -10,9 +10,10 @@ import { findServerPrograms } from "../../src/embedded/server-programs.js";
 import { networkDefaults, simulate } from "../../src/simulator/network.js";
 import { processesOf } from "../embedded/processes.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { freePort } from "../support/free-port.js";
 import { loadRecording } from "../support/load-recording.js";
 import { partnerProgram } from "../support/partners.js";
-import { freePort, ServiceProcess } from "./service-process.js";
+import { ServiceProcess } from "./service-process.js";
 
 /*
  * The examples of the documents, as a reader would paste them: the `sh` blocks of one document are one shell session.

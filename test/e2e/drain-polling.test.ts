@@ -1,8 +1,9 @@
 import { afterEach, expect, test } from "vitest";
 import { MarketFixture } from "../live/market-fixture.js";
+import { freePort } from "../support/free-port.js";
 import { type PollingOutcome, pollingClients } from "../support/polling-clients.js";
 import { tries } from "../support/tries.js";
-import { freePort, ServiceProcess } from "./service-process.js";
+import { ServiceProcess } from "./service-process.js";
 
 /* Clients that keep their connections and go on asking while the service is told to go, again and again. */
 
@@ -15,7 +16,7 @@ afterEach(async () => {
   for (const close of openings.splice(0).reverse()) await close();
 });
 
-test("no connection that waits for a response is ended by a drain", { timeout: 120_000 }, async () => {
+test("no connection that waits for a response is ended by a drain", async () => {
   const fixture = await MarketFixture.create();
   openings.push(() => fixture.drop());
   await fixture.add({ announce: ["a"], levels: [{ marketId: "a", side: 1, price: "7", volume: 3n }] });

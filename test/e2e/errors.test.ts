@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { type Connection, openDatabase } from "../../src/store/database.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { freePort } from "../support/free-port.js";
 import { loadRecording } from "../support/load-recording.js";
 import {
   getUrl,
@@ -14,7 +15,7 @@ import {
   type UnaryName,
 } from "../support/protocol-clients.js";
 import { DatabaseProxy } from "./database-proxy.js";
-import { freePort, ServiceProcess } from "./service-process.js";
+import { ServiceProcess } from "./service-process.js";
 import { smallNetwork } from "./small-network.js";
 
 /*

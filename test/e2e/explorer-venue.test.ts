@@ -1,11 +1,12 @@
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { newDatabaseUrl } from "../support/database.js";
+import { freePort } from "../support/free-port.js";
 import { loadRecording } from "../support/load-recording.js";
 import { level, VenueRecording } from "../support/venue-recording.js";
 import { launchChromium } from "./browser-launch.js";
 import { chromium, patience } from "./explorer-world.js";
-import { freePort, ServiceProcess } from "./service-process.js";
+import { ServiceProcess } from "./service-process.js";
 
 describe.skipIf(chromium === undefined)("the explorer and markets of venues", () => {
   const { url } = newDatabaseUrl();

@@ -4,10 +4,11 @@ import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { Network, type NetworkOptions } from "../../src/simulator/network.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { freePort } from "../support/free-port.js";
 import { loadRecording } from "../support/load-recording.js";
 import { partnerProgram } from "../support/partners.js";
 import { launchChromium } from "./browser-launch.js";
-import { freePort, runMarketdUntil, ServiceProcess } from "./service-process.js";
+import { runMarketdUntil, ServiceProcess } from "./service-process.js";
 
 /** Path of the browser; undefined: this machine has none. */
 export const chromium = partnerProgram("browser");

@@ -5,9 +5,10 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { BlockWriter } from "../../src/simulator/block-writer.js";
 import { scaled } from "../../web/format/decimal.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { freePort } from "../support/free-port.js";
 import { loadRecording } from "../support/load-recording.js";
 import { chromium, ExplorerWorld, patience } from "./explorer-world.js";
-import { freePort, ServiceProcess } from "./service-process.js";
+import { ServiceProcess } from "./service-process.js";
 
 interface Level {
   readonly price: string;

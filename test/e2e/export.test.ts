@@ -11,9 +11,10 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import { networkDefaults, simulate } from "../../src/simulator/network.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { freePort } from "../support/free-port.js";
 import { marketdProgram, type RunningCommand, runToEnd, startMarketd } from "../support/run-marketd.js";
 import { TcpBalancer } from "../support/tcp-balancer.js";
-import { freePort, runMarketd, ServiceProcess } from "./service-process.js";
+import { runMarketd, ServiceProcess } from "./service-process.js";
 import { blockIntervalNs, firstBlockNs, smallNetwork } from "./small-network.js";
 
 /*
@@ -111,7 +112,7 @@ beforeAll(async () => {
   await load(databaseUrl, recording.slice(0, firstBlocks));
   await service.start();
   subject = await busiest();
-}, 120_000);
+});
 
 beforeEach(() => {
   cwd = join(folder, `test-${++tests}`);
@@ -198,7 +199,7 @@ describe("a file", () => {
     } finally {
       await retained.kill();
     }
-  }, 120_000);
+  });
 
   it("replaces the file that was there, and not before it is complete", async () => {
     writeFileSync(join(cwd, "old.csv"), "old");
@@ -210,7 +211,7 @@ describe("a file", () => {
   });
 });
 
-describe("what breaks", { timeout: 120_000 }, () => {
+describe("what breaks", () => {
   it("a connection, again and again", async () => {
     const expected = await undisturbed();
     const command = await started("cut.csv");
@@ -370,7 +371,7 @@ async function falsifyingProxy(): Promise<Server> {
   return server;
 }
 
-describe("standard output", { timeout: 120_000 }, () => {
+describe("standard output", () => {
   it("gets the same bytes, through broken connections too, and standard error the summary", async () => {
     const expected = await undisturbed();
     const command = await started("-");

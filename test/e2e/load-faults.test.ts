@@ -53,7 +53,7 @@ beforeAll(async () => {
   await run("CREATE USER loader@'%' IDENTIFIED BY ''");
   await run("GRANT ALL ON *.* TO loader@'%'");
   await run("REVOKE SUPER, READ_ONLY ADMIN ON *.* FROM loader@'%'");
-}, 120_000);
+});
 
 afterAll(async () => {
   await admin.close();
@@ -156,24 +156,18 @@ async function untilServing(): Promise<void> {
 }
 
 describe("a fault in the middle of a load", () => {
-  it.each(["file", "pipe"] as const)(
-    "the server is killed (%s)",
-    async (source) => {
-      const loading = new LoadProcess(server.url, source, "--pace", "60");
-      await loading.untilHeight(20);
-      const pid = serverPid();
-      process.kill(pid, "SIGKILL");
-      await until("another server", 20_000, () =>
-        processesOf(join(folder, "data"), "server").some((p) => p.pid !== pid),
-      );
-      await untilServing();
-      expect(await loading.untilMoved()).toBeLessThan(healMsMax);
-      await loading.expectWhole();
-      expect(loading.logged[0]).toMatch(/^the database cannot be reached: .*; trying again for up to 600 s$/);
-      expect(loading.logged.at(-1)).toBe("the load goes on");
-    },
-    60_000,
-  );
+  it.each(["file", "pipe"] as const)("the server is killed (%s)", async (source) => {
+    const loading = new LoadProcess(server.url, source, "--pace", "60");
+    await loading.untilHeight(20);
+    const pid = serverPid();
+    process.kill(pid, "SIGKILL");
+    await until("another server", 20_000, () => processesOf(join(folder, "data"), "server").some((p) => p.pid !== pid));
+    await untilServing();
+    expect(await loading.untilMoved()).toBeLessThan(healMsMax);
+    await loading.expectWhole();
+    expect(loading.logged[0]).toMatch(/^the database cannot be reached: .*; trying again for up to 600 s$/);
+    expect(loading.logged.at(-1)).toBe("the load goes on");
+  });
 
   it("the server is killed again and again while batches of many blocks are loaded from a stream", async () => {
     const url = withName(server.url, `load_${++databases}`);
@@ -191,7 +185,7 @@ describe("a fault in the middle of a load", () => {
     await load({ database: url, sources: [streamSource(chunks(), "stream")], log, transactionRowsMax: 150 });
     expect(kills).toBeGreaterThan(0);
     expect(await dump(url)).toEqual(undisturbed);
-  }, 60_000);
+  });
 
   it("the server is stopped and goes on (pipe)", async () => {
     const loading = new LoadProcess(server.url, "pipe", "--pace", "60");
@@ -202,30 +196,26 @@ describe("a fault in the middle of a load", () => {
     process.kill(pid, "SIGCONT");
     expect(await loading.untilMoved()).toBeLessThan(healMsMax);
     await loading.expectWhole();
-  }, 60_000);
+  });
 
-  it.each(["file", "pipe"] as const)(
-    "the database is read-only for a while (%s)",
-    async (source) => {
-      const loading = new LoadProcess(server.url, source, "--pace", "60");
-      await loading.untilHeight(20);
-      await run("SET GLOBAL read_only = 1");
-      await sleep(1_000);
-      const height = await loading.height();
-      await sleep(500);
-      expect(await loading.height()).toBe(height);
-      await run("SET GLOBAL read_only = 0");
-      expect(await loading.untilMoved()).toBeLessThan(healMsMax);
-      await loading.expectWhole();
-      expect(loading.logged).toEqual([
-        expect.stringMatching(
-          /^the database refused a statement: .*--read-only.* \(ER_OPTION_PREVENTS_STATEMENT\); trying/,
-        ),
-        "the load goes on",
-      ]);
-    },
-    60_000,
-  );
+  it.each(["file", "pipe"] as const)("the database is read-only for a while (%s)", async (source) => {
+    const loading = new LoadProcess(server.url, source, "--pace", "60");
+    await loading.untilHeight(20);
+    await run("SET GLOBAL read_only = 1");
+    await sleep(1_000);
+    const height = await loading.height();
+    await sleep(500);
+    expect(await loading.height()).toBe(height);
+    await run("SET GLOBAL read_only = 0");
+    expect(await loading.untilMoved()).toBeLessThan(healMsMax);
+    await loading.expectWhole();
+    expect(loading.logged).toEqual([
+      expect.stringMatching(
+        /^the database refused a statement: .*--read-only.* \(ER_OPTION_PREVENTS_STATEMENT\); trying/,
+      ),
+      "the load goes on",
+    ]);
+  });
 
   it("another session holds a lock for longer than the loader waits (pipe)", async () => {
     const loading = new LoadProcess(server.url, "pipe", "--pace", "60");
@@ -242,26 +232,22 @@ describe("a fault in the middle of a load", () => {
     expect(loading.logged[0]).toMatch(
       /^the database refused a statement: Lock wait timeout .*\(ER_LOCK_WAIT_TIMEOUT\)/,
     );
-  }, 60_000);
+  });
 
   it.each([
     ["a statement", "INSERT INTO block"],
     ["a commit", "COMMIT"],
-  ])(
-    "the connection dies half-way with %s, and its transaction stays open at the server",
-    async (_name, text) => {
-      const proxy = await HalfOpenProxy.before(server.url);
-      const loading = new LoadProcess(proxy.url, "pipe", "--pace", "60");
-      await loading.untilHeight(20);
-      await proxy.dieAt(text);
-      await sleep(3_000);
-      proxy.revive();
-      expect(await loading.untilMoved()).toBeLessThan(healMsMax);
-      await loading.expectWhole();
-      await proxy.close();
-    },
-    60_000,
-  );
+  ])("the connection dies half-way with %s, and its transaction stays open at the server", async (_name, text) => {
+    const proxy = await HalfOpenProxy.before(server.url);
+    const loading = new LoadProcess(proxy.url, "pipe", "--pace", "60");
+    await loading.untilHeight(20);
+    await proxy.dieAt(text);
+    await sleep(3_000);
+    proxy.revive();
+    expect(await loading.untilMoved()).toBeLessThan(healMsMax);
+    await loading.expectWhole();
+    await proxy.close();
+  });
 
   it("a commit succeeds whose response is lost: the block is not written twice", async () => {
     const proxy = await HalfOpenProxy.before(server.url);
@@ -272,7 +258,7 @@ describe("a fault in the middle of a load", () => {
     proxy.revive();
     await loading.expectWhole();
     await proxy.close();
-  }, 60_000);
+  });
 });
 
 describe("what ends a load", () => {
@@ -292,7 +278,7 @@ describe("what ends a load", () => {
       await run("GRANT ALL ON *.* TO loader@'%'");
       await run("REVOKE SUPER, READ_ONLY ADMIN ON *.* FROM loader@'%'");
     }
-  }, 30_000);
+  });
 
   it("a table that has gone: one line, 1", async () => {
     const loading = new LoadProcess(server.url, "pipe", "--pace", "60");
@@ -304,7 +290,7 @@ describe("what ends a load", () => {
         /^marketd: the database refused a statement: .* doesn't exist \(ER_NO_SUCH_TABLE\)\n$/,
       ),
     });
-  }, 30_000);
+  });
 
   it("an outage that lasts too long: one line that says why, and for how long it was tried", async () => {
     const proxy = await HalfOpenProxy.before(server.url);
@@ -322,28 +308,24 @@ describe("what ends a load", () => {
   it.each([
     ["SIGTERM", 1],
     ["SIGINT", 1],
-  ] as const)(
-    "%s while the database is silent: soon, with a line",
-    async (signal, code) => {
-      const proxy = await HalfOpenProxy.before(server.url);
-      const loading = new LoadProcess(proxy.url, "pipe", "--pace", "60");
-      await loading.untilHeight(20);
-      await proxy.dieAt("INSERT INTO block");
-      await sleep(300);
-      const startedAt = performance.now();
-      loading.child.kill(signal);
-      const { code: ended, error } = await loading.result();
-      expect(performance.now() - startedAt).toBeLessThan(stopSilenceMsMax + 2_000);
-      expect([ended, error]).toEqual([
-        code,
-        expect.stringMatching(
-          /^marketd: stopped with blocks that were not written: the database cannot be reached: .*; load again to continue\n$/,
-        ),
-      ]);
-      await proxy.close();
-    },
-    30_000,
-  );
+  ] as const)("%s while the database is silent: soon, with a line", async (signal, code) => {
+    const proxy = await HalfOpenProxy.before(server.url);
+    const loading = new LoadProcess(proxy.url, "pipe", "--pace", "60");
+    await loading.untilHeight(20);
+    await proxy.dieAt("INSERT INTO block");
+    await sleep(300);
+    const startedAt = performance.now();
+    loading.child.kill(signal);
+    const { code: ended, error } = await loading.result();
+    expect(performance.now() - startedAt).toBeLessThan(stopSilenceMsMax + 2_000);
+    expect([ended, error]).toEqual([
+      code,
+      expect.stringMatching(
+        /^marketd: stopped with blocks that were not written: the database cannot be reached: .*; load again to continue\n$/,
+      ),
+    ]);
+    await proxy.close();
+  });
 
   it("a second SIGTERM: at once", async () => {
     const proxy = await HalfOpenProxy.before(server.url);
@@ -359,23 +341,19 @@ describe("what ends a load", () => {
     expect(performance.now() - startedAt).toBeLessThan(500);
     expect(loading.child.signalCode).toBe("SIGTERM");
     await proxy.close();
-  }, 30_000);
+  });
 
   it.each([
     ["SIGTERM", 0],
     ["SIGINT", 130],
-  ] as const)(
-    "%s while the input pauses: whole blocks are written, and the process ends",
-    async (signal, code) => {
-      const loading = new LoadProcess(server.url, "open pipe");
-      await loading.untilHeight(blocks - 1);
-      const startedAt = performance.now();
-      loading.child.kill(signal);
-      expect((await loading.result()).code).toBe(code);
-      expect(performance.now() - startedAt).toBeLessThan(2_000);
-    },
-    30_000,
-  );
+  ] as const)("%s while the input pauses: whole blocks are written, and the process ends", async (signal, code) => {
+    const loading = new LoadProcess(server.url, "open pipe");
+    await loading.untilHeight(blocks - 1);
+    const startedAt = performance.now();
+    loading.child.kill(signal);
+    expect((await loading.result()).code).toBe(code);
+    expect(performance.now() - startedAt).toBeLessThan(2_000);
+  });
 
   it("a load that starts while the database is silent waits for it", async () => {
     const pid = serverPid();
@@ -388,7 +366,7 @@ describe("what ends a load", () => {
       process.kill(pid, "SIGCONT");
     }
     await loading.expectWhole();
-  }, 60_000);
+  });
 
   it("nothing, where the next loader is concerned: one that hangs does not block it for long", async () => {
     const proxy = await HalfOpenProxy.before(server.url);
@@ -404,7 +382,7 @@ describe("what ends a load", () => {
     expect(await dump(url)).toEqual(undisturbed);
     hanging.child.kill("SIGKILL");
     await proxy.close();
-  }, 60_000);
+  });
 });
 
 /** Writes until nothing fits any more: the server writes meanwhile. */
@@ -455,6 +433,6 @@ describe.runIf(isRoot && process.platform === "linux")("on a disk of its own", (
     } finally {
       execFileSync("umount", ["-l", disk]);
     }
-  }, 60_000);
+  });
 });
 if (!isRoot) process.stderr.write("skipped: a full disk under a load (needs root, to mount a small one)\n");

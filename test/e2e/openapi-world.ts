@@ -6,8 +6,9 @@ import { join } from "node:path";
 import { networkDefaults, simulate } from "../../src/simulator/network.js";
 import { type Document, liveExamples, withExamples } from "../../web/docs/live-examples.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { freePort } from "../support/free-port.js";
 import { loadRecording } from "../support/load-recording.js";
-import { freePort, ServiceProcess } from "./service-process.js";
+import { ServiceProcess } from "./service-process.js";
 
 export const basePath = "/data";
 

@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { findServerPrograms } from "../../src/embedded/server-programs.js";
 import { run } from "../clients/languages.js";
 import { processesOf } from "../embedded/processes.js";
-import { freePort } from "./service-process.js";
+import { freePort } from "../support/free-port.js";
 
 /* The npm package as its users get it: packed, installed into an empty folder, and run there. */
 

@@ -12,12 +12,13 @@ import { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js
 import { liveLimits } from "../../src/live/limits.js";
 import { selfSigned } from "../support/certificate.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { freePort } from "../support/free-port.js";
 import { loadRecording } from "../support/load-recording.js";
 import { operationsOn, outcomesOf } from "../support/operations.js";
 import { partnerProgram } from "../support/partners.js";
 import { getUrl, openClients, type ProtocolClient } from "../support/protocol-clients.js";
 import { type ProxyName, type ProxyProcess, startProxy } from "./proxy-process.js";
-import { freePort, ServiceProcess } from "./service-process.js";
+import { ServiceProcess } from "./service-process.js";
 import { smallNetwork } from "./small-network.js";
 
 /* The configurations of docs/proxies.md, as they stand there, in the real proxies: every protocol goes through. */

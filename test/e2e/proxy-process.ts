@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { connect } from "node:tls";
-import { freePort } from "./service-process.js";
+import { freePort } from "../support/free-port.js";
 
 /** The proxies that docs/proxies.md configures. */
 export type ProxyName = "nginx" | "caddy" | "haproxy";

@@ -107,8 +107,8 @@ test.each(replacements)("a database with $what in place of the old one is served
   filled = true;
   await asking;
   const truth = await entriesInDatabase();
-  await expect.poll(entriesServed, { timeout: 2_000, interval: 10 }).toEqual(truth);
-  await expect.poll(heightServed, { timeout: 2_000 }).toBe(await heightInDatabase());
+  await expect.poll(entriesServed, { interval: 10 }).toEqual(truth);
+  await expect.poll(heightServed).toBe(await heightInDatabase());
   for (let again = 0; again < 50; again++) expect(await entriesServed()).toEqual(truth);
   const known = new Set([...(before as string[]), ...(await everyEntry())]);
   for (const reply of meanwhile) {
@@ -159,6 +159,6 @@ test("a store that got another name is read afresh: the operator's way after a b
     await connection.run("UPDATE progress SET store_id = 'restored'");
   });
   await database.close();
-  await expect.poll(heightServed, { timeout: 2_000 }).toBe(1n);
+  await expect.poll(heightServed).toBe(1n);
   expect(Array.isArray(await entriesServed())).toBe(true);
 });

@@ -5,6 +5,7 @@ import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { simulate } from "../../src/simulator/network.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { freePort } from "../support/free-port.js";
 import { loadRecording } from "../support/load-recording.js";
 import { recordingPath } from "../support/partners.js";
 import {
@@ -17,7 +18,7 @@ import {
 import { tries } from "../support/tries.js";
 import { tuning } from "../support/tuning.js";
 import { type Entry, type Facts, readFacts } from "./recording-facts.js";
-import { freePort, ServiceProcess } from "./service-process.js";
+import { ServiceProcess } from "./service-process.js";
 
 /*
  * One table of cases, answered by the real process over every protocol, from a real network's recording (where

@@ -1,6 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { createServer } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 
@@ -23,17 +22,6 @@ export async function runMarketdUntil(signal: AbortSignal, ...args: string[]): P
   signal.addEventListener("abort", () => child.kill("SIGTERM"), { once: true });
   const [code] = await once(child, "close");
   if (code !== 0 && !signal.aborted) throw new Error(`marketd ${args[0]} ended with ${code}: ${printed}`);
-}
-
-/** A port that was free a moment ago. */
-export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  server.close();
-  await once(server, "close");
-  if (address === null || typeof address === "string") throw new Error("a listening server has a port");
-  return address.port;
 }
 
 /** `marketd serve` as a process of its own, which can be killed and started again on its port. */

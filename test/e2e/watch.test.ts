@@ -9,12 +9,13 @@ import { Market_TradingMode } from "../../gen/vega/markets_pb.js";
 import { Side } from "../../gen/vega/vega_pb.js";
 import { scaled } from "../../src/domain/decimal-text.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { freePort } from "../support/free-port.js";
 import { loadRecording } from "../support/load-recording.js";
 import { partnerProgram } from "../support/partners.js";
 import { RecordingBuilder } from "../support/recording.js";
 import { marketdProgram, runToEnd, startMarketd } from "../support/run-marketd.js";
 import { escapeKey, Terminal } from "../support/terminal.js";
-import { freePort, ServiceProcess } from "./service-process.js";
+import { ServiceProcess } from "./service-process.js";
 
 /* The live order book in a terminal, and as lines, against a real service that is killed and started again. */
 

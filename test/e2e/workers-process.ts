@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { until } from "../embedded/processes.js";
+import { killGroup, until } from "../embedded/processes.js";
 
 const ownProgram = fileURLToPath(new URL("../../bin/marketd", import.meta.url));
 const startMaxMs = 20_000;
@@ -94,11 +94,7 @@ export class WorkersProcess {
 
   /** Whatever is left of it ends now. */
   async destroy(): Promise<void> {
-    try {
-      process.kill(-this.pid, "SIGKILL");
-    } catch {
-      // Nobody is left.
-    }
+    killGroup(this);
     await this.#ended;
   }
 }

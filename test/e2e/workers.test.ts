@@ -12,8 +12,8 @@ import { type Book, keepBooks } from "../../examples/typescript/keep-a-book.js";
 import { processesOf, until } from "../embedded/processes.js";
 import { MarketFixture } from "../live/market-fixture.js";
 import { keptBookText } from "../live/model-network.js";
+import { freePort } from "../support/free-port.js";
 import { openClients } from "../support/protocol-clients.js";
-import { freePort } from "./service-process.js";
 import { isRunning, statusOf, WorkersProcess } from "./workers-process.js";
 
 /*
@@ -93,7 +93,7 @@ class Reader {
 
 async function openReaders(url: string, count: number, fixture: MarketFixture): Promise<Reader[]> {
   const readers = Array.from({ length: count }, () => new Reader(url));
-  await until("all readers hold the books", 10_000, () => readers.every((reader) => reader.holdsTheBooksOf(fixture)));
+  await until("all readers hold the books", 30_000, () => readers.every((reader) => reader.holdsTheBooksOf(fixture)));
   return readers;
 }
 
@@ -175,12 +175,12 @@ describe("two workers on one port", () => {
     expect(before.get("marketd_workers_replaced_total")).toBe(0);
     const [victim] = service.workers();
     process.kill(victim ?? 0, "SIGKILL");
-    await until("the next one serves", 10_000, async () => {
+    await until("the next one serves", 30_000, async () => {
       // A connection may still be handed to the one that has just been killed.
       const now = await metricsOf(url).catch(() => new Map<string, number>());
       return now.get("marketd_workers") === 2 && now.get("marketd_workers_replaced_total") === 1;
     });
-    await until("all readers are back", 10_000, async () => {
+    await until("all readers are back", 30_000, async () => {
       return (await metricsOf(url)).get("marketd_depth_stream_subscribers") === readers.length;
     });
     const after = await metricsOf(url);
@@ -224,12 +224,12 @@ describe("two workers on one port", () => {
       await fixture.add({ levels: levels(n) });
       await delay(20);
     }
-    await until("all readers hold the newest books", 10_000, () => readers.every((r) => r.holdsTheBooksOf(fixture)));
+    await until("all readers hold the newest books", 30_000, () => readers.every((r) => r.holdsTheBooksOf(fixture)));
     const broken = readers.filter((reader) => reader.endings.length > 0).length;
     // Connections are handed out in turn to workers that are free: both had some.
     expect(broken).toBeGreaterThan(0);
     expect(broken).toBeLessThan(readers.length);
-    await until("two workers", 10_000, () => service.workers().length === 2);
+    await until("two workers", 30_000, () => service.workers().length === 2);
     expect(service.workers()).toContain(survivor);
     expect(await statusOf(`${url}/readyz`)).toBe(200);
   });
@@ -267,7 +267,7 @@ describe("two workers on one port", () => {
     const service = start(fixture.url);
     const url = await service.ready();
     for (const worker of service.workers()) process.kill(worker, "SIGKILL");
-    await until("ready again", 10_000, async () => (await statusOf(`${url}/readyz`)) === 200);
+    await until("ready again", 30_000, async () => (await statusOf(`${url}/readyz`)) === 200);
   });
 
   it("are ready together, and not before the database is there", async () => {
@@ -278,7 +278,7 @@ describe("two workers on one port", () => {
     for (let n = 0; n < 4; n++) expect(await statusOf(`${url}/readyz`)).toBe(503);
     expect(await statusOf(`${url}/healthz`)).toBe(200);
     await client.open();
-    await until("ready", 10_000, async () => (await statusOf(`${url}/readyz`)) === 200);
+    await until("ready", 30_000, async () => (await statusOf(`${url}/readyz`)) === 200);
     for (let n = 0; n < 4; n++) expect(await statusOf(`${url}/api/v2/market/a`)).toBe(200);
     await client.close();
     await delay(300);
@@ -306,7 +306,7 @@ describe("two workers on one port", () => {
           })
           .on("error", reject);
       });
-    await until("ready", 10_000, async () => (await status()) === 200);
+    await until("ready", 30_000, async () => (await status()) === 200);
     renameSync(certificate, `${certificate}.away`);
     const saidBefore = service.printed.length;
     process.kill(service.workers()[0] ?? 0, "SIGKILL");
@@ -318,7 +318,7 @@ describe("two workers on one port", () => {
     expect(lines.length).toBeLessThan(10);
     expect(await status()).toBe(200);
     renameSync(`${certificate}.away`, certificate);
-    await until("two workers again", 15_000, () => service.workers().length === 2);
+    await until("two workers again", 30_000, () => service.workers().length === 2);
     expect(await status()).toBe(200);
   });
 });
@@ -362,7 +362,7 @@ describe("a primary that is killed", () => {
     expect(workers.length).toBeGreaterThanOrEqual(2);
     expect(processesOf(folder, "server")).toHaveLength(1);
     process.kill(service.pid, "SIGKILL");
-    await until("nobody is left", 15_000, () => {
+    await until("nobody is left", 30_000, () => {
       return !workers.some(isRunning) && processesOf(folder, "any").length === 0;
     });
     expect(existsSync(folder)).toBe(true);

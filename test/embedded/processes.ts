@@ -30,6 +30,16 @@ export function processOf(directory: string, kind: "server" | "supervisor" | "wa
   return first;
 }
 
+/** Kills a process that was started detached, with all that it started, if it has not ended by itself. */
+export function killGroup({ pid }: { readonly pid?: number | undefined }): void {
+  if (pid === undefined) return;
+  try {
+    process.kill(-pid, "SIGKILL");
+  } catch {
+    // Nobody is left.
+  }
+}
+
 /** Resolves with the milliseconds it took until the condition held. @throws Error after `maxMs` */
 export async function until(what: string, maxMs: number, condition: () => boolean | Promise<boolean>): Promise<number> {
   const startedAt = performance.now();

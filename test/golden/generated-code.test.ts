@@ -15,7 +15,7 @@ test.each([
   expect(staleFiles(generated, inputs), `${generated}/ is stale: npm run generate`).toEqual([]);
 });
 
-test.skipIf(go === undefined)("clients/go/gen/ too", { timeout: 120_000 }, (context) => {
+test.skipIf(go === undefined)("clients/go/gen/ too", (context) => {
   try {
     const stale = staleFiles("clients/go/gen", ["--template", "clients/go/buf.gen.yaml"]);
     expect(stale, "clients/go/gen/ is stale: npm run generate:go").toEqual([]);

@@ -35,7 +35,7 @@ beforeAll(async () => {
   await migrate(url, createLog("silent"));
   database = openDatabase(url);
   await database.withTransaction((connection) => insertAccounts(connection, 1, accountCount));
-}, 60_000);
+});
 
 afterAll(async () => {
   await database.close();

@@ -46,7 +46,7 @@ beforeAll(async () => {
   for (let block = 0; block < blocks; block++) {
     await fixture.addBlock(Array.from({ length: entriesPerBlock }, (_, i) => entryAt(block, i)));
   }
-}, 60_000);
+});
 afterAll(() => fixture.drop());
 
 test("a scan gives what there is, however wrong the statistics that it begins with", async () => {
@@ -86,7 +86,7 @@ test("a scan gives what there is, however wrong the statistics that it begins wi
     { numRuns: tries(600) },
   );
   expect([...plans].sort()).toEqual(["index_union", "k_way_merge", "table_scan"]);
-}, 60_000);
+});
 
 test("every page is exact while blocks and accounts arrive, in bursts or after none for long", async () => {
   const grown = await LedgerFixture.create();
@@ -136,7 +136,7 @@ test("every page is exact while blocks and accounts arrive, in bursts or after n
   }
   expect(block).toBeGreaterThan(60);
   await grown.drop();
-}, 60_000);
+});
 
 test("parties with many accounts, more entries than an index union takes, dense, rare, early and late", async () => {
   const side: fc.Arbitrary<AccountSide> = fc.record({
@@ -165,4 +165,4 @@ test("parties with many accounts, more entries than an index union takes, dense,
     }),
     { numRuns: tries(300) },
   );
-}, 60_000);
+});

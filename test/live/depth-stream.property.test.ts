@@ -143,4 +143,4 @@ test("a reader that folds a stream holds the right book, however slowly it reads
     }),
     { numRuns: tries(3_000) },
   );
-}, 120_000);
+});

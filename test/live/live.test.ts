@@ -40,7 +40,7 @@ function read(live: Live, ids: readonly string[] = []): StreamReader {
 /** Waits until the service is where the network is. */
 async function caughtUp(live: Live): Promise<void> {
   await vi.waitFor(() => expect(live.state().place.streamSequence).toBe(fixture.network.progress.streamSequence), {
-    timeout: 5_000,
+    timeout: 20_000,
     interval: 2,
   });
 }
@@ -196,7 +196,7 @@ test("a table that cannot be read is told in one line, without a stack, and foll
   ]);
   expect(lines.join()).not.toMatch(/stack|\.ts:|node_modules/);
   await run("ALTER TABLE progress RENAME COLUMN stream_sequence_of_tomorrow TO stream_sequence");
-  await vi.waitFor(() => expect(live.ready).toBe(true), { timeout: 5_000, interval: 5 });
+  await vi.waitFor(() => expect(live.ready).toBe(true), { timeout: 20_000, interval: 5 });
 });
 
 test("a database that is away at the start is waited for", async () => {
@@ -207,7 +207,7 @@ test("a database that is away at the start is waited for", async () => {
   const live = await start({}, link.database);
   expect(live.ready).toBe(false);
   await link.mend();
-  await vi.waitFor(() => expect(live.ready).toBe(true), { timeout: 5_000 });
+  await vi.waitFor(() => expect(live.ready).toBe(true), { timeout: 20_000 });
 });
 
 test("a replica that lags takes nothing back", async () => {
@@ -254,7 +254,7 @@ test("another chain without a moment of emptiness begins afresh as well", async 
   reader.drain();
   await fixture.empty("another-chain");
   await fixture.add({ announce: ["b"] });
-  await vi.waitFor(() => expect(live.state().chainId).toBe("another-chain"), { timeout: 2_000 });
+  await vi.waitFor(() => expect(live.state().chainId).toBe("another-chain"), { timeout: 20_000 });
   expect(reader.stream.failure).toMatchObject({ code: "unavailable", reason: "CHAIN_CHANGED" });
   expect(() => live.state().requireMarket("a")).toThrow("market a is not known");
 });

@@ -6,8 +6,9 @@ import { streamSource } from "../../src/loader/source.js";
 import { Network } from "../../src/simulator/network.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
-import { freePort, ServiceProcess } from "../e2e/service-process.js";
+import { ServiceProcess } from "../e2e/service-process.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { freePort } from "../support/free-port.js";
 import { tries } from "../support/tries.js";
 import { ScaleReader } from "./scale-reader.js";
 

@@ -118,7 +118,7 @@ describe.runIf(isPossible)("brokers with TLS and users", () => {
       else client.pipe(server).pipe(client);
     }).listen(0, "127.0.0.1");
     await once(breaker, "listening");
-  }, 120_000);
+  });
 
   afterAll(async () => {
     breaker?.close();

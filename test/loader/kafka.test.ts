@@ -48,7 +48,7 @@ describe.runIf(hasKafka())("a topic of Kafka", () => {
   beforeAll(async () => {
     frames = recordingOf(11);
     broker = await KafkaBroker.start();
-  }, 120_000);
+  });
 
   afterAll(async () => {
     await broker?.remove();

@@ -85,4 +85,4 @@ it("gives the same rows when the process is killed again and again, at any momen
   expect(await dump(killed)).toEqual(await dump(whole));
   const { findings } = await verified(killed);
   expect(findings.listed).toEqual([]);
-}, 120_000);
+});

@@ -223,7 +223,7 @@ test("one of several loaders loads; when it is killed, stopped or ended, another
   await load({ database: whole, sources: [await fileSource(path)], log });
   expect(await dump(url)).toEqual(await dump(whole));
   rmSync(folder, { recursive: true });
-}, 120_000);
+});
 
 /** The progress once it has stood still for half a second. */
 async function settle(store: Database): Promise<bigint> {

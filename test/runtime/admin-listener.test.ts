@@ -21,7 +21,7 @@ beforeAll(async () => {
   const args = ["--database-url", fixture.url, "--listen", "127.0.0.1:0", "--workers", "2", "--drain-ms", "500"];
   service = new WorkersProcess([...args, "--admin-listen", "127.0.0.1:0"]);
   url = await service.ready();
-  await until("told", 5_000, () => /health and metrics on/.test(service.printed));
+  await until("told", 20_000, () => /health and metrics on/.test(service.printed));
   admin = /health and metrics on (\S+)/.exec(service.printed)?.[1] ?? "";
 });
 
@@ -42,7 +42,7 @@ describe("--admin-listen", () => {
   it("answers while a worker stands still, with the values that it told last", async () => {
     for (let n = 0; n < 4; n++) expect(await statusOf(`${url}/api/v2/market/a`)).toBe(200);
     const answered = /^marketd_requests_total\{method="GetMarket",protocol="http",code="ok"\} 4$/m;
-    await until("all are counted", 5_000, async () => answered.test(await textOf(`${admin}/metrics`)));
+    await until("all are counted", 20_000, async () => answered.test(await textOf(`${admin}/metrics`)));
     for (const pid of service.workers()) {
       process.kill(pid, "SIGSTOP");
       openings.push(() => void process.kill(pid, "SIGCONT"));
@@ -68,7 +68,7 @@ describe("--admin-listen", () => {
       await once(socket, "connect");
     }
     expect(await statusOf(`${admin}/healthz`)).toBe(0);
-    await until("idle ones are cut", 15_000, async () => (await statusOf(`${admin}/healthz`)) === 200);
+    await until("idle ones are cut", 30_000, async () => (await statusOf(`${admin}/healthz`)) === 200);
   });
 
   it("answers soon under a flood of connections on the public port", async () => {
@@ -86,7 +86,7 @@ describe("--admin-listen", () => {
     // Of one process with the flood, on a machine that runs other tests: the aim of 100 ms is the attack harness's.
     expect(tookMs[Math.floor(tookMs.length * 0.9)]).toBeLessThan(1_000);
     await until("the public port has caught up", 20_000, async () => (await statusOf(`${url}/readyz`)) === 200);
-  }, 60_000);
+  });
 
   it("makes the text of metrics at most once in a short while, however often it is asked for", async () => {
     const startedAt = performance.now();
@@ -120,9 +120,12 @@ describe("--admin-listen", () => {
     expect([posted.status, posted.headers.get("allow")]).toEqual([405, "GET, HEAD"]);
     const head = await fetch(`${admin}/metrics`, { method: "HEAD" });
     expect([head.status, await head.text()]).toEqual([200, ""]);
-    for (const pid of service.workers()) process.kill(pid, "SIGKILL");
-    await until("not ready", 2_000, async () => (await statusOf(`${admin}/readyz`)) === 503);
-    await until("ready again", 15_000, async () => (await statusOf(`${admin}/readyz`)) === 200);
+    // New ones may be ready before a slow machine asks, so they are killed too.
+    await until("not ready", 20_000, async () => {
+      for (const pid of service.workers()) process.kill(pid, "SIGKILL");
+      return (await statusOf(`${admin}/readyz`)) === 503;
+    });
+    await until("ready again", 60_000, async () => (await statusOf(`${admin}/readyz`)) === 200);
   });
 });
 

@@ -118,7 +118,7 @@ describe.each([...new Set([...supportedVersions, ownVersion])])("on Node %i", (v
   });
 });
 
-test("none is in effect with --tuning off, and the responses are the same", { timeout: 60_000 }, async () => {
+test("none is in effect with --tuning off, and the responses are the same", async () => {
   const { info, repeated, responses } = await askRepeatedly(process.execPath, { MARKETD_TUNING: "off" });
   expect(info).toEqual({ repeated_gets: "off", worker_flags: "off" });
   expect(repeated).toBe(0);

@@ -41,7 +41,7 @@ describe.skipIf(faketime === undefined)("when the wall clock steps", () => {
     await delay(1_500);
     const [victim = 0] = service.workers();
     process.kill(victim, "SIGKILL");
-    await until("another worker", 10_000, () => service.workers().filter((pid) => pid !== victim).length === 2);
+    await until("another worker", 30_000, () => service.workers().filter((pid) => pid !== victim).length === 2);
     // The step reached the command: its log lines tell the time of its clock.
     const span = () => {
       const times = [...service.printed.matchAll(/"time":"([^"]+)"/g)].map(([, time = ""]) => Date.parse(time));

@@ -1,6 +1,5 @@
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
@@ -10,6 +9,7 @@ import { parseDatabaseUrl } from "../../src/store/database-url.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { copyMadeDatabase } from "../support/database.js";
+import { freePort } from "../support/free-port.js";
 import { partnerProgram } from "../support/partners.js";
 
 describe("what a URL says of TLS", () => {
@@ -63,15 +63,6 @@ describe.skipIf(openssl === undefined)("a server that takes TLS only", () => {
     execFileSync(openssl ?? "", args, { cwd: folder, stdio: "ignore" });
   }
 
-  async function freePort(): Promise<number> {
-    const probe = createServer();
-    await new Promise<void>((resolve) => probe.listen(0, "127.0.0.1", resolve));
-    const address = probe.address();
-    await new Promise((resolve) => probe.close(resolve));
-    if (address === null || typeof address === "string") throw new Error("no free port");
-    return address.port;
-  }
-
   function url(parameters: string, host = "localhost"): string {
     return `mysql://root@${host}:${port}/secured${parameters}`;
   }
@@ -104,7 +95,7 @@ describe.skipIf(openssl === undefined)("a server that takes TLS only", () => {
     const listening = () => cipher("?ssl-mode=required").catch((error) => error.code !== "unavailable");
     await vi.waitUntil(listening, { timeout: 20_000 });
     await migrate(url("?ssl-mode=required"), createLog("silent"), []);
-  }, 60_000);
+  });
 
   afterAll(async () => {
     for (const database of databases) await database.close().catch(() => {});

@@ -58,7 +58,7 @@ beforeAll(async () => {
   await vi.waitFor(async () => expect(await heightOf(replica)).toBe(BigInt(network.height)), { timeout: 20_000 });
   truth = openDatabase(primary.url(name));
   balancer = await TcpBalancer.before(primary.port, replica.port);
-}, 120_000);
+});
 
 afterAll(async () => {
   await service?.drain();

@@ -66,7 +66,7 @@ beforeAll(async () => {
     startService: (await module("src/commands/service.ts")).startService,
     createMetrics: (await module("src/telemetry/metrics.ts")).createMetrics,
   };
-}, 60_000);
+});
 
 afterAll(async () => {
   await Promise.all(services.map((service) => service.drain()));
@@ -151,7 +151,7 @@ it("the first schema with data in it is migrated under a program that goes on to
   await agree(...services, await startPrevious(url));
   await grow(ours, url, 15);
   await agree(...services);
-}, 120_000);
+});
 
 it("what both programs have loaded is verified, and the blocks of the previous one are told", async () => {
   const verified = async () =>
@@ -172,7 +172,7 @@ it("what both programs have loaded is verified, and the blocks of the previous o
   expect((await verified()).findings).toContainEqual(expect.stringMatching(/^block 36, block: /));
   expect((await verified()).findings).toContainEqual(expect.stringMatching(/^block 56, block: /));
   await withConnection((c) => c.run("UPDATE account SET type = type - 1 WHERE account_id = 1"));
-}, 120_000);
+});
 
 it("a store that the previous program begins on today's schema gets its name later", async () => {
   await Promise.all(services.splice(0).map((service) => service.drain()));
@@ -190,7 +190,7 @@ it("a store that the previous program begins on today's schema gets its name lat
   await migrate(url, log);
   expect((await names())[0]?.store_id).toMatch(/^[0-9a-f]{24}$/);
   await expect.poll(() => responses(service).catch(() => undefined), { timeout: 10_000 }).toEqual(before);
-}, 60_000);
+});
 
 it("a migration waits for transactions without holding up everybody else", async () => {
   const target = newDatabaseUrl();
@@ -217,4 +217,4 @@ it("a migration waits for transactions without holding up everybody else", async
   expect(slowestMs).toBeLessThan(2_000);
   await database.close();
   await dropDatabase(target.url);
-}, 30_000);
+});

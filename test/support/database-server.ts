@@ -1,13 +1,13 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
-import { createServer } from "node:net";
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { findServerPrograms } from "../../src/embedded/server-programs.js";
 import { openDatabase } from "../../src/store/database.js";
 import { copyMadeDatabase } from "./database.js";
+import { freePort } from "./free-port.js";
 
 const startTimeoutMs = 120_000;
 
@@ -16,15 +16,6 @@ export async function missingMariaDb(): Promise<string | undefined> {
   const programs = await findServerPrograms().catch(() => undefined);
   if (programs?.kind === "mariadb" && programs.initializer !== undefined) return undefined;
   return "skipped: replicas and servers that hang (there is no MariaDB server on this machine)";
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, "127.0.0.1");
-  await once(probe, "listening");
-  const address = probe.address();
-  probe.close();
-  await once(probe, "close");
-  return typeof address === "object" && address !== null ? address.port : 0;
 }
 
 /** A MariaDB server of one test's own, on a port and in a directory of its own. */

@@ -6,8 +6,8 @@ import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Admin, Producer } from "@platformatic/kafka";
-import { freePort } from "../e2e/service-process.js";
 import { selfSigned } from "./certificate.js";
+import { freePort } from "./free-port.js";
 
 /** Where `.ci/run` puts Kafka's jars. */
 const jarsDirectory = process.env["MARKETD_TEST_KAFKA"] ?? join(homedir(), ".cache", "marketd", "kafka");

@@ -42,7 +42,7 @@ describe("sockets that hold bytes which their reader does not take", () => {
 
   test("are cut", async () => {
     written.write(large);
-    await expect.poll(() => written.destroyed, { timeout: 5_000 }).toBe(true);
+    await expect.poll(() => written.destroyed).toBe(true);
   });
 
   test("are left alone once all was taken, however long nothing more comes", async () => {

@@ -87,7 +87,7 @@ it("an HTTP/2 session that was used a moment ago is told with its next stream, w
   const startedAt = performance.now();
   await drained;
   expect(performance.now() - startedAt).toBeLessThan(2_000);
-}, 15_000);
+});
 
 it("an HTTP/1.1 connection that was idle for long enough before the drain is closed at once", async () => {
   await serve({ drainIdleMs: 4_000, keepAliveTimeoutMs: 60_000 });
@@ -98,7 +98,7 @@ it("an HTTP/1.1 connection that was idle for long enough before the drain is clo
   await server.drain(10_000);
   expect(performance.now() - started).toBeLessThan(2_000);
   agent.destroy();
-}, 15_000);
+});
 
 it("one that was asked on a moment ago is answered once more, and told", async () => {
   await serve({ drainIdleMs: 2_000 });

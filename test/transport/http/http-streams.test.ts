@@ -211,7 +211,7 @@ describe.each<[name: string, open: Open]>([
     await new Promise((resolve) => setTimeout(resolve, 20));
     expect(stream.takes).toBe(takes);
     reading.resume();
-    await expect.poll(() => stream.takes, { timeout: 5000 }).toBeGreaterThan(takes);
+    await expect.poll(() => stream.takes).toBeGreaterThan(takes);
     stream.end();
     await reading.end;
     expect(reading.received().toString().trimEnd().split("\n")).toHaveLength(given + 2);
@@ -225,7 +225,7 @@ describe.each<[name: string, open: Open]>([
     for (let i = 0; i < 30; i++) stream.give(piece({ contentType: "x".repeat(1_000_000) }));
     await new Promise((resolve) => setTimeout(resolve, 50));
     stream.fail(draining);
-    await expect.poll(() => stream.closed, { timeout: 5000 }).toBe(true);
+    await expect.poll(() => stream.closed).toBe(true);
     expect(Date.now() - before).toBeLessThan(3000);
     reading.resume();
     expect(await reading.end).toBeInstanceOf(Error);

@@ -175,7 +175,7 @@ test("a reader that does not read is not written to", async () => {
   }
   expect(given).toBeLessThan(40);
   client.resume();
-  await expect.poll(() => messages.length, { timeout: 5000 }).toBe(given + 1);
+  await expect.poll(() => messages.length).toBe(given + 1);
   client.close();
 });
 
@@ -272,7 +272,7 @@ describe("frames that cost work and are no messages", () => {
     }
     const told = (): boolean => connection.end !== "open" || connection.received.includes("TOO_MANY_MESSAGES");
     await expect.poll(told).toBe(true);
-    await expect.poll(() => stream().closed, { timeout: 5_000 }).toBe(true);
+    await expect.poll(() => stream().closed).toBe(true);
     connection.close();
   });
 });

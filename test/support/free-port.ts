@@ -1,0 +1,28 @@
+import { once } from "node:events";
+import { createServer } from "node:net";
+
+/** Below the ports that systems give to connections and to servers without a choice, so none of those takes one away. */
+const [lowest, highest] = [10_000, 32_000];
+
+/** Ports of each worker of a test run, at least; a worker's tests ask for fewer. */
+const portsPerWorker = 500;
+
+const workers = (highest - lowest) / portsPerWorker;
+const first = lowest + portsPerWorker * (Number(process.env["VITEST_POOL_ID"] ?? 0) % workers);
+let next = Math.floor(Math.random() * portsPerWorker);
+
+/** A loopback port where nothing listens. No other caller is given it, also while what listens there is down. */
+export async function freePort(): Promise<number> {
+  for (;;) {
+    const port = first + (next++ % portsPerWorker);
+    const server = createServer();
+    try {
+      await once(server.listen(port, "127.0.0.1"), "listening");
+    } catch {
+      continue;
+    }
+    server.close();
+    await once(server, "close");
+    return port;
+  }
+}
