@@ -51,8 +51,8 @@ export interface Ages {
 /** Connections that are opened at once; more would not fit the server's backlog. */
 const burst = 100;
 const beginMaxMs = 20_000;
-/** Connections from one address of this machine: it has 28,000 ports. */
-const connectionsPerAddress = 20_000;
+/** Connections from one address of this machine. A service takes half of what its descriptors allow from one address. */
+const connectionsPerAddress = 5_000;
 
 const readers: LightReader[] = [];
 /** Updates since the mark: the blocks that they start after and reach, and when they came. */
