@@ -1,14 +1,20 @@
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { openDatabase } from "../../src/store/database.js";
 
-const clockHertz = 100;
-
-/** CPU time of a process so far, in microseconds. */
+/** CPU time of a process so far, in microseconds. Threads that have ended do not count. */
 export function cpuMicrosOf(pid: number): number {
-  const fields = readFileSync(`/proc/${pid}/stat`, "latin1")
-    .replace(/^.*\) /, "")
-    .split(" ");
-  return ((Number(fields[11]) + Number(fields[12])) * 1e6) / clockHertz;
+  const threads = readdirSync(`/proc/${pid}/task`);
+  const nanoseconds = threads.map((id) => Number(textOf(`/proc/${pid}/task/${id}/schedstat`).split(" ")[0]));
+  return nanoseconds.reduce((sum, ns) => sum + ns, 0) / 1_000;
+}
+
+/** The text of a file of a thread; empty where the thread has ended meanwhile. */
+function textOf(path: string): string {
+  try {
+    return readFileSync(path, "latin1");
+  } catch {
+    return "";
+  }
 }
 
 /** Resident memory of a process. */
