@@ -2,7 +2,7 @@
 // Pages of the ledger and of bundles, over HTTP and gRPC: the CPU time of the serving process per page, against a plain
 // server on the same database, and with --against, the CPU time of service and database together, against another
 // checkout that was built. Every server has the first core, the database and the load the second; rounds alternate. All
-// servers are started several times, because one start may be 10 to 20% faster than the next.
+// servers are started several times, because V8 collects garbage more often in one process than in the next.
 import { Agent, get } from "node:http";
 import { parseArgs } from "node:util";
 import { Client, credentials } from "@grpc/grpc-js";
