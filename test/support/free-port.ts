@@ -1,10 +1,10 @@
 import { once } from "node:events";
 import { createServer } from "node:net";
 
-/** Below the ports that systems give to connections and to servers without a choice, so none of those takes one away. */
+/** Below the ports that a system chooses itself, for connections and for servers that ask for any port. */
 const [lowest, highest] = [10_000, 32_000];
 
-/** Ports of each worker of a test run, at least; a worker's tests ask for fewer. */
+/** Ports of each worker of a test run, whose tests ask for fewer. */
 const portsPerWorker = 500;
 
 const workers = (highest - lowest) / portsPerWorker;
