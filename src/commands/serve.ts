@@ -7,8 +7,8 @@ import { Primary, type ServiceUrls } from "../runtime/primary.js";
 import { HangUps, untilStopped } from "../runtime/stop-signal.js";
 import { workerFlags } from "../runtime/tuning/worker-flags.js";
 import { createLog, type Log } from "../telemetry/log.js";
-import type { refuseConnection } from "../transport/connections/refuse-connection.js";
-import { defaultTransportLimits } from "../transport/limits.js";
+import type { refuseConnection } from "../transport/connections/connection-admission.js";
+import { defaultTransportLimits } from "../transport/options.js";
 import { withDatabase } from "./database-choice.js";
 
 /**
@@ -70,7 +70,7 @@ export async function startServing(config: ServiceConfig, options: ServingOption
   const starting = primary.start();
   starting.catch(() => {});
   // Loaded while the workers start, which takes longer.
-  sendRefusal = (await import("../transport/connections/refuse-connection.js")).refuseConnection;
+  sendRefusal = (await import("../transport/connections/connection-admission.js")).refuseConnection;
   const urls = await starting;
   return { ...urls, restartWorkers: () => primary.restartWorkers(), drain: () => primary.drain() };
 }

@@ -2,26 +2,27 @@ import type { Socket } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import { Counter, Gauge } from "prom-client";
 import { Health } from "../../gen/grpc/health/v1/health_pb.js";
+import type { Failure } from "../domain/failure.js";
 import type { Api } from "../domain/service.js";
 import type { Log } from "../telemetry/log.js";
 import type { Metrics, MetricsText } from "../telemetry/metrics.js";
-import { ClientAddresses, type Network } from "./client-addresses.js";
 import { CommonHeaders, DataHeaders, type DataSource } from "./common-headers.js";
-import type { Readiness } from "./handler.js";
+import { ClientAddresses, type Network } from "./connections/client-addresses.js";
+import { OnePort } from "./connections/one-port.js";
+import { type Exchange, refuse } from "./http/exchange.js";
 import { canReadEarly, type RepeatedGets } from "./http/repeated-gets.js";
 import { RestHandler } from "./http/rest-handler.js";
-import { Routes } from "./http/routes.js";
+import { Routes, splitTarget } from "./http/routes.js";
 import { type StaticFile, StaticFiles } from "./http/static-files.js";
 import { WebSocketHandler } from "./http/web-socket-handler.js";
-import { type TransportLimits, transportLimits } from "./limits.js";
-import { OnePort } from "./one-port.js";
+import { type AnyRequest, type AnyResponse, type Readiness, type TransportLimits, transportLimits } from "./options.js";
 import { GrpcHandler } from "./protocols/grpc.js";
 import { RpcHandler } from "./protocols/rpc-handler.js";
 import { RpcMethods } from "./protocols/rpc-methods.js";
-import { RequestDispatcher } from "./request-dispatcher.js";
 import { createRequestMetrics } from "./request-metrics.js";
 import { healthMethods } from "./services/health.js";
 import { ReflectionHandler } from "./services/reflection.js";
+import { allowedMethods } from "./status.js";
 import { StreamGuard } from "./stream-guard.js";
 
 /** Where to listen. Port 0 takes a free one. */
@@ -178,4 +179,70 @@ async function drain(port: OnePort, guard: StreamGuard, ms: number): Promise<voi
   if (ms > 0) await Promise.race([drained, setTimeout(lastWordsMs, undefined, { ref: false })]);
   port.cut();
   await drained;
+}
+
+/** The handlers that requests are passed to. */
+export interface RequestDispatcherOptions {
+  readonly common: CommonHeaders;
+  /** Empty, or `/prefix`. */
+  readonly basePath: string;
+  readonly files: StaticFiles;
+  readonly rpc: RpcHandler;
+  readonly rest: RestHandler;
+  readonly log: Log;
+}
+
+/** Passes each request to the handler that serves it. Remembered URLs are tried first. */
+class RequestDispatcher {
+  readonly #options: RequestDispatcherOptions;
+
+  constructor(options: RequestDispatcherOptions) {
+    this.#options = options;
+  }
+
+  dispatch(request: AnyRequest, response: AnyResponse): void {
+    const { rest, log } = this.#options;
+    const { method } = request;
+    const exchange = this.#exchange(request, response);
+    try {
+      if ((method === "GET" || exchange.head) && rest.takeRemembered(exchange)) return;
+      this.#dispatchNew(exchange, request, response);
+    } catch (thrown) {
+      refuse(exchange, thrown, log);
+    }
+  }
+
+  /** Responds to a request with an error. */
+  refuse(request: AnyRequest, response: AnyResponse, failure: Failure): void {
+    refuse(this.#exchange(request, response), failure, this.#options.log);
+  }
+
+  #exchange(request: AnyRequest, response: AnyResponse): Exchange {
+    const common = this.#options.common.of(request.headers.origin);
+    return { request, response, common, head: request.method === "HEAD" };
+  }
+
+  #dispatchNew(exchange: Exchange, request: AnyRequest, response: AnyResponse): void {
+    const { rest, rpc, files, basePath } = this.#options;
+    const { method = "" } = request;
+    const { path, query } = splitTarget(request.url ?? "/");
+    const inBase = path.startsWith(`${basePath}/`);
+    const inner = inBase ? path.slice(basePath.length) : path;
+    if (method === "OPTIONS") {
+      this.#preflight(exchange, rpc.allowed(inner) ?? allowedMethods);
+      return;
+    }
+    if ((method === "GET" || exchange.head) && inBase && files.serve(exchange, inner)) return;
+    if (!rpc.matches(method, inner, request.headers)) {
+      rest.handle(exchange, path, query);
+      return;
+    }
+    rpc.handle({ request, response, common: exchange.common }, inner, query);
+  }
+
+  #preflight({ request, response, common }: Exchange, allow: string): void {
+    const requested = request.headers["access-control-request-headers"];
+    response.writeHead(204, { ...common, ...this.#options.common.preflight(requested, allow) });
+    response.end();
+  }
 }

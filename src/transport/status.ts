@@ -5,7 +5,9 @@ import { type Any, anyPack } from "@bufbuild/protobuf/wkt";
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
 import { Failure, type FailureCode } from "../domain/failure.js";
+import type { Metadata } from "../domain/metadata.js";
 import type { Log } from "../telemetry/log.js";
+import type { HeaderFields } from "./common-headers.js";
 
 /** The domain of the reasons in `google.rpc.ErrorInfo`. */
 export const errorDomain = "marketd";
@@ -87,4 +89,81 @@ export function toFailure(thrown: unknown, log: Log): Failure {
   const id = randomUUID();
   log.error({ err: thrown, id }, "request failed");
   return new Failure("internal", `internal error; report it with id ${id}`, { reason: "INTERNAL", cause: thrown });
+}
+
+/**
+ * A violation of the protocol's framing. The client gets a status and a message without details, because the API is not
+ * involved. Texts and codes are those of the Connect library.
+ */
+export class ProtocolError extends Error {
+  readonly code: FailureCode;
+  readonly metadata: Metadata | undefined;
+
+  constructor(code: FailureCode, message: string, metadata?: Metadata) {
+    super(message);
+    this.name = "ProtocolError";
+    this.code = code;
+    this.metadata = metadata;
+  }
+}
+
+/** A failure with a more specific HTTP status than that of its code, or with additional headers. */
+export class HttpFailure extends Failure {
+  readonly status: number;
+  readonly headers: HeaderFields;
+
+  constructor(status: number, code: FailureCode, reason: string, message: string, headers: HeaderFields = {}) {
+    super(code, message, { reason });
+    this.status = status;
+    this.headers = headers;
+  }
+}
+
+/** The methods that every path of the HTTP API supports. */
+export const allowedMethods = "GET, HEAD, OPTIONS";
+
+/** 404 for an unknown path. */
+export function unknownPath(path: string): Failure {
+  const shown = path.length <= 200 ? path : `${path.slice(0, 200)}…`;
+  return new Failure("not_found", `nothing is served at ${shown}`, { reason: "UNKNOWN_PATH" });
+}
+
+/** 405 with `Allow`. */
+export function wrongMethod(method: string): HttpFailure {
+  const message = `${method} is not allowed here; use one of ${allowedMethods}`;
+  return new HttpFailure(405, "unimplemented", "METHOD_NOT_ALLOWED", message, { allow: allowedMethods });
+}
+
+/** 414. */
+export function urlTooLong(lengthMax: number): HttpFailure {
+  return new HttpFailure(414, "invalid_argument", "URL_TOO_LONG", `the URL is longer than ${lengthMax} characters`);
+}
+
+/** The longest delay of Node's timers, in milliseconds; a longer one would fire at once. */
+export const timerMsMax = 2 ** 31 - 1;
+
+const deadlineText = "the deadline of the call passed before its response was there";
+
+/** The failure of a call that took longer than the server's limit, in every protocol. */
+export function deadlineExceeded(): Failure {
+  return new Failure("deadline_exceeded", deadlineText, { reason: "DEADLINE_EXCEEDED" });
+}
+
+/**
+ * The failure of a call whose client's deadline has passed. It has no details, because the client's library watches the
+ * same deadline and reports it without them.
+ */
+export function clientDeadlineExceeded(): Failure {
+  return new Failure("deadline_exceeded", deadlineText, { reason: "DEADLINE_EXCEEDED", details: [] });
+}
+
+/** The failure of a request that arrived too slowly, in every protocol except HTTP/1.1's own. */
+export function requestTooSlow(limitMs: number): Failure {
+  const message = `the request did not arrive whole within ${limitMs} ms`;
+  return new HttpFailure(408, "deadline_exceeded", "REQUEST_TOO_SLOW", message);
+}
+
+/** The reason when a call's signal is aborted because its client left. Nobody reads it. */
+export function clientLeft(): Failure {
+  return new Failure("cancelled", "the client left", { reason: "CLIENT_LEFT" });
 }

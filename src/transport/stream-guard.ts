@@ -5,7 +5,7 @@ import type { EncodedResponse } from "../domain/encoded-response.js";
 import { Failure, unavailable } from "../domain/failure.js";
 import type { Api, Call, ResponseStream, StreamMethod } from "../domain/service.js";
 import type { Log } from "../telemetry/log.js";
-import type { TransportLimits } from "./limits.js";
+import type { TransportLimits } from "./options.js";
 
 /** Retry delay for a client whose stream was refused. */
 const streamRetryMs = 5_000;

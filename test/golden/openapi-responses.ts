@@ -2,7 +2,7 @@ import { blockHeaderNames } from "../../src/domain/block-headers.js";
 import type { Method } from "../../src/domain/service.js";
 import { liveLimits } from "../../src/live/limits.js";
 import { isHttpBody, type Route } from "../../src/transport/http/routes.js";
-import { defaultTransportLimits } from "../../src/transport/limits.js";
+import { defaultTransportLimits } from "../../src/transport/options.js";
 import { commentOf, title } from "./definitions.js";
 import { describe, reference, type Schema } from "./openapi-schemas.js";
 

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { pino } from "pino";
 import { afterEach, describe, expect, it } from "vitest";
 import { Primary, type PrimaryLimits } from "../../src/runtime/primary.js";
-import { refuseConnection } from "../../src/transport/connections/refuse-connection.js";
+import { refuseConnection } from "../../src/transport/connections/connection-admission.js";
 import { childrenOf, statusOf } from "../e2e/workers-process.js";
 import { until } from "../embedded/processes.js";
 import { MarketFixture } from "../live/market-fixture.js";

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { quotaKey } from "../../src/domain/client-address.js";
-import { ClientAddresses } from "../../src/transport/client-addresses.js";
+import { ClientAddresses } from "../../src/transport/connections/client-addresses.js";
 
 test.each([
   ["192.0.2.1", "192.0.2.1"],

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { StalledSockets } from "../../src/transport/stalled-sockets.js";
+import { StalledSockets } from "../../src/transport/connections/http1-server.js";
 
 const stalledMs = 300;
 

@@ -4,8 +4,8 @@ import { ExportLedgerEntriesRequestSchema } from "../../gen/datanode/api/v2/trad
 import type { Failure } from "../../src/domain/failure.js";
 import type { Method, ResponseStream } from "../../src/domain/service.js";
 import { createLog } from "../../src/telemetry/log.js";
-import { RequestCall } from "../../src/transport/call/request-call.js";
-import { defaultTransportLimits } from "../../src/transport/limits.js";
+import { RequestCall } from "../../src/transport/call/server-call.js";
+import { defaultTransportLimits } from "../../src/transport/options.js";
 import { StreamGuard } from "../../src/transport/stream-guard.js";
 import { depthUpdate, fakeService } from "./fake-api.js";
 

@@ -1,14 +1,22 @@
-import { isMessage } from "@bufbuild/protobuf";
+import { fromBinary, fromJsonString, isMessage, type MessageShape, type Registry } from "@bufbuild/protobuf";
 import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
 import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js";
+import type { Method } from "../../domain/service.js";
 import { MessageResponse } from "../../encoding/message-response.js";
-import { type ContentCoding, compress, compressedBytesMin, compressedInlineBytesMax } from "./content-coding.js";
+import { ProtocolError } from "../status.js";
+import {
+  type ContentCoding,
+  compress,
+  compressedBytesMin,
+  compressedInlineBytesMax,
+  decompress,
+} from "./content-coding.js";
 
 /** The bytes before each enveloped message: a flag byte and the length, big-endian. */
 export const envelopeHeadBytes = 5;
 
 /** The flag of an envelope whose message is compressed. */
-export const compressedFlag = 0x01;
+const compressedFlag = 0x01;
 
 /** The codec of messages. */
 export type Codec = "proto" | "json";
@@ -94,4 +102,202 @@ const textFramings = { proto: framingsOf("proto", true), json: framingsOf("json"
 /** Returns the same object for the same parameters, so that responses keep framed bytes. */
 export function framingOf(codec: Codec, coding?: ContentCoding, text = false): Framing {
   return (text ? textFramings : binaryFramings)[codec][coding ?? "identity"];
+}
+
+/** Decodes a request message. @throws anything if the bytes are malformed */
+export type RequestDecoder = (method: Method, bytes: Buffer) => MessageShape<Method["desc"]["input"]>;
+
+/** Protobuf bytes. @throws ProtocolError */
+export const decodeBinary: RequestDecoder = (method, bytes) => {
+  try {
+    return fromBinary(method.desc.input, bytes);
+  } catch (thrown) {
+    throw malformed(`parse binary: ${thrown instanceof Error ? thrown.message : String(thrown)}`);
+  }
+};
+
+/** Decodes JSON, with the registry's messages in an Any. Throws ProtocolError. */
+export function jsonDecoder(registry: Registry): RequestDecoder {
+  return (method, bytes) => {
+    try {
+      const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+      return fromJsonString(method.desc.input, text, { registry });
+    } catch (thrown) {
+      throw malformed(thrown instanceof Error ? thrown.message : String(thrown));
+    }
+  };
+}
+
+function notBase64(): ProtocolError {
+  return malformed("protocol error: the body is not base64");
+}
+
+function malformed(message: string): ProtocolError {
+  return new ProtocolError("invalid_argument", message);
+}
+
+/** Limits on a request body. */
+export interface RequestBounds {
+  /** Of the message, both compressed and decompressed, in bytes. */
+  readonly bytesMax: number;
+  readonly coding: ContentCoding | undefined;
+}
+
+/** Receives the chunks of a request body and returns its message. */
+export interface RequestReader {
+  /** @throws ProtocolError as soon as the body is certain to be invalid */
+  push(chunk: Buffer): void;
+  /** The message, after the end of the body. @throws ProtocolError if it is missing or incomplete */
+  finish(): Buffer;
+}
+
+/** Reads a body that must hold exactly one enveloped message, in any chunks. */
+export class EnvelopeReader implements RequestReader {
+  readonly #bounds: RequestBounds;
+  readonly #kind: string;
+  #first: Buffer | undefined;
+  #rest: Buffer[] | undefined;
+  #received = 0;
+  /** Size of the envelope including its head, in bytes; 0 while the head is incomplete. */
+  #expected = 0;
+  #compressed = false;
+
+  /** `kind` is the method's kind for error messages: `unary`, `server-streaming`. */
+  constructor(bounds: RequestBounds, kind: string) {
+    this.#bounds = bounds;
+    this.#kind = kind;
+  }
+
+  push(chunk: Buffer): void {
+    this.#received += chunk.length;
+    if (this.#first === undefined) this.#first = chunk;
+    else if (this.#rest === undefined) this.#rest = [chunk];
+    else this.#rest.push(chunk);
+    if (this.#expected === 0 && this.#received >= envelopeHeadBytes) this.#readHead();
+    if (this.#expected !== 0 && this.#received > this.#expected) {
+      throw new ProtocolError("unimplemented", `protocol error: received extra input message for ${this.#kind} method`);
+    }
+  }
+
+  finish(): Buffer {
+    if (this.#first === undefined) {
+      throw new ProtocolError("unimplemented", `protocol error: missing input message for ${this.#kind} method`);
+    }
+    if (this.#expected === 0 || this.#received < this.#expected) {
+      throw malformed("protocol error: incomplete envelope");
+    }
+    const bytes = this.#joined(this.#first).subarray(envelopeHeadBytes);
+    return this.#compressed ? decompressed(bytes, this.#bounds) : bytes;
+  }
+
+  #joined(first: Buffer): Buffer {
+    return this.#rest === undefined ? first : Buffer.concat([first, ...this.#rest], this.#received);
+  }
+
+  #readHead(): void {
+    if (this.#first === undefined) return;
+    const head = this.#joined(this.#first);
+    const length = head.readUInt32BE(1);
+    const { bytesMax, coding } = this.#bounds;
+    if (length > bytesMax) throw tooLarge(`message size ${length} is larger than configured readMaxBytes ${bytesMax}`);
+    this.#compressed = ((head[0] ?? 0) & compressedFlag) !== 0;
+    if (this.#compressed && coding === undefined) {
+      throw new ProtocolError("internal", "received compressed envelope, but do not know how to decompress");
+    }
+    this.#expected = envelopeHeadBytes + length;
+  }
+}
+
+/** The same for a base64 body whose parts may be padded separately (`application/grpc-web-text`). */
+export class TextEnvelopeReader implements RequestReader {
+  readonly #inner: RequestReader;
+  /** Characters of an incomplete group of four. */
+  #rest = "";
+
+  constructor(inner: RequestReader) {
+    this.#inner = inner;
+  }
+
+  push(chunk: Buffer): void {
+    const text = this.#rest + chunk.toString("latin1");
+    const whole = text.length - (text.length % 4);
+    this.#rest = text.slice(whole);
+    const parts = text.slice(0, whole).match(/[A-Za-z0-9+/]+={0,2}/g) ?? [];
+    const length = parts.reduce((sum, part) => sum + (part.length % 4 === 0 ? part.length : 0), 0);
+    if (length !== whole) throw notBase64();
+    for (const part of parts) this.#inner.push(Buffer.from(part, "base64"));
+  }
+
+  finish(): Buffer {
+    if (this.#rest !== "") throw notBase64();
+    return this.#inner.finish();
+  }
+}
+
+/** Reads a body that is the message itself. An empty body is an empty message. */
+export class BodyReader implements RequestReader {
+  readonly #bounds: RequestBounds;
+  readonly #chunks: Buffer[] = [];
+  #received = 0;
+
+  constructor(bounds: RequestBounds) {
+    this.#bounds = bounds;
+  }
+
+  push(chunk: Buffer): void {
+    this.#received += chunk.length;
+    const { bytesMax } = this.#bounds;
+    if (this.#received > bytesMax) {
+      throw tooLarge(`message size ${this.#received} is larger than configured readMaxBytes ${bytesMax}`);
+    }
+    this.#chunks.push(chunk);
+  }
+
+  finish(): Buffer {
+    const [first] = this.#chunks;
+    const bytes = first !== undefined && this.#chunks.length === 1 ? first : Buffer.concat(this.#chunks);
+    return this.#bounds.coding === undefined ? bytes : decompressed(bytes, this.#bounds);
+  }
+}
+
+/** @throws ProtocolError */
+function decompressed(bytes: Buffer, { coding, bytesMax }: RequestBounds): Buffer {
+  if (coding === undefined) return bytes;
+  try {
+    return decompress(coding, bytes, bytesMax);
+  } catch (thrown) {
+    if (thrown instanceof RangeError) {
+      throw tooLarge(`message is larger than configured readMaxBytes ${bytesMax} after decompression`);
+    }
+    throw malformed(`the message is not in ${coding}, as announced`);
+  }
+}
+
+function tooLarge(message: string): ProtocolError {
+  return new ProtocolError("resource_exhausted", message);
+}
+
+/** Requests that are remembered per method. When full, all are dropped. */
+export const rememberedRequestsMax = 1_024;
+
+/** Larger requests are decoded each time. */
+export const rememberedRequestBytesMax = 256;
+
+/**
+ * Returns the same message for the same request bytes. Clients that poll repeat few requests, and decoding a request
+ * costs more than a cached response. Messages are frozen because calls share them.
+ */
+export function rememberingRequests(decode: RequestDecoder): RequestDecoder {
+  const remembered = new Map<string, ReturnType<RequestDecoder>>();
+  return (method, bytes) => {
+    if (bytes.length > rememberedRequestBytesMax) return decode(method, bytes);
+    const key = bytes.toString("latin1");
+    const known = remembered.get(key);
+    if (known !== undefined) return known;
+    // Decoded from a copy: a message may refer to the bytes that it was read from, which are the socket's buffer.
+    const message = Object.freeze(decode(method, Buffer.from(Uint8Array.from(bytes).buffer)));
+    if (remembered.size === rememberedRequestsMax) remembered.clear();
+    remembered.set(key, message);
+    return message;
+  };
 }

@@ -2,15 +2,53 @@ import type { Message } from "@bufbuild/protobuf";
 import type { EncodedResponse } from "../../domain/encoded-response.js";
 import type { Failure, Terms } from "../../domain/failure.js";
 import type { RequestHeaders } from "../../domain/metadata.js";
-import type { Method, ResponseStream } from "../../domain/service.js";
-import type { HandlerOptions } from "../handler.js";
+import type { Call, Method, ResponseStream } from "../../domain/service.js";
+import type { HandlerOptions } from "../options.js";
 import type { RequestCounters } from "../request-metrics.js";
-import { grpcCode, toFailure } from "../status.js";
-import type { CallWire } from "./call-wire.js";
-import { clientDeadlineExceeded, clientLeft, deadlineExceeded, timerMsMax } from "./deadline.js";
-import { ProtocolError } from "./protocol-error.js";
-import { RequestCall } from "./request-call.js";
-import { StreamPump } from "./stream-pump.js";
+import {
+  clientDeadlineExceeded,
+  clientLeft,
+  deadlineExceeded,
+  grpcCode,
+  ProtocolError,
+  requestTooSlow,
+  timerMsMax,
+  toFailure,
+} from "../status.js";
+import { isLargeMessage, type OpenCall, whenLargeMessageMayBeRead, whenLoopTurned } from "./event-loop.js";
+import type { RequestDecoder, RequestReader } from "./framing.js";
+import { type CallWire, StreamPump } from "./stream-pump.js";
+
+/** The {@link Call} of any protocol. Its signal is created on first use. */
+export class RequestCall implements Call {
+  readonly clientAddress: string;
+  readonly requestHeaders: RequestHeaders;
+  #controller: AbortController | undefined;
+  #aborted: { readonly reason: unknown } | undefined;
+
+  constructor(clientAddress: string, requestHeaders: RequestHeaders) {
+    this.clientAddress = clientAddress;
+    this.requestHeaders = requestHeaders;
+  }
+
+  get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      if (this.#aborted !== undefined) this.#controller.abort(this.#aborted.reason);
+    }
+    return this.#controller.signal;
+  }
+
+  /**
+   * Aborts the call: the client left, the deadline passed, or the server stops. `reason` is a Failure. Repeats have no
+   * effect.
+   */
+  abort(reason: unknown): void {
+    if (this.#aborted !== undefined) return;
+    this.#aborted = { reason };
+    this.#controller?.abort(reason);
+  }
+}
 
 /** A method as served over one protocol. */
 export interface ServedMethod {
@@ -192,5 +230,73 @@ export class ServerCall extends RequestCall {
     this.#phase = "done";
     this.#stream?.close();
     clearTimeout(this.#timer);
+  }
+}
+
+/** A call whose request message is the request body. The protocol reports its chunks and its end. */
+export class BodyCall extends ServerCall implements OpenCall {
+  readonly #reader: RequestReader;
+  readonly #decode: RequestDecoder;
+
+  /** `timeoutMs` is the client's deadline, counted from now. */
+  constructor(
+    served: ServedMethod,
+    reader: RequestReader,
+    decode: RequestDecoder,
+    wire: CallWire,
+    clientAddress: string,
+    requestHeaders: RequestHeaders,
+    timeoutMs: number | undefined,
+  ) {
+    super(served, wire, clientAddress, requestHeaders, timeoutMs);
+    this.#reader = reader;
+    this.#decode = decode;
+    if (!this.isDone) whenLoopTurned(this);
+  }
+
+  loopTurned(): void {
+    if (this.isReading) this.limit(this.served.options.limits.requestReceiveTimeoutMs);
+  }
+
+  /** A chunk of the request body. */
+  data(chunk: Buffer): void {
+    if (!this.isReading) return;
+    try {
+      this.#reader.push(chunk);
+    } catch (thrown) {
+      this.fail(thrown);
+    }
+  }
+
+  /** The request body has ended. */
+  end(): void {
+    if (!this.isReading) return;
+    this.received();
+    try {
+      const bytes = this.#reader.finish();
+      if (isLargeMessage(bytes.length)) this.#readInTurn(bytes);
+      else this.#read(bytes);
+    } catch (thrown) {
+      this.fail(thrown);
+    }
+  }
+
+  protected override limitFailure(): unknown {
+    const { requestReceiveTimeoutMs } = this.served.options.limits;
+    return this.isReading ? requestTooSlow(requestReceiveTimeoutMs) : super.limitFailure();
+  }
+
+  #readInTurn(bytes: Buffer): void {
+    this.limit(this.served.options.limits.requestTimeoutMs);
+    whenLargeMessageMayBeRead(() => this.#read(bytes));
+  }
+
+  #read(bytes: Buffer): void {
+    if (this.isDone) return;
+    try {
+      this.invoke(this.#decode(this.served.method, bytes));
+    } catch (thrown) {
+      this.fail(thrown);
+    }
   }
 }

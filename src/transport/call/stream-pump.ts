@@ -1,9 +1,44 @@
 import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import type { Failure } from "../../domain/failure.js";
 import type { ResponseStream } from "../../domain/service.js";
-import { grpcCode } from "../status.js";
-import type { CallWire } from "./call-wire.js";
-import { clientLeft } from "./deadline.js";
+import { clientLeft, grpcCode, type ProtocolError } from "../status.js";
+
+/** Why a call ends without its response. */
+export type CallError = Failure | ProtocolError;
+
+/** The response to one call in one protocol. */
+export interface CallWire {
+  /** The encoding of a stream's messages. Read once the stream is open. */
+  readonly encoding: Encoding;
+  /**
+   * Sends the whole response to a unary call: at once, or by calling the function of the promise.
+   * @throws Failure before anything was sent; so does that function
+   */
+  respond(response: EncodedResponse): undefined | Promise<() => void>;
+  /** Replaces an opened stream, before its first message is written. */
+  adapt?(stream: ResponseStream): ResponseStream | Promise<ResponseStream>;
+  /** Sends the protocol's headers and these at once. Called once, before anything else. */
+  start(headers: ReadonlyMap<string, string>): void;
+  /** Sends frames. False: wait for the drain before writing more. */
+  write(frames: Uint8Array): boolean;
+  /** Ends the response, with or without an error. Without an earlier `start`, the error is the whole response. */
+  finish(error: CallError | undefined, trailers: ReadonlyMap<string, string>): void;
+  /** Aborts a response whose reader takes nothing. */
+  breakOff(failure: Failure): void;
+}
+
+/** What a wire of unary calls only has of {@link CallWire}; none of it is ever used. */
+export abstract class WithoutStream {
+  get encoding(): never {
+    throw new TypeError("a unary response has no stream of messages");
+  }
+
+  start(): void {}
+
+  write(): boolean {
+    return true;
+  }
+}
 
 const cancelledCode = grpcCode(clientLeft());
 

@@ -1,9 +1,95 @@
+import { constants } from "node:http2";
 import type { Socket } from "node:net";
 import { quotaKey } from "../../domain/client-address.js";
-import type { ClientAddresses } from "../client-addresses.js";
-import type { TransportLimits } from "../limits.js";
-import type { CancelledCalls } from "./cancelled-calls.js";
-import { type RefusalReason, refuseConnection } from "./refuse-connection.js";
+import { Failure, unavailable } from "../../domain/failure.js";
+import { exceededSecondsMax, RateLimit } from "../../domain/rate-limit.js";
+import type { TransportLimits } from "../options.js";
+import type { ClientAddresses } from "./client-addresses.js";
+import { closeLingering, peekPreface, rawErrorResponse } from "./raw-sockets.js";
+
+/**
+ * A cancellation within this time after the start of the call is early. Later ones are not counted: the limit on open
+ * streams bounds them to about 200 calls a second. Seconds, because a busy process sees cancellations late.
+ */
+export const earlyCancelMs = 5_000;
+
+/** Clients that are tracked. Beyond it, clients without recent cancellations are dropped. */
+export const cancellingClientsMax = 8_192;
+
+/** Retry delay for a client that cancelled too many calls. It is certain to be admitted then. */
+const retryMs = exceededSecondsMax * 1_000;
+
+/** The failure of calls from a client that cancelled too many. */
+export function tooManyCancelledCalls(): Failure {
+  const message = "this client cancels calls faster than one address may; keep them open, or ask less often";
+  return new Failure("resource_exhausted", message, { reason: "TOO_MANY_CANCELLED_CALLS", retryAfterMs: retryMs });
+}
+
+/**
+ * Counts each client's early cancellations over all its connections. A cancelled call costs as much as a response and
+ * frees its stream at once, so the limit on streams does not bound such calls. The quota key identifies the client.
+ */
+export class CancelledCalls {
+  readonly #burstMax: number;
+  readonly #perSecondMax: number;
+  /** Clients with recent cancellations, and those of the period before. */
+  #recent = new Map<string, RateLimit>();
+  #earlier = new Map<string, RateLimit>();
+  #replacedMs = performance.now();
+  /** Clients beyond the limit, until their wait is over. */
+  readonly #exceeded = new Set<string>();
+
+  constructor(limits: Pick<TransportLimits, "cancelledCallBurstMax" | "cancelledCallsPerSecondMax">) {
+    this.#burstMax = limits.cancelledCallBurstMax;
+    this.#perSecondMax = limits.cancelledCallsPerSecondMax;
+  }
+
+  /** The number of tracked clients. */
+  get size(): number {
+    return this.#recent.size + this.#earlier.size;
+  }
+
+  /** Whether any client may be beyond the limit. False: {@link exceededBy} need not be called. */
+  get anyExceeded(): boolean {
+    return this.#exceeded.size > 0;
+  }
+
+  /** Counts an early cancellation. False: the client is beyond the limit. */
+  allows(client: string): boolean {
+    const allowed = this.#limitOf(client).allows();
+    if (!allowed) this.#exceeded.add(client);
+    return allowed;
+  }
+
+  /** Whether the client is beyond the limit and must wait, at most {@link exceededSecondsMax}. */
+  exceededBy(client: string): boolean {
+    if (!this.#exceeded.has(client)) return false;
+    if ((this.#recent.get(client) ?? this.#earlier.get(client))?.exceeded === true) return true;
+    this.#exceeded.delete(client);
+    return false;
+  }
+
+  #limitOf(client: string): RateLimit {
+    const known = this.#recent.get(client);
+    if (known !== undefined) return known;
+    this.#evict();
+    const limit = this.#earlier.get(client) ?? new RateLimit(this.#burstMax, this.#perSecondMax);
+    this.#earlier.delete(client);
+    this.#recent.set(client, limit);
+    return limit;
+  }
+
+  /** Drops clients whose last cancellations are so old that their limit is whole again. */
+  #evict(): void {
+    const nowMs = performance.now();
+    const recoveryMs = (this.#burstMax / this.#perSecondMax + exceededSecondsMax) * 1_000;
+    if (this.#recent.size < cancellingClientsMax / 2 && nowMs - this.#replacedMs < recoveryMs) return;
+    this.#replacedMs = nowMs;
+    this.#earlier = this.#recent;
+    this.#recent = new Map();
+    this.#exceeded.clear();
+  }
+}
 
 /**
  * Refused connections that are given a reason at one time. Beyond it they are closed, so that they hold few
@@ -104,3 +190,63 @@ export class ConnectionAdmission {
     refuseConnection(socket, reason);
   }
 }
+
+/** Retry delay for a client whose connection was refused. */
+const connectionRetryMs = 5_000;
+
+/** How long a refused client may take to reveal its protocol, and then to read the reason. */
+const refusalMs = 1_000;
+
+/** The reasons for refusing connections. */
+export const connectionRefusals = [
+  "TOO_MANY_CONNECTIONS",
+  "TOO_MANY_CONNECTIONS_OF_CLIENT",
+  "TOO_MANY_CANCELLED_CALLS",
+] as const;
+
+/** One of {@link connectionRefusals}. */
+type RefusalReason = (typeof connectionRefusals)[number];
+
+/**
+ * Refuses a connection without TLS, with a reason: HTTP/1.1 gets 503 or 429, HTTP/2 gets GOAWAY with ENHANCE_YOUR_CALM.
+ * The client has up to a second each to speak, to take the bytes, and to close.
+ */
+export function refuseConnection(socket: Socket, reason: RefusalReason): void {
+  peekPreface(socket, refusalMs, (http2) => {
+    socket.on("error", ignore);
+    socket.setTimeout(refusalMs);
+    closeLingering(socket, refusalMs, http2 ? goAway : responseOf(reason));
+  });
+}
+
+/** Made once each: thousands of connections per second may be refused. */
+const responses = new Map<RefusalReason, Buffer>();
+
+function responseOf(reason: RefusalReason): Buffer {
+  let response = responses.get(reason);
+  if (response === undefined) {
+    response = rawErrorResponse(failureOf(reason));
+    responses.set(reason, response);
+  }
+  return response;
+}
+
+function failureOf(reason: RefusalReason): Failure {
+  if (reason === "TOO_MANY_CONNECTIONS") {
+    return unavailable("this server has as many connections as it can; try again", reason, connectionRetryMs);
+  }
+  if (reason === "TOO_MANY_CANCELLED_CALLS") return tooManyCancelledCalls();
+  const message = "this client has as many connections open as one address may; close some";
+  return new Failure("resource_exhausted", message, { reason, retryAfterMs: connectionRetryMs });
+}
+
+/** The peer may disconnect meanwhile. */
+function ignore(): void {}
+
+/** An empty SETTINGS frame, the first of every HTTP/2 server, and GOAWAY (RFC 9113, 6.5 and 6.8). */
+const goAway = Buffer.from([
+  ...[0, 0, 0, 4, 0, 0, 0, 0, 0],
+  ...[0, 0, 8, 7, 0, 0, 0, 0, 0],
+  ...[0, 0, 0, 0],
+  ...[0, 0, 0, constants.NGHTTP2_ENHANCE_YOUR_CALM],
+]);

@@ -1,9 +1,9 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { EarlyReader, type RepeatedGets } from "../http/repeated-gets.js";
-import type { TransportLimits } from "../limits.js";
-import { earlyCancelMs } from "./cancelled-calls.js";
-import { closeLingering } from "./lingering-close.js";
+import type { TransportLimits } from "../options.js";
+import { earlyCancelMs } from "./connection-admission.js";
+import { closeLingering } from "./raw-sockets.js";
 
 const endOfHeaders = Buffer.from("\r\n\r\n");
 

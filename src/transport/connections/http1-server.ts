@@ -4,15 +4,13 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { quotaKey } from "../../domain/client-address.js";
 import type { Failure } from "../../domain/failure.js";
-import type { ClientAddresses } from "../client-addresses.js";
-import { HttpFailure, wrongMethod } from "../http/http-failure.js";
 import type { RepeatedGets } from "../http/repeated-gets.js";
-import type { TransportLimits } from "../limits.js";
-import { StalledSockets } from "../stalled-sockets.js";
-import { type CancelledCalls, earlyCancelMs, tooManyCancelledCalls } from "./cancelled-calls.js";
+import type { TransportLimits } from "../options.js";
+import { HttpFailure, wrongMethod } from "../status.js";
+import type { ClientAddresses } from "./client-addresses.js";
+import { type CancelledCalls, earlyCancelMs, tooManyCancelledCalls } from "./connection-admission.js";
 import { Http1Connection, type Http1Handler } from "./http1-connection.js";
-import { closeLingering } from "./lingering-close.js";
-import { malformedRequest, rawErrorResponse } from "./malformed-request.js";
+import { closeLingering, malformedRequest, rawErrorResponse } from "./raw-sockets.js";
 
 /** Interval between checks for requests that arrive too slowly, at most. */
 const timeoutCheckIntervalMs = 5_000;
@@ -213,4 +211,45 @@ function hostMissing(): HttpFailure {
 function expectationFailed(expectation: string): HttpFailure {
   const message = `the expectation "${expectation}" cannot be met; only 100-continue can`;
   return new HttpFailure(417, "invalid_argument", "EXPECTATION_FAILED", message);
+}
+
+/** Interval between checks of connections, at most. */
+const checkIntervalMs = 5_000;
+
+/**
+ * Closes HTTP/1.1 connections whose reader takes nothing. Node's server can do so too, with a timer that every request
+ * of a kept connection sets and clears, which costs time in cached responses. Here a connection gets its timer once it
+ * has bytes that its reader has not taken; progress renews it.
+ */
+export class StalledSockets {
+  readonly #stalledMs: number;
+  readonly #sockets: () => Iterable<Socket>;
+  readonly #timer: NodeJS.Timeout;
+
+  /**
+   * A connection is closed when its reader took nothing for `stalledMs`, and at most twice that. `sockets` returns the
+   * open ones.
+   */
+  constructor(stalledMs: number, sockets: () => Iterable<Socket>) {
+    this.#stalledMs = stalledMs;
+    this.#sockets = sockets;
+    this.#timer = setInterval(() => this.#watch(), Math.min(checkIntervalMs, stalledMs));
+    this.#timer.unref();
+  }
+
+  stop(): void {
+    clearInterval(this.#timer);
+  }
+
+  #watch(): void {
+    for (const socket of this.#sockets()) {
+      // The server itself closes a socket whose timer fires. It sets another timeout for idle connections.
+      if (socket.writableLength > 0) {
+        if (!socket.timeout) socket.setTimeout(this.#stalledMs);
+      } else if (socket.timeout === this.#stalledMs) {
+        // Everything was taken: a stream may be silent for longer.
+        socket.setTimeout(0);
+      }
+    }
+  }
 }

@@ -1,13 +1,13 @@
 import { constants, type Http2Session, type IncomingHttpHeaders, type ServerHttp2Stream } from "node:http2";
 import { quotaKey } from "../../domain/client-address.js";
 import { RateLimit } from "../../domain/rate-limit.js";
-import { type OpenCall, whenLoopTurned } from "../call/loop-turn.js";
-import type { ClientAddresses } from "../client-addresses.js";
-import type { TransportLimits } from "../limits.js";
-import { type CancelledCalls, earlyCancelMs } from "./cancelled-calls.js";
-import { OpenStream } from "./open-stream.js";
+import { type OpenCall, type TurnShares, whenLoopTurned } from "../call/event-loop.js";
+import type { TransportLimits } from "../options.js";
+import { sweepIntervalMs } from "../stream-guard.js";
+import type { ClientAddresses } from "./client-addresses.js";
+import { type CancelledCalls, earlyCancelMs } from "./connection-admission.js";
 import { PeerWatch } from "./peer-watch.js";
-import type { TurnShares } from "./turn-shares.js";
+import { isWholeResponse, unreadBytes } from "./unread-responses.js";
 
 interface WaitingStream {
   readonly stream: ServerHttp2Stream;
@@ -203,3 +203,61 @@ export class Http2Connection implements OpenCall {
 
 /** Without a listener, a reset stream would end the process. */
 function ignore(): void {}
+
+/**
+ * An HTTP/2 stream that outlived the turn of the event loop in which it was opened. It is checked until its end:
+ * readers that take nothing are reset, and clients that keep sending after the whole response are stopped.
+ */
+class OpenStream {
+  readonly stream: ServerHttp2Stream;
+  /** In `performance.now()` time. */
+  readonly openedMs: number;
+  /** Its index in its connection's list. */
+  index: number;
+  /** Bytes that the peer had not taken at the last check. */
+  #pendingBytes = 0;
+  /** When {@link #pendingBytes} last increased from 0 or decreased, in `performance.now()` time. */
+  #takenMs = 0;
+
+  /** `closed` is called once, with this stream. */
+  constructor(stream: ServerHttp2Stream, index: number, openedMs: number, closed: (stream: OpenStream) => void) {
+    this.stream = stream;
+    this.openedMs = openedMs;
+    this.index = index;
+    stream.once("close", () => closed(this));
+    if (stream.writableFinished) this.#stopSenderSoon();
+    else stream.once("finish", () => this.#stopSenderSoon());
+  }
+
+  /** Called at intervals. */
+  check(nowMs: number, { stalledReaderMs, breakOffMs }: TransportLimits): void {
+    const { stream } = this;
+    if (stream.writableFinished) {
+      this.#stopSender();
+      return;
+    }
+    const pendingBytes = unreadBytes(stream);
+    const before = this.#pendingBytes;
+    this.#pendingBytes = pendingBytes;
+    if (pendingBytes === 0 || before === 0 || pendingBytes < before) {
+      this.#takenMs = nowMs;
+      return;
+    }
+    // The stream guard ends message streams first, with a reason. Its check interval is added to the limit.
+    const guardMs = isWholeResponse(stream) ? 0 : Math.min(sweepIntervalMs, stalledReaderMs) + breakOffMs;
+    const limitMs = stalledReaderMs + guardMs;
+    if (nowMs - this.#takenMs >= limitMs) stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+  }
+
+  /** The last frames leave at the end of the turn; a reset in the same turn could overtake them. */
+  #stopSenderSoon(): void {
+    setImmediate(() => this.#stopSender());
+  }
+
+  /** Resets the stream with NO_ERROR if the response has left but the request continues (RFC 9113, 8.1). */
+  #stopSender(): void {
+    const { stream } = this;
+    if (stream.destroyed || stream.closed || stream.state.localClose !== 1) return;
+    stream.close(constants.NGHTTP2_NO_ERROR);
+  }
+}

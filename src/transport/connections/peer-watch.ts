@@ -1,5 +1,5 @@
 import type { Http2Session } from "node:http2";
-import type { TransportLimits } from "../limits.js";
+import type { TransportLimits } from "../options.js";
 
 /** The kernel buffers at least this many bytes for a peer that reads nothing. */
 const kernelBufferBytes = 16_384;

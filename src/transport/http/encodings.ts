@@ -1,9 +1,11 @@
 import { isMessage, toJsonString } from "@bufbuild/protobuf";
+import Negotiator from "negotiator";
 import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
 import { StatusSchema } from "../../../gen/google/rpc/status_pb.js";
 import type { Encoding } from "../../domain/encoded-response.js";
 import type { Failure } from "../../domain/failure.js";
 import { jsonWriteOptions } from "../../encoding/json-encoder.js";
+import type { Protocol } from "../request-metrics.js";
 import { toStatus } from "../status.js";
 
 const resultHead = Buffer.from('{"result":');
@@ -19,7 +21,7 @@ export const jsonLine: Encoding = {
 };
 
 /** A server-sent event. Its data is one line, because JSON has no line breaks outside of escapes. */
-export const serverSentEvent: Encoding = {
+const serverSentEvent: Encoding = {
   name: "server-sent event",
   encode(response) {
     const id = response.eventId === undefined ? [] : [Buffer.from(`id: ${response.eventId}\n`)];
@@ -77,12 +79,12 @@ export function errorJson(failure: Failure): string {
 }
 
 /** A failure as a stream's last line. */
-export function errorLine(failure: Failure): Uint8Array {
+function errorLine(failure: Failure): Uint8Array {
   return Buffer.from(`{"error":${errorJson(failure)}}\n`);
 }
 
 /** A failure as the last server-sent event. It sets the reconnection time, if the failure has one. */
-export function errorEvent(failure: Failure): Uint8Array {
+function errorEvent(failure: Failure): Uint8Array {
   const retry = failure.retryAfterMs === undefined ? "" : `retry: ${failure.retryAfterMs}\n`;
   return Buffer.from(`event: error\n${retry}data: {"error":${errorJson(failure)}}\n\n`);
 }
@@ -110,4 +112,56 @@ function textFrame(payload: Uint8Array): Uint8Array {
   }
   frame.set(payload, headBytes);
   return frame;
+}
+
+/** How a stream is written to a response. */
+export interface StreamEncoding {
+  readonly encoding: Encoding;
+  readonly contentType: string;
+  readonly protocol: Protocol;
+  /** The last bytes of a stream that failed after its headers were sent. */
+  errorBytes(failure: Failure): Uint8Array;
+}
+
+/** A JSON object per line. */
+const jsonLines: StreamEncoding = {
+  encoding: jsonLine,
+  contentType: "application/json",
+  protocol: "http",
+  errorBytes: errorLine,
+};
+
+/** The same, with the content type that tells clients to expect lines. */
+const namedJsonLines: StreamEncoding = { ...jsonLines, contentType: "application/x-ndjson" };
+
+/** Server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html). */
+const serverSentEvents: StreamEncoding = {
+  encoding: serverSentEvent,
+  contentType: "text/event-stream",
+  protocol: "sse",
+  errorBytes: errorEvent,
+};
+
+const byMediaType = new Map<string, StreamEncoding>([
+  ["application/json", jsonLines],
+  ["application/x-ndjson", namedJsonLines],
+  ["text/event-stream", serverSentEvents],
+]);
+
+/** The client's preferred type among these; undefined: none. The first one wins if there is no preference. */
+export function preferredMediaType(accept: string | undefined, available: readonly string[]): string | undefined {
+  if (accept === undefined) return available[0];
+  return new Negotiator({ headers: { accept } }).mediaType([...available]);
+}
+
+/** The encoding of a stream of messages; JSON lines if the client accepts none of them. */
+export function streamEncoding(accept: string | undefined, alt: string | undefined): StreamEncoding {
+  if (alt === "sse") return serverSentEvents;
+  return byMediaType.get(preferredMediaType(accept, [...byMediaType.keys()]) ?? "") ?? jsonLines;
+}
+
+/** The encoding of a file's envelopes: lines, never events. */
+export function envelopeEncoding(accept: string | undefined): StreamEncoding {
+  const names = ["application/json", "application/x-ndjson"];
+  return byMediaType.get(preferredMediaType(accept, names) ?? "") ?? jsonLines;
 }

@@ -1,10 +1,58 @@
+import { type IncomingHttpHeaders, ServerResponse } from "node:http";
+import { constants, type Http2Stream } from "node:http2";
+import type { Socket } from "node:net";
 import type { Writable } from "node:stream";
 import type { Failure } from "../../domain/failure.js";
 import type { Log } from "../../telemetry/log.js";
 import type { HeaderFields } from "../common-headers.js";
-import { toFailure } from "../status.js";
-import { sendError } from "./error-response.js";
-import type { HttpRequest, HttpResponse } from "./http-message.js";
+import { HttpFailure, httpStatus, toFailure } from "../status.js";
+import { errorJson } from "./encodings.js";
+
+/** The parts of a request that the HTTP API uses; Node's objects of both HTTP versions have them. */
+interface HttpRequest {
+  readonly method?: string | undefined;
+  readonly url?: string | undefined;
+  readonly headers: IncomingHttpHeaders;
+  readonly httpVersionMajor: number;
+  readonly socket: { readonly remoteAddress?: string | undefined };
+}
+
+/** The parts of a response that the HTTP API uses; Node's objects of both HTTP versions have them. */
+export interface HttpResponse {
+  readonly headersSent: boolean;
+  readonly writableEnded: boolean;
+  writeHead(status: number, headers: HeaderFields): unknown;
+  /** HTTP/2 responses send their headers on the first write. */
+  flushHeaders?(): void;
+  write(chunk: Uint8Array, written?: (error?: Error | null) => void): boolean;
+  addTrailers(trailers: Record<string, string>): void;
+  end(chunk?: Uint8Array | string): unknown;
+  destroy(error?: Error): unknown;
+  /** The stream of an HTTP/2 response, which is needed to abort it. */
+  readonly stream?: Http2Stream;
+  on(event: "drain" | "close", listener: () => void): unknown;
+  once(event: "drain" | "close", listener: () => void): unknown;
+}
+
+/** Whether trailers can follow the body. HTTP/1.0 clients do not support chunks. */
+export function canHaveTrailers(response: HttpResponse): boolean {
+  return !(response instanceof ServerResponse) || response.useChunkedEncodingByDefault;
+}
+
+/**
+ * The connection to which finished chunks may be written directly, after the headers have left. Only for an HTTP/1.1
+ * response whose turn it is.
+ */
+export function chunkSocket(response: HttpResponse): Socket | undefined {
+  if (!(response instanceof ServerResponse) || !response.useChunkedEncodingByDefault) return undefined;
+  return response.socket ?? undefined;
+}
+
+/** Aborts a response, so that the client can tell that it is incomplete. */
+export function breakOff(response: HttpResponse): void {
+  if (response.stream === undefined) response.destroy();
+  else response.stream.close(constants.NGHTTP2_INTERNAL_ERROR);
+}
 
 /** A request to the HTTP API, and its response. */
 export interface Exchange {
@@ -21,4 +69,39 @@ export function refuse(exchange: Exchange, thrown: unknown, log: Log): Failure {
   const failure = toFailure(thrown, log);
   sendError(exchange.response, failure, exchange.common, exchange.head);
   return failure;
+}
+
+/** A failure as a whole HTTP response. */
+export interface ErrorResponse {
+  readonly status: number;
+  readonly headers: HeaderFields;
+  readonly body: Buffer;
+}
+
+/** Status, headers and body of a failure. `Retry-After` is in whole seconds, rounded up. */
+export function errorResponse(failure: Failure, common: HeaderFields): ErrorResponse {
+  const body = Buffer.from(errorJson(failure));
+  const { retryAfterMs } = failure;
+  const headers = {
+    "content-type": "application/json",
+    "content-length": body.length,
+    "cache-control": "no-store",
+    ...(retryAfterMs === undefined ? {} : { "retry-after": Math.max(1, Math.ceil(retryAfterMs / 1000)) }),
+    ...common,
+    ...Object.fromEntries(failure.metadata?.headers ?? []),
+    ...(failure instanceof HttpFailure ? failure.headers : {}),
+  };
+  return { status: failure instanceof HttpFailure ? failure.status : httpStatus(failure), headers, body };
+}
+
+/** Responds with a failure; `head` without body. If a response has started already, aborts it. */
+export function sendError(response: HttpResponse, failure: Failure, common: HeaderFields, head: boolean): void {
+  if (response.headersSent) {
+    breakOff(response);
+    return;
+  }
+  const { status, headers, body } = errorResponse(failure, common);
+  response.writeHead(status, headers);
+  if (head) response.end();
+  else response.end(body);
 }

@@ -3,12 +3,11 @@ import { Socket } from "node:net";
 import { performance } from "node:perf_hooks";
 import type { EncodedResponse } from "../../domain/encoded-response.js";
 import { type ContentCoding, chooseCoding } from "../call/content-coding.js";
-import { clientLeft } from "../call/deadline.js";
-import { RequestCall } from "../call/request-call.js";
-import type { ClientAddresses } from "../client-addresses.js";
+import { RequestCall } from "../call/server-call.js";
 import type { CommonHeaders } from "../common-headers.js";
-import type { JsonBodies } from "./json-body.js";
-import type { UnaryTarget } from "./unary-response.js";
+import type { ClientAddresses } from "../connections/client-addresses.js";
+import { clientLeft } from "../status.js";
+import type { JsonBodies, UnaryTarget } from "./json-response.js";
 
 /** The number of requests that are remembered by their text. When full, all are dropped. */
 export const rememberedTextsMax = 4_096;

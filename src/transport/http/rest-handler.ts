@@ -1,16 +1,14 @@
 import type { MetricsText } from "../../telemetry/metrics.js";
 import { ServerCall } from "../call/server-call.js";
-import type { CommonHeaders } from "../common-headers.js";
-import type { HandlerOptions } from "../handler.js";
-import { type Exchange, refuse } from "./exchange.js";
-import { unknownPath, urlTooLong, wrongMethod } from "./http-failure.js";
-import { JsonBodies } from "./json-body.js";
-import { Operations } from "./operations.js";
+import type { CommonHeaders, HeaderFields } from "../common-headers.js";
+import type { HandlerOptions, Readiness } from "../options.js";
+import { unknownPath, urlTooLong, wrongMethod } from "../status.js";
+import { type Exchange, type HttpResponse, refuse } from "./exchange.js";
+import { JsonBodies, UnaryResponse, type UnaryTarget } from "./json-response.js";
 import type { BoundRequest } from "./query-parameters.js";
 import { isRepeatable, RepeatedGets } from "./repeated-gets.js";
 import type { RouteMatch, Routes } from "./routes.js";
 import { StreamResponse } from "./stream-response.js";
-import { UnaryResponse, type UnaryTarget } from "./unary-response.js";
 
 /** Options of the handler. */
 export interface RestHandlerOptions extends HandlerOptions {
@@ -123,4 +121,49 @@ export class RestHandler {
     if (response.destroyed) call.left();
     else call.invoke(bound.message);
   }
+}
+
+/** What the operational endpoints report. */
+export interface OperationsOptions {
+  /** Undefined: there is no `/metrics`. */
+  readonly metrics: MetricsText | undefined;
+  readonly readiness: () => Readiness;
+}
+
+/**
+ * The endpoints for operators: `/healthz` (200 while the process runs), `/readyz` (200 when ready, 503 while it loads
+ * or drains) and `/metrics` (Prometheus text). Always at the root, regardless of the base path.
+ */
+class Operations {
+  readonly #options: OperationsOptions;
+
+  constructor(options: OperationsOptions) {
+    this.#options = options;
+  }
+
+  matches(path: string): boolean {
+    return path === "/healthz" || path === "/readyz" || (path === "/metrics" && this.#options.metrics !== undefined);
+  }
+
+  /** `head`: without a body. */
+  async handle(path: string, response: HttpResponse, common: HeaderFields, head: boolean): Promise<void> {
+    const { metrics, readiness } = this.#options;
+    if (path === "/metrics" && metrics !== undefined) {
+      const text = await metrics.metrics();
+      send(response, 200, { "content-type": metrics.contentType, ...common }, text, head);
+      return;
+    }
+    const state = path === "/healthz" ? "alive" : readiness();
+    const status = state === "alive" || state === "ready" ? 200 : 503;
+    const retry: HeaderFields = status === 503 ? { "retry-after": 1 } : {};
+    const headers = { "content-type": "application/json", ...retry, ...common };
+    send(response, status, headers, JSON.stringify({ status: state }), head);
+  }
+}
+
+function send(response: HttpResponse, status: number, headers: HeaderFields, text: string, head: boolean): void {
+  const body = Buffer.from(text);
+  response.writeHead(status, { "content-length": body.length, "cache-control": "no-store", ...headers });
+  if (head) response.end();
+  else response.end(body);
 }

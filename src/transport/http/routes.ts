@@ -5,7 +5,6 @@ import type { HttpRule } from "../../../gen/google/api/http_pb.js";
 import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
 import type { Terms } from "../../domain/failure.js";
 import type { Api, Method } from "../../domain/service.js";
-import { type PathTemplate, parsePathTemplate } from "./path-template.js";
 import { decode, QueryParameters } from "./query-parameters.js";
 
 /** A path of the HTTP API. */
@@ -118,4 +117,75 @@ function find(node: Node, path: string, start: number, segments: string[]): Rout
   const route = end === -1 ? node.variable.route : find(node.variable, path, end + 1, segments);
   if (route === undefined) segments.pop();
   return route;
+}
+
+/**
+ * A path of a `google.api.http` option, as far as this service goes:
+ *
+ *     Template  = "/" Segment { "/" Segment } .
+ *     Segment   = LITERAL | Variable .
+ *     Variable  = "{" FieldPath [ "=*" ] "}" .
+ *     FieldPath = IDENT { "." IDENT } .
+ *
+ * A variable takes one non-empty segment, so a slash in its value is written `%2F`. The full grammar
+ * (https://github.com/googleapis/googleapis/blob/master/google/api/http.proto) also has wildcards that span segments
+ * and verbs after a colon; they are refused by name, so that nobody finds out by a route that does not match.
+ */
+interface PathTemplate {
+  readonly text: string;
+  readonly segments: readonly PathSegment[];
+}
+
+/** A fixed segment, or the field (by its protobuf path) that a segment fills. */
+export type PathSegment =
+  | { readonly kind: "literal"; readonly text: string }
+  | { readonly kind: "variable"; readonly fieldPath: string };
+
+const literalPattern = /^[A-Za-z0-9._~!$&'()+,;@-]+$/;
+const variablePattern = /^\{([a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)*)(?:=\*)?\}$/;
+
+/** @throws Error naming the position of the segment that is not in the grammar */
+export function parsePathTemplate(text: string): PathTemplate {
+  if (!text.startsWith("/")) throw new Error(`path template "${text}": begins with a slash`);
+  let position = 1;
+  const segments = text
+    .slice(1)
+    .split("/")
+    .map((segment) => {
+      const parsed = parseSegment(segment);
+      if (parsed === undefined) {
+        throw new Error(`path template "${text}": "${segment}" at position ${position} is not a literal or {field}`);
+      }
+      position += segment.length + 1;
+      return parsed;
+    });
+  return { text, segments };
+}
+
+function parseSegment(segment: string): PathSegment | undefined {
+  const fieldPath = variablePattern.exec(segment)?.[1];
+  if (fieldPath !== undefined) return { kind: "variable", fieldPath };
+  return literalPattern.test(segment) ? { kind: "literal", text: segment } : undefined;
+}
+
+/** Path and query of a URL, undecoded, without the question mark. */
+export interface RequestTarget {
+  readonly path: string;
+  readonly query: string;
+}
+
+/** Splits a request target. The host of the absolute form (`http://host/path`), which proxies use, is dropped. */
+export function splitTarget(url: string): RequestTarget {
+  let start = 0;
+  if (url.charCodeAt(0) !== 0x2f) {
+    const authority = url.indexOf("://");
+    if (authority > 0) {
+      const slash = url.indexOf("/", authority + 3);
+      if (slash === -1) return { path: "/", query: "" };
+      start = slash;
+    }
+  }
+  const question = url.indexOf("?", start);
+  if (question === -1) return { path: url.slice(start), query: "" };
+  return { path: url.slice(start, question), query: url.slice(question + 1) };
 }

@@ -1,9 +1,8 @@
 import { createHash } from "node:crypto";
 import { type ContentCoding, chooseCoding, compress, compressedBytesMin } from "../call/content-coding.js";
 import type { HeaderFields } from "../common-headers.js";
-import type { Exchange } from "./exchange.js";
-import { breakOff } from "./http-message.js";
-import { noneMatch } from "./json-body.js";
+import { breakOff, type Exchange } from "./exchange.js";
+import { noneMatch } from "./json-response.js";
 
 /** A file to serve. */
 export interface StaticFile {

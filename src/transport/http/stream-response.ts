@@ -5,18 +5,21 @@ import { blockHeaderNames } from "../../domain/block-headers.js";
 import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import { Failure } from "../../domain/failure.js";
 import type { Method, ResponseStream } from "../../domain/service.js";
-import type { CallError, CallWire } from "../call/call-wire.js";
 import { type ContentCoding, chooseCoding, compressor } from "../call/content-coding.js";
+import type { CallError, CallWire } from "../call/stream-pump.js";
 import { exposing, type HeaderFields, withOwn } from "../common-headers.js";
 import type { Protocol } from "../request-metrics.js";
-import { bodyData, chunkedEncoding } from "./encodings.js";
-import { sendError } from "./error-response.js";
-import type { Exchange } from "./exchange.js";
-import { breakOff, canHaveTrailers, chunkSocket } from "./http-message.js";
-import { PeekedStream } from "./peeked-stream.js";
+import {
+  bodyData,
+  chunkedEncoding,
+  envelopeEncoding,
+  preferredMediaType,
+  type StreamEncoding,
+  streamEncoding,
+} from "./encodings.js";
+import { breakOff, canHaveTrailers, chunkSocket, type Exchange, sendError } from "./exchange.js";
 import type { BoundRequest } from "./query-parameters.js";
 import { isHttpBody } from "./routes.js";
-import { envelopeEncoding, preferredMediaType, type StreamEncoding, streamEncoding } from "./stream-encoding.js";
 
 /** The formats of a stream. */
 export interface StreamResponseOptions {
@@ -209,5 +212,65 @@ class HeadersAlone implements ResponseStream {
 
   close(): void {
     this.#stream.close();
+  }
+}
+
+/** A stream whose first message can be inspected before its reader takes it. */
+class PeekedStream implements ResponseStream {
+  readonly #inner: ResponseStream;
+  #held: readonly EncodedResponse[] = [];
+
+  constructor(inner: ResponseStream) {
+    this.#inner = inner;
+  }
+
+  /** Calls back once, with the first message, or without one if the stream ended. */
+  peek(then: (first: EncodedResponse | undefined) => void): void {
+    let notified = false;
+    const peek = (): void => {
+      if (notified) return;
+      this.#held = this.#inner.take();
+      const [first] = this.#held;
+      if (first === undefined && !this.#inner.ended && this.#inner.failure === undefined) return;
+      notified = true;
+      then(first);
+    };
+    this.#inner.onReady(peek);
+    peek();
+  }
+
+  get headers(): ReadonlyMap<string, string> {
+    return this.#inner.headers;
+  }
+
+  get trailers(): ReadonlyMap<string, string> {
+    return this.#inner.trailers;
+  }
+
+  get trailerNames(): readonly string[] {
+    return this.#inner.trailerNames ?? [];
+  }
+
+  get ended(): boolean {
+    return this.#held.length === 0 && this.#inner.ended;
+  }
+
+  get failure(): Failure | undefined {
+    return this.#inner.failure;
+  }
+
+  take(): readonly EncodedResponse[] {
+    if (this.#held.length === 0) return this.#inner.take();
+    const held = this.#held;
+    this.#held = [];
+    return held;
+  }
+
+  onReady(listener: () => void): void {
+    this.#inner.onReady(listener);
+  }
+
+  close(): void {
+    this.#inner.close();
   }
 }

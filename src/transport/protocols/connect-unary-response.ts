@@ -1,16 +1,16 @@
 import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
-import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js";
+import type { EncodedResponse } from "../../domain/encoded-response.js";
 import type { Failure } from "../../domain/failure.js";
 import type { Metadata } from "../../domain/metadata.js";
 import { jsonWriteOptions } from "../../encoding/json-encoder.js";
-import type { CallError, CallWire } from "../call/call-wire.js";
 import { type ContentCoding, compress, compressedBytesMin } from "../call/content-coding.js";
 import { type Codec, encoded } from "../call/framing.js";
-import type { AnyRequest } from "../handler.js";
-import { HttpFailure } from "../http/http-failure.js";
-import { noneMatch } from "../http/json-body.js";
-import { asConnectError } from "./connect-error.js";
-import type { RpcContentType } from "./rpc-content-type.js";
+import { type CallError, type CallWire, WithoutStream } from "../call/stream-pump.js";
+import { noneMatch } from "../http/json-response.js";
+import type { AnyRequest } from "../options.js";
+import { HttpFailure } from "../status.js";
+import { asConnectError } from "./rpc-errors.js";
+import type { RpcContentType } from "./rpc-methods.js";
 import type { RpcResponse } from "./rpc-response.js";
 
 /** Compressed bytes, shared by all requests for the response. */
@@ -32,21 +32,18 @@ function compressed(reply: EncodedResponse, codec: Codec, coding: ContentCoding)
 }
 
 /** A Connect unary response: the message itself, or an error as JSON with its own HTTP status. */
-export class ConnectUnaryResponse implements CallWire {
+export class ConnectUnaryResponse extends WithoutStream implements CallWire {
   readonly #type: RpcContentType;
   readonly #coding: ContentCoding | undefined;
   readonly #request: AnyRequest;
   readonly #response: RpcResponse;
 
   constructor(type: RpcContentType, coding: ContentCoding | undefined, request: AnyRequest, response: RpcResponse) {
+    super();
     this.#type = type;
     this.#coding = coding;
     this.#request = request;
     this.#response = response;
-  }
-
-  get encoding(): Encoding {
-    throw new TypeError("a unary response has no stream of messages");
   }
 
   respond(reply: EncodedResponse): undefined | Promise<() => void> {
@@ -74,12 +71,6 @@ export class ConnectUnaryResponse implements CallWire {
     for (const [name, value] of connectError.metadata) response.set(name, value);
     this.#setMetadata(error.metadata);
     this.#end(errorToJsonBytes(connectError, jsonWriteOptions));
-  }
-
-  start(): void {}
-
-  write(): boolean {
-    return true;
   }
 
   breakOff(failure: Failure): void {

@@ -3,12 +3,11 @@ import { trailerFlag } from "@connectrpc/connect/protocol-grpc-web";
 import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import type { Failure } from "../../domain/failure.js";
 import { jsonWriteOptions } from "../../encoding/json-encoder.js";
-import type { CallError, CallWire } from "../call/call-wire.js";
 import type { ContentCoding } from "../call/content-coding.js";
 import { type Framing, framingOf } from "../call/framing.js";
-import { asConnectError } from "./connect-error.js";
-import { errorTrailers, okTrailers } from "./grpc-status.js";
-import type { RpcContentType } from "./rpc-content-type.js";
+import type { CallError, CallWire } from "../call/stream-pump.js";
+import { asConnectError, errorTrailers, okTrailers } from "./rpc-errors.js";
+import type { RpcContentType } from "./rpc-methods.js";
 import type { RpcResponse } from "./rpc-response.js";
 
 type Trailers = ReadonlyMap<string, string>;

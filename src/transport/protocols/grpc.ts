@@ -1,17 +1,28 @@
-import type { Http2Session, IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
-import { constants } from "node:http2";
+import {
+  constants,
+  type Http2Session,
+  type IncomingHttpHeaders,
+  type OutgoingHttpHeaders,
+  type ServerHttp2Stream,
+} from "node:http2";
 import { parseTimeout } from "@connectrpc/connect/protocol-grpc";
 import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import type { Failure } from "../../domain/failure.js";
-import type { BodyCall } from "../call/body-call.js";
-import type { CallError, CallWire } from "../call/call-wire.js";
 import { type Framing, framingOf } from "../call/framing.js";
+import type { BodyCall } from "../call/server-call.js";
+import type { CallError, CallWire } from "../call/stream-pump.js";
 import { type DataHeaders, type HeaderFields, withOwn } from "../common-headers.js";
 import { countResponse, endWithBody } from "../connections/unread-responses.js";
-import { errorTrailers, okTrailers } from "./grpc-status.js";
-import { grpcCodings, grpcFields } from "./negotiate-coding.js";
-import { type RpcContentType, rpcContentType } from "./rpc-content-type.js";
-import { type OpenedRequest, openCall, type RpcMethods } from "./rpc-methods.js";
+import { errorTrailers, okTrailers } from "./rpc-errors.js";
+import {
+  grpcCodings,
+  grpcFields,
+  type OpenedRequest,
+  openCall,
+  type RpcContentType,
+  type RpcMethods,
+  rpcContentType,
+} from "./rpc-methods.js";
 
 /** Serves gRPC calls directly on the HTTP/2 stream, before Node makes a request of it. */
 export class GrpcHandler {

@@ -2,17 +2,27 @@ import type { IncomingHttpHeaders } from "node:http";
 import * as connectProtocol from "@connectrpc/connect/protocol-connect";
 import * as grpcProtocol from "@connectrpc/connect/protocol-grpc";
 import type { Method } from "../../domain/service.js";
-import type { BodyCall } from "../call/body-call.js";
-import { ProtocolError } from "../call/protocol-error.js";
+import type { BodyCall } from "../call/server-call.js";
 import type { HeaderFields } from "../common-headers.js";
-import type { AnyRequest, AnyResponse } from "../handler.js";
+import type { AnyRequest, AnyResponse } from "../options.js";
 import type { ReflectionHandler } from "../services/reflection.js";
+import { ProtocolError } from "../status.js";
 import { ConnectUnaryResponse } from "./connect-unary-response.js";
 import { EnvelopedResponse } from "./enveloped-response.js";
-import { errorTrailers } from "./grpc-status.js";
-import { type Codings, connectCodings, grpcCodings } from "./negotiate-coding.js";
-import { acceptedTypes, type RpcContentType, rpcContentType, suits } from "./rpc-content-type.js";
-import { type OpenedRequest, openCall, type RpcMethod, type RpcMethods } from "./rpc-methods.js";
+import { errorTrailers } from "./rpc-errors.js";
+import {
+  acceptedTypes,
+  type Codings,
+  connectCodings,
+  grpcCodings,
+  type OpenedRequest,
+  openCall,
+  type RpcContentType,
+  type RpcMethod,
+  type RpcMethods,
+  rpcContentType,
+  suits,
+} from "./rpc-methods.js";
 import { RpcResponse } from "./rpc-response.js";
 
 const grpcTypePrefix = "application/grpc";

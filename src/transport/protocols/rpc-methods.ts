@@ -4,24 +4,22 @@ import type { ConnectError } from "@connectrpc/connect";
 import type { RequestHeaders } from "../../domain/metadata.js";
 import type { Method } from "../../domain/service.js";
 import { anyRegistry } from "../../encoding/json-encoder.js";
-import { BodyCall } from "../call/body-call.js";
-import type { CallWire } from "../call/call-wire.js";
-import type { Codec } from "../call/framing.js";
-import { ProtocolError } from "../call/protocol-error.js";
-import { rememberingRequests } from "../call/request-memo.js";
+import { type ContentCoding, chooseCoding, contentCodings } from "../call/content-coding.js";
 import {
   BodyReader,
+  type Codec,
   decodeBinary,
   EnvelopeReader,
   jsonDecoder,
   type RequestDecoder,
+  rememberingRequests,
   TextEnvelopeReader,
-} from "../call/request-reader.js";
-import type { ServedMethod } from "../call/server-call.js";
-import type { ClientAddresses } from "../client-addresses.js";
-import type { HandlerOptions } from "../handler.js";
-import type { Codings } from "./negotiate-coding.js";
-import type { RpcContentType } from "./rpc-content-type.js";
+} from "../call/framing.js";
+import { BodyCall, type ServedMethod } from "../call/server-call.js";
+import type { CallWire } from "../call/stream-pump.js";
+import type { ClientAddresses } from "../connections/client-addresses.js";
+import type { HandlerOptions } from "../options.js";
+import { ProtocolError } from "../status.js";
 
 /** A method as served over the RPC protocols. */
 export interface RpcMethod {
@@ -98,4 +96,118 @@ export function openCall({ bytesMax }: RpcMethods, request: OpenedRequest): Body
   if (codings.refusal !== undefined) call.fail(codings.refusal);
   if (timeout.error !== undefined) call.fail(new ProtocolError("invalid_argument", timeout.error.rawMessage));
   return call;
+}
+
+/** What the content type of a request says about a call. */
+export interface RpcContentType {
+  /** The same for gRPC, gRPC-Web and Connect. */
+  readonly protocol: "grpc" | "grpc-web" | "connect";
+  readonly codec: Codec;
+  /** Whether messages are in envelopes: all are, except in Connect's unary calls. */
+  readonly enveloped: boolean;
+  /** Whether the whole body is base64. */
+  readonly text: boolean;
+  /** The content type of the response. */
+  readonly response: string;
+}
+
+const codecs: readonly Codec[] = ["json", "proto"];
+
+const byName = new Map<string, RpcContentType>();
+for (const codec of codecs) {
+  add(`application/${codec}`, { protocol: "connect", codec, enveloped: false, text: false });
+}
+for (const codec of codecs) {
+  add(`application/connect+${codec}`, { protocol: "connect", codec, enveloped: true, text: false });
+}
+for (const codec of codecs) {
+  add(`application/grpc+${codec}`, { protocol: "grpc", codec, enveloped: true, text: false });
+  add(`application/grpc-web+${codec}`, { protocol: "grpc-web", codec, enveloped: true, text: false });
+  add(`application/grpc-web-text+${codec}`, { protocol: "grpc-web", codec, enveloped: true, text: true });
+}
+// Without a codec, it is protobuf.
+for (const name of ["application/grpc", "application/grpc-web", "application/grpc-web-text"]) {
+  const type = byName.get(`${name}+proto`);
+  if (type !== undefined) byName.set(name, type);
+}
+
+function add(response: string, type: Omit<RpcContentType, "response">): void {
+  byName.set(response, { ...type, response });
+}
+
+/** Undefined: not a content type of an RPC protocol. A charset must be UTF-8. */
+export function rpcContentType(header: string | undefined): RpcContentType | undefined {
+  if (header === undefined) return undefined;
+  return byName.get(header) ?? byName.get(header.toLowerCase().replace(/; ?charset=utf-?8$/, ""));
+}
+
+/** Whether calls of the method may have this content type. */
+export function suits(type: RpcContentType, { kind }: Method): boolean {
+  return type.protocol !== "connect" || type.enveloped === (kind === "server_streaming");
+}
+
+/** The content types that calls of a method can have, as an `Accept-Post` header. */
+export function acceptedTypes(method: Method): string {
+  return [...byName]
+    .filter(([, type]) => suits(type, method))
+    .map(([name]) => name)
+    .join(", ");
+}
+
+/** The header fields with which a protocol names compressions. */
+export interface CodingFields {
+  /** The compression of the messages, in requests and responses. */
+  readonly used: string;
+  /** The compressions that the peer accepts. */
+  readonly accepted: string;
+}
+
+/** The compressions of a call. */
+export interface Codings {
+  readonly request: ContentCoding | undefined;
+  readonly response: ContentCoding | undefined;
+  /** The request's compression is not supported. */
+  readonly refusal?: ProtocolError;
+}
+
+const none: Codings = { request: undefined, response: undefined };
+
+/** The fields of gRPC and gRPC-Web. */
+export const grpcFields: CodingFields = { used: "grpc-encoding", accepted: "grpc-accept-encoding" };
+
+/**
+ * The compressions of a gRPC or gRPC-Web call. The response is compressed if the request was: clients list what they
+ * can read, not what they want. https://github.com/grpc/grpc/blob/master/doc/compression.md
+ */
+export function grpcCodings(headers: RequestHeaders): Codings {
+  const used = headers[grpcFields.used];
+  if (used === undefined || used === "identity") return none;
+  const request = String(used);
+  if (!isCoding(request)) return unknownCoding(request, grpcFields);
+  const accepted = headers[grpcFields.accepted];
+  if (accepted === undefined || accepted === "") return { request, response: request };
+  const names = String(accepted)
+    .split(",")
+    .map((name) => name.trim());
+  return { request, response: names.find(isCoding) };
+}
+
+/** The compressions of a Connect call: the client's preferred one for the response, or else the request's. */
+export function connectCodings(headers: RequestHeaders, fields: CodingFields, used = headers[fields.used]): Codings {
+  const request = used === undefined || used === "identity" ? undefined : String(used);
+  if (request !== undefined && !isCoding(request)) return unknownCoding(request, fields);
+  const accepted = headers[fields.accepted];
+  const response = accepted === undefined || accepted === "" ? request : chooseCoding(String(accepted));
+  return request === undefined && response === undefined ? none : { request, response };
+}
+
+function unknownCoding(name: string, { accepted }: CodingFields): Codings {
+  const known = contentCodings.join(",");
+  const metadata = { headers: new Map([[accepted, known]]), trailers: new Map<string, string>() };
+  const message = `unknown compression "${name}": supported encodings are ${known}`;
+  return { ...none, refusal: new ProtocolError("unimplemented", message, metadata) };
+}
+
+function isCoding(name: string): name is ContentCoding {
+  return name === "br" || name === "gzip";
 }

@@ -2,7 +2,7 @@ import { ServerResponse } from "node:http";
 import type { Failure } from "../../domain/failure.js";
 import { exposing, type HeaderFields, withOwn } from "../common-headers.js";
 import { countResponse, endWithBody } from "../connections/unread-responses.js";
-import type { AnyResponse } from "../handler.js";
+import type { AnyResponse } from "../options.js";
 import { breakOffCode } from "./grpc.js";
 
 /**

@@ -8,7 +8,7 @@ import type { EncodedResponse } from "../../domain/encoded-response.js";
 import { Failure, unavailable } from "../../domain/failure.js";
 import { type Api, type ResponseStream, serverStreaming, unary } from "../../domain/service.js";
 import { MessageResponse } from "../../encoding/message-response.js";
-import type { Readiness } from "../handler.js";
+import type { Readiness } from "../options.js";
 
 /** Interval between checks of a watched state, in milliseconds. */
 export const healthPollMs = 500;

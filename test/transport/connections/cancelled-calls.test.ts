@@ -2,13 +2,13 @@ import http2 from "node:http2";
 import { connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
+import { streamsOfConnectionMin, streamsPerTurnMax } from "../../../src/transport/call/event-loop.js";
 import {
   CancelledCalls,
   cancellingClientsMax,
   earlyCancelMs,
-} from "../../../src/transport/connections/cancelled-calls.js";
-import { streamsOfConnectionMin, streamsPerTurnMax } from "../../../src/transport/connections/turn-shares.js";
-import { defaultTransportLimits } from "../../../src/transport/limits.js";
+} from "../../../src/transport/connections/connection-admission.js";
+import { defaultTransportLimits } from "../../../src/transport/options.js";
 import type { RunningServer, ServerOptions } from "../../../src/transport/server.js";
 import {
   data,

@@ -1,7 +1,7 @@
 import http from "node:http";
 import http2 from "node:http2";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import type { TransportLimits } from "../../../src/transport/limits.js";
+import type { TransportLimits } from "../../../src/transport/options.js";
 import type { RunningServer } from "../../../src/transport/server.js";
 import { serveFake } from "../serve-fake.js";
 

@@ -1,7 +1,7 @@
 import { connect } from "node:http2";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { streamsOfConnectionMax } from "../../../src/transport/connections/turn-shares.js";
-import type { TransportLimits } from "../../../src/transport/limits.js";
+import { streamsOfConnectionMax } from "../../../src/transport/call/event-loop.js";
+import type { TransportLimits } from "../../../src/transport/options.js";
 import type { RunningServer } from "../../../src/transport/server.js";
 import {
   data,

@@ -1,6 +1,6 @@
 import { describe, expect, type TestContext, test } from "vitest";
 import { pieceBytes, unreadBytesPerConnectionMax } from "../../../src/transport/connections/unread-responses.js";
-import type { TransportLimits } from "../../../src/transport/limits.js";
+import type { TransportLimits } from "../../../src/transport/options.js";
 import {
   data,
   FrameConnection,

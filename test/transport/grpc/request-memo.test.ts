@@ -3,11 +3,11 @@ import { describe, expect, test } from "vitest";
 import { GetMarketRequestSchema, TradingDataService } from "../../../gen/datanode/api/v2/trading_data_pb.js";
 import { unary } from "../../../src/domain/service.js";
 import {
+  decodeBinary,
   rememberedRequestBytesMax,
   rememberedRequestsMax,
   rememberingRequests,
-} from "../../../src/transport/call/request-memo.js";
-import { decodeBinary } from "../../../src/transport/call/request-reader.js";
+} from "../../../src/transport/call/framing.js";
 
 const method = unary(TradingDataService.method.getMarket, () => {
   throw new Error("nothing is asked here");

@@ -1,7 +1,6 @@
 import { pino } from "pino";
 import { createMetrics, type Metrics } from "../../../src/telemetry/metrics.js";
-import type { Readiness } from "../../../src/transport/handler.js";
-import type { TransportLimits } from "../../../src/transport/limits.js";
+import type { Readiness, TransportLimits } from "../../../src/transport/options.js";
 import { startServer } from "../../../src/transport/server.js";
 import { tuning } from "../../support/tuning.js";
 import { type FakeApi, fakeApi } from "./fake-api.js";

@@ -1,8 +1,7 @@
 import { expect, test } from "vitest";
 import { TradingDataService } from "../../../gen/datanode/api/v2/trading_data_pb.js";
 import type { Api } from "../../../src/domain/service.js";
-import { parsePathTemplate } from "../../../src/transport/http/path-template.js";
-import { Routes } from "../../../src/transport/http/routes.js";
+import { parsePathTemplate, Routes } from "../../../src/transport/http/routes.js";
 import { fakeService } from "../fake-api.js";
 
 const { api } = fakeService();

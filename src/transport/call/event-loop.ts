@@ -1,4 +1,22 @@
-import { type OpenCall, whenLoopTurned } from "../call/loop-turn.js";
+import { WorkPacer } from "../../domain/work-pacer.js";
+
+/** A callback for calls that are still open on the next turn of the event loop. */
+export interface OpenCall {
+  loopTurned(): void;
+}
+
+let opened: OpenCall[] = [];
+
+/** Notifies a call when the loop has turned. Most calls end within one read of a socket, and need no timer. */
+export function whenLoopTurned(call: OpenCall): void {
+  if (opened.push(call) === 1) setImmediate(turn);
+}
+
+function turn(): void {
+  const calls = opened;
+  opened = [];
+  for (const call of calls) call.loopTurned();
+}
 
 /** Streams served in one turn of the event loop, which takes up to some tens of milliseconds. The rest wait. */
 export const streamsPerTurnMax = 256;
@@ -30,4 +48,19 @@ export class TurnShares implements OpenCall {
     this.#connections = 0;
     this.#streams = 0;
   }
+}
+
+/** Request messages above this size are decoded one at a time: JSON of a megabyte can take 0.2 s. */
+const largeMessageBytesMin = 16_384;
+
+const pacer = new WorkPacer();
+
+/** Whether a request message of this many bytes must wait for its turn. */
+export function isLargeMessage(bytes: number): boolean {
+  return bytes > largeMessageBytesMin;
+}
+
+/** Calls `read`, which decodes a large message, in its turn. Other work of the process runs in between. */
+export function whenLargeMessageMayBeRead(read: () => void): void {
+  pacer.push(read);
 }

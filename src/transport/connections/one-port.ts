@@ -3,17 +3,15 @@ import type { Http2ServerRequest, Http2ServerResponse, IncomingHttpHeaders, Serv
 import { Server, type Socket } from "node:net";
 import { setImmediate } from "node:timers/promises";
 import type { TLSSocket } from "node:tls";
-import type { Failure } from "../domain/failure.js";
-import type { Log } from "../telemetry/log.js";
+import type { Failure } from "../../domain/failure.js";
+import type { Log } from "../../telemetry/log.js";
+import type { RepeatedGets } from "../http/repeated-gets.js";
+import type { TransportLimits } from "../options.js";
 import type { ClientAddresses } from "./client-addresses.js";
-import { CancelledCalls } from "./connections/cancelled-calls.js";
-import { ConnectionAdmission } from "./connections/connection-admission.js";
-import { Http1Server } from "./connections/http1-server.js";
-import { Http2Sessions } from "./connections/http2-sessions.js";
-import { connectionRefusals } from "./connections/refuse-connection.js";
-import type { RepeatedGets } from "./http/repeated-gets.js";
-import type { TransportLimits } from "./limits.js";
-import { peekPreface } from "./peek-preface.js";
+import { CancelledCalls, ConnectionAdmission, connectionRefusals } from "./connection-admission.js";
+import { Http1Server } from "./http1-server.js";
+import { Http2Sessions } from "./http2-sessions.js";
+import { peekPreface } from "./raw-sockets.js";
 
 /** Where the port passes requests. */
 export interface PortHandlers {

@@ -1,9 +1,12 @@
 import { toUSVString } from "node:util";
 import { toBinary } from "@bufbuild/protobuf";
+import { anyUnpack } from "@bufbuild/protobuf/wkt";
+import { type Code, ConnectError } from "@connectrpc/connect";
 import { StatusSchema } from "../../../gen/google/rpc/status_pb.js";
 import { Failure } from "../../domain/failure.js";
-import type { ProtocolError } from "../call/protocol-error.js";
-import { grpcCode, toStatus } from "../status.js";
+import { anyRegistry } from "../../encoding/json-encoder.js";
+import type { CallError } from "../call/stream-pump.js";
+import { grpcCode, type ProtocolError, toStatus } from "../status.js";
 
 /** Trailers of a successful call. */
 export const okTrailers: Readonly<Record<string, string>> = Object.freeze({ "grpc-status": "0" });
@@ -35,4 +38,25 @@ export function errorTrailers(error: Failure | ProtocolError): Record<string, st
 /** Without padding, as gRPC requires. */
 function base64(bytes: Uint8Array): string {
   return Buffer.from(bytes).toString("base64").replace(/=+$/, "");
+}
+
+/** The error of a call for Connect's encoders: code, message and details are the same in every protocol. */
+export function asConnectError(error: CallError): ConnectError {
+  if (!(error instanceof Failure)) {
+    const code: Code = grpcCode(error);
+    return new ConnectError(error.message, code);
+  }
+  const status = toStatus(error);
+  const code: Code = status.code;
+  const connectError = new ConnectError(status.message, code, undefined, undefined, error);
+  for (const detail of status.details) {
+    const value = anyUnpack(detail, anyRegistry);
+    const desc = value === undefined ? undefined : anyRegistry.getMessage(value.$typeName);
+    const type = detail.typeUrl.slice(detail.typeUrl.lastIndexOf("/") + 1);
+    connectError.details.push(value && desc ? { desc, value } : { type, value: detail.value });
+  }
+  if (error.retryAfterMs !== undefined) {
+    connectError.metadata.set("retry-after", String(Math.ceil(error.retryAfterMs / 1000)));
+  }
+  return connectError;
 }

@@ -1,0 +1,93 @@
+import { STATUS_CODES } from "node:http";
+import type { Socket } from "node:net";
+import type { Failure } from "../../domain/failure.js";
+import type { HeaderFields } from "../common-headers.js";
+import { errorResponse } from "../http/exchange.js";
+import type { TransportLimits } from "../options.js";
+import { HttpFailure } from "../status.js";
+
+/** The first bytes of an HTTP/2 connection without TLS (RFC 9113, 3.4), as many as identify it. */
+const prefaceHead = Buffer.from("PRI");
+
+/**
+ * Reads enough of a new connection to tell HTTP/2 from HTTP/1, and puts it back. Reports the version and what was read.
+ * A connection that sends nothing for `timeoutMs` is closed.
+ */
+export function peekPreface(socket: Socket, timeoutMs: number, decided: (http2: boolean, held: Buffer) => void): void {
+  let held: Buffer = Buffer.alloc(0);
+  const stop = (): void => {
+    socket.off("readable", peek);
+    socket.off("end", cut);
+    socket.off("timeout", cut);
+    socket.off("error", cut);
+    socket.setTimeout(0);
+  };
+  const cut = (): void => {
+    stop();
+    socket.on("error", () => {});
+    socket.destroy();
+  };
+  const peek = (): void => {
+    const chunk: Buffer | null = socket.read();
+    if (chunk === null) return;
+    held = held.length === 0 ? chunk : Buffer.concat([held, chunk]);
+    const compared = Math.min(held.length, prefaceHead.length);
+    const matches = held.compare(prefaceHead, 0, compared, 0, compared) === 0;
+    if (matches && compared < prefaceHead.length) return;
+    stop();
+    socket.unshift(held);
+    decided(matches, held);
+  };
+  socket.on("readable", peek);
+  socket.on("end", cut);
+  socket.on("timeout", cut);
+  socket.on("error", cut);
+  socket.setTimeout(timeoutMs);
+}
+
+const discard = (): void => {};
+
+/**
+ * Ends a connection so that its peer receives everything that was written (RFC 9112, 9.6). Sends `lastBytes` and a FIN,
+ * and discards incoming data until the peer closes too. Closing a socket with unread data would send a reset, which can
+ * discard a response that the peer has not read. The connection is closed `lingerMs` after the last byte was written.
+ */
+export function closeLingering(socket: Socket, lingerMs: number, lastBytes?: Uint8Array): void {
+  socket.removeAllListeners("data");
+  socket.on("data", discard);
+  // For a peer that does not take the last bytes (StalledSockets). An upgraded socket has no listener of Node's.
+  socket.once("timeout", () => socket.destroy());
+  socket.resume();
+  if (lastBytes === undefined) socket.end();
+  else socket.end(lastBytes);
+  const cutLater = (): void => {
+    const cut = setTimeout(() => socket.destroy(), lingerMs);
+    socket.once("close", () => clearTimeout(cut));
+  };
+  if (socket.writableFinished) cutLater();
+  else socket.once("finish", cutLater);
+}
+
+/** The failure for input that the HTTP/1.1 parser rejected. */
+export function malformedRequest(error: NodeJS.ErrnoException, limits: TransportLimits): HttpFailure {
+  if (error.code === "HPE_HEADER_OVERFLOW") {
+    const message = `the request line and headers are longer than ${limits.headerBytesMax} bytes`;
+    return new HttpFailure(431, "invalid_argument", "HEADERS_TOO_LARGE", message);
+  }
+  if (error.code === "ERR_HTTP_REQUEST_TIMEOUT") {
+    const message = "the request took too long to arrive";
+    return new HttpFailure(408, "deadline_exceeded", "REQUEST_TIMEOUT", message);
+  }
+  return new HttpFailure(400, "invalid_argument", "MALFORMED_REQUEST", "the request is not well-formed HTTP");
+}
+
+/** An error response as bytes, for an HTTP/1.1 connection that then ends. */
+export function rawErrorResponse(
+  failure: Failure,
+  common: HeaderFields = { "access-control-allow-origin": "*" },
+): Buffer {
+  const { status, headers, body } = errorResponse(failure, { connection: "close", ...common });
+  const fields = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+  const head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\n${fields.join("")}\r\n`;
+  return Buffer.concat([Buffer.from(head, "latin1"), body]);
+}
