@@ -26,8 +26,12 @@ export interface EncodedResponse<S extends DescMessage = DescMessage> {
   message(): MessageShape<S>;
   /** Protobuf bytes, without any frame. */
   binary(): Uint8Array;
+  /** The same behind `headBytes` bytes for a frame's head, which the caller writes. Not kept. */
+  binaryBehind(headBytes: number): Buffer;
   /** UTF-8 JSON bytes, without any frame. */
   json(): Uint8Array;
+  /** The same as text. Not kept. */
+  jsonText(): string;
   /** The bytes in a protocol's encoding. */
   encode(encoding: Encoding): Uint8Array;
 }

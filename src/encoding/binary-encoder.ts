@@ -12,12 +12,12 @@ const lengthDelimited = 2;
 const writer = new ByteWriter();
 const compiled = new Map<DescMessage, WriteMessage>();
 
-/** The protobuf bytes of a message, equal to those of the library's `toBinary`. */
-export function encodeBinary<S extends DescMessage>(schema: S, message: Encodable<S>): Uint8Array {
+/** The protobuf bytes of a message, equal to those of the library's `toBinary`, behind `headBytes` bytes to be written. */
+export function encodeBinary<S extends DescMessage>(schema: S, message: Encodable<S>, headBytes = 0): Buffer {
   const write = writerOf(schema);
   writer.begin();
   write(writer, message as Fields);
-  return writer.finish();
+  return writer.finish(headBytes);
 }
 
 /** Compiled on first use, because message types may be recursive. */

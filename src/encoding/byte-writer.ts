@@ -23,9 +23,12 @@ export class ByteWriter {
     if (this.#bytes.length > 16 * initialBytes) this.#bytes = Buffer.allocUnsafeSlow(initialBytes);
   }
 
-  /** A copy of what was written. */
-  finish(): Uint8Array {
-    return Buffer.from(this.#bytes.subarray(0, this.#at));
+  /** A copy of what was written, behind `headBytes` bytes that the caller writes. */
+  finish(headBytes: number): Buffer {
+    if (headBytes === 0) return Buffer.from(this.#bytes.subarray(0, this.#at));
+    const copy = Buffer.allocUnsafeSlow(headBytes + this.#at);
+    this.#bytes.copy(copy, headBytes, 0, this.#at);
+    return copy;
   }
 
   /** An unsigned number of up to 53 bits. */

@@ -22,7 +22,7 @@ export abstract class CachedResponse<S extends DescMessage> implements EncodedRe
   }
 
   protected abstract encodeBinary(): Uint8Array;
-  protected abstract encodeJson(): string;
+  abstract jsonText(): string;
 
   message(): MessageShape<S> {
     this.#message ??= fromBinary(this.schema, this.binary());
@@ -34,8 +34,15 @@ export abstract class CachedResponse<S extends DescMessage> implements EncodedRe
     return this.#binary;
   }
 
+  binaryBehind(headBytes: number): Buffer {
+    const bytes = this.binary();
+    const framed = Buffer.allocUnsafeSlow(headBytes + bytes.length);
+    framed.set(bytes, headBytes);
+    return framed;
+  }
+
   json(): Uint8Array {
-    this.#json ??= Buffer.from(this.encodeJson());
+    this.#json ??= Buffer.from(this.jsonText());
     return this.#json;
   }
 
@@ -68,11 +75,15 @@ export class MessageResponse<S extends DescMessage> extends CachedResponse<S> {
     return isMessage(this.#fields, this.schema) ? this.#fields : super.message();
   }
 
-  protected override encodeBinary(): Uint8Array {
-    return encodeBinary(this.schema, this.#fields);
+  override binaryBehind(headBytes: number): Buffer {
+    return encodeBinary(this.schema, this.#fields, headBytes);
   }
 
-  protected override encodeJson(): string {
+  override jsonText(): string {
     return encodeJson(this.schema, this.#fields);
+  }
+
+  protected override encodeBinary(): Uint8Array {
+    return encodeBinary(this.schema, this.#fields);
   }
 }

@@ -69,7 +69,7 @@ export class SegmentResponse<S extends DescMessage> extends CachedResponse<S> {
     return alone ? first.field() : Buffer.concat(this.#segments.map((segment) => segment.field()));
   }
 
-  protected override encodeJson(): string {
+  override jsonText(): string {
     const { open, close } = this.#envelope;
     return open + this.#segments.map((segment) => segment.json()).join(",") + close;
   }

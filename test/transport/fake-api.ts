@@ -129,7 +129,12 @@ export function fakeService(): FakeService {
     }),
     unary(methods.listLedgerEntries, async (request) => {
       service.requests.push(request);
-      return new MessageResponse(ListLedgerEntriesResponseSchema, create(ListLedgerEntriesResponseSchema));
+      const parties = request.filter?.toAccountFilter?.partyIds ?? [];
+      const edges = parties.map((toAccountPartyId) => ({ node: { toAccountPartyId } }));
+      return new MessageResponse(
+        ListLedgerEntriesResponseSchema,
+        create(ListLedgerEntriesResponseSchema, { ledgerEntries: { edges } }),
+      );
     }),
     serverStreaming(methods.observeMarketsDepthUpdates, open),
     serverStreaming(methods.exportLedgerEntries, open),

@@ -27,9 +27,14 @@ export type Codec = "proto" | "json";
  */
 export function envelope(flags: number, bytes: Uint8Array): Buffer {
   const framed = Buffer.allocUnsafeSlow(envelopeHeadBytes + bytes.length);
-  framed[0] = flags;
-  framed.writeUInt32BE(bytes.length, 1);
   framed.set(bytes, envelopeHeadBytes);
+  return withHead(framed, flags);
+}
+
+/** Writes the head of an envelope before its message. */
+function withHead(framed: Buffer, flags: number): Buffer {
+  framed[0] = flags;
+  framed.writeUInt32BE(framed.length - envelopeHeadBytes, 1);
   return framed;
 }
 
@@ -60,7 +65,11 @@ export class Framing {
     this.#codec = codec;
     this.#text = text;
     const name = [codec, "envelope", ...(coding === undefined ? [] : [coding]), ...(text ? ["base64"] : [])].join(" ");
-    this.encoding = { name, encode: (response) => this.#message(encoded(response, codec)) };
+    const isPlain = codec === "proto" && coding === undefined && !text;
+    const encode: Encoding["encode"] = isPlain
+      ? (response) => withHead(response.binaryBehind(envelopeHeadBytes), 0)
+      : (response) => this.#message(encoded(response, codec));
+    this.encoding = { name, encode };
   }
 
   /** One envelope. */

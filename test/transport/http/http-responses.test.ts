@@ -92,6 +92,21 @@ describe.each<[name: string, ask: Ask]>([
     expect(reply.headers["cache-control"]).toBe("no-store");
   });
 
+  test.each(["plain", "l\u00e4\u00dft \u{1f600}", '"\u2028\u0000\\'])(
+    "a later response with the text %j",
+    async (text) => {
+      const path = `/api/v2/ledgerentry/history?filter.toAccountFilter.partyIds=${encodeURIComponent(text)}`;
+      const [get, head] = [await ask(path), await ask(path, {}, "HEAD")];
+      expect(get.headers["content-length"]).toBe(String(get.body.length));
+      const { ledgerEntries } = JSON.parse(get.body.toString());
+      expect(
+        ledgerEntries.edges.map(({ node }: { node: { toAccountPartyId: string } }) => node.toAccountPartyId),
+      ).toEqual([text]);
+      expect({ ...head.headers, date: "" }).toEqual({ ...get.headers, date: "" });
+      expect(head.body).toHaveLength(0);
+    },
+  );
+
   test.each<[ifNoneMatch: string, status: number]>([
     ['"7-depth.json"', 304],
     ['W/"7-depth.json"', 304],
