@@ -77,8 +77,15 @@ function sendText(encoded: EncodedResponse, { response, common, head }: Exchange
   const { metadata } = encoded;
   response.writeHead(200, metadata === undefined ? headers : withOwn(headers, metadata.headers));
   if (head) response.end();
-  else if (bytes === text.length) response.end(text, "latin1");
+  else if (bytes === text.length) endWithText(response, text);
   else response.end(Buffer.from(text));
+}
+
+/** Ends a response with ASCII text. Its headers are a piece of their own: Node would copy the text behind them. */
+function endWithText(response: Exchange["response"], text: string): void {
+  response.cork();
+  response.flushHeaders?.();
+  response.end(text, "latin1");
 }
 
 /** The headers of a 200 with JSON; without an ETag, it may not be stored. */
