@@ -1,8 +1,10 @@
-// npm run bench -- pages [--entries N] [--starts N] [--rounds N] [--only TEXT] [--against DIR] [--data-dir DIR]
+// npm run bench -- pages [--entries N] [--starts N] [--warm-up N] [--rounds N] [--only TEXT] [--against DIR]
+//   [--data-dir DIR]
 // Pages of the ledger and of bundles, over HTTP and gRPC: the CPU time of the serving process per page, against a plain
 // server on the same database, and with --against, the CPU time of service and database together, against another
 // checkout that was built. Every server has the first core, the database and the load the second; rounds alternate. All
-// servers are started several times, because V8 collects garbage more often in one process than in the next.
+// servers are started several times, because V8 collects garbage more often in one process than in the next, and measured
+// after rounds of warm-up, because V8 compiles for some thousand pages, which a serving process does once.
 import { Agent, get } from "node:http";
 import { parseArgs } from "node:util";
 import { Client, credentials } from "@grpc/grpc-js";
@@ -18,7 +20,8 @@ import { ServiceProcess } from "./unary/service-process.js";
 const { values } = parseArgs({
   options: {
     entries: { type: "string", default: "200000" },
-    starts: { type: "string", default: "5" },
+    starts: { type: "string", default: "3" },
+    "warm-up": { type: "string", default: "15" },
     rounds: { type: "string", default: "5" },
     only: { type: "string", default: "" },
     against: { type: "string" },
@@ -101,7 +104,7 @@ async function measure(
 ): Promise<void> {
   const ofKind = table.get(kind.name) ?? new Map(subjects.map(({ name }) => [name, { server: [], both: [] }]));
   table.set(kind.name, ofKind);
-  for (let round = -1; round < Number(values.rounds); round++) {
+  for (let round = -Number(values["warm-up"]); round < Number(values.rounds); round++) {
     for (const subject of round % 2 === 0 ? subjects : subjects.toReversed()) {
       const [server, both] = await measureRound(kind, subject, databasePid);
       if (round < 0) continue;
