@@ -49,6 +49,9 @@ export function exportLedgerEntries(options: {
   );
 }
 
+/** Nobody sees it. Without a reason, the platform would make an exception with a stack. */
+const readerLeft = new Failure("cancelled", "the reader left", { reason: "CLIENT_LEFT" });
+
 function plainFailure(thrown: unknown): Failure {
   if (thrown instanceof Failure) return thrown;
   return new Failure("internal", "internal error; ask for the file again", { reason: "INTERNAL", cause: thrown });
@@ -137,7 +140,7 @@ class ExportStream implements ResponseStream<Body> {
   }
 
   close(): void {
-    this.#gone.abort();
+    this.#gone.abort(readerLeft);
     this.#ready.length = 0;
     this.#batches.length = 0;
   }

@@ -100,6 +100,9 @@ export class StreamResponse implements CallWire {
     // Compression is worthwhile for a file, not for small messages.
     const coding = this.#isFile ? chooseCoding(acceptEncoding?.toString()) : undefined;
     this.#started = true;
+    // What follows in this turn leaves with the headers: a small file is one write.
+    response.cork();
+    process.nextTick(() => response.uncork());
     response.writeHead(200, {
       ...this.#headers(own),
       ...(coding === undefined ? {} : { "content-encoding": coding }),
