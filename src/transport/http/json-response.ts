@@ -68,7 +68,7 @@ function sendBody(body: JsonBody, { request, response, common, head }: Exchange,
 
 /**
  * Sends a response that no other request will get, over HTTP/1.1. As text, because V8 counts the bytes of each buffer
- * as growth of its heap, and collects garbage far more often (docs/performance.md, "Ledger pages").
+ * as growth of its heap, and collects garbage far more often (docs/performance.md, "Pages").
  */
 function sendText(encoded: EncodedResponse, { response, common, head }: Exchange, vary: string): void {
   const text = encoded.jsonText();
