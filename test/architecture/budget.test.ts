@@ -7,7 +7,7 @@ import { readSource, trackedFiles } from "./sources.js";
  */
 const budgets: Readonly<Record<string, number>> = {
   ".": 790,
-  api: 760,
+  api: 800,
   client: 810,
   commands: 1_260,
   domain: 1_460,
