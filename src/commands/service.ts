@@ -19,9 +19,9 @@ import { registerGateMetrics } from "../store/gate-metrics.js";
 import { hasSchema } from "../store/migrate.js";
 import type { Log } from "../telemetry/log.js";
 import type { Metrics, MetricsText } from "../telemetry/metrics.js";
+import { toFailure } from "../transport/errors.js";
 import { defaultTransportLimits } from "../transport/options.js";
 import { type RunningServer, startServer } from "../transport/server.js";
-import { toFailure } from "../transport/status.js";
 import { explorerFiles, referenceFiles } from "./web-files.js";
 
 /** Options of a serving process. */

@@ -9,6 +9,7 @@ import type { Metrics, MetricsText } from "../telemetry/metrics.js";
 import { CommonHeaders, DataHeaders, type DataSource } from "./common-headers.js";
 import { ClientAddresses, type Network } from "./connections/client-addresses.js";
 import { OnePort } from "./connections/one-port.js";
+import { allowedMethods } from "./errors.js";
 import { type Exchange, refuse } from "./http/exchange.js";
 import { canReadEarly, type RepeatedGets } from "./http/repeated-gets.js";
 import { RestHandler } from "./http/rest-handler.js";
@@ -22,7 +23,6 @@ import { RpcMethods } from "./protocols/rpc-methods.js";
 import { createRequestMetrics } from "./request-metrics.js";
 import { healthMethods } from "./services/health.js";
 import { ReflectionHandler } from "./services/reflection.js";
-import { allowedMethods } from "./status.js";
 import { StreamGuard } from "./stream-guard.js";
 
 /** Where to listen. Port 0 takes a free one. */

@@ -3,7 +3,7 @@ import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
 import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import type { Method } from "../../domain/service.js";
 import { MessageResponse } from "../../encoding/message-response.js";
-import { ProtocolError } from "../status.js";
+import { ProtocolError } from "../errors.js";
 import {
   type ContentCoding,
   compress,

@@ -3,8 +3,6 @@ import type { EncodedResponse } from "../../domain/encoded-response.js";
 import type { Failure, Terms } from "../../domain/failure.js";
 import type { RequestHeaders } from "../../domain/metadata.js";
 import type { Call, Method, ResponseStream } from "../../domain/service.js";
-import type { HandlerOptions } from "../options.js";
-import type { RequestCounters } from "../request-metrics.js";
 import {
   clientDeadlineExceeded,
   clientLeft,
@@ -14,10 +12,12 @@ import {
   requestTooSlow,
   timerMsMax,
   toFailure,
-} from "../status.js";
+} from "../errors.js";
+import type { HandlerOptions } from "../options.js";
+import type { RequestCounters } from "../request-metrics.js";
+import { type CallWire, StreamPump } from "./call-wire.js";
 import { isLargeMessage, type OpenCall, whenLargeMessageMayBeRead, whenLoopTurned } from "./event-loop.js";
 import type { RequestDecoder, RequestReader } from "./framing.js";
-import { type CallWire, StreamPump } from "./stream-pump.js";
 
 /** The {@link Call} of any protocol. Its signal is created on first use. */
 export class RequestCall implements Call {

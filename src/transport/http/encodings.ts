@@ -5,8 +5,8 @@ import { StatusSchema } from "../../../gen/google/rpc/status_pb.js";
 import type { Encoding } from "../../domain/encoded-response.js";
 import type { Failure } from "../../domain/failure.js";
 import { jsonWriteOptions } from "../../encoding/json-encoder.js";
+import { toStatus } from "../errors.js";
 import type { Protocol } from "../request-metrics.js";
-import { toStatus } from "../status.js";
 
 const resultHead = Buffer.from('{"result":');
 const brace = Buffer.from("}");

@@ -5,7 +5,7 @@ import type { Writable } from "node:stream";
 import type { Failure } from "../../domain/failure.js";
 import type { Log } from "../../telemetry/log.js";
 import type { HeaderFields } from "../common-headers.js";
-import { HttpFailure, httpStatus, toFailure } from "../status.js";
+import { HttpFailure, httpStatus, toFailure } from "../errors.js";
 import { errorJson } from "./encodings.js";
 
 /** The parts of a request that the HTTP API uses; Node's objects of both HTTP versions have them. */

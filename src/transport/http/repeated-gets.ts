@@ -6,7 +6,7 @@ import { type ContentCoding, chooseCoding } from "../call/content-coding.js";
 import { RequestCall } from "../call/server-call.js";
 import type { CommonHeaders } from "../common-headers.js";
 import type { ClientAddresses } from "../connections/client-addresses.js";
-import { clientLeft } from "../status.js";
+import { clientLeft } from "../errors.js";
 import type { JsonBodies, UnaryTarget } from "./json-response.js";
 
 /** The number of requests that are remembered by their text. When full, all are dropped. */

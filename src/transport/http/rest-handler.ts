@@ -1,8 +1,8 @@
 import type { MetricsText } from "../../telemetry/metrics.js";
 import { ServerCall } from "../call/server-call.js";
 import type { CommonHeaders, HeaderFields } from "../common-headers.js";
+import { unknownPath, urlTooLong, wrongMethod } from "../errors.js";
 import type { HandlerOptions, Readiness } from "../options.js";
-import { unknownPath, urlTooLong, wrongMethod } from "../status.js";
 import { type Exchange, type HttpResponse, refuse } from "./exchange.js";
 import { JsonBodies, UnaryResponse, type UnaryTarget } from "./json-response.js";
 import type { BoundRequest } from "./query-parameters.js";

@@ -5,8 +5,8 @@ import { blockHeaderNames } from "../../domain/block-headers.js";
 import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import { Failure } from "../../domain/failure.js";
 import type { Method, ResponseStream } from "../../domain/service.js";
+import type { CallError, CallWire } from "../call/call-wire.js";
 import { type ContentCoding, chooseCoding, compressor } from "../call/content-coding.js";
-import type { CallError, CallWire } from "../call/stream-pump.js";
 import { exposing, type HeaderFields, withOwn } from "../common-headers.js";
 import type { Protocol } from "../request-metrics.js";
 import {

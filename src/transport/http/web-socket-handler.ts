@@ -2,12 +2,12 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { type WebSocket, WebSocketServer } from "ws";
 import { Failure, type FailureCode } from "../../domain/failure.js";
+import type { CallError, CallWire } from "../call/call-wire.js";
 import { ServerCall } from "../call/server-call.js";
-import type { CallError, CallWire } from "../call/stream-pump.js";
 import type { CommonHeaders, DataHeaders } from "../common-headers.js";
 import { closeLingering, rawErrorResponse } from "../connections/raw-sockets.js";
+import { HttpFailure, toFailure, unknownPath, urlTooLong } from "../errors.js";
 import type { HandlerOptions } from "../options.js";
-import { HttpFailure, toFailure, unknownPath, urlTooLong } from "../status.js";
 import { errorText, webSocketText } from "./encodings.js";
 import { type RouteMatch, type Routes, splitTarget } from "./routes.js";
 

@@ -8,9 +8,9 @@ import {
 import { parseTimeout } from "@connectrpc/connect/protocol-grpc";
 import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import type { Failure } from "../../domain/failure.js";
+import type { CallError, CallWire } from "../call/call-wire.js";
 import { type Framing, framingOf } from "../call/framing.js";
 import type { BodyCall } from "../call/server-call.js";
-import type { CallError, CallWire } from "../call/stream-pump.js";
 import { type DataHeaders, type HeaderFields, withOwn } from "../common-headers.js";
 import { countResponse, endWithBody } from "../connections/unread-responses.js";
 import { errorTrailers, okTrailers } from "./rpc-errors.js";

@@ -5,8 +5,8 @@ import { type Code, ConnectError } from "@connectrpc/connect";
 import { StatusSchema } from "../../../gen/google/rpc/status_pb.js";
 import { Failure } from "../../domain/failure.js";
 import { anyRegistry } from "../../encoding/json-encoder.js";
-import type { CallError } from "../call/stream-pump.js";
-import { grpcCode, type ProtocolError, toStatus } from "../status.js";
+import type { CallError } from "../call/call-wire.js";
+import { grpcCode, type ProtocolError, toStatus } from "../errors.js";
 
 /** Trailers of a successful call. */
 export const okTrailers: Readonly<Record<string, string>> = Object.freeze({ "grpc-status": "0" });

@@ -4,6 +4,7 @@ import type { ConnectError } from "@connectrpc/connect";
 import type { RequestHeaders } from "../../domain/metadata.js";
 import type { Method } from "../../domain/service.js";
 import { anyRegistry } from "../../encoding/json-encoder.js";
+import type { CallWire } from "../call/call-wire.js";
 import { type ContentCoding, chooseCoding, contentCodings } from "../call/content-coding.js";
 import {
   BodyReader,
@@ -16,10 +17,9 @@ import {
   TextEnvelopeReader,
 } from "../call/framing.js";
 import { BodyCall, type ServedMethod } from "../call/server-call.js";
-import type { CallWire } from "../call/stream-pump.js";
 import type { ClientAddresses } from "../connections/client-addresses.js";
+import { ProtocolError } from "../errors.js";
 import type { HandlerOptions } from "../options.js";
-import { ProtocolError } from "../status.js";
 
 /** A method as served over the RPC protocols. */
 export interface RpcMethod {

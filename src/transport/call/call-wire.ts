@@ -1,7 +1,7 @@
 import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import type { Failure } from "../../domain/failure.js";
 import type { ResponseStream } from "../../domain/service.js";
-import { clientLeft, grpcCode, type ProtocolError } from "../status.js";
+import { clientLeft, grpcCode, type ProtocolError } from "../errors.js";
 
 /** Why a call ends without its response. */
 export type CallError = Failure | ProtocolError;
