@@ -490,18 +490,7 @@ function simulateCommand(commands: Commands): Command {
     .addOption(seedOption())
     .addOption(setting("--out", "file", "where to write, - for standard output; .gz is gzipped").default("-"));
   return command.action(async () => {
-    const values: Values = command.opts();
-    await commands.simulate(
-      Object.freeze({
-        blocks: values["blocks"] as number,
-        markets: values["markets"] as number,
-        parties: values["parties"] as number,
-        ordersPerBlock: values["ordersPerBlock"] as number,
-        entriesPerBlock: values["entriesPerBlock"] as number,
-        seed: values["seed"] as number,
-        out: values["out"] as string,
-      }),
-    );
+    await commands.simulate(Object.freeze(command.opts<SimulateConfig>()));
   });
 }
 

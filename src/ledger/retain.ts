@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { firstIdOfBlock } from "../domain/block-position.js";
-import type { Connection, Database } from "../store/database.js";
+import type { Database } from "../store/database.js";
+import type { Connection } from "../store/driver-connection.js";
 import { moveOldestKept, type OldestKept, readOldestKept } from "../store/ledger-retention-table.js";
 import { readProgress } from "../store/progress-table.js";
 

@@ -9,7 +9,6 @@ import {
 import { type BlockRow, writeBlocks } from "../store/block-table.js";
 import { rowsWorthLoading } from "../store/bulk-load.js";
 import { type BundleRow, type SignatureRow, writeBundles, writeSignatures } from "../store/bundle-table.js";
-import type { Connection } from "../store/database.js";
 import {
   type DepthRow,
   type LevelRow,
@@ -18,6 +17,7 @@ import {
   writeLevels,
   writeLiveOrders,
 } from "../store/depth-table.js";
+import type { Connection } from "../store/driver-connection.js";
 import { insertLedgerEntries, type LedgerText, loadLedgerEntries } from "../store/ledger-entry-table.js";
 import { type KeptWhole, marketDataRows, marketRows, writeKeptWhole } from "../store/market-table.js";
 import { advanceProgress, type Progress } from "../store/progress-table.js";

@@ -1,8 +1,8 @@
 import { readBlockMarks } from "../store/block-table.js";
 import { bundleRows, signatureRows } from "../store/bundle-table.js";
-import type { Connection, Parameter } from "../store/database.js";
 import { depthRows, levelRows, liveOrderRows } from "../store/depth-table.js";
 import { digestedTables, keyOf, placeOf } from "../store/digested-tables.js";
+import type { Connection, Parameter } from "../store/driver-connection.js";
 import { marketDataRows, marketRows } from "../store/market-table.js";
 import { type Progress, progressRows } from "../store/progress-table.js";
 import { addRow, noRows, type RowSum, rowHash } from "../store/row-hash.js";

@@ -1,5 +1,5 @@
 import { loadRows } from "./bulk-load.js";
-import type { Connection } from "./database.js";
+import type { Connection } from "./driver-connection.js";
 import { rowText, type TableRows } from "./table-rows.js";
 import { insert } from "./upsert.js";
 

@@ -1,5 +1,5 @@
 import type { BlockContent, BlockMark } from "./block-digest.js";
-import type { Connection } from "./database.js";
+import type { Connection } from "./driver-connection.js";
 import { upsert } from "./upsert.js";
 
 /** A block that has ended. */

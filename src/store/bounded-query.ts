@@ -1,6 +1,7 @@
 import { Failure } from "../domain/failure.js";
 import type { Call } from "../domain/service.js";
-import type { Connection, Database } from "./database.js";
+import type { Database } from "./database.js";
+import type { Connection } from "./driver-connection.js";
 
 /** The longest time for the queries of one page or one batch of an export, once they have a connection. */
 export const ledgerQueryTimeoutMs = 20_000;

@@ -1,7 +1,7 @@
 import { Readable } from "node:stream";
 import { OperatorError } from "../domain/operator-error.js";
-import type { Connection } from "./database.js";
 import { databaseErrorNumber, toDatabaseFailure } from "./database-error.js";
+import type { Connection } from "./driver-connection.js";
 
 /** Bytes of one packet to the server during a load. */
 export const loadPacketBytes = 256 * 1024;

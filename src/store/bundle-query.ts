@@ -2,7 +2,8 @@ import type { BundlePlace } from "../domain/cursor.js";
 import type { Page, PageRequest } from "../domain/page.js";
 import type { Call } from "../domain/service.js";
 import { ledgerQueryTimeoutMs } from "./bounded-query.js";
-import type { Database, Parameter } from "./database.js";
+import type { Database } from "./database.js";
+import type { Parameter } from "./driver-connection.js";
 import { type BlockPlace, type PlacedConnection, parsePlace, placeSql, withPlacedConnection } from "./placed-read.js";
 
 /** Filters of signer-removed bundles; undefined does not restrict. */

@@ -1,4 +1,4 @@
-import type { Connection } from "./database.js";
+import type { Connection } from "./driver-connection.js";
 import type { TableRows } from "./table-rows.js";
 import { upsertRows } from "./upsert.js";
 

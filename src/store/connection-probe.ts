@@ -1,8 +1,8 @@
 import type { Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createConnection, type Connection as DriverConnection, type RowDataPacket } from "mysql2/promise";
-import { type Connection, driverOptions } from "./database.js";
 import type { DatabaseAddress } from "./database-url.js";
+import { type Connection, driverOptions } from "./driver-connection.js";
 import { openSocket, silentPeerError } from "./driver-socket.js";
 
 /** Silence within a transaction after which another connection asks about it, in milliseconds. */

@@ -7,32 +7,12 @@ import { type DatabaseAddress, parseDatabaseUrl } from "./database-url.js";
 import {
   type Connection,
   connectionsMax,
-  connectTimeoutMs,
   type DatabaseOptions,
   describeAddress,
-  driverOptions,
-  type Outcome,
   type Parameter,
-  sessionSettings,
-  waitersMax,
-  wrapConnection,
 } from "./driver-connection.js";
 import { KnownPlace, ReadBehindError } from "./known-place.js";
 import type { ServerConnection } from "./server-connection.js";
-
-export {
-  type Connection,
-  connectionsMax,
-  connectTimeoutMs,
-  type DatabaseOptions,
-  describeAddress,
-  driverOptions,
-  type Outcome,
-  type Parameter,
-  sessionSettings,
-  waitersMax,
-  wrapConnection,
-};
 
 /** A connection outside of the pool, for repeated reads of several tables in one snapshot. */
 export interface SnapshotConnection {

@@ -1,6 +1,6 @@
 import type { ChangedLevel, DepthPlace, LiveOrder } from "../domain/order-book.js";
 import { type BookSide, sides } from "../domain/price-ladder.js";
-import type { Connection } from "./database.js";
+import type { Connection } from "./driver-connection.js";
 import type { TableRows } from "./table-rows.js";
 import { upsertRows } from "./upsert.js";
 

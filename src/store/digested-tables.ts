@@ -1,6 +1,6 @@
 import { bundleRows, signatureRows } from "./bundle-table.js";
-import type { Parameter } from "./database.js";
 import { depthRows, levelRows, liveOrderRows } from "./depth-table.js";
+import type { Parameter } from "./driver-connection.js";
 import { marketDataRows, marketRows } from "./market-table.js";
 import { progressRows } from "./progress-table.js";
 import { rowText, type TableRows } from "./table-rows.js";

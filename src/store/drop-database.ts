@@ -1,7 +1,7 @@
 import { createConnection } from "mysql2/promise";
-import { driverOptions } from "./database.js";
 import { toDatabaseFailure } from "./database-error.js";
 import { parseDatabaseUrl } from "./database-url.js";
+import { driverOptions } from "./driver-connection.js";
 
 /** Drops the URL's database if it exists. @throws Failure `unavailable` without a server */
 export async function dropDatabase(url: string): Promise<void> {

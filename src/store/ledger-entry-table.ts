@@ -1,6 +1,6 @@
 import { entryId } from "../domain/block-position.js";
 import { loadRows, type RowText } from "./bulk-load.js";
-import type { Connection } from "./database.js";
+import type { Connection } from "./driver-connection.js";
 import { oldestKeptSql } from "./ledger-retention-table.js";
 
 /** Rows of one INSERT if LOAD DATA LOCAL is refused. */

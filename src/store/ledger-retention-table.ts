@@ -1,4 +1,4 @@
-import type { Connection } from "./database.js";
+import type { Connection } from "./driver-connection.js";
 
 /** The oldest block whose ledger entries are kept. */
 export interface OldestKept {

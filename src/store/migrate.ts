@@ -2,9 +2,10 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { createConnection, type RowDataPacket } from "mysql2/promise";
 import { OperatorError } from "../domain/operator-error.js";
 import type { Log } from "../telemetry/log.js";
-import { type Connection, type Database, describeAddress, driverOptions, openDatabase } from "./database.js";
+import { type Database, openDatabase } from "./database.js";
 import { databaseErrorCode, isUnreachable, toDatabaseFailure } from "./database-error.js";
 import { type DatabaseAddress, parseDatabaseUrl } from "./database-url.js";
+import { type Connection, describeAddress, driverOptions } from "./driver-connection.js";
 import { type Migration, readMigrations } from "./migration-files.js";
 import { nameStore } from "./progress-table.js";
 

@@ -2,8 +2,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { unavailable } from "../domain/failure.js";
 import { type QueryOwner, withBoundedConnection } from "./bounded-query.js";
 import type { ColumnValue, Row } from "./column.js";
-import type { Connection, Database, Parameter } from "./database.js";
+import type { Database } from "./database.js";
 import { databaseErrorCode, databaseRetryAfterMs } from "./database-error.js";
+import type { Connection, Parameter } from "./driver-connection.js";
 import { ReadBehindError, reaches, type StorePlace } from "./known-place.js";
 
 /** How long a read searches for a server that has its block. Healthy replicas lag less. */

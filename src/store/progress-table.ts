@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { OperatorError } from "../domain/operator-error.js";
-import type { Connection } from "./database.js";
+import type { Connection } from "./driver-connection.js";
 import type { TableRows } from "./table-rows.js";
 
 /** The progress of the loader. */

@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import type { Parameter } from "./database.js";
+import type { Parameter } from "./driver-connection.js";
 import { rowText } from "./table-rows.js";
 
 /** Hashes and their sums are numbers below this prime, 2^127 - 1: so a sum can be divided by another. */

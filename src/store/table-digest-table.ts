@@ -1,4 +1,4 @@
-import type { Connection } from "./database.js";
+import type { Connection } from "./driver-connection.js";
 import type { RowSum } from "./row-hash.js";
 import { upsert } from "./upsert.js";
 

@@ -1,4 +1,4 @@
-import type { Connection, Parameter } from "./database.js";
+import type { Connection, Parameter } from "./driver-connection.js";
 
 /** How rows of a table are written: which columns in which order, the primary key first. */
 export interface TableRows<R> {

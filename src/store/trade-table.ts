@@ -1,5 +1,5 @@
 import type { Trade } from "../../gen/vega/vega_pb.js";
-import type { Connection, Parameter } from "./database.js";
+import type { Connection, Parameter } from "./driver-connection.js";
 import type { TableRows } from "./table-rows.js";
 import { upsertRows } from "./upsert.js";
 

@@ -1,4 +1,4 @@
-import type { Connection, Parameter } from "./database.js";
+import type { Connection, Parameter } from "./driver-connection.js";
 import type { TableRows } from "./table-rows.js";
 
 /** Rows of one statement, so that it fits the smallest packet that a server allows. */

@@ -1,6 +1,6 @@
 import type { BookLevel } from "../domain/order-book.js";
-import type { Connection } from "./database.js";
 import { toSide } from "./depth-table.js";
+import type { Connection } from "./driver-connection.js";
 import type { TableRows } from "./table-rows.js";
 import { upsertRows } from "./upsert.js";
 

@@ -1,9 +1,15 @@
 import type { Socket } from "node:net";
 import { createPool, type PoolConnection } from "mysql2/promise";
 import { ConnectionProbe } from "./connection-probe.js";
-import { type Connection, connectTimeoutMs, driverOptions, sessionSettings, wrapConnection } from "./database.js";
 import { isUnreachable, toDatabaseFailure } from "./database-error.js";
 import { type DatabaseAddress, parseDatabaseUrl } from "./database-url.js";
+import {
+  type Connection,
+  connectTimeoutMs,
+  driverOptions,
+  sessionSettings,
+  wrapConnection,
+} from "./driver-connection.js";
 import { openSocket, silentPeerError } from "./driver-socket.js";
 import { ServerBehindError } from "./progress-table.js";
 

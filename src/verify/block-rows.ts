@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { accountRows, entryClassRows } from "../store/account-table.js";
 import { type BlockMark, blockDigest } from "../store/block-digest.js";
 import { blockColumns } from "../store/block-table.js";
-import type { Connection, Parameter } from "../store/database.js";
+import type { Connection, Parameter } from "../store/driver-connection.js";
 import { rowText, type TableRows } from "../store/table-rows.js";
 import type { Findings } from "./findings.js";
 

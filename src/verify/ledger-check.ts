@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { entryId, firstIdOfBlock, positionBits } from "../domain/block-position.js";
-import type { Connection } from "../store/database.js";
+import type { Connection } from "../store/driver-connection.js";
 import { type EntryText, entriesPerText, entryTextSetting, entryTextSql } from "../store/ledger-entry-table.js";
 import { readOldestKept } from "../store/ledger-retention-table.js";
 import { Accounts } from "./accounts.js";

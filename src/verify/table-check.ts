@@ -1,6 +1,6 @@
-import type { Connection, Parameter } from "../store/database.js";
 import { depthRows, levelRows, liveOrderRows } from "../store/depth-table.js";
 import { digestedTables, placeOf } from "../store/digested-tables.js";
+import type { Connection, Parameter } from "../store/driver-connection.js";
 import { type Progress, progressRows } from "../store/progress-table.js";
 import { addRow, noRows, placeOfDifference, type RowSum, rowHash } from "../store/row-hash.js";
 import { readTableDigests } from "../store/table-digest-table.js";

@@ -1,5 +1,6 @@
 import { firstIdOfBlock } from "../domain/block-position.js";
-import type { Connection, Database } from "../store/database.js";
+import type { Database } from "../store/database.js";
+import type { Connection } from "../store/driver-connection.js";
 import { readOldestKept } from "../store/ledger-retention-table.js";
 import { type Progress, readProgress } from "../store/progress-table.js";
 import { BlockRows, type UndigestedBlocks } from "./block-rows.js";

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { BodyRow, TradeRow } from "../../src/store/changes.js";
-import { type Connection, type Database, openDatabase } from "../../src/store/database.js";
+import { type Database, openDatabase } from "../../src/store/database.js";
+import type { Connection } from "../../src/store/driver-connection.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { newDatabaseUrl } from "../support/database.js";

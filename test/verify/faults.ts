@@ -1,6 +1,7 @@
 import { Random } from "../../src/simulator/random.js";
 import type { ColumnValue, Row } from "../../src/store/column.js";
-import type { Connection, Database, Parameter } from "../../src/store/database.js";
+import type { Database } from "../../src/store/database.js";
+import type { Connection, Parameter } from "../../src/store/driver-connection.js";
 
 /** Every table that holds what was loaded, and its key. */
 const tables: Readonly<Record<string, readonly string[]>> = {
