@@ -24,7 +24,7 @@ const budgets: Readonly<Record<string, number>> = {
   "transport/": 1_090,
   "transport/call": 950,
   "transport/connections": 1_830,
-  "transport/http": 2_200,
+  "transport/http": 2_220,
   "transport/protocols": 1_060,
   "transport/services": 350,
   verify: 960,

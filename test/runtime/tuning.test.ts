@@ -4,14 +4,10 @@ import { afterEach, describe, expect, test } from "vitest";
 import { workerFlags } from "../../src/runtime/tuning/worker-flags.js";
 import { WorkersProcess } from "../e2e/workers-process.js";
 import { MarketFixture } from "../live/market-fixture.js";
+import { nodeOf, ownVersion, supportedVersions } from "../support/node-versions.js";
 import { RawConnection, rawGet } from "../support/raw-http.js";
 
 /* What the command adjusts below the documented interfaces of Node and V8, and whether it works on this Node and others. */
-
-/** On these the adjustments must work; on others the test only reports whether they do. */
-const supportedVersions = [20, 22, 24];
-
-const ownVersion = Number(process.versions.node.split(".")[0]);
 
 const request = rawGet("/api/v2/market/depth/a/latest");
 
@@ -23,18 +19,6 @@ const openings: (() => Promise<void> | void)[] = [];
 afterEach(async () => {
   for (const close of openings.splice(0).reverse()) await close();
 });
-
-/** Path of a Node of that version; undefined: another than this one's, which the registry does not give. */
-async function nodeOf(version: number): Promise<string | undefined> {
-  if (version === ownVersion) return process.execPath;
-  const args = ["--yes", "--prefer-offline", "-p", `node@${version}`, "node", "-p", "process.execPath"];
-  const env = { ...process.env, npm_config_fetch_retries: "0", npm_config_loglevel: "silent" };
-  try {
-    return (await promisify(execFile)("npx", args, { env, timeout: 60_000 })).stdout.trim();
-  } catch {
-    return undefined;
-  }
-}
 
 /**
  * Starts the command and asks it for one thing over and over, at last behind a request whose body is the same bytes. Gives
@@ -96,6 +80,7 @@ async function collections(node: string, flags: readonly string[]): Promise<{ ol
   return { old: (await count(60_000)).old, young: (await count(20_000)).young };
 }
 
+/* On versions that are not supported, the test only reports whether the adjustments work. */
 describe.each([...new Set([...supportedVersions, ownVersion])])("on Node %i", (version) => {
   test("all adjustments are in effect", { timeout: 180_000 }, async (context) => {
     const node = await nodeOf(version);

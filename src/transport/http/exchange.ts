@@ -48,6 +48,17 @@ export function chunkSocket(response: HttpResponse): Socket | undefined {
   return response.socket ?? undefined;
 }
 
+/**
+ * Sends what is written until the running callbacks have ended as one write, over HTTP/1.1. Holds back the socket, not
+ * the response: Node 22 and 24 end a response whose chunks it holds back before these chunks.
+ */
+export function writeTogether(response: HttpResponse): void {
+  if (!(response instanceof ServerResponse)) return;
+  const { socket } = response;
+  socket?.cork();
+  process.nextTick(() => socket?.uncork());
+}
+
 /** Aborts a response, so that the client can tell that it is incomplete. */
 export function breakOff(response: HttpResponse): void {
   if (response.stream === undefined) response.destroy();

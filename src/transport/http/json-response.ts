@@ -8,7 +8,7 @@ import { type ContentCoding, chooseCoding, compress, compressedBytesMin } from "
 import type { ServedMethod } from "../call/server-call.js";
 import { type HeaderFields, withOwn } from "../common-headers.js";
 import { countResponse, endWithBody } from "../connections/unread-responses.js";
-import { breakOff, type Exchange, sendError } from "./exchange.js";
+import { breakOff, type Exchange, sendError, writeTogether } from "./exchange.js";
 
 /** The method and message of a URL, kept for repeated requests. */
 export interface UnaryTarget extends ServedMethod {
@@ -83,7 +83,7 @@ function sendText(encoded: EncodedResponse, { response, common, head }: Exchange
 
 /** Ends a response with ASCII text. Its headers are a piece of their own: Node would copy the text behind them. */
 function endWithText(response: Exchange["response"], text: string): void {
-  response.cork();
+  writeTogether(response);
   response.flushHeaders?.();
   response.end(text, "latin1");
 }

@@ -17,7 +17,7 @@ import {
   type StreamEncoding,
   streamEncoding,
 } from "./encodings.js";
-import { breakOff, canHaveTrailers, chunkSocket, type Exchange, sendError } from "./exchange.js";
+import { breakOff, canHaveTrailers, chunkSocket, type Exchange, sendError, writeTogether } from "./exchange.js";
 import type { BoundRequest } from "./query-parameters.js";
 import { isHttpBody } from "./routes.js";
 
@@ -100,9 +100,8 @@ export class StreamResponse implements CallWire {
     // Compression is worthwhile for a file, not for small messages.
     const coding = this.#isFile ? chooseCoding(acceptEncoding?.toString()) : undefined;
     this.#started = true;
-    // What follows in this turn leaves with the headers: a small file is one write.
-    response.cork();
-    process.nextTick(() => response.uncork());
+    // A small file leaves with the headers.
+    writeTogether(response);
     response.writeHead(200, {
       ...this.#headers(own),
       ...(coding === undefined ? {} : { "content-encoding": coding }),
