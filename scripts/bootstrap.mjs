@@ -19,7 +19,7 @@ import {
   utimesSync,
   writeFileSync,
 } from "node:fs";
-import { dirname, join, relative, sep } from "node:path";
+import { delimiter, dirname, join, relative, sep } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
 const exitFailed = 1;
@@ -77,7 +77,8 @@ export async function demo(args) {
   await become(inRoot("bin", "marketd"), ["demo", ...args]);
 }
 
-export async function test(args) {
+export async function test(given) {
+  const args = await chooseDatabase(given);
   await prepare();
   if (!process.env.MARKETD_TEST_SERVER_URL) await ensureDatabaseServer();
   process.chdir(root);
@@ -100,7 +101,8 @@ export async function bench([name, ...args]) {
 }
 
 /** Runs harness/NAME.ts, which tries the service as a whole and ends with `N passed, N failed`. */
-export async function harness([name, ...args]) {
+export async function harness([name, ...given]) {
+  const args = await chooseDatabase(given);
   await prepare();
   await ensureTools();
   if (!process.env.MARKETD_TEST_SERVER_URL) await ensureDatabaseServer();
@@ -123,6 +125,22 @@ export async function prepack() {
     recursive: true,
     filter: (source) => isNeeded(relative(dist, source).split(sep).join("/")),
   });
+}
+
+/** Takes `--database NAME` out of the arguments: that server's programs then come first in PATH. */
+async function chooseDatabase(args) {
+  const index = args.findIndex((arg) => /^--database(=|$)/.test(arg));
+  if (index < 0) return args;
+  const [, inline] = args[index].split("=");
+  const name = inline ?? args[index + 1];
+  const { ownServer, serverFolder } = await import("./database-servers.mjs");
+  try {
+    if (name !== ownServer) process.env.PATH = `${serverFolder(name, say)}${delimiter}${process.env.PATH}`;
+  } catch (error) {
+    stop(exitLacking, error.message);
+  }
+  process.env.MARKETD_TEST_DATABASE = name;
+  return args.toSpliced(index, inline === undefined ? 2 : 1);
 }
 
 async function prepare() {

@@ -30,19 +30,17 @@ const furtherDirectories = [
 const oldestVersion = { mariadb: [10, 11], mysql: [8, 0] } as const;
 
 /**
- * Finds a server that can be started and initialised; undefined if there is none.
+ * Finds a server that can be started and initialised; undefined if there is none. Of several, the first in PATH.
  * @param searchPath directories separated by colons, instead of PATH and the usual ones
  * @throws EmbeddedFailure if the server is too old
  */
 export async function findServerPrograms(searchPath?: string): Promise<ServerPrograms | undefined> {
-  const found = await findPrograms(
-    ["mariadbd", "mysqld", "mariadb-install-db", "mysql_install_db", "my_print_defaults"],
-    searchPath,
-  );
-  const server = found.get("mariadbd") ?? found.get("mysqld");
+  // Where both are in one directory, `mysqld` is MariaDB's older name.
+  const server = await findFirst(["mariadbd", "mysqld"], searchPath);
   if (server === undefined) return undefined;
   const version = await readVersion(server);
   if (version === undefined) return undefined;
+  const found = await findPrograms(["mariadb-install-db", "mysql_install_db", "my_print_defaults"], searchPath);
   const initializer = found.get("mariadb-install-db") ?? found.get("mysql_install_db");
   // mariadb-install-db is a script that calls my_print_defaults, which Debian has in another package.
   const complete = initializer !== undefined && found.has("my_print_defaults");
@@ -56,17 +54,33 @@ export async function findPrograms(
   names: readonly string[],
   searchPath?: string,
 ): Promise<ReadonlyMap<string, string>> {
-  // A shell knows PATH; this module does not read the environment.
-  const path = searchPath === undefined ? `PATH="$PATH:${furtherDirectories.join(":")}"` : 'PATH="$SEARCH"';
-  const script = `SEARCH="$1"; shift; ${path}; for name; do command -v "$name" || echo; done`;
-  const result = await run("/bin/sh", ["-c", script, "sh", searchPath ?? "", ...names]);
-  const lines = result.output.split("\n");
+  const lines = await inSearchPath('for name; do command -v "$name" || echo; done', names, searchPath);
   const found = new Map<string, string>();
   for (const [index, name] of names.entries()) {
     const line = lines[index];
     if (line?.startsWith("/")) found.set(name, line);
   }
   return found;
+}
+
+/** One of these programs: of the first directory that has any, the first of the list. */
+async function findFirst(names: readonly string[], searchPath?: string): Promise<string | undefined> {
+  const script = 'IFS=:; for d in $PATH; do for n; do [ -f "$d/$n" ] && [ -x "$d/$n" ] && echo "$d/$n"; done; done';
+  const lines = await inSearchPath(script, names, searchPath);
+  return lines.find((line) => line.startsWith("/"));
+}
+
+/** The lines that a shell script prints for these arguments. A shell knows PATH; this module reads no environment. */
+async function inSearchPath(script: string, args: readonly string[], searchPath?: string): Promise<string[]> {
+  const path = searchPath === undefined ? `PATH="$PATH:${furtherDirectories.join(":")}"` : 'PATH="$SEARCH"';
+  const result = await run("/bin/sh", [
+    "-c",
+    `SEARCH="$1"; shift; ${path}; ${script}`,
+    "sh",
+    searchPath ?? "",
+    ...args,
+  ]);
+  return result.output.split("\n");
 }
 
 interface ServerVersion {
