@@ -1,3 +1,4 @@
+import type { Codec } from "../domain/encoded-response.js";
 import type { Failure } from "../domain/failure.js";
 import type { Log } from "../telemetry/log.js";
 import { type Cohort, Subscription } from "./cohort.js";
@@ -51,7 +52,7 @@ export class Hub implements SubscriberOwner {
   }
 
   /** Opens a stream of these distinct markets; undefined: all, including those announced later. */
-  open(markets: readonly LiveMarket[] | undefined, clientAddress: string): Subscriber {
+  open(markets: readonly LiveMarket[] | undefined, clientAddress: string, codec: Codec = "json"): Subscriber {
     const key = markets === undefined ? "" : JSON.stringify(markets.map((market) => market.id).sort());
     let following = this.#following.get(key);
     if (following === undefined) {
@@ -64,6 +65,7 @@ export class Hub implements SubscriberOwner {
       subscription,
       subscription.newSubscribers(this.#state.announced),
       clientAddress,
+      codec,
     );
     subscribers.add(subscriber);
     return subscriber;

@@ -4,6 +4,7 @@ import type { EncodedResponse } from "../domain/encoded-response.js";
 import { Failure, unavailable, worded } from "../domain/failure.js";
 import type { Mark } from "../domain/tracked-book.js";
 import type { Changes, LevelRow, Place, Progress } from "../store/changes.js";
+import { CacheBudget } from "./cache-budget.js";
 import { type LiveLimits, liveRetryAfterMs } from "./limits.js";
 import { LiveMarket, type LiveMarketData, type Published } from "./live-market.js";
 import { SegmentResponse } from "./segment-response.js";
@@ -35,6 +36,7 @@ export class LiveState {
   readonly chainId: string;
   readonly #chainVersion: string;
   readonly #limits: LiveLimits;
+  readonly #budget: CacheBudget;
   readonly #markets = new Map<string, LiveMarket>();
   readonly #announced: LiveMarket[] = [];
   readonly #lists = new Map<string, EncodedResponse<typeof ListLatestMarketDataResponseSchema>>();
@@ -48,6 +50,7 @@ export class LiveState {
     // The same chain, loaded again, may have other contents at the same block.
     this.#chainVersion = createHash("sha256").update(`${this.chainId}\0${storeId}`).digest("base64url").slice(0, 10);
     this.#limits = limits;
+    this.#budget = new CacheBudget(limits.depthResponsesBytesMax);
     this.#progress = changes.progress;
     this.apply(changes);
   }
@@ -168,7 +171,7 @@ export class LiveState {
   #marketOf(id: string): LiveMarket {
     let market = this.#markets.get(id);
     if (market === undefined) {
-      market = new LiveMarket(id, this.#chainVersion, this.#limits);
+      market = new LiveMarket(id, this.#chainVersion, this.#limits, this.#budget);
       this.#markets.set(id, market);
     }
     return market;

@@ -1,4 +1,5 @@
 import type { BlockHead } from "../domain/block-headers.js";
+import type { Codec } from "../domain/encoded-response.js";
 import { type Failure, unavailable } from "../domain/failure.js";
 import type { Changes } from "../store/changes.js";
 import type { Database } from "../store/database.js";
@@ -33,9 +34,9 @@ export interface Live {
   /**
    * Opens a stream of markets (ids, in which doubles count once); none: all that are not stale, also those announced later.
    * @throws Failure `unavailable` while not ready or draining, or naming the first stale market, `not_found` naming the
-   * first unknown one
+   * first unknown one. `codec` is the form in which its messages are sent, JSON if it is left out.
    */
-  observe(marketIds: readonly string[], clientAddress: string): Subscriber;
+  observe(marketIds: readonly string[], clientAddress: string, codec?: Codec): Subscriber;
   /** Called with each change of {@link ready}. */
   onReadiness(listener: (ready: boolean) => void): void;
   /** Ends every stream with UNAVAILABLE, and refuses new ones. Unary calls continue. */
@@ -103,13 +104,14 @@ class FollowedLive implements Live {
     return blockAgeSeconds(this.#state);
   }
 
-  observe(marketIds: readonly string[], clientAddress: string): Subscriber {
+  observe(marketIds: readonly string[], clientAddress: string, codec?: Codec): Subscriber {
     const state = this.state();
     if (this.#draining || this.#hub === undefined) throw draining();
-    if (marketIds.length === 0) return this.#hub.open(undefined, clientAddress);
+    if (marketIds.length === 0) return this.#hub.open(undefined, clientAddress, codec);
     return this.#hub.open(
       [...new Set(marketIds)].map((id) => state.requireBook(id)),
       clientAddress,
+      codec,
     );
   }
 

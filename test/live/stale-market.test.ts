@@ -70,7 +70,9 @@ class Lines {
   ended = false;
 
   constructor(...marketIds: string[]) {
-    void this.#read(marketIds);
+    this.#read(marketIds).catch(() => {
+      this.ended = true;
+    });
   }
 
   /** The prices that an update of the market has set or removed so far. */
