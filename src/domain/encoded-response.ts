@@ -1,6 +1,9 @@
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import type { Metadata } from "./metadata.js";
 
+/** The form of a message's bytes. */
+export type Codec = "proto" | "json";
+
 /**
  * How one protocol wraps a response's bytes: a gRPC frame, a JSON line, an event of an event stream. Must be a
  * constant: a response caches the bytes under this object.
@@ -23,6 +26,11 @@ export interface EncodedResponse<S extends DescMessage = DescMessage> {
   readonly eventId: string | undefined;
   /** Metadata of a unary response. The HTTP API sends its headers only; streams ignore it. */
   readonly metadata?: Metadata | undefined;
+  /**
+   * Makes the bytes of a large response in turns of the event loop, before they are asked for. Undefined: they are there,
+   * or made at once.
+   */
+  prepare?(codec: Codec): Promise<void> | undefined;
   message(): MessageShape<S>;
   /** Protobuf bytes, without any frame. */
   binary(): Uint8Array;

@@ -1,5 +1,5 @@
 import type { DescMessage, DescMethodServerStreaming, DescMethodUnary, MessageShape } from "@bufbuild/protobuf";
-import type { EncodedResponse } from "./encoded-response.js";
+import type { Codec, EncodedResponse } from "./encoded-response.js";
 import type { Failure } from "./failure.js";
 import type { Metadata, RequestHeaders } from "./metadata.js";
 
@@ -11,6 +11,8 @@ export interface Call {
   readonly clientAddress: string;
   /** As the client sent them. Must not be changed. */
   readonly requestHeaders: RequestHeaders;
+  /** The form in which the response is sent; JSON if it is left out. */
+  readonly codec?: Codec;
 }
 
 /** A method with one request and one response. It returns cached responses directly, not in a promise. */

@@ -2,7 +2,10 @@ import { create } from "@bufbuild/protobuf";
 import { ObserveMarketsDepthUpdatesResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { MarketDepthUpdateSchema, type PriceLevel, PriceLevelSchema } from "../../gen/vega/vega_pb.js";
 import type { DepthLevel } from "../domain/depth-book.js";
+import type { EncodedResponse } from "../domain/encoded-response.js";
 import type { Levels } from "../domain/tracked-book.js";
+import { type BookMessage, BookResponse } from "./book-response.js";
+import { EncodedLevels } from "./encoded-levels.js";
 import { type Envelope, Segment, SegmentResponse } from "./segment-response.js";
 
 /** The envelope of depth stream messages. */
@@ -13,10 +16,10 @@ export const depthUpdates: Envelope<typeof ObserveMarketsDepthUpdatesResponseSch
 };
 
 /** A message of a depth stream. */
-export type DepthResponse = SegmentResponse<typeof ObserveMarketsDepthUpdatesResponseSchema>;
+export type DepthResponse = EncodedResponse<typeof ObserveMarketsDepthUpdatesResponseSchema>;
 
 /** One market's update, with its size. */
-export interface DepthSegment {
+export interface SmallSegment {
   readonly segment: Segment;
   /**
    * An upper bound on its size in any encoding, in bytes. JSON is the largest; encoding it to measure would double the
@@ -24,6 +27,9 @@ export interface DepthSegment {
    */
   readonly bytesMax: number;
 }
+
+/** One market's update: one of many levels is a message by itself. */
+export type DepthSegment = SmallSegment | BookMessage;
 
 /** The JSON around a level's three values, and two 64-bit numbers of maximum length. */
 const levelJsonBytesMax = 50 + 2 * 20;
@@ -34,10 +40,14 @@ const updateJsonBytesMax = 400;
 /** Makes one market's update. The levels may be changed afterwards. */
 export function depthSegment(
   marketId: string,
-  levels: Levels,
+  levels: Levels | EncodedLevels,
   sequenceNumber: bigint,
   previousSequenceNumber: bigint,
 ): DepthSegment {
+  if (levels instanceof EncodedLevels) {
+    const rest = { sequenceNumber, previousSequenceNumber };
+    return { schema: MarketDepthUpdateSchema, marketId, levels, levelsMax: Number.POSITIVE_INFINITY, rest };
+  }
   const buy = [...levels.buy];
   const sell = [...levels.sell];
   const update = { marketId, buy, sell, sequenceNumber, previousSequenceNumber };
@@ -63,6 +73,11 @@ export function packUpdates(updates: readonly DepthSegment[], eventId: string, b
     bytes = 0;
   };
   for (const update of updates) {
+    if ("levels" in update) {
+      flush();
+      responses.push(new BookResponse(depthUpdates.schema, update, { eventId }, depthUpdates));
+      continue;
+    }
     if (bytes + update.bytesMax > bytesMax) flush();
     segments.push(update.segment);
     bytes += update.bytesMax;

@@ -28,6 +28,11 @@ export interface LiveLimits {
   readonly tombstonesSpareMax: number;
   /** Depth responses with different `maxDepth` that a market caches. */
   readonly depthResponsesMax: number;
+  /**
+   * The memory for all of those in a process, in bytes. Polling clients share a few small values of `maxDepth`; a thousand
+   * markets with ten of 20 levels each fit. Whole books are not counted: each is kept once, as its levels are.
+   */
+  readonly depthResponsesBytesMax: number;
   /** Lists of market data with different selections that are cached. */
   readonly listResponsesMax: number;
 }
@@ -44,6 +49,7 @@ export const liveLimits: LiveLimits = {
   messageBytesMax: 1 << 20,
   tombstonesSpareMax: 1_024,
   depthResponsesMax: 16,
+  depthResponsesBytesMax: 1 << 28,
   listResponsesMax: 64,
 };
 

@@ -1,4 +1,4 @@
-import { create } from "@bufbuild/protobuf";
+import { create, fromBinary } from "@bufbuild/protobuf";
 import {
   GetLatestMarketDataResponseSchema,
   GetLatestMarketDepthResponseSchema,
@@ -7,12 +7,19 @@ import {
 import { MarketSchema } from "../../gen/vega/markets_pb.js";
 import { FeeSchema, MarketDataSchema, type Trade, TradeSchema } from "../../gen/vega/vega_pb.js";
 import type { EncodedResponse } from "../domain/encoded-response.js";
-import { type Mark, TrackedBook } from "../domain/tracked-book.js";
+import { type Levels, type Mark, TrackedBook } from "../domain/tracked-book.js";
 import { MessageResponse } from "../encoding/message-response.js";
 import type { BodyRow, DepthRow, LevelRow, TradeRow } from "../store/changes.js";
+import { BookResponse } from "./book-response.js";
+import type { CacheBudget } from "./cache-budget.js";
 import { type DepthSegment, depthSegment, levelMessage } from "./depth-segment.js";
+import { EncodedLevels, levelsAtOnceMax } from "./encoded-levels.js";
 import type { LiveLimits } from "./limits.js";
 import { Segment, SegmentResponse } from "./segment-response.js";
+
+type DepthResponse =
+  | MessageResponse<typeof GetLatestMarketDepthResponseSchema>
+  | BookResponse<typeof GetLatestMarketDepthResponseSchema>;
 
 /** A published update of a market, up to which a subscriber may have been sent. */
 export interface Published {
@@ -38,19 +45,25 @@ export interface LiveMarketData {
 export class LiveMarket {
   readonly book: TrackedBook;
   #market: EncodedResponse<typeof GetMarketResponseSchema> | undefined;
+  #definition: Uint8Array | undefined;
   #data: LiveMarketData | undefined;
   #trade: TradeRow | undefined;
   #sequenceNumber = 0n;
   #depthChanged = 0n;
   #published: Published = { mark: 0, sequenceNumber: 0n };
   #stale = false;
-  readonly #depthResponses = new Map<bigint, EncodedResponse<typeof GetLatestMarketDepthResponseSchema>>();
+  readonly #depthResponses = new Map<number, DepthResponse>();
+  /** What {@link #depthResponses} count in the budget, in bytes. */
+  #depthBytes = 0;
+  /** The whole book, if it is large and was asked for. */
+  #encodedLevels: EncodedLevels | undefined;
   readonly #segments = new Map<Mark | undefined, DepthSegment>();
 
   constructor(
     readonly id: string,
     readonly chainVersion: string,
     readonly limits: LiveLimits,
+    private readonly budget: CacheBudget,
   ) {
     this.book = new TrackedBook(limits);
   }
@@ -75,9 +88,17 @@ export class LiveMarket {
     return this.#stale;
   }
 
-  setMarket(row: BodyRow): void {
+  /**
+   * @returns whether the market's prices or sizes have other decimals than before. Depth responses get another version
+   * with each definition, because it says what their numbers mean.
+   */
+  setMarket(row: BodyRow): boolean {
+    const before = this.#definition;
+    this.#definition = row.body;
     const segments = [Segment.ofBinary(MarketSchema, row.body)];
     this.#market = new SegmentResponse(marketEnvelope, segments, `${this.chainVersion}-${row.changedSequence}`);
+    this.#touchDepth(row.changedSequence);
+    return before !== undefined && decimalsOf(before) !== decimalsOf(row.body);
   }
 
   setData(row: BodyRow): void {
@@ -94,7 +115,7 @@ export class LiveMarket {
   /** Changes a level. {@link setDepth} of the same snapshot says whether an update was published. */
   changeLevel(row: LevelRow, mark: Mark): void {
     this.book.set(bookSide(row), row.price, row.volume, row.numberOfOrders, mark);
-    this.#segments.clear();
+    this.#forgetLevels();
   }
 
   /** Replaces all levels. */
@@ -103,7 +124,7 @@ export class LiveMarket {
       rows.map((row) => ({ ...row, side: bookSide(row) })),
       mark,
     );
-    this.#segments.clear();
+    this.#forgetLevels();
   }
 
   /** @returns whether an update was published since the last snapshot */
@@ -118,14 +139,24 @@ export class LiveMarket {
   }
 
   /** The depth response with at most `maxDepth` levels per side; 0: all. */
-  depth(maxDepth: bigint): EncodedResponse<typeof GetLatestMarketDepthResponseSchema> {
-    let response = this.#depthResponses.get(maxDepth);
+  depth(maxDepth: bigint): DepthResponse {
+    const { buy, sell } = this.book.levels;
+    const isAll = maxDepth === 0n || maxDepth >= Math.max(buy.length, sell.length);
+    const levelsMax = isAll ? Number.POSITIVE_INFINITY : Number(maxDepth);
+    let response = this.#depthResponses.get(levelsMax);
     if (response === undefined) {
-      if (this.#depthResponses.size >= this.limits.depthResponsesMax) this.#depthResponses.clear();
-      response = this.#makeDepth(maxDepth);
-      this.#depthResponses.set(maxDepth, response);
+      response = this.#makeDepth(levelsMax);
+      this.#keepDepth(levelsMax, response);
     }
     return response;
+  }
+
+  /** Drops the depth responses that count in the budget. */
+  forgetDepthResponses(): void {
+    const whole = this.#depthResponses.get(Number.POSITIVE_INFINITY);
+    this.#depthResponses.clear();
+    if (whole !== undefined) this.#depthResponses.set(Number.POSITIVE_INFINITY, whole);
+    this.#depthBytes = 0;
   }
 
   /**
@@ -137,8 +168,14 @@ export class LiveMarket {
     if (update === undefined) {
       const changed = held === undefined ? undefined : this.book.changedSince(held.mark);
       const previous = held === undefined || changed === undefined ? 0n : held.sequenceNumber;
+      const { sequenceNumber } = this.#published;
       const levels = changed ?? this.book.levels;
-      update = depthSegment(this.id, levels, this.#published.sequenceNumber, previous);
+      const large = isLarge(levels)
+        ? changed === undefined
+          ? this.#allLevels()
+          : new EncodedLevels(changed)
+        : undefined;
+      update = depthSegment(this.id, large ?? levels, sequenceNumber, previous);
       this.#segments.set(held?.mark, update);
     }
     return update;
@@ -147,21 +184,70 @@ export class LiveMarket {
   #touchDepth(changedSequence: bigint): void {
     if (changedSequence > this.#depthChanged) this.#depthChanged = changedSequence;
     this.#depthResponses.clear();
+    this.budget.release(this.#depthBytes);
+    this.#depthBytes = 0;
   }
 
-  #makeDepth(maxDepth: bigint): EncodedResponse<typeof GetLatestMarketDepthResponseSchema> {
+  #forgetLevels(): void {
+    this.#segments.clear();
+    this.#encodedLevels = undefined;
+  }
+
+  #allLevels(): EncodedLevels {
+    this.#encodedLevels ??= new EncodedLevels(this.book.levels);
+    return this.#encodedLevels;
+  }
+
+  /** The whole book's response is always kept: it is of the size of the book itself. */
+  #keepDepth(levelsMax: number, response: DepthResponse): void {
+    if (Number.isFinite(levelsMax)) {
+      const bytes = 2 * levelsMax * depthLevelBytes;
+      if (this.#depthResponses.size > this.limits.depthResponsesMax) {
+        this.budget.release(this.#depthBytes);
+        this.forgetDepthResponses();
+      }
+      if (!this.budget.take(this, bytes)) return;
+      this.#depthBytes += bytes;
+    }
+    this.#depthResponses.set(levelsMax, response);
+  }
+
+  #makeDepth(levelsMax: number): DepthResponse {
+    const schema = GetLatestMarketDepthResponseSchema;
     const { buy, sell } = this.book.levels;
-    const most = maxDepth === 0n || maxDepth > BigInt(Number.MAX_SAFE_INTEGER) ? undefined : Number(maxDepth);
-    const message = create(GetLatestMarketDepthResponseSchema, {
-      marketId: this.id,
-      buy: buy.slice(0, most).map(levelMessage),
-      sell: sell.slice(0, most).map(levelMessage),
+    const isAll = levelsMax === Number.POSITIVE_INFINITY;
+    const parts = { version: `${this.chainVersion}-${this.#depthChanged}${isAll ? "" : `-${levelsMax}`}` };
+    const rest = {
       sequenceNumber: this.#sequenceNumber,
       ...(this.#trade === undefined ? {} : { lastTrade: tradeMessage(this.#trade) }),
+    };
+    if (Math.min(levelsMax, buy.length) + Math.min(levelsMax, sell.length) > levelsAtOnceMax) {
+      return new BookResponse(schema, { schema, marketId: this.id, levels: this.#allLevels(), levelsMax, rest }, parts);
+    }
+    const message = create(schema, {
+      marketId: this.id,
+      buy: buy.slice(0, levelsMax).map(levelMessage),
+      sell: sell.slice(0, levelsMax).map(levelMessage),
+      ...rest,
     });
-    const version = `${this.chainVersion}-${this.#depthChanged}${maxDepth === 0n ? "" : `-${maxDepth}`}`;
-    return new MessageResponse(GetLatestMarketDepthResponseSchema, message, { version });
+    return new MessageResponse(schema, message, parts);
   }
+}
+
+/**
+ * What a level of a cached depth response takes in all the forms in which it may be asked for, in bytes: some 60 as JSON,
+ * 20 in protobuf, both framed, in base64 and in two compressions, and 200 as a message.
+ */
+const depthLevelBytes = 600;
+
+function isLarge({ buy, sell }: Levels): boolean {
+  return buy.length + sell.length > levelsAtOnceMax;
+}
+
+/** Of prices and of sizes, to be compared. */
+function decimalsOf(definition: Uint8Array): string {
+  const { decimalPlaces, positionDecimalPlaces } = fromBinary(MarketSchema, definition);
+  return `${decimalPlaces} ${positionDecimalPlaces}`;
 }
 
 function bookSide(row: LevelRow): 1 | 2 {

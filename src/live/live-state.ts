@@ -4,6 +4,7 @@ import type { EncodedResponse } from "../domain/encoded-response.js";
 import { Failure, unavailable, worded } from "../domain/failure.js";
 import type { Mark } from "../domain/tracked-book.js";
 import type { Changes, LevelRow, Place, Progress } from "../store/changes.js";
+import { CacheBudget } from "./cache-budget.js";
 import { type LiveLimits, liveRetryAfterMs } from "./limits.js";
 import { LiveMarket, type LiveMarketData, type Published } from "./live-market.js";
 import { SegmentResponse } from "./segment-response.js";
@@ -16,6 +17,10 @@ export interface StateChange {
   readonly shown: readonly LiveMarket[];
   /** Markets that became stale: streams that hold them end. */
   readonly stale: readonly LiveMarket[];
+  /** Markets with other decimals than before: streams that hold them end, whether they are stale or not. */
+  readonly redefined: readonly LiveMarket[];
+  /** Markets that became stale, and those that no longer are, also if nobody could hold them before. */
+  readonly turned: readonly LiveMarket[];
   /** Markets that published an update, and what they had published before. */
   readonly published: ReadonlyMap<LiveMarket, Published>;
 }
@@ -31,6 +36,7 @@ export class LiveState {
   readonly chainId: string;
   readonly #chainVersion: string;
   readonly #limits: LiveLimits;
+  readonly #budget: CacheBudget;
   readonly #markets = new Map<string, LiveMarket>();
   readonly #announced: LiveMarket[] = [];
   readonly #lists = new Map<string, EncodedResponse<typeof ListLatestMarketDataResponseSchema>>();
@@ -44,6 +50,7 @@ export class LiveState {
     // The same chain, loaded again, may have other contents at the same block.
     this.#chainVersion = createHash("sha256").update(`${this.chainId}\0${storeId}`).digest("base64url").slice(0, 10);
     this.#limits = limits;
+    this.#budget = new CacheBudget(limits.depthResponsesBytesMax);
     this.#progress = changes.progress;
     this.apply(changes);
   }
@@ -89,10 +96,11 @@ export class LiveState {
     this.#mark++;
     this.#progress = changes.progress;
     const announced: LiveMarket[] = [];
+    const redefined: LiveMarket[] = [];
     for (const row of changes.markets) {
       const market = this.#marketOf(row.marketId);
       if (market.market === undefined) announced.push(market);
-      market.setMarket(row);
+      if (market.setMarket(row)) redefined.push(market);
     }
     for (const row of changes.marketData) this.#marketOf(row.marketId).setData(row);
     for (const row of changes.trades) this.#marketOf(row.marketId).setTrade(row);
@@ -106,6 +114,8 @@ export class LiveState {
     return {
       shown: [...announced, ...known].filter(({ stale }) => !stale),
       stale: known.filter(({ stale }) => stale),
+      redefined,
+      turned,
       published,
     };
   }
@@ -161,7 +171,7 @@ export class LiveState {
   #marketOf(id: string): LiveMarket {
     let market = this.#markets.get(id);
     if (market === undefined) {
-      market = new LiveMarket(id, this.#chainVersion, this.#limits);
+      market = new LiveMarket(id, this.#chainVersion, this.#limits, this.#budget);
       this.#markets.set(id, market);
     }
     return market;
@@ -179,4 +189,11 @@ export function marketStale(id: string): Failure {
     "MARKET_STALE",
     liveRetryAfterMs,
   );
+}
+
+/** UNAVAILABLE, because a reader holds a book in other decimals than the market has now. */
+export function marketRedefined(id: string): Failure {
+  const message = `market ${id} has other decimals than before; discard its book, read the market again, and open the stream again`;
+  const parts = { reason: "MARKET_STALE", reasonMetadata: { redefined: "true" }, retryAfterMs: liveRetryAfterMs };
+  return new Failure("unavailable", message, parts);
 }

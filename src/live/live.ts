@@ -1,4 +1,5 @@
 import type { BlockHead } from "../domain/block-headers.js";
+import type { Codec } from "../domain/encoded-response.js";
 import { type Failure, unavailable } from "../domain/failure.js";
 import type { Changes } from "../store/changes.js";
 import type { Database } from "../store/database.js";
@@ -6,6 +7,7 @@ import type { Log } from "../telemetry/log.js";
 import type { Metrics } from "../telemetry/metrics.js";
 import { Hub } from "./hub.js";
 import { type LiveLimits, liveLimits, liveRetryAfterMs } from "./limits.js";
+import type { LiveMarket } from "./live-market.js";
 import { blockAgeSeconds, registerLiveMetrics } from "./live-metrics.js";
 import { LiveState } from "./live-state.js";
 import type { Subscriber } from "./subscriber.js";
@@ -32,9 +34,9 @@ export interface Live {
   /**
    * Opens a stream of markets (ids, in which doubles count once); none: all that are not stale, also those announced later.
    * @throws Failure `unavailable` while not ready or draining, or naming the first stale market, `not_found` naming the
-   * first unknown one
+   * first unknown one. `codec` is the form in which its messages are sent, JSON if it is left out.
    */
-  observe(marketIds: readonly string[], clientAddress: string): Subscriber;
+  observe(marketIds: readonly string[], clientAddress: string, codec?: Codec): Subscriber;
   /** Called with each change of {@link ready}. */
   onReadiness(listener: (ready: boolean) => void): void;
   /** Ends every stream with UNAVAILABLE, and refuses new ones. Unary calls continue. */
@@ -102,13 +104,14 @@ class FollowedLive implements Live {
     return blockAgeSeconds(this.#state);
   }
 
-  observe(marketIds: readonly string[], clientAddress: string): Subscriber {
+  observe(marketIds: readonly string[], clientAddress: string, codec?: Codec): Subscriber {
     const state = this.state();
     if (this.#draining || this.#hub === undefined) throw draining();
-    if (marketIds.length === 0) return this.#hub.open(undefined, clientAddress);
+    if (marketIds.length === 0) return this.#hub.open(undefined, clientAddress, codec);
     return this.#hub.open(
       [...new Set(marketIds)].map((id) => state.requireBook(id)),
       clientAddress,
+      codec,
     );
   }
 
@@ -134,6 +137,7 @@ class FollowedLive implements Live {
     if (this.#state !== undefined && !afresh) {
       const change = this.#state.apply(changes);
       this.#hub?.publish(change);
+      for (const market of change.turned) this.#logTurned(market);
       return;
     }
     this.#forget();
@@ -142,7 +146,13 @@ class FollowedLive implements Live {
     this.#state = state;
     const { chainId, height } = changes.progress;
     this.#log.info({ chain: chainId, height: String(height), markets: state.announced.length }, "read the state");
+    for (const market of state.announced) if (market.stale) this.#logTurned(market);
     for (const listener of this.#listeners) listener(true);
+  }
+
+  #logTurned({ id, stale }: LiveMarket): void {
+    if (stale) this.#log.warn({ market: id }, "market is stale: it has no depth before its venue's next snapshot");
+    else this.#log.info({ market: id }, "market is no longer stale");
   }
 
   onEmpty(): void {

@@ -1,4 +1,5 @@
 import type { ObserveMarketsDepthUpdatesResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import type { Codec } from "../domain/encoded-response.js";
 import type { Failure } from "../domain/failure.js";
 import type { ResponseStream } from "../domain/service.js";
 import type { Cohort, Subscription } from "./cohort.js";
@@ -30,6 +31,10 @@ export class Subscriber implements ResponseStream<typeof ObserveMarketsDepthUpda
   /** An empty message is due: as the first message if there is no update, and after silence. */
   #heartbeatDue: boolean;
   #sentSweep: number;
+  /** Taken from a cohort, and being encoded in turns of the event loop. */
+  #preparing: readonly DepthResponse[] | undefined;
+  #prepared: readonly DepthResponse[] | undefined;
+  #thrown: { readonly thrown: unknown } | undefined;
   /** In the hub's queue of subscribers to wake. */
   queued = false;
 
@@ -38,6 +43,7 @@ export class Subscriber implements ResponseStream<typeof ObserveMarketsDepthUpda
     readonly subscription: Subscription,
     newSubscribers: Cohort,
     readonly clientAddress: string,
+    readonly codec: Codec,
   ) {
     this.#owner = owner;
     this.#cohort = newSubscribers;
@@ -65,17 +71,43 @@ export class Subscriber implements ResponseStream<typeof ObserveMarketsDepthUpda
 
   take(): readonly DepthResponse[] {
     if (this.#closed) return nothing;
-    if (!this.#cohort.behind && !this.#heartbeatDue) {
+    if (this.#thrown !== undefined) throw this.#thrown.thrown;
+    const prepared = this.#prepared;
+    const isIdle = !this.#cohort.behind && !this.#heartbeatDue;
+    if (this.#preparing !== undefined || (prepared === undefined && isIdle)) {
       this.#waiting = true;
       return nothing;
     }
     this.#waiting = false;
     this.#sentSweep = this.#owner.sweeps;
     this.#heartbeatDue = false;
+    this.#prepared = undefined;
+    if (prepared !== undefined) return prepared;
     if (!this.#cohort.behind) return [this.#owner.heartbeat()];
     const responses = this.#owner.responsesOf(this.#cohort);
     this.#join(this.subscription.upToDate());
-    return responses;
+    const encoding = responses.flatMap((response) => response.prepare?.(this.codec) ?? []);
+    if (encoding.length === 0) return responses;
+    this.#prepare(responses, encoding);
+    return nothing;
+  }
+
+  /** Whatever changes meanwhile is merged, and follows. */
+  #prepare(responses: readonly DepthResponse[], encoding: readonly Promise<void>[]): void {
+    this.#waiting = true;
+    this.#preparing = responses;
+    Promise.all(encoding).then(
+      () => {
+        this.#preparing = undefined;
+        this.#prepared = responses;
+        this.wake();
+      },
+      (thrown: unknown) => {
+        this.#preparing = undefined;
+        this.#thrown = { thrown };
+        this.wake();
+      },
+    );
   }
 
   close(): void {

@@ -1,4 +1,4 @@
-import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js";
+import type { Codec, EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import type { Failure } from "../../domain/failure.js";
 import type { ResponseStream } from "../../domain/service.js";
 import { clientLeft, grpcCode, type ProtocolError } from "../errors.js";
@@ -8,6 +8,8 @@ export type CallError = Failure | ProtocolError;
 
 /** The response to one call in one protocol. */
 export interface CallWire {
+  /** The form of its messages. */
+  readonly codec: Codec;
   /** The encoding of a stream's messages. Read once the stream is open. */
   readonly encoding: Encoding;
   /**

@@ -1,6 +1,6 @@
 import { fromBinary, fromJsonString, isMessage, type MessageShape, type Registry } from "@bufbuild/protobuf";
 import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
-import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js";
+import type { Codec, EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import type { Method } from "../../domain/service.js";
 import { MessageResponse } from "../../encoding/message-response.js";
 import { ProtocolError } from "../errors.js";
@@ -17,9 +17,6 @@ export const envelopeHeadBytes = 5;
 
 /** The flag of an envelope whose message is compressed. */
 const compressedFlag = 0x01;
-
-/** The codec of messages. */
-export type Codec = "proto" | "json";
 
 /**
  * Envelopes, which gRPC, gRPC-Web and Connect streams share.
@@ -56,13 +53,13 @@ export class Framing {
   readonly coding: ContentCoding | undefined;
   /** Small and very large messages are not compressed: a large one would delay all other streams. */
   readonly encoding: Encoding;
-  readonly #codec: Codec;
+  readonly codec: Codec;
   readonly #text: boolean;
 
   /** @param text base64, each envelope padded by itself, as in `application/grpc-web-text` */
   constructor(codec: Codec, coding: ContentCoding | undefined, text: boolean) {
     this.coding = coding;
-    this.#codec = codec;
+    this.codec = codec;
     this.#text = text;
     const name = [codec, "envelope", ...(coding === undefined ? [] : [coding]), ...(text ? ["base64"] : [])].join(" ");
     const isPlain = codec === "proto" && coding === undefined && !text;
@@ -82,7 +79,7 @@ export class Framing {
   whole(response: EncodedResponse): Uint8Array | Promise<Uint8Array> {
     const { coding } = this;
     if (coding === undefined) return response.encode(this.encoding);
-    const bytes = encoded(response, this.#codec);
+    const bytes = encoded(response, this.codec);
     if (bytes.length <= compressedInlineBytesMax) return response.encode(this.encoding);
     return Promise.resolve(compress(coding, bytes)).then((packed) => this.frame(compressedFlag, packed));
   }

@@ -1,5 +1,5 @@
 import type { Message } from "@bufbuild/protobuf";
-import type { EncodedResponse } from "../../domain/encoded-response.js";
+import type { Codec, EncodedResponse } from "../../domain/encoded-response.js";
 import type { Failure, Terms } from "../../domain/failure.js";
 import type { RequestHeaders } from "../../domain/metadata.js";
 import type { Call, Method, ResponseStream } from "../../domain/service.js";
@@ -23,10 +23,12 @@ import type { RequestDecoder, RequestReader } from "./framing.js";
 export class RequestCall implements Call {
   readonly clientAddress: string;
   readonly requestHeaders: RequestHeaders;
+  readonly codec: Codec;
   #controller: AbortController | undefined;
   #aborted: { readonly reason: unknown } | undefined;
 
-  constructor(clientAddress: string, requestHeaders: RequestHeaders) {
+  constructor(clientAddress: string, requestHeaders: RequestHeaders, codec: Codec = "json") {
+    this.codec = codec;
     this.clientAddress = clientAddress;
     this.requestHeaders = requestHeaders;
   }
@@ -86,7 +88,7 @@ export class ServerCall extends RequestCall {
     requestHeaders: RequestHeaders,
     timeoutMs?: number,
   ) {
-    super(clientAddress, requestHeaders);
+    super(clientAddress, requestHeaders, wire.codec);
     this.served = served;
     this.#wire = wire;
     this.#deadline = timeoutMs === undefined ? undefined : this.#startedMs + timeoutMs;

@@ -20,6 +20,7 @@ export interface UnaryTarget extends ServedMethod {
 
 /** The JSON response to a GET of a unary method. */
 export class UnaryResponse extends WithoutStream implements CallWire {
+  readonly codec = "json";
   /** The response, once there is one. */
   answered: EncodedResponse | undefined;
   readonly #exchange: Exchange;

@@ -127,7 +127,7 @@ export class RepeatedGets {
 
   #respond({ target, headers, coding }: RepeatedGet, remoteAddress: string): Uint8Array | undefined {
     const clientAddress = this.#options.clients.of(remoteAddress, headers["x-forwarded-for"]);
-    const call = new RequestCall(clientAddress, headers);
+    const call = new RequestCall(clientAddress, headers, "json");
     const encoded = target.method.invoke(target.message, call);
     if (encoded instanceof Promise) {
       target.cached = false;

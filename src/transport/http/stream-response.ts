@@ -37,6 +37,7 @@ const blockNames: ReadonlySet<string> = new Set(blockHeaderNames);
  * before the first message is a normal error response.
  */
 export class StreamResponse implements CallWire {
+  readonly codec = "json";
   /** Called when the response can take more. */
   onDrain: () => void = () => {};
   readonly #options: StreamResponseOptions;

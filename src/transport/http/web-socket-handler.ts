@@ -199,6 +199,7 @@ class Handshake {
 
 /** Writes finished frames directly to the socket, without a queue. The WebSocket object only sends control frames. */
 class WebSocketResponse implements CallWire {
+  readonly codec = "json";
   readonly encoding = webSocketText;
   readonly #handshake: Handshake;
   readonly #breakOffMs: number;

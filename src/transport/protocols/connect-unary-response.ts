@@ -1,11 +1,11 @@
 import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
-import type { EncodedResponse } from "../../domain/encoded-response.js";
+import type { Codec, EncodedResponse } from "../../domain/encoded-response.js";
 import type { Failure } from "../../domain/failure.js";
 import type { Metadata } from "../../domain/metadata.js";
 import { jsonWriteOptions } from "../../encoding/json-encoder.js";
 import { type CallError, type CallWire, WithoutStream } from "../call/call-wire.js";
 import { type ContentCoding, compress, compressedBytesMin } from "../call/content-coding.js";
-import { type Codec, encoded } from "../call/framing.js";
+import { encoded } from "../call/framing.js";
 import { HttpFailure } from "../errors.js";
 import { noneMatch } from "../http/json-response.js";
 import type { AnyRequest } from "../options.js";
@@ -33,6 +33,7 @@ function compressed(reply: EncodedResponse, codec: Codec, coding: ContentCoding)
 
 /** A Connect unary response: the message itself, or an error as JSON with its own HTTP status. */
 export class ConnectUnaryResponse extends WithoutStream implements CallWire {
+  readonly codec: Codec;
   readonly #type: RpcContentType;
   readonly #coding: ContentCoding | undefined;
   readonly #request: AnyRequest;
@@ -40,6 +41,7 @@ export class ConnectUnaryResponse extends WithoutStream implements CallWire {
 
   constructor(type: RpcContentType, coding: ContentCoding | undefined, request: AnyRequest, response: RpcResponse) {
     super();
+    this.codec = type.codec;
     this.#type = type;
     this.#coding = coding;
     this.#request = request;

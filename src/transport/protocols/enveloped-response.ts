@@ -1,6 +1,6 @@
 import { endStreamFlag, endStreamToJson } from "@connectrpc/connect/protocol-connect";
 import { trailerFlag } from "@connectrpc/connect/protocol-grpc-web";
-import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js";
+import type { Codec, EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import type { Failure } from "../../domain/failure.js";
 import { jsonWriteOptions } from "../../encoding/json-encoder.js";
 import type { CallError, CallWire } from "../call/call-wire.js";
@@ -44,6 +44,7 @@ const plainEnds = new WeakMap<Framing, Buffer>();
 
 /** A response of gRPC-Web, or of a Connect stream. Its end is an envelope too. */
 export class EnvelopedResponse implements CallWire {
+  readonly codec: Codec;
   readonly encoding: Encoding;
   readonly #framing: Framing;
   readonly #protocol: EnvelopedProtocol;
@@ -52,6 +53,7 @@ export class EnvelopedResponse implements CallWire {
 
   constructor(type: RpcContentType, coding: ContentCoding | undefined, response: RpcResponse) {
     this.#framing = framingOf(type.codec, coding, type.text);
+    this.codec = type.codec;
     this.encoding = this.#framing.encoding;
     this.#protocol = type.protocol === "connect" ? connectStream : grpcWeb;
     this.#type = type;

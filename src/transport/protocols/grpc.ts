@@ -6,7 +6,7 @@ import {
   type ServerHttp2Stream,
 } from "node:http2";
 import { parseTimeout } from "@connectrpc/connect/protocol-grpc";
-import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js";
+import type { Codec, EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import type { Failure } from "../../domain/failure.js";
 import type { CallError, CallWire } from "../call/call-wire.js";
 import { type Framing, framingOf } from "../call/framing.js";
@@ -143,12 +143,14 @@ const withoutBody = Object.freeze({ endStream: true, sendDate: false });
 
 /** A gRPC response, written directly to the HTTP/2 stream. */
 class GrpcWire implements CallWire {
+  readonly codec: Codec;
   readonly encoding: Encoding;
   readonly #stream: ServerHttp2Stream;
   readonly #framing: Framing;
   readonly #headers: ResponseHeaders;
 
   constructor(stream: ServerHttp2Stream, framing: Framing, headers: ResponseHeaders) {
+    this.codec = framing.codec;
     this.encoding = framing.encoding;
     this.#stream = stream;
     this.#framing = framing;

@@ -1,6 +1,7 @@
 import { createRegistry } from "@bufbuild/protobuf";
 import { MethodOptions_IdempotencyLevel } from "@bufbuild/protobuf/wkt";
 import type { ConnectError } from "@connectrpc/connect";
+import type { Codec } from "../../domain/encoded-response.js";
 import type { RequestHeaders } from "../../domain/metadata.js";
 import type { Method } from "../../domain/service.js";
 import { anyRegistry } from "../../encoding/json-encoder.js";
@@ -8,7 +9,6 @@ import type { CallWire } from "../call/call-wire.js";
 import { type ContentCoding, chooseCoding, contentCodings } from "../call/content-coding.js";
 import {
   BodyReader,
-  type Codec,
   decodeBinary,
   EnvelopeReader,
   jsonDecoder,
