@@ -51,10 +51,30 @@ export class PriceLadder<L extends { readonly price: string }> {
     this.#levels = [...levels].sort(this.#compare);
   }
 
+  /**
+   * Sets levels of distinct prices, best first, or deletes those that are gone, in one pass over the side: many single
+   * changes would each move half of it. @returns what was at each price before
+   */
+  update(changes: readonly L[], isGone: (level: L) => boolean): (L | undefined)[] {
+    const levels = this.#levels;
+    const merged: L[] = [];
+    let next = 0;
+    const before = changes.map((level) => {
+      const found = this.#search(level.price, next);
+      const index = found < 0 ? -found - 1 : found;
+      while (next < index) merged.push(levels[next++] as L);
+      if (!isGone(level)) merged.push(level);
+      return found < 0 ? undefined : levels[next++];
+    });
+    while (next < levels.length) merged.push(levels[next++] as L);
+    this.#levels = merged;
+    return before;
+  }
+
   /** The index of a price, or -(where it belongs) - 1. */
-  #search(price: string): number {
+  #search(price: string, from = 0): number {
     const wanted = { price };
-    let low = 0;
+    let low = from;
     let high = this.#levels.length - 1;
     while (low <= high) {
       const middle = (low + high) >>> 1;

@@ -13,9 +13,16 @@ export interface Levels {
   readonly sell: readonly DepthLevel[];
 }
 
-/** A level in one of two lists, ordered by last change: existing levels and vanished ones. */
-interface ChainedLevel extends DepthLevel {
+/** A level and its side. */
+export interface BookLevel extends DepthLevel {
   readonly side: BookSide;
+}
+
+/** Fewer levels than this are set one by one. */
+const setAllMin = 16;
+
+/** A level in one of two lists, ordered by last change: existing levels and vanished ones. */
+interface ChainedLevel extends BookLevel {
   readonly mark: Mark;
   older: ChainedLevel | undefined;
   newer: ChainedLevel | undefined;
@@ -75,38 +82,39 @@ export class TrackedBook {
   /** Sets a level at `mark`, which must not be below earlier ones. Volume 0 and no orders: it vanished. */
   set(side: BookSide, price: string, volume: bigint, numberOfOrders: bigint, mark: Mark): void {
     const ladder = this.#ladders[side];
-    const tombstones = this.#tombstones[side];
+    const level = { price, volume, numberOfOrders, side, mark, older: undefined, newer: undefined };
     const before = ladder.get(price);
-    if (before !== undefined) this.#present.remove(before);
-    const tombstone = tombstones.get(price);
-    if (tombstone !== undefined) this.#vanished.remove(tombstone);
-    const level: ChainedLevel = { price, volume, numberOfOrders, side, mark, older: undefined, newer: undefined };
-    if (volume === 0n && numberOfOrders === 0n) {
-      if (before !== undefined) ladder.delete(price);
-      tombstones.set(price, level);
-      this.#vanished.push(level);
-    } else {
-      tombstones.delete(price);
-      ladder.set(level);
-      this.#present.push(level);
+    if (!isGone(level)) ladder.set(level);
+    else if (before !== undefined) ladder.delete(price);
+    this.#track(level, before);
+    this.#forget();
+  }
+
+  /** The same for many levels of distinct prices, at the cost of one pass over each side. */
+  setAll(levels: readonly BookLevel[], mark: Mark): void {
+    if (levels.length < setAllMin) {
+      for (const { side, price, volume, numberOfOrders } of levels) this.set(side, price, volume, numberOfOrders, mark);
+      return;
+    }
+    const bySide = chained(levels, mark);
+    for (const side of [sides.buy, sides.sell]) {
+      const changes = bySide[side].sort(bestFirst(side));
+      const before = this.#ladders[side].update(changes, isGone);
+      for (const [index, level] of changes.entries()) this.#track(level, before[index]);
     }
     this.#forget();
   }
 
   /** Replaces all levels at `mark`. Changes since earlier marks are no longer known. */
-  replace(levels: Iterable<DepthLevel & { readonly side: BookSide }>, mark: Mark): void {
+  replace(levels: readonly BookLevel[], mark: Mark): void {
     for (const chain of [this.#present, this.#vanished]) {
       chain.newest = undefined;
       chain.oldest = undefined;
       chain.size = 0;
     }
-    const bySide: Record<BookSide, ChainedLevel[]> = { 1: [], 2: [] };
-    for (const { side, price, volume, numberOfOrders } of levels) {
-      const level: ChainedLevel = { price, volume, numberOfOrders, side, mark, older: undefined, newer: undefined };
-      bySide[side].push(level);
-      this.#present.push(level);
-    }
+    const bySide = chained(levels, mark);
     for (const side of [sides.buy, sides.sell]) {
+      for (const level of bySide[side]) this.#present.push(level);
       this.#ladders[side].replace(bySide[side]);
       this.#tombstones[side].clear();
     }
@@ -128,6 +136,22 @@ export class TrackedBook {
     return { buy: changed[1].sort(bestFirst(sides.buy)), sell: changed[2].sort(bestFirst(sides.sell)) };
   }
 
+  /** Moves a level that was just set to the newest end of its list. */
+  #track(level: ChainedLevel, before: ChainedLevel | undefined): void {
+    const { side, price } = level;
+    const tombstones = this.#tombstones[side];
+    if (before !== undefined) this.#present.remove(before);
+    const tombstone = tombstones.get(price);
+    if (tombstone !== undefined) this.#vanished.remove(tombstone);
+    if (isGone(level)) {
+      tombstones.set(price, level);
+      this.#vanished.push(level);
+    } else {
+      tombstones.delete(price);
+      this.#present.push(level);
+    }
+  }
+
   #forget(): void {
     const most = Math.max(this.#present.size, this.#tombstonesSpareMax);
     while (this.#vanished.size > most) {
@@ -138,4 +162,16 @@ export class TrackedBook {
       this.#forgotten = Math.max(this.#forgotten, oldest.mark);
     }
   }
+}
+
+function isGone({ volume, numberOfOrders }: DepthLevel): boolean {
+  return volume === 0n && numberOfOrders === 0n;
+}
+
+function chained(levels: readonly BookLevel[], mark: Mark): Record<BookSide, ChainedLevel[]> {
+  const bySide: Record<BookSide, ChainedLevel[]> = { 1: [], 2: [] };
+  for (const { side, price, volume, numberOfOrders } of levels) {
+    bySide[side].push({ price, volume, numberOfOrders, side, mark, older: undefined, newer: undefined });
+  }
+  return bySide;
 }

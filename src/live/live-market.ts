@@ -7,7 +7,7 @@ import {
 import { MarketSchema } from "../../gen/vega/markets_pb.js";
 import { FeeSchema, MarketDataSchema, type Trade, TradeSchema } from "../../gen/vega/vega_pb.js";
 import type { EncodedResponse } from "../domain/encoded-response.js";
-import { type Levels, type Mark, TrackedBook } from "../domain/tracked-book.js";
+import { type BookLevel, type Levels, type Mark, TrackedBook } from "../domain/tracked-book.js";
 import { MessageResponse } from "../encoding/message-response.js";
 import type { BodyRow, DepthRow, LevelRow, TradeRow } from "../store/changes.js";
 import { BookResponse } from "./book-response.js";
@@ -112,18 +112,15 @@ export class LiveMarket {
     this.#touchDepth(row.changedSequence);
   }
 
-  /** Changes a level. {@link setDepth} of the same snapshot says whether an update was published. */
-  changeLevel(row: LevelRow, mark: Mark): void {
-    this.book.set(bookSide(row), row.price, row.volume, row.numberOfOrders, mark);
+  /** Changes levels. {@link setDepth} of the same snapshot says whether an update was published. */
+  changeLevels(rows: readonly LevelRow[], mark: Mark): void {
+    this.book.setAll(rows.map(bookLevel), mark);
     this.#forgetLevels();
   }
 
   /** Replaces all levels. */
   replaceLevels(rows: readonly LevelRow[], mark: Mark): void {
-    this.book.replace(
-      rows.map((row) => ({ ...row, side: bookSide(row) })),
-      mark,
-    );
+    this.book.replace(rows.map(bookLevel), mark);
     this.#forgetLevels();
   }
 
@@ -250,9 +247,9 @@ function decimalsOf(definition: Uint8Array): string {
   return `${decimalPlaces} ${positionDecimalPlaces}`;
 }
 
-function bookSide(row: LevelRow): 1 | 2 {
-  if (row.side === 1 || row.side === 2) return row.side;
-  throw new Error(`price level of market ${row.marketId} has side ${row.side}`);
+function bookLevel({ marketId, side, price, volume, numberOfOrders }: LevelRow): BookLevel {
+  if (side === 1 || side === 2) return { side, price, volume, numberOfOrders };
+  throw new Error(`price level of market ${marketId} has side ${side}`);
 }
 
 function tradeMessage(row: TradeRow): Trade {

@@ -155,17 +155,17 @@ export class LiveState {
   }
 
   #applyLevels(changes: Changes, published: ReadonlyMap<LiveMarket, Published>): void {
-    if (!changes.wholeBooks) {
-      for (const row of changes.levels) this.#marketOf(row.marketId).changeLevel(row, this.#mark);
-      return;
-    }
     const byMarket = new Map<string, LevelRow[]>();
     for (const row of changes.levels) {
       const levels = byMarket.get(row.marketId);
       if (levels === undefined) byMarket.set(row.marketId, [row]);
       else levels.push(row);
     }
-    for (const market of published.keys()) market.replaceLevels(byMarket.get(market.id) ?? [], this.#mark);
+    if (changes.wholeBooks) {
+      for (const market of published.keys()) market.replaceLevels(byMarket.get(market.id) ?? [], this.#mark);
+    } else {
+      for (const [id, levels] of byMarket) this.#marketOf(id).changeLevels(levels, this.#mark);
+    }
   }
 
   #marketOf(id: string): LiveMarket {

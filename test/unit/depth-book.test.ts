@@ -83,6 +83,35 @@ describe("a tracked book", () => {
     expect(prices(4)).toEqual([[], []]);
   });
 
+  test("many levels set at once are the same as one by one", () => {
+    const side = fc.constantFrom<1 | 2>(1, 2);
+    const price = fc.integer({ min: 1, max: 120 }).map(String);
+    const levels = fc.uniqueArray(fc.record({ side, price, volume: fc.bigInt(0n, 3n) }), {
+      selector: (one) => `${one.side} ${one.price}`,
+      minLength: 1,
+      maxLength: 80,
+    });
+    fc.assert(
+      fc.property(fc.array(levels, { minLength: 1, maxLength: 6 }), (blocks) => {
+        const [atOnce, oneByOne] = [new TrackedBook(), new TrackedBook()];
+        for (const [block, changes] of blocks.entries()) {
+          atOnce.setAll(
+            changes.map((one) => ({ ...level(one.price, one.volume), side: one.side })),
+            block + 1,
+          );
+          for (const one of changes) {
+            oneByOne.set(one.side, one.price, one.volume, one.volume === 0n ? 0n : 1n, block + 1);
+          }
+        }
+        const facts = (book: TrackedBook) =>
+          JSON.stringify([book.levels, book.size, ...blocks.map((_, mark) => book.changedSince(mark))], (key, value) =>
+            key === "older" || key === "newer" ? undefined : typeof value === "bigint" ? String(value) : value,
+          );
+        expect(facts(atOnce)).toBe(facts(oneByOne));
+      }),
+    );
+  });
+
   test("remembers as many vanished levels as it may, and says when that is too few", () => {
     const book = new TrackedBook({ tombstonesSpareMax: 2 });
     for (let n = 1; n <= 4; n++) book.set(1, String(n), 0n, 0n, n);
