@@ -107,8 +107,10 @@ export interface ExportConfig {
   readonly assetId: string;
   readonly startNs: bigint | undefined;
   readonly endNs: bigint | undefined;
-  /** A file path, or `-` for standard output; undefined: the name that the server gives. */
+  /** A file path, or `-` for standard output; undefined: a name made of party and asset. */
   readonly out: string | undefined;
+  /** Whether a file of that name may be replaced; one that `out` names always is. */
+  readonly force: boolean;
   readonly giveUpMs: number;
 }
 
@@ -580,7 +582,8 @@ function exportCommand(commands: Commands): Command {
     .addOption(setting("--asset", "id", "of this asset").makeOptionMandatory())
     .addOption(setting("--start", "time", "only from this block time on").argParser(parseTime))
     .addOption(setting("--end", "time", "only before this block time").argParser(parseTime))
-    .addOption(setting("--out", "file", "where to write, - for standard output; else the name that the server gives"))
+    .addOption(setting("--out", "file", "where to write, - for standard output; else ledger-PARTY-ASSET.csv"))
+    .addOption(toggle("--force", "replace a file of that name; one that --out names is replaced in any case"))
     .addOption(wholeNumber("--give-up-ms", "ms", "how long to try again while nothing arrives", 300_000, 0, 86_400_000))
     .addHelpText(
       "after",
@@ -604,6 +607,7 @@ For example:
         startNs,
         endNs,
         out: values["out"] as string | undefined,
+        force: values["force"] as boolean,
         giveUpMs: values["giveUpMs"] as number,
       }),
     );
