@@ -15,8 +15,8 @@ import { openServer, serverProblem } from "../client/server.js";
 import type { ExportConfig } from "../config.js";
 import { grouped } from "../domain/decimal-text.js";
 import { exitInterrupted, exitNotVerified, OperatorError } from "../domain/operator-error.js";
+import { printable } from "../domain/printable.js";
 import { untilStopped } from "../runtime/stop-signal.js";
-import { printable } from "../terminal/style.js";
 import { ProgressLine } from "./progress-line.js";
 
 const bytesPerMiB = 1024 * 1024;

@@ -4,7 +4,7 @@ import type { StatusConfig } from "../config.js";
 import { grouped } from "../domain/decimal-text.js";
 import { duration, instant } from "../domain/instant.js";
 import { exitUnavailable, OperatorError } from "../domain/operator-error.js";
-import { printable } from "../terminal/style.js";
+import { printable } from "../domain/printable.js";
 
 /** The database is asked many times a second; after this long it counts as away. */
 const databaseSilenceMaxSeconds = 3;

@@ -2,9 +2,10 @@ import type { BlockHead } from "../domain/block-headers.js";
 import { grouped, scaled } from "../domain/decimal-text.js";
 import type { DepthBook, DepthUpdate } from "../domain/depth-book.js";
 import { duration, timeOfDay } from "../domain/instant.js";
+import { printable } from "../domain/printable.js";
 import { quoteOf } from "../domain/quote.js";
 import { type LadderSide, ladderLines, type Places } from "./ladder.js";
-import { printable, type Style } from "./style.js";
+import type { Style } from "./style.js";
 
 /** How long a changed level is highlighted. */
 const flashMs = 400;
