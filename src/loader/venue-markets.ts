@@ -20,8 +20,11 @@ import { RecordingError } from "./recording-error.js";
 /** The most decimals of a venue's prices and sizes. */
 export const decimalsMax = 30;
 
-/** The most levels a side of one snapshot or delta. */
-export const updateLevelsMax = 100_000;
+/**
+ * The most levels a side of a venue's book, and of one of its snapshots or deltas. Venues publish up to some ten thousand:
+ * more is a feed whose removals are missing, and would take memory in every process.
+ */
+export const sideLevelsMax = 100_000;
 
 /** Free text of a market definition, in characters each. */
 export const definitionTextLengthMax = 1_024;
@@ -98,8 +101,16 @@ export class VenueMarkets {
   /** Applies a snapshot, event `number`. @throws RecordingError */
   applySnapshot(snapshot: BookSnapshot, number: bigint): void {
     const market = this.#require("book_snapshot", snapshot.marketId);
-    const levels = scaledLevels("book_snapshot", snapshot, market);
     const book = this.#books.book(market.marketId);
+    const excess = excessOf("a snapshot", snapshot.bids.length, snapshot.asks.length);
+    if (excess !== undefined) {
+      book.moveTo(number);
+      // Its reason is told even if the market was stale before.
+      this.#set({ ...market, stale: false });
+      this.#becomeStale(market.marketId, excess);
+      return;
+    }
+    const levels = scaledLevels("book_snapshot", snapshot, market);
     book.moveTo(number);
     book.replace(levels);
     this.#set({ ...market, venueSequence: snapshot.sequenceNumber, stale: false });
@@ -109,7 +120,8 @@ export class VenueMarkets {
   /** Applies a delta, event `number`, if it goes on from where the book is. @throws RecordingError */
   applyDelta(delta: BookDelta, number: bigint): void {
     const market = this.#require("book_delta", delta.marketId);
-    const levels = scaledLevels("book_delta", delta, market);
+    const excess = excessOf("a delta", delta.bids.length, delta.asks.length);
+    const levels = excess === undefined ? scaledLevels("book_delta", delta, market) : [];
     const book = this.#books.book(market.marketId);
     book.moveTo(number);
     if (market.stale) {
@@ -122,7 +134,7 @@ export class VenueMarkets {
       this.counts.old++;
       return;
     }
-    const gap = gapBefore(delta, held);
+    const gap = gapBefore(delta, held) ?? excess;
     if (gap !== undefined) {
       this.#becomeStale(market.marketId, gap);
       return;
@@ -151,6 +163,9 @@ export class VenueMarkets {
     this.counts.applied++;
     const book = this.#books.book(marketId);
     if (market.depthMax > 0) book.keepBest(market.depthMax);
+    const { [sides.buy]: buy, [sides.sell]: sell } = book.ladders;
+    const excess = excessOf("the book", buy.levels.length, sell.levels.length);
+    if (excess !== undefined) this.#becomeStale(marketId, excess);
     if (checksum === undefined) return;
     const compute = checksumOf(market.checksumAlgorithm);
     if (compute === undefined) {
@@ -158,7 +173,6 @@ export class VenueMarkets {
         `has ${kind}.checksum, but the definition of market ${shown(marketId)} names no checksum_algorithm`,
       );
     }
-    const { [sides.buy]: buy, [sides.sell]: sell } = book.ladders;
     const found = compute({ ...market, bids: buy.levels, asks: sell.levels });
     if (found !== checksum) this.#becomeStale(marketId, `the update's checksum is ${checksum}, its book's ${found}`);
   }
@@ -196,13 +210,15 @@ function gapBefore(
   return previous <= held ? undefined : `updates are missing: one follows ${previous}, and the book is at ${held}`;
 }
 
+/** Why a book or update is too large; undefined: it is not. */
+function excessOf(what: string, bids: number, asks: number): string | undefined {
+  const levels = Math.max(bids, asks);
+  return levels > sideLevelsMax ? `${what} has ${levels} levels a side, more than ${sideLevelsMax}` : undefined;
+}
+
 function scaledLevels(kind: string, update: BookSnapshot | BookDelta, market: VenueMarketRow): ChangedLevel[] {
   const side = (name: "bids" | "asks", bookSide: BookSide) => {
-    const levels = update[name];
-    if (levels.length > updateLevelsMax) {
-      throw new RecordingError(`has ${levels.length} levels in ${kind}.${name}; one has at most ${updateLevelsMax}`);
-    }
-    return levels.map((level) => scaledLevel(`${kind}.${name}`, level, bookSide, market));
+    return update[name].map((level) => scaledLevel(`${kind}.${name}`, level, bookSide, market));
   };
   return [...side("bids", sides.buy), ...side("asks", sides.sell)];
 }

@@ -54,6 +54,9 @@ describe.skipIf(chromium === undefined)("the explorer and markets of venues", ()
     venue.snapshot({ bids: [level("12", "1")], sequenceNumber: 9n });
     await load();
     await expect.poll(bid, patience).toContain("12.00");
+    venue.define({ code: "GOLD", priceDecimals: 4 }).snapshot({ bids: [level("12.5", "1")], sequenceNumber: 10n });
+    await load();
+    await expect.poll(bid, patience).toContain("12.5000");
     expect(problems).toEqual([]);
   });
 });

@@ -72,11 +72,6 @@ describe("what cannot be is refused", () => {
       () => defined().define({ marketId: "" }),
       'event 5 has market_definition.market_id "", which is empty; give an identifier',
     ],
-    [
-      "too many levels",
-      () => defined().snapshot({ bids: Array.from({ length: 100_001 }, () => level("1", "1")) }),
-      "event 5 has 100001 levels in book_snapshot.bids; one has at most 100000",
-    ],
   ];
 
   it.each(cases)("%s", (_, recording, message) => {
@@ -86,6 +81,50 @@ describe("what cannot be is refused", () => {
     expect(() => {
       for (const frame of frames) fold.apply(frame);
     }).toThrow(message);
+  });
+});
+
+describe("a book of too many levels makes its market stale, and the load goes on", () => {
+  const many = (count: number, from = 1) => Array.from({ length: count }, (_, i) => level(`${from + i}`, "1"));
+  const first = () => new VenueRecording().define().define({ marketId: "n" });
+  const whole = (recording: VenueRecording) => recording.snapshot({ asks: many(100_000), sequenceNumber: 1n });
+  const cases: [string, (recording: VenueRecording) => VenueRecording, string[]][] = [
+    ["as many as may be", whole, []],
+    [
+      "a snapshot",
+      (r) => whole(r).snapshot({ bids: many(100_001), sequenceNumber: 2n }),
+      ["market m is stale from event 11 on: a snapshot has 100001 levels a side, more than 100000"],
+    ],
+    [
+      "the first snapshot",
+      (r) => r.snapshot({ bids: many(100_001) }),
+      ["market m is stale from event 8 on: a snapshot has 100001 levels a side, more than 100000"],
+    ],
+    [
+      "a delta",
+      (r) => whole(r).delta({ bids: many(100_001), sequenceNumber: 2n }),
+      ["market m is stale from event 11 on: a delta has 100001 levels a side, more than 100000"],
+    ],
+    [
+      "a delta that adds a level to the book",
+      (r) => whole(r).delta({ asks: many(1, 200_000), bids: many(3), sequenceNumber: 2n }),
+      ["market m is stale from event 11 on: the book has 100001 levels a side, more than 100000"],
+    ],
+  ];
+
+  it.each(cases)("%s", (_, recording, reasons) => {
+    const books = OrderBooks.restore([], []);
+    const told: string[] = [];
+    const ledger = new LedgerTextWriter([], []);
+    const fold = new BlockFold({ progress: undefined, position: 0, books, ledger, onStale: (text) => told.push(text) });
+    const last = { marketId: "n", bids: [level("1", "1")] };
+    for (const frame of new FrameSplitter("test").frames(recording(first()).snapshot(last).bytes())) fold.apply(frame);
+    expect(told).toEqual(reasons);
+    const states = [...fold.take().venueMarkets.values()].map(({ marketId, stale }) => [marketId, stale]);
+    expect(states).toEqual([
+      ["m", reasons.length > 0],
+      ["n", false],
+    ]);
   });
 });
 

@@ -23,6 +23,8 @@ export class MarketDirectory {
   /** Follows the markets of a store of books. */
   start(books: BookStore): void {
     const follow = () => {
+      // The books were discarded: those that come next may be in other decimals.
+      if (books.marketIds.value.length === 0) this.#forget();
       for (const id of books.marketIds.value) if (this.#wanted.size < definitionsMax) this.#want(id);
     };
     books.marketIds.subscribe(follow);
@@ -33,6 +35,12 @@ export class MarketDirectory {
   refresh(market: Market): void {
     this.#wanted.add(market.id);
     if (this.#fetched.push(market) === 1) setTimeout(() => this.#publish(), publishMs);
+  }
+
+  #forget(): void {
+    this.#wanted.clear();
+    this.#fetched.length = 0;
+    if (this.markets.value.size > 0) this.markets.set(new Map());
   }
 
   #publish(): void {
