@@ -5,7 +5,7 @@ import { silenceMaxMs } from "../../clients/typescript/src/depth-reader.js";
 import { ledgerEntries } from "../../clients/typescript/src/ledger-entries.js";
 import { type ExportSummary, exportLedger } from "../../clients/typescript/src/ledger-export.js";
 import { isTransient, retryWaitMs } from "../../clients/typescript/src/retry.js";
-import type { BlockHead } from "../domain/block-headers.js";
+import { type BlockHead, blockHeadOf } from "../domain/block-headers.js";
 import type { TimeRange } from "../domain/date-range.js";
 import { nanoseconds } from "../domain/instant.js";
 import { exitNotVerified, OperatorError } from "../domain/operator-error.js";
@@ -216,8 +216,8 @@ export class LedgerDownload {
     const timer = setTimeout(endIfSilent, silenceMaxMs);
     let newestBlock = { height: 0n, timeNs: 0n };
     const onHeader = (headers: Headers) => {
-      const height = BigInt(headers.get("export-newest-block") ?? 0);
-      newestBlock = { height, timeNs: BigInt(headers.get("export-newest-block-timestamp") ?? 0) };
+      const [height, timeNs] = [headers.get("export-newest-block"), headers.get("export-newest-block-timestamp")];
+      newestBlock = blockHeadOf(height, timeNs) ?? newestBlock;
     };
     const writePiece = async (csv: Uint8Array) => {
       await write(csv);
@@ -242,13 +242,13 @@ export class LedgerDownload {
     const { lastRows } = this.#checkpoint;
     if (lastRows === undefined) return;
     const timeNs = BigInt(nanoseconds(lastRows.time) ?? 0);
-    const pieces: Uint8Array[] = [];
+    const hash = createHash("sha256");
+    let skipsHeader = true;
     await this.#export(timeNs, timeNs + 1n, async (csv) => {
-      pieces.push(csv);
+      hash.update(skipsHeader ? csv.subarray(csv.indexOf(lineFeed) + 1 || csv.length) : csv);
+      skipsHeader &&= !csv.includes(lineFeed);
     });
-    const csv = Buffer.concat(pieces);
-    const rows = csv.subarray(csv.indexOf(lineFeed) + 1);
-    if (createHash("sha256").update(rows).digest("hex") !== lastRows.sha256) throw new LedgerReplaced();
+    if (hash.digest("hex") !== lastRows.sha256) throw new LedgerReplaced();
   }
 
   /** @throws the error, or an OperatorError, if another attempt cannot succeed */

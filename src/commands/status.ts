@@ -24,7 +24,7 @@ function screenOf(now: ServerStatus): string {
     state: now.reachable ? now.state : `cannot be reached: ${now.state}`,
     ...(now.reachable && {
       block: blockText(now),
-      markets: now.markets === undefined ? "not told" : `${grouped(String(now.markets), ",")} with market data`,
+      markets: marketsText(now),
       streams: now.streams === undefined ? "not told" : `${grouped(String(now.streams), ",")} open`,
       database: databaseText(now),
     }),
@@ -33,6 +33,18 @@ function screenOf(now: ServerStatus): string {
   return Object.entries(lines)
     .map(([name, text]) => `${name.padEnd(width)}  ${printable(text)}\n`)
     .join("");
+}
+
+function marketsText({ knownMarkets, markets, staleMarkets }: ServerStatus): string {
+  const counts: [count: number | undefined, what: string][] = [
+    [knownMarkets, "in all"],
+    [markets, "with market data"],
+    [staleMarkets, "stale"],
+  ];
+  const texts = counts.flatMap(([count, what]) =>
+    count === undefined ? [] : [`${grouped(String(count), ",")} ${what}`],
+  );
+  return texts.length === 0 ? "not told" : texts.join(", ");
 }
 
 function blockText({ blockHeight, blockTimestamp, blockAgeSeconds }: ServerStatus): string {

@@ -6,12 +6,12 @@ import { Code, ConnectError } from "@connectrpc/connect";
  */
 export const messageMaxBytes = 64 * 1024 * 1024;
 
-/** Begins the error of a message that is too large; Connect's transports for Node say the same. */
-const tooLarge = "message size is larger than configured readMaxBytes";
+/** In the error of a message that is too large; Connect's transports for Node say the same. */
+const tooLarge = "is larger than configured readMaxBytes";
 
 /** Whether a response was given up because of its size: the next one would be as large. */
 export function isTooLarge({ rawMessage }: ConnectError): boolean {
-  return rawMessage.startsWith(tooLarge);
+  return rawMessage.includes(tooLarge);
 }
 
 /** The bytes before each message of a stream: flags, then the length, big-endian. */
@@ -78,7 +78,7 @@ function bounded(
       const { done, value } = await reader.read();
       if (done) return controller.close();
       if (length.add(value) <= maxBytes) return controller.enqueue(value);
-      controller.error(new ConnectError(`${tooLarge} ${maxBytes}`, Code.ResourceExhausted));
+      controller.error(new ConnectError(`message size ${tooLarge} ${maxBytes}`, Code.ResourceExhausted));
       await reader.cancel();
     },
     cancel: (reason) => reader.cancel(reason),

@@ -1,6 +1,6 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { MarketDepthUpdate } from "../../../gen/vega/vega_pb.js";
-import { DepthBook } from "../../../src/domain/depth-book.js";
+import { DepthBook, type DepthLevel } from "../../../src/domain/depth-book.js";
 import { quoted } from "../../../src/domain/printable.js";
 import type { MarketdClient } from "./client.js";
 import { isTransient, retryWaitMs } from "./retry.js";
@@ -97,14 +97,19 @@ async function* readOnce(
 function applyTo(books: Map<string, DepthBook>, update: MarketDepthUpdate): DepthChange {
   const book = books.get(update.marketId) ?? new DepthBook(update.marketId);
   books.set(update.marketId, book);
-  for (const { price } of [...update.buy, ...update.sell]) {
-    if (pricePattern.test(price)) continue;
-    throw new ConnectError(`market ${quoted(update.marketId)} has the price ${quoted(price)}`, Code.DataLoss);
-  }
+  for (const side of [update.buy, update.sell]) checkPrices(update.marketId, side);
   if (book.apply(update) === "gap") {
     throw new ConnectError(`updates of market ${update.marketId} are missing`, Code.DataLoss);
   }
   return { book, update };
+}
+
+/** @throws ConnectError DATA_LOSS unless each price is an integer of at most 256 bits */
+export function checkPrices(marketId: string, levels: readonly DepthLevel[]): void {
+  for (const { price } of levels) {
+    if (pricePattern.test(price)) continue;
+    throw new ConnectError(`market ${quoted(marketId)} has the price ${quoted(price)}`, Code.DataLoss);
+  }
 }
 
 function sleep(ms: number, signal: AbortSignal): Promise<void> {
