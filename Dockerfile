@@ -9,7 +9,8 @@ COPY package.json package-lock.json .npmrc ./
 RUN npm ci
 COPY . .
 RUN npm pack --pack-destination /tmp
-RUN npm install --global --prefix /opt/marketd /tmp/marketd-*.tgz
+# The second is for kafka:// sources; the first does not install it.
+RUN npm install --global --prefix /opt/marketd /tmp/marketd-*.tgz @platformatic/kafka@1.22
 
 FROM ${BASE_IMAGE}
 COPY --from=build /opt/marketd /opt/marketd

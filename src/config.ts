@@ -93,7 +93,7 @@ export interface DemoConfig extends DatabaseConfig, ServiceConfig {
 export interface WatchConfig {
   /** The server's URL with its base path, without a slash at its end. */
   readonly server: string;
-  /** A market's id, or the beginning of one. */
+  /** A market's id, code or name, or the beginning of an id. */
   readonly market: string;
   readonly once: boolean;
   /** Levels of each side; 0: as many as fit, or all. */
@@ -107,8 +107,10 @@ export interface ExportConfig {
   readonly assetId: string;
   readonly startNs: bigint | undefined;
   readonly endNs: bigint | undefined;
-  /** A file path, or `-` for standard output; undefined: the name that the server gives. */
+  /** A file path, or `-` for standard output; undefined: a name made of party and asset. */
   readonly out: string | undefined;
+  /** Whether a file of that name may be replaced; one that `out` names always is. */
+  readonly force: boolean;
   readonly giveUpMs: number;
 }
 
@@ -544,7 +546,7 @@ function watchCommand(commands: Commands): Command {
         "after an outage, and shows since when the book is out of date. If the output is not a terminal, it is a " +
         "line for each change. The key q ends it.",
     )
-    .argument("<market>", "the market's id, or as much of its beginning as is unique")
+    .argument("<market>", "the market's id, its code or name, or as much of its id's beginning as is unique")
     .addOption(serverOption())
     .addOption(toggle("--once", "print the book as it is now, and end"))
     .addOption(wholeNumber("--max-depth", "n", "levels of each side; 0: as many as fit, or all", 0, 0, 1_000_000))
@@ -552,7 +554,8 @@ function watchCommand(commands: Commands): Command {
       "after",
       `
 For example:
-  marketd watch 6d4f1c                            the market whose id begins so, at 127.0.0.1:8080
+  marketd watch BTC/USD                           the market with this code or name, at 127.0.0.1:8080
+  marketd watch 6d4f1c                            the market whose id begins so
   marketd watch 6d4f1c --once --max-depth 5       its best five levels, once
   marketd watch 6d4f1c | grep --line-buffered -o 'bid=[^ ]*'
   marketd watch 6d4f1c --server https://example.org
@@ -580,7 +583,8 @@ function exportCommand(commands: Commands): Command {
     .addOption(setting("--asset", "id", "of this asset").makeOptionMandatory())
     .addOption(setting("--start", "time", "only from this block time on").argParser(parseTime))
     .addOption(setting("--end", "time", "only before this block time").argParser(parseTime))
-    .addOption(setting("--out", "file", "where to write, - for standard output; else the name that the server gives"))
+    .addOption(setting("--out", "file", "where to write, - for standard output; else ledger-PARTY-ASSET.csv"))
+    .addOption(toggle("--force", "replace a file of that name; one that --out names is replaced in any case"))
     .addOption(wholeNumber("--give-up-ms", "ms", "how long to try again while nothing arrives", 300_000, 0, 86_400_000))
     .addHelpText(
       "after",
@@ -604,6 +608,7 @@ For example:
         startNs,
         endNs,
         out: values["out"] as string | undefined,
+        force: values["force"] as boolean,
         giveUpMs: values["giveUpMs"] as number,
       }),
     );
@@ -643,6 +648,7 @@ const exitCodesHelp = "Exit codes: 0 done; 1 failed; 2 wrong use; 130 interrupte
 /** Exit codes of commands that mean more by them. */
 const exitCodesOf: Readonly<Record<string, string>> = {
   watch: `${exitCodesHelp}
+2 also: several markets have the name; their ids are listed.
 3: the server cannot be reached, at the start.`,
   export: `Exit codes: 0 verified; 1 failed; 2 wrong use; 130 interrupted.
 3: the server went away for too long, or cannot be reached; run the same command again to go on.

@@ -2,16 +2,100 @@
 package marketd
 
 import (
+	"fmt"
+	"io"
 	"net/http"
+	"net/url"
+	"strings"
 
+	"connectrpc.com/connect"
 	"marketd.example/marketd/gen/datanode/api/v2/apiv2connect"
 )
+
+// MessageMaxBytes is the size of the largest message that is read, and of the largest response that is not a stream. The
+// whole book of a million levels a side has 42 MB.
+const MessageMaxBytes = 64 << 20
 
 // Client has a method for each of the eight operations. It is safe for concurrent use.
 type Client = apiv2connect.TradingDataServiceClient
 
-// NewClient returns a client of the server at a URL, over the Connect protocol. It opens no connection yet. For gRPC,
-// or for another HTTP client, use apiv2connect.NewTradingDataServiceClient.
+// NewClient returns a client of the server at a URL, such as http://localhost:8080, over the Connect protocol. It opens
+// no connection yet. If it is not a URL of http or https, each call fails with CodeInvalidArgument. For gRPC, or for
+// another HTTP client, use apiv2connect.NewTradingDataServiceClient.
 func NewClient(baseURL string) Client {
-	return apiv2connect.NewTradingDataServiceClient(http.DefaultClient, baseURL)
+	var http connect.HTTPClient = boundedClient{}
+	if parsed, err := url.Parse(baseURL); err != nil || !isServer(parsed) {
+		http, baseURL = refusingClient{baseURL}, "http://localhost"
+	}
+	return apiv2connect.NewTradingDataServiceClient(http, baseURL, connect.WithReadMaxBytes(MessageMaxBytes))
+}
+
+func isServer(parsed *url.URL) bool {
+	return (parsed.Scheme == "http" || parsed.Scheme == "https") && parsed.Hostname() != ""
+}
+
+// refusingClient says what is wrong with a URL.
+type refusingClient struct{ baseURL string }
+
+func (c refusingClient) Do(*http.Request) (*http.Response, error) {
+	return nil, connect.NewError(connect.CodeInvalidArgument,
+		fmt.Errorf("%q is not the URL of a server: it looks like http://localhost:8080", c.baseURL))
+}
+
+// boundedClient is http.DefaultClient whose responses end with an error after MessageMaxBytes, or in streams when a
+// message is announced that is larger. Connect alone would read such a message to its end, which may never come.
+type boundedClient struct{}
+
+func (boundedClient) Do(request *http.Request) (*http.Response, error) {
+	response, err := http.DefaultClient.Do(request)
+	if err == nil {
+		isStream := strings.HasPrefix(response.Header.Get("Content-Type"), "application/connect+")
+		response.Body = &boundedBody{ReadCloser: response.Body, isStream: isStream}
+	}
+	return response, err
+}
+
+// prefixBytes is the number of bytes before each message of a stream: flags, then the length, big-endian.
+const prefixBytes = 5
+
+type boundedBody struct {
+	io.ReadCloser
+	isStream bool
+	// Of the response; in streams those of the message's prefix.
+	bytes int
+	// Of the stream's message that are still to come.
+	left int64
+}
+
+func (b *boundedBody) Read(buffer []byte) (int, error) {
+	n, err := b.ReadCloser.Read(buffer)
+	if b.isTooLarge(buffer[:n]) {
+		return 0, connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("message is %s %d", tooLarge, MessageMaxBytes))
+	}
+	return n, err
+}
+
+func (b *boundedBody) isTooLarge(read []byte) bool {
+	if !b.isStream {
+		b.bytes += len(read)
+		return b.bytes > MessageMaxBytes
+	}
+	for len(read) > 0 {
+		if b.bytes == prefixBytes {
+			taken := min(b.left, int64(len(read)))
+			read, b.left = read[taken:], b.left-taken
+		} else {
+			if b.bytes > 0 {
+				b.left = b.left<<8 | int64(read[0])
+			}
+			read, b.bytes = read[1:], b.bytes+1
+			if b.bytes == prefixBytes && b.left > MessageMaxBytes {
+				return true
+			}
+		}
+		if b.bytes == prefixBytes && b.left == 0 {
+			b.bytes = 0
+		}
+	}
+	return false
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -102,6 +103,9 @@ func readOnce(
 				book = NewDepthBook(update.GetMarketId())
 				books[update.GetMarketId()] = book
 			}
+			if err := checkPrices(update); err != nil {
+				return err
+			}
 			if book.Apply(update) == Gap {
 				return connect.NewError(
 					connect.CodeDataLoss, fmt.Errorf("updates of market %s are missing", update.GetMarketId()),
@@ -123,4 +127,21 @@ func readOnce(
 		err = connect.NewError(connect.CodeUnavailable, errors.New("the stream ended"))
 	}
 	return err
+}
+
+// priceDigitsMax is the number of decimal digits of 256 bits.
+const priceDigitsMax = 78
+
+func checkPrices(update *vega.MarketDepthUpdate) error {
+	for _, side := range [][]*vega.PriceLevel{update.GetBuy(), update.GetSell()} {
+		for _, level := range side {
+			price := level.GetPrice()
+			if price == "" || len(price) > priceDigitsMax || strings.Trim(price, "0123456789") != "" {
+				return connect.NewError(
+					connect.CodeDataLoss, fmt.Errorf("market %s has the price %s", quoted(update.GetMarketId()), quoted(price)),
+				)
+			}
+		}
+	}
+	return nil
 }

@@ -56,6 +56,9 @@ func ExportLedger(
 	return check.finish(stream.ResponseTrailer())
 }
 
+// rowMaxBytes is the length of the longest row that is read; one with ids of 128 characters has less than 2 KiB.
+const rowMaxBytes = 64 << 10
+
 // exportCheck counts and hashes a CSV file as it arrives, and compares it with the server's summary.
 type exportCheck struct {
 	hash         hash.Hash
@@ -75,6 +78,9 @@ func (c *exportCheck) update(csv []byte) error {
 	c.rest = append(c.rest, csv...)
 	for {
 		line, rest, found := bytes.Cut(c.rest, []byte("\r\n"))
+		if !found && len(c.rest) > rowMaxBytes {
+			return fmt.Errorf("%w: a row has more than %d bytes", ErrExportDiffers, rowMaxBytes)
+		}
 		if !found {
 			return nil
 		}
@@ -90,7 +96,8 @@ func (c *exportCheck) update(csv []byte) error {
 			effect, ok = effect.SetString(string(fields[2]), 10)
 		}
 		if !ok {
-			return fmt.Errorf("%w: a row has the effect %s", ErrExportDiffers, bytes.Join(fields[2:min(3, len(fields))], nil))
+			text := bytes.Join(fields[min(2, len(fields)):min(3, len(fields))], nil)
+			return fmt.Errorf("%w: a row has the effect %s", ErrExportDiffers, quoted(string(text)))
 		}
 		c.sumOfEffects.Add(c.sumOfEffects, effect)
 	}
@@ -110,7 +117,7 @@ func (c *exportCheck) finish(stated http.Header) (ExportSummary, error) {
 			return ExportSummary{}, fmt.Errorf("%w: it came without its summary", ErrExportDiffers)
 		default:
 			return ExportSummary{}, fmt.Errorf(
-				"%w: %s %s instead of %s", ErrExportDiffers, fact.label, fact.value, said,
+				"%w: %s %s instead of %s", ErrExportDiffers, fact.label, fact.value, quoted(said),
 			)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -26,8 +27,20 @@ var permanentCodes = []connect.Code{
 }
 
 // IsTransient tells whether the same call can succeed later. It is false for mistakes of the caller, such as an unknown
-// market.
-func IsTransient(err error) bool { return !slices.Contains(permanentCodes, connect.CodeOf(err)) }
+// market, and for messages that are too large.
+func IsTransient(err error) bool {
+	code := connect.CodeOf(err)
+	if code == connect.CodeResourceExhausted && strings.Contains(err.Error(), tooLarge) {
+		return false
+	}
+	return !slices.Contains(permanentCodes, code) || strings.Contains(err.Error(), protocolError)
+}
+
+// tooLarge is what Connect says of a message that is too large.
+const tooLarge = "larger than configured max"
+
+// protocolError begins Connect's own errors. It gives a response that breaks off the code of a mistake of the caller.
+const protocolError = "protocol error: "
 
 // RetryWait tells how long to wait after a failure: what the server asked for (RetryInfo, or Retry-After in seconds),
 // and on top of it an exponential back-off, of which a random half is left out so that clients do not return all at

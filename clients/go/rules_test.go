@@ -56,6 +56,30 @@ var cases struct {
 		Stated map[string]string
 		Error  *string
 	}
+	Lists []struct {
+		Name, After string
+		EndCursors  []string
+		Advances    bool
+	}
+	Scales []struct {
+		Name        string
+		Price, Size scale
+	}
+	URLs []struct {
+		URL   string
+		Valid bool
+	}
+}
+
+// scale is an integer, decimal places, and what it stands for: nil where the places cannot be right.
+type scale struct {
+	Integer string
+	Places  int64
+	Scaled  *string
+}
+
+func (s *scale) UnmarshalJSON(text []byte) error {
+	return json.Unmarshal(text, &[]any{&s.Integer, &s.Places, &s.Scaled})
 }
 
 func TestMain(m *testing.M) {
@@ -184,6 +208,8 @@ func TestExportCheck(t *testing.T) {
 				}
 			case !errors.Is(err, ErrExportDiffers) || !strings.Contains(err.Error(), *one.Error):
 				t.Errorf("%v does not say %q", err, *one.Error)
+			case len(err.Error()) > 200 || strings.ContainsAny(err.Error(), "\u001b\u202e"):
+				t.Errorf("%q is not to be printed", err)
 			}
 		})
 	}
@@ -319,5 +345,148 @@ func TestLedgerEntries(t *testing.T) {
 	}
 	if got, want := fmt.Sprint(cursors, afters), "[a b z] [ b m]"; got != want {
 		t.Errorf("%s instead of %s", got, want)
+	}
+}
+
+func TestLedgerEntriesThatLeadInACircle(t *testing.T) {
+	for _, one := range cases.Lists {
+		t.Run(one.Name, func(t *testing.T) {
+			cursors := append(one.EndCursors, "end")
+			service := &scripted{}
+			for n, cursor := range cursors {
+				service.pages = append(service.pages, &apiv2.ListLedgerEntriesResponse{
+					LedgerEntries: &apiv2.AggregatedLedgerEntriesConnection{
+						Edges:    []*LedgerEdge{{Cursor: "x"}},
+						PageInfo: &apiv2.PageInfo{HasNextPage: n < len(cursors)-1, EndCursor: cursor},
+					},
+				})
+			}
+			var failure error
+			entries := 0
+			for _, err := range LedgerEntries(t.Context(), serve(t, service), LedgerQuery{After: one.After}) {
+				if failure = err; err == nil {
+					entries++
+				}
+			}
+			if one.Advances && (failure != nil || entries != len(cursors)) {
+				t.Errorf("%v after %d entries", failure, entries)
+			}
+			if !one.Advances && !errors.Is(failure, ErrListDoesNotAdvance) {
+				t.Errorf("it ended with %v", failure)
+			}
+		})
+	}
+}
+
+func TestDecimals(t *testing.T) {
+	for _, one := range cases.Scales {
+		t.Run(one.Name, func(t *testing.T) {
+			market := &vega.Market{Id: "m", DecimalPlaces: uint64(one.Price.Places), PositionDecimalPlaces: one.Size.Places}
+			price, priceErr := ScaledPrice(market, one.Price.Integer)
+			size, sizeErr := ScaledSize(market, number(one.Size.Integer))
+			if err := errors.Join(priceErr, sizeErr); one.Price.Scaled == nil {
+				if err == nil || !strings.HasPrefix(err.Error(), `market "m" has `) {
+					t.Errorf("%v does not name the market", err)
+				}
+			} else if err != nil || price != *one.Price.Scaled || size != *one.Size.Scaled {
+				t.Errorf("%s, %s, %v", price, size, err)
+			}
+		})
+	}
+}
+
+func TestURLs(t *testing.T) {
+	for _, one := range cases.URLs {
+		if one.Valid {
+			continue // Calls to them would leave this machine; TestLedgerEntries has one that is valid.
+		}
+		_, err := NewClient(one.URL).GetMarket(t.Context(), &apiv2.GetMarketRequest{})
+		want := fmt.Sprintf("invalid_argument: %q is not the URL of a server: it looks like http://localhost:8080", one.URL)
+		if err == nil || err.Error() != want {
+			t.Errorf("%v instead of %s", err, want)
+		}
+	}
+}
+
+// TestResponsesWithoutEnd reads from a server that never stops writing.
+func TestResponsesWithoutEnd(t *testing.T) {
+	sent := 0
+	for _, one := range []struct {
+		contentType string
+		status      int
+		start       string
+	}{
+		{"application/proto", 200, ""},
+		{"application/json", 500, "{"},
+		{"text/html", 200, ""},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", one.contentType)
+			w.WriteHeader(one.status)
+			for n, err := w.Write([]byte(one.start)); err == nil; sent += n {
+				n, err = w.Write(make([]byte, 1<<20))
+			}
+		}))
+		_, err := NewClient(server.URL).GetMarket(t.Context(), &apiv2.GetMarketRequest{})
+		if err == nil {
+			t.Errorf("%s has an end", one.contentType)
+		}
+		server.Close()
+	}
+	if sent > 4*MessageMaxBytes {
+		t.Errorf("%d bytes were read", sent)
+	}
+}
+
+func TestAMessageThatIsTooLargeEndsTheReader(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/connect+proto")
+		for _, err := w.Write([]byte{0, 255, 255, 255, 255}); err == nil; {
+			_, err = w.Write(make([]byte, 1<<20))
+		}
+	}))
+	defer server.Close()
+	for _, err := range ReadDepth(t.Context(), NewClient(server.URL), DepthOptions{}) {
+		if connect.CodeOf(err) != connect.CodeResourceExhausted {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAPriceThatIsNoneBreaksTheStream(t *testing.T) {
+	bad := []*vega.MarketDepthUpdate{{
+		MarketId: "m", SequenceNumber: 10, Buy: []*vega.PriceLevel{{Price: "1\u202e" + strings.Repeat("x", 100), Volume: 1}},
+	}}
+	client := serve(t, &scripted{scripts: []script{
+		{[][]*vega.MarketDepthUpdate{bad}, func(context.Context) error { return nil }},
+		{nil, func(context.Context) error { return connect.NewError(connect.CodeNotFound, errors.New("as scripted")) }},
+	}})
+	var seen string
+	options := DepthOptions{OnDisconnect: func(err error, _ time.Duration) { seen = err.Error() }}
+	for range ReadDepth(t.Context(), client, options) {
+	}
+	if !strings.HasPrefix(seen, `data_loss: market "m" has the price "1\u202e`) || len(seen) > 200 {
+		t.Error(seen)
+	}
+}
+
+func TestAResponseThatBreaksOffIsReadAgain(t *testing.T) {
+	bodies := [][]byte{{0, 0, 0, 0, 9, 1}, {0, 0, 0}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if len(bodies) == 0 {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		w.Header().Set("Content-Type", "application/connect+proto")
+		_, _ = w.Write(bodies[0])
+		bodies = bodies[1:]
+	}))
+	defer server.Close()
+	breaks := 0
+	options := DepthOptions{OnDisconnect: func(error, time.Duration) { breaks++ }}
+	for range ReadDepth(t.Context(), NewClient(server.URL), options) {
+	}
+	if breaks != 2 {
+		t.Errorf("%d attempts after a break", breaks)
 	}
 }

@@ -2,25 +2,24 @@
 
 import os
 import sys
-from decimal import Decimal, localcontext
+from typing import Sequence
 
-from marketd_client import Client
+from marketd_client import Client, scaled_price, scaled_size
 from marketd_client.gen.datanode.api.v2.trading_data_pb2 import (
     GetLatestMarketDepthRequest,
     GetMarketRequest,
     ListLatestMarketDataRequest,
 )
+from marketd_client.gen.vega.markets_pb2 import Market
+from marketd_client.gen.vega.vega_pb2 import PriceLevel
 
-PRICE_DIGITS_MAX = 78
 
-
-def show(side, levels, places):
-    if not levels:
+def show(side: str, market: Market, levels: Sequence[PriceLevel]) -> None:
+    """Prices and volumes are integers. The market says how many of their digits are decimals."""
+    if levels:
+        print(side, scaled_price(market, levels[0].price), scaled_size(market, levels[0].volume))
+    else:
         print(side, "none")
-        return
-    with localcontext() as context:
-        context.prec = PRICE_DIGITS_MAX
-        print(side, format(Decimal(levels[0].price).scaleb(-places), "f"), levels[0].volume)
 
 
 with Client(os.environ.get("MARKETD", "http://127.0.0.1:8080")) as client:
@@ -32,5 +31,5 @@ with Client(os.environ.get("MARKETD", "http://127.0.0.1:8080")) as client:
     market = client.GetMarket(GetMarketRequest(market_id=market_id)).market
     depth = client.GetLatestMarketDepth(GetLatestMarketDepthRequest(market_id=market_id, max_depth=1))
     print(market.tradable_instrument.instrument.name)
-    show("bid", depth.buy, market.decimal_places)
-    show("offer", depth.sell, market.decimal_places)
+    show("bid", market, depth.buy)
+    show("offer", market, depth.sell)

@@ -2,8 +2,9 @@
 
 import os
 import sys
-from collections import Counter
+from collections import defaultdict
 from datetime import datetime, timezone
+from typing import Dict
 
 from marketd_client import Client, ledger_entries
 from marketd_client.gen.datanode.api.v2.trading_data_pb2 import AccountFilter, LedgerEntryFilter
@@ -13,7 +14,7 @@ if len(sys.argv) != 2:
     sys.exit("usage: python ledger_history.py PARTY")
 
 received = LedgerEntryFilter(to_account_filter=AccountFilter(party_ids=[sys.argv[1]]))
-totals = Counter()
+totals: Dict[str, int] = defaultdict(int)
 count = 0
 with Client(os.environ.get("MARKETD", "http://127.0.0.1:8080")) as client:
     for edge in ledger_entries(client, received, newest_first=False, page_size=500):

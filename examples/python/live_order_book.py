@@ -2,15 +2,17 @@
 
 import os
 import sys
+from typing import Optional
 
-from marketd_client import Client, read_depth
+from marketd_client import Client, FailedCall, read_depth
+from marketd_client.gen.vega.vega_pb2 import PriceLevel
 
 
-def text(level):
+def text(level: Optional[PriceLevel]) -> str:
     return "none" if level is None else f"{level.volume} at {level.price}"
 
 
-def tell(error, wait):
+def tell(error: FailedCall, wait: float) -> None:
     print(f"{error.details()}; next attempt in {wait:.1f} s", file=sys.stderr)
 
 

@@ -8,13 +8,15 @@ party=${1:?usage: ./ledger-history.sh PARTY}
 
 # A page can be short, or even empty, and not the last: what counts is hasNextPage.
 pages() {
-  local after='' page
+  local after='' before page
   while true; do
     page=$(curl -sSf --retry 5 --get "$url" --data-urlencode "filter.toAccountFilter.partyIds=$party" \
       -d pagination.newestFirst=false -d pagination.first=500 ${after:+--data-urlencode "pagination.after=$after"})
     jq -c '.ledgerEntries.edges[].node' <<<"$page"
     [ "$(jq '.ledgerEntries.pageInfo.hasNextPage' <<<"$page")" = true ] || return 0
+    before=$after
     after=$(jq -r '.ledgerEntries.pageInfo.endCursor' <<<"$page")
+    [ "$after" != "$before" ] || { echo "the list does not advance" >&2; return 1; }
   done
 }
 

@@ -1,6 +1,6 @@
 // The best prices of a market: node best-prices.js [MARKET]
 // Without a market: that of the first in the list.
-import { createMarketdClient, type PriceLevel } from "@marketd/client";
+import { createMarketdClient, type Market, type PriceLevel, scaledPrice, scaledSize } from "@marketd/client";
 
 const client = createMarketdClient(process.env["MARKETD"] ?? "http://127.0.0.1:8080");
 
@@ -12,19 +12,13 @@ const [{ market }, { buy, sell }] = await Promise.all([
   client.getMarket({ marketId }),
   client.getLatestMarketDepth({ marketId, maxDepth: 1n }),
 ]);
-console.log(market?.tradableInstrument?.instrument?.name ?? marketId);
-print("bid", buy[0]);
-print("offer", sell[0]);
+if (market === undefined) throw new Error("the response has no market");
+console.log(market.tradableInstrument?.instrument?.name ?? marketId);
+print("bid", market, buy[0]);
+print("offer", market, sell[0]);
 
-function print(side: string, level: PriceLevel | undefined): void {
+/** Prices and volumes are integers. The market says how many of their digits are decimals. */
+function print(side: string, market: Market, level: PriceLevel | undefined): void {
   if (level === undefined) console.log(`${side} none`);
-  else console.log(`${side} ${scaled(level.price)} ${level.volume}`);
-}
-
-/** Prices are integers of up to 78 digits, scaled by the market's decimal places. */
-function scaled(price: string): string {
-  const places = Number(market?.decimalPlaces ?? 0n);
-  if (places === 0) return price;
-  const digits = price.padStart(places + 1, "0");
-  return `${digits.slice(0, -places)}.${digits.slice(-places)}`;
+  else console.log(`${side} ${scaledPrice(market, level.price)} ${scaledSize(market, level.volume)}`);
 }

@@ -6,7 +6,11 @@ import type { LiveState } from "../live/live-state.js";
 export function requireMarketData(state: LiveState, marketId: string): LiveMarketData {
   const { data } = state.requireMarket(marketId);
   if (data !== undefined) return data;
-  throw new Failure("not_found", `market ${marketId} has no market data yet; ask again once it trades`, {
-    reason: "NO_MARKET_DATA_YET",
-  });
+  throw new Failure(
+    "not_found",
+    `market ${marketId} has no market data yet, and a venue's market may never have any; ask for its depth`,
+    {
+      reason: "NO_MARKET_DATA_YET",
+    },
+  );
 }

@@ -5,7 +5,7 @@ import { silenceMaxMs } from "../../clients/typescript/src/depth-reader.js";
 import { ledgerEntries } from "../../clients/typescript/src/ledger-entries.js";
 import { type ExportSummary, exportLedger } from "../../clients/typescript/src/ledger-export.js";
 import { isTransient, retryWaitMs } from "../../clients/typescript/src/retry.js";
-import type { BlockHead } from "../domain/block-headers.js";
+import { type BlockHead, blockHeadOf } from "../domain/block-headers.js";
 import type { TimeRange } from "../domain/date-range.js";
 import { nanoseconds } from "../domain/instant.js";
 import { exitNotVerified, OperatorError } from "../domain/operator-error.js";
@@ -68,17 +68,25 @@ export interface Download extends Checkpoint {
 /** The ledger is not the one of the rows so far. */
 export class LedgerReplaced extends Error {}
 
-/** The file name that the server gives. Fails at once if a download would. @throws ConnectError */
-export async function fileNameOf({ client }: Server, subject: LedgerSubject, signal: AbortSignal): Promise<string> {
-  let name: string | undefined;
-  const onHeader = (headers: Headers) => {
-    name = /filename="?([^";]+)/.exec(headers.get("content-disposition") ?? "")?.[1];
-  };
+/** Fails at once if a download would. @throws ConnectError */
+export async function checkExport({ client }: Server, subject: LedgerSubject, signal: AbortSignal): Promise<void> {
   // Of no time, but from the same start: the server may have dropped what was before.
   const request = requestOf(subject, subject.startNs, subject.startNs ?? 0n);
-  await exportLedger(client, request, () => {}, { signal, timeoutMs: responseMaxMs, onHeader });
-  // It names a file here, whatever the server says.
-  return name?.replaceAll(/[^A-Za-z0-9._-]/g, "_").replace(/^\./, "_") ?? "ledger.csv";
+  await exportLedger(client, request, () => {}, { signal, timeoutMs: responseMaxMs });
+}
+
+/** Longer parts of a name are cut: with `.part.json.new` a name must stay below the 255 bytes that file systems take. */
+const namePartMaxCharacters = 90;
+
+/**
+ * The name of a file for these entries: `ledger-PARTY-ASSET.csv`. Ids are opaque, so characters that a path could
+ * interpret are replaced, and long ids are cut. A hash then keeps the names of different ids apart.
+ */
+export function ledgerFileName({ partyId, assetId }: Pick<LedgerSubject, "partyId" | "assetId">): string {
+  const safe = (id: string) => id.replaceAll(/[^A-Za-z0-9._-]/g, "_").slice(0, namePartMaxCharacters);
+  const isSame = safe(partyId) === partyId && safe(assetId) === assetId;
+  const hash = createHash("sha256").update(`${partyId}\0${assetId}`).digest("hex").slice(0, 8);
+  return `ledger-${safe(partyId)}-${safe(assetId)}${isSame ? "" : `-${hash}`}.csv`;
 }
 
 function requestOf({ partyId, assetId }: LedgerSubject, startNs: bigint | undefined, endNs: bigint | undefined) {
@@ -208,8 +216,8 @@ export class LedgerDownload {
     const timer = setTimeout(endIfSilent, silenceMaxMs);
     let newestBlock = { height: 0n, timeNs: 0n };
     const onHeader = (headers: Headers) => {
-      const height = BigInt(headers.get("export-newest-block") ?? 0);
-      newestBlock = { height, timeNs: BigInt(headers.get("export-newest-block-timestamp") ?? 0) };
+      const [height, timeNs] = [headers.get("export-newest-block"), headers.get("export-newest-block-timestamp")];
+      newestBlock = blockHeadOf(height, timeNs) ?? newestBlock;
     };
     const writePiece = async (csv: Uint8Array) => {
       await write(csv);
@@ -234,13 +242,13 @@ export class LedgerDownload {
     const { lastRows } = this.#checkpoint;
     if (lastRows === undefined) return;
     const timeNs = BigInt(nanoseconds(lastRows.time) ?? 0);
-    const pieces: Uint8Array[] = [];
+    const hash = createHash("sha256");
+    let skipsHeader = true;
     await this.#export(timeNs, timeNs + 1n, async (csv) => {
-      pieces.push(csv);
+      hash.update(skipsHeader ? csv.subarray(csv.indexOf(lineFeed) + 1 || csv.length) : csv);
+      skipsHeader &&= !csv.includes(lineFeed);
     });
-    const csv = Buffer.concat(pieces);
-    const rows = csv.subarray(csv.indexOf(lineFeed) + 1);
-    if (createHash("sha256").update(rows).digest("hex") !== lastRows.sha256) throw new LedgerReplaced();
+    if (hash.digest("hex") !== lastRows.sha256) throw new LedgerReplaced();
   }
 
   /** @throws the error, or an OperatorError, if another attempt cannot succeed */

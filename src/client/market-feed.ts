@@ -1,60 +1,23 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { Code, ConnectError } from "@connectrpc/connect";
-import { type DepthChange, readDepth } from "../../clients/typescript/src/depth-reader.js";
+import { checkPrices, type DepthChange, readDepth } from "../../clients/typescript/src/depth-reader.js";
 import { isTransient } from "../../clients/typescript/src/retry.js";
-import type { GetMarketResponse } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { type Market, Market_TradingMode } from "../../gen/vega/markets_pb.js";
-import type { BlockHead } from "../domain/block-headers.js";
+import { type BlockHead, blockHeadOf } from "../domain/block-headers.js";
 import { DepthBook } from "../domain/depth-book.js";
-import { OperatorError } from "../domain/operator-error.js";
-import { reasonOf, type Server } from "./server.js";
+import { marketOf, reasonOf, type Server, shortResponseMaxMs } from "./server.js";
 
 /** Interval of requests for what the depth stream does not contain: mode, newest block, market. */
 const factsIntervalMs = 1_000;
 
-/** Such a request may take this long; then the server counts as stale. */
-const factsMaxMs = 5_000;
-
-/** The maximum number of markets in a message. */
-const namedMax = 5;
+/** A market whose decimals change more often than this while it is read is given up. */
+const decimalsTriesMax = 3;
 
 /** Why the displayed data is out of date. */
 export interface Staleness {
   /** When the server last responded, by `performance.now()`. */
   readonly since: number;
   readonly reason: string;
-}
-
-/**
- * The market with this id, or with this unique prefix of its id.
- * @throws OperatorError if there is none, or several; ConnectError
- */
-export async function findMarket({ url, client }: Server, id: string): Promise<Market> {
-  try {
-    return marketOf(await client.getMarket({ marketId: id }, { timeoutMs: factsMaxMs }));
-  } catch (thrown) {
-    if (ConnectError.from(thrown).code !== Code.NotFound) throw thrown;
-  }
-  const { marketsData } = await client.listLatestMarketData({}, { timeoutMs: factsMaxMs });
-  const found = marketsData.map(({ market }) => market).filter((market) => market.startsWith(id));
-  const [only] = found;
-  if (only !== undefined && found.length === 1) {
-    return marketOf(await client.getMarket({ marketId: only }, { timeoutMs: factsMaxMs }));
-  }
-  const several = `${found.length} markets begin with ${id}: ${namesOf(found)}`;
-  const none = `${url} has no market ${id}; it has ${namesOf(marketsData.map(({ market }) => market))}`;
-  throw new OperatorError(found.length > 1 ? several : none);
-}
-
-function namesOf(ids: readonly string[]): string {
-  const more = ids.length - namedMax;
-  if (ids.length === 0) return "none with market data";
-  return ids.slice(0, namedMax).join(", ") + (more > 0 ? ` and ${more} more` : "");
-}
-
-function marketOf({ market }: GetMarketResponse): Market {
-  if (market === undefined) throw new ConnectError("the response has no market", Code.Internal);
-  return market;
 }
 
 /** A market that is being followed: its book comes from the depth stream, everything else from requests. */
@@ -113,8 +76,10 @@ export class MarketFeed {
     while (!signal.aborted) {
       this.#stream = new AbortController();
       const ended = AbortSignal.any([signal, this.#stream.signal]);
-      // Its decimals may have changed while there was no stream.
-      const onConnect = () => this.#askMarket(ended);
+      // Decimals that are the same before and after the first message are those of its book.
+      const onConnect = async () => {
+        if (await this.#askMarket(ended)) throw otherDecimals();
+      };
       const options = { marketIds: [this.#id], signal: ended, onConnect, onDisconnect };
       for await (const change of readDepth(this.#server.client, options)) {
         this.#streamFailure = undefined;
@@ -127,11 +92,17 @@ export class MarketFeed {
 
   /** Requests everything once, without the stream. `maxDepth` 0: all levels. @throws ConnectError */
   async ask(maxDepth: number, signal: AbortSignal): Promise<void> {
-    await this.#askFacts(signal);
     const onHeader = (headers: Headers) => this.#noteBlock(headers);
     const request = { marketId: this.#id, maxDepth: BigInt(maxDepth) };
-    const depth = await this.#server.client.getLatestMarketDepth(request, { signal, timeoutMs: factsMaxMs, onHeader });
-    this.#book = DepthBook.fromDepth(depth);
+    const options = { signal, timeoutMs: shortResponseMaxMs, onHeader };
+    for (let n = 0; n < decimalsTriesMax; n++) {
+      await this.#askFacts(signal);
+      const depth = await this.#server.client.getLatestMarketDepth(request, options);
+      for (const side of [depth.buy, depth.sell]) checkPrices(this.#id, side);
+      this.#book = DepthBook.fromDepth(depth);
+      if (!(await this.#askMarket(signal))) return;
+    }
+    throw otherDecimals();
   }
 
   /** Requests what the stream does not contain, until `signal`. @throws ConnectError if a retry cannot succeed */
@@ -152,8 +123,8 @@ export class MarketFeed {
 
   async #askFacts(signal: AbortSignal): Promise<void> {
     const { client } = this.#server;
-    const options = { signal, timeoutMs: factsMaxMs };
-    await this.#askMarket(signal);
+    const options = { signal, timeoutMs: shortResponseMaxMs };
+    if (await this.#askMarket(signal)) this.#stream.abort();
     const onHeader = (headers: Headers) => this.#noteBlock(headers);
     try {
       const { marketData } = await client.getLatestMarketData({ marketId: this.#id }, { ...options, onHeader });
@@ -167,20 +138,19 @@ export class MarketFeed {
     }
   }
 
-  /** Requests the market. A book in other decimals is discarded. */
-  async #askMarket(signal: AbortSignal): Promise<void> {
-    const options = { signal, timeoutMs: factsMaxMs };
+  /** Requests the market, and returns whether its decimals changed. A book in other decimals is discarded. */
+  async #askMarket(signal: AbortSignal): Promise<boolean> {
+    const options = { signal, timeoutMs: shortResponseMaxMs };
     const market = marketOf(await this.#server.client.getMarket({ marketId: this.#id }, options));
     const { decimalPlaces, positionDecimalPlaces } = this.#market;
     const isSame = market.decimalPlaces === decimalPlaces && market.positionDecimalPlaces === positionDecimalPlaces;
     if (!isSame) this.#book = undefined;
     this.#market = market;
+    return !isSame;
   }
 
   #noteBlock(headers: Headers): void {
-    const height = headers.get("x-block-height");
-    const timeNs = headers.get("x-block-timestamp");
-    if (height !== null && timeNs !== null) this.#block = { height: BigInt(height), timeNs: BigInt(timeNs) };
+    this.#block = blockHeadOf(headers.get("x-block-height"), headers.get("x-block-timestamp")) ?? this.#block;
   }
 
   #heardAgain(): void {
@@ -189,4 +159,8 @@ export class MarketFeed {
     else if (this.#factsFailure !== undefined) this.#stream.abort();
     this.#factsFailure = undefined;
   }
+}
+
+function otherDecimals(): ConnectError {
+  return new ConnectError("the market has other decimals than before", Code.Unavailable);
 }

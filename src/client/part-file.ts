@@ -122,8 +122,8 @@ export class PartFile {
     this.#start = this.#bytes;
   }
 
-  /** Renames the file after it was synced to disk. @throws OperatorError */
-  async finish(path: string): Promise<void> {
+  /** Renames the file after it was synced to disk. @throws OperatorError, also if `path` exists and is not replaced */
+  async finish(path: string, replaces: boolean): Promise<void> {
     await writing(path, () => this.#handle.sync());
     const found = (await hashOf(this.#handle, 0, this.#bytes))?.digest("hex");
     if (found !== this.sha256) {
@@ -131,6 +131,7 @@ export class PartFile {
         `${this.#path} was changed while it was written; see what else writes it, and export again`,
       );
     }
+    if (!replaces) await claim(path);
     await writing(path, () => rename(this.#path, path));
   }
 
@@ -142,6 +143,21 @@ export class PartFile {
     const { bytesRead, buffer } = await this.#handle.read(Buffer.alloc(length), 0, length, place);
     return buffer.subarray(0, bytesRead);
   }
+}
+
+/** Makes an empty file of a name that is free, so that a rename replaces no file of somebody else. */
+async function claim(path: string): Promise<void> {
+  try {
+    await (await open(path, "wx")).close();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "EEXIST") throw fileExists(path);
+    throw new OperatorError(`cannot write ${path}: ${(error as Error).message}`, 1, error);
+  }
+}
+
+/** Says that a file may not be replaced. */
+export function fileExists(path: string): OperatorError {
+  return new OperatorError(`${path} exists; replace it with --force, or name another file with --out`);
 }
 
 /** The hash of a part of a file; undefined if the file is shorter. */

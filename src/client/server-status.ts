@@ -1,4 +1,12 @@
+import { boundedFetch as boundedFetchOf } from "../../clients/typescript/src/bounded-fetch.js";
+import { blockHeadOf } from "../domain/block-headers.js";
+import { printable } from "../domain/printable.js";
 import type { Server } from "./server.js";
+
+/** The largest response about a server's state that is read, in bytes. Metrics of 256 workers have less than 1 MiB. */
+const stateMaxBytes = 16 * 1024 * 1024;
+
+const boundedFetch = boundedFetchOf(stateMaxBytes);
 
 /** The status of a server. Undefined values are not published, or could not be read. */
 export interface ServerStatus {
@@ -15,6 +23,10 @@ export interface ServerStatus {
   readonly blockAgeSeconds: number | undefined;
   /** Markets that have market data. */
   readonly markets: number | undefined;
+  /** All markets, those of venues without market data included. */
+  readonly knownMarkets: number | undefined;
+  /** Markets of venues whose books are wrong until the next snapshot. */
+  readonly staleMarkets: number | undefined;
   /** Open depth streams of all clients; from the metrics, which may not be public. */
   readonly streams: number | undefined;
   /** Seconds since the database last replied, -1 if it never did; from the metrics. */
@@ -24,7 +36,7 @@ export interface ServerStatus {
 /** Requests the status of a server. Never rejects if the server is unreachable. */
 export async function askStatus(server: Server, timeoutMs: number): Promise<ServerStatus> {
   // Health and metrics are at the root, regardless of the base path.
-  const get = (path: string) => fetch(new URL(path, server.url), { signal: AbortSignal.timeout(timeoutMs) });
+  const get = (path: string) => boundedFetch(new URL(path, server.url), { signal: AbortSignal.timeout(timeoutMs) });
   let ready: Response;
   let state: string;
   try {
@@ -34,16 +46,23 @@ export async function askStatus(server: Server, timeoutMs: number): Promise<Serv
     return { ...unknown, server: server.url, state: whyNot(error) };
   }
   const header = (name: string) => ready.headers.get(name) ?? undefined;
-  const [markets, metrics] = await Promise.all([countMarkets(server, timeoutMs), readMetrics(() => get("/metrics"))]);
+  const [markets, counts, metrics] = await Promise.all([
+    countMarkets(server, timeoutMs),
+    readCounts(() => get(`${new URL(server.url).pathname.replace(/\/$/, "")}/status`)),
+    readMetrics(() => get("/metrics")),
+  ]);
+  const block = blockHeadOf(header("x-block-height") ?? null, header("x-block-timestamp") ?? null);
   return {
     server: server.url,
     reachable: true,
     ready: ready.ok && state === "ready",
     state,
-    blockHeight: header("x-block-height"),
-    blockTimestamp: header("x-block-timestamp"),
+    blockHeight: block && String(block.height),
+    blockTimestamp: block && String(block.timeNs),
     blockAgeSeconds: numberOf(header("marketd-staleness")),
     markets,
+    knownMarkets: counts("markets"),
+    staleMarkets: counts("staleMarkets") ?? numberOf(metrics("marketd_markets_stale")),
     streams: numberOf(metrics("marketd_depth_stream_subscribers")),
     databaseSilenceSeconds: numberOf(metrics("marketd_database_silence_seconds")),
   };
@@ -56,15 +75,20 @@ const unknown = {
   blockTimestamp: undefined,
   blockAgeSeconds: undefined,
   markets: undefined,
+  knownMarkets: undefined,
+  staleMarkets: undefined,
   streams: undefined,
   databaseSilenceSeconds: undefined,
 };
+
+/** The maximum number of characters of a state that are shown. */
+const stateMax = 200;
 
 /** The state in a response of `/readyz`; undefined if it is not one. */
 function stateOf(text: string): string | undefined {
   try {
     const { status }: { status?: unknown } = JSON.parse(text);
-    return typeof status === "string" ? status : undefined;
+    return typeof status === "string" ? printable(status.slice(0, stateMax)) : undefined;
   } catch {
     return undefined;
   }
@@ -73,9 +97,8 @@ function stateOf(text: string): string | undefined {
 /** Why `fetch` failed; its own message only says that it did. */
 function whyNot(error: unknown): string {
   const { cause } = error as Error;
-  return cause instanceof Error
-    ? cause.message || String((cause as NodeJS.ErrnoException).code)
-    : (error as Error).message;
+  const reason = cause instanceof Error ? cause.message || String((cause as NodeJS.ErrnoException).code) : "";
+  return printable(reason || (error as Error).message);
 }
 
 async function countMarkets({ client }: Server, timeoutMs: number): Promise<number | undefined> {
@@ -84,6 +107,18 @@ async function countMarkets({ client }: Server, timeoutMs: number): Promise<numb
   } catch {
     return undefined;
   }
+}
+
+/** Figures of `/status` behind the base path, which not every server has. */
+async function readCounts(get: () => Promise<Response>): Promise<(name: string) => number | undefined> {
+  const status: unknown = await get()
+    .then((response) => (response.ok ? response.json() : undefined))
+    .catch(() => undefined);
+  return (name) => {
+    const value: unknown =
+      typeof status === "object" && status !== null && Object.entries(status).find(([key]) => key === name)?.[1];
+    return Number.isSafeInteger(value) ? Number(value) : undefined;
+  };
 }
 
 /** The value of a metric without labels, from Prometheus text. */
@@ -95,5 +130,6 @@ async function readMetrics(get: () => Promise<Response>): Promise<(name: string)
 }
 
 function numberOf(text: string | undefined): number | undefined {
-  return text === undefined ? undefined : Number(text);
+  const number = Number(text);
+  return Number.isFinite(number) ? number : undefined;
 }

@@ -1,12 +1,19 @@
 import { Code, ConnectError, createClient } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
+import { messageMaxBytes } from "../../clients/typescript/src/bounded-fetch.js";
 import type { MarketdClient } from "../../clients/typescript/src/client.js";
+import { decimalsOf } from "../../clients/typescript/src/decimals.js";
 import { isTransient } from "../../clients/typescript/src/retry.js";
-import { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { type GetMarketResponse, TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import type { Market } from "../../gen/vega/markets_pb.js";
 import { exitUnavailable, OperatorError } from "../domain/operator-error.js";
+import { printable } from "../domain/printable.js";
 
 /** The maximum time for a unary response. A server's own default is 30 seconds. */
 export const responseMaxMs = 35_000;
+
+/** Such a request, for a market or what all have, may take this long. */
+export const shortResponseMaxMs = 5_000;
 
 /** A server that commands call, over its public API only. */
 export interface Server {
@@ -17,13 +24,28 @@ export interface Server {
 
 /** Opens no connection yet. */
 export function openServer(url: string): Server {
-  const transport = createConnectTransport({ baseUrl: url, httpVersion: "1.1" });
+  const limits = { readMaxBytes: messageMaxBytes };
+  const transport = createConnectTransport({ baseUrl: url, httpVersion: "1.1", useBinaryFormat: true, ...limits });
   return { url, client: createClient(TradingDataService, transport) };
 }
 
-/** The reason of a failed call as one line without the code: the server's message, or why it is unreachable. */
+/** The market of a response. @throws ConnectError, also if its decimals cannot be right */
+export function marketOf({ market }: GetMarketResponse): Market {
+  if (market === undefined) throw new ConnectError("the response has no market", Code.Internal);
+  try {
+    decimalsOf(market);
+  } catch (error) {
+    throw new ConnectError((error as Error).message, Code.OutOfRange, undefined, undefined, error);
+  }
+  return market;
+}
+
+/** The maximum number of characters of a server's message that are shown. */
+const reasonMax = 1_000;
+
+/** The reason of a failed call as one printable line without the code: the server's message, or why it is unreachable. */
 export function reasonOf(error: ConnectError): string {
-  if (error.rawMessage !== "") return error.rawMessage;
+  if (error.rawMessage !== "") return printable(error.rawMessage.slice(0, reasonMax));
   // Node tries all addresses of a name, and its combined error has no message.
   const { cause } = error;
   return cause instanceof Error && "code" in cause ? String(cause.code) : Code[error.code];

@@ -1,20 +1,22 @@
+import { existsSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { readJournal, writeJournal } from "../client/export-journal.js";
 import {
   type Checkpoint,
+  checkExport,
   type Download,
   type DownloadOptions,
-  fileNameOf,
   LedgerDownload,
   LedgerReplaced,
+  ledgerFileName,
 } from "../client/ledger-download.js";
-import { emptySha256, PartFile } from "../client/part-file.js";
+import { emptySha256, fileExists, PartFile } from "../client/part-file.js";
 import { openServer, serverProblem } from "../client/server.js";
 import type { ExportConfig } from "../config.js";
 import { grouped } from "../domain/decimal-text.js";
 import { exitInterrupted, exitNotVerified, OperatorError } from "../domain/operator-error.js";
+import { printable } from "../domain/printable.js";
 import { untilStopped } from "../runtime/stop-signal.js";
-import { printable } from "../terminal/style.js";
 import { ProgressLine } from "./progress-line.js";
 
 const bytesPerMiB = 1024 * 1024;
@@ -51,10 +53,14 @@ export async function exportLedger(config: ExportConfig): Promise<void> {
     onFailure: (reason) => tell(progress, `${reason}; trying again`),
   };
   try {
-    // Asked in any case: what cannot be exported fails before anything is written.
-    const name = await fileNameOf(server, common.subject, stop.signal);
-    if (out === "-") await toOutput(common, progress);
-    else await toFile(common, progress, out ?? name);
+    const path = out ?? ledgerFileName(config);
+    // A file that was named may be replaced.
+    const replaces = config.force || out !== undefined;
+    if (!replaces && existsSync(path)) throw fileExists(path);
+    // What cannot be exported fails before anything is written.
+    await checkExport(server, common.subject, stop.signal);
+    if (path === "-") await toOutput(common, progress);
+    else await toFile(common, progress, path, replaces);
   } catch (error) {
     if (stop.signal.aborted) throw new OperatorError(interruptedText(out), exitInterrupted);
     throw serverProblem(error, server);
@@ -70,7 +76,7 @@ function interruptedText(out: string | undefined): string {
 }
 
 /** The file appears when it is complete. Until then the same command finds a part of it, and goes on. */
-async function toFile(common: Common, progress: ProgressLine, path: string): Promise<void> {
+async function toFile(common: Common, progress: ProgressLine, path: string, replaces: boolean): Promise<void> {
   const { subject } = common;
   const partPath = `${path}.part`;
   const journalPath = `${partPath}.json`;
@@ -86,7 +92,7 @@ async function toFile(common: Common, progress: ProgressLine, path: string): Pro
     part ??= await PartFile.create(partPath);
     try {
       const download = await new LedgerDownload({ ...common, part, onSlice }, checkpoint ?? nothing).run();
-      await part.finish(path);
+      await part.finish(path, replaces);
       await rm(journalPath, { force: true });
       progress.clear();
       for (const line of summaryOf(download, path)) process.stdout.write(`${line}\n`);

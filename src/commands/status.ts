@@ -4,7 +4,7 @@ import type { StatusConfig } from "../config.js";
 import { grouped } from "../domain/decimal-text.js";
 import { duration, instant } from "../domain/instant.js";
 import { exitUnavailable, OperatorError } from "../domain/operator-error.js";
-import { printable } from "../terminal/style.js";
+import { printable } from "../domain/printable.js";
 
 /** The database is asked many times a second; after this long it counts as away. */
 const databaseSilenceMaxSeconds = 3;
@@ -24,7 +24,7 @@ function screenOf(now: ServerStatus): string {
     state: now.reachable ? now.state : `cannot be reached: ${now.state}`,
     ...(now.reachable && {
       block: blockText(now),
-      markets: now.markets === undefined ? "not told" : `${grouped(String(now.markets), ",")} with market data`,
+      markets: marketsText(now),
       streams: now.streams === undefined ? "not told" : `${grouped(String(now.streams), ",")} open`,
       database: databaseText(now),
     }),
@@ -33,6 +33,18 @@ function screenOf(now: ServerStatus): string {
   return Object.entries(lines)
     .map(([name, text]) => `${name.padEnd(width)}  ${printable(text)}\n`)
     .join("");
+}
+
+function marketsText({ knownMarkets, markets, staleMarkets }: ServerStatus): string {
+  const counts: [count: number | undefined, what: string][] = [
+    [knownMarkets, "in all"],
+    [markets, "with market data"],
+    [staleMarkets, "stale"],
+  ];
+  const texts = counts.flatMap(([count, what]) =>
+    count === undefined ? [] : [`${grouped(String(count), ",")} ${what}`],
+  );
+  return texts.length === 0 ? "not told" : texts.join(", ");
 }
 
 function blockText({ blockHeight, blockTimestamp, blockAgeSeconds }: ServerStatus): string {

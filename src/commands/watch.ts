@@ -1,5 +1,7 @@
 import { once } from "node:events";
-import { findMarket, MarketFeed } from "../client/market-feed.js";
+import { decimalsOf } from "../../clients/typescript/src/decimals.js";
+import { findMarket, namesOf } from "../client/find-market.js";
+import { MarketFeed } from "../client/market-feed.js";
 import { openServer, serverProblem } from "../client/server.js";
 import type { WatchConfig } from "../config.js";
 import { exitInterrupted, OperatorError } from "../domain/operator-error.js";
@@ -45,10 +47,8 @@ export async function watch(config: WatchConfig): Promise<void> {
 }
 
 function shownMarket({ market, mode, block, book, staleness }: MarketFeed): ShownMarket {
-  const { instrument } = market.tradableInstrument ?? {};
-  const name = [instrument?.code ?? "", instrument?.name ?? ""].filter((text) => text !== "").join(" · ");
-  const places = { price: Number(market.decimalPlaces), size: Number(market.positionDecimalPlaces) };
-  return { id: market.id, name, mode, places, block, book, staleness };
+  const name = namesOf(market).join(" · ");
+  return { id: market.id, name, mode, places: decimalsOf(market), block, book, staleness };
 }
 
 async function showOnce(feed: MarketFeed, maxDepth: number, stop: AbortController): Promise<void> {

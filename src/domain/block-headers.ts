@@ -19,3 +19,9 @@ export function blockHeaders(block: BlockHead | undefined): Readonly<Record<stri
   if (block === undefined) return {};
   return { "x-block-height": String(block.height), "x-block-timestamp": String(block.timeNs) };
 }
+
+/** The block that the headers of a response name; undefined unless both are unsigned integers of 64 bits. */
+export function blockHeadOf(height: string | null, timeNs: string | null): BlockHead | undefined {
+  const isInteger = (text: string | null): text is string => text !== null && /^[0-9]{1,19}$/.test(text);
+  return isInteger(height) && isInteger(timeNs) ? { height: BigInt(height), timeNs: BigInt(timeNs) } : undefined;
+}

@@ -85,7 +85,8 @@ subscribe("plt:kafka:instances", (event) => {
 export async function kafkaSource(url: string, options: KafkaSourceOptions): Promise<Source> {
   const address = parseKafkaUrl(url, options.log);
   const { Consumer: KafkaConsumer } = await import("@platformatic/kafka").catch((error: unknown) => {
-    const message = "Kafka needs an optional package; install it with: npm install @platformatic/kafka";
+    const message =
+      "Kafka needs a package that is not installed; install it beside marketd: npm install @platformatic/kafka@1.22";
     throw new OperatorError(message, 1, error);
   });
   const topic = new KafkaTopic((settings) => new KafkaConsumer(settings), address, options);

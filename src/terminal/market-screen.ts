@@ -2,15 +2,21 @@ import type { BlockHead } from "../domain/block-headers.js";
 import { grouped, scaled } from "../domain/decimal-text.js";
 import type { DepthBook, DepthUpdate } from "../domain/depth-book.js";
 import { duration, timeOfDay } from "../domain/instant.js";
+import { printable } from "../domain/printable.js";
 import { quoteOf } from "../domain/quote.js";
 import { type LadderSide, ladderLines, type Places } from "./ladder.js";
-import { printable, type Style } from "./style.js";
+import type { Style } from "./style.js";
+import { clipped } from "./text-width.js";
 
 /** How long a changed level is highlighted. */
 const flashMs = 400;
 
 /** Lines besides the levels: title, facts, warning or keys, headings, spread. */
 const otherLines = 5;
+
+/** Columns of a name and of an id at most: ids have at most 128 characters, names of venues at most 1,024. */
+const nameMaxColumns = 100;
+const idMaxColumns = 128;
 
 /** The data of a market's screen. */
 export interface ShownMarket {
@@ -111,7 +117,13 @@ export function stalenessText({ since, reason }: { readonly since: number; reado
 }
 
 function titleOf({ id, name }: ShownMarket): string {
-  return printable(name === "" ? id : `${name} (${id})`);
+  const shownId = cutPrintable(id, idMaxColumns);
+  return name === "" ? shownId : `${cutPrintable(name, nameMaxColumns)} (${shownId})`;
+}
+
+/** External text of any length, printable and cut. Only so much of it is looked at. */
+function cutPrintable(text: string, columns: number): string {
+  return clipped(printable(text.slice(0, 16 * columns)), columns);
 }
 
 function factsOf({ mode, block, book }: ShownMarket): string {
@@ -122,10 +134,4 @@ function factsOf({ mode, block, book }: ShownMarket): string {
   }
   if (book?.sequenceNumber !== undefined) facts.push(`sequence ${book.sequenceNumber}`);
   return facts.join(" · ");
-}
-
-/** Truncates at the end, with an ellipsis. */
-function clipped(text: string, columns: number): string {
-  const characters = [...text];
-  return characters.length <= columns ? text : `${characters.slice(0, Math.max(0, columns - 1)).join("")}…`;
 }

@@ -15,8 +15,3 @@ export function styleOf(hasColors: boolean): Style {
     return start === "" || text === "" ? text : `${start}${text}\u001b[0m`;
   };
 }
-
-/** External text as one line of printable characters: it may contain escape sequences. */
-export function printable(text: string): string {
-  return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, "\ufffd");
-}

@@ -144,7 +144,7 @@ export function urlTooLong(lengthMax: number): HttpFailure {
 /** The longest delay of Node's timers, in milliseconds; a longer one would fire at once. */
 export const timerMsMax = 2 ** 31 - 1;
 
-const deadlineText = "the deadline of the call passed before its response was there";
+const deadlineText = "the deadline of the call passed before its response was complete";
 
 /** The failure of a call that took longer than the server's limit, in every protocol. */
 export function deadlineExceeded(): Failure {

@@ -196,7 +196,7 @@ describe("versions", () => {
 describe("refusals", () => {
   const long = "m".repeat(129);
   const unknown = "market nowhere is not known; TradingDataService.ListLatestMarketData lists those that have data";
-  const noData = "market quiet has no market data yet; ask again once it trades";
+  const noData = "market quiet has no market data yet, and a venue's market may never have any; ask for its depth";
   test.each([
     [
       "GetMarket",

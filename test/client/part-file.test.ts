@@ -53,7 +53,7 @@ describe("a file that grows by slices", () => {
           } else await part.drop();
           expect([part.bytes, part.sha256]).toEqual([kept.length, sha256(kept)]);
         }
-        await part.finish(join(folder, "whole"));
+        await part.finish(join(folder, "whole"), true);
         await part.close();
         expect(readFileSync(join(folder, "whole"), "utf8")).toBe(kept);
       }),
@@ -77,7 +77,7 @@ describe("a file that grows by slices", () => {
     const part = await PartFile.resume(path(), 4, sha256("kept"));
     await part?.append(Buffer.from(" on"));
     expect([part?.bytes, part?.sha256]).toEqual([7, sha256("kept on")]);
-    await part?.finish(join(folder, "whole"));
+    await part?.finish(join(folder, "whole"), true);
     await part?.close();
     expect(readFileSync(join(folder, "whole"), "utf8")).toBe("kept on");
   });
@@ -86,9 +86,20 @@ describe("a file that grows by slices", () => {
     const part = await PartFile.create(path());
     await part.append(Buffer.from("mine"));
     writeFileSync(path(), "their");
-    await expect(part.finish(join(folder, "whole"))).rejects.toThrow(/was changed while it was written/);
+    await expect(part.finish(join(folder, "whole"), true)).rejects.toThrow(/was changed while it was written/);
     await part.close();
     expect(readdirSync(folder)).toEqual(["file"]);
+  });
+
+  it("replaces another file only if it may", async () => {
+    writeFileSync(join(folder, "whole"), "theirs");
+    const part = await PartFile.create(path());
+    await part.append(Buffer.from("mine"));
+    await expect(part.finish(join(folder, "whole"), false)).rejects.toThrow(/whole exists; replace it with --force/);
+    expect(readFileSync(join(folder, "whole"), "utf8")).toBe("theirs");
+    await part.finish(join(folder, "free"), false);
+    expect(readFileSync(join(folder, "free"), "utf8")).toBe("mine");
+    await part.close();
   });
 
   it("without a path hands its bytes on, and goes on after them", async () => {

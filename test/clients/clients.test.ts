@@ -48,6 +48,8 @@ const installMaxMs = 300_000;
 const firstBlocks = 150;
 const network = { ...networkDefaults, parties: 10, entriesPerBlock: 60, blocks: 200 };
 
+const examplesOfAll = ["best-prices", "live-order-book", "ledger-history", "verified-export"] as const;
+
 /** What the examples ask for in one request. */
 const examplePageSize = 500;
 
@@ -170,14 +172,17 @@ describe.each(languages)("$name", { timeout: installMaxMs }, (language) => {
     const id = await firstMarket();
     const { market } = await read<GetMarketResponse>(`/api/v2/market/${id}`);
     const { buy, sell } = await depthOf(id);
-    const places = Number(market?.decimalPlaces);
-    const scaled = (price = "") => price.padStart(places + 1, "0").replace(new RegExp(`(?=.{${places}}$)`), ".");
+    const scaled = (integer = "", places = "") =>
+      integer.padStart(Number(places) + 1, "0").replace(new RegExp(`(?=.{${places}}$)`), ".");
+    const text = (level?: { price: string; volume: string }) =>
+      `${scaled(level?.price, market?.decimalPlaces)} ${scaled(level?.volume, market?.positionDecimalPlaces)}`;
     expect(lines).toEqual([
       market?.tradableInstrument?.instrument?.name,
-      `bid ${scaled(buy[0]?.price)} ${buy[0]?.volume}`,
-      `offer ${scaled(sell[0]?.price)} ${sell[0]?.volume}`,
+      `bid ${text(buy[0])}`,
+      `offer ${text(sell[0])}`,
     ]);
-    expect(places).toBeGreaterThan(0);
+    expect(Number(market?.decimalPlaces)).toBeGreaterThan(0);
+    expect(Number(market?.positionDecimalPlaces)).toBeGreaterThan(0);
   });
 
   test("ledger history", async (context) => {
@@ -223,6 +228,26 @@ describe.each(languages)("$name", { timeout: installMaxMs }, (language) => {
     await vi.waitFor(() => expect(lines).not.toEqual([]), { timeout: 20_000 });
     expect(lines[0]?.replace(/ [0-9]+:/, ":")).toBe(`${market}: ${buy[0]?.price} / ${sell[0]?.price}`);
   });
+
+  test.runIf(language.checkTypes)(
+    "its examples pass strict checks of types, and a wrong call does not",
+    async (context) => {
+      await ready(language, context);
+      const { checkTypes, example } = language;
+      if (checkTypes === undefined) return;
+      const paths = examplesOfAll.map((name) => example(projectFolder(language), name).at(-1) ?? "");
+      const wrong = join(projectFolder(language), "wrong.py");
+      writeFileSync(wrong, 'from marketd_client import Client\nClient("http://localhost").GetMarket("gold")\n');
+      try {
+        await checkTypes(projectFolder(language), paths);
+      } catch (error) {
+        if (isOffline(error)) return context.skip("mypy cannot be reached");
+        throw error;
+      }
+      const failure = await checkTypes(projectFolder(language), [wrong]).catch((error) => String(error.stdout));
+      expect(failure).toMatch(/wrong\.py:2: error: .*"str"; expected "GetMarketRequest"/);
+    },
+  );
 
   test.runIf(language.rules)("its own tests of the rules", async (context) => {
     await ready(language, context);

@@ -27,6 +27,8 @@ export interface Language extends Installed {
   example(folder: string, example: Example): Command;
   /** The client's own tests of its rules, where vitest does not run them. */
   readonly rules?: (folder: string) => Command;
+  /** Checks the types of examples, and of a file: fails where a call has a wrong type. Installs what it needs. */
+  readonly checkTypes?: (folder: string, files: readonly string[]) => Promise<void>;
   /** Whether docs/depth-stream.md shows how to keep a book in it. */
   readonly hasBookFile?: boolean;
   /** A page whose first code block is to be pasted and run, and how. */
@@ -116,6 +118,11 @@ const python: Language = {
   ],
   calls: (folder) => [join(folder, "venv/bin/python"), join(root, "test/clients/calls/calls.py")],
   rules: (folder) => [join(folder, "venv/bin/python"), join(folder, "source/clients/python/tests/test_rules.py")],
+  async checkTypes(folder, files) {
+    const [pip, mypy] = [join(folder, "venv/bin/pip"), join(folder, "venv/bin/mypy")];
+    await run([pip, "install", "--quiet", "mypy"], folder, { PIP_DISABLE_PIP_VERSION_CHECK: "1" });
+    await run([mypy, "--strict", "--cache-dir", join(folder, "mypy"), ...files], folder);
+  },
   hasBookFile: true,
   readme: "clients/python/README.md",
   async paste(folder, code) {

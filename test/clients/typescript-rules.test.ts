@@ -19,8 +19,11 @@ import {
   type ListLedgerEntriesResponseSchema,
   ledgerEntries,
   MarketDepthUpdateSchema,
+  MarketSchema,
   readDepth,
   retryWaitMs,
+  scaledPrice,
+  scaledSize,
   TradingDataService,
 } from "../../clients/typescript/src/index.js";
 import { ExportCheck } from "../../clients/typescript/src/ledger-export.js";
@@ -58,6 +61,19 @@ interface Cases {
     readonly stated: Readonly<Record<string, string>>;
     readonly error: string | null;
   }[];
+  readonly lists: readonly {
+    readonly name: string;
+    readonly after: string;
+    readonly endCursors: readonly string[];
+    readonly advances: boolean;
+  }[];
+  /** An integer, decimal places, and what it stands for: null where the places cannot be right. */
+  readonly scales: readonly {
+    readonly name: string;
+    readonly price: readonly [integer: string, places: number, scaled: string | null];
+    readonly size: readonly [integer: string, places: number, scaled: string | null];
+  }[];
+  readonly urls: readonly { readonly url: string; readonly valid: boolean }[];
 }
 
 const cases: Cases = JSON.parse(readFileSync(new URL("cases.json", import.meta.url), "utf8"));
@@ -87,6 +103,30 @@ function clientOf(service: Partial<ServiceImpl<typeof TradingDataService>>) {
     createRouterTransport(({ service: add }) => void add(TradingDataService, service)),
   );
 }
+
+describe("decimals", () => {
+  test.each(cases.scales)("$name", ({ price, size }) => {
+    const places = { decimalPlaces: BigInt(price[1]), positionDecimalPlaces: BigInt(size[1]) };
+    const market = create(MarketSchema, { id: "m", ...places });
+    for (const [scale, [integer, , scaled]] of [
+      [scaledPrice, price],
+      [scaledSize, size],
+    ] as const) {
+      if (scaled !== null) expect(scale(market, integer)).toBe(scaled);
+      else
+        expect(() => scale(market, integer)).toThrow(
+          /^market "m" has -?[0-9]+ decimal places; at most 78 can be right$/,
+        );
+    }
+  });
+});
+
+describe("URLs", () => {
+  test.each(cases.urls)("$url", ({ url, valid }) => {
+    if (valid) expect(createMarketdClient(url)).toBeDefined();
+    else expect(() => createMarketdClient(url)).toThrow(/is not the URL of a server: it looks like http:\/\/localhost/);
+  });
+});
 
 describe("DepthBook", () => {
   test.each(cases.depthUpdates)("$name", ({ updates, book }) => {
@@ -223,6 +263,22 @@ describe("readDepth", () => {
 });
 
 describe("ledgerEntries", () => {
+  test.each(cases.lists)("$name", async ({ after, endCursors, advances }) => {
+    let requests = 0;
+    const client = clientOf({
+      listLedgerEntries: () => page(["x"], requests < endCursors.length, endCursors[requests++] ?? "end"),
+    });
+    const read = async () => {
+      let entries = 0;
+      for await (const _ of ledgerEntries(client, { after })) entries++;
+      return entries;
+    };
+    if (advances) expect(await read()).toBe(endCursors.length + 1);
+    else
+      await expect(read()).rejects.toThrow(/^\[data_loss\] the list does not advance: it leads back to the cursor "/);
+    expect(requests).toBeLessThanOrEqual(endCursors.length + 1);
+  });
+
   test("goes on over short and empty pages, and stops at the last", async () => {
     const requests: ListLedgerEntriesRequest[] = [];
     const pages: MessageInitShape<typeof ListLedgerEntriesResponseSchema>[] = [
@@ -258,8 +314,10 @@ describe("exports", () => {
       for (const piece of pieces) check.update(new TextEncoder().encode(piece));
       return check.finish(new Headers(stated));
     };
-    if (error !== null) expect(verify).toThrow(error);
-    else expect(verify()).toMatchObject({ sha256: stated["export-sha256"] });
+    if (error !== null) {
+      expect(verify).toThrow(error);
+      expect(verify).toThrow(/^[^\p{C}]{1,200}$/u);
+    } else expect(verify()).toMatchObject({ sha256: stated["export-sha256"] });
   });
 
   test("hands over the file piece by piece, and the summary", async () => {

@@ -70,7 +70,7 @@ const unknown = (method: Row["method"], request: JsonObject): Row => ({
   rpcMessage: "market nowhere is not known; TradingDataService.ListLatestMarketData lists those that have data",
 });
 
-const noData = "market quiet has no market data yet; ask again once it trades";
+const noData = "market quiet has no market data yet, and a venue's market may never have any; ask for its depth";
 const combined = "page forwards with first and after, or backwards with last and before";
 const noCursor = "is not a cursor; take it from an earlier response, unchanged";
 
@@ -326,7 +326,7 @@ describe("the table of errors", () => {
         status: 504,
         code: 4,
         reason: "DEADLINE_EXCEEDED",
-        message: "the deadline of the call passed before its response was there",
+        message: "the deadline of the call passed before its response was complete",
       } as const;
       await everywhere(row);
       const started = performance.now();

@@ -3,12 +3,13 @@ import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
-import { createServer, request, type Server } from "node:http";
+import { createServer, type IncomingHttpHeaders, request, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
+import { ledgerFileName } from "../../src/client/ledger-download.js";
 import { networkDefaults, simulate } from "../../src/simulator/network.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { freePort } from "../support/free-port.js";
@@ -128,7 +129,7 @@ afterAll(async () => {
 });
 
 describe("a file", () => {
-  it("gets the server's name for it, and is what one export gives; its summary is printed", async () => {
+  it("gets a name made of party and asset, and is what one export gives; its summary is printed", async () => {
     const expected = await undisturbed();
     const ending = await runToEnd(argsOf(service.url), { cwd });
     const name = `ledger-${subject.party}-${subject.asset}.csv`;
@@ -199,6 +200,39 @@ describe("a file", () => {
     } finally {
       await retained.kill();
     }
+  });
+
+  it("has no name of the server's, and replaces another file only with --force", async () => {
+    writeFileSync(join(cwd, "Makefile"), "all:\n");
+    const proxy = await proxyBefore(
+      (headers) => ({ ...headers, "content-disposition": 'attachment; filename="Makefile"' }),
+      (chunk) => chunk,
+    );
+    try {
+      const args = argsOf(`http://127.0.0.1:${(proxy.address() as AddressInfo).port}`);
+      const name = `ledger-${subject.party}-${subject.asset}.csv`;
+      expect((await runToEnd(args, { cwd })).code).toBe(0);
+      expect([readFileSync(join(cwd, "Makefile"), "utf8"), readdirSync(cwd)]).toEqual(["all:\n", ["Makefile", name]]);
+      writeFileSync(join(cwd, name), "edited");
+      const refused = await runToEnd(args, { cwd });
+      expect(refused.error).toBe(`marketd: ${name} exists; replace it with --force, or name another file with --out\n`);
+      expect([refused.code, readFileSync(join(cwd, name), "utf8"), readdirSync(cwd).length]).toEqual([1, "edited", 2]);
+      expect((await runToEnd([...args, "--force"], { cwd })).code).toBe(0);
+      expect(sha256(readFileSync(join(cwd, name)))).toBe(sha256(await undisturbed()));
+    } finally {
+      proxy.close();
+      await once(proxy, "close");
+    }
+  });
+
+  it.each<[party: string, asset: string, name: RegExp]>([
+    ["8b3a", "usd", /^ledger-8b3a-usd\.csv$/],
+    ["../../etc", "a/b", /^ledger-\.\._\.\._etc-a_b-[0-9a-f]{8}\.csv$/],
+    [".. ..", "a_b", /^ledger-\.\._\.\.-a_b-[0-9a-f]{8}\.csv$/],
+    ["p".repeat(128), "~".repeat(128), /^ledger-p{90}-_{90}-[0-9a-f]{8}\.csv$/],
+  ])("of party %s and asset %s is in this folder", (partyId, assetId, name) => {
+    expect(ledgerFileName({ partyId, assetId })).toMatch(name);
+    expect(`${ledgerFileName({ partyId, assetId })}.part.json.new`.length).toBeLessThan(255);
   });
 
   it("replaces the file that was there, and not before it is complete", async () => {
@@ -354,15 +388,24 @@ describe("what breaks", () => {
 });
 
 /** Changes an account type in every row that comes through, whose length stays the same. */
-async function falsifyingProxy(): Promise<Server> {
+function falsifyingProxy(): Promise<Server> {
+  return proxyBefore(
+    (headers) => headers,
+    (chunk) => Buffer.from(chunk.toString("latin1").replaceAll(",MARGIN,", ",GENRAL,"), "latin1"),
+  );
+}
+
+/** A proxy before the service that changes what comes back. */
+async function proxyBefore(
+  changeHeaders: (headers: IncomingHttpHeaders) => IncomingHttpHeaders,
+  changeBody: (chunk: Buffer) => Buffer,
+): Promise<Server> {
   const server = createServer((incoming, outgoing) => {
     const { "connect-accept-encoding": _, ...headers } = incoming.headers;
     const { method = "POST", url: path = "/" } = incoming;
     const forwarded = request({ port, method, path, headers }, (response) => {
-      outgoing.writeHead(response.statusCode ?? 502, response.headers);
-      response.on("data", (chunk: Buffer) => {
-        outgoing.write(Buffer.from(chunk.toString("latin1").replaceAll(",MARGIN,", ",GENRAL,"), "latin1"));
-      });
+      outgoing.writeHead(response.statusCode ?? 502, changeHeaders(response.headers));
+      response.on("data", (chunk: Buffer) => outgoing.write(changeBody(chunk)));
       response.on("end", () => outgoing.end());
     });
     incoming.pipe(forwarded);

@@ -9,6 +9,7 @@ import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { findServerPrograms } from "../../src/embedded/server-programs.js";
 import { run } from "../clients/languages.js";
 import { processesOf } from "../embedded/processes.js";
+import { newDatabaseUrl } from "../support/database.js";
 import { freePort } from "../support/free-port.js";
 
 /* The npm package as its users get it: packed, installed into an empty folder, and run there. */
@@ -60,12 +61,22 @@ describe("the package", () => {
     ];
     expect(files).toEqual(expect.arrayContaining(needed));
     const places =
-      /^(bin|lib\/(bundle|src|web)|docs|deploy)\/|^(LICENSE|README\.md|package\.json|scripts\/check-node\.mjs)$/;
+      /^(bin|lib\/(bundle|src|web)|docs|deploy)\/|^(LICENSE|(README|CHANGELOG|SECURITY)\.md|package\.json|scripts\/check-node\.mjs)$/;
     expect(files.filter((path) => !places.test(path))).toEqual([]);
     expect(files.filter((path) => /\.(ts|tsx|map|tgz)$|\.test\.|node_modules/.test(path))).toEqual([]);
     const modules = files.filter((path) => /^lib\/src\/.*\.js$/.test(path));
     expect(modules.sort()).toEqual(["lib/src/commands/worker.js", "lib/src/embedded/supervisor.js", "lib/src/main.js"]);
     expect(statSync(archive).size).toBeLessThan(packageBytesMax);
+  });
+
+  test("has every file that its README links to; the READMEs of clients link to none", async () => {
+    const links = (text: string) => [...text.matchAll(/\]\((?!https?:|#)([^)#]+)/g)].map(([, path]) => path ?? "");
+    const readme = await run(["tar", "-xzOf", archive, "package/README.md"], folder);
+    expect(links(readme).length).toBeGreaterThan(5);
+    expect(links(readme).filter((path) => !files.includes(path))).toEqual([]);
+    for (const client of ["typescript", "python", "go"]) {
+      expect(links(readFileSync(join(root, "clients", client, "README.md"), "utf8"))).toEqual([]);
+    }
   });
 
   test("names the license of every package in it", async () => {
@@ -80,9 +91,14 @@ describe("the package", () => {
   }, async (context) => {
     const project = join(folder, "empty");
     await mkdir(project);
-    await run(["npm", "install", "--offline", "--omit=optional", "--no-audit", "--no-fund", archive], project);
+    await run(["npm", "install", "--offline", "--no-audit", "--no-fund", archive], project);
     const installed = readdirSync(join(project, "node_modules")).filter((name) => !name.startsWith("."));
     expect(installed).toEqual(["marketd"]);
+    const list = JSON.parse(await run(["npm", "ls", "--all", "--json"], project));
+    expect(Object.entries(list.dependencies)).toEqual([["marketd", expect.not.objectContaining({ dependencies: {} })]]);
+    const address = "kafka://127.0.0.1:1/topic";
+    const load = run(["npx", "--offline", "marketd", "load", "--database-url", newDatabaseUrl().url, address], project);
+    await expect(load).rejects.toThrow("install it beside marketd: npm install @platformatic/kafka@1.22");
     const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
     expect(await run(["npx", "--offline", "marketd", "--version"], project)).toBe(`${version}\n`);
 

@@ -39,7 +39,7 @@ it("a server that is ready: one screen, and 0", async () => {
     `server    ${service.url}/market-data`,
     "state     ready",
     expect.stringMatching(new RegExp(`^block     ${laterBlocks + 1}, [0-9]+ d old \\(${blockTime}\\)$`)),
-    "markets   3 with market data",
+    "markets   3 with market data, 0 stale",
     "streams   0 open",
     "database  answers",
     "",
@@ -70,6 +70,7 @@ it("the same as JSON", async () => {
     blockTimestamp: String(firstBlockNs + BigInt(laterBlocks)),
     blockAgeSeconds: expect.any(Number),
     markets: 3,
+    staleMarkets: 0,
     streams: 1,
     databaseSilenceSeconds: expect.any(Number),
   });

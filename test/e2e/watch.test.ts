@@ -23,6 +23,8 @@ import { ServiceProcess } from "./service-process.js";
 const python = partnerProgram("python");
 const market = "6d4f1c0000000000000000000000000000000000000000000000000000000001";
 const otherMarket = "6d4f1d0000000000000000000000000000000000000000000000000000000002";
+/** Without market data, as a venue's market is: only the stream of all markets names it. */
+const quietMarket = "quiet-market";
 const places = { price: 2, size: 3 };
 /** More digits than a double holds. */
 const largeSize = 2n ** 63n - 1n;
@@ -92,6 +94,8 @@ beforeAll(async () => {
   };
   await loadBlock((r) => {
     r.market(market, definition).market(otherMarket);
+    r.market(quietMarket, { tradableInstrument: { instrument: { code: "BCHSV", name: "Bitcoin SV" } } });
+    r.order({ id: "quiet", marketId: quietMarket, price: "5", remaining: 1n, size: 1n });
     for (let n = 0; n < 30; n++) {
       r.order({ id: `b${n}`, marketId: market, price: String(4_200_000 - n), remaining: BigInt(n + 1), size: 99n });
       r.order({
@@ -287,6 +291,16 @@ describe("watch without a terminal", () => {
     expect(shownLadder(lines)).toEqual(await expectedLadder(3));
   });
 
+  it.each([
+    ["btc/usd", market],
+    ["Bitcoin \u001b[31mred\u0007", market],
+    ["bchsv", quietMarket],
+  ])("finds a market by its code or name: %j", async (name, id) => {
+    const { code, out, error } = await runToEnd(["watch", name, "--once", "--server", service.url]);
+    expect([code, error]).toEqual([0, ""]);
+    expect(String(out).split("\n")[0]).toMatch(new RegExp(`\\(${id}\\)$`));
+  });
+
   it("ends when nobody reads it any more", async () => {
     const script = `"${process.execPath}" "${marketdProgram}" watch ${market} --server ${service.url} | head -n 1; echo "\${PIPESTATUS[0]}"`;
     const child = spawn("bash", ["-c", script], { stdio: ["ignore", "pipe", "inherit"] });
@@ -301,9 +315,13 @@ describe("watch without a terminal", () => {
   });
 
   it.each<[args: string[], code: number, error: RegExp]>([
-    [["watch", "none"], 1, /^marketd: http:\S+ has no market none; it has \S+, \S+\n$/],
-    [["watch", "6d4f"], 1, /^marketd: 2 markets begin with 6d4f: \S+, \S+\n$/],
-    [["watch", "a\u0007"], 1, /^marketd: http:\S+: market_id: .*\n$/],
+    [["watch", "none"], 1, /^marketd: http:\S+ has no market "none"; it has ("\S+" ?(\(.*\))?,? ?)+\n$/],
+    [
+      ["watch", "6d4f"],
+      2,
+      /^marketd: [0-9] markets begin with "6d4f"; give the id of one: "6d4f\S+" \("BTC.*, "6d4f\S+".*\n$/,
+    ],
+    [["watch", "a\u0007"], 1, /^marketd: http:\S+ has no market "a\ufffd"; it has .*\n$/],
     [
       ["watch", market, "--server", "http://127.0.0.1:1"],
       3,

@@ -1,8 +1,9 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { grouped, scaled } from "../../src/domain/decimal-text.js";
+import { printable } from "../../src/domain/printable.js";
 import { ladderLines } from "../../src/terminal/ladder.js";
-import { printable, styleOf } from "../../src/terminal/style.js";
+import { styleOf } from "../../src/terminal/style.js";
 
 const level = (price: bigint, volume: bigint) => ({ price: String(price), volume, numberOfOrders: 1n });
 const amount = fc.bigInt({ min: 0n, max: 2n ** 63n - 1n });

@@ -9,7 +9,19 @@ from concurrent import futures
 import grpc
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
-from marketd_client import Client, DepthBook, ExportDiffers, is_transient, ledger_entries, read_depth, retry_wait_seconds
+from marketd_client import (
+    MESSAGE_MAX_BYTES,
+    Client,
+    DepthBook,
+    ExportDiffers,
+    ListDoesNotAdvance,
+    is_transient,
+    ledger_entries,
+    read_depth,
+    retry_wait_seconds,
+    scaled_price,
+    scaled_size,
+)
 from marketd_client.gen.datanode.api.v2.trading_data_pb2 import (
     AggregatedLedgerEntriesConnection,
     AggregatedLedgerEntriesEdge,
@@ -21,6 +33,7 @@ from marketd_client.gen.datanode.api.v2.trading_data_pb2_grpc import (
     TradingDataServiceServicer,
     add_TradingDataServiceServicer_to_server,
 )
+from marketd_client.gen.vega.markets_pb2 import Market
 from marketd_client.gen.vega.vega_pb2 import MarketDepthUpdate, PriceLevel
 from marketd_client.ledger import ExportCheck
 
@@ -56,6 +69,9 @@ class Failed(grpc.RpcError):
 
     def code(self):
         return self._code
+
+    def details(self):
+        return "failed"
 
     def trailing_metadata(self):
         return self._metadata
@@ -98,7 +114,30 @@ class Rules(unittest.TestCase):
                 if case["error"] is None:
                     self.assertEqual(verify().sha256, case["stated"]["export-sha256"])
                 else:
-                    self.assertRaisesRegex(ExportDiffers, case["error"], verify)
+                    with self.assertRaises(ExportDiffers) as raised:
+                        verify()
+                    message = str(raised.exception)
+                    self.assertIn(case["error"], message)
+                    self.assertTrue(message.isprintable() and len(message) < 200, message)
+
+    def test_decimals(self):
+        for case in CASES["scales"]:
+            with self.subTest(case["name"]):
+                (price, decimals, scaled), (size, size_decimals, scaled_to) = case["price"], case["size"]
+                market = Market(id="m", decimal_places=decimals, position_decimal_places=size_decimals)
+                for scale, integer, expected in ((scaled_price, price, scaled), (scaled_size, int(size), scaled_to)):
+                    if expected is not None:
+                        self.assertEqual(scale(market, integer), expected)
+                    elif abs(decimals if scale is scaled_price else size_decimals) > 78:
+                        self.assertRaisesRegex(ValueError, '^market "m" has -?[0-9]+ decimal places', scale, market, integer)
+
+    def test_urls(self):
+        for case in CASES["urls"]:
+            with self.subTest(case["url"]):
+                if case["valid"]:
+                    Client(case["url"]).close()
+                else:
+                    self.assertRaisesRegex(ValueError, "is not the URL of a server: it looks like", Client, case["url"])
 
 
 class Scripted(TradingDataServiceServicer):
@@ -191,6 +230,43 @@ class Calls(unittest.TestCase):
         paginations = [request.pagination for request in service.requests]
         self.assertEqual([pagination.after for pagination in paginations], ["", "b", "m"])
         self.assertEqual([(one.first, one.newest_first) for one in paginations], [(2, False)] * 3)
+
+    def test_lists_that_lead_in_a_circle_end(self):
+        for case in CASES["lists"]:
+            with self.subTest(case["name"]):
+                cursors = [*case["endCursors"], "end"]
+                pages = [
+                    ListLedgerEntriesResponse(
+                        ledger_entries=AggregatedLedgerEntriesConnection(
+                            edges=[AggregatedLedgerEntriesEdge(cursor="x")],
+                            page_info=PageInfo(has_next_page=n < len(cursors) - 1, end_cursor=cursor),
+                        )
+                    )
+                    for n, cursor in enumerate(cursors)
+                ]
+                edges = ledger_entries(self.serve(Scripted(pages=pages)), after=case["after"])
+                if case["advances"]:
+                    self.assertEqual(len(list(edges)), len(cursors))
+                else:
+                    self.assertRaisesRegex(ListDoesNotAdvance, 'back to the cursor "', list, edges)
+
+    def test_a_message_that_is_too_large_ends_the_reader(self):
+        level = PriceLevel(price="1" * 78, volume=1, number_of_orders=1)
+        levels = [level] * (MESSAGE_MAX_BYTES // level.ByteSize() + 1)
+        huge = [MarketDepthUpdate(market_id="m", sequence_number=10, buy=levels)]
+        with self.assertRaises(grpc.RpcError) as raised:
+            next(read_depth(self.serve(Scripted([[huge]]))))
+        self.assertEqual(raised.exception.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
+
+    def test_a_price_that_is_none_breaks_the_stream(self):
+        bad = [MarketDepthUpdate(market_id="m", sequence_number=10, buy=[PriceLevel(price="1\u202e" + "x" * 100, volume=1)])]
+        seen = []
+        reader = read_depth(
+            self.serve(Scripted([[bad], [grpc.StatusCode.NOT_FOUND]])),
+            on_disconnect=lambda error, _: seen.append(error.details()),
+        )
+        self.assertRaises(grpc.RpcError, next, reader)
+        self.assertTrue(seen[0].startswith('market "m" has the price "1\\u202e') and len(seen[0]) < 200, seen)
 
 
 if __name__ == "__main__":

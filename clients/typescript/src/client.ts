@@ -1,14 +1,22 @@
 import { type Client, createClient } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-web";
 import { TradingDataService } from "../../../gen/datanode/api/v2/trading_data_pb.js";
+import { boundedFetch, messageMaxBytes } from "./bounded-fetch.js";
 
 /** A method for each of the eight operations. 64-bit integers are `bigint`. */
 export type MarketdClient = Client<typeof TradingDataService>;
 
 /**
  * A client of the server at a URL, over the Connect protocol and `fetch`, in Node and in browsers alike. Opens no
- * connection yet. For another protocol give a transport of Connect to `createClient(TradingDataService, transport)`.
+ * connection yet. In a page, a URL that begins with `/` is one of the page's own server. For another protocol give a
+ * transport of Connect to `createClient(TradingDataService, transport)`.
+ * @throws TypeError unless it is a URL of http or https
  */
 export function createMarketdClient(baseUrl: string): MarketdClient {
-  return createClient(TradingDataService, createConnectTransport({ baseUrl, useBinaryFormat: true }));
+  const isOfPage = baseUrl.startsWith("/") && "location" in globalThis;
+  if (!isOfPage && !(/^https?:\/\//i.test(baseUrl) && URL.canParse(baseUrl))) {
+    throw new TypeError(`${JSON.stringify(baseUrl)} is not the URL of a server: it looks like http://localhost:8080`);
+  }
+  const fetch = boundedFetch(messageMaxBytes);
+  return createClient(TradingDataService, createConnectTransport({ baseUrl, useBinaryFormat: true, fetch }));
 }

@@ -1,11 +1,15 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { MarketDepthUpdate } from "../../../gen/vega/vega_pb.js";
-import { DepthBook } from "../../../src/domain/depth-book.js";
+import { DepthBook, type DepthLevel } from "../../../src/domain/depth-book.js";
+import { quoted } from "../../../src/domain/printable.js";
 import type { MarketdClient } from "./client.js";
 import { isTransient, retryWaitMs } from "./retry.js";
 
 /** A stream without a message for this long is given up; a server sends one every 15 seconds. */
 export const silenceMaxMs = 45_000;
+
+/** A price is decimal text of at most 256 bits. */
+const pricePattern = /^[0-9]{1,78}$/;
 
 /** What to read, and until when. */
 export interface DepthReaderOptions {
@@ -93,10 +97,19 @@ async function* readOnce(
 function applyTo(books: Map<string, DepthBook>, update: MarketDepthUpdate): DepthChange {
   const book = books.get(update.marketId) ?? new DepthBook(update.marketId);
   books.set(update.marketId, book);
+  for (const side of [update.buy, update.sell]) checkPrices(update.marketId, side);
   if (book.apply(update) === "gap") {
     throw new ConnectError(`updates of market ${update.marketId} are missing`, Code.DataLoss);
   }
   return { book, update };
+}
+
+/** @throws ConnectError DATA_LOSS unless each price is an integer of at most 256 bits */
+export function checkPrices(marketId: string, levels: readonly DepthLevel[]): void {
+  for (const { price } of levels) {
+    if (pricePattern.test(price)) continue;
+    throw new ConnectError(`market ${quoted(marketId)} has the price ${quoted(price)}`, Code.DataLoss);
+  }
 }
 
 function sleep(ms: number, signal: AbortSignal): Promise<void> {

@@ -6,6 +6,7 @@ import type {
   LedgerEntryFilterSchema,
 } from "../../../gen/datanode/api/v2/trading_data_pb.js";
 import type { MarketdClient } from "./client.js";
+import { CursorCheck } from "./cursor-check.js";
 
 /** Which ledger entries, and in which order. Everything is optional. */
 export interface LedgerQuery {
@@ -28,7 +29,8 @@ export type LedgerEdge = AggregatedLedgerEntriesEdge & { readonly node: Aggregat
 /**
  * Every entry that the query selects, each exactly once, a page at a time; also while new entries arrive. Leave the
  * loop whenever you have enough: no page is fetched before it is needed.
- * @throws ConnectError when a page cannot be read; go on with the last `cursor` as `after`
+ * @throws ConnectError when a page cannot be read; go on with the last `cursor` as `after`. DATA_LOSS if the server's
+ *   cursors do not advance
  */
 export async function* ledgerEntries(client: MarketdClient, query: LedgerQuery = {}): AsyncGenerator<LedgerEdge, void> {
   const { filter, dateRange, newestFirst, pageSize, after, signal } = query;
@@ -40,14 +42,17 @@ export async function* ledgerEntries(client: MarketdClient, query: LedgerQuery =
       ...(pageSize !== undefined && { first: pageSize }),
     },
   };
+  const check = new CursorCheck(after);
   for (let cursor = after; ; ) {
     const pagination = { ...request.pagination, ...(cursor !== undefined && { after: cursor }) };
     const response = await client.listLedgerEntries({ ...request, pagination }, signal && { signal });
     const { edges = [], pageInfo } = response.ledgerEntries ?? {};
-    yield* edges.filter(hasNode);
     // A page can be short, or even empty, and not the last.
-    if (pageInfo?.hasNextPage !== true) return;
-    cursor = pageInfo.endCursor;
+    const next = pageInfo?.hasNextPage === true ? pageInfo.endCursor : undefined;
+    if (next !== undefined) check.advance(next);
+    yield* edges.filter(hasNode);
+    if (next === undefined) return;
+    cursor = next;
   }
 }
 

@@ -1,6 +1,7 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { type CallOptions, Code, ConnectError } from "@connectrpc/connect";
 import type { ExportLedgerEntriesRequestSchema } from "../../../gen/datanode/api/v2/trading_data_pb.js";
+import { quoted } from "../../../src/domain/printable.js";
 import type { MarketdClient } from "./client.js";
 import { Sha256 } from "./sha256.js";
 
@@ -41,6 +42,9 @@ export async function exportLedger(
   return check.finish(stated);
 }
 
+/** The longest row that is read, in bytes; one with ids of 128 characters has less than 2 KiB. */
+const rowMaxBytes = 64 * 1024;
+
 /** Counts and hashes a CSV file as it arrives, and compares it with the server's summary. */
 export class ExportCheck {
   readonly #hash = new Sha256();
@@ -55,6 +59,7 @@ export class ExportCheck {
     this.#hash.update(csv);
     const lines = (this.#rest + this.#decoder.decode(csv, { stream: true })).split("\r\n");
     this.#rest = lines.pop() ?? "";
+    if (this.#rest.length > rowMaxBytes) throw notAsSent(`a row has more than ${rowMaxBytes} bytes`);
     for (const line of lines) {
       this.#rows++;
       // The first fields, time, quantity and effect, are never quoted; no field holds a line end.
@@ -74,11 +79,15 @@ export class ExportCheck {
 
 function compare(name: string, stated: string | null, counted: string): void {
   if (stated === counted) return;
-  const what = stated === null ? "without its summary" : `not as sent: ${name} ${counted} instead of ${stated}`;
-  throw new ConnectError(`the export arrived ${what}`, Code.DataLoss);
+  if (stated === null) throw new ConnectError("the export arrived without its summary", Code.DataLoss);
+  throw notAsSent(`${name} ${counted} instead of ${quoted(stated)}`);
 }
 
 function toInteger(text: string | undefined): bigint {
   if (text !== undefined && /^-?[0-9]+$/.test(text)) return BigInt(text);
-  throw new ConnectError(`the export arrived not as sent: a row has the effect ${text}`, Code.DataLoss);
+  throw notAsSent(`a row has the effect ${quoted(text ?? "")}`);
+}
+
+function notAsSent(difference: string): ConnectError {
+  return new ConnectError(`the export arrived not as sent: ${difference}`, Code.DataLoss);
 }

@@ -1,6 +1,7 @@
 import { durationMs } from "@bufbuild/protobuf/wkt";
 import { Code, type ConnectError } from "@connectrpc/connect";
 import { RetryInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
+import { isTooLarge } from "./bounded-fetch.js";
 
 /** The wait after a first failure. It doubles with each further failure in a row, up to {@link waitMaxMs}. */
 export const firstWaitMs = 250;
@@ -25,8 +26,12 @@ const permanentCodes: ReadonlySet<Code> = new Set([
 /** Connect's own errors begin so. It gives a response that breaks off the code of a mistake of the caller. */
 const protocolError = "protocol error: ";
 
-/** Whether the same call can succeed later. False for mistakes of the caller, such as an unknown market. */
+/**
+ * Whether the same call can succeed later. False for mistakes of the caller, such as an unknown market, and for messages
+ * that are too large.
+ */
 export function isTransient(error: ConnectError): boolean {
+  if (isTooLarge(error)) return false;
   return !permanentCodes.has(error.code) || error.rawMessage.startsWith(protocolError);
 }
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"strings"
 
 	"marketd.example/marketd"
 	apiv2 "marketd.example/marketd/gen/datanode/api/v2"
@@ -41,19 +40,26 @@ func run(ctx context.Context) error {
 		return err
 	}
 	fmt.Println(market.GetMarket().GetTradableInstrument().GetInstrument().GetName())
-	places := int(market.GetMarket().GetDecimalPlaces())
-	show("bid", depth.GetBuy(), places)
-	show("offer", depth.GetSell(), places)
-	return nil
+	if err := show("bid", market.GetMarket(), depth.GetBuy()); err != nil {
+		return err
+	}
+	return show("offer", market.GetMarket(), depth.GetSell())
 }
 
-// show scales by the market's decimal places: prices are integers of up to 78 digits.
-func show(side string, levels []*vega.PriceLevel, places int) {
+// show scales the best level: prices and volumes are integers, and the market says how many of their digits are decimals.
+func show(side string, market *vega.Market, levels []*vega.PriceLevel) error {
 	if len(levels) == 0 {
 		fmt.Println(side, "none")
-		return
+		return nil
 	}
-	digits := strings.Repeat("0", max(0, places+1-len(levels[0].GetPrice()))) + levels[0].GetPrice()
-	whole, fraction := digits[:len(digits)-places], digits[len(digits)-places:]
-	fmt.Println(side, strings.TrimSuffix(whole+"."+fraction, "."), levels[0].GetVolume())
+	price, err := marketd.ScaledPrice(market, levels[0].GetPrice())
+	if err != nil {
+		return err
+	}
+	size, err := marketd.ScaledSize(market, levels[0].GetVolume())
+	if err != nil {
+		return err
+	}
+	fmt.Println(side, price, size)
+	return nil
 }

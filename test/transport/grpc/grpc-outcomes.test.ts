@@ -147,7 +147,7 @@ const cases: Case[] = [
     body: [market("hot")],
     expected: {
       status: "4",
-      message: "the deadline of the call passed before its response was there",
+      message: "the deadline of the call passed before its response was complete",
       details: undefined,
     },
   },
@@ -161,14 +161,14 @@ const cases: Case[] = [
     name: "a deadline that passes",
     headers: { "grpc-timeout": "30m" },
     body: [market("hanging")],
-    expected: { status: "4", message: "the deadline of the call passed before its response was there" },
+    expected: { status: "4", message: "the deadline of the call passed before its response was complete" },
   },
   {
     name: "the server's own time limit",
     body: [market("hanging")],
     expected: {
       status: "4",
-      message: "the deadline of the call passed before its response was there",
+      message: "the deadline of the call passed before its response was complete",
       details: [errorInfo],
     },
   },
@@ -225,7 +225,11 @@ const cases: Case[] = [
     method: "ObserveMarketsDepthUpdates",
     headers: { "grpc-timeout": "50m" },
     body: [depth("silent")],
-    expected: { status: "4", message: "the deadline of the call passed before its response was there", messages: [] },
+    expected: {
+      status: "4",
+      message: "the deadline of the call passed before its response was complete",
+      messages: [],
+    },
   },
   {
     name: "a stream without a request",

@@ -177,7 +177,7 @@ describe.each<[name: string, ask: Ask]>([
       "/api/v2/market/never",
       504,
       4,
-      "the deadline of the call passed before its response was there",
+      "the deadline of the call passed before its response was complete",
       "DEADLINE_EXCEEDED",
     ],
     ["/api/v2/market/m?x=1", 400, 3, "x: unknown parameter; there are none here", "UNKNOWN_PARAMETER"],

@@ -1,17 +1,72 @@
 from __future__ import annotations
 
+import json
+from typing import Iterator, Optional, Protocol, Sequence, Tuple, TypeVar, Union
 from urllib.parse import urlsplit
 
 import grpc
 
+from .gen.datanode.api.v2 import trading_data_pb2 as messages
 from .gen.datanode.api.v2.trading_data_pb2_grpc import TradingDataServiceStub
 
+#: The largest message that is read, in bytes. The whole book of a million levels a side has 42 MB.
+MESSAGE_MAX_BYTES = 64 * 1024 * 1024
+
 _OPTIONS = [
-    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_receive_message_length", MESSAGE_MAX_BYTES),
     # read_depth waits between attempts; gRPC's own back-off, up to two minutes, would come on top.
     ("grpc.initial_reconnect_backoff_ms", 250),
     ("grpc.max_reconnect_backoff_ms", 5_000),
 ]
+
+_Request = TypeVar("_Request", contravariant=True)
+_Response = TypeVar("_Response", covariant=True)
+
+Metadata = Sequence[Tuple[str, Union[str, bytes]]]
+
+
+class UnaryMethod(Protocol[_Request, _Response]):
+    """A method with one response, such as ``client.GetMarket``."""
+
+    def __call__(
+        self, request: _Request, timeout: Optional[float] = None, metadata: Optional[Metadata] = None
+    ) -> _Response:
+        """Raises grpc.RpcError. ``timeout`` is in seconds; default: none."""
+
+
+class StreamMethod(Protocol[_Request, _Response]):
+    """A method with a stream of responses, such as ``client.ExportLedgerEntries``."""
+
+    def __call__(
+        self, request: _Request, timeout: Optional[float] = None, metadata: Optional[Metadata] = None
+    ) -> StreamCall[_Response]:
+        """Returns at once. ``timeout`` is in seconds, for the whole stream; default: none."""
+
+
+class ExportChunk(Protocol):
+    """The fields of a ``google.api.HttpBody``."""
+
+    @property
+    def content_type(self) -> str: ...
+
+    @property
+    def data(self) -> bytes: ...
+
+
+class StreamCall(Protocol[_Response]):
+    """A stream of responses. Iterating raises grpc.RpcError."""
+
+    def __iter__(self) -> Iterator[_Response]: ...
+
+    def __next__(self) -> _Response: ...
+
+    def cancel(self) -> bool: ...
+
+    def initial_metadata(self) -> Metadata:
+        """Waits until they are there."""
+
+    def trailing_metadata(self) -> Optional[Metadata]:
+        """Waits until the stream has ended."""
 
 
 class Client(TradingDataServiceStub):
@@ -21,16 +76,26 @@ class Client(TradingDataServiceStub):
     Close it, or use it in a ``with`` statement. Threads may share it.
     """
 
+    GetMarket: UnaryMethod[messages.GetMarketRequest, messages.GetMarketResponse]
+    GetLatestMarketDepth: UnaryMethod[messages.GetLatestMarketDepthRequest, messages.GetLatestMarketDepthResponse]
+    GetLatestMarketData: UnaryMethod[messages.GetLatestMarketDataRequest, messages.GetLatestMarketDataResponse]
+    ListLatestMarketData: UnaryMethod[messages.ListLatestMarketDataRequest, messages.ListLatestMarketDataResponse]
+    ObserveMarketsDepthUpdates: StreamMethod[
+        messages.ObserveMarketsDepthUpdatesRequest, messages.ObserveMarketsDepthUpdatesResponse
+    ]
+    ListLedgerEntries: UnaryMethod[messages.ListLedgerEntriesRequest, messages.ListLedgerEntriesResponse]
+    ExportLedgerEntries: StreamMethod[messages.ExportLedgerEntriesRequest, ExportChunk]
+    ListERC20MultiSigSignerRemovedBundles: UnaryMethod[
+        messages.ListERC20MultiSigSignerRemovedBundlesRequest, messages.ListERC20MultiSigSignerRemovedBundlesResponse
+    ]
+
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or parts.hostname is None:
-            raise ValueError(f"{url!r} is not http://host:port or https://host:port")
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-        if parts.scheme == "https":
-            self._channel = grpc.secure_channel(f"{host}:{port}", grpc.ssl_channel_credentials(), _OPTIONS)
+        """Raises ValueError unless it is a URL of http or https."""
+        scheme, host = _address_of(url)
+        if scheme == "https":
+            self._channel = grpc.secure_channel(host, grpc.ssl_channel_credentials(), _OPTIONS)
         else:
-            self._channel = grpc.insecure_channel(f"{host}:{port}", _OPTIONS)
+            self._channel = grpc.insecure_channel(host, _OPTIONS)
         super().__init__(self._channel)
 
     def close(self) -> None:
@@ -42,3 +107,15 @@ class Client(TradingDataServiceStub):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _address_of(url: str) -> Tuple[str, str]:
+    try:
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{json.dumps(url)} is not the URL of a server: it looks like http://localhost:8080")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return parts.scheme, f"{host}:{port}"

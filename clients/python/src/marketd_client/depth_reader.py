@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import re
 import threading
 import time
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Protocol, Sequence
 
 import grpc
 
@@ -10,12 +11,16 @@ from .client import Client
 from .depth_book import DepthBook
 from .gen.datanode.api.v2.trading_data_pb2 import ObserveMarketsDepthUpdatesRequest
 from .gen.vega.vega_pb2 import MarketDepthUpdate
+from .quoted import quoted
 from .retry import is_transient, retry_wait_seconds
 
 #: A stream without a message for this long is given up; a server sends one every 15 seconds.
 SILENCE_MAX_SECONDS = 45.0
 
 _POLL_SECONDS = 0.1
+
+#: A price is decimal text of at most 256 bits.
+_PRICE = re.compile("[0-9]{1,78}")
 
 
 class DepthChange(NamedTuple):
@@ -24,6 +29,14 @@ class DepthChange(NamedTuple):
     #: After the update. The same object is changed again by the next update; a new connection has new books.
     book: DepthBook
     update: MarketDepthUpdate
+
+
+class FailedCall(Protocol):
+    """What a grpc.RpcError tells."""
+
+    def code(self) -> grpc.StatusCode: ...
+
+    def details(self) -> Optional[str]: ...
 
 
 class _Broken(grpc.RpcError):
@@ -49,7 +62,7 @@ def read_depth(
     stop: Optional[threading.Event] = None,
     silence_max_seconds: float = SILENCE_MAX_SECONDS,
     on_connect: Optional[Callable[[], object]] = None,
-    on_disconnect: Optional[Callable[[grpc.RpcError, float], object]] = None,
+    on_disconnect: Optional[Callable[[FailedCall, float], object]] = None,
 ) -> Iterator[DepthChange]:
     """Order books as they change, for as long as the caller reads: first every market's whole book, then each change.
 
@@ -111,6 +124,9 @@ def _read_once(
 
 
 def _apply(books: Dict[str, DepthBook], update: MarketDepthUpdate) -> DepthChange:
+    for level in (*update.buy, *update.sell):
+        if _PRICE.fullmatch(level.price) is None:
+            raise _Broken(f"market {quoted(update.market_id)} has the price {quoted(level.price)}")
     book = books.setdefault(update.market_id, DepthBook(update.market_id))
     if book.apply(update) == "gap":
         raise _Broken(f"updates of market {update.market_id} are missing")

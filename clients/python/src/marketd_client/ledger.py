@@ -13,6 +13,14 @@ from .gen.datanode.api.v2.trading_data_pb2 import (
     ListLedgerEntriesRequest,
     Pagination,
 )
+from .quoted import quoted
+
+#: The longest row of an export that is read, in bytes; one with ids of 128 characters has less than 2 KiB.
+ROW_MAX_BYTES = 64 * 1024
+
+
+class ListDoesNotAdvance(Exception):
+    """The cursors of a list lead in a circle: the server is wrong."""
 
 
 def ledger_entries(
@@ -27,17 +35,42 @@ def ledger_entries(
     """Every ledger entry that is selected, each exactly once, a page at a time; also while new entries arrive.
 
     An edge holds the entry, ``node``, and its ``cursor``: given as ``after``, the list goes on behind it. No page is
-    fetched before it is needed. ``page_size`` is from 1 to 5000. Raises grpc.RpcError when a page cannot be read.
+    fetched before it is needed. ``page_size`` is from 1 to 5000. Raises grpc.RpcError when a page cannot be read, and
+    ListDoesNotAdvance if the server's cursors lead in a circle.
     """
+    check = _CursorCheck(after)
     while True:
         pagination = Pagination(first=page_size, after=after, newest_first=newest_first)
         request = ListLedgerEntriesRequest(filter=filter, date_range=date_range, pagination=pagination)
         page = client.ListLedgerEntries(request).ledger_entries
-        yield from page.edges
         # A page can be short, or even empty, and not the last.
+        if page.page_info.has_next_page:
+            check.advance(page.page_info.end_cursor)
+        yield from page.edges
         if not page.page_info.has_next_page:
             return
         after = page.page_info.end_cursor
+
+
+class _CursorCheck:
+    """Finds out that a list leads in a circle. It keeps one cursor (Brent's algorithm): the first, second, fourth,
+    eighth ... of the list. A circle comes back to one of them.
+    """
+
+    def __init__(self, start: Optional[str]) -> None:
+        self._kept = start
+        self._steps = 0
+        self._steps_max = 1
+
+    def advance(self, cursor: str) -> None:
+        """Takes the cursor of the next page."""
+        if cursor in ("", self._kept):
+            raise ListDoesNotAdvance(f"the list does not advance: it leads back to the cursor {quoted(cursor)}")
+        self._steps += 1
+        if self._steps == self._steps_max:
+            self._kept = cursor
+            self._steps = 0
+            self._steps_max *= 2
 
 
 class ExportSummary(NamedTuple):
@@ -69,7 +102,7 @@ def export_ledger(
         for message in call:
             check.update(message.data)
             write(message.data)
-        return check.finish(dict(call.trailing_metadata() or ()))
+        return check.finish({name: str(value) for name, value in call.trailing_metadata() or ()})
     finally:
         call.cancel()
 
@@ -87,6 +120,8 @@ class ExportCheck:
         """Takes the next bytes of the file."""
         self._hash.update(csv)
         *lines, self._rest = (self._rest + csv).split(b"\r\n")
+        if len(self._rest) > ROW_MAX_BYTES:
+            raise ExportDiffers(f"the export arrived not as sent: a row has more than {ROW_MAX_BYTES} bytes")
         for line in lines:
             self._rows += 1
             # The first fields, time, quantity and effect, are never quoted; no field holds a line end.
@@ -104,13 +139,13 @@ class ExportCheck:
             if name not in stated:
                 raise ExportDiffers("the export arrived without its summary")
             if stated[name] != value:
-                raise ExportDiffers(f"the export arrived not as sent: {label} {value} instead of {stated[name]}")
+                raise ExportDiffers(f"the export arrived not as sent: {label} {value} instead of {quoted(stated[name])}")
         return counted
 
 
 def _effect_of(line: bytes) -> int:
     effect = line.split(b",", 3)[2:3]
-    if not effect or re.fullmatch(rb"-?[0-9]+", effect[0]) is None:
-        text = effect[0].decode(errors="replace") if effect else "none"
-        raise ExportDiffers(f"the export arrived not as sent: a row has the effect {text}")
+    if not effect or re.fullmatch(rb"-?[0-9]{1,100}", effect[0]) is None:
+        text = effect[0].decode(errors="replace") if effect else ""
+        raise ExportDiffers(f"the export arrived not as sent: a row has the effect {quoted(text)}")
     return int(effect[0])

@@ -15,6 +15,8 @@ WAIT_MAX_SECONDS = 30.0
 ASKED_WAIT_MAX_SECONDS = 600.0
 
 _DOUBLINGS_MAX = 16
+#: What gRPC says of a message that is too large.
+_TOO_LARGE = "eceived message larger than max"
 _PERMANENT_CODES = frozenset(
     {
         grpc.StatusCode.INVALID_ARGUMENT,
@@ -30,7 +32,12 @@ _PERMANENT_CODES = frozenset(
 
 
 def is_transient(error: grpc.RpcError) -> bool:
-    """Whether the same call can succeed later. False for mistakes of the caller, such as an unknown market."""
+    """Whether the same call can succeed later.
+
+    False for mistakes of the caller, such as an unknown market, and for messages that are too large.
+    """
+    if error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE in (error.details() or ""):
+        return False
     return error.code() not in _PERMANENT_CODES
 
 

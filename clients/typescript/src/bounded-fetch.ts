@@ -1,0 +1,86 @@
+import { Code, ConnectError } from "@connectrpc/connect";
+
+/**
+ * The largest message that is read, in bytes, and the largest response that is not a stream. The whole book of a million
+ * levels a side has 42 MB.
+ */
+export const messageMaxBytes = 64 * 1024 * 1024;
+
+/** In the error of a message that is too large; Connect's transports for Node say the same. */
+const tooLarge = "is larger than configured readMaxBytes";
+
+/** Whether a response was given up because of its size: the next one would be as large. */
+export function isTooLarge({ rawMessage }: ConnectError): boolean {
+  return rawMessage.includes(tooLarge);
+}
+
+/** The bytes before each message of a stream: flags, then the length, big-endian. */
+const prefixBytes = 5;
+
+/** `fetch` whose responses fail with RESOURCE_EXHAUSTED once they hold a message of more than `maxBytes`. */
+export function boundedFetch(maxBytes: number): typeof fetch {
+  return async (input, init) => {
+    const response = await fetch(input, init);
+    if (response.body === null) return response;
+    const isStream = response.headers.get("content-type")?.startsWith("application/connect+") === true;
+    const { status, statusText, headers } = response;
+    const body = bounded(response.body.getReader(), isStream ? new MessageLengths() : new BodyLength(), maxBytes);
+    return new Response(body, { status, statusText, headers });
+  };
+}
+
+/** How long a message is, from the bytes of it that arrived. */
+interface Length {
+  /** Takes the next bytes; the length of the longest message that they belong to, as far as it is known. */
+  add(bytes: Uint8Array): number;
+}
+
+class BodyLength implements Length {
+  #bytes = 0;
+
+  add(bytes: Uint8Array): number {
+    this.#bytes += bytes.length;
+    return this.#bytes;
+  }
+}
+
+class MessageLengths implements Length {
+  /** Bytes of the prefix that arrived, and of the message that did not. */
+  #prefix = 0;
+  #rest = 0;
+
+  add(bytes: Uint8Array): number {
+    let longest = 0;
+    for (let at = 0; at < bytes.length; ) {
+      if (this.#prefix === prefixBytes) {
+        const taken = Math.min(this.#rest, bytes.length - at);
+        at += taken;
+        this.#rest -= taken;
+      } else {
+        this.#rest = this.#prefix === 0 ? 0 : this.#rest * 256 + (bytes[at] ?? 0);
+        this.#prefix++;
+        at++;
+        if (this.#prefix === prefixBytes) longest = Math.max(longest, this.#rest);
+      }
+      if (this.#prefix === prefixBytes && this.#rest === 0) this.#prefix = 0;
+    }
+    return longest;
+  }
+}
+
+function bounded(
+  reader: ReadableStreamDefaultReader<Uint8Array>,
+  length: Length,
+  maxBytes: number,
+): ReadableStream<Uint8Array> {
+  return new ReadableStream({
+    async pull(controller) {
+      const { done, value } = await reader.read();
+      if (done) return controller.close();
+      if (length.add(value) <= maxBytes) return controller.enqueue(value);
+      controller.error(new ConnectError(`message size ${tooLarge} ${maxBytes}`, Code.ResourceExhausted));
+      await reader.cancel();
+    },
+    cancel: (reason) => reader.cancel(reason),
+  });
+}

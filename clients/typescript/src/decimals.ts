@@ -1,0 +1,35 @@
+import type { Market } from "../../../gen/vega/markets_pb.js";
+import { scaled } from "../../../src/domain/decimal-text.js";
+import { quoted } from "../../../src/domain/printable.js";
+
+/** The most decimal places that a market can have, before or after the point: numbers have at most 78 digits. */
+export const decimalPlacesMax = 78;
+
+/** Decimal places of a market's prices and sizes. Those of sizes may be negative: -3 counts in thousands. */
+export interface Decimals {
+  readonly price: number;
+  readonly size: number;
+}
+
+/** The decimal places of a market. @throws RangeError that names the market, beyond {@link decimalPlacesMax} */
+export function decimalsOf({ id, decimalPlaces, positionDecimalPlaces }: Market): Decimals {
+  const decimals = { price: Number(decimalPlaces), size: Number(positionDecimalPlaces) };
+  for (const places of Object.values(decimals)) {
+    if (Math.abs(places) > decimalPlacesMax) {
+      throw new RangeError(
+        `market ${quoted(id)} has ${places} decimal places; at most ${decimalPlacesMax} can be right`,
+      );
+    }
+  }
+  return decimals;
+}
+
+/** A price of a market as a decimal number: `"12345"` with 2 decimal places is `123.45`. @throws RangeError */
+export function scaledPrice(market: Market, price: string | bigint): string {
+  return scaled(price, decimalsOf(market).price, "");
+}
+
+/** A volume or size of a market as a decimal number. @throws RangeError */
+export function scaledSize(market: Market, size: bigint | string): string {
+  return scaled(size, decimalsOf(market).size, "");
+}

@@ -1,0 +1,249 @@
+import { createHash } from "node:crypto";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fromBinary, type MessageInitShape } from "@bufbuild/protobuf";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import {
+  createMarketdClient,
+  exportLedger,
+  ledgerEntries,
+  messageMaxBytes,
+  readDepth,
+} from "../../clients/typescript/src/index.js";
+import {
+  GetLatestMarketDepthResponseSchema,
+  GetMarketRequestSchema,
+  GetMarketResponseSchema,
+  ListLatestMarketDataResponseSchema,
+  ListLedgerEntriesResponseSchema,
+  ObserveMarketsDepthUpdatesResponseSchema,
+} from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { HttpBodySchema } from "../../gen/google/api/httpbody_pb.js";
+import type { MarketSchema } from "../../gen/vega/markets_pb.js";
+import { textWidth } from "../../src/terminal/text-width.js";
+import { type Ending, startMarketd } from "../support/run-marketd.js";
+import { envelope, failure, LyingServer, stream, unary } from "./lying-server.js";
+
+/* What the client for TypeScript and the commands do with a server that lies. */
+
+/** What a client takes beyond a limit: buffers of sockets on both sides. */
+const slackBytes = 32 * 1024 * 1024;
+/** Escape sequences, C1, DEL, directions and line ends. */
+const evil = "\u001b]0;x\u0007\u001b[2J\u009b2J\u007f\u202e\u2066\u200f\u2028\r\n";
+const controls = /[^\n\P{Cc}]|[\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/u;
+
+let server: LyingServer;
+let cwd: string;
+
+beforeEach(async () => {
+  server = await LyingServer.start();
+  cwd = mkdtempSync(join(tmpdir(), "marketd-lies-"));
+});
+
+afterEach(() => {
+  server.close();
+  rmSync(cwd, { recursive: true, force: true });
+});
+
+function run(...args: string[]): Promise<Ending> {
+  return startMarketd([...args, "--server", server.url], { cwd }).ending;
+}
+
+const announced = Buffer.from([0, 255, 255, 255, 255]);
+
+/** An export without entries, as its summary says. */
+const header = Buffer.from("vega_time,quantity,effect\r\n");
+const noRows = stream(HttpBodySchema, [{ data: header }], {
+  "export-rows": "0",
+  "export-sum-of-effects": "0",
+  "export-sha256": createHash("sha256").update(header).digest("hex"),
+});
+
+describe("what never ends", () => {
+  it.each<[what: string, status: number, contentType: string]>([
+    ["a response", 200, "application/proto"],
+    ["an error", 500, "application/json"],
+    ["a page of another server", 200, "text/html"],
+  ])("%s of a method, to the library", async (_, status, contentType) => {
+    server.lies.set("/ListLedgerEntries", server.endless(status, contentType));
+    const entries = ledgerEntries(createMarketdClient(server.url));
+    await expect(entries.next()).rejects.toThrow();
+    expect(server.endlessBytes).toBeLessThan(messageMaxBytes + slackBytes);
+  });
+
+  it.each<[what: string, status: number, contentType: string]>([
+    ["a message", 200, "application/connect+proto"],
+    ["an error", 500, "application/json"],
+  ])("%s of a stream, to the library", async (_, status, contentType) => {
+    server.lies.set("/ExportLedgerEntries", server.endless(status, contentType, announced));
+    const exported = exportLedger(createMarketdClient(server.url), {}, () => {});
+    await expect(exported).rejects.toThrow();
+    expect(server.endlessBytes).toBeLessThan(messageMaxBytes + slackBytes);
+  });
+
+  it("a message ends the reader of depth", async () => {
+    server.lies.set("/ObserveMarketsDepthUpdates", server.endless(200, "application/connect+proto", announced));
+    await expect(readDepth(createMarketdClient(server.url)).next()).rejects.toThrow(
+      /^\[resource_exhausted\] message size/,
+    );
+    expect([server.requests, server.endlessBytes < slackBytes]).toEqual([1, true]);
+  });
+
+  it("readiness, metrics and lists, to status", async () => {
+    for (const path of ["/readyz", "/status", "/metrics"])
+      server.lies.set(path, server.endless(200, "application/json"));
+    server.lies.set("/ListLatestMarketData", server.endless(200, "application/proto"));
+    expect((await run("status")).code).toBe(3);
+    server.lies.set("/readyz", (response) => response.end('{"status":"ready"}'));
+    const { code, out } = await run("status");
+    expect([code, String(out)]).toEqual([0, expect.stringMatching(/^markets +not told$/m)]);
+    expect(server.endlessBytes).toBeLessThan(messageMaxBytes + 4 * slackBytes);
+  });
+
+  it("a message of a stream, to watch", async () => {
+    server.lies.set(
+      "/GetMarket",
+      unary(GetMarketResponseSchema, () => ({ market: { id: "m" } })),
+    );
+    server.lies.set("/ObserveMarketsDepthUpdates", server.endless(200, "application/connect+proto", announced));
+    const { code, error } = await run("watch", "m");
+    expect([code, error]).toEqual([1, expect.stringMatching(/^marketd: http\S+: message size .*readMaxBytes.*\n$/)]);
+    expect(server.endlessBytes).toBeLessThan(slackBytes);
+  });
+
+  it("a list, to export", async () => {
+    server.lies.set("/ExportLedgerEntries", noRows);
+    const pageInfo = { hasNextPage: true, endCursor: evil };
+    server.lies.set(
+      "/ListLedgerEntries",
+      unary(ListLedgerEntriesResponseSchema, () => ({ ledgerEntries: { pageInfo } })),
+    );
+    const { code, error } = await run("export", "--party", "p", "--asset", "a", "--out", "file.csv");
+    expect([code, error]).toEqual([4, expect.stringContaining("it leads back to the cursor")]);
+    expect(error).not.toMatch(controls);
+    expect(server.requests).toBeLessThan(20);
+    expect(readdirSync(cwd)).not.toContain("file.csv");
+  });
+
+  it("a row, to the library", async () => {
+    const data = Buffer.alloc(1024 * 1024, "x");
+    server.lies.set("/ExportLedgerEntries", stream(HttpBodySchema, [{ data }], {}));
+    const exported = exportLedger(createMarketdClient(server.url), {}, () => {});
+    await expect(exported).rejects.toThrow(
+      "[data_loss] the export arrived not as sent: a row has more than 65536 bytes",
+    );
+  });
+});
+
+describe("what is printed", () => {
+  const instrument = { code: evil, name: `${evil}${"名".repeat(5_000)}` };
+  const level = (price: string) => ({ price, volume: 2n ** 64n - 1n, numberOfOrders: 1n });
+
+  /** One market, named as a test wants. */
+  function serveMarket(market: MessageInitShape<typeof MarketSchema>, price: string): void {
+    const id = market.id ?? "";
+    server.lies.set(
+      "/GetMarket",
+      unary(GetMarketResponseSchema, () => ({ market })),
+    );
+    server.lies.set("/GetLatestMarketData", failure(404, "not_found", evil));
+    const book = { marketId: id, buy: [level(price)], sell: [], sequenceNumber: 1n };
+    server.lies.set(
+      "/GetLatestMarketDepth",
+      unary(GetLatestMarketDepthResponseSchema, () => book),
+    );
+    server.lies.set(
+      "/ObserveMarketsDepthUpdates",
+      stream(ObserveMarketsDepthUpdatesResponseSchema, [{ update: [book] }]),
+    );
+  }
+
+  it("names of a market, cut and without control and direction characters", async () => {
+    serveMarket({ id: `m${evil}${"i".repeat(10_000)}`, tradableInstrument: { instrument } }, "1");
+    const { code, out, error } = await run("watch", "m", "--once");
+    expect([code, error]).toEqual([0, ""]);
+    expect(String(out)).not.toMatch(controls);
+    const [title = ""] = String(out).split("\n");
+    expect([textWidth(title) <= 250, title]).toEqual([true, expect.stringMatching(/^\ufffd.*名…? ?\(m\ufffd.*…\)$/)]);
+  });
+
+  it.each([["--once"], []])("nothing of decimals that cannot be right, but the market (watch %s)", async (...flags) => {
+    for (const places of [{ decimalPlaces: 400_000_000n }, { positionDecimalPlaces: -400_000_000n }]) {
+      serveMarket({ id: "gold", ...places }, "1");
+      const { code, out, error } = await run("watch", "gold", ...flags);
+      expect([code, String(out)]).toEqual([1, ""]);
+      expect(error).toMatch(
+        /^marketd: http:\S+: market "gold" has -?400000000 decimal places; at most 78 can be right\n$/,
+      );
+    }
+  });
+
+  it("nothing of a price that is none, but a part of it", async () => {
+    serveMarket({ id: "gold" }, `${evil}${"9".repeat(10_000)}`);
+    const { code, out, error } = await run("watch", "gold", "--once");
+    expect([code, String(out)]).toEqual([3, ""]);
+    expect(error).toMatch(/^marketd: http:\S+: market "gold" has the price "\ufffd.{20,100}"\n$/);
+    expect(error).not.toMatch(controls);
+  });
+
+  it.each([
+    ["watch", "gold"],
+    ["export", "--party", "p", "--asset", "a"],
+  ])("the message of an error, of %s", async (...args) => {
+    const message = `${evil}${"long ".repeat(100_000)}`;
+    const error403 = { code: "permission_denied", message };
+    server.lies.set("/GetMarket", failure(403, error403.code, message));
+    server.lies.set("/ExportLedgerEntries", (response) => {
+      response.writeHead(200, { "content-type": "application/connect+proto" });
+      response.end(envelope(2, Buffer.from(JSON.stringify({ error: error403 }))));
+    });
+    const { code, error } = await run(...args);
+    expect([code, error.length < 2_000]).toEqual([1, true]);
+    expect(error).toMatch(/^marketd: http:\S+: \ufffd.*long long.*\n$/);
+    expect(error).not.toMatch(controls);
+  });
+
+  it("the state of a server, on a screen and as JSON", async () => {
+    server.lies.set("/readyz", (response) => {
+      response.writeHead(200, { "x-block-height": "9e9", "x-block-timestamp": "-1", "marketd-staleness": "Infinity" });
+      response.end(JSON.stringify({ status: evil + "x".repeat(100_000) }));
+    });
+    server.lies.set("/status", (response) => response.end('{"markets":1e99,"staleMarkets":"\\u202e"}'));
+    server.lies.set("/metrics", (response) => response.end("marketd_markets_stale \u202e\u001b[2J\n"));
+    for (const flags of [[], ["--json"]]) {
+      const { code, out, error } = await run("status", ...flags);
+      expect(code).toBe(3);
+      expect(`${out}${error}`).not.toMatch(controls);
+      expect(`${out}${error}`.length).toBeLessThan(1_500);
+    }
+  });
+
+  it("candidates for a name that several markets have, with their ids", async () => {
+    const markets = ["one", "two", `three${evil}`];
+    const listed = { marketsData: markets.map((market) => ({ market })) };
+    server.lies.set(
+      "/ListLatestMarketData",
+      unary(ListLatestMarketDataResponseSchema, () => listed),
+    );
+    server.lies.set("/ObserveMarketsDepthUpdates", stream(ObserveMarketsDepthUpdatesResponseSchema, [{}]));
+    server.lies.set("/GetMarket", (response, request) => {
+      const parts: Buffer[] = [];
+      request.on("data", (part: Buffer) => parts.push(part));
+      request.on("end", () => {
+        const { marketId: id } = fromBinary(GetMarketRequestSchema, Buffer.concat(parts));
+        if (!markets.includes(id)) return failure(404, "not_found", "unknown")(response, request);
+        unary(GetMarketResponseSchema, () => ({ market: { id, tradableInstrument: { instrument } } }))(
+          response,
+          request,
+        );
+      });
+    });
+    const { code, error } = await run("watch", evil);
+    expect(code).toBe(2);
+    expect(error).toMatch(
+      /^marketd: 3 markets are called "\ufffd.*"; give the id of one: "one" \(.*, "three.*, "two" \(.*\n$/,
+    );
+    expect(error).not.toMatch(controls);
+  });
+});
