@@ -99,6 +99,7 @@ export async function kafkaSource(url: string, options: KafkaSourceOptions): Pro
     startAt: (sequence) => {
       needed = sequence;
     },
+    isLost: () => topic.isLost,
   };
 }
 
@@ -109,6 +110,7 @@ class KafkaTopic {
   readonly #retry: RetryOptions;
   #consumer: Consumer;
   #connects = 0;
+  #isLost = false;
 
   constructor(newConsumer: (settings: Settings) => Consumer, address: KafkaAddress, options: KafkaSourceOptions) {
     this.#newConsumer = newConsumer;
@@ -118,6 +120,11 @@ class KafkaTopic {
     const describe = (error: unknown): string => (error as KafkaOutage).message;
     this.#retry = { log: options.log, signal: options.signal, outageMsMax, isPassing, describe };
     this.#consumer = this.#connect();
+  }
+
+  /** Whether the last request to the brokers failed. A topic without new messages responds. */
+  get isLost(): boolean {
+    return this.#isLost;
   }
 
   /** The bytes of all messages from the one that holds the event `needed` names, or from the oldest if it names none. */
@@ -172,8 +179,11 @@ class KafkaTopic {
   #ask<T>(question: (consumer: Consumer) => Promise<T>): Promise<T> {
     const attempt = async (): Promise<T> => {
       try {
-        return await withinTime(question(this.#consumer), this.#options.signal);
+        const response = await withinTime(question(this.#consumer), this.#options.signal);
+        this.#isLost = false;
+        return response;
       } catch (error) {
+        this.#isLost = true;
         this.#close();
         this.#consumer = this.#connect();
         throw explainKafkaError(error, this.#address);
