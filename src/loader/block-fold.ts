@@ -197,7 +197,9 @@ export class BlockFold {
 
   /** Applies the next event of the stream. @throws RecordingError naming it */
   apply(frame: Frame): FoldOutcome {
-    if (this.#repeats && this.#sequence !== undefined && frame.sequence <= this.#sequence) {
+    const seen = this.#sequence ?? -1n;
+    // What is repeated may be out of order.
+    if (this.#repeats && (frame.sequence <= seen || frame.sequence <= this.#loadedUpTo)) {
       this.counts.alreadyLoaded++;
       return "event";
     }
