@@ -161,8 +161,8 @@ class Loader {
         const marks = progress === undefined ? [] : await readBlockMarks(connection, progress.height);
         const entries = await readEntryText(connection, progress?.height ?? 0n, position);
         const chain = new BlockChain({ marks, entries, accounts, classes });
-        const onStale = (text: string) => options.log.warn(text);
-        const fold = new BlockFold({ progress, position, books, ledger, chain, venueMarkets, onStale });
+        const onNotice = (text: string) => options.log.warn(text);
+        const fold = new BlockFold({ progress, position, books, ledger, chain, venueMarkets, onNotice });
         const sums = await TableSums.read(connection, progress);
         return new Loader(writer, options, turn, fold, ledger, sums, progress);
       });
