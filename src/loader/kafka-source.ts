@@ -10,6 +10,7 @@ import { EventOrder } from "./event-order.js";
 import { areWholeFrames, lengthBytes } from "./frames.js";
 import { type KafkaAddress, parseKafkaUrl } from "./kafka-address.js";
 import { explainKafkaError, KafkaOutage } from "./kafka-error.js";
+import type { OutageWatch } from "./load-status.js";
 import { RecordingError } from "./recording-error.js";
 import { outageMsMax, type RetryOptions, withRetries } from "./retry.js";
 import type { Source } from "./source.js";
@@ -54,6 +55,7 @@ export interface KafkaSourceOptions {
   readonly follow: boolean;
   readonly log: Log;
   readonly signal: AbortSignal;
+  readonly watch?: OutageWatch | undefined;
 }
 
 /** Settings of a consumer, whose keys and values are bytes. */
@@ -127,6 +129,7 @@ export async function kafkaSource(url: string, options: KafkaSourceOptions): Pro
       needed = sequence;
     },
     isLost: () => topic.isLost,
+    messagesBehind: () => topic.messagesBehind,
   };
 }
 
@@ -138,6 +141,9 @@ class KafkaTopic {
   #consumer: Consumer;
   #connects = 0;
   #isLost = false;
+  /** After the last message that may be read, and before the next one that is read. */
+  #newest: bigint | undefined;
+  #offset = 0n;
 
   constructor(newConsumer: (settings: Settings) => Consumer, address: KafkaAddress, options: KafkaSourceOptions) {
     this.#newConsumer = newConsumer;
@@ -145,13 +151,17 @@ class KafkaTopic {
     this.#options = options;
     const isPassing = (error: unknown): boolean => error instanceof KafkaOutage;
     const describe = (error: unknown): string => (error as KafkaOutage).message;
-    this.#retry = { log: options.log, signal: options.signal, outageMsMax, isPassing, describe };
+    this.#retry = { log: options.log, signal: options.signal, outageMsMax, isPassing, describe, watch: options.watch };
     this.#consumer = this.#connect();
   }
 
   /** Whether the last request to the brokers failed. A topic without new messages responds. */
   get isLost(): boolean {
     return this.#isLost;
+  }
+
+  get messagesBehind(): bigint | undefined {
+    return this.#newest === undefined || this.#newest < this.#offset ? undefined : this.#newest - this.#offset;
   }
 
   /** The bytes of all messages from the one that holds the event `needed` names, or from the oldest if it names none. */
@@ -183,6 +193,7 @@ class KafkaTopic {
     /** Bytes until the search for the start cannot have been misled. */
     let doubtfulBytes = start > oldest ? disorderBytesMax : 0;
     while (!signal.aborted && (follow || offset < end)) {
+      this.#offset = offset;
       const { messages, next } = await this.#read(offset);
       const { found, ahead, broken } = inOrder(order, messages, false);
       if (found.length > 0) yield Buffer.concat(found);
@@ -344,6 +355,7 @@ class KafkaTopic {
       topics: [{ topicId, partitions: [wanted] }],
     });
     const found = response.responses[0]?.partitions[0];
+    this.#newest = found?.lastStableOffset;
     return messagesOf(found?.records ?? [], found?.abortedTransactions ?? [], offset);
   }
 

@@ -21,6 +21,7 @@ import { BlockChain } from "./block-chain.js";
 import { BlockFold } from "./block-fold.js";
 import { type Frame, FrameSplitter } from "./frames.js";
 import { LedgerTextWriter } from "./ledger-text.js";
+import type { LoadStatus } from "./load-status.js";
 import { type LoadProgress, type LoadSummary, ProgressMeter, summarise } from "./load-summary.js";
 import { outageMsMax, type RetryOptions, startRetries, withRetries } from "./retry.js";
 import { plainBytes, type Source } from "./source.js";
@@ -67,6 +68,7 @@ export interface LoadOptions {
   readonly signal?: AbortSignal | undefined;
   /** How long to retry when the database fails. Default: {@link outageMsMax}. */
   readonly outageMsMax?: number | undefined;
+  readonly status?: LoadStatus | undefined;
   /** Take turns with other loaders: wait until none is loading, then load. */
   readonly standby?: boolean | undefined;
   /** Whether to try LOAD DATA LOCAL; default true. */
@@ -87,6 +89,7 @@ export async function load(options: LoadOptions): Promise<LoadSummary> {
   options.signal?.addEventListener("abort", hasten, { once: true });
   const turn = options.standby === true ? new Turn(writer, retryOptions(options)) : undefined;
   try {
+    if (turn !== undefined) options.status?.setTurn(false);
     await turn?.untilFree();
     const loader = await Loader.start(writer, options, turn);
     return await loader.run();
@@ -124,6 +127,8 @@ class Loader {
   /** The one that is being read. */
   #source: Source | undefined;
   #isWriting = false;
+  /** Events in the batches that were handed over. */
+  #eventsTaken = 0;
 
   private constructor(
     writer: Writer,
@@ -171,11 +176,14 @@ class Loader {
 
   async run(): Promise<LoadSummary> {
     let upgrade = false;
+    this.#options.status?.reached(this.#progress, 0, 0);
+    this.#tellTurn();
     try {
       for await (const source of this.#options.sources) {
         this.#fold.beginSource(source.repeats);
         source.startAt?.(this.#fold.needed);
         this.#source = source;
+        this.#options.status?.reads(source.messagesBehind);
         upgrade = await this.#read(source);
         if (upgrade || this.#isAborted()) break;
       }
@@ -224,7 +232,10 @@ class Loader {
     for (const frame of frames) {
       const known = counts.events;
       const outcome = this.#fold.apply(frame);
-      if (this.#turn?.isOurs === false && counts.events > known) await this.#turn.take();
+      if (this.#turn?.isOurs === false && counts.events > known) {
+        await this.#turn.take();
+        this.#tellTurn();
+      }
       if (outcome === "protocol_upgrade") return true;
       if (outcome !== "block_end") continue;
       if (this.#isBatchFull()) await this.#flush();
@@ -282,6 +293,11 @@ class Loader {
   async #showTurn(turn: Turn): Promise<void> {
     if (turn.isOurs && this.#source?.isLost?.() === true) await turn.release();
     else await turn.show();
+    this.#tellTurn();
+  }
+
+  #tellTurn(): void {
+    this.#options.status?.setTurn(this.#turn?.isOurs !== false);
   }
 
   #isBatchFull(): boolean {
@@ -297,7 +313,9 @@ class Loader {
   async #flush(): Promise<void> {
     await this.#settle();
     const batch = this.#fold.take();
-    this.#writing = this.#write(batch).catch((error: unknown) => {
+    const events = this.#fold.counts.events - this.#eventsTaken;
+    this.#eventsTaken += events;
+    this.#writing = this.#write(batch, events).catch((error: unknown) => {
       this.#failure = { error };
     });
     if (this.#blockByBlock) await this.#settle();
@@ -311,11 +329,12 @@ class Loader {
   }
 
   /** Writes the batch exactly once, however often that is tried. */
-  async #write(batch: WholeBatch): Promise<void> {
+  async #write(batch: WholeBatch, events: number): Promise<void> {
     this.#isWriting = true;
     this.#progress = await withRetries((attempt) => this.#attempt(batch, attempt > 0), this.#retry);
     this.#isWriting = false;
     this.#turn?.wasShown();
+    this.#options.status?.reached(this.#progress, batch.blocks.size, events);
     this.#ledger.giveBack(batch.text);
     this.#meter.written(batch);
   }
@@ -369,8 +388,8 @@ class Loader {
   }
 }
 
-function retryOptions({ log, signal, outageMsMax: givenMs }: LoadOptions): RetryOptions {
-  return { log, signal, outageMsMax: givenMs ?? outageMsMax };
+function retryOptions({ log, signal, outageMsMax: givenMs, status }: LoadOptions): RetryOptions {
+  return { log, signal, outageMsMax: givenMs ?? outageMsMax, watch: status?.watch("database") };
 }
 
 function isSamePlace(a: Omit<Progress, "prunedSequence">, b: Omit<Progress, "prunedSequence">): boolean {

@@ -26,6 +26,8 @@ export interface Source {
   readonly startAt?: (sequence: bigint | undefined) => void;
   /** Whether it cannot be reached now. One that has nothing new is not lost. Default never. */
   readonly isLost?: () => boolean;
+  /** Messages that are there and were not read yet; undefined: not known. */
+  readonly messagesBehind?: () => bigint | undefined;
 }
 
 /** Options of {@link fileSource}. */

@@ -34,10 +34,25 @@ class Standby {
 
   constructor(url: string, ...paths: string[]) {
     const args = [program, "load", "--database-url", url, "--follow", "--standby", "--log-level", "info", ...paths];
-    this.#child = spawn(process.execPath, args, { stdio: ["ignore", "ignore", "pipe"] });
+    const env = { ...process.env, MARKETD_ADMIN_LISTEN: "127.0.0.1:0" };
+    this.#child = spawn(process.execPath, args, { env, stdio: ["ignore", "ignore", "pipe"] });
     this.#child.stderr.on("data", (text) => {
       this.printed += String(text);
     });
+  }
+
+  /** What its listener for operators answers. */
+  async asks(path: string): Promise<{ status: number; text: string }> {
+    const [, url = ""] = /health and metrics on (\S+)/.exec(this.printed) ?? [];
+    const response = await fetch(`${url}${path}`);
+    return { status: response.status, text: await response.text() };
+  }
+
+  /** A metric, by its name and labels; undefined: it has no value. */
+  async measures(name: string): Promise<number | undefined> {
+    const { text } = await this.asks("/metrics");
+    const line = text.split("\n").find((each) => each.startsWith(`${name} `));
+    return line === undefined ? undefined : Number(line.slice(name.length));
   }
 
   async end(signal: NodeJS.Signals): Promise<number | null> {
@@ -121,6 +136,33 @@ test("nobody takes the turn before it can load, and then one does", async () => 
   }
 });
 
+test("loaders tell their health, and what they load", async () => {
+  const feed = await Feed.start(newDatabaseUrl().url);
+  const loaders = [new Standby(feed.url, feed.path)] as const;
+  const others: Standby[] = [];
+  const well = (status: string) => ({ status: 200, text: JSON.stringify({ status }) });
+  try {
+    await expect.poll(() => reached(feed.store)).not.toBe(0n);
+    expect(await loaders[0].asks("/healthz")).toEqual(well("alive"));
+    expect(await loaders[0].asks("/readyz")).toEqual(well("ready"));
+    others.push(new Standby(feed.url, feed.path));
+    await expect.poll(() => others[0]?.printed).toContain("standing by");
+    expect(await others[0]?.asks("/readyz")).toEqual(well("standby"));
+    expect(await others[0]?.measures("marketd_loader_turn")).toBe(0);
+    feed.write(1);
+    await expect.poll(() => reached(feed.store)).toBe(lastSequence(feed.recording));
+    await expect.poll(() => loaders[0].measures("marketd_loader_blocks_total")).toBe(60);
+    expect(await loaders[0].measures("marketd_loader_events_total")).toBe(framesOf(feed.recording).length);
+    expect(await loaders[0].measures("marketd_loader_turn")).toBe(1);
+    expect(await loaders[0].measures("marketd_loader_block_height")).toBe(60);
+    expect(await loaders[0].measures("marketd_loader_block_age_seconds")).toBeGreaterThan(1);
+    expect(await loaders[0].measures('marketd_loader_retries_total{part="source"}')).toBe(0);
+    expect(await loaders[0].measures("marketd_loader_source_messages_behind")).toBe(undefined);
+  } finally {
+    await feed.end(...loaders, ...others);
+  }
+});
+
 test("an idle loader whose connection is dead goes on over another", async () => {
   const { url } = newDatabaseUrl();
   const feed = await Feed.start(url);
@@ -194,6 +236,9 @@ test.runIf(hasKafka())("a loader that has lost its source gives its turn to one 
     expect(await loaderId(store)).toBe(first);
     proxy.leadTo(await freePort());
     await expect.poll(() => loaderId(store), { timeout: 30_000 }).toBe("");
+    expect(await loaders[0]?.asks("/readyz")).toEqual({ status: 503, text: '{"status":"source_lost"}' });
+    expect(await loaders[0]?.measures('marketd_loader_lost{part="source"}')).toBe(1);
+    expect(await loaders[0]?.measures('marketd_loader_retries_total{part="source"}')).toBeGreaterThan(0);
     // Nobody takes the turn for nothing.
     await sleep(beatSilenceMsMax);
     expect(await loaderId(store)).toBe("");
@@ -201,6 +246,7 @@ test.runIf(hasKafka())("a loader that has lost its source gives its turn to one 
     await expect.poll(() => loaderId(store), { timeout: 30_000 }).toMatch(/^[0-9a-f]{24}$/);
     expect(await loaderId(store)).not.toBe(first);
     expect(loaders[1]?.printed).toContain("this one's turn");
+    await expect.poll(() => loaders[1]?.measures("marketd_loader_source_messages_behind")).toBe(0);
     proxy.leadTo(port);
     await loaders[1]?.end("SIGTERM");
     await broker.produce("lost", blocks.slice(30).flat());
