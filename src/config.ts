@@ -62,6 +62,8 @@ export interface LoadConfig extends DatabaseConfig {
   readonly follow: boolean;
   /** Take turns with other loaders. */
   readonly standby: boolean;
+  /** Where it answers for health and metrics. */
+  readonly adminListen: Listen | undefined;
   /** Blocks per second; undefined: as fast as possible. */
   readonly pace: number | undefined;
 }
@@ -260,11 +262,7 @@ function addService(command: Command, workers: number): Command {
   );
   return command
     .addOption(listen.argParser(parseListen))
-    .addOption(
-      setting("--admin-listen", "host:port", "a separate listener for health and metrics")
-        .default(undefined, "none")
-        .argParser(parseListen),
-    )
+    .addOption(adminListenSetting("a separate listener for health and metrics"))
     .addOption(
       setting("--base-path", "path", "a prefix of the API's URLs, such as /prefix")
         .default("", "none")
@@ -384,6 +382,10 @@ function serveCommand(commands: Commands): Command {
   });
 }
 
+function adminListenSetting(description: string): Option {
+  return setting("--admin-listen", "host:port", description).default(undefined, "none").argParser(parseListen);
+}
+
 const loadExamples = `
 For example: marketd simulate --blocks 1000 | marketd load --embedded -
              marketd load --follow --standby kafka://broker:9092,other:9092/events
@@ -405,6 +407,7 @@ function loadCommand(commands: Commands): Command {
       setting("--pace", "blocks-per-second", "replay at this pace instead of as fast as possible").argParser(parsePace),
     )
     .addOption(toggle("--standby", "wait while another loader runs, and take over when it is gone"))
+    .addOption(adminListenSetting("a listener for health and metrics"))
     .argument("<source...>", "recordings and topics, in order")
     .addHelpText("after", loadExamples);
   return command.action(async (sources: string[]) => {
@@ -419,6 +422,7 @@ function loadCommand(commands: Commands): Command {
         sources,
         follow: values["follow"] === true,
         standby,
+        adminListen: values["adminListen"] as Listen | undefined,
         pace: values["pace"] as number | undefined,
       }),
     );

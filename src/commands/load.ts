@@ -1,25 +1,53 @@
-import type { LoadConfig } from "../config.js";
+import { collectDefaultMetrics } from "prom-client";
+import type { Listen, LoadConfig } from "../config.js";
 import { exitInterrupted, OperatorError } from "../domain/operator-error.js";
 import { isKafkaUrl } from "../loader/kafka-address.js";
 import { kafkaSource } from "../loader/kafka-source.js";
 import { load as loadRecordings } from "../loader/load.js";
+import { LoadStatus } from "../loader/load-status.js";
 import { type LoadProgress, type LoadSummary, renderSummary } from "../loader/load-summary.js";
 import { startRetries, withRetries } from "../loader/retry.js";
 import { fileSource, type Source, streamSource } from "../loader/source.js";
+import { AdminListener } from "../runtime/admin-listener.js";
+import { listenError } from "../runtime/listen-error.js";
 import { untilStopped } from "../runtime/stop-signal.js";
 import { migrate } from "../store/migrate.js";
 import { SecondWriterError } from "../store/progress-table.js";
 import { createLog, type Log } from "../telemetry/log.js";
+import { createMetrics } from "../telemetry/metrics.js";
 import { withDatabase } from "./database-choice.js";
 import { ProgressLine } from "./progress-line.js";
 
 /** Fills the database, shows progress, and prints a summary on standard output. */
 export async function load(config: LoadConfig): Promise<void> {
   const log = createLog(config.logLevel);
-  await withDatabase(config.database, log, (url) => loadInto(url, config, log));
+  const status = new LoadStatus();
+  // Before the database is there, because a health check must not wait for it.
+  const admin = await listenForAdmin(config.adminListen, status);
+  try {
+    await withDatabase(config.database, log, (url) => loadInto(url, config, log, status));
+  } finally {
+    admin?.close();
+  }
 }
 
-async function loadInto(url: string, config: LoadConfig, log: Log): Promise<void> {
+/** @throws OperatorError if the address is unavailable */
+async function listenForAdmin(at: Listen | undefined, status: LoadStatus): Promise<AdminListener | undefined> {
+  if (at === undefined) return undefined;
+  const metrics = createMetrics();
+  collectDefaultMetrics({ register: metrics, prefix: "marketd_" });
+  status.register(metrics);
+  const text = { contentType: metrics.contentType, text: () => metrics.metrics() };
+  const admin = new AdminListener({ readiness: () => status.state, metrics: text });
+  const port = await admin.listen(at.host, at.port).catch((error: unknown) => {
+    throw listenError(error, `${at.host}:${at.port}`, "--admin-listen");
+  });
+  const host = at.host.includes(":") ? `[${at.host}]` : at.host;
+  process.stderr.write(`marketd: health and metrics on http://${host}:${port}\n`);
+  return admin;
+}
+
+async function loadInto(url: string, config: LoadConfig, log: Log, status: LoadStatus): Promise<void> {
   // Up to here a signal ends the process at once; the next command resumes a migration.
   await withRetries(() => migrate(url, log), startRetries(log));
   const stopping = new AbortController();
@@ -30,7 +58,7 @@ async function loadInto(url: string, config: LoadConfig, log: Log): Promise<void
   });
   const progress = new ProgressLine();
   try {
-    const summary = await loadInTurn(url, config, log, stopping.signal, progress);
+    const summary = await loadInTurn(url, config, { log, status, signal: stopping.signal }, progress);
     progress.clear();
     for (const line of renderSummary(summary)) process.stdout.write(`${line}\n`);
   } finally {
@@ -41,21 +69,28 @@ async function loadInto(url: string, config: LoadConfig, log: Log): Promise<void
   if (interrupted) throw new OperatorError("interrupted; what was committed stays", exitInterrupted);
 }
 
+/** What all loads of the command share. */
+interface Shared {
+  readonly log: Log;
+  readonly status: LoadStatus;
+  readonly signal: AbortSignal;
+}
+
 /** Loads; with `--standby` again and again, whenever another loader took its turn. */
 async function loadInTurn(
   database: string,
   config: LoadConfig,
-  log: Log,
-  signal: AbortSignal,
+  shared: Shared,
   progress: ProgressLine,
 ): Promise<LoadSummary> {
   const { pace, standby } = config;
+  const { log, signal } = shared;
   for (;;) {
     const turn = new AbortController();
-    const sources = openSources(config, AbortSignal.any([signal, turn.signal]), log);
+    const sources = openSources(config, { ...shared, signal: AbortSignal.any([signal, turn.signal]) });
     const onProgress = (now: LoadProgress) => progress.update(() => progressText(now));
     try {
-      return await loadRecordings({ database, sources, pace, standby, log, signal, onProgress });
+      return await loadRecordings({ database, sources, pace, standby, ...shared, onProgress });
     } catch (error) {
       if (!standby || !(error instanceof SecondWriterError)) throw error;
       log.warn("another loader took over; standing by");
@@ -65,12 +100,12 @@ async function loadInTurn(
   }
 }
 
-async function* openSources(config: LoadConfig, signal: AbortSignal, log: Log): AsyncGenerator<Source> {
+async function* openSources(config: LoadConfig, { log, status, signal }: Shared): AsyncGenerator<Source> {
   const last = config.sources.length - 1;
   for (const [index, path] of config.sources.entries()) {
     const follow = config.follow && index === last;
     if (path === "-") yield streamSource(process.stdin, "standard input");
-    else if (isKafkaUrl(path)) yield await kafkaSource(path, { follow, log, signal });
+    else if (isKafkaUrl(path)) yield await kafkaSource(path, { follow, log, signal, watch: status.watch("source") });
     else yield await fileSource(path, { follow, signal });
   }
 }

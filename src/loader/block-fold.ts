@@ -1,5 +1,5 @@
 import { type DescMessage, fromBinary, type MessageShape, toBinary } from "@bufbuild/protobuf";
-import { VenueEventSchema } from "../../gen/marketd/events/v1/venue_pb.js";
+import { type MarketDefinition, VenueEventSchema } from "../../gen/marketd/events/v1/venue_pb.js";
 import { NodeSignatureSchema } from "../../gen/vega/commands/v1/validator_commands_pb.js";
 import {
   BeginBlockSchema,
@@ -24,7 +24,7 @@ import {
   checkSignerRemoved,
   checkTrade,
 } from "./event-checks.js";
-import { fieldError, requireId, requireTime, shown } from "./field-checks.js";
+import { fieldError, requireBlockTime, requireId, shown } from "./field-checks.js";
 import type { Frame } from "./frames.js";
 import type { LedgerTextWriter } from "./ledger-text.js";
 import { RecordingError } from "./recording-error.js";
@@ -46,6 +46,9 @@ export const eventOverheadBytes = 1_024;
 export const levelOverheadBytes = 256;
 
 const volumeMax = (1n << 64n) - 1n;
+
+/** The first byte of a `VenueEvent` that holds a definition, which saves decoding the others. */
+const definitionTag = VenueEventSchema.field.marketDefinition.number * 8 + 2;
 
 /** Counts over the whole load. */
 export interface FoldCounts {
@@ -78,8 +81,8 @@ export interface FoldStart {
   readonly ledger: LedgerTextWriter;
   /** Venues' markets; their levels are in the books. */
   readonly venueMarkets?: readonly VenueMarketRow[];
-  /** Called with the reason when a market becomes stale, for operators. */
-  readonly onStale?: (text: string) => void;
+  /** Called with what operators need to know, as that a market has become stale. */
+  readonly onNotice?: (text: string) => void;
   /** Default: that of an empty store. */
   readonly chain?: BlockChain;
 }
@@ -119,6 +122,12 @@ export type FoldOutcome = "event" | "block_end" | "protocol_upgrade";
 export class BlockFold {
   readonly counts: FoldCounts;
   readonly #venues: VenueMarkets;
+  readonly #onNotice: (text: string) => void;
+  /** The last definition of each market among the events that are skipped, and its event. */
+  readonly #skippedDefinitions = new Map<
+    string,
+    { readonly sequence: bigint; readonly definition: MarketDefinition }
+  >();
   readonly #books: OrderBooks;
   readonly #ledger: LedgerTextWriter;
   readonly #chain: BlockChain;
@@ -143,8 +152,10 @@ export class BlockFold {
 
   constructor(start: FoldStart) {
     this.#books = start.books;
+    this.#onNotice = start.onNotice ?? (() => {});
     this.#venues = new VenueMarkets(start.books, start.venueMarkets ?? [], (marketId, reason) => {
-      start.onStale?.(`market ${marketId} is stale from event ${this.#sequence} on: ${reason}`);
+      const state = reason === undefined ? "no longer stale" : "stale";
+      this.#onNotice(`market ${marketId} is ${state} from event ${this.#sequence} on${reason ? `: ${reason}` : ""}`);
     });
     this.counts = noCounts(this.#venues.counts);
     this.#ledger = start.ledger;
@@ -197,20 +208,17 @@ export class BlockFold {
 
   /** Applies the next event of the stream. @throws RecordingError naming it */
   apply(frame: Frame): FoldOutcome {
-    if (this.#repeats && this.#sequence !== undefined && frame.sequence <= this.#sequence) {
-      this.counts.alreadyLoaded++;
-      return "event";
-    }
-    this.#checkSequence(frame.sequence);
+    const seen = this.#sequence ?? -1n;
+    // What is repeated may be out of order.
+    const isRepeated = this.#repeats && (frame.sequence <= seen || frame.sequence <= this.#loadedUpTo);
+    if (!isRepeated) this.#checkSequence(frame.sequence);
     const envelope = this.#envelope;
     try {
       envelope.read(frame.body);
       this.#checkChain();
-      this.#sequence = frame.sequence;
-      if (frame.sequence <= this.#loadedUpTo) {
-        this.counts.alreadyLoaded++;
-        return "event";
-      }
+      if (!isRepeated) this.#sequence = frame.sequence;
+      if (isRepeated || frame.sequence <= this.#loadedUpTo) return this.#skipLoaded(frame.sequence);
+      if (this.#skippedDefinitions.size > 0) this.#compareSkipped();
       this.counts.events++;
       if (envelope.hasUnknownFields) this.counts.unknownFields++;
       return this.#dispatch(frame.sequence);
@@ -220,6 +228,31 @@ export class BlockFold {
       }
       throw error;
     }
+  }
+
+  /** An event that was loaded before. */
+  #skipLoaded(sequence: bigint): FoldOutcome {
+    this.counts.alreadyLoaded++;
+    if (this.#envelope.member === eventMembers.venueEvent && this.#envelope.body()[0] === definitionTag) {
+      const { event } = this.#decode(VenueEventSchema);
+      if (event.case === "marketDefinition") {
+        this.#skippedDefinitions.set(event.value.marketId, { sequence, definition: event.value });
+      }
+    }
+    // An earlier one may differ from the last, which is the one that counts.
+    if (sequence === this.#loadedUpTo) this.#compareSkipped();
+    return "event";
+  }
+
+  #compareSkipped(): void {
+    for (const [marketId, { sequence, definition }] of this.#skippedDefinitions) {
+      const difference = this.#venues.difference(definition);
+      if (difference === undefined) continue;
+      this.#onNotice(
+        `event ${sequence} defines market ${shown(marketId)} with ${difference}, but was loaded before and is skipped: write a new market_definition and a book_snapshot after the last event, or load into an empty database`,
+      );
+    }
+    this.#skippedDefinitions.clear();
   }
 
   #checkSequence(sequence: bigint): void {
@@ -342,7 +375,7 @@ export class BlockFold {
       throw new RecordingError(`begins block ${height} inside of block ${this.#block.height}, which has not ended`);
     }
     if (height > heightMax) throw new RecordingError(`begins block ${height}; the highest is ${heightMax}`);
-    requireTime("begin_block.timestamp", timestamp);
+    requireBlockTime("begin_block.timestamp", timestamp);
     const before = this.#reached;
     if (before !== undefined) {
       if (height < before.height) {

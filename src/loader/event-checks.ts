@@ -1,12 +1,14 @@
 import type { NodeSignature } from "../../gen/vega/commands/v1/validator_commands_pb.js";
 import type { ERC20MultiSigSignerRemoved } from "../../gen/vega/events/v1/events_pb.js";
-import type { Market } from "../../gen/vega/markets_pb.js";
+import type { Instrument, Market } from "../../gen/vega/markets_pb.js";
 import type { Fee, MarketData, Order, PriceMonitoringBounds, Trade } from "../../gen/vega/vega_pb.js";
 import {
   checkFraction,
   checkId,
   checkQuantity,
+  checkTexts,
   checkUint64,
+  decimalsMax,
   fieldError,
   isQuantity,
   requireId,
@@ -85,6 +87,14 @@ function checkBounds(field: string, bounds: PriceMonitoringBounds): void {
 /** A market. `kind` is that of the event. */
 export function checkMarket(kind: string, market: Market): void {
   requireId(`${kind}.id`, market.id);
+  const { decimalPlaces, positionDecimalPlaces } = market;
+  if (decimalPlaces > decimalsMax)
+    throw fieldError(`${kind}.decimal_places`, `${decimalPlaces}`, `0 to ${decimalsMax}`);
+  if (positionDecimalPlaces > decimalsMax || positionDecimalPlaces < -decimalsMax) {
+    const takes = `-${decimalsMax} to ${decimalsMax}`;
+    throw fieldError(`${kind}.position_decimal_places`, `${positionDecimalPlaces}`, takes);
+  }
+  checkInstrument(`${kind}.tradable_instrument.instrument`, market.tradableInstrument?.instrument);
   checkFraction(`${kind}.lp_price_range`, market.lpPriceRange);
   checkFraction(`${kind}.linear_slippage_factor`, market.linearSlippageFactor);
   checkFraction(`${kind}.quadratic_slippage_factor`, market.quadraticSlippageFactor);
@@ -97,9 +107,15 @@ export function checkMarket(kind: string, market: Market): void {
   for (const trigger of market.priceMonitoringSettings?.parameters?.triggers ?? []) {
     checkFraction(`${kind}.price_monitoring_settings.parameters.triggers.probability`, trigger.probability);
   }
-  const product = market.tradableInstrument?.instrument?.product;
-  if (product?.case !== "future") return;
-  checkId(`${kind}.tradable_instrument.instrument.future.settlement_asset`, product.value.settlementAsset);
+}
+
+function checkInstrument(field: string, instrument: Instrument | undefined): void {
+  if (instrument === undefined) return;
+  const { id, code, name, product, metadata } = instrument;
+  const quoteName = product.case === "future" ? product.value.quoteName : "";
+  const texts = { [`${field}.id`]: id, [`${field}.code`]: code, [`${field}.name`]: name };
+  checkTexts({ ...texts, [`${field}.future.quote_name`]: quoteName }, `${field}.metadata.tags`, metadata?.tags ?? []);
+  if (product.case === "future") checkId(`${field}.future.settlement_asset`, product.value.settlementAsset);
 }
 
 /** An order. Its price is optional. */

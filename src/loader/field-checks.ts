@@ -10,6 +10,18 @@ export const quantityMax = `${(1n << 256n) - 1n}`;
 /** The longest decimal fraction with sign and point, in characters. Usually they have about 20. */
 export const fractionLengthMax = 160;
 
+/** The most decimals of prices and sizes: the finest units of real markets have 18. */
+export const decimalsMax = 30;
+
+/** The longest name, code, tag or other text of a market, in characters. */
+export const textLengthMax = 1_024;
+
+/** The most tags of a market. */
+export const tagsMax = 100;
+
+/** The latest block time, in Unix nanoseconds, in the year 2116: with room for the sums that sequence numbers are. */
+export const blockTimeNsMax = (1n << 62n) - 1n;
+
 /** The maximum length of a value in an error, in characters. */
 export const shownLengthMax = 80;
 
@@ -84,6 +96,20 @@ export function checkId(field: string, id: string): void {
 /** @throws RecordingError for a time before 1970 */
 export function requireTime(field: string, timeNs: bigint): void {
   if (timeNs < 0n) throw fieldError(field, `${timeNs}`, "Unix nanoseconds, 0 or more");
+}
+
+/** @throws RecordingError for a time before 1970 or after {@link blockTimeNsMax} */
+export function requireBlockTime(field: string, timeNs: bigint): void {
+  if (timeNs >= 0n && timeNs <= blockTimeNsMax) return;
+  throw fieldError(field, `${timeNs}`, `Unix nanoseconds, 0 or more, at most ${blockTimeNsMax}`);
+}
+
+/** @throws RecordingError for texts of a market that are too long, or too many tags */
+export function checkTexts(texts: Readonly<Record<string, string>>, tagsField: string, tags: readonly string[]): void {
+  const tooLong = (text: string): boolean => text.length > textLengthMax;
+  const [field, text] = Object.entries(texts).find(([, each]) => tooLong(each)) ?? [tagsField, tags.find(tooLong)];
+  if (text !== undefined) throw fieldError(field, text, `at most ${textLengthMax} characters`);
+  if (tags.length > tagsMax) throw fieldError(tagsField, `${tags.length} tags`, `at most ${tagsMax}`);
 }
 
 function isIntegerUpTo(max: string, text: string): boolean {

@@ -6,9 +6,11 @@ import type { Connection, Consumer, ConsumerOptions, RecordsBatch } from "@platf
 import { OperatorError } from "../domain/operator-error.js";
 import type { TlsSettings } from "../store/tls-settings.js";
 import type { Log } from "../telemetry/log.js";
+import { EventOrder } from "./event-order.js";
 import { areWholeFrames, lengthBytes } from "./frames.js";
 import { type KafkaAddress, parseKafkaUrl } from "./kafka-address.js";
 import { explainKafkaError, KafkaOutage } from "./kafka-error.js";
+import type { OutageWatch } from "./load-status.js";
 import { RecordingError } from "./recording-error.js";
 import { outageMsMax, type RetryOptions, withRetries } from "./retry.js";
 import type { Source } from "./source.js";
@@ -28,6 +30,18 @@ export const brokerConnectMsMax = 2_000;
 /** How long brokers may take to respond, in milliseconds, connecting and `fetchWaitMs` included. */
 export const brokerSilenceMsMax = 5_000;
 
+/**
+ * How far behind its place in the order an event may be, in bytes of messages. It is what a producer that sends 1 MiB a
+ * second gets through in a minute, and what a slow line (2 Mbit/s) transfers in less than five.
+ */
+export const disorderBytesMax = 64 * 1024 * 1024;
+
+/** How long an event that is missing is looked and waited for, in milliseconds. */
+export const disorderMsMax = 60_000;
+
+/** Offsets that are first tried on the way back; each further try has four times as many. */
+const backOffsetsMin = 1_024n;
+
 /** Bits of a batch's attributes: it is part of a transaction; it marks the end of one, and holds no message. */
 const transactionalBatch = 0x10;
 const controlBatch = 0x20;
@@ -41,6 +55,7 @@ export interface KafkaSourceOptions {
   readonly follow: boolean;
   readonly log: Log;
   readonly signal: AbortSignal;
+  readonly watch?: OutageWatch | undefined;
 }
 
 /** Settings of a consumer, whose keys and values are bytes. */
@@ -56,6 +71,20 @@ interface Messages {
   readonly messages: readonly Message[];
   /** The offset to read from next. */
   readonly next: bigint;
+}
+
+/** Where a topic is read. */
+interface Range {
+  readonly oldest: bigint;
+  readonly start: bigint;
+  /** After the last message that was there when reading began. */
+  readonly end: bigint;
+}
+
+/** An event that comes before the one that is due, and the offset of its message. */
+interface Ahead {
+  readonly offset: bigint;
+  readonly sequence: bigint;
 }
 
 /** A transaction that was aborted, as brokers list them beside the messages. */
@@ -100,6 +129,8 @@ export async function kafkaSource(url: string, options: KafkaSourceOptions): Pro
     startAt: (sequence) => {
       needed = sequence;
     },
+    isLost: () => topic.isLost,
+    messagesBehind: () => topic.messagesBehind,
   };
 }
 
@@ -110,6 +141,10 @@ class KafkaTopic {
   readonly #retry: RetryOptions;
   #consumer: Consumer;
   #connects = 0;
+  #isLost = false;
+  /** After the last message that may be read, and before the next one that is read. */
+  #newest: bigint | undefined;
+  #offset = 0n;
 
   constructor(newConsumer: (settings: Settings) => Consumer, address: KafkaAddress, options: KafkaSourceOptions) {
     this.#newConsumer = newConsumer;
@@ -117,34 +152,89 @@ class KafkaTopic {
     this.#options = options;
     const isPassing = (error: unknown): boolean => error instanceof KafkaOutage;
     const describe = (error: unknown): string => (error as KafkaOutage).message;
-    this.#retry = { log: options.log, signal: options.signal, outageMsMax, isPassing, describe };
+    this.#retry = { log: options.log, signal: options.signal, outageMsMax, isPassing, describe, watch: options.watch };
     this.#consumer = this.#connect();
+  }
+
+  /** Whether the last request to the brokers failed. A topic without new messages responds. */
+  get isLost(): boolean {
+    return this.#isLost;
+  }
+
+  get messagesBehind(): bigint | undefined {
+    return this.#newest === undefined || this.#newest < this.#offset ? undefined : this.#newest - this.#offset;
   }
 
   /** The bytes of all messages from the one that holds the event `needed` names, or from the oldest if it names none. */
   async *frames(needed: () => bigint | undefined): AsyncGenerator<Uint8Array> {
-    const { follow, signal } = this.#options;
+    const { signal } = this.#options;
     // A request that waits for a message would delay the end.
     const close = (): void => this.#close();
     signal.addEventListener("abort", close, { once: true });
     try {
       const { oldest, end } = await this.#offsets();
-      const sequence = needed();
-      let offset = sequence === undefined ? oldest : await this.#find(sequence, oldest, end);
-      while (!signal.aborted && (follow || offset < end)) {
-        const { messages, next } = await this.#read(offset);
-        const broken = messages.find(({ value }) => !areWholeFrames(value));
-        const whole = broken === undefined ? messages : messages.slice(0, messages.indexOf(broken));
-        if (whole.length > 0) yield Buffer.concat(whole.map(({ value }) => value));
-        if (broken !== undefined) throw this.#brokenMessage(broken);
-        offset = next;
-      }
+      const due = needed();
+      const start = due === undefined ? oldest : await this.#find(due, oldest, end);
+      yield* this.#inOrder(new EventOrder(due), { oldest, start, end });
     } catch (error) {
       if (!signal.aborted) throw error;
     } finally {
       signal.removeEventListener("abort", close);
       close();
     }
+  }
+
+  /**
+   * The messages from `start` on, in the order of their events. At the first gap it goes back, because the search may have
+   * met an event that was sent again; at any other it looks for the missing event further on, and then returns.
+   */
+  async *#inOrder(order: EventOrder, { oldest, start, end }: Range): AsyncGenerator<Uint8Array> {
+    const { follow, signal } = this.#options;
+    let offset = start;
+    /** Bytes until the search for the start cannot have been misled. */
+    let doubtfulBytes = start > oldest ? disorderBytesMax : 0;
+    while (!signal.aborted && (follow || offset < end)) {
+      this.#offset = offset;
+      const { messages, next } = await this.#read(offset);
+      const { found, ahead, broken } = inOrder(order, messages, false);
+      if (found.length > 0) yield Buffer.concat(found);
+      if (broken !== undefined) throw this.#brokenMessage(broken);
+      doubtfulBytes -= bytesOf(messages);
+      if (ahead === undefined) {
+        offset = next;
+      } else if (doubtfulBytes > 0) {
+        doubtfulBytes = 0;
+        offset = await this.#before(start, oldest);
+      } else {
+        yield await this.#missing(order, ahead, end);
+        offset = ahead.offset;
+      }
+    }
+  }
+
+  /** The event that is due, and those that follow it, from further on than one that comes after it. @throws RecordingError */
+  async #missing(order: EventOrder, ahead: Ahead, end: bigint): Promise<Buffer> {
+    const { follow, log } = this.#options;
+    const { due = 0n } = order;
+    log.warn(`${this.#place} lacks event ${due} at offset ${ahead.offset}; looking for it further on`);
+    const untilMs = performance.now() + disorderMsMax;
+    let bytesLeft = disorderBytesMax;
+    let { offset } = ahead;
+    while (bytesLeft > 0 && performance.now() < untilMs && (follow || offset < end)) {
+      const { messages, next } = await this.#read(offset);
+      const { found, broken } = inOrder(order, messages, true);
+      if (found.length > 0) {
+        log.warn(`${this.#place} has event ${due} further on; the load goes on`);
+        return Buffer.concat(found);
+      }
+      if (broken !== undefined) throw this.#brokenMessage(broken);
+      bytesLeft -= bytesOf(messages);
+      offset = next;
+    }
+    const limits = `${disorderBytesMax / 1024 / 1024} MiB or ${disorderMsMax / 1_000} s`;
+    throw new RecordingError(
+      `the stream has a gap: event ${ahead.sequence} comes after event ${due - 1n}, where ${due} is needed; ${this.#place} does not have it within ${limits} after offset ${ahead.offset}: produce it again`,
+    );
   }
 
   /** Each consumer tries another broker first, because one that is silent uses up the time for all of them. */
@@ -173,8 +263,11 @@ class KafkaTopic {
   #ask<T>(question: (consumer: Consumer) => Promise<T>): Promise<T> {
     const attempt = async (): Promise<T> => {
       try {
-        return await withinTime(question(this.#consumer), this.#options.signal);
+        const response = await withinTime(question(this.#consumer), this.#options.signal);
+        this.#isLost = false;
+        return response;
       } catch (error) {
+        this.#isLost = true;
         this.#close();
         this.#consumer = this.#connect();
         throw explainKafkaError(error, this.#address);
@@ -199,8 +292,8 @@ class KafkaTopic {
   }
 
   /**
-   * An offset from which reading on meets the event `sequence`, found by halving. A producer may repeat events, but leaves
-   * none out: after a message that begins at or before an event, that event always comes.
+   * An offset from which reading on meets the event `sequence`, found by halving: after a message that begins at or before
+   * an event, that event comes. Where messages are out of order, it may be up to {@link disorderBytesMax} too late.
    */
   async #find(sequence: bigint, oldest: bigint, end: bigint): Promise<bigint> {
     let from = oldest;
@@ -215,6 +308,22 @@ class KafkaTopic {
       else from = first.offset;
     }
     return from;
+  }
+
+  /** An offset with {@link disorderBytesMax} of messages between it and a later one, or as many as can be read in time. */
+  async #before(later: bigint, oldest: bigint): Promise<bigint> {
+    const untilMs = performance.now() + disorderMsMax;
+    for (let back = backOffsetsMin; ; back *= 4n) {
+      const from = later - back > oldest ? later - back : oldest;
+      let [bytes, at] = [0, from];
+      while (at < later && bytes < disorderBytesMax && performance.now() < untilMs) {
+        const { messages, next } = await this.#read(at, later);
+        bytes += bytesOf(messages);
+        if (next === at) break;
+        at = next;
+      }
+      if (from === oldest || at < later) return from;
+    }
   }
 
   /** The messages from an offset on; none if there was none for a while, or, with `until`, before that offset. */
@@ -247,6 +356,7 @@ class KafkaTopic {
       topics: [{ topicId, partitions: [wanted] }],
     });
     const found = response.responses[0]?.partitions[0];
+    this.#newest = found?.lastStableOffset;
     return messagesOf(found?.records ?? [], found?.abortedTransactions ?? [], offset);
   }
 
@@ -264,12 +374,50 @@ class KafkaTopic {
     return { topicId: found.id, leader };
   }
 
-  #brokenMessage({ offset, value }: Message): RecordingError {
+  get #place(): string {
     const { topic, partition } = this.#address;
+    return `topic ${topic}, partition ${partition}`;
+  }
+
+  #brokenMessage({ offset, value }: Message): RecordingError {
     return new RecordingError(
-      `topic ${topic}, partition ${partition}: the message at offset ${offset}, of ${value.length} bytes, is not one or more whole frames; produce each frame in one message, whole`,
+      `${this.#place}: the message at offset ${offset}, of ${value.length} bytes, is not one or more whole frames; produce each frame in one message, whole`,
     );
   }
+}
+
+/** What a batch of messages holds for the place that is reached. */
+interface BatchInOrder {
+  readonly found: readonly Buffer[];
+  readonly ahead: Ahead | undefined;
+  readonly broken: Message | undefined;
+}
+
+/** With `seeks`, nothing is found before the event that is due. Within a batch events may be in any order. */
+function inOrder(order: EventOrder, messages: readonly Message[], seeks: boolean): BatchInOrder {
+  const broken = messages.find(({ value }) => !areWholeFrames(value));
+  const whole = broken === undefined ? messages : messages.slice(0, messages.indexOf(broken));
+  const found: Buffer[] = [];
+  const find = (from: number): boolean =>
+    whole.slice(from).some(({ value }) => {
+      const { bytes } = order.take(value, true);
+      if (bytes.length > 0) found.push(bytes);
+      return bytes.length > 0;
+    });
+  if (seeks && !find(0)) return { found, ahead: undefined, broken };
+  for (const [index, { offset, value }] of whole.entries()) {
+    for (;;) {
+      const { bytes, ahead } = order.take(value, false);
+      if (bytes.length > 0) found.push(bytes);
+      if (ahead === undefined) break;
+      if (!find(index)) return { found, ahead: { offset, sequence: ahead }, broken: undefined };
+    }
+  }
+  return { found, ahead: undefined, broken };
+}
+
+function bytesOf(messages: readonly Message[]): number {
+  return messages.reduce((sum, { value }) => sum + value.length, 0);
 }
 
 /** The messages from an offset on, without those of transactions that were aborted, which brokers send too. */

@@ -1,4 +1,3 @@
-import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { OperatorError } from "../domain/operator-error.js";
 import { OrderBooks } from "../domain/order-book.js";
@@ -8,17 +7,13 @@ import { isLocalInfileRefused } from "../store/bulk-load.js";
 import { readBooks } from "../store/depth-table.js";
 import { readEntryText } from "../store/ledger-entry-table.js";
 import {
-  beatTurn,
   checkNotBehind,
-  endTurn,
   lockProgress,
   type Progress,
   readProgress,
-  SecondWriterError,
   ServerBehindError,
 } from "../store/progress-table.js";
 import { readVenueMarkets } from "../store/venue-market-table.js";
-import { isPassing } from "../store/write-failure.js";
 import { openWriter, type Writer } from "../store/writer.js";
 import type { Log } from "../telemetry/log.js";
 import { type WholeBatch, writeBatch } from "./batch.js";
@@ -26,10 +21,11 @@ import { BlockChain } from "./block-chain.js";
 import { BlockFold } from "./block-fold.js";
 import { type Frame, FrameSplitter } from "./frames.js";
 import { LedgerTextWriter } from "./ledger-text.js";
+import type { LoadStatus } from "./load-status.js";
 import { type LoadProgress, type LoadSummary, ProgressMeter, summarise } from "./load-summary.js";
 import { outageMsMax, type RetryOptions, startRetries, withRetries } from "./retry.js";
 import { plainBytes, type Source } from "./source.js";
-import { beatIntervalMs, waitForTurn } from "./standby.js";
+import { beatIntervalMs, Turn } from "./standby.js";
 import { TableSums } from "./table-sums.js";
 
 /** A transaction is committed when it has this many bytes of ledger entries, markets and market data … */
@@ -72,6 +68,7 @@ export interface LoadOptions {
   readonly signal?: AbortSignal | undefined;
   /** How long to retry when the database fails. Default: {@link outageMsMax}. */
   readonly outageMsMax?: number | undefined;
+  readonly status?: LoadStatus | undefined;
   /** Take turns with other loaders: wait until none is loading, then load. */
   readonly standby?: boolean | undefined;
   /** Whether to try LOAD DATA LOCAL; default true. */
@@ -90,14 +87,15 @@ export async function load(options: LoadOptions): Promise<LoadSummary> {
   const writer = await withRetries(() => openWriter(options.database), startRetries(options.log, options.signal));
   const hasten = () => endSoon(writer);
   options.signal?.addEventListener("abort", hasten, { once: true });
-  const loaderId = options.standby === true ? randomBytes(12).toString("hex") : "";
+  const turn = options.standby === true ? new Turn(writer, retryOptions(options)) : undefined;
   try {
-    if (loaderId !== "") await waitForTurn(writer, loaderId, retryOptions(options));
-    const loader = await Loader.start(writer, options, loaderId);
+    if (turn !== undefined) options.status?.setTurn(false);
+    await turn?.untilFree();
+    const loader = await Loader.start(writer, options, turn);
     return await loader.run();
   } finally {
     options.signal?.removeEventListener("abort", hasten);
-    if (loaderId !== "") await writer.transaction((connection) => endTurn(connection, loaderId)).catch(() => {});
+    await turn?.end();
     writer.close();
   }
 }
@@ -110,8 +108,8 @@ function endSoon(writer: Writer): void {
 class Loader {
   readonly #writer: Writer;
   readonly #options: LoadOptions;
-  /** Under which it takes turns with other loaders; empty: it takes none. */
-  readonly #loaderId: string;
+  /** Undefined: it takes no turns with other loaders. */
+  readonly #turn: Turn | undefined;
   readonly #retry: RetryOptions;
   readonly #fold: BlockFold;
   readonly #ledger: LedgerTextWriter;
@@ -126,11 +124,16 @@ class Loader {
   #localInfile: boolean;
   #blockByBlock: boolean;
   #nextBlockAt = 0;
+  /** The one that is being read. */
+  #source: Source | undefined;
+  #isWriting = false;
+  /** Events in the batches that were handed over. */
+  #eventsTaken = 0;
 
   private constructor(
     writer: Writer,
     options: LoadOptions,
-    loaderId: string,
+    turn: Turn | undefined,
     fold: BlockFold,
     ledger: LedgerTextWriter,
     sums: TableSums,
@@ -138,7 +141,7 @@ class Loader {
   ) {
     this.#writer = writer;
     this.#options = options;
-    this.#loaderId = loaderId;
+    this.#turn = turn;
     this.#retry = retryOptions(options);
     this.#fold = fold;
     this.#ledger = ledger;
@@ -150,11 +153,9 @@ class Loader {
   }
 
   /** Reads where the store is, in one snapshot. */
-  static start(writer: Writer, options: LoadOptions, loaderId: string): Promise<Loader> {
+  static start(writer: Writer, options: LoadOptions, turn: Turn | undefined): Promise<Loader> {
     const read = () =>
       writer.transaction(async (connection) => {
-        // Others wait for its lock meanwhile, and then see that this loader lives.
-        if (loaderId !== "") await beatTurn(connection, loaderId);
         const progress = await readProgress(connection);
         const { orders, places } = await readBooks(connection);
         const [accounts, classes] = [await readAccounts(connection), await readEntryClasses(connection)];
@@ -165,26 +166,31 @@ class Loader {
         const marks = progress === undefined ? [] : await readBlockMarks(connection, progress.height);
         const entries = await readEntryText(connection, progress?.height ?? 0n, position);
         const chain = new BlockChain({ marks, entries, accounts, classes });
-        const onStale = (text: string) => options.log.warn(text);
-        const fold = new BlockFold({ progress, position, books, ledger, chain, venueMarkets, onStale });
+        const onNotice = (text: string) => options.log.warn(text);
+        const fold = new BlockFold({ progress, position, books, ledger, chain, venueMarkets, onNotice });
         const sums = await TableSums.read(connection, progress);
-        return new Loader(writer, options, loaderId, fold, ledger, sums, progress);
+        return new Loader(writer, options, turn, fold, ledger, sums, progress);
       });
     return withRetries(read, retryOptions(options));
   }
 
   async run(): Promise<LoadSummary> {
     let upgrade = false;
+    this.#options.status?.reached(this.#progress, 0, 0);
+    this.#tellTurn();
     try {
       for await (const source of this.#options.sources) {
         this.#fold.beginSource(source.repeats);
         source.startAt?.(this.#fold.needed);
-        upgrade = await this.#source(source);
+        this.#source = source;
+        this.#options.status?.reads(source.messagesBehind);
+        upgrade = await this.#read(source);
         if (upgrade || this.#isAborted()) break;
       }
     } finally {
       // Also when the input is broken: the blocks before the break are whole.
-      if (this.#failure === undefined && this.#fold.hasBatch) await this.#flush();
+      const mayWrite = this.#failure === undefined && this.#turn?.isOurs !== false;
+      if (mayWrite && this.#fold.hasBatch) await this.#flush();
       await this.#settle();
     }
     this.#meter.report();
@@ -196,7 +202,7 @@ class Loader {
   }
 
   /** Whether a protocol upgrade ended it. */
-  async #source(source: Source): Promise<boolean> {
+  async #read(source: Source): Promise<boolean> {
     const splitter = new FrameSplitter(source.name);
     const chunks = plainBytes(source, (bytes) => this.#meter.read(bytes))[Symbol.asyncIterator]();
     this.#meter.beginSource(source.totalBytes);
@@ -209,6 +215,8 @@ class Loader {
           return false;
         }
         if (await this.#frames(splitter.frames(next.value))) return true;
+        // Input that is known already, or a block without an end, is read for long without a transaction.
+        if (this.#turn?.isDue === true && !this.#isWriting) await this.#showTurn(this.#turn);
         this.#meter.update();
       }
       return false;
@@ -220,8 +228,14 @@ class Loader {
 
   /** Whether a protocol upgrade ended it. */
   async #frames(frames: Iterable<Frame>): Promise<boolean> {
+    const { counts } = this.#fold;
     for (const frame of frames) {
+      const known = counts.events;
       const outcome = this.#fold.apply(frame);
+      if (this.#turn?.isOurs === false && counts.events > known) {
+        await this.#turn.take();
+        this.#tellTurn();
+      }
       if (outcome === "protocol_upgrade") return true;
       if (outcome !== "block_end") continue;
       if (this.#isBatchFull()) await this.#flush();
@@ -259,7 +273,8 @@ class Loader {
    */
   async #waitFor<T>(promise: Promise<T>): Promise<T | undefined> {
     const outcome = untilAborted(promise, this.#options.signal);
-    if (this.#loaderId === "" || this.#progress === undefined) return await outcome;
+    const turn = this.#turn;
+    if (turn === undefined) return await outcome;
     // It may fail while a beat is written.
     outcome.catch(() => {});
     const due = Symbol("due");
@@ -271,19 +286,18 @@ class Loader {
       ]);
       timer.abort();
       if (first !== due) return await outcome;
-      await this.#beat();
+      await this.#showTurn(turn);
     }
   }
 
-  async #beat(): Promise<void> {
-    try {
-      if (await this.#writer.transaction((connection) => beatTurn(connection, this.#loaderId))) return;
-    } catch (error) {
-      // The next block, or the next beat, tries again.
-      if (isPassing(error)) return;
-      throw error;
-    }
-    throw new SecondWriterError();
+  async #showTurn(turn: Turn): Promise<void> {
+    if (turn.isOurs && this.#source?.isLost?.() === true) await turn.release();
+    else await turn.show();
+    this.#tellTurn();
+  }
+
+  #tellTurn(): void {
+    this.#options.status?.setTurn(this.#turn?.isOurs !== false);
   }
 
   #isBatchFull(): boolean {
@@ -299,7 +313,9 @@ class Loader {
   async #flush(): Promise<void> {
     await this.#settle();
     const batch = this.#fold.take();
-    this.#writing = this.#write(batch).catch((error: unknown) => {
+    const events = this.#fold.counts.events - this.#eventsTaken;
+    this.#eventsTaken += events;
+    this.#writing = this.#write(batch, events).catch((error: unknown) => {
       this.#failure = { error };
     });
     if (this.#blockByBlock) await this.#settle();
@@ -313,8 +329,12 @@ class Loader {
   }
 
   /** Writes the batch exactly once, however often that is tried. */
-  async #write(batch: WholeBatch): Promise<void> {
+  async #write(batch: WholeBatch, events: number): Promise<void> {
+    this.#isWriting = true;
     this.#progress = await withRetries((attempt) => this.#attempt(batch, attempt > 0), this.#retry);
+    this.#isWriting = false;
+    this.#turn?.wasShown();
+    this.#options.status?.reached(this.#progress, batch.blocks.size, events);
     this.#ledger.giveBack(batch.text);
     this.#meter.written(batch);
   }
@@ -339,7 +359,7 @@ class Loader {
       const reached = isRetry ? await lockProgress(connection) : undefined;
       if (reached !== undefined && isSamePlace(reached, batch.reached)) return reached;
       if (isRetry) checkNotBehind(this.#progress, reached);
-      const how = { localInfile: this.#localInfile, loaderId: this.#loaderId, sumsAfter: this.#sums.after };
+      const how = { localInfile: this.#localInfile, loaderId: this.#turn?.id ?? "", sumsAfter: this.#sums.after };
       return writeBatch(connection, batch, this.#progress, how);
     });
   }
@@ -368,8 +388,8 @@ class Loader {
   }
 }
 
-function retryOptions({ log, signal, outageMsMax: givenMs }: LoadOptions): RetryOptions {
-  return { log, signal, outageMsMax: givenMs ?? outageMsMax };
+function retryOptions({ log, signal, outageMsMax: givenMs, status }: LoadOptions): RetryOptions {
+  return { log, signal, outageMsMax: givenMs ?? outageMsMax, watch: status?.watch("database") };
 }
 
 function isSamePlace(a: Omit<Progress, "prunedSequence">, b: Omit<Progress, "prunedSequence">): boolean {

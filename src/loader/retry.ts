@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { OperatorError } from "../domain/operator-error.js";
 import { databaseProblem, isNobodyThere, isPassing } from "../store/write-failure.js";
 import type { Log } from "../telemetry/log.js";
+import type { OutageWatch } from "./load-status.js";
 
 /** The first pause before another attempt, in milliseconds. It doubles with each further one. */
 export const retryPauseMsMin = 50;
@@ -25,6 +26,7 @@ export interface RetryOptions {
   readonly isPassing?: (error: unknown) => boolean;
   /** What went wrong, in one line; default {@link databaseProblem}. */
   readonly describe?: (error: unknown) => string | undefined;
+  readonly watch?: OutageWatch | undefined;
 }
 
 /**
@@ -44,15 +46,20 @@ export function startRetries(log: Log, signal?: AbortSignal): RetryOptions {
  */
 export async function withRetries<T>(work: (attempt: number) => Promise<T>, options: RetryOptions): Promise<T> {
   const outage = new Outage(options);
-  for (let attempt = 0; ; attempt++) {
-    try {
-      const result = await work(attempt);
-      outage.end();
-      return result;
-    } catch (error) {
-      if (!(options.isPassing ?? isPassing)(error)) throw error;
-      await outage.pause(error);
+  try {
+    for (let attempt = 0; ; attempt++) {
+      try {
+        const result = await work(attempt);
+        outage.end();
+        return result;
+      } catch (error) {
+        if (!(options.isPassing ?? isPassing)(error)) throw error;
+        options.watch?.failed();
+        await outage.pause(error);
+      }
     }
+  } finally {
+    options.watch?.ended();
   }
 }
 

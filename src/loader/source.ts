@@ -24,6 +24,10 @@ export interface Source {
   readonly repeats?: boolean;
   /** Called before `bytes` is read, with the event that is needed first; undefined: the first one there is. */
   readonly startAt?: (sequence: bigint | undefined) => void;
+  /** Whether it cannot be reached now. One that has nothing new is not lost. Default never. */
+  readonly isLost?: () => boolean;
+  /** Messages that are there and were not read yet; undefined: not known. */
+  readonly messagesBehind?: () => bigint | undefined;
 }
 
 /** Options of {@link fileSource}. */

@@ -14,11 +14,17 @@ import { type BookSide, sides } from "../domain/price-ladder.js";
 import { scaleDecimal } from "../domain/scaled-decimal.js";
 import type { VenueMarketRow } from "../store/venue-market-table.js";
 import { checksumOf } from "./book-checksum.js";
-import { checkId, fieldError, isQuantity, isUint64, requireId, shown } from "./field-checks.js";
+import {
+  checkId,
+  checkTexts,
+  decimalsMax,
+  fieldError,
+  isQuantity,
+  isUint64,
+  requireId,
+  shown,
+} from "./field-checks.js";
 import { RecordingError } from "./recording-error.js";
-
-/** The most decimals of a venue's prices and sizes. */
-export const decimalsMax = 30;
 
 /**
  * The most levels a side of a venue's book, and of one of its snapshots or deltas. Venues publish up to some ten thousand:
@@ -26,11 +32,13 @@ export const decimalsMax = 30;
  */
 export const sideLevelsMax = 100_000;
 
-/** Free text of a market definition, in characters each. */
-export const definitionTextLengthMax = 1_024;
-
-/** The most tags of a market definition. */
-export const definitionTagsMax = 100;
+/** What a definition says about every update of its market, with the names of the definitions. */
+const scaleFields = [
+  ["priceDecimals", "price_decimals"],
+  ["sizeDecimals", "size_decimals"],
+  ["depthMax", "depth_max"],
+  ["checksumAlgorithm", "checksum_algorithm"],
+] as const;
 
 /** What became of venues' book updates, over the whole load. */
 export interface VenueCounts {
@@ -54,17 +62,27 @@ export class VenueMarkets {
   readonly #books: OrderBooks;
   readonly #markets = new Map<string, VenueMarketRow>();
   readonly #changed = new Set<string>();
-  readonly #onStale: (marketId: string, reason: string) => void;
+  /** Those that operators were told to be stale, also by an earlier loader. */
+  readonly #stale: Set<string>;
+  readonly #onChange: (marketId: string, staleReason: string | undefined) => void;
 
-  /** Goes on with markets as the store has them; `books` hold their levels. */
+  /**
+   * Goes on with markets as the store has them; `books` hold their levels. `onChange` gets the reason when a market
+   * becomes stale, and undefined when it no longer is.
+   */
   constructor(
     books: OrderBooks,
     markets: readonly VenueMarketRow[],
-    onStale: (marketId: string, reason: string) => void,
+    onChange: (marketId: string, staleReason: string | undefined) => void,
   ) {
     this.#books = books;
     for (const market of markets) this.#markets.set(market.marketId, market);
-    this.#onStale = onStale;
+    // One that had no snapshot yet was never right.
+    const hadBook = ({ marketId, venueSequence }: VenueMarketRow): boolean =>
+      venueSequence !== undefined ||
+      Object.values(books.book(marketId).ladders).some(({ levels }) => levels.length > 0);
+    this.#stale = new Set(markets.filter((market) => market.stale && hadBook(market)).map(({ marketId }) => marketId));
+    this.#onChange = onChange;
   }
 
   /** Whether a venue defined this market. */
@@ -83,6 +101,7 @@ export class VenueMarkets {
   define(definition: MarketDefinition, number: bigint): Market {
     checkDefinition(definition);
     const { marketId, priceDecimals, sizeDecimals, depthMax, checksumAlgorithm } = definition;
+    const isDifferent = this.difference(definition) !== undefined;
     const before = this.#markets.get(marketId);
     if (before === undefined && this.#books.has(marketId)) {
       throw new RecordingError(`defines market ${shown(marketId)} as a venue's, but its book is made of orders`);
@@ -91,11 +110,19 @@ export class VenueMarkets {
     const scale = { priceDecimals, sizeDecimals, depthMax, checksumAlgorithm };
     if (before === undefined) {
       this.#set({ marketId, ...scale, venueSequence: undefined, stale: true });
-    } else if (Object.entries(scale).some(([name, value]) => before[name as keyof typeof scale] !== value)) {
+    } else if (isDifferent) {
       this.#set({ ...before, ...scale });
       this.#becomeStale(marketId, "its definition changed decimals, depth or checksum algorithm");
     }
     return marketMessage(definition);
+  }
+
+  /** How a definition differs from that of the same market here; undefined: it does not. */
+  difference(definition: MarketDefinition): string | undefined {
+    const here = this.#markets.get(definition.marketId);
+    const parts = here === undefined ? [] : scaleFields.filter(([name]) => here[name] !== definition[name]);
+    if (here === undefined || parts.length === 0) return undefined;
+    return parts.map(([name, field]) => `${field} ${definition[name]} and not ${here[name]}`).join(", ");
   }
 
   /** Applies a snapshot, event `number`. @throws RecordingError */
@@ -115,6 +142,9 @@ export class VenueMarkets {
     book.replace(levels);
     this.#set({ ...market, venueSequence: snapshot.sequenceNumber, stale: false });
     this.#check("book_snapshot", snapshot, market);
+    const { marketId } = market;
+    if (this.#markets.get(marketId)?.stale === false && this.#stale.delete(marketId))
+      this.#onChange(marketId, undefined);
   }
 
   /** Applies a delta, event `number`, if it goes on from where the book is. @throws RecordingError */
@@ -193,7 +223,8 @@ export class VenueMarkets {
     if (market === undefined || market.stale) return;
     this.#set({ ...market, stale: true });
     this.counts.stale++;
-    this.#onStale(marketId, reason);
+    this.#stale.add(marketId);
+    this.#onChange(marketId, reason);
   }
 }
 
@@ -238,18 +269,25 @@ function scaledLevel(
   };
 }
 
-function scaledPrice(field: string, text: string, { priceDecimals }: VenueMarketRow): string {
+function scaledPrice(field: string, text: string, { marketId, priceDecimals }: VenueMarketRow): string {
   const price = scaleDecimal(text, priceDecimals);
   if (price !== undefined && price !== "0" && isQuantity(price)) return price;
-  const takes = `a decimal number above 0 of at most ${priceDecimals} decimals, as the market's price_decimals say, below 2^256 when scaled`;
-  throw fieldError(field, text, takes);
+  const takes = `a decimal number above 0 of at most ${priceDecimals} decimals, as price_decimals of market ${shown(marketId)} says, below 2^256 when scaled`;
+  throw fieldError(field, text, `${takes}${remedyIfFiner(text, "price_decimals", priceDecimals)}`);
 }
 
-function scaledSize(field: string, text: string, { sizeDecimals }: VenueMarketRow): bigint {
+function scaledSize(field: string, text: string, { marketId, sizeDecimals }: VenueMarketRow): bigint {
   const size = scaleDecimal(text, sizeDecimals);
   if (size !== undefined && isUint64(size)) return BigInt(size);
-  const takes = `a decimal number of at most ${sizeDecimals} decimals, as the market's size_decimals say, below 2^64 when scaled`;
-  throw fieldError(field, text, takes);
+  const takes = `a decimal number of at most ${sizeDecimals} decimals, as size_decimals of market ${shown(marketId)} says, below 2^64 when scaled`;
+  throw fieldError(field, text, `${takes}${remedyIfFiner(text, "size_decimals", sizeDecimals)}`);
+}
+
+/** What to do about a number with more decimals than its market has; empty for any other. */
+function remedyIfFiner(text: string, field: string, decimals: number): string {
+  const needed = /^\d+\.(\d*[1-9])0*$/.exec(text)?.[1]?.length ?? 0;
+  if (needed <= decimals || needed > decimalsMax) return "";
+  return `; before it, write a market_definition with ${field} of at least ${needed}, then a book_snapshot`;
 }
 
 function checkDefinition(definition: MarketDefinition): void {
@@ -263,11 +301,7 @@ function checkDefinition(definition: MarketDefinition): void {
   if (checksumAlgorithm !== ChecksumAlgorithm.UNSPECIFIED && checksumOf(checksumAlgorithm) === undefined) {
     throw fieldError(`${kind}.checksum_algorithm`, `${checksumAlgorithm}`, "a number of marketd's ChecksumAlgorithm");
   }
-  if (tags.length > definitionTagsMax) throw fieldError(`${kind}.tags`, `${tags.length} tags`, `${definitionTagsMax}`);
-  for (const text of [code, name, ...tags]) {
-    if (text.length <= definitionTextLengthMax) continue;
-    throw fieldError(kind, text, `texts of at most ${definitionTextLengthMax} characters`);
-  }
+  checkTexts({ [`${kind}.code`]: code, [`${kind}.name`]: name }, `${kind}.tags`, tags);
 }
 
 function marketMessage({ marketId, code, name, tags, priceDecimals, sizeDecimals }: MarketDefinition): Market {

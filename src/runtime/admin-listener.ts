@@ -1,6 +1,5 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import type { ReadinessState } from "./worker-messages.js";
 
 /** Connections of the admin listener; further ones are closed at once. */
 export const adminConnectionsMax = 32;
@@ -13,7 +12,8 @@ export const adminRequestMs = 5_000;
 
 /** The response to an admin request. */
 export interface AdminSources {
-  readonly readiness: () => ReadinessState;
+  /** A word for what it does now. With "ready" or "standby" it is well. */
+  readonly readiness: () => string;
   readonly metrics: { readonly contentType: string; text(): Promise<string> };
 }
 
@@ -24,7 +24,7 @@ interface AdminResponse {
   readonly text: string;
 }
 
-/** A separate listener for health, readiness and metrics in the primary, independent of load on the public port. */
+/** A listener for health, readiness and metrics: of a loader, or in a primary, independent of load on its public port. */
 export class AdminListener {
   readonly #sources: AdminSources;
   readonly #server: Server;
@@ -92,7 +92,7 @@ export class AdminListener {
     }
     if (path === "/metrics") return { status: 200, contentType: metrics.contentType, text: await metrics.text() };
     const state = path === "/healthz" ? "alive" : readiness();
-    const isWell = state === "alive" || state === "ready";
+    const isWell = ["alive", "ready", "standby"].includes(state);
     const headers: AdminResponse["headers"] = isWell ? {} : { "retry-after": 1 };
     return { status: isWell ? 200 : 503, headers, text: JSON.stringify({ status: state }) };
   }

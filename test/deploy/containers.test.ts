@@ -79,7 +79,8 @@ describe("the Dockerfile", () => {
 describe("compose.yaml", () => {
   test.each(ours)("starts %s with arguments and settings that the program knows", async (name, service) => {
     const environment = { ...imageEnvironment, ...service.environment };
-    expect(await commandOf(service.command ?? [], environment)).toBe(name === "simulator" ? "demo" : "serve");
+    const commands: Readonly<Record<string, string>> = { simulator: "demo", loader: "load", service: "serve" };
+    expect(await commandOf(service.command ?? [], environment)).toBe(commands[name]);
     expect(service).toMatchObject({ read_only: true, cap_drop: ["ALL"], tmpfs: ["/tmp"] });
   });
 

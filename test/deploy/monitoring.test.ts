@@ -6,7 +6,10 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { parse } from "yaml";
+import { LoadStatus } from "../../src/loader/load-status.js";
+import { AdminListener } from "../../src/runtime/admin-listener.js";
 import { networkDefaults, simulate } from "../../src/simulator/network.js";
+import { createMetrics } from "../../src/telemetry/metrics.js";
 import { run } from "../clients/languages.js";
 import { ServiceProcess } from "../e2e/service-process.js";
 import { newDatabaseUrl } from "../support/database.js";
@@ -48,6 +51,8 @@ function readYaml(name: string): unknown {
 
 let folder = "";
 let service: ServiceProcess;
+/** What a loader that reads a topic answers for itself. */
+let loader: { readonly listener: AdminListener; readonly port: number };
 /** Labels of each metric of the service, and their values. */
 let metrics: Map<string, Map<string, Set<string>>>;
 
@@ -58,10 +63,26 @@ beforeAll(async () => {
   service = new ServiceProcess(url, await freePort());
   await service.start();
   await request();
-  metrics = labelsOf(await (await fetch(`${service.url}/metrics`)).text());
+  loader = await listenAsLoader();
+  const texts = [service.url, `http://127.0.0.1:${loader.port}`].map(async (url) => {
+    return (await fetch(`${url}/metrics`)).text();
+  });
+  metrics = labelsOf((await Promise.all(texts)).join("\n"));
 });
 
+async function listenAsLoader(): Promise<typeof loader> {
+  const status = new LoadStatus();
+  status.setTurn(true);
+  status.reads(() => 3n);
+  const registry = createMetrics();
+  status.register(registry);
+  const text = { contentType: registry.contentType, text: () => registry.metrics() };
+  const listener = new AdminListener({ readiness: () => status.state, metrics: text });
+  return { listener, port: await listener.listen("127.0.0.1", 0) };
+}
+
 afterAll(async () => {
+  loader.listener.close();
   await service.kill();
   rmSync(folder, { recursive: true, force: true });
 });
@@ -157,6 +178,7 @@ describe.skipIf(prometheus === "")("a real Prometheus", () => {
   beforeAll(async () => {
     const config = readFileSync(join(deploy, "prometheus.yml"), "utf8")
       .replace("service:9090", new URL(service.url).host)
+      .replace(/dns_sd_configs:\n.*$/m, `static_configs: [{ targets: ["127.0.0.1:${loader.port}"] }]`)
       .replace("alerts.yml", join(deploy, "alerts.yml"))
       .replaceAll(/_interval: [0-9]+s/g, `_interval: ${scrapeMs}ms`);
     writeFileSync(join(folder, "prometheus.yml"), config);

@@ -124,6 +124,36 @@ const mistakes: readonly Case[] = [
     (r) => r.market("m", { tradableInstrument: { instrument: { name: "x".repeat(2 * 1024 * 1024) } } }),
     "has a market_created of 2097170 bytes; one has at most 1048576",
   ],
+  [
+    "a market's decimals",
+    (r) => r.market("m", { decimalPlaces: 400_000_000n }),
+    'has market_created.decimal_places "400000000"; it takes 0 to 30',
+  ],
+  [
+    "a market's decimals of sizes",
+    (r) => r.market("m", { positionDecimalPlaces: 31n }),
+    'has market_created.position_decimal_places "31"; it takes -30 to 30',
+  ],
+  [
+    "a market's negative decimals of sizes",
+    (r) => r.market("m", { positionDecimalPlaces: -31n }),
+    'has market_created.position_decimal_places "-31"; it takes -30 to 30',
+  ],
+  [
+    "a market's name",
+    (r) => r.market("m", { tradableInstrument: { instrument: { name: "n".repeat(1_025) } } }),
+    "(1025 characters); it takes at most 1024 characters",
+  ],
+  [
+    "a market's tag",
+    (r) => r.market("m", { tradableInstrument: { instrument: { metadata: { tags: ["a", "t".repeat(1_025)] } } } }),
+    "has market_created.tradable_instrument.instrument.metadata.tags",
+  ],
+  [
+    "a market's tags",
+    (r) => r.market("m", { tradableInstrument: { instrument: { metadata: { tags: Array(101).fill("t") } } } }),
+    'metadata.tags "101 tags"; it takes at most 100',
+  ],
   ["an amount", (r) => r.transfer({ amount: above }), `has ledger_movements.entries.amount "${above}"; ${quantity}`],
   [
     "a balance",
@@ -235,6 +265,12 @@ describe("a mistake in a field", () => {
     expect(await rowsOf(others)).toBe(0);
   });
 
+  it("a block's time that leaves no room in 64 bits", async () => {
+    await expect(loadBytes(new RecordingBuilder().block(1, 1n << 62n).bytes())).rejects.toThrow(
+      'event 1 has begin_block.timestamp "4611686018427387904"; it takes Unix nanoseconds, 0 or more, at most 4611686018427387903',
+    );
+  });
+
   it("a block's time before 1970", async () => {
     await expect(loadBytes(new RecordingBuilder().block(1, -1n).bytes())).rejects.toThrow(
       'event 1 has begin_block.timestamp "-1"; it takes Unix nanoseconds, 0 or more',
@@ -282,7 +318,9 @@ describe("what the network leaves out, or states at its bounds, is kept", () => 
   it("many markets of nearly 1 MiB in a block, which one statement could not hold", async () => {
     const recording = new RecordingBuilder().begin(1, 10n);
     for (let n = 0; n < 40; n++) {
-      recording.market(`m${n}`, { tradableInstrument: { instrument: { name: "x".repeat(1_048_000) } } });
+      const dataSourceSpecBinding = { settlementDataProperty: "x".repeat(1_048_000) };
+      const product = { case: "future" as const, value: { dataSourceSpecBinding } };
+      recording.market(`m${n}`, { tradableInstrument: { instrument: { product } } });
     }
     await loadBytes(recording.end().bytes());
     expect(await store.query("SELECT COUNT(*) AS n, MIN(LENGTH(body)) > 1048000 AS large FROM market")).toEqual([

@@ -102,6 +102,100 @@ describe.runIf(hasKafka())("a topic of Kafka", () => {
     expect(await dump(url)).toEqual(await rowsOf(frames.slice(0, half)));
   });
 
+  /** The middle of the frames, where events change places. */
+  function middle(): number {
+    return Math.floor(frames.length / 2);
+  }
+
+  test("an event that was left out and sent later is applied in its place", async () => {
+    await broker.createTopic("repaired");
+    const at = middle();
+    await broker.produce("repaired", [...frames.slice(0, at), ...frames.slice(at + 3, -40)]);
+    const url = await emptyDatabase();
+    await expect(loadTopic(url, "repaired")).rejects.toThrow(/the stream has a gap: .* produce it again$/);
+    expect(await dump(url)).toEqual(await rowsOf(frames.slice(0, at)));
+    // The second one alone does not fill the gap, and a producer may send more than was missing.
+    await broker.produce("repaired", frames.slice(at + 1, at + 2));
+    await expect(loadTopic(url, "repaired")).rejects.toThrow(/the stream has a gap/);
+    await broker.produce("repaired", [...frames.slice(at - 5, at + 4), ...frames.slice(-40)]);
+    await loadTopic(url, "repaired");
+    expect(await dump(url)).toEqual(await rowsOf(frames));
+    const again = await emptyDatabase();
+    await loadTopic(again, "repaired");
+    expect(await dump(again)).toEqual(await rowsOf(frames));
+  });
+
+  test("events that changed places are applied in order, wherever a load begins", async () => {
+    await broker.createTopic("swapped");
+    const swapped = [...frames];
+    // Every third with its neighbour, and one of each hundred with one that is far away.
+    for (let at = 1; at + 1 < swapped.length; at += 3) swapped.splice(at, 2, ...swapped.slice(at, at + 2).reverse());
+    for (let at = 100; at + 90 < swapped.length; at += 100) {
+      const [one, other] = [swapped[at], swapped[at + 90]];
+      if (one !== undefined && other !== undefined)
+        swapped.splice(at, 1, other).concat(swapped.splice(at + 90, 1, one));
+    }
+    // Several frames share a message, and change places in it too.
+    const messages: Buffer[] = [];
+    for (let at = 0; at < swapped.length; at += 5) messages.push(Buffer.concat(swapped.slice(at, at + 5)));
+    await broker.produce("swapped", messages);
+    const whole = await rowsOf(frames);
+    for (const part of [0, 0.3, 0.8]) {
+      const url = await emptyDatabase();
+      const start = (async function* () {
+        yield Buffer.concat(frames.slice(0, Math.floor(frames.length * part)));
+      })();
+      await load({ database: url, sources: [streamSource(start, "memory")], log });
+      await loadTopic(url, "swapped");
+      expect(await dump(url)).toEqual(whole);
+    }
+  });
+
+  test("an event that is far behind its place is found from wherever the search for it begins", async () => {
+    await broker.createTopic("late");
+    // Sent again long after, one by one: halving meets them where later events are expected.
+    const at = middle();
+    const late = [...frames.slice(0, at), ...frames.slice(at + 1, -60)];
+    for (const back of [at, 3, at - 50, at + 70, 20]) late.push(frames[back] ?? Buffer.alloc(0));
+    await broker.produce("late", [...late, ...frames.slice(-60)]);
+    const whole = await rowsOf(frames);
+    for (const until of [at - 40, at, at + 80, frames.length - 61]) {
+      const url = await emptyDatabase();
+      const start = (async function* () {
+        yield Buffer.concat(frames.slice(0, until));
+      })();
+      await load({ database: url, sources: [streamSource(start, "memory")], log });
+      await loadTopic(url, "late");
+      expect(await dump(url)).toEqual(whole);
+    }
+  });
+
+  test("a follower waits for a missing event, and is killed while it looks for it", async () => {
+    await broker.createTopic("looking", 1, { "max.message.bytes": "2000000" });
+    const at = middle();
+    // Some MiB of what was sent before, so that the search takes a while.
+    const filler = Buffer.concat(frames.slice(0, at));
+    await broker.produce("looking", [...frames.slice(0, at), ...frames.slice(at + 1, -40)]);
+    for (let times = 0; times < 20; times++) await broker.produce("looking", [filler]);
+    const url = await emptyDatabase();
+    for (let times = 0; times < 5; times++) {
+      const killed = new Follower(url, `kafka://${broker.address}/looking`);
+      await expect.poll(() => killed.printed, { timeout: 60_000 }).toContain("looking for it further on");
+      await sleep(Math.random() * 200);
+      await killed.end("SIGKILL");
+    }
+    const follower = new Follower(url, `kafka://${broker.address}/looking`);
+    try {
+      await expect.poll(() => follower.printed, { timeout: 60_000 }).toContain("looking for it further on");
+      expect(await dump(url)).toEqual(await rowsOf(frames.slice(0, at)));
+      await broker.produce("looking", [...frames.slice(at, at + 1), ...frames.slice(-40)]);
+      await follower.reaches(frames.at(-1)?.readBigUInt64BE(4));
+    } finally {
+      await follower.end("SIGKILL");
+    }
+    expect(await dump(url)).toEqual(await rowsOf(frames));
+  });
+
   test("a message that is not whole frames is refused with its offset, and what came before it is kept", async () => {
     await broker.createTopic("split");
     const half = Math.floor(frames.length / 2);

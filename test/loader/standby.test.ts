@@ -1,6 +1,7 @@
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, constants, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { open } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -16,7 +17,10 @@ import { createLog } from "../../src/telemetry/log.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { DatabaseServer, missingMariaDb } from "../support/database-server.js";
 import { dump } from "../support/dump.js";
+import { freePort } from "../support/free-port.js";
 import { HalfOpenProxy } from "../support/half-open-proxy.js";
+import { framesOf, hasKafka, KafkaBroker } from "../support/kafka-broker.js";
+import { TcpBalancer } from "../support/tcp-balancer.js";
 
 /** From the death of the loader that loads to the next block: 3 s are promised, and a busy machine takes longer. */
 const takeOverMsMax = 10_000;
@@ -28,12 +32,27 @@ class Standby {
   readonly #child;
   printed = "";
 
-  constructor(url: string, path: string) {
-    const args = [program, "load", "--database-url", url, "--follow", "--standby", "--log-level", "info", path];
-    this.#child = spawn(process.execPath, args, { stdio: ["ignore", "ignore", "pipe"] });
+  constructor(url: string, ...paths: string[]) {
+    const args = [program, "load", "--database-url", url, "--follow", "--standby", "--log-level", "info", ...paths];
+    const env = { ...process.env, MARKETD_ADMIN_LISTEN: "127.0.0.1:0" };
+    this.#child = spawn(process.execPath, args, { env, stdio: ["ignore", "ignore", "pipe"] });
     this.#child.stderr.on("data", (text) => {
       this.printed += String(text);
     });
+  }
+
+  /** What its listener for operators answers. */
+  async asks(path: string): Promise<{ status: number; text: string }> {
+    const [, url = ""] = /health and metrics on (\S+)/.exec(this.printed) ?? [];
+    const response = await fetch(`${url}${path}`);
+    return { status: response.status, text: await response.text() };
+  }
+
+  /** A metric, by its name and labels; undefined: it has no value. */
+  async measures(name: string): Promise<number | undefined> {
+    const { text } = await this.asks("/metrics");
+    const line = text.split("\n").find((each) => each.startsWith(`${name} `));
+    return line === undefined ? undefined : Number(line.slice(name.length));
   }
 
   async end(signal: NodeJS.Signals): Promise<number | null> {
@@ -88,7 +107,7 @@ class Feed {
   }
 }
 
-test("a loader that takes long to start keeps its turn", async () => {
+test("nobody takes the turn before it can load, and then one does", async () => {
   const feed = await Feed.start(newDatabaseUrl().url);
   const loaders = [new Standby(feed.url, feed.path)] as const;
   const others: Standby[] = [];
@@ -101,15 +120,44 @@ test("a loader that takes long to start keeps its turn", async () => {
       // Every loader reads it at its start.
       await connection.run("LOCK TABLES live_order WRITE");
       await loaders[0].end("SIGKILL");
-      await expect.poll(() => loaderId(feed.store)).not.toBe(firstId);
-      const secondId = await loaderId(feed.store);
       await sleep(2 * beatSilenceMsMax);
-      expect(await loaderId(feed.store)).toBe(secondId);
+      expect(await loaderId(feed.store)).toBe(firstId);
       await connection.run("UNLOCK TABLES");
     });
+    await expect.poll(() => loaderId(feed.store)).not.toBe(firstId);
+    const secondId = await loaderId(feed.store);
+    await sleep(2 * beatSilenceMsMax);
+    expect(await loaderId(feed.store)).toBe(secondId);
     feed.write(1);
     await expect.poll(() => reached(feed.store)).toBe(lastSequence(feed.recording));
     expect(others.filter(({ printed }) => printed.includes("this one's turn")).length).toBe(1);
+  } finally {
+    await feed.end(...loaders, ...others);
+  }
+});
+
+test("loaders tell their health, and what they load", async () => {
+  const feed = await Feed.start(newDatabaseUrl().url);
+  const loaders = [new Standby(feed.url, feed.path)] as const;
+  const others: Standby[] = [];
+  const well = (status: string) => ({ status: 200, text: JSON.stringify({ status }) });
+  try {
+    await expect.poll(() => reached(feed.store)).not.toBe(0n);
+    expect(await loaders[0].asks("/healthz")).toEqual(well("alive"));
+    expect(await loaders[0].asks("/readyz")).toEqual(well("ready"));
+    others.push(new Standby(feed.url, feed.path));
+    await expect.poll(() => others[0]?.printed).toContain("standing by");
+    expect(await others[0]?.asks("/readyz")).toEqual(well("standby"));
+    expect(await others[0]?.measures("marketd_loader_turn")).toBe(0);
+    feed.write(1);
+    await expect.poll(() => reached(feed.store)).toBe(lastSequence(feed.recording));
+    await expect.poll(() => loaders[0].measures("marketd_loader_blocks_total")).toBe(60);
+    expect(await loaders[0].measures("marketd_loader_events_total")).toBe(framesOf(feed.recording).length);
+    expect(await loaders[0].measures("marketd_loader_turn")).toBe(1);
+    expect(await loaders[0].measures("marketd_loader_block_height")).toBe(60);
+    expect(await loaders[0].measures("marketd_loader_block_age_seconds")).toBeGreaterThan(1);
+    expect(await loaders[0].measures('marketd_loader_retries_total{part="source"}')).toBe(0);
+    expect(await loaders[0].measures("marketd_loader_source_messages_behind")).toBe(undefined);
   } finally {
     await feed.end(...loaders, ...others);
   }
@@ -130,6 +178,84 @@ test("an idle loader whose connection is dead goes on over another", async () =>
     await expect.poll(() => reached(feed.store)).toBe(lastSequence(feed.recording));
   } finally {
     await feed.end(loader);
+    await proxy.close();
+  }
+});
+
+test("a loader keeps its turn while it skips what is known", async () => {
+  const feed = await Feed.start(newDatabaseUrl().url);
+  const pipe = join(feed.folder, "pipe");
+  execFileSync("mkfifo", [pipe]);
+  const frames = framesOf(feed.recording);
+  const known = Buffer.concat(frames.slice(0, frames.length / 2));
+  writeFileSync(feed.path, known);
+  const loader = new Standby(feed.url, feed.path, pipe);
+  // Without it, the pipe could not be opened before the loader does.
+  const input = await open(pipe, constants.O_RDWR);
+  const others: Standby[] = [];
+  try {
+    await expect.poll(() => reached(feed.store)).not.toBe(0n);
+    const first = await loaderId(feed.store);
+    others.push(new Standby(feed.url, feed.path));
+    await expect.poll(() => others[0]?.printed).toContain("standing by");
+    // In small pieces, so that there is always one to read, and for longer than a loader may be silent.
+    const pieces = 600;
+    for (let piece = 0; piece < pieces; piece++) {
+      const [from, to] = [piece, piece + 1].map((n) => Math.floor((known.length * n) / pieces));
+      await input.write(known.subarray(from, to));
+      await sleep((2 * beatSilenceMsMax) / pieces);
+    }
+    expect(await loaderId(feed.store)).toBe(first);
+    expect(others[0]?.printed).not.toContain("this one's turn");
+  } finally {
+    await input.close();
+    await feed.end(loader, ...others);
+  }
+});
+
+test.runIf(hasKafka())("a loader that has lost its source gives its turn to one that can read", async () => {
+  const port = await freePort();
+  const proxy = await TcpBalancer.before(port);
+  const broker = await KafkaBroker.start(false, { port, proxyPort: proxy.port });
+  const shape = { seed: 7, markets: 2, parties: 10, ordersPerBlock: 4, entriesPerBlock: 6, blocks: 40 };
+  const blocks = [...simulate(shape)].map((block) => framesOf(Buffer.from(block)));
+  const last = blocks.at(-1)?.at(-1)?.readBigUInt64BE(4);
+  const { url } = newDatabaseUrl();
+  await migrate(url, log);
+  const store = openDatabase(url, { connectionsMax: 1 });
+  await broker.createTopic("lost");
+  await broker.produce("lost", blocks.slice(0, 20).flat());
+  const loaders = [new Standby(url, `kafka://127.0.0.1:${proxy.port}/lost`)];
+  try {
+    await expect.poll(() => reached(store), { timeout: 30_000 }).not.toBe(0n);
+    const first = await loaderId(store);
+    loaders.push(new Standby(url, `kafka://${broker.address}/lost`));
+    await expect.poll(() => loaders[1]?.printed).toContain("standing by");
+    // An idle source is not a lost one.
+    await sleep(2 * beatSilenceMsMax);
+    expect(await loaderId(store)).toBe(first);
+    proxy.leadTo(await freePort());
+    await expect.poll(() => loaderId(store), { timeout: 30_000 }).toBe("");
+    expect(await loaders[0]?.asks("/readyz")).toEqual({ status: 503, text: '{"status":"source_lost"}' });
+    expect(await loaders[0]?.measures('marketd_loader_lost{part="source"}')).toBe(1);
+    expect(await loaders[0]?.measures('marketd_loader_retries_total{part="source"}')).toBeGreaterThan(0);
+    // Nobody takes the turn for nothing.
+    await sleep(beatSilenceMsMax);
+    expect(await loaderId(store)).toBe("");
+    await broker.produce("lost", blocks.slice(20, 30).flat());
+    await expect.poll(() => loaderId(store), { timeout: 30_000 }).toMatch(/^[0-9a-f]{24}$/);
+    expect(await loaderId(store)).not.toBe(first);
+    expect(loaders[1]?.printed).toContain("this one's turn");
+    await expect.poll(() => loaders[1]?.measures("marketd_loader_source_messages_behind")).toBe(0);
+    proxy.leadTo(port);
+    await loaders[1]?.end("SIGTERM");
+    await broker.produce("lost", blocks.slice(30).flat());
+    await expect.poll(() => reached(store), { timeout: 30_000 }).toBe(last);
+    expect(loaders[0]?.printed.match(/lost its source/g)?.length).toBe(1);
+  } finally {
+    for (const loader of loaders) await loader.end("SIGKILL");
+    await store.close();
+    await broker.remove();
     await proxy.close();
   }
 });

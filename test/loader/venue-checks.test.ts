@@ -12,12 +12,16 @@ describe("what cannot be is refused", () => {
   const defined = () => new VenueRecording().define();
   const takes = {
     price:
-      "it takes a decimal number above 0 of at most 2 decimals, as the market's price_decimals say, below 2^256 when scaled",
-    size: "it takes a decimal number of at most 3 decimals, as the market's size_decimals say, below 2^64 when scaled",
+      'it takes a decimal number above 0 of at most 2 decimals, as price_decimals of market "m" says, below 2^256 when scaled',
+    size: 'it takes a decimal number of at most 3 decimals, as size_decimals of market "m" says, below 2^64 when scaled',
   };
   const bid = (price: string, size: string) => () => defined().delta({ bids: [level(price, size)] });
   const cases: [string, () => VenueRecording, string][] = [
-    ["a price with too many decimals", bid("1.001", "1"), `event 5 has book_delta.bids.price "1.001"; ${takes.price}`],
+    [
+      "a price with too many decimals",
+      bid("1.0010", "1"),
+      `event 5 has book_delta.bids.price "1.0010"; ${takes.price}; before it, write a market_definition with price_decimals of at least 3, then a book_snapshot`,
+    ],
     ["a price of 0", bid("0.00", "1"), `event 5 has book_delta.bids.price "0.00"; ${takes.price}`],
     ["a negative price", bid("-1", "1"), `event 5 has book_delta.bids.price "-1"; ${takes.price}`],
     ["a price in scientific notation", bid("1e2", "1"), `event 5 has book_delta.bids.price "1e2"; ${takes.price}`],
@@ -26,7 +30,11 @@ describe("what cannot be is refused", () => {
       bid("9".repeat(77), "1"),
       `has book_delta.bids.price "${"9".repeat(77)}"; ${takes.price}`,
     ],
-    ["a size with too many decimals", bid("1", "0.0001"), `event 5 has book_delta.bids.size "0.0001"; ${takes.size}`],
+    [
+      "a size with too many decimals",
+      bid("1", "0.0001"),
+      `event 5 has book_delta.bids.size "0.0001"; ${takes.size}; before it, write a market_definition with size_decimals of at least 4, then a book_snapshot`,
+    ],
     [
       "a size that is too large",
       bid("1", "18446744073709551.616"),
@@ -116,7 +124,7 @@ describe("a book of too many levels makes its market stale, and the load goes on
     const books = OrderBooks.restore([], []);
     const told: string[] = [];
     const ledger = new LedgerTextWriter([], []);
-    const fold = new BlockFold({ progress: undefined, position: 0, books, ledger, onStale: (text) => told.push(text) });
+    const fold = new BlockFold({ progress: undefined, position: 0, books, ledger, onNotice: (text) => told.push(text) });
     const last = { marketId: "n", bids: [level("1", "1")] };
     for (const frame of new FrameSplitter("test").frames(recording(first()).snapshot(last).bytes())) fold.apply(frame);
     expect(told).toEqual(reasons);

@@ -231,13 +231,42 @@ describe("updates that are wrong or missing", () => {
     expect(summary.venues).toEqual(counts);
   });
 
+  function telling(warnings: string[]): typeof log {
+    return Object.assign(createLog("silent"), { warn: (text: string) => warnings.push(text) });
+  }
+
+  it("the log says when a market is no longer stale, also after another start", async () => {
+    const warnings: string[] = [];
+    const first = numbered().delta({ previousSequenceNumber: 11n, sequenceNumber: 12n });
+    await loadBytes(first.bytes(), { log: telling(warnings) });
+    const healed = first.delta({ sequenceNumber: 13n }).snapshot({ sequenceNumber: 14n });
+    await loadBytes(healed.bytes(), { log: telling(warnings) });
+    expect(warnings).toEqual([
+      "market m is stale from event 8 on: updates are missing: one follows 11, and the book is at 10",
+      "market m is no longer stale from event 14 on",
+    ]);
+  });
+
+  it("the log says that a corrected definition was loaded before, and what to do", async () => {
+    const warnings: string[] = [];
+    const original = () => new VenueRecording().define({ sizeDecimals: 2 }).define({ sizeDecimals: 3 });
+    await loadBytes(original().bytes());
+    // The last definition of a market is the one that counts.
+    await loadBytes(original().snapshot({}).bytes(), { log: telling(warnings) });
+    expect(warnings).toEqual([]);
+    const corrected = new VenueRecording().define({ sizeDecimals: 2 }).define({ sizeDecimals: 8 }).snapshot({});
+    await loadBytes(corrected.bytes(), { log: telling(warnings) });
+    expect(warnings).toEqual([
+      'event 5 defines market "m" with size_decimals 8 and not 3, but was loaded before and is skipped: write a new market_definition and a book_snapshot after the last event, or load into an empty database',
+    ]);
+  });
+
   it("the summary counts them, and the log says which market and why", async () => {
     const warnings: string[] = [];
-    const telling = Object.assign(createLog("silent"), { warn: (text: string) => warnings.push(text) });
     const recording = numbered()
       .delta({ previousSequenceNumber: 11n, sequenceNumber: 12n })
       .delta({ sequenceNumber: 13n });
-    const summary = await loadBytes(recording.bytes(), { log: telling });
+    const summary = await loadBytes(recording.bytes(), { log: telling(warnings) });
     expect(warnings).toEqual([
       "market m is stale from event 8 on: updates are missing: one follows 11, and the book is at 10",
     ]);

@@ -75,12 +75,19 @@ export class KafkaBroker {
     this.#secure = secure;
   }
 
-  /** @param isSecure whether it listens with TLS and SASL too, which needs openssl */
-  static async start(isSecure = false): Promise<KafkaBroker> {
+  /**
+   * @param isSecure whether it listens with TLS and SASL too, which needs openssl
+   * @param behind another port that it listens on, for the proxy that it tells those clients of
+   */
+  static async start(
+    isSecure = false,
+    behind?: { readonly port: number; readonly proxyPort: number },
+  ): Promise<KafkaBroker> {
     const directory = mkdtempSync(join(tmpdir(), "marketd-kafka-"));
     const [port, controllerPort] = [await freePort(), await freePort()];
     const secure = isSecure ? { tls: await freePort(), scram: await freePort() } : undefined;
     const more = secure && `,SASL_SSL://localhost:${secure.tls},SASL_PLAINTEXT://127.0.0.1:${secure.scram}`;
+    const proxied = (at: number | undefined) => (at === undefined ? "" : `,PROXIED://127.0.0.1:${at}`);
     mkdirSync(join(directory, "log"));
     const broker = new KafkaBroker(directory, port, secure);
     const certificate = secure && selfSigned();
@@ -93,10 +100,10 @@ export class KafkaBroker {
       `process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:${controllerPort}
-listeners=PLAINTEXT://127.0.0.1:${port},CONTROLLER://127.0.0.1:${controllerPort}${more ?? ""}
-advertised.listeners=PLAINTEXT://127.0.0.1:${port}${more ?? ""}
+listeners=PLAINTEXT://127.0.0.1:${port},CONTROLLER://127.0.0.1:${controllerPort}${more ?? ""}${proxied(behind?.port)}
+advertised.listeners=PLAINTEXT://127.0.0.1:${port}${more ?? ""}${proxied(behind?.proxyPort)}
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXIED:PLAINTEXT,SASL_SSL:SASL_SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
 log.dirs=${join(directory, "log")}
 offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1

@@ -1,0 +1,156 @@
+import { Counter, Gauge } from "prom-client";
+import type { Metrics } from "../telemetry/metrics.js";
+
+/** What a loader waits for, or "ready" while it loads or would as soon as there is something. */
+export type LoadState = "starting" | "ready" | "standby" | "database_lost" | "source_lost";
+
+/** What a loader may lose. */
+type Part = "database" | "source";
+
+/** Hears of failures that are tried again. */
+export interface OutageWatch {
+  /** An attempt failed, and another follows. */
+  failed(): void;
+  /** An attempt succeeded, or there is none any more. */
+  ended(): void;
+}
+
+/** The last block that is in the database. */
+interface Reached {
+  readonly height: bigint;
+  readonly blockTimeNs: bigint;
+}
+
+/** What a loader tells of itself, for health checks and Prometheus. Several loads one after the other share it. */
+export class LoadStatus {
+  #turn: "unknown" | "active" | "standby" = "unknown";
+  #reached: Reached | undefined;
+  #messagesBehind: () => bigint | undefined = () => undefined;
+  readonly #outages = { database: 0, source: 0 };
+  readonly #retries = { database: 0, source: 0 };
+  #blocks = 0;
+  #events = 0;
+
+  get state(): LoadState {
+    if (this.#outages.database > 0) return "database_lost";
+    if (this.#outages.source > 0) return "source_lost";
+    if (this.#turn === "unknown") return "starting";
+    return this.#turn === "standby" ? "standby" : "ready";
+  }
+
+  /** It holds the turn to load, or needs none; or it waits for it. */
+  setTurn(isActive: boolean): void {
+    this.#turn = isActive ? "active" : "standby";
+  }
+
+  /** Where the database is; `blocks` and `events` were written since the last time. */
+  reached(reached: Reached | undefined, blocks: number, events: number): void {
+    this.#reached = reached;
+    this.#blocks += blocks;
+    this.#events += events;
+  }
+
+  /** Another source is read; `messagesBehind` says how many messages there are that it has not read, if it can. */
+  reads(messagesBehind: (() => bigint | undefined) | undefined): void {
+    this.#messagesBehind = messagesBehind ?? (() => undefined);
+  }
+
+  /** For one series of attempts at a time. */
+  watch(part: Part): OutageWatch {
+    let isOut = false;
+    return {
+      failed: () => {
+        this.#retries[part]++;
+        if (!isOut) this.#outages[part]++;
+        isOut = true;
+      },
+      ended: () => {
+        if (isOut) this.#outages[part]--;
+        isOut = false;
+      },
+    };
+  }
+
+  register(metrics: Metrics): void {
+    const gauges: readonly (readonly [string, string, () => number | undefined])[] = [
+      ["turn", "1 while this loader holds the turn, or needs none; 0 while it stands by.", () => this.#active],
+      ["block_height", "The height of the newest block in the database.", () => Number(this.#reached?.height ?? 0n)],
+      [
+        "block_age_seconds",
+        "The age of the newest block in the database by its time; 0 before the first.",
+        () => this.#age,
+      ],
+      [
+        "source_messages_behind",
+        "Messages of the topic that were not read yet.",
+        () => toNumber(this.#messagesBehind()),
+      ],
+    ];
+    for (const [name, help, value] of gauges) metrics.registerMetric(gauge(`marketd_loader_${name}`, help, value));
+    metrics.registerMetric(counter("blocks", "Blocks that this process has written.", () => this.#blocks));
+    metrics.registerMetric(counter("events", "Events that this process has written.", () => this.#events));
+    const parts = ["database", "source"] as const;
+    const [outages, retries] = [this.#outages, this.#retries];
+    metrics.registerMetric(
+      new Gauge({
+        name: "marketd_loader_lost",
+        help: "1 while the database or the source cannot be reached.",
+        labelNames: ["part"],
+        registers: [],
+        collect() {
+          for (const part of parts) this.set({ part }, Math.min(1, outages[part]));
+        },
+      }),
+    );
+    metrics.registerMetric(
+      new Counter({
+        name: "marketd_loader_retries_total",
+        help: "Attempts at the database or the source that failed and were made again.",
+        labelNames: ["part"],
+        registers: [],
+        collect() {
+          this.reset();
+          for (const part of parts) this.inc({ part }, retries[part]);
+        },
+      }),
+    );
+  }
+
+  get #active(): number {
+    return this.#turn === "active" ? 1 : 0;
+  }
+
+  get #age(): number {
+    return this.#reached === undefined ? 0 : Math.max(0, Date.now() / 1_000 - Number(this.#reached.blockTimeNs) / 1e9);
+  }
+}
+
+function toNumber(value: bigint | undefined): number | undefined {
+  return value === undefined ? undefined : Number(value);
+}
+
+/** A gauge that has no value while `value` gives none. */
+function gauge(name: string, help: string, value: () => number | undefined): Gauge {
+  return new Gauge({
+    name,
+    help,
+    registers: [],
+    collect() {
+      const now = value();
+      if (now === undefined) this.remove();
+      else this.set(now);
+    },
+  });
+}
+
+function counter(name: string, help: string, value: () => number): Counter {
+  return new Counter({
+    name: `marketd_loader_${name}_total`,
+    help,
+    registers: [],
+    collect() {
+      this.reset();
+      this.inc(value());
+    },
+  });
+}
