@@ -42,8 +42,13 @@ export interface TransportLimits {
   readonly streamsPerAddressMax: number;
   /** A stream whose reader takes nothing for this long is ended. */
   readonly stalledReaderMs: number;
-  /** Request line and header fields together; beyond it 431. */
+  /** Request line and header fields together; beyond it 431. Over HTTP/2, requests of twice the size are reset. */
   readonly headerBytesMax: number;
+  /**
+   * Header fields of a request; beyond it 431. Over HTTP/2, requests with twice as many are reset. Node ignores the
+   * fields beyond its own limit, among which may be what a proxy added.
+   */
+  readonly headerFieldsMax: number;
   /** Path and query; beyond it 414. */
   readonly urlLengthMax: number;
   /**
@@ -125,6 +130,7 @@ export const defaultTransportLimits: TransportLimits = {
   streamsPerAddressMax: 1_000,
   stalledReaderMs: 300_000,
   headerBytesMax: 65_536,
+  headerFieldsMax: 1_000,
   urlLengthMax: 32_768,
   requestBodyBytesMax: 262_144,
   headersTimeoutMs: 10_000,

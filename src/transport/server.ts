@@ -95,7 +95,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     common,
     basePath,
     log,
-    files: new StaticFiles(options.files),
+    files: new StaticFiles(options.files, common.vary("accept-encoding")),
     rpc: new RpcHandler(methods, new ReflectionHandler([...services, Health], limits), common.vary("accept-encoding")),
     rest,
   });

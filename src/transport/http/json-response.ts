@@ -97,13 +97,13 @@ function jsonHeaders(
   coding?: ContentCoding,
 ): HeaderFields {
   return {
+    ...common,
     "content-type": "application/json",
     "content-length": bytes,
     "cache-control": etag === undefined ? "no-store" : "no-cache",
     vary,
     ...(etag === undefined ? {} : { etag }),
     ...(coding === undefined ? {} : { "content-encoding": coding }),
-    ...common,
   };
 }
 

@@ -32,9 +32,12 @@ interface EncodedFile {
 export class StaticFiles {
   readonly #files: ReadonlyMap<string, StaticFile>;
   readonly #encoded = new Map<string, EncodedFile | Promise<EncodedFile>>();
+  readonly #vary: string;
 
-  constructor(files: ReadonlyMap<string, StaticFile> = new Map()) {
+  /** `vary`: the value of that header. */
+  constructor(files: ReadonlyMap<string, StaticFile> = new Map(), vary = "accept-encoding") {
     this.#files = files;
+    this.#vary = vary;
   }
 
   /** Serves a GET or HEAD of a file. False: there is none at this path. */
@@ -57,7 +60,8 @@ export class StaticFiles {
     const known = this.#encoded.get(key);
     if (known !== undefined) return known;
     const keep = (bytes: Uint8Array): EncodedFile => {
-      const encoded = { fields: { ...fieldsOf(bytes), ...(coding && { "content-encoding": coding }) }, bytes };
+      const fields = { ...fieldsOf(bytes), vary: this.#vary, ...(coding && { "content-encoding": coding }) };
+      const encoded = { fields, bytes };
       this.#encoded.set(key, encoded);
       return encoded;
     };
@@ -72,12 +76,12 @@ export class StaticFiles {
 function send({ request, response, common, head }: Exchange, file: StaticFile, { fields, bytes }: EncodedFile): void {
   const known = request.headers["if-none-match"];
   if (known !== undefined && noneMatch(known, String(fields["etag"]))) {
-    response.writeHead(304, { ...fields, ...common });
+    response.writeHead(304, { ...common, ...fields });
     response.end();
     return;
   }
   const { contentType } = file;
-  response.writeHead(200, { "content-type": contentType, "content-length": bytes.length, ...fields, ...common });
+  response.writeHead(200, { ...common, "content-type": contentType, "content-length": bytes.length, ...fields });
   if (head) response.end();
   else response.end(bytes);
 }
@@ -89,7 +93,6 @@ function fieldsOf(bytes: Uint8Array): HeaderFields {
     "content-security-policy": contentSecurityPolicy,
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
-    vary: "accept-encoding",
     etag: `"${hash}"`,
   };
 }
