@@ -1,6 +1,7 @@
 import { fromBinary, fromJsonString, isMessage, type MessageShape, type Registry } from "@bufbuild/protobuf";
 import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
 import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js";
+import { repeated } from "../../domain/failure.js";
 import type { Method } from "../../domain/service.js";
 import { MessageResponse } from "../../encoding/message-response.js";
 import { ProtocolError } from "../errors.js";
@@ -121,7 +122,7 @@ export const decodeBinary: RequestDecoder = (method, bytes) => {
   try {
     return fromBinary(method.desc.input, bytes);
   } catch (thrown) {
-    throw malformed(`parse binary: ${thrown instanceof Error ? thrown.message : String(thrown)}`);
+    throw malformed(repeated(`parse binary: ${thrown instanceof Error ? thrown.message : String(thrown)}`));
   }
 };
 
@@ -132,7 +133,7 @@ export function jsonDecoder(registry: Registry): RequestDecoder {
       const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
       return fromJsonString(method.desc.input, text, { registry });
     } catch (thrown) {
-      throw malformed(thrown instanceof Error ? thrown.message : String(thrown));
+      throw malformed(repeated(thrown instanceof Error ? thrown.message : String(thrown)));
     }
   };
 }

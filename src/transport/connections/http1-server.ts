@@ -3,7 +3,7 @@ import https from "node:https";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { quotaKey } from "../../domain/client-address.js";
-import type { Failure } from "../../domain/failure.js";
+import { type Failure, repeated } from "../../domain/failure.js";
 import { HttpFailure, wrongMethod } from "../errors.js";
 import type { RepeatedGets } from "../http/repeated-gets.js";
 import type { TransportLimits } from "../options.js";
@@ -220,7 +220,7 @@ function hostMissing(): HttpFailure {
 }
 
 function expectationFailed(expectation: string): HttpFailure {
-  const message = `the expectation "${expectation}" cannot be met; only 100-continue can`;
+  const message = `the expectation "${repeated(expectation)}" cannot be met; only 100-continue can`;
   return new HttpFailure(417, "invalid_argument", "EXPECTATION_FAILED", message);
 }
 

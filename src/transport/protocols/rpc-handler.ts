@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http";
 import * as connectProtocol from "@connectrpc/connect/protocol-connect";
 import * as grpcProtocol from "@connectrpc/connect/protocol-grpc";
+import { repeated } from "../../domain/failure.js";
 import type { Method } from "../../domain/service.js";
 import type { BodyCall } from "../call/server-call.js";
 import type { HeaderFields } from "../common-headers.js";
@@ -194,7 +195,7 @@ function refuseAuthority(exchange: RpcExchange): void {
 
 function refuseUnknown(path: string, exchange: RpcExchange): void {
   const { headers } = exchange.request;
-  const error = new ProtocolError("unimplemented", `no method is served at ${path}`);
+  const error = new ProtocolError("unimplemented", `no method is served at ${repeated(path)}`);
   if (!isGrpc(headers)) sendError(exchange, 404, error.code, error.message);
   else send(exchange, 200, { "content-type": headers["content-type"] ?? grpcTypePrefix, ...errorTrailers(error) });
 }
@@ -207,7 +208,7 @@ function refuseType(method: Method, exchange: RpcExchange): void {
 /** 405 with `Allow`. Callers of gRPC and Connect get no error object: their protocols take the error from the status. */
 function refuseMethod(allow: string, exchange: RpcExchange): void {
   const { method, headers } = exchange.request;
-  const message = `${method} is not allowed here; use one of ${allow}`;
+  const message = `${repeated(method ?? "")} is not allowed here; use one of ${allow}`;
   if (!isGrpc(headers) && !isConnect(headers)) sendError(exchange, 405, "unimplemented", message, { allow });
   else send(exchange, 405, { allow, "content-type": "text/plain" }, message);
 }

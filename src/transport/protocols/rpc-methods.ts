@@ -1,6 +1,7 @@
 import { createRegistry } from "@bufbuild/protobuf";
 import { MethodOptions_IdempotencyLevel } from "@bufbuild/protobuf/wkt";
 import type { ConnectError } from "@connectrpc/connect";
+import { repeated } from "../../domain/failure.js";
 import type { RequestHeaders } from "../../domain/metadata.js";
 import type { Method } from "../../domain/service.js";
 import { anyRegistry } from "../../encoding/json-encoder.js";
@@ -94,7 +95,7 @@ export function openCall({ bytesMax }: RpcMethods, request: OpenedRequest): Body
   const decode = served.decode[type.codec];
   const call = new BodyCall(served[type.protocol], reader, decode, wire, clientAddress, headers, timeout.timeoutMs);
   if (codings.refusal !== undefined) call.fail(codings.refusal);
-  if (timeout.error !== undefined) call.fail(new ProtocolError("invalid_argument", timeout.error.rawMessage));
+  if (timeout.error !== undefined) call.fail(new ProtocolError("invalid_argument", repeated(timeout.error.rawMessage)));
   return call;
 }
 
@@ -204,7 +205,7 @@ export function connectCodings(headers: RequestHeaders, fields: CodingFields, us
 function unknownCoding(name: string, { accepted }: CodingFields): Codings {
   const known = contentCodings.join(",");
   const metadata = { headers: new Map([[accepted, known]]), trailers: new Map<string, string>() };
-  const message = `unknown compression "${name}": supported encodings are ${known}`;
+  const message = `unknown compression "${repeated(name)}": supported encodings are ${known}`;
   return { ...none, refusal: new ProtocolError("unimplemented", message, metadata) };
 }
 
