@@ -86,6 +86,7 @@ function detailsOf(failure: Failure): Any[] {
  */
 export function toFailure(thrown: unknown, log: Log): Failure {
   if (thrown instanceof Failure) return thrown;
+  if (thrown instanceof ProtocolError) return new Failure(thrown.code, thrown.message, { reason: "", details: [] });
   const id = randomUUID();
   log.error({ err: thrown, id }, "request failed");
   return new Failure("internal", `internal error; report it with id ${id}`, { reason: "INTERNAL", cause: thrown });

@@ -130,10 +130,10 @@ describe("an error repeats at most 200 characters of its input", () => {
   const path = `/${"a".repeat(20_000)}`;
   const json = { "content-type": "application/json" };
   const health = "/grpc.health.v1.Health/Check";
-  const post = (url: string, body: string, headers: Record<string, string>): Promise<Answer> =>
+  const post = (url: string, body: string, headers: Record<string, string>): Promise<Reply> =>
     ask(url, { method: "POST", body, headers });
 
-  test.each<[string, () => Promise<Answer>]>([
+  test.each<[string, () => Promise<Reply>]>([
     ["an unknown path", () => ask(path)],
     ["an unknown method over Connect", () => post(path, "{}", { ...json, "connect-protocol-version": "1" })],
     ["an unknown method over gRPC-Web", () => post(path, "", { "content-type": "application/grpc-web+proto" })],
@@ -166,13 +166,13 @@ describe("an error repeats at most 200 characters of its input", () => {
   }
 });
 
-interface Answer {
+interface Reply {
   readonly status: number;
   /** The body, and `grpc-message`. */
   readonly text: string;
 }
 
-async function ask(path: string, init: RequestInit = {}): Promise<Answer> {
+async function ask(path: string, init: RequestInit = {}): Promise<Reply> {
   const body =
     typeof init.body === "string" && init.body.startsWith("\0") ? Buffer.from(init.body, "latin1") : init.body;
   const response = await fetch(`http://127.0.0.1:${server.port}${path}`, { ...init, body: body ?? null });

@@ -1,4 +1,5 @@
 import { describe, expect, type TestContext, test } from "vitest";
+import { Failure } from "../../../src/domain/failure.js";
 import { pieceBytes, unreadBytesPerConnectionMax } from "../../../src/transport/connections/unread-responses.js";
 import type { TransportLimits } from "../../../src/transport/options.js";
 import {
@@ -90,6 +91,19 @@ describe("a reader whose window stays closed is reset", { concurrent: true }, ()
     await context.expect.poll(() => server.streams[0]?.closed).toBeGreaterThan(0);
     connection.close();
   });
+});
+
+test.for(Object.entries(streams))("%s: the end of a stream without messages", async ([, ask], context) => {
+  const server = await serve(context, { stalledReaderMs: 500, breakOffMs: 100 });
+  const connection = await FrameConnection.open(server.port, { settings: closedWindow });
+  connection.send(ask(1));
+  await context.expect.poll(() => server.streams.length).toBe(1);
+  server.streams[0]?.fail(new Failure("unavailable", "it ends", { reason: "DRAINING" }));
+  const end = await connection.frame(({ type, streamId, flags }) => {
+    return streamId === 1 && (type === frameType.rstStream || (flags & flag.endStream) !== 0);
+  });
+  expect(end).toBeDefined();
+  connection.close();
 });
 
 test("a slow reader that takes something is left alone", async (context) => {
