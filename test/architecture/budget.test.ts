@@ -24,7 +24,7 @@ const budgets: Readonly<Record<string, number>> = {
   "transport/": 1_110,
   "transport/call": 1_180,
   "transport/connections": 1_880,
-  "transport/http": 2_220,
+  "transport/http": 2_260,
   "transport/protocols": 1_060,
   "transport/services": 400,
   verify: 960,

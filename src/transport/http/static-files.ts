@@ -1,7 +1,8 @@
 import { createHash } from "node:crypto";
+import { Failure } from "../../domain/failure.js";
 import { type ContentCoding, chooseCoding, compress, compressedBytesMin } from "../call/content-coding.js";
 import type { HeaderFields } from "../common-headers.js";
-import { breakOff, type Exchange } from "./exchange.js";
+import { breakOff, type Exchange, sendError, sendWhole } from "./exchange.js";
 import { noneMatch } from "./json-response.js";
 
 /** A file to serve. */
@@ -48,7 +49,12 @@ export class StaticFiles {
     const coding = typeof acceptEncoding === "string" ? chooseCoding(acceptEncoding) : undefined;
     const encoded = this.#encode(path, file, coding);
     if (encoded instanceof Promise) {
-      encoded.then((ready) => send(exchange, file, ready)).catch(() => breakOff(exchange.response));
+      const { response, common, head } = exchange;
+      const failed = (thrown: unknown): void => {
+        if (thrown instanceof Failure) sendError(response, thrown, common, head);
+        else breakOff(response);
+      };
+      encoded.then((ready) => send(exchange, file, ready)).catch(failed);
     } else send(exchange, file, encoded);
     return true;
   }
@@ -81,9 +87,8 @@ function send({ request, response, common, head }: Exchange, file: StaticFile, {
     return;
   }
   const { contentType } = file;
-  response.writeHead(200, { ...common, "content-type": contentType, "content-length": bytes.length, ...fields });
-  if (head) response.end();
-  else response.end(bytes);
+  const headers = { ...common, "content-type": contentType, "content-length": bytes.length, ...fields };
+  sendWhole(response, 200, headers, bytes, head);
 }
 
 function fieldsOf(bytes: Uint8Array): HeaderFields {
