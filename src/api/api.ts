@@ -1,4 +1,4 @@
-import type { Api, Method } from "../domain/service.js";
+import type { Api, Method, StreamMethod, UnaryMethod } from "../domain/service.js";
 import type { LedgerReader } from "../ledger/ledger-reader.js";
 import type { Live } from "../live/live.js";
 import type { Database } from "../store/database.js";
@@ -35,7 +35,7 @@ export function createApi(options: ApiOptions): Api {
 }
 
 /** Before the first load an empty page would be wrong, and the tables may not exist. */
-function onceReady(live: Live, method: Method): Method {
+function onceReady(live: Live, method: UnaryMethod | StreamMethod): Method {
   if (method.kind === "unary") {
     return {
       ...method,
@@ -45,11 +45,9 @@ function onceReady(live: Live, method: Method): Method {
       },
     };
   }
-  return {
-    ...method,
-    open: (request, call) => {
-      live.state();
-      return method.open(request, call);
-    },
+  const open: StreamMethod["open"] = (request, call) => {
+    live.state();
+    return method.open(request, call);
   };
+  return { ...method, open };
 }

@@ -5,7 +5,7 @@ import { requireIdentifier } from "../domain/identifier.js";
 import type { AccountSide, LedgerFilter } from "../ledger/selection.js";
 import { requireEnumValues } from "./enum-values.js";
 
-/** Values that one list of a filter holds at most. */
+/** Different values that one list of a filter holds at most. */
 export const filterValuesMax = 1_000;
 
 /** Checks a ledger filter; an account filter without any field counts as not given. @throws Failure naming the field */
@@ -38,7 +38,8 @@ function readAccountFilter(field: string, filter: AccountFilter | undefined): Ac
   return given === undefined && side.marketIds.length === 0 && side.types.length === 0 ? undefined : side;
 }
 
-function readMarketIds(field: string, ids: readonly string[]): readonly string[] {
+function readMarketIds(field: string, given: readonly string[]): readonly string[] {
+  const ids = [...new Set(given)];
   if (ids.length > filterValuesMax) {
     throw invalidArgument(field, `has ${ids.length} values; it takes at most ${filterValuesMax}`, "TOO_MANY_VALUES");
   }

@@ -1,5 +1,5 @@
 import { crc32 } from "node:zlib";
-import { invalidArgument } from "./failure.js";
+import { invalidArgument, repeated } from "./failure.js";
 
 /** The lists that have cursors. A cursor is valid for its own list only. */
 export type ListName = "ledger" | "bundles";
@@ -33,7 +33,8 @@ function decodeCursor(list: ListName, field: string, text: string): Uint8Array {
   const nameEnd = ours ? bytes.indexOf(0) : -1;
   if (nameEnd < 0) throw invalidCursor(field, "is not a cursor; take it from an earlier response, unchanged");
   const name = bytes.toString("latin1", 0, nameEnd);
-  if (name !== list) throw invalidCursor(field, `is a cursor of another list (${name}); this list is ${list}`);
+  if (name !== list)
+    throw invalidCursor(field, `is a cursor of another list (${repeated(name)}); this list is ${list}`);
   return bytes.subarray(nameEnd + 1, end);
 }
 

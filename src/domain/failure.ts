@@ -85,6 +85,14 @@ export class Failure extends Error {
   }
 }
 
+/** Characters of its input that an error repeats at most: clients accept few bytes of trailers, and logs are lines. */
+export const repeatedLengthMax = 200;
+
+/** Input as an error repeats it: cut to {@link repeatedLengthMax}. */
+export function repeated(input: string): string {
+  return input.length <= repeatedLengthMax ? input : `${input.slice(0, repeatedLengthMax - 1)}…`;
+}
+
 /** A failure that names fields or methods: as the definitions do, until a protocol tells it in terms of its own. */
 export function worded(inTerms: (terms: Terms) => Failure): Failure {
   return Object.assign(inTerms(definitionTerms), { inTerms });

@@ -1,4 +1,10 @@
-import type { DescMessage, DescMethodServerStreaming, DescMethodUnary, MessageShape } from "@bufbuild/protobuf";
+import type {
+  DescMessage,
+  DescMethodBiDiStreaming,
+  DescMethodServerStreaming,
+  DescMethodUnary,
+  MessageShape,
+} from "@bufbuild/protobuf";
 import type { Codec, EncodedResponse } from "./encoded-response.js";
 import type { Failure } from "./failure.js";
 import type { Metadata, RequestHeaders } from "./metadata.js";
@@ -34,6 +40,28 @@ export interface StreamMethod<I extends DescMessage = DescMessage, O extends Des
   open(request: MessageShape<I>, call: Call): ResponseStream<O> | Promise<ResponseStream<O>>;
 }
 
+/** A method with a stream of messages in each direction. */
+export interface BidiMethod<I extends DescMessage = DescMessage, O extends DescMessage = DescMessage> {
+  readonly kind: "bidi_streaming";
+  readonly desc: DescMethodBiDiStreaming<I, O>;
+  /** Opens both streams, before the first request. @throws Failure */
+  open(requests: RequestStream<I>, call: Call): ResponseStream<O> | Promise<ResponseStream<O>>;
+}
+
+/** The requests of a call, which are decoded as they are taken. */
+export interface RequestStream<I extends DescMessage = DescMessage> {
+  /** The next request. Undefined: none now, or the stream ended. @throws anything if it is malformed */
+  take(): MessageShape<I> | undefined;
+  /** Sets the listener for requests and the end; there is only one. */
+  onReady(listener: () => void): void;
+  /** No more requests will come. Valid only after an empty `take`. */
+  readonly ended: boolean;
+  /** Why the stream failed. */
+  readonly failure: Failure | undefined;
+  /** Nobody takes any more. */
+  close(): void;
+}
+
 /**
  * A stream that its reader pulls, so pending messages can be merged or omitted for a slow reader.
  *
@@ -63,7 +91,7 @@ export interface ResponseStream<O extends DescMessage = DescMessage> extends Met
 }
 
 /** Any method. */
-export type Method = UnaryMethod | StreamMethod;
+export type Method = UnaryMethod | StreamMethod | BidiMethod;
 
 /** All methods that are served, in the order of the definitions. Transport sees only this. */
 export type Api = readonly Method[];
@@ -82,4 +110,12 @@ export function serverStreaming<I extends DescMessage, O extends DescMessage>(
   open: StreamMethod<I, O>["open"],
 ): StreamMethod {
   return { kind: "server_streaming", desc, open } as unknown as StreamMethod;
+}
+
+/** Binds the definition of a method with streams in both directions to its implementation. */
+export function bidiStreaming<I extends DescMessage, O extends DescMessage>(
+  desc: DescMethodBiDiStreaming<I, O>,
+  open: BidiMethod<I, O>["open"],
+): BidiMethod {
+  return { kind: "bidi_streaming", desc, open } as unknown as BidiMethod;
 }

@@ -1,5 +1,5 @@
 /** For how long a text of metrics is given out after it was made: requests for it cost little more than their bytes. */
-export const metricsMaxAgeMs = 250;
+export const metricsMaxAgeMs = 1_000;
 
 /** A text that costs much to make. Requests that come while it is made, or within {@link metricsMaxAgeMs}, share it. */
 export class CachedText {

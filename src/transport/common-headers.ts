@@ -132,6 +132,8 @@ export class CommonHeaders {
 
   #make(origin: string): HeaderFields {
     return {
+      // Responses that depend on more headers replace it.
+      ...(this.#origins === undefined ? {} : { vary: this.vary() }),
       ...(origin === "" ? {} : { "access-control-allow-origin": origin }),
       ...(origin === "" ? {} : { "access-control-expose-headers": exposedHeaders.join(", ") }),
       ...this.#fields,

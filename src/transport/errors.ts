@@ -4,7 +4,7 @@ import { create, type MessageShape } from "@bufbuild/protobuf";
 import { type Any, anyPack } from "@bufbuild/protobuf/wkt";
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
-import { Failure, type FailureCode } from "../domain/failure.js";
+import { Failure, type FailureCode, repeated } from "../domain/failure.js";
 import type { Metadata } from "../domain/metadata.js";
 import type { Log } from "../telemetry/log.js";
 import type { HeaderFields } from "./common-headers.js";
@@ -88,6 +88,7 @@ function detailsOf(failure: Failure): Any[] {
  */
 export function toFailure(thrown: unknown, log: Log): Failure {
   if (thrown instanceof Failure) return thrown;
+  if (thrown instanceof ProtocolError) return new Failure(thrown.code, thrown.message, { reason: "", details: [] });
   const id = randomUUID();
   log.error({ err: thrown, id }, "request failed");
   return new Failure("internal", `internal error; report it with id ${id}`, { reason: "INTERNAL", cause: thrown });
@@ -126,13 +127,12 @@ export const allowedMethods = "GET, HEAD, OPTIONS";
 
 /** 404 for an unknown path. */
 export function unknownPath(path: string): Failure {
-  const shown = path.length <= 200 ? path : `${path.slice(0, 200)}…`;
-  return new Failure("not_found", `nothing is served at ${shown}`, { reason: "UNKNOWN_PATH" });
+  return new Failure("not_found", `nothing is served at ${repeated(path)}`, { reason: "UNKNOWN_PATH" });
 }
 
 /** 405 with `Allow`. */
 export function wrongMethod(method: string): HttpFailure {
-  const message = `${method} is not allowed here; use one of ${allowedMethods}`;
+  const message = `${repeated(method)} is not allowed here; use one of ${allowedMethods}`;
   return new HttpFailure(405, "unimplemented", "METHOD_NOT_ALLOWED", message, { allow: allowedMethods });
 }
 

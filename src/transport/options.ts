@@ -42,8 +42,13 @@ export interface TransportLimits {
   readonly streamsPerAddressMax: number;
   /** A stream whose reader takes nothing for this long is ended. */
   readonly stalledReaderMs: number;
-  /** Request line and header fields together; beyond it 431. */
+  /** Request line and header fields together; beyond it 431. Over HTTP/2, requests of twice the size are reset. */
   readonly headerBytesMax: number;
+  /**
+   * Header fields of a request; beyond it 431. Over HTTP/2, requests with twice as many are reset. Node ignores the
+   * fields beyond its own limit, among which may be what a proxy added.
+   */
+  readonly headerFieldsMax: number;
   /** Path and query; beyond it 414. */
   readonly urlLengthMax: number;
   /**
@@ -51,6 +56,14 @@ export interface TransportLimits {
    * need half of the default. JSON of that size takes up to 40 ms to decode, which blocks the process.
    */
   readonly requestBodyBytesMax: number;
+  /** Requests of one stream of requests; beyond it, like beyond the next two, RESOURCE_EXHAUSTED. */
+  readonly streamedRequestsMax: number;
+  /** A message of a stream of requests, both compressed and decompressed. Questions about definitions are short. */
+  readonly streamedRequestBytesMax: number;
+  /** Requests of one stream that wait for the responses before them to be read, in bytes. */
+  readonly pendingRequestBytesMax: number;
+  /** How long a stream of requests may be silent when all of them have their response. */
+  readonly requestStreamIdleMs: number;
   /** From the first byte of a request, or from connecting, to the end of its headers. */
   readonly headersTimeoutMs: number;
   /** From the first byte of a request to its last. */
@@ -125,8 +138,13 @@ export const defaultTransportLimits: TransportLimits = {
   streamsPerAddressMax: 1_000,
   stalledReaderMs: 300_000,
   headerBytesMax: 65_536,
+  headerFieldsMax: 1_000,
   urlLengthMax: 32_768,
   requestBodyBytesMax: 262_144,
+  streamedRequestsMax: 1_000,
+  streamedRequestBytesMax: 65_536,
+  pendingRequestBytesMax: 1_048_576,
+  requestStreamIdleMs: 30_000,
   headersTimeoutMs: 10_000,
   requestReceiveTimeoutMs: 30_000,
   keepAliveTimeoutMs: 65_000,

@@ -22,7 +22,7 @@ import { RpcHandler } from "./protocols/rpc-handler.js";
 import { RpcMethods } from "./protocols/rpc-methods.js";
 import { createRequestMetrics } from "./request-metrics.js";
 import { healthMethods } from "./services/health.js";
-import { ReflectionHandler } from "./services/reflection.js";
+import { reflectionMethods } from "./services/reflection.js";
 import { StreamGuard } from "./stream-guard.js";
 
 /** Where to listen. Port 0 takes a free one. */
@@ -81,7 +81,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const limits = transportLimits(options.limits);
   const services = new Set(options.api.map((method) => method.desc.parent));
   const health = healthMethods(new Set([...services].map((service) => service.typeName)), readiness);
-  const guard = new StreamGuard([...options.api, ...health], limits, log);
+  const reflection = reflectionMethods([...services, Health]);
+  const guard = new StreamGuard([...options.api, ...health, ...reflection], limits, log);
   const clients = new ClientAddresses(options.trustedProxies);
   const requests = createRequestMetrics(metrics, guard.api);
   const handlerOptions = { api: guard.api, log, limits, readiness, requests, clients };
@@ -95,8 +96,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     common,
     basePath,
     log,
-    files: new StaticFiles(options.files),
-    rpc: new RpcHandler(methods, new ReflectionHandler([...services, Health], limits), common.vary("accept-encoding")),
+    files: new StaticFiles(options.files, common.vary("accept-encoding")),
+    rpc: new RpcHandler(methods, common.vary("accept-encoding")),
     rest,
   });
   const grpc = new GrpcHandler(methods, data);

@@ -1,9 +1,8 @@
-import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { HttpBodySchema } from "../../gen/google/api/httpbody_pb.js";
 import { quotaKey } from "../domain/client-address.js";
 import type { EncodedResponse } from "../domain/encoded-response.js";
 import { Failure, unavailable } from "../domain/failure.js";
-import type { Api, Call, ResponseStream, StreamMethod } from "../domain/service.js";
+import type { Api, BidiMethod, Call, Method, ResponseStream, StreamMethod } from "../domain/service.js";
 import type { Log } from "../telemetry/log.js";
 import type { TransportLimits } from "./options.js";
 
@@ -54,22 +53,25 @@ export class StreamGuard {
     for (const stream of this.#open) stream.fail(drainFailure());
   }
 
-  #guard(method: StreamMethod): StreamMethod {
+  #guard(method: StreamMethod | BidiMethod): Method {
     const kind: Kind = method.desc.output.typeName === HttpBodySchema.typeName ? "file" : "subscription";
-    return {
-      kind: method.kind,
-      desc: method.desc,
-      open: (request, call) => this.#admit(method, request, call, kind),
+    if (method.kind === "server_streaming") {
+      const open: StreamMethod["open"] = (request, call) => {
+        return this.#admit(call, kind, () => method.open(request, call));
+      };
+      return { ...method, open };
+    }
+    const open: BidiMethod["open"] = (requests, call) => {
+      return this.#admit(call, kind, () => method.open(requests, call));
     };
+    return { ...method, open };
   }
 
   #admit(
-    method: StreamMethod,
-    request: MessageShape<DescMessage>,
-    call: Call,
+    { clientAddress }: Call,
     kind: Kind,
+    open: () => ResponseStream | Promise<ResponseStream>,
   ): ResponseStream | Promise<ResponseStream> {
-    const { clientAddress } = call;
     const quota = quotaKey(clientAddress);
     if (this.#ended || (this.#draining && kind === "subscription")) throw drainFailure();
     this.#check(quota);
@@ -83,7 +85,7 @@ export class StreamGuard {
       return stream;
     };
     try {
-      const opened = method.open(request, call);
+      const opened = open();
       if (!(opened instanceof Promise)) return watched(opened);
       return opened.then(watched, (thrown: unknown) => {
         this.#count(quota, -1);

@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import type { ClientRequest, IncomingMessage } from "node:http";
 import { request } from "node:https";
+import tls from "node:tls";
 import { fileURLToPath } from "node:url";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
@@ -82,6 +83,15 @@ describe.skipIf(certificate === undefined)("behind a proxy", () => {
         }
       }
       for (const client of direct) client.close();
+    });
+
+    through("serves a client of HTTP/1.0 that names no host", async () => {
+      const port = Number(new URL(proxy.url).port);
+      const socket = tls.connect({ port, host: "127.0.0.1", servername: "localhost", rejectUnauthorized: false });
+      socket.write("GET /readyz HTTP/1.0\r\n\r\n");
+      let text = "";
+      for await (const chunk of socket) text += String(chunk);
+      expect(text).toMatch(/^HTTP\/1\.[01] 200 /);
     });
 
     through("passes each message of a stream on at once, over every protocol", async () => {

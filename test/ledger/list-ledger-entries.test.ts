@@ -105,6 +105,11 @@ describe("list of ledger entries", () => {
     expect((await ask({ ...(filter === undefined ? {} : { filter }) })).edges).toHaveLength(count);
   });
 
+  test("a list of 1,001 equal values is one of one value", async () => {
+    const marketIds = new Array<string>(1001).fill("m1");
+    expect((await ask({ filter: { toAccountFilter: { marketIds } } })).edges).toHaveLength(1);
+  });
+
   test.each<[MessageInitShape<typeof ListLedgerEntriesRequestSchema>["filter"], string]>([
     [
       { fromAccountFilter: { partyIds: ["a", "b"] } },
@@ -120,7 +125,7 @@ describe("list of ledger entries", () => {
       "filter.to_account_filter.market_ids: has 129 characters; an identifier has at most 128",
     ],
     [
-      { toAccountFilter: { marketIds: new Array<string>(1001).fill("m") } },
+      { toAccountFilter: { marketIds: Array.from({ length: 1001 }, (_, n) => `m${n}`) } },
       "filter.to_account_filter.market_ids: has 1001 values; it takes at most 1000",
     ],
     [

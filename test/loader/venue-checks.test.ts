@@ -124,7 +124,13 @@ describe("a book of too many levels makes its market stale, and the load goes on
     const books = OrderBooks.restore([], []);
     const told: string[] = [];
     const ledger = new LedgerTextWriter([], []);
-    const fold = new BlockFold({ progress: undefined, position: 0, books, ledger, onNotice: (text) => told.push(text) });
+    const fold = new BlockFold({
+      progress: undefined,
+      position: 0,
+      books,
+      ledger,
+      onNotice: (text) => told.push(text),
+    });
     const last = { marketId: "n", bids: [level("1", "1")] };
     for (const frame of new FrameSplitter("test").frames(recording(first()).snapshot(last).bytes())) fold.apply(frame);
     expect(told).toEqual(reasons);

@@ -1,4 +1,6 @@
+import { once } from "node:events";
 import { request as httpRequest } from "node:http";
+import http2 from "node:http2";
 import { gzipSync } from "node:zlib";
 import { createClient } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
@@ -6,7 +8,8 @@ import { afterEach, describe, expect, test } from "vitest";
 import { WebSocket } from "ws";
 import { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import type { RunningServer } from "../../src/transport/server.js";
-import { RawConnection } from "../support/raw-http.js";
+import { postFields } from "../support/http2-frames.js";
+import { RawConnection, rawGet, rawUpgrade } from "../support/raw-http.js";
 import type { FakeService } from "./fake-api.js";
 import { serveFake } from "./serve-fake.js";
 
@@ -109,6 +112,58 @@ describe("every protocol takes the client's address", () => {
     expect(service.calls).toHaveLength(40);
     expect(new Set(service.calls.map((call) => call.clientAddress))).toEqual(new Set(["203.0.113.9"]));
     connection.socket.destroy();
+  });
+});
+
+describe("header fields beyond the limit, which may hide the proxy's", () => {
+  const fieldsMax = 1_000;
+  const forwarded = "X-Forwarded-For: 203.0.113.9";
+  /** The client's fields, which name another client, up to the limit; the proxy's own field is the last. */
+  const forged = ["X-Forwarded-For: 198.51.100.1", ...Array.from({ length: fieldsMax - 1 }, () => "X: y"), forwarded];
+  const upgrade = (protocol: string): string[] => ["Connection: Upgrade", `Upgrade: ${protocol}`, ...forged];
+  const requests: Readonly<Record<string, string>> = {
+    "a GET": rawGet("/api/v2/market/m", ...forged),
+    "a GET with an expectation": rawGet("/api/v2/market/m", "Expect: 100-continue", ...forged),
+    "a stream": rawGet(streamPath, ...forged),
+    "a WebSocket": rawUpgrade(streamPath, ...forged),
+    "an upgrade that is ignored": rawGet("/api/v2/market/m", ...upgrade("h2c")),
+    "an upgrade whose length comes last": `${rawGet("/healthz", ...upgrade("h2c"), "Content-Length: 50").slice(0, -2)}\r\n${rawGet("/api/v2/market/m")}`,
+  };
+
+  test.each(Object.entries(requests))("%s is 431, and nothing is read from it", async (_name, request) => {
+    await serve("127.0.0.1");
+    const connection = await RawConnection.open(server.address.port);
+    await connection.send(request);
+    const { status, body } = await connection.response();
+    expect([status, body]).toEqual([431, expect.stringContaining("HEADERS_TOO_LARGE")]);
+    expect(await connection.ending()).toBe("ended");
+    expect([connection.received, service.calls]).toEqual(["", []]);
+  });
+
+  test.each([
+    ["too many for gRPC", "application/grpc", fieldsMax, 1],
+    ["too many for Connect", "application/json", fieldsMax, 1],
+    ["too long ones", "application/grpc", 10, 7_000],
+  ])("%s over HTTP/2 are 431", async (_name, type, count, length) => {
+    await serve("127.0.0.1");
+    const session = http2.connect(server.url, { maxSendHeaderBlockLength: 2 ** 20 });
+    const request = session.request({
+      ...postFields("/datanode.api.v2.TradingDataService/GetMarket", type),
+      ...Object.fromEntries(Array.from({ length: count }, (_, n) => [`x-${n}`, "y".repeat(length)])),
+    });
+    const [fields] = await once(request, "response");
+    expect(fields[":status"]).toBe(431);
+    expect(service.calls).toEqual([]);
+    session.destroy();
+  });
+
+  test("as many as may be are read", async () => {
+    await serve("127.0.0.1");
+    const connection = await RawConnection.open(server.address.port);
+    const fields = Array.from({ length: fieldsMax - 2 }, () => "X: y");
+    expect(await connection.ask(rawGet("/api/v2/market/m", ...fields, forwarded))).toMatchObject({ status: 200 });
+    expect(service.calls[0]?.clientAddress).toBe("203.0.113.9");
+    connection.close();
   });
 });
 

@@ -50,6 +50,29 @@ export class TurnShares implements OpenCall {
   }
 }
 
+/** Requests of streams that are served in one turn of the event loop. Each takes up to half a millisecond. */
+export const streamedRequestsPerTurnMax = 64;
+
+let streamedRequests = 0;
+let postponed: (() => void)[] = [];
+
+/** Counts one more request of a stream. False: it must wait, and `again` is called in another turn. */
+export function mayServeInTurn(again: () => void): boolean {
+  if (streamedRequests >= streamedRequestsPerTurnMax) {
+    postponed.push(again);
+    return false;
+  }
+  if (streamedRequests++ === 0) setImmediate(servePostponed);
+  return true;
+}
+
+function servePostponed(): void {
+  streamedRequests = 0;
+  const waiting = postponed;
+  postponed = [];
+  for (const again of waiting) again();
+}
+
 /** Request messages above this size are decoded one at a time: JSON of a megabyte can take 0.2 s. */
 const largeMessageBytesMin = 16_384;
 

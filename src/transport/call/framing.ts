@@ -1,6 +1,7 @@
 import { fromBinary, fromJsonString, isMessage, type MessageShape, type Registry } from "@bufbuild/protobuf";
 import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
 import type { Codec, EncodedResponse, Encoding } from "../../domain/encoded-response.js";
+import { repeated } from "../../domain/failure.js";
 import type { Method } from "../../domain/service.js";
 import { MessageResponse } from "../../encoding/message-response.js";
 import { ProtocolError } from "../errors.js";
@@ -118,7 +119,7 @@ export const decodeBinary: RequestDecoder = (method, bytes) => {
   try {
     return fromBinary(method.desc.input, bytes);
   } catch (thrown) {
-    throw malformed(`parse binary: ${thrown instanceof Error ? thrown.message : String(thrown)}`);
+    throw malformed(repeated(`parse binary: ${thrown instanceof Error ? thrown.message : String(thrown)}`));
   }
 };
 
@@ -129,7 +130,7 @@ export function jsonDecoder(registry: Registry): RequestDecoder {
       const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
       return fromJsonString(method.desc.input, text, { registry });
     } catch (thrown) {
-      throw malformed(thrown instanceof Error ? thrown.message : String(thrown));
+      throw malformed(repeated(thrown instanceof Error ? thrown.message : String(thrown)));
     }
   };
 }
@@ -203,15 +204,73 @@ export class EnvelopeReader implements RequestReader {
   #readHead(): void {
     if (this.#first === undefined) return;
     const head = this.#joined(this.#first);
-    const length = head.readUInt32BE(1);
-    const { bytesMax, coding } = this.#bounds;
-    if (length > bytesMax) throw tooLarge(`message size ${length} is larger than configured readMaxBytes ${bytesMax}`);
-    this.#compressed = ((head[0] ?? 0) & compressedFlag) !== 0;
-    if (this.#compressed && coding === undefined) {
-      throw new ProtocolError("internal", "received compressed envelope, but do not know how to decompress");
-    }
-    this.#expected = envelopeHeadBytes + length;
+    this.#expected = envelopeHeadBytes + lengthIn(head, this.#bounds);
+    this.#compressed = isCompressed(head);
   }
+}
+
+/** A message as it arrived, to be read by {@link messageOf}. */
+export interface ArrivedMessage {
+  readonly bytes: Buffer;
+  readonly compressed: boolean;
+}
+
+/** Reads a body of any number of enveloped messages, and passes each on when it is complete. */
+export class EnvelopesReader implements RequestReader {
+  readonly #bounds: RequestBounds;
+  readonly #arrived: (message: ArrivedMessage) => void;
+  #chunks: Buffer[] = [];
+  #received = 0;
+  /** Bytes to receive before the next step: a head, or a whole envelope. */
+  #expected = envelopeHeadBytes;
+
+  /** `arrived` may throw: the body is then invalid. */
+  constructor(bounds: RequestBounds, arrived: (message: ArrivedMessage) => void) {
+    this.#bounds = bounds;
+    this.#arrived = arrived;
+  }
+
+  push(chunk: Buffer): void {
+    this.#chunks.push(chunk);
+    this.#received += chunk.length;
+    if (this.#received < this.#expected) return;
+    let bytes = Buffer.concat(this.#chunks);
+    while (bytes.length >= this.#expected) {
+      this.#expected = envelopeHeadBytes + lengthIn(bytes, this.#bounds);
+      if (bytes.length < this.#expected) break;
+      const message = bytes.subarray(envelopeHeadBytes, this.#expected);
+      // A copy: the rest of the chunk may be larger by far.
+      this.#arrived({ bytes: Buffer.from(message), compressed: isCompressed(bytes) });
+      bytes = bytes.subarray(this.#expected);
+      this.#expected = envelopeHeadBytes;
+    }
+    this.#chunks = [bytes];
+    this.#received = bytes.length;
+  }
+
+  finish(): Buffer {
+    if (this.#received > 0) throw malformed("protocol error: incomplete envelope");
+    return Buffer.alloc(0);
+  }
+}
+
+/** The length of the message behind the head of an envelope. @throws ProtocolError if it cannot be read */
+function lengthIn(head: Buffer, { bytesMax, coding }: RequestBounds): number {
+  const length = head.readUInt32BE(1);
+  if (length > bytesMax) throw tooLarge(`message size ${length} is larger than configured readMaxBytes ${bytesMax}`);
+  if (isCompressed(head) && coding === undefined) {
+    throw new ProtocolError("internal", "received compressed envelope, but do not know how to decompress");
+  }
+  return length;
+}
+
+function isCompressed(head: Buffer): boolean {
+  return ((head[0] ?? 0) & compressedFlag) !== 0;
+}
+
+/** The bytes of a message that arrived. @throws ProtocolError if they are not compressed as announced */
+export function messageOf({ bytes, compressed }: ArrivedMessage, bounds: RequestBounds): Buffer {
+  return compressed ? decompressed(bytes, bounds) : bytes;
 }
 
 /** The same for a base64 body whose parts may be padded separately (`application/grpc-web-text`). */

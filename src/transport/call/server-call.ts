@@ -1,8 +1,8 @@
 import type { Message } from "@bufbuild/protobuf";
 import type { Codec, EncodedResponse } from "../../domain/encoded-response.js";
-import type { Failure, Terms } from "../../domain/failure.js";
+import { Failure, type Terms } from "../../domain/failure.js";
 import type { RequestHeaders } from "../../domain/metadata.js";
-import type { Call, Method, ResponseStream } from "../../domain/service.js";
+import type { Call, Method, RequestStream, ResponseStream } from "../../domain/service.js";
 import {
   clientDeadlineExceeded,
   clientLeft,
@@ -13,11 +13,25 @@ import {
   timerMsMax,
   toFailure,
 } from "../errors.js";
-import type { HandlerOptions } from "../options.js";
+import type { HandlerOptions, TransportLimits } from "../options.js";
 import type { RequestCounters } from "../request-metrics.js";
 import { type CallWire, StreamPump } from "./call-wire.js";
-import { isLargeMessage, type OpenCall, whenLargeMessageMayBeRead, whenLoopTurned } from "./event-loop.js";
-import type { RequestDecoder, RequestReader } from "./framing.js";
+import {
+  isLargeMessage,
+  mayServeInTurn,
+  type OpenCall,
+  whenLargeMessageMayBeRead,
+  whenLoopTurned,
+} from "./event-loop.js";
+import {
+  type ArrivedMessage,
+  EnvelopesReader,
+  messageOf,
+  type RequestBounds,
+  type RequestDecoder,
+  type RequestReader,
+  TextEnvelopeReader,
+} from "./framing.js";
 
 /** The {@link Call} of any protocol. Its signal is created on first use. */
 export class RequestCall implements Call {
@@ -105,18 +119,19 @@ export class ServerCall extends RequestCall {
     return this.#phase === "reading";
   }
 
-  /** Invokes the method. */
-  invoke(request: Message): void {
+  /** Invokes the method, with the stream of its requests if it has one. */
+  invoke(request: Message | RequestStream): void {
     if (this.#phase === "done") return;
     this.#phase = "working";
     const { method } = this.served;
     try {
       if (method.kind === "unary") {
-        const response = method.invoke(request, this);
+        const response = method.invoke(request as Message, this);
         if (response instanceof Promise) this.#await(response, (later) => this.#respond(later));
         else this.#respond(response);
       } else {
-        const stream = method.open(request, this);
+        const isBidi = method.kind === "bidi_streaming";
+        const stream = isBidi ? method.open(request as RequestStream, this) : method.open(request as Message, this);
         if (stream instanceof Promise) this.#await(stream, (later) => this.#opened(later));
         else this.#opened(stream);
       }
@@ -141,7 +156,7 @@ export class ServerCall extends RequestCall {
   /** Ends the call with a thrown error. */
   fail(thrown: unknown): void {
     if (this.#phase === "done") return;
-    const error = thrown instanceof ProtocolError ? thrown : this.#toFailure(thrown);
+    const error = thrown instanceof ProtocolError ? thrown : this.toFailure(thrown);
     this.#settle(grpcCode(error));
     this.#wire.finish(error, new Map());
     this.abort(error);
@@ -166,7 +181,7 @@ export class ServerCall extends RequestCall {
     return deadlineExceeded();
   }
 
-  #toFailure(thrown: unknown): Failure {
+  protected toFailure(thrown: unknown): Failure {
     const { options, terms } = this.served;
     const failure = toFailure(thrown, options.log);
     return terms === undefined ? failure : (failure.inTerms?.(terms) ?? failure);
@@ -211,7 +226,7 @@ export class ServerCall extends RequestCall {
     clearTimeout(this.#timer);
     if (this.#deadline !== undefined) this.limit(timerMsMax);
     const events = {
-      toFailure: (thrown: unknown) => this.#toFailure(thrown),
+      toFailure: (thrown: unknown) => this.toFailure(thrown),
       finished: (code: number) => this.#settle(code),
     };
     this.#pump = new StreamPump(stream, this.#wire, events, options.limits.breakOffMs);
@@ -301,4 +316,143 @@ export class BodyCall extends ServerCall implements OpenCall {
       this.fail(thrown);
     }
   }
+}
+
+/** A call with a stream of requests, which is open from its start. The protocol reports the chunks and the end. */
+export class BidiCall extends ServerCall {
+  readonly #requests: ArrivingRequests;
+  readonly #reader: RequestReader;
+
+  /** `text`: the body is base64. `timeoutMs` is the client's deadline, counted from now. */
+  constructor(
+    served: ServedMethod,
+    { bounds, decode, text }: { bounds: RequestBounds; decode: RequestDecoder; text: boolean },
+    wire: CallWire,
+    clientAddress: string,
+    requestHeaders: RequestHeaders,
+    timeoutMs: number | undefined,
+  ) {
+    super(served, wire, clientAddress, requestHeaders, timeoutMs);
+    const { limits } = served.options;
+    this.#requests = new ArrivingRequests(limits, (message) => decode(served.method, messageOf(message, bounds)));
+    const reader = new EnvelopesReader(bounds, (message) => this.#requests.add(message));
+    this.#reader = text ? new TextEnvelopeReader(reader) : reader;
+  }
+
+  /** Opens the streams, unless the call has ended already. */
+  open(): void {
+    this.invoke(this.#requests);
+  }
+
+  /** A chunk of the requests. */
+  data(chunk: Buffer): void {
+    this.#read(() => this.#reader.push(chunk));
+  }
+
+  /** The requests have ended. */
+  end(): void {
+    this.#read(() => {
+      this.#reader.finish();
+      this.#requests.end();
+    });
+  }
+
+  #read(step: () => void): void {
+    if (this.isDone || this.#requests.failure !== undefined) return;
+    try {
+      step();
+    } catch (thrown) {
+      this.#requests.fail(this.toFailure(thrown));
+    }
+  }
+}
+
+/** Requests that wait to be taken, within the limits of {@link TransportLimits}. */
+class ArrivingRequests implements RequestStream {
+  readonly #limits: TransportLimits;
+  readonly #decode: (message: ArrivedMessage) => Message;
+  #waiting: ArrivedMessage[] = [];
+  #waitingBytes = 0;
+  #count = 0;
+  #isPostponed = false;
+  #hasEnded = false;
+  #failure: Failure | undefined;
+  #listener: () => void = () => {};
+  /** Restarted with each request that is taken. */
+  readonly #idle: NodeJS.Timeout;
+
+  constructor(limits: TransportLimits, decode: (message: ArrivedMessage) => Message) {
+    this.#limits = limits;
+    this.#decode = decode;
+    this.#idle = setTimeout(() => this.#timeIsOver(), limits.requestStreamIdleMs);
+    this.#idle.unref();
+  }
+
+  get ended(): boolean {
+    return this.#hasEnded && this.#waiting.length === 0;
+  }
+
+  get failure(): Failure | undefined {
+    return this.#failure;
+  }
+
+  onReady(listener: () => void): void {
+    this.#listener = listener;
+  }
+
+  take(): Message | undefined {
+    if (this.#waiting.length === 0 || this.#isPostponed) return undefined;
+    this.#isPostponed = !mayServeInTurn(() => {
+      this.#isPostponed = false;
+      this.#listener();
+    });
+    const next = this.#isPostponed ? undefined : this.#waiting.shift();
+    if (next === undefined) return undefined;
+    this.#waitingBytes -= next.bytes.length;
+    this.#idle.refresh();
+    return this.#decode(next);
+  }
+
+  /** @throws Failure if it is one too many */
+  add(message: ArrivedMessage): void {
+    const { streamedRequestsMax, pendingRequestBytesMax } = this.#limits;
+    this.#count++;
+    this.#waitingBytes += message.bytes.length;
+    if (this.#count > streamedRequestsMax) {
+      throw exhausted("TOO_MANY_REQUESTS", `a stream takes ${streamedRequestsMax} requests; open another`);
+    }
+    if (this.#waitingBytes > pendingRequestBytesMax) {
+      throw exhausted("TOO_MANY_REQUESTS", `more than ${pendingRequestBytesMax} bytes of requests wait; read first`);
+    }
+    this.#waiting.push(message);
+    this.#listener();
+  }
+
+  end(): void {
+    this.#hasEnded = true;
+    this.#listener();
+  }
+
+  /** Ends the stream; what waits is dropped. */
+  fail(failure: Failure): void {
+    this.close();
+    this.#failure = failure;
+    this.#listener();
+  }
+
+  close(): void {
+    clearTimeout(this.#idle);
+    this.#waiting = [];
+  }
+
+  /** Requests that wait for a slow reader are no silence; the stream guard ends readers that take nothing. */
+  #timeIsOver(): void {
+    const { requestStreamIdleMs } = this.#limits;
+    if (this.#waiting.length > 0) this.#idle.refresh();
+    else this.fail(exhausted("STREAM_IDLE", `no request came for ${requestStreamIdleMs} ms; open another stream`));
+  }
+}
+
+function exhausted(reason: string, message: string): Failure {
+  return new Failure("resource_exhausted", message, { reason, retryAfterMs: 0 });
 }

@@ -3,14 +3,14 @@ import https from "node:https";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { quotaKey } from "../../domain/client-address.js";
-import type { Failure } from "../../domain/failure.js";
+import { type Failure, repeated } from "../../domain/failure.js";
 import { HttpFailure, wrongMethod } from "../errors.js";
 import type { RepeatedGets } from "../http/repeated-gets.js";
 import type { TransportLimits } from "../options.js";
 import type { ClientAddresses } from "./client-addresses.js";
 import { type CancelledCalls, earlyCancelMs, tooManyCancelledCalls } from "./connection-admission.js";
 import { Http1Connection, type Http1Handler } from "./http1-connection.js";
-import { closeLingering, malformedRequest, rawErrorResponse } from "./raw-sockets.js";
+import { closeLingering, headerRefusal, malformedRequest, rawErrorResponse } from "./raw-sockets.js";
 
 /** Interval between checks for requests that arrive too slowly, at most. */
 const timeoutCheckIntervalMs = 5_000;
@@ -124,22 +124,24 @@ export class Http1Server {
     const { handlers, limits } = this.#options;
     const { server } = this;
     server.timeout = 0;
-    const respond: Http1Handler = (request, response) => {
-      if (request.headers.host === undefined && request.httpVersion === "1.1") {
-        handlers.refuse(request, response, hostMissing());
-      } else if (this.#mustWait(request)) {
-        handlers.refuse(request, response, tooManyCancelledCalls());
-      } else {
-        handlers.request(request, response);
-      }
+    // One more is kept, so that the excess shows.
+    server.maxHeadersCount = limits.headerFieldsMax + 1;
+    const accept = (serve: Http1Handler) => {
+      const handle: Http1Handler = (request, response) => {
+        const invalid = headerRefusal(request.rawHeaders, limits);
+        if (invalid !== undefined) response.shouldKeepAlive = false;
+        const refusal = invalid ?? this.#refusalOf(request);
+        if (refusal === undefined) serve(request, response);
+        else handlers.refuse(request, response, refusal);
+      };
+      return (request: IncomingMessage, response: ServerResponse) => {
+        this.#connections.get(request.socket)?.accept(request, response, handle);
+      };
     };
-    const accept = (handle: Http1Handler) => (request: IncomingMessage, response: ServerResponse) => {
-      this.#connections.get(request.socket)?.accept(request, response, handle);
-    };
-    server.on("request", accept(respond));
+    server.on("request", accept(handlers.request));
     const invite: Http1Handler = (request, response) => {
       response.writeContinue();
-      respond(request, response);
+      handlers.request(request, response);
     };
     server.on("checkContinue", accept(invite));
     const refuseExpectation: Http1Handler = (request, response) => {
@@ -164,22 +166,31 @@ export class Http1Server {
 
   readonly #countCancelled = (request: IncomingMessage, remoteAddress: string): void => {
     const { clients, cancelled } = this.#options;
-    cancelled.allows(quotaKey(clients.of(remoteAddress, request.headers["x-forwarded-for"])));
+    const isInvalid = headerRefusal(request.rawHeaders, this.#options.limits) !== undefined;
+    const forwardedFor = isInvalid ? undefined : request.headers["x-forwarded-for"];
+    cancelled.allows(quotaKey(clients.of(remoteAddress, forwardedFor)));
   };
 
   /**
-   * Whether the request is from a proxy's client that cancels too many calls. Other clients have their connections
-   * refused.
+   * Why a request with valid header fields is refused. One reason is that a proxy's client cancels too many calls;
+   * other clients have their connections refused.
    */
-  #mustWait(request: IncomingMessage): boolean {
+  #refusalOf(request: IncomingMessage): Failure | undefined {
+    if (request.headers.host === undefined && request.httpVersion === "1.1") return hostMissing();
     const { clients, cancelled } = this.#options;
-    if (!cancelled.anyExceeded || !clients.isProxy(request.socket.remoteAddress ?? "")) return false;
-    return cancelled.exceededBy(quotaKey(clients.ofRequest(request)));
+    if (!cancelled.anyExceeded || !clients.isProxy(request.socket.remoteAddress ?? "")) return undefined;
+    return cancelled.exceededBy(quotaKey(clients.ofRequest(request))) ? tooManyCancelledCalls() : undefined;
   }
 
   /** Any upgrade other than a WebSocket handshake is parsed again without the header, which a server may ignore. */
   #upgrade(request: IncomingMessage, rest: Buffer): void {
     const { socket, method, httpVersion, headers } = request;
+    const { limits } = this.#options;
+    const refusal = headerRefusal(request.rawHeaders, limits) ?? this.#refusalOf(request);
+    if (refusal !== undefined) {
+      closeLingering(socket, limits.lingerMs, rawErrorResponse(refusal));
+      return;
+    }
     if (method === "GET" && httpVersion === "1.1" && headers.upgrade?.toLowerCase() === "websocket") {
       const { remoteAddress = "" } = socket;
       const startedMs = performance.now();
@@ -209,7 +220,7 @@ function hostMissing(): HttpFailure {
 }
 
 function expectationFailed(expectation: string): HttpFailure {
-  const message = `the expectation "${expectation}" cannot be met; only 100-continue can`;
+  const message = `the expectation "${repeated(expectation)}" cannot be met; only 100-continue can`;
   return new HttpFailure(417, "invalid_argument", "EXPECTATION_FAILED", message);
 }
 

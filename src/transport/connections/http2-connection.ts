@@ -7,7 +7,7 @@ import { sweepIntervalMs } from "../stream-guard.js";
 import type { ClientAddresses } from "./client-addresses.js";
 import { type CancelledCalls, earlyCancelMs } from "./connection-admission.js";
 import { PeerWatch } from "./peer-watch.js";
-import { isWholeResponse, unreadBytes } from "./unread-responses.js";
+import { hasEnded, isWholeResponse, unreadBytes } from "./unread-responses.js";
 
 interface WaitingStream {
   readonly stream: ServerHttp2Stream;
@@ -151,7 +151,7 @@ export class Http2Connection implements OpenCall {
     for (const stream of arrived) {
       if (stream.destroyed) this.#over(stream, nowMs);
       // Most have: nothing remains to be sent or received.
-      else if (stream.writableFinished && stream.readableEnded) continue;
+      else if (stream.readableEnded && hasEnded(stream)) continue;
       else this.#open.push(new OpenStream(stream, this.#open.length, nowMs, (gone) => this.#closed(gone)));
     }
   }
@@ -232,7 +232,7 @@ class OpenStream {
   /** Called at intervals. */
   check(nowMs: number, { stalledReaderMs, breakOffMs }: TransportLimits): void {
     const { stream } = this;
-    if (stream.writableFinished) {
+    if (hasEnded(stream)) {
       this.#stopSender();
       return;
     }

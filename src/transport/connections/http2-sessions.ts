@@ -7,15 +7,19 @@ import http2, {
   type ServerHttp2Stream,
 } from "node:http2";
 import type { Socket } from "node:net";
+import type { Failure } from "../../domain/failure.js";
 import type { Log } from "../../telemetry/log.js";
 import { TurnShares } from "../call/event-loop.js";
 import { Http2Connection, type Http2ConnectionOptions } from "./http2-connection.js";
+import { headerRefusal } from "./raw-sockets.js";
 
 /** Options of {@link Http2Sessions}. */
 export interface Http2SessionsOptions extends Omit<Http2ConnectionOptions, "shares"> {
   readonly log: Log;
   /** A request that {@link stream} did not take. */
   request(request: Http2ServerRequest, response: Http2ServerResponse): void;
+  /** Responds to a request with an error. */
+  refuse(request: Http2ServerRequest, response: Http2ServerResponse, failure: Failure): void;
   /** A stream, before Node makes a request of it. True: it was taken. */
   stream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean;
 }
@@ -70,20 +74,26 @@ export class Http2Sessions {
 
   #createServer(): http2.Http2Server {
     const { limits, log } = this.#options;
-    const requests = http2.createServer((request, response) => this.#options.request(request, response));
+    const requests = http2.createServer((request, response) => {
+      const refusal = headerRefusal(request.rawHeaders, limits);
+      if (refusal === undefined) this.#options.request(request, response);
+      else this.#options.refuse(request, response, refusal);
+    });
     const server = http2.createServer({
       settings: {
         maxConcurrentStreams: limits.http2StreamsPerConnectionMax,
-        maxHeaderListSize: limits.headerBytesMax,
+        maxHeaderListSize: 2 * limits.headerBytesMax,
         enablePush: false,
       },
+      maxHeaderListPairs: 2 * limits.headerFieldsMax,
       maxSessionMemory: limits.http2SessionMegabytesMax,
       maxSessionInvalidFrames: 100,
       maxSessionRejectedStreams: 100,
     });
     server.on("session", (session) => this.#opened(session));
     const serve = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number, raw: string[]): void => {
-      if (!this.#options.stream(stream, headers)) requests.emit("stream", stream, headers, flags, raw);
+      const isTaken = headerRefusal(raw, limits) === undefined && this.#options.stream(stream, headers);
+      if (!isTaken) requests.emit("stream", stream, headers, flags, raw);
     };
     server.on("stream", (stream, headers, flags, raw: string[]) => {
       const connection = stream.session === undefined ? undefined : this.#connections.get(stream.session);

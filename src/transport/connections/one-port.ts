@@ -17,7 +17,11 @@ import { peekPreface } from "./raw-sockets.js";
 export interface PortHandlers {
   request(request: IncomingMessage | Http2ServerRequest, response: ServerResponse | Http2ServerResponse): void;
   /** Responds to a request with an error. */
-  refuse(request: IncomingMessage, response: ServerResponse, failure: Failure): void;
+  refuse(
+    request: IncomingMessage | Http2ServerRequest,
+    response: ServerResponse | Http2ServerResponse,
+    failure: Failure,
+  ): void;
   /** A request for a WebSocket; `head` is what follows its headers. */
   upgrade(request: IncomingMessage, socket: Socket, head: Buffer): void;
   /** An HTTP/2 stream, before Node makes a request of it. True: it was taken. */
@@ -53,8 +57,8 @@ export class OnePort {
     const cancelled = new CancelledCalls(limits);
     this.#admission = new ConnectionAdmission({ limits, clients, cancelled, encrypted: tls !== undefined });
     this.#http1 = new Http1Server({ ...options, cancelled });
-    const { request, stream } = handlers;
-    this.#http2 = new Http2Sessions({ limits, clients, cancelled, log, request, stream });
+    const { request, refuse, stream } = handlers;
+    this.#http2 = new Http2Sessions({ limits, clients, cancelled, log, request, refuse, stream });
     this.#detectProtocol();
   }
 

@@ -68,11 +68,34 @@ export function closeLingering(socket: Socket, lingerMs: number, lastBytes?: Uin
   else socket.once("finish", cutLater);
 }
 
+/**
+ * Why the header fields of a request are refused, whatever they say; undefined if they are not. `rawHeaders` are names
+ * and values in turn. Nothing may be read from the fields before this check: Node may have ignored some.
+ */
+export function headerRefusal(rawHeaders: readonly string[], limits: TransportLimits): HttpFailure | undefined {
+  const { headerFieldsMax, headerBytesMax } = limits;
+  if (rawHeaders.length > 2 * headerFieldsMax) return headersTooLarge(`has more than ${headerFieldsMax} header fields`);
+  let bytes = 0;
+  let hosts = 0;
+  rawHeaders.forEach((text, i) => {
+    bytes += text.length;
+    if (i % 2 === 0 && text.length === hostName.length && text.toLowerCase() === hostName) hosts++;
+  });
+  if (bytes > headerBytesMax) return headersTooLarge(`has more than ${headerBytesMax} bytes of header fields`);
+  if (hosts <= 1) return undefined;
+  return new HttpFailure(400, "invalid_argument", "HOST_REPEATED", "a request must have one Host header, not several");
+}
+
+const hostName = "host";
+
+function headersTooLarge(what: string): HttpFailure {
+  return new HttpFailure(431, "invalid_argument", "HEADERS_TOO_LARGE", `the request ${what}`);
+}
+
 /** The failure for input that the HTTP/1.1 parser rejected. */
 export function malformedRequest(error: NodeJS.ErrnoException, limits: TransportLimits): HttpFailure {
   if (error.code === "HPE_HEADER_OVERFLOW") {
-    const message = `the request line and headers are longer than ${limits.headerBytesMax} bytes`;
-    return new HttpFailure(431, "invalid_argument", "HEADERS_TOO_LARGE", message);
+    return headersTooLarge(`line and headers are longer than ${limits.headerBytesMax} bytes`);
   }
   if (error.code === "ERR_HTTP_REQUEST_TIMEOUT") {
     const message = "the request took too long to arrive";

@@ -35,9 +35,15 @@ export function isWholeResponse(stream: Http2Stream): boolean {
   return stream.writableEnded || bytesToWrite.has(stream);
 }
 
-/** Bytes for the peer that it has not taken. */
+/** Whether the end of the response has left, with its trailers. They wait for the peer's window, as messages do. */
+export function hasEnded(stream: Http2Stream): boolean {
+  return stream.writableFinished && stream.state.localClose === 1;
+}
+
+/** Bytes for the peer that it has not taken. The end of the response counts as one. */
 export function unreadBytes(stream: Http2Stream): number {
-  return stream.writableLength + (bytesToWrite.get(stream) ?? 0);
+  const end = stream.writableEnded && !hasEnded(stream) ? 1 : 0;
+  return stream.writableLength + (bytesToWrite.get(stream) ?? 0) + end;
 }
 
 /**

@@ -5,6 +5,7 @@ import type { Writable } from "node:stream";
 import type { Failure } from "../../domain/failure.js";
 import type { Log } from "../../telemetry/log.js";
 import type { HeaderFields } from "../common-headers.js";
+import { countResponse, endWithBody } from "../connections/unread-responses.js";
 import { HttpFailure, httpStatus, toFailure } from "../errors.js";
 import { errorJson } from "./encodings.js";
 
@@ -105,6 +106,25 @@ export function errorResponse(failure: Failure, common: HeaderFields): ErrorResp
   return { status: failure instanceof HttpFailure ? failure.status : httpStatus(failure), headers, body };
 }
 
+/**
+ * Sends a whole response; `head` without body. Over HTTP/2 its bytes count until the peer has taken them.
+ * @throws Failure before anything was sent, if its client has too many unread bytes
+ */
+export function sendWhole(
+  response: HttpResponse,
+  status: number,
+  headers: HeaderFields,
+  body: Uint8Array,
+  head: boolean,
+): void {
+  const { stream } = response;
+  if (stream !== undefined && !head) countResponse(stream, body.length);
+  response.writeHead(status, headers);
+  if (head) response.end();
+  else if (stream === undefined) response.end(body);
+  else endWithBody(response, stream, body);
+}
+
 /** Responds with a failure; `head` without body. If a response has started already, aborts it. */
 export function sendError(response: HttpResponse, failure: Failure, common: HeaderFields, head: boolean): void {
   if (response.headersSent) {
@@ -112,7 +132,5 @@ export function sendError(response: HttpResponse, failure: Failure, common: Head
     return;
   }
   const { status, headers, body } = errorResponse(failure, common);
-  response.writeHead(status, headers);
-  if (head) response.end();
-  else response.end(body);
+  sendWhole(response, status, headers, body, head);
 }

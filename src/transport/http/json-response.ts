@@ -7,8 +7,7 @@ import { type CallError, type CallWire, WithoutStream } from "../call/call-wire.
 import { type ContentCoding, chooseCoding, compress, compressedBytesMin } from "../call/content-coding.js";
 import type { ServedMethod } from "../call/server-call.js";
 import { type HeaderFields, withOwn } from "../common-headers.js";
-import { countResponse, endWithBody } from "../connections/unread-responses.js";
-import { breakOff, type Exchange, sendError, writeTogether } from "./exchange.js";
+import { breakOff, type Exchange, sendError, sendWhole, writeTogether } from "./exchange.js";
 
 /** The method and message of a URL, kept for repeated requests. */
 export interface UnaryTarget extends ServedMethod {
@@ -57,14 +56,9 @@ export class UnaryResponse extends WithoutStream implements CallWire {
 
 function sendBody(body: JsonBody, { request, response, common, head }: Exchange, { metadata }: EncodedResponse): void {
   const notModified = body.isNotModified(request.headers["if-none-match"]);
-  const { stream } = response;
-  if (stream !== undefined && !head && !notModified) countResponse(stream, body.bytes.length);
   const headers = notModified ? body.notModifiedHeaders(common) : body.headers(common);
-  const status = notModified ? 304 : 200;
-  response.writeHead(status, metadata === undefined ? headers : withOwn(headers, metadata.headers));
-  if (notModified || head) response.end();
-  else if (stream === undefined) response.end(body.bytes);
-  else endWithBody(response, stream, body.bytes);
+  const fields = metadata === undefined ? headers : withOwn(headers, metadata.headers);
+  sendWhole(response, notModified ? 304 : 200, fields, body.bytes, notModified || head);
 }
 
 /**
@@ -98,13 +92,13 @@ function jsonHeaders(
   coding?: ContentCoding,
 ): HeaderFields {
   return {
+    ...common,
     "content-type": "application/json",
     "content-length": bytes,
     "cache-control": etag === undefined ? "no-store" : "no-cache",
     vary,
     ...(etag === undefined ? {} : { etag }),
     ...(coding === undefined ? {} : { "content-encoding": coding }),
-    ...common,
   };
 }
 

@@ -243,10 +243,16 @@ interface ParameterValue {
 
 const text: ParameterValue = { takes: "text", emptyIsAbsent: true, parse: (value) => value };
 
+/** Python writes `True`. Gateways written in Go accept all of these (`strconv.ParseBool`). */
+const booleans: ReadonlyMap<string, boolean> = new Map([
+  ...["true", "True", "TRUE", "t", "T", "1"].map((spelling) => [spelling, true] as const),
+  ...["false", "False", "FALSE", "f", "F", "0"].map((spelling) => [spelling, false] as const),
+]);
+
 const boolean: ParameterValue = {
   takes: "true or false",
   emptyIsAbsent: false,
-  parse: (value) => (value === "true" ? true : value === "false" ? false : undefined),
+  parse: (value) => booleans.get(value),
 };
 
 const integerPattern = /^-?[0-9]+$/;

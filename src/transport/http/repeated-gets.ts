@@ -84,8 +84,14 @@ export class RepeatedGets {
     if (refusedHeaders.some((name) => name in headers)) return undefined;
     if (headers.connection !== undefined && headers.connection.toLowerCase() !== "keep-alive") return undefined;
     let text = `GET ${url} HTTP/1.1\r\n`;
-    for (let i = 0; i < rawHeaders.length; i += 2) text += `${rawHeaders[i]}: ${rawHeaders[i + 1]}\r\n`;
+    let hosts = 0;
+    for (let i = 0; i < rawHeaders.length; i += 2) {
+      text += `${rawHeaders[i]}: ${rawHeaders[i + 1]}\r\n`;
+      if (rawHeaders[i]?.toLowerCase() === "host") hosts++;
+    }
     text += "\r\n";
+    // The parser's way refuses all others.
+    if (hosts !== 1) return undefined;
     return text.length <= rememberedTextLengthMax ? text : undefined;
   }
 

@@ -3,7 +3,7 @@ import { ServerCall } from "../call/server-call.js";
 import type { CommonHeaders, HeaderFields } from "../common-headers.js";
 import { unknownPath, urlTooLong, wrongMethod } from "../errors.js";
 import type { HandlerOptions, Readiness } from "../options.js";
-import { type Exchange, type HttpResponse, refuse } from "./exchange.js";
+import { type Exchange, type HttpResponse, refuse, sendWhole } from "./exchange.js";
 import { JsonBodies, UnaryResponse, type UnaryTarget } from "./json-response.js";
 import type { BoundRequest } from "./query-parameters.js";
 import { isRepeatable, RepeatedGets } from "./repeated-gets.js";
@@ -136,6 +136,9 @@ export interface OperationsOptions {
  */
 class Operations {
   readonly #options: OperationsOptions;
+  #text = "";
+  #bytes = Buffer.alloc(0);
+  #making: Promise<Buffer> | undefined;
 
   constructor(options: OperationsOptions) {
     this.#options = options;
@@ -149,21 +152,34 @@ class Operations {
   async handle(path: string, response: HttpResponse, common: HeaderFields, head: boolean): Promise<void> {
     const { metrics, readiness } = this.#options;
     if (path === "/metrics" && metrics !== undefined) {
-      const text = await metrics.metrics();
-      send(response, 200, { "content-type": metrics.contentType, ...common }, text, head);
+      const bytes = await this.#metricsBytes(metrics);
+      send(response, 200, { "content-type": metrics.contentType, ...common }, bytes, head);
       return;
     }
     const state = path === "/healthz" ? "alive" : readiness();
     const status = state === "alive" || state === "ready" ? 200 : 503;
     const retry: HeaderFields = status === 503 ? { "retry-after": 1 } : {};
     const headers = { "content-type": "application/json", ...retry, ...common };
-    send(response, status, headers, JSON.stringify({ status: state }), head);
+    send(response, status, headers, Buffer.from(JSON.stringify({ status: state })), head);
+  }
+
+  /** Requests share the bytes of a text, and a text while it is made. */
+  #metricsBytes(metrics: MetricsText): Promise<Buffer> {
+    this.#making ??= metrics
+      .metrics()
+      .then((text) => {
+        if (text !== this.#text) this.#bytes = Buffer.from(text);
+        this.#text = text;
+        return this.#bytes;
+      })
+      .finally(() => {
+        this.#making = undefined;
+      });
+    return this.#making;
   }
 }
 
-function send(response: HttpResponse, status: number, headers: HeaderFields, text: string, head: boolean): void {
-  const body = Buffer.from(text);
-  response.writeHead(status, { "content-length": body.length, "cache-control": "no-store", ...headers });
-  if (head) response.end();
-  else response.end(body);
+function send(response: HttpResponse, status: number, headers: HeaderFields, body: Buffer, head: boolean): void {
+  const fields = { "content-length": body.length, "cache-control": "no-store", ...headers };
+  sendWhole(response, status, fields, body, head);
 }

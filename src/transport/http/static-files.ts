@@ -1,7 +1,8 @@
 import { createHash } from "node:crypto";
+import { Failure } from "../../domain/failure.js";
 import { type ContentCoding, chooseCoding, compress, compressedBytesMin } from "../call/content-coding.js";
 import type { HeaderFields } from "../common-headers.js";
-import { breakOff, type Exchange } from "./exchange.js";
+import { breakOff, type Exchange, sendError, sendWhole } from "./exchange.js";
 import { noneMatch } from "./json-response.js";
 
 /** A file to serve. */
@@ -32,9 +33,12 @@ interface EncodedFile {
 export class StaticFiles {
   readonly #files: ReadonlyMap<string, StaticFile>;
   readonly #encoded = new Map<string, EncodedFile | Promise<EncodedFile>>();
+  readonly #vary: string;
 
-  constructor(files: ReadonlyMap<string, StaticFile> = new Map()) {
+  /** `vary`: the value of that header. */
+  constructor(files: ReadonlyMap<string, StaticFile> = new Map(), vary = "accept-encoding") {
     this.#files = files;
+    this.#vary = vary;
   }
 
   /** Serves a GET or HEAD of a file. False: there is none at this path. */
@@ -45,7 +49,12 @@ export class StaticFiles {
     const coding = typeof acceptEncoding === "string" ? chooseCoding(acceptEncoding) : undefined;
     const encoded = this.#encode(path, file, coding);
     if (encoded instanceof Promise) {
-      encoded.then((ready) => send(exchange, file, ready)).catch(() => breakOff(exchange.response));
+      const { response, common, head } = exchange;
+      const failed = (thrown: unknown): void => {
+        if (thrown instanceof Failure) sendError(response, thrown, common, head);
+        else breakOff(response);
+      };
+      encoded.then((ready) => send(exchange, file, ready)).catch(failed);
     } else send(exchange, file, encoded);
     return true;
   }
@@ -57,7 +66,8 @@ export class StaticFiles {
     const known = this.#encoded.get(key);
     if (known !== undefined) return known;
     const keep = (bytes: Uint8Array): EncodedFile => {
-      const encoded = { fields: { ...fieldsOf(bytes), ...(coding && { "content-encoding": coding }) }, bytes };
+      const fields = { ...fieldsOf(bytes), vary: this.#vary, ...(coding && { "content-encoding": coding }) };
+      const encoded = { fields, bytes };
       this.#encoded.set(key, encoded);
       return encoded;
     };
@@ -72,14 +82,13 @@ export class StaticFiles {
 function send({ request, response, common, head }: Exchange, file: StaticFile, { fields, bytes }: EncodedFile): void {
   const known = request.headers["if-none-match"];
   if (known !== undefined && noneMatch(known, String(fields["etag"]))) {
-    response.writeHead(304, { ...fields, ...common });
+    response.writeHead(304, { ...common, ...fields });
     response.end();
     return;
   }
   const { contentType } = file;
-  response.writeHead(200, { "content-type": contentType, "content-length": bytes.length, ...fields, ...common });
-  if (head) response.end();
-  else response.end(bytes);
+  const headers = { ...common, "content-type": contentType, "content-length": bytes.length, ...fields };
+  sendWhole(response, 200, headers, bytes, head);
 }
 
 function fieldsOf(bytes: Uint8Array): HeaderFields {
@@ -89,7 +98,6 @@ function fieldsOf(bytes: Uint8Array): HeaderFields {
     "content-security-policy": contentSecurityPolicy,
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
-    vary: "accept-encoding",
     etag: `"${hash}"`,
   };
 }

@@ -175,12 +175,12 @@ export class StreamResponse implements CallWire {
     // A file in envelopes only names its block.
     const own = new Map(this.#hasOwnHeaders ? stream : [...stream].filter(([name]) => blockNames.has(name)));
     const fields = {
+      ...exposing(exchange.common, [...own.keys()]),
       "content-type": this.#encoding.contentType,
       "cache-control": "no-store",
       vary,
       // Proxies such as nginx would otherwise buffer the stream.
       "x-accel-buffering": "no",
-      ...exposing(exchange.common, [...own.keys()]),
       ...(this.#trailerNames.length === 0 ? {} : { trailer: this.#trailerNames.join(", ") }),
     };
     return stream.size === 0 ? fields : withOwn(fields, own);

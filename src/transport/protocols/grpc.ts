@@ -10,11 +10,12 @@ import type { Codec, EncodedResponse, Encoding } from "../../domain/encoded-resp
 import type { Failure } from "../../domain/failure.js";
 import type { CallError, CallWire } from "../call/call-wire.js";
 import { type Framing, framingOf } from "../call/framing.js";
-import type { BodyCall } from "../call/server-call.js";
+import type { BidiCall, BodyCall } from "../call/server-call.js";
 import { type DataHeaders, type HeaderFields, withOwn } from "../common-headers.js";
 import { countResponse, endWithBody } from "../connections/unread-responses.js";
 import { errorTrailers, okTrailers } from "./rpc-errors.js";
 import {
+  codingsOf,
   grpcCodings,
   grpcFields,
   type OpenedRequest,
@@ -46,13 +47,13 @@ export class GrpcHandler {
     if (served === undefined) return false;
     // A reset stream also emits its error, which "close" has handled.
     stream.on("error", ignore);
-    const codings = grpcCodings(headers);
+    const codings = codingsOf(served.method, grpcCodings(headers));
     const framing = framingOf(type.codec, codings.response);
     const wire = new GrpcWire(stream, framing, this.#headersFor(type, framing));
     const timeout = timeoutOf(headers["grpc-timeout"]);
     const clientAddress = this.#methods.clients.of(this.#addressOf(stream.session), headers["x-forwarded-for"]);
     const call = openCall(this.#methods, { served, type, codings, timeout, wire, clientAddress, headers });
-    follow(stream, call, served.method.kind === "server_streaming");
+    follow(stream, call, served.method.kind !== "unary");
     return true;
   }
 
@@ -109,10 +110,10 @@ class ResponseHeaders {
 const servedCall = Symbol("the call that a stream carries");
 
 interface CallStream extends ServerHttp2Stream {
-  [servedCall]?: BodyCall;
+  [servedCall]?: BodyCall | BidiCall;
 }
 
-function follow(stream: CallStream, call: BodyCall, streaming: boolean): void {
+function follow(stream: CallStream, call: BodyCall | BidiCall, streaming: boolean): void {
   stream[servedCall] = call;
   stream.on("data", onData);
   stream.on("end", onEnd);

@@ -1,18 +1,19 @@
 import type { IncomingHttpHeaders } from "node:http";
 import * as connectProtocol from "@connectrpc/connect/protocol-connect";
 import * as grpcProtocol from "@connectrpc/connect/protocol-grpc";
+import { repeated } from "../../domain/failure.js";
 import type { Method } from "../../domain/service.js";
-import type { BodyCall } from "../call/server-call.js";
+import type { BidiCall, BodyCall } from "../call/server-call.js";
 import type { HeaderFields } from "../common-headers.js";
 import { ProtocolError } from "../errors.js";
 import type { AnyRequest, AnyResponse } from "../options.js";
-import type { ReflectionHandler } from "../services/reflection.js";
 import { ConnectUnaryResponse } from "./connect-unary-response.js";
 import { EnvelopedResponse } from "./enveloped-response.js";
 import { errorTrailers } from "./rpc-errors.js";
 import {
   acceptedTypes,
   type Codings,
+  codingsOf,
   connectCodings,
   grpcCodings,
   type OpenedRequest,
@@ -39,16 +40,14 @@ export interface RpcExchange {
   readonly common: HeaderFields;
 }
 
-/** Serves gRPC-Web and Connect calls of all methods, and reflection, over both HTTP versions. gRPC has its own handler. */
+/** Serves gRPC-Web and Connect calls of all methods over both HTTP versions. gRPC has its own handler. */
 export class RpcHandler {
   readonly #methods: RpcMethods;
-  readonly #reflection: ReflectionHandler;
   readonly #vary: string;
 
   /** `vary`: that header of unary Connect responses. */
-  constructor(methods: RpcMethods, reflection: ReflectionHandler, vary: string) {
+  constructor(methods: RpcMethods, vary: string) {
     this.#methods = methods;
-    this.#reflection = reflection;
     this.#vary = vary;
   }
 
@@ -58,37 +57,24 @@ export class RpcHandler {
    */
   matches(method: string, path: string, headers: IncomingHttpHeaders): boolean {
     if (method === "OPTIONS") return false;
-    const isServed = this.#methods.get(path) !== undefined || this.#reflection.serves(path);
-    return isServed || isGrpc(headers) || (method === "POST" && isConnect(headers));
+    return this.#methods.get(path) !== undefined || isGrpc(headers) || (method === "POST" && isConnect(headers));
   }
 
   /** The value of `Allow` for a method's path; undefined for any other path. */
   allowed(path: string): string | undefined {
-    return this.#methods.get(path)?.allowed ?? (this.#reflection.serves(path) ? postOnly : undefined);
+    return this.#methods.get(path)?.allowed;
   }
 
   /** `path` excludes the base path, and `query` its question mark. */
   handle(exchange: RpcExchange, path: string, query: string): void {
     const { method } = exchange.request;
     const served = this.#methods.get(path);
-    const allowed = this.allowed(path);
-    if (allowed === undefined) refuseUnknown(path, exchange);
-    else if (method !== "POST" && !allowed.split(", ").includes(method ?? "")) refuseMethod(allowed, exchange);
-    else if (!hasUsableAuthority(exchange.request)) refuseAuthority(exchange);
-    else if (served === undefined) this.#reflect(path, exchange);
+    if (served === undefined) refuseUnknown(path, exchange);
+    else if (method !== "POST" && !served.allowed.split(", ").includes(method ?? "")) {
+      refuseMethod(served.allowed, exchange);
+    } else if (!hasUsableAuthority(exchange.request)) refuseAuthority(exchange);
     else if (method === "POST") this.#post(served, exchange);
     else this.#get(served, query, exchange);
-  }
-
-  #reflect(path: string, exchange: RpcExchange): void {
-    const { request, response, common } = exchange;
-    try {
-      for (const name in common) response.setHeader(name, common[name] ?? "");
-      this.#reflection.handle(path, request, response);
-    } catch {
-      // It builds a URL of the request, which accepts less than the check of the authority.
-      refuseAuthority(exchange);
-    }
   }
 
   #post(served: RpcMethod, exchange: RpcExchange): void {
@@ -99,14 +85,13 @@ export class RpcHandler {
       refuseType(served.method, exchange);
       return;
     }
-    if (type.protocol === "grpc") {
-      send(exchange, 505, {}, "gRPC needs HTTP/2");
+    if (type.protocol === "grpc" || (served.method.kind === "bidi_streaming" && request.httpVersionMajor === 1)) {
+      send(exchange, 505, {}, "gRPC, and streams in both directions, need HTTP/2");
       return;
     }
-    const codings =
-      type.protocol === "grpc-web"
-        ? grpcCodings(headers)
-        : connectCodings(headers, type.enveloped ? streamFields : unaryFields);
+    const fields = type.enveloped ? streamFields : unaryFields;
+    const given = type.protocol === "grpc-web" ? grpcCodings(headers) : connectCodings(headers, fields);
+    const codings = codingsOf(served.method, given);
     const call = this.#open(served, type, codings, exchange);
     request.on("data", (chunk: Buffer) => call.data(chunk));
     request.on("end", () => call.end());
@@ -132,7 +117,7 @@ export class RpcHandler {
     }
   }
 
-  #open(served: RpcMethod, type: RpcContentType, codings: Codings, exchange: RpcExchange): BodyCall {
+  #open(served: RpcMethod, type: RpcContentType, codings: Codings, exchange: RpcExchange): BodyCall | BidiCall {
     const { request, response, common } = exchange;
     // A failed connection ends the call at "close".
     request.on("error", ignore);
@@ -147,7 +132,7 @@ export class RpcHandler {
     const timeout = timeoutOf(type, headers);
     const call = openCall(this.#methods, { served, type, codings, timeout, wire, clientAddress, headers });
     response.on("close", () => call.left());
-    if (served.method.kind === "server_streaming") response.on("drain", () => call.drained());
+    if (served.method.kind !== "unary") response.on("drain", () => call.drained());
     return call;
   }
 }
@@ -169,8 +154,6 @@ function messageBytes(query: URLSearchParams): Buffer {
   if (/^[A-Za-z0-9_-]*={0,2}$/.test(text)) return Buffer.from(text, "base64url");
   throw new ProtocolError("invalid_argument", "message: is not URL-safe base64, which base64=1 announces");
 }
-
-const postOnly = "POST, OPTIONS";
 
 function isGrpc(headers: IncomingHttpHeaders): boolean {
   return headers["content-type"]?.startsWith(grpcTypePrefix) ?? false;
@@ -194,7 +177,7 @@ function refuseAuthority(exchange: RpcExchange): void {
 
 function refuseUnknown(path: string, exchange: RpcExchange): void {
   const { headers } = exchange.request;
-  const error = new ProtocolError("unimplemented", `no method is served at ${path}`);
+  const error = new ProtocolError("unimplemented", `no method is served at ${repeated(path)}`);
   if (!isGrpc(headers)) sendError(exchange, 404, error.code, error.message);
   else send(exchange, 200, { "content-type": headers["content-type"] ?? grpcTypePrefix, ...errorTrailers(error) });
 }
@@ -207,7 +190,7 @@ function refuseType(method: Method, exchange: RpcExchange): void {
 /** 405 with `Allow`. Callers of gRPC and Connect get no error object: their protocols take the error from the status. */
 function refuseMethod(allow: string, exchange: RpcExchange): void {
   const { method, headers } = exchange.request;
-  const message = `${method} is not allowed here; use one of ${allow}`;
+  const message = `${repeated(method ?? "")} is not allowed here; use one of ${allow}`;
   if (!isGrpc(headers) && !isConnect(headers)) sendError(exchange, 405, "unimplemented", message, { allow });
   else send(exchange, 405, { allow, "content-type": "text/plain" }, message);
 }

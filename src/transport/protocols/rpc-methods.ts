@@ -2,6 +2,7 @@ import { createRegistry } from "@bufbuild/protobuf";
 import { MethodOptions_IdempotencyLevel } from "@bufbuild/protobuf/wkt";
 import type { ConnectError } from "@connectrpc/connect";
 import type { Codec } from "../../domain/encoded-response.js";
+import { repeated } from "../../domain/failure.js";
 import type { RequestHeaders } from "../../domain/metadata.js";
 import type { Method } from "../../domain/service.js";
 import { anyRegistry } from "../../encoding/json-encoder.js";
@@ -16,10 +17,10 @@ import {
   rememberingRequests,
   TextEnvelopeReader,
 } from "../call/framing.js";
-import { BodyCall, type ServedMethod } from "../call/server-call.js";
+import { BidiCall, BodyCall, type ServedMethod } from "../call/server-call.js";
 import type { ClientAddresses } from "../connections/client-addresses.js";
 import { ProtocolError } from "../errors.js";
-import type { HandlerOptions } from "../options.js";
+import type { HandlerOptions, TransportLimits } from "../options.js";
 
 /** A method as served over the RPC protocols. */
 export interface RpcMethod {
@@ -35,13 +36,12 @@ export interface RpcMethod {
 /** The methods of an API by their path, which all RPC protocols share. */
 export class RpcMethods {
   readonly clients: ClientAddresses;
-  /** The maximum size of a request message, in bytes. */
-  readonly bytesMax: number;
+  readonly limits: TransportLimits;
   readonly #methods = new Map<string, RpcMethod>();
 
   constructor(options: HandlerOptions) {
     this.clients = options.clients;
-    this.bytesMax = options.limits.requestBodyBytesMax;
+    this.limits = options.limits;
     // A message of the API may occur in an Any of another.
     const decodeJson = jsonDecoder(
       createRegistry(anyRegistry, ...options.api.map((method) => method.desc.parent.file)),
@@ -85,16 +85,29 @@ export interface OpenedRequest {
 
 const kindNames = { unary: "unary", server_streaming: "server-streaming" } as const;
 
-/** Starts a call whose request message follows. If its headers are invalid, it has ended already. */
-export function openCall({ bytesMax }: RpcMethods, request: OpenedRequest): BodyCall {
+/** Starts a call whose requests follow. If its headers are invalid, it has ended already. */
+export function openCall({ limits }: RpcMethods, request: OpenedRequest): BodyCall | BidiCall {
   const { served, type, codings, timeout, wire, clientAddress, headers } = request;
-  const bounds = { bytesMax, coding: codings.request };
-  const envelopes = new EnvelopeReader(bounds, kindNames[served.method.kind]);
-  const reader = !type.enveloped ? new BodyReader(bounds) : type.text ? new TextEnvelopeReader(envelopes) : envelopes;
+  const { kind } = served.method;
+  const method = served[type.protocol];
   const decode = served.decode[type.codec];
-  const call = new BodyCall(served[type.protocol], reader, decode, wire, clientAddress, headers, timeout.timeoutMs);
+  let call: BodyCall | BidiCall;
+  if (kind === "bidi_streaming") {
+    const reading = {
+      bounds: { bytesMax: limits.streamedRequestBytesMax, coding: codings.request },
+      decode,
+      text: type.text,
+    };
+    call = new BidiCall(method, reading, wire, clientAddress, headers, timeout.timeoutMs);
+  } else {
+    const bounds = { bytesMax: limits.requestBodyBytesMax, coding: codings.request };
+    const envelopes = new EnvelopeReader(bounds, kindNames[kind]);
+    const reader = !type.enveloped ? new BodyReader(bounds) : type.text ? new TextEnvelopeReader(envelopes) : envelopes;
+    call = new BodyCall(method, reader, decode, wire, clientAddress, headers, timeout.timeoutMs);
+  }
   if (codings.refusal !== undefined) call.fail(codings.refusal);
-  if (timeout.error !== undefined) call.fail(new ProtocolError("invalid_argument", timeout.error.rawMessage));
+  if (timeout.error !== undefined) call.fail(new ProtocolError("invalid_argument", repeated(timeout.error.rawMessage)));
+  if (call instanceof BidiCall && !call.isDone) call.open();
   return call;
 }
 
@@ -143,7 +156,7 @@ export function rpcContentType(header: string | undefined): RpcContentType | und
 
 /** Whether calls of the method may have this content type. */
 export function suits(type: RpcContentType, { kind }: Method): boolean {
-  return type.protocol !== "connect" || type.enveloped === (kind === "server_streaming");
+  return type.protocol !== "connect" || type.enveloped === (kind !== "unary");
 }
 
 /** The content types that calls of a method can have, as an `Accept-Post` header. */
@@ -171,6 +184,14 @@ export interface Codings {
 }
 
 const none: Codings = { request: undefined, response: undefined };
+
+/**
+ * The compressions of a call of a method. Responses of bidirectional streams are not compressed: each is made for one
+ * request, and the next for another.
+ */
+export function codingsOf({ kind }: Method, codings: Codings): Codings {
+  return kind === "bidi_streaming" ? { ...codings, response: undefined } : codings;
+}
 
 /** The fields of gRPC and gRPC-Web. */
 export const grpcFields: CodingFields = { used: "grpc-encoding", accepted: "grpc-accept-encoding" };
@@ -204,7 +225,7 @@ export function connectCodings(headers: RequestHeaders, fields: CodingFields, us
 function unknownCoding(name: string, { accepted }: CodingFields): Codings {
   const known = contentCodings.join(",");
   const metadata = { headers: new Map([[accepted, known]]), trailers: new Map<string, string>() };
-  const message = `unknown compression "${name}": supported encodings are ${known}`;
+  const message = `unknown compression "${repeated(name)}": supported encodings are ${known}`;
   return { ...none, refusal: new ProtocolError("unimplemented", message, metadata) };
 }
 

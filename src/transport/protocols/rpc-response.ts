@@ -81,10 +81,10 @@ export class RpcResponse {
   /** Names and values in turn, each name once. */
   #list(): (string | number)[] {
     const list: (string | number)[] = [];
-    for (const [name, value] of this.#fields) {
-      if (this.#common[name] === undefined) list.push(name, value);
+    for (const [name, value] of this.#fields) list.push(name, value);
+    for (const [name, value] of Object.entries(this.#common)) {
+      if (!this.#fields.has(name)) list.push(name, value);
     }
-    for (const [name, value] of Object.entries(this.#common)) list.push(name, value);
     return list;
   }
 
@@ -97,6 +97,6 @@ export class RpcResponse {
     }
     const { stream } = response;
     if (stream.headersSent || stream.destroyed || stream.closed) return;
-    stream.respond({ ":status": this.status, ...Object.fromEntries(this.#fields), ...this.#common }, { endStream });
+    stream.respond({ ":status": this.status, ...this.#common, ...Object.fromEntries(this.#fields) }, { endStream });
   }
 }

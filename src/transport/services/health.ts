@@ -5,7 +5,7 @@ import {
   HealthCheckResponse_ServingStatus as ServingStatus,
 } from "../../../gen/grpc/health/v1/health_pb.js";
 import type { EncodedResponse } from "../../domain/encoded-response.js";
-import { Failure, unavailable } from "../../domain/failure.js";
+import { Failure, repeated, unavailable } from "../../domain/failure.js";
 import { type Api, type ResponseStream, serverStreaming, unary } from "../../domain/service.js";
 import { MessageResponse } from "../../encoding/message-response.js";
 import type { Readiness } from "../options.js";
@@ -30,7 +30,7 @@ export function healthMethods(services: ReadonlySet<string>, readiness: () => Re
   return [
     unary(Health.method.check, ({ service }) => {
       if (known(service)) return healthResponse(status(service));
-      throw new Failure("not_found", `service: no service has the name "${service}" here`, {
+      throw new Failure("not_found", `service: no service has the name "${repeated(service)}" here`, {
         reason: "SERVICE_UNKNOWN",
         violations: [{ field: "service", description: "name a service that is served, or none for the whole server" }],
       });

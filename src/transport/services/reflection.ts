@@ -2,158 +2,230 @@ import {
   create,
   type DescExtension,
   type DescFile,
+  type DescMessage,
   type DescService,
   fromBinary,
-  type MessageShape,
+  type Message,
+  type MessageInitShape,
   toBinary,
 } from "@bufbuild/protobuf";
 import { nestedTypes } from "@bufbuild/protobuf/reflect";
 import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
-import { createConnectRouter } from "@connectrpc/connect";
-import type { UniversalHandler } from "@connectrpc/connect/protocol";
-import {
-  compressionBrotli,
-  compressionGzip,
-  universalRequestFromNodeRequest,
-  universalResponseToNodeResponse,
-} from "@connectrpc/connect-node";
 import {
   ServerReflection,
   type ServerReflectionRequest,
   ServerReflectionRequestSchema,
   ServerReflectionResponseSchema,
 } from "../../../gen/grpc/reflection/v1/reflection_pb.js";
-import {
-  ServerReflectionRequestSchema as AlphaRequestSchema,
-  ServerReflectionResponseSchema as AlphaResponseSchema,
-  ServerReflection as AlphaServerReflection,
-} from "../../../gen/grpc/reflection/v1alpha/reflection_pb.js";
-import { anyRegistry, jsonWriteOptions } from "../../encoding/json-encoder.js";
-import type { AnyRequest, AnyResponse, TransportLimits } from "../options.js";
-
-type Reply = MessageShape<typeof ServerReflectionResponseSchema>["messageResponse"];
+import { ServerReflection as AlphaServerReflection } from "../../../gen/grpc/reflection/v1alpha/reflection_pb.js";
+import { quotaKey } from "../../domain/client-address.js";
+import type { EncodedResponse } from "../../domain/encoded-response.js";
+import { Failure, repeated, unavailable } from "../../domain/failure.js";
+import { type Api, bidiStreaming, type RequestStream, type ResponseStream } from "../../domain/service.js";
+import { anyRegistry, encodeJson } from "../../encoding/json-encoder.js";
+import { CachedResponse } from "../../encoding/message-response.js";
 
 const invalidArgumentCode = 3;
 const notFoundCode = 5;
 
+/** Bytes of responses that the streams of one client may leave unread: some hundred of the longest. */
+export const unreadBytesPerClientMax = 16_777_216;
+
+/** The same of all clients of a process, in bytes. */
+export const unreadBytesMax = 134_217_728;
+
+/** Retry delay for a client whose question was refused. */
+const retryMs = 1_000;
+
 /**
- * `grpc.reflection.v1` and `v1alpha`, with which clients can call the services without their definitions. Its method
- * streams in both directions, which the API's methods do not, so Connect's router serves it.
+ * `grpc.reflection.v1` and `v1alpha`, with which clients can call the services without their definitions. A question is
+ * answered when its response can be written, so that a client which reads nothing costs little.
  * https://github.com/grpc/grpc/blob/master/doc/server-reflection.md
  */
-export class ReflectionHandler {
-  readonly #handlers: ReadonlyMap<string, UniversalHandler>;
-  readonly #limits: TransportLimits;
-
-  constructor(services: readonly DescService[], limits: TransportLimits) {
-    this.#limits = limits;
-    this.#handlers = new Map(reflectionHandlers(services, limits).map((handler) => [handler.requestPath, handler]));
-  }
-
-  serves(path: string): boolean {
-    return this.#handlers.has(path);
-  }
-
-  /**
-   * Serves a POST to a served path. A request that does not end in time is aborted.
-   * @throws TypeError for a request without a valid authority
-   */
-  handle(path: string, request: AnyRequest, response: AnyResponse): void {
-    const handler = this.#handlers.get(path);
-    if (handler === undefined) throw new RangeError(`no reflection at ${path}`);
-    const universal = universalRequestFromNodeRequest(request, response, undefined, undefined);
-    const late = setTimeout(() => response.destroy(), this.#limits.requestReceiveTimeoutMs);
-    request.on("end", () => clearTimeout(late));
-    response.on("close", () => clearTimeout(late));
-    handler(universal)
-      .then((reply) => universalResponseToNodeResponse(reply, response))
-      .catch(() => response.destroy());
-  }
-}
-
-function reflectionHandlers(services: readonly DescService[], limits: TransportLimits): UniversalHandler[] {
-  const router = createConnectRouter({
-    acceptCompression: [compressionBrotli, compressionGzip],
-    readMaxBytes: limits.requestBodyBytesMax,
-    jsonOptions: jsonWriteOptions,
-  });
-  const index = new DescriptorIndex(
-    [...services, ServerReflection, AlphaServerReflection],
-    [...anyRegistry].map((type) => type.file),
-  );
-  router.rpc(ServerReflection.method.serverReflectionInfo, async function* (requests) {
-    for await (const request of requests) yield respond(index, request);
-  });
+export function reflectionMethods(services: readonly DescService[]): Api {
+  const files = [...anyRegistry].map((type) => type.file);
+  const replies = new Replies(new DescriptorIndex([...services, ServerReflection, AlphaServerReflection], files));
+  const unread = new UnreadBytes();
   // v1alpha has the same fields in another package, so its bytes are the same.
-  router.rpc(AlphaServerReflection.method.serverReflectionInfo, async function* (requests) {
-    for await (const request of requests) {
-      const asV1 = fromBinary(ServerReflectionRequestSchema, toBinary(AlphaRequestSchema, request));
-      yield fromBinary(AlphaResponseSchema, toBinary(ServerReflectionResponseSchema, respond(index, asV1)));
-    }
-  });
-  return router.handlers;
+  return [ServerReflection, AlphaServerReflection].map(({ method: { serverReflectionInfo: desc } }) =>
+    bidiStreaming<DescMessage, DescMessage>(desc, (requests, { clientAddress }) => {
+      const respond = (request: Message): ReflectionResponse => {
+        const asV1 = fromBinary(ServerReflectionRequestSchema, toBinary<DescMessage>(desc.input, request));
+        return new ReflectionResponse(desc.output, asV1, replies.to(asV1.messageRequest));
+      };
+      return new ReflectionStream(requests, respond, unread.of(quotaKey(clientAddress)));
+    }),
+  );
 }
 
-function respond(
-  index: DescriptorIndex,
-  request: ServerReflectionRequest,
-): MessageShape<typeof ServerReflectionResponseSchema> {
-  return create(ServerReflectionResponseSchema, {
-    validHost: request.host,
-    originalRequest: request,
-    messageResponse: replyTo(index, request.messageRequest),
-  });
-}
+/** Counts the bytes of responses that one stream's reader has not taken. @throws Failure if they are too many */
+type Count = (bytes: number) => void;
 
-function replyTo(index: DescriptorIndex, question: ServerReflectionRequest["messageRequest"]): Reply {
-  switch (question.case) {
-    case "fileByFilename":
-      return files(index, index.file(question.value), `file "${question.value}"`);
-    case "fileContainingSymbol":
-      return files(index, index.declaring(question.value), `symbol "${question.value}"`);
-    case "fileContainingExtension": {
-      const { containingType, extensionNumber } = question.value;
-      const file = index.extending(containingType, extensionNumber);
-      return files(index, file, `extension ${extensionNumber} of "${containingType}"`);
-    }
-    case "allExtensionNumbersOfType": {
-      const numbers = index.extensionNumbers(question.value);
-      if (numbers === undefined) return error(notFoundCode, `message "${question.value}" is not known here`);
-      return extensionNumbers(question.value, numbers);
-    }
-    case "listServices":
-      return services(index);
-    default:
-      return error(invalidArgumentCode, "the request is empty; set one of its message_request fields");
+/** The bytes that clients leave unread. */
+class UnreadBytes {
+  #inAll = 0;
+  readonly #byClient = new Map<string, number>();
+
+  /** Counts for a stream of this client; a negative number gives bytes back. */
+  of(client: string): Count {
+    return (bytes) => {
+      const unread = (this.#byClient.get(client) ?? 0) + bytes;
+      if (bytes > 0 && unread > unreadBytesPerClientMax) {
+        const message = `this client has ${unread - bytes} bytes of responses to read; read them first`;
+        throw new Failure("resource_exhausted", message, { reason: "UNREAD_RESPONSES", retryAfterMs: retryMs });
+      }
+      if (bytes > 0 && this.#inAll + bytes > unreadBytesMax) {
+        throw unavailable("this server holds as many unread responses as it can", "TOO_MANY_UNREAD_RESPONSES", retryMs);
+      }
+      this.#inAll += bytes;
+      if (unread === 0) this.#byClient.delete(client);
+      else this.#byClient.set(client, unread);
+    };
   }
 }
 
-function files(index: DescriptorIndex, file: DescFile | undefined, what: string): Reply {
-  if (file === undefined) return error(notFoundCode, `${what} is not known here`);
-  const value = create(ServerReflectionResponseSchema, {
-    messageResponse: { case: "fileDescriptorResponse", value: { fileDescriptorProto: index.closure(file) } },
-  });
-  return value.messageResponse;
+/** One response for each request, made when the one before has been taken. */
+class ReflectionStream implements ResponseStream {
+  readonly headers: ReadonlyMap<string, string> = new Map();
+  readonly trailers: ReadonlyMap<string, string> = new Map();
+  readonly #requests: RequestStream;
+  readonly #respond: (request: Message) => ReflectionResponse;
+  readonly #count: Count;
+  #unreadBytes = 0;
+
+  constructor(requests: RequestStream, respond: (request: Message) => ReflectionResponse, count: Count) {
+    this.#requests = requests;
+    this.#respond = respond;
+    this.#count = count;
+  }
+
+  get ended(): boolean {
+    return this.#requests.ended;
+  }
+
+  get failure(): Failure | undefined {
+    return this.#requests.failure;
+  }
+
+  take(): readonly EncodedResponse[] {
+    this.#release();
+    const request = this.#requests.take();
+    if (request === undefined) return [];
+    const response = this.#respond(request);
+    this.#count(response.bytes);
+    this.#unreadBytes = response.bytes;
+    return [response];
+  }
+
+  onReady(listener: () => void): void {
+    this.#requests.onReady(listener);
+  }
+
+  close(): void {
+    this.#requests.close();
+    this.#release();
+  }
+
+  #release(): void {
+    this.#count(-this.#unreadBytes);
+    this.#unreadBytes = 0;
+  }
 }
 
-function extensionNumbers(baseTypeName: string, extensionNumber: number[]): Reply {
-  const value = create(ServerReflectionResponseSchema, {
-    messageResponse: { case: "allExtensionNumbersResponse", value: { baseTypeName, extensionNumber } },
-  });
-  return value.messageResponse;
+/** A question's own fields, and the encoded reply. */
+class ReflectionResponse extends CachedResponse<DescMessage> {
+  readonly #own: Uint8Array;
+  readonly #reply: Uint8Array;
+
+  constructor(schema: DescMessage, request: ServerReflectionRequest, reply: Uint8Array) {
+    super(schema);
+    this.#own = encodeV1({ validHost: request.host, originalRequest: request });
+    this.#reply = reply;
+  }
+
+  get bytes(): number {
+    return this.#own.length + this.#reply.length;
+  }
+
+  override binaryBehind(headBytes: number): Buffer {
+    return Buffer.concat([Buffer.alloc(headBytes), this.#own, this.#reply]);
+  }
+
+  override jsonText(): string {
+    return encodeJson(this.schema, this.message());
+  }
+
+  /** The fields of a message may be encoded apart. */
+  protected override encodeBinary(): Uint8Array {
+    return this.binaryBehind(0);
+  }
 }
 
-function services(index: DescriptorIndex): Reply {
-  const service = index.services.map((name) => ({ name }));
-  return create(ServerReflectionResponseSchema, {
-    messageResponse: { case: "listServicesResponse", value: { service } },
-  }).messageResponse;
+function encodeV1(fields: MessageInitShape<typeof ServerReflectionResponseSchema>): Uint8Array {
+  return toBinary(ServerReflectionResponseSchema, create(ServerReflectionResponseSchema, fields));
 }
 
-function error(errorCode: number, errorMessage: string): Reply {
-  return create(ServerReflectionResponseSchema, {
-    messageResponse: { case: "errorResponse", value: { errorCode, errorMessage } },
-  }).messageResponse;
+type ReplyFields = NonNullable<MessageInitShape<typeof ServerReflectionResponseSchema>["messageResponse"]>;
+
+/** Encoded replies, without what they repeat of their question. Those with files are made once. */
+class Replies {
+  readonly #index: DescriptorIndex;
+  readonly #byFile = new Map<DescFile, Uint8Array>();
+
+  constructor(index: DescriptorIndex) {
+    this.#index = index;
+  }
+
+  to(question: ServerReflectionRequest["messageRequest"]): Uint8Array {
+    const index = this.#index;
+    switch (question.case) {
+      case "fileByFilename":
+        return this.#files(index.file(question.value), `file "${repeated(question.value)}"`);
+      case "fileContainingSymbol":
+        return this.#files(index.declaring(question.value), `symbol "${repeated(question.value)}"`);
+      case "fileContainingExtension": {
+        const { containingType, extensionNumber } = question.value;
+        const file = index.extending(containingType, extensionNumber);
+        return this.#files(file, `extension ${extensionNumber} of "${repeated(containingType)}"`);
+      }
+      case "allExtensionNumbersOfType": {
+        const baseTypeName = question.value;
+        const extensionNumber = index.extensionNumbers(baseTypeName);
+        if (extensionNumber === undefined) return notKnown(`message "${repeated(baseTypeName)}"`);
+        return encodeReply({ case: "allExtensionNumbersResponse", value: { baseTypeName, extensionNumber } });
+      }
+      case "listServices":
+        return encodeReply({
+          case: "listServicesResponse",
+          value: { service: index.services.map((name) => ({ name })) },
+        });
+      default:
+        return error(invalidArgumentCode, "the request is empty; set one of its message_request fields");
+    }
+  }
+
+  #files(file: DescFile | undefined, what: string): Uint8Array {
+    if (file === undefined) return notKnown(what);
+    let reply = this.#byFile.get(file);
+    if (reply === undefined) {
+      const fileDescriptorProto = this.#index.closure(file);
+      reply = encodeReply({ case: "fileDescriptorResponse", value: { fileDescriptorProto } });
+      this.#byFile.set(file, reply);
+    }
+    return reply;
+  }
+}
+
+function notKnown(what: string): Uint8Array {
+  return error(notFoundCode, `${what} is not known here`);
+}
+
+function error(errorCode: number, errorMessage: string): Uint8Array {
+  return encodeReply({ case: "errorResponse", value: { errorCode, errorMessage } });
+}
+
+function encodeReply(messageResponse: ReplyFields): Uint8Array {
+  return encodeV1({ messageResponse });
 }
 
 /** An index of the declarations that a set of services needs. */
@@ -163,7 +235,6 @@ class DescriptorIndex {
   readonly #files = new Map<string, DescFile>();
   readonly #symbols = new Map<string, DescFile>();
   readonly #extensions = new Map<string, Map<number, DescFile>>();
-  readonly #encoded = new Map<DescFile, Uint8Array>();
 
   /** `others` are files that no service imports but clients look up: those of error details. */
   constructor(services: readonly DescService[], others: readonly DescFile[] = []) {
@@ -203,16 +274,7 @@ class DescriptorIndex {
       importsFirst.add(each);
     };
     visit(file);
-    return [...importsFirst].reverse().map((each) => this.#bytes(each));
-  }
-
-  #bytes(file: DescFile): Uint8Array {
-    let bytes = this.#encoded.get(file);
-    if (bytes === undefined) {
-      bytes = toBinary(FileDescriptorProtoSchema, file.proto);
-      this.#encoded.set(file, bytes);
-    }
-    return bytes;
+    return [...importsFirst].reverse().map((each) => toBinary(FileDescriptorProtoSchema, each.proto));
   }
 
   #add(file: DescFile): void {

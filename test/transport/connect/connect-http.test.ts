@@ -193,10 +193,14 @@ describe("Connect over plain HTTP", () => {
     expect(status).toBe(400);
   });
 
-  test.each(["a b", "[", "a:b:c"])("reflection at the authority %j is answered 400", async (host) => {
+  test.each([
+    ["a b", 400],
+    ["[", 505],
+    ["a:b:c", 505],
+  ])("reflection at the authority %j is answered %i", async (host, status) => {
     const path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
     const headers = { "content-type": "application/connect+proto", host };
-    expect((await send({ path, headers })).status).toBe(400);
+    expect((await send({ path, headers })).status).toBe(status);
   });
 
   test("reflection is found at a path with a query: it tells that it needs HTTP/2", async () => {

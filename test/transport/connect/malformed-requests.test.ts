@@ -123,3 +123,59 @@ test.each(["connect", "grpc-web", "grpc"])("a health check of %s that is no mess
   );
   expect(outcome).toMatchObject({ httpStatus: protocol === "connect" ? 400 : 200, code: Code.InvalidArgument });
 });
+
+describe("an error repeats at most 200 characters of its input", () => {
+  // Characters that take nine bytes each in a grpc-message, where that can be.
+  const long = "é".repeat(400);
+  const path = `/${"a".repeat(20_000)}`;
+  const json = { "content-type": "application/json" };
+  const health = "/grpc.health.v1.Health/Check";
+  const post = (url: string, body: string, headers: Record<string, string>): Promise<Reply> =>
+    ask(url, { method: "POST", body, headers });
+
+  test.each<[string, () => Promise<Reply>]>([
+    ["an unknown path", () => ask(path)],
+    ["an unknown method over Connect", () => post(path, "{}", { ...json, "connect-protocol-version": "1" })],
+    ["an unknown method over gRPC-Web", () => post(path, "", { "content-type": "application/grpc-web+proto" })],
+    ["an unknown service", () => post(health, JSON.stringify({ service: long }), json)],
+    [
+      "an unknown service over gRPC-Web",
+      () => post(health, checkOf(long), { "content-type": "application/grpc-web+json" }),
+    ],
+    ["an unknown field", () => post(`${service}/GetMarket`, JSON.stringify({ [long]: 1 }), json)],
+    [
+      "an unknown compression",
+      () => post(`${service}/GetMarket`, "", { ...json, "content-encoding": "z".repeat(9_000) }),
+    ],
+    [
+      "a malformed deadline",
+      () => post(`${service}/GetMarket`, "", { ...json, "connect-timeout-ms": "9".repeat(9_000) }),
+    ],
+    ["an unknown parameter", () => ask(`/api/v2/market/m?${"x".repeat(9_000)}=1`)],
+  ])("%s", async (_name, respond) => {
+    const { status, text } = await respond();
+    expect([200, 400, 404, 501]).toContain(status);
+    const repetition = /(.)\1{60,}/u.exec(text)?.[0] ?? "";
+    expect(repetition.length).toBeGreaterThan(60);
+    expect([...text].length).toBeLessThan(1_500);
+    expect(repetition.length).toBeLessThanOrEqual(200);
+  });
+
+  function checkOf(name: string): string {
+    return envelope(0, Buffer.from(JSON.stringify({ service: name }))).toString("latin1");
+  }
+});
+
+interface Reply {
+  readonly status: number;
+  /** The body, and `grpc-message`. */
+  readonly text: string;
+}
+
+async function ask(path: string, init: RequestInit = {}): Promise<Reply> {
+  const body =
+    typeof init.body === "string" && init.body.startsWith("\0") ? Buffer.from(init.body, "latin1") : init.body;
+  const response = await fetch(`http://127.0.0.1:${server.port}${path}`, { ...init, body: body ?? null });
+  const text = decodeURIComponent(response.headers.get("grpc-message") ?? "") + (await response.text());
+  return { status: response.status, text: decodeURIComponent(text.replaceAll(/%(?![0-9A-F]{2})/g, "%25")) };
+}

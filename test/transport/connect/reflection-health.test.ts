@@ -2,15 +2,26 @@ import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
 import { homedir } from "node:os";
 import { delimiter, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
-import { create, createFileRegistry, fromBinary } from "@bufbuild/protobuf";
+import { create, createFileRegistry, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { type FileDescriptorProto, FileDescriptorProtoSchema, FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError, createClient } from "@connectrpc/connect";
-import { createGrpcTransport } from "@connectrpc/connect-node";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { ErrorInfoSchema } from "../../../gen/google/rpc/error_details_pb.js";
 import { Health, HealthCheckResponse_ServingStatus as Status } from "../../../gen/grpc/health/v1/health_pb.js";
-import { ServerReflection, type ServerReflectionRequest } from "../../../gen/grpc/reflection/v1/reflection_pb.js";
+import {
+  ServerReflectionRequestSchema as RequestSchema,
+  ServerReflection,
+  type ServerReflectionRequest,
+  ServerReflectionResponseSchema,
+} from "../../../gen/grpc/reflection/v1/reflection_pb.js";
 import { ServerReflection as AlphaReflection } from "../../../gen/grpc/reflection/v1alpha/reflection_pb.js";
+import { envelope } from "../../../src/transport/call/framing.js";
+import type { TransportLimits } from "../../../src/transport/options.js";
+import { unreadBytesPerClientMax } from "../../../src/transport/services/reflection.js";
+import { data, FrameConnection, flag, frameType, headers, postFields, setting } from "../../support/http2-frames.js";
 import { type RpcServer, startRpcServer } from "../grpc/rpc-server.js";
 
 let server: RpcServer;
@@ -148,6 +159,141 @@ describe("grpc.reflection", () => {
         4,
       );
     }
+  });
+});
+
+const question = { host: "here", messageRequest: { case: "fileContainingSymbol" as const, value: serviceName } };
+
+/** The failure of a stream of reflection after its responses. */
+async function reflectionOutcome(port: number, requests: AsyncIterable<MessageInitShape<typeof RequestSchema>>) {
+  const client = createClient(ServerReflection, createGrpcTransport({ baseUrl: `http://127.0.0.1:${port}` }));
+  let responses = 0;
+  try {
+    for await (const _ of client.serverReflectionInfo(requests)) responses++;
+  } catch (thrown) {
+    const error = ConnectError.from(thrown);
+    const [info] = error.findDetails(ErrorInfoSchema);
+    return { responses, code: error.code, reason: info?.reason };
+  }
+  return { responses };
+}
+
+describe("reflection keeps to limits", () => {
+  const limited = async (limits: Partial<TransportLimits>): Promise<RpcServer> => {
+    const own = await startRpcServer(limits);
+    onTestFinished(() => own.close());
+    return own;
+  };
+  const exhausted = { code: Code.ResourceExhausted };
+
+  test("over every protocol and codec, the same responses", async () => {
+    const transports = [true, false].flatMap((useBinaryFormat) => {
+      const options = { baseUrl, useBinaryFormat, httpVersion: "2" as const };
+      return [createGrpcTransport(options), createGrpcWebTransport(options), createConnectTransport(options)];
+    });
+    const [first, ...others] = await Promise.all(
+      transports.map(async (transport) => {
+        const stream = createClient(ServerReflection, transport).serverReflectionInfo(twice(question));
+        const responses = [];
+        for await (const response of stream) responses.push(response);
+        return responses;
+      }),
+    );
+    expect(first).toHaveLength(2);
+    expect(first?.[0]).toMatchObject({ validHost: "here", originalRequest: question });
+    for (const other of others) expect(other).toEqual(first);
+  });
+
+  async function* twice<T>(value: T): AsyncGenerator<T> {
+    yield value;
+    yield value;
+  }
+
+  test("on the number of requests of a stream", async () => {
+    const own = await limited({ streamedRequestsMax: 20 });
+    async function* requests() {
+      for (let n = 0; n < 30; n++) yield question;
+    }
+    expect(await reflectionOutcome(own.port, requests())).toMatchObject({ ...exhausted, reason: "TOO_MANY_REQUESTS" });
+  });
+
+  test("on the length of a request", async () => {
+    async function* requests() {
+      yield question;
+      yield { host: "x".repeat(70_000) };
+    }
+    expect(await reflectionOutcome(server.port, requests())).toMatchObject(exhausted);
+  });
+
+  test("on silence, which begins when everything is answered", async () => {
+    const own = await limited({ requestStreamIdleMs: 300 });
+    async function* requests() {
+      for (let n = 0; n < 4; n++) {
+        yield question;
+        await sleep(200);
+      }
+      await sleep(2_000);
+    }
+    const outcome = await reflectionOutcome(own.port, requests());
+    expect(outcome).toEqual({ responses: 4, ...exhausted, reason: "STREAM_IDLE" });
+  });
+
+  test("on streams of one address", async () => {
+    const own = await limited({ streamsPerAddressMax: 2 });
+    const gone = new AbortController();
+    async function* requests() {
+      yield question;
+      await sleep(10_000, undefined, { signal: gone.signal }).catch(() => {});
+    }
+    const open = [reflectionOutcome(own.port, requests()), reflectionOutcome(own.port, requests())];
+    const text = async (): Promise<string> => (await fetch(`http://127.0.0.1:${own.port}/metrics`)).text();
+    await expect.poll(text).toMatch(/streams_open\{method="ServerReflectionInfo",protocol="grpc"\} 2/);
+    const third = await reflectionOutcome(own.port, requests());
+    expect(third).toEqual({ responses: 0, ...exhausted, reason: "TOO_MANY_STREAMS_OF_CLIENT" });
+    gone.abort();
+    expect(await Promise.all(open)).toEqual([{ responses: 1 }, { responses: 1 }]);
+  });
+
+  /** Opens streams that ask `message`, and never reads a response. */
+  const unread = async (port: number, streams: number, message: Buffer): Promise<FrameConnection> => {
+    // With a window of 0, not even an error without data could leave.
+    const connection = await FrameConnection.open(port, { settings: [[setting.initialWindowSize, 1]] });
+    onTestFinished(() => connection.close());
+    const path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+    for (let n = 0; n < streams; n++) {
+      connection.send(headers(2 * n + 1, postFields(path, "application/grpc")));
+      connection.send(data(2 * n + 1, message));
+      // The server's window of a connection is 64 KiB.
+      if (n % 100 === 99) await sleep(50);
+    }
+    return connection;
+  };
+
+  test("on requests that wait for a reader", async () => {
+    const own = await limited({ pendingRequestBytesMax: 10_000, breakOffMs: 50 });
+    const asked = envelope(0, toBinary(RequestSchema, create(RequestSchema, { host: "x".repeat(2_000) })));
+    // The response to the first is written, and waits.
+    const files = envelope(0, toBinary(RequestSchema, create(RequestSchema, question)));
+    const connection = await unread(own.port, 1, files);
+    for (let n = 0; n < 7; n++) connection.send(data(1, asked));
+    const reset = await connection.frame(({ type, streamId }) => type === frameType.rstStream && streamId === 1);
+    expect(reset?.payload.readUInt32BE()).toBe(11);
+  });
+
+  test("on bytes that one client leaves unread", async () => {
+    const own = await limited({});
+    const message = toBinary(RequestSchema, create(RequestSchema, question));
+    const connection = await unread(own.port, 900, envelope(0, message));
+    const [reply] = await ask(question.messageRequest);
+    const bytes = toBinary(ServerReflectionResponseSchema, reply ?? create(ServerReflectionResponseSchema)).length;
+    const fit = Math.floor(unreadBytesPerClientMax / bytes);
+    expect(fit).toBeLessThan(800);
+    await connection.frame(({ streamId, flags }) => streamId === 2 * 899 + 1 && (flags & flag.endStream) !== 0);
+    const refused = connection.frames.filter(({ type, flags }) => type === 1 && (flags & flag.endStream) !== 0);
+    expect(refused).toHaveLength(900 - fit);
+    // What is given up is given back.
+    connection.close();
+    await expect.poll(async () => (await reflectionOutcome(own.port, twice(question))).responses).toBe(2);
   });
 });
 

@@ -192,6 +192,23 @@ describe.each(Object.entries(before))("%s", (_place, first) => {
   });
 });
 
+describe.each([
+  ["a GET", rawGet(unaryPath)],
+  ["a stream", rawGet(streamPath)],
+  ["a WebSocket", rawUpgrade(streamPath)],
+])("%s", (_name, request) => {
+  test.each([
+    ["two hosts", "Host: x\r\nHost: y\r\n", "HOST_REPEATED"],
+    ["two equal hosts", "Host: x\r\nhost: x\r\n", "HOST_REPEATED"],
+    ["no host", "", "HOST_MISSING"],
+  ])("with %s is 400", async (_what, hosts, reason) => {
+    const connection = await RawConnection.open(server.address.port);
+    const response = await connection.ask(request.replace("Host: x\r\n", hosts));
+    expect(response).toMatchObject({ status: 400, body: expect.stringContaining(reason) });
+    connection.close();
+  });
+});
+
 test("any sequence of requests, cut anywhere, ends no process and leaves nothing", async () => {
   const parts = [...Object.values(requests), ...Object.values(before), rawUpgrade(streamPath), rawGet(exportPath)];
   const sequence = fc.array(fc.constantFrom(...parts), { minLength: 1, maxLength: 8 });

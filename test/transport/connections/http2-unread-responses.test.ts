@@ -1,4 +1,6 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, type TestContext, test } from "vitest";
+import { Failure } from "../../../src/domain/failure.js";
 import { pieceBytes, unreadBytesPerConnectionMax } from "../../../src/transport/connections/unread-responses.js";
 import type { TransportLimits } from "../../../src/transport/options.js";
 import {
@@ -14,6 +16,7 @@ import {
 } from "../../support/http2-frames.js";
 import { depthMessage } from "../grpc/fake-api.js";
 import { type RpcServer, startRpcServer } from "../grpc/rpc-server.js";
+import { serveFake } from "../serve-fake.js";
 
 const service = "/datanode.api.v2.TradingDataService";
 const enhanceYourCalm = 11;
@@ -92,6 +95,19 @@ describe("a reader whose window stays closed is reset", { concurrent: true }, ()
   });
 });
 
+test.for(Object.entries(streams))("%s: the end of a stream without messages", async ([, ask], context) => {
+  const server = await serve(context, { stalledReaderMs: 500, breakOffMs: 100 });
+  const connection = await FrameConnection.open(server.port, { settings: closedWindow });
+  connection.send(ask(1));
+  await context.expect.poll(() => server.streams.length).toBe(1);
+  server.streams[0]?.fail(new Failure("unavailable", "it ends", { reason: "DRAINING" }));
+  const end = await connection.frame(({ type, streamId, flags }) => {
+    return streamId === 1 && (type === frameType.rstStream || (flags & flag.endStream) !== 0);
+  });
+  expect(end).toBeDefined();
+  connection.close();
+});
+
 test("a slow reader that takes something is left alone", async (context) => {
   const server = await serve(context, { stalledReaderMs: 600 });
   const connection = await FrameConnection.open(server.port, { settings: closedWindow });
@@ -145,5 +161,34 @@ test("the responses that a connection leaves unread are bounded, and come again 
     bytes,
   );
   other.close();
+  connection.close();
+});
+
+test.for(["/metrics", "/file.txt"])("unread bytes of %s count, and are shared", async (path, { onTestFinished }) => {
+  const bytes = 4_000_000;
+  let made = 0;
+  const metrics = async (): Promise<string> => {
+    made++;
+    await sleep(200);
+    return "x".repeat(bytes);
+  };
+  const { server } = await serveFake({
+    metricsText: { contentType: "text/plain; version=0.0.4; charset=utf-8", metrics },
+    files: new Map([["/file.txt", { contentType: "text/plain", bytes: Buffer.alloc(bytes) }]]),
+  });
+  onTestFinished(() => server.close());
+  const connection = await FrameConnection.open(server.address.port, { settings: closedWindow });
+  const fit = Math.floor(unreadBytesPerConnectionMax / bytes);
+  const ids = Array.from({ length: fit + 20 }, (_, i) => 2 * i + 1);
+  const before = process.memoryUsage().rss;
+  connection.send(...ids.map((id) => headers(id, getFields(path), flag.endStream)));
+  const heads = (): number => connection.frames.filter(({ type }) => type === frameType.headers).length;
+  await expect.poll(heads).toBe(ids.length);
+  // A response of 4 MB says its length; a refusal is shorter, and waits for the window too.
+  for (const id of ids) connection.send(windowUpdate(id, 1_000));
+  const ended = (): number => connection.frames.filter(({ flags, type }) => type === 0 && (flags & 1) !== 0).length;
+  await expect.poll(ended).toBe(20);
+  expect(made).toBeLessThanOrEqual(5);
+  expect(process.memoryUsage().rss - before).toBeLessThan(64_000_000);
   connection.close();
 });

@@ -300,7 +300,10 @@ test("a call is aborted when its client leaves", async () => {
 
 describe("as configured", () => {
   test("origins", async () => {
-    const { server, url } = await serveFake({ corsOrigins: ["https://a.example"] });
+    const { server, url } = await serveFake({
+      corsOrigins: ["https://a.example"],
+      files: new Map([["/file.txt", { contentType: "text/plain", bytes: Buffer.from("file") }]]),
+    });
     const known = await fetch(url + depthPath, { headers: { origin: "https://a.example" } });
     expect(known.headers.get("access-control-allow-origin")).toBe("https://a.example");
     expect(known.headers.get("vary")).toBe("accept-encoding, origin");
@@ -310,6 +313,15 @@ describe("as configured", () => {
     const other = await fetch(url + depthPath, { headers: { origin: "https://b.example" } });
     expect(other.status).toBe(200);
     expect(other.headers.get("access-control-allow-origin")).toBeNull();
+    // What differs by origin says so: a shared cache would give one page the response to another.
+    const vary = async (path: string, init: RequestInit = {}) => (await fetch(url + path, init)).headers.get("vary");
+    const asPost = { method: "POST", headers: { "content-type": "application/grpc-web+proto" } };
+    expect(await vary("/nowhere")).toBe("origin");
+    expect(await vary("/metrics")).toBe("origin");
+    expect(await vary("/api/v2/market/unknown")).toBe("origin");
+    expect(await vary(depthPath, { method: "OPTIONS" })).toBe("origin");
+    expect(await vary("/file.txt")).toBe("accept-encoding, origin");
+    expect(await vary("/datanode.api.v2.TradingDataService/GetMarket", asPost)).toBe("origin");
     await server.close();
     const any = await serveFake({ corsOrigins: ["*"] });
     const star = await fetch(any.url + depthPath, { headers: { origin: "https://b.example" } });

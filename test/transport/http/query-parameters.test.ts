@@ -66,6 +66,14 @@ describe("what parameters become", () => {
     expect(bound(ledger, ListLedgerEntriesRequestSchema, query)).toEqual(expected);
   });
 
+  test.each([true, false])("every spelling of %s", (value) => {
+    const spellings = value ? ["true", "True", "TRUE", "t", "T", "1"] : ["false", "False", "FALSE", "f", "F", "0"];
+    for (const spelling of spellings) {
+      const request = bound(ledger, ListLedgerEntriesRequestSchema, `pagination.newestFirst=${spelling}`);
+      expect(request, spelling).toEqual({ pagination: { newestFirst: value } });
+    }
+  });
+
   test("the path's variables, with %2F as a part of them and + as itself", () => {
     expect(bound(depth, GetLatestMarketDepthRequestSchema, "max_depth=18446744073709551615", ["a%2Fb+c"])).toEqual({
       marketId: "a/b+c",
@@ -116,8 +124,9 @@ describe("what is refused", () => {
     ],
     [ledger, "pagination.first=1&pagination.first=1", 'pagination.first: got "1" and "1"; takes one value'],
     [ledger, "pagination.newestFirst=", 'pagination.newestFirst: got ""; takes true or false'],
-    [ledger, "pagination.newest_first=1", 'pagination.newestFirst: got "1"; takes true or false'],
-    [ledger, "pagination.newestFirst=TRUE", 'pagination.newestFirst: got "TRUE"; takes true or false'],
+    [ledger, "pagination.newest_first=2", 'pagination.newestFirst: got "2"; takes true or false'],
+    [ledger, "pagination.newestFirst=tRUE", 'pagination.newestFirst: got "tRUE"; takes true or false'],
+    [ledger, "pagination.newestFirst=yes", 'pagination.newestFirst: got "yes"; takes true or false'],
     [
       ledger,
       "pagination.newestFirst=true&pagination.newest_first=false",

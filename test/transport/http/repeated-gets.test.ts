@@ -107,6 +107,19 @@ describe("a GET in the same bytes as one before", () => {
     expect(await connection.ask(request)).toEqual(first);
   });
 
+  test.each([
+    ["no Host", depth.replace("Host: x\r\n", "")],
+    ["two", depth.replace("Host: x\r\n", "Host: x\r\nHost: y\r\n")],
+  ])("is refused as often as it is sent: %s", async (_name, invalid) => {
+    await serve();
+    const connection = await repeating();
+    for (let n = 0; n < warmingRequests; n++) {
+      const each = await alone(invalid);
+      expect(each.status).toBe(400);
+      if (connection.end === "open") expect((await connection.ask(invalid)).status).toBe(400);
+    }
+  });
+
   test("is answered to each page for its own origin", async () => {
     await serve({ corsOrigins: ["https://a.example", "https://b.example"] });
     for (const origin of ["https://a.example", "https://b.example", "https://c.example"]) {
