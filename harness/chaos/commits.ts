@@ -1,5 +1,5 @@
 import type { Connection, RowDataPacket } from "mysql2/promise";
-import { controlTimeoutMs } from "./mariadb.js";
+import { controlTimeoutMs } from "./database-server.js";
 
 const pollMs = 100;
 /** Polls that are remembered: an hour of them. */

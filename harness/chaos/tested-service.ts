@@ -7,9 +7,9 @@ import type { HarnessSettings } from "../support/settings.js";
 import { Chain } from "./chain.js";
 import { startChild } from "./children.js";
 import { Commits, type Connectable } from "./commits.js";
+import { DatabaseServer } from "./database-server.js";
 import { dumpDatabase } from "./dump.js";
 import { Judge } from "./judge.js";
-import { MariaDb } from "./mariadb.js";
 import { type Ending, type Feed, loaderFeed, Supervised, serveArguments } from "./marketd.js";
 import type { RandomSource } from "./random-source.js";
 import type { Scoreboard } from "./scoreboard.js";
@@ -78,7 +78,7 @@ export abstract class TestedService {
     this.judge = new Judge(chain, this.commits, scoreboard);
     this.service = new Supervised(
       this.#command("service"),
-      () => ({ args: serveArguments(MariaDb.url(databases.servicePort), port) }),
+      () => ({ args: serveArguments(DatabaseServer.url(databases.servicePort), port) }),
       (ending) => this.#endedByItself("the service", ending),
     );
     this.loader = new Supervised(
@@ -127,11 +127,11 @@ export abstract class TestedService {
   }
 
   /** What an undisturbed load of a chain up to `height` makes of an empty database on `server`. */
-  protected async loadUndisturbed(server: MariaDb, chain: Chain, height: number): Promise<Map<string, string>> {
+  protected async loadUndisturbed(server: DatabaseServer, chain: Chain, height: number): Promise<Map<string, string>> {
     const recording = join(this.directory, "undisturbed.recording");
     writeFileSync(recording, chain.bytesAfter(0, height));
     await server.run("DROP DATABASE IF EXISTS undisturbed");
-    const url = MariaDb.url(server.port, "undisturbed");
+    const url = DatabaseServer.url(server.port, "undisturbed");
     const args = [this.settings.program, "load", "--database-url", url, recording];
     const child = startChild(process.execPath, args, { stdio: ["ignore", "ignore", "inherit"] });
     const [code] = await once(child, "close");
@@ -185,7 +185,7 @@ export abstract class TestedService {
       this.commits.height,
       feed,
       this.directory,
-      MariaDb.url(this.databases.loaderPort),
+      DatabaseServer.url(this.databases.loaderPort),
     );
   }
 

@@ -95,12 +95,12 @@ function replicaStandsStill(world: ClusterWorld): Fault {
     excuses: ["ledger"],
     holdMs: [2_000, 4_000],
     inject: async () => {
-      await replica.run("STOP SLAVE SQL_THREAD");
+      await replica.run("STOP REPLICA SQL_THREAD");
       world.exportBurst = true;
     },
     heal: async () => {
       world.exportBurst = false;
-      await replica.run("START SLAVE SQL_THREAD");
+      await replica.run("START REPLICA SQL_THREAD");
       await caughtUp(world);
     },
   };

@@ -3,8 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Connection } from "mysql2/promise";
 import { freePort } from "../../test/support/free-port.js";
+import { DatabaseServer } from "../chaos/database-server.js";
 import { dumpDatabase } from "../chaos/dump.js";
-import { MariaDb } from "../chaos/mariadb.js";
 import { type RunContext, TestedService } from "../chaos/tested-service.js";
 import { GaleraNode } from "./galera-node.js";
 import { HaProxy, monitorUser } from "./haproxy.js";
@@ -31,7 +31,7 @@ export class ClusterWorld extends TestedService {
     readonly reader: GaleraNode,
     /** The node that the replica follows. */
     readonly source: GaleraNode,
-    readonly replica: MariaDb,
+    readonly replica: DatabaseServer,
     readonly haproxy: HaProxy,
     port: number,
   ) {
@@ -43,7 +43,7 @@ export class ClusterWorld extends TestedService {
   static async create(run: Omit<RunContext, "directory">, { galera, haproxy }: ClusterParts): Promise<ClusterWorld> {
     const directory = mkdtempSync(join(tmpdir(), "marketd-cluster-"));
     const template = join(directory, "template");
-    await MariaDb.install(template, join(directory, "template-log"));
+    await DatabaseServer.install(template, join(directory, "template-log"));
     const [writer, reader, source] = await GaleraNode.three(galera, template, directory);
     await writer.found();
     await writer.server.grant();
@@ -51,7 +51,7 @@ export class ClusterWorld extends TestedService {
     // Two that join at once hold each other up.
     await reader.join();
     await source.join();
-    const replica = await MariaDb.create(join(directory, "replica-data"), join(directory, "replica"), replicaId);
+    const replica = await DatabaseServer.create(join(directory, "replica-data"), join(directory, "replica"), replicaId);
     await replica.follow(source.server);
     const nodes = [writer, reader, source].map(({ name, server }) => ({ name, port: server.port }));
     const balancer = await HaProxy.before(
@@ -71,7 +71,7 @@ export class ClusterWorld extends TestedService {
 
   /** Whether the replica has all that its source has, or comes to have it in time. */
   async replicaCatchesUp(): Promise<boolean> {
-    const sequenceOf = async (server: MariaDb): Promise<string> => {
+    const sequenceOf = async (server: DatabaseServer): Promise<string> => {
       const [row] = await server.run("SELECT stream_sequence FROM marketd.progress", 1_000).catch(() => []);
       return String(row?.["stream_sequence"] ?? "nothing");
     };

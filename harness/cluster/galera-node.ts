@@ -2,7 +2,7 @@ import { cpSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { freePort } from "../../test/support/free-port.js";
-import { MariaDb } from "../chaos/mariadb.js";
+import { DatabaseServer } from "../chaos/database-server.js";
 
 /** Where packages put the library that makes a cluster of MariaDB servers. */
 export const galeraLibraries = [
@@ -33,7 +33,7 @@ interface GroupAddress {
 export class GaleraNode {
   private constructor(
     readonly name: string,
-    readonly server: MariaDb,
+    readonly server: DatabaseServer,
   ) {}
 
   /** Three nodes on copies of the files in `template`; none is started. */
@@ -53,7 +53,10 @@ export class GaleraNode {
         `# GALERA saved state\nversion: 2.1\nuuid: ${clusterId}\nseqno: 0\nsafe_to_bootstrap: ${index === 0 ? 1 : 0}\n`,
       );
       const options = galeraOptions(library, name, addresses, index);
-      return new GaleraNode(name, await MariaDb.on(dataDir, join(directory, `node-${index + 1}`), index + 1, options));
+      return new GaleraNode(
+        name,
+        await DatabaseServer.on(dataDir, join(directory, `node-${index + 1}`), index + 1, { options }),
+      );
     };
     return [await node(0), await node(1), await node(2)];
   }
