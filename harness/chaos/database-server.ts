@@ -14,13 +14,13 @@ const startMaxMs = 30_000;
 /** A server that is stopped or silent must not stop the harness. */
 export const controlTimeoutMs = 1_000;
 
-const password = "chaos";
+const usualPassword = "chaos";
 
 /**
  * The user that marketd connects as: it may do what it likes with its databases, and nothing with the server. And the
  * user that replicas connect as.
  */
-const grants = [
+const grants = (password: string): string[] => [
   `CREATE USER IF NOT EXISTS 'marketd'@'%' IDENTIFIED BY '${password}'`,
   "GRANT ALL ON `marketd`.* TO 'marketd'@'%'",
   "GRANT ALL ON `undisturbed`.* TO 'marketd'@'%'",
@@ -86,13 +86,26 @@ export class DatabaseServer {
   }
 
   /** What `--database-url` says of a database of a server on loopback port `port`, or behind it. */
-  static url(port: number, name = "marketd"): string {
+  static url(port: number, name = "marketd", password = usualPassword): string {
     return `mysql://marketd:${password}@127.0.0.1:${port}/${name}`;
   }
 
-  /** The user that marketd connects as. */
-  async grant(): Promise<void> {
-    for (const grant of grants) await this.run(grant);
+  /** The same of this server, by its socket's file, with all rights. */
+  localUrl(name: string): string {
+    return `mysql://root@localhost/${name}?socket=${encodeURIComponent(this.socketPath)}`;
+  }
+
+  /** Makes the user that marketd connects as. */
+  async grant(password = usualPassword): Promise<void> {
+    for (const grant of grants(password)) await this.run(grant);
+  }
+
+  /** Asks it to end, as its service manager does, and waits for that. */
+  async terminate(): Promise<void> {
+    const child = this.#child;
+    if (child === undefined || !this.isRunning) return;
+    child.kill("SIGTERM");
+    await once(child, "exit");
   }
 
   /** Starts it; resolves when it accepts connections. @param once options of this start alone */
@@ -195,10 +208,11 @@ export class DatabaseServer {
 
   /** Makes this server an asynchronous replica of another, from the first entry of that one's log. */
   async follow(primary: DatabaseServer, host = "127.0.0.1"): Promise<void> {
-    const [change, source] = this.kind === "mariadb" ? ["MASTER", "MASTER"] : ["REPLICATION SOURCE", "SOURCE"];
-    const settings = [`HOST='${host}'`, `PORT=${primary.port}`, "USER='replica'", "PASSWORD=''", "CONNECT_RETRY=1"];
-    const all = [...settings, "LOG_FILE='binary.000001'", "LOG_POS=4"].map((setting) => `${source}_${setting}`);
-    await this.run(`CHANGE ${change} TO ${all.join(", ")}`);
+    const place = `HOST='${host}', ?_PORT=${primary.port}, ?_LOG_FILE='binary.000001', ?_LOG_POS=4`;
+    const settings = `?_${place}, ?_USER='replica', ?_PASSWORD='', ?_CONNECT_RETRY=1`;
+    // MariaDB tries for a day, MySQL 9 ten times.
+    if (this.kind === "mariadb") await this.run(`CHANGE MASTER TO ${settings.replaceAll("?", "MASTER")}`);
+    else await this.run(`CHANGE REPLICATION SOURCE TO ${settings.replaceAll("?", "SOURCE")}, SOURCE_RETRY_COUNT=86400`);
     await this.run("START REPLICA");
   }
 

@@ -37,7 +37,8 @@ export class World extends TestedService {
     port: number,
     readonly clock: ReturnType<typeof fakeClock>,
   ) {
-    const databases = { committed: primary, servicePort: serviceProxy.port, loaderPort: loaderProxy.port };
+    const [serviceUrl, loaderUrl] = [DatabaseServer.url(serviceProxy.port), DatabaseServer.url(loaderProxy.port)];
+    const databases = { committed: primary, serviceUrl, loaderUrl };
     super(context, databases, port, clock?.environment);
   }
 
