@@ -10,7 +10,7 @@ import { freePort } from "../../test/support/free-port.js";
 import { startChild } from "./children.js";
 
 const acceptPollMs = 20;
-const startMaxMs = 30_000;
+const startMaxMs = 90_000;
 /** A server that is stopped or silent must not stop the harness. */
 export const controlTimeoutMs = 1_000;
 
@@ -201,9 +201,15 @@ export class DatabaseServer {
   }
 
   /** Ends every session of marketd, as an operator would where one holds up the others. */
-  async endSessions(): Promise<void> {
-    const sessions = await this.run("SELECT ID id FROM information_schema.PROCESSLIST WHERE USER = 'marketd'");
-    for (const { id } of sessions) await this.run(`KILL ${id}`).catch(() => {});
+  async endSessions(session?: Connection): Promise<void> {
+    const connection = session ?? (await this.connect());
+    try {
+      const sql = "SELECT ID id FROM information_schema.PROCESSLIST WHERE USER = 'marketd'";
+      const [sessions] = await connection.query<RowDataPacket[]>(sql);
+      for (const { id } of sessions) await connection.query(`KILL ${id}`).catch(() => {});
+    } finally {
+      if (session === undefined) connection.destroy();
+    }
   }
 
   /** Makes this server an asynchronous replica of another, from the first entry of that one's log. */

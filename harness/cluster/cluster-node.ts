@@ -4,7 +4,7 @@ import type { DatabaseServer, ServerSpecifics } from "../chaos/database-server.j
 import type { GroupNetwork } from "./group-network.js";
 
 /** How long a node may take to be one of the cluster. */
-export const joinMaxMs = 60_000;
+export const joinMaxMs = 120_000;
 const joinPollMs = 50;
 const askMaxMs = 1_000;
 

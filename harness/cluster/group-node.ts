@@ -144,6 +144,7 @@ function nodeOptions(host: string, addresses: readonly string[], index: number):
     "--log-replica-updates=ON",
     // Group Replication shows its state there.
     "--performance-schema=ON",
+    `--bind-address=${host}`,
     `--report-host=${host}`,
     "--plugin-load-add=group_replication.so",
     "--plugin-load-add=mysql_clone.so",
