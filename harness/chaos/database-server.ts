@@ -178,11 +178,11 @@ export class DatabaseServer {
   }
 
   /** A connection with all rights, directly to the server. */
-  connect(): Promise<Connection> {
+  connect(timeoutMs = controlTimeoutMs): Promise<Connection> {
     return createConnection({
       socketPath: this.socketPath,
       user: "root",
-      connectTimeout: controlTimeoutMs,
+      connectTimeout: timeoutMs,
       supportBigNumbers: true,
       bigNumberStrings: true,
     });
@@ -190,7 +190,7 @@ export class DatabaseServer {
 
   /** One statement on a connection of its own. */
   async run(sql: string, timeoutMs = 10_000): Promise<RowDataPacket[]> {
-    const connection = await this.connect();
+    const connection = await this.connect(timeoutMs);
     connection.on("error", () => {});
     try {
       const [rows] = await connection.query<RowDataPacket[]>({ sql, timeout: timeoutMs });

@@ -4,7 +4,7 @@ import type { DatabaseServer, ServerSpecifics } from "../chaos/database-server.j
 import type { GroupNetwork } from "./group-network.js";
 
 /** How long a node may take to be one of the cluster. */
-export const joinMaxMs = 120_000;
+export const joinMaxMs = 180_000;
 const joinPollMs = 50;
 const askMaxMs = 1_000;
 
@@ -63,6 +63,8 @@ export abstract class ClusterNode {
 export interface Engine {
   /** Three nodes on copies of the files in `template`; none is started. */
   nodes(template: string, directory: string): Promise<[ClusterNode, ClusterNode, ClusterNode]>;
+  /** True on a node that belongs to the cluster, as a condition of SQL. */
+  readonly isServing: string;
   /** What HAProxy asks a server: `in service` or not. */
   readonly readerSql: string;
   /** The same of a node that is to be written to; undefined: the first node that may be read from. */

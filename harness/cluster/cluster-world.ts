@@ -6,7 +6,7 @@ import { freePort } from "../../test/support/free-port.js";
 import { DatabaseServer } from "../chaos/database-server.js";
 import { dumpDatabase } from "../chaos/dump.js";
 import { type RunContext, TestedService } from "../chaos/tested-service.js";
-import type { ClusterNode, Engine } from "./cluster-node.js";
+import { type ClusterNode, type Engine, joinMaxMs } from "./cluster-node.js";
 import { HaProxy, monitorUser } from "./haproxy.js";
 
 const replicaId = 4;
@@ -40,7 +40,7 @@ export class ClusterWorld extends TestedService {
   ) {
     const urlOf = (port: number): string => DatabaseServer.url(port, "marketd", noPassword);
     const [serviceUrl, loaderUrl] = [urlOf(haproxy.readerPort), urlOf(haproxy.writerPort)];
-    super(context, { committed: new AnyNode(nodes), serviceUrl, loaderUrl }, port);
+    super(context, { committed: new AnyNode(nodes, engine.isServing), serviceUrl, loaderUrl }, port);
   }
 
   /** Starts everything; resolves when the service is ready and has the first blocks. */
@@ -74,9 +74,22 @@ export class ClusterWorld extends TestedService {
     return world;
   }
 
-  /** The node that the loader is led to. @throws Error when there is none */
+  /** Resolves when all nodes serve; one that a fault left behind is started again. */
+  async makeWhole(): Promise<void> {
+    for (const node of this.nodes) {
+      if (await this.within(joinMaxMs / 4, () => node.isSynced())) continue;
+      await node.server.end();
+      await node.join();
+    }
+  }
+
+  /** The node that the loader is led to, once the cluster is whole. @throws Error when there is none */
   async writer(): Promise<ClusterNode> {
-    for (const node of this.nodes) if (await node.isWriter()) return node;
+    await this.makeWhole();
+    const until = performance.now() + joinMaxMs;
+    do {
+      for (const node of this.nodes) if (await node.isWriter()) return node;
+    } while (performance.now() < until);
     throw new Error("no node may be written to");
   }
 
@@ -142,7 +155,10 @@ export class ClusterWorld extends TestedService {
 class AnyNode {
   #next = 0;
 
-  constructor(private readonly nodes: readonly ClusterNode[]) {}
+  constructor(
+    private readonly nodes: readonly ClusterNode[],
+    readonly isServing: string,
+  ) {}
 
   async connect(): Promise<Connection> {
     const node = this.nodes[this.#next++ % this.nodes.length];

@@ -94,6 +94,8 @@ export function galera(library: string): Engine {
   };
   return {
     nodes,
+    // Any other refuses the question itself.
+    isServing: "TRUE",
     readerSql: fitSql,
     writerSql: undefined,
     authenticationPlugin: "mysql_native_password",

@@ -110,6 +110,7 @@ export async function groupReplication(): Promise<Engine> {
   };
   return {
     nodes,
+    isServing: inGroup,
     readerSql: `SELECT IF((SELECT COUNT(*) FROM ${members}) = 0 OR ${inGroup}, 'in service', 'away') AS state`,
     writerSql: `SELECT IF(${isPrimary}, 'in service', 'away') AS state`,
     authenticationPlugin: "caching_sha2_password",
