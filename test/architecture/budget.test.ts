@@ -8,7 +8,7 @@ import { readSource, trackedFiles } from "./sources.js";
 const budgets: Readonly<Record<string, number>> = {
   ".": 790,
   api: 800,
-  client: 810,
+  client: 980,
   commands: 1_260,
   domain: 1_460,
   embedded: 1_180,
@@ -20,7 +20,7 @@ const budgets: Readonly<Record<string, number>> = {
   simulator: 2_880,
   store: 4_000,
   telemetry: 40,
-  terminal: 420,
+  terminal: 450,
   "transport/": 1_090,
   "transport/call": 950,
   "transport/connections": 1_830,
