@@ -8,7 +8,7 @@ import { readSource, trackedFiles } from "./sources.js";
 const budgets: Readonly<Record<string, number>> = {
   ".": 790,
   api: 800,
-  client: 810,
+  client: 980,
   commands: 1_260,
   domain: 1_480,
   embedded: 1_180,
