@@ -22,6 +22,10 @@ type DepthOptions struct {
 	MarketIDs []string
 	// SilenceMax replaces the package's own if it is not 0.
 	SilenceMax time.Duration
+	// OnConnect is called when a stream has sent its first message, before its first change, on each connection. Read here
+	// what you keep of markets, such as their decimals, which may have changed meanwhile. An error is treated as the
+	// stream's.
+	OnConnect func(ctx context.Context) error
 	// OnDisconnect is called when the stream broke, before each wait. The books are out of date until the next change.
 	OnDisconnect func(err error, wait time.Duration)
 }
@@ -83,9 +87,14 @@ func readOnce(
 	stream, err := client.ObserveMarketsDepthUpdates(
 		ctx, &apiv2.ObserveMarketsDepthUpdatesRequest{MarketIds: options.MarketIDs},
 	)
-	for err == nil && stream.Receive() {
+	for first := true; err == nil && stream.Receive(); first = false {
 		// Only the time that we wait counts, not the time that the caller takes over a change.
 		timer.Stop()
+		if first && options.OnConnect != nil {
+			if err := options.OnConnect(ctx); err != nil {
+				return err
+			}
+		}
 		onMessage()
 		for _, update := range stream.Msg().GetUpdate() {
 			book := books[update.GetMarketId()]

@@ -253,6 +253,7 @@ func TestReadDepth(t *testing.T) {
 	var seen []string
 	for change, err := range ReadDepth(t.Context(), client, DepthOptions{
 		SilenceMax:   500 * time.Millisecond,
+		OnConnect:    func(context.Context) error { seen = append(seen, "connected"); return nil },
 		OnDisconnect: func(err error, _ time.Duration) { seen = append(seen, err.Error()) },
 	}) {
 		if err != nil {
@@ -263,9 +264,11 @@ func TestReadDepth(t *testing.T) {
 		seen = append(seen, fmt.Sprint(sequence, ": ", change.Book.BestBid().GetVolume()))
 	}
 	want := []string{
-		"10: 1", "20: 2", "unavailable: the stream ended", "10: 1", "unavailable: as scripted",
-		"10: 1", "data_loss: updates of market m are missing", "10: 1", "unavailable: no message for 500ms",
-		"10: 1", "not_found: as scripted",
+		"connected", "10: 1", "20: 2", "unavailable: the stream ended",
+		"connected", "10: 1", "unavailable: as scripted",
+		"connected", "10: 1", "data_loss: updates of market m are missing",
+		"connected", "10: 1", "unavailable: no message for 500ms",
+		"connected", "10: 1", "not_found: as scripted",
 	}
 	if !reflect.DeepEqual(seen, want) {
 		t.Errorf("got %q, want %q", seen, want)

@@ -112,7 +112,10 @@ export class MarketFeed {
     };
     while (!signal.aborted) {
       this.#stream = new AbortController();
-      const options = { marketIds: [this.#id], signal: AbortSignal.any([signal, this.#stream.signal]), onDisconnect };
+      const ended = AbortSignal.any([signal, this.#stream.signal]);
+      // Its decimals may have changed while there was no stream.
+      const onConnect = () => this.#askMarket(ended);
+      const options = { marketIds: [this.#id], signal: ended, onConnect, onDisconnect };
       for await (const change of readDepth(this.#server.client, options)) {
         this.#streamFailure = undefined;
         this.#heardAt = performance.now();
@@ -150,7 +153,7 @@ export class MarketFeed {
   async #askFacts(signal: AbortSignal): Promise<void> {
     const { client } = this.#server;
     const options = { signal, timeoutMs: factsMaxMs };
-    this.#market = marketOf(await client.getMarket({ marketId: this.#id }, options));
+    await this.#askMarket(signal);
     const onHeader = (headers: Headers) => this.#noteBlock(headers);
     try {
       const { marketData } = await client.getLatestMarketData({ marketId: this.#id }, { ...options, onHeader });
@@ -162,6 +165,16 @@ export class MarketFeed {
       this.#noteBlock(error.metadata);
       this.#mode = this.#market.tradingMode;
     }
+  }
+
+  /** Requests the market. A book in other decimals is discarded. */
+  async #askMarket(signal: AbortSignal): Promise<void> {
+    const options = { signal, timeoutMs: factsMaxMs };
+    const market = marketOf(await this.#server.client.getMarket({ marketId: this.#id }, options));
+    const { decimalPlaces, positionDecimalPlaces } = this.#market;
+    const isSame = market.decimalPlaces === decimalPlaces && market.positionDecimalPlaces === positionDecimalPlaces;
+    if (!isSame) this.#book = undefined;
+    this.#market = market;
   }
 
   #noteBlock(headers: Headers): void {

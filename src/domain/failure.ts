@@ -44,6 +44,8 @@ export interface FieldViolation {
 export interface FailureParts {
   /** UPPER_SNAKE_CASE, for programs. */
   readonly reason: string;
+  /** What `ErrorInfo` says beside the reason, for programs. */
+  readonly reasonMetadata?: Readonly<Record<string, string>>;
   readonly violations?: readonly FieldViolation[];
   /** How long a client should wait before it tries again. */
   readonly retryAfterMs?: number;
@@ -62,6 +64,7 @@ export interface FailureParts {
 export class Failure extends Error {
   readonly code: FailureCode;
   readonly reason: string;
+  readonly reasonMetadata: Readonly<Record<string, string>>;
   readonly violations: readonly FieldViolation[];
   readonly retryAfterMs: number | undefined;
   readonly metadata: Metadata | undefined;
@@ -74,6 +77,7 @@ export class Failure extends Error {
     this.name = "Failure";
     this.code = code;
     this.reason = parts.reason;
+    this.reasonMetadata = parts.reasonMetadata ?? {};
     this.violations = parts.violations ?? [];
     this.retryAfterMs = parts.retryAfterMs;
     this.metadata = parts.metadata;

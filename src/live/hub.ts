@@ -4,7 +4,7 @@ import { type Cohort, Subscription } from "./cohort.js";
 import { type DepthResponse, heartbeat } from "./depth-segment.js";
 import type { LiveLimits } from "./limits.js";
 import type { LiveMarket } from "./live-market.js";
-import { type LiveState, marketStale, type StateChange } from "./live-state.js";
+import { type LiveState, marketRedefined, marketStale, type StateChange } from "./live-state.js";
 import { Subscriber, type SubscriberOwner } from "./subscriber.js";
 
 /** Readers that are woken between two reads of the clock. */
@@ -73,9 +73,9 @@ export class Hub implements SubscriberOwner {
   publish(change: StateChange): void {
     this.#heartbeat = undefined;
     for (const { subscription, subscribers } of [...this.#following.values()]) {
-      const stale = subscription.holds(change.stale);
-      if (stale !== undefined) {
-        for (const subscriber of [...subscribers]) subscriber.fail(marketStale(stale.id));
+      const failure = endOf(subscription, change);
+      if (failure !== undefined) {
+        for (const subscriber of [...subscribers]) subscriber.fail(failure);
         continue;
       }
       if (!subscription.note(change)) continue;
@@ -165,4 +165,12 @@ export class Hub implements SubscriberOwner {
       for (const subscriber of subscribers) subscriber.sweep(this.#heartbeatSweeps);
     }
   }
+}
+
+/** Why a change ends the streams of a subscription; undefined: it does not. */
+function endOf(subscription: Subscription, change: StateChange): Failure | undefined {
+  const redefined = subscription.holds(change.redefined);
+  if (redefined !== undefined) return marketRedefined(redefined.id);
+  const stale = subscription.holds(change.stale);
+  return stale === undefined ? undefined : marketStale(stale.id);
 }

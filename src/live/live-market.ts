@@ -1,4 +1,4 @@
-import { create } from "@bufbuild/protobuf";
+import { create, fromBinary } from "@bufbuild/protobuf";
 import {
   GetLatestMarketDataResponseSchema,
   GetLatestMarketDepthResponseSchema,
@@ -38,6 +38,7 @@ export interface LiveMarketData {
 export class LiveMarket {
   readonly book: TrackedBook;
   #market: EncodedResponse<typeof GetMarketResponseSchema> | undefined;
+  #definition: Uint8Array | undefined;
   #data: LiveMarketData | undefined;
   #trade: TradeRow | undefined;
   #sequenceNumber = 0n;
@@ -75,9 +76,17 @@ export class LiveMarket {
     return this.#stale;
   }
 
-  setMarket(row: BodyRow): void {
+  /**
+   * @returns whether the market's prices or sizes have other decimals than before. Depth responses get another version
+   * with each definition, because it says what their numbers mean.
+   */
+  setMarket(row: BodyRow): boolean {
+    const before = this.#definition;
+    this.#definition = row.body;
     const segments = [Segment.ofBinary(MarketSchema, row.body)];
     this.#market = new SegmentResponse(marketEnvelope, segments, `${this.chainVersion}-${row.changedSequence}`);
+    this.#touchDepth(row.changedSequence);
+    return before !== undefined && decimalsOf(before) !== decimalsOf(row.body);
   }
 
   setData(row: BodyRow): void {
@@ -162,6 +171,12 @@ export class LiveMarket {
     const version = `${this.chainVersion}-${this.#depthChanged}${maxDepth === 0n ? "" : `-${maxDepth}`}`;
     return new MessageResponse(GetLatestMarketDepthResponseSchema, message, { version });
   }
+}
+
+/** Of prices and of sizes, to be compared. */
+function decimalsOf(definition: Uint8Array): string {
+  const { decimalPlaces, positionDecimalPlaces } = fromBinary(MarketSchema, definition);
+  return `${decimalPlaces} ${positionDecimalPlaces}`;
 }
 
 function bookSide(row: LevelRow): 1 | 2 {

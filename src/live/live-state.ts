@@ -16,6 +16,10 @@ export interface StateChange {
   readonly shown: readonly LiveMarket[];
   /** Markets that became stale: streams that hold them end. */
   readonly stale: readonly LiveMarket[];
+  /** Markets with other decimals than before: streams that hold them end, whether they are stale or not. */
+  readonly redefined: readonly LiveMarket[];
+  /** Markets that became stale, and those that no longer are, also if nobody could hold them before. */
+  readonly turned: readonly LiveMarket[];
   /** Markets that published an update, and what they had published before. */
   readonly published: ReadonlyMap<LiveMarket, Published>;
 }
@@ -103,10 +107,11 @@ export class LiveState {
     this.#mark++;
     this.#progress = changes.progress;
     const announced: LiveMarket[] = [];
+    const redefined: LiveMarket[] = [];
     for (const row of changes.markets) {
       const market = this.#marketOf(row.marketId);
       if (market.market === undefined) announced.push(market);
-      market.setMarket(row);
+      if (market.setMarket(row)) redefined.push(market);
     }
     for (const row of changes.marketData) this.#marketOf(row.marketId).setData(row);
     for (const row of changes.trades) this.#marketOf(row.marketId).setTrade(row);
@@ -121,6 +126,8 @@ export class LiveState {
     return {
       shown: [...announced, ...known].filter(({ stale }) => !stale),
       stale: known.filter(({ stale }) => stale),
+      redefined,
+      turned,
       published,
     };
   }
@@ -204,4 +211,11 @@ export function marketStale(id: string): Failure {
     "MARKET_STALE",
     liveRetryAfterMs,
   );
+}
+
+/** UNAVAILABLE, because a reader holds a book in other decimals than the market has now. */
+export function marketRedefined(id: string): Failure {
+  const message = `market ${id} has other decimals than before; discard its book, read the market again, and open the stream again`;
+  const parts = { reason: "MARKET_STALE", reasonMetadata: { redefined: "true" }, retryAfterMs: liveRetryAfterMs };
+  return new Failure("unavailable", message, parts);
 }

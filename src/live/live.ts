@@ -6,6 +6,7 @@ import type { Log } from "../telemetry/log.js";
 import type { Metrics } from "../telemetry/metrics.js";
 import { Hub } from "./hub.js";
 import { type LiveLimits, liveLimits, liveRetryAfterMs } from "./limits.js";
+import type { LiveMarket } from "./live-market.js";
 import { blockAgeSeconds, databaseSilenceSeconds, registerLiveMetrics } from "./live-metrics.js";
 import { LiveState, type MarketCounts } from "./live-state.js";
 import type { Subscriber } from "./subscriber.js";
@@ -161,6 +162,7 @@ class FollowedLive implements Live {
     if (this.#state !== undefined && !afresh) {
       const change = this.#state.apply(changes);
       this.#hub?.publish(change);
+      for (const market of change.turned) this.#logTurned(market);
       return;
     }
     this.#forget();
@@ -169,7 +171,13 @@ class FollowedLive implements Live {
     this.#state = state;
     const { chainId, height } = changes.progress;
     this.#log.info({ chain: chainId, height: String(height), markets: state.announced.length }, "read the state");
+    for (const market of state.announced) if (market.stale) this.#logTurned(market);
     for (const listener of this.#listeners) listener(true);
+  }
+
+  #logTurned({ id, stale }: LiveMarket): void {
+    if (stale) this.#log.warn({ market: id }, "market is stale: it has no depth before its venue's next snapshot");
+    else this.#log.info({ market: id }, "market is no longer stale");
   }
 
   onEmpty(): void {

@@ -63,7 +63,9 @@ export function toStatus(failure: Failure): MessageShape<typeof StatusSchema> {
 }
 
 function detailsOf(failure: Failure): Any[] {
-  const details = [anyPack(ErrorInfoSchema, create(ErrorInfoSchema, { reason: failure.reason, domain: errorDomain }))];
+  const { reason, reasonMetadata } = failure;
+  const info = create(ErrorInfoSchema, { reason, domain: errorDomain, metadata: { ...reasonMetadata } });
+  const details = [anyPack(ErrorInfoSchema, info)];
   if (failure.violations.length > 0) {
     const fieldViolations = failure.violations.slice(0, violationsMax).map(({ field, description }) => {
       return { field: sendable(field), description: sendable(description) };

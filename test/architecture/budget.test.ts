@@ -14,7 +14,7 @@ const budgets: Readonly<Record<string, number>> = {
   embedded: 1_180,
   encoding: 550,
   ledger: 1_740,
-  live: 1_450,
+  live: 1_510,
   loader: 3_660,
   runtime: 1_510,
   simulator: 2_880,

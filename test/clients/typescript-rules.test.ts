@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { durationFromMs } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError, createClient, createRouterTransport, type ServiceImpl } from "@connectrpc/connect";
@@ -132,8 +133,9 @@ describe("readDepth", () => {
       },
     });
     const onDisconnect = (error: ConnectError) => seen.push(error.rawMessage);
+    const onConnect = () => void seen.push("connected");
     const books = new Set<DepthChange["book"]>();
-    for await (const { book } of readDepth(client, { signal: stop.signal, silenceMaxMs, onDisconnect })) {
+    for await (const { book } of readDepth(client, { signal: stop.signal, silenceMaxMs, onConnect, onDisconnect })) {
       books.add(book);
       seen.push(`${book.sequenceNumber}: ${book.bestBid?.volume}`);
     }
@@ -157,8 +159,30 @@ describe("readDepth", () => {
       },
     ]);
     const gap = "updates of market m are missing";
-    expect(seen).toEqual(["10: 1", "20: 2", "the stream ended", "10: 1", "draining", "10: 1", gap]);
+    const first = ["connected", "10: 1", "20: 2", "the stream ended"];
+    expect(seen).toEqual([...first, "connected", "10: 1", "draining", "connected", "10: 1", gap]);
     expect(connections).toBe(3);
+  });
+
+  test("waits for what is read at the start of a stream, and starts again where that failed", async () => {
+    const client = clientOf({
+      async *observeMarketsDepthUpdates() {
+        yield { update: [whole] };
+      },
+    });
+    const seen: string[] = [];
+    const stop = new AbortController();
+    const onConnect = async () => {
+      await sleep(10);
+      seen.push("market read");
+      if (seen.length === 1) throw new ConnectError("not there", Code.Unavailable);
+    };
+    const onDisconnect = ({ rawMessage }: ConnectError) => seen.push(rawMessage);
+    for await (const _ of readDepth(client, { signal: stop.signal, onConnect, onDisconnect })) {
+      seen.push("a change");
+      stop.abort();
+    }
+    expect(seen).toEqual(["market read", "not there", "market read", "a change"]);
   });
 
   test("gives up a stream that is silent", async () => {
@@ -166,7 +190,7 @@ describe("readDepth", () => {
       yield [whole];
       await new Promise(() => {});
     };
-    expect((await read([silent], 50)).seen).toEqual(["10: 1", "no message for 50 ms"]);
+    expect((await read([silent], 50)).seen).toEqual(["connected", "10: 1", "no message for 50 ms"]);
   });
 
   test("starts again when a response ends before its stream does", async () => {

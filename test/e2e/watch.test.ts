@@ -4,8 +4,9 @@ import { writeFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { create } from "@bufbuild/protobuf";
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
-import { Market_TradingMode } from "../../gen/vega/markets_pb.js";
+import { Market_TradingMode, MarketSchema } from "../../gen/vega/markets_pb.js";
 import { Side } from "../../gen/vega/vega_pb.js";
 import { scaled } from "../../src/domain/decimal-text.js";
 import { newDatabaseUrl } from "../support/database.js";
@@ -248,6 +249,24 @@ describe("watch without a terminal", () => {
     await vi.waitFor(() => expect(error()).toMatch(/^marketd: stale since .+; trying again\n$/), poll);
     await service.start();
     await vi.waitFor(() => expect(lines()).toHaveLength(3), poll);
+    child.kill("SIGTERM");
+    expect((await ending).code).toBe(0);
+  });
+
+  it("scales by a market's new decimals from the first line in them on", async () => {
+    const id = "6d4f1e0000000000000000000000000000000000000000000000000000000003";
+    const order = { id: "scaled", marketId: id, price: "10050", remaining: 1n, size: 1n };
+    await loadBlock((r) => r.market(id, { decimalPlaces: 2n }).order(order));
+    const { child, ending } = startMarketd(["watch", id, "--server", service.url]);
+    let out = "";
+    child.stdout?.on("data", (text) => {
+      out += String(text);
+    });
+    const bids = () => [...out.matchAll(/ bid=(\S+) /g)].map(([, bid]) => bid);
+    await vi.waitFor(() => expect(bids()).toEqual(["100.50"]), poll);
+    const value = create(MarketSchema, { id, decimalPlaces: 4n });
+    await loadBlock((r) => r.event({ case: "marketUpdated", value }).order({ ...order, price: "1005000" }));
+    await vi.waitFor(() => expect(bids()).toEqual(["100.50", "100.5000"]), poll);
     child.kill("SIGTERM");
     expect((await ending).code).toBe(0);
   });

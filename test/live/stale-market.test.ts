@@ -1,6 +1,8 @@
 import { PassThrough } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
+import { create } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { MarketSchema } from "../../gen/vega/markets_pb.js";
 import type { Service } from "../../src/commands/service.js";
 import { load } from "../../src/loader/load.js";
 import { streamSource } from "../../src/loader/source.js";
@@ -17,12 +19,19 @@ let service: Service;
 let height = 0;
 
 /** Loads a block of what a venue tells, and waits until the service has it. */
-async function tell(...events: Parameters<RecordingBuilder["venue"]>[0][]): Promise<void> {
-  const loaded = recording.frames.length;
-  height++;
-  recording.block(height, BigInt(height) * 1_000_000_000n, (r) => {
+function tell(...events: Parameters<RecordingBuilder["venue"]>[0][]): Promise<void> {
+  return loadBlocks((r) => {
     for (const event of events) r.venue(event);
   });
+}
+
+/** Loads blocks at once, so that the service reads them in one poll, and waits until it has them. */
+async function loadBlocks(...blocks: ((recording: RecordingBuilder) => unknown)[]): Promise<void> {
+  const loaded = recording.frames.length;
+  for (const block of blocks) {
+    height++;
+    recording.block(height, BigInt(height) * 1_000_000_000n, block);
+  }
   const bytes = new PassThrough();
   bytes.end(Buffer.concat(recording.frames.slice(loaded)));
   await load({ database: url, sources: [streamSource(bytes, "test")], log });
@@ -31,7 +40,10 @@ async function tell(...events: Parameters<RecordingBuilder["venue"]>[0][]): Prom
   await expect.poll(block, { timeout: 10_000 }).toBe(`${height}`);
 }
 
-const definition = (marketId: string) => ({ case: "marketDefinition" as const, value: { marketId } });
+const definition = (marketId: string, priceDecimals = 0, sizeDecimals = 0) => ({
+  case: "marketDefinition" as const,
+  value: { marketId, priceDecimals, sizeDecimals },
+});
 const snapshot = (marketId: string, price: string, sequenceNumber: bigint) => ({
   case: "bookSnapshot" as const,
   value: { marketId, bids: [{ price, size: "1" }], sequenceNumber },
@@ -43,7 +55,11 @@ const delta = (marketId: string, price: string, sequenceNumber: bigint) => ({
 
 interface Message {
   readonly result?: {
-    readonly update: readonly { readonly marketId: string; readonly previousSequenceNumber: string }[];
+    readonly update: readonly {
+      readonly marketId: string;
+      readonly buy: readonly { readonly price: string; readonly volume: string }[];
+      readonly previousSequenceNumber: string;
+    }[];
   };
   readonly error?: { readonly code: number; readonly message: string; readonly details: readonly object[] };
 }
@@ -55,6 +71,12 @@ class Lines {
 
   constructor(...marketIds: string[]) {
     void this.#read(marketIds);
+  }
+
+  /** The prices that an update of the market has set or removed so far. */
+  pricesOf(marketId: string): string[] {
+    const updates = this.messages.flatMap(({ result }) => result?.update ?? []);
+    return updates.filter((update) => update.marketId === marketId).flatMap(({ buy }) => buy.map(({ price }) => price));
   }
 
   /** The markets of each update so far. */
@@ -164,4 +186,105 @@ test("who polls with an ETag is told of a market that became stale, and of its b
   expect((await ask(etag)).status).toBe(503);
   await tell(snapshot("a", "1", 100n));
   expect((await ask(etag)).status).toBe(200);
+});
+
+const redefined = (marketId: string) => ({
+  error: {
+    code: 14,
+    message: `market ${marketId} has other decimals than before; discard its book, read the market again, and open the stream again`,
+    details: expect.arrayContaining([
+      expect.objectContaining({ reason: "MARKET_STALE", metadata: { redefined: "true" } }),
+      expect.objectContaining({ retryDelay: "1s" }),
+    ]),
+  },
+});
+
+/** Streams of all markets, of the market and another one, and of another one. */
+async function streamsAround(marketId: string): Promise<[Lines, Lines, Lines]> {
+  const streams: [Lines, Lines, Lines] = [new Lines(), new Lines("other", marketId), new Lines("other")];
+  await expect.poll(() => streams.map(({ markets }) => markets.length > 0)).toEqual([true, true, true]);
+  return streams;
+}
+
+/** The streams that hold the market end, without a number in its new scale, and the other one goes on. */
+async function expectRedefined([all, both, other]: [Lines, Lines, Lines], marketId: string, price: string) {
+  await expect.poll(() => [all.ended, both.ended]).toEqual([true, true]);
+  for (const stream of [all, both]) {
+    expect(stream.messages.at(-1)).toEqual(redefined(marketId));
+    expect(stream.pricesOf(marketId)).toEqual([price]);
+  }
+  const before = other.markets.length;
+  await tell(snapshot("other", `${height}`, BigInt(height)));
+  await expect.poll(() => other.markets.length).toBe(before + 1);
+}
+
+test("new decimals and a book in them, of the same block, end the streams that hold the market", async () => {
+  await tell(definition("d", 2), snapshot("d", "100.5", 1n), definition("other"), snapshot("other", "1", 1n));
+  const streams = await streamsAround("d");
+  await tell(definition("d", 4), snapshot("d", "100.5", 2n));
+  await expectRedefined(streams, "d", "10050");
+  const again = new Lines("d");
+  await expect.poll(() => again.pricesOf("d")).toEqual(["1005000"]);
+  expect((await depth("d")).body.buy?.[0]?.price).toBe("1005000");
+});
+
+test("other decimals of sizes end them too, and a definition that changes neither does not", async () => {
+  const streams = await streamsAround("d");
+  await tell(definition("d", 4), delta("d", "7", 3n));
+  await expect.poll(() => streams[0].pricesOf("d")).toEqual(["1005000", "70000"]);
+  await tell(definition("d", 4, 1), snapshot("d", "7", 4n));
+  await expect.poll(() => streams.map(({ ended }) => ended)).toEqual([true, true, false]);
+  for (const stream of streams.slice(0, 2)) expect(stream.messages.at(-1)).toEqual(redefined("d"));
+});
+
+test("new decimals in a backlog of blocks that is read in one poll end the streams", async () => {
+  await tell(definition("e", 2), snapshot("e", "100.5", 1n));
+  const streams = await streamsAround("e");
+  await loadBlocks(
+    (r) => r.venue(delta("e", "3", 2n)),
+    (r) => r.venue(definition("e", 1)),
+    (r) => r.venue(delta("e", "4", 3n)),
+    (r) => r.venue(definition("e", 3)),
+    (r) => r.venue(snapshot("e", "100.5", 9n)),
+    (r) => r.venue(delta("e", "5", 10n)),
+  );
+  await expectRedefined(streams, "e", "10050");
+});
+
+test("new decimals of a market that stays stale end the streams for that reason, and later those of all again", async () => {
+  await tell(definition("f", 2), snapshot("f", "100.5", 1n));
+  const streams = await streamsAround("f");
+  await tell(definition("f", 3));
+  await expectRedefined(streams, "f", "10050");
+  expect((await depth("f")).status).toBe(503);
+  // Its reader may have read the market since.
+  const all = new Lines();
+  await expect.poll(() => all.markets).toContain("e");
+  await tell(definition("f", 4));
+  await expect.poll(() => all.messages.at(-1)).toEqual(redefined("f"));
+  await tell(snapshot("f", "100.5", 2n));
+});
+
+test("other decimals of a market of orders end its streams, and give its depth another ETag in every process", async () => {
+  const before = { id: "g", decimalPlaces: 2n, positionDecimalPlaces: 1n };
+  const order = { marketId: "g", id: "1", price: "10050" };
+  await loadBlocks((r) => r.market("g", before).order(order));
+  const streams = await streamsAround("g");
+  const path = "/api/v2/market/depth/g/latest";
+  const etagAt = async (url: string) => (await fetch(`${url}${path}`)).headers.get("etag") ?? "";
+  const etag = await etagAt(service.url);
+  const update = (market: object) => ({ case: "marketUpdated" as const, value: create(MarketSchema, market) });
+  await loadBlocks((r) => r.event(update({ ...before, decimalPlaces: 4n })).order({ ...order, price: "1005000" }));
+  await expectRedefined(streams, "g", "10050");
+  // The book stays, but its numbers mean something else: who holds the response of before gets another.
+  const later = await etagAt(service.url);
+  await loadBlocks((r) => r.event(update({ ...before, decimalPlaces: 4n, positionDecimalPlaces: 0n })));
+  const polled = await fetch(`${service.url}${path}`, { headers: { "If-None-Match": later } });
+  expect(polled.status).toBe(200);
+  expect(new Set([etag, later, polled.headers.get("etag")]).size).toBe(3);
+  const another = await startTestService(url);
+  expect(await etagAt(another.url)).toBe(polled.headers.get("etag"));
+  const prices = (await (await fetch(`${another.url}${path}`)).json()) as Depth;
+  expect(prices.buy?.map(({ price }) => price)).toEqual(["1005000"]);
+  await another.drain();
 });

@@ -155,15 +155,19 @@ class Calls(unittest.TestCase):
         self.addCleanup(silence.set)
         seen = []
         reader = read_depth(
-            client, silence_max_seconds=0.5, on_disconnect=lambda error, _: seen.append(error.details())
+            client,
+            silence_max_seconds=0.5,
+            on_connect=lambda: seen.append("connected"),
+            on_disconnect=lambda error, _: seen.append(error.details()),
         )
         with self.assertRaises(grpc.RpcError) as raised:
             for book, _ in reader:
                 seen.append(f"{book.sequence_number}: {book.best_bid.volume}")
         self.assertEqual(raised.exception.code(), grpc.StatusCode.NOT_FOUND)
         gap = "updates of market m are missing"
-        steps = ["10: 1", "20: 2", "the stream ended", "10: 1", "as scripted", "10: 1", gap]
-        self.assertEqual(seen, [*steps, "10: 1", "no message for 0.5 s", "10: 1"])
+        start = ["connected", "10: 1"]
+        steps = [*start, "20: 2", "the stream ended", *start, "as scripted", *start, gap]
+        self.assertEqual(seen, [*steps, *start, "no message for 0.5 s", *start])
 
     def test_the_depth_reader_can_be_stopped(self):
         whole = [update_of({"previous": "0", "sequence": "10", "buy": [], "sell": []})]

@@ -15,6 +15,12 @@ export interface DepthReaderOptions {
   readonly signal?: AbortSignal;
   /** Default: {@link silenceMaxMs}. */
   readonly silenceMaxMs?: number;
+  /**
+   * Called and awaited when a stream has sent its first message, before its first change: on the first connection and on
+   * each further one. Read here what you keep of markets, such as their decimals, which may have changed meanwhile. An
+   * error is treated as the stream's.
+   */
+  readonly onConnect?: () => void | Promise<void>;
   /** Called when the stream broke, before each wait. The books are out of date until the next change. */
   readonly onDisconnect?: (error: ConnectError, waitMs: number) => void;
 }
@@ -59,7 +65,7 @@ export async function* readDepth(
 /** The changes of each message of one stream. @throws ConnectError when it ends, also without an error of its own */
 async function* readOnce(
   client: MarketdClient,
-  { marketIds = [], silenceMaxMs: maxMs = silenceMaxMs }: DepthReaderOptions,
+  { marketIds = [], silenceMaxMs: maxMs = silenceMaxMs, onConnect }: DepthReaderOptions,
   signal: AbortSignal,
 ): AsyncGenerator<DepthChange[], never> {
   const books = new Map<string, DepthBook>();
@@ -69,11 +75,12 @@ async function* readOnce(
   const messages = client.observeMarketsDepthUpdates(request, options)[Symbol.asyncIterator]();
   const endIfSilent = () => stream.abort(new ConnectError(`no message for ${maxMs} ms`, Code.Unavailable));
   try {
-    for (;;) {
+    for (let first = true; ; first = false) {
       // Only the time that we wait counts, not the time that the caller takes over a change.
       const timer = setTimeout(endIfSilent, maxMs);
       const message = await messages.next().finally(() => clearTimeout(timer));
       if (message.done === true) throw new ConnectError("the stream ended", Code.Unavailable);
+      if (first) await onConnect?.();
       yield message.value.update.map((update) => applyTo(books, update));
     }
   } catch (thrown) {

@@ -48,6 +48,7 @@ def read_depth(
     *,
     stop: Optional[threading.Event] = None,
     silence_max_seconds: float = SILENCE_MAX_SECONDS,
+    on_connect: Optional[Callable[[], object]] = None,
     on_disconnect: Optional[Callable[[grpc.RpcError, float], object]] = None,
 ) -> Iterator[DepthChange]:
     """Order books as they change, for as long as the caller reads: first every market's whole book, then each change.
@@ -56,7 +57,9 @@ def read_depth(
     the server merges what you have not read yet.
 
     Without ``market_ids``: every market, those announced later included. ``stop`` ends the iterator from another
-    thread; leaving the loop ends it too. ``on_disconnect`` is called when the stream broke, with the error and the
+    thread; leaving the loop ends it too. ``on_connect`` is called when a stream has sent its first message, before its
+    first change, on each connection: read there what you keep of markets, such as their decimals, which may have changed
+    meanwhile; a grpc.RpcError that it raises is treated as the stream's. ``on_disconnect`` is called when the stream broke, with the error and the
     seconds until the next attempt; the books are out of date until the next change. Raises grpc.RpcError when trying
     again is of no use, such as NOT_FOUND for an unknown market.
     """
@@ -64,7 +67,9 @@ def read_depth(
     failures = 0
     while not stop.is_set():
         try:
-            for changes in _read_once(client, market_ids, stop, silence_max_seconds):
+            for message_number, changes in enumerate(_read_once(client, market_ids, stop, silence_max_seconds)):
+                if message_number == 0 and on_connect is not None:
+                    on_connect()
                 failures = 0
                 yield from changes
         except grpc.RpcError as error:
