@@ -2,6 +2,7 @@ import { useEffect, useRef } from "preact/hooks";
 import type { BookStore } from "./books/book-store.js";
 import { ExactSwitch } from "./components/amount.js";
 import { StatusStrip } from "./components/status-strip.js";
+import { cut, nameLengthMax } from "./format/names.js";
 import { useObservable } from "./hooks/observable.js";
 import { type Route, route } from "./route.js";
 import { type MarketDirectory, marketName } from "./service/market-directory.js";
@@ -47,7 +48,7 @@ export function App(app: AppProps) {
   const main = useRef<HTMLElement>(null);
   const place = `${shown.view} ${marketId}`;
   const firstPlace = useRef(place);
-  const title = marketId === "" ? titles[shown.view] : marketName(marketId, market);
+  const title = marketId === "" ? titles[shown.view] : cut(marketName(marketId, market), nameLengthMax);
 
   useEffect(() => {
     document.title = `${title} · marketd`;

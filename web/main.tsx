@@ -7,10 +7,10 @@ import { ServiceStatus } from "./service/service-status.js";
 const container = document.getElementById("app");
 if (container === null) throw new Error("the page has no element #app");
 
-const books = new BookStore();
 const directory = new MarketDirectory();
+const books = new BookStore((marketId, blockHeight) => directory.read(marketId, blockHeight));
 const status = new ServiceStatus();
 books.start();
 directory.start(books);
-status.start();
+status.start(books);
 render(<App books={books} directory={directory} status={status} />, container);

@@ -151,6 +151,7 @@ async function ours(blocks: SimulatedBlocks): Promise<FanOut> {
     state: () => driven.state,
     newestBlock: () => driven.state.progress,
     blockAgeSeconds: () => 0,
+    status: () => ({}),
     observe: (_ids, clientAddress) => driven.hub.open(undefined, clientAddress),
     onReadiness: () => {},
     drain: () => {},

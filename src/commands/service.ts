@@ -127,6 +127,7 @@ async function listen(
       trustedProxies: config.trustedProxies,
       staleness: () => live.blockAgeSeconds(),
       newestBlock: () => live.newestBlock(),
+      status: () => live.status(),
       tuning: config.tuning,
       files: new Map([...explorerFiles(), ...referenceFiles(config.basePath)]),
     });

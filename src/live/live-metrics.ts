@@ -17,6 +17,11 @@ export function blockAgeSeconds(state: LiveState | undefined): number | undefine
   return state === undefined ? undefined : Date.now() / 1000 - Number(state.progress.timeNs / 1_000_000n) / 1000;
 }
 
+/** The time since the database last answered, in seconds; undefined before it ever did. */
+export function databaseSilenceSeconds({ contactedAt }: Tail): number | undefined {
+  return contactedAt === undefined ? undefined : (performance.now() - contactedAt) / 1000;
+}
+
 /** Registers metrics of progress, freshness and streams. Values are computed on collection. */
 export function registerLiveMetrics(metrics: Metrics, live: Measured, tail: Tail): void {
   // Workers follow the same chain, so these values are not added up.
@@ -41,13 +46,15 @@ export function registerLiveMetrics(metrics: Metrics, live: Measured, tail: Tail
     "How old the newest block read is, by this machine's clock.",
     () => blockAgeSeconds(live.newest) ?? 0,
   );
-  gauge("marketd_database_silence_seconds", "Since the database last answered, -1 before it ever did.", () =>
-    tail.contactedAt === undefined ? -1 : (performance.now() - tail.contactedAt) / 1000,
+  gauge(
+    "marketd_database_silence_seconds",
+    "Since the database last answered, -1 before it ever did.",
+    () => databaseSilenceSeconds(tail) ?? -1,
   );
   gauge(
     "marketd_markets_stale",
     "Venues' markets whose books are not right before their next snapshot.",
-    () => live.newest?.staleMarkets ?? 0,
+    () => live.newest?.counts.staleMarkets ?? 0,
   );
   gauge("marketd_depth_stream_subscribers", "Open depth streams.", () => live.counts().subscribers, "sum");
   gauge("marketd_depth_stream_lagging", "Depth streams for which updates wait.", () => live.counts().lagging, "sum");

@@ -25,6 +25,18 @@ export interface StateChange {
   readonly published: ReadonlyMap<LiveMarket, Published>;
 }
 
+/** What is known of the markets, in a few figures. */
+export interface MarketCounts {
+  readonly markets: number;
+  readonly marketsWithData: number;
+  readonly staleMarkets: number;
+  /** The first of them by id, at most {@link staleIdsMax}. */
+  readonly staleMarketIds: readonly string[];
+}
+
+/** Stale markets that a status names, so that it stays small. */
+const staleIdsMax = 100;
+
 /** A market whose response is available. */
 export type AnnouncedMarket = LiveMarket & { readonly market: NonNullable<LiveMarket["market"]> };
 
@@ -40,6 +52,7 @@ export class LiveState {
   readonly #markets = new Map<string, LiveMarket>();
   readonly #announced: LiveMarket[] = [];
   readonly #lists = new Map<string, EncodedResponse<typeof ListLatestMarketDataResponseSchema>>();
+  #counts: MarketCounts | undefined;
   #progress: Progress;
   #mark: Mark = 0;
 
@@ -86,9 +99,10 @@ export class LiveState {
     return market;
   }
 
-  /** How many markets are stale. */
-  get staleMarkets(): number {
-    return this.#announced.filter(({ stale }) => stale).length;
+  /** The same object until a snapshot changes a market. */
+  get counts(): MarketCounts {
+    this.#counts ??= countsOf(this.#announced);
+    return this.#counts;
   }
 
   /** Applies a newer snapshot of the same chain. */
@@ -106,6 +120,7 @@ export class LiveState {
     for (const row of changes.trades) this.#marketOf(row.marketId).setTrade(row);
     if (changes.marketData.length > 0 || announced.length > 0) this.#lists.clear();
     const { published, turned } = this.#applyDepths(changes);
+    if (changes.marketData.length > 0 || announced.length > 0 || turned.length > 0) this.#counts = undefined;
     if (announced.length > 0) {
       this.#announced.push(...announced);
       this.#announced.sort((a, b) => (a.id < b.id ? -1 : 1));
@@ -176,6 +191,16 @@ export class LiveState {
     }
     return market;
   }
+}
+
+function countsOf(announced: readonly LiveMarket[]): MarketCounts {
+  const stale = announced.filter((market) => market.stale);
+  return {
+    markets: announced.length,
+    marketsWithData: announced.filter(({ data }) => data !== undefined).length,
+    staleMarkets: stale.length,
+    staleMarketIds: stale.slice(0, staleIdsMax).map(({ id }) => id),
+  };
 }
 
 function isAnnounced(market: LiveMarket): market is AnnouncedMarket {

@@ -8,8 +8,8 @@ import type { Metrics } from "../telemetry/metrics.js";
 import { Hub } from "./hub.js";
 import { type LiveLimits, liveLimits, liveRetryAfterMs } from "./limits.js";
 import type { LiveMarket } from "./live-market.js";
-import { blockAgeSeconds, registerLiveMetrics } from "./live-metrics.js";
-import { LiveState } from "./live-state.js";
+import { blockAgeSeconds, databaseSilenceSeconds, registerLiveMetrics } from "./live-metrics.js";
+import { LiveState, type MarketCounts } from "./live-state.js";
 import type { Subscriber } from "./subscriber.js";
 import { Tail } from "./tail.js";
 
@@ -19,6 +19,20 @@ export interface LiveOptions {
   readonly log: Log;
   readonly metrics: Metrics;
   readonly limits?: Partial<LiveLimits>;
+}
+
+/** The state in a few figures, as JSON shows them. Undefined: not known yet. */
+export interface LiveStatus extends Partial<MarketCounts> {
+  /** Decimal. */
+  readonly blockHeight?: string | undefined;
+  /** Unix nanoseconds, decimal. */
+  readonly blockTimestamp?: string | undefined;
+  /** By this machine's clock. */
+  readonly blockAgeSeconds?: number | undefined;
+  /** Number of the network's newest event, decimal. */
+  readonly streamSequence?: string | undefined;
+  /** Since the database last answered. */
+  readonly databaseSilenceSeconds?: number | undefined;
 }
 
 /** The current state in memory, and the streams of its changes. */
@@ -31,6 +45,7 @@ export interface Live {
   newestBlock(): BlockHead | undefined;
   /** The age of the newest block by this machine's clock, in seconds; undefined before the first. */
   blockAgeSeconds(): number | undefined;
+  status(): LiveStatus;
   /**
    * Opens a stream of markets (ids, in which doubles count once); none: all that are not stale, also those announced later.
    * @throws Failure `unavailable` while not ready or draining, or naming the first stale market, `not_found` naming the
@@ -102,6 +117,18 @@ class FollowedLive implements Live {
 
   blockAgeSeconds(): number | undefined {
     return blockAgeSeconds(this.#state);
+  }
+
+  status(): LiveStatus {
+    const progress = this.#state?.progress;
+    return {
+      blockHeight: progress && String(progress.height),
+      blockTimestamp: progress && String(progress.timeNs),
+      blockAgeSeconds: toMilliseconds(this.blockAgeSeconds()),
+      streamSequence: progress && String(progress.streamSequence),
+      ...this.#state?.counts,
+      databaseSilenceSeconds: toMilliseconds(this.tail && databaseSilenceSeconds(this.tail)),
+    };
   }
 
   observe(marketIds: readonly string[], clientAddress: string, codec?: Codec): Subscriber {
@@ -181,4 +208,9 @@ class FollowedLive implements Live {
 
 function draining(): Failure {
   return unavailable("the service is shutting down; open the stream again", "DRAINING", liveRetryAfterMs);
+}
+
+/** Seconds with three decimals. */
+function toMilliseconds(seconds: number | undefined): number | undefined {
+  return seconds === undefined ? undefined : Math.round(seconds * 1000) / 1000;
 }

@@ -48,6 +48,8 @@ export interface ServerOptions extends DataSource {
   /** Another process listens at `listen` and passes connections. Default: false. */
   readonly handedConnections?: boolean;
   readonly readiness: () => Readiness;
+  /** What `/status` behind the base path shows beside the readiness, as JSON. Default: there is no such path. */
+  readonly status?: () => object;
   /** Limits that differ from the defaults. */
   readonly limits?: Partial<TransportLimits>;
   /** Origins that browsers may call from. Default: all, because the data is public and read-only. */
@@ -90,7 +92,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const common = new CommonHeaders(options.corsOrigins, data);
   const routes = new Routes(guard.api, basePath);
   const metricsText = options.servesMetrics === false ? undefined : (options.metricsText ?? metrics);
-  const rest = new RestHandler({ ...handlerOptions, metrics: metricsText, common, routes });
+  const status = options.status && { path: `${basePath}/status`, read: options.status };
+  const rest = new RestHandler({ ...handlerOptions, metrics: metricsText, status, common, routes });
   const methods = new RpcMethods(handlerOptions);
   const dispatcher = new RequestDispatcher({
     common,

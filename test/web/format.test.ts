@@ -37,7 +37,7 @@ describe("a scaled amount", () => {
       fc.property(amount, fc.integer({ min: 0, max: 30 }), (integer, places) => {
         const exact = scaled(integer, places);
         const short = shortened(exact);
-        expect(short.length).toBeLessThanOrEqual(17);
+        expect(short.length).toBeLessThanOrEqual(19);
         const [shown = "", exponent] = short.replaceAll(space, "").split("…");
         const plain = exact.replaceAll(space, "");
         if (exponent === undefined) expect(short).toBe(exact);

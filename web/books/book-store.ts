@@ -2,7 +2,7 @@ import { DepthBook, type DepthLevel, type DepthUpdate } from "../../src/domain/d
 import { type Quote, quoteOf } from "../../src/domain/quote.js";
 import { Observable } from "../hooks/observable.js";
 import type { MarketDepthUpdate, PriceLevel } from "../service/messages.js";
-import { DepthStream, type DepthStreamListener } from "./depth-stream.js";
+import { DepthStream, type DepthStreamListener, type StreamLoss } from "./depth-stream.js";
 
 /** Mid prices that are kept of each market, one a second. */
 const midSamplesMax = 3_600;
@@ -44,26 +44,48 @@ export interface StreamState {
   readonly message: string;
 }
 
+/** Reads a market's definition again, as of a block or a later one. Resolves when it is shown. */
+export type ReadDefinition = (marketId: string, blockHeight: bigint) => Promise<void>;
+
 /**
  * The books of all markets, kept by folding one depth stream. Updates are folded as they arrive and published once per
  * animation frame, all markets in one step, so that whatever is on the screen at a moment is of one moment.
  */
 export class BookStore implements DepthStreamListener {
   readonly views = new Observable<ReadonlyMap<string, BookView>>(new Map());
-  /** Of all views. It is the same list until a market comes or goes. */
+  /** Of all markets, those without a view included. It is the same list until a market comes or goes. */
   readonly marketIds = new Observable<readonly string[]>([]);
+  /**
+   * Markets whose books are wrong or missing before their venue's next snapshot, and since when, in milliseconds;
+   * undefined: the page did not see it begin.
+   */
+  readonly stale = new Observable<ReadonlyMap<string, number | undefined>>(new Map());
   readonly stream = new Observable<StreamState>({ state: "connecting", since: Date.now(), message: "" });
   /** Updates of markets that came within the last second. */
   readonly updatesPerSecond = new Observable(0);
   #updatesCounted = 0;
   #books = new Map<string, DepthBook>();
   #generation = 0;
+  readonly #known = new Set<string>();
   readonly #mids = new Map<string, MidSample[]>();
+  readonly #firstMids = new Map<string, bigint>();
   readonly #changed = new Set<string>();
   #publishing = false;
+  /** Markets whose definition is read again before their book is shown, because its decimals may be others. */
+  readonly #unread = new Set<string>();
+  /** Those that are being read. */
+  readonly #reading = new Set<string>();
+  readonly #readDefinition: ReadDefinition;
+  readonly #stream = new DepthStream(this);
+  /** When the stream ended because a market became stale; undefined: it last ended for another reason. */
+  #staleAt: number | undefined;
+
+  constructor(readDefinition: ReadDefinition) {
+    this.#readDefinition = readDefinition;
+  }
 
   start(): void {
-    new DepthStream(this).open();
+    this.#stream.open();
     let countedAt = performance.now();
     setInterval(() => {
       const now = performance.now();
@@ -81,31 +103,76 @@ export class BookStore implements DepthStreamListener {
     setTimeout(() => this.#dropOlderThan(generation), wholeBooksMs);
   }
 
-  received(updates: readonly MarketDepthUpdate[]): boolean {
+  received(updates: readonly MarketDepthUpdate[], blockHeight: bigint): boolean {
     this.#updatesCounted += updates.length;
     for (const update of updates) {
-      const book = this.#books.get(update.marketId) ?? new DepthBook(update.marketId);
-      this.#books.set(update.marketId, book);
+      const { marketId } = update;
+      const book = this.#books.get(marketId) ?? new DepthBook(marketId);
+      this.#books.set(marketId, book);
+      this.#known.add(marketId);
       if (book.apply(toUpdate(update)) === "gap") return false;
-      this.#changed.add(update.marketId);
+      if (this.#unread.has(marketId)) this.#read(marketId, blockHeight);
+      else this.#changed.add(marketId);
     }
     if (this.stream.value.state !== "live") this.stream.set({ state: "live", since: Date.now(), message: "" });
     this.#publishSoon();
     return true;
   }
 
-  lost(message: string, reason: string): void {
-    // Another chain has other markets, and a stale market another book: what is shown is not old, but wrong.
-    if (reason === "CHAIN_CHANGED" || reason === "MARKET_STALE") this.#setViews(new Map());
+  lost({ message, reason, redefined }: StreamLoss): void {
+    this.#books = new Map();
+    this.#reading.clear();
+    this.#staleAt = reason === "MARKET_STALE" && !redefined ? Date.now() : undefined;
+    const isOtherChain = reason === "CHAIN_CHANGED";
+    if (isOtherChain || redefined) {
+      // What is shown is not old, but wrong.
+      for (const id of this.#known) this.#unread.add(id);
+      if (isOtherChain) this.#known.clear();
+      this.#setViews(new Map());
+    }
     const { state, since } = this.stream.value;
     this.stream.set({ state: "lost", since: state === "lost" ? since : Date.now(), message });
   }
 
-  /** Markets that a new connection does not name are those of another chain. */
+  /** A market's decimals are others than those that its book was shown in. */
+  redefined(): void {
+    this.#stream.openAgain({ message: "a market has other decimals", reason: "MARKET_STALE", redefined: true });
+  }
+
+  /** Takes what the service says of stale markets. The stream knows better: it ends when a market of it becomes stale. */
+  noteStale(ids: readonly string[]): void {
+    const last = this.stale.value;
+    const stale = new Map<string, number | undefined>();
+    for (const id of ids) {
+      if (this.#books.has(id)) continue;
+      const since = this.#firstMids.has(id) ? this.#staleAt : undefined;
+      stale.set(id, last.has(id) ? last.get(id) : since);
+      this.#known.add(id);
+      this.#unread.add(id);
+    }
+    if (stale.size === last.size && [...stale.keys()].every((id) => last.has(id))) return;
+    this.stale.set(stale);
+    this.#setViews(new Map([...this.views.value].filter(([id]) => !stale.has(id))));
+  }
+
+  #read(marketId: string, blockHeight: bigint): void {
+    const generation = this.#generation;
+    if (this.#reading.has(marketId)) return;
+    this.#reading.add(marketId);
+    void this.#readDefinition(marketId, blockHeight).then(() => {
+      // The stream may have ended meanwhile, for another definition.
+      if (generation !== this.#generation || !this.#reading.delete(marketId)) return;
+      this.#unread.delete(marketId);
+      this.#changed.add(marketId);
+      this.#publishSoon();
+    });
+  }
+
+  /** Markets that a new connection does not name are those of another chain, unless they are stale. */
   #dropOlderThan(generation: number): void {
     if (generation !== this.#generation || this.stream.value.state !== "live") return;
-    const views = [...this.views.value].filter(([, view]) => view.generation === generation);
-    if (views.length < this.views.value.size) this.#setViews(new Map(views));
+    for (const id of this.#known) if (!this.#books.has(id) && !this.stale.value.has(id)) this.#known.delete(id);
+    this.#setViews(this.views.value);
   }
 
   #publishSoon(): void {
@@ -117,33 +184,41 @@ export class BookStore implements DepthStreamListener {
 
   #publish(): void {
     this.#publishing = false;
-    const views = new Map(this.views.value);
+    const isLive = this.stream.value.state === "live";
+    // With a new connection's first books, those of the last one go: its market may be stale, or of another chain.
+    const views = new Map([...this.views.value].filter(([, view]) => !isLive || view.generation === this.#generation));
+    const stale = new Map(this.stale.value);
     for (const id of this.#changed) {
       const book = this.#books.get(id);
-      if (book !== undefined) views.set(id, this.#view(book, views.get(id)));
+      if (book === undefined) continue;
+      views.set(id, this.#view(book));
+      stale.delete(id);
     }
     this.#changed.clear();
+    if (stale.size < this.stale.value.size) this.stale.set(stale);
     this.#setViews(views);
   }
 
   #setViews(views: ReadonlyMap<string, BookView>): void {
     this.views.set(views);
-    const ids = [...views.keys()];
+    const ids = [...this.#known];
     const last = this.marketIds.value;
     if (ids.length !== last.length || ids.some((id, index) => id !== last[index])) this.marketIds.set(ids);
   }
 
-  #view(book: DepthBook, last: BookView | undefined): BookView {
+  #view(book: DepthBook): BookView {
     const buy = book.buy.slice();
     const sell = book.sell.slice();
     const quote = quoteOf(buy, sell);
+    const firstMidTwice = this.#firstMids.get(book.marketId) ?? quote.midTwice;
+    if (firstMidTwice !== undefined) this.#firstMids.set(book.marketId, firstMidTwice);
     return {
       marketId: book.marketId,
       buy,
       sell,
       sequenceNumber: book.sequenceNumber ?? 0n,
       quote,
-      firstMidTwice: last?.firstMidTwice ?? quote.midTwice,
+      firstMidTwice,
       mids: this.#sampled(book.marketId, quote.midTwice),
       generation: this.#generation,
     };

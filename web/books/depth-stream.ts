@@ -10,14 +10,40 @@ const retryMaxMs = 30_000;
 export interface DepthStreamListener {
   /** A connection was opened: whole books of all markets follow. */
   opened(): void;
-  /** @returns false when something is missing before an update, so that the stream has to be opened again */
-  received(updates: readonly MarketDepthUpdate[]): boolean;
-  /** The connection is lost, and will be opened again. `reason` as in the error of the service, or empty. */
-  lost(message: string, reason: string): void;
+  /**
+   * @param blockHeight of the newest block that the updates are of
+   * @returns false when something is missing before an update, so that the stream has to be opened again
+   */
+  received(updates: readonly MarketDepthUpdate[], blockHeight: bigint): boolean;
+  /** The connection is lost, and will be opened again. */
+  lost(loss: StreamLoss): void;
+}
+
+/** Why a stream ended. */
+export interface StreamLoss {
+  readonly message: string;
+  /** As in the error of the service; otherwise empty. */
+  readonly reason: string;
+  /** Whether a market has other decimals than before: its numbers mean something else from now on. */
+  readonly redefined: boolean;
+}
+
+interface ErrorDetail {
+  readonly reason?: string;
+  readonly metadata?: Readonly<Record<string, string>>;
 }
 
 interface StreamError {
-  readonly error: { readonly message: string; readonly details?: readonly { readonly reason?: string }[] };
+  readonly error: { readonly message: string; readonly details?: readonly ErrorDetail[] };
+}
+
+/** The reason in an `error` event; one without data is a lost connection. */
+function lossOf(event: Event): StreamLoss {
+  const hasData = "data" in event && typeof event.data === "string";
+  if (!hasData) return { message: "connection lost", reason: "", redefined: false };
+  const { error } = JSON.parse(String(event.data)) as StreamError;
+  const { reason = "", metadata } = error.details?.find((detail) => detail.reason !== undefined) ?? {};
+  return { message: error.message, reason, redefined: metadata?.["redefined"] === "true" };
 }
 
 /** The depth stream of all markets over server-sent events. A lost connection is opened again, later and later. */
@@ -40,26 +66,23 @@ export class DepthStream {
       this.#awaitMessage();
       this.#retryMs = retryMinMs;
       const { result } = JSON.parse(event.data) as { result: { update: MarketDepthUpdate[] } };
-      if (!this.#listener.received(result.update)) this.#openAgain("an update was missing", "");
+      const isWhole = this.#listener.received(result.update, BigInt(event.lastEventId));
+      if (!isWhole) this.openAgain({ message: "an update was missing", reason: "", redefined: false });
     });
-    // A lost connection, or an error that the service sent: the latter has data.
-    source.addEventListener("error", (event) => {
-      const data =
-        "data" in event && typeof event.data === "string" ? (JSON.parse(event.data) as StreamError) : undefined;
-      const reason = data?.error.details?.find((detail) => detail.reason !== undefined)?.reason ?? "";
-      this.#openAgain(data?.error.message ?? "connection lost", reason);
-    });
+    source.addEventListener("error", (event) => this.openAgain(lossOf(event)));
   }
 
   #awaitMessage(): void {
     clearTimeout(this.#silenceTimer);
-    this.#silenceTimer = setTimeout(() => this.#openAgain("the stream is silent", ""), silenceMaxMs);
+    const silent = { message: "the stream is silent", reason: "", redefined: false };
+    this.#silenceTimer = setTimeout(() => this.openAgain(silent), silenceMaxMs);
   }
 
-  #openAgain(message: string, reason: string): void {
+  /** Ends the connection, and opens another one later. */
+  openAgain(loss: StreamLoss): void {
     clearTimeout(this.#silenceTimer);
     this.#source?.close();
-    this.#listener.lost(message, reason);
+    this.#listener.lost(loss);
     setTimeout(() => this.open(), this.#retryMs);
     this.#retryMs = Math.min(this.#retryMs * 2, retryMaxMs);
   }

@@ -1,4 +1,5 @@
 import { useId } from "preact/hooks";
+import { Segments } from "../components/segments.js";
 import { Observable, useObservable } from "../hooks/observable.js";
 import { type Call, type Language, languages } from "./call.js";
 import { CallText } from "./call-text.js";
@@ -14,21 +15,13 @@ export function Calls({ calls }: { readonly calls: readonly Call[] }) {
     <section class="card calls" aria-labelledby={id}>
       <header>
         <h2 id={id}>The calls behind this view</h2>
-        <fieldset class="segments">
-          <legend class="visually-hidden">Language</legend>
-          {languages.map((each) => (
-            <label key={each}>
-              <input
-                type="radio"
-                name="language"
-                value={each}
-                checked={each === language}
-                onChange={() => chosen.set(each)}
-              />
-              <span>{each}</span>
-            </label>
-          ))}
-        </fieldset>
+        <Segments
+          legend="Language"
+          name="language"
+          values={languages}
+          chosen={language}
+          onChoose={(value) => chosen.set(value)}
+        />
       </header>
       {calls.map((call) => (
         <CallText key={call.title} call={call} language={language} />

@@ -2,7 +2,9 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { DepthLevel } from "../../src/domain/depth-book.js";
 import type { BookView } from "../books/book-store.js";
 import { midPrice } from "../books/quote.js";
+import type { Places } from "../format/decimal.js";
 import { Amount, Digits } from "./amount.js";
+import { Scroll } from "./scroll.js";
 
 /** Height of a row, as the style sheet has it. */
 const rowHeightPx = 23;
@@ -67,16 +69,20 @@ function rowsOf(levels: readonly DepthLevel[]): Row[] {
 
 interface LadderProps {
   readonly view: BookView;
-  readonly places: { readonly price: number; readonly size: number };
+  readonly places: Places;
 }
 
 /** The order book by price: asks above, bids below, the mid price between them. */
 export function Ladder({ view, places }: LadderProps) {
   const count = useLevelsThatFit();
   const flashes = useRef(new Flashes()).current;
+  const hasOrders = useRef(false);
   const [buy, sell] = [view.buy.slice(0, count), view.sell.slice(0, count)];
   // Twice as many as are shown, so that those that move into sight don't count as changed.
   flashes.note(view, [...view.buy.slice(0, 2 * count), ...view.sell.slice(0, 2 * count)]);
+  // A venue that publishes no numbers of orders has none at all.
+  hasOrders.current ||= [...buy, ...sell].some(({ numberOfOrders }) => numberOfOrders > 0n);
+  const columns = hasOrders.current ? 4 : 3;
   const [bids, asks] = [rowsOf(buy), rowsOf(sell)];
   const largest = [bids.at(-1)?.sum ?? 0n, asks.at(-1)?.sum ?? 0n].reduce((a, b) => (a > b ? a : b));
 
@@ -100,58 +106,72 @@ export function Ladder({ view, places }: LadderProps) {
         <td>
           <Amount value={sum} places={places.size} />
         </td>
-        <td class="orders">{String(level.numberOfOrders)}</td>
+        {hasOrders.current && <td class="orders">{String(level.numberOfOrders)}</td>}
       </tr>
     );
   };
   return (
-    <table id="ladder" class="ladder">
-      <caption class="visually-hidden">
-        Order book: asks from the highest price down to the best, the mid price, then bids from the best down.
-      </caption>
-      <thead>
-        <tr>
-          <th scope="col">Price</th>
-          <th scope="col">Volume</th>
-          <th scope="col">Cumulative</th>
-          <th scope="col" class="orders">
-            Orders
-          </th>
-        </tr>
-      </thead>
-      <tbody id="asks">
-        {asks.length === 0 ? <EmptySide side="asks" /> : asks.toReversed().map((each) => row("sell", each))}
-      </tbody>
-      <tbody>
-        <MidRow view={view} places={places} />
-      </tbody>
-      <tbody id="bids">{bids.length === 0 ? <EmptySide side="bids" /> : bids.map((each) => row("buy", each))}</tbody>
-    </table>
+    <Scroll label="Price levels">
+      <table id="ladder" class="ladder">
+        <caption class="visually-hidden">
+          Order book: asks from the highest price down to the best, the mid price, then bids from the best down.
+        </caption>
+        <thead>
+          <tr>
+            <th scope="col">Price</th>
+            <th scope="col">Volume</th>
+            <th scope="col">Cumulative</th>
+            {hasOrders.current && (
+              <th scope="col" class="orders">
+                Orders
+              </th>
+            )}
+          </tr>
+        </thead>
+        <tbody id="asks">
+          {asks.length === 0 ? (
+            <EmptySide side="asks" columns={columns} />
+          ) : (
+            asks.toReversed().map((each) => row("sell", each))
+          )}
+        </tbody>
+        <tbody>
+          <MidRow view={view} places={places} columns={columns} />
+        </tbody>
+        <tbody id="bids">
+          {bids.length === 0 ? <EmptySide side="bids" columns={columns} /> : bids.map((each) => row("buy", each))}
+        </tbody>
+      </table>
+    </Scroll>
   );
 }
 
-function EmptySide({ side }: { readonly side: string }) {
+function EmptySide({ side, columns }: { readonly side: string; readonly columns: number }) {
   return (
     <tr>
-      <td colSpan={4} class="quiet">
+      <td colSpan={columns} class="quiet">
         no {side}
       </td>
     </tr>
   );
 }
 
-function MidRow({ view: { quote }, places }: LadderProps) {
+function MidRow({ view: { quote }, places, columns }: LadderProps & { readonly columns: number }) {
   return (
     <tr class="mid">
-      <th scope="row" class="mid-price" id="ladder-mid">
-        <Digits exact={midPrice(quote, places.price)} />
+      <th scope="row" colSpan={columns}>
+        <div class="mid-line">
+          <span class="mid-price" id="ladder-mid">
+            <Digits exact={midPrice(quote, places.price)} />
+          </span>
+          <span class="mid-spread">
+            mid · spread{" "}
+            <span id="ladder-spread">
+              <Amount value={quote.spread} places={places.price} />
+            </span>
+          </span>
+        </div>
       </th>
-      <td class="mid-spread" colSpan={3}>
-        mid · spread{" "}
-        <span id="ladder-spread">
-          <Amount value={quote.spread} places={places.price} />
-        </span>
-      </td>
     </tr>
   );
 }

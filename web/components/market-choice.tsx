@@ -14,9 +14,9 @@ export function MarketChoice({
       Market
       <select id="market-choice" value={marketId} onChange={(event) => navigate(marketHref(event.currentTarget.value))}>
         {options.every(({ id }) => id !== marketId) && <option value={marketId}>{marketId}</option>}
-        {options.map(({ id, name }) => (
+        {options.map(({ id, label }) => (
           <option key={id} value={id}>
-            {name}
+            {label}
           </option>
         ))}
       </select>

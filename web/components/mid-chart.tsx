@@ -3,14 +3,26 @@ import type { BookView } from "../books/book-store.js";
 import { midPrice } from "../books/quote.js";
 import { approximate } from "../format/decimal.js";
 import { Chart, type ChartColours } from "./chart.js";
-import { numberAxis, timeAxis } from "./chart-axis.js";
+import { sideAxis, timeAxis } from "./chart-axis.js";
+
+/** Space above and below the line, as a part of what it moved by, and of the price where it did not move. */
+const movedMargin = 0.1;
+const unmovedMargin = 0.001;
+
+function priceRange(_: uPlot, min: number | null, max: number | null): [number, number] {
+  if (min === null || max === null) return [0, 1];
+  const margin = (max - min) * movedMargin || Math.abs(max) * unmovedMargin || 1;
+  return [min - margin, max + margin];
+}
 
 function options(colours: ChartColours): Omit<uPlot.Options, "width" | "height"> {
   return {
     legend: { show: false },
     cursor: { drag: { x: false, y: false } },
-    axes: [timeAxis(colours), numberAxis(colours, 78)],
-    series: [{}, { stroke: colours.accent, width: 2, points: { show: false } }],
+    scales: { y: { range: priceRange } },
+    axes: [timeAxis(colours), sideAxis(colours)],
+    // A single price is a point.
+    series: [{}, { stroke: colours.accent, width: 2, points: { show: ({ data }) => data[0].length === 1, size: 6 } }],
   };
 }
 

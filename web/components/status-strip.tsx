@@ -4,7 +4,8 @@ import type { BookStore, StreamState } from "../books/book-store.js";
 import { grouped, missing } from "../format/decimal.js";
 import { useObservable } from "../hooks/observable.js";
 import { blockAgeMaxSeconds } from "../hooks/staleness.js";
-import type { ServiceStatus, Status } from "../service/service-status.js";
+import { useSeconds } from "../hooks/use-seconds.js";
+import { blockAgeSeconds, type ServiceStatus, type Status } from "../service/service-status.js";
 
 /** The database is asked many times a second; after this long it counts as away. */
 const databaseSilenceMaxSeconds = 3;
@@ -33,17 +34,17 @@ function streamText({ state, since, message }: StreamState): string {
   return state === "lost" ? `${message} since ${timeOfDay(since)}; trying again` : state;
 }
 
-function databaseText({ databaseSilenceSeconds }: Status): readonly [Level, string] {
-  if (databaseSilenceSeconds === undefined) return ["plain", "not told here"];
-  if (databaseSilenceSeconds < 0) return ["bad", "never answered"];
-  if (databaseSilenceSeconds < databaseSilenceMaxSeconds) return ["good", "answers"];
-  return ["bad", `silent for ${duration(databaseSilenceSeconds)}`];
+function databaseText({ response }: Status): readonly [Level, string] {
+  if (response === undefined) return ["plain", missing];
+  const { databaseSilenceSeconds: silence } = response;
+  if (silence === undefined) return ["bad", "never answered"];
+  return silence < databaseSilenceMaxSeconds ? ["good", "answers"] : ["bad", `silent for ${duration(silence)}`];
 }
 
-function serviceText({ reachable, since, readiness }: Status): readonly [Level, string] {
+function serviceText({ reachable, since, response }: Status): readonly [Level, string] {
   if (!reachable) return ["bad", `no response since ${timeOfDay(since)}`];
-  if (readiness === undefined) return ["plain", missing];
-  return [readiness === "ready" ? "good" : "warn", readiness];
+  if (response === undefined) return ["plain", missing];
+  return [response.status === "ready" ? "good" : "warn", response.status];
 }
 
 /** The state of the service, for operators: shown on every view. */
@@ -53,7 +54,9 @@ export function StatusStrip({ books, status }: { readonly books: BookStore; read
   const updates = useObservable(books.updatesPerSecond, (value) => value);
   const [serviceLevel, service] = serviceText(now);
   const [databaseLevel, database] = databaseText(now);
-  const age = now.blockAgeSeconds;
+  useSeconds();
+  const age = blockAgeSeconds(now);
+  const { blockHeight, streamSequence, markets, staleMarkets = 0 } = now.response ?? {};
   const streamLevel = stream.state === "live" ? "good" : stream.state === "lost" ? "bad" : "warn";
   return (
     <>
@@ -74,16 +77,17 @@ export function StatusStrip({ books, status }: { readonly books: BookStore; read
           {database}
         </Figure>
         <Figure id="block-height" name="Block">
-          {now.blockHeight === undefined ? missing : grouped(now.blockHeight)}
+          {blockHeight === undefined ? missing : grouped(blockHeight)}
         </Figure>
         <Figure id="block-age" name="Age" level={age !== undefined && age > blockAgeMaxSeconds ? "warn" : "plain"}>
           {age === undefined ? missing : duration(age)}
         </Figure>
         <Figure id="stream-sequence" name="Event">
-          {now.streamSequence === undefined ? missing : grouped(now.streamSequence)}
+          {streamSequence === undefined ? missing : grouped(streamSequence)}
         </Figure>
-        <Figure id="open-streams" name="Depth streams">
-          {now.openStreams === undefined ? missing : grouped(now.openStreams)}
+        <Figure id="market-count" name="Markets" level={staleMarkets > 0 ? "warn" : "plain"}>
+          {markets === undefined ? missing : grouped(String(markets))}
+          {staleMarkets > 0 && `, ${grouped(String(staleMarkets))} stale`}
         </Figure>
       </dl>
     </>

@@ -4,6 +4,12 @@ import * as decimalText from "../../src/domain/decimal-text.js";
 /** Narrow and non-breaking: a number never breaks over lines. */
 const groupSeparator = "\u202f";
 
+/** Decimal places of a market's prices and sizes. */
+export interface Places {
+  readonly price: number;
+  readonly size: number;
+}
+
 /** What is shown for a value that does not exist. */
 export const missing = "–";
 
@@ -18,11 +24,11 @@ export function scaled(integer: string | bigint | undefined, places = 0): string
 }
 
 /** Longer numbers are shortened where space is short. */
-const shortLengthMax = 17;
+const shortLengthMax = 19;
 const significantDigits = 6;
 
 /**
- * A scaled number in at most about 17 characters. A long fraction is cut (`1.234 5…`), a long integer becomes its first
+ * A scaled number in at most 19 characters, enough for a price of six digits with ten decimals. A long fraction is cut (`1.234 5…`), a long integer becomes its first
  * digits and a power of ten (`1.23456…e45`). Cut and not rounded, so that every digit shown is right.
  */
 export function shortened(exact: string): string {

@@ -1,12 +1,15 @@
 import { useMemo } from "preact/hooks";
 import type { BookStore } from "../books/book-store.js";
-import { type MarketDirectory, marketName } from "../service/market-directory.js";
+import { cut, nameLengthMax, shortId } from "../format/names.js";
+import { instrumentName, type MarketDirectory, marketName } from "../service/market-directory.js";
 import { useObservable } from "./observable.js";
 
 /** A market and what it is called. */
 export interface NamedMarket {
   readonly id: string;
   readonly name: string;
+  /** The name, cut, and the identifier where other markets have the same: no two markets have the same label. */
+  readonly label: string;
   /** The long name of its instrument; empty while that is unknown. */
   readonly title: string;
   /** Identifier of its settlement asset; empty while that is unknown. */
@@ -22,17 +25,31 @@ export function useMarketNames(books: BookStore, directory: MarketDirectory): re
   return useMemo(() => {
     const named = ids.map((id) => {
       const market = markets.get(id);
-      const instrument = market?.tradableInstrument?.instrument;
-      const assetId = instrument?.future?.settlementAsset ?? "";
-      return { id, name: marketName(id, market), title: instrument?.name ?? "", assetId };
+      const assetId = market?.tradableInstrument?.instrument?.future?.settlementAsset ?? "";
+      return { id, name: marketName(id, market), title: instrumentName(market), assetId };
     });
-    return named.sort((a, b) => compare(a.name, b.name));
+    return withLabels(named).sort((a, b) => compare(a.label, b.label));
   }, [ids, markets]);
+}
+
+/** Equal names are told apart by short identifiers, and by whole ones where these are equal too. */
+function withLabels<T extends { id: string; name: string }>(named: readonly T[]): (T & { label: string })[] {
+  const short = ({ name }: T) => cut(name, nameLengthMax);
+  const long = (each: T) => `${short(each)} · ${shortId(each.id)}`;
+  const times = new Map<string, number>();
+  for (const each of named) {
+    for (const text of [short(each), long(each)]) times.set(text, (times.get(text) ?? 0) + 1);
+  }
+  return named.map((each) => {
+    const label = [short(each), long(each)].find((text) => times.get(text) === 1);
+    return { ...each, label: label ?? `${short(each)} · ${each.id}` };
+  });
 }
 
 /** Which markets settle in an asset, in a few words; empty: none that is known. */
 export function assetUse(assetId: string, markets: readonly NamedMarket[]): string {
   const [first, ...others] = markets.filter((market) => market.assetId === assetId);
   if (first === undefined) return "";
-  return others.length === 0 ? `settles ${first.name}` : `settles ${first.name} and ${others.length} more`;
+  const name = cut(first.name, nameLengthMax);
+  return others.length === 0 ? `settles ${name}` : `settles ${name} and ${others.length} more`;
 }

@@ -14,12 +14,14 @@ const nothingYet = { value: undefined, error: undefined, at: 0 } as const;
 
 /**
  * Repeats a request, `intervalMs` after each response, for as long as the component is shown. Another `key` starts anew.
- * A response that comes after that is dropped. `intervalMs` 0: once.
+ * A response that comes after that is dropped. `intervalMs` 0: once. Another interval applies from the next response on.
  */
 export function usePoll<T>(request: () => Promise<T>, intervalMs: number, key: string): Polled<T> {
   const [polled, setPolled] = useState<Polled<T> & { key: string }>({ ...nothingYet, key });
   const newest = useRef(request);
   newest.current = request;
+  const interval = useRef(intervalMs);
+  interval.current = intervalMs;
   useEffect(() => {
     let over = false;
     let timer: ReturnType<typeof setTimeout> | undefined;
@@ -31,13 +33,13 @@ export function usePoll<T>(request: () => Promise<T>, intervalMs: number, key: s
         const error = thrown instanceof Error ? thrown : new Error(String(thrown));
         if (!over) setPolled((last) => ({ ...(last.key === key ? last : nothingYet), error, key }));
       }
-      if (!over && intervalMs > 0) timer = setTimeout(poll, intervalMs);
+      if (!over && interval.current > 0) timer = setTimeout(poll, interval.current);
     };
     void poll();
     return () => {
       over = true;
       clearTimeout(timer);
     };
-  }, [key, intervalMs]);
+  }, [key]);
   return polled.key === key ? polled : nothingYet;
 }

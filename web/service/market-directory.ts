@@ -1,96 +1,142 @@
 import type { BookStore } from "../books/book-store.js";
-import { shortId } from "../format/names.js";
+import type { Places } from "../format/decimal.js";
+import { printable, shortId } from "../format/names.js";
 import { Observable } from "../hooks/observable.js";
 import type { Market } from "./messages.js";
-import { getMarket } from "./service.js";
+import { getMarket, type MarketResponse } from "./service.js";
 
 /** Definitions that are fetched at a time. */
 const requestsMax = 4;
 /** A definition is fetched for this many markets; the others are shown by their identifiers, without figures. */
 const definitionsMax = 2_000;
 const retryMs = 5_000;
+/** Until a process of the service that is a little behind another one is asked again. */
+const behindMs = 100;
 /** Definitions that arrive within this time are shown together. */
 const publishMs = 50;
 
-/** Each market's definition, fetched once the depth stream has named the market. */
+/** A definition that is to be fetched. */
+interface Wanted {
+  readonly id: string;
+  /** As of this block or a later one. */
+  readonly blockHeight: bigint;
+  /** Called when it is shown. Undefined: the market's book is shown meanwhile. */
+  readonly done?: () => void;
+}
+
+/** A definition that was fetched, and is to be shown. */
+interface Fetched extends MarketResponse {
+  readonly done: (() => void) | undefined;
+}
+
+/** Each market's definition, fetched once the depth stream has named the market, and again after it was lost. */
 export class MarketDirectory {
   readonly markets = new Observable<ReadonlyMap<string, Market>>(new Map());
-  readonly #wanted = new Set<string>();
-  readonly #waiting: string[] = [];
-  readonly #fetched: Market[] = [];
+  readonly #known = new Set<string>();
+  /** Block of the definition that is shown. */
+  readonly #blockHeights = new Map<string, bigint>();
+  readonly #waiting: Wanted[] = [];
+  readonly #fetched: Fetched[] = [];
   #running = 0;
+  #books: BookStore | undefined;
 
   /** Follows the markets of a store of books. */
   start(books: BookStore): void {
+    this.#books = books;
     const follow = () => {
-      // The books were discarded: those that come next may be in other decimals.
-      if (books.marketIds.value.length === 0) this.#forget();
-      for (const id of books.marketIds.value) if (this.#wanted.size < definitionsMax) this.#want(id);
+      for (const id of books.marketIds.value) if (this.#known.size < definitionsMax) this.#want(id);
     };
     books.marketIds.subscribe(follow);
     follow();
+    let wasLost = false;
+    books.stream.subscribe(() => {
+      const { state } = books.stream.value;
+      if (state === "live" && wasLost) for (const id of this.#known) this.#fetch({ id, blockHeight: 0n });
+      if (state !== "connecting") wasLost = state === "lost";
+    });
   }
 
   /** Takes a newer definition of a market. */
-  refresh(market: Market): void {
-    this.#wanted.add(market.id);
-    if (this.#fetched.push(market) === 1) setTimeout(() => this.#publish(), publishMs);
+  refresh(response: MarketResponse): void {
+    this.#known.add(response.market.id);
+    this.#take({ ...response, done: undefined });
   }
 
-  #forget(): void {
-    this.#wanted.clear();
-    this.#fetched.length = 0;
-    if (this.markets.value.size > 0) this.markets.set(new Map());
+  /** Fetches a market's definition as of a block or a later one. Resolves when it is shown. */
+  read(id: string, blockHeight: bigint): Promise<void> {
+    this.#known.add(id);
+    return new Promise((done) => this.#fetch({ id, blockHeight, done }));
+  }
+
+  #take(fetched: Fetched): void {
+    if (this.#fetched.push(fetched) === 1) setTimeout(() => this.#publish(), publishMs);
   }
 
   #publish(): void {
     const markets = new Map(this.markets.value);
-    for (const market of this.#fetched.splice(0)) markets.set(market.id, market);
+    const fetched = this.#fetched.splice(0);
+    let isRescaled = false;
+    for (const { market, blockHeight, done } of fetched) {
+      const shown = markets.get(market.id);
+      if (shown !== undefined && blockHeight < (this.#blockHeights.get(market.id) ?? 0n)) continue;
+      if (done === undefined && shown !== undefined && !hasSameScale(shown, market)) isRescaled = true;
+      markets.set(market.id, market);
+      this.#blockHeights.set(market.id, blockHeight);
+    }
+    // Before anything renders: the books of the old scale go.
+    if (isRescaled) this.#books?.redefined();
     this.markets.set(markets);
+    for (const { done } of fetched) done?.();
   }
 
   #want(id: string): void {
-    if (this.#wanted.has(id)) return;
-    this.#wanted.add(id);
-    this.#waiting.push(id);
+    if (this.#known.has(id)) return;
+    this.#known.add(id);
+    this.#fetch({ id, blockHeight: 0n });
+  }
+
+  #fetch(wanted: Wanted): void {
+    this.#waiting.push(wanted);
     this.#fetchNext();
   }
 
   #fetchNext(): void {
     if (this.#running >= requestsMax) return;
-    const id = this.#waiting.shift();
-    if (id === undefined) return;
+    const wanted = this.#waiting.shift();
+    if (wanted === undefined) return;
+    const again = (afterMs: number) => setTimeout(() => this.#fetch(wanted), afterMs);
     this.#running += 1;
-    getMarket(id)
+    getMarket(wanted.id)
       .then(
-        (market) => this.refresh(market),
-        () => setTimeout(() => this.#retry(id), retryMs),
+        (response) => {
+          if (response.blockHeight < wanted.blockHeight) again(behindMs);
+          else this.#take({ ...response, done: wanted.done });
+        },
+        () => again(retryMs),
       )
       .finally(() => {
         this.#running -= 1;
         this.#fetchNext();
       });
   }
+}
 
-  #retry(id: string): void {
-    this.#waiting.push(id);
-    this.#fetchNext();
-  }
+function hasSameScale(a: Market, b: Market): boolean {
+  return a.decimalPlaces === b.decimalPlaces && a.positionDecimalPlaces === b.positionDecimalPlaces;
 }
 
 /** What a market is called: its instrument's code, or its identifier while that is unknown. */
 export function marketName(id: string, market: Market | undefined): string {
   const instrument = market?.tradableInstrument?.instrument;
-  return instrument?.code || instrument?.name || shortId(id);
+  return printable(instrument?.code || instrument?.name || "") || shortId(id);
 }
 
-/** Decimal places of a market's prices and sizes. */
-export interface Places {
-  readonly price: number;
-  readonly size: number;
+/** The long name of a market's instrument; empty: it has none. */
+export function instrumentName(market: Market | undefined): string {
+  return printable(market?.tradableInstrument?.instrument?.name ?? "");
 }
 
-/** 0 while they are unknown. */
+/** Decimal places of a market's prices and sizes; 0 while they are unknown. */
 export function placesOf(market: Market | undefined): Places {
   return { price: Number(market?.decimalPlaces ?? 0), size: Number(market?.positionDecimalPlaces ?? 0) };
 }

@@ -1,5 +1,23 @@
 // The parts of the service's responses that the page shows, as JSON: 64-bit integers and amounts are text.
 
+/** Fields that are not known yet are left out. */
+export interface StatusResponse {
+  /** "ready", or why the service may not be sent traffic. */
+  readonly status: string;
+  readonly blockHeight?: string;
+  readonly blockTimestamp?: string;
+  /** By the service's clock. */
+  readonly blockAgeSeconds?: number;
+  readonly streamSequence?: string;
+  readonly markets?: number;
+  readonly marketsWithData?: number;
+  readonly staleMarkets?: number;
+  /** The first 100 by id. */
+  readonly staleMarketIds?: readonly string[];
+  /** Since the database last answered. */
+  readonly databaseSilenceSeconds?: number;
+}
+
 export interface Market {
   readonly id: string;
   readonly tradableInstrument?: {

@@ -1,5 +1,12 @@
 // The service's HTTP API, seen from a page that it serves: URLs are relative, so that a base path is kept.
-import type { DepthResponse, LedgerEntriesResponse, Market, MarketData, SignerBundlesResponse } from "./messages.js";
+import type {
+  DepthResponse,
+  LedgerEntriesResponse,
+  Market,
+  MarketData,
+  SignerBundlesResponse,
+  StatusResponse,
+} from "./messages.js";
 
 /** An error response of the service, or no response at all. */
 export class ServiceError extends Error {
@@ -69,13 +76,26 @@ export const paths = {
   depth: (id: string) => `api/v2/market/depth/${segment(id)}/latest`,
   marketData: (id: string) => `api/v2/market/data/${segment(id)}/latest`,
   marketsData: "markets/data",
+  status: "status",
   depthUpdates: "api/v2/stream/markets/depth/updates",
   ledger: "api/v2/ledgerentry/history",
   ledgerExport: "api/v2/ledgerentry/export",
   signerBundles: "api/v2/erc20/multisigcontrol/signer/removed/bundles",
 } as const;
 
-export const getMarket = async (id: string) => (await get<{ market: Market }>(paths.market(id))).market;
+/** A market's definition, and the height of the newest block that the service had applied when it answered. */
+export interface MarketResponse {
+  readonly market: Market;
+  readonly blockHeight: bigint;
+}
+
+export async function getMarket(id: string): Promise<MarketResponse> {
+  const response = await getResponse(paths.market(id));
+  const { market } = (await response.json()) as { market: Market };
+  return { market, blockHeight: BigInt(response.headers.get("x-block-height") ?? 0) };
+}
+
+export const getStatus = () => get<StatusResponse>(paths.status);
 
 /** Market data, and the newest block that the service had applied when it answered. */
 export interface MarketDataResponse {

@@ -22,7 +22,7 @@ export function AccountFields({ legend, name, query, markets }: AccountFieldsPro
       <ListField
         label="Markets"
         {...field("marketIds")}
-        options={markets.map((market) => ({ value: market.id, text: market.name }))}
+        options={markets.map((market) => ({ value: market.id, text: market.label }))}
       />
       <ListField label="Account types" {...field("accountTypes")} options={typeOptions} />
     </fieldset>

@@ -14,18 +14,27 @@ interface BookPanelsProps {
   readonly market: Market;
   /** Says since when the book is old; undefined: it is not. */
   readonly stale: string | undefined;
+  /** Says since when the market is stale; undefined: it is not. */
+  readonly staleMarket: string | undefined;
   /** Says since when the network stands still; undefined: it does not. */
   readonly standstill: string | undefined;
 }
 
 /** The panels that show the book. All of them show the same one, and only they render when it changes. */
-export function BookPanels({ books, market, stale, standstill }: BookPanelsProps) {
+export function BookPanels({ books, market, stale, staleMarket, standstill }: BookPanelsProps) {
   const view = useObservable(books.views, (views) => views.get(market.id));
   const places = placesOf(market);
   if (view === undefined) {
     return (
       <Card title="Order book" class="book">
-        <p class="quiet">Waiting for the first book.</p>
+        {staleMarket === undefined ? (
+          <p class="quiet">Waiting for the first book.</p>
+        ) : (
+          <p id="stale-market">
+            <strong class="stale-mark">{staleMarket}</strong>: updates of the market’s venue were wrong or missing, so
+            its book is not known. It comes back by itself with the venue’s next snapshot.
+          </p>
+        )}
       </Card>
     );
   }

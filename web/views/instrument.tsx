@@ -4,8 +4,14 @@ import { Card } from "../components/card.js";
 import { Facts } from "../components/facts.js";
 import { Identifier } from "../components/identifier.js";
 import { missing } from "../format/decimal.js";
+import { cut, printable } from "../format/names.js";
 import { queryHref } from "../route.js";
 import type { Market } from "../service/messages.js";
+
+/** The network's texts may be much longer. All of them are below, as it announced them. */
+const textLengthMax = 120;
+
+const shown = (text: string | undefined) => cut(printable(text || missing), textLengthMax);
 
 /** A market's instrument and terms, in short and as the network announced them. */
 export function Instrument({ market }: { readonly market: Market }) {
@@ -17,9 +23,9 @@ export function Instrument({ market }: { readonly market: Market }) {
     <Card title="Instrument">
       <Facts
         facts={[
-          ["Code", instrument?.code || missing],
-          ["Name", instrument?.name || missing],
-          ["Quoted in", instrument?.future?.quoteName ?? missing],
+          ["Code", shown(instrument?.code)],
+          ["Name", shown(instrument?.name)],
+          ["Quoted in", shown(instrument?.future?.quoteName)],
           ["Settlement asset", asset === "" ? missing : <Identifier id={asset} href={ofAsset} />],
           ["Its decimals", asset === "" ? missing : <AssetDecimals assetId={asset} />],
           ["Decimals of prices, sizes", `${market.decimalPlaces}, ${market.positionDecimalPlaces}`],
@@ -31,7 +37,7 @@ export function Instrument({ market }: { readonly market: Market }) {
       />
       <details>
         <summary>As the network announced it</summary>
-        <pre>{JSON.stringify(market, undefined, 2)}</pre>
+        <pre>{JSON.stringify(market, undefined, 2).split("\n").map(printable).join("\n")}</pre>
       </details>
     </Card>
   );

@@ -1,6 +1,7 @@
 import { instant } from "../../src/domain/instant.js";
 import { AssetAmount } from "../components/asset-amount.js";
 import { Identifier } from "../components/identifier.js";
+import { Scroll } from "../components/scroll.js";
 import { enumName } from "../format/names.js";
 import { queryHref } from "../route.js";
 import type { LedgerEntry } from "../service/messages.js";
@@ -55,7 +56,7 @@ function Account({ party, type, market, balance, assetId }: AccountProps) {
 export function LedgerTable({ edges, arrived, nameOf, useOf }: LedgerTableProps) {
   const marketOf = (id: string | undefined) => (id === undefined ? undefined : nameOf(id));
   return (
-    <section class="scroll" aria-label="Ledger entries">
+    <Scroll label="Table of entries">
       <table id="entries" class="entries">
         <caption class="quiet">
           Amounts and balances are in the asset's smallest unit, unless its decimals are given below.
@@ -108,6 +109,6 @@ export function LedgerTable({ edges, arrived, nameOf, useOf }: LedgerTableProps)
           ))}
         </tbody>
       </table>
-    </section>
+    </Scroll>
   );
 }

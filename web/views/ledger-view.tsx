@@ -1,15 +1,16 @@
-import { useMemo, useRef } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { AppProps } from "../app.js";
 import type { Call } from "../calls/call.js";
 import { Calls } from "../calls/calls.js";
 import { requestMessage } from "../calls/request-message.js";
 import { Card } from "../components/card.js";
 import { Pager, pageSize, withPage } from "../components/pager.js";
+import { cut, nameLengthMax } from "../format/names.js";
 import { useObservable } from "../hooks/observable.js";
 import { staleNetwork, stalePoll } from "../hooks/staleness.js";
 import { assetUse, useMarketNames } from "../hooks/use-market-names.js";
-import { useNow } from "../hooks/use-now.js";
 import { usePoll } from "../hooks/use-poll.js";
+import { useSeconds } from "../hooks/use-seconds.js";
 import { marketName } from "../service/market-directory.js";
 import type { Connection, LedgerEntry } from "../service/messages.js";
 import { listLedgerEntries, paths } from "../service/service.js";
@@ -19,6 +20,8 @@ import { LedgerForm } from "./ledger-form.js";
 import { LedgerTable } from "./ledger-table.js";
 
 const headPollMs = 2_000;
+/** A network that has made no entry yet may never make one. */
+const emptyPollMs = 30_000;
 
 function ledgerCalls(query: URLSearchParams): readonly Call[] {
   const exported = exportQuery(query);
@@ -60,9 +63,15 @@ export function LedgerView({ query, books, directory, status }: AppProps & { rea
   const isHead = !isPaged && query.get("pagination.newestFirst") !== "false";
   const asked = isPaged ? query : withPage(query, { first: String(pageSize) });
   const key = asked.toString();
-  const page = usePoll(() => listLedgerEntries(asked), isHead ? headPollMs : 0, key);
+  const isFiltered = [...query.keys()].some((name) => !name.startsWith("pagination."));
+  const [isEmpty, setEmpty] = useState(false);
+  const page = usePoll(() => listLedgerEntries(asked), isHead ? (isEmpty ? emptyPollMs : headPollMs) : 0, key);
+  useEffect(() => {
+    setEmpty(!isFiltered && page.value?.edges.length === 0);
+  }, [isFiltered, page.value]);
+  useSeconds();
   const network = useObservable(status.status, (value) => value);
-  const standstill = staleNetwork(network, useNow());
+  const standstill = staleNetwork(network);
   const stale = stalePoll(page) ?? (isHead ? standstill : undefined);
   const arrived = useArrived(page.value, key);
   const markets = useObservable(directory.markets, (value) => value);
@@ -81,14 +90,14 @@ export function LedgerView({ query, books, directory, status }: AppProps & { rea
         </p>
       )}
       <Card title={isHead ? "Newest entries, live" : "Entries"} stale={stale}>
-        {page.value === undefined ? (
-          <p class="quiet">{page.error === undefined ? "Loading…" : "None."}</p>
-        ) : (
+        {isEmpty && <p class="quiet">This network has no ledger entries yet.</p>}
+        {page.value === undefined && <p class="quiet">{page.error === undefined ? "Loading…" : "None."}</p>}
+        {page.value !== undefined && !isEmpty && (
           <>
             <LedgerTable
               edges={page.value.edges}
               arrived={arrived}
-              nameOf={(id) => marketName(id, markets.get(id))}
+              nameOf={(id) => cut(marketName(id, markets.get(id)), nameLengthMax)}
               useOf={useOf}
             />
             <Pager view="ledger" query={query} pageInfo={page.value.pageInfo} rows={page.value.edges.length} />

@@ -2,6 +2,7 @@ import { useEffect } from "preact/hooks";
 import type { AppProps } from "../app.js";
 import { Calls } from "../calls/calls.js";
 import { MarketChoice } from "../components/market-choice.js";
+import { useObservable } from "../hooks/observable.js";
 import { usePoll } from "../hooks/use-poll.js";
 import { getMarket } from "../service/service.js";
 import { marketCalls } from "./market-calls.js";
@@ -11,10 +12,12 @@ const marketPollMs = 10_000;
 
 /** One market: its book, charts, trades and data. */
 export function MarketView({ marketId, ...app }: AppProps & { readonly marketId: string }) {
-  const { value: market, error } = usePoll(() => getMarket(marketId), marketPollMs, marketId);
+  const { value: response, error } = usePoll(() => getMarket(marketId), marketPollMs, marketId);
   useEffect(() => {
-    if (market !== undefined) app.directory.refresh(market);
-  }, [market, app.directory]);
+    if (response !== undefined) app.directory.refresh(response);
+  }, [response, app.directory]);
+  // The directory's definition is the one that the book's numbers are scaled by.
+  const market = useObservable(app.directory.markets, (markets) => markets.get(marketId));
   return (
     <>
       {market === undefined && (

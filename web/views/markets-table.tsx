@@ -1,5 +1,7 @@
 import type { AppProps } from "../app.js";
+import { Scroll } from "../components/scroll.js";
 import { useObservable } from "../hooks/observable.js";
+import { staleMarket } from "../hooks/staleness.js";
 import type { NamedMarket } from "../hooks/use-market-names.js";
 import { useVisibleRows } from "../hooks/use-visible-rows.js";
 import type { MarketData } from "../service/messages.js";
@@ -24,34 +26,44 @@ function Space({ rows, rowHeightPx }: { readonly rows: number; readonly rowHeigh
 /** Markets, a row each. Rows that are not on the screen are not rendered, however many markets change. */
 export function MarketsTable({ named, data, books, directory }: MarketsTableProps) {
   const views = useObservable(books.views, (value) => value);
+  const stale = useObservable(books.stale, (value) => value);
   const markets = useObservable(directory.markets, (value) => value);
   const { start, end, rowHeightPx, table } = useVisibleRows(named);
   return (
-    <table id="markets" class="markets" ref={table} aria-rowcount={named.length + 1}>
-      <caption class="visually-hidden">
-        Markets with the mid price, its change since this page was opened, spread and volume at the best prices
-      </caption>
-      <thead>
-        <tr aria-rowindex={1}>
-          <th scope="col">Market</th>
-          <th scope="col">Mid price</th>
-          <th scope="col">Since opened</th>
-          <th scope="col">Spread</th>
-          <th scope="col">Bid volume</th>
-          <th scope="col">Ask volume</th>
-          <th scope="col">Mode</th>
-          <th scope="col">Trend</th>
-        </tr>
-      </thead>
-      <Space rows={start} rowHeightPx={rowHeightPx} />
-      <tbody>
-        {named.slice(start, end).map(({ id }, index) => {
-          const view = views.get(id);
-          const row = start + index + 2;
-          return view && <MarketRow key={id} row={row} view={view} market={markets.get(id)} data={data.get(id)} />;
-        })}
-      </tbody>
-      <Space rows={named.length - end} rowHeightPx={rowHeightPx} />
-    </table>
+    <Scroll label="All markets">
+      <table id="markets" class="markets" ref={table} aria-rowcount={named.length + 1}>
+        <caption class="visually-hidden">
+          Markets with the mid price, its change since this page was opened, spread and volume at the best prices
+        </caption>
+        <thead>
+          <tr aria-rowindex={1}>
+            <th scope="col">Market</th>
+            <th scope="col">Mid price</th>
+            <th scope="col">Since opened</th>
+            <th scope="col">Spread</th>
+            <th scope="col">Bid volume</th>
+            <th scope="col">Ask volume</th>
+            <th scope="col">Mode</th>
+            <th scope="col">Trend</th>
+          </tr>
+        </thead>
+        <Space rows={start} rowHeightPx={rowHeightPx} />
+        <tbody>
+          {named.slice(start, end).map(({ id, label }, index) => (
+            <MarketRow
+              key={id}
+              row={start + index + 2}
+              marketId={id}
+              label={label}
+              view={views.get(id)}
+              staleText={stale.has(id) ? staleMarket(stale.get(id)) : ""}
+              market={markets.get(id)}
+              data={data.get(id)}
+            />
+          ))}
+        </tbody>
+        <Space rows={named.length - end} rowHeightPx={rowHeightPx} />
+      </table>
+    </Scroll>
   );
 }

@@ -5,8 +5,8 @@ import { Calls } from "../calls/calls.js";
 import { useObservable } from "../hooks/observable.js";
 import { staleBooks } from "../hooks/staleness.js";
 import { useMarketNames } from "../hooks/use-market-names.js";
-import { useNow } from "../hooks/use-now.js";
 import { usePoll } from "../hooks/use-poll.js";
+import { useSeconds } from "../hooks/use-seconds.js";
 import { marketsHref, replaceRoute } from "../route.js";
 import type { MarketData } from "../service/messages.js";
 import { listMarketsData, paths } from "../service/service.js";
@@ -37,9 +37,13 @@ export function MarketsView({ find, ...app }: AppProps & { readonly find: string
   const { books, directory, status } = app;
   const stream = useObservable(books.stream, (value) => value);
   const network = useObservable(status.status, (value) => value);
-  const { value: marketsData = noData } = usePoll(listMarketsData, marketsDataPollMs, "");
+  const { markets = 0, marketsWithData = 0, staleMarkets = 0, staleMarketIds = [] } = network.response ?? {};
+  const dataOf = async () => (marketsWithData === 0 ? noData : listMarketsData());
+  const { value: marketsData = noData } = usePoll(dataOf, marketsDataPollMs, marketsWithData === 0 ? "none" : "some");
   const data = useMemo(() => new Map(marketsData.map((each) => [each.market, each])), [marketsData]);
-  const stale = staleBooks(stream, network, useNow());
+  useSeconds();
+  const stale = staleBooks(stream, network);
+  const unnamed = staleMarkets - staleMarketIds.length;
   const named = useMarketNames(books, directory);
   const found = useMemo(() => {
     const text = find.toLowerCase();
@@ -65,11 +69,14 @@ export function MarketsView({ find, ...app }: AppProps & { readonly find: string
       {stale !== undefined && <p class="notice">{stale}</p>}
       {named.length === 0 ? (
         <p id="no-markets" class="notice">
-          {stream.state === "live" ? "There is no market yet. The first one appears here by itself." : "Loading…"}
+          {stream.state === "live" && markets === 0
+            ? "There is no market yet. The first one appears here by itself."
+            : "Loading…"}
         </p>
       ) : (
         <div class="card" data-stale={stale === undefined ? undefined : ""}>
           <MarketsTable {...app} named={found} data={data} />
+          {unnamed > 0 && <p class="quiet">{unnamed} more stale markets are not listed.</p>}
           <output class="quiet">{found.length === 0 && `None of ${named.length} markets.`}</output>
         </div>
       )}

@@ -2,6 +2,7 @@ import { useEffect, useState } from "preact/hooks";
 import { instant } from "../../src/domain/instant.js";
 import { Amount } from "../components/amount.js";
 import { Card } from "../components/card.js";
+import { Scroll } from "../components/scroll.js";
 import { enumName } from "../format/names.js";
 import { stalePoll } from "../hooks/staleness.js";
 import { usePoll } from "../hooks/use-poll.js";
@@ -38,30 +39,35 @@ export function TradesSeen({ market, standstill }: TradesSeenProps) {
       {trades.length === 0 ? (
         <p class="quiet">None yet.</p>
       ) : (
-        <table id="trades" class="plain">
-          <thead>
-            <tr>
-              <th scope="col">Time (UTC)</th>
-              <th scope="col">Price</th>
-              <th scope="col">Size</th>
-              <th scope="col">Aggressor</th>
-            </tr>
-          </thead>
-          <tbody>
-            {trades.map((trade) => (
-              <tr key={trade.id} class={trade.aggressor === "SIDE_BUY" ? "buy" : "sell"}>
-                <td title={instant(trade.timestamp)}>{instant(trade.timestamp).slice(11, 23)}</td>
-                <td class="price">
-                  <Amount value={trade.price} places={places.price} />
-                </td>
-                <td>
-                  <Amount value={trade.size} places={places.size} />
-                </td>
-                <td>{trade.aggressor === "SIDE_UNSPECIFIED" ? "auction" : enumName(trade.aggressor, "SIDE_")}</td>
+        <Scroll label="Trades">
+          <table id="trades" class="plain">
+            <thead>
+              <tr>
+                <th scope="col">Time (UTC)</th>
+                <th scope="col">Price</th>
+                <th scope="col">Size</th>
+                <th scope="col">Aggressor</th>
               </tr>
-            ))}
-          </tbody>
-        </table>
+            </thead>
+            <tbody>
+              {trades.map((trade) => (
+                <tr key={trade.id} class={trade.aggressor === "SIDE_BUY" ? "buy" : "sell"}>
+                  <td title={instant(trade.timestamp)}>
+                    {instant(trade.timestamp).slice(11, 19)}
+                    <span class="milliseconds">{instant(trade.timestamp).slice(19, 23)}</span>
+                  </td>
+                  <td class="price">
+                    <Amount value={trade.price} places={places.price} />
+                  </td>
+                  <td>
+                    <Amount value={trade.size} places={places.size} />
+                  </td>
+                  <td>{trade.aggressor === "SIDE_UNSPECIFIED" ? "auction" : enumName(trade.aggressor, "SIDE_")}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </Scroll>
       )}
       <p class="quiet">The last trade of each response; trades between two responses are not seen.</p>
     </Card>

@@ -14,6 +14,7 @@ import { StreamResponse } from "./stream-response.js";
 export interface RestHandlerOptions extends HandlerOptions {
   /** Undefined: `/metrics` is not served. */
   readonly metrics: MetricsText | undefined;
+  readonly status: ServiceStatus | undefined;
   readonly common: CommonHeaders;
   readonly routes: Routes;
 }
@@ -123,16 +124,27 @@ export class RestHandler {
   }
 }
 
+/** What a page asks of the service again and again. */
+export interface ServiceStatus {
+  /** Where it is served. */
+  readonly path: string;
+  /** A small object; its undefined fields are left out. */
+  readonly read: () => object;
+}
+
 /** What the operational endpoints report. */
 export interface OperationsOptions {
   /** Undefined: there is no `/metrics`. */
   readonly metrics: MetricsText | undefined;
+  /** Undefined: it is not served. */
+  readonly status: ServiceStatus | undefined;
   readonly readiness: () => Readiness;
 }
 
 /**
  * The endpoints for operators: `/healthz` (200 while the process runs), `/readyz` (200 when ready, 503 while it loads
- * or drains) and `/metrics` (Prometheus text). Always at the root, regardless of the base path.
+ * or drains) and `/metrics` (Prometheus text). Always at the root, regardless of the base path. The status is for
+ * pages, which are behind it.
  */
 class Operations {
   readonly #options: OperationsOptions;
@@ -145,12 +157,23 @@ class Operations {
   }
 
   matches(path: string): boolean {
-    return path === "/healthz" || path === "/readyz" || (path === "/metrics" && this.#options.metrics !== undefined);
+    const { metrics, status } = this.#options;
+    return (
+      path === "/healthz" ||
+      path === "/readyz" ||
+      (path === "/metrics" && metrics !== undefined) ||
+      path === status?.path
+    );
   }
 
   /** `head`: without a body. */
   async handle(path: string, response: HttpResponse, common: HeaderFields, head: boolean): Promise<void> {
-    const { metrics, readiness } = this.#options;
+    const { metrics, readiness, status: statusOf } = this.#options;
+    if (path === statusOf?.path) {
+      const text = JSON.stringify({ status: readiness(), ...statusOf.read() });
+      send(response, 200, { "content-type": "application/json", ...common }, text, head);
+      return;
+    }
     if (path === "/metrics" && metrics !== undefined) {
       const bytes = await this.#metricsBytes(metrics);
       send(response, 200, { "content-type": metrics.contentType, ...common }, bytes, head);

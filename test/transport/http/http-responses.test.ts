@@ -330,8 +330,15 @@ describe("as configured", () => {
     await any.server.close();
   });
 
-  test("base path: the API and Connect under it, operations at the root", async () => {
-    const { server, url } = await serveFake({ basePath: "/base" });
+  test("base path: the API, Connect and the status under it, operations at the root", async () => {
+    const { server, url } = await serveFake({ basePath: "/base", status: () => ({ markets: 2, unknown: undefined }) });
+    const status = await fetch(`${url}/base/status`);
+    expect([status.status, await status.text()]).toEqual([200, '{"status":"ready","markets":2}']);
+    expect(status.headers.get("cache-control")).toBe("no-store");
+    const head = await fetch(`${url}/base/status`, { method: "HEAD" });
+    expect([head.status, head.headers.get("content-length"), await head.text()]).toEqual([200, "30", ""]);
+    expect((await fetch(`${url}/base/status`, { method: "POST" })).status).toBe(405);
+    expect((await fetch(`${url}/status`)).status).toBe(404);
     expect((await fetch(`${url}/base/api/v2/market/m`)).status).toBe(200);
     expect((await fetch(`${url}/api/v2/market/m`)).status).toBe(404);
     expect((await fetch(`${url}/readyz`)).status).toBe(200);
