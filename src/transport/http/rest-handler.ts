@@ -171,7 +171,7 @@ class Operations {
     const { metrics, readiness, status: statusOf } = this.#options;
     if (path === statusOf?.path) {
       const text = JSON.stringify({ status: readiness(), ...statusOf.read() });
-      send(response, 200, { "content-type": "application/json", ...common }, text, head);
+      send(response, 200, { "content-type": "application/json", ...common }, Buffer.from(text), head);
       return;
     }
     if (path === "/metrics" && metrics !== undefined) {
