@@ -6,6 +6,7 @@ import { deadLoaderPeer, processFaults } from "./chaos/process-faults.js";
 import { RandomSource } from "./chaos/random-source.js";
 import { Scoreboard } from "./chaos/scoreboard.js";
 import { SteppingClock } from "./chaos/stepping-clock.js";
+import { sufferTopicFaults, topicFaultNames } from "./chaos/topic-faults.js";
 import { World } from "./chaos/world.js";
 import { Report } from "./support/report.js";
 import { readSettings } from "./support/settings.js";
@@ -22,20 +23,28 @@ const report = new Report();
 const random = new RandomSource(settings.seed);
 const scoreboard = new Scoreboard(report);
 report.say(`seed ${settings.seed}; ${settings.program}`);
-const world = await World.create({ settings, report, random, scoreboard });
-for (const signal of ["SIGINT", "SIGTERM"] as const) {
-  process.once(signal, () => void world.close().finally(() => process.exit(130)));
-}
-try {
-  await run();
-} finally {
-  await world.close();
-}
+const wanted = settings.more["faults"]?.split(",").map((part) => part.trim());
+const ofTopics = topicFaultNames.filter((name) => wanted?.some((part) => name.includes(part)) ?? true);
+// Named alone, they need nothing of the rest.
+if (wanted?.every((part) => ofTopics.some((name) => name.includes(part))) !== true) await runWorld();
+await sufferTopicFaults(ofTopics, { report, random, program: settings.program });
 report.finish();
 // Connections that a client's library holds on to.
 setTimeout(() => process.exit(), 1_000).unref();
 
-async function run(): Promise<void> {
+async function runWorld(): Promise<void> {
+  const world = await World.create({ settings, report, random, scoreboard });
+  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+    process.once(signal, () => void world.close().finally(() => process.exit(130)));
+  }
+  try {
+    await run(world);
+  } finally {
+    await world.close();
+  }
+}
+
+async function run(world: World): Promise<void> {
   const run = new FaultRun(world, scoreboard);
   await run.startReaders();
   const steppingClock = watchesClock() ? SteppingClock.start(world, run.signal) : undefined;

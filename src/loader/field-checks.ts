@@ -19,7 +19,7 @@ export const textLengthMax = 1_024;
 /** The most tags of a market. */
 export const tagsMax = 100;
 
-/** The latest block time, in Unix nanoseconds, in the year 2116: with room for the sums that sequence numbers are. */
+/** The latest block time, in Unix nanoseconds, in the year 2116. Sums with it stay within 63 bits. */
 export const blockTimeNsMax = (1n << 62n) - 1n;
 
 /** The maximum length of a value in an error, in characters. */
