@@ -32,9 +32,15 @@ const unreachableCodes: ReadonlySet<string> = new Set([
 
 /**
  * The same by number, for codes without a name in the driver (1927: connection killed, MariaDB; 1047: not yet in its
- * cluster).
+ * cluster; 3032: offline, as a node that was expelled from its group).
  */
-const unreachableNumbers: ReadonlySet<number> = new Set([1047, 1927, 2002, 2003, 2006, 2013, 4031]);
+const unreachableNumbers: ReadonlySet<number> = new Set([1047, 1927, 2002, 2003, 2006, 2013, 3032, 4031]);
+
+/**
+ * A server that takes no writes: read-only (1290, 1836), or a node that its group no longer lets commit (3100). After a
+ * fail-over it may stay so, while a new connection leads to the new primary.
+ */
+const writeRefusedNumbers: ReadonlySet<number> = new Set([1290, 1836, 3100]);
 
 /** Refusals that end the connection and that waiting does not change. */
 const refusedCodes: ReadonlySet<string> = new Set([
@@ -70,6 +76,11 @@ export function isUnreachable(error: unknown): boolean {
   if (number !== undefined && unreachableNumbers.has(number)) return true;
   if (!(error instanceof Error)) return false;
   return ("fatal" in error && error.fatal === true) || poolRefusal.test(error.message);
+}
+
+/** Whether this server takes no writes, though another one behind the same address may. */
+export function isWriteRefused(error: unknown): boolean {
+  return writeRefusedNumbers.has(databaseErrorNumber(error) ?? 0);
 }
 
 /**

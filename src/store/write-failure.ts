@@ -1,13 +1,13 @@
 import { Failure } from "../domain/failure.js";
-import { databaseErrorCode, databaseErrorNumber, isUnreachable } from "./database-error.js";
+import { databaseErrorCode, databaseErrorNumber, isUnreachable, isWriteRefused } from "./database-error.js";
 import { ServerBehindError } from "./progress-table.js";
 
 /** The maximum length of a server's message that is shown to operators, in characters. */
 const messageLengthMax = 300;
 
 /**
- * Error numbers that pass without any change on our side, of both servers and of a Galera cluster. Denied access and
- * missing tables are not included.
+ * Error numbers that pass without any change on our side, of both servers, a Galera cluster and Group Replication.
+ * Denied access and missing tables are not included.
  */
 const passingNumbers: ReadonlySet<number> = new Set([
   3,
@@ -21,10 +21,11 @@ const passingNumbers: ReadonlySet<number> = new Set([
   1689,
   3058,
   3572, // a lock of another session, a deadlock, a certification conflict
-  1180, // the commit failed, as when a cluster's nodes disagree
-  1290,
-  1792,
-  1836, // read-only, as in a fail-over
+  1180,
+  3101, // the commit failed, as when a cluster's nodes disagree
+  3797,
+  3798, // a new primary, or another node of its group, took too long to apply what was committed before
+  1792, // a read-only transaction, by the server's default
   1203,
   1226, // too many connections of this user
   1317,
@@ -39,7 +40,7 @@ const passingNumbers: ReadonlySet<number> = new Set([
 /** Whether a retry may succeed: the database is unreachable, locked, full or read-only for now. */
 export function isPassing(error: unknown): boolean {
   if (error instanceof ServerBehindError) return true;
-  return isUnreachable(error) || passingNumbers.has(databaseErrorNumber(error) ?? 0);
+  return isUnreachable(error) || isWriteRefused(error) || passingNumbers.has(databaseErrorNumber(error) ?? 0);
 }
 
 const nobodyThereCodes: ReadonlySet<string> = new Set(["ECONNREFUSED", "ENOENT", "ENOTFOUND", "EAI_AGAIN"]);

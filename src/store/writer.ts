@@ -1,7 +1,7 @@
 import type { Socket } from "node:net";
 import { createPool, type PoolConnection } from "mysql2/promise";
 import { ConnectionProbe } from "./connection-probe.js";
-import { isUnreachable, toDatabaseFailure } from "./database-error.js";
+import { isUnreachable, isWriteRefused, toDatabaseFailure } from "./database-error.js";
 import { type DatabaseAddress, parseDatabaseUrl } from "./database-url.js";
 import {
   type Connection,
@@ -103,8 +103,8 @@ class ReconnectingWriter implements Writer {
       await connection.run("COMMIT");
       return result;
     } catch (error) {
-      // The next attempt may reach a server that is not behind.
-      if (isUnreachable(error) || error instanceof ServerBehindError) socket.destroy();
+      // The next attempt may reach a server that is not behind, or the new primary.
+      if (isUnreachable(error) || isWriteRefused(error) || error instanceof ServerBehindError) socket.destroy();
       else await connection.run("ROLLBACK").catch(() => socket.destroy());
       throw error;
     } finally {

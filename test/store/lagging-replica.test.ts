@@ -180,3 +180,34 @@ test.skipIf(missing !== undefined)(
   },
   60_000,
 );
+
+test.skipIf(missing !== undefined)("a loader leaves a server that is made read-only for the new primary", async () => {
+  await primary.run("CREATE USER plain@'%'", `GRANT ALL ON ${name}.* TO plain@'%'`);
+  const writers = await TcpBalancer.before(primary.port);
+  try {
+    const source = streamSource(Readable.from(failOver(writers), { objectMode: false }), "a simulated network");
+    await load({
+      database: `mysql://plain@127.0.0.1:${writers.port}/${name}`,
+      sources: [source],
+      log,
+      outageMsMax: 5_000,
+    });
+    expect(await heightOf(replica)).toBe(BigInt(network.height));
+  } finally {
+    await primary.run("SET GLOBAL read_only = 0");
+    await writers.close();
+  }
+});
+
+/** Blocks; after the second one, the replica takes the primary's place, whose connections stay open. */
+async function* failOver(writers: TcpBalancer): AsyncGenerator<Uint8Array> {
+  for (let block = 0; block < 2; block++) yield network.nextBlock();
+  const before = BigInt(network.height) - 1n;
+  await vi.waitFor(async () => expect(await heightOf(primary)).toBeGreaterThanOrEqual(before), { timeout: 20_000 });
+  await primary.run("SET GLOBAL read_only = 1");
+  const held = await heightOf(primary);
+  await vi.waitFor(async () => expect(await heightOf(replica)).toBe(held), { timeout: 20_000 });
+  await replica.run("STOP SLAVE");
+  writers.leadNewTo(replica.port);
+  for (let block = 0; block < 3; block++) yield network.nextBlock();
+}

@@ -40,8 +40,13 @@ export class TcpBalancer {
 
   /** Breaks every connection, and hands new ones to these ports. */
   leadTo(...ports: number[]): void {
-    this.#ports = ports;
+    this.leadNewTo(...ports);
     for (const socket of this.#sockets) socket.destroy();
+  }
+
+  /** Hands new connections to these ports; those that are open stay. */
+  leadNewTo(...ports: number[]): void {
+    this.#ports = ports;
   }
 
   /** The connections that are there now are dead from here on, and so are new ones until {@link speak}. */
