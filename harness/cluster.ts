@@ -1,26 +1,28 @@
 import { existsSync } from "node:fs";
-import { findPrograms } from "../src/embedded/server-programs.js";
+import { findPrograms, findServerPrograms } from "../src/embedded/server-programs.js";
 import { chosenScenarios, FaultRun, secondsForAll } from "./chaos/fault-run.js";
 import { RandomSource } from "./chaos/random-source.js";
 import { Scoreboard } from "./chaos/scoreboard.js";
 import { clusterScenarios } from "./cluster/cluster-faults.js";
 import { type ClusterParts, ClusterWorld } from "./cluster/cluster-world.js";
-import { galeraLibraries } from "./cluster/galera-node.js";
+import { galera, galeraLibraries } from "./cluster/galera-node.js";
+import { groupReplication } from "./cluster/group-node.js";
 import { Report } from "./support/report.js";
 import { readSettings } from "./support/settings.js";
 
 /**
- * npm run cluster -- [--seconds S] [--seed N] [--program PATH] [--faults NAME,…]
+ * npm run cluster -- [--engine galera|group-replication] [--seconds S] [--seed N] [--program PATH] [--faults NAME,…]
  *
- * Three Galera nodes and an asynchronous replica behind HAProxy, under the readers and the judge of `npm run chaos`,
- * while nodes die and come back (docs/reliability.md). It ends with `N passed, N failed`; with exit code 3 and one line
- * where this machine lacks Galera or HAProxy.
+ * Three nodes of a Galera cluster or of a MySQL group, and an asynchronous replica, behind HAProxy, under the readers and
+ * the judge of `npm run chaos`, while nodes die and come back (docs/reliability.md). It ends with `N passed, N failed`;
+ * with exit code 3 and one line where this machine lacks a program.
  */
 
+const exitUsage = 2;
 /** This machine lacks a program. */
 const exitLacking = 3;
 
-const settings = readSettings("cluster", secondsForAll, ["faults"]);
+const settings = readSettings("cluster", secondsForAll, ["faults", "engine"]);
 const parts = await findParts();
 const report = new Report();
 const random = new RandomSource(settings.seed);
@@ -45,13 +47,23 @@ report.finish();
 setTimeout(() => process.exit(), 1_000).unref();
 
 async function findParts(): Promise<ClusterParts> {
-  const names = ["haproxy", "mariadbd", "mariadb-install-db"];
-  const programs = await findPrograms(names);
-  const galera = galeraLibraries.find((path) => existsSync(path));
-  const haproxy = programs.get("haproxy");
-  const lacking = names.filter((name) => !programs.has(name));
-  if (galera === undefined) lacking.push("the Galera library");
-  if (galera !== undefined && haproxy !== undefined && lacking.length === 0) return { galera, haproxy };
-  process.stderr.write(`marketd: ${lacking.join(", ")} not found; on Debian: mariadb-server galera-4 haproxy\n`);
-  process.exit(exitLacking);
+  const engine = settings.more["engine"] ?? "galera";
+  if (engine !== "galera" && engine !== "group-replication") {
+    return stop(exitUsage, `--engine is galera or group-replication, not ${engine}`);
+  }
+  const haproxy = (await findPrograms(["haproxy"])).get("haproxy");
+  if (haproxy === undefined) return stop(exitLacking, "haproxy not found; it is Debian's haproxy");
+  const kind = (await findServerPrograms())?.kind;
+  if (engine === "group-replication") {
+    if (kind === "mysql") return { engine: await groupReplication(), haproxy };
+    return stop(exitLacking, "--engine group-replication takes MySQL: add --database mysql-9.7");
+  }
+  const library = galeraLibraries.find((path) => existsSync(path));
+  if (kind === "mariadb" && library !== undefined) return { engine: galera(library), haproxy };
+  return stop(exitLacking, "--engine galera takes MariaDB and Galera; on Debian: mariadb-server galera-4");
+}
+
+function stop(code: number, text: string): never {
+  process.stderr.write(`marketd: ${text}\n`);
+  process.exit(code);
 }

@@ -1,5 +1,5 @@
 import type { Connection, RowDataPacket } from "mysql2/promise";
-import { controlTimeoutMs } from "./mariadb.js";
+import { controlTimeoutMs } from "./database-server.js";
 
 const pollMs = 100;
 /** Polls that are remembered: an hour of them. */
@@ -9,6 +9,8 @@ const pollsMax = 36_000;
 export interface Connectable {
   /** A connection with all rights. */
   connect(): Promise<Connection>;
+  /** What is true on a server of several while it has what the others commit, as a condition of SQL. */
+  readonly isServing?: string;
 }
 
 interface Poll {
@@ -71,10 +73,11 @@ export class Commits {
         this.#connection = await this.database.connect();
         this.#connection.on("error", () => {});
       }
-      const sql = "SELECT chain_id, height FROM marketd.progress";
+      const sql = `SELECT chain_id, height FROM marketd.progress WHERE ${this.database.isServing ?? "TRUE"}`;
       const polls = this.#polls;
       const [rows] = await this.#connection.query<RowDataPacket[]>({ sql, timeout: controlTimeoutMs });
       const row = rows[0];
+      if (row === undefined) this.#disconnect();
       const height = Number(row?.["height"] ?? 0);
       const isCurrent = String(row?.["chain_id"]) === this.chainId() && polls === this.#polls;
       if (isCurrent && height > this.height) this.#polls.push({ at: performance.now(), height });
@@ -83,10 +86,15 @@ export class Commits {
       // A table that is not there yet is no reason for a new connection.
       const code = error instanceof Error && "code" in error ? error.code : undefined;
       if (code !== "ER_NO_SUCH_TABLE" && code !== "ER_BAD_DB_ERROR") {
-        this.#connection?.destroy();
-        this.#connection = undefined;
+        this.#disconnect();
       }
     }
     if (!this.#closed) this.start();
+  }
+
+  /** The next poll asks another server, if there are several. */
+  #disconnect(): void {
+    this.#connection?.destroy();
+    this.#connection = undefined;
   }
 }

@@ -171,7 +171,7 @@ function laggingReplica(world: World): Fault {
     inject: async () => {
       // It is to know the chain and to lag behind it.
       await world.within(catchUpMaxMs, async () => (await progressOf(replica)) > 0n);
-      await replica.run("STOP SLAVE SQL_THREAD");
+      await replica.run("STOP REPLICA SQL_THREAD");
       serviceProxy.balance([primary.port, replica.port]);
       serviceProxy.cut();
       world.exportBurst = true;
@@ -179,7 +179,7 @@ function laggingReplica(world: World): Fault {
     heal: async () => {
       world.exportBurst = false;
       serviceProxy.balance([primary.port]);
-      await replica.run("START SLAVE SQL_THREAD");
+      await replica.run("START REPLICA SQL_THREAD");
       const wanted = await progressOf(primary);
       await world.within(catchUpMaxMs, async () => (await progressOf(replica)) >= wanted);
       serviceProxy.cut();

@@ -3,9 +3,9 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { freePort } from "../../test/support/free-port.js";
 import { startChild } from "./children.js";
+import { DatabaseServer } from "./database-server.js";
 import type { Fault } from "./fault.js";
 import { HttpClient } from "./http-client.js";
-import { MariaDb } from "./mariadb.js";
 import { serveArguments } from "./marketd.js";
 import type { World } from "./world.js";
 
@@ -49,7 +49,7 @@ export function descriptorsExhausted(world: World): Fault {
 
 async function startCramped({ settings, serviceProxy }: World) {
   const port = await freePort();
-  const args = serveArguments(MariaDb.url(serviceProxy.port), port);
+  const args = serveArguments(DatabaseServer.url(serviceProxy.port), port);
   const script = `ulimit -n ${descriptors}; exec "$@"`;
   const child = startChild("/bin/sh", ["-c", script, "sh", process.execPath, settings.program, ...args], {
     stdio: "ignore",

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { Connection, RowDataPacket } from "mysql2/promise";
-import type { MariaDb } from "./mariadb.js";
+import type { DatabaseServer } from "./database-server.js";
 
 /** Columns of `progress` that the events decide. Beside them it may hold what tells one store from another. */
 const progressColumns = ["id", "chain_id", "stream_sequence", "height", "block_time_ns", "pruned_sequence"];
@@ -9,7 +9,7 @@ const progressColumns = ["id", "chain_id", "stream_sequence", "height", "block_t
 const tablesOfMigrations = /migration/;
 
 /** Every table of a database with its number of rows and a digest of all their values, in the order of their keys. */
-export async function dumpDatabase(server: MariaDb, database: string): Promise<Map<string, string>> {
+export async function dumpDatabase(server: DatabaseServer, database: string): Promise<Map<string, string>> {
   const connection = await server.connect();
   try {
     const dumped = new Map<string, string>();

@@ -2,7 +2,7 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { freePort } from "../../test/support/free-port.js";
-import { MariaDb } from "./mariadb.js";
+import { DatabaseServer } from "./database-server.js";
 import { fakeClock, Supervised, serveArguments } from "./marketd.js";
 import { Scoreboard } from "./scoreboard.js";
 import { startStreamReaders } from "./stream-readers.js";
@@ -53,7 +53,7 @@ export class SteppingClock {
         environment: clock.environment,
         log: join(directory, "log"),
       },
-      () => ({ args: serveArguments(MariaDb.url(world.primary.port), port) }),
+      () => ({ args: serveArguments(DatabaseServer.url(world.primary.port), port) }),
       () => {},
     );
     service.start();

@@ -7,9 +7,9 @@ import type { HarnessSettings } from "../support/settings.js";
 import { Chain } from "./chain.js";
 import { startChild } from "./children.js";
 import { Commits, type Connectable } from "./commits.js";
+import type { DatabaseServer } from "./database-server.js";
 import { dumpDatabase } from "./dump.js";
 import { Judge } from "./judge.js";
-import { MariaDb } from "./mariadb.js";
 import { type Ending, type Feed, loaderFeed, Supervised, serveArguments } from "./marketd.js";
 import type { RandomSource } from "./random-source.js";
 import type { Scoreboard } from "./scoreboard.js";
@@ -36,9 +36,9 @@ export interface RunContext {
 export interface Databases {
   /** Where the harness itself sees what is committed. */
   readonly committed: Connectable;
-  /** Loopback ports at which the service and the loader connect. */
-  readonly servicePort: number;
-  readonly loaderPort: number;
+  /** What `--database-url` says to the service and to the loader. */
+  readonly serviceUrl: string;
+  readonly loaderUrl: string;
 }
 
 /**
@@ -78,7 +78,7 @@ export abstract class TestedService {
     this.judge = new Judge(chain, this.commits, scoreboard);
     this.service = new Supervised(
       this.#command("service"),
-      () => ({ args: serveArguments(MariaDb.url(databases.servicePort), port) }),
+      () => ({ args: serveArguments(databases.serviceUrl, port) }),
       (ending) => this.#endedByItself("the service", ending),
     );
     this.loader = new Supervised(
@@ -127,12 +127,11 @@ export abstract class TestedService {
   }
 
   /** What an undisturbed load of a chain up to `height` makes of an empty database on `server`. */
-  protected async loadUndisturbed(server: MariaDb, chain: Chain, height: number): Promise<Map<string, string>> {
+  protected async loadUndisturbed(server: DatabaseServer, chain: Chain, height: number): Promise<Map<string, string>> {
     const recording = join(this.directory, "undisturbed.recording");
     writeFileSync(recording, chain.bytesAfter(0, height));
     await server.run("DROP DATABASE IF EXISTS undisturbed");
-    const url = MariaDb.url(server.port, "undisturbed");
-    const args = [this.settings.program, "load", "--database-url", url, recording];
+    const args = [this.settings.program, "load", "--database-url", server.localUrl("undisturbed"), recording];
     const child = startChild(process.execPath, args, { stdio: ["ignore", "ignore", "inherit"] });
     const [code] = await once(child, "close");
     if (code !== 0) throw new Error(`the undisturbed load ended with code ${code}`);
@@ -180,13 +179,7 @@ export abstract class TestedService {
   }
 
   #feed(feed: Feed) {
-    return loaderFeed(
-      this.judge.chain,
-      this.commits.height,
-      feed,
-      this.directory,
-      MariaDb.url(this.databases.loaderPort),
-    );
+    return loaderFeed(this.judge.chain, this.commits.height, feed, this.directory, this.databases.loaderUrl);
   }
 
   /** How to run a process that is tried. */

@@ -3,8 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { freePort } from "../../test/support/free-port.js";
 import { Chain } from "./chain.js";
+import { DatabaseServer, mountSmallDisk } from "./database-server.js";
 import { dumpDatabase } from "./dump.js";
-import { MariaDb, mountSmallDisk } from "./mariadb.js";
 import { fakeClock } from "./marketd.js";
 import { DatabaseProxy } from "./proxy.js";
 import { firstBlocks, type RunContext, TestedService } from "./tested-service.js";
@@ -30,14 +30,15 @@ export class World extends TestedService {
   private constructor(
     context: RunContext,
     readonly disk: { readonly path: string; unmount(): void } | undefined,
-    readonly primary: MariaDb,
-    readonly replica: MariaDb,
+    readonly primary: DatabaseServer,
+    readonly replica: DatabaseServer,
     readonly serviceProxy: DatabaseProxy,
     readonly loaderProxy: DatabaseProxy,
     port: number,
     readonly clock: ReturnType<typeof fakeClock>,
   ) {
-    const databases = { committed: primary, servicePort: serviceProxy.port, loaderPort: loaderProxy.port };
+    const [serviceUrl, loaderUrl] = [DatabaseServer.url(serviceProxy.port), DatabaseServer.url(loaderProxy.port)];
+    const databases = { committed: primary, serviceUrl, loaderUrl };
     super(context, databases, port, clock?.environment);
   }
 
@@ -47,8 +48,8 @@ export class World extends TestedService {
     const mount = mountSmallDisk(join(directory, "disk"), diskMebibytes);
     const disk = mount === undefined ? undefined : { ...mount, path: join(directory, "disk") };
     const dataDir = join(directory, disk === undefined ? "primary-data" : "disk/primary-data");
-    const primary = await MariaDb.create(dataDir, join(directory, "primary"), 1);
-    const replica = await MariaDb.create(join(directory, "replica-data"), join(directory, "replica"), 2);
+    const primary = await DatabaseServer.create(dataDir, join(directory, "primary"), 1);
+    const replica = await DatabaseServer.create(join(directory, "replica-data"), join(directory, "replica"), 2);
     await replica.follow(primary);
     const world = new World(
       { ...run, directory },

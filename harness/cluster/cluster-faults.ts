@@ -1,21 +1,22 @@
 import { startRollingClients } from "../../test/support/rolling-clients.js";
 import { brief, type Fault, momentary } from "../chaos/fault.js";
 import { hangUp } from "../chaos/process-faults.js";
+import { type ClusterNode, joinMaxMs } from "./cluster-node.js";
 import { type ClusterWorld, catchUpMaxMs } from "./cluster-world.js";
-import { type GaleraNode, joinMaxMs } from "./galera-node.js";
 
-/** A cluster takes this long at most to see that a node is dead, and to go on without it. */
-const withoutNodeMaxMs = 5_000;
-/** Galera evicts a silent node after four seconds at most, and then agrees on it. */
+/** A silent node is evicted after four to six seconds at most, and then the others agree on it. */
 const evictedMaxMs = 15_000;
 
 /** Faults of the cluster's nodes, its replica and its balancer, and a restart of the service. */
 export function clusterScenarios(world: ClusterWorld): Fault[][] {
   return [
-    killed(world, "reading node", world.reader),
-    killed(world, "writing node", world.writer),
+    killed(world, "reading node", () => world.reader()),
+    killed(world, "writing node", () => world.writer()),
     [sourceKilled(world)],
     stopped(world),
+    ...cutOff(world),
+    [nodesRestarted(world)],
+    ...emptied(world),
     [replicaStandsStill(world)],
     [rollingRestart(world)],
     [balancerRestarted(world)],
@@ -23,23 +24,31 @@ export function clusterScenarios(world: ClusterWorld): Fault[][] {
 }
 
 /** The others go on without it; then it comes back. */
-function killed({ nodes }: ClusterWorld, name: string, node: GaleraNode): Fault[] {
-  const others = nodes.filter((each) => each !== node);
-  const goesOn = async (each: GaleraNode) => (await each.clusterSize()) === others.length && (await each.isSynced());
+function killed(world: ClusterWorld, name: string, choose: () => Promise<ClusterNode>): Fault[] {
+  let node: ClusterNode | undefined;
   return [
     {
       name: `${name} killed`,
       excuses: ["ledger"],
       holdMs: momentary,
-      recoveryMaxMs: withoutNodeMaxMs,
-      inject: () => node.server.kill(),
+      recoveryMaxMs: world.engine.withoutNodeMaxMs,
+      inject: async () => {
+        node = await choose();
+        await node.server.kill();
+      },
       heal: () => {},
-      // Before the others have seen it, all may look well.
-      isWell: async () => (await Promise.all(others.map(goesOn))).every((goes) => goes),
+      isWell: () => goesOnWithout(world, node),
     },
     // On a busy machine, nodes that let one in may lose their quorum for a moment, and say so.
-    { name: `${name} back`, excuses: ["ledger"], holdMs: momentary, inject: () => node.join(), heal: () => {} },
+    { name: `${name} back`, excuses: ["ledger"], holdMs: momentary, inject: () => node?.join(), heal: () => {} },
   ];
+}
+
+/** Whether the others have seen that this one is gone; before that, all may look well. */
+async function goesOnWithout({ nodes }: ClusterWorld, gone: ClusterNode | undefined): Promise<boolean> {
+  const others = nodes.filter((each) => each !== gone);
+  const goesOn = async (each: ClusterNode) => (await each.clusterSize()) === others.length && (await each.isSynced());
+  return (await Promise.all(others.map(goesOn))).every((goes) => goes);
 }
 
 /** The node that the replica follows: what is read from the replica is of an older block until the node is back. */
@@ -59,18 +68,18 @@ function sourceKilled(world: ClusterWorld): Fault {
 
 /** A node stands still until the others have evicted it; then it goes on where it was, and they let it in again. */
 function stopped(world: ClusterWorld): Fault[] {
-  const { reader, writer, source, report } = world;
-  let node = reader;
+  const { source, random } = world;
+  let node = source;
   return [
     {
       name: "node stopped until evicted",
       excuses: ["ledger", "slow ledger"],
       holdMs: momentary,
-      recoveryMaxMs: withoutNodeMaxMs,
+      recoveryMaxMs: world.engine.withoutNodeMaxMs,
       inject: async () => {
-        node = world.random.pick([reader, writer]);
+        node = random.next() < 0.5 ? await world.reader() : await world.writer();
         node.server.pause();
-        await world.until("the node is evicted", evictedMaxMs, async () => (await source.clusterSize()) === 2);
+        await world.until("the node is evicted", evictedMaxMs, () => goesOnWithout(world, node));
       },
       heal: () => {},
     },
@@ -80,11 +89,97 @@ function stopped(world: ClusterWorld): Fault[] {
       holdMs: momentary,
       inject: async () => {
         node.server.resume();
-        const back = await world.within(joinMaxMs, () => node.isSynced());
-        report.check("a node that was evicted comes back", back, `not within ${joinMaxMs} ms`);
+        await comesBack(world, node);
       },
       heal: () => {},
     },
+  ];
+}
+
+/** The primary runs on, and its clients reach it, but the others do not: they elect another one. */
+function cutOff(world: ClusterWorld): Fault[][] {
+  const { engine, nodes, report } = world;
+  const { network } = engine;
+  if (network === undefined) {
+    if (engine.canBeCut) report.say("skipped: a primary that is cut off (it takes root to make a network)");
+    return [];
+  }
+  let node: ClusterNode | undefined;
+  const cut: Fault = {
+    name: "primary cut off",
+    excuses: ["ledger", "slow ledger"],
+    holdMs: momentary,
+    recoveryMaxMs: engine.withoutNodeMaxMs,
+    inject: async () => {
+      node = await world.writer();
+      network.cut(nodes.indexOf(node));
+      const sql = "UPDATE marketd.progress SET chain_id = 'lost'";
+      const outcome = node.server.run(sql, engine.withoutNodeMaxMs).then(
+        () => "committed",
+        () => "refused",
+      );
+      await world.until("the primary is expelled", evictedMaxMs, () => goesOnWithout(world, node));
+      report.check("a primary that is cut off commits nothing", (await outcome) === "refused");
+    },
+    heal: () => {},
+  };
+  const back: Fault = {
+    name: "primary that was cut off back",
+    excuses: ["ledger"],
+    holdMs: momentary,
+    inject: async () => {
+      if (node === undefined) return;
+      network.mend(nodes.indexOf(node));
+      await comesBack(world, node);
+    },
+    heal: () => {},
+  };
+  return [[cut, back]];
+}
+
+/** A node that was evicted asks to be let in again by itself. */
+async function comesBack({ report, within }: ClusterWorld, node: ClusterNode): Promise<void> {
+  const back = await within(joinMaxMs, () => node.isSynced());
+  report.check("a node that was evicted comes back", back, `not within ${joinMaxMs} ms`);
+  if (!back) await node.join();
+}
+
+/** One node after the other is asked to end and started again, the one that is written to last. */
+function nodesRestarted(world: ClusterWorld): Fault {
+  return {
+    name: "rolling restart of the nodes",
+    excuses: ["ledger"],
+    holdMs: momentary,
+    inject: async () => {
+      const writer = await world.writer();
+      for (const node of [...world.nodes.filter((each) => each !== writer), writer]) {
+        await node.server.terminate();
+        await node.join();
+      }
+    },
+    heal: () => caughtUp(world),
+  };
+}
+
+/** A node whose disk is lost: another machine in its place gets everything from the others. */
+function emptied(world: ClusterWorld): Fault[][] {
+  const joinEmpty = async (): Promise<void> => {
+    const node = await world.reader();
+    await node.server.kill();
+    await world.until("the node is evicted", evictedMaxMs, () => goesOnWithout(world, node));
+    await node.joinEmpty?.();
+  };
+  if (world.nodes.some((node) => node.joinEmpty === undefined)) return [];
+  return [
+    [
+      {
+        name: "node replaced by an empty one",
+        excuses: ["ledger"],
+        holdMs: momentary,
+        inject: joinEmpty,
+        heal: () => {},
+      },
+    ],
   ];
 }
 
@@ -95,12 +190,12 @@ function replicaStandsStill(world: ClusterWorld): Fault {
     excuses: ["ledger"],
     holdMs: [2_000, 4_000],
     inject: async () => {
-      await replica.run("STOP SLAVE SQL_THREAD");
+      await replica.run("STOP REPLICA SQL_THREAD");
       world.exportBurst = true;
     },
     heal: async () => {
       world.exportBurst = false;
-      await replica.run("START SLAVE SQL_THREAD");
+      await replica.run("START REPLICA SQL_THREAD");
       await caughtUp(world);
     },
   };

@@ -1,77 +1,109 @@
-import { mkdtempSync } from "node:fs";
+import { cpSync, mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Connection } from "mysql2/promise";
 import { freePort } from "../../test/support/free-port.js";
+import { DatabaseServer } from "../chaos/database-server.js";
 import { dumpDatabase } from "../chaos/dump.js";
-import { MariaDb } from "../chaos/mariadb.js";
 import { type RunContext, TestedService } from "../chaos/tested-service.js";
-import { GaleraNode } from "./galera-node.js";
+import { type ClusterNode, type Engine, joinMaxMs } from "./cluster-node.js";
 import { HaProxy, monitorUser } from "./haproxy.js";
 
 const replicaId = 4;
 /** How long the replica may take to have what its source has. */
 export const catchUpMaxMs = 15_000;
 
-/** Programs and libraries of this machine. */
+/** What a cluster is made of. */
 export interface ClusterParts {
-  readonly galera: string;
+  readonly engine: Engine;
+  /** The program. */
   readonly haproxy: string;
 }
 
+/** HAProxy connects by a socket's file and marketd does not know it: MySQL then asks for passwords in another way. */
+const noPassword = "";
+
 /**
- * A service that reads from three Galera nodes and an asynchronous replica in turn, and a loader that writes to one of
- * the nodes, all through HAProxy. Everything is private, on loopback, and gone at the end.
+ * A service that reads from three nodes and an asynchronous replica in turn, and a loader that writes to one of the
+ * nodes, all through HAProxy. Everything is private, on loopback, and gone at the end.
  */
 export class ClusterWorld extends TestedService {
   private constructor(
     context: RunContext,
-    /** The loader is led to it while it is there. */
-    readonly writer: GaleraNode,
-    readonly reader: GaleraNode,
+    readonly engine: Engine,
+    readonly nodes: readonly ClusterNode[],
     /** The node that the replica follows. */
-    readonly source: GaleraNode,
-    readonly replica: MariaDb,
+    readonly source: ClusterNode,
+    readonly replica: DatabaseServer,
     readonly haproxy: HaProxy,
     port: number,
   ) {
-    const committed = new AnyNode([source, reader, writer]);
-    super(context, { committed, servicePort: haproxy.readerPort, loaderPort: haproxy.writerPort }, port);
+    const urlOf = (port: number): string => DatabaseServer.url(port, "marketd", noPassword);
+    const [serviceUrl, loaderUrl] = [urlOf(haproxy.readerPort), urlOf(haproxy.writerPort)];
+    super(context, { committed: new AnyNode(nodes, engine.isServing), serviceUrl, loaderUrl }, port);
   }
 
   /** Starts everything; resolves when the service is ready and has the first blocks. */
-  static async create(run: Omit<RunContext, "directory">, { galera, haproxy }: ClusterParts): Promise<ClusterWorld> {
+  static async create(run: Omit<RunContext, "directory">, { engine, haproxy }: ClusterParts): Promise<ClusterWorld> {
     const directory = mkdtempSync(join(tmpdir(), "marketd-cluster-"));
     const template = join(directory, "template");
-    await MariaDb.install(template, join(directory, "template-log"));
-    const [writer, reader, source] = await GaleraNode.three(galera, template, directory);
-    await writer.found();
-    await writer.server.grant();
-    await writer.server.run(`CREATE USER '${monitorUser}'@'%'`);
+    await DatabaseServer.install(template, join(directory, "template-log"));
+    const nodes = await engine.nodes(template, directory);
+    const [first, second, source] = nodes;
+    await first.found();
+    await first.server.grant(noPassword);
+    await first.server.run(`CREATE USER '${monitorUser}'@'%'`);
+    for (const grant of engine.grants) await first.server.run(grant);
     // Two that join at once hold each other up.
-    await reader.join();
+    await second.join();
     await source.join();
-    const replica = await MariaDb.create(join(directory, "replica-data"), join(directory, "replica"), replicaId);
-    await replica.follow(source.server);
-    const nodes = [writer, reader, source].map(({ name, server }) => ({ name, port: server.port }));
-    const balancer = await HaProxy.before(
-      haproxy,
-      directory,
-      [...nodes, { name: "replica", port: replica.port }],
-      nodes,
+    const replica = await DatabaseServer.on(
+      join(directory, "replica-data"),
+      join(directory, "replica"),
+      replicaId,
+      engine.replica,
     );
-    const world = new ClusterWorld({ ...run, directory }, writer, reader, source, replica, balancer, await freePort());
+    cpSync(template, join(directory, "replica-data"), { recursive: true });
+    await replica.start();
+    await replica.follow(source.server, engine.sourceHost);
+    const writers = nodes.map(({ name, server: { socketPath } }) => ({ name, socketPath }));
+    const readers = [...writers, { name: "replica", socketPath: replica.socketPath }];
+    const balancer = await HaProxy.before(haproxy, directory, { ...engine, readers, writers });
+    const world = new ClusterWorld({ ...run, directory }, engine, nodes, source, replica, balancer, await freePort());
     await world.start();
     return world;
   }
 
-  get nodes(): readonly GaleraNode[] {
-    return [this.writer, this.reader, this.source];
+  /** Resolves when all nodes serve; one that a fault left behind is started again. */
+  async makeWhole(): Promise<void> {
+    for (const node of this.nodes) {
+      if (await this.within(joinMaxMs / 4, () => node.isSynced())) continue;
+      await node.server.end();
+      await node.join();
+    }
+  }
+
+  /** The node that the loader is led to, once the cluster is whole. @throws Error when there is none */
+  async writer(): Promise<ClusterNode> {
+    await this.makeWhole();
+    const until = performance.now() + joinMaxMs;
+    do {
+      for (const node of this.nodes) if (await node.isWriter()) return node;
+    } while (performance.now() < until);
+    throw new Error("no node may be written to");
+  }
+
+  /** A node that neither the loader nor the replica depends on. */
+  async reader(): Promise<ClusterNode> {
+    const writer = await this.writer();
+    const reader = this.nodes.find((node) => node !== writer && node !== this.source);
+    if (reader === undefined) throw new Error("there are three nodes");
+    return reader;
   }
 
   /** Whether the replica has all that its source has, or comes to have it in time. */
   async replicaCatchesUp(): Promise<boolean> {
-    const sequenceOf = async (server: MariaDb): Promise<string> => {
+    const sequenceOf = async (server: DatabaseServer): Promise<string> => {
       const [row] = await server.run("SELECT stream_sequence FROM marketd.progress", 1_000).catch(() => []);
       return String(row?.["stream_sequence"] ?? "nothing");
     };
@@ -114,6 +146,7 @@ export class ClusterWorld extends TestedService {
     await this.stopProcesses();
     await this.haproxy.kill();
     for (const server of [this.replica, ...this.nodes.map(({ server }) => server)]) await server.end();
+    this.engine.network?.close();
     this.removeFiles();
   }
 }
@@ -122,7 +155,10 @@ export class ClusterWorld extends TestedService {
 class AnyNode {
   #next = 0;
 
-  constructor(private readonly nodes: readonly GaleraNode[]) {}
+  constructor(
+    private readonly nodes: readonly ClusterNode[],
+    readonly isServing: string,
+  ) {}
 
   async connect(): Promise<Connection> {
     const node = this.nodes[this.#next++ % this.nodes.length];

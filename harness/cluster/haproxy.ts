@@ -10,21 +10,26 @@ import { startChild } from "../chaos/children.js";
 /** The user whose only right is to connect: HAProxy asks as it whether a server is fit. It has no password. */
 export const monitorUser = "monitor";
 
-/**
- * True of a node that has all that its cluster committed (4), or had until it began to send a node what that one missed
- * (2), and of every server that is not in a cluster.
- */
-const fitSql =
-  "SELECT IF(@@wsrep_on = 0 OR (SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS " +
-  "WHERE VARIABLE_NAME = 'wsrep_local_state') IN (2, 4), 'in service', 'away') AS state";
-
 const acceptMaxMs = 5_000;
 const acceptPollMs = 20;
 
-/** A server behind HAProxy. */
+/** A server behind HAProxy; its clients come by its socket's file. */
 export interface Backend {
   readonly name: string;
-  readonly port: number;
+  readonly socketPath: string;
+}
+
+/** What is behind HAProxy. */
+export interface Backends {
+  /** All servers, and what each is asked: it takes connections while it says `in service`. */
+  readonly readers: readonly Backend[];
+  readonly readerSql: string;
+  /** Those of them that may be written to, the preferred one first. */
+  readonly writers: readonly Backend[];
+  /** What a writer is asked; undefined: the first that is fit to be read from is written to. */
+  readonly writerSql: string | undefined;
+  /** How {@link monitorUser} says that it has no password. */
+  readonly authenticationPlugin: string;
 }
 
 /**
@@ -41,15 +46,9 @@ export class HaProxy {
     readonly writerPort: number,
   ) {}
 
-  /** @param readers all servers @param writers those of the readers that may be written to, the preferred one first */
-  static async before(
-    program: string,
-    directory: string,
-    readers: readonly Backend[],
-    writers: readonly Backend[],
-  ): Promise<HaProxy> {
+  static async before(program: string, directory: string, backends: Backends): Promise<HaProxy> {
     const haproxy = new HaProxy(program, directory, await freePort(), await freePort());
-    writeFileSync(haproxy.#configuration, haproxy.#describe(readers, writers));
+    writeFileSync(haproxy.#configuration, haproxy.#describe(backends));
     await haproxy.start();
     return haproxy;
   }
@@ -80,14 +79,15 @@ export class HaProxy {
   }
 
   /** A server that stands still is away after two seconds, one that is killed after half a second. */
-  #describe(readers: readonly Backend[], writers: readonly Backend[]): string {
+  #describe({ readers, readerSql, writers, writerSql, authenticationPlugin }: Backends): string {
     const idOf = ({ name }: Backend): string => name.replaceAll(" ", "-");
-    const reader = (each: Backend): string =>
-      `  server ${idOf(each)} 127.0.0.1:${each.port} check inter 300ms fastinter 100ms fall 3 rise 1 on-marked-down shutdown-sessions`;
+    const server = (each: Backend): string => `  server ${idOf(each)} unix@${each.socketPath}`;
+    const checked = "check inter 300ms fastinter 100ms fall 3 rise 1 on-marked-down shutdown-sessions";
     const writer = (each: Backend, index: number): string => {
+      if (writerSql !== undefined) return `${server(each)} ${checked}`;
       // One writer at a time: when the preferred one is back, its stand-in loses its connections.
       const place = index === 0 ? "on-marked-up shutdown-backup-sessions" : "backup";
-      return `  server ${idOf(each)} 127.0.0.1:${each.port} track reader/${idOf(each)} on-marked-down shutdown-sessions ${place}`;
+      return `${server(each)} track reader/${idOf(each)} on-marked-down shutdown-sessions ${place}`;
     };
     return [
       "global",
@@ -103,10 +103,11 @@ export class HaProxy {
       "listen reader",
       `  bind 127.0.0.1:${this.readerPort}`,
       "  balance roundrobin",
-      ...check,
-      ...readers.map(reader),
+      ...checkLines(readerSql, authenticationPlugin),
+      ...readers.map((each) => `${server(each)} ${checked}`),
       "listen writer",
       `  bind 127.0.0.1:${this.writerPort}`,
+      ...(writerSql === undefined ? [] : checkLines(writerSql, authenticationPlugin)),
       ...writers.map(writer),
       "",
     ].join("\n");
@@ -117,29 +118,32 @@ export class HaProxy {
  * A session of the MySQL protocol in which {@link monitorUser} asks whether the server is fit. The question and the
  * goodbye leave together, so that a response that says no is known to be whole.
  */
-const check = [
-  "  option tcp-check",
-  "  tcp-check connect",
-  // The greeting, of protocol version 10.
-  "  tcp-check expect binary 0a",
-  `  tcp-check send-binary ${packet(1, handshakeResponse())}`,
-  // An OK packet, the second of this exchange.
-  "  tcp-check expect binary 0000020000",
-  `  tcp-check send-binary ${packet(0, Buffer.from(`\x03${fitSql}`))}${packet(0, Buffer.from([1]))}`,
-  '  tcp-check expect string "in service"',
-];
+export function checkLines(sql: string, authenticationPlugin: string): string[] {
+  return [
+    "  option tcp-check",
+    "  tcp-check connect",
+    // The greeting, of protocol version 10.
+    "  tcp-check expect binary 0a",
+    `  tcp-check send-binary ${packet(1, handshakeResponse(authenticationPlugin))}`,
+    // An OK packet, the second of this exchange.
+    "  tcp-check expect binary 0000020000",
+    `  tcp-check send-binary ${packet(0, Buffer.from(`\x03${sql}`))}${packet(0, Buffer.from([1]))}`,
+    '  tcp-check expect string "in service"',
+  ];
+}
 
-/** `HandshakeResponse41` without a password, for `mysql_native_password`. */
-function handshakeResponse(): Buffer {
+/** `HandshakeResponse41` without a password. */
+function handshakeResponse(authenticationPlugin: string): Buffer {
   const longPassword = 0x1;
   const protocol41 = 0x200;
   const secureConnection = 0x8000;
+  const pluginAuth = 0x8_0000;
   const head = Buffer.alloc(32);
-  head.writeUInt32LE(longPassword | protocol41 | secureConnection, 0);
+  head.writeUInt32LE(longPassword | protocol41 | secureConnection | pluginAuth, 0);
   head.writeUInt32LE(0xff_ffff, 4);
   const utf8 = 33;
   head.writeUInt8(utf8, 8);
-  return Buffer.concat([head, Buffer.from(`${monitorUser}\0\0`)]);
+  return Buffer.concat([head, Buffer.from(`${monitorUser}\0\0${authenticationPlugin}\0`)]);
 }
 
 function packet(sequence: number, payload: Buffer): string {

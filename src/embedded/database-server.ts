@@ -134,7 +134,8 @@ export function turnServerLog(places: EmbeddedPlaces): void {
   if (existsSync(places.serverLog)) renameSync(places.serverLog, `${places.serverLog}.previous`);
 }
 
-function initialiser(programs: ServerPrograms, datadir: string, tmpdir: string): readonly [string, string[]] {
+/** The program and its arguments that make the files of a new server. */
+export function initialiser(programs: ServerPrograms, datadir: string, tmpdir: string): readonly [string, string[]] {
   const common = ["--no-defaults", `--datadir=${datadir}`, `--tmpdir=${tmpdir}`, ...asRoot()];
   if (programs.initializer === undefined) return [programs.server, [...common, "--initialize-insecure"]];
   return [programs.initializer, [...common, "--auth-root-authentication-method=normal", "--skip-test-db"]];
