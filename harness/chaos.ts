@@ -1,6 +1,7 @@
 import { databaseFaults } from "./chaos/database-faults.js";
 import { descriptorsExhausted } from "./chaos/descriptors-fault.js";
 import { chosenScenarios, FaultRun, secondsForAll } from "./chaos/fault-run.js";
+import { hostileSettings } from "./chaos/hostile-settings.js";
 import { deadLoaderPeer, processFaults } from "./chaos/process-faults.js";
 import { RandomSource } from "./chaos/random-source.js";
 import { Scoreboard } from "./chaos/scoreboard.js";
@@ -42,6 +43,7 @@ async function run(): Promise<void> {
     ...processFaults(world),
     deadLoaderPeer(world),
     ...databaseFaults(world),
+    ...hostileSettings(world),
     descriptorsExhausted(world),
   ];
   const chosen = chosenScenarios(
