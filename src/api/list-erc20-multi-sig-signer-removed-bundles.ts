@@ -61,7 +61,7 @@ type Edge = Encodable<typeof ERC20MultiSigSignerRemovedBundleEdgeSchema>;
 
 function edge(bundle: SignerRemovedBundle): Edge & { readonly cursor: string } {
   const { oldSigner, submitter, nonce, epochSeq, timeNs } = bundle;
-  const signatures = Buffer.from(bundle.signatures.join(""), "latin1").toString("hex");
+  const signatures = bundle.signatures.join("");
   return {
     cursor: encodeBundleCursor(bundle),
     node: {

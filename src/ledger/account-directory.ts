@@ -1,3 +1,4 @@
+import { asText } from "../store/column.js";
 import { ReadBehindError } from "../store/known-place.js";
 import type { PlacedConnection } from "../store/placed-read.js";
 
@@ -54,7 +55,7 @@ export const directoryRowsMax = 50_000;
  * An account as one text column, because the driver reads one column faster than five. Identifiers contain no line
  * feed. The text after the party is the same for all accounts of a kind.
  */
-const accountSql = "CONCAT_WS(x'0A', account_id, party_id, type, asset_id, market_id)";
+const accountSql = asText("CONCAT_WS(x'0A', account_id, party_id, type, asset_id, market_id)");
 const separator = "\n";
 
 /** Whether all numbers up to `needed` are known. */

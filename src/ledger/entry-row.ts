@@ -1,3 +1,5 @@
+import { asText } from "../store/column.js";
+
 /** The fields of a stored entry. Numbers that may exceed 53 bits are decimal text, and never converted twice. */
 export interface EntryRow {
   readonly id: string;
@@ -21,7 +23,7 @@ export type EntryText = string;
 
 /** Selects an {@link EntryText}. */
 export function entrySql(table = "", before = ""): string {
-  return `CONCAT_WS(' ', ${before}${columns.map((name) => table + name).join(", ")})`;
+  return asText(`CONCAT_WS(' ', ${before}${columns.map((name) => table + name).join(", ")})`);
 }
 
 /** Columns that are absent at the end are empty. */

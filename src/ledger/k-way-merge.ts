@@ -1,3 +1,4 @@
+import { asText } from "../store/column.js";
 import { branchSql } from "./branch-sql.js";
 import { compareEntries, type EntryText, entrySql, idOf, inOrder, parseEntry } from "./entry-row.js";
 import { beyond, type IdRange, idsSql, orderSql } from "./id-range.js";
@@ -118,7 +119,7 @@ class Merge {
     const visible = this.#view.clip(this.#range);
     const ids = idsSql(last === undefined ? visible : beyond(visible, idOf(last)));
     const columns = this.isRestricted
-      ? `CONCAT_WS(' ', ${number}, id, from_account, to_account)`
+      ? asText(`CONCAT_WS(' ', ${number}, id, from_account, to_account)`)
       : entrySql("", `${number}, `);
     return `SELECT ${columns} FROM ledger_entry ${branchSql(branch)} ${ids} ${orderSql(visible)} LIMIT ${limit}`;
   }

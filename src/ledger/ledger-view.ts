@@ -1,6 +1,7 @@
 import { firstIdOfBlock } from "../domain/block-position.js";
 import type { TimeRange } from "../domain/date-range.js";
 import { Failure, worded } from "../domain/failure.js";
+import { asText } from "../store/column.js";
 import { type KnownPlace, ReadBehindError, reaches, type StorePlace } from "../store/known-place.js";
 import { everythingKept, type OldestKept, oldestKeptSql, parseOldestKept } from "../store/ledger-retention-table.js";
 import { type BlockPlace, type PlacedConnection, parsePlace, placeSql } from "../store/placed-read.js";
@@ -151,9 +152,10 @@ function extentSql({ startNs, endNs }: TimeRange): string {
     timeNs === undefined
       ? "'any'"
       : `COALESCE((SELECT height FROM block WHERE time_ns >= ${timeNs} ORDER BY time_ns, height LIMIT 1), 'none')`;
-  return `SELECT CONCAT_WS(' ', '${extentMark}', COALESCE((SELECT MAX(id) FROM ledger_entry), 'none'), ${oldestKeptSql},
+  const words = `'${extentMark}', COALESCE((SELECT MAX(id) FROM ledger_entry), 'none'), ${oldestKeptSql},
     COALESCE((SELECT MAX(account_id) FROM account), 0), COALESCE((SELECT MAX(class_id) FROM entry_class), 0),
-    ${blockFrom(startNs)}, ${blockFrom(endNs)}, ${placeSql}) AS entry`;
+    ${blockFrom(startNs)}, ${blockFrom(endNs)}, ${placeSql}`;
+  return `SELECT ${asText(`CONCAT_WS(' ', ${words})`)} AS entry`;
 }
 
 function parseExtent(text: string): LedgerExtent {

@@ -1,3 +1,4 @@
+import { asText } from "../store/column.js";
 import { rowCondition } from "./branch-sql.js";
 import { entrySql, idOf } from "./entry-row.js";
 import { beyond, type IdRange, idsIn, idsSql, orderSql, upTo } from "./id-range.js";
@@ -14,7 +15,7 @@ export async function scanTable(
   range: IdRange,
 ): Promise<Outcome> {
   const [end] = await view.read(
-    `SELECT id FROM ledger_entry FORCE INDEX (PRIMARY) WHERE TRUE ${idsSql(range)} ${orderSql(range)} LIMIT 1 OFFSET ${examined}`,
+    `SELECT ${asText("id")} FROM ledger_entry FORCE INDEX (PRIMARY) WHERE TRUE ${idsSql(range)} ${orderSql(range)} LIMIT 1 OFFSET ${examined}`,
   );
   const visible = view.clip(range);
   const piece = end === undefined ? visible : upTo(visible, BigInt(end));

@@ -61,7 +61,6 @@ function untilAborted(connection: Connection, signal: AbortSignal | undefined): 
   return {
     driver: connection.driver,
     query: (sql, parameters) => used().query(sql, parameters),
-    execute: (sql, parameters) => used().execute(sql, parameters),
     run: (sql, parameters) => used().run(sql, parameters),
   };
 }

@@ -2,6 +2,7 @@ import type { BundlePlace } from "../domain/cursor.js";
 import type { Page, PageRequest } from "../domain/page.js";
 import type { Call } from "../domain/service.js";
 import { ledgerQueryTimeoutMs } from "./bounded-query.js";
+import { asText } from "./column.js";
 import type { Database } from "./database.js";
 import type { Parameter } from "./driver-connection.js";
 import { type BlockPlace, type PlacedConnection, parsePlace, placeSql, withPlacedConnection } from "./placed-read.js";
@@ -24,7 +25,7 @@ export interface SignerRemovedBundle {
   readonly timeNs: bigint;
   /** Decimal text, as the event gave it. */
   readonly epochSeq: string;
-  /** Bytes as latin1 text, sorted, without duplicates. */
+  /** In hexadecimal, sorted, without duplicates. */
   readonly signatures: readonly string[];
 }
 
@@ -112,11 +113,15 @@ async function scanBundles(
   const page = `FROM signer_removed_bundle FORCE INDEX (${index})
      ${conditions.length === 0 ? "" : `WHERE ${conditions.join(" AND ")}`}
      ORDER BY time_ns ${order}, signature_id ${order} LIMIT ${want}`;
+  const [id, signer, submitter, nonce, epoch] = ["signature_id", "old_signer", "submitter", "nonce", "epoch_seq"].map(
+    asText,
+  );
+  const bundle = [id, signer, submitter, nonce, "time_ns", epoch].join(", ");
   const rows = await connection.query<PageRow>(
     `SELECT ${placeSql} AS place, NULL AS signature_id, NULL AS old_signer, NULL AS submitter, NULL AS nonce,
        NULL AS time_ns, NULL AS epoch_seq, NULL AS signature
-     UNION ALL (SELECT NULL, signature_id, old_signer, submitter, nonce, time_ns, epoch_seq, NULL ${page})
-     UNION ALL (SELECT NULL, s.signature_id, NULL, NULL, NULL, NULL, NULL, s.signature
+     UNION ALL (SELECT NULL, ${bundle}, NULL ${page})
+     UNION ALL (SELECT NULL, ${asText("s.signature_id")}, NULL, NULL, NULL, NULL, NULL, ${asText("LOWER(HEX(s.signature))")}
        FROM (SELECT signature_id ${page}) AS b JOIN node_signature AS s ON s.signature_id = b.signature_id)`,
     [...parameters, ...parameters],
   );

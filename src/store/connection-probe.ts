@@ -1,9 +1,10 @@
 import type { Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { createConnection, type Connection as DriverConnection, type RowDataPacket } from "mysql2/promise";
+import { asText } from "./column.js";
 import type { DatabaseAddress } from "./database-url.js";
-import { type Connection, driverOptions } from "./driver-connection.js";
-import { openSocket, silentPeerError } from "./driver-socket.js";
+import type { Connection } from "./driver-connection.js";
+import { silentPeerError } from "./driver-socket.js";
+import { ServerConnection } from "./server-connection.js";
 
 /** Silence within a transaction after which another connection asks about it, in milliseconds. */
 export const probeAfterMs = 1_000;
@@ -18,7 +19,7 @@ export const probePauseMs = 250;
 export const probeGraceMs = 100;
 
 /** Identifies a server. Behind a balancer the probe may reach another one, which does not know our session. */
-const serverName = "CONCAT_WS(':', @@hostname, @@port, @@server_id)";
+const serverName = asText("CONCAT_WS(':', @@hostname, @@port, @@server_id)");
 
 /**
  * Distinguishes a dead connection from a slow statement: the server's list of sessions says whether it works on the
@@ -41,7 +42,7 @@ export class ConnectionProbe {
 
   /** A probe for a connection, which must be idle now. @throws Failure `unavailable` */
   static async of(connection: Connection, socket: Socket, address: DatabaseAddress): Promise<ConnectionProbe> {
-    const sql = `SELECT CONNECTION_ID() AS id, ${serverName} AS server`;
+    const sql = `SELECT CAST(CONNECTION_ID() AS UNSIGNED) AS id, ${serverName} AS server`;
     const [row] = await connection.query<{ id: bigint; server: string }>(sql);
     return new ConnectionProbe(socket, address, row?.id ?? 0n, row?.server ?? "");
   }
@@ -75,31 +76,28 @@ export class ConnectionProbe {
 
   /** Never rejects: if the server cannot be asked, the time limit of the silent connection decides. */
   async #ask(isStillSilent: () => boolean): Promise<void> {
-    const socket = openSocket(this.#address);
-    socket.setTimeout(probeTimeoutMs, () => socket.destroy(silentPeerError("no response")));
+    let other: ServerConnection | undefined;
     try {
-      const { database: _, ...options } = driverOptions(this.#address, { connectTimeoutMs: probeTimeoutMs });
-      const connection = await createConnection({ ...options, stream: () => socket });
-      connection.on("error", () => {});
-      if (!(await this.#isIdle(connection))) return;
+      const limits = { connectTimeoutMs: probeTimeoutMs, statementTimeoutMs: probeTimeoutMs };
+      other = await ServerConnection.open({ ...this.#address, database: "" }, limits);
+      if (!(await this.#isIdle(other.connection))) return;
       await sleep(probeGraceMs, undefined, { ref: false });
       if (!isStillSilent()) return;
       this.#socket.destroy(silentPeerError("the connection died half-way"));
-      await connection.query(`KILL ${this.#threadId}`);
+      await other.connection.run(`KILL ${this.#threadId}`);
     } catch {
       // See above. A session that is gone needs no KILL.
     } finally {
-      socket.destroy();
+      other?.destroy();
     }
   }
 
   /** Whether this server has no session of ours, or one with nothing to do. */
-  async #isIdle(connection: DriverConnection): Promise<boolean> {
-    const [rows] = await connection.query<RowDataPacket[]>(
+  async #isIdle(connection: Connection): Promise<boolean> {
+    const [row] = await connection.query<{ server: string; command: string | null }>(
       `SELECT ${serverName} AS server,
-        (SELECT command FROM information_schema.processlist WHERE id = ${this.#threadId}) AS command`,
+        ${asText(`(SELECT command FROM information_schema.processlist WHERE id = ${this.#threadId})`)} AS command`,
     );
-    const { server, command } = (rows[0] ?? {}) as { server?: string; command?: string | null };
-    return server === this.#server && (command === null || command === "Sleep");
+    return row?.server === this.#server && (row.command === null || row.command === "Sleep");
   }
 }

@@ -42,11 +42,6 @@ export interface Database {
     sql: string,
     parameters?: readonly (Parameter | readonly Parameter[])[],
   ): Promise<R[]>;
-  /** One prepared query on any connection. */
-  execute<R extends { [K in keyof R]: ColumnValue } = Row>(
-    sql: string,
-    parameters?: readonly Parameter[],
-  ): Promise<R[]>;
   /** Leases a connection, outside of any transaction, until the promise of `use` settles. */
   withConnection<T>(use: (connection: Connection) => Promise<T>): Promise<T>;
   /** Leases a connection with a consistent read-only snapshot. */
@@ -104,13 +99,6 @@ class PooledDatabase implements Database {
     parameters?: readonly (Parameter | readonly Parameter[])[],
   ): Promise<R[]> {
     return this.withConnection((connection) => connection.query<R>(sql, parameters));
-  }
-
-  execute<R extends { [K in keyof R]: ColumnValue } = Row>(
-    sql: string,
-    parameters?: readonly Parameter[],
-  ): Promise<R[]> {
-    return this.withConnection((connection) => connection.execute<R>(sql, parameters));
   }
 
   async withConnection<T>(use: (connection: Connection) => Promise<T>): Promise<T> {

@@ -1,5 +1,5 @@
 import type { Connection as DriverConnection, PoolOptions, ResultSetHeader, SslOptions } from "mysql2/promise";
-import { type ColumnValue, columnValue, type Row } from "./column.js";
+import { type Columns, type ColumnValue, checkColumns, columnValue, type Row } from "./column.js";
 import { toDatabaseFailure } from "./database-error.js";
 import type { GateLimits } from "./database-gate.js";
 import type { DatabaseAddress } from "./database-url.js";
@@ -45,25 +45,42 @@ export interface Connection {
     sql: string,
     parameters?: readonly (Parameter | readonly Parameter[])[],
   ): Promise<R[]>;
-  /** A prepared query; the statement is kept by the connection, so the text must come from a small set. */
-  execute<R extends { [K in keyof R]: ColumnValue } = Row>(
-    sql: string,
-    parameters?: readonly Parameter[],
-  ): Promise<R[]>;
   /** A statement that changes something. */
   run(sql: string, parameters?: readonly (Parameter | readonly Parameter[])[]): Promise<Outcome>;
   /** The driver's connection, for what only it can do (streams of rows). Only the store may touch it. */
   readonly driver: DriverConnection;
 }
 
+/** Bytes that GROUP_CONCAT gives at most; servers cut longer text with a warning that nobody reads. */
+export const groupConcatBytesMax = 4 * 1024 * 1024;
+
+/** The highest number that these settings take: no limit. */
+const unlimited = 2n ** 64n - 1n;
+
 /**
- * What every session is set to, whatever the server's defaults: strict, so that a value that does not fit is an error
- * and not a shorter value; UTC; and repeatable reads, so that a snapshot stays one.
+ * What every session is set to, in one statement: all that changes rows, types or transactions, so that neither the
+ * server's own settings nor its `init_connect` decide it. Any user may set these. More may be appended.
+ *
+ * - Autocommit goes off and on, which ends a transaction that `init_connect` began. A connection that its user leaves
+ *   idle stays open; reads are repeatable, so that a snapshot stays one.
+ * - A value that does not fit is an error and not a shorter value. Times are UTC.
+ * - Results keep the character sets of their columns (`checkColumns` in column.ts).
+ * - No limit cuts a result, a text or a sort key.
+ *
+ * MariaDB executes `M!` comments, MySQL 8 and later those that begin with `!80000`; each ignores the other's.
  */
-export const sessionSettings = [
-  "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO', time_zone = '+00:00'",
-  "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
-] as const;
+export const sessionSettings = `SET SESSION autocommit = 0, autocommit = 1, completion_type = 0, unique_checks = 1,
+    wait_timeout = 28800, time_zone = '+00:00',
+    sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO',
+    character_set_client = utf8mb4, collation_connection = utf8mb4_bin, character_set_results = NULL,
+    sql_select_limit = ${unlimited}, max_join_size = ${unlimited}, sql_big_selects = 1, sql_safe_updates = 0,
+    sql_auto_is_null = 0, sql_buffer_result = 0, group_concat_max_len = ${groupConcatBytesMax}, max_sort_length = 1024
+  /*M!100300 , tx_isolation = 'REPEATABLE-READ', tx_read_only = 0, max_statement_time = 0, old_mode = '',
+    sql_if_exists = 0, idle_transaction_timeout = 0, idle_readonly_transaction_timeout = 0,
+    idle_write_transaction_timeout = 0 */
+  /*M!101108 , innodb_snapshot_isolation = 0 */
+  /*!80000 , transaction_isolation = 'REPEATABLE-READ', transaction_read_only = 0, max_execution_time = 0,
+    use_secondary_engine = OFF */`;
 
 /** The driver's options for an address. Several statements in one text are refused, and so is LOAD DATA LOCAL. */
 export function driverOptions(address: DatabaseAddress, options: DatabaseOptions = {}): PoolOptions {
@@ -112,9 +129,10 @@ export function wrapConnection(
   driver: DriverConnection,
   watch: <T>(statement: Promise<T>) => Promise<T> = (statement) => statement,
 ): Connection {
-  const ask = async <R>(request: () => Promise<readonly [unknown, ...unknown[]]>): Promise<R> => {
+  const ask = async <R>(request: () => Promise<[unknown, Columns]>): Promise<R> => {
     try {
-      const [response] = await watch(request());
+      const [response, columns] = await watch(request());
+      checkColumns(columns);
       return response as R;
     } catch (error) {
       throw toDatabaseFailure(error);
@@ -123,7 +141,6 @@ export function wrapConnection(
   return {
     driver,
     query: (sql, parameters = []) => ask(() => driver.query(sql, [...parameters])),
-    execute: (sql, parameters = []) => ask(() => driver.execute(sql, [...parameters])),
     run: async (sql, parameters = []) => {
       const result = await ask<Pick<ResultSetHeader, "affectedRows" | "warningStatus" | "info">>(() =>
         driver.query(sql, [...parameters]),

@@ -1,19 +1,18 @@
-import { createConnection } from "mysql2/promise";
-import { toDatabaseFailure } from "./database-error.js";
+import { escapeId } from "mysql2/promise";
 import { parseDatabaseUrl } from "./database-url.js";
-import { driverOptions } from "./driver-connection.js";
+import { connectTimeoutMs } from "./driver-connection.js";
+import { ServerConnection } from "./server-connection.js";
 
 /** Drops the URL's database if it exists. @throws Failure `unavailable` without a server */
 export async function dropDatabase(url: string): Promise<void> {
-  const { database, ...server } = driverOptions(parseDatabaseUrl(url));
+  const address = parseDatabaseUrl(url);
+  const server = await ServerConnection.open(
+    { ...address, database: "" },
+    { connectTimeoutMs, statementTimeoutMs: Number.POSITIVE_INFINITY },
+  );
   try {
-    const connection = await createConnection(server);
-    try {
-      await connection.query(`DROP DATABASE IF EXISTS ${connection.escapeId(database ?? "")}`);
-    } finally {
-      connection.destroy();
-    }
-  } catch (error) {
-    throw toDatabaseFailure(error);
+    await server.connection.run(`DROP DATABASE IF EXISTS ${escapeId(address.database)}`);
+  } finally {
+    server.destroy();
   }
 }

@@ -1,7 +1,8 @@
 import { entryId } from "../domain/block-position.js";
+import { OperatorError } from "../domain/operator-error.js";
 import { loadRows, type RowText } from "./bulk-load.js";
-import type { Connection } from "./driver-connection.js";
-import { oldestKeptSql } from "./ledger-retention-table.js";
+import { type Connection, groupConcatBytesMax } from "./driver-connection.js";
+import { type OldestKept, oldestKeptSql, parseOldestKept } from "./ledger-retention-table.js";
 
 /** Rows of one INSERT if LOAD DATA LOCAL is refused. */
 export const ledgerRowsPerInsert = 1_000;
@@ -11,43 +12,60 @@ export type LedgerText = RowText;
 
 const columns = "id, from_account, to_account, class_id, transfer_type, time_ns, quantity, from_balance, to_balance";
 
+const lineFeed = 0x0a;
+
 /** Most bytes of an entry as text. */
 const entryTextBytesMax = 512;
 
-/** Entries in one text at most: some MB, which a server sends in one packet. */
-export const entriesPerText = 8_192;
+/** Entries in one text at most; a server sends it in one packet. */
+export const entriesPerText = groupConcatBytesMax / entryTextBytesMax;
 
-/** Lets a connection read {@link entryTextSql}. */
-export const entryTextSetting = `SET SESSION group_concat_max_len = ${entriesPerText * entryTextBytesMax}`;
-
-/**
- * The entries of a range of ids, ends included: how many they are, of {@link entriesPerText} at most the text that they
- * were loaded from but for its last line feed, and which is the oldest block whose entries are kept.
- */
-export function entryTextSql(low: bigint, high: bigint): string {
-  return `SELECT COUNT(*) AS entries, GROUP_CONCAT(CONCAT_WS('\\t', ${columns}) SEPARATOR '\\n') AS text,
-      ${oldestKeptSql} AS kept
-    FROM ledger_entry FORCE INDEX (PRIMARY) WHERE id >= ${low} AND id <= ${high}`;
+/** The entries of a range of ids. */
+export interface EntriesText {
+  readonly entries: bigint;
+  /** The text that they were loaded from; if there are more than {@link entriesPerText}, the first of it. */
+  readonly text: Uint8Array;
+  /** The oldest block whose entries are kept, seen by the same statement. */
+  readonly oldest: OldestKept;
 }
 
-/** What {@link entryTextSql} gives. */
-export interface EntryText {
-  readonly entries: bigint;
-  /** Null: there are none. */
-  readonly text: Uint8Array | null;
-  /** For {@link parseOldestKept}. */
-  readonly kept: string;
+/**
+ * Reads the entries of a range of ids, ends included.
+ * @throws OperatorError if the server cut their text
+ */
+export async function readEntries(connection: Connection, low: bigint, high: bigint): Promise<EntriesText> {
+  const [row] = await connection.query<{ entries: bigint; text: Uint8Array | null; kept: string }>(
+    `SELECT COUNT(*) AS entries, ${oldestKeptSql} AS kept,
+       CAST(GROUP_CONCAT(CONCAT_WS('\\t', ${columns}), '\\n' SEPARATOR '') AS BINARY) AS text
+     FROM ledger_entry FORCE INDEX (PRIMARY) WHERE id >= ${low} AND id <= ${high}`,
+  );
+  const { entries = 0n, kept = "", text } = row ?? {};
+  const whole = text ?? new Uint8Array();
+  if (entries <= entriesPerText && countLines(whole) < entries) {
+    throw new OperatorError(
+      `the database server cut the text of ${entries} ledger entries at ${whole.length} bytes: set its max_allowed_packet to ${groupConcatBytesMax} or more`,
+    );
+  }
+  const [height = "", timeNs = ""] = kept.split(" ");
+  return { entries, text: whole, oldest: parseOldestKept(height, timeNs) };
+}
+
+/** The number of lines; -1 if the last one has no end. */
+function countLines(text: Uint8Array): number {
+  if (text.length > 0 && text.at(-1) !== lineFeed) return -1;
+  let lines = 0;
+  for (let at = text.indexOf(lineFeed); at >= 0; at = text.indexOf(lineFeed, at + 1)) lines++;
+  return lines;
 }
 
 /** The text of a block's entries, of which there are `positions`. */
 export async function readEntryText(connection: Connection, height: bigint, positions: number): Promise<Buffer> {
-  await connection.run(entryTextSetting);
   const parts: Uint8Array[] = [];
   for (let position = 0; position < positions; position += entriesPerText) {
     const low = entryId(height, position);
     const high = low + BigInt(Math.min(entriesPerText, positions - position)) - 1n;
-    const [row] = await connection.query<{ [K in keyof EntryText]: EntryText[K] }>(entryTextSql(low, high));
-    if (row !== undefined && row.text !== null) parts.push(row.text, Buffer.from("\n"));
+    const { text } = await readEntries(connection, low, high);
+    parts.push(text);
   }
   return Buffer.concat(parts);
 }

@@ -1,3 +1,4 @@
+import { asText } from "./column.js";
 import type { Connection } from "./driver-connection.js";
 
 /** The oldest block whose ledger entries are kept. */
@@ -10,8 +11,9 @@ export interface OldestKept {
 export const everythingKept: OldestKept = { height: 0n, timeNs: 0n };
 
 /** The oldest block that is kept, as one value of a statement: for {@link parseOldestKept}. */
-export const oldestKeptSql =
-  "COALESCE((SELECT CONCAT_WS(' ', oldest_height, oldest_time_ns) FROM ledger_retention WHERE id = 1), '0 0')";
+export const oldestKeptSql = asText(
+  "COALESCE((SELECT CONCAT_WS(' ', oldest_height, oldest_time_ns) FROM ledger_retention WHERE id = 1), '0 0')",
+);
 
 /** Reads the two words of {@link oldestKeptSql}. */
 export function parseOldestKept(height: string, timeNs: string): OldestKept {

@@ -1,13 +1,14 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { createConnection, type RowDataPacket } from "mysql2/promise";
+import { escapeId } from "mysql2/promise";
 import { OperatorError } from "../domain/operator-error.js";
 import type { Log } from "../telemetry/log.js";
 import { type Database, openDatabase } from "./database.js";
 import { databaseErrorCode, isUnreachable, toDatabaseFailure } from "./database-error.js";
 import { type DatabaseAddress, parseDatabaseUrl } from "./database-url.js";
-import { type Connection, describeAddress, driverOptions } from "./driver-connection.js";
+import { type Connection, connectTimeoutMs, describeAddress } from "./driver-connection.js";
 import { type Migration, readMigrations } from "./migration-files.js";
 import { nameStore } from "./progress-table.js";
+import { ServerConnection } from "./server-connection.js";
 
 /** The longest wait for another process that migrates the same database, or uses a table. */
 export const migrationWaitSeconds = 600;
@@ -70,7 +71,7 @@ interface MigrationRow {
   readonly checksum: string;
   readonly statements: number;
   readonly statements_done: number;
-  readonly noted_in: string;
+  readonly noted_in: MigrationTable;
 }
 
 /** The result of {@link migrate}. */
@@ -195,8 +196,9 @@ async function readApplied(connection: Connection): Promise<MigrationRow[]> {
   const rows: MigrationRow[] = [];
   for (const table of migrationTables) {
     try {
-      const sql = `SELECT *, '${table}' AS noted_in FROM ${table} WHERE version > 0 ORDER BY version`;
-      rows.push(...(await connection.query<MigrationRow>(sql)));
+      const sql = `SELECT * FROM ${table} WHERE version > 0 ORDER BY version`;
+      const found = await connection.query<Omit<MigrationRow, "noted_in">>(sql);
+      rows.push(...found.map((row) => ({ ...row, noted_in: table })));
     } catch (error) {
       if (!nothingThere.has(databaseErrorCode(error) ?? "")) throw error;
     }
@@ -206,16 +208,18 @@ async function readApplied(connection: Connection): Promise<MigrationRow[]> {
 
 async function createDatabase(address: DatabaseAddress): Promise<boolean> {
   try {
-    const { database, ...server } = driverOptions(address);
-    const connection = await createConnection(server);
+    const server = await ServerConnection.open(
+      { ...address, database: "" },
+      { connectTimeoutMs, statementTimeoutMs: Number.POSITIVE_INFINITY },
+    );
     try {
-      const [found] = await connection.query<RowDataPacket[]>("SHOW DATABASES LIKE ?", [likeText(address.database)]);
+      const found = await server.connection.query("SHOW DATABASES LIKE ?", [likeText(address.database)]);
       if (found.length > 0) return false;
-      const name = connection.escapeId(address.database);
-      await connection.query(`CREATE DATABASE IF NOT EXISTS ${name} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`);
+      const name = escapeId(address.database);
+      await server.connection.run(`CREATE DATABASE IF NOT EXISTS ${name} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`);
       return true;
     } finally {
-      connection.destroy();
+      server.destroy();
     }
   } catch (error) {
     // Without the right to list or create it, the database may still exist: opening it tells.

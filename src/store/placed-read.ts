@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { unavailable } from "../domain/failure.js";
 import { type QueryOwner, withBoundedConnection } from "./bounded-query.js";
-import type { ColumnValue, Row } from "./column.js";
+import { asText, type ColumnValue, type Row } from "./column.js";
 import type { Database } from "./database.js";
 import { databaseErrorCode, databaseRetryAfterMs } from "./database-error.js";
 import type { Connection, Parameter } from "./driver-connection.js";
@@ -18,8 +18,9 @@ const behindPauseMsMin = 10;
 const behindPauseMsMax = 100;
 
 /** The place of the newest block as one SQL value, for {@link parsePlace}. */
-export const placeSql =
-  "(SELECT CONCAT_WS(' ', stream_sequence, height, block_time_ns, store_id) FROM progress WHERE id = 1)";
+export const placeSql = asText(
+  "(SELECT CONCAT_WS(' ', stream_sequence, height, block_time_ns, store_id) FROM progress WHERE id = 1)",
+);
 
 /** A place, and its block. */
 export interface BlockPlace extends StorePlace {

@@ -62,7 +62,7 @@ export interface LoaderTurn {
 /** Undefined: nothing was loaded yet. */
 export async function readTurn(connection: Connection): Promise<LoaderTurn | undefined> {
   const [turn] = await connection.query<LoaderTurn>(
-    "SELECT CAST(loader_id AS CHAR) AS loaderId, loader_beat AS beat FROM progress WHERE id = 1",
+    "SELECT loader_id AS loaderId, loader_beat AS beat FROM progress WHERE id = 1",
   );
   return turn;
 }

@@ -66,7 +66,7 @@ export class ServerConnection {
       const config: ConnectionOptions = { ...common, connectTimeout: 0, multipleStatements, stream: () => socket };
       const driver = await createConnection(config);
       const opened = new ServerConnection(driver, socket, options);
-      for (const setting of sessionSettings) await opened.connection.run(setting);
+      await opened.connection.run(sessionSettings);
       return opened;
     } catch (error) {
       socket.destroy();

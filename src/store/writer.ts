@@ -42,8 +42,8 @@ export const idleConnectionSeconds = 30;
 /** MariaDB only: the longest time of one statement at the server, in seconds. A full disk can block one forever. */
 export const serverStatementSeconds = 300;
 
-/** MariaDB executes `M!` comments, MySQL 8 those that begin with `!80000`; each ignores the other's. */
-const writerSettings = `SET SESSION innodb_lock_wait_timeout = ${lockWaitSeconds}, lock_wait_timeout = ${lockWaitSeconds}
+const writerSettings = `${sessionSettings}
+  , innodb_lock_wait_timeout = ${lockWaitSeconds}, lock_wait_timeout = ${lockWaitSeconds}
   /*M!100300 , idle_transaction_timeout = ${idleTransactionSeconds}, max_statement_time = ${serverStatementSeconds} */
   /*!80000 , wait_timeout = ${idleConnectionSeconds} */`;
 
@@ -152,7 +152,7 @@ async function openSession(address: DatabaseAddress, timeoutMs: number, closed: 
     driver.connection.on("error", () => {});
     socket.once("close", () => driver.destroy());
     socket.setTimeout(timeoutMs);
-    for (const setting of [...sessionSettings, writerSettings]) await driver.query(setting);
+    await driver.query(writerSettings);
     socket.setTimeout(0);
     const connection = wrapConnection(driver);
     return { connection, socket, probe: await ConnectionProbe.of(connection, socket, address) };

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { entryId, firstIdOfBlock, positionBits } from "../domain/block-position.js";
 import type { Connection } from "../store/driver-connection.js";
-import { type EntryText, entriesPerText, entryTextSetting, entryTextSql } from "../store/ledger-entry-table.js";
+import { entriesPerText, readEntries } from "../store/ledger-entry-table.js";
 import { readOldestKept } from "../store/ledger-retention-table.js";
 import { Accounts } from "./accounts.js";
 import { Balances } from "./balances.js";
@@ -99,7 +99,6 @@ export class LedgerCheck {
     blocks: BlockRows,
     findings: Findings,
   ): Promise<LedgerCheck> {
-    for (const reader of readers) await reader.run(entryTextSetting);
     return new LedgerCheck(readers, blocks, await Accounts.read(readers[0]), findings);
   }
 
@@ -135,14 +134,12 @@ export class LedgerCheck {
 
   async #read(reader: Connection, piece: Piece): Promise<ReadPiece> {
     const { low, high, blocks } = piece;
-    const [row] = await reader.query<{ [K in keyof EntryText]: EntryText[K] }>(entryTextSql(low, high));
-    const entries = row?.entries ?? 0n;
+    const { entries, text, oldest } = await readEntries(reader, low, high);
     if (entries > BigInt(entriesPerText)) {
-      const text = `${entries} entries are where at most ${entriesPerText} belong`;
-      this.#findings.add("ledger_entry", blocks[0]?.height, text);
+      const finding = `${entries} entries are where at most ${entriesPerText} belong`;
+      this.#findings.add("ledger_entry", blocks[0]?.height, finding);
     }
-    const [oldest = "0"] = (row?.kept ?? "").split(" ");
-    return { ...piece, rows: new EntryRows(row?.text ?? new Uint8Array()), oldest: BigInt(oldest) };
+    return { ...piece, rows: new EntryRows(text), oldest: oldest.height };
   }
 
   async #check({ blocks, isCut, rows, oldest }: ReadPiece): Promise<void> {
@@ -173,7 +170,6 @@ export class LedgerCheck {
         stop = rows.end;
       }
       this.#digest.update(rows.text(start, stop));
-      if (stop === rows.length && stop > start) this.#digest.update("\n");
       if (!isCut || index < blocks.length - 1) await this.#endBlock(block);
     }
     if (!isCut) passStrays(undefined);

@@ -28,7 +28,7 @@ async function entriesInDatabase(): Promise<string[]> {
   const database = openDatabase(url, { connectionsMax: 1 });
   try {
     const rows = await database.query<{ entry: string }>(
-      `SELECT CONCAT_WS(' ', f.party_id, t.party_id, e.quantity) AS entry FROM ledger_entry AS e
+      `SELECT CAST(CONCAT_WS(' ', f.party_id, t.party_id, e.quantity) AS CHAR) AS entry FROM ledger_entry AS e
        JOIN account AS f ON f.account_id = e.from_account JOIN account AS t ON t.account_id = e.to_account
        ORDER BY e.id DESC LIMIT 1000`,
     );
@@ -122,7 +122,7 @@ test.each(replacements)("a database with $what in place of the old one is served
 async function everyEntry(): Promise<string[]> {
   const database = openDatabase(url, { connectionsMax: 1 });
   const rows = await database.query<{ entry: string }>(
-    `SELECT CONCAT_WS(' ', f.party_id, t.party_id, e.quantity) AS entry FROM ledger_entry AS e
+    `SELECT CAST(CONCAT_WS(' ', f.party_id, t.party_id, e.quantity) AS CHAR) AS entry FROM ledger_entry AS e
      JOIN account AS f ON f.account_id = e.from_account JOIN account AS t ON t.account_id = e.to_account`,
   );
   await database.close();

@@ -15,7 +15,7 @@ import { createLog } from "../../src/telemetry/log.js";
 import { renderFinding } from "../../src/verify/findings.js";
 import { verify } from "../../src/verify/verify.js";
 import { newDatabaseUrl } from "../support/database.js";
-import { DatabaseServer, missingMariaDb } from "../support/database-server.js";
+import { DatabaseServer, missingServer } from "../support/database-server.js";
 import { dump } from "../support/dump.js";
 import { framesOf, hasKafka, KafkaBroker } from "../support/kafka-broker.js";
 import { tries } from "../support/tries.js";
@@ -222,7 +222,7 @@ async function killAtRandom(victims: readonly Victim[], url: string): Promise<st
   return told(kills);
 }
 
-const isPossible = hasKafka() && (await missingMariaDb()) === undefined;
+const isPossible = hasKafka() && (await missingServer()) === undefined;
 
 test.runIf(isPossible)(
   `no row is lost or doubled when producer, broker, loaders and database are killed ${kills} times`,

@@ -14,7 +14,7 @@ import { type Database, openDatabase } from "../../src/store/database.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { newDatabaseUrl } from "../support/database.js";
-import { DatabaseServer, missingMariaDb } from "../support/database-server.js";
+import { DatabaseServer, missingServer } from "../support/database-server.js";
 import { dump } from "../support/dump.js";
 import { HalfOpenProxy } from "../support/half-open-proxy.js";
 
@@ -134,9 +134,9 @@ test("an idle loader whose connection is dead goes on over another", async () =>
   }
 });
 
-const mariaDbMissing = await missingMariaDb();
+const serverMissing = await missingServer();
 
-test.runIf(mariaDbMissing === undefined)("a loader keeps its turn while the database is away", async () => {
+test.runIf(serverMissing === undefined)("a loader keeps its turn while the database is away", async () => {
   const server = await DatabaseServer.start(["--innodb-flush-log-at-trx-commit=2"]);
   const feed = await Feed.start(server.url("away"));
   const loaders = [new Standby(feed.url, feed.path)];

@@ -1,7 +1,10 @@
 import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { Failure } from "../../src/domain/failure.js";
+import { asText } from "../../src/store/column.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
+import { groupConcatBytesMax } from "../../src/store/driver-connection.js";
+import { readEntries } from "../../src/store/ledger-entry-table.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { newDatabaseUrl } from "../support/database.js";
@@ -24,7 +27,7 @@ afterAll(async () => {
   await database.close();
 });
 
-it("gives each kind of column its own kind of value, in both protocols, exact above 2^53", async () => {
+it("gives each kind of column its own kind of value, exact above 2^53", async () => {
   const most = (1n << 64n) - 1n;
   await database.withConnection((c) =>
     c.run("INSERT INTO v VALUES (?, 1, -2, ?, ?), (9007199254740993, 0, NULL, 'A', NULL)", [
@@ -38,9 +41,50 @@ it("gives each kind of column its own kind of value, in both protocols, exact ab
     { id: most, small: 1, n: -2, name: "a", body: Buffer.from([0, 255]) },
   ];
   expect(await database.query("SELECT * FROM v WHERE id > ? ORDER BY id", [9007199254740992n])).toEqual(expected);
-  expect(await database.execute("SELECT * FROM v WHERE id > ? ORDER BY id", [9007199254740992n])).toEqual(expected);
   // Identifiers compare by bytes: case counts.
   expect(await database.query("SELECT name FROM v WHERE name IN (?)", [["a", "b"]])).toEqual([{ name: "a" }]);
+});
+
+it.each([
+  ["bytes of an expression", "SELECT CONCAT(name) AS x FROM v"],
+  ["bytes of a union", "SELECT NULL AS x UNION ALL SELECT name FROM v"],
+  ["bytes of a derived table", "SELECT MAX(x) AS x FROM (SELECT name AS x FROM v) AS d"],
+  ["a time", "SELECT CAST('2026-01-01' AS DATETIME) AS x"],
+  ["a fraction", "SELECT 1e0 AS x"],
+])("refuses what each server may give another type: %s", async (_, sql) => {
+  await expect(database.query(sql)).rejects.toThrow(
+    /^column x of a result has type \d+ and collation 63: state its type$/,
+  );
+});
+
+it("gives text as text, whatever its character set, and what is stated alike on every server", async () => {
+  const [row] = await database.query(
+    `SELECT 'é' AS text, CONVERT('é' USING latin1) AS latin1, ${asText("NULL")} AS nothing, ${asText("name")} AS name
+     FROM v WHERE name = 'A' UNION ALL SELECT NULL, NULL, ${asText("REPEAT('x', 3000)")}, NULL`,
+  );
+  expect(row).toEqual({ text: "é", latin1: "é", nothing: null, name: "A" });
+});
+
+it("never takes a text that the server cut for the whole one", async () => {
+  await database.withConnection(async (connection) => {
+    await connection.run("CREATE TABLE ledger_retention (id INT, oldest_height BIGINT, oldest_time_ns BIGINT)");
+    await connection.run(`CREATE TABLE ledger_entry (id BIGINT UNSIGNED NOT NULL PRIMARY KEY, from_account INT,
+      to_account INT, class_id INT, transfer_type INT, time_ns BIGINT, quantity VARBINARY(78),
+      from_balance VARBINARY(78), to_balance VARBINARY(78))`);
+    const row = "2, 3, 4, 5, 6, '7', '8', '9'";
+    await connection.run(`INSERT INTO ledger_entry VALUES (1, ${row}), (2, ${row})`);
+    const line = (id: number) => `${id}\t2\t3\t4\t5\t6\t7\t8\t9\n`;
+    const whole = await readEntries(connection, 1n, 2n);
+    expect(Buffer.from(whole.text).toString()).toBe(line(1) + line(2));
+    // In the middle of the second line, and after the first.
+    for (const bytes of [30, line(1).length]) {
+      await connection.run(`SET SESSION group_concat_max_len = ${bytes}`);
+      const read = readEntries(connection, 1n, 2n);
+      // So short that MySQL gives the text another type.
+      await expect(read).rejects.toThrow(/cut the text of 2 ledger entries at \d+ bytes|state its type/);
+    }
+    await connection.run(`SET SESSION group_concat_max_len = ${groupConcatBytesMax}`);
+  });
 });
 
 it("refuses values that do not fit, writes in a snapshot, and several statements in one text", async () => {

@@ -5,10 +5,10 @@ import { idleConnectionMs, probeAfterIdleMs } from "../../src/store/connection-p
 import { openDatabase } from "../../src/store/database.js";
 import { MarketFixture } from "../live/market-fixture.js";
 import { startTestService } from "../live/service.js";
-import { DatabaseServer, missingMariaDb } from "../support/database-server.js";
+import { DatabaseServer, missingServer } from "../support/database-server.js";
 import { TcpBalancer } from "../support/tcp-balancer.js";
 
-const missing = await missingMariaDb();
+const missing = await missingServer();
 const name = "dead_connections";
 /** From the end of a fault until all is well again. */
 const healMs = 2_000;

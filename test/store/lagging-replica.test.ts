@@ -8,12 +8,12 @@ import { type Database, openDatabase } from "../../src/store/database.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { startTestService } from "../live/service.js";
-import { DatabaseServer, missingMariaDb } from "../support/database-server.js";
+import { DatabaseServer, missingServer } from "../support/database-server.js";
 import { TcpBalancer } from "../support/tcp-balancer.js";
 import { tries } from "../support/tries.js";
 
 const log = createLog("silent");
-const missing = await missingMariaDb();
+const missing = await missingServer();
 if (missing !== undefined) process.stderr.write(`${missing}\n`);
 const rounds = Number(process.env["MARKETD_LAGGING_TRIES"] ?? tries(150));
 const name = "lagging";
@@ -46,13 +46,11 @@ async function heightOf(server: DatabaseServer): Promise<bigint> {
 beforeAll(async () => {
   if (missing !== undefined) return;
   // Statements are replicated as text: a name that each server made up would differ from one to the other.
-  const settings = ["--log-bin=bin", "--binlog-format=STATEMENT"];
+  const settings = ["--log-bin=bin", "--binlog-format=STATEMENT", "--loose-gtid-mode=ON"];
+  settings.push("--loose-enforce-gtid-consistency=ON");
   primary = await DatabaseServer.start([...settings, "--server-id=1"]);
   replica = await DatabaseServer.start([...settings, "--server-id=2"]);
-  await replica.run(
-    `CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = ${primary.port}, MASTER_USER = 'root', MASTER_USE_GTID = slave_pos`,
-    "START SLAVE",
-  );
+  await replica.replicate(primary);
   await migrate(primary.url(name), log);
   await grow(20);
   await vi.waitFor(async () => expect(await heightOf(replica)).toBe(BigInt(network.height)), { timeout: 20_000 });
@@ -96,7 +94,7 @@ test.skipIf(missing !== undefined)("a replica has the same name for the store", 
 test.skipIf(missing !== undefined)(
   "behind a balancer, a replica that stands still shortens no export, page or list of pages",
   async () => {
-    await replica.run("STOP SLAVE SQL_THREAD");
+    await replica.run("STOP REPLICA SQL_THREAD");
     await grow(20);
     const [subject] = await truth.query<{ party: string; asset: string }>(
       `SELECT f.party_id AS party, f.asset_id AS asset ${accounts} GROUP BY 1, 2 ORDER BY COUNT(*) DESC LIMIT 1`,
@@ -175,7 +173,7 @@ test.skipIf(missing !== undefined)(
     expect(await response.json()).toMatchObject({ code: 14, details: [{ reason: "DATABASE_BEHIND" }, {}] });
     expect(response.headers.get("retry-after")).toBe("1");
     expect(await bundles()).toBe(503);
-    await replica.run("START SLAVE SQL_THREAD");
+    await replica.run("START REPLICA SQL_THREAD");
     await expect.poll(async () => [await status(), await bundles()], { timeout: 10_000 }).toEqual([200, 200]);
   },
   60_000,

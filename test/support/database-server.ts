@@ -4,23 +4,30 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { findServerPrograms } from "../../src/embedded/server-programs.js";
+import { findServerPrograms, type ServerPrograms } from "../../src/embedded/server-programs.js";
 import { openDatabase } from "../../src/store/database.js";
 import { copyMadeDatabase } from "./database.js";
 import { freePort } from "./free-port.js";
 
 const startTimeoutMs = 120_000;
 
-/** What is missing for a MariaDB server of a test's own; undefined: nothing. */
-export async function missingMariaDb(): Promise<string | undefined> {
-  const programs = await findServerPrograms().catch(() => undefined);
-  if (programs?.kind === "mariadb" && programs.initializer !== undefined) return undefined;
-  return "skipped: replicas and servers that hang (there is no MariaDB server on this machine)";
+/** What is missing for a server of a test's own; undefined: nothing. */
+export async function missingServer(): Promise<string | undefined> {
+  if ((await findServerPrograms().catch(() => undefined)) !== undefined) return undefined;
+  return "skipped: replicas and servers that hang (there is no database server on this machine)";
 }
 
-/** A MariaDB server of one test's own, on a port and in a directory of its own. */
+/** What else a server is started with, if a test names neither directories nor ports. */
+export const serverOptions = {
+  mariadb: ["--skip-name-resolve"],
+  // Its root may come from localhost, which is the name of 127.0.0.1. A directory for files is configured, but missing.
+  mysql: ["--mysqlx=OFF", "--secure-file-priv=NULL", "--local-infile=ON"],
+} as const;
+
+/** A database server of one test's own, on a port and in a directory of its own. */
 export class DatabaseServer {
   private constructor(
+    readonly kind: ServerPrograms["kind"],
     readonly port: number,
     public process: ChildProcess,
     private readonly directory: string,
@@ -29,11 +36,13 @@ export class DatabaseServer {
 
   static async start(settings: readonly string[] = []): Promise<DatabaseServer> {
     const programs = await findServerPrograms();
-    if (programs?.initializer === undefined) throw new Error("there is no MariaDB server");
+    if (programs === undefined) throw new Error("there is no database server");
     const directory = await mkdtemp(join(tmpdir(), "marketd-server-"));
     const data = join(directory, "data");
     const user = userInfo().username;
     copyMadeDatabase(data);
+    // MySQL's name for the server, which must not be that of its replica.
+    await rm(join(data, "auto.cnf"), { force: true });
     const port = await freePort();
     const args = [
       "--no-defaults",
@@ -42,13 +51,13 @@ export class DatabaseServer {
       "--bind-address=127.0.0.1",
       `--port=${port}`,
       `--user=${user}`,
-      "--skip-name-resolve",
       "--innodb-buffer-pool-size=32M",
       "--innodb-flush-log-at-trx-commit=0",
+      ...serverOptions[programs.kind],
       ...settings,
     ];
     const spawnServer = (): ChildProcess => spawn(programs.server, args, { stdio: "ignore" });
-    const started = new DatabaseServer(port, spawnServer(), directory, spawnServer);
+    const started = new DatabaseServer(programs.kind, port, spawnServer(), directory, spawnServer);
     await started.#untilReady();
     return started;
   }
@@ -78,6 +87,19 @@ export class DatabaseServer {
     } finally {
       await database.close();
     }
+  }
+
+  /** Follows another server, which must write its log with transaction ids. */
+  async replicate({ port }: DatabaseServer): Promise<void> {
+    await this.run(
+      {
+        mariadb: `CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = ${port}, MASTER_USER = 'root',
+          MASTER_USE_GTID = slave_pos`,
+        mysql: `CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = ${port}, SOURCE_USER = 'root',
+          SOURCE_AUTO_POSITION = 1`,
+      }[this.kind],
+      "START REPLICA",
+    );
   }
 
   async stop(): Promise<void> {

@@ -53,7 +53,7 @@ export class FaultPlanter {
   static async create(database: Database, seed: number): Promise<FaultPlanter> {
     const columns = new Map<string, string[]>(Object.keys(tables).map((table) => [table, []]));
     const rows = await database.query<{ t: string; c: string }>(
-      `SELECT CAST(table_name AS BINARY) AS t, CAST(column_name AS BINARY) AS c FROM information_schema.columns
+      `SELECT CAST(table_name AS CHAR) AS t, CAST(column_name AS CHAR) AS c FROM information_schema.columns
        WHERE table_schema = DATABASE() ORDER BY table_name, ordinal_position`,
     );
     for (const { t, c } of rows) columns.get(String(t))?.push(String(c));

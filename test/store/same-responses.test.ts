@@ -1,0 +1,109 @@
+import { afterAll, expect, test } from "vitest";
+import type { Service } from "../../src/commands/service.js";
+import { openDatabase } from "../../src/store/database.js";
+import { dropDatabase } from "../../src/store/drop-database.js";
+import { migrate } from "../../src/store/migrate.js";
+import { createLog } from "../../src/telemetry/log.js";
+import { renderFinding } from "../../src/verify/findings.js";
+import { verify } from "../../src/verify/verify.js";
+import { startTestService } from "../live/service.js";
+import { newDatabaseUrl } from "../support/database.js";
+import { DatabaseServer, missingServer } from "../support/database-server.js";
+import { digestOf, loadNetwork, networkResponses } from "../support/network-responses.js";
+
+/**
+ * Of all responses over a network that is the same each time: the same bytes on every server. It changes with the
+ * network or with what a response says; the ledger's and the streams' own tests say that they are right.
+ */
+const expected = {
+  digest: "9fa8aa5f3127b8f73a7d217e631643f54f361a92ebcc3acf21ddf8065ebd3e91",
+  requests: 878,
+  findings: [],
+};
+
+const ends: (() => Promise<unknown>)[] = [];
+afterAll(async () => {
+  for (const end of ends.reverse()) await end();
+});
+
+/** Loads, reads everything, and verifies. */
+async function tryAll(url: string): Promise<{ digest: string; requests: number; findings: string[] }> {
+  await migrate(url, createLog("silent"));
+  await loadNetwork(url);
+  const service: Service = await startTestService(url);
+  ends.push(() => service.drain());
+  await expect.poll(async () => (await fetch(`${service.url}/readyz`)).status).toBe(200);
+  const responses = await networkResponses(service.url);
+  const database = openDatabase(url, { connectionsMax: 3 });
+  ends.push(() => database.close());
+  const { findings } = await verify(database);
+  return { digest: digestOf(responses), requests: responses.size, findings: findings.listed.map(renderFinding) };
+}
+
+test("every response has the same bytes on every database server", async () => {
+  const { url } = newDatabaseUrl();
+  ends.push(() => dropDatabase(url));
+  expect(await tryAll(url)).toEqual(expected);
+});
+
+/** What operators may have set, for each server and for both: each of these changes rows, types or transactions. */
+const hostile = {
+  both: [
+    "autocommit = 0",
+    "completion_type = 1",
+    "sql_select_limit = 100",
+    "max_join_size = 50",
+    "sql_safe_updates = 1",
+    "group_concat_max_len = 1000",
+    "max_sort_length = 64",
+    "sql_auto_is_null = 1",
+    "sql_buffer_result = 1",
+    "time_zone = '-07:00'",
+    "unique_checks = 0",
+    "character_set_client = latin1",
+    "character_set_connection = latin1",
+    "character_set_results = utf8mb3",
+    "session_track_schema = 1",
+    "session_track_state_change = 1",
+    "sql_notes = 0",
+  ],
+  mariadb: [
+    "sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES,NO_UNSIGNED_SUBTRACTION,PAD_CHAR_TO_FULL_LENGTH'",
+    "tx_isolation = 'READ-UNCOMMITTED'",
+    "tx_read_only = 1",
+    "max_statement_time = 0.001",
+    "idle_transaction_timeout = 1",
+    "innodb_snapshot_isolation = 1",
+    "old_mode = 'NO_DUP_KEY_WARNINGS_WITH_IGNORE'",
+  ],
+  mysql: [
+    "sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES,NO_UNSIGNED_SUBTRACTION,PAD_CHAR_TO_FULL_LENGTH'",
+    "transaction_isolation = 'READ-UNCOMMITTED'",
+    "transaction_read_only = 1",
+    "max_execution_time = 1",
+  ],
+} as const;
+
+const missing = await missingServer();
+
+test.skipIf(missing !== undefined).each([
+  ["global settings", (settings: readonly string[]) => settings.map((setting) => `SET GLOBAL ${setting}`)],
+  [
+    "init_connect, which begins a transaction, too",
+    (settings: readonly string[]) => {
+      const statements = [...settings.map((setting) => `SET SESSION ${setting}`), "START TRANSACTION READ ONLY"];
+      return [`SET GLOBAL init_connect = "${statements.join("; ")}"`];
+    },
+  ],
+])("a server's settings change nothing: %s", async (_, statements) => {
+  const server = await DatabaseServer.start();
+  ends.push(() => server.stop());
+  await server.run(
+    "CREATE USER plain IDENTIFIED BY 'plain'",
+    "GRANT ALL ON hostile.* TO plain",
+    ...statements([...hostile.both, ...hostile[server.kind]]),
+  );
+  // One that may do everything is spared by init_connect.
+  const url = server.url("hostile").replace("root@", "plain:plain@");
+  expect(await tryAll(url)).toEqual(expected);
+});
