@@ -102,7 +102,9 @@ export async function bench([name, ...args]) {
 
 /** Runs harness/NAME.ts, which tries the service as a whole and ends with `N passed, N failed`. */
 export async function harness([name, ...given]) {
-  const args = await chooseDatabase(given);
+  // What only MySQL has; the machine's own server is mostly MariaDB.
+  const usual = given.some((arg) => arg.endsWith("group-replication")) ? "mysql-9.7" : undefined;
+  const args = await chooseDatabase(given, usual);
   await prepare();
   await ensureTools();
   if (!process.env.MARKETD_TEST_SERVER_URL) await ensureDatabaseServer();
@@ -127,10 +129,10 @@ export async function prepack() {
   });
 }
 
-/** Takes `--database NAME` out of the arguments: that server's programs then come first in PATH. */
-async function chooseDatabase(args) {
+/** Takes `--database NAME` out of the arguments: that server's programs then come first in PATH. Default: `usual`. */
+async function chooseDatabase(args, usual) {
   const index = args.findIndex((arg) => /^--database(=|$)/.test(arg));
-  if (index < 0) return args;
+  if (index < 0) return usual === undefined ? args : chooseDatabase(["--database", usual, ...args]);
   const [, inline] = args[index].split("=");
   const name = inline ?? args[index + 1];
   const { ownServer, serverFolder } = await import("./database-servers.mjs");

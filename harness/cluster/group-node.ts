@@ -25,6 +25,13 @@ const majority = `(SELECT SUM(MEMBER_STATE <> 'UNREACHABLE') * 2 > COUNT(*) FROM
 const inGroup = `${own} = 'ONLINE' AND ${majority}`;
 const isPrimary = `${inGroup} AND ${role} = 'PRIMARY' AND NOT @@global.super_read_only`;
 
+/** What HAProxy asks a node; docs/operations.md has it, too. A server that is in no group may be read from. */
+export const groupChecks = {
+  readerSql: `SELECT IF((SELECT COUNT(*) FROM ${members}) = 0 OR ${inGroup}, 'in service', 'away') AS state`,
+  writerSql: `SELECT IF(${isPrimary}, 'in service', 'away') AS state`,
+  authenticationPlugin: "caching_sha2_password",
+};
+
 /** One node of a MySQL group of three with a single primary. */
 export class GroupNode extends ClusterNode {
   constructor(
@@ -111,9 +118,7 @@ export async function groupReplication(): Promise<Engine> {
   return {
     nodes,
     isServing: inGroup,
-    readerSql: `SELECT IF((SELECT COUNT(*) FROM ${members}) = 0 OR ${inGroup}, 'in service', 'away') AS state`,
-    writerSql: `SELECT IF(${isPrimary}, 'in service', 'away') AS state`,
-    authenticationPlugin: "caching_sha2_password",
+    ...groupChecks,
     grants: [
       `GRANT SELECT ON ${members} TO '${monitorUser}'@'%'`,
       "GRANT BACKUP_ADMIN, CONNECTION_ADMIN, GROUP_REPLICATION_STREAM ON *.* TO 'replica'@'%'",

@@ -21,7 +21,7 @@ export interface Backend {
 
 /** What is behind HAProxy. */
 export interface Backends {
-  /** All servers, and the check of each: it takes connections while the response contains `in service`. */
+  /** All servers, and what each is asked: it takes connections while it says `in service`. */
   readonly readers: readonly Backend[];
   readonly readerSql: string;
   /** Those of them that may be written to, the preferred one first. */

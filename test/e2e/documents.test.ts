@@ -6,6 +6,8 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { groupChecks } from "../../harness/cluster/group-node.js";
+import { checkLines } from "../../harness/cluster/haproxy.js";
 import { findServerPrograms } from "../../src/embedded/server-programs.js";
 import { networkDefaults, simulate } from "../../src/simulator/network.js";
 import { processesOf } from "../embedded/processes.js";
@@ -116,3 +118,12 @@ describe.skipIf(partnerProgram("curl") === undefined)("the examples of the docum
     expect(log).toContain("market GOLD-EUR is stale");
   });
 });
+
+it.each(["readerSql", "writerSql"] as const)(
+  "HAProxy's check in operations.md is what the harness tries (%s)",
+  (sql) => {
+    const document = readFileSync(join(root, "docs/operations.md"), "utf8");
+    // The harness explains them by comments of its own.
+    expect(document).toContain(checkLines(groupChecks[sql], groupChecks.authenticationPlugin).join("\n"));
+  },
+);
