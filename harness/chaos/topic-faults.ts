@@ -9,8 +9,8 @@ import { framesOf, hasKafka, KafkaBroker } from "../../test/support/kafka-broker
 import { TcpBalancer } from "../../test/support/tcp-balancer.js";
 import type { Report } from "../support/report.js";
 import { startChild } from "./children.js";
+import { DatabaseServer } from "./database-server.js";
 import { dumpDatabase } from "./dump.js";
-import { MariaDb } from "./mariadb.js";
 import { type Ending, Supervised } from "./marketd.js";
 import type { RandomSource } from "./random-source.js";
 
@@ -39,7 +39,7 @@ class TopicWorld {
     readonly broker: KafkaBroker,
     readonly proxy: TcpBalancer,
     readonly brokerPort: number,
-    readonly server: MariaDb,
+    readonly server: DatabaseServer,
     readonly behindProxy: Supervised,
     readonly direct: Supervised,
     readonly ends: readonly string[],
@@ -56,11 +56,11 @@ class TopicWorld {
     // However this harness ends, the broker does not go on.
     process.on("exit", () => void broker.kill());
     await broker.createTopic(topic);
-    const server = await MariaDb.create(join(directory, "data"), join(directory, "server"), 3);
+    const server = await DatabaseServer.create(join(directory, "data"), join(directory, "server"), 3);
     const ends: string[] = [];
     const loader = (name: string, brokers: string): Supervised => {
       const source = `kafka://${brokers}/${topic}`;
-      const args = ["load", "--database-url", MariaDb.url(server.port), "--follow", "--standby", source];
+      const args = ["load", "--database-url", DatabaseServer.url(server.port), "--follow", "--standby", source];
       const onEnded = ({ code, signal, printed }: Ending): void => {
         ends.push(`${name} ended by itself with ${signal ?? `code ${code}`}: ${printed.trim().slice(-300)}`);
       };
@@ -103,7 +103,7 @@ class TopicWorld {
   async differences(program: string): Promise<string[]> {
     const recording = join(this.directory, "undisturbed.recording");
     writeFileSync(recording, Buffer.concat(this.#blocks.slice(0, this.#sent).flat()));
-    const args = [program, "load", "--database-url", MariaDb.url(this.server.port, "undisturbed"), recording];
+    const args = [program, "load", "--database-url", DatabaseServer.url(this.server.port, "undisturbed"), recording];
     const [code] = await once(startChild(process.execPath, args, { stdio: "ignore" }), "close");
     if (code !== 0) return [`the undisturbed load ended with code ${code}`];
     const [found, expected] = [
