@@ -371,6 +371,25 @@ describe("verify", () => {
       ),
       error: "",
     });
+    const noDigest = "account_max = NULL, class_max = NULL, entries_digest = NULL, digest = NULL";
+    await change(url, `UPDATE block SET ${noDigest}`);
+    await change(url, "DELETE FROM table_digest");
+    expect(await verify()).toEqual({
+      code: 4,
+      out: expect.stringMatching(
+        /\nnot checked: chain simulated-1 up to block 20: 20 of 20 blocks and (\d+) of \1 ledger entries have no digest, 0 findings\n$/,
+      ),
+      error: "marketd: what has no digest was not checked: see docs/operations.md, Digests made anew\n",
+    });
+    const renewed = {
+      code: 0,
+      out: expect.stringMatching(
+        /^checked .* 0 findings; digests renewed at block 20: earlier changes are not found\n$/,
+      ),
+      error: "",
+    };
+    expect(await run(["verify", "--database-url", url, "--renew-digests"])).toEqual(renewed);
+    expect(await verify()).toEqual(renewed);
     await change(url, "UPDATE ledger_entry SET quantity = quantity + 1 WHERE id = 7 << 24");
     expect(await verify()).toMatchObject({
       code: 1,
