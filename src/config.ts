@@ -402,7 +402,7 @@ function loadCommand(commands: Commands): Command {
         "and topics of Kafka (kafka://host:9092,host:9092/topic). " +
         "A stopped load continues where it stopped. Loading a recording again changes nothing.",
     );
-  addDatabase(command, "the directory of the private MariaDB", "warn")
+  addDatabase(command, "the directory of the private MariaDB", "info")
     .addOption(toggle("--follow", "wait for more at the end of the last source"))
     .addOption(
       setting("--pace", "blocks-per-second", "replay at this pace instead of as fast as possible").argParser(parsePace),

@@ -132,7 +132,7 @@ export abstract class TestedService {
     writeFileSync(recording, chain.bytesAfter(0, height));
     await server.run("DROP DATABASE IF EXISTS undisturbed");
     const url = MariaDb.url(server.port, "undisturbed");
-    const args = [this.settings.program, "load", "--database-url", url, recording];
+    const args = [this.settings.program, "load", "--database-url", url, "--log-level", "warn", recording];
     const child = startChild(process.execPath, args, { stdio: ["ignore", "ignore", "inherit"] });
     const [code] = await once(child, "close");
     if (code !== 0) throw new Error(`the undisturbed load ended with code ${code}`);

@@ -11,12 +11,13 @@ import { migrate } from "../store/migrate.js";
 import { SecondWriterError } from "../store/progress-table.js";
 import { createLog, type Log } from "../telemetry/log.js";
 import { withDatabase } from "./database-choice.js";
+import { withLog } from "./log-lines.js";
 import { ProgressLine } from "./progress-line.js";
 
 /** Fills the database, shows progress, and prints a summary on standard output. */
 export async function load(config: LoadConfig): Promise<void> {
   const log = createLog(config.logLevel);
-  await withDatabase(config.database, log, (url) => loadInto(url, config, log));
+  await withLog(log, () => withDatabase(config.database, log, (url) => loadInto(url, config, log)));
 }
 
 async function loadInto(url: string, config: LoadConfig, log: Log): Promise<void> {
@@ -28,7 +29,7 @@ async function loadInto(url: string, config: LoadConfig, log: Log): Promise<void
     interrupted = signal === "SIGINT";
     stopping.abort();
   });
-  const progress = new ProgressLine();
+  const progress = new ProgressLine(log);
   try {
     const summary = await loadInTurn(url, config, log, stopping.signal, progress);
     progress.clear();

@@ -12,6 +12,7 @@ import { openDatabase } from "../../src/store/database.js";
 import { findingsListedMax } from "../../src/verify/findings.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { freePort } from "../support/free-port.js";
+import { withoutLog } from "../support/log-lines.js";
 import { RecordingBuilder } from "../support/recording.js";
 import { smallNetwork } from "./small-network.js";
 
@@ -44,7 +45,7 @@ async function ending(child: ChildProcess): Promise<Ending> {
   });
   await once(child, "close");
   clearTimeout(killer);
-  return { code: child.exitCode, out, error: error.replaceAll(/^\{.*\}\n/gm, "") };
+  return { code: child.exitCode, out, error: withoutLog(error) };
 }
 
 async function run(args: readonly string[], environment?: Record<string, string>, input?: Uint8Array): Promise<Ending> {
@@ -346,7 +347,7 @@ describe("loading", () => {
     const end = ending(slow);
     const heights = () => query(url, "SELECT height FROM progress").catch(() => []);
     await expect.poll(heights, { timeout: 10_000, interval: 20 }).toHaveLength(1);
-    expect((await run(["load", "--database-url", url, file])).code).toBe(0);
+    expect(await run(["load", "--database-url", url, file])).toMatchObject({ code: 0, error: "" });
     expect(await end).toMatchObject({
       code: 1,
       error:
