@@ -37,7 +37,7 @@ function started(args: readonly string[]): { stop(): Promise<void>; url: Promise
     let said = "";
     child.stderr.on("data", (text) => {
       said += String(text);
-      const match = /serving on (\S+)/.exec(said)?.[1];
+      const match = /serving on ([^\s";]+)/.exec(said)?.[1];
       if (match !== undefined) resolve(match);
     });
     child.once("exit", (code) => reject(new Error(`it ended with ${code}: ${said}`)));

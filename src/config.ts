@@ -74,6 +74,11 @@ export interface RetainConfig extends DatabaseConfig {
   readonly keepNs: bigint;
 }
 
+/** `verify` */
+export interface VerifyConfig extends DatabaseConfig {
+  readonly renewDigests: boolean;
+}
+
 /** `simulate` */
 export interface SimulateConfig {
   readonly blocks: number;
@@ -128,7 +133,7 @@ export interface Commands {
   serve(config: ServeConfig): Promise<void>;
   load(config: LoadConfig): Promise<void>;
   migrate(config: DatabaseConfig): Promise<void>;
-  verify(config: DatabaseConfig): Promise<void>;
+  verify(config: VerifyConfig): Promise<void>;
   retain(config: RetainConfig): Promise<void>;
   simulate(config: SimulateConfig): Promise<void>;
   demo(config: DemoConfig): Promise<void>;
@@ -401,7 +406,7 @@ function loadCommand(commands: Commands): Command {
         "and topics of Kafka (kafka://host:9092,host:9092/topic). " +
         "A stopped load continues where it stopped. Loading a recording again changes nothing.",
     );
-  addDatabase(command, "the directory of the private MariaDB", "warn")
+  addDatabase(command, "the directory of the private MariaDB", "info")
     .addOption(toggle("--follow", "wait for more at the end of the last source"))
     .addOption(
       setting("--pace", "blocks-per-second", "replay at this pace instead of as fast as possible").argParser(parsePace),
@@ -448,10 +453,19 @@ function verifyCommand(commands: Commands): Command {
       "Compares every row with the digests that `load` wrote, and checks balances, books and blocks. It only reads, and " +
         "may run beside `load` and `serve`. It finds damage and accidents, not changes that rewrite the digests too.",
     )
-    .addHelpText("after", "\nExits with 0 if everything is right, with 1 for findings, with 4 if it could not check.");
-  addDatabase(command, "the directory of the private MariaDB", "warn");
+    .addHelpText(
+      "after",
+      "\nExits with 0 if everything is right, with 1 for findings, with 4 if it could not check everything.",
+    );
+  addDatabase(command, "the directory of the private MariaDB", "warn").addOption(
+    toggle(
+      "--renew-digests",
+      "first make all digests anew of the rows that there are; while nobody loads, and with the rights of load",
+    ),
+  );
   return command.action(async () => {
-    await commands.verify(Object.freeze(databaseConfig(command, false)));
+    const renewDigests = command.opts()["renewDigests"] === true;
+    await commands.verify(Object.freeze({ ...databaseConfig(command, false), renewDigests }));
   });
 }
 

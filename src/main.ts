@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { hidePassword } from "./commands/hide-password.js";
+import { LoggedFailure } from "./commands/log-lines.js";
 import { createProgram, isPrintedByProgram, UsageError } from "./config.js";
 import { exitUsage, OperatorError } from "./domain/operator-error.js";
 
@@ -41,6 +42,7 @@ export async function main(argv: readonly string[]): Promise<number> {
       process.stderr.write(`marketd: ${error.message}\n`);
       return exitUsage;
     }
+    if (error instanceof LoggedFailure) return error.exitCode;
     if (error instanceof OperatorError) {
       process.stderr.write(`marketd: ${error.message}\n`);
       return error.exitCode;

@@ -19,6 +19,7 @@ export class CommittedNetwork implements BlockSource {
   readonly #network = new FoldedNetwork();
   readonly #sums = new TableSums();
   #progress: Progress | undefined;
+  #newestDigest: Uint8Array | undefined;
 
   private constructor(
     readonly url: string,
@@ -62,8 +63,14 @@ export class CommittedNetwork implements BlockSource {
   async #commit(): Promise<number> {
     const batch = this.#network.take();
     this.#progress = await this.writer.transaction((connection) =>
-      writeBatch(connection, batch, this.#progress, { localInfile: false, loaderId: "", sumsAfter: this.#sums.after }),
+      writeBatch(connection, batch, this.#progress, {
+        localInfile: false,
+        loaderId: "",
+        newestDigest: this.#newestDigest,
+        sumsAfter: this.#sums.after,
+      }),
     );
+    this.#newestDigest = batch.blocks.get(batch.reached.height)?.digest ?? this.#newestDigest;
     return batch.levels.size;
   }
 }

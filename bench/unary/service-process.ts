@@ -51,7 +51,7 @@ export class ServiceProcess implements MeasuredServer {
       setTimeout(late, listenMsMax).unref();
       child.once("exit", (code) => reject(new Error(`marketd serve ended with ${code}`)));
       createInterface({ input: child.stderr }).on("line", (line) => {
-        const match = /serving on (\S+)/.exec(line)?.[1];
+        const match = /serving on ([^\s";]+)/.exec(line)?.[1];
         if (match !== undefined) resolve(match);
       });
     });

@@ -1,7 +1,12 @@
+import { existsSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { InstalledProgram } from "../../test/runtime/installed-program.js";
+import { freePort } from "../../test/support/free-port.js";
 import { BusyCallers } from "./busy-callers.js";
+import { DatabaseServer } from "./database-server.js";
 import { brief, type Fault, momentary } from "./fault.js";
-import { clockStepMs } from "./marketd.js";
+import { clockStepMs, Supervised, serveArguments } from "./marketd.js";
 import type { TestedService } from "./tested-service.js";
 import type { World } from "./world.js";
 
@@ -11,12 +16,22 @@ const replacedMaxMs = 6_000;
 const rollMaxMs = 20_000;
 /** A loader that is asked to end, twice if need be, has ended by then. */
 const loaderEndMaxMs = 2_000;
+/** Until a service of a fault's own is ready, on a machine that does much else, and until it has ended. */
+const startMaxMs = 60_000;
+const serviceEndMaxMs = 5_000;
 const hoursBack = 2;
 const hourSeconds = 3_600;
 
 /** Processes that are killed or stand still, wall clocks that step, and restarts in service. */
 export function processFaults(world: World): Fault[] {
-  return [...killed(world), ...standingStill(world), ...clocks(world), hangUp(world), termination(world)];
+  return [
+    ...killed(world),
+    ...standingStill(world),
+    ...clocks(world),
+    hangUp(world),
+    refusedBuild(world),
+    termination(world),
+  ];
 }
 
 function killed({ loader, service, random }: World): Fault[] {
@@ -128,6 +143,46 @@ export function hangUp(world: TestedService): Fault {
     },
     heal: () => {},
   };
+}
+
+/**
+ * In a service of its own: a build that cannot start is refused, and then every worker dies. They must be replaced by
+ * workers of the build that served before.
+ */
+function refusedBuild(world: World): Fault {
+  const inject = async (): Promise<void> => {
+    const installed = new InstalledProgram(dirname(dirname(world.settings.program)));
+    const log = join(world.directory, "installed.log");
+    const port = await freePort();
+    const args = serveArguments(DatabaseServer.url(world.primary.port), port);
+    const command = { name: "installed", program: installed.program, environment: {}, log };
+    const service = new Supervised(
+      command,
+      () => ({ args }),
+      () => {},
+    );
+    try {
+      service.start();
+      await world.until("the installed service is ready", startMaxMs, () => world.isReady(port));
+      const before = service.children();
+      installed.replaceBuild((text, file) => (file === "worker.js" ? "process.exit(3);\n" : text), { keep: true });
+      service.signal("SIGHUP");
+      const isRefused = () => existsSync(log) && readFileSync(log, "utf8").includes("are not replaced");
+      world.report.check("a build that cannot start is refused", await world.within(rollMaxMs, isRefused), "");
+      for (const pid of before) signalTo(pid, "SIGKILL");
+      const isReplaced = async () => {
+        const now = service.children();
+        const isWhole = now.length === before.length && !now.some((pid) => before.includes(pid));
+        return isWhole && (await world.isReady(port));
+      };
+      const name = "after a refused build, workers that die are replaced by ones of the build before";
+      world.report.check(name, await world.within(startMaxMs, isReplaced), `not within ${startMaxMs} ms`);
+    } finally {
+      await service.stop(serviceEndMaxMs);
+      installed.remove();
+    }
+  };
+  return { name: "refused build, workers killed", excuses: [], holdMs: momentary, inject, heal: () => {} };
 }
 
 /** SIGTERM: who waits for a response gets it, new connections are refused, and the service is started again. */

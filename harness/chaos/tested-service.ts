@@ -131,7 +131,8 @@ export abstract class TestedService {
     const recording = join(this.directory, "undisturbed.recording");
     writeFileSync(recording, chain.bytesAfter(0, height));
     await server.run("DROP DATABASE IF EXISTS undisturbed");
-    const args = [this.settings.program, "load", "--database-url", server.localUrl("undisturbed"), recording];
+    const url = server.localUrl("undisturbed");
+    const args = [this.settings.program, "load", "--database-url", url, "--log-level", "warn", recording];
     const child = startChild(process.execPath, args, { stdio: ["ignore", "ignore", "inherit"] });
     const [code] = await once(child, "close");
     if (code !== 0) throw new Error(`the undisturbed load ended with code ${code}`);

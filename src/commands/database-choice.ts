@@ -28,7 +28,10 @@ export async function openChoice(choice: DatabaseChoice, log: Log, name?: string
   return openEmbedded({
     dataDir: choice.dataDir,
     log,
-    onProgress: (text) => process.stderr.write(`marketd: ${text}\n`),
+    onProgress: (text) => {
+      if (process.stderr.isTTY === true) process.stderr.write(`marketd: ${text}\n`);
+      else log.info(text);
+    },
     ...(name === undefined ? {} : { database: name }),
   });
 }

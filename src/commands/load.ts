@@ -16,23 +16,30 @@ import { SecondWriterError } from "../store/progress-table.js";
 import { createLog, type Log } from "../telemetry/log.js";
 import { createMetrics } from "../telemetry/metrics.js";
 import { withDatabase } from "./database-choice.js";
+import { withLog } from "./log-lines.js";
 import { ProgressLine } from "./progress-line.js";
 
 /** Fills the database, shows progress, and prints a summary on standard output. */
 export async function load(config: LoadConfig): Promise<void> {
   const log = createLog(config.logLevel);
   const status = new LoadStatus();
-  // Before the database is there, because a health check must not wait for it.
-  const admin = await listenForAdmin(config.adminListen, status);
-  try {
-    await withDatabase(config.database, log, (url) => loadInto(url, config, log, status));
-  } finally {
-    admin?.close();
-  }
+  await withLog(log, async () => {
+    // Before the database is there, because a health check must not wait for it.
+    const admin = await listenForAdmin(config.adminListen, status, log);
+    try {
+      await withDatabase(config.database, log, (url) => loadInto(url, config, log, status));
+    } finally {
+      admin?.close();
+    }
+  });
 }
 
 /** @throws OperatorError if the address is unavailable */
-async function listenForAdmin(at: Listen | undefined, status: LoadStatus): Promise<AdminListener | undefined> {
+async function listenForAdmin(
+  at: Listen | undefined,
+  status: LoadStatus,
+  log: Log,
+): Promise<AdminListener | undefined> {
   if (at === undefined) return undefined;
   const metrics = createMetrics();
   collectDefaultMetrics({ register: metrics, prefix: "marketd_" });
@@ -43,7 +50,7 @@ async function listenForAdmin(at: Listen | undefined, status: LoadStatus): Promi
     throw listenError(error, `${at.host}:${at.port}`, "--admin-listen");
   });
   const host = at.host.includes(":") ? `[${at.host}]` : at.host;
-  process.stderr.write(`marketd: health and metrics on http://${host}:${port}\n`);
+  log.info(`health and metrics on http://${host}:${port}`);
   return admin;
 }
 
@@ -56,7 +63,7 @@ async function loadInto(url: string, config: LoadConfig, log: Log, status: LoadS
     interrupted = signal === "SIGINT";
     stopping.abort();
   });
-  const progress = new ProgressLine();
+  const progress = new ProgressLine(log);
   try {
     const summary = await loadInTurn(url, config, { log, status, signal: stopping.signal }, progress);
     progress.clear();

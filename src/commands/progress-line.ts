@@ -1,3 +1,5 @@
+import type { Log } from "../telemetry/log.js";
+
 /** Interval at which a terminal's progress line is renewed. */
 export const progressIntervalMs = 200;
 
@@ -5,20 +7,27 @@ export const progressIntervalMs = 200;
 export const plainProgressIntervalMs = 10_000;
 
 /**
- * Progress on standard error: one line that is renewed at a terminal, or occasional plain lines. `text` is called only
- * when a line is due.
+ * Progress on standard error: one line that is renewed at a terminal, or occasional lines: of the log, if there is one.
+ * `text` is called only when a line is due.
  */
 export class ProgressLine {
+  readonly #log: Log | undefined;
   readonly #terminal = process.stderr.isTTY === true;
   #dueAt = performance.now() + (process.stderr.isTTY === true ? progressIntervalMs : plainProgressIntervalMs);
   #shown = false;
+
+  constructor(log?: Log) {
+    this.#log = log;
+  }
 
   update(text: () => string): void {
     const now = performance.now();
     if (now < this.#dueAt) return;
     this.#dueAt = now + (this.#terminal ? progressIntervalMs : plainProgressIntervalMs);
     this.#shown = true;
-    process.stderr.write(this.#terminal ? `\r\u001b[2K${text()}` : `${text()}\n`);
+    if (this.#terminal) process.stderr.write(`\r\u001b[2K${text()}`);
+    else if (this.#log === undefined) process.stderr.write(`${text()}\n`);
+    else this.#log.info(text());
   }
 
   /** Clears the renewed line; plain lines stay. */

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import type { Socket } from "node:net";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
-import type { ServeConfig, ServiceConfig } from "../config.js";
+import type { DatabaseConfig, ServeConfig, ServiceConfig } from "../config.js";
 import { Primary, type ServiceUrls } from "../runtime/primary.js";
 import { HangUps, untilStopped } from "../runtime/stop-signal.js";
 import { workerFlags } from "../runtime/tuning/worker-flags.js";
@@ -10,6 +10,7 @@ import { createLog, type Log } from "../telemetry/log.js";
 import type { refuseConnection } from "../transport/connections/connection-admission.js";
 import { defaultTransportLimits } from "../transport/options.js";
 import { withDatabase } from "./database-choice.js";
+import { withLog } from "./log-lines.js";
 
 /**
  * Serves until SIGTERM or SIGINT, then drains; SIGHUP replaces the workers. `argv`: the command's arguments.
@@ -19,20 +20,26 @@ export async function serve(config: ServeConfig, argv: readonly string[]): Promi
   const log = createLog(config.logLevel);
   const stop = untilStopped();
   const hangUps = new HangUps();
-  await withDatabase(config.database, log, async (url) => {
-    const databaseUrl = config.database.kind === "embedded" ? url : undefined;
-    const service = await startServing(config, { argv, databaseUrl, log });
-    for (const line of servingOn(service, config)) process.stderr.write(`marketd: ${line}\n`);
-    hangUps.each(() => void service.restartWorkers());
-    const signal = await stop;
-    log.info({ signal }, "draining");
-    await service.drain();
-  });
+  const run = () =>
+    withDatabase(config.database, log, async (url) => {
+      const databaseUrl = config.database.kind === "embedded" ? url : undefined;
+      const service = await startServing(config, { argv, databaseUrl, log });
+      sayServing(service, config, log);
+      hangUps.each(() => void service.restartWorkers());
+      const signal = await stop;
+      log.info({ signal }, "draining");
+      await service.drain();
+    });
+  await withLog(log, run);
 }
 
-function servingOn({ url, adminUrl }: ServiceUrls, { basePath }: ServiceConfig): string[] {
+/** Text at a terminal, otherwise a line of the log. `pid` is the process that takes signals. */
+function sayServing({ url, adminUrl }: ServiceUrls, { basePath }: ServiceConfig, log: Log): void {
+  const { pid } = process;
+  const serving = `serving on ${url}${basePath}`;
   const admin = adminUrl === undefined ? [] : [`health and metrics on ${adminUrl}`];
-  return [`serving on ${url}${basePath}`, ...admin];
+  if (process.stderr.isTTY !== true) log.info({ pid }, [serving, ...admin].join("; "));
+  else for (const line of [`${serving} (process ${pid})`, ...admin]) process.stderr.write(`marketd: ${line}\n`);
 }
 
 /** Options of {@link startServing} besides the settings. */
@@ -52,7 +59,7 @@ export interface Serving extends ServiceUrls {
 }
 
 /** Starts a primary and its workers. @throws OperatorError if they cannot start */
-export async function startServing(config: ServiceConfig, options: ServingOptions): Promise<Serving> {
+export async function startServing(config: DatabaseConfig & ServiceConfig, options: ServingOptions): Promise<Serving> {
   const { listen, adminListen, drainMs } = config;
   const workers = config.workers === 0 ? availableParallelism() : config.workers;
   const tls = config.tls !== undefined;
@@ -65,7 +72,9 @@ export async function startServing(config: ServiceConfig, options: ServingOption
     else sendRefusal(socket, "TOO_MANY_CONNECTIONS");
   };
   const flags = config.tuning ? workerFlags : [];
-  const settings = { program, flags, listen, adminListen, tls, workers, drainMs, connectionsMax, refuse };
+  const ofTls = config.tls === undefined ? [] : [config.tls.certificatePath, config.tls.keyPath];
+  const files = [...ofTls, ...(config.database.kind === "url_file" ? [config.database.path] : [])];
+  const settings = { program, files, flags, listen, adminListen, tls, workers, drainMs, connectionsMax, refuse };
   const primary = new Primary({ ...options, ...settings });
   const starting = primary.start();
   starting.catch(() => {});

@@ -30,6 +30,8 @@ export interface ServiceOptions {
   readonly databaseUrl: string;
   readonly log: Log;
   readonly metrics: Metrics;
+  /** Texts of files that take the place of what is at their paths. */
+  readonly files?: Readonly<Record<string, string>>;
   /** Set for a worker, whose connections come through {@link Service.accept}. Otherwise this process listens itself. */
   readonly worker?: WorkerContext;
   /** Resolve only once the state is loaded. */
@@ -54,9 +56,9 @@ export interface Service {
  */
 export async function startService(options: ServiceOptions): Promise<Service> {
   const { config, log, metrics } = options;
-  collectDefaultMetrics({ register: metrics, prefix: "marketd_" });
+  registerProcessMetrics(metrics);
   const database = openDatabase(options.databaseUrl);
-  await checkSchema(database, log);
+  await checkSchema(database);
   registerGateMetrics(metrics, database.gate);
   const { pollIntervalMs, heartbeatMs } = config;
   const live = await startLive({ database, log, metrics, limits: { pollIntervalMs, heartbeatMs } });
@@ -92,10 +94,20 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   };
 }
 
-async function checkSchema(database: Database, log: Log): Promise<void> {
+/** Those of the process that prom-client collects, without gauges whose names end as those of counters. */
+function registerProcessMetrics(metrics: Metrics): void {
+  const prefix = "marketd_";
+  collectDefaultMetrics({ register: metrics, prefix });
+  // What they add up is in the metrics of the same names without `_total`.
+  for (const name of ["handles", "requests", "resources"]) {
+    metrics.removeSingleMetric(`${prefix}nodejs_active_${name}_total`);
+  }
+}
+
+async function checkSchema(database: Database): Promise<void> {
   try {
-    if (await hasSchema(database)) return;
-    log.warn(`the database ${database.description} has no tables yet; waiting for marketd load or marketd migrate`);
+    // False: it has no tables yet, which the tail says.
+    await hasSchema(database);
   } catch (error) {
     if (error instanceof OperatorError) await database.close();
     if (!(error instanceof Failure)) throw error;
@@ -115,7 +127,7 @@ async function listen(
     return await startServer({
       api,
       listen: config.listen,
-      ...(config.tls === undefined ? {} : { tls: readTls(config.tls) }),
+      ...(config.tls === undefined ? {} : { tls: readTls(config.tls, options.files) }),
       basePath: config.basePath,
       log,
       metrics,
@@ -140,9 +152,13 @@ function metricsOf(worker: WorkerContext, { contentType }: Metrics): MetricsText
   return { metrics: worker.metricsOfAll, contentType };
 }
 
-function readTls(tls: NonNullable<ServiceConfig["tls"]>): { certificate: string; key: string } {
+function readTls(
+  { certificatePath, keyPath }: NonNullable<ServiceConfig["tls"]>,
+  files: ServiceOptions["files"] = {},
+): { certificate: string; key: string } {
   try {
-    const read = { certificate: readFileSync(tls.certificatePath, "utf8"), key: readFileSync(tls.keyPath, "utf8") };
+    const textOf = (path: string) => files[path] ?? readFileSync(path, "utf8");
+    const read = { certificate: textOf(certificatePath), key: textOf(keyPath) };
     createSecureContext({ cert: read.certificate, key: read.key });
     return read;
   } catch (error) {

@@ -1,9 +1,10 @@
-import type { DatabaseConfig } from "../config.js";
+import type { VerifyConfig } from "../config.js";
 import { exitUnchecked, exitUsage, OperatorError } from "../domain/operator-error.js";
 import { openDatabase } from "../store/database.js";
 import { hasSchema } from "../store/migrate.js";
 import { createLog } from "../telemetry/log.js";
 import { findingsListedMax, renderFinding } from "../verify/findings.js";
+import { renewDigests } from "../verify/renew-digests.js";
 import { type VerifyReport, verify as verifyDatabase } from "../verify/verify.js";
 import { withDatabase } from "./database-choice.js";
 import { ProgressLine } from "./progress-line.js";
@@ -14,9 +15,10 @@ const connectionsMax = 3;
 const statementTimeoutMs = 120_000;
 
 /** Checks the database, and prints what was checked and found on standard output. */
-export async function verify(config: DatabaseConfig): Promise<void> {
+export async function verify(config: VerifyConfig): Promise<void> {
   const log = createLog(config.logLevel);
-  const report = await withDatabase(config.database, log, check).catch((error: unknown) => {
+  const checked = withDatabase(config.database, log, (url) => check(url, config.renewDigests));
+  const report = await checked.catch((error: unknown) => {
     if (error instanceof OperatorError && error.exitCode === exitUsage) throw error;
     const why = error instanceof Error ? error.message : String(error);
     throw new OperatorError(`the database could not be checked: ${why}`, exitUnchecked, error);
@@ -25,13 +27,24 @@ export async function verify(config: DatabaseConfig): Promise<void> {
   const { count } = report.findings;
   if (count > 0)
     throw new OperatorError(`${count} finding${count === 1 ? "" : "s"}: the database is not what was loaded`);
+  if (report.undigested.length > 0) {
+    const why = "what has no digest was not checked: see docs/operations.md, Digests made anew";
+    throw new OperatorError(why, exitUnchecked);
+  }
 }
 
-async function check(url: string): Promise<VerifyReport> {
+async function check(url: string, renew: boolean): Promise<VerifyReport> {
   const database = openDatabase(url, { connectionsMax, statementTimeoutMs });
   const line = new ProgressLine();
   try {
-    if (!(await hasSchema(database))) throw new OperatorError("it has no tables yet: run marketd load first");
+    if (!(await hasSchema(database))) {
+      throw new OperatorError("it has no tables yet, or is being migrated: run marketd load first");
+    }
+    if (renew) {
+      await renewDigests(database, ({ height, entries }, newest) =>
+        line.update(() => `renewing digests: block ${height} of ${newest}, ${entries} ledger entries`),
+      );
+    }
     return await verifyDatabase(database, ({ blocks, entries, height }, newest) =>
       line.update(() => `verifying: block ${height} of ${newest}, ${blocks} blocks, ${entries} ledger entries`),
     );
@@ -41,18 +54,23 @@ async function check(url: string): Promise<VerifyReport> {
   }
 }
 
-function renderReport({ progress, checked, undigested, findings }: VerifyReport): string[] {
+function renderReport({ progress, checked, undigested, renewedHeight, findings }: VerifyReport): string[] {
   const lines = findings.listed.map(renderFinding);
   if (findings.count > findingsListedMax) lines.push(`and ${findings.count - findingsListedMax} findings more`);
   for (const { first, last } of undigested) {
-    lines.push(
-      `blocks ${first} to ${last} have no digest, an earlier program wrote them: only their rows were compared`,
-    );
+    lines.push(`blocks ${first} to ${last} have no digest: only their rows were compared with each other`);
   }
   if (progress === undefined) return [...lines, "nothing was loaded"];
   const held = `chain ${progress.chainId} up to block ${progress.height}`;
+  const renewed =
+    renewedHeight === undefined ? "" : `; digests renewed at block ${renewedHeight}: earlier changes are not found`;
+  const sum = (of: "blocks" | "entries") => undigested.reduce((total, each) => total + each[of], 0);
+  if (undigested.length > 0) {
+    const without = `${sum("blocks")} of ${checked.blocks} blocks and ${sum("entries")} of ${checked.entries} ledger entries`;
+    return [...lines, `not checked: ${held}: ${without} have no digest, ${findings.count} findings${renewed}`];
+  }
   return [
     ...lines,
-    `checked ${held}: ${checked.blocks} blocks, ${checked.entries} ledger entries, ${findings.count} findings`,
+    `checked ${held}: ${checked.blocks} blocks, ${checked.entries} ledger entries, ${findings.count} findings${renewed}`,
   ];
 }

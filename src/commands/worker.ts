@@ -6,6 +6,7 @@ import { createLog } from "../telemetry/log.js";
 import { createMetrics } from "../telemetry/metrics.js";
 import { openChoice } from "./database-choice.js";
 import { forOperator } from "./for-operator.js";
+import { logNodeMessages } from "./log-lines.js";
 import { startService } from "./service.js";
 
 /** The settings in the command's arguments and environment, as this version of the program interprets them. */
@@ -37,18 +38,24 @@ async function settingsOf(argv: readonly string[]): Promise<DatabaseConfig & Ser
 }
 
 async function databaseUrlOf(order: StartOrder, { database, logLevel }: DatabaseConfig): Promise<string> {
+  const text = database.kind === "url_file" ? order.files?.[database.path] : undefined;
+  const [line = ""] = text?.split("\n") ?? [];
+  if (order.databaseUrl === null && line.trim() !== "") return line.trim();
   return order.databaseUrl ?? (await openChoice(database, createLog(logLevel))).url;
 }
 
 runWorker(async (order, context) => {
   const config = await settingsOf(order.argv);
   const metrics = createMetrics();
+  const log = createLog(config.logLevel);
+  logNodeMessages(log);
   try {
     const service = await startService({
       config,
       databaseUrl: await databaseUrlOf(order, config),
-      log: createLog(config.logLevel),
+      log,
       metrics,
+      ...(order.files === undefined ? {} : { files: order.files }),
       worker: context,
       whenReady: order.serveWhenReady,
     });

@@ -3,7 +3,7 @@ import { firstIdOfBlock } from "../domain/block-position.js";
 import type { Database } from "../store/database.js";
 import type { Connection } from "../store/driver-connection.js";
 import { moveOldestKept, type OldestKept, readOldestKept } from "../store/ledger-retention-table.js";
-import { readProgress } from "../store/progress-table.js";
+import { lockProgress } from "../store/progress-table.js";
 
 /**
  * Entries that one transaction drops: some 50 ms of the server's time, four indexes included, so that nobody waits long
@@ -39,9 +39,9 @@ export interface RetainSummary {
  * oldest that is kept; from then on readers read no further back. One that is interrupted is finished by the next.
  */
 export async function retain(database: Database, options: RetainOptions): Promise<RetainSummary> {
+  const oldest = await database.withTransaction((connection) => moveTo(connection, options.keepNs));
+  if (oldest === undefined) return { oldest, entries: 0 };
   return database.withConnection(async (connection) => {
-    const oldest = await moveTo(connection, options.keepNs);
-    if (oldest === undefined) return { oldest, entries: 0 };
     const end = firstIdOfBlock(oldest.height);
     const [first] = await connection.query<{ id: bigint | null }>("SELECT MIN(id) AS id FROM ledger_entry");
     let entries = 0;
@@ -61,7 +61,8 @@ export async function retain(database: Database, options: RetainOptions): Promis
 
 /** The first block that is young enough, unless a later one is the oldest already. */
 async function moveTo(connection: Connection, keepNs: bigint): Promise<OldestKept | undefined> {
-  const progress = await readProgress(connection);
+  // One at a time moves it; for the loader that is a short wait.
+  const progress = await lockProgress(connection);
   if (progress === undefined) return undefined;
   const [block] = await connection.query<{ height: bigint; time_ns: bigint }>(
     "SELECT height, time_ns FROM block WHERE time_ns >= ? ORDER BY time_ns, height LIMIT 1",

@@ -88,6 +88,8 @@ class FollowedLive implements Live {
   #hub: Hub | undefined;
   #messagesBefore = 0;
   #draining = false;
+  /** Whether it was said that the database is empty. */
+  #isEmpty = false;
 
   constructor(limits: LiveLimits, log: Log) {
     this.#limits = limits;
@@ -168,6 +170,7 @@ class FollowedLive implements Live {
       return;
     }
     this.#forget();
+    this.#isEmpty = false;
     const state = new LiveState(changes, this.#limits);
     if (!this.#draining) this.#hub = new Hub(state, this.#limits, this.#log);
     this.#state = state;
@@ -183,8 +186,10 @@ class FollowedLive implements Live {
   }
 
   onEmpty(): void {
-    if (this.#state === undefined) return;
-    this.#log.warn("the database is empty now");
+    if (this.#isEmpty) return;
+    this.#isEmpty = true;
+    const isNew = this.#state === undefined;
+    this.#log.warn(`the database has no block ${isNew ? "yet" : "any more"}; waiting for marketd load`);
     this.#forget();
   }
 

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { type ChangeReader, type Changes, isSameStore, type Place, withChangeReader } from "../store/changes.js";
 import type { Database } from "../store/database.js";
-import { isSilence } from "../store/database-error.js";
+import { databaseErrorCode, isSilence } from "../store/database-error.js";
 import { databaseProblem } from "../store/write-failure.js";
 import type { Log } from "../telemetry/log.js";
 import type { LiveLimits } from "./limits.js";
@@ -131,7 +131,9 @@ export class Tail {
 
   #noteAway(error: unknown): void {
     const meanwhile = this.#place === undefined ? "there is nothing to answer from" : "responses come from memory";
-    const problem = databaseProblem(error);
+    const problem = isUnmigrated(error)
+      ? "the database has no tables yet: run marketd load or marketd migrate"
+      : databaseProblem(error);
     if (!this.#away && problem === undefined) {
       this.#options.log.warn({ err: error }, `the database cannot be followed; meanwhile ${meanwhile}`);
     } else if (!this.#away) {
@@ -143,6 +145,11 @@ export class Tail {
   async #pause(ms: number): Promise<void> {
     await sleep(ms, undefined, { signal: this.#stopped.signal }).catch(() => {});
   }
+}
+
+/** Whether the database, or its tables, do not exist yet. */
+function isUnmigrated(error: unknown): boolean {
+  return ["ER_NO_SUCH_TABLE", "ER_BAD_DB_ERROR"].includes(databaseErrorCode(error) ?? "");
 }
 
 /** Another store always counts as newer; the same store only if it has newer blocks. */

@@ -20,7 +20,7 @@ import {
 import type { Connection } from "../store/driver-connection.js";
 import { insertLedgerEntries, type LedgerText, loadLedgerEntries } from "../store/ledger-entry-table.js";
 import { type KeptWhole, marketDataRows, marketRows, writeKeptWhole } from "../store/market-table.js";
-import { advanceProgress, type Progress } from "../store/progress-table.js";
+import { advanceProgress, type Progress, type ProgressWriter } from "../store/progress-table.js";
 import type { RowSum } from "../store/row-hash.js";
 import { writeTableDigests } from "../store/table-digest-table.js";
 import { type TradeRow, writeLastTrades } from "../store/trade-table.js";
@@ -84,11 +84,9 @@ export function rowCount(batch: Batch): number {
 }
 
 /** Options for writing a batch. */
-export interface WriteOptions {
+export interface WriteOptions extends ProgressWriter {
   /** Use LOAD DATA LOCAL for many rows. */
   readonly localInfile: boolean;
-  /** Whose turn it is to load from now on; empty: nobody's. */
-  readonly loaderId: string;
   /** The sums of the tables including the batch. May be called repeatedly. */
   readonly sumsAfter: (batch: WholeBatch, progress: Progress) => ReadonlyMap<string, RowSum>;
 }
@@ -98,10 +96,10 @@ export async function writeBatch(
   connection: Connection,
   batch: WholeBatch,
   before: Progress | undefined,
-  { localInfile, loaderId, sumsAfter }: WriteOptions,
+  { localInfile, sumsAfter, ...writer }: WriteOptions,
 ): Promise<Progress> {
   const loads = (rows: number) => localInfile && rows >= rowsWorthLoading;
-  await advanceProgress(connection, before, batch.reached, loaderId);
+  await advanceProgress(connection, before, batch.reached, writer);
   await writeBlocks(connection, [...batch.blocks.values()]);
   await writeKeptWhole(connection, marketRows, [...batch.markets.values()]);
   await writeKeptWhole(connection, marketDataRows, [...batch.marketData.values()]);

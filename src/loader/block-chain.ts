@@ -1,6 +1,6 @@
 import { createHash, type Hash } from "node:crypto";
 import { type AccountRow, accountRows, type EntryClassRow, entryClassRows } from "../store/account-table.js";
-import { type BlockContent, type BlockMark, blockDigest } from "../store/block-digest.js";
+import { type BlockContent, type BlockMark, blockDigest, chainStart } from "../store/block-digest.js";
 import type { BlockRow } from "../store/block-table.js";
 import { rowText, type TableRows } from "../store/table-rows.js";
 
@@ -17,6 +17,8 @@ export interface AddedToLedger {
 
 /** The state from which a chain of digests continues. */
 export interface ChainStart {
+  /** What the first block's digest covers in place of a block before it. */
+  readonly root: string;
   /** The newest block and the one before it, the later first. */
   readonly marks: readonly BlockMark[];
   /** Text of the newest block's entries. */
@@ -54,11 +56,15 @@ export class BlockChain {
   /** The last block that ended, and the one before it. */
   #newest: BlockMark | undefined;
   #before: BlockMark | undefined;
+  readonly #root: string;
   #open = new OpenDigests();
   /** Where the first block must cover the blocks without digests. */
   #start: ChainStart | undefined;
 
-  constructor(start: ChainStart = { marks: [], entries: Buffer.alloc(0), accounts: [], classes: [] }) {
+  constructor(
+    start: ChainStart = { root: chainStart, marks: [], entries: Buffer.alloc(0), accounts: [], classes: [] },
+  ) {
+    this.#root = start.root;
     this.#start = start;
     [this.#newest, this.#before] = start.marks;
   }
@@ -79,7 +85,7 @@ export class BlockChain {
     const digests = this.#open.now;
     const { accountMax, classMax } = added;
     const block: BlockContent = { ...place, accountMax, classMax, entriesDigest: digests.entries };
-    const digest = blockDigest(this.#before, block, digests.accounts, digests.classes);
+    const digest = blockDigest(this.#before ?? this.#root, block, digests.accounts, digests.classes);
     this.#newest = { height: place.height, accountMax, classMax, digest };
     return { ...block, digest };
   }

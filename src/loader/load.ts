@@ -13,6 +13,7 @@ import {
   readProgress,
   ServerBehindError,
 } from "../store/progress-table.js";
+import { readChainStart } from "../store/table-digest-table.js";
 import { readVenueMarkets } from "../store/venue-market-table.js";
 import { openWriter, type Writer } from "../store/writer.js";
 import type { Log } from "../telemetry/log.js";
@@ -116,6 +117,8 @@ class Loader {
   readonly #sums: TableSums;
   readonly #meter: ProgressMeter;
   #progress: Progress | undefined;
+  /** The digest of the block that the progress names. */
+  #newestDigest: Uint8Array | undefined;
   /** The transaction on its way: while the server writes one batch, the next is made. */
   #writing: Promise<void> | undefined;
   #failure: { readonly error: unknown } | undefined;
@@ -138,6 +141,7 @@ class Loader {
     ledger: LedgerTextWriter,
     sums: TableSums,
     progress: Progress | undefined,
+    newestDigest: Uint8Array | undefined,
   ) {
     this.#writer = writer;
     this.#options = options;
@@ -147,6 +151,7 @@ class Loader {
     this.#ledger = ledger;
     this.#sums = sums;
     this.#progress = progress;
+    this.#newestDigest = newestDigest;
     this.#localInfile = options.localInfile ?? true;
     this.#blockByBlock = options.blockByBlock === true || options.pace !== undefined;
     this.#meter = new ProgressMeter(fold, progressIntervalMs, options.onProgress);
@@ -165,11 +170,12 @@ class Loader {
         const books = OrderBooks.restore(orders, places, levels);
         const marks = progress === undefined ? [] : await readBlockMarks(connection, progress.height);
         const entries = await readEntryText(connection, progress?.height ?? 0n, position);
-        const chain = new BlockChain({ marks, entries, accounts, classes });
+        const { text: root } = await readChainStart(connection);
+        const chain = new BlockChain({ root, marks, entries, accounts, classes });
         const onNotice = (text: string) => options.log.warn(text);
         const fold = new BlockFold({ progress, position, books, ledger, chain, venueMarkets, onNotice });
         const sums = await TableSums.read(connection, progress);
-        return new Loader(writer, options, turn, fold, ledger, sums, progress);
+        return new Loader(writer, options, turn, fold, ledger, sums, progress, marks[0]?.digest);
       });
     return withRetries(read, retryOptions(options));
   }
@@ -335,6 +341,7 @@ class Loader {
     this.#isWriting = false;
     this.#turn?.wasShown();
     this.#options.status?.reached(this.#progress, batch.blocks.size, events);
+    this.#newestDigest = batch.blocks.get(batch.reached.height)?.digest ?? this.#newestDigest;
     this.#ledger.giveBack(batch.text);
     this.#meter.written(batch);
   }
@@ -359,8 +366,12 @@ class Loader {
       const reached = isRetry ? await lockProgress(connection) : undefined;
       if (reached !== undefined && isSamePlace(reached, batch.reached)) return reached;
       if (isRetry) checkNotBehind(this.#progress, reached);
-      const how = { localInfile: this.#localInfile, loaderId: this.#turn?.id ?? "", sumsAfter: this.#sums.after };
-      return writeBatch(connection, batch, this.#progress, how);
+      return writeBatch(connection, batch, this.#progress, {
+        localInfile: this.#localInfile,
+        loaderId: this.#turn?.id ?? "",
+        newestDigest: this.#newestDigest,
+        sumsAfter: this.#sums.after,
+      });
     });
   }
 

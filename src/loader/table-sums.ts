@@ -1,7 +1,7 @@
 import { readBlockMarks } from "../store/block-table.js";
 import { bundleRows, signatureRows } from "../store/bundle-table.js";
 import { depthRows, levelRows, liveOrderRows } from "../store/depth-table.js";
-import { digestedTables, keyOf, placeOf } from "../store/digested-tables.js";
+import { digestedTables, hasTableDigests, keyOf, placeOf } from "../store/digested-tables.js";
 import type { Connection, Parameter } from "../store/driver-connection.js";
 import { marketDataRows, marketRows } from "../store/market-table.js";
 import { type Progress, progressRows } from "../store/progress-table.js";
@@ -63,9 +63,11 @@ export class TableSums {
   readonly #tables = new Map(digestedTables.map((table) => [table.table, new TableSum(table)]));
   /** Keys of levels that have vanished. */
   readonly #tombstones = new Set<string>();
+  /** Tables whose digest is missing, though others are there: it stays missing, because nobody knows what it was. */
+  readonly #missing = new Set<string>();
   #applied: WholeBatch | undefined;
 
-  /** Those of the store as the last load left it; where a program without digests has written since, they begin anew. */
+  /** Those of the store as the last load left it; where only programs without digests have written, they begin anew. */
   static async read(connection: Connection, progress: Progress | undefined): Promise<TableSums> {
     const sums = new TableSums();
     for (const table of digestedTables) {
@@ -76,11 +78,13 @@ export class TableSums {
       }
     }
     const [newest] = progress === undefined ? [] : await readBlockMarks(connection, progress.height);
-    if (newest?.digest === undefined) return sums;
+    const written = await readTableDigests(connection);
+    if (!hasTableDigests(written) && newest?.digest === undefined) return sums;
     // Not what is there now: a row that was changed by others stays wrong.
-    for (const [name, sum] of await readTableDigests(connection)) {
-      const table = sums.#tables.get(name);
-      if (table !== undefined) table.sum = sum;
+    for (const [name, table] of sums.#tables) {
+      const sum = written.get(name);
+      if (sum === undefined) sums.#missing.add(name);
+      else table.sum = sum;
     }
     return sums;
   }
@@ -96,7 +100,8 @@ export class TableSums {
       levels.remove(key);
     }
     this.#table(progressRows).put(progressRows.values(progress));
-    return new Map([...this.#tables].map(([name, { sum }]) => [name, sum]));
+    const known = [...this.#tables].filter(([name]) => !this.#missing.has(name));
+    return new Map(known.map(([name, { sum }]) => [name, sum]));
   };
 
   #apply(batch: WholeBatch): void {

@@ -1,3 +1,4 @@
+import { existsSync, readFileSync, realpathSync } from "node:fs";
 import { OperatorError } from "../domain/operator-error.js";
 import type { Log } from "../telemetry/log.js";
 import { AdminListener, adminConnectionsMax } from "./admin-listener.js";
@@ -12,7 +13,7 @@ import {
 import { listenError } from "./listen-error.js";
 import { type FromWorker, type ReadinessState, workerProtocol } from "./worker-messages.js";
 import { adminReadingMs, WorkerMetrics, workerReadingMs } from "./worker-metrics.js";
-import { WorkerProcess } from "./worker-process.js";
+import { WorkerProcess, type WorkerStart } from "./worker-process.js";
 
 /** The minimum time between starts of a worker that died, doubled while workers die young. */
 export const workerRestartMs = 1_000;
@@ -54,8 +55,10 @@ export interface ListenAddress {
 
 /** Options of a {@link Primary}. Workers read all other settings themselves. */
 export interface PrimaryOptions {
-  /** Path of the compiled worker, which is read at each start of a worker. */
+  /** Path of the compiled worker of the newest build, which may lead through a link. */
   readonly program: string;
+  /** Paths of files that the settings name. Workers get their texts as they were at the latest restart that succeeded. */
+  readonly files?: readonly string[];
   /** Flags of Node and V8 for workers, in addition to those of this process. */
   readonly flags?: readonly string[];
   /** Arguments of the command, without node and script; each worker parses them itself. */
@@ -90,8 +93,9 @@ interface Start {
 
 /**
  * The process that an operator starts and signals. It listens, hands connections to workers, replaces workers that die
- * or hang, and collects their metrics. It serves no clients. It may outlive the build that it was started from: workers
- * start from the newest build, so the primary imports nothing after its start.
+ * or hang, and collects their metrics. It serves no clients. It may outlive the build that it was started from, so it
+ * imports nothing after its start. A restart tries the newest build and files; a worker that dies is replaced by one of
+ * those that were last seen to work.
  */
 export class Primary {
   readonly #options: PrimaryOptions;
@@ -107,6 +111,10 @@ export class Primary {
   /** Workers that are to end, and are not replaced. */
   readonly #dismissed = new WeakSet<WorkerProcess>();
   readonly #restarts = new Set<NodeJS.Timeout>();
+  /** What the latest worker that became ready on trial was started from. */
+  #proven: WorkerStart;
+  /** The worker whose replacement is on trial. */
+  #replacing: WorkerProcess | undefined;
   #pings: NodeJS.Timeout | undefined;
   #restartMs = workerRestartMs;
   /** The number of rolling restarts. */
@@ -118,6 +126,7 @@ export class Primary {
   /** @throws OperatorError if this process may open too few files */
   constructor(options: PrimaryOptions) {
     this.#options = options;
+    this.#proven = this.#newest();
     this.#limits = { ...defaultPrimaryLimits, ...options.limits };
     const { adminListen, workers, connectionsMax, log } = options;
     const limit = descriptorLimit();
@@ -142,7 +151,8 @@ export class Primary {
   /** Resolves when every worker takes connections. @throws OperatorError if one cannot, or an address is taken */
   async start(): Promise<ServiceUrls> {
     const { listen, adminListen, tls, workers } = this.#options;
-    const starting = Promise.all(Array.from({ length: workers }, () => this.#startOnTrial(false)));
+    const first = this.#proven;
+    const starting = Promise.all(Array.from({ length: workers }, () => this.#startOnTrial(first, false)));
     starting.catch(() => {});
     try {
       const port = await this.#listen(this.#connections, listen, "--listen");
@@ -190,8 +200,14 @@ export class Primary {
     this.#rolling = true;
     log.info("replacing the workers one by one");
     try {
-      this.#startDeadAtOnce();
-      for (let old = this.#oldest(); old !== undefined; old = this.#oldest()) await this.#replace(old);
+      this.#restartMs = workerRestartMs;
+      while (!this.#draining) {
+        // First those that have died: what they died of may be corrected now.
+        const isDead = this.#cancelRestart();
+        const old = isDead ? undefined : this.#oldest();
+        if (!isDead && old === undefined) break;
+        await this.#replace(old);
+      }
       if (!this.#draining) log.info("all workers were replaced");
     } catch (error) {
       if (!this.#draining) {
@@ -218,37 +234,55 @@ export class Primary {
 
   /** A worker that was started before the latest restart. */
   #oldest(): WorkerProcess | undefined {
-    if (this.#draining) return undefined;
-    const isOld = (worker: WorkerProcess) => worker.generation < this.#generation && !this.#dismissed.has(worker);
+    const isOld = (worker: WorkerProcess) => worker.start.generation < this.#generation && !this.#dismissed.has(worker);
     return [...this.#workers].find(isOld);
   }
 
-  /** @throws OperatorError if the new worker does not become ready, and no later restart was requested */
-  async #replace(old: WorkerProcess): Promise<void> {
+  /**
+   * Replaces a worker, or one that has died, by one of the newest build.
+   * @throws OperatorError if that does not become ready, and no later restart was requested
+   */
+  async #replace(old: WorkerProcess | undefined): Promise<void> {
     const generation = this.#generation;
+    this.#replacing = old;
     try {
-      await this.#startOnTrial(true);
+      await this.#startOnTrial(this.#newest(), true);
     } catch (error) {
-      if (this.#draining || generation === this.#generation) throw error;
+      if (this.#draining) return;
+      // It was not replaced when it died, because this one was to take its place.
+      if (old === undefined || old.hasEnded) this.#startLater(0);
+      if (generation === this.#generation) throw error;
       return;
+    } finally {
+      this.#replacing = undefined;
     }
-    // It may have died meanwhile; its replacement is new already.
-    if (!old.hasEnded && !this.#draining) await this.#end(old);
+    if (old?.hasEnded === false && !this.#draining) await this.#end(old);
   }
 
-  /** Pending restarts of workers that died young; their reason may be corrected now. */
-  #startDeadAtOnce(): void {
-    this.#restartMs = workerRestartMs;
-    for (const restart of this.#restarts) {
-      clearTimeout(restart);
-      this.#fork();
-    }
-    this.#restarts.clear();
+  /** Whether there was a worker that is to be started later. */
+  #cancelRestart(): boolean {
+    const [restart] = this.#restarts;
+    clearTimeout(restart);
+    return restart !== undefined && this.#restarts.delete(restart);
+  }
+
+  /** What a worker of the newest build starts from. A file that cannot be read is left to the worker to report. */
+  #newest(): WorkerStart {
+    const { program, files = [] } = this.#options;
+    const texts = files.flatMap((path) => {
+      const text = readIfThere(path);
+      return text === undefined ? [] : [[path, text]];
+    });
+    return {
+      program: existsSync(program) ? realpathSync(program) : program,
+      files: Object.fromEntries(texts),
+      generation: this.#generation,
+    };
   }
 
   /** Starts a worker that is not replaced when it fails. @throws OperatorError if it does not become ready */
-  #startOnTrial(inTime: boolean): Promise<void> {
-    const worker = this.#fork();
+  #startOnTrial(from: WorkerStart, inTime: boolean): Promise<void> {
+    const worker = this.#fork(from);
     return new Promise((resolve, reject) => {
       const settle = (): void => {
         clearTimeout(limit);
@@ -257,6 +291,7 @@ export class Primary {
       const start = {
         done: () => {
           settle();
+          this.#proven = from;
           resolve();
         },
         failed: (error: OperatorError) => {
@@ -274,17 +309,13 @@ export class Primary {
     });
   }
 
-  #fork(): WorkerProcess {
-    const { program, flags = [] } = this.#options;
-    const worker = new WorkerProcess(
-      { program, flags, generation: this.#generation },
-      {
-        message: (from, message) => this.#hear(from, message),
-        free: () => this.#connections.handOut(),
-        returned: (_, socket) => this.#connections.takeBack(socket),
-        ended: (from, how) => this.#ended(from, how),
-      },
-    );
+  #fork(start: WorkerStart): WorkerProcess {
+    const worker = new WorkerProcess(start, this.#options.flags ?? [], {
+      message: (from, message) => this.#hear(from, message),
+      free: () => this.#connections.handOut(),
+      returned: (_, socket) => this.#connections.takeBack(socket),
+      ended: (from, how) => this.#ended(from, how),
+    });
     this.#workers.add(worker);
     return worker;
   }
@@ -331,7 +362,8 @@ export class Primary {
     }
     const { argv, databaseUrl = null } = this.#options;
     const serveWhenReady = this.#started && (this.#starts.has(worker) || this.#readiness() === "ready");
-    worker.send({ kind: "start", protocol: workerProtocol, argv, databaseUrl, serveWhenReady });
+    const { files } = worker.start;
+    worker.send({ kind: "start", protocol: workerProtocol, argv, databaseUrl, files, serveWhenReady });
   }
 
   #serving(worker: WorkerProcess, state: ReadinessState): void {
@@ -371,9 +403,16 @@ export class Primary {
     const pauseMs = Math.max(0, this.#restartMs - ageMs);
     this.#restartMs = Math.min(this.#restartMs * 2, workerRestartMsMax);
     this.#options.log.error({ worker: worker.pid, how, pauseMs }, "a worker died; starting another");
+    // The one that is on trial takes its place.
+    if (worker !== this.#replacing) this.#startLater(pauseMs);
+  }
+
+  /** Starts a worker from what was last seen to work; from the newest build if that one's is gone. */
+  #startLater(pauseMs: number): void {
     const restart = setTimeout(() => {
       this.#restarts.delete(restart);
-      this.#fork();
+      const { program } = this.#options;
+      this.#fork(existsSync(this.#proven.program) ? this.#proven : { ...this.#proven, program });
     }, pauseMs);
     this.#restarts.add(restart);
   }
@@ -398,6 +437,14 @@ export class Primary {
   #reportReadiness(): void {
     const state = this.#readiness();
     for (const worker of this.#workers) worker.send({ kind: "readiness", state });
+  }
+}
+
+function readIfThere(path: string): string | undefined {
+  try {
+    return readFileSync(path, "utf8");
+  } catch {
+    return undefined;
   }
 }
 

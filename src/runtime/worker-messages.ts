@@ -22,6 +22,11 @@ export interface StartOrder {
   readonly argv: readonly string[];
   /** The database URL, if the arguments do not name a database. */
   readonly databaseUrl: string | null;
+  /**
+   * Texts of files that the settings name, by their paths, which the worker uses in place of the files. Missing: the
+   * primary could not read the file, or is older.
+   */
+  readonly files?: Readonly<Record<string, string>>;
   /** Take connections only when ready, because other workers serve. */
   readonly serveWhenReady: boolean;
 }

@@ -13,13 +13,13 @@ export interface WorkerEvents {
   ended(worker: WorkerProcess, how: string): void;
 }
 
-/** How a {@link WorkerProcess} is started. */
+/** What a {@link WorkerProcess} is started from. */
 export interface WorkerStart {
-  /** Path of the compiled worker. */
+  /** Path of the compiled worker, in the folder of its build. */
   readonly program: string;
-  /** Flags of Node and V8, in addition to those of this process. */
-  readonly flags: readonly string[];
-  /** The restart that started it; workers of earlier restarts are replaced. */
+  /** Texts of the files that the settings name, by their paths. */
+  readonly files: Readonly<Record<string, string>>;
+  /** The restart for which they were read; workers of earlier restarts are replaced. */
   readonly generation: number;
 }
 
@@ -31,7 +31,7 @@ interface HandedConnection {
 
 /** A worker as seen by its primary: a child process with a channel. */
 export class WorkerProcess {
-  readonly generation: number;
+  readonly start: WorkerStart;
   readonly startedAtMs = performance.now();
   /** Resolves when the process has ended. */
   readonly ended: Promise<void>;
@@ -44,10 +44,11 @@ export class WorkerProcess {
   #answeredPingId = 0;
   #hasEnded = false;
 
-  constructor({ program, flags, generation }: WorkerStart, events: WorkerEvents) {
-    this.generation = generation;
+  /** @param flags flags of Node and V8, in addition to those of this process */
+  constructor(start: WorkerStart, flags: readonly string[], events: WorkerEvents) {
+    this.start = start;
     this.#events = events;
-    this.#child = fork(program, { execArgv: [...process.execArgv, ...flags] });
+    this.#child = fork(start.program, { execArgv: [...process.execArgv, ...flags] });
     let resolveEnded = (): void => {};
     this.ended = new Promise((resolve) => {
       resolveEnded = resolve;

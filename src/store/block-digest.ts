@@ -23,16 +23,22 @@ export interface BlockMark {
   readonly digest: Uint8Array | undefined;
 }
 
-/** The digest of a block; the others are those of the rows of its new accounts and its new classes. */
+/** What stands in place of the block before the first one. */
+export const chainStart = "none";
+
+/**
+ * The digest of a block; the others are those of the rows of its new accounts and its new classes. `before` is the block
+ * before it; of the first block the start of the chain: {@link chainStart}, or what says that digests were renewed.
+ */
 export function blockDigest(
-  before: BlockMark | undefined,
+  before: BlockMark | string,
   block: BlockContent,
   accountsDigest: Uint8Array,
   classesDigest: Uint8Array,
 ): Buffer {
   const parts = [
-    before?.height ?? "none",
-    hex(before?.digest ?? new Uint8Array()),
+    typeof before === "string" ? before : before.height,
+    hex(typeof before === "string" ? new Uint8Array() : (before.digest ?? new Uint8Array())),
     block.height,
     block.timeNs,
     block.streamSequence,

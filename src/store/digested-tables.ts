@@ -7,7 +7,10 @@ import { rowText, type TableRows } from "./table-rows.js";
 import { tradeRows } from "./trade-table.js";
 import { venueMarketRows } from "./venue-market-table.js";
 
-/** Every table that has a row in `table_digest`: those whose rows change, and those whose rows belong to no block. */
+/**
+ * Every table of which the loader keeps a row in `table_digest`: those whose rows change, and those whose rows belong to
+ * no block. `retain` keeps that of `ledger_retention`.
+ */
 export const digestedTables: readonly Pick<TableRows<never>, "table" | "columns" | "keyColumns">[] = [
   progressRows,
   marketRows,
@@ -20,6 +23,11 @@ export const digestedTables: readonly Pick<TableRows<never>, "table" | "columns"
   bundleRows,
   signatureRows,
 ];
+
+/** Whether a loader has written digests of tables. */
+export function hasTableDigests(digests: ReadonlyMap<string, unknown>): boolean {
+  return digestedTables.some(({ table }) => digests.has(table));
+}
 
 /** The place of a row, its `changed_sequence`; 0 in a table without. */
 export function placeOf({ columns }: Pick<TableRows<never>, "columns">, values: readonly Parameter[]): bigint {

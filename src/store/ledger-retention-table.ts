@@ -1,5 +1,9 @@
 import { asText } from "./column.js";
 import type { Connection } from "./driver-connection.js";
+import { addRow, noRows, rowHash } from "./row-hash.js";
+import { readTableDigests, writeTableDigests } from "./table-digest-table.js";
+import { readRows, type TableRows } from "./table-rows.js";
+import { upsertRows } from "./upsert.js";
 
 /** The oldest block whose ledger entries are kept. */
 export interface OldestKept {
@@ -26,12 +30,25 @@ export async function readOldestKept(connection: Pick<Connection, "query">): Pro
   return parseOldestKept(height, timeNs);
 }
 
-/** Says that entries before a block may go. A later block than this stays what it was. */
-export async function moveOldestKept(connection: Connection, { height, timeNs }: OldestKept): Promise<void> {
-  await connection.run(
-    `INSERT INTO ledger_retention (id, oldest_height, oldest_time_ns) VALUES (1, ?, ?)
-     ON DUPLICATE KEY UPDATE oldest_time_ns = IF(VALUES(oldest_height) > oldest_height, VALUES(oldest_time_ns), oldest_time_ns),
-       oldest_height = GREATEST(oldest_height, VALUES(oldest_height))`,
-    [height, timeNs],
-  );
+/** The one row. Its digest is written with it, and not by the loader. */
+export const retentionRows: TableRows<OldestKept> = {
+  table: "ledger_retention",
+  columns: ["id", "oldest_height", "oldest_time_ns"],
+  keyColumns: 1,
+  values: ({ height, timeNs }) => [1, height, timeNs],
+};
+
+/**
+ * Says that entries before a block may go, unless a later block is the oldest already. Run it in a transaction that has
+ * locked the progress.
+ */
+export async function moveOldestKept(connection: Connection, oldest: OldestKept): Promise<void> {
+  if ((await readOldestKept(connection)).height >= oldest.height) return;
+  const { table } = retentionRows;
+  let sum = (await readTableDigests(connection)).get(table) ?? noRows;
+  // Not what the rows add up to: a row that was changed by others stays wrong.
+  for (const row of await readRows(connection, retentionRows)) sum = addRow(sum, rowHash(table, row), 0n, -1n);
+  sum = addRow(sum, rowHash(table, retentionRows.values(oldest)), 0n);
+  await upsertRows(connection, retentionRows, [oldest]);
+  await writeTableDigests(connection, new Map([[table, sum]]));
 }

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { isDeepStrictEqual } from "node:util";
 import { escapeId } from "mysql2/promise";
 import { OperatorError } from "../domain/operator-error.js";
 import type { Log } from "../telemetry/log.js";
@@ -190,6 +191,36 @@ function isUnfinished(row: MigrationRow): boolean {
 function isApplied(rows: readonly MigrationRow[], migrations: readonly Migration[]): boolean {
   const finished = new Set(rows.filter((row) => !isUnfinished(row)).map(({ version }) => version));
   return migrations.length > 0 && migrations.every(({ version }) => finished.has(version));
+}
+
+/** Where the record of migrations differs from what this program writes. Those of newer releases are unknown to it. */
+export async function findSchemaProblems(
+  connection: Connection,
+  migrations: readonly Migration[] = readMigrations(),
+): Promise<{ readonly table: MigrationTable; readonly text: string }[]> {
+  const expected = migrations.map(({ version, name, checksum, statements: { length }, compatible }) => {
+    const table: MigrationTable = compatible === true ? "compatible_migration" : "migration";
+    return { table, version, name, checksum, statements: length, statements_done: length };
+  });
+  expected.push({ table: "migration", version: 0, name: "lock", checksum: "", statements: 0, statements_done: 0 });
+  const problems: { readonly table: MigrationTable; readonly text: string }[] = [];
+  for (const table of migrationTables) {
+    const rows = await connection.query<MigrationRow>(`SELECT * FROM ${table} ORDER BY version`);
+    for (const row of expected.filter((each) => each.table === table)) {
+      const found = rows.find(({ version }) => version === row.version);
+      if (found === undefined || !isDeepStrictEqual({ table, ...found }, row)) {
+        problems.push({ table, text: `its row of migration ${row.version} is not what this program writes` });
+      }
+    }
+    const others = rows.filter(
+      ({ version }) => !expected.some((row) => row.table === table && row.version === version),
+    );
+    for (const { version } of others) {
+      if (table === "compatible_migration" && version > migrations.length) continue;
+      problems.push({ table, text: `it has a row of migration ${version}, which does not belong there` });
+    }
+  }
+  return problems;
 }
 
 async function readApplied(connection: Connection): Promise<MigrationRow[]> {

@@ -16,8 +16,10 @@ export interface Progress {
 
 /** Another process has written since this one last read the progress. */
 export class SecondWriterError extends OperatorError {
-  constructor() {
-    super("another process is loading into this database: only one may at a time; nothing of this block was written");
+  constructor(
+    reason = "another process is loading into this database: only one may at a time; nothing of this block was written",
+  ) {
+    super(reason);
     this.name = "SecondWriterError";
   }
 }
@@ -114,17 +116,25 @@ export async function readProgress(connection: Connection): Promise<Progress | u
   };
 }
 
+/** Who moves the progress on. */
+export interface ProgressWriter {
+  /** Whose turn it is from now on; empty: nobody's. */
+  readonly loaderId: string;
+  /** The digest of the newest block that this writer goes on from; undefined: it has none. */
+  readonly newestDigest: Uint8Array | undefined;
+}
+
 /**
- * Moves the progress on if it still is where this writer left it. It is the first statement of a transaction: a second
- * writer waits here for the first one's end, and then fails. `loaderId` says whose turn it is from now on.
- * @throws SecondWriterError when another process wrote meanwhile
+ * Moves the progress on if it, and the newest block's digest, still are as this writer left them. It is the first
+ * statement of a transaction: a second writer waits here for the first one's end, and then fails.
+ * @throws SecondWriterError when another process wrote meanwhile, or renewed the digests
  * @throws ServerBehindError when the server holds less than `before`
  */
 export async function advanceProgress(
   connection: Connection,
   before: Progress | undefined,
   after: Omit<Progress, "prunedSequence">,
-  loaderId: string,
+  { loaderId, newestDigest }: ProgressWriter,
 ): Promise<void> {
   const values = [after.chainId, after.streamSequence, after.height, after.blockTimeNs];
   const { affectedRows } =
@@ -138,12 +148,17 @@ export async function advanceProgress(
       : await connection.run(
           `UPDATE progress SET chain_id = ?, stream_sequence = ?, height = ?, block_time_ns = ?,
              loader_id = ?, loader_beat = loader_beat + 1
-           WHERE id = 1 AND chain_id = ? AND stream_sequence = ?`,
-          [...values, loaderId, before.chainId, before.streamSequence],
+           WHERE id = 1 AND chain_id = ? AND stream_sequence = ?
+             AND (SELECT digest FROM block WHERE height = ?) <=> ?`,
+          [...values, loaderId, before.chainId, before.streamSequence, before.height, newestDigest ?? null],
         );
   if (affectedRows === 1) return;
-  checkNotBehind(before, await readProgress(connection));
-  throw new SecondWriterError();
+  const found = await readProgress(connection);
+  checkNotBehind(before, found);
+  if (found === undefined || found.streamSequence !== before?.streamSequence) throw new SecondWriterError();
+  throw new SecondWriterError(
+    "the newest block's digest is not the one that this load goes on from, as after marketd verify --renew-digests: load again",
+  );
 }
 
 /** A random id for a store, of printable ASCII. */

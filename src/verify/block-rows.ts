@@ -93,10 +93,12 @@ class NumberedRows {
   }
 }
 
-/** Consecutive blocks of releases without digests. */
+/** Consecutive blocks without digests. */
 export interface UndigestedBlocks {
   readonly first: bigint;
   readonly last: bigint;
+  readonly blocks: number;
+  readonly entries: number;
 }
 
 /** Compares each block, with its accounts and entry classes, with its digest and with the previous block. */
@@ -105,10 +107,13 @@ export class BlockRows {
   readonly #findings: Findings;
   readonly #accounts: NumberedRows;
   readonly #classes: NumberedRows;
+  readonly #root: string;
   #before: StoredBlock | undefined;
 
-  constructor(connection: Connection, findings: Findings) {
+  /** @param root what the first block's digest covers in place of a block before it */
+  constructor(connection: Connection, findings: Findings, root: string) {
     this.#findings = findings;
+    this.#root = root;
     this.#accounts = new NumberedRows(connection, accountRows);
     this.#classes = new NumberedRows(connection, entryClassRows);
   }
@@ -138,9 +143,30 @@ export class BlockRows {
     }
   }
 
-  async #compare(block: Digested, before: BlockMark | undefined): Promise<void> {
-    const expected = blockDigest(
-      before,
+  /** The next block with the digest that it should have. Compares nothing. */
+  async renew(block: Omit<DigestedBlock, "digest">): Promise<DigestedBlock> {
+    const digest = await this.#digest(block, this.#before && toMark(this.#before));
+    const renewed = { ...block, digest: digest.toString("latin1") };
+    this.#before = renewed;
+    return renewed;
+  }
+
+  async #compare(block: DigestedBlock, before: BlockMark | undefined): Promise<void> {
+    const expected = await this.#digest(block, before);
+    if (expected.equals(bytes(block.digest))) return;
+    this.#findings.add(
+      "block",
+      block.height,
+      "it, an account or an entry class that it brought, or the block before it is not what was written",
+    );
+    const missing = (before?.height ?? block.height) + 1n;
+    if (missing < block.height)
+      this.#findings.add("block", missing, `there is none of this height up to ${block.height}`);
+  }
+
+  async #digest(block: Omit<DigestedBlock, "digest">, before: BlockMark | undefined): Promise<Buffer> {
+    return blockDigest(
+      before ?? this.#root,
       {
         height: block.height,
         timeNs: block.time_ns,
@@ -153,26 +179,28 @@ export class BlockRows {
       await this.#accounts.digest(before?.accountMax ?? 0, block.account_max),
       await this.#classes.digest(before?.classMax ?? 0, block.class_max),
     );
-    if (expected.equals(bytes(block.digest))) return;
-    this.#findings.add(
-      "block",
-      block.height,
-      "it, an account or an entry class that it brought, or the block before it is not what was written",
-    );
-    const missing = (before?.height ?? block.height) + 1n;
-    if (missing < block.height)
-      this.#findings.add("block", missing, `there is none of this height up to ${block.height}`);
   }
 
   #noteUndigested(block: StoredBlock, before: StoredBlock | undefined): void {
+    const { height, ledger_entries } = block;
     const last = this.undigested.at(-1);
-    if (last !== undefined && last.last === before?.height) this.undigested.pop();
-    const first = last !== undefined && last.last === before?.height ? last.first : block.height;
-    this.undigested.push({ first, last: block.height });
+    if (last !== undefined && last.last === before?.height) {
+      const { first, blocks, entries } = last;
+      this.undigested.splice(-1, 1, { first, last: height, blocks: blocks + 1, entries: entries + ledger_entries });
+      return;
+    }
+    this.undigested.push({ first: height, last: height, blocks: 1, entries: ledger_entries });
+    if (before === undefined) return;
+    this.#findings.add(
+      "block",
+      height,
+      `it has no digest, though block ${before.height} has: digests were removed, or an earlier release loaded on`,
+    );
   }
 }
 
-type Digested = { readonly [K in keyof StoredBlock]: NonNullable<StoredBlock[K]> };
+/** A block with all its digests. */
+export type DigestedBlock = { readonly [K in keyof StoredBlock]: NonNullable<StoredBlock[K]> };
 
 function toMark({ height, account_max, class_max, digest }: StoredBlock): BlockMark {
   return {

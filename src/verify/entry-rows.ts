@@ -31,6 +31,8 @@ export class EntryRows {
   quantity: Amount = 0;
   fromBalance: Amount = 0;
   toBalance: Amount = 0;
+  /** Rows so far. */
+  count = 0;
   readonly #text: Buffer;
   #at = 0;
 
@@ -41,6 +43,7 @@ export class EntryRows {
   /** Parses the id of the next row. False: there is none. */
   nextId(): boolean {
     if (this.#at >= this.#text.length) return false;
+    this.count++;
     this.start = this.#at;
     let stop = this.#at;
     while (this.#text[stop] !== tab && stop < this.#text.length) stop++;

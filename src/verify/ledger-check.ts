@@ -12,6 +12,16 @@ import type { Findings } from "./findings.js";
 /** The maximum number of entries of a block, which is read of a block that claims more. */
 const entriesMax = 1 << 24;
 
+/** Takes new digests of blocks in place of comparing them with those that are stored. */
+export interface RenewDigests {
+  /** Called for each entry that is kept. */
+  entry(fromAccount: number, toAccount: number, classId: number): void;
+  /** Called for each block. `entriesDigest` is undefined if its entries were dropped. */
+  block(block: StoredBlock, entriesDigest: string | undefined): Promise<void>;
+  /** Called often. */
+  keepTurn(): Promise<void>;
+}
+
 /** The progress of the check. */
 export interface LedgerProgress {
   readonly blocks: number;
@@ -31,6 +41,8 @@ interface Piece {
 /** A piece with its entries. */
 interface ReadPiece extends Piece {
   readonly rows: EntryRows;
+  /** Rows that the server counted. */
+  readonly entries: bigint;
   /** The oldest block with entries at that time. */
   readonly oldest: bigint;
 }
@@ -75,6 +87,7 @@ export class LedgerCheck {
   readonly #accounts: Accounts;
   readonly #balances: Balances;
   readonly #findings: Findings;
+  readonly #renewal: RenewDigests | undefined;
   #progress: { blocks: number; entries: number; height: bigint } = { blocks: 0, entries: 0, height: 0n };
   /** The block whose entries are being read. */
   #digest = createHash("sha256");
@@ -85,7 +98,14 @@ export class LedgerCheck {
   /** Entries of blocks before this may have been dropped. */
   #oldest = 0n;
 
-  private constructor(readers: readonly Connection[], blocks: BlockRows, accounts: Accounts, findings: Findings) {
+  private constructor(
+    readers: readonly Connection[],
+    blocks: BlockRows,
+    accounts: Accounts,
+    findings: Findings,
+    renewal: RenewDigests | undefined,
+  ) {
+    this.#renewal = renewal;
     this.#readers = readers;
     this.#blocks = blocks;
     this.#accounts = accounts;
@@ -98,8 +118,9 @@ export class LedgerCheck {
     readers: readonly [Connection, ...Connection[]],
     blocks: BlockRows,
     findings: Findings,
+    renewal?: RenewDigests,
   ): Promise<LedgerCheck> {
-    return new LedgerCheck(readers, blocks, await Accounts.read(readers[0]), findings);
+    return new LedgerCheck(readers, blocks, await Accounts.read(readers[0]), findings, renewal);
   }
 
   /** Checks all blocks up to a height. Each reader reads another piece while one is checked. */
@@ -123,6 +144,7 @@ export class LedgerCheck {
       if (now === undefined) break;
       read(next.reader);
       await this.#check(now);
+      await this.#renewal?.keepTurn();
       onProgress(this.#progress);
     }
     for (const [asset, amount] of this.#balances.appeared()) {
@@ -139,10 +161,10 @@ export class LedgerCheck {
       const finding = `${entries} entries are where at most ${entriesPerText} belong`;
       this.#findings.add("ledger_entry", blocks[0]?.height, finding);
     }
-    return { ...piece, rows: new EntryRows(text), oldest: oldest.height };
+    return { ...piece, entries, rows: new EntryRows(text), oldest: oldest.height };
   }
 
-  async #check({ blocks, isCut, rows, oldest }: ReadPiece): Promise<void> {
+  async #check({ blocks, isCut, rows, oldest, entries }: ReadPiece): Promise<void> {
     if (oldest > this.#oldest) {
       // Dropped meanwhile: the next entries do not follow from the known balances.
       this.#oldest = oldest;
@@ -173,6 +195,10 @@ export class LedgerCheck {
       if (!isCut || index < blocks.length - 1) await this.#endBlock(block);
     }
     if (!isCut) passStrays(undefined);
+    // A column may hold the text of another row.
+    if (entries <= BigInt(entriesPerText) && BigInt(rows.count) !== entries) {
+      this.#findings.add("ledger_entry", blocks[0]?.height, `${entries} entries read as ${rows.count}`);
+    }
   }
 
   #entry(block: StoredBlock, rows: EntryRows): void {
@@ -186,6 +212,7 @@ export class LedgerCheck {
     if (this.#expected.low === lowMax) this.#expected = { high: this.#expected.high + 1, low: 0 };
     if (block.height < this.#oldest) return;
     const { from, to, classId, transferType, quantity, fromBalance, toBalance } = rows;
+    this.#renewal?.entry(from, to, classId);
     const problem = this.#accounts.problem(from, to, classId, transferType);
     if (problem !== undefined) {
       this.#findings.add("ledger_entry", block.height, `entry ${rows.id} ${problem}`);
@@ -203,15 +230,18 @@ export class LedgerCheck {
 
   async #endBlock(block: StoredBlock): Promise<void> {
     const { height, ledger_entries, entries_digest } = block;
-    if (height < this.#oldest) {
-      // Some may still exist, because `retain` drops them gradually.
-    } else if (this.#positions !== ledger_entries) {
+    const digest = this.#digest.digest().toString("latin1");
+    // Some that were dropped may still exist, because `retain` deletes them gradually.
+    const isKept = height >= this.#oldest;
+    if (this.#renewal !== undefined) {
+      await this.#renewal.block(block, isKept ? digest : undefined);
+    } else if (isKept && this.#positions !== ledger_entries) {
       const text = `it has ${this.#positions} entries, and ${ledger_entries} were written`;
       this.#findings.add("ledger_entry", height, text);
-    } else if (entries_digest !== null && this.#digest.digest().toString("latin1") !== entries_digest) {
+    } else if (isKept && entries_digest !== null && digest !== entries_digest) {
       this.#findings.add("ledger_entry", height, "its entries are not what was written");
     }
-    await this.#blocks.check(block);
+    if (this.#renewal === undefined) await this.#blocks.check(block);
     this.#progress = {
       blocks: this.#progress.blocks + 1,
       entries: this.#progress.entries + this.#positions,

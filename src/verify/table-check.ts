@@ -1,10 +1,11 @@
 import { depthRows, levelRows, liveOrderRows } from "../store/depth-table.js";
-import { digestedTables, placeOf } from "../store/digested-tables.js";
+import { digestedTables, hasTableDigests, placeOf } from "../store/digested-tables.js";
 import type { Connection, Parameter } from "../store/driver-connection.js";
+import { retentionRows } from "../store/ledger-retention-table.js";
 import { type Progress, progressRows } from "../store/progress-table.js";
 import { addRow, noRows, placeOfDifference, type RowSum, rowHash } from "../store/row-hash.js";
 import { readTableDigests } from "../store/table-digest-table.js";
-import { readRows } from "../store/table-rows.js";
+import { readRows, type TableRows } from "../store/table-rows.js";
 import { venueMarketRows } from "../store/venue-market-table.js";
 import type { Findings } from "./findings.js";
 
@@ -14,33 +15,37 @@ export const signatureWaitNs = 3_600_000_000_000n;
 /** What the tables are compared with. */
 export interface TableCheckOptions {
   readonly progress: Progress;
-  /**
-   * Whether the newest block has a digest. Otherwise a release without digests wrote last, and the sums are outdated.
-   */
-  readonly hasDigests: boolean;
+  /** Whether the newest block has a digest. Otherwise the tables may have none either. */
+  readonly isDigested: boolean;
   readonly findings: Findings;
+}
+
+/** What the rows of a table add up to. */
+export function sumOf(table: Pick<TableRows<never>, "table" | "columns">, rows: readonly Parameter[][]): RowSum {
+  return rows.reduce((sum, values) => addRow(sum, rowHash(table.table, values), placeOf(table, values)), noRows);
 }
 
 /** Compares the changing tables with their sums, books with orders, and bundles with signatures. */
 export async function checkTables(connection: Connection, options: TableCheckOptions): Promise<void> {
-  const { progress, hasDigests, findings } = options;
-  const digests = hasDigests ? await readTableDigests(connection) : new Map<string, RowSum>();
+  const { progress, isDigested, findings } = options;
+  const digests = await readTableDigests(connection);
+  const hasDigests = isDigested || hasTableDigests(digests);
   const tables = new Map<string, Parameter[][]>();
   for (const table of digestedTables) {
     const rows = await readRows(connection, table);
     tables.set(table.table, rows);
-    let sum = noRows;
-    for (const values of rows) {
-      const place = placeOf(table, values);
-      if (place > progress.streamSequence) {
-        findings.add(table.table, undefined, `a row says that event ${place} changed it, which is yet to come`);
-      }
-      if (hasDigests) sum = addRow(sum, rowHash(table.table, values), place);
+    const places = rows.map((values) => placeOf(table, values)).filter((place) => place > progress.streamSequence);
+    for (const place of places) {
+      findings.add(table.table, undefined, `a row says that event ${place} changed it, which is yet to come`);
     }
-    if (!hasDigests) continue;
-    await compare(connection, table.table, sum, digests.get(table.table), options);
+    if (hasDigests) await compare(connection, table.table, sumOf(table, rows), digests.get(table.table), options);
     digests.delete(table.table);
   }
+  const { table } = retentionRows;
+  const retention = sumOf(retentionRows, await readRows(connection, retentionRows));
+  // There is none until `retain` has run.
+  await compare(connection, table, retention, digests.get(table) ?? noRows, options);
+  digests.delete(table);
   for (const table of digests.keys())
     findings.add("table_digest", undefined, `it has a row of ${table}, which has no digest`);
   checkBooks(tables, findings);

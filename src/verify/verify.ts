@@ -1,8 +1,12 @@
 import { firstIdOfBlock } from "../domain/block-position.js";
+import { accountRows, entryClassRows } from "../store/account-table.js";
 import type { Database } from "../store/database.js";
+import { digestedTables } from "../store/digested-tables.js";
 import type { Connection } from "../store/driver-connection.js";
-import { readOldestKept } from "../store/ledger-retention-table.js";
+import { readOldestKept, retentionRows } from "../store/ledger-retention-table.js";
+import { findSchemaProblems } from "../store/migrate.js";
 import { type Progress, readProgress } from "../store/progress-table.js";
+import { readChainStart } from "../store/table-digest-table.js";
 import { BlockRows, type UndigestedBlocks } from "./block-rows.js";
 import { Findings } from "./findings.js";
 import { LedgerCheck, type LedgerProgress } from "./ledger-check.js";
@@ -16,8 +20,10 @@ export interface VerifyReport {
   /** Undefined: nothing was loaded. */
   readonly progress: Progress | undefined;
   readonly checked: LedgerProgress;
-  /** Blocks of releases without digests, which were only compared with each other. */
+  /** Blocks without digests, which were only compared with each other. */
   readonly undigested: readonly UndigestedBlocks[];
+  /** The newest block when digests were made anew of the rows that there were; undefined: never. */
+  readonly renewedHeight: bigint | undefined;
   readonly findings: Findings;
 }
 
@@ -30,20 +36,26 @@ export async function verify(
   onProgress: (progress: LedgerProgress, newest: bigint) => void = () => {},
 ): Promise<VerifyReport> {
   const findings = new Findings();
-  const progress = await database.withSnapshot((connection) => checkNow(connection, findings));
-  if (progress === undefined)
-    return { progress, checked: { blocks: 0, entries: 0, height: 0n }, undigested: [], findings };
+  const { progress, start } = await database.withSnapshot(async (connection) => ({
+    progress: await checkNow(connection, findings),
+    start: await readChainStart(connection),
+  }));
+  const { renewedHeight } = start;
+  if (progress === undefined) {
+    const checked = { blocks: 0, entries: 0, height: 0n };
+    return { progress, checked, undigested: [], renewedHeight, findings };
+  }
   // The server takes twice as long to write entries as text as they take here, so two connections share them.
   return database.withConnection((one) =>
     database.withConnection((other) =>
       database.withConnection(async (rows) => {
-        const blocks = new BlockRows(rows, findings);
+        const blocks = new BlockRows(rows, findings, start.text);
         const ledger = await LedgerCheck.start([one, other], blocks, findings);
         const checked = await ledger.run(rows, progress.height, (now) => onProgress(now, progress.height));
         if (blocks.newest?.height !== progress.height) {
           findings.add("block", progress.height, "it is the newest block, and it is not there");
         }
-        return { progress, checked, undigested: blocks.undigested, findings };
+        return { progress, checked, undigested: blocks.undigested, renewedHeight, findings };
       }),
     ),
   );
@@ -51,6 +63,7 @@ export async function verify(
 
 /** Everything that must be read in one snapshot. */
 async function checkNow(connection: Connection, findings: Findings): Promise<Progress | undefined> {
+  for (const { table, text } of await findSchemaProblems(connection)) findings.add(table, undefined, text);
   const progress = await readProgress(connection);
   const [others] = await connection.query<{ n: bigint }>("SELECT COUNT(*) AS n FROM progress WHERE id <> 1");
   if (others !== undefined && others.n > 0n) findings.add("progress", undefined, "it has more than one row");
@@ -65,20 +78,32 @@ async function checkNow(connection: Connection, findings: Findings): Promise<Pro
     [firstIdOfBlock(newest + 1n)],
   );
   for (const { id } of entries) findings.add("ledger_entry", undefined, `entry ${id} is after the newest block`);
-  if (progress === undefined) return undefined;
+  if (progress === undefined) {
+    await checkEmpty(connection, findings);
+    return undefined;
+  }
   const [block] = await connection.query<{
     account_max: number | null;
     class_max: number | null;
     digest: string | null;
   }>("SELECT account_max, class_max, digest FROM block WHERE height = ?", [newest]);
-  const hasDigests = block !== undefined && block.digest !== null;
-  if (hasDigests) {
-    await checkNumbersEnd(connection, "account", "account_id", block.account_max, findings);
-    await checkNumbersEnd(connection, "entry_class", "class_id", block.class_max, findings);
-  }
+  await checkNumbers(connection, "account", "account_id", block?.account_max, findings);
+  await checkNumbers(connection, "entry_class", "class_id", block?.class_max, findings);
   await checkRetention(connection, progress, findings);
-  await checkTables(connection, { progress, hasDigests, findings });
+  const isDigested = block !== undefined && block.digest !== null;
+  await checkTables(connection, { progress, isDigested, findings });
   return progress;
+}
+
+/** Without progress nothing was loaded, and all other tables are empty. */
+async function checkEmpty(connection: Connection, findings: Findings): Promise<void> {
+  const tables = [...digestedTables, accountRows, entryClassRows, retentionRows].map(({ table }) => table);
+  for (const table of [...tables, "table_digest"]) {
+    const [row] = await connection.query<{ n: bigint }>(`SELECT COUNT(*) AS n FROM ${table}`);
+    if (table !== "progress" && row !== undefined && row.n > 0n) {
+      findings.add(table, undefined, `it has rows, and the progress says that nothing was loaded`);
+    }
+  }
 }
 
 /** The oldest kept block must exist; otherwise existing entries would count as dropped. */
@@ -90,16 +115,25 @@ async function checkRetention(connection: Connection, progress: Progress, findin
   findings.add("ledger_retention", height, "it names a block or a time that is not there");
 }
 
-async function checkNumbersEnd(
+/** Numbers are given from 1 on without gaps, and none is above that of the newest block, if it states one. */
+async function checkNumbers(
   connection: Connection,
   table: string,
   column: string,
-  last: number | null,
+  last: number | null | undefined,
   findings: Findings,
 ): Promise<void> {
+  const [all] = await connection.query<{ n: bigint; first: number | null; last: number | null }>(
+    `SELECT COUNT(*) AS n, MIN(${column}) AS first, MAX(${column}) AS last FROM ${table}`,
+  );
+  const { n = 0n, first, last: highest } = all ?? {};
+  if (n > 0n && (first !== 1 || BigInt(highest ?? 0) !== n)) {
+    findings.add(table, undefined, `its ${n} rows are numbered from ${first} to ${highest} in place of 1 to ${n}`);
+  }
+  if (last === null || last === undefined) return;
   const rows = await connection.query<{ number: number }>(
     `SELECT ${column} AS number FROM ${table} WHERE ${column} > ? ORDER BY ${column} LIMIT ${straysNamedMax}`,
-    [last ?? 0],
+    [last],
   );
   for (const { number } of rows) findings.add(table, undefined, `${number} belongs to no block`);
 }

@@ -6,19 +6,19 @@ import { readSource, trackedFiles } from "./sources.js";
  * number here, and its commit says why. A part that shrank far below its budget lowers it.
  */
 const budgets: Readonly<Record<string, number>> = {
-  ".": 790,
+  ".": 800,
   api: 800,
   client: 980,
-  commands: 1_300,
+  commands: 1_660,
   domain: 1_580,
   embedded: 1_180,
   encoding: 550,
   ledger: 1_750,
-  live: 1_830,
-  loader: 4_210,
+  live: 1_840,
+  loader: 5_070,
   runtime: 1_510,
   simulator: 2_880,
-  store: 4_070,
+  store: 4_880,
   telemetry: 40,
   terminal: 440,
   "transport/": 1_110,
@@ -27,7 +27,7 @@ const budgets: Readonly<Record<string, number>> = {
   "transport/http": 2_290,
   "transport/protocols": 1_070,
   "transport/services": 400,
-  verify: 960,
+  verify: 1_750,
 };
 
 /** Files of transport: a protocol needs one or two, not a folder. */

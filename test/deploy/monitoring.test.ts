@@ -87,6 +87,13 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
+test("counters, and only they, have names that end in _total", async () => {
+  const text = await (await fetch(`${service.url}/metrics`)).text();
+  const types = [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)];
+  expect(types.length).toBeGreaterThan(40);
+  for (const [, name = "", type] of types) expect([name, name.endsWith("_total")]).toEqual([name, type === "counter"]);
+});
+
 /** One request that is answered, and one that is not. */
 async function request(): Promise<void> {
   expect((await fetch(`${service.url}/markets/data`)).status).toBe(200);

@@ -12,6 +12,7 @@ import { openDatabase } from "../../src/store/database.js";
 import { findingsListedMax } from "../../src/verify/findings.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { freePort } from "../support/free-port.js";
+import { withoutLog } from "../support/log-lines.js";
 import { RecordingBuilder } from "../support/recording.js";
 import { smallNetwork } from "./small-network.js";
 
@@ -44,7 +45,7 @@ async function ending(child: ChildProcess): Promise<Ending> {
   });
   await once(child, "close");
   clearTimeout(killer);
-  return { code: child.exitCode, out, error: error.replaceAll(/^\{.*\}\n/gm, "") };
+  return { code: child.exitCode, out, error: withoutLog(error) };
 }
 
 async function run(args: readonly string[], environment?: Record<string, string>, input?: Uint8Array): Promise<Ending> {
@@ -346,7 +347,7 @@ describe("loading", () => {
     const end = ending(slow);
     const heights = () => query(url, "SELECT height FROM progress").catch(() => []);
     await expect.poll(heights, { timeout: 10_000, interval: 20 }).toHaveLength(1);
-    expect((await run(["load", "--database-url", url, file])).code).toBe(0);
+    expect(await run(["load", "--database-url", url, file])).toMatchObject({ code: 0, error: "" });
     expect(await end).toMatchObject({
       code: 1,
       error:
@@ -371,6 +372,25 @@ describe("verify", () => {
       ),
       error: "",
     });
+    const noDigest = "account_max = NULL, class_max = NULL, entries_digest = NULL, digest = NULL";
+    await change(url, `UPDATE block SET ${noDigest}`);
+    await change(url, "DELETE FROM table_digest");
+    expect(await verify()).toEqual({
+      code: 4,
+      out: expect.stringMatching(
+        /\nnot checked: chain simulated-1 up to block 20: 20 of 20 blocks and (\d+) of \1 ledger entries have no digest, 0 findings\n$/,
+      ),
+      error: "marketd: what has no digest was not checked: see docs/operations.md, Digests made anew\n",
+    });
+    const renewed = {
+      code: 0,
+      out: expect.stringMatching(
+        /^checked .* 0 findings; digests renewed at block 20: earlier changes are not found\n$/,
+      ),
+      error: "",
+    };
+    expect(await run(["verify", "--database-url", url, "--renew-digests"])).toEqual(renewed);
+    expect(await verify()).toEqual(renewed);
     await change(url, "UPDATE ledger_entry SET quantity = quantity + 1 WHERE id = 7 << 24");
     expect(await verify()).toMatchObject({
       code: 1,

@@ -87,6 +87,7 @@ test("migrate, load and serve do with the rights that the document gives each of
     await runMarketd("load", "--database-url", urlFor("load"), more);
     await expect.poll(async () => (await fetch(`${service.url}/metrics`)).text()).toMatch(/^marketd_block_height 40$/m);
     await runMarketd("verify", "--database-url", urlFor("serve"));
+    await runMarketd("verify", "--renew-digests", "--database-url", urlFor("load"));
     await runMarketd("retain", "--database-url", urlFor("load"), "--keep", "1m");
     expect(await history()).toEqual([200, true]);
   } finally {

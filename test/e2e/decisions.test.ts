@@ -56,7 +56,7 @@ describe("the life of a service", () => {
     const service = new ServiceProcess(databaseUrl, await freePort());
     running.push(service);
     await service.start(503);
-    expect(service.printed).toMatch(/has no tables yet; waiting for marketd load or marketd migrate/);
+    expect(service.printed).toMatch(/has no tables yet: run marketd load or marketd migrate/);
     const message = "the service has nothing to answer from yet; try again";
     const error = { error: { code: 14, message, reason: "NOT_READY" } };
     for (const client of openClients(service.url)) {

@@ -19,6 +19,7 @@ import { processesOf, processOf, until } from "../embedded/processes.js";
 import { makeDataDirectory, newDatabaseUrl } from "../support/database.js";
 import { dump } from "../support/dump.js";
 import { HalfOpenProxy } from "../support/half-open-proxy.js";
+import { withoutLog } from "../support/log-lines.js";
 import { inChunks } from "../support/recording.js";
 
 /* What a database can do to a loader in the middle of a load. The rows are those of an undisturbed one each time. */
@@ -129,7 +130,7 @@ class LoadProcess {
     await this.ended;
     clearTimeout(killer);
     await this.#store.close();
-    return { code: this.child.exitCode, error: this.error.replaceAll(/^(\{.*\}|loading: .*)\n/gm, "") };
+    return { code: this.child.exitCode, error: withoutLog(this.error) };
   }
 
   get logged(): string[] {

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { withoutLog } from "../support/log-lines.js";
 
 const program = fileURLToPath(new URL("../../bin/marketd", import.meta.url));
 const readyMaxMs = 20_000;
@@ -21,7 +22,7 @@ export async function runMarketdUntil(signal: AbortSignal, ...args: string[]): P
   });
   signal.addEventListener("abort", () => child.kill("SIGTERM"), { once: true });
   const [code] = await once(child, "close");
-  if (code !== 0 && !signal.aborted) throw new Error(`marketd ${args[0]} ended with ${code}: ${printed}`);
+  if (code !== 0 && !signal.aborted) throw new Error(`marketd ${args[0]} ended with ${code}: ${withoutLog(printed)}`);
 }
 
 /** `marketd serve` as a process of its own, which can be killed and started again on its port. */

@@ -65,7 +65,7 @@ export class WorkersProcess {
       if (this.#child.exitCode !== null) throw new Error(`marketd serve ended: ${this.#printed}`);
       return /serving on \S+/.test(this.#printed);
     });
-    return /serving on (\S+)/.exec(this.#printed)?.[1] ?? "";
+    return /serving on ([^\s";]+)/.exec(this.#printed)?.[1] ?? "";
   }
 
   /** Resolves with the base URL once it is ready. */

@@ -1,6 +1,6 @@
 import { execFileSync } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, renameSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import https from "node:https";
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
@@ -9,10 +9,16 @@ import { setTimeout as delay } from "node:timers/promises";
 import { afterEach, describe, expect, it } from "vitest";
 import { WebSocket } from "ws";
 import { type Book, keepBooks } from "../../examples/typescript/keep-a-book.js";
+import { openDatabase } from "../../src/store/database.js";
+import { dropDatabase } from "../../src/store/drop-database.js";
+import { migrate } from "../../src/store/migrate.js";
+import { createLog } from "../../src/telemetry/log.js";
 import { processesOf, until } from "../embedded/processes.js";
 import { MarketFixture } from "../live/market-fixture.js";
 import { keptBookText } from "../live/model-network.js";
+import { newDatabaseUrl } from "../support/database.js";
 import { freePort } from "../support/free-port.js";
+import { withoutLog } from "../support/log-lines.js";
 import { openClients } from "../support/protocol-clients.js";
 import { isRunning, statusOf, WorkersProcess } from "./workers-process.js";
 
@@ -307,17 +313,20 @@ describe("two workers on one port", () => {
           .on("error", reject);
       });
     await until("ready", 30_000, async () => (await status()) === 200);
-    renameSync(certificate, `${certificate}.away`);
+    const database = openDatabase(fixture.url);
+    openings.push(() => database.close());
+    const run = (sql: string) => database.withConnection((connection) => connection.run(sql));
+    await run("INSERT INTO migration VALUES (99, 'later', '', 1, 1)");
     const saidBefore = service.printed.length;
     process.kill(service.workers()[0] ?? 0, "SIGKILL");
     await delay(6_000);
     const lines = service.printed.slice(saidBefore).trim().split("\n");
-    const complaints = lines.filter((line) => line.includes("the TLS certificate or key cannot be"));
+    const complaints = lines.filter((line) => line.includes("schema version 99"));
     expect(complaints.length).toBeGreaterThan(0);
     expect(complaints.length).toBeLessThan(4);
     expect(lines.length).toBeLessThan(10);
     expect(await status()).toBe(200);
-    renameSync(`${certificate}.away`, certificate);
+    await run("DELETE FROM migration WHERE version = 99");
     await until("two workers again", 30_000, () => service.workers().length === 2);
     expect(await status()).toBe(200);
   });
@@ -334,11 +343,59 @@ describe("workers that cannot start", () => {
     const ending = await service.ending();
     expect(ending.code).toBe(1);
     const lines = ending.printed.trim().split("\n");
-    expect(lines.filter((line) => !line.startsWith("{"))).toEqual([
+    expect(lines.every((line) => line.startsWith("{"))).toBe(true);
+    expect(withoutLog(ending.printed).trim().split("\n")).toEqual([
       `marketd: cannot listen on 127.0.0.1:${port}: something else listens there; stop it, or choose another with --listen`,
     ]);
     expect(processesOf(String(port), "any")).toEqual([]);
     expect(() => process.kill(-service.pid, 0)).toThrow("ESRCH");
+  });
+});
+
+describe("the log", () => {
+  const linesOf = (service: WorkersProcess) =>
+    service.printed
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line) as { level: number; pid?: number; msg: string });
+
+  it("has nothing but JSON: which process takes signals, and one line for each thing that a worker waits for", async () => {
+    const { url } = newDatabaseUrl();
+    openings.push(() => dropDatabase(url));
+    await migrate(url, createLog("silent"), []);
+    const service = start(url, "--workers", "1", "--poll-interval-ms", "5");
+    const base = await service.url();
+    await delay(500);
+    expect(linesOf(service).filter(({ pid }) => pid !== undefined)).toEqual([
+      expect.objectContaining({ pid: service.pid, msg: `serving on ${base}` }),
+    ]);
+    const messages = () => linesOf(service).flatMap(({ pid, msg }) => (pid === undefined ? [msg] : []));
+    const noTables =
+      "the database has no tables yet: run marketd load or marketd migrate; meanwhile there is nothing to answer from";
+    expect(messages()).toEqual([noTables]);
+    await migrate(url, createLog("silent"));
+    await until("it is said", 20_000, () => /no block yet/.test(service.printed));
+    await delay(500);
+    expect(messages()).toEqual([
+      noTables,
+      "the database has no block yet; waiting for marketd load",
+      "the database is back; following it again",
+    ]);
+    expect(await statusOf(`${base}/readyz`)).toBe(503);
+  });
+
+  it("has errors that nobody caught and warnings of Node.js, as JSON too", async () => {
+    const fixture = await openFixture();
+    const hook = join(temporaryFolder(), "hook.mjs");
+    const fail =
+      "setTimeout(() => { process.emitWarning('careful'); setTimeout(() => { throw new Error('not caught'); }); }, 3_000);";
+    writeFileSync(hook, `if (process.send !== undefined) ${fail}\n`);
+    const args = ["--database-url", fixture.url, "--listen", "127.0.0.1:0", "--workers", "1"];
+    const service = started(new WorkersProcess(args, { NODE_OPTIONS: `--import=${hook}` }));
+    await until("it has died", 30_000, () => /a worker died/.test(service.printed));
+    const said = linesOf(service).map((line) => JSON.stringify(line));
+    expect(said).toContainEqual(expect.stringMatching(/"level":40.*careful/));
+    expect(said).toContainEqual(expect.stringMatching(/"level":60.*not caught/));
   });
 });
 

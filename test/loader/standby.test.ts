@@ -43,7 +43,7 @@ class Standby {
 
   /** What its listener for operators answers. */
   async asks(path: string): Promise<{ status: number; text: string }> {
-    const [, url = ""] = /health and metrics on (\S+)/.exec(this.printed) ?? [];
+    const [, url = ""] = /health and metrics on ([^\s"]+)/.exec(this.printed) ?? [];
     const response = await fetch(`${url}${path}`);
     return { status: response.status, text: await response.text() };
   }

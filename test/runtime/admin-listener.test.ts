@@ -6,6 +6,7 @@ import { metricsMaxAgeMs } from "../../src/runtime/cached-text.js";
 import { statusOf, WorkersProcess } from "../e2e/workers-process.js";
 import { until } from "../embedded/processes.js";
 import { MarketFixture } from "../live/market-fixture.js";
+import { withoutLog } from "../support/log-lines.js";
 
 /* Health and metrics on a listener of their own, in a process that serves no clients. */
 
@@ -22,7 +23,7 @@ beforeAll(async () => {
   service = new WorkersProcess([...args, "--admin-listen", "127.0.0.1:0"]);
   url = await service.ready();
   await until("told", 20_000, () => /health and metrics on/.test(service.printed));
-  admin = /health and metrics on (\S+)/.exec(service.printed)?.[1] ?? "";
+  admin = /health and metrics on ([^\s"]+)/.exec(service.printed)?.[1] ?? "";
 });
 
 afterEach(async () => {
@@ -106,7 +107,7 @@ describe("--admin-listen", () => {
     openings.push(() => other.destroy());
     const { code, printed } = await other.ending();
     expect(code).toBe(1);
-    expect(printed).toContain(
+    expect(withoutLog(printed)).toContain(
       `marketd: cannot listen on 127.0.0.1:${port}: something else listens there; stop it, or choose another with --admin-listen\n`,
     );
   });

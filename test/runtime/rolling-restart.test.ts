@@ -171,7 +171,76 @@ describe("a new worker that cannot serve stops the restart, and the old ones sta
   });
 });
 
+describe("after a restart that was refused, a worker that dies is replaced by one of what last became ready", () => {
+  it("of the build before", async () => {
+    const { service, installed, url } = await serve(2);
+    installed.replaceBuild(named("second"), { keep: true });
+    hangUp(service);
+    await rolled(service);
+    installed.replaceBuild((text, file) => (file === "worker.js" ? "process.exit(3);\n" : text), { keep: true });
+    expect(await refusal(service)).toContain("a worker ended with code 3 before it could serve");
+    for (let died = 0; died < 2; died++) {
+      const before = service.workers();
+      process.kill(before[0] ?? 0, "SIGKILL");
+      const isNew = () => service.workers().some((pid) => !before.includes(pid));
+      await until("another worker", rollMaxMs, () => isNew() && service.workers().length === 2);
+      await until("ready", rollMaxMs, async () => (await names(url)).join() === "second");
+    }
+    await until("the workers serve", rollMaxMs, async () => (await workersServing(url)) === 2);
+    // The next build that works is taken.
+    installed.replaceBuild(named("fourth"));
+    hangUp(service);
+    await rolled(service, 2);
+    expect(await names(url)).toEqual(["fourth"]);
+  });
+
+  it("with the certificate before", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "marketd-certificate-"));
+    openings.push(() => rmSync(folder, { recursive: true, force: true }));
+    makeCertificate(folder, "first");
+    const files = ["--tls-certificate", join(folder, "certificate"), "--tls-key", join(folder, "key")];
+    const { service, url } = await serve(1, ...files);
+    makeCertificate(folder, "second");
+    hangUp(service);
+    await rolled(service);
+    writeFileSync(join(folder, "certificate"), "none");
+    expect(await refusal(service)).toContain("the TLS certificate or key cannot be used");
+    const before = service.workers();
+    process.kill(before[0] ?? 0, "SIGKILL");
+    await until("another worker", rollMaxMs, () => service.workers().some((pid) => !before.includes(pid)));
+    await until("it serves", rollMaxMs, async () => (await certificateName(url).catch(() => "")) === "second");
+  });
+});
+
+/** Workers that take connections. */
+async function workersServing(url: string): Promise<number> {
+  const text = await (await fetch(`${url}/metrics`, { headers: { connection: "close" } })).text();
+  return Number(/^marketd_workers (\d+)$/m.exec(text)?.[1]);
+}
+
 describe("while it goes on", () => {
+  it("workers that die are replaced once each, whether the new build works or not", async () => {
+    const { service, installed, url } = await serve(2);
+    // Each of them lives long enough to be killed.
+    const slow = (text: string, file: string) =>
+      file === "worker.js" ? `await new Promise((done) => setTimeout(done, 1_500));\n${text}` : text;
+    for (const change of [slow, (text: string, file: string) => `${slow("", file)}process.exit(3);\n${text}`]) {
+      const [first = 0, second = 0] = service.workers();
+      installed.replaceBuild(change, { keep: true });
+      const from = service.printed.length;
+      hangUp(service);
+      await until("one is on trial", rollMaxMs, () => service.workers().length === 3);
+      process.kill(first, "SIGKILL");
+      process.kill(second, "SIGKILL");
+      const isOver = () => /all workers were replaced|are not replaced/.test(service.printed.slice(from));
+      await until("the restart is over", rollMaxMs, isOver);
+      await until("two serve", rollMaxMs, async () => (await workersServing(url).catch(() => 0)) === 2);
+      await delay(2_500);
+      expect(service.workers()).toHaveLength(2);
+      expect(await workersServing(url)).toBe(2);
+    }
+  }, 90_000);
+
   it("another SIGHUP is not lost: in the end all are of the last build", async () => {
     const { service, installed, url } = await serve(2);
     installed.replaceBuild(named("second"));

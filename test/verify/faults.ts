@@ -1,9 +1,12 @@
+import { firstIdOfBlock } from "../../src/domain/block-position.js";
 import { Random } from "../../src/simulator/random.js";
 import type { ColumnValue, Row } from "../../src/store/column.js";
 import type { Database } from "../../src/store/database.js";
 import type { Connection, Parameter } from "../../src/store/driver-connection.js";
+import { readOldestKept } from "../../src/store/ledger-retention-table.js";
+import { readMigrations } from "../../src/store/migration-files.js";
 
-/** Every table that holds what was loaded, and its key. */
+/** Every table of the store, and its key. */
 const tables: Readonly<Record<string, readonly string[]>> = {
   progress: ["id"],
   block: ["height"],
@@ -20,16 +23,29 @@ const tables: Readonly<Record<string, readonly string[]>> = {
   signer_removed_bundle: ["signature_id"],
   node_signature: ["signature_id", "signature"],
   table_digest: ["table_name"],
+  ledger_retention: ["id"],
+  migration: ["version"],
+  compatible_migration: ["version"],
 };
 
 /** The store's name is the operator's to change; whose turn it is to load changes without a block. */
 const freeColumns: ReadonlySet<string> = new Set(["store_id", "loader_id", "loader_beat"]);
 
+/**
+ * What no program can tell from what is right: a migration that only a newer release knows, and an entry among those
+ * that `retain` drops, which nobody is served.
+ */
+function isHidden({ kind, table, after }: Fault, oldestEntry: bigint, migrations: number): boolean {
+  if (kind !== "insert") return false;
+  if (table === "compatible_migration") return after.some((row) => Number(row["version"]) > migrations);
+  return table === "ledger_entry" && after.some((row) => (row["id"] as bigint) < oldestEntry);
+}
+
 type MutableRow = Record<string, ColumnValue>;
 
 /** Rows that are taken out of a table, and rows that take their place. */
 export interface Fault {
-  readonly kind: "edit" | "delete" | "insert" | "swap";
+  readonly kind: "edit" | "delete" | "insert" | "swap" | "null";
   readonly table: string;
   readonly before: readonly Row[];
   readonly after: readonly Row[];
@@ -43,34 +59,113 @@ export class FaultPlanter {
   readonly #random: Random;
   readonly #database: Database;
   readonly #columns: ReadonlyMap<string, readonly string[]>;
+  /** Columns that may be NULL, with their table's name and a dot before them. */
+  readonly #nullable: ReadonlySet<string>;
+  readonly #oldestEntry: bigint;
 
-  private constructor(database: Database, columns: ReadonlyMap<string, readonly string[]>, seed: number) {
+  private constructor(
+    database: Database,
+    columns: ReadonlyMap<string, readonly string[]>,
+    nullable: ReadonlySet<string>,
+    oldestEntry: bigint,
+    seed: number,
+  ) {
     this.#database = database;
     this.#columns = columns;
+    this.#nullable = nullable;
+    this.#oldestEntry = oldestEntry;
     this.#random = new Random(seed, "faults");
   }
 
   static async create(database: Database, seed: number): Promise<FaultPlanter> {
     const columns = new Map<string, string[]>(Object.keys(tables).map((table) => [table, []]));
-    const rows = await database.query<{ t: string; c: string }>(
-      `SELECT CAST(table_name AS CHAR) AS t, CAST(column_name AS CHAR) AS c FROM information_schema.columns
-       WHERE table_schema = DATABASE() ORDER BY table_name, ordinal_position`,
+    const nullable = new Set<string>();
+    const rows = await database.query<{ t: string; c: string; n: string }>(
+      `SELECT CAST(table_name AS CHAR) AS t, CAST(column_name AS CHAR) AS c, CAST(is_nullable AS CHAR) AS n
+       FROM information_schema.columns WHERE table_schema = DATABASE() ORDER BY table_name, ordinal_position`,
     );
-    for (const { t, c } of rows) columns.get(String(t))?.push(String(c));
-    return new FaultPlanter(database, columns, seed);
+    for (const { t, c, n } of rows) {
+      const known = columns.get(String(t));
+      if (known === undefined) throw new Error(`no faults are planted in table ${t}`);
+      known.push(String(c));
+      if (String(n) === "YES") nullable.add(`${t}.${c}`);
+    }
+    const { height } = await database.withConnection(readOldestKept);
+    return new FaultPlanter(database, columns, nullable, firstIdOfBlock(height), seed);
+  }
+
+  /**
+   * Every kind of fault in every table: its last row deleted, each of its columns edited, each that may be NULL set to
+   * that, alone and with the others, and new rows inserted; with `ofFirst` those of its first row too. One at a time:
+   * each is taken back.
+   */
+  async *each(ofFirst: boolean): AsyncGenerator<Fault> {
+    for (const table of Object.keys(tables)) {
+      const rows = await this.#rows(table);
+      const [first, last] = [rows[0], rows.at(-1)];
+      if (first === undefined || last === undefined) throw new Error(`${table} has no rows`);
+      const ofOthers = ofFirst ? this.#faultsOf(table, first, false) : [];
+      for (const fault of [...this.#faultsOf(table, last, true), ...ofOthers]) {
+        if (isHidden(fault, this.#oldestEntry, readMigrations().length) || !(await this.#try(fault))) continue;
+        yield fault;
+        await this.takeBack(fault);
+      }
+    }
+  }
+
+  #faultsOf(table: string, row: Row, isLastRow: boolean): Fault[] {
+    const columns = this.#columnsOf(table);
+    const nullable = columns.filter((name) => row[name] !== null && this.#nullable.has(`${table}.${name}`));
+    const edits = columns.flatMap((name) =>
+      this.#others(row[name] ?? null).map((value) => ({ ...row, [name]: value }) satisfies Row),
+    );
+    const nulls = [...nullable.map((name) => [name]), ...(nullable.length > 1 ? [nullable] : [])];
+    const plain = { table, isLastRow, columns: [] };
+    const made = (kind: Fault["kind"], before: Row[], after: Row[]): Fault => ({ ...plain, kind, before, after });
+    return [
+      made("delete", [row], []),
+      ...edits.map((edited) => made("edit", [row], [edited])),
+      ...nulls.map((names) => made("null", [row], [{ ...row, ...Object.fromEntries(names.map((n) => [n, null])) }])),
+      ...this.#newRows(table, row).map((inserted) => made("insert", [], [inserted])),
+    ];
+  }
+
+  /** Rows like another with other keys. */
+  #newRows(table: string, row: Row): Row[] {
+    const key = (tables[table] ?? []).at(-1) ?? "";
+    // What is unique besides the key.
+    const unique = table === "account" || table === "entry_class" ? { market_id: "new", from_market_id: "new" } : {};
+    return this.#others(row[key] ?? null).map((value) => ({ ...row, ...unique, [key]: value }));
+  }
+
+  /** Other values of the same kind: the next, the one before, none, and text with a zero before it. */
+  #others(value: ColumnValue): ColumnValue[] {
+    if (value === null) return [];
+    if (typeof value === "bigint") return value > 1n ? [value + 1n, value - 1n, 0n] : [value + 1n, 1n - value];
+    if (typeof value === "number") return value > 1 ? [value + 1, value - 1, 0] : [value + 1, 1 - value];
+    const text = Buffer.from(typeof value === "string" ? Buffer.from(value, "latin1") : value);
+    const like = (bytes: Buffer) => (typeof value === "string" ? bytes.toString("latin1") : bytes);
+    if (text.length === 0) return [like(Buffer.from("7"))];
+    return [this.#another(value), like(text.subarray(1)), like(Buffer.concat([Buffer.from("0"), text]))];
+  }
+
+  /** Whether the server takes it: it refuses what breaks a key, or is too long. */
+  async #try({ table, before, after }: Fault): Promise<boolean> {
+    try {
+      await this.#replace(table, before, after);
+      return true;
+    } catch (error) {
+      if (["ER_DUP_ENTRY", "ER_DATA_TOO_LONG"].includes((error as { code?: string }).code ?? "")) return false;
+      throw error;
+    }
   }
 
   /** A fault that the server takes: what breaks a key of the table is tried with other values. */
   async plant(): Promise<Fault> {
     for (;;) {
       const fault = await this.#make();
-      if (fault === undefined) continue;
-      try {
-        await this.#replace(fault.table, fault.before, fault.after);
-        return fault;
-      } catch (error) {
-        if ((error as { code?: string }).code !== "ER_DUP_ENTRY") throw error;
-      }
+      if (fault === undefined || isHidden(fault, this.#oldestEntry, readMigrations().length)) continue;
+      if (await this.#try(fault)) return fault;
     }
   }
 

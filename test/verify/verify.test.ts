@@ -1,5 +1,6 @@
 import { Readable } from "node:stream";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { retain } from "../../src/ledger/retain.js";
 import { load } from "../../src/loader/load.js";
 import { fileSource, streamSource } from "../../src/loader/source.js";
 import { type NetworkOptions, simulate } from "../../src/simulator/network.js";
@@ -10,11 +11,13 @@ import { migrate } from "../../src/store/migrate.js";
 import { readProgress } from "../../src/store/progress-table.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { type Finding, renderFinding } from "../../src/verify/findings.js";
+import { renewDigests } from "../../src/verify/renew-digests.js";
 import { type VerifyReport, verify } from "../../src/verify/verify.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { dump } from "../support/dump.js";
 import { recordingPath } from "../support/partners.js";
 import { RecordingBuilder } from "../support/recording.js";
-import { tries } from "../support/tries.js";
+import { thorough, tries } from "../support/tries.js";
 import { level } from "../support/venue-recording.js";
 import { type Fault, FaultPlanter } from "./faults.js";
 
@@ -73,6 +76,28 @@ async function venueBlocks(database: Database): Promise<Buffer> {
     .bytes();
 }
 
+/** Drops the ledger entries before a block. */
+async function retainFrom(database: Database, height: bigint): Promise<void> {
+  const progress = await database.withConnection(readProgress);
+  const [block] = await database.query<{ t: bigint }>("SELECT time_ns AS t FROM block WHERE height = ?", [height]);
+  await retain(database, { keepNs: (progress?.blockTimeNs ?? 0n) - (block?.t ?? 0n) });
+}
+
+/** Runs statements as somebody does who may write into the database. */
+function change(database: Database, ...statements: readonly string[]): Promise<void> {
+  return database.withTransaction(async (connection) => {
+    for (const sql of statements) await connection.run(sql);
+  });
+}
+
+/** A small store with rows in every table. */
+async function fullStore(): Promise<{ readonly url: string; readonly database: Database }> {
+  const store = await loaded({ ...options, markets: 3, ordersPerBlock: 6, entriesPerBlock: 6, blocks: 24 });
+  await loadBytes(store.url, [await venueBlocks(store.database)]);
+  await retainFrom(store.database, 5n);
+  return store;
+}
+
 function lines({ findings }: VerifyReport): string[] {
   return findings.listed.map(renderFinding);
 }
@@ -86,6 +111,7 @@ describe("planted faults", () => {
     const store = await loaded({ ...options, blocks: 110 });
     ({ database } = store);
     await loadBytes(store.url, [await venueBlocks(database)]);
+    await retainFrom(database, 9n);
     planter = await FaultPlanter.create(database, seed);
     blocks = await database.query("SELECT height, stream_sequence, account_max, class_max FROM block ORDER BY height");
     expect(lines(await verify(database))).toEqual([]);
@@ -135,6 +161,184 @@ describe("planted faults", () => {
     expect(lastRows).toBeGreaterThan(faults / 8);
     expect(named).toBeGreaterThan(faults / 4);
   }, 600_000);
+});
+
+describe("one fault in every place", () => {
+  it("each row deleted, inserted or set to NULL in any table, and each column edited, is found", async () => {
+    const { database } = await fullStore();
+    const planter = await FaultPlanter.create(database, seed);
+    const missed: string[] = [];
+    const kinds = new Map<string, number>();
+    for await (const { kind, table, before, after } of planter.each(thorough)) {
+      const { findings } = await verify(database);
+      kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
+      if (findings.count === 0) missed.push(`${kind} ${table} ${JSON.stringify({ before, after }, plain)}`);
+    }
+    expect(missed).toEqual([]);
+    expect(lines(await verify(database))).toEqual([]);
+    expect(kinds.get("null")).toBeGreaterThanOrEqual(5);
+    expect(kinds.get("edit")).toBeGreaterThan(150);
+    expect(kinds.get("insert")).toBeGreaterThan(20);
+    expect(kinds.get("delete")).toBeGreaterThanOrEqual(18);
+  }, 600_000);
+});
+
+const noDigests = "account_max = NULL, class_max = NULL, entries_digest = NULL, digest = NULL";
+
+describe("digests that are removed do not hide changes", () => {
+  it("of the newest block: that is found, the tables are still compared, and the next load hides nothing", async () => {
+    const { url, database } = await fullStore();
+    await change(database, `UPDATE block SET ${noDigests} ORDER BY height DESC LIMIT 1`);
+    const removed =
+      "block 25, block: it has no digest, though block 24 has: digests were removed, or an earlier release loaded on";
+    expect(lines(await verify(database))).toEqual([removed]);
+    await change(database, "DELETE FROM last_trade LIMIT 1", "UPDATE market_data SET body = CONCAT(body, 'x') LIMIT 1");
+    const found = async () => lines(await verify(database)).map((line) => line.replace(/^block \d+, (?!block)/, ""));
+    const ofTables = [
+      expect.stringMatching(/^market_data: it is not what was written/),
+      expect.stringMatching(/^last_trade: it is not what was written: 1 rows in place of 2/),
+    ];
+    expect(await found()).toEqual([...ofTables, removed]);
+    await change(database, "DELETE FROM table_digest WHERE table_name = 'market'");
+    await loadBytes(url, [await venueBlocks(database)]);
+    expect(await found()).toEqual(["table_digest: it has no row of market", ...ofTables, removed]);
+  });
+
+  it("of all blocks: the sums of the tables are still compared, and what was not checked is told", async () => {
+    const { database } = await fullStore();
+    await change(database, `UPDATE block SET ${noDigests}`, "UPDATE last_trade SET size = size + 1 LIMIT 1");
+    expect(lines(await verify(database))).toContainEqual(expect.stringMatching(/last_trade: it is not what was/));
+    await change(database, "DELETE FROM table_digest");
+    const { undigested, checked } = await verify(database);
+    expect(undigested).toEqual([{ first: 1n, last: 25n, blocks: 25, entries: expect.any(Number) }]);
+    expect(undigested[0]?.entries).toBeGreaterThanOrEqual(checked.entries);
+  });
+
+  it("without digests: accounts and classes with number 0, and one that is missing", async () => {
+    const { database } = await fullStore();
+    await change(database, `UPDATE block SET ${noDigests}`, "DELETE FROM table_digest", "DELETE FROM ledger_retention");
+    const insert = "INSERT INTO account SELECT 0, party_id, asset_id, 'new', type FROM account WHERE account_id = 1";
+    await change(
+      database,
+      insert,
+      "DELETE FROM entry_class WHERE class_id = 2",
+      "UPDATE entry_class SET class_id = 0 WHERE class_id = 1",
+    );
+    const found = lines(await verify(database));
+    expect(found).toContainEqual(expect.stringMatching(/^account: its \d+ rows are numbered from 0 to /));
+    expect(found).toContainEqual(expect.stringMatching(/^entry_class: its \d+ rows are numbered from 0 to /));
+  });
+
+  it("a retention that is moved to hide entries, and one whose own digest is gone", async () => {
+    const { database } = await fullStore();
+    const move = (height: number) =>
+      `UPDATE ledger_retention SET oldest_height = ${height}, oldest_time_ns = (SELECT time_ns FROM block WHERE height = ${height})`;
+    await change(database, move(24));
+    const moved = expect.stringMatching(/^ledger_retention: it is not what was written/);
+    expect(lines(await verify(database))).toEqual([moved]);
+    await retainFrom(database, 25n);
+    expect(lines(await verify(database))).toEqual([moved]);
+    await change(database, "DELETE FROM table_digest WHERE table_name = 'ledger_retention'");
+    expect(lines(await verify(database))).toEqual([expect.stringMatching(/^ledger_retention: it is not .* 1 rows in/)]);
+  });
+
+  it("an entry whose last column holds the text of the next", async () => {
+    const { database } = await fullStore();
+    const text =
+      "CONCAT_WS('\\t', id, from_account, to_account, class_id, transfer_type, time_ns, quantity, from_balance, to_balance)";
+    const [row] = await database.query<{ id: bigint; t: string }>(
+      `SELECT MAX(id) AS id, CAST(${text} AS BINARY) AS t FROM ledger_entry GROUP BY id
+       HAVING LENGTH(t) < 70 AND EXISTS (SELECT 1 FROM ledger_entry AS before_it WHERE before_it.id = ledger_entry.id - 1) LIMIT 1`,
+    );
+    if (row === undefined) throw new Error("no entry is short enough");
+    await change(
+      database,
+      `UPDATE ledger_entry SET to_balance = CONCAT(to_balance, '\\n', '${row.t}') WHERE id = ${row.id - 1n}`,
+      `DELETE FROM ledger_entry WHERE id = ${row.id}`,
+    );
+    expect(lines(await verify(database))).toEqual([expect.stringMatching(/ledger_entry: \d+ entries read as \d+$/)]);
+  });
+});
+
+describe("digests that are made anew", () => {
+  it("of right rows with wrong digests: nothing is found any more, it is told since when, and a load goes on", async () => {
+    const { url, database } = await fullStore();
+    await change(
+      database,
+      `UPDATE block SET ${noDigests} WHERE height = 3 OR height > 20`,
+      "UPDATE block SET digest = 'x' WHERE height BETWEEN 7 AND 9",
+      "UPDATE block SET account_max = 0, class_max = 0, entries_digest = '' WHERE height = 12",
+      "UPDATE table_digest SET row_sum = '1' WHERE table_name = 'price_level'",
+      "DELETE FROM table_digest WHERE table_name IN ('last_trade', 'ledger_retention')",
+    );
+    const before = await dump(url);
+    const digested = /^(block|table_digest):/;
+    expect((await verify(database)).findings.count).toBeGreaterThan(5);
+    expect(await renewDigests(database)).toBe(25n);
+    const report = await verify(database);
+    expect(lines(report)).toEqual([]);
+    expect(report).toMatchObject({ renewedHeight: 25n, undigested: [], checked: { blocks: 25 } });
+    const rows = (all: string[]) => all.filter((line) => !digested.test(line) && !line.startsWith("progress:"));
+    expect(rows(await dump(url))).toEqual(rows(before));
+    await loadBytes(url, [await venueBlocks(database)]);
+    expect(lines(await verify(database))).toEqual([]);
+    expect(await verify(database)).toMatchObject({ renewedHeight: 25n, checked: { blocks: 26 } });
+    const planter = await FaultPlanter.create(database, seed);
+    for (let i = 0; i < tries(40); i++) {
+      const fault = await planter.plant();
+      expect((await verify(database)).findings.count, JSON.stringify(fault, plain)).toBeGreaterThan(0);
+      await planter.takeBack(fault);
+    }
+    // Nor can it be hidden that they were renewed, or when.
+    for (const sql of ["DELETE FROM table_digest", "UPDATE table_digest SET row_count = row_count + 1"]) {
+      await change(database, `${sql} WHERE table_name = '(renewed)'`);
+      expect(lines(await verify(database))).toEqual([expect.stringMatching(/^block 1, block: it, an account/)]);
+      await renewDigests(database);
+    }
+  }, 120_000);
+
+  it("not while a loader writes, and a loader that did not is stopped by it", async () => {
+    const { url, database } = await fullStore();
+    const more = new Readable({ objectMode: false, read() {} });
+    const source = { ...streamSource(more, "test"), followed: true };
+    const standby = load({ database: url, sources: [source], log, standby: true });
+    await expect.poll(() => database.query("SELECT 1 AS x FROM progress WHERE loader_id <> ''")).toHaveLength(1);
+    await expect(renewDigests(database)).rejects.toThrow("a loader is loading into this database");
+    more.push(null);
+    await standby;
+    // Without --standby nobody sees a loader that waits for input.
+    const idle = new Readable({ objectMode: false, read() {} });
+    idle.push(await venueBlocks(database));
+    const loading = load({ database: url, sources: [{ ...streamSource(idle, "test"), followed: true }], log });
+    await expect.poll(() => database.query("SELECT 1 AS x FROM block WHERE height = 26")).toHaveLength(1);
+    await renewDigests(database);
+    idle.push(await venueBlocks(database));
+    await expect(loading).rejects.toThrow("as after marketd verify --renew-digests: load again");
+    expect(lines(await verify(database))).toEqual([]);
+  }, 60_000);
+
+  it("one that is interrupted leaves findings, and the next one finishes it", async () => {
+    const { database } = await loaded({ ...options, markets: 2, ordersPerBlock: 1, entriesPerBlock: 1, blocks: 600 });
+    let isStopped = false;
+    const stop = async () => {
+      if (isStopped) return;
+      isStopped = true;
+      await change(database, "UPDATE progress SET loader_id = 'another'");
+    };
+    await expect(
+      renewDigests(database, ({ blocks }) => {
+        if (blocks > 0) void stop();
+      }),
+    ).rejects.toThrow("a loader has started");
+    expect((await verify(database)).findings.count).toBeGreaterThan(0);
+    expect(await renewDigests(database)).toBe(600n);
+    expect(lines(await verify(database))).toEqual([]);
+  }, 60_000);
+
+  it("not of an empty database", async () => {
+    const { database } = await newStore();
+    expect(await renewDigests(database)).toBeUndefined();
+  });
 });
 
 function plain(_key: string, value: unknown): unknown {
@@ -229,7 +433,8 @@ describe("what the network itself states wrongly is found without digests", () =
         "UPDATE block SET account_max = NULL, class_max = NULL, entries_digest = NULL, digest = NULL",
       );
     });
-    expect(await verify(database)).toMatchObject({ undigested: [{ first: 1n, last: 30n }], findings: { count: 0 } });
+    const undigested = [{ first: 1n, last: 30n, blocks: 30 }];
+    expect(await verify(database)).toMatchObject({ undigested, findings: { count: 0 } });
     const changes = [
       "UPDATE ledger_entry SET from_balance = from_balance + 1 WHERE id = (12 << 24) + 3",
       "DELETE FROM ledger_entry WHERE id = (12 << 24) + 4",

@@ -1,0 +1,181 @@
+import { createHash, randomBytes } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import { OperatorError } from "../domain/operator-error.js";
+import { writeBlocks } from "../store/block-table.js";
+import type { Database } from "../store/database.js";
+import { digestedTables } from "../store/digested-tables.js";
+import type { Connection } from "../store/driver-connection.js";
+import { retentionRows } from "../store/ledger-retention-table.js";
+import { beatTurn, endTurn, type LoaderTurn, readProgress, readTurn, takeTurn } from "../store/progress-table.js";
+import { renewedStart, renewTableDigests } from "../store/table-digest-table.js";
+import { readRows } from "../store/table-rows.js";
+import { BlockRows, type DigestedBlock, type StoredBlock } from "./block-rows.js";
+import { Findings } from "./findings.js";
+import { LedgerCheck, type LedgerProgress, type RenewDigests } from "./ledger-check.js";
+import { sumOf } from "./table-check.js";
+
+/** Blocks whose digests are written in one transaction. */
+export const blocksPerTransaction = 500;
+
+/** They are written sooner after this time, in milliseconds: loaders that stand by then see that somebody writes. */
+const writeIntervalMs = 300;
+
+/** How long nobody may have loaded before digests are renewed, in milliseconds. */
+export const loaderSilenceMs = 2_000;
+
+/** Without entries the digest is that of no text. */
+const noEntries = createHash("sha256").digest().toString("latin1");
+
+/**
+ * Makes all digests anew of the rows that there are, as the only writer, in transactions of bounded size. Entries that
+ * were dropped keep the digest that they had. A renewal that is interrupted leaves findings; the next one finishes it.
+ * @returns the newest block, which is recorded; undefined: nothing was loaded
+ * @throws OperatorError if a loader writes
+ */
+export async function renewDigests(
+  database: Database,
+  onProgress: (progress: LedgerProgress, newest: bigint) => void = () => {},
+): Promise<bigint | undefined> {
+  const loaderId = randomBytes(12).toString("hex");
+  if (!(await takeFreeTurn(database, loaderId))) return undefined;
+  try {
+    return await database.withConnection((one) =>
+      database.withConnection((rows) => renewAll(database, loaderId, [one, rows], onProgress)),
+    );
+  } finally {
+    await database.withTransaction((connection) => endTurn(connection, loaderId)).catch(() => {});
+  }
+}
+
+/** False: nothing was loaded. @throws OperatorError if a loader writes or stands by */
+async function takeFreeTurn(database: Database, loaderId: string): Promise<boolean> {
+  const before = await database.withConnection(readTurn);
+  if (before === undefined) return false;
+  await sleep(loaderSilenceMs);
+  const turn = await database.withConnection(readTurn);
+  const isSame = (one: LoaderTurn | undefined) => one?.beat === before.beat && one.loaderId === before.loaderId;
+  const isOurs =
+    turn !== undefined &&
+    isSame(turn) &&
+    (await database.withTransaction((connection) => takeTurn(connection, turn, loaderId)));
+  if (!isOurs) throw new OperatorError("a loader is loading into this database: stop all loaders first");
+  return true;
+}
+
+async function renewAll(
+  database: Database,
+  loaderId: string,
+  [reader, rows]: readonly [Connection, Connection],
+  onProgress: (progress: LedgerProgress, newest: bigint) => void,
+): Promise<bigint | undefined> {
+  const progress = await readProgress(rows);
+  if (progress === undefined) return undefined;
+  const { height } = progress;
+  // What is wrong with the rows, `verify` finds afterwards.
+  const findings = new Findings();
+  const blocks = new BlockRows(rows, findings, renewedStart(height));
+  const renewal = await DigestRenewal.start(database, loaderId, blocks, height);
+  const ledger = await LedgerCheck.start([reader], blocks, findings, renewal);
+  await ledger.run(rows, height, (now) => onProgress(now, height));
+  await renewal.write();
+  await renewal.inTurn(async (connection) => {
+    const tables = [...digestedTables, retentionRows];
+    const sums = new Map<string, ReturnType<typeof sumOf>>();
+    for (const table of tables) sums.set(table.table, sumOf(table, await readRows(connection, table)));
+    await renewTableDigests(connection, sums, height);
+  });
+  return height;
+}
+
+/** Writes the digests of blocks as they are passed on. */
+class DigestRenewal implements RenewDigests {
+  readonly #database: Database;
+  readonly #loaderId: string;
+  readonly #blocks: BlockRows;
+  readonly #newest: bigint;
+  /** The highest numbers of all rows. */
+  readonly #last: { readonly account: number; readonly class: number };
+  #accountMax = 0;
+  #classMax = 0;
+  #pending: DigestedBlock[] = [];
+  #writtenMs = performance.now();
+
+  private constructor(
+    database: Database,
+    loaderId: string,
+    blocks: BlockRows,
+    newest: bigint,
+    last: { readonly account: number; readonly class: number },
+  ) {
+    this.#database = database;
+    this.#loaderId = loaderId;
+    this.#blocks = blocks;
+    this.#newest = newest;
+    this.#last = last;
+  }
+
+  static async start(database: Database, loaderId: string, blocks: BlockRows, newest: bigint): Promise<DigestRenewal> {
+    const [row] = await database.query<{ account: number | null; class: number | null }>(
+      "SELECT (SELECT MAX(account_id) FROM account) AS account, (SELECT MAX(class_id) FROM entry_class) AS class",
+    );
+    const last = { account: row?.account ?? 0, class: row?.class ?? 0 };
+    return new DigestRenewal(database, loaderId, blocks, newest, last);
+  }
+
+  entry(fromAccount: number, toAccount: number, classId: number): void {
+    this.#accountMax = Math.max(this.#accountMax, fromAccount, toAccount);
+    this.#classMax = Math.max(this.#classMax, classId);
+  }
+
+  async block(block: StoredBlock, entriesDigest: string | undefined): Promise<void> {
+    const isNewest = block.height === this.#newest;
+    // Which accounts the entries that were dropped brought, only the block can tell.
+    const isDropped = entriesDigest === undefined;
+    this.#accountMax = Math.max(
+      this.#accountMax,
+      isDropped ? (block.account_max ?? 0) : 0,
+      isNewest ? this.#last.account : 0,
+    );
+    this.#classMax = Math.max(this.#classMax, isDropped ? (block.class_max ?? 0) : 0, isNewest ? this.#last.class : 0);
+    const renewed = {
+      ...block,
+      account_max: this.#accountMax,
+      class_max: this.#classMax,
+      entries_digest: entriesDigest ?? block.entries_digest ?? noEntries,
+    };
+    this.#pending.push(await this.#blocks.renew(renewed));
+    if (this.#pending.length >= blocksPerTransaction) await this.write();
+  }
+
+  async keepTurn(): Promise<void> {
+    if (performance.now() - this.#writtenMs >= writeIntervalMs) await this.write();
+  }
+
+  /** Writes what is pending. */
+  async write(): Promise<void> {
+    const bytes = (text: string) => Buffer.from(text, "latin1");
+    const rows = this.#pending.map((block) => ({
+      height: block.height,
+      timeNs: block.time_ns,
+      streamSequence: block.stream_sequence,
+      ledgerEntries: block.ledger_entries,
+      accountMax: block.account_max,
+      classMax: block.class_max,
+      entriesDigest: bytes(block.entries_digest),
+      digest: bytes(block.digest),
+    }));
+    await this.inTurn((connection) => writeBlocks(connection, rows));
+    this.#pending = [];
+    this.#writtenMs = performance.now();
+  }
+
+  /** @throws OperatorError if a loader has started meanwhile */
+  async inTurn(write: (connection: Connection) => Promise<void>): Promise<void> {
+    await this.#database.withTransaction(async (connection) => {
+      if (!(await beatTurn(connection, this.#loaderId))) {
+        throw new OperatorError("a loader has started: stop it, and renew the digests again");
+      }
+      await write(connection);
+    });
+  }
+}
