@@ -9,16 +9,16 @@ const budgets: Readonly<Record<string, number>> = {
   ".": 800,
   api: 800,
   client: 980,
-  commands: 1_660,
+  commands: 1_410,
   domain: 1_580,
   embedded: 1_180,
   encoding: 550,
   ledger: 1_750,
   live: 1_840,
-  loader: 5_070,
+  loader: 4_230,
   runtime: 1_510,
   simulator: 2_880,
-  store: 4_880,
+  store: 4_190,
   telemetry: 40,
   terminal: 440,
   "transport/": 1_110,
@@ -27,7 +27,7 @@ const budgets: Readonly<Record<string, number>> = {
   "transport/http": 2_290,
   "transport/protocols": 1_070,
   "transport/services": 400,
-  verify: 1_750,
+  verify: 1_240,
 };
 
 /** Files of transport: a protocol needs one or two, not a folder. */
