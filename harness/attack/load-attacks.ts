@@ -1,4 +1,5 @@
 import { type Attack, inParallel, type Round } from "./attack.js";
+import { largeBook } from "./large-book.js";
 import { RawConnection } from "./raw-connection.js";
 
 const host = "Host: marketd\r\n";
@@ -106,6 +107,41 @@ const stalledStreams: Attack = {
   },
 };
 
+/** What the responses of a large book may add to the memory of all workers, in bytes. */
+const depthGrowthMax = 512 * 2 ** 20;
+
+const codings = ["identity", "gzip", "br"];
+
+/** Each request asks for another number of levels of a large book, in one form and coding after the other. */
+const manyDepths: Attack = {
+  name: "many depths of a large book",
+  expects: "bounded memory, and no starvation",
+  run: async (round) => {
+    const { marketId, sideLevels } = largeBook;
+    const before = round.target.holding().residentBytes;
+    let asked = 0;
+    let most = before;
+    await inParallel(round, 8, async () => {
+      const maxDepth = sideLevels - (Math.floor(asked / (2 * codings.length)) % 200);
+      const message = encodeURIComponent(JSON.stringify({ marketId, maxDepth: String(maxDepth) }));
+      const rpc = `/datanode.api.v2.TradingDataService/GetLatestMarketDepth?connect=v1&encoding=json&message=${message}`;
+      const path = asked % 2 === 0 ? `/api/v2/market/depth/${marketId}/latest?maxDepth=${maxDepth}` : rpc;
+      const coding = codings[Math.floor(asked / 2) % codings.length] ?? "";
+      asked++;
+      const connection = await RawConnection.open(round.target.port, round.tally);
+      if (connection === undefined) return;
+      round.tally.requests++;
+      connection.write(`GET ${path} HTTP/1.1\r\n${host}Accept-Encoding: ${coding}\r\nConnection: close\r\n\r\n`);
+      await connection.untilEnded(responseMs);
+      connection.tallyResponses(round.tally, () => path);
+      connection.close();
+      most = Math.max(most, round.target.holding().residentBytes);
+    });
+    const growth = most - before;
+    if (growth > depthGrowthMax) round.tally.wrong(`the workers grew by ${Math.round(growth / 2 ** 20)} MiB`);
+  },
+};
+
 /** Attacks by sheer numbers. */
 export const loadAttacks: readonly Attack[] = [
   ledgerFlood,
@@ -113,4 +149,5 @@ export const loadAttacks: readonly Attack[] = [
   cancelledCalls,
   connectionFlood,
   stalledStreams,
+  manyDepths,
 ];

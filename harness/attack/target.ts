@@ -5,6 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { freePort } from "../../test/support/free-port.js";
 import { startTestServer, type TestServer } from "../../test/support/test-server.js";
+import { addLargeBook } from "./large-book.js";
 
 /** The network that is served: enough ledger entries that a page of 1,000 costs what it costs in earnest. */
 const simulation = ["--blocks", "300", "--markets", "12", "--orders-per-block", "20", "--entries-per-block", "100"];
@@ -60,6 +61,7 @@ export class Target {
     url.pathname = "/attack";
     const env = { ...process.env, MARKETD_DATABASE_URL: url.href };
     await loadNetwork(program, seed, env);
+    await addLargeBook(url.href);
     const port = await freePort();
     const flags = ["--workers", String(workers), "--stalled-reader-ms", String(stalledReaderMs), "--log-level", "warn"];
     const { stdout: help } = await promisify(execFile)(process.execPath, [program, "serve", "--help"]);

@@ -49,6 +49,8 @@ export class CallFailure extends Error {
     readonly hasRetryInfo = false,
     /** The connection had served a response before. */
     readonly reused = false,
+    /** The error said that a market's decimals changed. */
+    readonly saysRedefined = false,
   ) {
     super(message);
   }
@@ -67,21 +69,19 @@ export function failureFromJson(error: unknown, status: string): CallFailure {
   const number = typeof code === "string" ? connectCodes.indexOf(code) : code;
   if (typeof number !== "number" || number < 0)
     return new CallFailure("malformed", `${status}: ${JSON.stringify(error)}`);
-  return new CallFailure(
-    "said",
-    String(message ?? status),
-    number,
-    JSON.stringify(details ?? []).includes("RetryInfo"),
-  );
+  const text = JSON.stringify(details ?? []);
+  // Connect's details have their bytes beside their JSON, if they have JSON at all.
+  const values = [...text.matchAll(/"value":"([^"]*)"/g)].map(([, value = ""]) => Buffer.from(value, "base64"));
+  const saysRedefined = text.includes('"redefined":"true"') || values.some((bytes) => bytes.includes("redefined"));
+  return new CallFailure("said", String(message ?? status), number, text.includes("RetryInfo"), false, saysRedefined);
 }
 
 /** A gRPC status with the bytes of its `grpc-status-details-bin`. */
 export function failureFromStatus(code: number, message: string, details: Uint8Array | undefined): CallFailure {
-  let hasRetryInfo = false;
-  if (details !== undefined) {
-    hasRetryInfo = fromBinary(StatusSchema, details).details.some(({ typeUrl }) => typeUrl.endsWith("RetryInfo"));
-  }
-  return new CallFailure("said", message, code, hasRetryInfo);
+  const all = details === undefined ? [] : fromBinary(StatusSchema, details).details;
+  const hasRetryInfo = all.some(({ typeUrl }) => typeUrl.endsWith("RetryInfo"));
+  const saysRedefined = all.some(({ value }) => Buffer.from(value).includes("redefined"));
+  return new CallFailure("said", message, code, hasRetryInfo, false, saysRedefined);
 }
 
 /** An error of a socket, of a request or of a response that ended too soon. */

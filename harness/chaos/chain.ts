@@ -15,6 +15,8 @@ export class Chain {
   readonly #network: Network;
   /** Where in the recording each block ends. */
   readonly #ends: number[] = [];
+  /** Heights of blocks that were to change a market's decimals. */
+  readonly #redefined = new Set<number>();
   #bytes = 0;
   #reader: ((block: Uint8Array) => void) | undefined;
 
@@ -43,10 +45,19 @@ export class Chain {
     this.#reader?.(block);
   }
 
+  /** Has the next block change a market's decimals. */
+  redefine(): void {
+    this.#redefined.add(this.height + 1);
+    this.#network.redefine();
+  }
+
   /** The same network made again up to `height`, in the same bytes; what follows will differ in its times. */
   againUpTo(height: number, directory: string, name: string): Chain {
     const again = new Chain(directory, name, this.#seed);
-    while (again.height < height) again.advance(this.fold.block(again.height + 1)?.timeNs);
+    while (again.height < height) {
+      if (this.#redefined.has(again.height + 1)) again.redefine();
+      again.advance(this.fold.block(again.height + 1)?.timeNs);
+    }
     return again;
   }
 

@@ -38,6 +38,10 @@ export interface MarketHistory {
   readonly lastTrade: History<string>;
   /** The book of each published update, by its sequence number. */
   readonly publishedBooks: Map<bigint, string>;
+  /** The block of each published update, by its sequence number. */
+  readonly publishedAt: Map<bigint, number>;
+  /** Heights at which a definition had other decimals than the one before. */
+  readonly redefinedAt: number[];
 }
 
 export interface Account {
@@ -109,6 +113,8 @@ export class Fold {
   readonly bundleChanges = new History<number>();
   readonly blocks: FoldedBlock[] = [];
   readonly #open = new Map<string, OpenMarket>();
+  /** Of prices and sizes, by market. */
+  readonly #decimals = new Map<string, string>();
   readonly #orders = new Map<string, LiveOrder>();
   readonly #accounts = new Map<string, Account>();
   readonly #signatures = new Map<string, Set<string>>();
@@ -150,7 +156,11 @@ export class Fold {
       case "marketCreated":
       case "marketUpdated": {
         const text = toJsonString(MarketSchema, event.value);
-        const { definition } = this.#market(event.value.id);
+        const decimals = `${event.value.decimalPlaces} ${event.value.positionDecimalPlaces}`;
+        const { definition, redefinedAt } = this.#market(event.value.id);
+        const before = this.#decimals.get(event.value.id);
+        this.#decimals.set(event.value.id, decimals);
+        if (before !== undefined && before !== decimals) redefinedAt.push(this.#height);
         this.#pending.push(() => definition.set(this.#height, text));
         break;
       }
@@ -234,7 +244,10 @@ export class Fold {
         whole: orderedDigest(buy, sell),
         short: orderedDigest(buy.slice(0, shortDepth), sell.slice(0, shortDepth)),
       });
-      if (changed) history.publishedBooks.set(open.published, open.book.digest);
+      if (changed) {
+        history.publishedBooks.set(open.published, open.book.digest);
+        history.publishedAt.set(open.published, this.#height);
+      }
       open.before = open.book.digest;
       open.moved = false;
     }
@@ -251,6 +264,8 @@ export class Fold {
         depth: new History(),
         lastTrade: new History(),
         publishedBooks: new Map(),
+        publishedAt: new Map(),
+        redefinedAt: [],
       };
       this.markets.set(marketId, market);
     }

@@ -48,6 +48,8 @@ interface Window {
 
 /** Holds every response against the judge's own fold of the chain, or of the two chains while one replaces the other. */
 export class Judge {
+  /** Names of readers whose streams ended since because a market's decimals changed. */
+  readonly toldOfDecimals = new Set<string>();
   #chain: Chain;
   #previous: { readonly chain: Chain; readonly low: number; until: number } | undefined;
 
@@ -109,6 +111,14 @@ export class Judge {
     const folds = new Set([openedOn.fold, ...this.#windows(0).map(({ fold }) => fold)]);
     const books = [...folds].map((fold) => fold.markets.get(marketId)?.publishedBooks.get(sequence));
     return books.filter((book) => book !== undefined);
+  }
+
+  /** Whether a market's decimals changed after the block of one published update, up to that of another. */
+  isRedefinedBetween(marketId: string, held: bigint, sequence: bigint, openedOn: Chain): boolean {
+    const market = openedOn.fold.markets.get(marketId);
+    const [after, upTo] = [market?.publishedAt.get(held), market?.publishedAt.get(sequence)];
+    if (market === undefined || after === undefined || upTo === undefined) return false;
+    return market.redefinedAt.some((height) => after < height && height <= upTo);
   }
 
   /** The chain's markets with the number of the last update that a stream brings by `time` if nothing is wrong. */
@@ -272,6 +282,9 @@ export class StreamBooks {
     const { marketId, sequenceNumber, previousSequenceNumber } = update;
     let held = this.#books.get(marketId);
     const what = `update ${previousSequenceNumber} to ${sequenceNumber} of market ${marketId}`;
+    if (held !== undefined && this.#judge.isRedefinedBetween(marketId, held.sequence, sequenceNumber, this.#openedOn)) {
+      return `${what} is in other decimals than ${held.sequence}, which the stream began with`;
+    }
     if (held === undefined || previousSequenceNumber === 0n) {
       if (previousSequenceNumber !== 0n) return `${what} before any whole book`;
       held = { book: new Book(), sequence: sequenceNumber };

@@ -19,6 +19,8 @@ const loaderEndMaxMs = 2_000;
 /** Until a service of a fault's own is ready, on a machine that does much else, and until it has ended. */
 const startMaxMs = 60_000;
 const serviceEndMaxMs = 5_000;
+/** Streams have heard of other decimals by then; a slow reader reads first what was sent before. */
+const decimalsMaxMs = 8_000;
 const hoursBack = 2;
 const hourSeconds = 3_600;
 
@@ -31,6 +33,7 @@ export function processFaults(world: World): Fault[] {
     hangUp(world),
     refusedBuild(world),
     termination(world),
+    ...changedDecimals(world),
   ];
 }
 
@@ -226,6 +229,39 @@ export function deadLoaderPeer({ loader, loaderProxy, report }: World): Fault {
       if (!ended) loader.end("SIGKILL");
     },
   };
+}
+
+/**
+ * A market's decimals change: at once, or in a backlog of blocks that is committed when the loader goes on. Every stream
+ * must end for that reason; the judge finds updates in the new decimals on streams that began with the old ones.
+ */
+function changedDecimals(world: TestedService): Fault[] {
+  const { judge, loader, scoreboard } = world;
+  const change = async (): Promise<void> => {
+    judge.toldOfDecimals.clear();
+    const { height } = judge.chain;
+    judge.chain.redefine();
+    await world.burst(4);
+    await world.within(decimalsMaxMs, () => judge.chain.height > height);
+  };
+  const isWell = (): boolean => {
+    const streams = scoreboard.clients.filter(({ kind }) => kind === "stream");
+    return streams.every(({ name }) => judge.toldOfDecimals.has(name));
+  };
+  const common = { excuses: ["stream"], recoveryMaxMs: decimalsMaxMs, isWell } as const;
+  return [
+    { ...common, name: "decimals changed", holdMs: momentary, inject: change, heal: () => {} },
+    {
+      ...common,
+      name: "decimals changed while the loader was stopped",
+      holdMs: brief,
+      inject: async () => {
+        loader.signal("SIGSTOP");
+        await change();
+      },
+      heal: () => loader.signal("SIGCONT"),
+    },
+  ];
 }
 
 function signalTo(pid: number, signal: NodeJS.Signals): void {

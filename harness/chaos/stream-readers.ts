@@ -45,7 +45,7 @@ export function startStreamReaders(readers: Readers): Promise<void>[] {
 
 /** Reads a stream as long as it lasts, opens it again when it ends, and holds every update against the judge. */
 async function follow(readers: Readers, name: string, open: Open, slow: number): Promise<void> {
-  const { signal, scoreboard } = readers;
+  const { signal, scoreboard, judge } = readers;
   const client = scoreboard.client(name, "stream");
   while (!signal.aborted) {
     const startedAt = performance.now();
@@ -56,6 +56,7 @@ async function follow(readers: Readers, name: string, open: Open, slow: number):
       await readToEnd(readers, client, open(AbortSignal.any([signal, stop.signal])), watch, slow);
     } catch (error) {
       const failure = watch.isSilent ? new CallFailure("late", "the stream is silent") : failureFromSocket(error);
+      if (failure.saysRedefined) judge.toldOfDecimals.add(name);
       // A slow reader may hear long afterwards why its stream was ended.
       const since = slow > 0 ? startedAt : Math.max(startedAt, watch.heardAt);
       if (!signal.aborted) scoreboard.failure(client, since, failure);

@@ -11,6 +11,17 @@ export function bestFirst(side: BookSide): (a: { readonly price: string }, b: { 
   return side === sides.buy ? (a, b) => comparePrices(b.price, a.price) : (a, b) => comparePrices(a.price, b.price);
 }
 
+/** Changes between two yields of {@link PriceLadder.merge}: less than a millisecond. */
+const mergeYields = 512;
+
+/** What a merge made of a side. */
+export interface MergedSide<L> {
+  readonly levels: readonly L[];
+  readonly changes: readonly L[];
+  /** What was at the price of each change. */
+  readonly before: readonly (L | undefined)[];
+}
+
 /** One side of a book: levels of distinct prices, best first. */
 export class PriceLadder<L extends { readonly price: string }> {
   readonly #compare: (a: { readonly price: string }, b: { readonly price: string }) => number;
@@ -52,23 +63,29 @@ export class PriceLadder<L extends { readonly price: string }> {
   }
 
   /**
-   * Sets levels of distinct prices, best first, or deletes those that are gone, in one pass over the side: many single
-   * changes would each move half of it. @returns what was at each price before
+   * This side with levels of distinct prices set, best first, or deleted where they are gone, in one pass: many single
+   * changes would each move half of it. The ladder stays as it is until {@link adopt}. Yields now and then.
    */
-  update(changes: readonly L[], isGone: (level: L) => boolean): (L | undefined)[] {
+  *merge(changes: readonly L[], isGone: (level: L) => boolean): Generator<void, MergedSide<L>> {
     const levels = this.#levels;
     const merged: L[] = [];
+    const before: (L | undefined)[] = [];
     let next = 0;
-    const before = changes.map((level) => {
+    for (const level of changes) {
+      if (before.length % mergeYields === 0) yield;
       const found = this.#search(level.price, next);
       const index = found < 0 ? -found - 1 : found;
       while (next < index) merged.push(levels[next++] as L);
+      before.push(found < 0 ? undefined : levels[next++]);
       if (!isGone(level)) merged.push(level);
-      return found < 0 ? undefined : levels[next++];
-    });
+    }
     while (next < levels.length) merged.push(levels[next++] as L);
-    this.#levels = merged;
-    return before;
+    return { levels: merged, changes, before };
+  }
+
+  /** Holds the levels of a merge from now on. */
+  adopt({ levels }: MergedSide<L>): void {
+    this.#levels = levels as L[];
   }
 
   /** The index of a price, or -(where it belongs) - 1. */

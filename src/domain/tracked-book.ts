@@ -1,5 +1,6 @@
 import type { DepthLevel } from "./depth-book.js";
-import { type BookSide, bestFirst, PriceLadder, sides } from "./price-ladder.js";
+import { type BookSide, bestFirst, type MergedSide, PriceLadder, sides } from "./price-ladder.js";
+import { runAtOnce } from "./work-pacer.js";
 
 /** Vanished levels that a book remembers, in addition to as many as it has levels. */
 export const tombstonesSpareMax = 1024;
@@ -19,7 +20,10 @@ export interface BookLevel extends DepthLevel {
 }
 
 /** Fewer levels than this are set one by one. */
-const setAllMin = 16;
+const mergedMin = 16;
+
+/** Levels between two yields of {@link TrackedBook.prepare}: less than a millisecond. */
+const prepareYields = 1_024;
 
 /** A level in one of two lists, ordered by last change: existing levels and vanished ones. */
 interface ChainedLevel extends BookLevel {
@@ -27,6 +31,11 @@ interface ChainedLevel extends BookLevel {
   older: ChainedLevel | undefined;
   newer: ChainedLevel | undefined;
 }
+
+/** A change of many levels, ready to be made. */
+export type PreparedChange =
+  | { readonly mark: Mark; readonly few: readonly BookLevel[] }
+  | { readonly mark: Mark; readonly isWhole: boolean; readonly merged: readonly MergedSide<ChainedLevel>[] };
 
 /** A doubly linked list ordered by change. It allocates nothing beside the levels; moving one to the end is O(1). */
 class Chain {
@@ -92,33 +101,51 @@ export class TrackedBook {
 
   /** The same for many levels of distinct prices, at the cost of one pass over each side. */
   setAll(levels: readonly BookLevel[], mark: Mark): void {
-    if (levels.length < setAllMin) {
-      for (const { side, price, volume, numberOfOrders } of levels) this.set(side, price, volume, numberOfOrders, mark);
-      return;
-    }
-    const bySide = chained(levels, mark);
-    for (const side of [sides.buy, sides.sell]) {
-      const changes = bySide[side].sort(bestFirst(side));
-      const before = this.#ladders[side].update(changes, isGone);
-      for (const [index, level] of changes.entries()) this.#track(level, before[index]);
-    }
-    this.#forget();
+    this.apply(runAtOnce(this.prepare(levels, mark, false)));
   }
 
   /** Replaces all levels at `mark`. Changes since earlier marks are no longer known. */
   replace(levels: readonly BookLevel[], mark: Mark): void {
-    for (const chain of [this.#present, this.#vanished]) {
-      chain.newest = undefined;
-      chain.oldest = undefined;
-      chain.size = 0;
+    this.apply(runAtOnce(this.prepare(levels, mark, true)));
+  }
+
+  /**
+   * Does most of the work of `setAll`, or of `replace` if `isWhole`, in steps. The book stays as it is until {@link apply},
+   * and must not be changed in between.
+   */
+  *prepare(levels: readonly BookLevel[], mark: Mark, isWhole: boolean): Generator<void, PreparedChange> {
+    if (!isWhole && levels.length < mergedMin) return { mark, few: levels };
+    const bySide: Record<BookSide, ChainedLevel[]> = { 1: [], 2: [] };
+    for (const [index, { side, price, volume, numberOfOrders }] of levels.entries()) {
+      if (index % prepareYields === 0) yield;
+      bySide[side].push({ price, volume, numberOfOrders, side, mark, older: undefined, newer: undefined });
     }
-    const bySide = chained(levels, mark);
+    const merged: MergedSide<ChainedLevel>[] = [];
     for (const side of [sides.buy, sides.sell]) {
-      for (const level of bySide[side]) this.#present.push(level);
-      this.#ladders[side].replace(bySide[side]);
-      this.#tombstones[side].clear();
+      yield;
+      const changes = bySide[side].sort(bestFirst(side));
+      if (isWhole) merged.push({ levels: changes.slice(), changes, before: [] });
+      else merged.push(yield* this.#ladders[side].merge(changes, isGone));
     }
-    this.#forgotten = mark;
+    return { mark, isWhole, merged };
+  }
+
+  /** Makes a prepared change. */
+  apply(prepared: PreparedChange): void {
+    if ("few" in prepared) {
+      const { few, mark } = prepared;
+      for (const { side, price, volume, numberOfOrders } of few) this.set(side, price, volume, numberOfOrders, mark);
+      return;
+    }
+    if (prepared.isWhole) this.#forgetAll(prepared.mark);
+    for (const [index, side] of [sides.buy, sides.sell].entries()) {
+      const merged = prepared.merged[index];
+      if (merged === undefined) continue;
+      this.#ladders[side].adopt(merged);
+      const { changes, before } = merged;
+      for (let n = 0; n < changes.length; n++) this.#track(changes[n] as ChainedLevel, before[n]);
+    }
+    this.#forget();
   }
 
   /**
@@ -134,6 +161,16 @@ export class TrackedBook {
       }
     }
     return { buy: changed[1].sort(bestFirst(sides.buy)), sell: changed[2].sort(bestFirst(sides.sell)) };
+  }
+
+  #forgetAll(mark: Mark): void {
+    for (const chain of [this.#present, this.#vanished]) {
+      chain.newest = undefined;
+      chain.oldest = undefined;
+      chain.size = 0;
+    }
+    for (const side of [sides.buy, sides.sell]) this.#tombstones[side].clear();
+    this.#forgotten = mark;
   }
 
   /** Moves a level that was just set to the newest end of its list. */
@@ -166,12 +203,4 @@ export class TrackedBook {
 
 function isGone({ volume, numberOfOrders }: DepthLevel): boolean {
   return volume === 0n && numberOfOrders === 0n;
-}
-
-function chained(levels: readonly BookLevel[], mark: Mark): Record<BookSide, ChainedLevel[]> {
-  const bySide: Record<BookSide, ChainedLevel[]> = { 1: [], 2: [] };
-  for (const { side, price, volume, numberOfOrders } of levels) {
-    bySide[side].push({ price, volume, numberOfOrders, side, mark, older: undefined, newer: undefined });
-  }
-  return bySide;
 }

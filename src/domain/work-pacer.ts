@@ -60,3 +60,26 @@ export class WorkPacer {
     else this.#goOn(next);
   }
 }
+
+/** How long one slice of {@link runInTurns} takes, in milliseconds. */
+const sliceMs = 5;
+
+/** Runs work to its end, with a turn of the event loop after each slice: at the first `yield` that comes late enough. */
+export async function runInTurns<T>(work: Generator<void, T>): Promise<T> {
+  for (;;) {
+    const until = performance.now() + sliceMs;
+    do {
+      const { done, value } = work.next();
+      if (done) return value;
+    } while (performance.now() < until);
+    await new Promise<void>((resolve) => setImmediate(resolve));
+  }
+}
+
+/** Runs work to its end at once. */
+export function runAtOnce<T>(work: Generator<void, T>): T {
+  for (;;) {
+    const { done, value } = work.next();
+    if (done) return value;
+  }
+}

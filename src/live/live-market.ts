@@ -7,7 +7,7 @@ import {
 import { MarketSchema } from "../../gen/vega/markets_pb.js";
 import { FeeSchema, MarketDataSchema, type Trade, TradeSchema } from "../../gen/vega/vega_pb.js";
 import type { EncodedResponse } from "../domain/encoded-response.js";
-import { type BookLevel, type Levels, type Mark, TrackedBook } from "../domain/tracked-book.js";
+import { type BookLevel, type Levels, type Mark, type PreparedChange, TrackedBook } from "../domain/tracked-book.js";
 import { MessageResponse } from "../encoding/message-response.js";
 import type { BodyRow, DepthRow, LevelRow, TradeRow } from "../store/changes.js";
 import { BookResponse } from "./book-response.js";
@@ -112,16 +112,16 @@ export class LiveMarket {
     this.#touchDepth(row.changedSequence);
   }
 
-  /** Changes levels. {@link setDepth} of the same snapshot says whether an update was published. */
-  changeLevels(rows: readonly LevelRow[], mark: Mark): void {
-    this.book.setAll(rows.map(bookLevel), mark);
-    this.#forgetLevels();
+  /** Prepares a change of levels, or of all levels if `isWhole`, in steps; nothing is visible of it. */
+  *prepareLevels(rows: readonly LevelRow[], mark: Mark, isWhole: boolean): Generator<void, PreparedChange> {
+    return yield* this.book.prepare(rows.map(bookLevel), mark, isWhole);
   }
 
-  /** Replaces all levels. */
-  replaceLevels(rows: readonly LevelRow[], mark: Mark): void {
-    this.book.replace(rows.map(bookLevel), mark);
-    this.#forgetLevels();
+  /** Changes levels. {@link setDepth} of the same snapshot says whether an update was published. */
+  changeLevels(prepared: PreparedChange): void {
+    this.book.apply(prepared);
+    this.#segments.clear();
+    this.#encodedLevels = undefined;
   }
 
   /** @returns whether an update was published since the last snapshot */
@@ -183,11 +183,6 @@ export class LiveMarket {
     this.#depthResponses.clear();
     this.budget.release(this.#depthBytes);
     this.#depthBytes = 0;
-  }
-
-  #forgetLevels(): void {
-    this.#segments.clear();
-    this.#encodedLevels = undefined;
   }
 
   #allLevels(): EncodedLevels {

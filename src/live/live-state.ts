@@ -2,7 +2,8 @@ import { createHash } from "node:crypto";
 import { ListLatestMarketDataResponseSchema, TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import type { EncodedResponse } from "../domain/encoded-response.js";
 import { Failure, unavailable, worded } from "../domain/failure.js";
-import type { Mark } from "../domain/tracked-book.js";
+import type { Mark, PreparedChange } from "../domain/tracked-book.js";
+import { runAtOnce, runInTurns } from "../domain/work-pacer.js";
 import type { Changes, LevelRow, Place, Progress } from "../store/changes.js";
 import { CacheBudget } from "./cache-budget.js";
 import { type LiveLimits, liveRetryAfterMs } from "./limits.js";
@@ -36,6 +37,12 @@ export interface MarketCounts {
 
 /** Stale markets that a status names, so that it stays small. */
 const staleIdsMax = 100;
+
+/** The changes of levels of each market in a snapshot, ready to be made. */
+export type PreparedLevels = ReadonlyMap<LiveMarket, PreparedChange>;
+
+/** Rows between two yields while a snapshot is prepared: less than a millisecond. */
+const rowsYields = 4_096;
 
 /** A market whose response is available. */
 export type AnnouncedMarket = LiveMarket & { readonly market: NonNullable<LiveMarket["market"]> };
@@ -105,8 +112,22 @@ export class LiveState {
     return this.#counts;
   }
 
+  /** The state of the first snapshot, made in turns of the event loop. */
+  static async create(changes: Changes, limits: LiveLimits): Promise<LiveState> {
+    const { progress, wholeBooks } = changes;
+    const none = { progress, wholeBooks, markets: [], marketData: [], depths: [], levels: [], trades: [] };
+    const state = new LiveState(none, limits);
+    state.apply(changes, await state.prepare(changes));
+    return state;
+  }
+
+  /** Prepares a newer snapshot in turns of the event loop, with nothing visible of it. {@link apply} has to come next. */
+  prepare(changes: Changes): Promise<PreparedLevels> {
+    return runInTurns(this.#prepareLevels(changes));
+  }
+
   /** Applies a newer snapshot of the same chain. */
-  apply(changes: Changes): StateChange {
+  apply(changes: Changes, prepared: PreparedLevels = runAtOnce(this.#prepareLevels(changes))): StateChange {
     this.#mark++;
     this.#progress = changes.progress;
     const announced: LiveMarket[] = [];
@@ -119,7 +140,7 @@ export class LiveState {
     for (const row of changes.marketData) this.#marketOf(row.marketId).setData(row);
     for (const row of changes.trades) this.#marketOf(row.marketId).setTrade(row);
     if (changes.marketData.length > 0 || announced.length > 0) this.#lists.clear();
-    const { published, turned } = this.#applyDepths(changes);
+    const { published, turned } = this.#applyDepths(changes, prepared);
     if (changes.marketData.length > 0 || announced.length > 0 || turned.length > 0) this.#counts = undefined;
     if (announced.length > 0) {
       this.#announced.push(...announced);
@@ -156,7 +177,10 @@ export class LiveState {
   }
 
   /** Those that published, with what they had published before, and those that became stale, or no longer are. */
-  #applyDepths(changes: Changes): { published: Map<LiveMarket, Published>; turned: LiveMarket[] } {
+  #applyDepths(
+    changes: Changes,
+    prepared: PreparedLevels,
+  ): { published: Map<LiveMarket, Published>; turned: LiveMarket[] } {
     const published = new Map<LiveMarket, Published>();
     const turned: LiveMarket[] = [];
     for (const row of changes.depths) {
@@ -165,22 +189,35 @@ export class LiveState {
       if (market.setDepth(row, this.#mark)) published.set(market, before);
       if (market.stale !== stale) turned.push(market);
     }
-    this.#applyLevels(changes, published);
+    this.#applyLevels(changes.wholeBooks, published, prepared);
     return { published, turned };
   }
 
-  #applyLevels(changes: Changes, published: ReadonlyMap<LiveMarket, Published>): void {
+  #applyLevels(wholeBooks: boolean, published: ReadonlyMap<LiveMarket, Published>, prepared: PreparedLevels): void {
+    if (!wholeBooks) {
+      for (const [market, change] of prepared) market.changeLevels(change);
+      return;
+    }
+    for (const market of published.keys()) {
+      market.changeLevels(prepared.get(market) ?? runAtOnce(market.prepareLevels([], this.#mark, true)));
+    }
+  }
+
+  /** The changes of the markets' levels for the next mark. */
+  *#prepareLevels({ levels, wholeBooks }: Changes): Generator<void, PreparedLevels> {
     const byMarket = new Map<string, LevelRow[]>();
-    for (const row of changes.levels) {
-      const levels = byMarket.get(row.marketId);
-      if (levels === undefined) byMarket.set(row.marketId, [row]);
-      else levels.push(row);
+    for (const [index, row] of levels.entries()) {
+      if (index % rowsYields === 0) yield;
+      const rows = byMarket.get(row.marketId);
+      if (rows === undefined) byMarket.set(row.marketId, [row]);
+      else rows.push(row);
     }
-    if (changes.wholeBooks) {
-      for (const market of published.keys()) market.replaceLevels(byMarket.get(market.id) ?? [], this.#mark);
-    } else {
-      for (const [id, levels] of byMarket) this.#marketOf(id).changeLevels(levels, this.#mark);
+    const prepared = new Map<LiveMarket, PreparedChange>();
+    for (const [id, rows] of byMarket) {
+      const market = this.#marketOf(id);
+      prepared.set(market, yield* market.prepareLevels(rows, this.#mark + 1, wholeBooks));
     }
+    return prepared;
   }
 
   #marketOf(id: string): LiveMarket {

@@ -162,16 +162,16 @@ class FollowedLive implements Live {
     await this.tail?.stop();
   }
 
-  onChanges(changes: Changes, afresh: boolean): void {
+  async onChanges(changes: Changes, afresh: boolean): Promise<void> {
     if (this.#state !== undefined && !afresh) {
-      const change = this.#state.apply(changes);
+      const change = this.#state.apply(changes, await this.#state.prepare(changes));
       this.#hub?.publish(change);
       for (const market of change.turned) this.#logTurned(market);
       return;
     }
+    const state = await LiveState.create(changes, this.#limits);
     this.#forget();
     this.#isEmpty = false;
-    const state = new LiveState(changes, this.#limits);
     if (!this.#draining) this.#hub = new Hub(state, this.#limits, this.#log);
     this.#state = state;
     const { chainId, height } = changes.progress;

@@ -6,12 +6,13 @@ import { databaseProblem } from "../store/write-failure.js";
 import type { Log } from "../telemetry/log.js";
 import type { LiveLimits } from "./limits.js";
 
-/**
- * Receives what the tail reads. Both are called between two requests. If they throw, the tail reads everything again.
- */
+/** Receives what the tail reads. If it throws, the tail reads everything again. */
 export interface TailListener {
-  /** A newer snapshot, or the first of this store (`afresh`), which holds everything. */
-  onChanges(changes: Changes, afresh: boolean): void;
+  /**
+   * A newer snapshot, or the first of this store (`afresh`), which holds everything. Resolves when it was applied, at
+   * once and between two requests. Nothing else is read until then.
+   */
+  onChanges(changes: Changes, afresh: boolean): Promise<void>;
   /** The database holds no blocks, or none any more. */
   onEmpty(): void;
 }
@@ -112,7 +113,7 @@ export class Tail {
     if (!isNewer(changes.progress, this.#place)) return;
     const afresh = this.#place === undefined || !isSameStore(this.#place, changes.progress);
     this.#place = undefined;
-    this.#options.listener.onChanges(changes, afresh);
+    await this.#options.listener.onChanges(changes, afresh);
     this.#place = changes.progress;
     this.#options.database.knownPlace.follow(changes.progress);
   }

@@ -69,6 +69,7 @@ export class Network {
   readonly #signers: Signers;
   readonly #bulk: BulkLedger;
   #height = 0;
+  #redefines = false;
   #timeNs: bigint;
   readonly #intervalNs: bigint;
 
@@ -139,6 +140,11 @@ export class Network {
     return writer.end();
   }
 
+  /** Has the next block announce another number of decimals of the busiest market's prices; its numbers go on. */
+  redefine(): void {
+    this.#redefines = true;
+  }
+
   /** Makes blocks up to this height and forgets them: a database that holds them can then be continued. */
   skipTo(height: number): void {
     while (this.#height < height) this.nextBlock();
@@ -159,12 +165,22 @@ export class Network {
       live(market, block, this.#treasury);
       market.expire(block);
     }
+    if (this.#redefines) this.#redefineBusiest(block);
     const market = this.#random.pick(this.#markets);
     if (block.height % marketUpdateBlocks === 0 && market.definition.state === Market_State.ACTIVE) {
       const factor = this.#random.between(5, 9);
       market.definition.lpPriceRange = `0.${factor}`;
       market.update(block, market.definition.state, market.definition.tradingMode);
     }
+  }
+
+  #redefineBusiest(block: Block): void {
+    const market = this.#markets.find(({ role, isOpen }) => isTrading(role) && isOpen);
+    if (market === undefined) return;
+    this.#redefines = false;
+    const { definition } = market;
+    definition.decimalPlaces += definition.decimalPlaces % 2n === 0n ? 1n : -1n;
+    market.update(block, definition.state, definition.tradingMode);
   }
 
   #fund(block: Block): void {
