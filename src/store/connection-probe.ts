@@ -28,12 +28,12 @@ const serverName = asText("CONCAT_WS(':', @@hostname, @@port, @@server_id)");
 export class ConnectionProbe {
   readonly #socket: Socket;
   readonly #address: DatabaseAddress;
-  readonly #threadId: bigint;
+  readonly #threadId: string;
   readonly #server: string;
   #timer: NodeJS.Timeout | undefined;
   #bytes = 0;
 
-  private constructor(socket: Socket, address: DatabaseAddress, threadId: bigint, server: string) {
+  private constructor(socket: Socket, address: DatabaseAddress, threadId: string, server: string) {
     this.#socket = socket;
     this.#address = address;
     this.#threadId = threadId;
@@ -42,9 +42,9 @@ export class ConnectionProbe {
 
   /** A probe for a connection, which must be idle now. @throws Failure `unavailable` */
   static async of(connection: Connection, socket: Socket, address: DatabaseAddress): Promise<ConnectionProbe> {
-    const sql = `SELECT CAST(CONNECTION_ID() AS UNSIGNED) AS id, ${serverName} AS server`;
-    const [row] = await connection.query<{ id: bigint; server: string }>(sql);
-    return new ConnectionProbe(socket, address, row?.id ?? 0n, row?.server ?? "");
+    const sql = `SELECT ${asText("CONNECTION_ID()")} AS id, ${serverName} AS server`;
+    const [row] = await connection.query<{ id: string; server: string }>(sql);
+    return new ConnectionProbe(socket, address, row?.id ?? "0", row?.server ?? "");
   }
 
   /** Watches until `stop`. */

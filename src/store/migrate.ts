@@ -244,8 +244,11 @@ async function createDatabase(address: DatabaseAddress): Promise<boolean> {
       { connectTimeoutMs, statementTimeoutMs: Number.POSITIVE_INFINITY },
     );
     try {
-      const found = await server.connection.query("SHOW DATABASES LIKE ?", [likeText(address.database)]);
-      if (found.length > 0) return false;
+      const [found] = await server.connection.query<{ n: bigint }>(
+        "SELECT COUNT(*) AS n FROM information_schema.schemata WHERE schema_name = ?",
+        [address.database],
+      );
+      if (found?.n === 1n) return false;
       const name = escapeId(address.database);
       await server.connection.run(`CREATE DATABASE IF NOT EXISTS ${name} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`);
       return true;
@@ -257,11 +260,6 @@ async function createDatabase(address: DatabaseAddress): Promise<boolean> {
     if (databaseErrorCode(error) === "ER_DBACCESS_DENIED_ERROR") return false;
     throw explain(error, address);
   }
-}
-
-/** A LIKE pattern that matches only this database name. */
-function likeText(name: string): string {
-  return name.replace(/[\\_%]/g, "\\$&");
 }
 
 function explain(error: unknown, address: DatabaseAddress): unknown {
