@@ -11,7 +11,7 @@ import { HaProxy, monitorUser } from "./haproxy.js";
 
 const replicaId = 4;
 /** How long the replica may take to have what its source has. */
-export const catchUpMaxMs = 15_000;
+export const catchUpMaxMs = 60_000;
 
 /** What a cluster is made of. */
 export interface ClusterParts {

@@ -50,23 +50,15 @@ export class GroupNode extends ClusterNode {
     if (!(await this.serves(performance.now() + joinMaxMs))) throw this.late();
   }
 
-  override async join(options: readonly string[] = []): Promise<void> {
-    const until = performance.now() + joinMaxMs;
-    while (performance.now() < until) {
-      // A node that got a copy of another one's data ends, to be started on them.
-      if (!this.server.isRunning) await this.server.start(["--group-replication-start-on-boot=OFF", ...options]);
-      await this.#startReplication().catch(() => {});
-      if (await this.serves(until)) return;
-      await delay(startAgainMs);
-    }
-    throw this.late();
+  override join(): Promise<void> {
+    return this.#join([]);
   }
 
   /** It gets everything from another node, as a clone. */
   override async joinEmpty(): Promise<void> {
     rmSync(this.files.data, { recursive: true });
     cpSync(this.files.template, this.files.data, { recursive: true });
-    await this.join(["--group-replication-clone-threshold=1"]);
+    await this.#join(["--group-replication-clone-threshold=1"]);
   }
 
   override async isSynced(): Promise<boolean> {
@@ -80,6 +72,19 @@ export class GroupNode extends ClusterNode {
   override async clusterSize(): Promise<number> {
     const row = await this.ask(`SELECT COUNT(*) size FROM ${members}`);
     return Number(row?.["size"] ?? 0);
+  }
+
+  /** @param once options of the first start */
+  async #join(once: readonly string[]): Promise<void> {
+    const until = performance.now() + joinMaxMs;
+    for (let options = once; performance.now() < until; options = []) {
+      // A node that got a copy of another one's data ends, to be started on them.
+      if (!this.server.isRunning) await this.server.start(["--group-replication-start-on-boot=OFF", ...options]);
+      await this.#startReplication().catch(() => {});
+      if (await this.serves(until)) return;
+      await delay(startAgainMs);
+    }
+    throw this.late();
   }
 
   async #startReplication(): Promise<void> {

@@ -205,7 +205,7 @@ async function* failOver(writers: TcpBalancer): AsyncGenerator<Uint8Array> {
   await primary.run("SET GLOBAL read_only = 1");
   const held = await heightOf(primary);
   await vi.waitFor(async () => expect(await heightOf(replica)).toBe(held), { timeout: 20_000 });
-  await replica.run("STOP SLAVE");
+  await replica.run("STOP REPLICA");
   writers.leadNewTo(replica.port);
   for (let block = 0; block < 3; block++) yield network.nextBlock();
 }
