@@ -6,6 +6,7 @@ import { type BystanderOrder, type ProbeReading, probes } from "./attack/bystand
 import { fuzzers } from "./attack/fuzz.js";
 import { http1Attacks } from "./attack/http1-attacks.js";
 import { http2Attacks } from "./attack/http2-attacks.js";
+import { limitAttacks } from "./attack/limit-attacks.js";
 import { loadAttacks } from "./attack/load-attacks.js";
 import { Tally } from "./attack/tally.js";
 import { type Holding, Target } from "./attack/target.js";
@@ -51,7 +52,9 @@ const patientConnections = 140;
 /** A round takes so long at least: the well-behaved client makes 50 calls a second, and a percentile takes 100. */
 const roundMinMs = 2_000;
 
-const cheap = [...http1Attacks, ...http2Attacks, ...loadAttacks].filter((attack) => attack.minSeconds === undefined);
+const cheap = [...http1Attacks, ...http2Attacks, ...loadAttacks, ...limitAttacks].filter(
+  (attack) => attack.minSeconds === undefined,
+);
 const patient = [...http1Attacks, ...http2Attacks].filter((attack) => attack.minSeconds !== undefined);
 
 /** A well-behaved client in a thread of its own, beside all attacks. */

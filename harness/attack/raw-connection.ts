@@ -42,10 +42,10 @@ export class RawConnection {
   }
 
   /** Undefined when the server takes no connection. */
-  static open(port: number, tally: Tally): Promise<RawConnection | undefined> {
+  static open(port: number, tally: Tally, localAddress = attackerAddress()): Promise<RawConnection | undefined> {
     tally.connections++;
     return new Promise((resolve) => {
-      const socket = connect({ port, host: "127.0.0.1", localAddress: attackerAddress(), noDelay: true });
+      const socket = connect({ port, host: "127.0.0.1", localAddress, noDelay: true });
       socket.once("error", () => setTimeout(() => resolve(undefined), refusedPauseMs));
       socket.once("connect", () => resolve(new RawConnection(socket)));
     });

@@ -22,6 +22,17 @@ export const allowedOrigin = "https://trusted.example";
 const readyMaxMs = 30_000;
 const pollMs = 50;
 
+/** Streams that one client may have open at the service of {@link Target.startProxied}. */
+export const proxiedStreamsPerAddressMax = 20;
+
+/** A service that one attack starts for itself. */
+export interface ProxiedService {
+  readonly port: number;
+  /** Of its worker. */
+  residentBytes(): number;
+  stop(): Promise<void>;
+}
+
 /** What the service's processes hold at one moment, all together. */
 export interface Holding {
   readonly descriptors: number;
@@ -71,6 +82,30 @@ export class Target {
     const service = { args: [program, ...args], env, port, adminUrl: `http://127.0.0.1:${adminPort}` };
     const child = await startService(service);
     return new Target(service, database, child, await identifiers(port));
+  }
+
+  /**
+   * Starts another service on the same database, for attacks that need other flags: one worker, `/metrics` on the same
+   * port, and all of loopback trusted as proxies.
+   */
+  async startProxied(): Promise<ProxiedService> {
+    const { args, env } = this.#service;
+    const port = await freePort();
+    const [program = "", command = ""] = args;
+    const flags = ["--workers", "1", "--trusted-proxies", "127.0.0.0/8", "--log-level", "warn"];
+    const limits = ["--streams-per-address-max", String(proxiedStreamsPerAddressMax)];
+    const own = [program, command, "--listen", `127.0.0.1:${port}`, ...flags, ...limits];
+    const child = await startService({ args: own, env, port, adminUrl: `http://127.0.0.1:${port}` });
+    return {
+      port,
+      residentBytes: () => childrenOf(child.pid ?? 0).reduce((sum, pid) => sum + residentBytesOf(pid), 0),
+      stop: async () => {
+        const closed = once(child, "close");
+        for (const pid of childrenOf(child.pid ?? 0)) process.kill(pid, "SIGKILL");
+        child.kill("SIGKILL");
+        await closed;
+      },
+    };
   }
 
   /** Kills what is left of the service and starts it again on its port: for what an attack has wedged for good. */
