@@ -24,7 +24,7 @@ export function logNodeMessages(log: Log): void {
 
 /**
  * Runs a command that logs. Unless people read standard error, at a terminal, the reason why it fails is a line of the
- * log too. Wrong use is still told as text: then the command has not begun.
+ * log too. Wrong use is still told as text, because the command has not started then.
  * @throws LoggedFailure in place of what is logged
  */
 export async function withLog(log: Log, command: () => Promise<void>): Promise<void> {
