@@ -1,6 +1,7 @@
 import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
+import { databaseTests, isOtherServer } from "./test/support/database-tests.js";
 import { leftOutFiles, thorough } from "./test/support/tries.js";
 
 /**
@@ -55,14 +56,18 @@ const untuned = [
   "test/transport/http/repeated-gets.test.ts",
 ];
 
+const include = isOtherServer ? databaseTests() : ["test/**/*.test.ts"];
+
 export default defineConfig({
   test: {
     globalSetup: ["test/support/global-setup.ts"],
     maxWorkers: availableParallelism() + waitingFiles,
     sequence: { sequencer: LongestFirst },
     projects: [
-      { test: { ...common, name: "tuning on", include: ["test/**/*.test.ts"], exclude: [...leftOutFiles()] } },
-      { test: { ...common, name: "tuning off", include: untuned, env: { MARKETD_TUNING: "off" } } },
+      { test: { ...common, name: "tuning on", include, exclude: [...leftOutFiles()] } },
+      {
+        test: { ...common, name: "tuning off", include: isOtherServer ? [] : untuned, env: { MARKETD_TUNING: "off" } },
+      },
     ],
   },
 });

@@ -10,13 +10,17 @@ export interface ProcessLine {
 
 const pollMs = 50;
 
+/** A server of another release (scripts/database-servers.mjs) is run by the loader of its own libraries. */
+const server = /^(\S*\/ld-linux\S* --library-path \S+ )?\S*(mariadbd|mysqld)\s/;
+const others = /embedded\/supervisor\.js\s|^\/bin\/sh -c|mariadb-install-db/;
+
 /** All processes whose command line names this directory, without this one and its like. */
 export function processesOf(directory: string, kind: "server" | "supervisor" | "watch" | "any"): ProcessLine[] {
   const patterns = {
-    server: /^\S*(mariadbd|mysqld)\s/,
+    server,
     supervisor: /embedded\/supervisor\.js\s/,
     watch: /^\/bin\/sh -c/,
-    any: /^\S*(mariadbd|mysqld)\s|embedded\/supervisor\.js\s|^\/bin\/sh -c|mariadb-install-db/,
+    any: new RegExp(`${server.source}|${others.source}`),
   };
   return allProcesses().filter(({ command }) => command.includes(directory) && patterns[kind].test(command));
 }
