@@ -26,7 +26,7 @@ const furtherDirectories = [
   "/opt/homebrew/opt/mariadb/bin",
 ];
 
-/** The oldest supported versions. */
+/** The oldest versions that may work. Those that are tested are in docs/operations.md. */
 const oldestVersion = { mariadb: [10, 11], mysql: [8, 0] } as const;
 
 /**
@@ -101,6 +101,6 @@ function refuseOld(server: string, { kind, version }: ServerVersion): void {
   if (major > oldestMajor || (major === oldestMajor && minor >= oldestMinor)) return;
   throw new EmbeddedFailure(
     "server_too_old",
-    `${server} is version ${version}; marketd takes MariaDB 10.11 and later or MySQL 8.0 and later`,
+    `${server} is version ${version}; install MariaDB 10.11, MariaDB 11.8 or MySQL 9.7`,
   );
 }

@@ -74,7 +74,7 @@ describe("finding a server", () => {
     program("mariadb-install-db", "exit 0");
     program("my_print_defaults", "exit 0");
     await expect(findServerPrograms(folder)).rejects.toThrow(
-      `${join(folder, name)} is version ${version}; marketd takes MariaDB 10.11 and later or MySQL 8.0 and later`,
+      `${join(folder, name)} is version ${version}; install MariaDB 10.11, MariaDB 11.8 or MySQL 9.7`,
     );
   });
 
