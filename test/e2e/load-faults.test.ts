@@ -93,7 +93,7 @@ class LoadProcess {
   constructor(base: string, source: "file" | "pipe" | "open pipe", ...more: string[]) {
     this.url = withName(base, `load_${++databases}`, "loader");
     this.#store = openDatabase(withName(server.url, `load_${databases}`), { connectionsMax: 1 });
-    const args = ["load", "--database-url", this.url, ...more, source === "file" ? file : "-"];
+    const args = ["load", "--log-level", "warn", "--database-url", this.url, ...more, source === "file" ? file : "-"];
     this.child = spawn(process.execPath, [program, ...args], { stdio: ["pipe", "ignore", "pipe"] });
     this.child.stderr?.on("data", (text) => {
       this.error += String(text);
