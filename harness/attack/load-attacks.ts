@@ -118,7 +118,8 @@ const manyDepths: Attack = {
   expects: "bounded memory, and no starvation",
   run: async (round) => {
     const { marketId, sideLevels } = largeBook;
-    const before = round.target.holding().residentBytes;
+    const service = await round.target.startWithLargeBook();
+    const before = service.residentBytes();
     let asked = 0;
     let most = before;
     await inParallel(round, 8, async () => {
@@ -128,17 +129,18 @@ const manyDepths: Attack = {
       const path = asked % 2 === 0 ? `/api/v2/market/depth/${marketId}/latest?maxDepth=${maxDepth}` : rpc;
       const coding = codings[Math.floor(asked / 2) % codings.length] ?? "";
       asked++;
-      const connection = await RawConnection.open(round.target.port, round.tally);
+      const connection = await RawConnection.open(service.port, round.tally);
       if (connection === undefined) return;
       round.tally.requests++;
       connection.write(`GET ${path} HTTP/1.1\r\n${host}Accept-Encoding: ${coding}\r\nConnection: close\r\n\r\n`);
       await connection.untilEnded(responseMs);
       connection.tallyResponses(round.tally, () => path);
       connection.close();
-      most = Math.max(most, round.target.holding().residentBytes);
+      most = Math.max(most, service.residentBytes());
     });
+    await service.stop();
     const growth = most - before;
-    if (growth > depthGrowthMax) round.tally.wrong(`the workers grew by ${Math.round(growth / 2 ** 20)} MiB`);
+    if (growth > depthGrowthMax) round.tally.wrong(`the worker grew by ${Math.round(growth / 2 ** 20)} MiB`);
   },
 };
 

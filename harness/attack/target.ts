@@ -26,7 +26,7 @@ const pollMs = 50;
 export const proxiedStreamsPerAddressMax = 20;
 
 /** A service that one attack starts for itself. */
-export interface ProxiedService {
+export interface OwnService {
   readonly port: number;
   /** Of its worker. */
   residentBytes(): number;
@@ -72,7 +72,6 @@ export class Target {
     url.pathname = "/attack";
     const env = { ...process.env, MARKETD_DATABASE_URL: url.href };
     await loadNetwork(program, seed, env);
-    await addLargeBook(url.href);
     const port = await freePort();
     const flags = ["--workers", String(workers), "--stalled-reader-ms", String(stalledReaderMs), "--log-level", "warn"];
     const { stdout: help } = await promisify(execFile)(process.execPath, [program, "serve", "--help"]);
@@ -88,14 +87,27 @@ export class Target {
    * Starts another service on the same database, for attacks that need other flags: one worker, `/metrics` on the same
    * port, and all of loopback trusted as proxies.
    */
-  async startProxied(): Promise<ProxiedService> {
-    const { args, env } = this.#service;
-    const port = await freePort();
-    const [program = "", command = ""] = args;
-    const flags = ["--workers", "1", "--trusted-proxies", "127.0.0.0/8", "--log-level", "warn"];
+  startProxied(): Promise<OwnService> {
     const limits = ["--streams-per-address-max", String(proxiedStreamsPerAddressMax)];
-    const own = [program, command, "--listen", `127.0.0.1:${port}`, ...flags, ...limits];
-    const child = await startService({ args: own, env, port, adminUrl: `http://127.0.0.1:${port}` });
+    return this.#startOwn(this.#service.env, ["--trusted-proxies", "127.0.0.0/8", ...limits]);
+  }
+
+  /** Starts another service on a database of its own, with a book that would slow down every stream of all markets. */
+  async startWithLargeBook(): Promise<OwnService> {
+    const url = new URL(this.#service.env["MARKETD_DATABASE_URL"] ?? "");
+    url.pathname = "/attack_large_book";
+    const env = { ...this.#service.env, MARKETD_DATABASE_URL: url.href };
+    await loadNetwork(this.#service.args[0] ?? "", 1, env);
+    await addLargeBook(url.href);
+    return this.#startOwn(env, []);
+  }
+
+  async #startOwn(env: NodeJS.ProcessEnv, flags: readonly string[]): Promise<OwnService> {
+    const [program = "", command = ""] = this.#service.args;
+    const port = await freePort();
+    const common = ["--listen", `127.0.0.1:${port}`, "--workers", "1", "--log-level", "warn"];
+    const args = [program, command, ...common, ...flags];
+    const child = await startService({ args, env, port, adminUrl: `http://127.0.0.1:${port}` });
     return {
       port,
       residentBytes: () => childrenOf(child.pid ?? 0).reduce((sum, pid) => sum + residentBytesOf(pid), 0),
