@@ -119,6 +119,17 @@ export function sendWhole(
 ): void {
   const { stream } = response;
   if (stream !== undefined && !head) countResponse(stream, body.length);
+  writeWhole(response, status, headers, body, head);
+}
+
+function writeWhole(
+  response: HttpResponse,
+  status: number,
+  headers: HeaderFields,
+  body: Uint8Array,
+  head: boolean,
+): void {
+  const { stream } = response;
   response.writeHead(status, headers);
   if (head) response.end();
   else if (stream === undefined) response.end(body);
@@ -132,5 +143,6 @@ export function sendError(response: HttpResponse, failure: Failure, common: Head
     return;
   }
   const { status, headers, body } = errorResponse(failure, common);
-  sendWhole(response, status, headers, body, head);
+  // Not counted: an error is some ten kilobytes at most, and nobody could handle that it is refused.
+  writeWhole(response, status, headers, body, head);
 }
