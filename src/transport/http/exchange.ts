@@ -117,8 +117,7 @@ export function sendWhole(
   body: Uint8Array,
   head: boolean,
 ): void {
-  const { stream } = response;
-  if (stream !== undefined && !head) countResponse(stream, body.length);
+  if (response.stream !== undefined && !head) countResponse(response.stream, body.length);
   writeWhole(response, status, headers, body, head);
 }
 

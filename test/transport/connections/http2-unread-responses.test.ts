@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, type TestContext, test } from "vitest";
 import { Failure } from "../../../src/domain/failure.js";
 import { pieceBytes, unreadBytesPerConnectionMax } from "../../../src/transport/connections/unread-responses.js";
+import { errorTextLengthMax, violationsMax } from "../../../src/transport/errors.js";
 import type { TransportLimits } from "../../../src/transport/options.js";
 import {
   data,
@@ -190,5 +191,33 @@ test.for(["/metrics", "/file.txt"])("unread bytes of %s count, and are shared", 
   await expect.poll(ended).toBe(20);
   expect(made).toBeLessThanOrEqual(5);
   expect(process.memoryUsage().rss - before).toBeLessThan(64_000_000);
+  connection.close();
+});
+
+test("an error of many bytes is sent to a client that leaves too much unread", async ({ onTestFinished }) => {
+  const files = 16;
+  const { server, service: fake } = await serveFake({
+    files: new Map([
+      ["/file.txt", { contentType: "text/plain", bytes: Buffer.alloc(unreadBytesPerConnectionMax / files) }],
+    ]),
+  });
+  onTestFinished(() => server.close());
+  const violation = { field: "市".repeat(errorTextLengthMax), description: "場".repeat(errorTextLengthMax) };
+  const violations = Array.from({ length: violationsMax }, () => violation);
+  fake.refusal = new Failure("invalid_argument", "no", { reason: "NO", violations });
+  const connection = await FrameConnection.open(server.address.port, { settings: closedWindow });
+  const ids = Array.from({ length: files }, (_, i) => 2 * i + 1);
+  connection.send(...ids.map((id) => headers(id, getFields("/file.txt"), flag.endStream)));
+  const asking = 2 * ids.length + 1;
+  connection.send(headers(asking, getFields("/api/v2/stream/markets/depth/updates"), flag.endStream));
+  connection.send(windowUpdate(0, 1_000_000), windowUpdate(asking, 1_000_000));
+  const received = (): number => {
+    const ended = connection.frames.some(
+      ({ streamId, flags }) => streamId === asking && (flags & flag.endStream) !== 0,
+    );
+    const data = connection.frames.filter(({ streamId, type }) => streamId === asking && type === frameType.data);
+    return ended ? data.reduce((sum, { payload }) => sum + payload.length, 0) : 0;
+  };
+  await expect.poll(received).toBeGreaterThan(violationsMax * errorTextLengthMax * 6);
   connection.close();
 });
