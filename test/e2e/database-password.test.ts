@@ -29,7 +29,8 @@ beforeAll(async () => {
   const database = openDatabase(admin, { connectionsMax: 1 });
   for (const host of ["%", "localhost"]) {
     await database.withConnection(async (connection) => {
-      await connection.run(`CREATE OR REPLACE USER ${user}@'${host}' IDENTIFIED BY '${password}'`);
+      await connection.run(`DROP USER IF EXISTS ${user}@'${host}'`);
+      await connection.run(`CREATE USER ${user}@'${host}' IDENTIFIED BY '${password}'`);
       await connection.run(`GRANT ALL ON *.* TO ${user}@'${host}'`);
     });
   }

@@ -323,9 +323,8 @@ describe("what the network leaves out, or states at its bounds, is kept", () => 
       recording.market(`m${n}`, { tradableInstrument: { instrument: { product } } });
     }
     await loadBytes(recording.end().bytes());
-    expect(await store.query("SELECT COUNT(*) AS n, MIN(LENGTH(body)) > 1048000 AS large FROM market")).toEqual([
-      { n: 40n, large: 1 },
-    ]);
+    const large = "SELECT COUNT(*) AS n FROM market WHERE LENGTH(body) > 1048000";
+    expect(await store.query(large)).toEqual([{ n: 40n }]);
   });
 });
 
