@@ -125,10 +125,12 @@ async function* counted(
 
 async function* gunzip(compressed: AsyncIterable<Uint8Array>, name: string): AsyncGenerator<Uint8Array> {
   const gunzipped = createGunzip({ chunkSize: readBytes });
+  let bytes = 0;
   const feeding = (async () => {
     try {
       for await (const chunk of compressed) {
         if (gunzipped.destroyed) return;
+        bytes += chunk.length;
         if (!gunzipped.write(chunk)) {
           await new Promise<void>((resolve) => {
             const go = () => {
@@ -148,6 +150,11 @@ async function* gunzip(compressed: AsyncIterable<Uint8Array>, name: string): Asy
   })();
   try {
     for await (const chunk of gunzipped) yield chunk;
+    // Node takes a zero for the end, and whatever comes behind it for padding.
+    if (gunzipped.bytesWritten < bytes) {
+      const place = `after byte ${gunzipped.bytesWritten}`;
+      throw new RecordingError(`${name}: the compressed file is damaged: ${place} comes what is not compressed`);
+    }
   } catch (error) {
     const code = error instanceof Error && "code" in error ? error.code : undefined;
     if (code === "Z_BUF_ERROR") throw new RecordingError(`${name}: the compressed file ends in the middle`, error);

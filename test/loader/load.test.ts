@@ -117,6 +117,16 @@ describe("errors, each with its place", () => {
       () => gzipSync(two().bytes()).subarray(0, -9),
       "test: the compressed file ends in the middle",
     ],
+    [
+      "gzip with frames behind it",
+      () => Buffer.concat([gzipSync(two().bytes()), two().bytes()]),
+      expect.stringMatching(/^test: the compressed file is damaged: after byte \d+ comes what is not compressed$/),
+    ],
+    [
+      "gzip with zeros between two parts",
+      () => Buffer.concat([gzipSync(two().bytes()), Buffer.alloc(9), gzipSync(two().bytes())]),
+      expect.stringMatching(/^test: the compressed file is damaged: after byte \d+ comes what is not compressed$/),
+    ],
   ];
 
   it.each(cases)("%s", async (name, bytes, message) => {
