@@ -16,9 +16,10 @@ export function nanoseconds(text: string): string | undefined {
   if (/^[0-9]{1,19}$/.test(trimmed) && trimmed.length > 4) return trimmed;
   const match = /^(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?)?Z?$/.exec(trimmed);
   if (match === null) return undefined;
-  const [, day, minutes = "00:00", seconds = "00", fraction = ""] = match;
+  const [, day = "", minutes = "00:00", seconds = "00", fraction = ""] = match;
   const milliseconds = Date.parse(`${day}T${minutes}:${seconds}Z`);
-  if (Number.isNaN(milliseconds)) return undefined;
+  // A day that its month does not have becomes one of the next.
+  if (Number.isNaN(milliseconds) || !new Date(milliseconds).toISOString().startsWith(day)) return undefined;
   return String(BigInt(milliseconds) * nsPerMs + BigInt(fraction.padEnd(9, "0")));
 }
 

@@ -86,6 +86,9 @@ describe("an instant", () => {
     ["1704067200000000001", "1704067200000000001"],
     ["yesterday", undefined],
     ["2024-13-01", undefined],
+    ["2024-02-29", "1709164800000000000"],
+    ["2023-02-29", undefined],
+    ["2024-02-30 12:00", undefined],
   ])("%s is %s", (text, value) => {
     expect(nanoseconds(text)).toBe(value);
   });
