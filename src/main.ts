@@ -54,11 +54,18 @@ export async function main(argv: readonly string[]): Promise<number> {
 
 hidePassword();
 
-// Ignore EPIPE, so that `| head` does not end the command.
-for (const stream of [process.stdout, process.stderr]) {
-  stream.on("error", (error: NodeJS.ErrnoException) => {
-    if (error.code !== "EPIPE") throw error;
-  });
-}
+/** Why standard output could not be written, if a reader that went away is not the reason. */
+let outputError: Error | undefined;
+
+// `| head` does not end a command, and neither does a log that nobody can write.
+process.stderr.on("error", () => {});
+process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+  if (error.code !== "EPIPE") outputError ??= error;
+});
 
 process.exitCode = await main(process.argv.slice(2));
+await new Promise<void>((resolve) => process.stdout.write("", () => resolve()));
+if (outputError !== undefined && process.exitCode === 0) {
+  process.stderr.write(`marketd: cannot write standard output: ${outputError.message}\n`);
+  process.exitCode = exitFailed;
+}

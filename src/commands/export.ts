@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { rm } from "node:fs/promises";
+import { realpath, rm, stat } from "node:fs/promises";
 import { readJournal, writeJournal } from "../client/export-journal.js";
 import {
   type Checkpoint,
@@ -53,7 +53,7 @@ export async function exportLedger(config: ExportConfig): Promise<void> {
     onFailure: (reason) => tell(progress, `${reason}; trying again`),
   };
   try {
-    const path = out ?? ledgerFileName(config);
+    const path = await fileAt(out ?? ledgerFileName(config));
     // A file that was named may be replaced.
     const replaces = config.force || out !== undefined;
     if (!replaces && existsSync(path)) throw fileExists(path);
@@ -73,6 +73,14 @@ function interruptedText(out: string | undefined): string {
   return out === "-"
     ? "interrupted; what was written is not complete"
     : "interrupted; the same command continues from here";
+}
+
+/** The file that a path names, itself or by links: a rename would replace a link. @throws OperatorError for a device */
+async function fileAt(path: string): Promise<string> {
+  const found = path === "-" ? undefined : await stat(path).catch(() => undefined);
+  if (found === undefined) return path;
+  if (found.isFile()) return realpath(path);
+  throw new OperatorError(`${path} is not a file; name one with --out, or redirect standard output with --out -`);
 }
 
 /** The file appears when it is complete. Until then the same command finds a part of it, and goes on. */

@@ -1,6 +1,6 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdirSync, openSync, readFileSync, writeFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
@@ -431,4 +431,30 @@ it.each([
   const script = `"${process.execPath}" "${program}" ${command} | ${reader} >/dev/null; echo "\${PIPESTATUS[0]}"`;
   const child = execFile("bash", ["-c", script], { timeout: runMaxMs });
   expect(await ending(child)).toMatchObject({ out: "0\n", error: "" });
+});
+
+describe("a full disk behind standard error or output", () => {
+  const full = openSync("/dev/full", "w");
+
+  it("ends no command that writes its log there", async () => {
+    const { url } = newDatabaseUrl();
+    const file = join(folder, "followed-with-full-log");
+    writeFileSync(file, smallNetwork().bytes());
+    const port = await freePort();
+    const commands = [
+      ["load", "--database-url", url, "--follow", file, "--log-level", "debug"],
+      ["serve", "--database-url", url, "--listen", `127.0.0.1:${port}`, "--workers", "1", "--log-level", "debug"],
+    ].map((args) => spawn(process.execPath, [program, ...args], { stdio: ["ignore", "ignore", full] }));
+    const ready = () => fetch(`http://127.0.0.1:${port}/readyz`).then(({ status }) => status);
+    await expect.poll(() => ready().catch(() => 0), { timeout: runMaxMs }).toBe(200);
+    const ends = commands.map((child) => once(child, "close"));
+    for (const child of commands) child.kill("SIGTERM");
+    expect((await Promise.all(ends)).map(([code]) => code)).toEqual([0, 0]);
+  });
+
+  it("fails a command whose output is lost", async () => {
+    const child = spawn(process.execPath, [program, "--help"], { stdio: ["ignore", full, "pipe"] });
+    const error = expect.stringMatching(/^marketd: cannot write standard output: ENOSPC.*\n$/);
+    expect(await ending(child)).toMatchObject({ code: 1, error });
+  });
 });

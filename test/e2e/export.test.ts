@@ -1,7 +1,17 @@
-import { execFile } from "node:child_process";
+import { execFile, execFileSync, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import {
+  closeSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { createServer, type IncomingHttpHeaders, request, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -200,6 +210,34 @@ describe("a file", () => {
     } finally {
       await retained.kill();
     }
+  });
+
+  it("writes the file that a link names, and replaces nothing that is not a file", async () => {
+    const expected = await undisturbed();
+    writeFileSync(join(cwd, "target.csv"), "old");
+    symlinkSync("target.csv", join(cwd, "link.csv"));
+    expect(await runToEnd([...argsOf(service.url), "--out", "link.csv"], { cwd })).toMatchObject({ code: 0 });
+    expect(readFileSync(join(cwd, "target.csv"))).toEqual(expected);
+    expect(lstatSync(join(cwd, "link.csv")).isSymbolicLink()).toBe(true);
+    execFileSync("mkfifo", [join(cwd, "pipe")]);
+    for (const path of ["pipe", "/dev/null", "."]) {
+      const refused = await runToEnd([...argsOf(service.url), "--out", path], { cwd });
+      expect(refused).toMatchObject({ code: 1, error: expect.stringContaining(`${path} is not a file`) });
+    }
+    expect(lstatSync("/dev/null").isCharacterDevice() && lstatSync(join(cwd, "pipe")).isFIFO()).toBe(true);
+  });
+
+  it("says in one line that standard output cannot be written", async () => {
+    const full = openSync("/dev/full", "w");
+    const args = [marketdProgram, ...argsOf(service.url), "--out", "-"];
+    const child = spawn(process.execPath, args, { cwd, stdio: ["ignore", full, "pipe"] });
+    let error = "";
+    child.stderr?.on("data", (text) => {
+      error += String(text);
+    });
+    const [code] = await once(child, "close");
+    closeSync(full);
+    expect([code, error]).toEqual([1, expect.stringMatching(/^marketd: cannot write standard output: .*\n$/)]);
   });
 
   it("has no name of the server's, and replaces another file only with --force", async () => {
