@@ -24,9 +24,14 @@ export async function verify(config: VerifyConfig): Promise<void> {
     throw new OperatorError(`the database could not be checked: ${why}`, exitUnchecked, error);
   });
   for (const line of renderReport(report)) process.stdout.write(`${line}\n`);
-  const { count } = report.findings;
-  if (count > 0)
-    throw new OperatorError(`${count} finding${count === 1 ? "" : "s"}: the database is not what was loaded`);
+  const { count, ofSource } = report.findings;
+  if (count > 0) {
+    const isAsLoaded = count === ofSource && report.undigested.length === 0;
+    const what = isAsLoaded
+      ? "the database is what was loaded, but the balances that the source stated do not follow from its entries"
+      : "the database is not what was loaded";
+    throw new OperatorError(`${count} finding${count === 1 ? "" : "s"}: ${what}`);
+  }
   if (report.undigested.length > 0) {
     const why = "what has no digest was not checked: see docs/operations.md, Digests made anew";
     throw new OperatorError(why, exitUnchecked);

@@ -129,7 +129,7 @@ export function renderSummary(summary: LoadSummary): string[] {
   }
   const written = [...summary.rows].filter(([, rows]) => rows > 0).map(([table, rows]) => `${table} ${rows}`);
   lines.push(written.length === 0 ? "rows written: none" : `rows written: ${written.join(", ")}`);
-  if (alreadyLoaded > 0) lines.push(`${count(alreadyLoaded, "event")} had been loaded before`);
+  if (alreadyLoaded > 0) lines.push(`${count(alreadyLoaded, "event")} skipped: not after the last one in the database`);
   if (outsideBlocks > 0) lines.push(`${count(outsideBlocks, "event")} outside of blocks ignored`);
   if (skipped.size > 0) {
     lines.push(`kinds that feed nothing: ${[...skipped].map(([kind, events]) => `${kind} ${events}`).join(", ")}`);

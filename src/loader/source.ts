@@ -1,5 +1,5 @@
 import { constants, openSync } from "node:fs";
-import { access, open, stat } from "node:fs/promises";
+import { access, type FileHandle, open, stat } from "node:fs/promises";
 import { Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createGunzip } from "node:zlib";
@@ -10,6 +10,9 @@ export const readBytes = 1024 * 1024;
 
 /** How often a file that is followed is looked at for more. */
 export const followIntervalMs = 50;
+
+/** How often it is checked that a file that is followed is still the one of that name. */
+export const followCheckIntervalMs = 1_000;
 
 /** A recording's bytes, compressed or not, in chunks of any size. */
 export interface Source {
@@ -63,17 +66,45 @@ export function streamSource(bytes: AsyncIterable<Uint8Array>, name: string): So
 
 async function* readFile(path: string, { follow, signal }: FileSourceOptions): AsyncGenerator<Uint8Array> {
   const file = await open(path);
+  let position = 0;
+  let checkedMs = performance.now();
   try {
     while (signal?.aborted !== true) {
       const buffer = Buffer.allocUnsafe(readBytes);
       const { bytesRead } = await file.read(buffer, 0, readBytes);
-      if (bytesRead > 0) yield buffer.subarray(0, bytesRead);
-      else if (follow !== true) return;
-      else await sleep(followIntervalMs, undefined, signal === undefined ? {} : { signal }).catch(() => {});
+      position += bytesRead;
+      if (bytesRead > 0) {
+        yield buffer.subarray(0, bytesRead);
+        continue;
+      }
+      if (follow !== true) return;
+      if (performance.now() - checkedMs >= followCheckIntervalMs) {
+        await checkSameFile(path, file, position);
+        checkedMs = performance.now();
+      }
+      await sleep(followIntervalMs, undefined, signal === undefined ? {} : { signal }).catch(() => {});
     }
   } finally {
     await file.close();
   }
+}
+
+/** @throws RecordingError if nothing will follow in an open file: it has another name now, or none, or became shorter */
+async function checkSameFile(path: string, file: FileHandle, position: number): Promise<void> {
+  const [named, opened] = await Promise.all([stat(path).catch(() => undefined), file.stat()]);
+  if (!opened.isFile()) return;
+  const what =
+    named === undefined
+      ? "was removed"
+      : named.ino !== opened.ino || named.dev !== opened.dev
+        ? "was replaced"
+        : named.size < position
+          ? "became shorter"
+          : undefined;
+  if (what === undefined) return;
+  throw new RecordingError(
+    `${path}: ${what} while it was followed, after byte ${position}; load again from what goes on`,
+  );
 }
 
 /** Read as a file, a pipe that nobody writes to would keep the process from ending. */

@@ -13,6 +13,8 @@ export interface Finding {
 export class Findings {
   readonly listed: Finding[] = [];
   count = 0;
+  /** How many of them are in what the source stated, which was stored as it was. */
+  ofSource = 0;
 
   add(table: string, block: bigint | undefined, text: string): void {
     this.count++;

@@ -358,6 +358,19 @@ describe("loading", () => {
 });
 
 describe("verify", () => {
+  it("says whether the source or the database is wrong", async () => {
+    const { url } = newDatabaseUrl();
+    const file = join(folder, "without-balances");
+    const none = { amount: "5", fromBalance: "", toBalance: "" };
+    writeFileSync(file, new RecordingBuilder().block(1, 10n, (r) => r.transfer(none, none)).bytes());
+    expect((await run(["load", "--database-url", url, file])).code).toBe(0);
+    const what = "the database is what was loaded, but the balances that the source stated do not follow";
+    expect(await run(["verify", "--database-url", url])).toMatchObject({
+      code: 1,
+      error: expect.stringMatching(new RegExp(`^marketd: \\d+ findings?: ${what} from its entries\n$`)),
+    });
+  });
+
   it("ends with 0 when all is right, with 1 and a line for each finding, with 4 when it cannot check", async () => {
     const { url } = newDatabaseUrl();
     const file = join(folder, "verified");

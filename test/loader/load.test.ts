@@ -1,4 +1,4 @@
-import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdtempSync, renameSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -466,6 +466,29 @@ it("follows a file that grows, and refuses to follow a compressed one", async ()
     while ((await store.query("SELECT height FROM block")).length < 2) await sleep(5);
     stop.abort();
     expect(await loading).toMatchObject({ blocks: 2 });
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
+});
+
+it.each<[string, (path: string) => void]>([
+  ["was removed", (path) => rmSync(path)],
+  ["was replaced", (path) => renameSync(path, `${path}.1`)],
+  ["became shorter", (path) => truncateSync(path, 5)],
+])("ends when a file that it follows %s, with what was in it", async (what, change) => {
+  const directory = mkdtempSync(join(tmpdir(), "marketd-follow-"));
+  const path = join(directory, "recording.evts");
+  const bytes = new RecordingBuilder().block(1, 10n).bytes();
+  try {
+    writeFileSync(path, bytes);
+    const loading = load({ database: url, sources: [await fileSource(path, { follow: true })], log });
+    const refused = expect(loading).rejects.toThrow(
+      `${path}: ${what} while it was followed, after byte ${bytes.length}; load again from what goes on`,
+    );
+    while ((await store.query("SELECT height FROM block")).length < 1) await sleep(5);
+    change(path);
+    if (what === "was replaced") writeFileSync(path, bytes);
+    await refused;
   } finally {
     rmSync(directory, { recursive: true });
   }
