@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { realpath, rm, stat } from "node:fs/promises";
+import { lstat, realpath, rm, stat } from "node:fs/promises";
 import { readJournal, writeJournal } from "../client/export-journal.js";
 import {
   type Checkpoint,
@@ -79,7 +79,7 @@ function interruptedText(out: string | undefined): string {
 async function fileAt(path: string): Promise<string> {
   const found = path === "-" ? undefined : await stat(path).catch(() => undefined);
   if (found === undefined) return path;
-  if (found.isFile()) return realpath(path);
+  if (found.isFile()) return (await lstat(path)).isSymbolicLink() ? realpath(path) : path;
   throw new OperatorError(`${path} is not a file; name one with --out, or redirect standard output with --out -`);
 }
 

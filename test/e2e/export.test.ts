@@ -217,7 +217,7 @@ describe("a file", () => {
     writeFileSync(join(cwd, "target.csv"), "old");
     symlinkSync("target.csv", join(cwd, "link.csv"));
     expect(await runToEnd([...argsOf(service.url), "--out", "link.csv"], { cwd })).toMatchObject({ code: 0 });
-    expect(readFileSync(join(cwd, "target.csv"))).toEqual(expected);
+    expect(readFileSync(join(cwd, "target.csv")).equals(expected)).toBe(true);
     expect(lstatSync(join(cwd, "link.csv")).isSymbolicLink()).toBe(true);
     execFileSync("mkfifo", [join(cwd, "pipe")]);
     for (const path of ["pipe", "/dev/null", "."]) {
