@@ -1,4 +1,3 @@
-import { STATUS_CODES } from "node:http";
 import type { Message } from "@bufbuild/protobuf";
 import type { EncodedResponse } from "../../domain/encoded-response.js";
 import { Failure } from "../../domain/failure.js";
@@ -13,15 +12,11 @@ import { breakOff, type Exchange, sendError, sendWhole, writeTogether } from "./
 export interface UnaryTarget extends ServedMethod {
   readonly method: UnaryMethod;
   readonly message: Message;
-  /** The latest response was available without waiting, and small enough to be repeated. */
-  cached: boolean;
 }
 
 /** The JSON response to a GET of a unary method. */
 export class UnaryResponse extends WithoutStream implements CallWire {
   readonly codec = "json";
-  /** The response, once there is one. */
-  answered: EncodedResponse | undefined;
   readonly #exchange: Exchange;
   readonly #bodies: JsonBodies;
 
@@ -32,7 +27,6 @@ export class UnaryResponse extends WithoutStream implements CallWire {
   }
 
   respond(encoded: EncodedResponse): undefined | Promise<() => void> {
-    this.answered = encoded;
     const coding = chooseCoding(this.#exchange.request.headers["accept-encoding"]?.toString());
     if (encoded.version === undefined && coding === undefined && this.#exchange.response.stream === undefined) {
       sendText(encoded, this.#exchange, this.#bodies.vary);
@@ -102,37 +96,20 @@ function jsonHeaders(
   };
 }
 
-/** The headers that all responses of a server share. */
-export interface JsonBodiesOptions {
-  /** The value of that header. */
-  readonly vary: string;
-  /** How long a connection may be idle. */
-  readonly keepAliveTimeoutMs: number;
-}
-
-const noBytes = new Uint8Array();
-
 /** The JSON of a response in one content coding, with finished headers. */
 class JsonBody {
   readonly bytes: Uint8Array;
   readonly etag: string | undefined;
   readonly #coding: ContentCoding | undefined;
-  readonly #options: JsonBodiesOptions;
+  readonly #vary: string;
   #common: HeaderFields | undefined;
   #headers: HeaderFields = {};
   #notModifiedHeaders: HeaderFields | undefined;
-  #whole: WholeResponse | undefined;
-  #wholeNotModified: WholeResponse | undefined;
 
-  constructor(
-    response: EncodedResponse,
-    bytes: Uint8Array,
-    coding: ContentCoding | undefined,
-    options: JsonBodiesOptions,
-  ) {
+  constructor(response: EncodedResponse, bytes: Uint8Array, coding: ContentCoding | undefined, vary: string) {
     this.bytes = bytes;
     this.#coding = coding;
-    this.#options = options;
+    this.#vary = vary;
     if (response.version !== undefined)
       this.etag = `"${response.version}.json${coding === undefined ? "" : `.${coding}`}"`;
   }
@@ -142,7 +119,7 @@ class JsonBody {
     if (this.#common !== common) {
       this.#common = common;
       this.#notModifiedHeaders = undefined;
-      this.#headers = jsonHeaders(this.bytes.length, this.#options.vary, common, this.etag, this.#coding);
+      this.#headers = jsonHeaders(this.bytes.length, this.#vary, common, this.etag, this.#coding);
     }
     return this.#headers;
   }
@@ -161,17 +138,6 @@ class JsonBody {
   isNotModified(ifNoneMatch: string | undefined): boolean {
     return ifNoneMatch !== undefined && this.etag !== undefined && noneMatch(ifNoneMatch, this.etag);
   }
-
-  /** All bytes of the response on an HTTP/1.1 connection that stays open. */
-  whole(common: HeaderFields, ifNoneMatch: string | undefined): Uint8Array {
-    const keepAliveSeconds = Math.floor(this.#options.keepAliveTimeoutMs / 1000);
-    if (this.isNotModified(ifNoneMatch)) {
-      this.#wholeNotModified ??= new WholeResponse(304, noBytes, keepAliveSeconds);
-      return this.#wholeNotModified.bytes(this.notModifiedHeaders(common));
-    }
-    this.#whole ??= new WholeResponse(200, this.bytes, keepAliveSeconds);
-    return this.#whole.bytes(this.headers(common));
-  }
 }
 
 /** The bodies of one response by content coding. */
@@ -184,15 +150,11 @@ interface Bodies {
 /** Caches a response's body in each requested content coding, for as long as the response exists. */
 export class JsonBodies {
   readonly #byResponse = new WeakMap<EncodedResponse, Bodies>();
-  readonly #options: JsonBodiesOptions;
-
-  constructor(options: JsonBodiesOptions) {
-    this.#options = options;
-  }
-
   /** The value of that header. */
-  get vary(): string {
-    return this.#options.vary;
+  readonly vary: string;
+
+  constructor(vary: string) {
+    this.vary = vary;
   }
 
   /** A promise only if a large body is compressed for the first time. */
@@ -203,7 +165,7 @@ export class JsonBodies {
       this.#byResponse.set(response, bodies);
     }
     if (coding === undefined) {
-      bodies.identity ??= new JsonBody(response, response.json(), undefined, this.#options);
+      bodies.identity ??= new JsonBody(response, response.json(), undefined, this.vary);
       return bodies.identity;
     }
     bodies[coding] ??= this.#compressed(response, coding, bodies);
@@ -214,9 +176,9 @@ export class JsonBodies {
     const json = response.json();
     if (json.length < compressedBytesMin) return this.of(response, undefined);
     const bytes = compress(coding, json);
-    if (!(bytes instanceof Promise)) return new JsonBody(response, bytes, coding, this.#options);
+    if (!(bytes instanceof Promise)) return new JsonBody(response, bytes, coding, this.vary);
     return bytes.then((done) => {
-      const body = new JsonBody(response, done, coding, this.#options);
+      const body = new JsonBody(response, done, coding, this.vary);
       bodies[coding] = body;
       return body;
     });
@@ -230,51 +192,4 @@ export function noneMatch(ifNoneMatch: string, etag: string): boolean {
     const tag = part.trim();
     return (tag.startsWith("W/") ? tag.slice(2) : tag) === etag;
   });
-}
-
-let dateSecond = 0;
-let dateText = "";
-
-/** The value of the `date` header, renewed each second. */
-function httpDate(): string {
-  const second = Math.floor(Date.now() / 1000);
-  if (second !== dateSecond) {
-    dateSecond = second;
-    dateText = new Date(second * 1000).toUTCString();
-  }
-  return dateText;
-}
-
-/**
- * All bytes of a response on an HTTP/1.1 connection that stays open, as Node's server writes them. They are kept until
- * the headers or the second change.
- */
-class WholeResponse {
-  readonly #statusLine: string;
-  readonly #keepAlive: string;
-  readonly #body: Uint8Array;
-  #headers: HeaderFields | undefined;
-  #date = "";
-  #bytes: Uint8Array = new Uint8Array();
-
-  /** `keepAliveSeconds`: how long the connection may be idle, as announced to the client. */
-  constructor(status: number, body: Uint8Array, keepAliveSeconds: number) {
-    this.#statusLine = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\n`;
-    this.#keepAlive = `Connection: keep-alive\r\nKeep-Alive: timeout=${keepAliveSeconds}\r\n\r\n`;
-    this.#body = body;
-  }
-
-  /** Compares `headers` by identity. */
-  bytes(headers: HeaderFields): Uint8Array {
-    const date = httpDate();
-    if (headers !== this.#headers || date !== this.#date) {
-      this.#headers = headers;
-      this.#date = date;
-      let head = this.#statusLine;
-      for (const name in headers) head += `${name}: ${headers[name]}\r\n`;
-      head += `Date: ${date}\r\n${this.#keepAlive}`;
-      this.#bytes = Buffer.concat([Buffer.from(head, "latin1"), this.#body]);
-    }
-    return this.#bytes;
-  }
 }

@@ -6,7 +6,6 @@ import type { HandlerOptions, Readiness } from "../options.js";
 import { type Exchange, type HttpResponse, refuse, sendWhole } from "./exchange.js";
 import { JsonBodies, UnaryResponse, type UnaryTarget } from "./json-response.js";
 import type { BoundRequest } from "./query-parameters.js";
-import { isRepeatable, RepeatedGets } from "./repeated-gets.js";
 import type { RouteMatch, Routes } from "./routes.js";
 import { StreamResponse } from "./stream-response.js";
 
@@ -27,8 +26,6 @@ export const rememberedUrlLengthMax = 256;
 
 /** The HTTP API: GET with parameters in the URL, JSON and streams as responses, in both HTTP versions. */
 export class RestHandler {
-  /** The repeated GETs of its connections. */
-  readonly repeated: RepeatedGets;
   readonly #options: RestHandlerOptions;
   readonly #operations: Operations;
   readonly #bodies: JsonBodies;
@@ -39,11 +36,8 @@ export class RestHandler {
   constructor(options: RestHandlerOptions) {
     this.#options = options;
     this.#operations = new Operations(options);
-    const { common, clients } = options;
-    const { keepAliveTimeoutMs } = options.limits;
-    this.#bodies = new JsonBodies({ vary: common.vary("accept-encoding"), keepAliveTimeoutMs });
-    const target = (url: string): UnaryTarget | undefined => this.#targets.get(url);
-    this.repeated = new RepeatedGets({ common, clients, bodies: this.#bodies, target });
+    const { common } = options;
+    this.#bodies = new JsonBodies(common.vary("accept-encoding"));
     this.#vary = common.vary("accept", "accept-encoding");
   }
 
@@ -85,7 +79,6 @@ export class RestHandler {
         counters: this.#options.requests.counters(method, "http"),
         options: this.#options,
         terms: this.#options.routes.terms,
-        cached: false,
       };
       this.#remember(request.url ?? "", target);
       this.#unary(target, exchange);
@@ -105,7 +98,6 @@ export class RestHandler {
     const wire = new UnaryResponse(exchange, this.#bodies);
     const call = new ServerCall(target, wire, this.#options.clients.ofRequest(request), request.headers);
     call.invoke(target.message);
-    target.cached = wire.answered !== undefined && isRepeatable(wire.answered);
     if (!call.isDone) response.once("close", () => call.left());
   }
 
