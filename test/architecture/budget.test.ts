@@ -22,10 +22,10 @@ const budgets: Readonly<Record<string, number>> = {
   telemetry: 40,
   terminal: 440,
   "transport/": 1_090,
-  "transport/call": 1_180,
+  "transport/call": 1_200,
   "transport/connections": 1_950,
-  "transport/http": 1_880,
-  "transport/protocols": 1_070,
+  "transport/http": 1_810,
+  "transport/protocols": 1_050,
   "transport/services": 400,
   verify: 1_240,
 };

@@ -4,7 +4,7 @@ import type { CommonHeaders, HeaderFields } from "../common-headers.js";
 import { unknownPath, urlTooLong, wrongMethod } from "../errors.js";
 import type { HandlerOptions, Readiness } from "../options.js";
 import { type Exchange, type HttpResponse, refuse, sendWhole } from "./exchange.js";
-import { JsonBodies, UnaryResponse, type UnaryTarget } from "./json-response.js";
+import { UnaryResponse, type UnaryTarget } from "./json-response.js";
 import type { BoundRequest } from "./query-parameters.js";
 import type { RouteMatch, Routes } from "./routes.js";
 import { StreamResponse } from "./stream-response.js";
@@ -28,17 +28,17 @@ export const rememberedUrlLengthMax = 256;
 export class RestHandler {
   readonly #options: RestHandlerOptions;
   readonly #operations: Operations;
-  readonly #bodies: JsonBodies;
-  /** The value of that header on every stream. */
+  /** The value of `Vary` on every response to a unary method, and on every stream. */
   readonly #vary: string;
+  readonly #streamVary: string;
   readonly #targets = new Map<string, UnaryTarget>();
 
   constructor(options: RestHandlerOptions) {
     this.#options = options;
     this.#operations = new Operations(options);
     const { common } = options;
-    this.#bodies = new JsonBodies(common.vary("accept-encoding"));
-    this.#vary = common.vary("accept", "accept-encoding");
+    this.#vary = common.vary("accept-encoding");
+    this.#streamVary = common.vary("accept", "accept-encoding");
   }
 
   /** Serves a GET or HEAD of a remembered URL. False: it is not remembered. */
@@ -95,7 +95,7 @@ export class RestHandler {
 
   #unary(target: UnaryTarget, exchange: Exchange): void {
     const { request, response } = exchange;
-    const wire = new UnaryResponse(exchange, this.#bodies);
+    const wire = new UnaryResponse(exchange, this.#vary);
     const call = new ServerCall(target, wire, this.#options.clients.ofRequest(request), request.headers);
     call.invoke(target.message);
     if (!call.isDone) response.once("close", () => call.left());
@@ -104,7 +104,7 @@ export class RestHandler {
   #stream(match: RouteMatch, bound: BoundRequest, exchange: Exchange): void {
     const { request, response } = exchange;
     const { method } = match.route;
-    const wire = new StreamResponse({ method, bound, exchange, vary: this.#vary });
+    const wire = new StreamResponse({ method, bound, exchange, vary: this.#streamVary });
     const counters = this.#options.requests.counters(method, wire.protocol);
     const served = { method, counters, options: this.#options, terms: this.#options.routes.terms };
     const call = new ServerCall(served, wire, this.#options.clients.ofRequest(request), request.headers);
