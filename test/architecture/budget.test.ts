@@ -10,7 +10,7 @@ const budgets: Readonly<Record<string, number>> = {
   api: 800,
   client: 980,
   commands: 1_410,
-  domain: 1_650,
+  domain: 1_690,
   embedded: 1_180,
   encoding: 550,
   ledger: 1_750,
