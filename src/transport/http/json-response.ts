@@ -6,7 +6,7 @@ import { type CallError, type CallWire, WithoutStream } from "../call/call-wire.
 import { type ContentCoding, chooseCoding, codingOfBody } from "../call/content-coding.js";
 import { compressedBodies } from "../call/framing.js";
 import type { ServedMethod } from "../call/server-call.js";
-import { type HeaderFields, withOwn } from "../common-headers.js";
+import { type HeaderFields, noneMatch, withOwn } from "../common-headers.js";
 import { breakOff, type Exchange, sendError, sendWhole, writeTogether } from "./exchange.js";
 
 /** The method and message of a URL, kept for repeated requests. */
@@ -113,13 +113,4 @@ function endWithText(response: Exchange["response"], text: string): void {
   writeTogether(response);
   response.flushHeaders?.();
   response.end(text, "latin1");
-}
-
-/** Whether an `If-None-Match` value contains this ETag (weak comparison, RFC 9110, 13.1.2). */
-export function noneMatch(ifNoneMatch: string, etag: string): boolean {
-  if (ifNoneMatch === etag || ifNoneMatch === "*") return true;
-  return ifNoneMatch.split(",").some((part) => {
-    const tag = part.trim();
-    return (tag.startsWith("W/") ? tag.slice(2) : tag) === etag;
-  });
 }
