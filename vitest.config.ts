@@ -2,7 +2,7 @@ import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 import { databaseTests, isOtherServer } from "./test/support/database-tests.js";
-import { leftOutFiles, thorough } from "./test/support/tries.js";
+import { leftOutFiles } from "./test/support/tries.js";
 
 /**
  * Files run beside each other for each core, and beyond: most tests wait for time limits, dead connections or other
@@ -46,15 +46,7 @@ class LongestFirst extends BaseSequencer {
 const patience = { testTimeout: 120_000, hookTimeout: 120_000, expect: { poll: { timeout: 20_000 } } } as const;
 
 /** Each worker loads a module once, for all files that it runs. */
-const common = { ...patience, pool: "forks", isolate: false } as const;
-
-/** Run once more as an operator would who switches the adjustments of Node and V8 off (test/support/tuning.ts). */
-const untuned = [
-  ...(thorough ? ["test/e2e/responses.test.ts"] : []),
-  "test/transport/grpc/grpc-calls.test.ts",
-  "test/transport/http/http-responses.test.ts",
-  "test/transport/http/repeated-gets.test.ts",
-];
+const processes = { pool: "forks", isolate: false } as const;
 
 const include = isOtherServer ? databaseTests() : ["test/**/*.test.ts"];
 
@@ -63,11 +55,9 @@ export default defineConfig({
     globalSetup: ["test/support/global-setup.ts"],
     maxWorkers: availableParallelism() + waitingFiles,
     sequence: { sequencer: LongestFirst },
-    projects: [
-      { test: { ...common, name: "tuning on", include, exclude: [...leftOutFiles()] } },
-      {
-        test: { ...common, name: "tuning off", include: isOtherServer ? [] : untuned, env: { MARKETD_TUNING: "off" } },
-      },
-    ],
+    ...patience,
+    ...processes,
+    include,
+    exclude: [...leftOutFiles()],
   },
 });

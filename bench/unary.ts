@@ -1,7 +1,7 @@
-// npm run bench -- unary [--seconds N] [--rounds N] [--against DIR | --untuned]
+// npm run bench -- unary [--seconds N] [--rounds N] [--against DIR]
 // A hot depth response, by GET, gRPC, Connect and gRPC-Web, against bare Node and what others build on it. The servers run
 // in processes of their own on one core, the load on another; rounds alternate, and medians count. With --against only
-// against the service of another checkout, which must be built; with --untuned only against this one with --tuning off.
+// against the service of another checkout, which must be built.
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -18,7 +18,7 @@ import {
 import { withMarketStore } from "./unary/market-store.js";
 import { type Sample, takeSample } from "./unary/sample.js";
 import { type MeasuredServer, ServerProcess } from "./unary/server-process.js";
-import { ServiceProcess, type ServiceStart } from "./unary/service-process.js";
+import { ServiceProcess } from "./unary/service-process.js";
 
 /** One row of a table: a load on a server. */
 interface Subject {
@@ -39,7 +39,6 @@ const { values } = parseArgs({
     seconds: { type: "string", default: "3" },
     rounds: { type: "string", default: "5" },
     against: { type: "string" },
-    untuned: { type: "boolean", default: false },
   },
 });
 const seconds = Number(values.seconds);
@@ -134,13 +133,9 @@ async function workerCost(one: MeasuredServer, databaseUrl: string): Promise<num
 }
 
 /** This checkout's throughput over that of another service, both on the same database. */
-async function compareServices(
-  ours: ServiceProcess,
-  databaseUrl: string,
-  name: "before" | "untuned",
-  start: ServiceStart,
-): Promise<void> {
-  const other = await ServiceProcess.start(name, databaseUrl, 1, start);
+async function compareServices(ours: ServiceProcess, databaseUrl: string, checkout: string): Promise<void> {
+  const name = "before";
+  const other = await ServiceProcess.start(name, databaseUrl, 1, { checkout });
   const loads = {
     json: loadHttp,
     json_numbered: loadHttpNumbered,
@@ -177,9 +172,8 @@ async function run(databaseUrl: string): Promise<void> {
     writeFileSync(sampleFile, JSON.stringify(sample));
     const sizes = [sample.json, sample.binary].map((base64) => Buffer.from(base64, "base64").length);
     console.log(`a book of ${sizes[0]} bytes of JSON, ${sizes[1]} of protobuf; ${rounds} rounds of ${seconds} s`);
-    if (values.untuned) return await compareServices(ours, databaseUrl, "untuned", { flags: ["--tuning", "off"] });
     if (values.against !== undefined) {
-      return await compareServices(ours, databaseUrl, "before", { checkout: values.against });
+      return await compareServices(ours, databaseUrl, values.against);
     }
     const http = ["rawHttp", "fastify"];
     const json = await compare("depth by GET, JSON, HTTP/1.1", loadHttp, ours, http);

@@ -41,8 +41,8 @@ export interface ServiceConfig {
   readonly trustedProxies: readonly Network[];
   /** 0: one per core. */
   readonly workers: number;
-  /** Whether to rely on undocumented parts of Node and V8. */
-  readonly tuning: boolean;
+  /** `--tuning` is given, which this release accepts and ignores. */
+  readonly namesTuning?: boolean;
   readonly pollIntervalMs: number;
   readonly heartbeatMs: number;
   readonly stalledReaderMs: number;
@@ -290,11 +290,7 @@ function addService(command: Command, workers: number): Command {
         .argParser(parseNetworks),
     )
     .addOption(wholeNumber("--workers", "n", "serving processes; 0: one per core", workers, 0, 256))
-    .addOption(
-      setting("--tuning", "on|off", "rely on undocumented parts of Node and V8, for speed and memory")
-        .choices(["on", "off"])
-        .default("on"),
-    )
+    .addOption(setting("--tuning", "any", "ignored; the next release refuses it").hideHelp())
     .addOption(wholeNumber("--poll-interval-ms", "ms", "interval between polls for new blocks", 25, 1, 60_000))
     .addOption(wholeNumber("--heartbeat-ms", "ms", "longest silence on a stream", 15_000, 10, 3_600_000))
     .addOption(
@@ -364,7 +360,7 @@ function serviceConfig(values: Values): ServiceConfig {
     corsOrigins: values["corsOrigins"] as readonly string[],
     trustedProxies: values["trustedProxies"] as readonly Network[],
     workers: values["workers"] as number,
-    tuning: values["tuning"] === "on",
+    namesTuning: values["tuning"] !== undefined,
     pollIntervalMs: values["pollIntervalMs"] as number,
     heartbeatMs: values["heartbeatMs"] as number,
     stalledReaderMs: values["stalledReaderMs"] as number,

@@ -25,7 +25,6 @@ const service = await startService({
     corsOrigins: ["*"],
     trustedProxies: [],
     workers: 1,
-    tuning: true,
     pollIntervalMs,
     heartbeatMs: 15_000,
     stalledReaderMs: 300_000,

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import type { DatabaseConfig, ServeConfig, ServiceConfig } from "../config.js";
 import { Primary, type ServiceUrls } from "../runtime/primary.js";
 import { HangUps, untilStopped } from "../runtime/stop-signal.js";
-import { workerFlags } from "../runtime/tuning/worker-flags.js";
+import { workerFlags } from "../runtime/worker-flags.js";
 import { createLog, type Log } from "../telemetry/log.js";
 import type { refuseConnection } from "../transport/connections/connection-admission.js";
 import { defaultTransportLimits } from "../transport/options.js";
@@ -71,10 +71,23 @@ export async function startServing(config: DatabaseConfig & ServiceConfig, optio
     if (tls || sendRefusal === undefined) socket.destroy();
     else sendRefusal(socket, "TOO_MANY_CONNECTIONS");
   };
-  const flags = config.tuning ? workerFlags : [];
+  if (config.namesTuning === true) {
+    options.log.warn("--tuning and MARKETD_TUNING have no effect; remove them, the next release refuses the flag");
+  }
   const ofTls = config.tls === undefined ? [] : [config.tls.certificatePath, config.tls.keyPath];
   const files = [...ofTls, ...(config.database.kind === "url_file" ? [config.database.path] : [])];
-  const settings = { program, files, flags, listen, adminListen, tls, workers, drainMs, connectionsMax, refuse };
+  const settings = {
+    program,
+    files,
+    flags: workerFlags,
+    listen,
+    adminListen,
+    tls,
+    workers,
+    drainMs,
+    connectionsMax,
+    refuse,
+  };
   const primary = new Primary({ ...options, ...settings });
   const starting = primary.start();
   starting.catch(() => {});

@@ -10,8 +10,6 @@ import { LedgerReader } from "../ledger/ledger-reader.js";
 import { type Live, startLive } from "../live/live.js";
 import { connectionsOfWorker, descriptorLimit } from "../runtime/descriptors.js";
 import { listenError } from "../runtime/listen-error.js";
-import { registerTuningInfo } from "../runtime/tuning/tuning-info.js";
-import { hasWorkerFlags } from "../runtime/tuning/worker-flags.js";
 import type { WorkerContext } from "../runtime/worker.js";
 import type { ReadinessState } from "../runtime/worker-messages.js";
 import { type Database, openDatabase } from "../store/database.js";
@@ -78,7 +76,6 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     await letGo();
     throw error;
   });
-  registerTuningInfo(metrics, { repeated_gets: server.repeatsGets, worker_flags: hasWorkerFlags() });
   warmLedger(live, ledger);
   return {
     url: server.url,
@@ -140,7 +137,6 @@ async function listen(
       staleness: () => live.blockAgeSeconds(),
       newestBlock: () => live.newestBlock(),
       status: () => live.status(),
-      tuning: config.tuning,
       files: new Map([...explorerFiles(), ...referenceFiles(config.basePath)]),
     });
   } catch (error) {

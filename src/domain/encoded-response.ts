@@ -4,14 +4,17 @@ import type { Metadata } from "./metadata.js";
 /** The form of a message's bytes. */
 export type Codec = "proto" | "json";
 
+/** Bytes; a promise while another thread compresses them. */
+export type CompressedBytes = Uint8Array | Promise<Uint8Array>;
+
 /**
- * How one protocol wraps a response's bytes: a gRPC frame, a JSON line, an event of an event stream. Must be a
- * constant: a response caches the bytes under this object.
+ * How one protocol wraps a response's bytes, compressed or not: a gRPC frame, a JSON line, an event of an event stream.
+ * Must be a constant: a response caches the bytes under this object.
  */
-export interface Encoding {
+export interface Encoding<Bytes extends CompressedBytes = Uint8Array> {
   /** For logs and tests. */
   readonly name: string;
-  encode(response: EncodedResponse): Uint8Array;
+  encode(response: EncodedResponse): Bytes;
 }
 
 /**
@@ -41,5 +44,5 @@ export interface EncodedResponse<S extends DescMessage = DescMessage> {
   /** The same as text. Not kept. */
   jsonText(): string;
   /** The bytes in a protocol's encoding. */
-  encode(encoding: Encoding): Uint8Array;
+  encode<Bytes extends CompressedBytes>(encoding: Encoding<Bytes>): Bytes;
 }

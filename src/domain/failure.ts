@@ -1,6 +1,7 @@
 import type { DescMethod } from "@bufbuild/protobuf";
 import type { Any } from "@bufbuild/protobuf/wkt";
 import type { Metadata } from "./metadata.js";
+import { shortened } from "./printable.js";
 
 /** Kinds of failure: the codes of gRPC without OK, by name. Transport maps each to the wire. */
 export type FailureCode =
@@ -90,7 +91,7 @@ export const repeatedLengthMax = 200;
 
 /** Input as an error repeats it: cut to {@link repeatedLengthMax}. */
 export function repeated(input: string): string {
-  return input.length <= repeatedLengthMax ? input : `${input.slice(0, repeatedLengthMax - 1)}…`;
+  return shortened(input, repeatedLengthMax - 1);
 }
 
 /** A failure that names fields or methods: as the definitions do, until a protocol tells it in terms of its own. */

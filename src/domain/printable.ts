@@ -9,8 +9,12 @@ export function printable(text: string): string {
   return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, "\ufffd");
 }
 
+/** The first `length` characters of a text, and … if it is longer. */
+export function shortened(text: string, length: number): string {
+  return text.length <= length ? text : `${text.slice(0, length)}…`;
+}
+
 /** External text in quotes, in an error's message: printable, and cut after {@link quotedMax} characters. */
 export function quoted(text: string): string {
-  const shown = text.length <= quotedMax ? text : `${text.slice(0, quotedMax)}…`;
-  return `"${printable(shown)}"`;
+  return `"${printable(shortened(text, quotedMax))}"`;
 }

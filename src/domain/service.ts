@@ -90,6 +90,47 @@ export interface ResponseStream<O extends DescMessage = DescMessage> extends Met
   close(): void;
 }
 
+/** A stream that passes everything on to another. Decorators override what they change. */
+export abstract class ForwardingStream implements ResponseStream {
+  protected readonly inner: ResponseStream;
+
+  constructor(inner: ResponseStream) {
+    this.inner = inner;
+  }
+
+  get headers(): ReadonlyMap<string, string> {
+    return this.inner.headers;
+  }
+
+  get trailers(): ReadonlyMap<string, string> {
+    return this.inner.trailers;
+  }
+
+  get trailerNames(): readonly string[] {
+    return this.inner.trailerNames ?? [];
+  }
+
+  get ended(): boolean {
+    return this.inner.ended;
+  }
+
+  get failure(): Failure | undefined {
+    return this.inner.failure;
+  }
+
+  take(): readonly EncodedResponse[] {
+    return this.inner.take();
+  }
+
+  onReady(listener: () => void): void {
+    this.inner.onReady(listener);
+  }
+
+  close(): void {
+    this.inner.close();
+  }
+}
+
 /** Any method. */
 export type Method = UnaryMethod | StreamMethod | BidiMethod;
 

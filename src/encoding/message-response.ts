@@ -1,5 +1,5 @@
 import { type DescMessage, fromBinary, isMessage, type MessageShape } from "@bufbuild/protobuf";
-import type { EncodedResponse, Encoding } from "../domain/encoded-response.js";
+import type { CompressedBytes, EncodedResponse, Encoding } from "../domain/encoded-response.js";
 import type { Metadata } from "../domain/metadata.js";
 import { encodeBinary } from "./binary-encoder.js";
 import type { Encodable } from "./field-values.js";
@@ -13,7 +13,7 @@ export abstract class CachedResponse<S extends DescMessage> implements EncodedRe
   #message: MessageShape<S> | undefined;
   #binary: Uint8Array | undefined;
   #json: Uint8Array | undefined;
-  #encodings: Map<Encoding, Uint8Array> | undefined;
+  #encodings: Map<Encoding<CompressedBytes>, CompressedBytes> | undefined;
 
   constructor(schema: S, version?: string, eventId?: string) {
     this.schema = schema;
@@ -46,12 +46,18 @@ export abstract class CachedResponse<S extends DescMessage> implements EncodedRe
     return this.#json;
   }
 
-  encode(encoding: Encoding): Uint8Array {
+  encode<Bytes extends CompressedBytes>(encoding: Encoding<Bytes>): Bytes {
     this.#encodings ??= new Map();
-    let bytes = this.#encodings.get(encoding);
-    if (bytes === undefined) {
-      bytes = encoding.encode(this);
-      this.#encodings.set(encoding, bytes);
+    const encodings = this.#encodings;
+    const known = encodings.get(encoding);
+    if (known !== undefined) return known as Bytes;
+    const bytes = encoding.encode(this);
+    encodings.set(encoding, bytes);
+    if (bytes instanceof Promise) {
+      bytes.then(
+        (ready) => encodings.set(encoding, ready),
+        () => encodings.delete(encoding),
+      );
     }
     return bytes;
   }

@@ -45,6 +45,15 @@ export function exposing<T extends HeaderFields>(common: T, names: readonly stri
   return { ...common, "access-control-expose-headers": [...new Set([...exposedHeaders, ...names])].join(", ") };
 }
 
+/** Whether an `If-None-Match` value contains this ETag (weak comparison, RFC 9110, 13.1.2). */
+export function noneMatch(ifNoneMatch: string, etag: string): boolean {
+  if (ifNoneMatch === etag || ifNoneMatch === "*") return true;
+  return ifNoneMatch.split(",").some((part) => {
+    const tag = part.trim();
+    return (tag.startsWith("W/") ? tag.slice(2) : tag) === etag;
+  });
+}
+
 /** The source of {@link DataHeaders}. */
 export interface DataSource {
   /** The age of the newest data, in seconds. */

@@ -1,11 +1,13 @@
 import { randomUUID } from "node:crypto";
 import { toUSVString } from "node:util";
-import { create, type MessageShape } from "@bufbuild/protobuf";
+import { create, type MessageShape, toJsonString } from "@bufbuild/protobuf";
 import { type Any, anyPack } from "@bufbuild/protobuf/wkt";
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
 import { Failure, type FailureCode, repeated } from "../domain/failure.js";
 import type { Metadata } from "../domain/metadata.js";
+import { shortened } from "../domain/printable.js";
+import { jsonWriteOptions } from "../encoding/json-encoder.js";
 import type { Log } from "../telemetry/log.js";
 import type { HeaderFields } from "./common-headers.js";
 
@@ -53,7 +55,7 @@ export const violationsMax = 8;
 
 /** A text that every protocol can send: cut to the limit, and well-formed Unicode. */
 function sendable(text: string): string {
-  return toUSVString(text.length <= errorTextLengthMax ? text : `${text.slice(0, errorTextLengthMax)}…`);
+  return toUSVString(shortened(text, errorTextLengthMax));
 }
 
 /** The `google.rpc.Status` of a failure, which every protocol carries. */
@@ -80,6 +82,19 @@ function detailsOf(failure: Failure): Any[] {
     details.push(anyPack(RetryInfoSchema, create(RetryInfoSchema, { retryDelay })));
   }
   return details;
+}
+
+/** Failures of refused requests are often the same object, so their JSON is kept. */
+const errorTexts = new WeakMap<Failure, string>();
+
+/** A failure as the JSON object `{code, message, details}`. */
+export function errorJson(failure: Failure): string {
+  let text = errorTexts.get(failure);
+  if (text === undefined) {
+    text = toJsonString(StatusSchema, toStatus(failure), jsonWriteOptions);
+    errorTexts.set(failure, text);
+  }
+  return text;
 }
 
 /**
@@ -120,6 +135,29 @@ export class HttpFailure extends Failure {
     this.status = status;
     this.headers = headers;
   }
+}
+
+/** A failure as a whole HTTP response. */
+export interface ErrorResponse {
+  readonly status: number;
+  readonly headers: HeaderFields;
+  readonly body: Buffer;
+}
+
+/** Status, headers and body of a failure. `Retry-After` is in whole seconds, rounded up. */
+export function errorResponse(failure: Failure, common: HeaderFields): ErrorResponse {
+  const body = Buffer.from(errorJson(failure));
+  const { retryAfterMs } = failure;
+  const headers = {
+    "content-type": "application/json",
+    "content-length": body.length,
+    "cache-control": "no-store",
+    ...(retryAfterMs === undefined ? {} : { "retry-after": Math.max(1, Math.ceil(retryAfterMs / 1000)) }),
+    ...common,
+    ...Object.fromEntries(failure.metadata?.headers ?? []),
+    ...(failure instanceof HttpFailure ? failure.headers : {}),
+  };
+  return { status: failure instanceof HttpFailure ? failure.status : httpStatus(failure), headers, body };
 }
 
 /** The methods that every path of the HTTP API supports. */

@@ -11,7 +11,6 @@ import { ClientAddresses, type Network } from "./connections/client-addresses.js
 import { OnePort } from "./connections/one-port.js";
 import { allowedMethods } from "./errors.js";
 import { type Exchange, refuse } from "./http/exchange.js";
-import { canReadEarly, type RepeatedGets } from "./http/repeated-gets.js";
 import { RestHandler } from "./http/rest-handler.js";
 import { Routes, splitTarget } from "./http/routes.js";
 import { type StaticFile, StaticFiles } from "./http/static-files.js";
@@ -58,8 +57,6 @@ export interface ServerOptions extends DataSource {
   readonly files?: ReadonlyMap<string, StaticFile>;
   /** Proxies whose `X-Forwarded-For` is trusted. Default: none. */
   readonly trustedProxies?: readonly Network[];
-  /** Whether to rely on undocumented parts of Node. Default: true. */
-  readonly tuning?: boolean;
 }
 
 /** A port that is served. */
@@ -67,8 +64,6 @@ export interface RunningServer {
   readonly address: ListenAddress;
   /** `http://host:port` or `https://host:port`, without base path. */
   readonly url: string;
-  /** Whether repeated GETs bypass Node's parser. */
-  readonly repeatsGets: boolean;
   /** Serves a connection that another process accepted, and read nothing of. */
   accept(socket: Socket): void;
   /** Accepts no more connections, finishes requests, ends streams with UNAVAILABLE, and closes the rest after `ms`. */
@@ -105,13 +100,11 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   });
   const grpc = new GrpcHandler(methods, data);
   const webSockets = new WebSocketHandler({ ...handlerOptions, common, data, routes });
-  const repeatsGets = options.tuning !== false && canReadEarly();
   const port = new OnePort({
     tls,
     limits,
     clients,
     log,
-    repeated: repeatsGets ? rest.repeated : undefined,
     handlers: {
       request: (request, response) => dispatcher.dispatch(request, response),
       refuse: (request, response, failure) => dispatcher.refuse(request, response, failure),
@@ -121,19 +114,18 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   });
   const handed = options.handedConnections === true;
   const listening = handed ? port.open(listen.port) : await port.listen(listen.host, listen.port);
-  watchPort(port, rest.repeated, metrics);
+  watchPort(port, metrics);
   const host = listen.host.includes(":") ? `[${listen.host}]` : listen.host;
   return {
     address: { host: listen.host, port: listening },
     url: `${tls === undefined ? "http" : "https"}://${host}:${listening}`,
-    repeatsGets,
     accept: (socket) => port.accept(socket),
     drain: (ms) => drain(port, guard, ms).finally(() => webSockets.stop()),
     close: () => drain(port, guard, 0).finally(() => webSockets.stop()),
   };
 }
 
-function watchPort(port: OnePort, repeated: RepeatedGets, metrics: Metrics): void {
+function watchPort(port: OnePort, metrics: Metrics): void {
   const gauge = (name: string, help: string, read: () => number): void => {
     const made = new Gauge({
       name,
@@ -158,16 +150,6 @@ function watchPort(port: OnePort, repeated: RepeatedGets, metrics: Metrics): voi
     },
   });
   void refused;
-  const answered = new Counter({
-    name: "marketd_requests_repeated_total",
-    help: "GETs that were the same bytes as one before, and answered without being read again.",
-    registers: [metrics],
-    collect() {
-      this.reset();
-      this.inc(repeated.answered);
-    },
-  });
-  void answered;
 }
 
 /** How long peers may read the end of streams that the end of a drain aborts. */

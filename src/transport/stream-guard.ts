@@ -2,7 +2,15 @@ import { HttpBodySchema } from "../../gen/google/api/httpbody_pb.js";
 import { quotaKey } from "../domain/client-address.js";
 import type { EncodedResponse } from "../domain/encoded-response.js";
 import { Failure, unavailable } from "../domain/failure.js";
-import type { Api, BidiMethod, Call, Method, ResponseStream, StreamMethod } from "../domain/service.js";
+import {
+  type Api,
+  type BidiMethod,
+  type Call,
+  ForwardingStream,
+  type Method,
+  type ResponseStream,
+  type StreamMethod,
+} from "../domain/service.js";
 import type { Log } from "../telemetry/log.js";
 import type { TransportLimits } from "./options.js";
 
@@ -132,10 +140,9 @@ function drainFailure(): Failure {
   return unavailable("this server is shutting down; connect again", "DRAINING", drainRetryMs);
 }
 
-class GuardedStream implements ResponseStream {
+class GuardedStream extends ForwardingStream {
   readonly kind: Kind;
   readonly clientAddress: string;
-  readonly #inner: ResponseStream;
   readonly #released: () => void;
   #listener: () => void = () => {};
   #failure: Failure | undefined;
@@ -147,48 +154,36 @@ class GuardedStream implements ResponseStream {
   #givenAtMs: number | undefined = performance.now();
 
   constructor(inner: ResponseStream, kind: Kind, clientAddress: string, released: () => void) {
-    this.#inner = inner;
+    super(inner);
     this.kind = kind;
     this.clientAddress = clientAddress;
     this.#released = released;
   }
 
-  get headers(): ReadonlyMap<string, string> {
-    return this.#inner.headers;
+  override get ended(): boolean {
+    return this.#failure !== undefined || this.inner.ended;
   }
 
-  get trailers(): ReadonlyMap<string, string> {
-    return this.#inner.trailers;
+  override get failure(): Failure | undefined {
+    return this.#failure ?? this.inner.failure;
   }
 
-  get ended(): boolean {
-    return this.#failure !== undefined || this.#inner.ended;
-  }
-
-  get failure(): Failure | undefined {
-    return this.#failure ?? this.#inner.failure;
-  }
-
-  get trailerNames(): readonly string[] {
-    return this.#inner.trailerNames ?? [];
-  }
-
-  take(): readonly EncodedResponse[] {
+  override take(): readonly EncodedResponse[] {
     if (this.#failure !== undefined) return [];
-    const responses = this.#inner.take();
+    const responses = this.inner.take();
     this.#givenAtMs = responses.length === 0 ? undefined : performance.now();
     return responses;
   }
 
-  onReady(listener: () => void): void {
+  override onReady(listener: () => void): void {
     this.#listener = listener;
-    this.#inner.onReady(listener);
+    this.inner.onReady(listener);
   }
 
-  close(): void {
+  override close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.#inner.close();
+    this.inner.close();
     this.#released();
   }
 
@@ -198,7 +193,7 @@ class GuardedStream implements ResponseStream {
     this.#failure = failure;
     // A stream that is ended must not count as stalled again.
     this.#givenAtMs = undefined;
-    this.#inner.close();
+    this.inner.close();
     this.#listener();
   }
 

@@ -23,6 +23,20 @@ function allowedImports(): ReadonlyMap<string, ReadonlySet<string> | "all"> {
   return allowed;
 }
 
+/** The table of the folders of transport: what each may import, beside itself and the files of transport itself. */
+function allowedFolders(): ReadonlyMap<string, ReadonlySet<string>> {
+  const rows = readSource("docs/architecture.md").matchAll(/^\| `([a-z]+)\/` \|.*\| ([a-z, ]+) \|$/gm);
+  return new Map([...rows].map(([, folder = "", list = ""]) => [folder, new Set(list.split(", "))]));
+}
+
+/** The folder of transport that a file is in; empty: transport itself, undefined: not transport. */
+function transportFolderOf(path: string): string | undefined {
+  return /^src\/transport\/(?:([a-z]+)\/)?[a-z0-9-]+\.ts$/
+    .exec(path)
+    ?.slice(1)
+    .map((folder) => folder ?? "")[0];
+}
+
 /** A path of files, each of which imports the next and the last the first; undefined when there is none. */
 function findCycle(edges: readonly Import[]): string[] | undefined {
   const next = new Map<string, string[]>();
@@ -66,6 +80,21 @@ describe("the walls of docs/architecture.md", () => {
     const broken = across.filter(
       ({ to }) => moduleOf(to) !== "gen" && may !== "all" && may?.has(moduleOf(to)) !== true,
     );
+    expect(broken.map(({ from, to }) => `${from} imports ${to}`)).toEqual([]);
+  });
+
+  test("every folder of transport stands in its table", () => {
+    const folders = new Set(sources.map(transportFolderOf).filter((folder) => folder !== undefined && folder !== ""));
+    expect([...allowedFolders().keys()].sort()).toEqual([...folders].sort());
+  });
+
+  test.each([...allowedFolders()])("%s of transport imports what the table allows", (folder, may) => {
+    const own = imports.filter(({ from, ours }) => ours && transportFolderOf(from) === folder);
+    const broken = own.filter(({ to }) => {
+      const other = transportFolderOf(to);
+      if (other === "") return to === "src/transport/server.ts";
+      return other !== undefined && other !== folder && !may.has(other);
+    });
     expect(broken.map(({ from, to }) => `${from} imports ${to}`)).toEqual([]);
   });
 

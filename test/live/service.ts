@@ -2,7 +2,6 @@ import { type Service, startService } from "../../src/commands/service.js";
 import type { ServiceConfig } from "../../src/config.js";
 import { createLog, type Log } from "../../src/telemetry/log.js";
 import { createMetrics } from "../../src/telemetry/metrics.js";
-import { tuning } from "../support/tuning.js";
 
 /** A service over a store, on a free port. */
 export function startTestService(
@@ -19,7 +18,6 @@ export function startTestService(
       corsOrigins: ["*"],
       trustedProxies: [],
       workers: 1,
-      tuning,
       pollIntervalMs: 5,
       heartbeatMs: 15_000,
       stalledReaderMs: 300_000,

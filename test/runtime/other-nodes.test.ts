@@ -20,7 +20,7 @@ describe.each(others)("on Node %i", (version) => {
       process.stderr.write(`skipped: the transport on Node ${version} (not on this machine, and not to be had)\n`);
       return context.skip();
     }
-    const args = [vitest, "run", "test/transport", "--project", "tuning on", "--reporter", "json", "--silent"];
+    const args = [vitest, "run", "test/transport", "--reporter", "json", "--silent"];
     const run = promisify(execFile)(node, args, { cwd: root, maxBuffer: 64 * 1024 * 1024 });
     const { stdout } = await run.catch((error: { readonly stdout?: string }) => ({ stdout: error.stdout ?? "" }));
     const report = JSON.parse(stdout.slice(stdout.indexOf('{"numTotalTestSuites"'))) as {

@@ -1,7 +1,6 @@
 import { createLog } from "../../src/telemetry/log.js";
 import { createMetrics } from "../../src/telemetry/metrics.js";
 import { type RunningServer, type ServerOptions, startServer } from "../../src/transport/server.js";
-import { tuning } from "../support/tuning.js";
 import { type FakeService, fakeService } from "./fake-api.js";
 
 /** Starts a server on a free port over a fake service. */
@@ -15,7 +14,6 @@ export async function serveFake(
     log: createLog("silent"),
     metrics: createMetrics(),
     readiness: () => "ready",
-    tuning,
     ...options,
   });
   return { server, service, url: server.url };

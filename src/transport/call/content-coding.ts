@@ -14,6 +14,7 @@ import {
   type ZlibOptions,
 } from "node:zlib";
 import Negotiator from "negotiator";
+import type { CompressedBytes } from "../../domain/encoded-response.js";
 
 /** Codings of bodies and messages, in order of the server's preference. */
 export const contentCodings = ["br", "gzip"] as const;
@@ -23,6 +24,11 @@ export type ContentCoding = (typeof contentCodings)[number];
 
 /** Smaller bodies are not compressed: they fit one packet anyway. */
 export const compressedBytesMin = 1_024;
+
+/** The coding of a body for which a client accepts `wanted`. */
+export function codingOfBody(body: Uint8Array, wanted: ContentCoding | undefined): ContentCoding | undefined {
+  return body.length < compressedBytesMin ? undefined : wanted;
+}
 
 /** Larger bodies are compressed on another thread. */
 export const compressedInlineBytesMax = 65_536;
@@ -67,7 +73,7 @@ function compressInline(coding: ContentCoding, body: Uint8Array): Uint8Array {
 }
 
 /** Compressed bytes; a promise if the body is large. */
-export function compress(coding: ContentCoding, body: Uint8Array): Uint8Array | Promise<Uint8Array> {
+export function compress(coding: ContentCoding, body: Uint8Array): CompressedBytes {
   if (body.length <= compressedInlineBytesMax) return compressInline(coding, body);
   return coding === "br" ? brotliAsync(body, brotliOptions) : gzipAsync(body, gzipOptions);
 }

@@ -1,6 +1,6 @@
 import { fromBinary, fromJsonString, isMessage, type MessageShape, type Registry } from "@bufbuild/protobuf";
 import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
-import type { Codec, EncodedResponse, Encoding } from "../../domain/encoded-response.js";
+import type { Codec, CompressedBytes, EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import { repeated } from "../../domain/failure.js";
 import type { Method } from "../../domain/service.js";
 import { MessageResponse } from "../../encoding/message-response.js";
@@ -49,11 +49,24 @@ function fileJson(response: EncodedResponse): Uint8Array {
   return new MessageResponse(HttpBodySchema, { ...message, extensions: [] }).json();
 }
 
+/** The whole body of a response in a content coding. */
+function compressedBody(codec: Codec, coding: ContentCoding): Encoding<CompressedBytes> {
+  return { name: `${codec} ${coding}`, encode: (response) => compress(coding, encoded(response, codec)) };
+}
+
+/** The bodies of responses without envelopes, in each content coding. */
+export const compressedBodies = {
+  proto: { br: compressedBody("proto", "br"), gzip: compressedBody("proto", "gzip") },
+  json: { br: compressedBody("json", "br"), gzip: compressedBody("json", "gzip") },
+} as const;
+
 /** How the messages of a response are put into envelopes. */
 export class Framing {
   readonly coding: ContentCoding | undefined;
-  /** Small and very large messages are not compressed: a large one would delay all other streams. */
+  /** For the messages of streams. Very large ones are not compressed: each would delay all other streams. */
   readonly encoding: Encoding;
+  /** For unary responses: a promise if the response is large and must be compressed. */
+  readonly whole: Encoding<CompressedBytes>;
   readonly codec: Codec;
   readonly #text: boolean;
 
@@ -68,6 +81,10 @@ export class Framing {
       ? (response) => withHead(response.binaryBehind(envelopeHeadBytes), 0)
       : (response) => this.#message(encoded(response, codec));
     this.encoding = { name, encode };
+    this.whole =
+      coding === undefined
+        ? this.encoding
+        : { name: `whole ${name}`, encode: (response) => this.#whole(response, coding) };
   }
 
   /** One envelope. */
@@ -76,10 +93,7 @@ export class Framing {
     return this.#text ? Buffer.from(framed.toString("base64"), "latin1") : framed;
   }
 
-  /** The envelope of a unary response; a promise if it is large and must be compressed. */
-  whole(response: EncodedResponse): Uint8Array | Promise<Uint8Array> {
-    const { coding } = this;
-    if (coding === undefined) return response.encode(this.encoding);
+  #whole(response: EncodedResponse, coding: ContentCoding): CompressedBytes {
     const bytes = encoded(response, this.codec);
     if (bytes.length <= compressedInlineBytesMax) return response.encode(this.encoding);
     return Promise.resolve(compress(coding, bytes)).then((packed) => this.frame(compressedFlag, packed));

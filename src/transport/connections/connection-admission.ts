@@ -13,7 +13,7 @@ import { closeLingering, peekPreface, rawErrorResponse } from "./raw-sockets.js"
  */
 export const earlyCancelMs = 5_000;
 
-/** Clients that are tracked. Beyond it, clients without recent cancellations are dropped. */
+/** Clients that are tracked. Beyond it, the one whose last cancellation is oldest is dropped. */
 export const cancellingClientsMax = 8_192;
 
 /** Retry delay for a client that cancelled too many calls. It is certain to be admitted then. */
@@ -32,12 +32,10 @@ export function tooManyCancelledCalls(): Failure {
 export class CancelledCalls {
   readonly #burstMax: number;
   readonly #perSecondMax: number;
-  /** Clients with recent cancellations, and those of the period before. */
-  #recent = new Map<string, RateLimit>();
-  #earlier = new Map<string, RateLimit>();
-  #replacedMs = performance.now();
-  /** Clients beyond the limit, until their wait is over. */
-  readonly #exceeded = new Set<string>();
+  /** By client, in order of their last cancellation. */
+  readonly #limits = new Map<string, RateLimit>();
+  /** When a client was last beyond the limit, in `performance.now()` time. Undefined: never. */
+  #exceededMs: number | undefined;
 
   constructor(limits: Pick<TransportLimits, "cancelledCallBurstMax" | "cancelledCallsPerSecondMax">) {
     this.#burstMax = limits.cancelledCallBurstMax;
@@ -46,48 +44,29 @@ export class CancelledCalls {
 
   /** The number of tracked clients. */
   get size(): number {
-    return this.#recent.size + this.#earlier.size;
+    return this.#limits.size;
   }
 
   /** Whether any client may be beyond the limit. False: {@link exceededBy} need not be called. */
   get anyExceeded(): boolean {
-    return this.#exceeded.size > 0;
+    return this.#exceededMs !== undefined && performance.now() - this.#exceededMs <= retryMs;
   }
 
   /** Counts an early cancellation. False: the client is beyond the limit. */
   allows(client: string): boolean {
-    const allowed = this.#limitOf(client).allows();
-    if (!allowed) this.#exceeded.add(client);
+    const limit = this.#limits.get(client) ?? new RateLimit(this.#burstMax, this.#perSecondMax);
+    this.#limits.delete(client);
+    this.#limits.set(client, limit);
+    const [oldest] = this.#limits.keys();
+    if (oldest !== undefined && this.#limits.size > cancellingClientsMax) this.#limits.delete(oldest);
+    const allowed = limit.allows();
+    if (!allowed) this.#exceededMs = performance.now();
     return allowed;
   }
 
   /** Whether the client is beyond the limit and must wait, at most {@link exceededSecondsMax}. */
   exceededBy(client: string): boolean {
-    if (!this.#exceeded.has(client)) return false;
-    if ((this.#recent.get(client) ?? this.#earlier.get(client))?.exceeded === true) return true;
-    this.#exceeded.delete(client);
-    return false;
-  }
-
-  #limitOf(client: string): RateLimit {
-    const known = this.#recent.get(client);
-    if (known !== undefined) return known;
-    this.#evict();
-    const limit = this.#earlier.get(client) ?? new RateLimit(this.#burstMax, this.#perSecondMax);
-    this.#earlier.delete(client);
-    this.#recent.set(client, limit);
-    return limit;
-  }
-
-  /** Drops clients whose last cancellations are so old that their limit is whole again. */
-  #evict(): void {
-    const nowMs = performance.now();
-    const recoveryMs = (this.#burstMax / this.#perSecondMax + exceededSecondsMax) * 1_000;
-    if (this.#recent.size < cancellingClientsMax / 2 && nowMs - this.#replacedMs < recoveryMs) return;
-    this.#replacedMs = nowMs;
-    this.#earlier = this.#recent;
-    this.#recent = new Map();
-    this.#exceeded.clear();
+    return this.#limits.get(client)?.exceeded === true;
   }
 }
 

@@ -1,15 +1,9 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { EarlyReader, type RepeatedGets } from "../http/repeated-gets.js";
 import type { TransportLimits } from "../options.js";
 import { earlyCancelMs } from "./connection-admission.js";
 import { closeLingering } from "./raw-sockets.js";
-
-const endOfHeaders = Buffer.from("\r\n\r\n");
-
-/** The first bytes of GET and HEAD requests, which have no body. */
-const letterG = 0x47;
-const letterH = 0x48;
+import { holdsMoreThanOne, RequestFeeder } from "./request-feeder.js";
 
 const ignoreError = (): void => {};
 
@@ -18,8 +12,6 @@ export type Http1Handler = (request: IncomingMessage, response: ServerResponse) 
 
 /** Options of an {@link Http1Connection}. */
 export interface Http1ConnectionOptions {
-  /** Undefined: Node's parser reads all connections. */
-  readonly repeated: RepeatedGets | undefined;
   readonly limits: TransportLimits;
   /** The client cancelled `request` early; its connection came from `remoteAddress`. */
   cancelled(request: IncomingMessage, remoteAddress: string): void;
@@ -32,13 +24,13 @@ export interface Http1ConnectionOptions {
  * left waits, and nothing of it is computed. A connection with a waiting request is not read.
  *
  * Node's parser turns everything that it is given at once, up to 64 KiB, into requests. So a connection that pipelines
- * or repeats requests is read by an {@link EarlyReader}, which gives the parser one request at a time. This makes other
- * requests dearer, because Node's parser otherwise reads from the kernel itself. On other connections, more than
- * `unansweredRequestsMax` requests in one packet end the connection, unless it begins with them.
+ * is read by a {@link RequestFeeder}, which gives the parser one request at a time. This makes other requests dearer,
+ * because Node's parser otherwise reads from the kernel itself. On other connections, more than `unansweredRequestsMax`
+ * requests in one packet end the connection, unless it begins with them.
  */
 export class Http1Connection {
   readonly #socket: Socket;
-  readonly #reader: EarlyReader;
+  readonly #feeder: RequestFeeder;
   readonly #limits: TransportLimits;
   readonly #cancelled: Http1ConnectionOptions["cancelled"];
   readonly #clientAddress: string;
@@ -56,8 +48,8 @@ export class Http1Connection {
   #paused = false;
   /** A request arrived before the previous response was made. */
   #pipelines = false;
-  /** The socket's `bytesRead` when the last response had left. */
-  #bytesReadAtRest = 0;
+  /** The bytes that the parser had been given when the last response had left. */
+  #bytesFedAtRest = 0;
   /** When the last response had left, or the connection was made, in `performance.now()` time. */
   #restSinceMs = performance.now();
   #draining = false;
@@ -69,13 +61,9 @@ export class Http1Connection {
   constructor(socket: Socket, options: Http1ConnectionOptions) {
     this.#flooded = options.flooded;
     this.#socket = socket;
-    this.#reader = new EarlyReader(socket, options.repeated, {
+    this.#feeder = new RequestFeeder(socket, {
       isBusy: () => this.#isBusy(),
-      isResponding: () => this.#response !== undefined,
       proceed: this.#proceed,
-      answered: () => {
-        this.#restSinceMs = performance.now();
-      },
       heldBack: () => {
         this.#pause();
         this.#settleKeepAlive();
@@ -88,17 +76,17 @@ export class Http1Connection {
     socket.destroySoon = () => this.#close();
   }
 
-  /** Reads this connection before the parser from now on, or once it is not paused. */
-  readBeforeParser(): void {
-    this.#reader.startSoon();
+  /** Gives the parser one request at a time from now on, or once the connection is not paused. */
+  feedOneByOne(): void {
+    this.#feeder.startSoon();
   }
 
   /**
-   * Called once Node's server listens to the socket, before anything is read. The connection is read before the parser
+   * Called once Node's server listens to the socket, before anything is read. The parser is given one request at a time
    * if that is required, or if the `first` bytes pipeline.
    */
-  started(first: Buffer | undefined, readBeforeParser: boolean): void {
-    if (readBeforeParser || (first !== undefined && holdsMoreThanOne(first))) this.#reader.start();
+  started(first: Buffer | undefined, oneByOne: boolean): void {
+    if (oneByOne || (first !== undefined && holdsMoreThanOne(first))) this.#feeder.start();
   }
 
   /** Node's parser made a request. `handle` is called when its turn comes, if ever. */
@@ -124,7 +112,7 @@ export class Http1Connection {
       socket.resume();
       return;
     }
-    const rest = Buffer.concat([head, this.#reader.held]);
+    const rest = Buffer.concat([head, this.#feeder.held]);
     this.#release();
     if (this.#response === undefined && this.#waiting.length === 0) {
       start(rest);
@@ -179,7 +167,6 @@ export class Http1Connection {
     this.#response = response;
     this.#startedMs = performance.now();
     response.on("close", this.#answered);
-    this.#reader.observe(request, response);
     this.#clientKeepsAlive = response.shouldKeepAlive;
     if (this.#draining) this.#settleKeepAlive();
     handle(request, response);
@@ -190,9 +177,9 @@ export class Http1Connection {
     if (this.#socket.destroyed) this.#countCancelled();
     this.#response = undefined;
     if (this.#request?.complete === true) this.#request = undefined;
-    this.#bytesReadAtRest = this.#socket.bytesRead;
+    this.#bytesFedAtRest = this.#bytesFed;
     this.#restSinceMs = performance.now();
-    if (this.#waiting.length > 0 || this.#reader.held.length > 0) setImmediate(this.#proceed);
+    if (this.#waiting.length > 0 || this.#feeder.held.length > 0) setImmediate(this.#proceed);
     else if (this.#draining) this.#closeWhenIdle();
   };
 
@@ -223,9 +210,9 @@ export class Http1Connection {
     const next = this.#waiting.shift();
     if (next !== undefined) next();
     else if (this.#released) return;
-    else this.#reader.feed();
+    else this.#feeder.feed();
     if (this.#released) return;
-    if (this.#waiting.length > 0 || this.#reader.held.length > 0) {
+    if (this.#waiting.length > 0 || this.#feeder.held.length > 0) {
       if (this.#response === undefined && !this.#socket.writableNeedDrain) setImmediate(this.#proceed);
     } else {
       this.#resume();
@@ -261,13 +248,13 @@ export class Http1Connection {
       return;
     }
     this.#socket.off("resume", this.#resumed);
-    if (this.#pipelines) this.#reader.start();
+    if (this.#pipelines) this.#feeder.start();
   };
 
   /** Leaves the socket to another protocol, or to its end. */
   #release(): void {
     this.#released = true;
-    this.#reader.stop();
+    this.#feeder.stop();
     this.#socket.off("resume", this.#resumed);
   }
 
@@ -282,7 +269,7 @@ export class Http1Connection {
   #settleKeepAlive(): void {
     const response = this.#response;
     if (!this.#draining || response === undefined || response.headersSent) return;
-    response.shouldKeepAlive = this.#clientKeepsAlive && (this.#waiting.length > 0 || this.#reader.held.length > 0);
+    response.shouldKeepAlive = this.#clientKeepsAlive && (this.#waiting.length > 0 || this.#feeder.held.length > 0);
   }
 
   /**
@@ -305,8 +292,11 @@ export class Http1Connection {
   }
 
   #isIdle(): boolean {
-    if (this.#waiting.length > 0 || this.#reader.held.length > 0) return false;
-    return this.#reader.isBetweenRequests || this.#socket.bytesRead === this.#bytesReadAtRest;
+    return this.#waiting.length === 0 && this.#feeder.held.length === 0 && this.#bytesFed === this.#bytesFedAtRest;
+  }
+
+  get #bytesFed(): number {
+    return this.#socket.bytesRead - this.#feeder.held.length;
   }
 
   /** Whether the parser must not be given more: it would make another request, or is paused. */
@@ -314,10 +304,4 @@ export class Http1Connection {
     if (this.#waiting.length > 0 || this.#socket.writableNeedDrain || this.#socket.destroyed) return true;
     return this.#response !== undefined && this.#request?.complete === true;
   }
-}
-
-function holdsMoreThanOne(bytes: Buffer): boolean {
-  const end = bytes.indexOf(endOfHeaders) + endOfHeaders.length;
-  const hasNoBody = bytes[0] === letterG || bytes[0] === letterH;
-  return hasNoBody && end >= endOfHeaders.length && end < bytes.length;
 }

@@ -5,7 +5,6 @@ import type { Duplex } from "node:stream";
 import { quotaKey } from "../../domain/client-address.js";
 import { type Failure, repeated } from "../../domain/failure.js";
 import { HttpFailure, wrongMethod } from "../errors.js";
-import type { RepeatedGets } from "../http/repeated-gets.js";
 import type { TransportLimits } from "../options.js";
 import type { ClientAddresses } from "./client-addresses.js";
 import { type CancelledCalls, earlyCancelMs, tooManyCancelledCalls } from "./connection-admission.js";
@@ -16,8 +15,8 @@ import { closeLingering, headerRefusal, malformedRequest, rawErrorResponse } fro
 const timeoutCheckIntervalMs = 5_000;
 
 /**
- * After a packet with too many requests, all connections are read before the parser for this long. Parsing such a
- * packet takes about 20 ms, and hundreds of connections can send one at the same time.
+ * After a packet with too many requests, the parser is given one request at a time of every connection, for this
+ * long. Parsing such a packet takes about 20 ms, and hundreds of connections can send one at the same time.
  */
 const floodMemoryMs = 60_000;
 
@@ -26,8 +25,6 @@ export interface Http1ServerOptions {
   /** PEM texts; with them the listening socket uses TLS. */
   readonly tls: { readonly certificate: string; readonly key: string } | undefined;
   readonly limits: TransportLimits;
-  /** Undefined: Node's parser reads all connections. */
-  readonly repeated: RepeatedGets | undefined;
   readonly clients: ClientAddresses;
   readonly cancelled: CancelledCalls;
   readonly handlers: {
@@ -50,7 +47,7 @@ export class Http1Server {
   readonly #stalled: StalledSockets;
   readonly #nodeListeners: readonly unknown[];
   #draining = false;
-  #readBeforeParserUntilMs = 0;
+  #oneByOneUntilMs = 0;
 
   constructor(options: Http1ServerOptions) {
     this.#options = options;
@@ -64,15 +61,15 @@ export class Http1Server {
 
   /** Serves a decrypted connection. `first` are bytes that were put back, and are read first. */
   serve(socket: Socket, first?: Buffer): void {
-    const { repeated, limits } = this.#options;
+    const { limits } = this.#options;
     const flooded = (): void => this.#flooded();
-    const connection = new Http1Connection(socket, { repeated, limits, cancelled: this.#countCancelled, flooded });
+    const connection = new Http1Connection(socket, { limits, cancelled: this.#countCancelled, flooded });
     if (!this.#connections.has(socket)) socket.once("close", () => this.#connections.delete(socket));
     this.#connections.set(socket, connection);
     for (const listener of this.#nodeListeners) {
       if (typeof listener === "function") Reflect.apply(listener, this.server, [socket]);
     }
-    connection.started(first, performance.now() < this.#readBeforeParserUntilMs);
+    connection.started(first, performance.now() < this.#oneByOneUntilMs);
     if (this.#draining) connection.drain();
   }
 
@@ -90,10 +87,10 @@ export class Http1Server {
 
   #flooded(): void {
     const nowMs = performance.now();
-    const isKnown = nowMs < this.#readBeforeParserUntilMs;
-    this.#readBeforeParserUntilMs = nowMs + floodMemoryMs;
+    const isKnown = nowMs < this.#oneByOneUntilMs;
+    this.#oneByOneUntilMs = nowMs + floodMemoryMs;
     if (isKnown) return;
-    for (const connection of this.#connections.values()) connection.readBeforeParser();
+    for (const connection of this.#connections.values()) connection.feedOneByOne();
   }
 
   #create(): http.Server {

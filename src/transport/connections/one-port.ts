@@ -5,7 +5,6 @@ import { setImmediate } from "node:timers/promises";
 import type { TLSSocket } from "node:tls";
 import type { Failure } from "../../domain/failure.js";
 import type { Log } from "../../telemetry/log.js";
-import type { RepeatedGets } from "../http/repeated-gets.js";
 import type { TransportLimits } from "../options.js";
 import type { ClientAddresses } from "./client-addresses.js";
 import { CancelledCalls, ConnectionAdmission, connectionRefusals } from "./connection-admission.js";
@@ -35,8 +34,6 @@ export interface PortOptions {
   readonly clients: ClientAddresses;
   readonly log: Log;
   readonly handlers: PortHandlers;
-  /** Undefined: Node's parser reads all HTTP/1.1 connections. */
-  readonly repeated: RepeatedGets | undefined;
 }
 
 /** One listening socket for HTTP/1.1 and HTTP/2, detected by ALPN under TLS and otherwise by the preface. */
@@ -112,8 +109,7 @@ export class OnePort {
    */
   async drain(): Promise<void> {
     this.#draining = true;
-    const { repeated, limits } = this.#options;
-    repeated?.stop();
+    const { limits } = this.#options;
     this.#http2.close();
     for (const socket of this.#undecided) socket.setTimeout(limits.drainIdleMs);
     this.#http1.drain();

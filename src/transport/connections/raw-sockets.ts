@@ -2,8 +2,7 @@ import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import type { Failure } from "../../domain/failure.js";
 import type { HeaderFields } from "../common-headers.js";
-import { HttpFailure } from "../errors.js";
-import { errorResponse } from "../http/exchange.js";
+import { errorResponse, HttpFailure } from "../errors.js";
 import type { TransportLimits } from "../options.js";
 
 /** The first bytes of an HTTP/2 connection without TLS (RFC 9113, 3.4), as many as identify it. */

@@ -19,8 +19,45 @@ export const unreadBytesMax = 536_870_912;
 /** Retry delay for a client whose response was refused. */
 const retryMs = 1_000;
 
-const unreadByConnection = new WeakMap<Http2Session, number>();
-let unreadInAll = 0;
+/** Counts the bytes of responses that readers have not taken, by owner and in all. */
+export class UnreadBytes<Owner> {
+  readonly #ownerName: string;
+  readonly #ofOwnerMax: number;
+  readonly #inAllMax: number;
+  readonly #byOwner = new Map<Owner, number>();
+  #inAll = 0;
+
+  /** `ownerName`: what errors call an owner. A single response may exceed both limits, in bytes. */
+  constructor(ownerName: "connection" | "client", ofOwnerMax: number, inAllMax: number) {
+    this.#ownerName = ownerName;
+    this.#ofOwnerMax = ofOwnerMax;
+    this.#inAllMax = inAllMax;
+  }
+
+  /** @throws Failure if the owner, or the process, holds too many unread bytes */
+  add(owner: Owner, bytes: number): void {
+    const unread = this.#byOwner.get(owner) ?? 0;
+    if (unread + bytes > this.#ofOwnerMax && unread > 0) {
+      const message = `this ${this.#ownerName} has ${unread} bytes of responses to read; read them, or ask for less at once`;
+      throw new Failure("resource_exhausted", message, { reason: "UNREAD_RESPONSES", retryAfterMs: retryMs });
+    }
+    if (this.#inAll + bytes > this.#inAllMax && this.#inAll > 0) {
+      throw unavailable("this server holds as many unread responses as it can", "TOO_MANY_UNREAD_RESPONSES", retryMs);
+    }
+    this.#byOwner.set(owner, unread + bytes);
+    this.#inAll += bytes;
+  }
+
+  /** The reader has taken so many. */
+  remove(owner: Owner, bytes: number): void {
+    const unread = (this.#byOwner.get(owner) ?? 0) - bytes;
+    if (unread > 0) this.#byOwner.set(owner, unread);
+    else this.#byOwner.delete(owner);
+    this.#inAll -= bytes;
+  }
+}
+
+const unreadResponses = new UnreadBytes<Http2Session>("connection", unreadBytesPerConnectionMax, unreadBytesMax);
 /** Bytes of responses that are written in pieces. */
 const bytesToWrite = new WeakMap<Http2Stream, number>();
 
@@ -53,20 +90,8 @@ export function unreadBytes(stream: Http2Stream): number {
 export function countResponse(stream: Http2Stream, bytes: number): void {
   const { session } = stream;
   if (bytes < countedBytesMin || session === undefined || stream.destroyed) return;
-  const unread = unreadByConnection.get(session) ?? 0;
-  if (unread + bytes > unreadBytesPerConnectionMax && unread > 0) {
-    const message = `this connection has ${unread} bytes of responses to read; read them, or ask for less at once`;
-    throw new Failure("resource_exhausted", message, { reason: "UNREAD_RESPONSES", retryAfterMs: retryMs });
-  }
-  if (unreadInAll + bytes > unreadBytesMax && unreadInAll > 0) {
-    throw unavailable("this server holds as many unread responses as it can", "TOO_MANY_UNREAD_RESPONSES", retryMs);
-  }
-  unreadByConnection.set(session, unread + bytes);
-  unreadInAll += bytes;
-  stream.once("close", () => {
-    unreadInAll -= bytes;
-    unreadByConnection.set(session, (unreadByConnection.get(session) ?? bytes) - bytes);
-  });
+  unreadResponses.add(session, bytes);
+  stream.once("close", () => unreadResponses.remove(session, bytes));
 }
 
 /** The pieces of a body that is written to `stream`. Request the next when the previous one was taken. */

@@ -1,11 +1,9 @@
-import { isMessage, toJsonString } from "@bufbuild/protobuf";
+import { isMessage } from "@bufbuild/protobuf";
 import Negotiator from "negotiator";
 import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
-import { StatusSchema } from "../../../gen/google/rpc/status_pb.js";
 import type { Encoding } from "../../domain/encoded-response.js";
 import type { Failure } from "../../domain/failure.js";
-import { jsonWriteOptions } from "../../encoding/json-encoder.js";
-import { toStatus } from "../errors.js";
+import { errorJson } from "../errors.js";
 import type { Protocol } from "../request-metrics.js";
 
 const resultHead = Buffer.from('{"result":');
@@ -64,19 +62,6 @@ export const bodyData: Encoding = {
     return message.data;
   },
 };
-
-/** Failures of refused requests are often the same object, so their JSON is kept. */
-const errorTexts = new WeakMap<Failure, string>();
-
-/** A failure as the JSON object `{code, message, details}`. */
-export function errorJson(failure: Failure): string {
-  let text = errorTexts.get(failure);
-  if (text === undefined) {
-    text = toJsonString(StatusSchema, toStatus(failure), jsonWriteOptions);
-    errorTexts.set(failure, text);
-  }
-  return text;
-}
 
 /** A failure as a stream's last line. */
 function errorLine(failure: Failure): Uint8Array {

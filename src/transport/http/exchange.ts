@@ -6,8 +6,7 @@ import type { Failure } from "../../domain/failure.js";
 import type { Log } from "../../telemetry/log.js";
 import type { HeaderFields } from "../common-headers.js";
 import { countResponse, endWithBody } from "../connections/unread-responses.js";
-import { HttpFailure, httpStatus, toFailure } from "../errors.js";
-import { errorJson } from "./encodings.js";
+import { errorResponse, toFailure } from "../errors.js";
 
 /** The parts of a request that the HTTP API uses; Node's objects of both HTTP versions have them. */
 interface HttpRequest {
@@ -81,29 +80,6 @@ export function refuse(exchange: Exchange, thrown: unknown, log: Log): Failure {
   const failure = toFailure(thrown, log);
   sendError(exchange.response, failure, exchange.common, exchange.head);
   return failure;
-}
-
-/** A failure as a whole HTTP response. */
-export interface ErrorResponse {
-  readonly status: number;
-  readonly headers: HeaderFields;
-  readonly body: Buffer;
-}
-
-/** Status, headers and body of a failure. `Retry-After` is in whole seconds, rounded up. */
-export function errorResponse(failure: Failure, common: HeaderFields): ErrorResponse {
-  const body = Buffer.from(errorJson(failure));
-  const { retryAfterMs } = failure;
-  const headers = {
-    "content-type": "application/json",
-    "content-length": body.length,
-    "cache-control": "no-store",
-    ...(retryAfterMs === undefined ? {} : { "retry-after": Math.max(1, Math.ceil(retryAfterMs / 1000)) }),
-    ...common,
-    ...Object.fromEntries(failure.metadata?.headers ?? []),
-    ...(failure instanceof HttpFailure ? failure.headers : {}),
-  };
-  return { status: failure instanceof HttpFailure ? failure.status : httpStatus(failure), headers, body };
 }
 
 /**

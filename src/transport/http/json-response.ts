@@ -1,46 +1,45 @@
-import { STATUS_CODES } from "node:http";
 import type { Message } from "@bufbuild/protobuf";
 import type { EncodedResponse } from "../../domain/encoded-response.js";
 import { Failure } from "../../domain/failure.js";
 import type { UnaryMethod } from "../../domain/service.js";
 import { type CallError, type CallWire, WithoutStream } from "../call/call-wire.js";
-import { type ContentCoding, chooseCoding, compress, compressedBytesMin } from "../call/content-coding.js";
+import { type ContentCoding, chooseCoding, codingOfBody } from "../call/content-coding.js";
+import { compressedBodies } from "../call/framing.js";
 import type { ServedMethod } from "../call/server-call.js";
-import { type HeaderFields, withOwn } from "../common-headers.js";
+import { type HeaderFields, noneMatch, withOwn } from "../common-headers.js";
 import { breakOff, type Exchange, sendError, sendWhole, writeTogether } from "./exchange.js";
 
 /** The method and message of a URL, kept for repeated requests. */
 export interface UnaryTarget extends ServedMethod {
   readonly method: UnaryMethod;
   readonly message: Message;
-  /** The latest response was available without waiting, and small enough to be repeated. */
-  cached: boolean;
 }
 
 /** The JSON response to a GET of a unary method. */
 export class UnaryResponse extends WithoutStream implements CallWire {
   readonly codec = "json";
-  /** The response, once there is one. */
-  answered: EncodedResponse | undefined;
   readonly #exchange: Exchange;
-  readonly #bodies: JsonBodies;
+  readonly #vary: string;
 
-  constructor(exchange: Exchange, bodies: JsonBodies) {
+  /** `vary`: the value of that header. */
+  constructor(exchange: Exchange, vary: string) {
     super();
     this.#exchange = exchange;
-    this.#bodies = bodies;
+    this.#vary = vary;
   }
 
-  respond(encoded: EncodedResponse): undefined | Promise<() => void> {
-    this.answered = encoded;
-    const coding = chooseCoding(this.#exchange.request.headers["accept-encoding"]?.toString());
-    if (encoded.version === undefined && coding === undefined && this.#exchange.response.stream === undefined) {
-      sendText(encoded, this.#exchange, this.#bodies.vary);
+  respond(response: EncodedResponse): undefined | Promise<() => void> {
+    const wanted = chooseCoding(this.#exchange.request.headers["accept-encoding"]?.toString());
+    if (response.version === undefined && wanted === undefined && this.#exchange.response.stream === undefined) {
+      this.#sendText(response);
       return undefined;
     }
-    const body = this.#bodies.of(encoded, coding);
-    if (body instanceof Promise) return body.then((ready) => () => sendBody(ready, this.#exchange, encoded));
-    sendBody(body, this.#exchange, encoded);
+    const json = response.json();
+    const coding = codingOfBody(json, wanted);
+    if (this.#notModified(response, coding)) return undefined;
+    const bytes = coding === undefined ? json : response.encode(compressedBodies.json[coding]);
+    if (bytes instanceof Promise) return bytes.then((ready) => () => this.#send(response, ready, coding));
+    this.#send(response, bytes, coding);
     return undefined;
   }
 
@@ -52,28 +51,61 @@ export class UnaryResponse extends WithoutStream implements CallWire {
   breakOff(): void {
     breakOff(this.#exchange.response);
   }
+
+  /** Sends a 304 if the client's copy is current. */
+  #notModified(response: EncodedResponse, coding: ContentCoding | undefined): boolean {
+    const { request, response: to, common } = this.#exchange;
+    const known = request.headers["if-none-match"];
+    const etag = etagOf(response, coding);
+    if (known === undefined || etag === undefined || !noneMatch(known, etag)) return false;
+    const fields = { ...common, "cache-control": "no-cache", vary: this.#vary, etag };
+    sendWhole(to, 304, ownFields(fields, response), noBytes, true);
+    return true;
+  }
+
+  #send(response: EncodedResponse, body: Uint8Array, coding: ContentCoding | undefined): void {
+    const { response: to, head } = this.#exchange;
+    sendWhole(to, 200, this.#headers(response, body.length, coding), body, head);
+  }
+
+  /**
+   * Sends a response that no other request will get, over HTTP/1.1. As text, because V8 counts the bytes of each buffer
+   * as growth of its heap, and collects garbage far more often (docs/performance.md, "Pages").
+   */
+  #sendText(response: EncodedResponse): void {
+    const { response: to, head } = this.#exchange;
+    const text = response.jsonText();
+    const bytes = Buffer.byteLength(text);
+    to.writeHead(200, this.#headers(response, bytes, undefined));
+    if (head) to.end();
+    else if (bytes === text.length) endWithText(to, text);
+    else to.end(Buffer.from(text));
+  }
+
+  /** The headers of a 200 with JSON; without an ETag, it may not be stored. */
+  #headers(response: EncodedResponse, bytes: number, coding: ContentCoding | undefined): HeaderFields {
+    const etag = etagOf(response, coding);
+    const fields = {
+      ...this.#exchange.common,
+      "content-type": "application/json",
+      "content-length": bytes,
+      "cache-control": etag === undefined ? "no-store" : "no-cache",
+      vary: this.#vary,
+      ...(etag === undefined ? {} : { etag }),
+      ...(coding === undefined ? {} : { "content-encoding": coding }),
+    };
+    return ownFields(fields, response);
+  }
 }
 
-function sendBody(body: JsonBody, { request, response, common, head }: Exchange, { metadata }: EncodedResponse): void {
-  const notModified = body.isNotModified(request.headers["if-none-match"]);
-  const headers = notModified ? body.notModifiedHeaders(common) : body.headers(common);
-  const fields = metadata === undefined ? headers : withOwn(headers, metadata.headers);
-  sendWhole(response, notModified ? 304 : 200, fields, body.bytes, notModified || head);
+const noBytes = new Uint8Array();
+
+function etagOf({ version }: EncodedResponse, coding: ContentCoding | undefined): string | undefined {
+  return version === undefined ? undefined : `"${version}.json${coding === undefined ? "" : `.${coding}`}"`;
 }
 
-/**
- * Sends a response that no other request will get, over HTTP/1.1. As text, because V8 counts the bytes of each buffer
- * as growth of its heap, and collects garbage far more often (docs/performance.md, "Pages").
- */
-function sendText(encoded: EncodedResponse, { response, common, head }: Exchange, vary: string): void {
-  const text = encoded.jsonText();
-  const bytes = Buffer.byteLength(text);
-  const headers = jsonHeaders(bytes, vary, common);
-  const { metadata } = encoded;
-  response.writeHead(200, metadata === undefined ? headers : withOwn(headers, metadata.headers));
-  if (head) response.end();
-  else if (bytes === text.length) endWithText(response, text);
-  else response.end(Buffer.from(text));
+function ownFields(fields: HeaderFields, { metadata }: EncodedResponse): HeaderFields {
+  return metadata === undefined ? fields : withOwn(fields, metadata.headers);
 }
 
 /** Ends a response with ASCII text. Its headers are a piece of their own: Node would copy the text behind them. */
@@ -81,200 +113,4 @@ function endWithText(response: Exchange["response"], text: string): void {
   writeTogether(response);
   response.flushHeaders?.();
   response.end(text, "latin1");
-}
-
-/** The headers of a 200 with JSON; without an ETag, it may not be stored. */
-function jsonHeaders(
-  bytes: number,
-  vary: string,
-  common: HeaderFields,
-  etag?: string,
-  coding?: ContentCoding,
-): HeaderFields {
-  return {
-    ...common,
-    "content-type": "application/json",
-    "content-length": bytes,
-    "cache-control": etag === undefined ? "no-store" : "no-cache",
-    vary,
-    ...(etag === undefined ? {} : { etag }),
-    ...(coding === undefined ? {} : { "content-encoding": coding }),
-  };
-}
-
-/** The headers that all responses of a server share. */
-export interface JsonBodiesOptions {
-  /** The value of that header. */
-  readonly vary: string;
-  /** How long a connection may be idle. */
-  readonly keepAliveTimeoutMs: number;
-}
-
-const noBytes = new Uint8Array();
-
-/** The JSON of a response in one content coding, with finished headers. */
-class JsonBody {
-  readonly bytes: Uint8Array;
-  readonly etag: string | undefined;
-  readonly #coding: ContentCoding | undefined;
-  readonly #options: JsonBodiesOptions;
-  #common: HeaderFields | undefined;
-  #headers: HeaderFields = {};
-  #notModifiedHeaders: HeaderFields | undefined;
-  #whole: WholeResponse | undefined;
-  #wholeNotModified: WholeResponse | undefined;
-
-  constructor(
-    response: EncodedResponse,
-    bytes: Uint8Array,
-    coding: ContentCoding | undefined,
-    options: JsonBodiesOptions,
-  ) {
-    this.bytes = bytes;
-    this.#coding = coding;
-    this.#options = options;
-    if (response.version !== undefined)
-      this.etag = `"${response.version}.json${coding === undefined ? "" : `.${coding}`}"`;
-  }
-
-  /** The headers of a 200. The same object while `common` is the same. */
-  headers(common: HeaderFields): HeaderFields {
-    if (this.#common !== common) {
-      this.#common = common;
-      this.#notModifiedHeaders = undefined;
-      this.#headers = jsonHeaders(this.bytes.length, this.#options.vary, common, this.etag, this.#coding);
-    }
-    return this.#headers;
-  }
-
-  /** The headers of a 304. The same object while `common` is the same. */
-  notModifiedHeaders(common: HeaderFields): HeaderFields {
-    const headers = this.headers(common);
-    if (this.#notModifiedHeaders === undefined) {
-      const { "content-type": _type, "content-length": _length, "content-encoding": _coding, ...kept } = headers;
-      this.#notModifiedHeaders = kept;
-    }
-    return this.#notModifiedHeaders;
-  }
-
-  /** Whether an `If-None-Match` value matches. */
-  isNotModified(ifNoneMatch: string | undefined): boolean {
-    return ifNoneMatch !== undefined && this.etag !== undefined && noneMatch(ifNoneMatch, this.etag);
-  }
-
-  /** All bytes of the response on an HTTP/1.1 connection that stays open. */
-  whole(common: HeaderFields, ifNoneMatch: string | undefined): Uint8Array {
-    const keepAliveSeconds = Math.floor(this.#options.keepAliveTimeoutMs / 1000);
-    if (this.isNotModified(ifNoneMatch)) {
-      this.#wholeNotModified ??= new WholeResponse(304, noBytes, keepAliveSeconds);
-      return this.#wholeNotModified.bytes(this.notModifiedHeaders(common));
-    }
-    this.#whole ??= new WholeResponse(200, this.bytes, keepAliveSeconds);
-    return this.#whole.bytes(this.headers(common));
-  }
-}
-
-/** The bodies of one response by content coding. */
-interface Bodies {
-  identity: JsonBody | undefined;
-  br: JsonBody | Promise<JsonBody> | undefined;
-  gzip: JsonBody | Promise<JsonBody> | undefined;
-}
-
-/** Caches a response's body in each requested content coding, for as long as the response exists. */
-export class JsonBodies {
-  readonly #byResponse = new WeakMap<EncodedResponse, Bodies>();
-  readonly #options: JsonBodiesOptions;
-
-  constructor(options: JsonBodiesOptions) {
-    this.#options = options;
-  }
-
-  /** The value of that header. */
-  get vary(): string {
-    return this.#options.vary;
-  }
-
-  /** A promise only if a large body is compressed for the first time. */
-  of(response: EncodedResponse, coding: ContentCoding | undefined): JsonBody | Promise<JsonBody> {
-    let bodies = this.#byResponse.get(response);
-    if (bodies === undefined) {
-      bodies = { identity: undefined, br: undefined, gzip: undefined };
-      this.#byResponse.set(response, bodies);
-    }
-    if (coding === undefined) {
-      bodies.identity ??= new JsonBody(response, response.json(), undefined, this.#options);
-      return bodies.identity;
-    }
-    bodies[coding] ??= this.#compressed(response, coding, bodies);
-    return bodies[coding];
-  }
-
-  #compressed(response: EncodedResponse, coding: ContentCoding, bodies: Bodies): JsonBody | Promise<JsonBody> {
-    const json = response.json();
-    if (json.length < compressedBytesMin) return this.of(response, undefined);
-    const bytes = compress(coding, json);
-    if (!(bytes instanceof Promise)) return new JsonBody(response, bytes, coding, this.#options);
-    return bytes.then((done) => {
-      const body = new JsonBody(response, done, coding, this.#options);
-      bodies[coding] = body;
-      return body;
-    });
-  }
-}
-
-/** Whether an `If-None-Match` value contains this ETag (weak comparison, RFC 9110, 13.1.2). */
-export function noneMatch(ifNoneMatch: string, etag: string): boolean {
-  if (ifNoneMatch === etag || ifNoneMatch === "*") return true;
-  return ifNoneMatch.split(",").some((part) => {
-    const tag = part.trim();
-    return (tag.startsWith("W/") ? tag.slice(2) : tag) === etag;
-  });
-}
-
-let dateSecond = 0;
-let dateText = "";
-
-/** The value of the `date` header, renewed each second. */
-function httpDate(): string {
-  const second = Math.floor(Date.now() / 1000);
-  if (second !== dateSecond) {
-    dateSecond = second;
-    dateText = new Date(second * 1000).toUTCString();
-  }
-  return dateText;
-}
-
-/**
- * All bytes of a response on an HTTP/1.1 connection that stays open, as Node's server writes them. They are kept until
- * the headers or the second change.
- */
-class WholeResponse {
-  readonly #statusLine: string;
-  readonly #keepAlive: string;
-  readonly #body: Uint8Array;
-  #headers: HeaderFields | undefined;
-  #date = "";
-  #bytes: Uint8Array = new Uint8Array();
-
-  /** `keepAliveSeconds`: how long the connection may be idle, as announced to the client. */
-  constructor(status: number, body: Uint8Array, keepAliveSeconds: number) {
-    this.#statusLine = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\n`;
-    this.#keepAlive = `Connection: keep-alive\r\nKeep-Alive: timeout=${keepAliveSeconds}\r\n\r\n`;
-    this.#body = body;
-  }
-
-  /** Compares `headers` by identity. */
-  bytes(headers: HeaderFields): Uint8Array {
-    const date = httpDate();
-    if (headers !== this.#headers || date !== this.#date) {
-      this.#headers = headers;
-      this.#date = date;
-      let head = this.#statusLine;
-      for (const name in headers) head += `${name}: ${headers[name]}\r\n`;
-      head += `Date: ${date}\r\n${this.#keepAlive}`;
-      this.#bytes = Buffer.concat([Buffer.from(head, "latin1"), this.#body]);
-    }
-    return this.#bytes;
-  }
 }

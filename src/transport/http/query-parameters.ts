@@ -1,6 +1,7 @@
 import { type DescEnum, type DescField, type DescMessage, type Message, ScalarType } from "@bufbuild/protobuf";
 import { type ReflectMessage, reflect } from "@bufbuild/protobuf/reflect";
 import { type Failure, invalidParameter } from "../../domain/failure.js";
+import { shortened } from "../../domain/printable.js";
 
 /** A field that a parameter sets. */
 export interface Parameter {
@@ -171,7 +172,7 @@ function quoted(text: string): string {
 }
 
 function cut(text: string): string {
-  return text.length <= quotedLengthMax ? text : `${text.slice(0, quotedLengthMax)}…`;
+  return shortened(text, quotedLengthMax);
 }
 
 function decodeName(raw: string): string {

@@ -4,9 +4,8 @@ import type { CommonHeaders, HeaderFields } from "../common-headers.js";
 import { unknownPath, urlTooLong, wrongMethod } from "../errors.js";
 import type { HandlerOptions, Readiness } from "../options.js";
 import { type Exchange, type HttpResponse, refuse, sendWhole } from "./exchange.js";
-import { JsonBodies, UnaryResponse, type UnaryTarget } from "./json-response.js";
+import { UnaryResponse, type UnaryTarget } from "./json-response.js";
 import type { BoundRequest } from "./query-parameters.js";
-import { isRepeatable, RepeatedGets } from "./repeated-gets.js";
 import type { RouteMatch, Routes } from "./routes.js";
 import { StreamResponse } from "./stream-response.js";
 
@@ -27,24 +26,19 @@ export const rememberedUrlLengthMax = 256;
 
 /** The HTTP API: GET with parameters in the URL, JSON and streams as responses, in both HTTP versions. */
 export class RestHandler {
-  /** The repeated GETs of its connections. */
-  readonly repeated: RepeatedGets;
   readonly #options: RestHandlerOptions;
   readonly #operations: Operations;
-  readonly #bodies: JsonBodies;
-  /** The value of that header on every stream. */
+  /** The value of `Vary` on every response to a unary method, and on every stream. */
   readonly #vary: string;
+  readonly #streamVary: string;
   readonly #targets = new Map<string, UnaryTarget>();
 
   constructor(options: RestHandlerOptions) {
     this.#options = options;
     this.#operations = new Operations(options);
-    const { common, clients } = options;
-    const { keepAliveTimeoutMs } = options.limits;
-    this.#bodies = new JsonBodies({ vary: common.vary("accept-encoding"), keepAliveTimeoutMs });
-    const target = (url: string): UnaryTarget | undefined => this.#targets.get(url);
-    this.repeated = new RepeatedGets({ common, clients, bodies: this.#bodies, target });
-    this.#vary = common.vary("accept", "accept-encoding");
+    const { common } = options;
+    this.#vary = common.vary("accept-encoding");
+    this.#streamVary = common.vary("accept", "accept-encoding");
   }
 
   /** Serves a GET or HEAD of a remembered URL. False: it is not remembered. */
@@ -85,7 +79,6 @@ export class RestHandler {
         counters: this.#options.requests.counters(method, "http"),
         options: this.#options,
         terms: this.#options.routes.terms,
-        cached: false,
       };
       this.#remember(request.url ?? "", target);
       this.#unary(target, exchange);
@@ -102,17 +95,16 @@ export class RestHandler {
 
   #unary(target: UnaryTarget, exchange: Exchange): void {
     const { request, response } = exchange;
-    const wire = new UnaryResponse(exchange, this.#bodies);
+    const wire = new UnaryResponse(exchange, this.#vary);
     const call = new ServerCall(target, wire, this.#options.clients.ofRequest(request), request.headers);
     call.invoke(target.message);
-    target.cached = wire.answered !== undefined && isRepeatable(wire.answered);
     if (!call.isDone) response.once("close", () => call.left());
   }
 
   #stream(match: RouteMatch, bound: BoundRequest, exchange: Exchange): void {
     const { request, response } = exchange;
     const { method } = match.route;
-    const wire = new StreamResponse({ method, bound, exchange, vary: this.#vary });
+    const wire = new StreamResponse({ method, bound, exchange, vary: this.#streamVary });
     const counters = this.#options.requests.counters(method, wire.protocol);
     const served = { method, counters, options: this.#options, terms: this.#options.routes.terms };
     const call = new ServerCall(served, wire, this.#options.clients.ofRequest(request), request.headers);

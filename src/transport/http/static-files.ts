@@ -1,9 +1,8 @@
 import { createHash } from "node:crypto";
 import { Failure } from "../../domain/failure.js";
 import { type ContentCoding, chooseCoding, compress, compressedBytesMin } from "../call/content-coding.js";
-import type { HeaderFields } from "../common-headers.js";
+import { type HeaderFields, noneMatch } from "../common-headers.js";
 import { breakOff, type Exchange, sendError, sendWhole } from "./exchange.js";
-import { noneMatch } from "./json-response.js";
 
 /** A file to serve. */
 export interface StaticFile {

@@ -4,7 +4,7 @@ import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
 import { blockHeaderNames } from "../../domain/block-headers.js";
 import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import { Failure } from "../../domain/failure.js";
-import type { Method, ResponseStream } from "../../domain/service.js";
+import { ForwardingStream, type Method, type ResponseStream } from "../../domain/service.js";
 import type { CallError, CallWire } from "../call/call-wire.js";
 import { type ContentCoding, chooseCoding, compressor } from "../call/content-coding.js";
 import { exposing, type HeaderFields, withOwn } from "../common-headers.js";
@@ -194,86 +194,47 @@ function contentTypeOf(first: EncodedResponse | undefined): string | undefined {
 }
 
 /** A stream for a HEAD request: its headers, and no messages. */
-class HeadersAlone implements ResponseStream {
-  readonly headers: ReadonlyMap<string, string>;
-  readonly trailers: ReadonlyMap<string, string> = new Map();
-  readonly ended = true;
-  readonly failure: Failure | undefined;
-  readonly #stream: ResponseStream;
-
-  constructor(stream: ResponseStream) {
-    this.headers = stream.headers;
-    this.failure = stream.failure;
-    this.#stream = stream;
+class HeadersAlone extends ForwardingStream {
+  override get trailers(): ReadonlyMap<string, string> {
+    return new Map();
   }
 
-  take(): readonly EncodedResponse[] {
+  override get ended(): boolean {
+    return true;
+  }
+
+  override take(): readonly EncodedResponse[] {
     return [];
-  }
-
-  onReady(): void {}
-
-  close(): void {
-    this.#stream.close();
   }
 }
 
 /** A stream whose first message can be inspected before its reader takes it. */
-class PeekedStream implements ResponseStream {
-  readonly #inner: ResponseStream;
+class PeekedStream extends ForwardingStream {
   #held: readonly EncodedResponse[] = [];
-
-  constructor(inner: ResponseStream) {
-    this.#inner = inner;
-  }
 
   /** Calls back once, with the first message, or without one if the stream ended. */
   peek(then: (first: EncodedResponse | undefined) => void): void {
     let notified = false;
     const peek = (): void => {
       if (notified) return;
-      this.#held = this.#inner.take();
+      this.#held = this.inner.take();
       const [first] = this.#held;
-      if (first === undefined && !this.#inner.ended && this.#inner.failure === undefined) return;
+      if (first === undefined && !this.inner.ended && this.inner.failure === undefined) return;
       notified = true;
       then(first);
     };
-    this.#inner.onReady(peek);
+    this.inner.onReady(peek);
     peek();
   }
 
-  get headers(): ReadonlyMap<string, string> {
-    return this.#inner.headers;
+  override get ended(): boolean {
+    return this.#held.length === 0 && this.inner.ended;
   }
 
-  get trailers(): ReadonlyMap<string, string> {
-    return this.#inner.trailers;
-  }
-
-  get trailerNames(): readonly string[] {
-    return this.#inner.trailerNames ?? [];
-  }
-
-  get ended(): boolean {
-    return this.#held.length === 0 && this.#inner.ended;
-  }
-
-  get failure(): Failure | undefined {
-    return this.#inner.failure;
-  }
-
-  take(): readonly EncodedResponse[] {
-    if (this.#held.length === 0) return this.#inner.take();
+  override take(): readonly EncodedResponse[] {
+    if (this.#held.length === 0) return this.inner.take();
     const held = this.#held;
     this.#held = [];
     return held;
-  }
-
-  onReady(listener: () => void): void {
-    this.#inner.onReady(listener);
-  }
-
-  close(): void {
-    this.#inner.close();
   }
 }

@@ -4,32 +4,14 @@ import type { Failure } from "../../domain/failure.js";
 import type { Metadata } from "../../domain/metadata.js";
 import { jsonWriteOptions } from "../../encoding/json-encoder.js";
 import { type CallError, type CallWire, WithoutStream } from "../call/call-wire.js";
-import { type ContentCoding, compress, compressedBytesMin } from "../call/content-coding.js";
-import { encoded } from "../call/framing.js";
+import { type ContentCoding, codingOfBody } from "../call/content-coding.js";
+import { compressedBodies, encoded } from "../call/framing.js";
+import { noneMatch } from "../common-headers.js";
 import { HttpFailure } from "../errors.js";
-import { noneMatch } from "../http/json-response.js";
 import type { AnyRequest } from "../options.js";
 import { asConnectError } from "./rpc-errors.js";
 import type { RpcContentType } from "./rpc-methods.js";
 import type { RpcResponse } from "./rpc-response.js";
-
-/** Compressed bytes, shared by all requests for the response. */
-const compressedResponses = new WeakMap<EncodedResponse, Map<string, Uint8Array | Promise<Uint8Array>>>();
-
-function compressed(reply: EncodedResponse, codec: Codec, coding: ContentCoding): Uint8Array | Promise<Uint8Array> {
-  let bodies = compressedResponses.get(reply);
-  if (bodies === undefined) {
-    bodies = new Map();
-    compressedResponses.set(reply, bodies);
-  }
-  const key = `${codec} ${coding}`;
-  let bytes = bodies.get(key);
-  if (bytes === undefined) {
-    bytes = compress(coding, encoded(reply, codec));
-    bodies.set(key, bytes);
-  }
-  return bytes;
-}
 
 /** A Connect unary response: the message itself, or an error as JSON with its own HTTP status. */
 export class ConnectUnaryResponse extends WithoutStream implements CallWire {
@@ -49,15 +31,12 @@ export class ConnectUnaryResponse extends WithoutStream implements CallWire {
   }
 
   respond(reply: EncodedResponse): undefined | Promise<() => void> {
-    const plain = encoded(reply, this.#type.codec);
-    const response = this.#response;
+    const { codec } = this;
+    const plain = encoded(reply, codec);
     if (this.#notModified(reply)) return undefined;
-    if (this.#coding === undefined || plain.length < compressedBytesMin) {
-      this.#send(reply, plain);
-      return undefined;
-    }
-    response.set("content-encoding", this.#coding);
-    const bytes = compressed(reply, this.#type.codec, this.#coding);
+    const coding = codingOfBody(plain, this.#coding);
+    if (coding !== undefined) this.#response.set("content-encoding", coding);
+    const bytes = coding === undefined ? plain : reply.encode(compressedBodies[codec][coding]);
     if (bytes instanceof Promise) return bytes.then((packed) => () => this.#send(reply, packed));
     this.#send(reply, bytes);
     return undefined;

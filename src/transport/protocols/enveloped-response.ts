@@ -61,7 +61,7 @@ export class EnvelopedResponse implements CallWire {
   }
 
   respond(encoded: EncodedResponse): undefined | Promise<() => void> {
-    const message = this.#framing.whole(encoded);
+    const message = encoded.encode(this.#framing.whole);
     if (message instanceof Promise) return message.then((bytes) => () => this.#send(encoded, bytes));
     this.#send(encoded, message);
     return undefined;

@@ -159,7 +159,7 @@ class GrpcWire implements CallWire {
   }
 
   respond(encoded: EncodedResponse): undefined | Promise<() => void> {
-    const frame = this.#framing.whole(encoded);
+    const frame = encoded.encode(this.#framing.whole);
     if (frame instanceof Promise) return frame.then((bytes) => () => this.#send(encoded, bytes));
     this.#send(encoded, frame);
     return undefined;

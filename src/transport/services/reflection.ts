@@ -1,5 +1,7 @@
 import {
   create,
+  createRegistry,
+  type DescEnum,
   type DescExtension,
   type DescFile,
   type DescMessage,
@@ -7,9 +9,9 @@ import {
   fromBinary,
   type Message,
   type MessageInitShape,
+  type Registry,
   toBinary,
 } from "@bufbuild/protobuf";
-import { nestedTypes } from "@bufbuild/protobuf/reflect";
 import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import {
   ServerReflection,
@@ -20,10 +22,11 @@ import {
 import { ServerReflection as AlphaServerReflection } from "../../../gen/grpc/reflection/v1alpha/reflection_pb.js";
 import { quotaKey } from "../../domain/client-address.js";
 import type { EncodedResponse } from "../../domain/encoded-response.js";
-import { Failure, repeated, unavailable } from "../../domain/failure.js";
+import { type Failure, repeated } from "../../domain/failure.js";
 import { type Api, bidiStreaming, type RequestStream, type ResponseStream } from "../../domain/service.js";
 import { anyRegistry, encodeJson } from "../../encoding/json-encoder.js";
 import { CachedResponse } from "../../encoding/message-response.js";
+import { UnreadBytes } from "../connections/unread-responses.js";
 
 const invalidArgumentCode = 3;
 const notFoundCode = 5;
@@ -34,9 +37,6 @@ export const unreadBytesPerClientMax = 16_777_216;
 /** The same of all clients of a process, in bytes. */
 export const unreadBytesMax = 134_217_728;
 
-/** Retry delay for a client whose question was refused. */
-const retryMs = 1_000;
-
 /**
  * `grpc.reflection.v1` and `v1alpha`, with which clients can call the services without their definitions. A question is
  * answered when its response can be written, so that a client which reads nothing costs little.
@@ -45,7 +45,7 @@ const retryMs = 1_000;
 export function reflectionMethods(services: readonly DescService[]): Api {
   const files = [...anyRegistry].map((type) => type.file);
   const replies = new Replies(new DescriptorIndex([...services, ServerReflection, AlphaServerReflection], files));
-  const unread = new UnreadBytes();
+  const unread = new UnreadBytes<string>("client", unreadBytesPerClientMax, unreadBytesMax);
   // v1alpha has the same fields in another package, so its bytes are the same.
   return [ServerReflection, AlphaServerReflection].map(({ method: { serverReflectionInfo: desc } }) =>
     bidiStreaming<DescMessage, DescMessage>(desc, (requests, { clientAddress }) => {
@@ -53,35 +53,9 @@ export function reflectionMethods(services: readonly DescService[]): Api {
         const asV1 = fromBinary(ServerReflectionRequestSchema, toBinary<DescMessage>(desc.input, request));
         return new ReflectionResponse(desc.output, asV1, replies.to(asV1.messageRequest));
       };
-      return new ReflectionStream(requests, respond, unread.of(quotaKey(clientAddress)));
+      return new ReflectionStream(requests, respond, unread, quotaKey(clientAddress));
     }),
   );
-}
-
-/** Counts the bytes of responses that one stream's reader has not taken. @throws Failure if they are too many */
-type Count = (bytes: number) => void;
-
-/** The bytes that clients leave unread. */
-class UnreadBytes {
-  #inAll = 0;
-  readonly #byClient = new Map<string, number>();
-
-  /** Counts for a stream of this client; a negative number gives bytes back. */
-  of(client: string): Count {
-    return (bytes) => {
-      const unread = (this.#byClient.get(client) ?? 0) + bytes;
-      if (bytes > 0 && unread > unreadBytesPerClientMax) {
-        const message = `this client has ${unread - bytes} bytes of responses to read; read them first`;
-        throw new Failure("resource_exhausted", message, { reason: "UNREAD_RESPONSES", retryAfterMs: retryMs });
-      }
-      if (bytes > 0 && this.#inAll + bytes > unreadBytesMax) {
-        throw unavailable("this server holds as many unread responses as it can", "TOO_MANY_UNREAD_RESPONSES", retryMs);
-      }
-      this.#inAll += bytes;
-      if (unread === 0) this.#byClient.delete(client);
-      else this.#byClient.set(client, unread);
-    };
-  }
 }
 
 /** One response for each request, made when the one before has been taken. */
@@ -90,13 +64,20 @@ class ReflectionStream implements ResponseStream {
   readonly trailers: ReadonlyMap<string, string> = new Map();
   readonly #requests: RequestStream;
   readonly #respond: (request: Message) => ReflectionResponse;
-  readonly #count: Count;
+  readonly #unread: UnreadBytes<string>;
+  readonly #client: string;
   #unreadBytes = 0;
 
-  constructor(requests: RequestStream, respond: (request: Message) => ReflectionResponse, count: Count) {
+  constructor(
+    requests: RequestStream,
+    respond: (request: Message) => ReflectionResponse,
+    unread: UnreadBytes<string>,
+    client: string,
+  ) {
     this.#requests = requests;
     this.#respond = respond;
-    this.#count = count;
+    this.#unread = unread;
+    this.#client = client;
   }
 
   get ended(): boolean {
@@ -112,7 +93,7 @@ class ReflectionStream implements ResponseStream {
     const request = this.#requests.take();
     if (request === undefined) return [];
     const response = this.#respond(request);
-    this.#count(response.bytes);
+    this.#unread.add(this.#client, response.bytes);
     this.#unreadBytes = response.bytes;
     return [response];
   }
@@ -127,7 +108,7 @@ class ReflectionStream implements ResponseStream {
   }
 
   #release(): void {
-    this.#count(-this.#unreadBytes);
+    this.#unread.remove(this.#client, this.#unreadBytes);
     this.#unreadBytes = 0;
   }
 }
@@ -228,19 +209,23 @@ function encodeReply(messageResponse: ReplyFields): Uint8Array {
   return encodeV1({ messageResponse });
 }
 
-/** An index of the declarations that a set of services needs. */
+/** The declarations that a set of services needs. */
 class DescriptorIndex {
   /** Full names of the services, sorted. */
   readonly services: readonly string[];
   readonly #files = new Map<string, DescFile>();
-  readonly #symbols = new Map<string, DescFile>();
-  readonly #extensions = new Map<string, Map<number, DescFile>>();
+  readonly #types: Registry;
+  /** The files of fields, enum values and methods, by full name. */
+  readonly #members = new Map<string, DescFile>();
 
   /** `others` are files that no service imports but clients look up: those of error details. */
   constructor(services: readonly DescService[], others: readonly DescFile[] = []) {
     this.services = [...new Set(services.map((service) => service.typeName))].sort();
-    for (const service of services) this.#add(service.file);
-    for (const file of others) this.#add(file);
+    for (const file of [...services.map((service) => service.file), ...others]) this.#add(file);
+    this.#types = createRegistry(...this.#files.values());
+    for (const type of this.#types) {
+      for (const name of memberNames(type)) this.#members.set(name, type.file);
+    }
   }
 
   /** The file of that name, as `import` writes it. */
@@ -250,19 +235,21 @@ class DescriptorIndex {
 
   /** The file that declares a message, field, enum, enum value, extension, service or method. */
   declaring(symbol: string): DescFile | undefined {
-    return this.#symbols.get(symbol);
+    return this.#types.get(symbol)?.file ?? this.#members.get(symbol);
   }
 
   /** The file that declares an extension of a message. */
   extending(message: string, number: number): DescFile | undefined {
-    return this.#extensions.get(message)?.get(number);
+    const extendee = this.#types.getMessage(message);
+    return extendee && this.#types.getExtensionFor(extendee, number)?.file;
   }
 
   /** The numbers of a message's extensions, ascending; undefined if there is no such message. */
   extensionNumbers(message: string): number[] | undefined {
-    const numbers = this.#extensions.get(message);
-    if (numbers !== undefined) return [...numbers.keys()].sort((a, b) => a - b);
-    return this.#symbols.has(message) ? [] : undefined;
+    if (this.#types.getMessage(message) === undefined) return undefined;
+    const extensions = [...this.#types].filter((type) => type.kind === "extension");
+    const ofMessage = extensions.filter(({ extendee }) => extendee.typeName === message);
+    return ofMessage.map(({ number }) => number).sort((a, b) => a - b);
   }
 
   /** A file and its dependencies as FileDescriptorProto bytes, each before the files that it imports. */
@@ -281,27 +268,14 @@ class DescriptorIndex {
     if (this.#files.has(file.proto.name)) return;
     this.#files.set(file.proto.name, file);
     for (const dependency of file.dependencies) this.#add(dependency);
-    for (const type of nestedTypes(file)) {
-      this.#symbols.set(type.typeName, file);
-      if (type.kind === "service")
-        for (const { name } of type.methods) this.#symbols.set(`${type.typeName}.${name}`, file);
-      if (type.kind === "message")
-        for (const { name } of type.fields) this.#symbols.set(`${type.typeName}.${name}`, file);
-      if (type.kind === "enum") this.#addValues(type.typeName, type.values, file);
-      if (type.kind === "extension") this.#addExtension(type, file);
-    }
   }
+}
 
-  /** In protobuf's scoping, enum values are siblings of their enum. */
-  #addValues(enumName: string, values: readonly { readonly name: string }[], file: DescFile): void {
-    const scope = enumName.slice(0, enumName.lastIndexOf(".") + 1);
-    for (const { name } of values) this.#symbols.set(`${scope}${name}`, file);
-  }
-
-  #addExtension(extension: DescExtension, file: DescFile): void {
-    const message = extension.extendee.typeName;
-    const numbers = this.#extensions.get(message) ?? new Map<number, DescFile>();
-    numbers.set(extension.number, file);
-    this.#extensions.set(message, numbers);
-  }
+/** The full names of what a type declares inside. In protobuf's scoping, enum values are siblings of their enum. */
+function memberNames(type: DescMessage | DescEnum | DescExtension | DescService): string[] {
+  if (type.kind === "message") return type.fields.map(({ name }) => `${type.typeName}.${name}`);
+  if (type.kind === "service") return type.methods.map(({ name }) => `${type.typeName}.${name}`);
+  if (type.kind === "extension") return [];
+  const scope = type.typeName.slice(0, type.typeName.lastIndexOf(".") + 1);
+  return type.values.map(({ name }) => `${scope}${name}`);
 }

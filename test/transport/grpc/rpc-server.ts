@@ -2,7 +2,6 @@ import { pino } from "pino";
 import { createMetrics, type Metrics } from "../../../src/telemetry/metrics.js";
 import type { Readiness, TransportLimits } from "../../../src/transport/options.js";
 import { startServer } from "../../../src/transport/server.js";
-import { tuning } from "../../support/tuning.js";
 import { type FakeApi, fakeApi } from "./fake-api.js";
 
 /** The real server over the fake api. */
@@ -28,7 +27,6 @@ export async function startRpcServer(limits: Partial<TransportLimits> = {}): Pro
     log: pino({ level: "error" }, { write: (line: string) => void logged.push(line) }),
     metrics,
     limits,
-    tuning,
     readiness: () => server.readiness,
     staleness: () => server.staleness,
   });

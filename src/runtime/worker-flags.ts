@@ -13,8 +13,3 @@ export const workerFlags: readonly string[] = [
   `--incremental-marking-soft-trigger=${markingTriggerPercent}`,
   `--max-semi-space-size=${semiSpaceMibMax}`,
 ];
-
-/** Whether this process was started with all {@link workerFlags}. */
-export function hasWorkerFlags(): boolean {
-  return workerFlags.every((flag) => process.execArgv.includes(flag));
-}

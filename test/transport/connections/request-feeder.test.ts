@@ -8,13 +8,11 @@ import {
   TradingDataService,
 } from "../../../gen/datanode/api/v2/trading_data_pb.js";
 import type { EncodedResponse } from "../../../src/domain/encoded-response.js";
-import { Failure } from "../../../src/domain/failure.js";
 import { unary } from "../../../src/domain/service.js";
 import { MessageResponse } from "../../../src/encoding/message-response.js";
 import type { RunningServer, ServerOptions } from "../../../src/transport/server.js";
 import { RawConnection, type RawResponse } from "../../support/raw-http.js";
 import { tries } from "../../support/tries.js";
-import { tuning } from "../../support/tuning.js";
 import { serveFake } from "../serve-fake.js";
 
 let server: RunningServer;
@@ -61,26 +59,11 @@ function awaited(): { readonly response: Promise<MarketResponse>; come(): void }
 
 const depth = get("/api/v2/market/depth/m/latest");
 
-/** Requests that were answered without being read again. */
-async function repeated(): Promise<number> {
-  const metrics = await (await fetch(`${server.url}/metrics`)).text();
-  return Number(/^marketd_requests_repeated_total (\d+)$/m.exec(metrics)?.[1]);
-}
-
-/** Whether there were some, as there must be in a run with adjustments, and must not in one without. */
-async function expectRepeated(before: number): Promise<void> {
-  expect((await repeated()) > before).toBe(tuning);
-}
-
-/** More requests than a connection needs to be read before the parser, and two more: one to be sure, one that counts. */
-const warmingRequests = 12;
-
-/** A connection that is known to ask the same again. */
-async function repeating(request = depth): Promise<RawConnection> {
+/** A connection whose first packet pipelines: the parser is given one of its requests at a time. */
+async function pipelining(request = depth): Promise<RawConnection> {
   const connection = await connect();
-  const before = await repeated();
-  for (let i = 0; i < warmingRequests; i++) await connection.ask(request);
-  await expectRepeated(before);
+  await connection.send(request + request);
+  for (let n = 0; n < 2; n++) await connection.response();
   return connection;
 }
 
@@ -90,128 +73,6 @@ async function alone(request: string): Promise<RawResponse> {
   connection.close();
   return response;
 }
-
-describe("a GET in the same bytes as one before", () => {
-  test.each([
-    ["plain", depth],
-    ["compressed", get("/api/v2/market/depth/m/latest", "Accept-Encoding: gzip, br")],
-    ["not modified", get("/api/v2/market/depth/m/latest", 'If-None-Match: "7-depth.json"')],
-    ["modified", get("/api/v2/market/depth/m/latest", 'If-None-Match: "6-depth.json"')],
-    ["from a page", get("/api/v2/market/depth/m/latest", "Origin: https://a.example", "Connection: Keep-Alive")],
-    ["of no version", get("/api/v2/markets/data")],
-    ["with a query", get("/api/v2/market/m?_=1")],
-  ])("is answered in the bytes that Node writes: %s", async (_name, request) => {
-    await serve();
-    const first = await alone(request);
-    const connection = await repeating(request);
-    expect(await connection.ask(request)).toEqual(first);
-  });
-
-  test.each([
-    ["no Host", depth.replace("Host: x\r\n", "")],
-    ["two", depth.replace("Host: x\r\n", "Host: x\r\nHost: y\r\n")],
-  ])("is refused as often as it is sent: %s", async (_name, invalid) => {
-    await serve();
-    const connection = await repeating();
-    for (let n = 0; n < warmingRequests; n++) {
-      const each = await alone(invalid);
-      expect(each.status).toBe(400);
-      if (connection.end === "open") expect((await connection.ask(invalid)).status).toBe(400);
-    }
-  });
-
-  test("is answered to each page for its own origin", async () => {
-    await serve({ corsOrigins: ["https://a.example", "https://b.example"] });
-    for (const origin of ["https://a.example", "https://b.example", "https://c.example"]) {
-      const request = get("/api/v2/market/depth/m/latest", `Origin: ${origin}`);
-      const first = await alone(request);
-      expect(await (await repeating(request)).ask(request)).toEqual(first);
-    }
-  });
-
-  test("is counted with the others", async () => {
-    await serve();
-    await repeating();
-    const metrics = await (await fetch(`${server.url}/metrics`)).text();
-    const counted = 'marketd_requests_total{method="GetLatestMarketDepth",protocol="http",code="ok"}';
-    expect(metrics).toContain(`${counted} ${warmingRequests}\n`);
-  });
-
-  test("gets the date of its time", async () => {
-    await serve();
-    const connection = await repeating();
-    let received = "";
-    connection.socket.on("data", (chunk: Buffer) => {
-      received += chunk.toString("latin1");
-    });
-    await connection.ask(depth);
-    await sleep(1_100);
-    await connection.ask(depth);
-    const dates = [...received.matchAll(/^Date: (.*)\r$/gm)].map(([, date]) => Date.parse(date ?? ""));
-    expect(dates).toHaveLength(2);
-    expect((dates[1] ?? 0) - (dates[0] ?? 0)).toBeGreaterThanOrEqual(1_000);
-    expect(Math.abs(Date.now() - (dates[1] ?? 0))).toBeLessThan(2_000);
-  });
-
-  test("is read by Node's parser where connections do not repeat themselves", async () => {
-    await serve();
-    const connection = await connect();
-    for (let i = 0; i < 3 * warmingRequests; i++) await connection.ask(get(`/api/v2/market/m?_=${i}`));
-    expect(await repeated()).toBe(0);
-  });
-});
-
-describe("what the service answers", () => {
-  let respond: () => MarketResponse | Promise<MarketResponse>;
-  const request = get("/api/v2/market/m");
-
-  async function serveResponse(first: MarketResponse): Promise<void> {
-    respond = () => first;
-    await serveMarket(() => respond());
-  }
-
-  test("is asked for each time", async () => {
-    await serveResponse(marketResponse("one", "1"));
-    const connection = await repeating(request);
-    respond = () => marketResponse("two", "2");
-    const reply = await connection.ask(request);
-    expect(reply.body).toContain('"two"');
-    expect(reply.head).toContain('etag: "2.json"');
-    respond = () => marketResponse("three");
-    expect((await connection.ask(request)).head).not.toContain("etag: ");
-  });
-
-  test("may take time, or fail, as before", async () => {
-    await serveResponse(marketResponse("one", "1"));
-    const connection = await repeating(request);
-    respond = () => sleep(20).then(() => marketResponse("later", "2"));
-    for (let i = 0; i < 3; i++) expect((await connection.ask(request)).body).toContain('"later"');
-    respond = () => {
-      throw new Failure("unavailable", "away", { reason: "DATABASE_UNAVAILABLE" });
-    };
-    for (let i = 0; i < 3; i++) expect((await connection.ask(request)).status).toBe(503);
-    respond = () => Promise.reject(new Failure("not_found", "gone", { reason: "MARKET_NOT_FOUND" }));
-    for (let i = 0; i < 3; i++) expect((await connection.ask(request)).status).toBe(404);
-    respond = () => marketResponse("again", "3");
-    const before = await repeated();
-    for (let i = 0; i < 3; i++) expect((await connection.ask(request)).body).toContain('"again"');
-    await expectRepeated(before);
-  });
-
-  test("is not repeated where it is large", async () => {
-    const large = marketResponse("x".repeat(70_000), "1");
-    let asked = 0;
-    await serveMarket(() => {
-      asked++;
-      return large;
-    });
-    const connection = await connect();
-    for (let i = 0; i < 2 * warmingRequests; i++) await connection.ask(request);
-    expect(await repeated()).toBe(0);
-    // Once per request: a GET that cannot be repeated does not invoke the method twice.
-    expect(asked).toBe(2 * warmingRequests);
-  });
-});
 
 /** A POST whose body is a GET: to be taken for a body, wherever packets end. */
 function smuggled(body: string): string {
@@ -223,7 +84,7 @@ function smuggledInChunks(body: string): string {
   return `POST /api/v2/market/m HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n${chunk}0\r\n\r\n`;
 }
 
-describe("a connection that is read before the parser", () => {
+describe("a connection that pipelines", () => {
   const requests = [
     depth,
     depth,
@@ -266,9 +127,8 @@ describe("a connection that is read before the parser", () => {
     await serve();
     const expected = new Map<string, RawResponse>();
     for (const request of requests) expected.set(request, await alone(request));
-    const connection = await repeating();
+    const connection = await pipelining();
     const stream = fc.array(fc.constantFrom(...requests), { minLength: 1, maxLength: 8 });
-    const before = await repeated();
     await fc.assert(
       fc.asyncProperty(stream, cuts, async (asked, wanted) => {
         await connection.send(...packets(asked, wanted));
@@ -276,7 +136,6 @@ describe("a connection that is read before the parser", () => {
       }),
       { numRuns: tries(2_000), endOnFailure: true },
     );
-    await expectRepeated(before + (tuning ? tries(300) : 0));
   });
 
   test("keeps the order of its responses", async () => {
@@ -285,7 +144,7 @@ describe("a connection that is read before the parser", () => {
     let late = false;
     await serveMarket(({ marketId }) => (marketId === "slow" && late ? slow.response : fastResponse));
     const fast = get("/api/v2/market/fast");
-    const connection = await repeating(fast);
+    const connection = await pipelining(fast);
     await connection.ask(get("/api/v2/market/slow"));
     late = true;
     await connection.send(get("/api/v2/market/slow", "X-Other: header"));
@@ -299,7 +158,7 @@ describe("a connection that is read before the parser", () => {
 
   test("can become a WebSocket, and is then no longer read here", async () => {
     await serve();
-    const connection = await repeating();
+    const connection = await pipelining();
     let received = "";
     connection.socket.on("data", (chunk: Buffer) => {
       received += chunk.toString("latin1");
@@ -323,23 +182,30 @@ describe("a connection that is read before the parser", () => {
     expect((await next.ask(depth.slice(20))).status).toBe(200);
   });
 
-  test("ends with its idle time, and not before", async () => {
-    await serve({ limits: { keepAliveTimeoutMs: 500, headersTimeoutMs: 300 } });
-    const connection = await repeating();
-    const before = await repeated();
-    for (let i = 0; i < 10; i++) {
-      await sleep(150);
-      await connection.ask(depth);
+  test.each([
+    ["no Host", depth.replace("Host: x\r\n", "")],
+    ["two", depth.replace("Host: x\r\n", "Host: x\r\nHost: y\r\n")],
+  ])("has a GET refused as often as it is sent: %s", async (_name, invalid) => {
+    await serve();
+    const connection = await pipelining();
+    for (let n = 0; n < 12; n++) {
+      expect((await alone(invalid)).status).toBe(400);
+      if (connection.end === "open") expect((await connection.ask(invalid)).status).toBe(400);
     }
-    expect(await repeated()).toBe(before + (tuning ? 10 : 0));
-    await expect.poll(() => connection.socket.closed).toBe(true);
+  });
+
+  test("has the parser make one request of a packet at a time", async () => {
+    await serve({ limits: { unansweredRequestsMax: 8 } });
+    const connection = await pipelining();
+    await connection.send(depth.repeat(500));
+    for (let n = 0; n < 500; n++) expect((await connection.response()).status).toBe(200);
   });
 
   test("is told to go while the server drains", async () => {
     const market = marketResponse("m");
     const slow = awaited();
     await serveMarket(({ marketId }) => (marketId === "slow" ? slow.response : market));
-    const connection = await repeating(get("/api/v2/market/m"));
+    const connection = await pipelining(get("/api/v2/market/m"));
     await connection.send(get("/api/v2/market/slow"));
     await sleep(50);
     const drained = server.drain(2_000);
@@ -351,8 +217,7 @@ describe("a connection that is read before the parser", () => {
     await drained;
   });
 
-  // Without, a packet of more requests than may wait ends the connection.
-  test.runIf(tuning)("is not answered faster than its reader takes", async () => {
+  test("is not answered faster than its reader takes", async () => {
     const market = marketResponse("x".repeat(60_000));
     let asked = 0;
     await serveMarket(() => {
@@ -360,7 +225,7 @@ describe("a connection that is read before the parser", () => {
       return market;
     });
     const request = get("/api/v2/market/m");
-    const connection = await repeating(request);
+    const connection = await pipelining(request);
     connection.socket.pause();
     await connection.send(...Array.from({ length: 2_000 }, () => request));
     expect(asked).toBeLessThan(500);

@@ -1,0 +1,100 @@
+import type { Socket } from "node:net";
+
+const endOfHeaders = Buffer.from("\r\n\r\n");
+
+/** The first bytes of GET and HEAD requests, which have no body. */
+const letterG = 0x47;
+const letterH = 0x48;
+
+const noBytes = Buffer.alloc(0);
+
+/** Whether the first bytes of a connection are a whole request without body, and more. */
+export function holdsMoreThanOne(bytes: Buffer): boolean {
+  const end = bytes.indexOf(endOfHeaders) + endOfHeaders.length;
+  const hasNoBody = bytes[0] === letterG || bytes[0] === letterH;
+  return hasNoBody && end >= endOfHeaders.length && end < bytes.length;
+}
+
+/** What a {@link RequestFeeder} needs of its connection. */
+interface FeederHost {
+  /** Whether the parser must not be given more: it would make another request, or is paused. */
+  isBusy(): boolean;
+  /** Called when all bytes have left; resumes with bytes that were held back. */
+  proceed(): void;
+  /** Bytes are held back until {@link RequestFeeder.feed} is called again. */
+  heldBack(): void;
+}
+
+/**
+ * Gives Node's parser the bytes of an HTTP/1.1 connection up to the end of one head at a time, once it is started. The
+ * parser would otherwise turn a whole packet into requests. Where bytes are cut makes no difference to the parser.
+ *
+ * This replaces the one `data` listener of Node's HTTP server on a socket, which Node does not document. If there is
+ * none, or more than one, Node keeps the connection. A test runs it on every supported Node.
+ */
+export class RequestFeeder {
+  readonly #socket: Socket;
+  readonly #host: FeederHost;
+  /** Node's listener, once this feeder has replaced it. */
+  #parse: ((chunk: Buffer) => void) | undefined;
+  #held: Buffer = noBytes;
+  #stopped = false;
+
+  constructor(socket: Socket, host: FeederHost) {
+    this.#socket = socket;
+    this.#host = host;
+  }
+
+  /** Bytes that the parser has not been given yet. */
+  get held(): Buffer {
+    return this.#held;
+  }
+
+  /** Starts feeding, unless Node has paused its parser because a slow reader takes nothing. */
+  start(): void {
+    if (this.#parse !== undefined || this.#stopped) return;
+    if (this.#socket.destroyed || this.#socket.writableNeedDrain) return;
+    const [parse, ...others] = this.#socket.listeners("data");
+    if (parse === undefined || others.length > 0) return;
+    this.#parse = (chunk) => Reflect.apply(parse, this.#socket, [chunk]);
+    // Node's parser stops reading from the kernel itself once the socket has a listener.
+    this.#socket.on("data", this.#read);
+    this.#socket.off("data", parse as (chunk: Buffer) => void);
+    this.#socket.on("drain", this.#host.proceed);
+  }
+
+  /** Starts feeding now, or once the connection is not paused. */
+  startSoon(): void {
+    if (this.#parse !== undefined) return;
+    const start = (): void => this.start();
+    // A socket that was paused while the parser read it would not be read again.
+    if (this.#socket.isPaused()) this.#socket.once("resume", start);
+    else if (this.#socket.writableNeedDrain) this.#socket.once("drain", start);
+    else start();
+  }
+
+  /** Leaves the socket to Node for good. */
+  stop(): void {
+    this.#stopped = true;
+    this.#held = noBytes;
+    this.#socket.off("data", this.#read);
+    this.#socket.off("drain", this.#host.proceed);
+  }
+
+  /** Gives the parser held bytes, until it has made a request that is not answered yet. */
+  feed(): void {
+    while (this.#held.length > 0 && !this.#host.isBusy()) {
+      const held = this.#held;
+      const head = held.indexOf(endOfHeaders) + endOfHeaders.length;
+      const end = head < endOfHeaders.length ? held.length : head;
+      this.#held = held.subarray(end);
+      this.#parse?.(held.subarray(0, end));
+    }
+    if (this.#held.length > 0) this.#host.heldBack();
+  }
+
+  readonly #read = (chunk: Buffer): void => {
+    this.#held = this.#held.length === 0 ? chunk : Buffer.concat([this.#held, chunk]);
+    this.feed();
+  };
+}
