@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import type { Socket } from "node:net";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
-import type { DatabaseConfig, ServeConfig, ServiceConfig } from "../config.js";
+import type { Config, ServiceConfig } from "../config.js";
 import { Primary, type ServiceUrls } from "../runtime/primary.js";
 import { HangUps, untilStopped } from "../runtime/stop-signal.js";
 import { workerFlags } from "../runtime/tuning/worker-flags.js";
@@ -16,7 +16,7 @@ import { withLog } from "./log-lines.js";
  * Serves until SIGTERM or SIGINT, then drains; SIGHUP replaces the workers. `argv`: the command's arguments.
  * @throws OperatorError if it cannot start
  */
-export async function serve(config: ServeConfig, argv: readonly string[]): Promise<void> {
+export async function serve(config: Config<"serve">, argv: readonly string[]): Promise<void> {
   const log = createLog(config.logLevel);
   const stop = untilStopped();
   const hangUps = new HangUps();
@@ -59,7 +59,7 @@ export interface Serving extends ServiceUrls {
 }
 
 /** Starts a primary and its workers. @throws OperatorError if they cannot start */
-export async function startServing(config: DatabaseConfig & ServiceConfig, options: ServingOptions): Promise<Serving> {
+export async function startServing(config: Config<"serve">, options: ServingOptions): Promise<Serving> {
   const { listen, adminListen, drainMs } = config;
   const workers = config.workers === 0 ? availableParallelism() : config.workers;
   const tls = config.tls !== undefined;

@@ -6,10 +6,10 @@ import { readSource, trackedFiles } from "./sources.js";
  * number here, and its commit says why. A part that shrank far below its budget lowers it.
  */
 const budgets: Readonly<Record<string, number>> = {
-  ".": 800,
+  ".": 645,
   api: 800,
   client: 980,
-  commands: 1_410,
+  commands: 1_390,
   domain: 1_650,
   embedded: 1_180,
   encoding: 550,
