@@ -9,7 +9,7 @@ const budgets: Readonly<Record<string, number>> = {
   ".": 645,
   api: 800,
   client: 980,
-  commands: 1_390,
+  commands: 1_380,
   domain: 1_650,
   embedded: 1_180,
   encoding: 550,
