@@ -1,6 +1,6 @@
 import { databaseFaults } from "./chaos/database-faults.js";
 import { descriptorsExhausted } from "./chaos/descriptors-fault.js";
-import { chosenScenarios, FaultRun, secondsForAll } from "./chaos/fault-run.js";
+import { chosenScenarios, FaultRun, secondsForAll, withWorld } from "./chaos/fault-run.js";
 import { hostileSettings } from "./chaos/hostile-settings.js";
 import { deadLoaderPeer, processFaults } from "./chaos/process-faults.js";
 import { RandomSource } from "./chaos/random-source.js";
@@ -26,23 +26,13 @@ report.say(`seed ${settings.seed}; ${settings.program}`);
 const wanted = settings.more["faults"]?.split(",").map((part) => part.trim());
 const ofTopics = topicFaultNames.filter((name) => wanted?.some((part) => name.includes(part)) ?? true);
 // Named alone, they need nothing of the rest.
-if (wanted?.every((part) => ofTopics.some((name) => name.includes(part))) !== true) await runWorld();
+if (wanted?.every((part) => ofTopics.some((name) => name.includes(part))) !== true) {
+  await withWorld(await World.create({ settings, report, random, scoreboard }), run);
+}
 await sufferTopicFaults(ofTopics, { report, random, program: settings.program });
 report.finish();
 // Connections that a client's library holds on to.
 setTimeout(() => process.exit(), 1_000).unref();
-
-async function runWorld(): Promise<void> {
-  const world = await World.create({ settings, report, random, scoreboard });
-  for (const signal of ["SIGINT", "SIGTERM"] as const) {
-    process.once(signal, () => void world.close().finally(() => process.exit(130)));
-  }
-  try {
-    await run(world);
-  } finally {
-    await world.close();
-  }
-}
 
 async function run(world: World): Promise<void> {
   const run = new FaultRun(world, scoreboard);

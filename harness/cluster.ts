@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { findPrograms, findServerPrograms } from "../src/embedded/server-programs.js";
-import { chosenScenarios, FaultRun, secondsForAll } from "./chaos/fault-run.js";
+import { chosenScenarios, FaultRun, secondsForAll, withWorld } from "./chaos/fault-run.js";
 import { RandomSource } from "./chaos/random-source.js";
 import { Scoreboard } from "./chaos/scoreboard.js";
 import { clusterScenarios } from "./cluster/cluster-faults.js";
@@ -28,20 +28,14 @@ const report = new Report();
 const random = new RandomSource(settings.seed);
 const scoreboard = new Scoreboard(report);
 report.say(`seed ${settings.seed}; ${settings.program}`);
-const world = await ClusterWorld.create({ settings, report, random, scoreboard }, parts);
-for (const signal of ["SIGINT", "SIGTERM"] as const) {
-  process.once(signal, () => void world.close().finally(() => process.exit(130)));
-}
-try {
+await withWorld(await ClusterWorld.create({ settings, report, random, scoreboard }, parts), async (world) => {
   const run = new FaultRun(world, scoreboard);
   const scenarios = chosenScenarios(clusterScenarios(world), settings.more["faults"]);
   await run.startReaders();
   await run.suffer(scenarios);
   await run.end();
   run.summarise(scenarios.flat());
-} finally {
-  await world.close();
-}
+});
 report.finish();
 // Connections that a client's library holds on to.
 setTimeout(() => process.exit(), 1_000).unref();

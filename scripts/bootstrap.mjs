@@ -59,6 +59,9 @@ const entries = /^src\/(main|commands\/worker|embedded\/supervisor)\.js$/;
 /** Builds that are kept beside the newest, for processes that were started from them. */
 const oldBuildsKept = 2;
 
+/** Benches that take another checkout's service into their own rounds. Others run whole, in turn with the other's. */
+const benchesWithAgainst = ["pages", "stream", "unary"];
+
 /** Digits of its hash that name a build; longer than a process id, which names one that is being made. */
 const buildNameLength = 16;
 
@@ -97,7 +100,9 @@ export async function bench([name, ...args]) {
   }
   await prepare();
   await ensureTools();
-  await become(inRoot("dist", "bench", `${name}.js`), args);
+  if (args.some((arg) => /^--against(=|$)/.test(arg)) && !benchesWithAgainst.includes(name)) {
+    await become(inRoot("dist", "bench", "support", "in-turn.js"), [name, ...args]);
+  } else await become(inRoot("dist", "bench", `${name}.js`), args);
 }
 
 /** Runs harness/NAME.ts, which tries the service as a whole and ends with `N passed, N failed`. */

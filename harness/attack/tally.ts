@@ -40,13 +40,3 @@ export class Tally {
     return sorted.map(([status, count]) => `${status < 1000 ? status : `gRPC ${status - 1000}`}: ${count}`).join(", ");
   }
 }
-
-/** The status and headers that an HTTP/1.1 response begins with; undefined when there is none (yet). */
-export function readHead(bytes: Buffer): { readonly status: number; readonly retryable: boolean } | undefined {
-  const end = bytes.indexOf("\r\n\r\n");
-  if (end === -1) return undefined;
-  const head = bytes.toString("latin1", 0, end);
-  const status = /^HTTP\/1\.[01] (\d{3})/.exec(head)?.[1];
-  if (status === undefined) return undefined;
-  return { status: Number(status), retryable: /^retry-after:/im.test(head) };
-}

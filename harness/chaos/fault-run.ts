@@ -20,6 +20,18 @@ const everyoneMaxMs = 60_000;
 const readersEndMaxMs = 5_000;
 const honestErrorsShown = 25;
 
+/** Passes a world to `use`, and closes it afterwards, or on a signal that ends the harness. */
+export async function withWorld<W extends TestedService>(world: W, use: (world: W) => Promise<void>): Promise<void> {
+  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+    process.once(signal, () => void world.close().finally(() => process.exit(130)));
+  }
+  try {
+    await use(world);
+  } finally {
+    await world.close();
+  }
+}
+
 /** One fault after the other, while readers on every protocol ask and every response is judged. */
 export class FaultRun {
   readonly #stop = new AbortController();

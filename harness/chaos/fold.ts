@@ -24,7 +24,6 @@ export const shortDepth = 3;
 export interface DepthState {
   readonly sequence: bigint;
   readonly published: bigint;
-  readonly levels: string;
   /** Digests of the levels in order: all of them, and those of {@link shortDepth}. */
   readonly whole: string;
   readonly short: string;
@@ -65,7 +64,6 @@ export interface LedgerRow {
 
 export interface Bundle {
   readonly id: string;
-  readonly nodeId: string;
   readonly timeNs: bigint;
   readonly height: number;
   readonly fields: { oldSigner: string; submitter: string; nonce: string; epochSeq: string };
@@ -109,8 +107,6 @@ export class Fold {
   /** Places in `rows` of each party's entries, in order. */
   readonly rowsOfParty = new Map<string, number[]>();
   readonly bundles: Bundle[] = [];
-  /** Heights at which a bundle came or was signed. */
-  readonly bundleChanges = new History<number>();
   readonly blocks: FoldedBlock[] = [];
   readonly #open = new Map<string, OpenMarket>();
   /** Of prices and sizes, by market. */
@@ -213,12 +209,11 @@ export class Fold {
   }
 
   #signerRemoved(event: ERC20MultiSigSignerRemoved): void {
-    const { oldSigner, nonce, epochSeq, validatorId, timestamp } = event;
+    const { oldSigner, nonce, epochSeq, timestamp } = event;
     for (const { signatureId, submitter } of event.signatureSubmitters) {
       if (this.bundles.some((bundle) => bundle.id === signatureId)) continue;
       this.bundles.push({
         id: signatureId,
-        nodeId: validatorId,
         timeNs: timestamp,
         height: this.#height,
         fields: { oldSigner: oldSigner.toLowerCase(), submitter: submitter.toLowerCase(), nonce, epochSeq },
@@ -240,7 +235,6 @@ export class Fold {
       history.depth.set(this.#height, {
         sequence: open.sequence,
         published: open.published,
-        levels: open.book.digest,
         whole: orderedDigest(buy, sell),
         short: orderedDigest(buy.slice(0, shortDepth), sell.slice(0, shortDepth)),
       });
@@ -353,7 +347,6 @@ export class Fold {
     if (bundle === undefined) return;
     const signatures = [...(this.#signatures.get(id) ?? [])].sort();
     bundle.signatures.set(this.#height, signatures.length === 0 ? "" : `0x${signatures.join("")}`);
-    this.bundleChanges.set(this.#height, this.#height);
   }
 }
 

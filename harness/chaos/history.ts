@@ -14,28 +14,6 @@ export class History<T> {
 
   /** The value at the end of block `height`; undefined before the first. */
   at(height: number): T | undefined {
-    return this.#values[this.#indexAt(height)];
-  }
-
-  get newest(): T | undefined {
-    return this.#values.at(-1);
-  }
-
-  /** Every value that held at the end of a block from `low` to `high`; undefined among them if there was none at `low`. */
-  between(low: number, high: number): (T | undefined)[] {
-    const first = this.#indexAt(low);
-    const last = this.#indexAt(high);
-    const values: (T | undefined)[] = first < 0 ? [undefined] : [];
-    for (let index = Math.max(0, first); index <= last; index++) values.push(this.#values[index]);
-    return values;
-  }
-
-  /** The height from which the value at `height` has held; 0 before the first. */
-  since(height: number): number {
-    return this.#heights[this.#indexAt(height)] ?? 0;
-  }
-
-  #indexAt(height: number): number {
     let low = 0;
     let high = this.#heights.length;
     while (low < high) {
@@ -43,6 +21,6 @@ export class History<T> {
       if ((this.#heights[middle] ?? 0) <= height) low = middle + 1;
       else high = middle;
     }
-    return low - 1;
+    return this.#values[low - 1];
   }
 }

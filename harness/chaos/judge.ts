@@ -182,7 +182,6 @@ export function isAllMarketData(list: readonly MarketData[]) {
 const empty: DepthState = {
   sequence: 0n,
   published: 0n,
-  levels: "",
   whole: orderedDigest([], []),
   short: orderedDigest([], []),
 };

@@ -143,12 +143,6 @@ export class Scoreboard {
     row.recoverySeconds = Math.max(row.recoverySeconds ?? 0, recoverySeconds ?? Number.POSITIVE_INFINITY);
   }
 
-  /** A fault is on, or has not been recovered from. */
-  get isUnsettled(): boolean {
-    const last = this.#episodes.at(-1);
-    return last !== undefined && last.closedAt === undefined;
-  }
-
   /** Since when readers cannot be held to the newest block; undefined: they can. */
   get unsettledSince(): number | undefined {
     const last = this.#episodes.at(-1);

@@ -139,6 +139,12 @@ export abstract class TestedService {
     return dumpDatabase(server, "undisturbed");
   }
 
+  /** The tables of a database that are not what an undisturbed load makes of the same blocks. */
+  protected differences(of: string, dump: ReadonlyMap<string, string>, undisturbed: ReadonlyMap<string, string>) {
+    const tables = [...undisturbed].filter(([table, rows]) => dump.get(table) !== rows);
+    return tables.map(([table, rows]) => `${of}, ${table}: ${dump.get(table)}, undisturbed ${rows}`);
+  }
+
   /** A network does not wait for a loader, but half an hour of faults must not pile up. */
   #makeBlock(): void {
     const { chain } = this.judge;

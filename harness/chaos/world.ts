@@ -95,16 +95,9 @@ export class World extends TestedService {
     const differences: string[] = [];
     for (const { chain, height, dump } of this.#remains) {
       const undisturbed = await this.loadUndisturbed(this.primary, chain, height);
-      for (const [table, rows] of undisturbed) {
-        if (dump.get(table) !== rows)
-          differences.push(`${chain.id}, block ${height}, ${table}: ${dump.get(table)}, undisturbed ${rows}`);
-      }
+      differences.push(...this.differences(`${chain.id}, block ${height}`, dump, undisturbed));
     }
     return differences;
-  }
-
-  get databasesCompared(): number {
-    return this.#remains.length;
   }
 
   override async close(): Promise<void> {

@@ -130,14 +130,8 @@ export class ClusterWorld extends TestedService {
     const servers = [...this.nodes, { name: "the replica", server: this.replica }];
     for (const { name, server } of servers) {
       const dump = await dumpDatabase(server, "marketd").catch((error: unknown) => error);
-      if (!(dump instanceof Map)) {
-        differences.push(`${name} cannot be read: ${String(dump)}`);
-        continue;
-      }
-      for (const [table, rows] of undisturbed) {
-        if (dump.get(table) !== rows)
-          differences.push(`${name}, block ${height}, ${table}: ${dump.get(table)}, undisturbed ${rows}`);
-      }
+      if (dump instanceof Map) differences.push(...this.differences(`${name}, block ${height}`, dump, undisturbed));
+      else differences.push(`${name} cannot be read: ${String(dump)}`);
     }
     return differences;
   }

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { createServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { DemoConfig } from "../config.js";
+import type { Config } from "../config.js";
 import { load } from "../loader/load.js";
 import { streamSource } from "../loader/source.js";
 import { listenError } from "../runtime/listen-error.js";
@@ -36,7 +36,7 @@ const demoChain = /^demo-[0-9]+-[0-9]+$/;
  * SIGTERM. On a private server the demo's database is made anew each time. One that was named must be empty or hold an
  * earlier demo, which is dropped.
  */
-export async function demo(config: DemoConfig, argv: readonly string[]): Promise<void> {
+export async function demo(config: Config<"demo">, argv: readonly string[]): Promise<void> {
   const log = createLog(config.logLevel);
   const stop = untilStopped();
   await requireFreePort(config);
@@ -84,7 +84,7 @@ function say(text: string): void {
 }
 
 /** Reports a port in use before the database is started. */
-async function requireFreePort(config: DemoConfig): Promise<void> {
+async function requireFreePort(config: Config<"demo">): Promise<void> {
   const { host, port } = config.listen;
   const probe = createServer();
   try {

@@ -12,7 +12,7 @@ import {
 } from "../client/ledger-download.js";
 import { emptySha256, fileExists, PartFile } from "../client/part-file.js";
 import { openServer, serverProblem } from "../client/server.js";
-import type { ExportConfig } from "../config.js";
+import type { Config } from "../config.js";
 import { grouped } from "../domain/decimal-text.js";
 import { exitInterrupted, exitNotVerified, OperatorError } from "../domain/operator-error.js";
 import { printable } from "../domain/printable.js";
@@ -37,7 +37,7 @@ const nothing: Checkpoint = {
 type Common = Omit<DownloadOptions, "part" | "onSlice">;
 
 /** Writes a party's ledger entries to a file, or to standard output. @throws OperatorError unless all is verified */
-export async function exportLedger(config: ExportConfig): Promise<void> {
+export async function exportLedger(config: Config<"export">): Promise<void> {
   const server = openServer(config.server);
   const stop = new AbortController();
   void untilStopped().then(() => stop.abort());

@@ -1,5 +1,5 @@
 import { collectDefaultMetrics } from "prom-client";
-import type { Listen, LoadConfig } from "../config.js";
+import type { Config, Listen } from "../config.js";
 import { exitInterrupted, OperatorError } from "../domain/operator-error.js";
 import { isKafkaUrl } from "../loader/kafka-address.js";
 import { kafkaSource } from "../loader/kafka-source.js";
@@ -20,7 +20,7 @@ import { withLog } from "./log-lines.js";
 import { ProgressLine } from "./progress-line.js";
 
 /** Fills the database, shows progress, and prints a summary on standard output. */
-export async function load(config: LoadConfig): Promise<void> {
+export async function load(config: Config<"load">): Promise<void> {
   const log = createLog(config.logLevel);
   const status = new LoadStatus();
   await withLog(log, async () => {
@@ -54,7 +54,7 @@ async function listenForAdmin(
   return admin;
 }
 
-async function loadInto(url: string, config: LoadConfig, log: Log, status: LoadStatus): Promise<void> {
+async function loadInto(url: string, config: Config<"load">, log: Log, status: LoadStatus): Promise<void> {
   // Up to here a signal ends the process at once; the next command resumes a migration.
   await withRetries(() => migrate(url, log), startRetries(log));
   const stopping = new AbortController();
@@ -86,7 +86,7 @@ interface Shared {
 /** Loads; with `--standby` again and again, whenever another loader took its turn. */
 async function loadInTurn(
   database: string,
-  config: LoadConfig,
+  config: Config<"load">,
   shared: Shared,
   progress: ProgressLine,
 ): Promise<LoadSummary> {
@@ -107,7 +107,7 @@ async function loadInTurn(
   }
 }
 
-async function* openSources(config: LoadConfig, { log, status, signal }: Shared): AsyncGenerator<Source> {
+async function* openSources(config: Config<"load">, { log, status, signal }: Shared): AsyncGenerator<Source> {
   const last = config.sources.length - 1;
   for (const [index, path] of config.sources.entries()) {
     const follow = config.follow && index === last;

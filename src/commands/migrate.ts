@@ -1,10 +1,10 @@
-import type { DatabaseConfig } from "../config.js";
+import type { Config } from "../config.js";
 import { migrate as migrateDatabase } from "../store/migrate.js";
 import { createLog } from "../telemetry/log.js";
 import { withDatabase } from "./database-choice.js";
 
 /** Migrates the tables, and prints the result on standard output. */
-export async function migrate(config: DatabaseConfig): Promise<void> {
+export async function migrate(config: Config<"migrate">): Promise<void> {
   const log = createLog(config.logLevel);
   await withDatabase(config.database, log, async (url) => {
     const { version, applied, databaseCreated } = await migrateDatabase(url, log);

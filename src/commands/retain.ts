@@ -1,4 +1,4 @@
-import type { RetainConfig } from "../config.js";
+import type { Config } from "../config.js";
 import { exitInterrupted, OperatorError } from "../domain/operator-error.js";
 import { type RetainSummary, retain as retainEntries } from "../ledger/retain.js";
 import { untilStopped } from "../runtime/stop-signal.js";
@@ -12,7 +12,7 @@ import { ProgressLine } from "./progress-line.js";
 const statementTimeoutMs = 60_000;
 
 /** Drops old ledger entries, and prints which are kept on standard output. */
-export async function retain(config: RetainConfig): Promise<void> {
+export async function retain(config: Config<"retain">): Promise<void> {
   const log = createLog(config.logLevel);
   const stopping = new AbortController();
   let interrupted = false;

@@ -2,8 +2,8 @@ import { existsSync } from "node:fs";
 import type { Socket } from "node:net";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
-import type { DatabaseConfig, ServeConfig, ServiceConfig } from "../config.js";
-import { Primary, type ServiceUrls } from "../runtime/primary.js";
+import type { Config, ServiceConfig } from "../config.js";
+import { Primary, type PrimaryOptions, type ServiceUrls } from "../runtime/primary.js";
 import { HangUps, untilStopped } from "../runtime/stop-signal.js";
 import { workerFlags } from "../runtime/worker-flags.js";
 import { createLog, type Log } from "../telemetry/log.js";
@@ -16,7 +16,7 @@ import { withLog } from "./log-lines.js";
  * Serves until SIGTERM or SIGINT, then drains; SIGHUP replaces the workers. `argv`: the command's arguments.
  * @throws OperatorError if it cannot start
  */
-export async function serve(config: ServeConfig, argv: readonly string[]): Promise<void> {
+export async function serve(config: Config<"serve">, argv: readonly string[]): Promise<void> {
   const log = createLog(config.logLevel);
   const stop = untilStopped();
   const hangUps = new HangUps();
@@ -42,15 +42,6 @@ function sayServing({ url, adminUrl }: ServiceUrls, { basePath }: ServiceConfig,
   else for (const line of [`${serving} (process ${pid})`, ...admin]) process.stderr.write(`marketd: ${line}\n`);
 }
 
-/** Options of {@link startServing} besides the settings. */
-export interface ServingOptions {
-  /** Arguments of the command, without node and script; each worker parses them itself. */
-  readonly argv: readonly string[];
-  /** The database URL, if the arguments do not name a database. */
-  readonly databaseUrl: string | undefined;
-  readonly log: Log;
-}
-
 /** A running service, as the command sees it. */
 export interface Serving extends ServiceUrls {
   /** Replaces the workers one by one; never rejects. */
@@ -59,7 +50,10 @@ export interface Serving extends ServiceUrls {
 }
 
 /** Starts a primary and its workers. @throws OperatorError if they cannot start */
-export async function startServing(config: DatabaseConfig & ServiceConfig, options: ServingOptions): Promise<Serving> {
+export async function startServing(
+  config: Config<"serve">,
+  options: Pick<PrimaryOptions, "argv" | "databaseUrl" | "log">,
+): Promise<Serving> {
   const { listen, adminListen, drainMs } = config;
   const workers = config.workers === 0 ? availableParallelism() : config.workers;
   const tls = config.tls !== undefined;

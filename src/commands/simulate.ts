@@ -2,7 +2,7 @@ import { createWriteStream } from "node:fs";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createGzip } from "node:zlib";
-import type { SimulateConfig } from "../config.js";
+import type { Config } from "../config.js";
 import { OperatorError } from "../domain/operator-error.js";
 import { simulate as simulateNetwork } from "../simulator/network.js";
 import { ProgressLine } from "./progress-line.js";
@@ -11,7 +11,7 @@ import { ProgressLine } from "./progress-line.js";
 const gzipLevel = 1;
 
 /** Writes the recording of a simulated network. @throws OperatorError if the output cannot be written */
-export async function simulate(config: SimulateConfig): Promise<void> {
+export async function simulate(config: Config<"simulate">): Promise<void> {
   const progress = new ProgressLine();
   const recording = Readable.from(withProgress(simulateNetwork(config), config.blocks, progress), {
     objectMode: false,

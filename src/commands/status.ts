@@ -1,6 +1,6 @@
 import { openServer } from "../client/server.js";
 import { askStatus, type ServerStatus } from "../client/server-status.js";
-import type { StatusConfig } from "../config.js";
+import type { Config } from "../config.js";
 import { grouped } from "../domain/decimal-text.js";
 import { duration, instant } from "../domain/instant.js";
 import { exitUnavailable, OperatorError } from "../domain/operator-error.js";
@@ -10,7 +10,7 @@ import { printable } from "../domain/printable.js";
 const databaseSilenceMaxSeconds = 3;
 
 /** Prints how a server is. @throws OperatorError unless it is ready */
-export async function status({ server, json, timeoutMs }: StatusConfig): Promise<void> {
+export async function status({ server, json, timeoutMs }: Config<"status">): Promise<void> {
   const now = await askStatus(openServer(server), timeoutMs);
   process.stdout.write(json ? `${JSON.stringify(now, undefined, 2)}\n` : screenOf(now));
   if (now.ready) return;

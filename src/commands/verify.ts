@@ -1,4 +1,4 @@
-import type { VerifyConfig } from "../config.js";
+import type { Config } from "../config.js";
 import { exitUnchecked, exitUsage, OperatorError } from "../domain/operator-error.js";
 import { openDatabase } from "../store/database.js";
 import { hasSchema } from "../store/migrate.js";
@@ -15,7 +15,7 @@ const connectionsMax = 3;
 const statementTimeoutMs = 120_000;
 
 /** Checks the database, and prints what was checked and found on standard output. */
-export async function verify(config: VerifyConfig): Promise<void> {
+export async function verify(config: Config<"verify">): Promise<void> {
   const log = createLog(config.logLevel);
   const checked = withDatabase(config.database, log, (url) => check(url, config.renewDigests));
   const report = await checked.catch((error: unknown) => {

@@ -3,7 +3,7 @@ import { decimalsOf } from "../../clients/typescript/src/decimals.js";
 import { findMarket, namesOf } from "../client/find-market.js";
 import { MarketFeed } from "../client/market-feed.js";
 import { openServer, serverProblem } from "../client/server.js";
-import type { WatchConfig } from "../config.js";
+import type { Config } from "../config.js";
 import { exitInterrupted, OperatorError } from "../domain/operator-error.js";
 import { untilStopped } from "../runtime/stop-signal.js";
 import { FullScreen } from "../terminal/full-screen.js";
@@ -24,7 +24,7 @@ const frameIntervalMs = 50;
  * Shows a market's order book as it changes: over the whole terminal, or as a line for each change where the output is
  * none. Ends with a signal, the key q, or the reader of its output.
  */
-export async function watch(config: WatchConfig): Promise<void> {
+export async function watch(config: Config<"watch">): Promise<void> {
   const server = openServer(config.server);
   const stop = new AbortController();
   let interrupted = false;

@@ -1,4 +1,4 @@
-import { createProgram, type DatabaseConfig, type ServiceConfig, UsageError } from "../config.js";
+import { type Config, createProgram, UsageError } from "../config.js";
 import { OperatorError } from "../domain/operator-error.js";
 import { runWorker } from "../runtime/worker.js";
 import type { StartOrder } from "../runtime/worker-messages.js";
@@ -10,26 +10,13 @@ import { logNodeMessages } from "./log-lines.js";
 import { startService } from "./service.js";
 
 /** The settings in the command's arguments and environment, as this version of the program interprets them. */
-async function settingsOf(argv: readonly string[]): Promise<DatabaseConfig & ServiceConfig> {
-  let settings: (DatabaseConfig & ServiceConfig) | undefined;
-  const take = async (given: DatabaseConfig & ServiceConfig): Promise<void> => {
+async function settingsOf(argv: readonly string[]): Promise<Config<"serve">> {
+  let settings: Config<"serve"> | undefined;
+  const take = async (given: Config<"serve">): Promise<void> => {
     settings = given;
   };
-  const refuse = async (): Promise<void> => {};
-  const commands = {
-    serve: take,
-    demo: take,
-    load: refuse,
-    migrate: refuse,
-    verify: refuse,
-    retain: refuse,
-    simulate: refuse,
-    watch: refuse,
-    export: refuse,
-    status: refuse,
-  };
   try {
-    await createProgram("", commands, { silent: true }).parseAsync(argv, { from: "user" });
+    await createProgram("", { serve: take, demo: take }, { silent: true }).parseAsync(argv, { from: "user" });
   } catch (error) {
     throw new OperatorError((error as Error).message, 1, error);
   }
@@ -37,7 +24,7 @@ async function settingsOf(argv: readonly string[]): Promise<DatabaseConfig & Ser
   return settings;
 }
 
-async function databaseUrlOf(order: StartOrder, { database, logLevel }: DatabaseConfig): Promise<string> {
+async function databaseUrlOf(order: StartOrder, { database, logLevel }: Config<"serve">): Promise<string> {
   const text = database.kind === "url_file" ? order.files?.[database.path] : undefined;
   const [line = ""] = text?.split("\n") ?? [];
   if (order.databaseUrl === null && line.trim() !== "") return line.trim();

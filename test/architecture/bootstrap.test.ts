@@ -30,8 +30,9 @@ put("node_modules/typescript/bin/tsc", \`
   const after = (flag) => process.argv[process.argv.indexOf(flag) + 1];
   const dist = after("--outDir");
   if (after("-p").endsWith("tsconfig.tools.json")) {
-    fs.mkdirSync(dist + "/bench", { recursive: true });
+    fs.mkdirSync(dist + "/bench/support", { recursive: true });
     fs.writeFileSync(dist + "/bench/unary.js", "console.log('bench', process.argv.slice(2).join(' '))");
+    fs.writeFileSync(dist + "/bench/support/in-turn.js", "console.log('in turn', process.argv.slice(2).join(' '))");
     process.exit();
   }
   for (const module of ["commands", "embedded"]) fs.mkdirSync(dist + "/src/" + module, { recursive: true });
@@ -263,6 +264,16 @@ describe("npm run demo and npm run bench", () => {
     put("bench/unary.ts", "export const changed = true;\n");
     expect((await run(["scripts/build.mjs"])).err).toBe("");
     expect((await run(["scripts/build.mjs", "--tools"])).err).toBe("marketd: building benches and harnesses\n");
+  });
+
+  test("bench --against runs a bench that does not compare services itself whole, in turn with the other's", async () => {
+    put("bench/load.ts", "export {};\n");
+    const against = ["--against", "../before"];
+    expect(await run(["scripts/bench.mjs", "load", ...against])).toMatchObject({
+      code: 0,
+      out: "in turn load --against ../before\n",
+    });
+    expect((await run(["scripts/bench.mjs", "unary", ...against])).out).toBe("bench --against ../before\n");
   });
 
   test("another name is refused with those that are there", async () => {

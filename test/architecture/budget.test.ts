@@ -6,10 +6,10 @@ import { readSource, trackedFiles } from "./sources.js";
  * number here, and its commit says why. A part that shrank far below its budget lowers it.
  */
 const budgets: Readonly<Record<string, number>> = {
-  ".": 800,
+  ".": 650,
   api: 760,
   client: 960,
-  commands: 1_420,
+  commands: 1_410,
   domain: 1_690,
   embedded: 1_180,
   encoding: 550,

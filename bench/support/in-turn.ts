@@ -1,7 +1,7 @@
-// npm run bench -- paired --against DIR --name NAME [--rounds N] [-- ARGUMENT...]
-// Another bench of this checkout and of the one in DIR, in turn: how its ratios have changed. DIR must have its benches
-// built (npm run build -- --tools). Each round runs both once, in alternating order; the change of a ratio is the median
-// of the rounds' quotients, ours over theirs.
+// npm run bench -- NAME --against DIR [--turns N] [ARGUMENT...], for a bench that does not compare services itself.
+// The bench of this checkout and that of the one in DIR, whole and in turn, both with the further arguments. DIR must have
+// its benches built (npm run build -- --tools). Each turn runs both once, in alternating order; the change of a ratio is
+// the median of the turns' quotients, ours over theirs.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
@@ -11,25 +11,26 @@ import { parseArgs } from "node:util";
 
 type Ratios = Readonly<Record<string, number>>;
 
-const { values, positionals } = parseArgs({
-  allowPositionals: true,
-  options: { against: { type: "string" }, name: { type: "string" }, rounds: { type: "string", default: "11" } },
+const ownOptions = { against: { type: "string", default: "" }, turns: { type: "string", default: "11" } } as const;
+const [name = "", ...given] = process.argv.slice(2);
+const { values, tokens } = parseArgs({ args: given, options: ownOptions, strict: false, tokens: true });
+const { against, turns } = { against: String(values.against), turns: Number(values.turns) };
+const ownPlaces = tokens.flatMap((token) => {
+  if (token.kind !== "option" || !(token.name in ownOptions)) return [];
+  return token.inlineValue === false ? [token.index, token.index + 1] : [token.index];
 });
-const { against, name } = values;
-if (against === undefined || name === undefined || !existsSync(join(against, "dist", "bench", `${name}.js`))) {
-  console.error(
-    "usage: npm run bench -- paired --against DIR --name NAME [--rounds N] [-- ARGUMENT...]\n" +
-      "Build the benches of DIR first: npm run build -- --tools",
-  );
-  process.exit(2);
-}
+const further = given.filter((_, place) => !ownPlaces.includes(place));
 
-const ours = fileURLToPath(new URL("../../", import.meta.url));
+const ours = fileURLToPath(new URL("../../../", import.meta.url));
 const theirs = resolve(against);
+
+function programOf(folder: string): string {
+  return join(folder, "dist", "bench", `${name}.js`);
+}
 
 /** Runs the bench of a checkout. @throws Error when it ends without its line of ratios */
 async function run(folder: string): Promise<Ratios> {
-  const child = spawn(process.execPath, [join(folder, "dist", "bench", `${name}.js`), ...positionals], {
+  const child = spawn(process.execPath, [programOf(folder), ...further], {
     cwd: folder,
     stdio: ["ignore", "pipe", "inherit"],
   });
@@ -49,9 +50,13 @@ function quantile(numbers: readonly number[], share: number): number {
   return sorted[Math.round((sorted.length - 1) * share)] ?? Number.NaN;
 }
 
+if (!existsSync(programOf(theirs))) {
+  console.error(`--against ${against}: it has no ${programOf(theirs)}; build its benches: npm run build -- --tools`);
+  process.exit(2);
+}
 const changes = new Map<string, number[]>();
-for (let round = 0; round < Number(values.rounds); round++) {
-  const [first, second] = round % 2 === 0 ? [ours, theirs] : [theirs, ours];
+for (let turn = 0; turn < turns; turn++) {
+  const [first, second] = turn % 2 === 0 ? [ours, theirs] : [theirs, ours];
   const firstRatios = await run(first);
   const secondRatios = await run(second);
   const [our, their] = first === ours ? [firstRatios, secondRatios] : [secondRatios, firstRatios];
@@ -60,7 +65,7 @@ for (let round = 0; round < Number(values.rounds); round++) {
     if (other === undefined || !(other > 0)) continue;
     changes.set(ratio, [...(changes.get(ratio) ?? []), value / other]);
   }
-  console.error(`round ${round + 1} of ${values.rounds}`);
+  console.error(`turn ${turn + 1} of ${turns}`);
 }
 
 const rounded = (value: number) => Math.round(value * 1000) / 1000;
@@ -73,4 +78,4 @@ const rows = [...changes].map(([ratio, quotients]) => ({
 }));
 console.table(rows);
 const medians = Object.fromEntries(rows.map(({ ratio, median }) => [ratio, median]));
-console.log(JSON.stringify({ name: `paired ${name}`, ratios: medians }));
+console.log(JSON.stringify({ name: `${name} in turn`, ratios: medians }));
