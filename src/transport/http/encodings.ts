@@ -5,7 +5,7 @@ import { StatusSchema } from "../../../gen/google/rpc/status_pb.js";
 import type { Encoding } from "../../domain/encoded-response.js";
 import type { Failure } from "../../domain/failure.js";
 import { jsonWriteOptions } from "../../encoding/json-encoder.js";
-import { toStatus } from "../errors.js";
+import { toStatus } from "../../encoding/status.js";
 import type { Protocol } from "../request-metrics.js";
 
 const resultHead = Buffer.from('{"result":');
