@@ -10,6 +10,7 @@ const budgets: Readonly<Record<string, number>> = {
   api: 840,
   client: 980,
   commands: 1_360,
+  connect: 180,
   domain: 1_650,
   embedded: 1_180,
   encoding: 670,
