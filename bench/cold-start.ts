@@ -63,7 +63,7 @@ function status(url: string): Promise<number> {
 
 async function timeToReady(databaseUrl: string, workers: number): Promise<number> {
   const startedAt = performance.now();
-  const flags = ["--database-url", databaseUrl, "--listen", "127.0.0.1:0", "--log-level", "silent"];
+  const flags = ["--database-url", databaseUrl, "--listen", "127.0.0.1:0", "--log-level", "info"];
   const service = started([main, "serve", ...flags, "--workers", String(workers)]);
   try {
     const url = await service.url;
