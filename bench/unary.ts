@@ -168,7 +168,7 @@ async function compareServices(ours: ServiceProcess, databaseUrl: string, checko
 async function run(databaseUrl: string): Promise<void> {
   const ours = await ServiceProcess.start("ours", databaseUrl, 1);
   try {
-    sample = await takeSample(ours.url);
+    sample = { ...(await takeSample(ours.url)), databaseUrl };
     writeFileSync(sampleFile, JSON.stringify(sample));
     const sizes = [sample.json, sample.binary].map((base64) => Buffer.from(base64, "base64").length);
     console.log(`a book of ${sizes[0]} bytes of JSON, ${sizes[1]} of protobuf; ${rounds} rounds of ${seconds} s`);
@@ -178,7 +178,10 @@ async function run(databaseUrl: string): Promise<void> {
     const http = ["rawHttp", "fastify"];
     const json = await compare("depth by GET, JSON, HTTP/1.1", loadHttp, ours, http);
     const numbered = await compare("the same, each request in other bytes", loadHttpNumbered, ours, http);
-    const grpc = await compare("depth by gRPC, unary", loadGrpc, ours, ["rawHttp2", "grpcJs", "connect"]);
+    const grpc = await compare("depth by gRPC, unary", loadGrpc, ours, ["rawHttp2", "grpcJs", "connect", "handlers"]);
+    const posts = await compare("depth by Connect, JSON, each request in other bytes", loadConnectJson, ours, [
+      "handlersHttp1",
+    ]);
     const ratios = {
       json_vs_raw_http: ratio(json, "rawHttp"),
       json_vs_fastify: ratio(json, "fastify"),
@@ -187,6 +190,8 @@ async function run(databaseUrl: string): Promise<void> {
       grpc_vs_raw_http2: ratio(grpc, "rawHttp2"),
       grpc_vs_grpc_js_prebuilt: ratio(grpc, "grpcJs"),
       grpc_vs_connect: ratio(grpc, "connect"),
+      grpc_vs_handlers: ratio(grpc, "handlers"),
+      connect_json_vs_handlers: ratio(posts, "handlersHttp1"),
       ...(await comparePosts(ours)),
       worker_cost: await workerCost(ours, databaseUrl),
     };

@@ -50,11 +50,12 @@ const toolInputs = ["bench", "harness", "test/support", "tsconfig.tools.json"];
 /** Folders of dist/ that hold compiled benches and harnesses. */
 const toolFolders = ["bench", "harness", "test"];
 
-/** What the build holds for developers alone, by its path in dist/. The modules of src/ are in bundle/, too. */
-const forDevelopers = /^(bench|clients|examples|gen|harness|test|src\/.*\.js)(\/|$)|\.map$|^\.build-hash$/;
+/** What the build holds for developers alone, by its path in dist/. The modules of src/ are in bundle/ and connect/, too. */
+const forDevelopers = /^(bench|clients|examples|harness|test)(\/|$)|\.js$|\.d\.ts$|\.map$|^\.build-hash$/;
 
-/** What Node is started with; see scripts/bundle.mjs. */
-const entries = /^src\/(main|commands\/worker|embedded\/supervisor)\.js$/;
+/** What Node is started with, what it loads then (see scripts/bundle.mjs), and the types of `marketd/connect`. */
+const needed =
+  /^(src\/(main|commands\/worker|embedded\/supervisor)|(bundle|connect|web)\/.*)\.js$|^(src\/connect\/open-marketd|gen\/(datanode|google|vega)\/.*)\.d\.ts$/;
 
 /** Builds that are kept beside the newest, for processes that were started from them. */
 const oldBuildsKept = 2;
@@ -126,7 +127,7 @@ export async function build(args) {
 export async function prepack() {
   await prepare();
   const dist = realpathSync(inRoot("dist"));
-  const isNeeded = (path) => !forDevelopers.test(path) || entries.test(path);
+  const isNeeded = (path) => !forDevelopers.test(path) || needed.test(path);
   rmSync(inRoot("lib"), { recursive: true, force: true });
   cpSync(dist, inRoot("lib"), {
     recursive: true,

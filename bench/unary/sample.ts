@@ -17,6 +17,8 @@ export interface Sample {
   readonly json: string;
   /** Protobuf, base64. */
   readonly binary: string;
+  /** Of the store that it was taken from, for servers that read it. */
+  readonly databaseUrl?: string;
 }
 
 /** Headers that Node's server adds, or that belong to one response. */

@@ -8,6 +8,7 @@ import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { Server as GrpcServer, ServerCredentials } from "@grpc/grpc-js";
 import { fastify } from "fastify";
 import { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { jsonOptions, openMarketd } from "../../src/connect/open-marketd.js";
 import { envelope } from "../../src/transport/call/framing.js";
 import { depthPath, depthRpcPath, type Sample, sampleMessage } from "./sample.js";
 
@@ -83,7 +84,21 @@ const servers: Record<string, (sample: Sample) => Promise<number>> = {
     });
     return listening(createHttp2Server(adapter));
   },
+
+  async handlers(sample) {
+    return listening(createHttp2Server(await handlersOf(sample)));
+  },
+
+  async handlersHttp1(sample) {
+    return listening(createServer(await handlersOf(sample)));
+  },
 };
+
+/** `marketd/connect` on the store, as a team would mount it. */
+async function handlersOf({ databaseUrl = "" }: Sample): Promise<ReturnType<typeof connectNodeAdapter>> {
+  const { routes } = await openMarketd({ database: databaseUrl });
+  return connectNodeAdapter({ routes, jsonOptions });
+}
 
 function listening(server: {
   listen(port: number, host: string, then: () => void): unknown;

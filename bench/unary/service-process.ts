@@ -42,7 +42,7 @@ export class ServiceProcess implements MeasuredServer {
   ): Promise<ServiceProcess> {
     const { checkout = fileURLToPath(new URL("../../../", import.meta.url)), everyCore, flags = [] } = options;
     const main = join(checkout, "dist", "src", "main.js");
-    const common = ["--database-url", databaseUrl, "--listen", "127.0.0.1:0", "--log-level", "silent"];
+    const common = ["--database-url", databaseUrl, "--listen", "127.0.0.1:0", "--log-level", "info"];
     const args = [main, "serve", ...common, "--workers", String(workers), ...flags];
     const [program, all] = everyCore === true ? [process.execPath, args] : pinnedTo(0, process.execPath, args);
     const child = spawn(program, all, { stdio: ["ignore", "ignore", "pipe"] });

@@ -1,4 +1,4 @@
-import type { Api, Method, StreamMethod, UnaryMethod } from "../domain/service.js";
+import type { StreamMethod, UnaryMethod } from "../domain/service.js";
 import type { LedgerReader } from "../ledger/ledger-reader.js";
 import type { Live } from "../live/live.js";
 import type { Database } from "../store/database.js";
@@ -21,7 +21,7 @@ export interface ApiOptions {
 }
 
 /** All methods of the service, in the order of the definitions. */
-export function createApi(options: ApiOptions): Api {
+export function createApi(options: ApiOptions): readonly (UnaryMethod | StreamMethod)[] {
   return [
     getMarket(options),
     getLatestMarketDepth(options),
@@ -35,7 +35,7 @@ export function createApi(options: ApiOptions): Api {
 }
 
 /** Before the first load an empty page would be wrong, and the tables may not exist. */
-function onceReady(live: Live, method: UnaryMethod | StreamMethod): Method {
+function onceReady(live: Live, method: UnaryMethod | StreamMethod): UnaryMethod | StreamMethod {
   if (method.kind === "unary") {
     return {
       ...method,

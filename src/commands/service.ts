@@ -2,22 +2,15 @@ import { readFileSync } from "node:fs";
 import type { Socket } from "node:net";
 import { createSecureContext } from "node:tls";
 import { collectDefaultMetrics } from "prom-client";
-import { createApi } from "../api/api.js";
+import { type OpenApi, openApi, untilReady } from "../api/open-api.js";
 import type { ServiceConfig } from "../config.js";
-import { Failure } from "../domain/failure.js";
 import { OperatorError } from "../domain/operator-error.js";
-import { LedgerReader } from "../ledger/ledger-reader.js";
-import { type Live, startLive } from "../live/live.js";
 import { connectionsOfWorker, descriptorLimit } from "../runtime/descriptors.js";
 import { listenError } from "../runtime/listen-error.js";
 import type { WorkerContext } from "../runtime/worker.js";
 import type { ReadinessState } from "../runtime/worker-messages.js";
-import { type Database, openDatabase } from "../store/database.js";
-import { registerGateMetrics } from "../store/gate-metrics.js";
-import { hasSchema } from "../store/migrate.js";
 import type { Log } from "../telemetry/log.js";
 import type { Metrics, MetricsText } from "../telemetry/metrics.js";
-import { toFailure } from "../transport/errors.js";
 import { defaultTransportLimits } from "../transport/options.js";
 import { type RunningServer, startServer } from "../transport/server.js";
 import { explorerFiles, referenceFiles } from "./web-files.js";
@@ -55,28 +48,19 @@ export interface Service {
 export async function startService(options: ServiceOptions): Promise<Service> {
   const { config, log, metrics } = options;
   registerProcessMetrics(metrics);
-  const database = openDatabase(options.databaseUrl);
-  await checkSchema(database);
-  registerGateMetrics(metrics, database.gate);
   const { pollIntervalMs, heartbeatMs } = config;
-  const live = await startLive({ database, log, metrics, limits: { pollIntervalMs, heartbeatMs } });
-  const ledger = new LedgerReader(database, { log });
-  ledger.counts.register(metrics);
+  const { databaseUrl } = options;
+  const opened = await openApi({ databaseUrl, log, metrics, limits: { pollIntervalMs, heartbeatMs } });
+  const { live } = opened;
   let draining = false;
   const state = (): ReadinessState => (draining ? "draining" : live.ready ? "ready" : "loading");
   live.onReadiness(() => options.worker?.onReadiness(state()));
   if (options.whenReady === true) await untilReady(live);
-  const api = createApi({ live, database, ledger, toFailure: (thrown) => toFailure(thrown, log) });
-  const letGo = async (): Promise<void> => {
-    await live.stop();
-    await database.close();
-  };
   const connectionsMax = connectionsOfWorker(descriptorLimit(), defaultTransportLimits.connectionsMax);
-  const server = await listen(options, api, state, live, connectionsMax).catch(async (error: unknown) => {
-    await letGo();
+  const server = await listen(options, opened, state, connectionsMax).catch(async (error: unknown) => {
+    await opened.close();
     throw error;
   });
-  warmLedger(live, ledger);
   return {
     url: server.url,
     connectionsMax,
@@ -86,7 +70,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       draining = true;
       options.worker?.onReadiness("draining");
       await server.drain(config.drainMs);
-      await letGo();
+      await opened.close();
     },
   };
 }
@@ -101,28 +85,17 @@ function registerProcessMetrics(metrics: Metrics): void {
   }
 }
 
-async function checkSchema(database: Database): Promise<void> {
-  try {
-    // False: it has no tables yet, which the tail says.
-    await hasSchema(database);
-  } catch (error) {
-    if (error instanceof OperatorError) await database.close();
-    if (!(error instanceof Failure)) throw error;
-  }
-}
-
 async function listen(
   options: ServiceOptions,
-  api: ReturnType<typeof createApi>,
+  { methods, live }: OpenApi,
   readiness: () => ReadinessState,
-  live: Live,
   connectionsMax: number,
 ): Promise<RunningServer> {
   const { config, log, metrics, worker } = options;
   const { streamsMax, streamsPerAddressMax, stalledReaderMs, requestTimeoutMs } = config;
   try {
     return await startServer({
-      api,
+      api: methods,
       listen: config.listen,
       ...(config.tls === undefined ? {} : { tls: readTls(config.tls, options.files) }),
       basePath: config.basePath,
@@ -161,21 +134,4 @@ function readTls(
     const message = `the TLS certificate or key cannot be used: ${(error as Error).message}`;
     throw new OperatorError(message, 1, error);
   }
-}
-
-/** Fetches the ledger's accounts in the background, so that no request waits for all of them. */
-function warmLedger(live: Live, ledger: LedgerReader): void {
-  void untilReady(live)
-    .then(() => ledger.warm())
-    // The first request then fetches them, or reports why it cannot.
-    .catch(() => undefined);
-}
-
-function untilReady(live: Live): Promise<void> {
-  if (live.ready) return Promise.resolve();
-  return new Promise((resolve) => {
-    live.onReadiness((ready) => {
-      if (ready) resolve();
-    });
-  });
 }

@@ -20,6 +20,15 @@ export function blockHeaders(block: BlockHead | undefined): Readonly<Record<stri
   return { "x-block-height": String(block.height), "x-block-timestamp": String(block.timeNs) };
 }
 
+/** Response headers that tell how new the data is: the newest block, and its age in whole seconds. */
+export function dataHeaders(
+  block: BlockHead | undefined,
+  ageSeconds: number | undefined,
+): Readonly<Record<string, string>> {
+  const staleness = ageSeconds === undefined ? {} : { "marketd-staleness": String(Math.floor(ageSeconds)) };
+  return { ...staleness, ...blockHeaders(block) };
+}
+
 /** The block that the headers of a response name; undefined unless both are unsigned integers of 64 bits. */
 export function blockHeadOf(height: string | null, timeNs: string | null): BlockHead | undefined {
   const isInteger = (text: string | null): text is string => text !== null && /^[0-9]{1,19}$/.test(text);

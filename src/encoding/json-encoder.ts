@@ -1,5 +1,13 @@
-import { createRegistry, type DescEnum, type DescMessage, type Message, toJsonString } from "@bufbuild/protobuf";
+import {
+  createRegistry,
+  type DescEnum,
+  type DescMessage,
+  isMessage,
+  type Message,
+  toJsonString,
+} from "@bufbuild/protobuf";
 import { StructSchema } from "@bufbuild/protobuf/wkt";
+import { type HttpBody, HttpBodySchema } from "../../gen/google/api/httpbody_pb.js";
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { type Encodable, type Fields, type ServedField, servedFields, type ValueType } from "./field-values.js";
 
@@ -8,6 +16,16 @@ export const anyRegistry = createRegistry(StructSchema, BadRequestSchema, ErrorI
 
 /** The library's options for the JSON of every response: fields with implicit presence are included. */
 export const jsonWriteOptions = { alwaysEmitImplicit: true, registry: anyRegistry } as const;
+
+/**
+ * A file's message without its extensions: clients cannot read the JSON of an Any whose type they have not registered,
+ * and headers and trailers tell the same. Other messages are returned unchanged.
+ */
+export function readableInJson(message: Message): Message {
+  if (!isMessage(message, HttpBodySchema) || message.extensions.length === 0) return message;
+  const readable: HttpBody = { ...message, extensions: [] };
+  return readable;
+}
 
 type ToText = (value: unknown) => string;
 type Append = (text: string, fields: Fields) => string;

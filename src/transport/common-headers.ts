@@ -1,4 +1,4 @@
-import { type BlockHead, blockHeaderNames, blockHeaders } from "../domain/block-headers.js";
+import { type BlockHead, blockHeaderNames, dataHeaders } from "../domain/block-headers.js";
 
 /** Header fields of a response, lower-case. */
 export type HeaderFields = Readonly<Record<string, string | number>>;
@@ -81,7 +81,7 @@ export class DataHeaders {
     if (seconds !== this.#seconds || block !== this.#block) {
       this.#seconds = seconds;
       this.#block = block;
-      this.#fields = { ...(seconds === undefined ? {} : { "marketd-staleness": seconds }), ...blockHeaders(block) };
+      this.#fields = dataHeaders(block, seconds);
     }
     return this.#fields;
   }

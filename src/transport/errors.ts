@@ -1,87 +1,34 @@
-import { randomUUID } from "node:crypto";
-import { toUSVString } from "node:util";
-import { create, type MessageShape, toJsonString } from "@bufbuild/protobuf";
-import { type Any, anyPack } from "@bufbuild/protobuf/wkt";
-import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
+import { toJsonString } from "@bufbuild/protobuf";
 import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
 import { Failure, type FailureCode, repeated } from "../domain/failure.js";
 import type { Metadata } from "../domain/metadata.js";
-import { shortened } from "../domain/printable.js";
 import { jsonWriteOptions } from "../encoding/json-encoder.js";
-import type { Log } from "../telemetry/log.js";
+import { clientFailure, type ErrorLog, toStatus } from "../encoding/status.js";
 import type { HeaderFields } from "./common-headers.js";
 
-/** The domain of the reasons in `google.rpc.ErrorInfo`. */
-export const errorDomain = "marketd";
-
-/** Failure codes as gRPC numbers and HTTP statuses: the only place where they are mapped. */
-const wire: Record<FailureCode, { readonly grpc: number; readonly http: number }> = {
-  cancelled: { grpc: 1, http: 499 },
-  unknown: { grpc: 2, http: 500 },
-  invalid_argument: { grpc: 3, http: 400 },
-  deadline_exceeded: { grpc: 4, http: 504 },
-  not_found: { grpc: 5, http: 404 },
-  already_exists: { grpc: 6, http: 409 },
-  permission_denied: { grpc: 7, http: 403 },
-  resource_exhausted: { grpc: 8, http: 429 },
-  failed_precondition: { grpc: 9, http: 400 },
-  aborted: { grpc: 10, http: 409 },
-  out_of_range: { grpc: 11, http: 400 },
-  unimplemented: { grpc: 12, http: 501 },
-  internal: { grpc: 13, http: 500 },
-  unavailable: { grpc: 14, http: 503 },
-  data_loss: { grpc: 15, http: 500 },
-  unauthenticated: { grpc: 16, http: 401 },
+/** Failure codes as HTTP statuses: the only place where they are mapped. */
+const httpStatuses: Readonly<Record<FailureCode, number>> = {
+  cancelled: 499,
+  unknown: 500,
+  invalid_argument: 400,
+  deadline_exceeded: 504,
+  not_found: 404,
+  already_exists: 409,
+  permission_denied: 403,
+  resource_exhausted: 429,
+  failed_precondition: 400,
+  aborted: 409,
+  out_of_range: 400,
+  unimplemented: 501,
+  internal: 500,
+  unavailable: 503,
+  data_loss: 500,
+  unauthenticated: 401,
 };
-
-/** The gRPC status number of a failure. */
-export function grpcCode(failure: Pick<Failure, "code">): number {
-  return wire[failure.code].grpc;
-}
 
 /** The HTTP status of a failure. */
 export function httpStatus(failure: Failure): number {
-  return wire[failure.code].http;
-}
-
-/**
- * The longest error text, in characters; longer ones are cut. Errors repeat input, and gRPC sends them in trailers, of
- * which many clients accept only 8 KiB.
- */
-export const errorTextLengthMax = 512;
-
-/** The maximum number of field violations in an error. */
-export const violationsMax = 8;
-
-/** A text that every protocol can send: cut to the limit, and well-formed Unicode. */
-function sendable(text: string): string {
-  return toUSVString(shortened(text, errorTextLengthMax));
-}
-
-/** The `google.rpc.Status` of a failure, which every protocol carries. */
-export function toStatus(failure: Failure): MessageShape<typeof StatusSchema> {
-  const details = failure.details === undefined ? detailsOf(failure) : [...failure.details];
-  return create(StatusSchema, { code: grpcCode(failure), message: sendable(failure.message), details });
-}
-
-function detailsOf(failure: Failure): Any[] {
-  const { reason, reasonMetadata } = failure;
-  const info = create(ErrorInfoSchema, { reason, domain: errorDomain, metadata: { ...reasonMetadata } });
-  const details = [anyPack(ErrorInfoSchema, info)];
-  if (failure.violations.length > 0) {
-    const fieldViolations = failure.violations.slice(0, violationsMax).map(({ field, description }) => {
-      return { field: sendable(field), description: sendable(description) };
-    });
-    details.unshift(anyPack(BadRequestSchema, create(BadRequestSchema, { fieldViolations })));
-  }
-  if (failure.retryAfterMs !== undefined) {
-    const retryDelay = {
-      seconds: BigInt(Math.floor(failure.retryAfterMs / 1000)),
-      nanos: (failure.retryAfterMs % 1000) * 1_000_000,
-    };
-    details.push(anyPack(RetryInfoSchema, create(RetryInfoSchema, { retryDelay })));
-  }
-  return details;
+  return httpStatuses[failure.code];
 }
 
 /** Failures of refused requests are often the same object, so their JSON is kept. */
@@ -97,16 +44,10 @@ export function errorJson(failure: Failure): string {
   return text;
 }
 
-/**
- * Converts a thrown error to one that a client may see. A Failure is returned unchanged. Anything else is logged under
- * an id and becomes INTERNAL with that id.
- */
-export function toFailure(thrown: unknown, log: Log): Failure {
-  if (thrown instanceof Failure) return thrown;
-  if (thrown instanceof ProtocolError) return new Failure(thrown.code, thrown.message, { reason: "", details: [] });
-  const id = randomUUID();
-  log.error({ err: thrown, id }, "request failed");
-  return new Failure("internal", `internal error; report it with id ${id}`, { reason: "INTERNAL", cause: thrown });
+/** Converts a thrown error to one that a client may see; see {@link clientFailure}. */
+export function toFailure(thrown: unknown, log: ErrorLog): Failure {
+  if (!(thrown instanceof ProtocolError)) return clientFailure(thrown, log);
+  return new Failure(thrown.code, thrown.message, { reason: "", details: [] });
 }
 
 /**

@@ -35,8 +35,9 @@ put("node_modules/typescript/bin/tsc", \`
     fs.writeFileSync(dist + "/bench/support/in-turn.js", "console.log('in turn', process.argv.slice(2).join(' '))");
     process.exit();
   }
-  for (const module of ["commands", "embedded"]) fs.mkdirSync(dist + "/src/" + module, { recursive: true });
+  for (const module of ["commands", "connect", "embedded"]) fs.mkdirSync(dist + "/src/" + module, { recursive: true });
   fs.writeFileSync(dist + "/src/commands/worker.js", "");
+  fs.writeFileSync(dist + "/src/connect/open-marketd.js", "");
   fs.writeFileSync(dist + "/src/embedded/supervisor.js", "");
   fs.writeFileSync(dist + "/src/main.js", "console.log('main', process.argv.slice(2).join(' '))");
 \`);

@@ -11,6 +11,7 @@ import { run } from "../clients/languages.js";
 import { processesOf } from "../embedded/processes.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { freePort } from "../support/free-port.js";
+import { packPackage } from "../support/packed-package.js";
 
 /* The npm package as its users get it: packed, installed into an empty folder, and run there. */
 
@@ -28,8 +29,7 @@ let files: string[] = [];
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "marketd-package-"));
-  await run(["npm", "pack", "--pack-destination", folder], root);
-  archive = join(folder, readdirSync(folder).find((name) => name.endsWith(".tgz")) ?? "");
+  archive = await packPackage(folder);
   const list = await run(["tar", "-tzf", archive], folder);
   files = list
     .trim()
@@ -53,6 +53,10 @@ describe("the package", () => {
       "lib/bundle/licenses.txt",
       "lib/bundle/main.js",
       "lib/bundle/worker.js",
+      "lib/connect/connect.js",
+      "lib/connect/licenses.txt",
+      "lib/gen/datanode/api/v2/trading_data_pb.d.ts",
+      "lib/src/connect/open-marketd.d.ts",
       "lib/src/main.js",
       "lib/src/store/migrations/001.do.initial.sql",
       "lib/web/explorer.js",
@@ -61,9 +65,11 @@ describe("the package", () => {
     ];
     expect(files).toEqual(expect.arrayContaining(needed));
     const places =
-      /^(bin|lib\/(bundle|src|web)|docs|deploy)\/|^(LICENSE|(README|CHANGELOG|SECURITY)\.md|package\.json|scripts\/check-node\.mjs)$/;
+      /^(bin|lib\/(bundle|connect|gen|src|web)|docs|deploy)\/|^(LICENSE|(README|CHANGELOG|SECURITY)\.md|package\.json|scripts\/check-node\.mjs)$/;
     expect(files.filter((path) => !places.test(path))).toEqual([]);
-    expect(files.filter((path) => /\.(ts|tsx|map|tgz)$|\.test\.|node_modules/.test(path))).toEqual([]);
+    expect(files.filter((path) => /(?<!\.d)\.ts$|\.(tsx|map|tgz)$|\.test\.|node_modules/.test(path))).toEqual([]);
+    const types = files.filter((path) => path.startsWith("lib/src/") && path.endsWith(".d.ts"));
+    expect(types).toEqual(["lib/src/connect/open-marketd.d.ts"]);
     const modules = files.filter((path) => /^lib\/src\/.*\.js$/.test(path));
     expect(modules.sort()).toEqual(["lib/src/commands/worker.js", "lib/src/embedded/supervisor.js", "lib/src/main.js"]);
     expect(statSync(archive).size).toBeLessThan(packageBytesMax);

@@ -1,7 +1,8 @@
 import type { Codec, EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import type { Failure } from "../../domain/failure.js";
 import type { ResponseStream } from "../../domain/service.js";
-import { clientLeft, grpcCode, type ProtocolError } from "../errors.js";
+import { grpcCode } from "../../encoding/status.js";
+import { clientLeft, type ProtocolError } from "../errors.js";
 
 /** Why a call ends without its response. */
 export type CallError = Failure | ProtocolError;

@@ -1,9 +1,9 @@
-import { fromBinary, fromJsonString, isMessage, type MessageShape, type Registry } from "@bufbuild/protobuf";
+import { fromBinary, fromJsonString, type MessageShape, type Registry } from "@bufbuild/protobuf";
 import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
 import type { Codec, CompressedBytes, EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import { repeated } from "../../domain/failure.js";
 import type { Method } from "../../domain/service.js";
-import { MessageResponse } from "../../encoding/message-response.js";
+import { encodeJson, readableInJson } from "../../encoding/json-encoder.js";
 import { ProtocolError } from "../errors.js";
 import {
   type ContentCoding,
@@ -42,11 +42,10 @@ export function encoded(response: EncodedResponse, codec: Codec): Uint8Array {
   return response.schema.typeName === HttpBodySchema.typeName ? fileJson(response) : response.json();
 }
 
-/** Clients cannot read the JSON of an Any whose type they have not registered; headers and trailers tell the same. */
 function fileJson(response: EncodedResponse): Uint8Array {
   const message = response.message();
-  if (!isMessage(message, HttpBodySchema) || message.extensions.length === 0) return response.json();
-  return new MessageResponse(HttpBodySchema, { ...message, extensions: [] }).json();
+  const readable = readableInJson(message);
+  return readable === message ? response.json() : Buffer.from(encodeJson(response.schema, readable));
 }
 
 /** The whole body of a response in a content coding. */

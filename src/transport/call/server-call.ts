@@ -3,11 +3,11 @@ import type { Codec, EncodedResponse } from "../../domain/encoded-response.js";
 import { Failure, type Terms } from "../../domain/failure.js";
 import type { RequestHeaders } from "../../domain/metadata.js";
 import type { Call, Method, RequestStream, ResponseStream } from "../../domain/service.js";
+import { grpcCode } from "../../encoding/status.js";
 import {
   clientDeadlineExceeded,
   clientLeft,
   deadlineExceeded,
-  grpcCode,
   ProtocolError,
   requestTooSlow,
   timerMsMax,

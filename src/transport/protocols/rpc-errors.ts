@@ -1,12 +1,11 @@
 import { toUSVString } from "node:util";
 import { toBinary } from "@bufbuild/protobuf";
-import { anyUnpack } from "@bufbuild/protobuf/wkt";
-import { type Code, ConnectError } from "@connectrpc/connect";
+import { ConnectError } from "@connectrpc/connect";
 import { StatusSchema } from "../../../gen/google/rpc/status_pb.js";
 import { Failure } from "../../domain/failure.js";
-import { anyRegistry } from "../../encoding/json-encoder.js";
+import { grpcCode, toConnectError, toStatus } from "../../encoding/status.js";
 import type { CallError } from "../call/call-wire.js";
-import { grpcCode, type ProtocolError, toStatus } from "../errors.js";
+import type { ProtocolError } from "../errors.js";
 
 /** Trailers of a successful call. */
 export const okTrailers: Readonly<Record<string, string>> = Object.freeze({ "grpc-status": "0" });
@@ -40,23 +39,7 @@ function base64(bytes: Uint8Array): string {
   return Buffer.from(bytes).toString("base64").replace(/=+$/, "");
 }
 
-/** The error of a call for Connect's encoders: code, message and details are the same in every protocol. */
+/** The error of a call for Connect's encoders. */
 export function asConnectError(error: CallError): ConnectError {
-  if (!(error instanceof Failure)) {
-    const code: Code = grpcCode(error);
-    return new ConnectError(error.message, code);
-  }
-  const status = toStatus(error);
-  const code: Code = status.code;
-  const connectError = new ConnectError(status.message, code, undefined, undefined, error);
-  for (const detail of status.details) {
-    const value = anyUnpack(detail, anyRegistry);
-    const desc = value === undefined ? undefined : anyRegistry.getMessage(value.$typeName);
-    const type = detail.typeUrl.slice(detail.typeUrl.lastIndexOf("/") + 1);
-    connectError.details.push(value && desc ? { desc, value } : { type, value: detail.value });
-  }
-  if (error.retryAfterMs !== undefined) {
-    connectError.metadata.set("retry-after", String(Math.ceil(error.retryAfterMs / 1000)));
-  }
-  return connectError;
+  return error instanceof Failure ? toConnectError(error) : new ConnectError(error.message, grpcCode(error));
 }

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, type TestContext, test } from "vitest";
 import { Failure } from "../../../src/domain/failure.js";
+import { errorTextLengthMax, violationsMax } from "../../../src/encoding/status.js";
 import { pieceBytes, unreadBytesPerConnectionMax } from "../../../src/transport/connections/unread-responses.js";
-import { errorTextLengthMax, violationsMax } from "../../../src/transport/errors.js";
 import type { TransportLimits } from "../../../src/transport/options.js";
 import {
   data,

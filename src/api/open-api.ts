@@ -1,0 +1,75 @@
+import { Failure } from "../domain/failure.js";
+import { OperatorError } from "../domain/operator-error.js";
+import type { StreamMethod, UnaryMethod } from "../domain/service.js";
+import { clientFailure } from "../encoding/status.js";
+import { LedgerReader } from "../ledger/ledger-reader.js";
+import type { LiveLimits } from "../live/limits.js";
+import { type Live, startLive } from "../live/live.js";
+import { type Database, openDatabase } from "../store/database.js";
+import { registerGateMetrics } from "../store/gate-metrics.js";
+import { hasSchema } from "../store/migrate.js";
+import type { Log } from "../telemetry/log.js";
+import type { Metrics } from "../telemetry/metrics.js";
+import { createApi } from "./api.js";
+
+/** The methods over an open database. */
+export interface OpenApi {
+  readonly methods: readonly (UnaryMethod | StreamMethod)[];
+  readonly live: Live;
+  /** Ends every stream, and resolves when the database is no longer used. */
+  close(): Promise<void>;
+}
+
+/**
+ * Follows a database, and reads the ledger from it. While the database is unreachable or empty, methods fail with
+ * UNAVAILABLE. @throws OperatorError if the database has another version, Error for a bad URL
+ */
+export async function openApi(options: {
+  readonly databaseUrl: string;
+  readonly log: Log;
+  readonly metrics: Metrics;
+  readonly limits?: Partial<LiveLimits>;
+}): Promise<OpenApi> {
+  const { log, metrics, limits = {} } = options;
+  const database = openDatabase(options.databaseUrl);
+  await checkSchema(database);
+  registerGateMetrics(metrics, database.gate);
+  const live = await startLive({ database, log, metrics, limits });
+  const ledger = new LedgerReader(database, { log });
+  ledger.counts.register(metrics);
+  warmLedger(live, ledger);
+  const methods = createApi({ live, database, ledger, toFailure: (thrown) => clientFailure(thrown, log) });
+  const close = async (): Promise<void> => {
+    await live.stop();
+    await database.close();
+  };
+  return { methods, live, close };
+}
+
+async function checkSchema(database: Database): Promise<void> {
+  try {
+    // False: it has no tables yet, which the tail says.
+    await hasSchema(database);
+  } catch (error) {
+    if (error instanceof OperatorError) await database.close();
+    if (!(error instanceof Failure)) throw error;
+  }
+}
+
+/** Fetches the ledger's accounts in the background, so that no request waits for all of them. */
+function warmLedger(live: Live, ledger: LedgerReader): void {
+  void untilReady(live)
+    .then(() => ledger.warm())
+    // The first request then fetches them, or reports why it cannot.
+    .catch(() => undefined);
+}
+
+/** Resolves once the state is loaded. */
+export function untilReady(live: Live): Promise<void> {
+  if (live.ready) return Promise.resolve();
+  return new Promise((resolve) => {
+    live.onReadiness((ready) => {
+      if (ready) resolve();
+    });
+  });
+}
