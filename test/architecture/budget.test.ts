@@ -23,7 +23,7 @@ const budgets: Readonly<Record<string, number>> = {
   terminal: 440,
   "transport/": 1_140,
   "transport/call": 1_200,
-  "transport/connections": 1_950,
+  "transport/connections": 1_935,
   "transport/http": 1_720,
   "transport/protocols": 1_050,
   "transport/services": 400,
