@@ -44,10 +44,6 @@ export class Http1Connection {
   #clientKeepsAlive = false;
   /** Work to do in this order, each once the previous response has left. */
   readonly #waiting: (() => void)[] = [];
-  /** Reading is paused because something waits. */
-  #paused = false;
-  /** A request arrived before the previous response was made. */
-  #pipelines = false;
   /** The bytes that the parser had been given when the last response had left. */
   #bytesFedAtRest = 0;
   /** When the last response had left, or the connection was made, in `performance.now()` time. */
@@ -64,10 +60,7 @@ export class Http1Connection {
     this.#feeder = new RequestFeeder(socket, {
       isBusy: () => this.#isBusy(),
       proceed: this.#proceed,
-      heldBack: () => {
-        this.#pause();
-        this.#settleKeepAlive();
-      },
+      heldBack: () => this.#settleKeepAlive(),
     });
     this.#limits = options.limits;
     this.#cancelled = options.cancelled;
@@ -197,9 +190,10 @@ export class Http1Connection {
       return;
     }
     // The client may have a response before the socket reports that it was written.
-    if (this.#waiting.length > 0 || this.#response?.writableEnded !== true) this.#pipelines = true;
+    const pipelines = this.#waiting.length > 0 || this.#response?.writableEnded !== true;
     this.#waiting.push(begin);
-    this.#pause();
+    // Once the parser has processed what it was given; it may release the socket before.
+    if (pipelines) process.nextTick(() => this.#feeder.startSoon());
     this.#settleKeepAlive();
     if (this.#response === undefined) setImmediate(this.#proceed);
   }
@@ -212,50 +206,14 @@ export class Http1Connection {
     else if (this.#released) return;
     else this.#feeder.feed();
     if (this.#released) return;
-    if (this.#waiting.length > 0 || this.#feeder.held.length > 0) {
-      if (this.#response === undefined && !this.#socket.writableNeedDrain) setImmediate(this.#proceed);
-    } else {
-      this.#resume();
-    }
-  };
-
-  /** Stops reading after the parser has processed what it was given; it may release the socket before. */
-  #pause(): void {
-    if (this.#paused || this.#released) return;
-    this.#paused = true;
-    process.nextTick(() => {
-      if (!this.#paused || this.#released) return;
-      this.#socket.off("resume", this.#resumed);
-      this.#socket.on("resume", this.#resumed);
-      this.#socket.pause();
-    });
-  }
-
-  /**
-   * Resumes reading. If the connection pipelines, it is read here from now on, so that at most one request is parsed at
-   * a time.
-   */
-  #resume(): void {
-    if (!this.#paused) return;
-    this.#paused = false;
-    this.#socket.resume();
-  }
-
-  readonly #resumed = (): void => {
-    if (this.#paused) {
-      // Node resumes a socket for its own reasons, such as the end of a response.
-      this.#socket.pause();
-      return;
-    }
-    this.#socket.off("resume", this.#resumed);
-    if (this.#pipelines) this.#feeder.start();
+    const hasMore = this.#waiting.length > 0 || this.#feeder.held.length > 0;
+    if (hasMore && this.#response === undefined && !this.#socket.writableNeedDrain) setImmediate(this.#proceed);
   };
 
   /** Leaves the socket to another protocol, or to its end. */
   #release(): void {
     this.#released = true;
     this.#feeder.stop();
-    this.#socket.off("resume", this.#resumed);
   }
 
   #close(lastBytes?: Uint8Array): void {

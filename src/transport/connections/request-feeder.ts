@@ -38,6 +38,8 @@ export class RequestFeeder {
   /** Node's listener, once this feeder has replaced it. */
   #parse: ((chunk: Buffer) => void) | undefined;
   #held: Buffer = noBytes;
+  /** Reading is paused because bytes are held. */
+  #paused = false;
   #stopped = false;
 
   constructor(socket: Socket, host: FeederHost) {
@@ -61,17 +63,23 @@ export class RequestFeeder {
     this.#socket.on("data", this.#read);
     this.#socket.off("data", parse as (chunk: Buffer) => void);
     this.#socket.on("drain", this.#host.proceed);
+    this.#socket.on("resume", this.#resumed);
   }
 
   /** Starts feeding now, or once the connection is not paused. */
   startSoon(): void {
-    if (this.#parse !== undefined) return;
-    const start = (): void => this.start();
+    if (this.#parse !== undefined || this.#stopped) return;
     // A socket that was paused while the parser read it would not be read again.
-    if (this.#socket.isPaused()) this.#socket.once("resume", start);
-    else if (this.#socket.writableNeedDrain) this.#socket.once("drain", start);
-    else start();
+    const event = this.#socket.isPaused() ? "resume" : this.#socket.writableNeedDrain ? "drain" : undefined;
+    if (event === undefined) {
+      this.start();
+      return;
+    }
+    this.#socket.off(event, this.#startNow);
+    this.#socket.once(event, this.#startNow);
   }
+
+  readonly #startNow = (): void => this.start();
 
   /** Leaves the socket to Node for good. */
   stop(): void {
@@ -79,9 +87,13 @@ export class RequestFeeder {
     this.#held = noBytes;
     this.#socket.off("data", this.#read);
     this.#socket.off("drain", this.#host.proceed);
+    this.#socket.off("resume", this.#resumed);
   }
 
-  /** Gives the parser held bytes, until it has made a request that is not answered yet. */
+  /**
+   * Gives the parser held bytes, until it has made a request that is not answered yet. While bytes are held, nothing
+   * more is read.
+   */
   feed(): void {
     while (this.#held.length > 0 && !this.#host.isBusy()) {
       const held = this.#held;
@@ -90,8 +102,20 @@ export class RequestFeeder {
       this.#held = held.subarray(end);
       this.#parse?.(held.subarray(0, end));
     }
-    if (this.#held.length > 0) this.#host.heldBack();
+    if (this.#held.length > 0) {
+      this.#paused = true;
+      this.#socket.pause();
+      this.#host.heldBack();
+    } else if (this.#paused && !this.#stopped) {
+      this.#paused = false;
+      this.#socket.resume();
+    }
   }
+
+  /** Node resumes a socket for its own reasons, such as the end of a response. */
+  readonly #resumed = (): void => {
+    if (this.#held.length > 0) this.#socket.pause();
+  };
 
   readonly #read = (chunk: Buffer): void => {
     this.#held = this.#held.length === 0 ? chunk : Buffer.concat([this.#held, chunk]);

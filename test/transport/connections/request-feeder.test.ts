@@ -1,4 +1,6 @@
-import { setTimeout as sleep } from "node:timers/promises";
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import type { Socket } from "node:net";
+import { setImmediate, setTimeout as sleep } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { afterEach, describe, expect, test } from "vitest";
@@ -215,6 +217,30 @@ describe("a connection that pipelines", () => {
     expect((await connection.response()).head).toMatch(/^connection: keep-alive\r$/im);
     expect((await connection.response()).head).toMatch(/^connection: close\r$/im);
     await drained;
+  });
+
+  test("is read a few packets ahead of its responses, and no further", async () => {
+    const sockets: Socket[] = [];
+    const keep = (message: unknown): void => {
+      sockets.push((message as { readonly socket: Socket }).socket);
+    };
+    subscribe("net.server.socket", keep);
+    const request = get("/api/v2/market/m");
+    let asked = -2;
+    let aheadMax = 0;
+    await serveMarket(async () => {
+      asked++;
+      aheadMax = Math.max(aheadMax, (sockets[0]?.bytesRead ?? 0) - asked * request.length);
+      await setImmediate();
+      return marketResponse("m");
+    });
+    const connection = await pipelining(request);
+    unsubscribe("net.server.socket", keep);
+    const requests = 12_000;
+    await connection.send(request.repeat(requests));
+    for (let n = 0; n < requests; n++) await connection.response();
+    expect(asked).toBe(requests);
+    expect(aheadMax).toBeLessThan(4 * 65_536);
   });
 
   test("is not answered faster than its reader takes", async () => {
