@@ -15,7 +15,6 @@ import { hasWorkerFlags } from "../runtime/tuning/worker-flags.js";
 import type { WorkerContext } from "../runtime/worker.js";
 import type { ReadinessState } from "../runtime/worker-messages.js";
 import { type Database, openDatabase } from "../store/database.js";
-import { registerGateMetrics } from "../store/gate-metrics.js";
 import { hasSchema } from "../store/migrate.js";
 import type { Log } from "../telemetry/log.js";
 import type { Metrics, MetricsText } from "../telemetry/metrics.js";
@@ -59,7 +58,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   registerProcessMetrics(metrics);
   const database = openDatabase(options.databaseUrl);
   await checkSchema(database);
-  registerGateMetrics(metrics, database.gate);
+  database.queue.register(metrics);
   const { pollIntervalMs, heartbeatMs } = config;
   const live = await startLive({ database, log, metrics, limits: { pollIntervalMs, heartbeatMs } });
   const ledger = new LedgerReader(database, { log });

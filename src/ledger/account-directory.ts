@@ -1,6 +1,6 @@
 import { asText } from "../store/column.js";
-import { ReadBehindError } from "../store/known-place.js";
-import type { PlacedConnection } from "../store/placed-read.js";
+import type { Reader } from "../store/lease.js";
+import { ReadBehindError } from "../store/store-place.js";
 
 /**
  * The properties of an account besides its party. There is one object per kind, so kinds can be compared by identity.
@@ -92,10 +92,10 @@ export class AccountDirectory {
   }
 
   /** Fetches everything up to `extent` that is not known. Concurrent requests share the work. */
-  async refresh(connection: PlacedConnection, extent: DirectoryExtent): Promise<void> {
+  async refresh(reader: Reader, extent: DirectoryExtent): Promise<void> {
     if (covers(this.extent, extent)) return;
     const earlier = this.#refreshing;
-    const turn = earlier.catch(() => undefined).then(() => this.#fetch(connection, extent));
+    const turn = earlier.catch(() => undefined).then(() => this.#fetch(reader, extent));
     this.#refreshing = turn;
     await turn;
   }
@@ -129,11 +129,11 @@ export class AccountDirectory {
     return accounts.reverse();
   }
 
-  async #fetch(connection: PlacedConnection, extent: DirectoryExtent): Promise<void> {
+  async #fetch(reader: Reader, extent: DirectoryExtent): Promise<void> {
     while (this.#kindOf.length <= extent.accountMax) {
-      const rows = await connection.query<{ readonly account: string }>(
+      const rows = await reader.query<{ readonly account: string }>(
         `SELECT ${accountSql} AS account FROM account
-         WHERE ${connection.holds} AND account_id >= ? AND account_id <= ? ORDER BY account_id LIMIT ${directoryRowsMax}`,
+         WHERE ${reader.holds} AND account_id >= ? AND account_id <= ? ORDER BY account_id LIMIT ${directoryRowsMax}`,
         [this.#kindOf.length, extent.accountMax],
       );
       let last: number | undefined;
@@ -143,9 +143,9 @@ export class AccountDirectory {
       this.#kindOf.length = Math.max(this.#kindOf.length, extent.accountMax + 1);
     }
     while (this.#classes.length <= extent.classMax) {
-      const rows = await connection.query<ClassRow>(
+      const rows = await reader.query<ClassRow>(
         `SELECT class_id, from_asset_id, from_market_id, from_type, to_asset_id, to_market_id, to_type, transfer_type
-         FROM entry_class WHERE ${connection.holds} AND class_id >= ? AND class_id <= ? ORDER BY class_id LIMIT ${directoryRowsMax}`,
+         FROM entry_class WHERE ${reader.holds} AND class_id >= ? AND class_id <= ? ORDER BY class_id LIMIT ${directoryRowsMax}`,
         [this.#classes.length, extent.classMax],
       );
       for (const row of rows) this.#addClass(row);

@@ -1,11 +1,11 @@
 import type { BundlePlace } from "../domain/cursor.js";
 import type { Page, PageRequest } from "../domain/page.js";
 import type { Call } from "../domain/service.js";
-import { ledgerQueryTimeoutMs } from "./bounded-query.js";
 import { asText } from "./column.js";
 import type { Database } from "./database.js";
 import type { Parameter } from "./driver-connection.js";
-import { type BlockPlace, type PlacedConnection, parsePlace, placeSql, withPlacedConnection } from "./placed-read.js";
+import type { Reader } from "./lease.js";
+import { type BlockPlace, parsePlace, placeSql } from "./store-place.js";
 
 /** Filters of signer-removed bundles; undefined does not restrict. */
 export interface BundleFilter {
@@ -55,10 +55,10 @@ export function readBundles(
   request: PageRequest<BundlePlace>,
   call?: Call,
 ): Promise<Page<SignerRemovedBundle, BundlePlace>> {
-  return withPlacedConnection(database, { call }, ledgerQueryTimeoutMs, async (connection) => {
+  return database.lease({ class: "ledger", call }, async (reader) => {
     const { cursor, size, backwards, newestFirst } = request;
     const descending = newestFirst !== backwards;
-    const scan = (down: boolean, want: number) => scanBundles(database, connection, filter, cursor, down, want);
+    const scan = (down: boolean, want: number) => scanBundles(reader, filter, cursor, down, want);
     const { bundles: found, place: newestBlock } = await scan(descending, size + (cursor === undefined ? 1 : 2));
     const atCursor = cursor !== undefined && found[0] !== undefined && isAt(found[0], cursor);
     const beyond = atCursor ? found.slice(1) : found;
@@ -82,8 +82,7 @@ function isAt(bundle: SignerRemovedBundle, place: BundlePlace): boolean {
  * @throws ReadBehindError if this process has seen more of the store
  */
 async function scanBundles(
-  database: Database,
-  connection: PlacedConnection,
+  reader: Reader,
   filter: BundleFilter,
   cursor: BundlePlace | undefined,
   descending: boolean,
@@ -117,7 +116,7 @@ async function scanBundles(
     asText,
   );
   const bundle = [id, signer, submitter, nonce, "time_ns", epoch].join(", ");
-  const rows = await connection.query<PageRow>(
+  const rows = await reader.query<PageRow>(
     `SELECT ${placeSql} AS place, NULL AS signature_id, NULL AS old_signer, NULL AS submitter, NULL AS nonce,
        NULL AS time_ns, NULL AS epoch_seq, NULL AS signature
      UNION ALL (SELECT NULL, ${bundle}, NULL ${page})
@@ -126,8 +125,7 @@ async function scanBundles(
     [...parameters, ...parameters],
   );
   const place = parsePlace(rows.find((row) => row.signature_id === null)?.place ?? null);
-  database.knownPlace.found(place);
-  if (place !== undefined) connection.dependOn(place, true);
+  reader.found(place);
   return { bundles: fold(rows, descending), place };
 }
 

@@ -1,8 +1,10 @@
 import { type Failure, unavailable } from "../domain/failure.js";
-import { databaseRetryAfterMs, isUnreachable } from "./database-error.js";
+import { databaseRetryAfterMs, isSilence, isUnreachable } from "./database-error.js";
 import type { DatabaseAddress } from "./database-url.js";
-import { connectionsMax, connectTimeoutMs, type DatabaseOptions, waitersMax } from "./driver-connection.js";
+import { connectionsMax, connectTimeoutMs, type DatabaseOptions } from "./driver-connection.js";
+import { FairQueue, type SlotRequest, waitingMax, waitMsMax } from "./fair-queue.js";
 import { ServerConnection } from "./server-connection.js";
+import { ReadBehindError } from "./store-place.js";
 
 /**
  * The longest silence of the server during a statement. Statements are bounded, but a disk may be slow. Dead peers are
@@ -33,75 +35,55 @@ interface OpenOptions {
   readonly statementTimeoutMs?: number | undefined;
 }
 
-/** A call that waits for a connection. */
-interface Waiter {
-  give(connection: ServerConnection): void;
-  fail(error: unknown): void;
-}
-
 /**
  * Connections to one server address. The most recently used one is leased first. When one proves dead, all that were
  * open then are suspect: idle ones are closed, and leased ones must respond soon.
  */
 export class ConnectionPool {
+  /** Who uses a connection next. A connection is opened only for a slot of the queue, so there are no more of them. */
+  readonly queue: FairQueue;
   readonly #address: DatabaseAddress;
-  readonly #connectionsMax: number;
-  readonly #waitersMax: number;
   readonly #statementTimeoutMs: number;
   readonly #connectTimeoutMs: number;
   #connectLimitMs: number;
   readonly #idle: ServerConnection[] = [];
   readonly #leased = new Set<ServerConnection>();
-  readonly #waiters = new Set<Waiter>();
-  /** Connections that are being opened or probed. */
-  #pending = 0;
   #closed = false;
   readonly #sweeper: NodeJS.Timeout;
 
   constructor(address: DatabaseAddress, options: DatabaseOptions = {}) {
     this.#address = address;
-    this.#connectionsMax = options.connectionsMax ?? connectionsMax;
-    this.#waitersMax = options.waitersMax ?? waitersMax;
+    this.queue = new FairQueue({
+      slots: options.connectionsMax ?? connectionsMax,
+      waitingMax,
+      waitMsMax,
+      ...options.queue,
+    });
     this.#statementTimeoutMs = options.statementTimeoutMs ?? statementTimeoutMs;
     this.#connectTimeoutMs = options.connectTimeoutMs ?? connectTimeoutMs;
     this.#connectLimitMs = this.#connectTimeoutMs;
     this.#sweeper = setInterval(() => this.#closeIdle(), sweepMs).unref();
   }
 
-  /** Leases a connection that appears alive; the caller releases it. @throws Failure `unavailable` */
-  async acquire(): Promise<ServerConnection> {
-    for (let idle = this.#idle.pop(); idle !== undefined && !this.#closed; idle = this.#idle.pop()) {
-      if (idle.isClosed) continue;
-      if (!idle.isDoubted && idle.idleMs < probeAfterIdleMs) return this.#lease(idle);
-      this.#pending++;
-      const alive = await idle.isAlive();
-      this.#pending--;
-      if (alive) return this.#lease(idle);
-      this.suspect();
-    }
-    if (this.#closed) throw closedFailure();
-    if (this.#idle.length + this.#leased.size + this.#pending < this.#connectionsMax) return this.#openPooled();
-    if (this.#waiters.size >= this.#waitersMax) throw poolExhausted();
-    return new Promise((give, fail) => {
-      this.#waiters.add({ give, fail });
+  /**
+   * Runs `work` in its turn, on a connection that appears alive.
+   * @throws Failure of the queue, `unavailable`, and whatever the work throws
+   */
+  run<T>(slot: SlotRequest, work: (connection: ServerConnection) => Promise<T>): Promise<T> {
+    return this.queue.run(slot, async () => {
+      const leased = await this.#lease();
+      try {
+        return await work(leased);
+      } catch (error) {
+        // A server can say goodbye on a connection that still looks alive, or lag: the next caller must not get it.
+        if (isUnreachable(error) || error instanceof ReadBehindError) leased.destroy();
+        if (isSilence(error)) this.suspect();
+        throw error;
+      } finally {
+        this.#leased.delete(leased);
+        if (!leased.isClosed) this.#idle.push(leased);
+      }
     });
-  }
-
-  /** Releases a connection. Destroy one that cannot be used again before. */
-  release(connection: ServerConnection): void {
-    this.#leased.delete(connection);
-    if (connection.isClosed || this.#closed) {
-      connection.destroy();
-      this.#serveNext();
-      return;
-    }
-    const [waiter] = this.#waiters;
-    if (waiter === undefined) {
-      this.#idle.push(connection);
-      return;
-    }
-    this.#waiters.delete(waiter);
-    waiter.give(this.#lease(connection));
   }
 
   /** Opens a connection outside of the pool. @throws Failure `unavailable` */
@@ -127,47 +109,25 @@ export class ConnectionPool {
   async close(): Promise<void> {
     this.#closed = true;
     clearInterval(this.#sweeper);
-    for (const waiter of this.#waiters) waiter.fail(closedFailure());
-    this.#waiters.clear();
     for (const connection of this.#leased) connection.destroy();
     await Promise.all(this.#idle.splice(0).map((connection) => connection.end()));
   }
 
-  #lease(connection: ServerConnection): ServerConnection {
-    this.#leased.add(connection);
-    return connection;
-  }
-
-  async #openPooled(): Promise<ServerConnection> {
-    this.#pending++;
-    let opened: ServerConnection;
-    try {
-      opened = await this.open();
-    } catch (error) {
-      this.#pending--;
-      if (isUnreachable(error)) this.#failWaiters(error);
-      this.#serveNext();
-      throw error;
+  async #lease(): Promise<ServerConnection> {
+    for (let idle = this.#idle.pop(); idle !== undefined; idle = this.#idle.pop()) {
+      if (idle.isClosed) continue;
+      this.#leased.add(idle);
+      if (!idle.isDoubted && idle.idleMs < probeAfterIdleMs) return idle;
+      if (await idle.isAlive()) return idle;
+      this.#leased.delete(idle);
+      this.suspect();
     }
-    this.#pending--;
-    if (!this.#closed) return this.#lease(opened);
+    if (this.#closed) throw closedFailure();
+    const opened = await this.open();
+    this.#leased.add(opened);
+    if (!this.#closed) return opened;
     opened.destroy();
     throw closedFailure();
-  }
-
-  /** If no connection is leased, none will be released to the waiting calls. */
-  #failWaiters(error: unknown): void {
-    if (this.#leased.size > 0) return;
-    for (const waiter of this.#waiters) waiter.fail(error);
-    this.#waiters.clear();
-  }
-
-  /** One more connection is allowed: opens it for the call that has waited longest. */
-  #serveNext(): void {
-    const [waiter] = this.#waiters;
-    if (waiter === undefined || this.#closed) return;
-    this.#waiters.delete(waiter);
-    this.acquire().then(waiter.give, waiter.fail);
   }
 
   #closeIdle(): void {
@@ -183,12 +143,4 @@ export class ConnectionPool {
 
 function closedFailure(): Failure {
   return unavailable("the database cannot be reached; try again", "DATABASE_UNAVAILABLE", databaseRetryAfterMs);
-}
-
-function poolExhausted(): Failure {
-  return unavailable(
-    "too many requests wait for the database; try again",
-    "DATABASE_UNAVAILABLE",
-    databaseRetryAfterMs,
-  );
 }

@@ -1,18 +1,11 @@
-import { Failure } from "../domain/failure.js";
 import type { ColumnValue, Row } from "./column.js";
 import { ConnectionPool } from "./connection-pool.js";
-import { isSilence, isUnreachable } from "./database-error.js";
-import { DatabaseGate, waitingMax, waitMsMax } from "./database-gate.js";
 import { type DatabaseAddress, parseDatabaseUrl } from "./database-url.js";
-import {
-  type Connection,
-  connectionsMax,
-  type DatabaseOptions,
-  describeAddress,
-  type Parameter,
-} from "./driver-connection.js";
-import { KnownPlace, ReadBehindError } from "./known-place.js";
+import { type Connection, type DatabaseOptions, describeAddress, type Parameter } from "./driver-connection.js";
+import type { FairQueue } from "./fair-queue.js";
+import { type Lease, leaseReader, type Reader } from "./lease.js";
 import type { ServerConnection } from "./server-connection.js";
+import { KnownPlace } from "./store-place.js";
 
 /** A connection outside of the pool, for repeated reads of several tables in one snapshot. */
 export interface SnapshotConnection {
@@ -35,8 +28,10 @@ export interface Database {
   readonly description: string;
   /** The newest place of the store that this process has read, on any connection. */
   readonly knownPlace: KnownPlace;
-  /** Admits requests of clients before they use a connection. */
-  readonly gate: DatabaseGate;
+  /** Who uses a connection next. */
+  readonly queue: FairQueue;
+  /** Leases a connection for reads on behalf of a client's call, as {@link leaseReader} says. */
+  lease<T>(lease: Lease, use: (reader: Reader) => Promise<T>): Promise<T>;
   /** One query on any connection. */
   query<R extends { [K in keyof R]: ColumnValue } = Row>(
     sql: string,
@@ -62,6 +57,9 @@ export interface Database {
   close(): Promise<void>;
 }
 
+/** The slots of the process's own statements. */
+const internal = { class: "internal", call: undefined } as const;
+
 const beginSnapshot = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
 
 /** Opens a pool; connections are made when they are needed, so nothing is reached yet. @throws Error for a bad URL */
@@ -82,16 +80,19 @@ function snapshotConnection({ query }: Connection): SnapshotConnection {
 class PooledDatabase implements Database {
   readonly description: string;
   readonly knownPlace = new KnownPlace();
-  readonly gate: DatabaseGate;
+  readonly queue: FairQueue;
   readonly #pool: ConnectionPool;
   /** Connections outside of the pool. */
   readonly #others = new Set<ServerConnection>();
 
   constructor(address: DatabaseAddress, options: DatabaseOptions) {
     this.description = describeAddress(address);
-    const slots = options.connectionsMax ?? connectionsMax;
-    this.gate = new DatabaseGate({ slots, waitingMax, waitMsMax, ...options.gate });
     this.#pool = new ConnectionPool(address, options);
+    this.queue = this.#pool.queue;
+  }
+
+  lease<T>(lease: Lease, use: (reader: Reader) => Promise<T>): Promise<T> {
+    return leaseReader(this.#pool, this.knownPlace, lease, use);
   }
 
   query<R extends { [K in keyof R]: ColumnValue } = Row>(
@@ -101,17 +102,8 @@ class PooledDatabase implements Database {
     return this.withConnection((connection) => connection.query<R>(sql, parameters));
   }
 
-  async withConnection<T>(use: (connection: Connection) => Promise<T>): Promise<T> {
-    const leased = await this.#pool.acquire();
-    try {
-      return await use(leased.connection);
-    } catch (error) {
-      if (!isUsableAfter(error)) leased.destroy();
-      if (isSilence(error)) this.suspect();
-      throw error;
-    } finally {
-      this.#pool.release(leased);
-    }
+  withConnection<T>(use: (connection: Connection) => Promise<T>): Promise<T> {
+    return this.#pool.run(internal, ({ connection }) => use(connection));
   }
 
   withSnapshot<T>(use: (connection: Connection) => Promise<T>): Promise<T> {
@@ -145,35 +137,19 @@ class PooledDatabase implements Database {
     await this.#pool.close();
   }
 
-  async #inTransaction<T>(begin: string, use: (connection: Connection) => Promise<T>): Promise<T> {
-    const leased = await this.#pool.acquire();
-    const { connection } = leased;
-    let usable = false;
-    try {
-      await connection.run(begin);
+  #inTransaction<T>(begin: string, use: (connection: Connection) => Promise<T>): Promise<T> {
+    return this.#pool.run(internal, async (leased) => {
+      const { connection } = leased;
       try {
+        await connection.run(begin);
         const result = await use(connection);
         await connection.run("COMMIT");
-        usable = true;
         return result;
       } catch (error) {
-        await connection.run("ROLLBACK");
-        usable = true;
+        // A connection whose transaction cannot be ended must not reach the next caller.
+        await connection.run("ROLLBACK").catch(() => leased.destroy());
         throw error;
       }
-    } finally {
-      // A connection whose transaction could not be ended must not reach the next caller.
-      if (!usable) leased.destroy();
-      this.#pool.release(leased);
-    }
+    });
   }
-}
-
-/**
- * A server can say goodbye on a connection that still looks alive, or lag, or be in the middle of a statement that was
- * given up: the next caller must not get it.
- */
-function isUsableAfter(error: unknown): boolean {
-  if (isUnreachable(error) || error instanceof ReadBehindError) return false;
-  return !(error instanceof Failure && error.code === "deadline_exceeded");
 }

@@ -1,30 +1,23 @@
 import type { Connection as DriverConnection, PoolOptions, ResultSetHeader, SslOptions } from "mysql2/promise";
 import { type Columns, type ColumnValue, checkColumns, columnValue, type Row } from "./column.js";
 import { toDatabaseFailure } from "./database-error.js";
-import type { GateLimits } from "./database-gate.js";
 import type { DatabaseAddress } from "./database-url.js";
+import type { QueueLimits } from "./fair-queue.js";
 import type { TlsSettings } from "./tls-settings.js";
 
 /** Connections a pool opens at most. */
 export const connectionsMax = 10;
 
-/** Callers that may wait for a connection; more of them are UNAVAILABLE at once. */
-export const waitersMax = 10_000;
-
 /** How long connecting may take. */
 export const connectTimeoutMs = 5_000;
-
-/** A connection that nobody used for so long is closed. */
-export const idleConnectionMs = 60_000;
 
 /** How a {@link Database} behaves. */
 export interface DatabaseOptions {
   readonly connectionsMax?: number;
-  readonly waitersMax?: number;
   readonly connectTimeoutMs?: number;
   /** Longest silence of the server during a statement; Infinity: any. */
   readonly statementTimeoutMs?: number;
-  readonly gate?: Partial<GateLimits>;
+  readonly queue?: Partial<QueueLimits>;
 }
 
 /** Values for the `?` of a statement. A bigint is compared as a number, which text of digits is not. */
@@ -104,7 +97,6 @@ export function driverOptions(address: DatabaseAddress, options: DatabaseOptions
     connectTimeout: options.connectTimeoutMs ?? connectTimeoutMs,
     enableKeepAlive: true,
     connectionLimit: options.connectionsMax ?? connectionsMax,
-    queueLimit: options.waitersMax ?? waitersMax,
   };
 }
 

@@ -62,7 +62,7 @@ export class ServerConnection {
       afterInput(() => socket.destroy(silentPeerError(`no connection within ${connectTimeoutMs} ms`)));
     }, connectTimeoutMs);
     try {
-      const { connectionLimit, queueLimit, connectTimeout, ...common } = driverOptions(address);
+      const { connectionLimit, connectTimeout, ...common } = driverOptions(address);
       const config: ConnectionOptions = { ...common, connectTimeout: 0, multipleStatements, stream: () => socket };
       const driver = await createConnection(config);
       const opened = new ServerConnection(driver, socket, options);
