@@ -1,6 +1,6 @@
 import type { TimeRange } from "../domain/date-range.js";
 import type { Call } from "../domain/service.js";
-import type { BlockPlace } from "../store/store-place.js";
+import type { BlockPlace } from "../store/connection/store-place.js";
 import type { AccountDirectory } from "./account-directory.js";
 import type { EntryText } from "./entry-row.js";
 import { idMax } from "./id-range.js";

@@ -2,9 +2,9 @@ import { firstIdOfBlock } from "../domain/block-position.js";
 import type { TimeRange } from "../domain/date-range.js";
 import type { Page, PageRequest } from "../domain/page.js";
 import type { Call } from "../domain/service.js";
+import type { WorkClass } from "../store/connection/fair-queue.js";
+import { type BlockPlace, ReadBehindError, type StorePlace } from "../store/connection/store-place.js";
 import type { Database } from "../store/database.js";
-import type { WorkClass } from "../store/fair-queue.js";
-import { type BlockPlace, ReadBehindError, type StorePlace } from "../store/store-place.js";
 import type { Log } from "../telemetry/log.js";
 import { type Account, AccountDirectory, covers, type EntryClass } from "./account-directory.js";
 import { type EntryText, idOf, parseEntry } from "./entry-row.js";
@@ -29,12 +29,6 @@ export interface LedgerEntry {
   readonly toBalance: string;
 }
 
-/** Options of a {@link LedgerReader}. */
-export interface LedgerReaderOptions {
-  /** Receives a line for each page and batch, at level `debug`. */
-  readonly log?: Log;
-}
-
 /** The result of a read, its view, and the accounts that its entries refer to. */
 export interface LedgerRead<T> {
   readonly result: T;
@@ -51,7 +45,8 @@ export class LedgerReader {
   #store = { id: "", directory: new AccountDirectory() };
   #oldest: KnownOldest = unknownOldest;
 
-  constructor(database: Pick<Database, "lease">, { log }: LedgerReaderOptions = {}) {
+  /** `log` receives a line for each page and batch, at level `debug`. */
+  constructor(database: Pick<Database, "lease">, { log }: { readonly log?: Log } = {}) {
     this.#database = database;
     this.#log = log;
   }

@@ -1,10 +1,10 @@
 import { firstIdOfBlock } from "../domain/block-position.js";
 import type { TimeRange } from "../domain/date-range.js";
 import { Failure, worded } from "../domain/failure.js";
-import { asText } from "../store/column.js";
-import type { Reader } from "../store/lease.js";
-import { everythingKept, type OldestKept, oldestKeptSql, parseOldestKept } from "../store/ledger-retention-table.js";
-import { type BlockPlace, parsePlace, placeSql } from "../store/store-place.js";
+import { asText } from "../store/connection/column.js";
+import type { Reader } from "../store/connection/lease.js";
+import { type BlockPlace, parsePlace, placeSql } from "../store/connection/store-place.js";
+import { everythingKept, type OldestKept, oldestKeptSql, parseOldestKept } from "../store/ledger-entry-table.js";
 import type { DirectoryExtent } from "./account-directory.js";
 import { type IdRange, idMax } from "./id-range.js";
 import type { PlanCosts } from "./ledger-metrics.js";

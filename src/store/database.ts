@@ -1,11 +1,11 @@
-import type { ColumnValue, Row } from "./column.js";
-import { ConnectionPool } from "./connection-pool.js";
-import { type DatabaseAddress, parseDatabaseUrl } from "./database-url.js";
-import { type Connection, type DatabaseOptions, describeAddress, type Parameter } from "./driver-connection.js";
-import type { FairQueue } from "./fair-queue.js";
-import { type Lease, leaseReader, type Reader } from "./lease.js";
-import type { ServerConnection } from "./server-connection.js";
-import { KnownPlace } from "./store-place.js";
+import type { ColumnValue, Row } from "./connection/column.js";
+import type { Connection, Parameter, ServerConnection } from "./connection/connection.js";
+import { ConnectionPool } from "./connection/connection-pool.js";
+import { type DatabaseAddress, parseDatabaseUrl } from "./connection/database-url.js";
+import { type DatabaseOptions, describeAddress } from "./connection/driver-options.js";
+import type { FairQueue } from "./connection/fair-queue.js";
+import { type Lease, leaseReader, type Reader } from "./connection/lease.js";
+import { KnownPlace } from "./connection/store-place.js";
 
 /** A connection outside of the pool, for repeated reads of several tables in one snapshot. */
 export interface SnapshotConnection {
@@ -22,50 +22,10 @@ type QueryForEach<Rows extends readonly object[]> = { readonly [Index in keyof R
 
 type RowsOfEach<Rows extends readonly object[]> = { readonly [Index in keyof Rows]: readonly Rows[Index][] };
 
-/** A pool of connections to one database. Errors that mean "unreachable" are a Failure `unavailable`. */
-export interface Database {
-  /** For messages to operators: host or socket, and database name; never the password. */
-  readonly description: string;
-  /** The newest place of the store that this process has read, on any connection. */
-  readonly knownPlace: KnownPlace;
-  /** Who uses a connection next. */
-  readonly queue: FairQueue;
-  /** Leases a connection for reads on behalf of a client's call, as {@link leaseReader} says. */
-  lease<T>(lease: Lease, use: (reader: Reader) => Promise<T>): Promise<T>;
-  /** One query on any connection. */
-  query<R extends { [K in keyof R]: ColumnValue } = Row>(
-    sql: string,
-    parameters?: readonly (Parameter | readonly Parameter[])[],
-  ): Promise<R[]>;
-  /** Leases a connection, outside of any transaction, until the promise of `use` settles. */
-  withConnection<T>(use: (connection: Connection) => Promise<T>): Promise<T>;
-  /** Leases a connection with a consistent read-only snapshot. */
-  withSnapshot<T>(use: (connection: Connection) => Promise<T>): Promise<T>;
-  /**
-   * Lends a connection that is opened for this and closed when the promise of `use` settles. It fails when the server is
-   * silent for `statementTimeoutMs` during a statement.
-   */
-  withSnapshotConnection<T>(
-    use: (connection: SnapshotConnection) => Promise<T>,
-    statementTimeoutMs?: number,
-  ): Promise<T>;
-  /** Lends a connection in a transaction, committed when `use` returns and rolled back when it throws. */
-  withTransaction<T>(use: (connection: Connection) => Promise<T>): Promise<T>;
-  /** A connection to the server, of whatever kind, turned out to be dead: the pool's have to prove that they are not. */
-  suspect(): void;
-  /** Closes all connections; those that are lent fail. */
-  close(): Promise<void>;
-}
-
 /** The slots of the process's own statements. */
 const internal = { class: "internal", call: undefined } as const;
 
 const beginSnapshot = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
-
-/** Opens a pool; connections are made when they are needed, so nothing is reached yet. @throws Error for a bad URL */
-export function openDatabase(url: string, options: DatabaseOptions = {}): Database {
-  return new PooledDatabase(parseDatabaseUrl(url), options);
-}
 
 function snapshotConnection({ query }: Connection): SnapshotConnection {
   return {
@@ -77,9 +37,13 @@ function snapshotConnection({ query }: Connection): SnapshotConnection {
   };
 }
 
-class PooledDatabase implements Database {
+/** A pool of connections to one database. Errors that mean "unreachable" are a Failure `unavailable`. */
+export class Database {
+  /** For messages to operators: host or socket, and database name; never the password. */
   readonly description: string;
+  /** The newest place of the store that this process has read, on any connection. */
   readonly knownPlace = new KnownPlace();
+  /** Who uses a connection next. */
   readonly queue: FairQueue;
   readonly #pool: ConnectionPool;
   /** Connections outside of the pool. */
@@ -91,10 +55,12 @@ class PooledDatabase implements Database {
     this.queue = this.#pool.queue;
   }
 
+  /** Leases a connection for reads on behalf of a client's call, as {@link leaseReader} says. */
   lease<T>(lease: Lease, use: (reader: Reader) => Promise<T>): Promise<T> {
     return leaseReader(this.#pool, this.knownPlace, lease, use);
   }
 
+  /** One query on any connection. */
   query<R extends { [K in keyof R]: ColumnValue } = Row>(
     sql: string,
     parameters?: readonly (Parameter | readonly Parameter[])[],
@@ -102,19 +68,31 @@ class PooledDatabase implements Database {
     return this.withConnection((connection) => connection.query<R>(sql, parameters));
   }
 
+  /** Lends a connection, outside of any transaction, until the promise of `use` settles. */
   withConnection<T>(use: (connection: Connection) => Promise<T>): Promise<T> {
     return this.#pool.run(internal, ({ connection }) => use(connection));
   }
 
+  /** Lends a connection with a consistent read-only snapshot. */
   withSnapshot<T>(use: (connection: Connection) => Promise<T>): Promise<T> {
     return this.#inTransaction(beginSnapshot, use);
   }
 
+  /** Lends a connection in a transaction, committed when `use` returns and rolled back when it throws. */
+  withTransaction<T>(use: (connection: Connection) => Promise<T>): Promise<T> {
+    return this.#inTransaction("START TRANSACTION", use);
+  }
+
+  /**
+   * Lends a connection that is opened for this and closed when the promise of `use` settles. It fails when the server is
+   * silent for `statementTimeoutMs` during a statement.
+   */
   async withSnapshotConnection<T>(
     use: (connection: SnapshotConnection) => Promise<T>,
     statementTimeoutMs?: number,
   ): Promise<T> {
-    const opened = await this.#pool.open({ multipleStatements: true, statementTimeoutMs });
+    const limit = statementTimeoutMs === undefined ? {} : { statementTimeoutMs };
+    const opened = await this.#pool.open({ multipleStatements: true, ...limit });
     this.#others.add(opened);
     try {
       return await use(snapshotConnection(opened.connection));
@@ -124,14 +102,12 @@ class PooledDatabase implements Database {
     }
   }
 
-  withTransaction<T>(use: (connection: Connection) => Promise<T>): Promise<T> {
-    return this.#inTransaction("START TRANSACTION", use);
-  }
-
+  /** A connection to the server, of whatever kind, turned out to be dead: the pool's have to prove that they are not. */
   suspect(): void {
     this.#pool.suspect();
   }
 
+  /** Closes all connections; those that are lent fail. */
   async close(): Promise<void> {
     for (const connection of this.#others) connection.destroy();
     await this.#pool.close();
@@ -152,4 +128,9 @@ class PooledDatabase implements Database {
       }
     });
   }
+}
+
+/** Opens a pool; connections are made when they are needed, so nothing is reached yet. @throws Error for a bad URL */
+export function openDatabase(url: string, options: DatabaseOptions = {}): Database {
+  return new Database(parseDatabaseUrl(url), options);
 }

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../src/domain/failure.js";
-import { FairQueue, type QueueLimits, type WorkClass } from "../../src/store/fair-queue.js";
+import { FairQueue, type QueueLimits, type WorkClass } from "../../src/store/connection/fair-queue.js";
 
 const defaults: QueueLimits = { slots: 2, waitingMax: 4, waitMsMax: 60_000 };
 

@@ -1,9 +1,9 @@
 import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { unavailable } from "../../src/domain/failure.js";
+import type { Connection } from "../../src/store/connection/connection.js";
+import type { Reader } from "../../src/store/connection/lease.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
-import type { Connection } from "../../src/store/driver-connection.js";
-import type { Reader } from "../../src/store/lease.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { newDatabaseUrl } from "../support/database.js";

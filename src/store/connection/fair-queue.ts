@@ -1,9 +1,9 @@
 import { Counter, Gauge } from "prom-client";
-import { quotaKey } from "../domain/client-address.js";
-import { Failure, unavailable } from "../domain/failure.js";
-import type { Call } from "../domain/service.js";
-import { turnsMax, WorkPacer } from "../domain/work-pacer.js";
-import type { Metrics } from "../telemetry/metrics.js";
+import { quotaKey } from "../../domain/client-address.js";
+import { Failure, unavailable } from "../../domain/failure.js";
+import type { Call } from "../../domain/service.js";
+import { turnsMax, WorkPacer } from "../../domain/work-pacer.js";
+import type { Metrics } from "../../telemetry/metrics.js";
 
 /**
  * Requests that may wait for the database: a second of work with pages of 64 rows. A waiting request takes 5 KB and no

@@ -1,5 +1,5 @@
 import { asText } from "./column.js";
-import type { Connection } from "./driver-connection.js";
+import type { Connection } from "./connection.js";
 
 /** The place of a store: its id, and the stream sequence number of its newest block. */
 export interface StorePlace {

@@ -1,12 +1,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { Failure, unavailable } from "../domain/failure.js";
-import type { Call } from "../domain/service.js";
+import { Failure, unavailable } from "../../domain/failure.js";
+import type { Call } from "../../domain/service.js";
 import type { ColumnValue, Row } from "./column.js";
+import type { Connection, Parameter, ServerConnection } from "./connection.js";
 import type { ConnectionPool } from "./connection-pool.js";
 import { databaseErrorCode, databaseRetryAfterMs } from "./database-error.js";
-import type { Connection, Parameter } from "./driver-connection.js";
 import type { WorkClass } from "./fair-queue.js";
-import type { ServerConnection } from "./server-connection.js";
 import {
   type BlockPlace,
   type KnownPlace,

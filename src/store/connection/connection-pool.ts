@@ -1,9 +1,9 @@
-import { type Failure, unavailable } from "../domain/failure.js";
+import { type Failure, unavailable } from "../../domain/failure.js";
+import { type ConnectionSettings, Connector, type ServerConnection } from "./connection.js";
 import { databaseRetryAfterMs, isSilence, isUnreachable } from "./database-error.js";
 import type { DatabaseAddress } from "./database-url.js";
-import { connectionsMax, connectTimeoutMs, type DatabaseOptions } from "./driver-connection.js";
+import { connectionsMax, type DatabaseOptions } from "./driver-options.js";
 import { FairQueue, type SlotRequest, waitingMax, waitMsMax } from "./fair-queue.js";
-import { ServerConnection } from "./server-connection.js";
 import { ReadBehindError } from "./store-place.js";
 
 /**
@@ -18,22 +18,10 @@ export const idleConnectionMs = 60_000;
 /** A connection that was silent for longer is probed before use. */
 export const probeAfterIdleMs = 1_000;
 
-/**
- * The shortest time limit for reconnecting. The limit is four times the duration of the last connect, up to
- * `connectTimeoutMs`. Attempts that began while the server was away must not delay its return.
- */
+/** The shortest time limit for reconnecting. */
 export const reconnectMsMin = 1_000;
 
-const reconnectFactor = 4;
-
 const sweepMs = 5_000;
-
-/** Settings of one connection. */
-interface OpenOptions {
-  readonly multipleStatements?: boolean;
-  /** Undefined: as the pool's. */
-  readonly statementTimeoutMs?: number | undefined;
-}
 
 /**
  * Connections to one server address. The most recently used one is leased first. When one proves dead, all that were
@@ -42,17 +30,15 @@ interface OpenOptions {
 export class ConnectionPool {
   /** Who uses a connection next. A connection is opened only for a slot of the queue, so there are no more of them. */
   readonly queue: FairQueue;
-  readonly #address: DatabaseAddress;
+  readonly #connector: Connector;
   readonly #statementTimeoutMs: number;
-  readonly #connectTimeoutMs: number;
-  #connectLimitMs: number;
   readonly #idle: ServerConnection[] = [];
   readonly #leased = new Set<ServerConnection>();
   #closed = false;
   readonly #sweeper: NodeJS.Timeout;
 
   constructor(address: DatabaseAddress, options: DatabaseOptions = {}) {
-    this.#address = address;
+    this.#connector = new Connector(address, reconnectMsMin);
     this.queue = new FairQueue({
       slots: options.connectionsMax ?? connectionsMax,
       waitingMax,
@@ -60,8 +46,6 @@ export class ConnectionPool {
       ...options.queue,
     });
     this.#statementTimeoutMs = options.statementTimeoutMs ?? statementTimeoutMs;
-    this.#connectTimeoutMs = options.connectTimeoutMs ?? connectTimeoutMs;
-    this.#connectLimitMs = this.#connectTimeoutMs;
     this.#sweeper = setInterval(() => this.#closeIdle(), sweepMs).unref();
   }
 
@@ -87,16 +71,8 @@ export class ConnectionPool {
   }
 
   /** Opens a connection outside of the pool. @throws Failure `unavailable` */
-  async open(options: OpenOptions = {}): Promise<ServerConnection> {
-    const startedAt = performance.now();
-    const opened = await ServerConnection.open(this.#address, {
-      connectTimeoutMs: this.#connectLimitMs,
-      statementTimeoutMs: options.statementTimeoutMs ?? this.#statementTimeoutMs,
-      multipleStatements: options.multipleStatements ?? false,
-    });
-    const limitMs = Math.max(reconnectMsMin, (performance.now() - startedAt) * reconnectFactor);
-    this.#connectLimitMs = Math.min(this.#connectTimeoutMs, limitMs);
-    return opened;
+  open(settings: Partial<ConnectionSettings> = {}): Promise<ServerConnection> {
+    return this.#connector.open({ statementTimeoutMs: this.#statementTimeoutMs, ...settings });
   }
 
   /** A connection proved dead: all others that are open now are suspect. */
