@@ -148,7 +148,7 @@ it("a statement that is given up while others wait for its work does not hold th
     await connection.query("SELECT SLEEP(30)");
   });
   await expect(slow).rejects.toMatchObject({ reason: "DATABASE_UNAVAILABLE" });
-  expect(await database.query("SELECT 1 AS one")).toEqual([{ one: 1 }]);
+  expect(await database.query("SELECT 1 AS one")).toHaveLength(1);
   await database.close();
 });
 
