@@ -7,8 +7,8 @@ import { parseArgs } from "node:util";
 import { exportLedgerEntries } from "../src/api/export-ledger-entries.js";
 import type { ResponseStream } from "../src/domain/service.js";
 import { LedgerReader } from "../src/ledger/ledger-reader.js";
+import { parseDatabaseUrl } from "../src/store/connection/database-url.js";
 import { openDatabase } from "../src/store/database.js";
-import { parseDatabaseUrl } from "../src/store/database-url.js";
 import { assetId, hotParty, makeDataset, partyId } from "./ledger/dataset.js";
 import { openBenchServer } from "./ledger/place.js";
 

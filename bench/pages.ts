@@ -9,7 +9,7 @@ import { Agent, get } from "node:http";
 import { parseArgs } from "node:util";
 import { Client, credentials } from "@grpc/grpc-js";
 import mysql, { type Connection, type RowDataPacket } from "mysql2/promise";
-import { parseDatabaseUrl } from "../src/store/database-url.js";
+import { parseDatabaseUrl } from "../src/store/connection/database-url.js";
 import { assetId, coldParty, makeDataset, partyId } from "./ledger/dataset.js";
 import { openBenchServer } from "./ledger/place.js";
 import { PlainServer } from "./pages/plain-server.js";

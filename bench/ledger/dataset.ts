@@ -3,7 +3,7 @@ import { Readable } from "node:stream";
 import mysql, { type Connection } from "mysql2/promise";
 import { AccountType as A, TransferType as T } from "../../gen/vega/vega_pb.js";
 import { firstIdOfBlock } from "../../src/domain/block-position.js";
-import { parseDatabaseUrl } from "../../src/store/database-url.js";
+import { parseDatabaseUrl } from "../../src/store/connection/database-url.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 

@@ -7,7 +7,7 @@ import { Server as GrpcServer, ServerCredentials } from "@grpc/grpc-js";
 import mysql, { type RowDataPacket } from "mysql2";
 import protobuf from "protobufjs";
 import { AccountType, TransferType } from "../../gen/vega/vega_pb.js";
-import { parseDatabaseUrl } from "../../src/store/database-url.js";
+import { parseDatabaseUrl } from "../../src/store/connection/database-url.js";
 
 const [databaseUrl = ""] = process.argv.slice(2);
 const { host, port, socketPath, user, password, database } = parseDatabaseUrl(databaseUrl);

@@ -1,8 +1,9 @@
 import { create, toBinary } from "@bufbuild/protobuf";
 import { MarketSchema } from "../../gen/vega/markets_pb.js";
 import { openDatabase } from "../../src/store/database.js";
-import { writeDepths, writeLevels } from "../../src/store/depth-table.js";
-import { marketRows, writeKeptWhole } from "../../src/store/market-table.js";
+import { depthRows, levelRows } from "../../src/store/depth-table.js";
+import { marketRows } from "../../src/store/market-table.js";
+import { writeRows } from "../../src/store/table-rows.js";
 
 /** A market with so many levels on each side. */
 export const largeBook = { marketId: "large-book", sideLevels: 50_000 } as const;
@@ -19,8 +20,10 @@ export async function addLargeBook(databaseUrl: string): Promise<void> {
       if (progress === undefined) throw new Error("the store is empty");
       const changedSequence = progress.stream_sequence;
       const body = toBinary(MarketSchema, create(MarketSchema, { id: marketId }));
-      await writeKeptWhole(connection, marketRows, [{ marketId, changedSequence, body }]);
-      await writeDepths(connection, [{ marketId, sequenceNumber: 1n, publishedSequenceNumber: 1n, changedSequence }]);
+      await writeRows(connection, marketRows, [{ marketId, changedSequence, body }]);
+      await writeRows(connection, depthRows, [
+        { marketId, sequenceNumber: 1n, publishedSequenceNumber: 1n, changedSequence },
+      ]);
       const levels = Array.from({ length: 2 * sideLevels }, (_, n) => ({
         marketId,
         changedSequence,
@@ -30,7 +33,7 @@ export async function addLargeBook(databaseUrl: string): Promise<void> {
         numberOfOrders: 1n,
       }));
       for (let at = 0; at < levels.length; at += rowsAtOnce) {
-        await writeLevels(connection, levels.slice(at, at + rowsAtOnce));
+        await writeRows(connection, levelRows, levels.slice(at, at + rowsAtOnce));
       }
     });
   } finally {

@@ -12,7 +12,7 @@ import { pageInfo, readPagination } from "../domain/page.js";
 import { type Call, type UnaryMethod, unary } from "../domain/service.js";
 import type { Encodable } from "../encoding/field-values.js";
 import { MessageResponse } from "../encoding/message-response.js";
-import { type BundleFilter, readBundles, type SignerRemovedBundle } from "../store/bundle-query.js";
+import { type BundleFilter, readBundles, type SignerRemovedBundle } from "../store/bundle-table.js";
 import type { Database } from "../store/database.js";
 
 const uint64Max = (1n << 64n) - 1n;

@@ -6,7 +6,6 @@ import { LedgerReader } from "../ledger/ledger-reader.js";
 import type { LiveLimits } from "../live/limits.js";
 import { type Live, startLive } from "../live/live.js";
 import { type Database, openDatabase } from "../store/database.js";
-import { registerGateMetrics } from "../store/gate-metrics.js";
 import { hasSchema } from "../store/migrate.js";
 import type { Log } from "../telemetry/log.js";
 import type { Metrics } from "../telemetry/metrics.js";
@@ -33,7 +32,7 @@ export async function openApi(options: {
   const { log, metrics, limits = {} } = options;
   const database = openDatabase(options.databaseUrl);
   await checkSchema(database);
-  registerGateMetrics(metrics, database.gate);
+  database.queue.register(metrics);
   const live = await startLive({ database, log, metrics, limits });
   const ledger = new LedgerReader(database, { log });
   ledger.counts.register(metrics);

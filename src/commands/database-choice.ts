@@ -1,7 +1,7 @@
 import type { DatabaseChoice } from "../config.js";
 import { exitUsage, OperatorError } from "../domain/operator-error.js";
 import { openEmbedded } from "../embedded/open-embedded.js";
-import { parseDatabaseUrl } from "../store/database-url.js";
+import { parseDatabaseUrl } from "../store/connection/database-url.js";
 import { readSecret } from "../store/secret-file.js";
 import type { Log } from "../telemetry/log.js";
 import { forOperator } from "./for-operator.js";

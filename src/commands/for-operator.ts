@@ -1,5 +1,5 @@
 import { OperatorError } from "../domain/operator-error.js";
-import { databaseProblem } from "../store/write-failure.js";
+import { databaseProblem } from "../store/connection/database-error.js";
 
 /** Failures that the operator can correct, as one line; anything else unchanged. */
 export function forOperator(error: unknown): unknown {

@@ -1,6 +1,7 @@
-import { asText } from "../store/column.js";
-import { ReadBehindError } from "../store/known-place.js";
-import type { PlacedConnection } from "../store/placed-read.js";
+import { type EntryClassRow, entryClassRows } from "../store/account-table.js";
+import { asText } from "../store/connection/column.js";
+import type { Reader } from "../store/connection/lease.js";
+import { ReadBehindError } from "../store/connection/store-place.js";
 
 /**
  * The properties of an account besides its party. There is one object per kind, so kinds can be compared by identity.
@@ -35,17 +36,6 @@ export interface EntryClass {
 export interface DirectoryExtent {
   readonly accountMax: number;
   readonly classMax: number;
-}
-
-interface ClassRow {
-  readonly class_id: number;
-  readonly from_asset_id: string;
-  readonly from_market_id: string;
-  readonly from_type: number;
-  readonly to_asset_id: string;
-  readonly to_market_id: string;
-  readonly to_type: number;
-  readonly transfer_type: number;
 }
 
 /** Rows that one query of the directory fetches at most. */
@@ -92,10 +82,10 @@ export class AccountDirectory {
   }
 
   /** Fetches everything up to `extent` that is not known. Concurrent requests share the work. */
-  async refresh(connection: PlacedConnection, extent: DirectoryExtent): Promise<void> {
+  async refresh(reader: Reader, extent: DirectoryExtent): Promise<void> {
     if (covers(this.extent, extent)) return;
     const earlier = this.#refreshing;
-    const turn = earlier.catch(() => undefined).then(() => this.#fetch(connection, extent));
+    const turn = earlier.catch(() => undefined).then(() => this.#fetch(reader, extent));
     this.#refreshing = turn;
     await turn;
   }
@@ -129,11 +119,11 @@ export class AccountDirectory {
     return accounts.reverse();
   }
 
-  async #fetch(connection: PlacedConnection, extent: DirectoryExtent): Promise<void> {
+  async #fetch(reader: Reader, extent: DirectoryExtent): Promise<void> {
     while (this.#kindOf.length <= extent.accountMax) {
-      const rows = await connection.query<{ readonly account: string }>(
+      const rows = await reader.query<{ readonly account: string }>(
         `SELECT ${accountSql} AS account FROM account
-         WHERE ${connection.holds} AND account_id >= ? AND account_id <= ? ORDER BY account_id LIMIT ${directoryRowsMax}`,
+         WHERE ${reader.holds} AND account_id >= ? AND account_id <= ? ORDER BY account_id LIMIT ${directoryRowsMax}`,
         [this.#kindOf.length, extent.accountMax],
       );
       let last: number | undefined;
@@ -143,14 +133,14 @@ export class AccountDirectory {
       this.#kindOf.length = Math.max(this.#kindOf.length, extent.accountMax + 1);
     }
     while (this.#classes.length <= extent.classMax) {
-      const rows = await connection.query<ClassRow>(
-        `SELECT class_id, from_asset_id, from_market_id, from_type, to_asset_id, to_market_id, to_type, transfer_type
-         FROM entry_class WHERE ${connection.holds} AND class_id >= ? AND class_id <= ? ORDER BY class_id LIMIT ${directoryRowsMax}`,
+      const rows = await reader.query<{ [K in keyof EntryClassRow]: EntryClassRow[K] }>(
+        `${entryClassRows.select} WHERE ${reader.holds} AND class_id >= ? AND class_id <= ?
+         ORDER BY class_id LIMIT ${directoryRowsMax}`,
         [this.#classes.length, extent.classMax],
       );
       for (const row of rows) this.#addClass(row);
       if (rows.length === directoryRowsMax) continue;
-      checkReached(rows.at(-1)?.class_id, extent.classMax);
+      checkReached(rows.at(-1)?.classId, extent.classMax);
       this.#classes.length = Math.max(this.#classes.length, extent.classMax + 1);
     }
   }
@@ -173,14 +163,14 @@ export class AccountDirectory {
     return id;
   }
 
-  #addClass(row: ClassRow): void {
+  #addClass(row: EntryClassRow): void {
     const entryClass: EntryClass = {
-      id: row.class_id,
-      from: this.#kind([row.from_type, row.from_asset_id, row.from_market_id].join(separator)),
-      to: this.#kind([row.to_type, row.to_asset_id, row.to_market_id].join(separator)),
-      transferType: row.transfer_type,
+      id: row.classId,
+      from: this.#kind([row.fromType, row.fromAssetId, row.fromMarketId].join(separator)),
+      to: this.#kind([row.toType, row.toAssetId, row.toMarketId].join(separator)),
+      transferType: row.transferType,
     };
-    this.#classes[row.class_id] = entryClass;
+    this.#classes[row.classId] = entryClass;
     this.#knownClasses.push(entryClass);
   }
 

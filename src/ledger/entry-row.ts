@@ -1,4 +1,4 @@
-import { asText } from "../store/column.js";
+import { asText } from "../store/connection/column.js";
 
 /** The fields of a stored entry. Numbers that may exceed 53 bits are decimal text, and never converted twice. */
 export interface EntryRow {

@@ -1,4 +1,4 @@
-import { asText } from "../store/column.js";
+import { asText } from "../store/connection/column.js";
 import { branchSql } from "./branch-sql.js";
 import { compareEntries, type EntryText, entrySql, idOf, inOrder, parseEntry } from "./entry-row.js";
 import { beyond, type IdRange, idsSql, orderSql } from "./id-range.js";

@@ -1,6 +1,6 @@
 import type { TimeRange } from "../domain/date-range.js";
 import type { Call } from "../domain/service.js";
-import type { BlockPlace } from "../store/placed-read.js";
+import type { BlockPlace } from "../store/connection/store-place.js";
 import type { AccountDirectory } from "./account-directory.js";
 import type { EntryText } from "./entry-row.js";
 import { idMax } from "./id-range.js";
@@ -61,15 +61,20 @@ export class LedgerExport {
     batchRows = exportBatchRows,
   ): Promise<LedgerExport> {
     const side = { partyId, assetId, marketIds: [], types: [] };
-    const opened = await ledger.read(call, time, async (view, directory): Promise<FirstBatch> => {
-      const selection = selectEntries(directory, { from: side, to: side, closed: false, transferTypes: [] });
-      const own = directory.accountsOf(partyId).filter(({ kind }) => kind.assetId === assetId);
-      const rest = { low: 0n, high: idMax, descending: false };
-      const batch = await readBatch(view, selection, { rest }, batchRows);
-      const { start } = await view.reach();
-      if (start !== undefined) view.requireKept(start, "date_range.start_timestamp");
-      return { own: new Set(own.map(({ id }) => id)), selection, batch };
-    });
+    const opened = await ledger.read(
+      call,
+      time,
+      async (view, directory): Promise<FirstBatch> => {
+        const selection = selectEntries(directory, { from: side, to: side, closed: false, transferTypes: [] });
+        const own = directory.accountsOf(partyId).filter(({ kind }) => kind.assetId === assetId);
+        const rest = { low: 0n, high: idMax, descending: false };
+        const batch = await readBatch(view, selection, { rest }, batchRows);
+        const { start } = await view.reach();
+        if (start !== undefined) view.requireKept(start, "date_range.start_timestamp");
+        return { own: new Set(own.map(({ id }) => id)), selection, batch };
+      },
+      "export",
+    );
     return new LedgerExport(ledger, opened, batchRows);
   }
 

@@ -2,10 +2,9 @@ import { firstIdOfBlock } from "../domain/block-position.js";
 import type { TimeRange } from "../domain/date-range.js";
 import type { Page, PageRequest } from "../domain/page.js";
 import type { Call } from "../domain/service.js";
-import { ledgerQueryTimeoutMs } from "../store/bounded-query.js";
+import type { WorkClass } from "../store/connection/fair-queue.js";
+import { type BlockPlace, ReadBehindError, type StorePlace } from "../store/connection/store-place.js";
 import type { Database } from "../store/database.js";
-import { ReadBehindError, type StorePlace } from "../store/known-place.js";
-import { type BlockPlace, type PlacedConnection, withPlacedConnection } from "../store/placed-read.js";
 import type { Log } from "../telemetry/log.js";
 import { type Account, AccountDirectory, covers, type EntryClass } from "./account-directory.js";
 import { type EntryText, idOf, parseEntry } from "./entry-row.js";
@@ -30,13 +29,6 @@ export interface LedgerEntry {
   readonly toBalance: string;
 }
 
-/** Options of a {@link LedgerReader}. */
-export interface LedgerReaderOptions {
-  readonly queryTimeoutMs?: number;
-  /** Receives a line for each page and batch, at level `debug`. */
-  readonly log?: Log;
-}
-
 /** The result of a read, its view, and the accounts that its entries refer to. */
 export interface LedgerRead<T> {
   readonly result: T;
@@ -46,28 +38,22 @@ export interface LedgerRead<T> {
 
 /** Reads the ledger. One per process: it keeps the directory of accounts. */
 export class LedgerReader {
-  readonly database: Database;
-  readonly queryTimeoutMs: number;
   readonly counts = new PlanCounts();
+  readonly #database: Pick<Database, "lease">;
   readonly #log: Log | undefined;
   readonly #statistics = new StatisticsMemory();
   #store = { id: "", directory: new AccountDirectory() };
   #oldest: KnownOldest = unknownOldest;
 
-  constructor(database: Database, options: LedgerReaderOptions = {}) {
-    this.database = database;
-    this.queryTimeoutMs = options.queryTimeoutMs ?? ledgerQueryTimeoutMs;
-    this.#log = options.log;
+  /** `log` receives a line for each page and batch, at level `debug`. */
+  constructor(database: Pick<Database, "lease">, { log }: { readonly log?: Log } = {}) {
+    this.#database = database;
+    this.#log = log;
   }
 
   /** Fetches the accounts before the first request. */
   async warm(): Promise<void> {
     await this.read(undefined, always, async () => []);
-  }
-
-  /** Leases a connection for at most `queryTimeoutMs`, and until the call is aborted. `use` may run more than once. */
-  borrow<T>(call: Call | undefined, use: (connection: PlacedConnection) => Promise<T>, further = false): Promise<T> {
-    return withPlacedConnection(this.database, { call, further }, this.queryTimeoutMs, use);
   }
 
   /**
@@ -80,9 +66,10 @@ export class LedgerReader {
     call: Call | undefined,
     time: TimeRange,
     use: (view: LedgerView, directory: AccountDirectory) => Promise<T>,
+    workClass: WorkClass = "ledger",
   ): Promise<LedgerRead<T>> {
-    return this.borrow(call, async (connection) => {
-      const view = new LedgerView(connection, this.database.knownPlace, this.#oldest, time);
+    return this.#database.lease({ class: workClass, call }, async (reader) => {
+      const view = new LedgerView(reader, this.#oldest, time);
       if (time.startNs !== undefined || time.endNs !== undefined) await view.reach();
       let { directory } = this.#store;
       for (;;) {
@@ -96,20 +83,19 @@ export class LedgerReader {
           return { result, extent, directory };
         }
         directory = current;
-        await directory.refresh(connection, extent);
+        await directory.refresh(reader, extent);
       }
     });
   }
 
-  /** Continues a read, up to the newest block of the earlier read. */
-  readOn<T>(call: Call | undefined, needed: StorePlace | undefined, use: (view: LedgerView) => Promise<T>): Promise<T> {
-    const read = async (connection: PlacedConnection): Promise<T> => {
-      const view = new LedgerView(connection, this.database.knownPlace, this.#oldest, always, needed);
+  /** Continues an export, up to the newest block of the earlier read. */
+  readOn<T>(call: Call | undefined, place: StorePlace | undefined, use: (view: LedgerView) => Promise<T>): Promise<T> {
+    return this.#database.lease({ class: "export", call, place }, async (reader) => {
+      const view = new LedgerView(reader, this.#oldest);
       const result = await use(view);
       this.#note(view);
       return result;
-    };
-    return this.borrow(call, read, true);
+    });
   }
 
   /** One page of the entries that a filter selects, in list order. */

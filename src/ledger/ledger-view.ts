@@ -1,10 +1,10 @@
 import { firstIdOfBlock } from "../domain/block-position.js";
 import type { TimeRange } from "../domain/date-range.js";
 import { Failure, worded } from "../domain/failure.js";
-import { asText } from "../store/column.js";
-import { type KnownPlace, ReadBehindError, reaches, type StorePlace } from "../store/known-place.js";
-import { everythingKept, type OldestKept, oldestKeptSql, parseOldestKept } from "../store/ledger-retention-table.js";
-import { type BlockPlace, type PlacedConnection, parsePlace, placeSql } from "../store/placed-read.js";
+import { asText } from "../store/connection/column.js";
+import type { Reader } from "../store/connection/lease.js";
+import { type BlockPlace, parsePlace, placeSql } from "../store/connection/store-place.js";
+import { everythingKept, type OldestKept, oldestKeptSql, parseOldestKept } from "../store/ledger-entry-table.js";
 import type { DirectoryExtent } from "./account-directory.js";
 import { type IdRange, idMax } from "./id-range.js";
 import type { PlanCosts } from "./ledger-metrics.js";
@@ -43,25 +43,14 @@ export class LedgerView {
   readonly costs: PlanCosts[] = [];
   #statements = 0;
   #extent: LedgerExtent | undefined;
-  #needed: StorePlace | undefined;
   #oldest: KnownOldest;
-  readonly #connection: PlacedConnection;
-  readonly #known: KnownPlace;
+  readonly #reader: Reader;
   readonly #time: TimeRange;
 
-  /** `needed` is what an earlier read of the same response depended on. */
-  constructor(
-    connection: PlacedConnection,
-    known: KnownPlace,
-    oldest: KnownOldest,
-    time = always,
-    needed?: StorePlace,
-  ) {
+  constructor(reader: Reader, oldest: KnownOldest, time = always) {
+    this.#reader = reader;
     this.#oldest = oldest;
-    this.#connection = connection;
-    this.#known = known;
     this.#time = time;
-    this.#needed = needed;
   }
 
   /** Undefined before the first statement. */
@@ -92,7 +81,7 @@ export class LedgerView {
    */
   async read(...selects: readonly string[]): Promise<string[]> {
     const parts = [extentSql(this.#time), ...selects].map((select) => `(${select})`);
-    const rows = await this.#connection.query<{ readonly entry: string }>(parts.join("\nUNION ALL "));
+    const rows = await this.#reader.query<{ readonly entry: string }>(parts.join("\nUNION ALL "));
     this.#statements++;
     const texts: string[] = [];
     for (const { entry } of rows) {
@@ -129,14 +118,9 @@ export class LedgerView {
 
   #note(extent: LedgerExtent): void {
     const { newestBlock } = extent;
-    if (this.#needed === undefined) this.#known.found(newestBlock);
-    else if (newestBlock === undefined || !reaches(newestBlock, this.#needed)) {
-      throw new ReadBehindError("the server lost its place");
-    }
+    this.#reader.found(newestBlock);
     if (newestBlock !== undefined) this.#noteOldest({ storeId: newestBlock.storeId, ...extent.oldest });
     this.#extent ??= extent;
-    this.#needed ??= newestBlock;
-    if (this.#needed !== undefined) this.#connection.dependOn(this.#needed, true);
   }
 
   /** A replica that lags may still have more; another store has a beginning of its own. */

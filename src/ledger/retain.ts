@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { firstIdOfBlock } from "../domain/block-position.js";
+import type { Connection } from "../store/connection/connection.js";
 import type { Database } from "../store/database.js";
-import type { Connection } from "../store/driver-connection.js";
-import { moveOldestKept, type OldestKept, readOldestKept } from "../store/ledger-retention-table.js";
+import { moveOldestKept, type OldestKept, readOldestKept } from "../store/ledger-entry-table.js";
 import { lockProgress } from "../store/progress-table.js";
 
 /**

@@ -1,4 +1,4 @@
-import { asText } from "../store/column.js";
+import { asText } from "../store/connection/column.js";
 import { rowCondition } from "./branch-sql.js";
 import { entrySql, idOf } from "./entry-row.js";
 import { beyond, type IdRange, idsIn, idsSql, orderSql, upTo } from "./id-range.js";

@@ -9,7 +9,8 @@ import { FeeSchema, MarketDataSchema, type Trade, TradeSchema } from "../../gen/
 import type { EncodedResponse } from "../domain/encoded-response.js";
 import { type BookLevel, type Levels, type Mark, type PreparedChange, TrackedBook } from "../domain/tracked-book.js";
 import { MessageResponse } from "../encoding/message-response.js";
-import type { BodyRow, DepthRow, LevelRow, TradeRow } from "../store/changes.js";
+import type { DepthRow, LevelRow } from "../store/changes.js";
+import type { KeptWhole, TradeRow } from "../store/market-table.js";
 import { BookResponse } from "./book-response.js";
 import type { CacheBudget } from "./cache-budget.js";
 import { type DepthSegment, depthSegment, levelMessage } from "./depth-segment.js";
@@ -92,7 +93,7 @@ export class LiveMarket {
    * @returns whether the market's prices or sizes have other decimals than before. Depth responses get another version
    * with each definition, because it says what their numbers mean.
    */
-  setMarket(row: BodyRow): boolean {
+  setMarket(row: KeptWhole): boolean {
     const before = this.#definition;
     this.#definition = row.body;
     const segments = [Segment.ofBinary(MarketSchema, row.body)];
@@ -101,7 +102,7 @@ export class LiveMarket {
     return before !== undefined && decimalsOf(before) !== decimalsOf(row.body);
   }
 
-  setData(row: BodyRow): void {
+  setData(row: KeptWhole): void {
     const segment = Segment.ofBinary(MarketDataSchema, row.body);
     const response = new SegmentResponse(dataEnvelope, [segment], `${this.chainVersion}-${row.changedSequence}`);
     this.#data = { changedSequence: row.changedSequence, segment, response };

@@ -1,8 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { type ChangeReader, type Changes, isSameStore, type Place, withChangeReader } from "../store/changes.js";
+import { databaseErrorCode, databaseProblem, isSilence } from "../store/connection/database-error.js";
 import type { Database } from "../store/database.js";
-import { databaseErrorCode, isSilence } from "../store/database-error.js";
-import { databaseProblem } from "../store/write-failure.js";
 import type { Log } from "../telemetry/log.js";
 import type { LiveLimits } from "./limits.js";
 

@@ -1,30 +1,29 @@
 import type { LiveOrder } from "../domain/order-book.js";
 import {
   type AccountRow,
+  accountRows,
   type EntryClassRow,
-  insertAccounts,
+  entryClassRows,
   loadAccounts,
-  writeEntryClasses,
 } from "../store/account-table.js";
-import { type BlockRow, writeBlocks } from "../store/block-table.js";
-import { rowsWorthLoading } from "../store/bulk-load.js";
-import { type BundleRow, type SignatureRow, writeBundles, writeSignatures } from "../store/bundle-table.js";
+import { type BlockRow, blockRows } from "../store/block-table.js";
+import { type BundleRow, bundleRows, type SignatureRow, signatureRows } from "../store/bundle-table.js";
+import type { Connection } from "../store/connection/connection.js";
 import {
   type DepthRow,
+  depthRows,
   type LevelRow,
+  levelRows,
   pruneTombstones,
-  writeDepths,
-  writeLevels,
+  type VenueMarketRow,
+  venueMarketRows,
   writeLiveOrders,
 } from "../store/depth-table.js";
-import type { Connection } from "../store/driver-connection.js";
 import { insertLedgerEntries, type LedgerText, loadLedgerEntries } from "../store/ledger-entry-table.js";
-import { type KeptWhole, marketDataRows, marketRows, writeKeptWhole } from "../store/market-table.js";
+import { type KeptWhole, marketDataRows, marketRows, type TradeRow, tradeRows } from "../store/market-table.js";
 import { advanceProgress, type Progress, type ProgressWriter } from "../store/progress-table.js";
-import type { RowSum } from "../store/row-hash.js";
-import { writeTableDigests } from "../store/table-digest-table.js";
-import { type TradeRow, writeLastTrades } from "../store/trade-table.js";
-import { type VenueMarketRow, writeVenueMarkets } from "../store/venue-market-table.js";
+import { type RowSum, writeTableDigests } from "../store/table-digest-table.js";
+import { insertRows, rowsWorthLoading, writeRows } from "../store/table-rows.js";
 
 /**
  * The changes of whole blocks, to be written in one transaction. A row that several blocks changed is included once, in
@@ -100,19 +99,20 @@ export async function writeBatch(
 ): Promise<Progress> {
   const loads = (rows: number) => localInfile && rows >= rowsWorthLoading;
   await advanceProgress(connection, before, batch.reached, writer);
-  await writeBlocks(connection, [...batch.blocks.values()]);
-  await writeKeptWhole(connection, marketRows, [...batch.markets.values()]);
-  await writeKeptWhole(connection, marketDataRows, [...batch.marketData.values()]);
-  await writeDepths(connection, [...batch.depths.values()]);
-  await writeLevels(connection, [...batch.levels.values()]);
+  await writeRows(connection, blockRows, [...batch.blocks.values()]);
+  await writeRows(connection, marketRows, [...batch.markets.values()]);
+  await writeRows(connection, marketDataRows, [...batch.marketData.values()]);
+  await writeRows(connection, depthRows, [...batch.depths.values()]);
+  await writeRows(connection, levelRows, [...batch.levels.values()]);
   await writeLiveOrders(connection, batch.orders);
-  await writeLastTrades(connection, [...batch.trades.values()]);
-  await writeVenueMarkets(connection, [...batch.venueMarkets.values()]);
-  await (loads(batch.accounts.length) ? loadAccounts : insertAccounts)(connection, batch.accounts);
-  await writeEntryClasses(connection, batch.classes);
+  await writeRows(connection, tradeRows, [...batch.trades.values()]);
+  await writeRows(connection, venueMarketRows, [...batch.venueMarkets.values()]);
+  if (loads(batch.accounts.length)) await loadAccounts(connection, batch.accounts);
+  else await insertRows(connection, accountRows, batch.accounts);
+  await insertRows(connection, entryClassRows, batch.classes);
   await (loads(batch.text.rows) ? loadLedgerEntries : insertLedgerEntries)(connection, batch.text);
-  await writeBundles(connection, [...batch.bundles.values()]);
-  await writeSignatures(connection, batch.signatures);
+  await writeRows(connection, bundleRows, [...batch.bundles.values()]);
+  await writeRows(connection, signatureRows, batch.signatures);
   const prunedSequence = await pruneTombstones(connection, batch.reached.height, before?.prunedSequence ?? 0n);
   const progress = { ...batch.reached, prunedSequence };
   await writeTableDigests(connection, sumsAfter(batch, progress));

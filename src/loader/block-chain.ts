@@ -1,7 +1,6 @@
 import { createHash, type Hash } from "node:crypto";
 import { type AccountRow, accountRows, type EntryClassRow, entryClassRows } from "../store/account-table.js";
-import { type BlockContent, type BlockMark, blockDigest, chainStart } from "../store/block-digest.js";
-import type { BlockRow } from "../store/block-table.js";
+import { type BlockContent, type BlockMark, type BlockRow, blockDigest, chainStart } from "../store/block-table.js";
 import { rowText, type TableRows } from "../store/table-rows.js";
 
 /** What a block adds to the ledger. */

@@ -11,8 +11,9 @@ import { MarketSchema } from "../../gen/vega/markets_pb.js";
 import { type MarketData, MarketDataSchema, OrderSchema, type Trade, TradeSchema } from "../../gen/vega/vega_pb.js";
 import { heightMax } from "../domain/block-position.js";
 import { type BookChanges, canonicalPrice, eventNumber, type OrderBooks } from "../domain/order-book.js";
+import type { VenueMarketRow } from "../store/depth-table.js";
+import { toTradeRow } from "../store/market-table.js";
 import type { Progress } from "../store/progress-table.js";
-import type { VenueMarketRow } from "../store/venue-market-table.js";
 import { type Batch, emptyBatch, rowCount, type WholeBatch } from "./batch.js";
 import { BlockChain } from "./block-chain.js";
 import { EventEnvelope, eventMembers, kindName } from "./bus-event.js";
@@ -422,7 +423,7 @@ export class BlockFold {
       batch.marketData.set(marketId, { marketId, changedSequence: sequence, body });
     }
     for (const [marketId, trade] of block.trades) {
-      batch.trades.set(marketId, { changedSequence: sequence, trade, timeNs: block.timeNs });
+      batch.trades.set(marketId, toTradeRow(trade, sequence, block.timeNs));
     }
     for (const [id, bundle] of block.bundles) if (!batch.bundles.has(id)) batch.bundles.set(id, bundle);
     batch.signatures.push(...block.signatures);

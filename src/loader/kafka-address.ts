@@ -1,6 +1,6 @@
 import { exitUsage, OperatorError } from "../domain/operator-error.js";
+import { parseTls, type TlsSettings } from "../store/connection/tls-settings.js";
 import { readSecret } from "../store/secret-file.js";
-import { parseTls, type TlsSettings } from "../store/tls-settings.js";
 import type { Log } from "../telemetry/log.js";
 
 /** Values of `sasl`, and what brokers call them. */

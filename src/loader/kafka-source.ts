@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { ConnectionOptions } from "node:tls";
 import type { Connection, Consumer, ConsumerOptions, RecordsBatch } from "@platformatic/kafka";
 import { OperatorError } from "../domain/operator-error.js";
-import type { TlsSettings } from "../store/tls-settings.js";
+import type { TlsSettings } from "../store/connection/tls-settings.js";
 import type { Log } from "../telemetry/log.js";
 import { EventOrder } from "./event-order.js";
 import { areWholeFrames, lengthBytes } from "./frames.js";

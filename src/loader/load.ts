@@ -3,18 +3,12 @@ import { OperatorError } from "../domain/operator-error.js";
 import { OrderBooks } from "../domain/order-book.js";
 import { readAccounts, readEntryClasses } from "../store/account-table.js";
 import { readBlockMarks, readLedgerEntries } from "../store/block-table.js";
-import { isLocalInfileRefused } from "../store/bulk-load.js";
-import { readBooks } from "../store/depth-table.js";
+import { ServerBehindError } from "../store/connection/database-error.js";
+import { readBooks, readVenueMarkets } from "../store/depth-table.js";
 import { readEntryText } from "../store/ledger-entry-table.js";
-import {
-  checkNotBehind,
-  lockProgress,
-  type Progress,
-  readProgress,
-  ServerBehindError,
-} from "../store/progress-table.js";
+import { checkNotBehind, lockProgress, type Progress, readProgress } from "../store/progress-table.js";
 import { readChainStart } from "../store/table-digest-table.js";
-import { readVenueMarkets } from "../store/venue-market-table.js";
+import { isLocalInfileRefused } from "../store/table-rows.js";
 import { openWriter, type Writer } from "../store/writer.js";
 import type { Log } from "../telemetry/log.js";
 import { type WholeBatch, writeBatch } from "./batch.js";

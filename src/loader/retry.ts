@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { OperatorError } from "../domain/operator-error.js";
-import { databaseProblem, isNobodyThere, isPassing } from "../store/write-failure.js";
+import { databaseProblem, isNobodyThere, isPassing } from "../store/connection/database-error.js";
 import type { Log } from "../telemetry/log.js";
 import type { OutageWatch } from "./load-status.js";
 

@@ -1,9 +1,9 @@
 import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { OperatorError } from "../domain/operator-error.js";
-import type { Connection } from "../store/driver-connection.js";
+import type { Connection } from "../store/connection/connection.js";
+import { isPassing } from "../store/connection/database-error.js";
 import { beatTurn, endTurn, type LoaderTurn, readTurn, SecondWriterError, takeTurn } from "../store/progress-table.js";
-import { isPassing } from "../store/write-failure.js";
 import type { Writer } from "../store/writer.js";
 import { type RetryOptions, withRetries } from "./retry.js";
 

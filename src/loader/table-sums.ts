@@ -1,15 +1,21 @@
 import { readBlockMarks } from "../store/block-table.js";
 import { bundleRows, signatureRows } from "../store/bundle-table.js";
-import { depthRows, levelRows, liveOrderRows } from "../store/depth-table.js";
-import { digestedTables, hasTableDigests, keyOf, placeOf } from "../store/digested-tables.js";
-import type { Connection, Parameter } from "../store/driver-connection.js";
-import { marketDataRows, marketRows } from "../store/market-table.js";
+import type { Connection, Parameter } from "../store/connection/connection.js";
+import { depthRows, levelRows, liveOrderRows, venueMarketRows } from "../store/depth-table.js";
+import { marketDataRows, marketRows, tradeRows } from "../store/market-table.js";
 import { type Progress, progressRows } from "../store/progress-table.js";
-import { addRow, noRows, type RowSum, rowHash } from "../store/row-hash.js";
-import { readTableDigests } from "../store/table-digest-table.js";
+import {
+  addRow,
+  digestedTables,
+  hasTableDigests,
+  keyOf,
+  noRows,
+  placeOf,
+  type RowSum,
+  readTableDigests,
+  rowHash,
+} from "../store/table-digest-table.js";
 import { readRows, type TableRows } from "../store/table-rows.js";
-import { tradeRows } from "../store/trade-table.js";
-import { venueMarketRows } from "../store/venue-market-table.js";
 import type { WholeBatch } from "./batch.js";
 
 /** What a row adds to the sum of its table. */

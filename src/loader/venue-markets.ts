@@ -12,7 +12,7 @@ import { type Trade, Trade_Type, TradeSchema } from "../../gen/vega/vega_pb.js";
 import type { ChangedLevel, OrderBooks } from "../domain/order-book.js";
 import { type BookSide, sides } from "../domain/price-ladder.js";
 import { scaleDecimal } from "../domain/scaled-decimal.js";
-import type { VenueMarketRow } from "../store/venue-market-table.js";
+import type { VenueMarketRow } from "../store/depth-table.js";
 import { checksumOf } from "./book-checksum.js";
 import {
   checkId,

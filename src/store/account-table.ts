@@ -1,7 +1,5 @@
-import { loadRows } from "./bulk-load.js";
-import type { Connection } from "./driver-connection.js";
-import { rowText, type TableRows } from "./table-rows.js";
-import { insert } from "./upsert.js";
+import type { Connection } from "./connection/connection.js";
+import { loadRows, rowTable, rowText } from "./table-rows.js";
 
 /** An account and its number. */
 export interface AccountRow {
@@ -26,58 +24,29 @@ export interface EntryClassRow {
   readonly transferType: number;
 }
 
+export const accountRows = rowTable<AccountRow>("account", 1, ["accountId", "partyId", "assetId", "marketId", "type"]);
+
+export const entryClassRows = rowTable<EntryClassRow>("entry_class", 1, [
+  "classId",
+  "fromAssetId",
+  "fromMarketId",
+  "fromType",
+  "toAssetId",
+  "toMarketId",
+  "toType",
+  "transferType",
+]);
+
 /** Every account. */
 export function readAccounts(connection: Connection): Promise<AccountRow[]> {
-  return connection.query<{ [K in keyof AccountRow]: AccountRow[K] }>(
-    `SELECT account_id AS accountId, party_id AS partyId, asset_id AS assetId, market_id AS marketId, type
-     FROM account ORDER BY account_id`,
-  );
+  return connection.query<{ [K in keyof AccountRow]: AccountRow[K] }>(`${accountRows.select} ORDER BY account_id`);
 }
 
 /** Every class of entries. */
 export function readEntryClasses(connection: Connection): Promise<EntryClassRow[]> {
   return connection.query<{ [K in keyof EntryClassRow]: EntryClassRow[K] }>(
-    `SELECT class_id AS classId, from_asset_id AS fromAssetId, from_market_id AS fromMarketId, from_type AS fromType,
-       to_asset_id AS toAssetId, to_market_id AS toMarketId, to_type AS toType, transfer_type AS transferType
-     FROM entry_class ORDER BY class_id`,
+    `${entryClassRows.select} ORDER BY class_id`,
   );
-}
-
-export const accountRows: TableRows<AccountRow> = {
-  table: "account",
-  columns: ["account_id", "party_id", "asset_id", "market_id", "type"],
-  keyColumns: 1,
-  values: (row) => [row.accountId, row.partyId, row.assetId, row.marketId, row.type],
-};
-
-export const entryClassRows: TableRows<EntryClassRow> = {
-  table: "entry_class",
-  columns: [
-    "class_id",
-    "from_asset_id",
-    "from_market_id",
-    "from_type",
-    "to_asset_id",
-    "to_market_id",
-    "to_type",
-    "transfer_type",
-  ],
-  keyColumns: 1,
-  values: (row) => [
-    row.classId,
-    row.fromAssetId,
-    row.fromMarketId,
-    row.fromType,
-    row.toAssetId,
-    row.toMarketId,
-    row.toType,
-    row.transferType,
-  ],
-};
-
-/** Inserts new accounts in statements of many rows. */
-export async function insertAccounts(connection: Connection, rows: readonly AccountRow[]): Promise<void> {
-  await insert(connection, accountRows.table, accountRows.columns, rows.map(accountRows.values));
 }
 
 /** Loads new accounts with LOAD DATA. @throws Error unless each row was stored unchanged */
@@ -86,9 +55,4 @@ export async function loadAccounts(connection: Connection, rows: readonly Accoun
   const lines = rows.map((row) => `${rowText(accountRows.values(row))}\n`);
   const text = { bytes: Buffer.from(lines.join(""), "latin1"), rows: rows.length };
   await loadRows(connection, accountRows.table, accountRows.columns.join(", "), text);
-}
-
-/** Stores new classes of entries. */
-export async function writeEntryClasses(connection: Connection, rows: readonly EntryClassRow[]): Promise<void> {
-  await insert(connection, entryClassRows.table, entryClassRows.columns, rows.map(entryClassRows.values));
 }

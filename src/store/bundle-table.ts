@@ -1,6 +1,12 @@
-import type { Connection } from "./driver-connection.js";
-import type { TableRows } from "./table-rows.js";
-import { upsertRows } from "./upsert.js";
+import type { BundlePlace } from "../domain/cursor.js";
+import type { Page, PageRequest } from "../domain/page.js";
+import type { Call } from "../domain/service.js";
+import { asText } from "./connection/column.js";
+import type { Parameter } from "./connection/connection.js";
+import type { Reader } from "./connection/lease.js";
+import { type BlockPlace, parsePlace, placeSql } from "./connection/store-place.js";
+import type { Database } from "./database.js";
+import { rowTable, type TableRows } from "./table-rows.js";
 
 /** One submitter's bundle of a removed signer. */
 export interface BundleRow {
@@ -30,26 +36,153 @@ export const bundleRows: TableRows<BundleRow> = {
   values: ({ signatureId, nodeId, submitter, oldSigner, nonce, timeNs, epochSeq }) => {
     return [signatureId, nodeId, submitter, oldSigner, nonce, timeNs, epochSeq, epochOf(epochSeq)];
   },
+  keepsFirst: true,
 };
 
 export const signatureRows: TableRows<SignatureRow> = {
-  table: "node_signature",
-  columns: ["signature_id", "signature", "kind"],
-  keyColumns: 2,
-  values: (row) => [row.signatureId, row.signature, row.kind],
+  ...rowTable<SignatureRow>("node_signature", 2, ["signatureId", "signature", "kind"]),
+  keepsFirst: true,
 };
-
-/** Stores bundles; the first of an id stays. */
-export async function writeBundles(connection: Connection, rows: readonly BundleRow[]): Promise<void> {
-  await upsertRows(connection, bundleRows, rows, "keep");
-}
 
 /** The text under which equal epochs are equal: without leading zeros; text that is not a number is unchanged. */
 export function epochOf(epochSeq: string): string {
   return epochSeq.replace(/^0+(?=.)/, "");
 }
 
-/** Stores signatures; duplicates are ignored. */
-export async function writeSignatures(connection: Connection, rows: readonly SignatureRow[]): Promise<void> {
-  await upsertRows(connection, signatureRows, rows, "keep");
+/** Filters of signer-removed bundles; undefined does not restrict. */
+export interface BundleFilter {
+  readonly nodeId: string | undefined;
+  /** Lower case. */
+  readonly submitter: string | undefined;
+  readonly epochSeq: bigint | undefined;
+}
+
+/** A bundle with all its signatures. */
+export interface SignerRemovedBundle {
+  readonly signatureId: string;
+  readonly oldSigner: string;
+  readonly submitter: string;
+  readonly nonce: string;
+  /** The event's own time, in Unix nanoseconds. */
+  readonly timeNs: bigint;
+  /** Decimal text, as the event gave it. */
+  readonly epochSeq: string;
+  /** In hexadecimal, sorted, without duplicates. */
+  readonly signatures: readonly string[];
+}
+
+type BundleColumns = Omit<SignerRemovedBundle, "signatures">;
+
+/** The place of the store, or a bundle, or one of its signatures: the other columns are null. */
+type PageRow = { readonly [K in keyof BundleColumns]: BundleColumns[K] | null } & {
+  readonly place: string | null;
+  readonly signature: string | null;
+};
+
+/** One page of bundles in the order (time, signature id), with their signatures, in one query. */
+export function readBundles(
+  database: Database,
+  filter: BundleFilter,
+  request: PageRequest<BundlePlace>,
+  call?: Call,
+): Promise<Page<SignerRemovedBundle, BundlePlace>> {
+  return database.lease({ class: "ledger", call }, async (reader) => {
+    const { cursor, size, backwards, newestFirst } = request;
+    const descending = newestFirst !== backwards;
+    const scan = (down: boolean, want: number) => scanBundles(reader, filter, cursor, down, want);
+    const { bundles: found, place: newestBlock } = await scan(descending, size + (cursor === undefined ? 1 : 2));
+    const atCursor = cursor !== undefined && found[0] !== undefined && isAt(found[0], cursor);
+    const beyond = atCursor ? found.slice(1) : found;
+    const rows = beyond.slice(0, size);
+    const more = beyond.length > size;
+    const behind = atCursor || (cursor !== undefined && (await scan(!descending, 1)).bundles.length > 0);
+    return backwards
+      ? { rows: rows.reverse(), hasNext: behind, hasPrevious: more, newestBlock }
+      : { rows, hasNext: more, hasPrevious: behind, newestBlock };
+  });
+}
+
+function isAt(bundle: SignerRemovedBundle, place: BundlePlace): boolean {
+  return bundle.timeNs === place.timeNs && bundle.signatureId === place.signatureId;
+}
+
+/**
+ * From a cursor, inclusive: one range of the index for this combination of filters. One statement, so that bundles,
+ * signatures and the place of the store are of one snapshot; as a union, because joined rows would repeat a bundle for
+ * each of its signatures.
+ * @throws ReadBehindError if this process has seen more of the store
+ */
+async function scanBundles(
+  reader: Reader,
+  filter: BundleFilter,
+  cursor: BundlePlace | undefined,
+  descending: boolean,
+  want: number,
+): Promise<{ readonly bundles: SignerRemovedBundle[]; readonly place: BlockPlace | undefined }> {
+  const conditions: string[] = [];
+  const parameters: Parameter[] = [];
+  let index = "bundle_by";
+  const filtered: readonly (readonly [string, string | undefined])[] = [
+    ["node_id", filter.nodeId],
+    ["submitter", filter.submitter],
+    ["epoch", filter.epochSeq?.toString()],
+  ];
+  for (const [column, value] of filtered) {
+    if (value === undefined) continue;
+    conditions.push(`${column} = ?`);
+    parameters.push(value);
+    index += `_${column.replace("_id", "")}`;
+  }
+  if (cursor !== undefined) {
+    const beyond = descending ? "<" : ">";
+    // As two ranges, which use the index; a comparison of rows would not.
+    conditions.push(`(time_ns ${beyond} ? OR (time_ns = ? AND signature_id ${beyond}= ?))`);
+    parameters.push(cursor.timeNs, cursor.timeNs, cursor.signatureId);
+  }
+  const order = descending ? "DESC" : "ASC";
+  const page = `FROM signer_removed_bundle FORCE INDEX (${index})
+     ${conditions.length === 0 ? "" : `WHERE ${conditions.join(" AND ")}`}
+     ORDER BY time_ns ${order}, signature_id ${order} LIMIT ${want}`;
+  const [id, signer, submitter, nonce, epoch] = ["signature_id", "old_signer", "submitter", "nonce", "epoch_seq"].map(
+    asText,
+  );
+  const bundle = [id, signer, submitter, nonce, "time_ns", epoch].join(", ");
+  const rows = await reader.query<PageRow>(
+    `SELECT ${placeSql} AS place, NULL AS signatureId, NULL AS oldSigner, NULL AS submitter, NULL AS nonce,
+       NULL AS timeNs, NULL AS epochSeq, NULL AS signature
+     UNION ALL (SELECT NULL, ${bundle}, NULL ${page})
+     UNION ALL (SELECT NULL, ${asText("s.signature_id")}, NULL, NULL, NULL, NULL, NULL, ${asText("LOWER(HEX(s.signature))")}
+       FROM (SELECT signature_id ${page}) AS b JOIN node_signature AS s ON s.signature_id = b.signature_id)`,
+    [...parameters, ...parameters],
+  );
+  const place = parsePlace(rows.find((row) => row.signatureId === null)?.place ?? null);
+  reader.found(place);
+  return { bundles: fold(rows, descending), place };
+}
+
+/** Bundles in order, each with its signatures in order: SQL does not promise the order of the rows of a union. */
+function fold(rows: readonly PageRow[], descending: boolean): SignerRemovedBundle[] {
+  const signaturesOf = new Map<string, string[]>();
+  const bundles: SignerRemovedBundle[] = [];
+  for (const row of rows) {
+    if (!isBundle(row)) continue;
+    const { signatureId, oldSigner, submitter, nonce, timeNs, epochSeq } = row;
+    const signatures: string[] = [];
+    signaturesOf.set(signatureId, signatures);
+    bundles.push({ signatureId, oldSigner, submitter, nonce, timeNs, epochSeq, signatures });
+  }
+  for (const { signatureId, signature } of rows) {
+    if (signatureId !== null && signature !== null) signaturesOf.get(signatureId)?.push(signature);
+  }
+  for (const signatures of signaturesOf.values()) signatures.sort();
+  return bundles.sort(descending ? (a, b) => comparePlaces(b, a) : comparePlaces);
+}
+
+function isBundle(row: PageRow): row is BundleColumns & PageRow {
+  return row.timeNs !== null;
+}
+
+function comparePlaces(a: BundlePlace, b: BundlePlace): number {
+  if (a.timeNs !== b.timeNs) return a.timeNs < b.timeNs ? -1 : 1;
+  return a.signatureId < b.signatureId ? -1 : 1;
 }

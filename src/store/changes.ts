@@ -1,4 +1,5 @@
 import type { Database, SnapshotConnection } from "./database.js";
+import { type KeptWhole, marketDataRows, marketRows, type TradeRow, tradeRows } from "./market-table.js";
 
 /** The progress of the loader. */
 export interface Progress {
@@ -11,13 +12,6 @@ export interface Progress {
   readonly timeNs: bigint;
   /** Tombstones of price levels with a `changedSequence` up to this may have been pruned. */
   readonly prunedSequence: bigint;
-}
-
-/** A row of `market` or `market_data`: the whole message in protobuf bytes. */
-export interface BodyRow {
-  readonly marketId: string;
-  readonly changedSequence: bigint;
-  readonly body: Uint8Array;
 }
 
 /** The depth state of a market. */
@@ -41,35 +35,11 @@ export interface LevelRow {
   readonly numberOfOrders: bigint;
 }
 
-/** The last trade of a market, by the columns of `last_trade`. */
-export interface TradeRow {
-  readonly marketId: string;
-  readonly changedSequence: bigint;
-  readonly tradeId: string;
-  readonly price: string;
-  readonly size: bigint;
-  readonly buyer: string;
-  readonly seller: string;
-  readonly aggressor: number;
-  readonly buyOrder: string;
-  readonly sellOrder: string;
-  readonly timeNs: bigint;
-  readonly type: number;
-  readonly buyerMakerFee: string;
-  readonly buyerInfrastructureFee: string;
-  readonly buyerLiquidityFee: string;
-  readonly sellerMakerFee: string;
-  readonly sellerInfrastructureFee: string;
-  readonly sellerLiquidityFee: string;
-  readonly buyerAuctionBatch: bigint;
-  readonly sellerAuctionBatch: bigint;
-}
-
 /** Rows newer than a place, or all rows, of one snapshot. */
 export interface Changes {
   readonly progress: Progress;
-  readonly markets: readonly BodyRow[];
-  readonly marketData: readonly BodyRow[];
+  readonly markets: readonly KeptWhole[];
+  readonly marketData: readonly KeptWhole[];
   readonly depths: readonly DepthRow[];
   readonly levels: readonly LevelRow[];
   readonly trades: readonly TradeRow[];
@@ -101,9 +71,6 @@ const progressSql = `
     pruned_sequence AS prunedSequence
   FROM progress WHERE id = 1`;
 
-const bodiesSql = (table: "market" | "market_data") =>
-  `SELECT market_id AS marketId, changed_sequence AS changedSequence, body FROM ${table}`;
-
 const depthsSql = `
   SELECT market_id AS marketId, sequence_number AS sequenceNumber,
     published_sequence_number AS publishedSequenceNumber, changed_sequence AS changedSequence, stale
@@ -111,15 +78,6 @@ const depthsSql = `
 
 const levelsSql =
   "SELECT market_id AS marketId, side, price, volume, number_of_orders AS numberOfOrders FROM price_level";
-
-const tradesSql = `
-  SELECT market_id AS marketId, changed_sequence AS changedSequence, trade_id AS tradeId, price, size, buyer, seller,
-    aggressor, buy_order AS buyOrder, sell_order AS sellOrder, time_ns AS timeNs, type,
-    buyer_maker_fee AS buyerMakerFee, buyer_infrastructure_fee AS buyerInfrastructureFee,
-    buyer_liquidity_fee AS buyerLiquidityFee, seller_maker_fee AS sellerMakerFee,
-    seller_infrastructure_fee AS sellerInfrastructureFee, seller_liquidity_fee AS sellerLiquidityFee,
-    buyer_auction_batch AS buyerAuctionBatch, seller_auction_batch AS sellerAuctionBatch
-  FROM last_trade`;
 
 /**
  * Lends a reader on a connection of its own until `use` settles. If the server is silent for `silenceMs` during a
@@ -164,14 +122,14 @@ function leadsOn(progress: Progress, place: Place): boolean {
 async function readSnapshot(connection: SnapshotConnection, since: bigint | undefined): Promise<Changes | undefined> {
   const newer = `changed_sequence > ${since ?? 0n}`;
   const [[progress], markets, marketData, depths, levels, trades] = await connection.snapshot<
-    [Progress, BodyRow, BodyRow, DepthRow, LevelRow, TradeRow]
+    [Progress, KeptWhole, KeptWhole, DepthRow, LevelRow, TradeRow]
   >(
     progressSql,
-    `${bodiesSql("market")} WHERE ${newer}`,
-    `${bodiesSql("market_data")} WHERE ${newer}`,
+    `${marketRows.select} WHERE ${newer}`,
+    `${marketDataRows.select} WHERE ${newer}`,
     `${depthsSql} WHERE ${newer}`,
     `${levelsSql} WHERE ${since === undefined ? "volume > 0 OR number_of_orders > 0" : newer}`,
-    `${tradesSql} WHERE ${newer}`,
+    `${tradeRows.select} WHERE ${newer}`,
   );
   if (progress === undefined) return undefined;
   return { progress, markets, marketData, depths, levels, trades, wholeBooks: since === undefined };

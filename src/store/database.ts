@@ -1,18 +1,11 @@
-import { Failure } from "../domain/failure.js";
-import type { ColumnValue, Row } from "./column.js";
-import { ConnectionPool } from "./connection-pool.js";
-import { isSilence, isUnreachable } from "./database-error.js";
-import { DatabaseGate, waitingMax, waitMsMax } from "./database-gate.js";
-import { type DatabaseAddress, parseDatabaseUrl } from "./database-url.js";
-import {
-  type Connection,
-  connectionsMax,
-  type DatabaseOptions,
-  describeAddress,
-  type Parameter,
-} from "./driver-connection.js";
-import { KnownPlace, ReadBehindError } from "./known-place.js";
-import type { ServerConnection } from "./server-connection.js";
+import type { ColumnValue, Row } from "./connection/column.js";
+import type { Connection, Parameter, ServerConnection } from "./connection/connection.js";
+import { ConnectionPool } from "./connection/connection-pool.js";
+import { type DatabaseAddress, parseDatabaseUrl } from "./connection/database-url.js";
+import { type DatabaseOptions, describeAddress } from "./connection/driver-options.js";
+import type { FairQueue } from "./connection/fair-queue.js";
+import { type Lease, leaseReader, type Reader } from "./connection/lease.js";
+import { KnownPlace } from "./connection/store-place.js";
 
 /** A connection outside of the pool, for repeated reads of several tables in one snapshot. */
 export interface SnapshotConnection {
@@ -29,45 +22,10 @@ type QueryForEach<Rows extends readonly object[]> = { readonly [Index in keyof R
 
 type RowsOfEach<Rows extends readonly object[]> = { readonly [Index in keyof Rows]: readonly Rows[Index][] };
 
-/** A pool of connections to one database. Errors that mean "unreachable" are a Failure `unavailable`. */
-export interface Database {
-  /** For messages to operators: host or socket, and database name; never the password. */
-  readonly description: string;
-  /** The newest place of the store that this process has read, on any connection. */
-  readonly knownPlace: KnownPlace;
-  /** Admits requests of clients before they use a connection. */
-  readonly gate: DatabaseGate;
-  /** One query on any connection. */
-  query<R extends { [K in keyof R]: ColumnValue } = Row>(
-    sql: string,
-    parameters?: readonly (Parameter | readonly Parameter[])[],
-  ): Promise<R[]>;
-  /** Leases a connection, outside of any transaction, until the promise of `use` settles. */
-  withConnection<T>(use: (connection: Connection) => Promise<T>): Promise<T>;
-  /** Leases a connection with a consistent read-only snapshot. */
-  withSnapshot<T>(use: (connection: Connection) => Promise<T>): Promise<T>;
-  /**
-   * Lends a connection that is opened for this and closed when the promise of `use` settles. It fails when the server is
-   * silent for `statementTimeoutMs` during a statement.
-   */
-  withSnapshotConnection<T>(
-    use: (connection: SnapshotConnection) => Promise<T>,
-    statementTimeoutMs?: number,
-  ): Promise<T>;
-  /** Lends a connection in a transaction, committed when `use` returns and rolled back when it throws. */
-  withTransaction<T>(use: (connection: Connection) => Promise<T>): Promise<T>;
-  /** A connection to the server, of whatever kind, turned out to be dead: the pool's have to prove that they are not. */
-  suspect(): void;
-  /** Closes all connections; those that are lent fail. */
-  close(): Promise<void>;
-}
+/** The slots of the process's own statements. */
+const internal = { class: "internal", call: undefined } as const;
 
 const beginSnapshot = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
-
-/** Opens a pool; connections are made when they are needed, so nothing is reached yet. @throws Error for a bad URL */
-export function openDatabase(url: string, options: DatabaseOptions = {}): Database {
-  return new PooledDatabase(parseDatabaseUrl(url), options);
-}
 
 function snapshotConnection({ query }: Connection): SnapshotConnection {
   return {
@@ -79,21 +37,30 @@ function snapshotConnection({ query }: Connection): SnapshotConnection {
   };
 }
 
-class PooledDatabase implements Database {
+/** A pool of connections to one database. Errors that mean "unreachable" are a Failure `unavailable`. */
+export class Database {
+  /** For messages to operators: host or socket, and database name; never the password. */
   readonly description: string;
+  /** The newest place of the store that this process has read, on any connection. */
   readonly knownPlace = new KnownPlace();
-  readonly gate: DatabaseGate;
+  /** Who uses a connection next. */
+  readonly queue: FairQueue;
   readonly #pool: ConnectionPool;
   /** Connections outside of the pool. */
   readonly #others = new Set<ServerConnection>();
 
   constructor(address: DatabaseAddress, options: DatabaseOptions) {
     this.description = describeAddress(address);
-    const slots = options.connectionsMax ?? connectionsMax;
-    this.gate = new DatabaseGate({ slots, waitingMax, waitMsMax, ...options.gate });
     this.#pool = new ConnectionPool(address, options);
+    this.queue = this.#pool.queue;
   }
 
+  /** Leases a connection for reads on behalf of a client's call, as {@link leaseReader} says. */
+  lease<T>(lease: Lease, use: (reader: Reader) => Promise<T>): Promise<T> {
+    return leaseReader(this.#pool, this.knownPlace, lease, use);
+  }
+
+  /** One query on any connection. */
   query<R extends { [K in keyof R]: ColumnValue } = Row>(
     sql: string,
     parameters?: readonly (Parameter | readonly Parameter[])[],
@@ -101,28 +68,31 @@ class PooledDatabase implements Database {
     return this.withConnection((connection) => connection.query<R>(sql, parameters));
   }
 
-  async withConnection<T>(use: (connection: Connection) => Promise<T>): Promise<T> {
-    const leased = await this.#pool.acquire();
-    try {
-      return await use(leased.connection);
-    } catch (error) {
-      if (!isUsableAfter(error)) leased.destroy();
-      if (isSilence(error)) this.suspect();
-      throw error;
-    } finally {
-      this.#pool.release(leased);
-    }
+  /** Lends a connection, outside of any transaction, until the promise of `use` settles. */
+  withConnection<T>(use: (connection: Connection) => Promise<T>): Promise<T> {
+    return this.#pool.run(internal, ({ connection }) => use(connection));
   }
 
+  /** Lends a connection with a consistent read-only snapshot. */
   withSnapshot<T>(use: (connection: Connection) => Promise<T>): Promise<T> {
     return this.#inTransaction(beginSnapshot, use);
   }
 
+  /** Lends a connection in a transaction, committed when `use` returns and rolled back when it throws. */
+  withTransaction<T>(use: (connection: Connection) => Promise<T>): Promise<T> {
+    return this.#inTransaction("START TRANSACTION", use);
+  }
+
+  /**
+   * Lends a connection that is opened for this and closed when the promise of `use` settles. It fails when the server is
+   * silent for `statementTimeoutMs` during a statement.
+   */
   async withSnapshotConnection<T>(
     use: (connection: SnapshotConnection) => Promise<T>,
     statementTimeoutMs?: number,
   ): Promise<T> {
-    const opened = await this.#pool.open({ multipleStatements: true, statementTimeoutMs });
+    const limit = statementTimeoutMs === undefined ? {} : { statementTimeoutMs };
+    const opened = await this.#pool.open({ multipleStatements: true, ...limit });
     this.#others.add(opened);
     try {
       return await use(snapshotConnection(opened.connection));
@@ -132,48 +102,35 @@ class PooledDatabase implements Database {
     }
   }
 
-  withTransaction<T>(use: (connection: Connection) => Promise<T>): Promise<T> {
-    return this.#inTransaction("START TRANSACTION", use);
-  }
-
+  /** A connection to the server, of whatever kind, turned out to be dead: the pool's have to prove that they are not. */
   suspect(): void {
     this.#pool.suspect();
   }
 
+  /** Closes all connections; those that are lent fail. */
   async close(): Promise<void> {
     for (const connection of this.#others) connection.destroy();
     await this.#pool.close();
   }
 
-  async #inTransaction<T>(begin: string, use: (connection: Connection) => Promise<T>): Promise<T> {
-    const leased = await this.#pool.acquire();
-    const { connection } = leased;
-    let usable = false;
-    try {
-      await connection.run(begin);
+  #inTransaction<T>(begin: string, use: (connection: Connection) => Promise<T>): Promise<T> {
+    return this.#pool.run(internal, async (leased) => {
+      const { connection } = leased;
       try {
+        await connection.run(begin);
         const result = await use(connection);
         await connection.run("COMMIT");
-        usable = true;
         return result;
       } catch (error) {
-        await connection.run("ROLLBACK");
-        usable = true;
+        // A connection whose transaction cannot be ended must not reach the next caller.
+        await connection.run("ROLLBACK").catch(() => leased.destroy());
         throw error;
       }
-    } finally {
-      // A connection whose transaction could not be ended must not reach the next caller.
-      if (!usable) leased.destroy();
-      this.#pool.release(leased);
-    }
+    });
   }
 }
 
-/**
- * A server can say goodbye on a connection that still looks alive, or lag, or be in the middle of a statement that was
- * given up: the next caller must not get it.
- */
-function isUsableAfter(error: unknown): boolean {
-  if (isUnreachable(error) || error instanceof ReadBehindError) return false;
-  return !(error instanceof Failure && error.code === "deadline_exceeded");
+/** Opens a pool; connections are made when they are needed, so nothing is reached yet. @throws Error for a bad URL */
+export function openDatabase(url: string, options: DatabaseOptions = {}): Database {
+  return new Database(parseDatabaseUrl(url), options);
 }

@@ -1,8 +1,6 @@
-import type { ChangedLevel, DepthPlace, LiveOrder } from "../domain/order-book.js";
-import { type BookSide, sides } from "../domain/price-ladder.js";
-import type { Connection } from "./driver-connection.js";
-import type { TableRows } from "./table-rows.js";
-import { upsertRows } from "./upsert.js";
+import type { BookLevel, ChangedLevel, DepthPlace, LiveOrder } from "../domain/order-book.js";
+import type { Connection } from "./connection/connection.js";
+import { rowTable, type TableRows, writeRows } from "./table-rows.js";
 
 /**
  * The number of blocks for which a vanished level stays as a tombstone. A reader that lags less need not read whole books.
@@ -23,19 +21,21 @@ export interface DepthRow extends DepthPlace {
   readonly changedSequence: bigint;
 }
 
-export const depthRows: TableRows<DepthRow> = {
-  table: "market_depth",
-  columns: ["market_id", "sequence_number", "published_sequence_number", "changed_sequence"],
-  keyColumns: 1,
-  values: (row) => [row.marketId, row.sequenceNumber, row.publishedSequenceNumber, row.changedSequence],
-};
+export const depthRows = rowTable<DepthRow>("market_depth", 1, [
+  "marketId",
+  "sequenceNumber",
+  "publishedSequenceNumber",
+  "changedSequence",
+]);
 
-export const levelRows: TableRows<LevelRow> = {
-  table: "price_level",
-  columns: ["market_id", "side", "price", "volume", "number_of_orders", "changed_sequence"],
-  keyColumns: 3,
-  values: (row) => [row.marketId, row.side, row.price, row.volume, row.numberOfOrders, row.changedSequence],
-};
+export const levelRows = rowTable<LevelRow>("price_level", 3, [
+  "marketId",
+  "side",
+  "price",
+  "volume",
+  "numberOfOrders",
+  "changedSequence",
+]);
 
 export const liveOrderRows: TableRows<LiveOrder> = {
   table: "live_order",
@@ -46,42 +46,11 @@ export const liveOrderRows: TableRows<LiveOrder> = {
 
 /** Every order that rests in a book, and the numbers of every market that has any. */
 export async function readBooks(connection: Connection): Promise<{ orders: LiveOrder[]; places: DepthPlace[] }> {
-  const orders = await connection.query<{
-    order_id: string;
-    market_id: string;
-    side: number;
-    price: string;
-    remaining: bigint;
-  }>("SELECT order_id, market_id, side, price, remaining FROM live_order");
-  const places = await connection.query<{
-    market_id: string;
-    sequence_number: bigint;
-    published_sequence_number: bigint;
-  }>("SELECT market_id, sequence_number, published_sequence_number FROM market_depth");
-  return {
-    orders: orders.map((row) => ({
-      id: row.order_id,
-      marketId: row.market_id,
-      side: toSide(row.side),
-      price: row.price,
-      remaining: row.remaining,
-    })),
-    places: places.map((row) => ({
-      marketId: row.market_id,
-      sequenceNumber: row.sequence_number,
-      publishedSequenceNumber: row.published_sequence_number,
-    })),
-  };
-}
-
-/** Stores the numbers of markets. */
-export async function writeDepths(connection: Connection, rows: readonly DepthRow[]): Promise<void> {
-  await upsertRows(connection, depthRows, rows);
-}
-
-/** Stores changed levels, vanished ones as tombstones. */
-export async function writeLevels(connection: Connection, rows: readonly LevelRow[]): Promise<void> {
-  await upsertRows(connection, levelRows, rows);
+  const orders = await connection.query<{ [K in keyof LiveOrder]: LiveOrder[K] }>(
+    "SELECT order_id AS id, market_id AS marketId, side, price, remaining FROM live_order",
+  );
+  const places = await connection.query<{ [K in keyof DepthRow]: DepthRow[K] }>(depthRows.select);
+  return { orders, places };
 }
 
 /** Stores orders that rest, and forgets those that are gone (undefined). */
@@ -98,7 +67,7 @@ export async function writeLiveOrders(
   for (let at = 0; at < gone.length; at += 500) {
     await connection.run("DELETE FROM live_order WHERE order_id IN (?)", [gone.slice(at, at + 500)]);
   }
-  await upsertRows(connection, liveOrderRows, resting);
+  await writeRows(connection, liveOrderRows, resting);
 }
 
 /**
@@ -123,7 +92,44 @@ export async function pruneTombstones(connection: Connection, height: bigint, pr
   return row.stream_sequence;
 }
 
-/** A side of a book, by its column. */
-export function toSide(side: number): BookSide {
-  return side === sides.buy ? sides.buy : sides.sell;
+/** A market whose venue publishes price levels, and where the loader is with it. */
+export interface VenueMarketRow {
+  readonly marketId: string;
+  readonly priceDecimals: number;
+  readonly sizeDecimals: number;
+  /** Levels a side; 0: all. */
+  readonly depthMax: number;
+  /** Of `marketd.events.v1.ChecksumAlgorithm`. */
+  readonly checksumAlgorithm: number;
+  /** The venue's own number of the last update in the book; undefined: it has none. */
+  readonly venueSequence: bigint | undefined;
+  /** Whether the book is not right before the next snapshot. */
+  readonly stale: boolean;
+}
+
+export const venueMarketRows = rowTable<VenueMarketRow>("venue_market", 1, [
+  "marketId",
+  "priceDecimals",
+  "sizeDecimals",
+  "depthMax",
+  "checksumAlgorithm",
+  "venueSequence",
+  "stale",
+]);
+
+/** Every such market, and the levels of their books. */
+export async function readVenueMarkets(
+  connection: Connection,
+): Promise<{ markets: VenueMarketRow[]; levels: BookLevel[] }> {
+  const markets = await connection.query<
+    Omit<VenueMarketRow, "venueSequence" | "stale"> & { venueSequence: bigint | null; stale: number }
+  >(venueMarketRows.select);
+  const levels = await connection.query<{ [K in keyof BookLevel]: BookLevel[K] }>(
+    `SELECT market_id AS marketId, side, price, volume, number_of_orders AS numberOfOrders
+     FROM venue_market JOIN price_level USING (market_id) WHERE volume > 0`,
+  );
+  return {
+    markets: markets.map((row) => ({ ...row, venueSequence: row.venueSequence ?? undefined, stale: row.stale !== 0 })),
+    levels,
+  };
 }

@@ -1,8 +1,10 @@
 import { entryId } from "../domain/block-position.js";
 import { OperatorError } from "../domain/operator-error.js";
-import { loadRows, type RowText } from "./bulk-load.js";
-import { type Connection, groupConcatBytesMax } from "./driver-connection.js";
-import { type OldestKept, oldestKeptSql, parseOldestKept } from "./ledger-retention-table.js";
+import { asText } from "./connection/column.js";
+import type { Connection } from "./connection/connection.js";
+import { groupConcatBytesMax } from "./connection/driver-options.js";
+import { addRow, noRows, readTableDigests, rowHash, writeTableDigests } from "./table-digest-table.js";
+import { loadRows, type RowText, readRows, type TableRows, writeRows } from "./table-rows.js";
 
 /** Rows of one INSERT if LOAD DATA LOCAL is refused. */
 export const ledgerRowsPerInsert = 1_000;
@@ -87,4 +89,52 @@ export async function insertLedgerEntries(connection: Connection, text: LedgerTe
     });
     await connection.run(`INSERT INTO ledger_entry (${columns}) VALUES ${values.join(",")}`);
   }
+}
+
+/** The oldest block whose ledger entries are kept. */
+export interface OldestKept {
+  readonly height: bigint;
+  readonly timeNs: bigint;
+}
+
+/** No entry was ever dropped. */
+export const everythingKept: OldestKept = { height: 0n, timeNs: 0n };
+
+/** The oldest block that is kept, as one value of a statement: for {@link parseOldestKept}. */
+export const oldestKeptSql = asText(
+  "COALESCE((SELECT CONCAT_WS(' ', oldest_height, oldest_time_ns) FROM ledger_retention WHERE id = 1), '0 0')",
+);
+
+/** Reads the two words of {@link oldestKeptSql}. */
+export function parseOldestKept(height: string, timeNs: string): OldestKept {
+  return { height: BigInt(height), timeNs: BigInt(timeNs) };
+}
+
+export async function readOldestKept(connection: Pick<Connection, "query">): Promise<OldestKept> {
+  const [row] = await connection.query<{ kept: string }>(`SELECT ${oldestKeptSql} AS kept`);
+  const [height = "0", timeNs = "0"] = (row?.kept ?? "").split(" ");
+  return parseOldestKept(height, timeNs);
+}
+
+/** The one row. Its digest is written with it, and not by the loader. */
+export const retentionRows: TableRows<OldestKept> = {
+  table: "ledger_retention",
+  columns: ["id", "oldest_height", "oldest_time_ns"],
+  keyColumns: 1,
+  values: ({ height, timeNs }) => [1, height, timeNs],
+};
+
+/**
+ * Says that entries before a block may go, unless a later block is the oldest already. Run it in a transaction that has
+ * locked the progress.
+ */
+export async function moveOldestKept(connection: Connection, oldest: OldestKept): Promise<void> {
+  if ((await readOldestKept(connection)).height >= oldest.height) return;
+  const { table } = retentionRows;
+  let sum = (await readTableDigests(connection)).get(table) ?? noRows;
+  // Not what the rows add up to: a row that was changed by others stays wrong.
+  for (const row of await readRows(connection, retentionRows)) sum = addRow(sum, rowHash(table, row), 0n, -1n);
+  sum = addRow(sum, rowHash(table, retentionRows.values(oldest)), 0n);
+  await writeRows(connection, retentionRows, [oldest]);
+  await writeTableDigests(connection, new Map([[table, sum]]));
 }

@@ -1,6 +1,5 @@
-import type { Connection } from "./driver-connection.js";
-import type { TableRows } from "./table-rows.js";
-import { upsertRows } from "./upsert.js";
+import type { Trade } from "../../gen/vega/vega_pb.js";
+import { rowTable } from "./table-rows.js";
 
 /** A market or its market data as protobuf bytes. */
 export interface KeptWhole {
@@ -10,24 +9,85 @@ export interface KeptWhole {
   readonly body: Uint8Array;
 }
 
-function keptWholeRows(table: "market" | "market_data"): TableRows<KeptWhole> {
-  return {
-    table,
-    columns: ["market_id", "changed_sequence", "body"],
-    keyColumns: 1,
-    values: (row) => [row.marketId, row.changedSequence, row.body],
-  };
+const bodyProperties = ["marketId", "changedSequence", "body"] as const;
+
+export const marketRows = rowTable<KeptWhole>("market", 1, bodyProperties);
+
+export const marketDataRows = rowTable<KeptWhole>("market_data", 1, bodyProperties);
+
+/** The last trade of a market. */
+export interface TradeRow {
+  readonly marketId: string;
+  readonly changedSequence: bigint;
+  readonly tradeId: string;
+  readonly price: string;
+  readonly size: bigint;
+  readonly buyer: string;
+  readonly seller: string;
+  readonly aggressor: number;
+  readonly buyOrder: string;
+  readonly sellOrder: string;
+  /** Block time. */
+  readonly timeNs: bigint;
+  readonly type: number;
+  readonly buyerMakerFee: string;
+  readonly buyerInfrastructureFee: string;
+  readonly buyerLiquidityFee: string;
+  readonly sellerMakerFee: string;
+  readonly sellerInfrastructureFee: string;
+  readonly sellerLiquidityFee: string;
+  readonly buyerAuctionBatch: bigint;
+  readonly sellerAuctionBatch: bigint;
 }
 
-export const marketRows = keptWholeRows("market");
+export const tradeRows = rowTable<TradeRow>("last_trade", 1, [
+  "marketId",
+  "changedSequence",
+  "tradeId",
+  "price",
+  "size",
+  "buyer",
+  "seller",
+  "aggressor",
+  "buyOrder",
+  "sellOrder",
+  "timeNs",
+  "type",
+  "buyerMakerFee",
+  "buyerInfrastructureFee",
+  "buyerLiquidityFee",
+  "sellerMakerFee",
+  "sellerInfrastructureFee",
+  "sellerLiquidityFee",
+  "buyerAuctionBatch",
+  "sellerAuctionBatch",
+]);
 
-export const marketDataRows = keptWholeRows("market_data");
-
-/** Stores the newest bytes of each market, in `market` or `market_data`. */
-export async function writeKeptWhole(
-  connection: Connection,
-  table: TableRows<KeptWhole>,
-  rows: readonly KeptWhole[],
-): Promise<void> {
-  await upsertRows(connection, table, rows);
+/** The row of a trade. A missing part of a fee is "0". */
+export function toTradeRow(trade: Trade, changedSequence: bigint, timeNs: bigint): TradeRow {
+  const { marketId, id, price, size, buyer, seller, aggressor, buyOrder, sellOrder, type, buyerFee, sellerFee } = trade;
+  return {
+    ...{
+      marketId,
+      changedSequence,
+      tradeId: id,
+      price,
+      size,
+      buyer,
+      seller,
+      aggressor,
+      buyOrder,
+      sellOrder,
+      timeNs,
+      type,
+    },
+    buyerMakerFee: buyerFee?.makerFee || "0",
+    buyerInfrastructureFee: buyerFee?.infrastructureFee || "0",
+    buyerLiquidityFee: buyerFee?.liquidityFee || "0",
+    sellerMakerFee: sellerFee?.makerFee || "0",
+    sellerInfrastructureFee: sellerFee?.infrastructureFee || "0",
+    sellerLiquidityFee: sellerFee?.liquidityFee || "0",
+    buyerAuctionBatch: trade.buyerAuctionBatch,
+    sellerAuctionBatch: trade.sellerAuctionBatch,
+  };
 }

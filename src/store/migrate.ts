@@ -3,13 +3,13 @@ import { isDeepStrictEqual } from "node:util";
 import { escapeId } from "mysql2/promise";
 import { OperatorError } from "../domain/operator-error.js";
 import type { Log } from "../telemetry/log.js";
+import { type Connection, ServerConnection } from "./connection/connection.js";
+import { databaseErrorCode, isUnreachable, toDatabaseFailure } from "./connection/database-error.js";
+import { type DatabaseAddress, parseDatabaseUrl } from "./connection/database-url.js";
+import { describeAddress } from "./connection/driver-options.js";
 import { type Database, openDatabase } from "./database.js";
-import { databaseErrorCode, isUnreachable, toDatabaseFailure } from "./database-error.js";
-import { type DatabaseAddress, parseDatabaseUrl } from "./database-url.js";
-import { type Connection, connectTimeoutMs, describeAddress } from "./driver-connection.js";
 import { type Migration, readMigrations } from "./migration-files.js";
 import { nameStore } from "./progress-table.js";
-import { ServerConnection } from "./server-connection.js";
 
 /** The longest wait for another process that migrates the same database, or uses a table. */
 export const migrationWaitSeconds = 600;
@@ -237,12 +237,14 @@ async function readApplied(connection: Connection): Promise<MigrationRow[]> {
   return rows;
 }
 
+/** A connection that uses no database. */
+function connectToServer(address: DatabaseAddress): Promise<ServerConnection> {
+  return ServerConnection.open({ ...address, database: "" }, { statementTimeoutMs: Number.POSITIVE_INFINITY });
+}
+
 async function createDatabase(address: DatabaseAddress): Promise<boolean> {
   try {
-    const server = await ServerConnection.open(
-      { ...address, database: "" },
-      { connectTimeoutMs, statementTimeoutMs: Number.POSITIVE_INFINITY },
-    );
+    const server = await connectToServer(address);
     try {
       const [found] = await server.connection.query<{ n: bigint }>(
         "SELECT COUNT(*) AS n FROM information_schema.schemata WHERE schema_name = ?",
@@ -336,5 +338,16 @@ async function runWhenFree(connection: Connection, statement: string): Promise<v
       if (databaseErrorCode(error) !== "ER_LOCK_WAIT_TIMEOUT" || performance.now() > until) throw error;
     }
     await sleep(tableLockPauseMs);
+  }
+}
+
+/** Drops the URL's database if it exists. @throws Failure `unavailable` without a server */
+export async function dropDatabase(url: string): Promise<void> {
+  const address = parseDatabaseUrl(url);
+  const server = await connectToServer(address);
+  try {
+    await server.connection.run(`DROP DATABASE IF EXISTS ${escapeId(address.database)}`);
+  } finally {
+    server.destroy();
   }
 }

@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { OperatorError } from "../domain/operator-error.js";
-import type { Connection } from "./driver-connection.js";
+import type { Connection } from "./connection/connection.js";
+import { ServerBehindError } from "./connection/database-error.js";
 import type { TableRows } from "./table-rows.js";
 
 /** The progress of the loader. */
@@ -21,20 +22,6 @@ export class SecondWriterError extends OperatorError {
   ) {
     super(reason);
     this.name = "SecondWriterError";
-  }
-}
-
-/** The server holds less than what was committed: it is a replica or a cluster node that lags. */
-export class ServerBehindError extends Error {
-  readonly committed: bigint;
-  /** Undefined: nothing was loaded. */
-  readonly found: bigint | undefined;
-
-  constructor(committed: bigint, found: bigint | undefined) {
-    super(`this server is at event ${found ?? "none"}, before event ${committed}, which was committed`);
-    this.name = "ServerBehindError";
-    this.committed = committed;
-    this.found = found;
   }
 }
 
@@ -93,27 +80,14 @@ export async function endTurn(connection: Connection, loaderId: string): Promise
   await connection.run("UPDATE progress SET loader_id = '' WHERE id = 1 AND loader_id = ?", [loaderId]);
 }
 
-interface ProgressRow {
-  readonly chain_id: string;
-  readonly stream_sequence: bigint;
-  readonly height: bigint;
-  readonly block_time_ns: bigint;
-  readonly pruned_sequence: bigint;
-}
-
 /** Undefined: nothing was loaded yet. */
 export async function readProgress(connection: Connection): Promise<Progress | undefined> {
-  const [row] = await connection.query<ProgressRow>(
-    "SELECT chain_id, stream_sequence, height, block_time_ns, pruned_sequence FROM progress WHERE id = 1",
+  const [row] = await connection.query<{ [K in keyof Progress]: Progress[K] }>(
+    `SELECT chain_id AS chainId, stream_sequence AS streamSequence, height, block_time_ns AS blockTimeNs,
+       pruned_sequence AS prunedSequence
+     FROM progress WHERE id = 1`,
   );
-  if (row === undefined) return undefined;
-  return {
-    chainId: row.chain_id,
-    streamSequence: row.stream_sequence,
-    height: row.height,
-    blockTimeNs: row.block_time_ns,
-    prunedSequence: row.pruned_sequence,
-  };
+  return row;
 }
 
 /** Who moves the progress on. */

@@ -1,7 +1,61 @@
-import { chainStart } from "./block-digest.js";
-import type { Connection } from "./driver-connection.js";
-import type { RowSum } from "./row-hash.js";
-import { upsert } from "./upsert.js";
+import { hash } from "node:crypto";
+import { chainStart } from "./block-table.js";
+import { bundleRows, signatureRows } from "./bundle-table.js";
+import type { Connection, Parameter } from "./connection/connection.js";
+import { depthRows, levelRows, liveOrderRows, venueMarketRows } from "./depth-table.js";
+import { marketDataRows, marketRows, tradeRows } from "./market-table.js";
+import { progressRows } from "./progress-table.js";
+import { rowText, type TableRows, writeRows } from "./table-rows.js";
+
+/** Hashes and their sums are numbers below this prime, 2^127 - 1: so a sum can be divided by another. */
+export const hashPrime = (1n << 127n) - 1n;
+
+/** The hash of a row of a table. */
+export function rowHash(table: string, values: readonly Parameter[]): bigint {
+  const digest = hash("sha256", `${table}\n${rowText(values)}`, "buffer");
+  return ((digest.readBigUInt64BE(0) << 64n) | digest.readBigUInt64BE(8)) % hashPrime;
+}
+
+/** What a set of rows adds up to; its order does not matter. */
+export interface RowSum {
+  readonly rows: bigint;
+  /** Of the hashes. */
+  readonly sum: bigint;
+  /** Of the hashes, each times the place of its row: tells where a single wrong row belongs. */
+  readonly placeSum: bigint;
+}
+
+export const noRows: RowSum = { rows: 0n, sum: 0n, placeSum: 0n };
+
+/** The sum with one more row, or with `times` -1 one less. */
+export function addRow({ rows, sum, placeSum }: RowSum, hashed: bigint, place: bigint, times: 1n | -1n = 1n): RowSum {
+  return {
+    rows: rows + times,
+    sum: positive(sum + times * hashed),
+    placeSum: positive(placeSum + times * hashed * place),
+  };
+}
+
+/** The place of the one row by which two sums differ; undefined: there is none, or they differ by more than that. */
+export function placeOfDifference(one: RowSum, other: RowSum, placeMax: bigint): bigint | undefined {
+  const difference = positive(one.sum - other.sum);
+  if (difference === 0n) return undefined;
+  const place = (positive(one.placeSum - other.placeSum) * power(difference, hashPrime - 2n)) % hashPrime;
+  return place > 0n && place <= placeMax ? place : undefined;
+}
+
+function positive(value: bigint): bigint {
+  const rest = value % hashPrime;
+  return rest < 0n ? rest + hashPrime : rest;
+}
+
+function power(base: bigint, exponent: bigint): bigint {
+  let result = 1n;
+  for (let square = base, rest = exponent; rest > 0n; rest >>= 1n, square = (square * square) % hashPrime) {
+    if ((rest & 1n) === 1n) result = (result * square) % hashPrime;
+  }
+  return result;
+}
 
 /**
  * In place of a table's name: the row that says up to which block the digests were renewed, in `row_count`. The digest of
@@ -52,16 +106,15 @@ export async function renewTableDigests(
 
 /** What each table adds up to, by its name; empty: no program that writes digests has been here. */
 export async function readTableDigests(connection: Pick<Connection, "query">): Promise<Map<string, RowSum>> {
-  const rows = await connection.query<{
-    table_name: string;
-    row_count: bigint;
-    row_sum: string;
-    place_sum: string;
-  }>("SELECT table_name, row_count, row_sum, place_sum FROM table_digest WHERE table_name <> ?", [renewalName]);
+  const digests = await connection.query<{ name: string; rowCount: bigint; rowSum: string; placeSum: string }>(
+    `SELECT table_name AS name, row_count AS rowCount, row_sum AS rowSum, place_sum AS placeSum
+     FROM table_digest WHERE table_name <> ?`,
+    [renewalName],
+  );
   return new Map(
-    rows.map((row) => [
-      row.table_name,
-      { rows: row.row_count, sum: number(row.row_sum), placeSum: number(row.place_sum) },
+    digests.map(({ name, rowCount, rowSum, placeSum }) => [
+      name,
+      { rows: rowCount, sum: number(rowSum), placeSum: number(placeSum) },
     ]),
   );
 }
@@ -71,12 +124,47 @@ function number(hexadecimal: string): bigint {
   return /^(0|[1-9a-f][0-9a-f]*)$/.test(hexadecimal) ? BigInt(`0x${hexadecimal}`) : -1n;
 }
 
+const digestRows: TableRows<readonly [table: string, sum: RowSum]> = {
+  table: "table_digest",
+  columns: ["table_name", "row_count", "row_sum", "place_sum"],
+  keyColumns: 1,
+  values: ([table, { rows, sum, placeSum }]) => [table, rows, sum.toString(16), placeSum.toString(16)],
+};
+
 /** Stores what tables add up to. */
 export async function writeTableDigests(connection: Connection, sums: ReadonlyMap<string, RowSum>): Promise<void> {
-  await upsert(
-    connection,
-    "table_digest",
-    ["table_name", "row_count", "row_sum", "place_sum"],
-    [...sums].map(([table, { rows, sum, placeSum }]) => [table, rows, sum.toString(16), placeSum.toString(16)]),
-  );
+  await writeRows(connection, digestRows, [...sums]);
+}
+
+/**
+ * Every table of which the loader keeps a row in `table_digest`: those whose rows change, and those whose rows belong to
+ * no block. `retain` keeps that of `ledger_retention`.
+ */
+export const digestedTables: readonly Pick<TableRows<never>, "table" | "columns" | "keyColumns">[] = [
+  progressRows,
+  marketRows,
+  marketDataRows,
+  depthRows,
+  levelRows,
+  liveOrderRows,
+  tradeRows,
+  venueMarketRows,
+  bundleRows,
+  signatureRows,
+];
+
+/** Whether a loader has written digests of tables. */
+export function hasTableDigests(digests: ReadonlyMap<string, unknown>): boolean {
+  return digestedTables.some(({ table }) => digests.has(table));
+}
+
+/** The place of a row, its `changed_sequence`; 0 in a table without. */
+export function placeOf({ columns }: Pick<TableRows<never>, "columns">, values: readonly Parameter[]): bigint {
+  const place = values[columns.indexOf("changed_sequence")];
+  return typeof place === "bigint" ? place : 0n;
+}
+
+/** The primary key of a row, as text. */
+export function keyOf({ keyColumns }: Pick<TableRows<never>, "keyColumns">, values: readonly Parameter[]): string {
+  return rowText(values.slice(0, keyColumns));
 }

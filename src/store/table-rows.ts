@@ -1,4 +1,7 @@
-import type { Connection, Parameter } from "./driver-connection.js";
+import { Readable } from "node:stream";
+import { OperatorError } from "../domain/operator-error.js";
+import type { Connection, Parameter } from "./connection/connection.js";
+import { databaseErrorNumber, toDatabaseFailure } from "./connection/database-error.js";
 
 /** How rows of a table are written: which columns in which order, the primary key first. */
 export interface TableRows<R> {
@@ -8,6 +11,35 @@ export interface TableRows<R> {
   readonly keyColumns: number;
   /** The values of a row, in the order of the columns. */
   readonly values: (row: R) => readonly Parameter[];
+  /** Of two rows with one key, the first stays. Default: the last one does. */
+  readonly keepsFirst?: boolean;
+}
+
+/** A table whose columns are the properties of its rows, in snake case: `marketId` is `market_id`. */
+export interface RowTable<R> extends TableRows<R> {
+  /** `SELECT … FROM` the table, with each column under the name of its property. */
+  readonly select: string;
+}
+
+/** Undefined is written as NULL, and a boolean as 1 or 0. */
+export function rowTable<R extends { readonly [K in keyof R]: Parameter | undefined }>(
+  table: string,
+  keyColumns: number,
+  properties: readonly (keyof R & string)[],
+): RowTable<R> {
+  const columns = properties.map((name) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`));
+  return {
+    table,
+    columns,
+    keyColumns,
+    values: (row) => properties.map((name) => toParameter(row[name])),
+    select: `SELECT ${columns.map((column, i) => `${column} AS ${properties[i]}`).join(", ")} FROM ${table}`,
+  };
+}
+
+function toParameter(value: Parameter | undefined): Parameter {
+  if (value === undefined) return null;
+  return typeof value === "boolean" ? Number(value) : value;
 }
 
 /** A value as text: the same for what is written and for what is read back. */
@@ -27,4 +59,104 @@ export async function readRows(
 ): Promise<Parameter[][]> {
   const rows = await connection.query(`SELECT ${columns.join(", ")} FROM ${table}`);
   return rows.map((row) => columns.map((name) => row[name] ?? null));
+}
+
+/** Rows of one statement, so that it fits the smallest packet that a server allows. */
+export const rowsPerStatementMax = 500;
+
+/**
+ * Bytes of binary values in one statement, except for a single larger row. The driver writes them in hexadecimal, which
+ * doubles them; servers allow 16 MiB by default.
+ */
+export const statementBytesMax = 4 * 1024 * 1024;
+
+/** Writes rows. A row whose key is there already takes its place, or is left out where the first one stays. */
+export async function writeRows<R>(connection: Connection, table: TableRows<R>, rows: readonly R[]): Promise<void> {
+  const [first = ""] = table.columns;
+  const changed =
+    table.keepsFirst === true ? [`${first} = ${first}`] : table.columns.map((name) => `${name} = VALUES(${name})`);
+  for (const part of statementsOf(rows.map(table.values))) {
+    await connection.run(`${insertSql(table, part.length)} ON DUPLICATE KEY UPDATE ${changed.join(", ")}`, part.flat());
+  }
+}
+
+/** Inserts rows that cannot be there yet. @throws the server's error for one that is */
+export async function insertRows<R>(connection: Connection, table: TableRows<R>, rows: readonly R[]): Promise<void> {
+  for (const part of statementsOf(rows.map(table.values))) {
+    await connection.run(insertSql(table, part.length), part.flat());
+  }
+}
+
+function insertSql({ table, columns }: Pick<TableRows<never>, "table" | "columns">, rows: number): string {
+  const row = `(${columns.map(() => "?").join(", ")})`;
+  return `INSERT INTO ${table} (${columns.join(", ")}) VALUES ${Array(rows).fill(row).join(", ")}`;
+}
+
+/** Splits the rows into parts that each fit one statement. */
+function* statementsOf(rows: readonly (readonly Parameter[])[]): Generator<readonly (readonly Parameter[])[]> {
+  let part: (readonly Parameter[])[] = [];
+  let bytes = 0;
+  for (const row of rows) {
+    const rowBytes = row.reduce<number>((sum, value) => sum + (value instanceof Uint8Array ? value.length : 0), 0);
+    if (part.length === rowsPerStatementMax || (part.length > 0 && bytes + rowBytes > statementBytesMax)) {
+      yield part;
+      part = [];
+      bytes = 0;
+    }
+    part.push(row);
+    bytes += rowBytes;
+  }
+  if (part.length > 0) yield part;
+}
+
+/** Bytes of one packet to the server during a load. */
+export const loadPacketBytes = 256 * 1024;
+
+/** Fewer rows are inserted: that is one round trip instead of two. */
+export const rowsWorthLoading = 20;
+
+/**
+ * Rows as text: columns separated by tabs, rows ended by line feeds. Nothing is escaped, because values contain
+ * neither.
+ */
+export interface RowText {
+  readonly bytes: Uint8Array;
+  readonly rows: number;
+}
+
+/**
+ * Error numbers that refuse LOAD DATA LOCAL: 1148 (MariaDB), 3948 and 2068 (MySQL), 4166 (MariaDB 10.5 and later), 1235
+ * (proxies).
+ */
+const localInfileRefused: ReadonlySet<number> = new Set([1148, 1235, 2068, 3948, 4166]);
+
+/** Whether the server refuses LOAD DATA LOCAL. */
+export function isLocalInfileRefused(error: unknown): boolean {
+  return localInfileRefused.has(databaseErrorNumber(error) ?? 0);
+}
+
+/**
+ * Loads new rows with LOAD DATA LOCAL. The connection must allow it (`openWriter`).
+ * @throws OperatorError unless each row was stored unchanged; LOCAL otherwise skips and cuts without an error
+ */
+export async function loadRows(connection: Connection, table: string, columns: string, text: RowText): Promise<void> {
+  const sql = `LOAD DATA LOCAL INFILE '${table}' INTO TABLE ${table} CHARACTER SET binary
+  FIELDS TERMINATED BY '\\t' ENCLOSED BY '' ESCAPED BY '' LINES TERMINATED BY '\\n' (${columns})`;
+  const infileStreamFactory = (): Readable => Readable.from(packets(text.bytes));
+  let outcome: { affectedRows: number; warningStatus: number; info: string };
+  try {
+    const [response] = await connection.driver.query({ sql, infileStreamFactory });
+    outcome = response as typeof outcome;
+  } catch (error) {
+    throw toDatabaseFailure(error);
+  }
+  if (outcome.affectedRows === text.rows && outcome.warningStatus === 0) return;
+  throw new OperatorError(
+    `the server stored ${outcome.affectedRows} of ${text.rows} rows of ${table}: ${outcome.info}`,
+  );
+}
+
+function* packets(bytes: Uint8Array): Generator<Buffer> {
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  for (let at = 0; at < buffer.length; at += loadPacketBytes) yield buffer.subarray(at, at + loadPacketBytes);
 }

@@ -1,17 +1,8 @@
-import type { Socket } from "node:net";
-import { createPool, type PoolConnection } from "mysql2/promise";
-import { ConnectionProbe } from "./connection-probe.js";
-import { isUnreachable, isWriteRefused, toDatabaseFailure } from "./database-error.js";
-import { type DatabaseAddress, parseDatabaseUrl } from "./database-url.js";
-import {
-  type Connection,
-  connectTimeoutMs,
-  driverOptions,
-  sessionSettings,
-  wrapConnection,
-} from "./driver-connection.js";
-import { openSocket, silentPeerError } from "./driver-socket.js";
-import { ServerBehindError } from "./progress-table.js";
+import { type Connection, Connector, type ServerConnection, silentPeerError } from "./connection/connection.js";
+import { ConnectionProbe } from "./connection/connection-probe.js";
+import { isUnreachable, isWriteRefused, ServerBehindError } from "./connection/database-error.js";
+import { type DatabaseAddress, parseDatabaseUrl } from "./connection/database-url.js";
+import { connectTimeoutMs, sessionSettings } from "./connection/driver-options.js";
 
 /**
  * The longest silence of the connection within a transaction, in milliseconds, in both directions. A statement of any
@@ -19,13 +10,8 @@ import { ServerBehindError } from "./progress-table.js";
  */
 export const writerSilenceMsMax = 30_000;
 
-/**
- * The shortest time limit for reconnecting, in milliseconds. The limit is four times the duration of the last connect,
- * up to `connectTimeoutMs`. Attempts that began while the server was away must not delay its return.
- */
+/** The shortest time limit for reconnecting, in milliseconds. */
 export const reconnectMsMin = 1_500;
-
-const reconnectFactor = 4;
 
 /** The longest wait for another session's lock, in seconds; then the loader retries. */
 export const lockWaitSeconds = 5;
@@ -47,54 +33,39 @@ const writerSettings = `${sessionSettings}
   /*M!100300 , idle_transaction_timeout = ${idleTransactionSeconds}, max_statement_time = ${serverStatementSeconds} */
   /*!80000 , wait_timeout = ${idleConnectionSeconds} */`;
 
+interface Session {
+  readonly server: ServerConnection;
+  readonly probe: ConnectionProbe;
+}
+
 /** The loader's own connection, the only one that may use LOAD DATA LOCAL. It is reopened after a loss. */
-export interface Writer {
+export class Writer {
+  readonly #address: DatabaseAddress;
+  readonly #connector: Connector;
+  /** The newest connection, from when it is open; a session once it is probed too. */
+  #server: ServerConnection | undefined;
+  #session: Session | undefined;
+  #silenceMsMax = writerSilenceMsMax;
+  readonly #closed = new AbortController();
+
+  constructor(address: DatabaseAddress) {
+    this.#address = address;
+    this.#connector = new Connector(address, reconnectMsMin);
+  }
+
   /** The connection, outside of a transaction. @throws Failure `unavailable` if the database cannot be reached */
-  connection(): Promise<Connection>;
+  async connection(): Promise<Connection> {
+    return (await this.#connected()).server.connection;
+  }
+
   /**
    * Runs `write` in a transaction. If it fails because the connection was lost, the transaction may still have been
    * committed.
    * @throws Failure `unavailable` if the database cannot be reached, or is silent for `writerSilenceMsMax`
    */
-  transaction<T>(write: (connection: Connection) => Promise<T>): Promise<T>;
-  /** From now on, a silence of `silenceMsMax` ends a transaction. */
-  hurry(silenceMsMax: number): void;
-  /** Closes the connection at once; the current transaction and all later ones fail. */
-  close(): void;
-}
-
-/** Connects. @throws Failure `unavailable` if the database cannot be reached */
-export async function openWriter(url: string): Promise<Writer> {
-  const writer = new ReconnectingWriter(parseDatabaseUrl(url));
-  await writer.connection();
-  return writer;
-}
-
-/** A connection to the server, and its socket. */
-interface Session {
-  readonly connection: Connection;
-  readonly socket: Socket;
-  readonly probe: ConnectionProbe;
-}
-
-class ReconnectingWriter implements Writer {
-  readonly #address: DatabaseAddress;
-  #session: Session | undefined;
-  #connectMsMax = connectTimeoutMs;
-  #silenceMsMax = writerSilenceMsMax;
-  #closed = new AbortController();
-
-  constructor(address: DatabaseAddress) {
-    this.#address = address;
-  }
-
-  async connection(): Promise<Connection> {
-    return (await this.#connected()).connection;
-  }
-
   async transaction<T>(write: (connection: Connection) => Promise<T>): Promise<T> {
-    const session = await this.#connected();
-    const { connection, socket, probe } = session;
+    const { server, probe } = await this.#connected();
+    const { connection, socket } = server;
     socket.setTimeout(this.#silenceMsMax);
     probe.start();
     try {
@@ -113,53 +84,46 @@ class ReconnectingWriter implements Writer {
     }
   }
 
+  /** From now on, a silence of `silenceMsMax` ends a transaction. */
   hurry(silenceMsMax: number): void {
     this.#silenceMsMax = silenceMsMax;
-    const socket = this.#session?.socket;
+    const socket = this.#server?.socket;
     if (socket?.timeout) socket.setTimeout(silenceMsMax);
   }
 
+  /** Closes the connection at once; the current transaction and all later ones fail. */
   close(): void {
     this.#closed.abort();
-    this.#session?.socket.destroy();
+    this.#server?.destroy();
   }
 
   async #connected(): Promise<Session> {
-    if (this.#session?.socket.destroyed === false) return this.#session;
-    const startedAt = performance.now();
-    const session = await openSession(this.#address, this.#connectMsMax, this.#closed.signal);
-    const tookMs = performance.now() - startedAt;
-    this.#connectMsMax = Math.min(connectTimeoutMs, Math.max(reconnectMsMin, tookMs * reconnectFactor));
-    this.#session = session;
-    return session;
+    if (this.#session?.server.isClosed === false) return this.#session;
+    const server = await this.#connector.open({
+      // The limit of a transaction is that of its socket: see below.
+      statementTimeoutMs: Number.POSITIVE_INFINITY,
+      localInfile: true,
+      settings: writerSettings,
+      signal: this.#closed.signal,
+    });
+    this.#server = server;
+    const { socket } = server;
+    socket.on("timeout", () => socket.destroy(silentPeerError(`no response for ${(socket.timeout ?? 0) / 1_000} s`)));
+    try {
+      socket.setTimeout(connectTimeoutMs);
+      this.#session = { server, probe: await ConnectionProbe.of(server, this.#address) };
+      socket.setTimeout(0);
+      return this.#session;
+    } catch (error) {
+      server.destroy();
+      throw error;
+    }
   }
 }
 
-async function openSession(address: DatabaseAddress, timeoutMs: number, closed: AbortSignal): Promise<Session> {
-  const socket = openSocket(address);
-  const abort = () => socket.destroy(silentPeerError("the loader was stopped"));
-  socket.on("timeout", () => socket.destroy(silentPeerError(`no response for ${(socket.timeout ?? 0) / 1_000} s`)));
-  closed.addEventListener("abort", abort, { once: true });
-  const pool = createPool({
-    ...driverOptions(address, { connectionsMax: 1, connectTimeoutMs: timeoutMs }),
-    flags: ["LOCAL_FILES"],
-    stream: () => socket,
-  });
-  try {
-    if (closed.aborted) abort();
-    const driver: PoolConnection = await pool.getConnection();
-    // If the connection breaks while nobody waits, the next transaction notices.
-    driver.connection.on("error", () => {});
-    socket.once("close", () => driver.destroy());
-    socket.setTimeout(timeoutMs);
-    await driver.query(writerSettings);
-    socket.setTimeout(0);
-    const connection = wrapConnection(driver);
-    return { connection, socket, probe: await ConnectionProbe.of(connection, socket, address) };
-  } catch (error) {
-    socket.destroy();
-    throw toDatabaseFailure(error);
-  } finally {
-    closed.removeEventListener("abort", abort);
-  }
+/** Connects. @throws Failure `unavailable` if the database cannot be reached */
+export async function openWriter(url: string): Promise<Writer> {
+  const writer = new Writer(parseDatabaseUrl(url));
+  await writer.connection();
+  return writer;
 }

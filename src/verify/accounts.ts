@@ -1,4 +1,4 @@
-import type { Connection } from "../store/driver-connection.js";
+import type { Connection } from "../store/connection/connection.js";
 
 /** `vega.AccountType` of the external account, which stands for the world outside of the network. */
 const external = 10;

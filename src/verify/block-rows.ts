@@ -1,8 +1,7 @@
 import { createHash } from "node:crypto";
 import { accountRows, entryClassRows } from "../store/account-table.js";
-import { type BlockMark, blockDigest } from "../store/block-digest.js";
-import { blockColumns } from "../store/block-table.js";
-import type { Connection, Parameter } from "../store/driver-connection.js";
+import { type BlockMark, blockDigest, blockRows, toMark } from "../store/block-table.js";
+import type { Connection, Parameter } from "../store/connection/connection.js";
 import { rowText, type TableRows } from "../store/table-rows.js";
 import type { Findings } from "./findings.js";
 
@@ -12,13 +11,13 @@ const rowsPerQuery = 10_000;
 /** A row of `block`. Rows of releases without digests have null in the last four columns. */
 export interface StoredBlock {
   readonly height: bigint;
-  readonly time_ns: bigint;
-  readonly stream_sequence: bigint;
-  readonly ledger_entries: number;
-  readonly account_max: number | null;
-  readonly class_max: number | null;
+  readonly timeNs: bigint;
+  readonly streamSequence: bigint;
+  readonly ledgerEntries: number;
+  readonly accountMax: number | null;
+  readonly classMax: number | null;
   /** One character per byte. */
-  readonly entries_digest: string | null;
+  readonly entriesDigest: string | null;
   readonly digest: string | null;
 }
 
@@ -26,7 +25,7 @@ export interface StoredBlock {
 export async function* readBlocks(connection: Connection, from: bigint, to: bigint): AsyncGenerator<StoredBlock[]> {
   for (let next = from; ; ) {
     const blocks = await connection.query<{ [K in keyof StoredBlock]: StoredBlock[K] }>(
-      `SELECT ${blockColumns.join(", ")} FROM block WHERE height >= ? AND height <= ?
+      `${blockRows.select} WHERE height >= ? AND height <= ?
        ORDER BY height LIMIT ${blocksPerQuery}`,
       [next, to],
     );
@@ -126,20 +125,20 @@ export class BlockRows {
   async check(block: StoredBlock): Promise<void> {
     const before = this.#before;
     this.#before = block;
-    if (before !== undefined && (block.time_ns < before.time_ns || block.stream_sequence <= before.stream_sequence)) {
+    if (before !== undefined && (block.timeNs < before.timeNs || block.streamSequence <= before.streamSequence)) {
       this.#findings.add(
         "block",
         block.height,
         `its time or stream sequence number is before block ${before.height}'s`,
       );
     }
-    const { account_max, class_max, entries_digest, digest } = block;
-    if (account_max === null && class_max === null && entries_digest === null && digest === null) {
+    const { accountMax, classMax, entriesDigest, digest } = block;
+    if (accountMax === null && classMax === null && entriesDigest === null && digest === null) {
       this.#noteUndigested(block, before);
-    } else if (account_max === null || class_max === null || entries_digest === null || digest === null) {
+    } else if (accountMax === null || classMax === null || entriesDigest === null || digest === null) {
       this.#findings.add("block", block.height, "a part of its digests is missing");
     } else {
-      await this.#compare({ ...block, account_max, class_max, entries_digest, digest }, before && toMark(before));
+      await this.#compare({ ...block, accountMax, classMax, entriesDigest, digest }, before && toMark(before));
     }
   }
 
@@ -167,29 +166,21 @@ export class BlockRows {
   async #digest(block: Omit<DigestedBlock, "digest">, before: BlockMark | undefined): Promise<Buffer> {
     return blockDigest(
       before ?? this.#root,
-      {
-        height: block.height,
-        timeNs: block.time_ns,
-        streamSequence: block.stream_sequence,
-        ledgerEntries: block.ledger_entries,
-        accountMax: block.account_max,
-        classMax: block.class_max,
-        entriesDigest: bytes(block.entries_digest),
-      },
-      await this.#accounts.digest(before?.accountMax ?? 0, block.account_max),
-      await this.#classes.digest(before?.classMax ?? 0, block.class_max),
+      { ...block, entriesDigest: bytes(block.entriesDigest) },
+      await this.#accounts.digest(before?.accountMax ?? 0, block.accountMax),
+      await this.#classes.digest(before?.classMax ?? 0, block.classMax),
     );
   }
 
   #noteUndigested(block: StoredBlock, before: StoredBlock | undefined): void {
-    const { height, ledger_entries } = block;
+    const { height, ledgerEntries } = block;
     const last = this.undigested.at(-1);
     if (last !== undefined && last.last === before?.height) {
       const { first, blocks, entries } = last;
-      this.undigested.splice(-1, 1, { first, last: height, blocks: blocks + 1, entries: entries + ledger_entries });
+      this.undigested.splice(-1, 1, { first, last: height, blocks: blocks + 1, entries: entries + ledgerEntries });
       return;
     }
-    this.undigested.push({ first: height, last: height, blocks: 1, entries: ledger_entries });
+    this.undigested.push({ first: height, last: height, blocks: 1, entries: ledgerEntries });
     if (before === undefined) return;
     this.#findings.add(
       "block",
@@ -202,15 +193,7 @@ export class BlockRows {
 /** A block with all its digests. */
 export type DigestedBlock = { readonly [K in keyof StoredBlock]: NonNullable<StoredBlock[K]> };
 
-function toMark({ height, account_max, class_max, digest }: StoredBlock): BlockMark {
-  return {
-    height,
-    accountMax: account_max ?? 0,
-    classMax: class_max ?? 0,
-    digest: digest === null ? undefined : bytes(digest),
-  };
-}
-
-function bytes(text: string): Buffer {
+/** What a column of bytes is read as, as bytes. */
+export function bytes(text: string): Buffer {
   return Buffer.from(text, "latin1");
 }

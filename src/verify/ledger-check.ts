@@ -1,8 +1,7 @@
 import { createHash } from "node:crypto";
 import { entryId, firstIdOfBlock, positionBits } from "../domain/block-position.js";
-import type { Connection } from "../store/driver-connection.js";
-import { entriesPerText, readEntries } from "../store/ledger-entry-table.js";
-import { readOldestKept } from "../store/ledger-retention-table.js";
+import type { Connection } from "../store/connection/connection.js";
+import { entriesPerText, readEntries, readOldestKept } from "../store/ledger-entry-table.js";
 import { Accounts } from "./accounts.js";
 import { Balances } from "./balances.js";
 import { type BlockRows, readBlocks, type StoredBlock } from "./block-rows.js";
@@ -58,13 +57,13 @@ async function* piecesOf(pages: AsyncIterable<StoredBlock[]>, oldest: bigint): A
     if (dropped.length > 0) yield { blocks: dropped, low: 1n, high: 0n, isCut: false };
     if (firstKept < 0) continue;
     for (const block of page.slice(firstKept)) {
-      const { height, ledger_entries } = block;
-      if (blocks.length > 0 && entries + ledger_entries > entriesPerText) {
+      const { height, ledgerEntries } = block;
+      if (blocks.length > 0 && entries + ledgerEntries > entriesPerText) {
         const high = firstIdOfBlock(height) - 1n;
         yield { blocks, low, high, isCut: false };
         [low, blocks, entries] = [high + 1n, [], 0];
       }
-      const claimed = Math.min(ledger_entries, entriesMax);
+      const claimed = Math.min(ledgerEntries, entriesMax);
       let rest = claimed;
       for (; rest > entriesPerText; rest -= entriesPerText) {
         const high = entryId(height, claimed - rest + entriesPerText) - 1n;
@@ -232,16 +231,16 @@ export class LedgerCheck {
   }
 
   async #endBlock(block: StoredBlock): Promise<void> {
-    const { height, ledger_entries, entries_digest } = block;
+    const { height, ledgerEntries, entriesDigest } = block;
     const digest = this.#digest.digest().toString("latin1");
     // Some that were dropped may still exist, because `retain` deletes them gradually.
     const isKept = height >= this.#oldest;
     if (this.#renewal !== undefined) {
       await this.#renewal.block(block, isKept ? digest : undefined);
-    } else if (isKept && this.#positions !== ledger_entries) {
-      const text = `it has ${this.#positions} entries, and ${ledger_entries} were written`;
+    } else if (isKept && this.#positions !== ledgerEntries) {
+      const text = `it has ${this.#positions} entries, and ${ledgerEntries} were written`;
       this.#findings.add("ledger_entry", height, text);
-    } else if (isKept && entries_digest !== null && digest !== entries_digest) {
+    } else if (isKept && entriesDigest !== null && digest !== entriesDigest) {
       this.#findings.add("ledger_entry", height, "its entries are not what was written");
     }
     if (this.#renewal === undefined) await this.#blocks.check(block);

@@ -1,15 +1,14 @@
 import { createHash, randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { OperatorError } from "../domain/operator-error.js";
-import { writeBlocks } from "../store/block-table.js";
+import { blockRows } from "../store/block-table.js";
+import type { Connection } from "../store/connection/connection.js";
 import type { Database } from "../store/database.js";
-import { digestedTables } from "../store/digested-tables.js";
-import type { Connection } from "../store/driver-connection.js";
-import { retentionRows } from "../store/ledger-retention-table.js";
+import { retentionRows } from "../store/ledger-entry-table.js";
 import { beatTurn, endTurn, type LoaderTurn, readProgress, readTurn, takeTurn } from "../store/progress-table.js";
-import { renewedStart, renewTableDigests } from "../store/table-digest-table.js";
-import { readRows } from "../store/table-rows.js";
-import { BlockRows, type DigestedBlock, type StoredBlock } from "./block-rows.js";
+import { digestedTables, renewedStart, renewTableDigests } from "../store/table-digest-table.js";
+import { readRows, writeRows } from "../store/table-rows.js";
+import { BlockRows, bytes, type DigestedBlock, type StoredBlock } from "./block-rows.js";
 import { Findings } from "./findings.js";
 import { LedgerCheck, type LedgerProgress, type RenewDigests } from "./ledger-check.js";
 import { sumOf } from "./table-check.js";
@@ -133,15 +132,15 @@ class DigestRenewal implements RenewDigests {
     const isDropped = entriesDigest === undefined;
     this.#accountMax = Math.max(
       this.#accountMax,
-      isDropped ? (block.account_max ?? 0) : 0,
+      isDropped ? (block.accountMax ?? 0) : 0,
       isNewest ? this.#last.account : 0,
     );
-    this.#classMax = Math.max(this.#classMax, isDropped ? (block.class_max ?? 0) : 0, isNewest ? this.#last.class : 0);
+    this.#classMax = Math.max(this.#classMax, isDropped ? (block.classMax ?? 0) : 0, isNewest ? this.#last.class : 0);
     const renewed = {
       ...block,
-      account_max: this.#accountMax,
-      class_max: this.#classMax,
-      entries_digest: entriesDigest ?? block.entries_digest ?? noEntries,
+      accountMax: this.#accountMax,
+      classMax: this.#classMax,
+      entriesDigest: entriesDigest ?? block.entriesDigest ?? noEntries,
     };
     this.#pending.push(await this.#blocks.renew(renewed));
     if (this.#pending.length >= blocksPerTransaction) await this.write();
@@ -153,18 +152,12 @@ class DigestRenewal implements RenewDigests {
 
   /** Writes what is pending. */
   async write(): Promise<void> {
-    const bytes = (text: string) => Buffer.from(text, "latin1");
     const rows = this.#pending.map((block) => ({
-      height: block.height,
-      timeNs: block.time_ns,
-      streamSequence: block.stream_sequence,
-      ledgerEntries: block.ledger_entries,
-      accountMax: block.account_max,
-      classMax: block.class_max,
-      entriesDigest: bytes(block.entries_digest),
+      ...block,
+      entriesDigest: bytes(block.entriesDigest),
       digest: bytes(block.digest),
     }));
-    await this.inTurn((connection) => writeBlocks(connection, rows));
+    await this.inTurn((connection) => writeRows(connection, blockRows, rows));
     this.#pending = [];
     this.#writtenMs = performance.now();
   }

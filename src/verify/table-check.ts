@@ -1,12 +1,19 @@
-import { depthRows, levelRows, liveOrderRows } from "../store/depth-table.js";
-import { digestedTables, hasTableDigests, placeOf } from "../store/digested-tables.js";
-import type { Connection, Parameter } from "../store/driver-connection.js";
-import { retentionRows } from "../store/ledger-retention-table.js";
+import type { Connection, Parameter } from "../store/connection/connection.js";
+import { depthRows, levelRows, liveOrderRows, venueMarketRows } from "../store/depth-table.js";
+import { retentionRows } from "../store/ledger-entry-table.js";
 import { type Progress, progressRows } from "../store/progress-table.js";
-import { addRow, noRows, placeOfDifference, type RowSum, rowHash } from "../store/row-hash.js";
-import { readTableDigests } from "../store/table-digest-table.js";
+import {
+  addRow,
+  digestedTables,
+  hasTableDigests,
+  noRows,
+  placeOf,
+  placeOfDifference,
+  type RowSum,
+  readTableDigests,
+  rowHash,
+} from "../store/table-digest-table.js";
 import { readRows, type TableRows } from "../store/table-rows.js";
-import { venueMarketRows } from "../store/venue-market-table.js";
 import type { Findings } from "./findings.js";
 
 /** A bundle's signatures come before or after it. A bundle without any after this time is a finding. */

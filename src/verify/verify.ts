@@ -1,12 +1,11 @@
 import { firstIdOfBlock } from "../domain/block-position.js";
 import { accountRows, entryClassRows } from "../store/account-table.js";
+import type { Connection } from "../store/connection/connection.js";
 import type { Database } from "../store/database.js";
-import { digestedTables } from "../store/digested-tables.js";
-import type { Connection } from "../store/driver-connection.js";
-import { readOldestKept, retentionRows } from "../store/ledger-retention-table.js";
+import { readOldestKept, retentionRows } from "../store/ledger-entry-table.js";
 import { findSchemaProblems } from "../store/migrate.js";
 import { type Progress, readProgress } from "../store/progress-table.js";
-import { readChainStart } from "../store/table-digest-table.js";
+import { digestedTables, readChainStart } from "../store/table-digest-table.js";
 import { BlockRows, type UndigestedBlocks } from "./block-rows.js";
 import { Findings } from "./findings.js";
 import { LedgerCheck, type LedgerProgress } from "./ledger-check.js";

@@ -125,6 +125,13 @@ describe("the walls of docs/architecture.md", () => {
     expect(new Set(importers)).toEqual(new Set(["store"]));
   });
 
+  test("connections know no tables", () => {
+    const across = imports.filter(({ from, ours }) => ours && from.startsWith("src/store/connection/"));
+    const broken = across.filter(({ to }) => !/^src\/(store\/connection|domain|telemetry)\//.test(to));
+    expect(broken.map(({ from, to }) => `${from} imports ${to}`)).toEqual([]);
+    expect(across.length).toBeGreaterThan(0);
+  });
+
   test("only the configuration reads the environment", () => {
     const readers = sources.filter((path) => /\bprocess\s*\.\s*env\b/.test(withoutComments(readSource(path))));
     expect(readers).toEqual(["src/config.ts"]);

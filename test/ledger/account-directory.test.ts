@@ -2,10 +2,9 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { AccountDirectory, directoryRowsMax } from "../../src/ledger/account-directory.js";
+import type { Connection } from "../../src/store/connection/connection.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
-import type { Connection } from "../../src/store/driver-connection.js";
 import { migrate } from "../../src/store/migrate.js";
-import { PlacedConnection } from "../../src/store/placed-read.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { newDatabaseUrl } from "../support/database.js";
 
@@ -50,8 +49,8 @@ function heapBytes(): number {
 }
 
 function refresh(directory: AccountDirectory, accountMax: number): Promise<void> {
-  return database.withConnection((connection) =>
-    directory.refresh(new PlacedConnection(connection), { accountMax, classMax: 0 }),
+  return database.lease({ class: "ledger", call: undefined }, (reader) =>
+    directory.refresh(reader, { accountMax, classMax: 0 }),
   );
 }
 

@@ -5,7 +5,8 @@ import {
   type ListERC20MultiSigSignerRemovedBundlesResponse,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { listErc20MultiSigSignerRemovedBundles } from "../../src/api/list-erc20-multi-sig-signer-removed-bundles.js";
-import { writeBundles, writeSignatures } from "../../src/store/bundle-table.js";
+import { bundleRows, signatureRows } from "../../src/store/bundle-table.js";
+import { writeRows } from "../../src/store/table-rows.js";
 import { LedgerFixture } from "./ledger-fixture.js";
 
 let fixture: LedgerFixture;
@@ -28,7 +29,9 @@ beforeAll(async () => {
   fixture = await LedgerFixture.create();
   await fixture.database.withTransaction(async (connection) => {
     const add = (signatureId: string, nodeId: string, submitter: string, timeNs: bigint, epochSeq: string) =>
-      writeBundles(connection, [{ signatureId, nodeId, submitter, oldSigner: "0xold", nonce: "42", timeNs, epochSeq }]);
+      writeRows(connection, bundleRows, [
+        { signatureId, nodeId, submitter, oldSigner: "0xold", nonce: "42", timeNs, epochSeq },
+      ]);
     await add("s1", "n1", "0xaa", 10n, "7");
     await add("s3", "n1", "0xbb", 10n, "007");
     await add("s2", "n2", "0xaa", 10n, "0");
@@ -118,9 +121,10 @@ describe("bundles", () => {
     const submitter = "0xmany";
     await fixture.database.withTransaction(async (connection) => {
       const event = { oldSigner: "0xold", nonce: "1", timeNs: 5n, epochSeq: "9" };
-      await writeBundles(connection, [{ signatureId: "many", nodeId: "n3", submitter, ...event }]);
-      await writeSignatures(
+      await writeRows(connection, bundleRows, [{ signatureId: "many", nodeId: "n3", submitter, ...event }]);
+      await writeRows(
         connection,
+        signatureRows,
         signatures.map((signature) => ({ signatureId: "many", signature, kind: 1 })),
       );
     });

@@ -8,7 +8,6 @@ import { AccountType, TransferType } from "../../gen/vega/vega_pb.js";
 import { listLedgerEntries } from "../../src/api/list-ledger-entries.js";
 import { LedgerReader } from "../../src/ledger/ledger-reader.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
-import { registerGateMetrics } from "../../src/store/gate-metrics.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { createMetrics } from "../../src/telemetry/metrics.js";
 import { type RunningServer, startServer } from "../../src/transport/server.js";
@@ -34,9 +33,9 @@ beforeAll(async () => {
 afterAll(() => fixture.drop());
 
 async function serve(waitingMax: number, waitMsMax = 60_000): Promise<void> {
-  database = openDatabase(fixture.url, { connectionsMax: 1, gate: { waitingMax, waitMsMax } });
+  database = openDatabase(fixture.url, { connectionsMax: 1, queue: { waitingMax, waitMsMax } });
   const metrics = createMetrics();
-  registerGateMetrics(metrics, database.gate);
+  database.queue.register(metrics);
   server = await startServer({
     api: [listLedgerEntries({ ledger: new LedgerReader(database) })],
     listen: { host: "127.0.0.1", port: 0 },
@@ -58,7 +57,7 @@ async function occupy(): Promise<() => void> {
     release = resolve;
   });
   await new Promise<void>((occupied) => {
-    void database.gate.run(undefined, () => {
+    void database.withConnection(() => {
       occupied();
       return released;
     });
@@ -92,7 +91,7 @@ test("too many requests are refused at once, with a time to come back, and the r
   await serve(3);
   const release = await occupy();
   const asked = Array.from({ length: 8 }, () => ask("127.0.0.1"));
-  await expect.poll(() => database.gate.refused("SERVER_BUSY")).toBe(5);
+  await expect.poll(() => database.queue.refused("SERVER_BUSY")).toBe(5);
   const metrics = (await ask("127.0.0.1", "/metrics")).body.message;
   expect(metrics).toContain("marketd_database_requests_running 1\n");
   expect(metrics).toContain("marketd_database_requests_waiting 3\n");
@@ -112,14 +111,14 @@ test("a client of few requests gets its turn beside one of many, who feels its q
   await serve(10);
   const release = await occupy();
   const many = Array.from({ length: 10 }, () => ask("127.0.0.2"));
-  await expect.poll(() => database.gate.waiting).toBe(10);
+  await expect.poll(() => database.queue.waiting).toBe(10);
   const order: string[] = [];
   const few = ask("127.0.0.3").then((reply) => {
     order.push("few");
     return reply;
   });
   for (const reply of many) void reply.then(({ status }) => order.push(`many ${status}`));
-  await expect.poll(() => database.gate.refused("TOO_MANY_REQUESTS_OF_CLIENT") + order.length).toBeGreaterThan(0);
+  await expect.poll(() => database.queue.refused("TOO_MANY_REQUESTS_OF_CLIENT") + order.length).toBeGreaterThan(0);
   release();
   expect((await few).status).toBe(200);
   const replies = await Promise.all(many);
@@ -145,7 +144,7 @@ test("a request over gRPC is refused in the same way", async () => {
   const [retry] = (error as { findDetails(schema: typeof RetryInfoSchema): unknown[] }).findDetails(RetryInfoSchema);
   expect(retry).toMatchObject({ retryDelay: { seconds: 1n } });
   release();
-  await expect.poll(() => database.gate.running).toBe(0);
+  await expect.poll(() => database.queue.running).toBe(0);
   expect((await client.listLedgerEntries({})).ledgerEntries?.edges).toHaveLength(1);
 });
 
@@ -162,12 +161,12 @@ test("clients that hang up, cancel, or set a short deadline leave nothing waitin
   const cancelled = controllers.map(({ signal }) => client.listLedgerEntries({}, { signal }));
   const late = Array.from({ length: 20 }, () => client.listLedgerEntries({}, { timeoutMs: 300 }));
   const outcomes = Promise.allSettled([...cancelled, ...late]);
-  await expect.poll(() => database.gate.waiting).toBeGreaterThanOrEqual(40);
+  await expect.poll(() => database.queue.waiting).toBeGreaterThanOrEqual(40);
   for (const request of hungUp) request.destroy();
   for (const controller of controllers) controller.abort();
-  await expect.poll(() => database.gate.waiting, { timeout: 10_000 }).toBe(0);
+  await expect.poll(() => database.queue.waiting, { timeout: 10_000 }).toBe(0);
   await outcomes;
-  expect(database.gate.refused("SERVER_BUSY")).toBe(0);
+  expect(database.queue.refused("SERVER_BUSY")).toBe(0);
   release();
   expect((await ask("127.0.0.1")).status).toBe(200);
 });

@@ -209,12 +209,12 @@ test("times have nine digits, before 1970 too", () => {
 
 test("a reader that takes nothing makes nothing be read", async () => {
   let queries = 0;
-  const counting = new (class extends LedgerReader {
-    override borrow: LedgerReader["borrow"] = (signal, use) => {
+  const counting = new LedgerReader({
+    lease: (lease, use) => {
       queries++;
-      return super.borrow(signal, use);
-    };
-  })(fixture.database);
+      return fixture.database.lease(lease, use);
+    },
+  });
   const stream = await open("network", "usd", undefined, 1, counting);
   await new Promise((resolve) => setTimeout(resolve, 300));
   // One for each batch that may be held; the first of them opens it.

@@ -1,6 +1,6 @@
 import { entryId } from "../../src/domain/block-position.js";
+import type { Connection, Parameter } from "../../src/store/connection/connection.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
-import type { Connection, Parameter } from "../../src/store/driver-connection.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { newDatabaseUrl } from "../support/database.js";

@@ -150,8 +150,8 @@ describe("list of ledger entries", () => {
   });
 
   test("a query that takes too long is given up, and the next one works", async () => {
-    const hasty = new LedgerReader(fixture.database, { queryTimeoutMs: 50 });
-    const sleep = hasty.borrow(undefined, (connection) => connection.query("SELECT SLEEP(1) AS slept"));
+    const hasty = { class: "ledger", call: undefined, timeoutMs: 50 } as const;
+    const sleep = fixture.database.lease(hasty, (reader) => reader.query("SELECT SLEEP(1) AS slept"));
     await expect(sleep).rejects.toMatchObject({ code: "deadline_exceeded", reason: "QUERY_TIMEOUT" });
     expect((await ask({})).edges).toHaveLength(2);
   });

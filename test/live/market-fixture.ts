@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { BodyRow, TradeRow } from "../../src/store/changes.js";
+import type { Connection } from "../../src/store/connection/connection.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
-import type { Connection } from "../../src/store/driver-connection.js";
+import type { KeptWhole, TradeRow } from "../../src/store/market-table.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { newDatabaseUrl } from "../support/database.js";
@@ -91,7 +91,7 @@ async function writeBlock(connection: Connection, rows: BlockRows): Promise<void
   );
 }
 
-async function writeBody(connection: Connection, table: string, row: BodyRow): Promise<void> {
+async function writeBody(connection: Connection, table: string, row: KeptWhole): Promise<void> {
   await connection.run(`REPLACE INTO ${table} VALUES (?, ?, ?)`, [row.marketId, row.changedSequence, row.body]);
 }
 

@@ -3,7 +3,8 @@ import type { Book } from "../../examples/typescript/keep-a-book.js";
 import { MarketSchema } from "../../gen/vega/markets_pb.js";
 import { MarketDataSchema } from "../../gen/vega/vega_pb.js";
 import { comparePrices } from "../../src/domain/price.js";
-import type { BodyRow, Changes, DepthRow, LevelRow, Place, Progress, TradeRow } from "../../src/store/changes.js";
+import type { Changes, DepthRow, LevelRow, Place, Progress } from "../../src/store/changes.js";
+import type { KeptWhole, TradeRow } from "../../src/store/market-table.js";
 
 /** A level as text, for comparisons: `price volume orders`. */
 export type LevelText = string;
@@ -37,8 +38,8 @@ type Changed<T> = T & { readonly changedSequence: bigint };
 /** The rows that a block wrote. */
 export interface BlockRows {
   readonly progress: Progress;
-  readonly markets: readonly BodyRow[];
-  readonly marketData: readonly BodyRow[];
+  readonly markets: readonly KeptWhole[];
+  readonly marketData: readonly KeptWhole[];
   readonly depths: readonly DepthRow[];
   readonly levels: readonly Changed<LevelRow>[];
   readonly trades: readonly TradeRow[];
@@ -68,8 +69,8 @@ export function keptBookText({ buy, sell }: Book): BookText {
  * truth that streams are held to, made without any of the code they use.
  */
 export class ModelNetwork {
-  readonly #markets = new Map<string, BodyRow>();
-  readonly #data = new Map<string, BodyRow>();
+  readonly #markets = new Map<string, KeptWhole>();
+  readonly #data = new Map<string, KeptWhole>();
   readonly #depths = new Map<string, DepthRow>();
   readonly #levels = new Map<string, Changed<LevelRow>>();
   readonly #trades = new Map<string, TradeRow>();

@@ -1,9 +1,9 @@
 import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { Failure } from "../../src/domain/failure.js";
-import { asText } from "../../src/store/column.js";
+import { asText } from "../../src/store/connection/column.js";
+import { groupConcatBytesMax } from "../../src/store/connection/driver-options.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
-import { groupConcatBytesMax } from "../../src/store/driver-connection.js";
 import { readEntries } from "../../src/store/ledger-entry-table.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";

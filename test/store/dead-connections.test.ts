@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import type { Service } from "../../src/commands/service.js";
-import { idleConnectionMs, probeAfterIdleMs } from "../../src/store/connection-pool.js";
+import { idleConnectionMs, probeAfterIdleMs } from "../../src/store/connection/connection-pool.js";
 import { openDatabase } from "../../src/store/database.js";
 import { MarketFixture } from "../live/market-fixture.js";
 import { startTestService } from "../live/service.js";

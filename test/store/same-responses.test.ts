@@ -4,9 +4,7 @@ import { afterAll, expect, test } from "vitest";
 import type { Service } from "../../src/commands/service.js";
 import { retain } from "../../src/ledger/retain.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
-import { dropDatabase } from "../../src/store/drop-database.js";
-import { migrate } from "../../src/store/migrate.js";
-import { withPlacedConnection } from "../../src/store/placed-read.js";
+import { dropDatabase, migrate } from "../../src/store/migrate.js";
 import { readTurn } from "../../src/store/progress-table.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { renderFinding } from "../../src/verify/findings.js";
@@ -69,9 +67,8 @@ test(
       await withDatabase(url, async (database) => {
         await database.withConnection(readTurn);
         const [store] = await database.query<{ id: string }>("SELECT store_id AS id FROM progress");
-        await withPlacedConnection(database, { call: undefined }, 10_000, async (connection) => {
-          connection.dependOn({ storeId: store?.id ?? "", streamSequence: 0n });
-        });
+        const place = { storeId: store?.id ?? "", streamSequence: 0n };
+        await database.lease({ class: "ledger", call: undefined, place }, async () => {});
         await retain(database, { keepNs: 20_000_000_000n });
       });
     });

@@ -1,6 +1,6 @@
 import mysql, { type Connection, type FieldPacket } from "mysql2/promise";
 
-/** The value that a column becomes, by src/store/column.ts, from its type and character set in the protocol. */
+/** The value that a column becomes, by src/store/connection/column.ts, from its type and character set in the protocol. */
 function kindOf({ columnType = -1, characterSet }: FieldPacket): string {
   const isBytes = characterSet === 63;
   if ([1, 3].includes(columnType)) return "number";

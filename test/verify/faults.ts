@@ -1,9 +1,9 @@
 import { firstIdOfBlock } from "../../src/domain/block-position.js";
 import { Random } from "../../src/simulator/random.js";
-import type { ColumnValue, Row } from "../../src/store/column.js";
+import type { ColumnValue, Row } from "../../src/store/connection/column.js";
+import type { Connection, Parameter } from "../../src/store/connection/connection.js";
 import type { Database } from "../../src/store/database.js";
-import type { Connection, Parameter } from "../../src/store/driver-connection.js";
-import { readOldestKept } from "../../src/store/ledger-retention-table.js";
+import { readOldestKept } from "../../src/store/ledger-entry-table.js";
 import { readMigrations } from "../../src/store/migration-files.js";
 
 /** Every table of the store, and its key. */

@@ -1,10 +1,8 @@
 import type { Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { asText } from "./column.js";
+import { type Connection, ServerConnection, silentPeerError } from "./connection.js";
 import type { DatabaseAddress } from "./database-url.js";
-import type { Connection } from "./driver-connection.js";
-import { silentPeerError } from "./driver-socket.js";
-import { ServerConnection } from "./server-connection.js";
 
 /** Silence within a transaction after which another connection asks about it, in milliseconds. */
 export const probeAfterMs = 1_000;
@@ -41,7 +39,7 @@ export class ConnectionProbe {
   }
 
   /** A probe for a connection, which must be idle now. @throws Failure `unavailable` */
-  static async of(connection: Connection, socket: Socket, address: DatabaseAddress): Promise<ConnectionProbe> {
+  static async of({ connection, socket }: ServerConnection, address: DatabaseAddress): Promise<ConnectionProbe> {
     const sql = `SELECT ${asText("CONNECTION_ID()")} AS id, ${serverName} AS server`;
     const [row] = await connection.query<{ id: string; server: string }>(sql);
     return new ConnectionProbe(socket, address, row?.id ?? "0", row?.server ?? "");
@@ -78,8 +76,8 @@ export class ConnectionProbe {
   async #ask(isStillSilent: () => boolean): Promise<void> {
     let other: ServerConnection | undefined;
     try {
-      const limits = { connectTimeoutMs: probeTimeoutMs, statementTimeoutMs: probeTimeoutMs };
-      other = await ServerConnection.open({ ...this.#address, database: "" }, limits);
+      const settings = { statementTimeoutMs: probeTimeoutMs };
+      other = await ServerConnection.open({ ...this.#address, database: "" }, settings, probeTimeoutMs);
       if (!(await this.#isIdle(other.connection))) return;
       await sleep(probeGraceMs, undefined, { ref: false });
       if (!isStillSilent()) return;

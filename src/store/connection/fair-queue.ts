@@ -1,7 +1,9 @@
-import { quotaKey } from "../domain/client-address.js";
-import { Failure, unavailable } from "../domain/failure.js";
-import type { Call } from "../domain/service.js";
-import { turnsMax, WorkPacer } from "../domain/work-pacer.js";
+import { Counter, Gauge } from "prom-client";
+import { quotaKey } from "../../domain/client-address.js";
+import { Failure, unavailable } from "../../domain/failure.js";
+import type { Call } from "../../domain/service.js";
+import { turnsMax, WorkPacer } from "../../domain/work-pacer.js";
+import type { Metrics } from "../../telemetry/metrics.js";
 
 /**
  * Requests that may wait for the database: a second of work with pages of 64 rows. A waiting request takes 5 KB and no
@@ -15,19 +17,34 @@ export const waitMsMax = 5_000;
 /** The fraction of slots that one address may hold, so that another address always finds a free one. */
 export const addressShare = 0.8;
 
+/** What a slot is used for. `internal`: the process's own statements. */
+export type WorkClass = "ledger" | "export" | "internal";
+
+/** The fraction of slots that a class of work may hold. Exports run for long, and leave some to pages. */
+export const classShares: Readonly<Record<WorkClass, number>> = { ledger: 1, export: 0.8, internal: 1 };
+
 /** Retry delay for refused clients. */
 export const busyRetryMs = 1_000;
 
-/** Limits of a {@link DatabaseGate}. */
-export interface GateLimits {
+/** Limits of a {@link FairQueue}. */
+export interface QueueLimits {
   /** Requests at the database at once. */
   readonly slots: number;
   readonly waitingMax: number;
   readonly waitMsMax: number;
 }
 
+/** A request for a slot. */
+export interface SlotRequest {
+  readonly class: WorkClass;
+  /** Undefined: the process itself, which has no share and waits without limit. */
+  readonly call: Call | undefined;
+  /** The call has started to respond, so this request goes before its client's others and waits without limit. */
+  readonly started?: boolean;
+}
+
 /** The reasons of refusals. */
-export const refusalReasons = ["SERVER_BUSY", "TOO_MANY_REQUESTS_OF_CLIENT"] as const;
+const refusalReasons = ["SERVER_BUSY", "TOO_MANY_REQUESTS_OF_CLIENT"] as const;
 
 type RefusalReason = (typeof refusalReasons)[number];
 
@@ -47,44 +64,44 @@ const refusals: Readonly<Record<RefusalReason, Failure>> = {
 
 /** A waiting request. */
 interface Waiting {
+  readonly class: WorkClass;
   start(): void;
   refuse(failure: Failure): void;
 }
 
-/** The requests of one address. */
+/** The requests of one address, or of the process itself. */
 interface Client {
   readonly key: string;
+  readonly runningMax: number;
   running: number;
   /** The first requests of calls, in order of arrival. */
   readonly first: Set<Waiting>;
-  /**
-   * Further requests of calls that have started to respond. They go first and are never refused, so that no file is cut
-   * short.
-   */
-  readonly further: Set<Waiting>;
+  /** Requests without a limit, which go before those. So no file is cut short. */
+  readonly unlimited: Set<Waiting>;
 }
 
 /**
- * Limits how many requests are at the database and how many wait. Client addresses take turns.
+ * Limits how many requests are at the database and how many wait. Client addresses take turns, and no class of work
+ * holds more than its share.
  *
  * If too many wait, the newest request of the address with the most is refused, so a quota applies only while others
  * wait too. An aborted request leaves at once, but its slot stays taken until its statement has ended.
  */
-export class DatabaseGate {
-  readonly #limits: GateLimits;
-  readonly #runningPerAddressMax: number;
+export class FairQueue {
+  readonly #limits: QueueLimits;
   readonly #clients = new Map<string, Client>();
   /** Addresses with waiting requests, in the order of their turns. */
   readonly #turns = new Set<Client>();
   readonly #pacer = new WorkPacer();
   readonly #refused = new Map<RefusalReason, number>();
+  /** Requests at the database, by class. */
+  readonly #runningOf: Record<WorkClass, number> = { ledger: 0, export: 0, internal: 0 };
   #running = 0;
   /** First requests of calls only. */
   #waiting = 0;
 
-  constructor(limits: GateLimits) {
+  constructor(limits: QueueLimits) {
     this.#limits = limits;
-    this.#runningPerAddressMax = Math.max(1, Math.floor(limits.slots * addressShare));
   }
 
   /** Requests at the database now, including those whose client has left. */
@@ -94,9 +111,9 @@ export class DatabaseGate {
 
   /** Requests that wait now. */
   get waiting(): number {
-    let further = 0;
-    for (const client of this.#turns) further += client.further.size;
-    return this.#waiting + further;
+    let unlimited = 0;
+    for (const client of this.#turns) unlimited += client.unlimited.size;
+    return this.#waiting + unlimited;
   }
 
   /** Addresses with a request at the database or in the queue. */
@@ -109,86 +126,114 @@ export class DatabaseGate {
     return this.#refused.get(reason) ?? 0;
   }
 
+  /** Registers metrics of running, waiting and refused requests. */
+  register(metrics: Metrics): void {
+    const gauge = (name: string, help: string, value: () => number) => {
+      new Gauge({
+        name,
+        help,
+        registers: [metrics],
+        collect() {
+          this.set(value());
+        },
+      });
+    };
+    gauge("marketd_database_requests_running", "Requests at the database now.", () => this.running);
+    gauge("marketd_database_requests_waiting", "Requests that wait for the database now.", () => this.waiting);
+    const queue = this;
+    new Counter({
+      name: "marketd_database_requests_refused_total",
+      help: "Requests refused because too many wait for the database, by the reason of their error.",
+      labelNames: ["reason"],
+      registers: [metrics],
+      collect() {
+        this.reset();
+        for (const reason of refusalReasons) this.inc({ reason }, queue.refused(reason));
+      },
+    });
+  }
+
   /**
-   * Runs `work` when a slot is free, and frees the slot when it settles. `further`: the call has started to respond, so
-   * its request waits without limit.
+   * Runs `work` when a slot is free, and frees the slot when it settles.
    * @throws Failure `unavailable` or `resource_exhausted` at once if too many wait, `unavailable` after `waitMsMax`,
    * the reason of the call's signal when it is aborted, or whatever the work throws
    */
-  async run<T>(call: Call | undefined, work: () => Promise<T>, further = false): Promise<T> {
-    const client = this.#clientOf(quotaKey(call?.clientAddress ?? ""));
-    const waits = !this.#hasSlotFor(client);
-    const refusal = waits && !further ? this.#evict(client) : undefined;
-    if (refusal !== undefined) {
+  async run<T>(asked: SlotRequest, work: () => Promise<T>): Promise<T> {
+    const client = this.#clientOf(asked.call);
+    const isUnlimited = asked.call === undefined || asked.started === true;
+    const waits = !this.#hasSlotFor(client, asked.class);
+    const signal = asked.call?.signal;
+    const refusal = waits && !isUnlimited ? this.#evict(client) : undefined;
+    if (refusal !== undefined || signal?.aborted === true) {
       this.#forgetIdle(client);
-      throw refusal;
-    }
-    const signal = call?.signal;
-    if (signal?.aborted === true) {
-      this.#forgetIdle(client);
-      throw abortFailure(signal);
+      throw refusal ?? abortFailure(signal);
     }
     return new Promise<T>((resolve, reject) => {
       let timer: NodeJS.Timeout | undefined;
-      const refuse = (failure: Failure): void => {
+      const stopWaiting = (): void => {
         clearTimeout(timer);
         signal?.removeEventListener("abort", onAbort);
-        reject(failure);
       };
       const request: Waiting = {
-        refuse,
+        class: asked.class,
+        refuse: (failure) => {
+          stopWaiting();
+          reject(failure);
+        },
         start: () => {
           clearTimeout(timer);
-          const done = (): void => signal?.removeEventListener("abort", onAbort);
-          this.#work(client, signal, work).then(resolve, reject).finally(done);
+          this.#work(client, asked, work).then(resolve, reject).finally(stopWaiting);
         },
       };
       const onAbort = (): void => {
         this.#leave(client, request);
-        refuse(abortFailure(signal));
+        request.refuse(abortFailure(signal));
       };
       signal?.addEventListener("abort", onAbort, { once: true });
       if (!waits) return request.start();
       this.#turns.add(client);
-      if (further) {
-        client.further.add(request);
+      if (isUnlimited) {
+        client.unlimited.add(request);
         return;
       }
       client.first.add(request);
       this.#waiting++;
       timer = setTimeout(() => {
         this.#leave(client, request);
-        refuse(this.#refusal("SERVER_BUSY"));
+        request.refuse(this.#refusal("SERVER_BUSY"));
       }, this.#limits.waitMsMax);
     });
   }
 
   /** Runs the work, and frees the slot when its result may be used. */
-  async #work<T>(client: Client, signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
+  async #work<T>(client: Client, { class: workClass, call }: SlotRequest, work: () => Promise<T>): Promise<T> {
     this.#clients.set(client.key, client);
     client.running++;
     this.#running++;
+    this.#runningOf[workClass]++;
     try {
       const result = await work();
-      await new Promise<void>((resolve) => this.#pacer.push(resolve, signal?.aborted === true ? turnsMax : 0));
+      if (call === undefined) return result;
+      await new Promise<void>((resolve) => this.#pacer.push(resolve, call.signal.aborted ? turnsMax : 0));
       return result;
     } finally {
       client.running--;
       this.#running--;
+      this.#runningOf[workClass]--;
       this.#forgetIdle(client);
       this.#startNext();
     }
   }
 
-  #hasSlotFor(client: Client): boolean {
-    return this.#running < this.#limits.slots && client.running < this.#runningPerAddressMax;
+  #hasSlotFor(client: Client, workClass: WorkClass): boolean {
+    if (this.#running >= this.#limits.slots || client.running >= client.runningMax) return false;
+    return this.#runningOf[workClass] < shareOf(this.#limits.slots, classShares[workClass]);
   }
 
   #startNext(): void {
     for (const client of this.#turns) {
       if (this.#running >= this.#limits.slots) return;
-      if (client.running >= this.#runningPerAddressMax) continue;
-      const [request] = client.further.size > 0 ? client.further : client.first;
+      const request = this.#nextOf(client);
       if (request === undefined) continue;
       // Its next request follows those of the others; this loop reaches it again.
       this.#turns.delete(client);
@@ -198,10 +243,18 @@ export class DatabaseGate {
     }
   }
 
+  /** The request of a client whose turn comes next; undefined: none may start now. */
+  #nextOf(client: Client): Waiting | undefined {
+    for (const requests of [client.unlimited, client.first]) {
+      for (const request of requests) if (this.#hasSlotFor(client, request.class)) return request;
+    }
+    return undefined;
+  }
+
   #leave(client: Client, request: Waiting): void {
     if (client.first.delete(request)) this.#waiting--;
-    else client.further.delete(request);
-    if (client.first.size + client.further.size === 0) this.#turns.delete(client);
+    else client.unlimited.delete(request);
+    if (client.first.size + client.unlimited.size === 0) this.#turns.delete(client);
     this.#forgetIdle(client);
   }
 
@@ -225,18 +278,28 @@ export class DatabaseGate {
     return refusals[reason];
   }
 
-  #clientOf(key: string): Client {
+  #clientOf(call: Call | undefined): Client {
+    const key = call === undefined ? internalKey : quotaKey(call.clientAddress);
     let client = this.#clients.get(key);
     if (client === undefined) {
-      client = { key, running: 0, first: new Set(), further: new Set() };
+      const runningMax = shareOf(this.#limits.slots, call === undefined ? 1 : addressShare);
+      client = { key, runningMax, running: 0, first: new Set(), unlimited: new Set() };
       this.#clients.set(key, client);
     }
     return client;
   }
 
   #forgetIdle(client: Client): void {
-    if (client.running + client.first.size + client.further.size === 0) this.#clients.delete(client.key);
+    if (client.running + client.first.size + client.unlimited.size === 0) this.#clients.delete(client.key);
   }
+}
+
+/** The key of the process itself, which is no address. */
+const internalKey = "internal";
+
+/** A share of the slots: at least one. */
+function shareOf(slots: number, share: number): number {
+  return Math.max(1, Math.floor(slots * share));
 }
 
 /** Why a call was aborted, as a failure. */

@@ -1,25 +1,25 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../src/domain/failure.js";
-import { DatabaseGate, type GateLimits } from "../../src/store/database-gate.js";
+import { FairQueue, type QueueLimits, type WorkClass } from "../../src/store/connection/fair-queue.js";
 
-const defaults: GateLimits = { slots: 2, waitingMax: 4, waitMsMax: 60_000 };
+const defaults: QueueLimits = { slots: 2, waitingMax: 4, waitMsMax: 60_000 };
 
-/** Requests at a gate, each ended by hand. */
+/** Requests at a queue, each ended by hand. */
 class Requests {
-  readonly gate: DatabaseGate;
+  readonly queue: FairQueue;
   /** Names of requests, in the order in which their work started. */
   readonly started: string[] = [];
   readonly outcomes = new Map<string, unknown>();
   readonly #ends = new Map<string, () => void>();
   readonly #aborts = new Map<string, AbortController>();
 
-  constructor(limits: Partial<GateLimits> = {}) {
-    this.gate = new DatabaseGate({ ...defaults, ...limits });
+  constructor(limits: Partial<QueueLimits> = {}) {
+    this.queue = new FairQueue({ ...defaults, ...limits });
   }
 
   /** A request of an address: `a1`, `a2` … are of address `a`. */
-  ask(name: string, further = false, address = name.replace(/\d+$/, "")): void {
+  ask(name: string, started = false, address = name.replace(/\d+$/, ""), workClass: WorkClass = "ledger"): void {
     const controller = new AbortController();
     this.#aborts.set(name, controller);
     const work = (): Promise<string> => {
@@ -27,9 +27,8 @@ class Requests {
       return new Promise((resolve) => this.#ends.set(name, () => resolve("done")));
     };
     const keep = (outcome: unknown): void => void this.outcomes.set(name, outcome);
-    this.gate
-      .run({ signal: controller.signal, clientAddress: address, requestHeaders: {} }, work, further)
-      .then(keep, keep);
+    const call = { signal: controller.signal, clientAddress: address, requestHeaders: {} };
+    this.queue.run({ class: workClass, call, started }, work).then(keep, keep);
   }
 
   abort(name: string, reason?: unknown): void {
@@ -43,19 +42,19 @@ class Requests {
 
   /** Ends all work, until nothing waits. */
   async finishAll(): Promise<void> {
-    for (let turns = 0; turns < 10_000 && this.gate.running + this.gate.waiting > 0; turns++) {
+    for (let turns = 0; turns < 10_000 && this.queue.running + this.queue.waiting > 0; turns++) {
       for (const name of this.started) this.finish(name);
       await nextTurn();
     }
     await nextTurn();
   }
 
-  /** Ends the work of a request; resolves when the gate has let the next one in. */
+  /** Ends the work of a request; resolves when the queue has let the next one in. */
   async end(name: string): Promise<void> {
-    const before = this.gate.running;
+    const before = this.queue.running;
     const { length } = this.started;
     this.finish(name);
-    await expect.poll(() => this.gate.running < before || this.started.length > length).toBe(true);
+    await expect.poll(() => this.queue.running < before || this.started.length > length).toBe(true);
   }
 }
 
@@ -63,19 +62,19 @@ function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-describe("a gate before the database", () => {
+describe("the queue for the database", () => {
   test("lets so many in, lets so many wait in their order, and refuses the rest at once", async () => {
     const requests = new Requests({ slots: 10, waitingMax: 3 });
     for (let n = 1; n <= 13; n++) requests.ask(`a${n}`);
     await nextTurn();
     expect(requests.started).toHaveLength(8);
-    expect([requests.gate.running, requests.gate.waiting]).toEqual([8, 3]);
+    expect([requests.queue.running, requests.queue.waiting]).toEqual([8, 3]);
     const busy = { code: "unavailable", reason: "SERVER_BUSY", retryAfterMs: 1000 };
     expect([...requests.outcomes]).toEqual([
       ["a12", expect.objectContaining(busy)],
       ["a13", expect.objectContaining(busy)],
     ]);
-    expect(requests.gate.refused("SERVER_BUSY")).toBe(2);
+    expect(requests.queue.refused("SERVER_BUSY")).toBe(2);
     await requests.end("a3");
     await requests.end("a1");
     expect(requests.started.slice(8)).toEqual(["a9", "a10"]);
@@ -87,6 +86,50 @@ describe("a gate before the database", () => {
     requests.ask("b1");
     await nextTurn();
     expect(requests.started).toEqual(["a1", "a2", "a3", "a4", "b1"]);
+  });
+
+  test("exports never hold all slots, and other work goes past those that wait", async () => {
+    const requests = new Requests({ slots: 5, waitingMax: 100 });
+    for (let n = 1; n <= 4; n++) requests.ask(`a${n}`, false, `10.0.0.${n}`, "export");
+    for (let n = 5; n <= 7; n++) requests.ask(`a${n}`, n === 5, "10.0.0.1", "export");
+    await nextTurn();
+    expect([requests.started, requests.queue.waiting]).toEqual([["a1", "a2", "a3", "a4"], 3]);
+    requests.ask("page", false, "10.0.0.1");
+    requests.ask("page2", false, "10.0.0.1");
+    await nextTurn();
+    expect(requests.started.slice(4)).toEqual(["page"]);
+    await requests.end("page");
+    expect(requests.started.slice(5)).toEqual(["page2"]);
+    await requests.end("a1");
+    expect(requests.started.slice(6)).toEqual(["a5"]);
+  });
+
+  test("the process's own work has no share, waits without a limit, and holds no slot longer than its work", async () => {
+    const queue = new FairQueue({ slots: 2, waitingMax: 0, waitMsMax: 1 });
+    const own = { class: "internal", call: undefined } as const;
+    const nested = await queue.run(own, () => queue.run(own, async () => queue.running));
+    expect(nested).toBe(2);
+    let release = (): void => {};
+    const held = [1, 2].map(() =>
+      queue.run(
+        own,
+        () =>
+          new Promise<void>((resolve) => {
+            const before = release;
+            release = () => {
+              before();
+              resolve();
+            };
+          }),
+      ),
+    );
+    const late = queue.run(own, async () => "run");
+    await expect.poll(() => queue.waiting).toBe(1);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    release();
+    await Promise.all(held);
+    expect(await late).toBe("run");
+    expect([queue.running, queue.waiting, queue.clients]).toEqual([0, 0, 0]);
   });
 
   test("addresses take turns, however many requests each has", async () => {
@@ -116,7 +159,7 @@ describe("a gate before the database", () => {
     for (const name of ["a0", "a1", "b1", "c1", "d1"]) await requests.end(name);
     expect(requests.started).toEqual(["a0", "a1", "b1", "c1", "d1"]);
     await expect.poll(() => requests.outcomes.get("d1")).toBe("done");
-    expect(requests.gate.refused("TOO_MANY_REQUESTS_OF_CLIENT")).toBe(4);
+    expect(requests.queue.refused("TOO_MANY_REQUESTS_OF_CLIENT")).toBe(4);
   });
 
   test("addresses of one IPv6 network are one client", async () => {
@@ -136,7 +179,7 @@ describe("a gate before the database", () => {
     for (const name of ["a1", "a2", "b1"]) requests.ask(name);
     const reason = new Failure("cancelled", "the client left", { reason: "CLIENT_LEFT" });
     requests.abort("a2", reason);
-    expect(requests.gate.waiting).toBe(1);
+    expect(requests.queue.waiting).toBe(1);
     await nextTurn();
     expect(requests.outcomes.get("a2")).toBe(reason);
     await requests.end("a1");
@@ -150,7 +193,7 @@ describe("a gate before the database", () => {
     requests.abort("a1");
     await nextTurn();
     expect(requests.outcomes.get("a1")).toMatchObject({ code: "cancelled" });
-    expect([requests.gate.running, requests.started]).toEqual([1, ["a1"]]);
+    expect([requests.queue.running, requests.started]).toEqual([1, ["a1"]]);
     await requests.end("a1");
     expect(requests.started).toEqual(["a1", "b1"]);
   });
@@ -160,7 +203,7 @@ describe("a gate before the database", () => {
     requests.ask("a1");
     requests.ask("a2");
     await expect.poll(() => requests.outcomes.get("a2")).toMatchObject({ code: "unavailable", reason: "SERVER_BUSY" });
-    expect([requests.gate.running, requests.gate.waiting]).toEqual([1, 0]);
+    expect([requests.queue.running, requests.queue.waiting]).toEqual([1, 0]);
   });
 
   test("a call that has started its response goes first, and is never refused", async () => {
@@ -169,13 +212,13 @@ describe("a gate before the database", () => {
     for (const name of ["a4", "a5", "a6"]) requests.ask(name, true);
     await expect.poll(() => requests.outcomes.size).toBe(2);
     expect([...requests.outcomes.keys()].sort()).toEqual(["a2", "a3"]);
-    expect(requests.gate.waiting).toBe(3);
+    expect(requests.queue.waiting).toBe(3);
     for (const name of ["a1", "a4", "a5", "a6"]) await requests.end(name);
     expect(requests.started).toEqual(["a1", "a4", "a5", "a6"]);
   });
 
   test("results are used one by one, with turns of the event loop after each that is long", async () => {
-    const gate = new DatabaseGate({ slots: 4, waitingMax: 0, waitMsMax: 1 });
+    const queue = new FairQueue({ slots: 4, waitingMax: 0, waitMsMax: 1 });
     let turns = 0;
     let running = true;
     const turn = (): void => {
@@ -185,7 +228,8 @@ describe("a gate before the database", () => {
     setImmediate(turn);
     const usedAt: number[] = [];
     const request = async (clientAddress: string): Promise<void> => {
-      await gate.run({ signal: new AbortController().signal, clientAddress, requestHeaders: {} }, async () => {});
+      const call = { signal: new AbortController().signal, clientAddress, requestHeaders: {} };
+      await queue.run({ class: "ledger", call }, async () => {});
       usedAt.push(turns);
       for (const until = performance.now() + 6; performance.now() < until; );
     };
@@ -197,7 +241,7 @@ describe("a gate before the database", () => {
 
   test("whatever comes, bounds hold, every request has an outcome, and nothing is left", async () => {
     const step = fc.record({
-      kind: fc.constantFrom("ask", "ask", "ask", "further", "abort", "end"),
+      kind: fc.constantFrom("ask", "ask", "ask", "started", "abort", "end"),
       address: fc.constantFrom("a", "b", "c"),
       pick: fc.nat({ max: 1000 }),
     });
@@ -210,13 +254,13 @@ describe("a gate before the database", () => {
           else if (kind === "end") requests.finish(requests.started[pick % requests.started.length] ?? "");
           else {
             names.push(`${address}${names.length}`);
-            requests.ask(names.at(-1) ?? "", kind === "further");
+            requests.ask(names.at(-1) ?? "", kind === "started");
           }
           await nextTurn();
-          expect(requests.gate.running).toBeLessThanOrEqual(3);
+          expect(requests.queue.running).toBeLessThanOrEqual(3);
         }
         await requests.finishAll();
-        expect([requests.gate.running, requests.gate.waiting, requests.gate.clients]).toEqual([0, 0, 0]);
+        expect([requests.queue.running, requests.queue.waiting, requests.queue.clients]).toEqual([0, 0, 0]);
         expect([...requests.outcomes.keys()].sort()).toEqual(names.sort());
       }),
       { numRuns: 60 },

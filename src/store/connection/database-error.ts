@@ -1,4 +1,4 @@
-import { Failure, unavailable } from "../domain/failure.js";
+import { Failure, unavailable } from "../../domain/failure.js";
 
 /** Retry delay for clients while the database is unreachable. */
 export const databaseRetryAfterMs = 1_000;
@@ -51,9 +51,6 @@ const refusedCodes: ReadonlySet<string> = new Set([
   "AUTH_SWITCH_PLUGIN_ERROR",
 ]);
 
-/** The driver's own errors, which have no code. */
-const poolRefusal = /^(Queue limit reached|Pool is closed|No connections available)/;
-
 /** The error code of the driver (`ER_DUP_ENTRY`, `ECONNREFUSED`), or undefined. */
 export function databaseErrorCode(error: unknown): string | undefined {
   if (typeof error !== "object" || error === null || !("code" in error)) return undefined;
@@ -75,7 +72,7 @@ export function isUnreachable(error: unknown): boolean {
   const number = databaseErrorNumber(error);
   if (number !== undefined && unreachableNumbers.has(number)) return true;
   if (!(error instanceof Error)) return false;
-  return ("fatal" in error && error.fatal === true) || poolRefusal.test(error.message);
+  return "fatal" in error && error.fatal === true;
 }
 
 /** Whether this server takes no writes, though another one behind the same address may. */
@@ -95,4 +92,83 @@ export function toDatabaseFailure(error: unknown): unknown {
 /** Whether a connection was closed because the server was silent. */
 export function isSilence(error: unknown): boolean {
   return databaseErrorCode(error instanceof Failure ? error.cause : error) === "ETIMEDOUT";
+}
+
+/** The server holds less than what was committed: it is a replica or a cluster node that lags. */
+export class ServerBehindError extends Error {
+  readonly committed: bigint;
+  /** Undefined: nothing was loaded. */
+  readonly found: bigint | undefined;
+
+  constructor(committed: bigint, found: bigint | undefined) {
+    super(`this server is at event ${found ?? "none"}, before event ${committed}, which was committed`);
+    this.name = "ServerBehindError";
+    this.committed = committed;
+    this.found = found;
+  }
+}
+
+/** The maximum length of a server's message that is shown to operators, in characters. */
+const messageLengthMax = 300;
+
+/**
+ * Error numbers that pass without any change on our side, of both servers, a Galera cluster and Group Replication.
+ * Denied access and missing tables are not included.
+ */
+const passingNumbers: ReadonlySet<number> = new Set([
+  // The disk is full, or a file cannot be written.
+  ...[3, 1021, 1026, 1030, 1114],
+  // A lock of another session, a deadlock, a certification conflict.
+  ...[1020, 1205, 1213, 1689, 3058, 3572],
+  // The commit failed, as when a cluster's nodes disagree.
+  ...[1180, 3101],
+  // A new primary, or another node of its group, took too long to apply what was committed before.
+  ...[3797, 3798],
+  // A read-only transaction, by the server's default.
+  1792,
+  // Too many connections of this user.
+  ...[1203, 1226],
+  // The statement was interrupted, or took too long.
+  ...[1317, 1969, 3024],
+  // Packets between us and the server were lost.
+  ...[1158, 1159, 1160, 1161],
+]);
+
+/** Whether a retry may succeed: the database is unreachable, locked, full or read-only for now. */
+export function isPassing(error: unknown): boolean {
+  if (error instanceof ServerBehindError) return true;
+  return isUnreachable(error) || isWriteRefused(error) || passingNumbers.has(databaseErrorNumber(error) ?? 0);
+}
+
+const nobodyThereCodes: ReadonlySet<string> = new Set(["ECONNREFUSED", "ENOENT", "ENOTFOUND", "EAI_AGAIN"]);
+
+/** Whether nothing listens at the database's address, or the address does not exist. */
+export function isNobodyThere(error: unknown): boolean {
+  const cause = error instanceof Failure ? error.cause : error;
+  return nobodyThereCodes.has(databaseErrorCode(cause) ?? "");
+}
+
+/** One line for operators about a database error; undefined for any other error. */
+export function databaseProblem(error: unknown): string | undefined {
+  if (error instanceof ServerBehindError) return error.message;
+  if (isUnreachable(error))
+    return `the database cannot be reached${reasonOf(error instanceof Failure ? error.cause : error)}`;
+  if (!(error instanceof Error) || !("sqlState" in error)) return undefined;
+  const code = databaseErrorCode(error) ?? databaseErrorNumber(error);
+  if (/ACCESS_?DENIED/.test(`${code}`)) return `the database refuses its user: ${oneLine(error.message)}`;
+  return `the database refused a statement: ${oneLine(error.message)} (${code})`;
+}
+
+function reasonOf(cause: unknown): string {
+  if (!(cause instanceof Error)) return "";
+  // The driver's error for a connection that broke just before. The previous error had the reason.
+  if (/closed state/.test(cause.message)) return ": the connection was lost";
+  // If a name has several addresses, the combined error has no message.
+  const reason = cause.message === "" ? databaseErrorCode(cause) : cause.message;
+  return reason === undefined ? "" : `: ${oneLine(reason)}`;
+}
+
+function oneLine(text: string): string {
+  const line = text.replace(/\s+/g, " ");
+  return line.length > messageLengthMax ? `${line.slice(0, messageLengthMax)}…` : line;
 }

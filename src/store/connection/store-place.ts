@@ -1,7 +1,39 @@
+import { asText } from "./column.js";
+import type { Connection } from "./connection.js";
+
 /** The place of a store: its id, and the stream sequence number of its newest block. */
 export interface StorePlace {
   readonly storeId: string;
   readonly streamSequence: bigint;
+}
+
+/** A place, and its block. */
+export interface BlockPlace extends StorePlace {
+  readonly height: bigint;
+  readonly timeNs: bigint;
+}
+
+/** The place of the newest block as one SQL value, for {@link parsePlace}. */
+export const placeSql = asText(
+  "(SELECT CONCAT_WS(' ', stream_sequence, height, block_time_ns, store_id) FROM progress WHERE id = 1)",
+);
+
+/** Parses the value of {@link placeSql}; undefined: nothing was loaded. */
+export function parsePlace(text: string | null): BlockPlace | undefined {
+  if (text === null) return undefined;
+  const [streamSequence = "", height = "", timeNs = "", ...storeId] = text.split(" ");
+  return {
+    storeId: storeId.join(" "),
+    streamSequence: BigInt(streamSequence),
+    height: BigInt(height),
+    timeNs: BigInt(timeNs),
+  };
+}
+
+/** The place of the newest block; undefined: nothing was loaded. */
+export async function readPlace(connection: Connection): Promise<BlockPlace | undefined> {
+  const [row] = await connection.query<{ readonly place: string | null }>(`SELECT ${placeSql} AS place`);
+  return parsePlace(row?.place ?? null);
 }
 
 /**

@@ -1,9 +1,9 @@
 import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { unavailable } from "../../src/domain/failure.js";
-import { withBoundedConnection } from "../../src/store/bounded-query.js";
+import type { Connection } from "../../src/store/connection/connection.js";
+import type { Reader } from "../../src/store/connection/lease.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
-import type { Connection } from "../../src/store/driver-connection.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { newDatabaseUrl } from "../support/database.js";
@@ -21,10 +21,11 @@ afterAll(async () => {
   await database.close();
 });
 
-const connectionId = (connection: Connection): Promise<unknown> => connection.query("SELECT CONNECTION_ID() AS id");
+const connectionId = (connection: Pick<Connection, "query">): Promise<unknown> =>
+  connection.query("SELECT CONNECTION_ID() AS id");
 
-function ask<T>(signal: AbortSignal, use: (connection: Connection) => Promise<T>): Promise<T> {
-  return withBoundedConnection(database, { call: { signal, clientAddress: "test", requestHeaders: {} } }, 20_000, use);
+function ask<T>(signal: AbortSignal, use: (reader: Reader) => Promise<T>): Promise<T> {
+  return database.lease({ class: "ledger", call: { signal, clientAddress: "test", requestHeaders: {} } }, use);
 }
 
 test("an aborted request is answered at once, its statement ends, and its connection is used again", async () => {
@@ -33,20 +34,20 @@ test("an aborted request is answered at once, its statement ends, and its connec
   const controller = new AbortController();
   let statements = 0;
   let statementEnded = false;
-  const aborted = ask(controller.signal, async (connection) => {
+  const aborted = ask(controller.signal, async (reader) => {
     statements++;
-    await connection.query("SELECT SLEEP(0.5) AS slept");
+    await reader.query("SELECT SLEEP(0.5) AS slept");
     statementEnded = true;
-    await connection.query("SELECT 1 AS one");
+    await reader.query("SELECT 1 AS one");
     statements++;
   });
   await setTimeout(100);
   controller.abort(reason);
   await expect(aborted).rejects.toBe(reason);
   expect(statementEnded).toBe(false);
-  const next = ask(new AbortController().signal, (connection) => {
+  const next = ask(new AbortController().signal, (reader) => {
     expect(statementEnded).toBe(true);
-    return connectionId(connection);
+    return connectionId(reader);
   });
   expect(await next).toEqual(before);
   expect(statements).toBe(1);
@@ -55,10 +56,10 @@ test("an aborted request is answered at once, its statement ends, and its connec
 test("many requests that are aborted at any moment leave one connection, and nothing waits", async () => {
   const before = await database.withConnection(connectionId);
   const requests = Array.from({ length: 200 }, async (_, i) => {
-    const asked = ask(AbortSignal.timeout(i % 20), (connection) => connection.query("SELECT SLEEP(0.002) AS slept"));
+    const asked = ask(AbortSignal.timeout(i % 20), (reader) => reader.query("SELECT SLEEP(0.002) AS slept"));
     return asked.catch(() => "aborted");
   });
   await Promise.all(requests);
   expect(await ask(new AbortController().signal, connectionId)).toEqual(before);
-  await expect.poll(() => [database.gate.running, database.gate.waiting, database.gate.clients]).toEqual([0, 0, 0]);
+  await expect.poll(() => [database.queue.running, database.queue.waiting, database.queue.clients]).toEqual([0, 0, 0]);
 });

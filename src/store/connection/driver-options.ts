@@ -1,54 +1,21 @@
-import type { Connection as DriverConnection, PoolOptions, ResultSetHeader, SslOptions } from "mysql2/promise";
-import { type Columns, type ColumnValue, checkColumns, columnValue, type Row } from "./column.js";
-import { toDatabaseFailure } from "./database-error.js";
-import type { GateLimits } from "./database-gate.js";
+import type { ConnectionOptions, SslOptions } from "mysql2/promise";
+import { columnValue } from "./column.js";
 import type { DatabaseAddress } from "./database-url.js";
+import type { QueueLimits } from "./fair-queue.js";
 import type { TlsSettings } from "./tls-settings.js";
 
 /** Connections a pool opens at most. */
 export const connectionsMax = 10;
 
-/** Callers that may wait for a connection; more of them are UNAVAILABLE at once. */
-export const waitersMax = 10_000;
-
 /** How long connecting may take. */
 export const connectTimeoutMs = 5_000;
-
-/** A connection that nobody used for so long is closed. */
-export const idleConnectionMs = 60_000;
 
 /** How a {@link Database} behaves. */
 export interface DatabaseOptions {
   readonly connectionsMax?: number;
-  readonly waitersMax?: number;
-  readonly connectTimeoutMs?: number;
   /** Longest silence of the server during a statement; Infinity: any. */
   readonly statementTimeoutMs?: number;
-  readonly gate?: Partial<GateLimits>;
-}
-
-/** Values for the `?` of a statement. A bigint is compared as a number, which text of digits is not. */
-export type Parameter = bigint | number | string | boolean | Uint8Array | null;
-
-/** What a statement that is not a query did. */
-export interface Outcome {
-  readonly affectedRows: number;
-  readonly warnings: number;
-  /** The server's note (`Records: 3  Duplicates: 0 …`), or empty. */
-  readonly info: string;
-}
-
-/** One connection, held for a while. Values are those of column.ts. */
-export interface Connection {
-  /** A query with `?`, of which an array becomes a list: `IN (?)`. Values are escaped by the driver: one round trip. */
-  query<R extends { [K in keyof R]: ColumnValue } = Row>(
-    sql: string,
-    parameters?: readonly (Parameter | readonly Parameter[])[],
-  ): Promise<R[]>;
-  /** A statement that changes something. */
-  run(sql: string, parameters?: readonly (Parameter | readonly Parameter[])[]): Promise<Outcome>;
-  /** The driver's connection, for what only it can do (streams of rows). Only the store may touch it. */
-  readonly driver: DriverConnection;
+  readonly queue?: Partial<QueueLimits>;
 }
 
 /** Bytes that GROUP_CONCAT gives at most; servers cut longer text with a warning that nobody reads. */
@@ -82,8 +49,8 @@ export const sessionSettings = `SET SESSION autocommit = 0, autocommit = 1, comp
   /*!80000 , transaction_isolation = 'REPEATABLE-READ', transaction_read_only = 0, max_execution_time = 0,
     use_secondary_engine = OFF */`;
 
-/** The driver's options for an address. Several statements in one text are refused, and so is LOAD DATA LOCAL. */
-export function driverOptions(address: DatabaseAddress, options: DatabaseOptions = {}): PoolOptions {
+/** The driver's options for an address. */
+export function driverOptions(address: DatabaseAddress): ConnectionOptions {
   return {
     ...(address.socketPath === undefined
       ? { host: address.host, port: address.port }
@@ -94,17 +61,14 @@ export function driverOptions(address: DatabaseAddress, options: DatabaseOptions
     database: address.database,
     charset: "utf8mb4",
     timezone: "Z",
-    multipleStatements: false,
     supportBigNumbers: true,
     bigNumberStrings: true,
     typeCast: columnValue,
     // A stack for each statement costs more than it tells: errors name the statement's kind, and stacks go to no client.
     trace: false,
-    flags: ["-LOCAL_FILES"],
-    connectTimeout: options.connectTimeoutMs ?? connectTimeoutMs,
+    // The limit is the socket's.
+    connectTimeout: 0,
     enableKeepAlive: true,
-    connectionLimit: options.connectionsMax ?? connectionsMax,
-    queueLimit: options.waitersMax ?? waitersMax,
   };
 }
 
@@ -119,33 +83,4 @@ function sslOptions({ authorities, verifiesCertificate, verifiesName }: TlsSetti
 /** The name under which messages speak of a database. */
 export function describeAddress(address: DatabaseAddress): string {
   return `${address.database} at ${address.socketPath ?? `${address.host}:${address.port}`}`;
-}
-
-/**
- * Wraps a connection of the driver. `watch` gets each statement under way, and gives what becomes of it; by default
- * there is no limit to its time.
- */
-export function wrapConnection(
-  driver: DriverConnection,
-  watch: <T>(statement: Promise<T>) => Promise<T> = (statement) => statement,
-): Connection {
-  const ask = async <R>(request: () => Promise<[unknown, Columns]>): Promise<R> => {
-    try {
-      const [response, columns] = await watch(request());
-      checkColumns(columns);
-      return response as R;
-    } catch (error) {
-      throw toDatabaseFailure(error);
-    }
-  };
-  return {
-    driver,
-    query: (sql, parameters = []) => ask(() => driver.query(sql, [...parameters])),
-    run: async (sql, parameters = []) => {
-      const result = await ask<Pick<ResultSetHeader, "affectedRows" | "warningStatus" | "info">>(() =>
-        driver.query(sql, [...parameters]),
-      );
-      return { affectedRows: result.affectedRows, warnings: result.warningStatus, info: result.info };
-    },
-  };
 }
