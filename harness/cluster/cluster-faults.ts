@@ -202,7 +202,8 @@ function replicaStandsStill(world: ClusterWorld): Fault {
 }
 
 async function caughtUp(world: ClusterWorld): Promise<void> {
-  if (!(await world.replicaCatchesUp())) throw new Error(`the replica did not catch up within ${catchUpMaxMs} ms`);
+  if (!(await world.catchesUp(world.replica)))
+    throw new Error(`the replica did not catch up within ${catchUpMaxMs} ms`);
 }
 
 /** SIGHUP, while clients call that have nothing but their libraries' own retries. */

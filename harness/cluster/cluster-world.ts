@@ -102,32 +102,28 @@ export class ClusterWorld extends TestedService {
   }
 
   /** Whether the replica has all that its source has, or comes to have it in time. */
-  async replicaCatchesUp(): Promise<boolean> {
-    const sequenceOf = async (server: DatabaseServer): Promise<string> => {
-      const [row] = await server.run("SELECT stream_sequence FROM marketd.progress", 1_000).catch(() => []);
-      return String(row?.["stream_sequence"] ?? "nothing");
-    };
+  /** Whether a server soon holds what the source of the replica holds now. */
+  async catchesUp(server: DatabaseServer): Promise<boolean> {
     const wanted = await sequenceOf(this.source.server);
-    if (wanted === "nothing") return false;
-    return this.within(catchUpMaxMs, async () => {
-      const held = await sequenceOf(this.replica);
-      return held !== "nothing" && BigInt(held) >= BigInt(wanted);
-    });
+    if (wanted === undefined) return false;
+    return this.within(catchUpMaxMs, async () => ((await sequenceOf(server)) ?? -1n) >= wanted);
   }
 
   override async endSessions(): Promise<void> {
     for (const { server } of this.nodes) await server.endSessions().catch(() => {});
   }
 
-  /** Each node, and the replica when it has caught up. */
+  /** Each node, and the replica, when they have caught up. */
   override async compareWithUndisturbed(): Promise<string[]> {
     await this.settle();
     const differences: string[] = [];
-    if (!(await this.replicaCatchesUp())) differences.push(`the replica does not catch up within ${catchUpMaxMs} ms`);
+    const servers = [...this.nodes, { name: "the replica", server: this.replica }];
+    for (const { name, server } of servers) {
+      if (!(await this.catchesUp(server))) differences.push(`${name} does not catch up within ${catchUpMaxMs} ms`);
+    }
     const [row] = await this.replica.run("SELECT height FROM marketd.progress");
     const height = Number(row?.["height"]);
     const undisturbed = await this.loadUndisturbed(this.replica, this.judge.chain, height);
-    const servers = [...this.nodes, { name: "the replica", server: this.replica }];
     for (const { name, server } of servers) {
       const dump = await dumpDatabase(server, "marketd").catch((error: unknown) => error);
       if (dump instanceof Map) differences.push(...this.differences(`${name}, block ${height}`, dump, undisturbed));
@@ -143,6 +139,12 @@ export class ClusterWorld extends TestedService {
     this.engine.network?.close();
     this.removeFiles();
   }
+}
+
+/** The newest event in a database; undefined if it cannot be asked. */
+async function sequenceOf(server: DatabaseServer): Promise<bigint | undefined> {
+  const [row] = await server.run("SELECT stream_sequence FROM marketd.progress", 1_000).catch(() => []);
+  return row === undefined ? undefined : BigInt(String(row["stream_sequence"]));
 }
 
 /** What one node committed is soon on all: connections go to the next one each time, until one serves. */
