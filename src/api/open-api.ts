@@ -30,7 +30,9 @@ export async function openApi(options: {
   readonly limits?: Partial<LiveLimits>;
 }): Promise<OpenApi> {
   const { log, metrics, limits = {} } = options;
-  const database = openDatabase(options.databaseUrl);
+  const database = openDatabase(options.databaseUrl, {
+    onDenied: (err) => log.error({ err }, "the database denies its user what the service needs"),
+  });
   await checkSchema(database);
   database.queue.register(metrics);
   const live = await startLive({ database, log, metrics, limits });

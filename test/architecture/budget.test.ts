@@ -19,7 +19,7 @@ const budgets: Readonly<Record<string, number>> = {
   loader: 4_260,
   runtime: 1_480,
   simulator: 2_870,
-  store: 3_830,
+  store: 3_840,
   telemetry: 40,
   terminal: 430,
   "transport/": 1_070,

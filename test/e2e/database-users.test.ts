@@ -90,6 +90,18 @@ test("migrate, load and serve do with the rights that the document gives each of
     await runMarketd("verify", "--renew-digests", "--database-url", urlFor("load"));
     await runMarketd("retain", "--database-url", urlFor("load"), "--keep", "1m");
     expect(await history()).toEqual([200, true]);
+    await root.withConnection(async (connection) => {
+      const user = userName("serve");
+      await connection.run(`ALTER USER '${user}'@'%' ACCOUNT LOCK`);
+      const sessions = await connection.query<{ id: string }>(
+        `SELECT CAST(id AS CHAR CHARACTER SET ascii) AS id FROM information_schema.processlist WHERE user = '${user}'`,
+      );
+      for (const { id } of sessions) await connection.run(`KILL ${id}`).catch(() => {});
+    });
+    expect(await history()).toEqual([503, false]);
+    expect(service.printed).toContain("the database denies its user what the service needs");
+    await root.withConnection((connection) => connection.run(`ALTER USER '${userName("serve")}'@'%' ACCOUNT UNLOCK`));
+    await expect.poll(history, { timeout: 20_000 }).toEqual([200, true]);
   } finally {
     await service.kill();
   }

@@ -30,6 +30,7 @@ const sweepMs = 5_000;
 export class ConnectionPool {
   /** Who uses a connection next. A connection is opened only for a slot of the queue, so there are no more of them. */
   readonly queue: FairQueue;
+  readonly onDenied: (error: unknown) => void;
   readonly #connector: Connector;
   readonly #statementTimeoutMs: number;
   readonly #idle: ServerConnection[] = [];
@@ -46,6 +47,7 @@ export class ConnectionPool {
       ...options.queue,
     });
     this.#statementTimeoutMs = options.statementTimeoutMs ?? statementTimeoutMs;
+    this.onDenied = options.onDenied ?? (() => {});
     this.#sweeper = setInterval(() => this.#closeIdle(), sweepMs).unref();
   }
 

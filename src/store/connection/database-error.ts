@@ -51,6 +51,9 @@ const refusedCodes: ReadonlySet<string> = new Set([
   "AUTH_SWITCH_PLUGIN_ERROR",
 ]);
 
+/** The server knows the database and does not let this user in, or at it: locked, renamed, or without its rights. */
+const deniedNumbers: ReadonlySet<number> = new Set([1044, 1045, 1130, 1142, 1143, 1698, 3118, 4151]);
+
 /** The error code of the driver (`ER_DUP_ENTRY`, `ECONNREFUSED`), or undefined. */
 export function databaseErrorCode(error: unknown): string | undefined {
   if (typeof error !== "object" || error === null || !("code" in error)) return undefined;
@@ -78,6 +81,11 @@ export function isUnreachable(error: unknown): boolean {
 /** Whether this server takes no writes, though another one behind the same address may. */
 export function isWriteRefused(error: unknown): boolean {
   return writeRefusedNumbers.has(databaseErrorNumber(error) ?? 0);
+}
+
+/** Whether an operator has to give the user its rights, or the service its password. */
+export function isDenied(error: unknown): boolean {
+  return deniedNumbers.has(databaseErrorNumber(error) ?? 0);
 }
 
 /**

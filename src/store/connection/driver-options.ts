@@ -16,6 +16,8 @@ export interface DatabaseOptions {
   /** Longest silence of the server during a statement; Infinity: any. */
   readonly statementTimeoutMs?: number;
   readonly queue?: Partial<QueueLimits>;
+  /** Called when a client's read fails because the server denies the user what it needs. */
+  readonly onDenied?: (error: unknown) => void;
 }
 
 /** Bytes that GROUP_CONCAT gives at most; servers cut longer text with a warning that nobody reads. */

@@ -4,7 +4,7 @@ import type { Call } from "../../domain/service.js";
 import type { ColumnValue, Row } from "./column.js";
 import type { Connection, Parameter, ServerConnection } from "./connection.js";
 import type { ConnectionPool } from "./connection-pool.js";
-import { databaseErrorCode, databaseRetryAfterMs } from "./database-error.js";
+import { databaseErrorCode, databaseRetryAfterMs, isDenied } from "./database-error.js";
 import type { WorkClass } from "./fair-queue.js";
 import {
   type BlockPlace,
@@ -208,6 +208,10 @@ async function toFailure(pool: ConnectionPool, known: StorePlace | undefined, er
   if (error instanceof ReadBehindError) {
     const message = "the database does not hold the block that this response depends on yet; try again";
     return unavailable(message, "DATABASE_BEHIND", databaseRetryAfterMs, error);
+  }
+  if (isDenied(error)) {
+    pool.onDenied(error);
+    return unavailable("the database cannot be used; try again", "DATABASE_UNAVAILABLE", databaseRetryAfterMs, error);
   }
   if (!isStoreMissing(error)) return error;
   const internal = { class: "internal", call: undefined } as const;
