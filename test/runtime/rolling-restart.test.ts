@@ -152,7 +152,7 @@ describe("a new worker that cannot serve stops the restart, and the old ones sta
     const before = service.workers();
     installed.replaceBuild((text, file) => (file === "worker.js" ? "process.exit(3);\n" : text));
     expect(await refusal(service)).toContain("a worker ended with code 3 before it could serve");
-    installed.replaceBuild((text) => text.replaceAll('"--drain-ms"', '"--drain-for-ms"'));
+    installed.replaceBuild((text) => text.replace("drainMs: wholeNumber", "drainForMs: wholeNumber"));
     expect(await refusal(service)).toContain("unknown option '--drain-ms'");
     installed.replaceBuild((text) => text.replace("order.protocol !== 1", "order.protocol !== 2"));
     expect(await refusal(service)).toContain("stop the command and start it again");
