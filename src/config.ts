@@ -125,7 +125,9 @@ function parseListen(text: string): Listen {
 
 function parseBasePath(text: string): string {
   if (text === "" || text === "/") return "";
-  if (!/^(\/[A-Za-z0-9._~-]+)+$/.test(text))
+  const isPath = /^(\/[A-Za-z0-9._~-]+)+$/.test(text);
+  // Browsers resolve these before they ask.
+  if (!isPath || text.split("/").some((part) => part === "." || part === ".."))
     throw new InvalidArgumentError("It looks like /prefix, without a slash at its end.");
   return text;
 }

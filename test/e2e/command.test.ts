@@ -134,10 +134,10 @@ describe("wrong use ends with 2", () => {
       ["serve", "--workers", "-1"],
       `option '--workers <n>' argument '-1' is invalid. It takes a whole number from 0 to 256.${seeHelp}`,
     ],
-    [
-      ["serve", "--base-path", "prefix/"],
-      `option '--base-path <path>' argument 'prefix/' is invalid. It looks like /prefix, without a slash at its end.${seeHelp}`,
-    ],
+    ...["prefix/", "/../prefix", "/a/."].map((path): [string[], string] => [
+      ["serve", "--base-path", path],
+      `option '--base-path <path>' argument '${path}' is invalid. It looks like /prefix, without a slash at its end.${seeHelp}`,
+    ]),
     [
       ["serve", "--cors-origins", "https://a.example,https://b.example/"],
       `option '--cors-origins <origins>' argument 'https://a.example,https://b.example/' is invalid. "https://b.example/" is not an origin; one looks like https://example.org, or * for all.${seeHelp}`,
