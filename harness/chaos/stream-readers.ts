@@ -20,6 +20,8 @@ const silenceMaxMs = 4_000;
 const reconnectMs = 100;
 /** How long the slow reader thinks about a message. */
 const slowMs = 400;
+/** What it buffers may take a minute to read. */
+export const slowStreamName = "REST stream, slow";
 /** How often a reader is asked whether it holds all that was published. */
 const checkMs = 150;
 
@@ -34,7 +36,7 @@ export function startStreamReaders(readers: Readers): Promise<void>[] {
   };
   return [
     follow(readers, "REST stream", overRpc("REST"), 0),
-    follow(readers, "REST stream, slow", overRpc("REST"), slowMs),
+    follow(readers, slowStreamName, overRpc("REST"), slowMs),
     follow(readers, "event source", (signal) => eventSource(port, signal), 0),
     follow(readers, "WebSocket", (signal) => webSocket(port, signal), 0),
     follow(readers, "Connect stream", overRpc("Connect"), 0),
