@@ -11,7 +11,7 @@ const evictedMaxMs = 15_000;
 export function clusterScenarios(world: ClusterWorld): Fault[][] {
   return [
     killed(world, "reading node", () => world.reader()),
-    killed(world, "writing node", () => world.writer()),
+    killed(world, "writing node", () => world.writerBesideSource()),
     [sourceKilled(world)],
     stopped(world),
     ...cutOff(world),
@@ -77,7 +77,7 @@ function stopped(world: ClusterWorld): Fault[] {
       holdMs: momentary,
       recoveryMaxMs: world.engine.withoutNodeMaxMs,
       inject: async () => {
-        node = random.next() < 0.5 ? await world.reader() : await world.writer();
+        node = random.next() < 0.5 ? await world.reader() : await world.writerBesideSource();
         node.server.pause();
         await world.until("the node is evicted", evictedMaxMs, () => goesOnWithout(world, node));
       },
@@ -111,7 +111,7 @@ function cutOff(world: ClusterWorld): Fault[][] {
     holdMs: momentary,
     recoveryMaxMs: engine.withoutNodeMaxMs,
     inject: async () => {
-      node = await world.writer();
+      node = await world.writerBesideSource();
       network.cut(nodes.indexOf(node));
       const sql = "UPDATE marketd.progress SET chain_id = 'lost'";
       const outcome = node.server.run(sql, engine.withoutNodeMaxMs).then(
@@ -137,9 +137,10 @@ function cutOff(world: ClusterWorld): Fault[][] {
   return [[cut, back]];
 }
 
-/** A node that was evicted asks to be let in again by itself. */
-async function comesBack({ report, within }: ClusterWorld, node: ClusterNode): Promise<void> {
-  const back = await within(joinMaxMs, () => node.isSynced());
+/** A node that was evicted asks to be let in again by itself. Until it knows, it believes that it serves. */
+async function comesBack({ nodes, report, within }: ClusterWorld, node: ClusterNode): Promise<void> {
+  const hasAll = async (each: ClusterNode) => (await each.clusterSize()) === nodes.length && (await each.isSynced());
+  const back = await within(joinMaxMs, async () => (await Promise.all(nodes.map(hasAll))).every((has) => has));
   report.check("a node that was evicted comes back", back, `not within ${joinMaxMs} ms`);
   if (!back) await node.join();
 }

@@ -93,6 +93,16 @@ export class ClusterWorld extends TestedService {
     throw new Error("no node may be written to");
   }
 
+  /** The writer, when it is not the node without which the replica stays behind. */
+  async writerBesideSource(): Promise<ClusterNode> {
+    const writer = await this.writer();
+    if (writer !== this.source) return writer;
+    // In a group of MySQL any node may be the primary, and another one is while this one starts again.
+    await writer.server.terminate();
+    await writer.join();
+    return this.writerBesideSource();
+  }
+
   /** A node that neither the loader nor the replica depends on. */
   async reader(): Promise<ClusterNode> {
     const writer = await this.writer();
@@ -101,12 +111,14 @@ export class ClusterWorld extends TestedService {
     return reader;
   }
 
-  /** Whether the replica has all that its source has, or comes to have it in time. */
-  /** Whether a server soon holds what the source of the replica holds now. */
+  /** Whether a server soon holds what the newest of the nodes holds now. */
   async catchesUp(server: DatabaseServer): Promise<boolean> {
-    const wanted = await sequenceOf(this.source.server);
-    if (wanted === undefined) return false;
-    return this.within(catchUpMaxMs, async () => ((await sequenceOf(server)) ?? -1n) >= wanted);
+    const sequences = await Promise.all(this.nodes.map((node) => sequenceOf(node.server)));
+    const held = sequences.filter((each) => each !== undefined);
+    return this.within(catchUpMaxMs, async () => {
+      const now = await sequenceOf(server);
+      return now !== undefined && held.every((each) => each <= now);
+    });
   }
 
   override async endSessions(): Promise<void> {
