@@ -16,7 +16,7 @@ const budgets: Readonly<Record<string, number>> = {
   encoding: 680,
   ledger: 1_710,
   live: 1_850,
-  loader: 4_220,
+  loader: 4_180,
   runtime: 1_460,
   simulator: 2_870,
   store: 3_830,
