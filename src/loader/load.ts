@@ -251,16 +251,7 @@ class Loader {
     followed: boolean,
   ): Promise<IteratorResult<Uint8Array> | undefined> {
     const next = chunks.next();
-    next.catch(() => {});
-    const idle = Symbol("idle");
-    const timeout = new AbortController();
-    try {
-      const waited = sleep(inputIdleMs, idle, { signal: timeout.signal }).catch(() => idle);
-      const first = await Promise.race([next, waited]);
-      if (typeof first !== "symbol") return first;
-    } finally {
-      timeout.abort();
-    }
+    if (await settlesWithin(next, inputIdleMs)) return await next;
     if (followed) this.#blockByBlock = true;
     if (this.#fold.hasBatch) await this.#flush();
     await this.#settle();
@@ -274,20 +265,8 @@ class Loader {
   async #waitFor<T>(promise: Promise<T>): Promise<T | undefined> {
     const outcome = untilAborted(promise, this.#options.signal);
     const turn = this.#turn;
-    if (turn === undefined) return await outcome;
-    // It may fail while a beat is written.
-    outcome.catch(() => {});
-    const due = Symbol("due");
-    for (;;) {
-      const timer = new AbortController();
-      const first = await Promise.race([
-        outcome,
-        sleep(beatIntervalMs, due, { signal: timer.signal }).catch(() => due),
-      ]);
-      timer.abort();
-      if (first !== due) return await outcome;
-      await this.#showTurn(turn);
-    }
+    if (turn !== undefined) while (!(await settlesWithin(outcome, beatIntervalMs))) await this.#showTurn(turn);
+    return await outcome;
   }
 
   async #showTurn(turn: Turn): Promise<void> {
@@ -399,6 +378,20 @@ function retryOptions({ log, signal, outageMsMax: givenMs, status }: LoadOptions
 
 function isSamePlace(a: Omit<Progress, "prunedSequence">, b: Omit<Progress, "prunedSequence">): boolean {
   return a.chainId === b.chainId && a.streamSequence === b.streamSequence;
+}
+
+/** Whether a promise settles in time. If it fails later, nobody need be waiting for it. */
+async function settlesWithin(promise: Promise<unknown>, ms: number): Promise<boolean> {
+  const timer = new AbortController();
+  const settled = promise.then(
+    () => true,
+    () => true,
+  );
+  try {
+    return await Promise.race([settled, sleep(ms, false, { signal: timer.signal }).catch(() => false)]);
+  } finally {
+    timer.abort();
+  }
 }
 
 /** Settles as `promise` does, or with undefined when the signal aborts. */
