@@ -17,7 +17,7 @@ import { BlockFold } from "./block-fold.js";
 import { type Frame, FrameSplitter } from "./frames.js";
 import { LedgerTextWriter } from "./ledger-text.js";
 import type { LoadStatus } from "./load-status.js";
-import { type LoadProgress, type LoadSummary, ProgressMeter, summarise } from "./load-summary.js";
+import { type LoadProgress, type LoadSummary, ProgressMeter } from "./load-summary.js";
 import { outageMsMax, type RetryOptions, startRetries, withRetries } from "./retry.js";
 import { plainBytes, type Source } from "./source.js";
 import { beatIntervalMs, Turn } from "./standby.js";
@@ -31,9 +31,6 @@ export const transactionRowsMax = 10_000;
 
 /** … or when the input has nothing more for this long: then each block is written as it ends. */
 export const inputIdleMs = 20;
-
-/** Interval of progress reports. */
-export const progressIntervalMs = 250;
 
 /** When the load is to end, the current transaction has this long, in milliseconds … */
 export const stopMsMax = 10_000;
@@ -58,7 +55,8 @@ export interface LoadOptions {
   /** One transaction per block from the start, for input that is produced as it is read. */
   readonly blockByBlock?: boolean | undefined;
   readonly log: Log;
-  readonly onProgress?: ((progress: LoadProgress) => void) | undefined;
+  /** Called often. The progress is worked out when it is asked for. */
+  readonly onProgress?: ((progress: () => LoadProgress) => void) | undefined;
   /** Ends the load after the current block; what was loaded stays. */
   readonly signal?: AbortSignal | undefined;
   /** How long to retry when the database fails. Default: {@link outageMsMax}. */
@@ -148,7 +146,7 @@ class Loader {
     this.#newestDigest = newestDigest;
     this.#localInfile = options.localInfile ?? true;
     this.#blockByBlock = options.blockByBlock === true || options.pace !== undefined;
-    this.#meter = new ProgressMeter(fold, progressIntervalMs, options.onProgress);
+    this.#meter = new ProgressMeter(fold);
   }
 
   /** Reads where the store is, in one snapshot. */
@@ -193,12 +191,14 @@ class Loader {
       if (mayWrite && this.#fold.hasBatch) await this.#flush();
       await this.#settle();
     }
-    this.#meter.report();
-    return summarise(this.#fold.summary(), this.#meter, {
+    return {
+      ...this.#fold.summary(),
+      rows: this.#meter.rows,
+      seconds: this.#meter.seconds,
       localInfile: this.#localInfile,
       protocolUpgrade: upgrade,
       progress: this.#progress,
-    });
+    };
   }
 
   /** Whether a protocol upgrade ended it. */
@@ -217,7 +217,7 @@ class Loader {
         if (await this.#frames(splitter.frames(next.value))) return true;
         // Input that is known already, or a block without an end, is read for long without a transaction.
         if (this.#turn?.isDue === true && !this.#isWriting) await this.#showTurn(this.#turn);
-        this.#meter.update();
+        this.#options.onProgress?.(() => this.#meter.progress);
       }
       return false;
     } finally {
