@@ -95,7 +95,7 @@ async function loadInTurn(
   for (;;) {
     const turn = new AbortController();
     const sources = openSources(config, { ...shared, signal: AbortSignal.any([signal, turn.signal]) });
-    const onProgress = (now: LoadProgress) => progress.update(() => progressText(now));
+    const onProgress = (now: () => LoadProgress) => progress.update(() => progressText(now()));
     try {
       return await loadRecordings({ database, sources, pace, standby, ...shared, onProgress });
     } catch (error) {

@@ -1,6 +1,5 @@
 import type { DepthLevel } from "./depth-book.js";
 import { type BookSide, bestFirst, type MergedSide, PriceLadder, sides } from "./price-ladder.js";
-import { runAtOnce } from "./work-pacer.js";
 
 /** Vanished levels that a book remembers, in addition to as many as it has levels. */
 export const tombstonesSpareMax = 1024;
@@ -99,19 +98,10 @@ export class TrackedBook {
     this.#forget();
   }
 
-  /** The same for many levels of distinct prices, at the cost of one pass over each side. */
-  setAll(levels: readonly BookLevel[], mark: Mark): void {
-    this.apply(runAtOnce(this.prepare(levels, mark, false)));
-  }
-
-  /** Replaces all levels at `mark`. Changes since earlier marks are no longer known. */
-  replace(levels: readonly BookLevel[], mark: Mark): void {
-    this.apply(runAtOnce(this.prepare(levels, mark, true)));
-  }
-
   /**
-   * Does most of the work of `setAll`, or of `replace` if `isWhole`, in steps. The book stays as it is until {@link apply},
-   * and must not be changed in between.
+   * Does most of the work of setting many levels of distinct prices, in steps: one pass over each side. With `isWhole`
+   * they replace all levels, and changes since earlier marks are no longer known. The book stays as it is until
+   * {@link apply}, and must not be changed in between.
    */
   *prepare(levels: readonly BookLevel[], mark: Mark, isWhole: boolean): Generator<void, PreparedChange> {
     if (!isWhole && levels.length < mergedMin) return { mark, few: levels };

@@ -1,5 +1,4 @@
-import { Counter } from "prom-client";
-import type { Metrics } from "../telemetry/metrics.js";
+import { addCounter, type Metrics } from "../telemetry/metrics.js";
 import { type Plan, planNames } from "./plan.js";
 
 /** The cost of one run of a plan. */
@@ -28,17 +27,8 @@ export class PlanCounts {
   /** Registers the counts; values are read on collection. */
   register(metrics: Metrics): void {
     const counter = (name: string, help: string, key: "runs" | "statements" | "rowsExamined") => {
-      const counts = this.#counts;
-      new Counter({
-        name,
-        help,
-        labelNames: ["plan"],
-        registers: [metrics],
-        collect() {
-          this.reset();
-          for (const [plan, count] of counts) this.inc({ plan }, count[key]);
-        },
-      });
+      const read = () => [...this.#counts].map(([plan, count]) => [plan, count[key]] as const);
+      addCounter(metrics, name, help, read, { label: "plan" });
     };
     counter("marketd_ledger_plans_total", "Plans that were run to read ledger entries, by their name.", "runs");
     counter("marketd_ledger_statements_total", "SQL statements of these plans.", "statements");

@@ -1,5 +1,4 @@
-import { Counter, Gauge } from "prom-client";
-import type { Metrics } from "../telemetry/metrics.js";
+import { addCounter, addGauge, type Metrics } from "../telemetry/metrics.js";
 import type { HubCounts } from "./hub.js";
 import type { LiveState } from "./live-state.js";
 import type { Tail } from "./tail.js";
@@ -26,15 +25,7 @@ export function databaseSilenceSeconds({ contactedAt }: Tail): number | undefine
 export function registerLiveMetrics(metrics: Metrics, live: Measured, tail: Tail): void {
   // Workers follow the same chain, so these values are not added up.
   const gauge = (name: string, help: string, value: () => number, aggregator: "sum" | "max" = "max") =>
-    new Gauge({
-      name,
-      help,
-      aggregator,
-      registers: [metrics],
-      collect() {
-        this.set(value());
-      },
-    });
+    addGauge(metrics, name, help, value, { aggregator });
   gauge("marketd_block_height", "Height of the newest block read, 0 before the first.", () =>
     Number(live.newest?.progress.height ?? 0n),
   );
@@ -58,15 +49,6 @@ export function registerLiveMetrics(metrics: Metrics, live: Measured, tail: Tail
   );
   gauge("marketd_depth_stream_subscribers", "Open depth streams.", () => live.counts().subscribers, "sum");
   gauge("marketd_depth_stream_lagging", "Depth streams for which updates wait.", () => live.counts().lagging, "sum");
-  let counted = 0;
-  new Counter({
-    name: "marketd_depth_stream_messages_total",
-    help: "Messages handed to depth streams, heartbeats among them.",
-    registers: [metrics],
-    collect() {
-      const { messages } = live;
-      this.inc(messages - counted);
-      counted = messages;
-    },
-  });
+  const messagesHelp = "Messages handed to depth streams, heartbeats among them.";
+  addCounter(metrics, "marketd_depth_stream_messages_total", messagesHelp, () => live.messages);
 }

@@ -182,11 +182,6 @@ export class BlockFold {
     return this.#loadedUpTo < 0n ? undefined : this.#loadedUpTo + 1n;
   }
 
-  /** The height of the last whole block. */
-  get height(): bigint | undefined {
-    return this.#reached?.height;
-  }
-
   /** The changes of whole blocks since the last `take`. Changes of an open block stay here. */
   take(): WholeBatch {
     if (this.#reached === undefined) throw new Error("no block has ended yet");

@@ -31,9 +31,11 @@ interface KnownAccount {
   readonly kind: KnownKind;
 }
 
-/** Protobuf tags of fields of `vega.LedgerEntry`: number * 8 + wire type. */
-const entryTags = { from: 10, to: 18, amount: 26, type: 32, timestamp: 40, fromBalance: 50, toBalance: 58 } as const;
-const knownEntryFields = 7;
+/** Numbers of the fields of `vega.LedgerEntry` that are stored; 5 is a timestamp. */
+const entryFields = { from: 1, to: 2, amount: 3, type: 4, fromBalance: 6, toBalance: 7 } as const;
+
+/** The wire types of its fields, by their numbers from 1. */
+const entryWireTypes = [undefined, 2, 2, 2, 0, 0, 2, 2];
 
 const quantityMaxBytes = Buffer.from(quantityMax, "latin1");
 
@@ -67,6 +69,9 @@ export class LedgerTextWriter {
   readonly #movements = new WireReader();
   readonly #movement = new WireReader();
   readonly #entry = new WireReader();
+  /** Where the values of the entry's fields begin and end, by their numbers; 0 where a field is missing. */
+  readonly #starts = new Int32Array(entryWireTypes.length);
+  readonly #stops = new Int32Array(entryWireTypes.length);
   /** Whether the last event had fields that these definitions lack. */
   hasUnknownFields = false;
 
@@ -163,52 +168,22 @@ export class LedgerTextWriter {
   }
 
   #addEntry(buffer: Buffer, start: number, stop: number): void {
-    let fromStart = 0;
-    let fromStop = 0;
-    let toStart = 0;
-    let toStop = 0;
-    let amountStart = 0;
-    let amountStop = 0;
-    let fromBalanceStart = 0;
-    let fromBalanceStop = 0;
-    let toBalanceStart = 0;
-    let toBalanceStop = 0;
+    const starts = this.#starts.fill(0);
+    const stops = this.#stops.fill(0);
     let type = 0;
     const entry = this.#entry.over(buffer, start, stop);
     while (entry.next()) {
-      switch (entry.field * 8 + entry.wireType) {
-        case entryTags.from:
-          fromStart = entry.start;
-          fromStop = entry.stop;
-          break;
-        case entryTags.to:
-          toStart = entry.start;
-          toStop = entry.stop;
-          break;
-        case entryTags.amount:
-          amountStart = entry.start;
-          amountStop = entry.stop;
-          break;
-        case entryTags.type:
-          type = enumValue(entry);
-          break;
-        case entryTags.fromBalance:
-          fromBalanceStart = entry.start;
-          fromBalanceStop = entry.stop;
-          break;
-        case entryTags.toBalance:
-          toBalanceStart = entry.start;
-          toBalanceStop = entry.stop;
-          break;
-        case entryTags.timestamp:
-          break;
-        default:
-          if (entry.field <= knownEntryFields) throw malformed();
-          this.hasUnknownFields = true;
+      const { field, wireType } = entry;
+      if (field >= entryWireTypes.length) this.hasUnknownFields = true;
+      else if (wireType !== entryWireTypes[field]) throw malformed();
+      else if (field === entryFields.type) type = enumValue(entry);
+      else {
+        starts[field] = entry.start;
+        stops[field] = entry.stop;
       }
     }
-    const from = this.#account(buffer, fromStart, fromStop);
-    const to = this.#account(buffer, toStart, toStop);
+    const from = this.#account(buffer, entryFields.from);
+    const to = this.#account(buffer, entryFields.to);
     const classId = this.#classId(from, to, type);
     if (this.#bytes.length - this.#length < rowBytesMax) this.#grow();
     this.#id();
@@ -217,11 +192,11 @@ export class LedgerTextWriter {
     this.#tabNumber(classId);
     this.#tabNumber(type);
     this.#copy(this.#timeText);
-    this.#digits(buffer, amountStart, amountStop, "amount");
+    this.#digits(buffer, entryFields.amount, "amount");
     this.#bytes[this.#length++] = 0x09;
-    this.#digits(buffer, fromBalanceStart, fromBalanceStop, "from_account_balance");
+    this.#digits(buffer, entryFields.fromBalance, "from_account_balance");
     this.#bytes[this.#length++] = 0x09;
-    this.#digits(buffer, toBalanceStart, toBalanceStop, "to_account_balance");
+    this.#digits(buffer, entryFields.toBalance, "to_account_balance");
     this.#bytes[this.#length++] = 0x0a;
     this.#rows++;
   }
@@ -293,7 +268,9 @@ export class LedgerTextWriter {
   }
 
   /** Copies a quantity; an absent one is 0. */
-  #digits(source: Buffer, start: number, stop: number, field: string): void {
+  #digits(source: Buffer, field: number, name: string): void {
+    const start = this.#starts[field] ?? 0;
+    const stop = this.#stops[field] ?? 0;
     const bytes = this.#bytes;
     let at = this.#length;
     if (start === stop) bytes[at++] = 0x30;
@@ -304,11 +281,13 @@ export class LedgerTextWriter {
       bytes[at++] = byte;
     }
     if (stop - start === digitsMax && source.compare(quantityMaxBytes, 0, digitsMax, start, stop) > 0) wrong = true;
-    if (wrong) throw quantityError(`ledger_movements.entries.${field}`, source.toString("latin1", start, stop));
+    if (wrong) throw quantityError(`ledger_movements.entries.${name}`, source.toString("latin1", start, stop));
     this.#length = at;
   }
 
-  #account(buffer: Buffer, start: number, stop: number): KnownAccount {
+  #account(buffer: Buffer, field: number): KnownAccount {
+    const start = this.#starts[field] ?? 0;
+    const stop = this.#stops[field] ?? 0;
     return this.#byBytes.get(this.#view, start, stop) ?? this.#nameAccount(buffer.subarray(start, stop));
   }
 

@@ -1,5 +1,4 @@
-import { Counter, Gauge } from "prom-client";
-import type { Metrics } from "../telemetry/metrics.js";
+import { addCounter, addGauge, type Metrics } from "../telemetry/metrics.js";
 
 /** What a loader waits for, or "ready" while it loads or would as soon as there is something. */
 export type LoadState = "starting" | "ready" | "standby" | "database_lost" | "source_lost";
@@ -72,48 +71,29 @@ export class LoadStatus {
   }
 
   register(metrics: Metrics): void {
-    const gauges: readonly (readonly [string, string, () => number | undefined])[] = [
-      ["turn", "1 while this loader holds the turn, or needs none; 0 while it stands by.", () => this.#active],
-      ["block_height", "The height of the newest block in the database.", () => Number(this.#reached?.height ?? 0n)],
-      [
-        "block_age_seconds",
-        "The age of the newest block in the database by its time; 0 before the first.",
-        () => this.#age,
-      ],
-      [
-        "source_messages_behind",
-        "Messages of the topic that were not read yet.",
-        () => toNumber(this.#messagesBehind()),
-      ],
-    ];
-    for (const [name, help, value] of gauges) metrics.registerMetric(gauge(`marketd_loader_${name}`, help, value));
-    metrics.registerMetric(counter("blocks", "Blocks that this process has written.", () => this.#blocks));
-    metrics.registerMetric(counter("events", "Events that this process has written.", () => this.#events));
-    const parts = ["database", "source"] as const;
-    const [outages, retries] = [this.#outages, this.#retries];
-    metrics.registerMetric(
-      new Gauge({
-        name: "marketd_loader_lost",
-        help: "1 while the database or the source cannot be reached.",
-        labelNames: ["part"],
-        registers: [],
-        collect() {
-          for (const part of parts) this.set({ part }, Math.min(1, outages[part]));
-        },
-      }),
+    const gauge = (name: string, help: string, read: () => number | undefined) => {
+      addGauge(metrics, `marketd_loader_${name}`, help, read);
+    };
+    gauge("turn", "1 while this loader holds the turn, or needs none; 0 while it stands by.", () => this.#active);
+    gauge("block_height", "The height of the newest block in the database.", () => Number(this.#reached?.height ?? 0n));
+    gauge(
+      "block_age_seconds",
+      "The age of the newest block in the database by its time; 0 before the first.",
+      () => this.#age,
     );
-    metrics.registerMetric(
-      new Counter({
-        name: "marketd_loader_retries_total",
-        help: "Attempts at the database or the source that failed and were made again.",
-        labelNames: ["part"],
-        registers: [],
-        collect() {
-          this.reset();
-          for (const part of parts) this.inc({ part }, retries[part]);
-        },
-      }),
+    gauge("source_messages_behind", "Messages of the topic that were not read yet.", () =>
+      toNumber(this.#messagesBehind()),
     );
+    const blocksHelp = "Blocks that this process has written.";
+    addCounter(metrics, "marketd_loader_blocks_total", blocksHelp, () => this.#blocks);
+    const eventsHelp = "Events that this process has written.";
+    addCounter(metrics, "marketd_loader_events_total", eventsHelp, () => this.#events);
+    const lost = () => Object.entries(this.#outages).map(([part, count]) => [part, Math.min(1, count)] as const);
+    const lostHelp = "1 while the database or the source cannot be reached.";
+    addGauge(metrics, "marketd_loader_lost", lostHelp, lost, { label: "part" });
+    const retriesHelp = "Attempts at the database or the source that failed and were made again.";
+    const retries = () => Object.entries(this.#retries);
+    addCounter(metrics, "marketd_loader_retries_total", retriesHelp, retries, { label: "part" });
   }
 
   get #active(): number {
@@ -127,30 +107,4 @@ export class LoadStatus {
 
 function toNumber(value: bigint | undefined): number | undefined {
   return value === undefined ? undefined : Number(value);
-}
-
-/** A gauge that has no value while `value` gives none. */
-function gauge(name: string, help: string, value: () => number | undefined): Gauge {
-  return new Gauge({
-    name,
-    help,
-    registers: [],
-    collect() {
-      const now = value();
-      if (now === undefined) this.remove();
-      else this.set(now);
-    },
-  });
-}
-
-function counter(name: string, help: string, value: () => number): Counter {
-  return new Counter({
-    name: `marketd_loader_${name}_total`,
-    help,
-    registers: [],
-    collect() {
-      this.reset();
-      this.inc(value());
-    },
-  });
 }

@@ -6,11 +6,7 @@ import type { BlockFold, FoldCounts } from "./block-fold.js";
 export interface LoadProgress {
   /** Whole blocks that were read. */
   readonly blocks: number;
-  /** The height of the last one. */
-  readonly height: bigint | undefined;
   readonly events: number;
-  readonly ledgerEntries: number;
-  readonly seconds: number;
   readonly eventsPerSecond: number;
   /** Bytes read of this source, as stored, and in all if known. */
   readonly bytes: number;
@@ -32,31 +28,17 @@ export interface LoadSummary extends FoldCounts {
   readonly progress: Progress | undefined;
 }
 
-/** Builds a summary. */
-export function summarise(
-  counts: FoldCounts,
-  meter: ProgressMeter,
-  end: Pick<LoadSummary, "localInfile" | "protocolUpgrade" | "progress">,
-): LoadSummary {
-  return { ...counts, rows: meter.rows, seconds: meter.seconds, ...end };
-}
-
-/** Measures a load, and reports progress at intervals. */
+/** Measures a load. */
 export class ProgressMeter {
   readonly rows = new Map<string, number>();
   readonly #startedMs = performance.now();
   readonly #fold: BlockFold;
-  readonly #intervalMs: number;
-  readonly #onProgress: ((progress: LoadProgress) => void) | undefined;
-  #reportedMs = 0;
   #bytes = 0;
   #totalBytes: number | undefined;
   #sourceStarted = 0;
 
-  constructor(fold: BlockFold, intervalMs: number, onProgress: ((progress: LoadProgress) => void) | undefined) {
+  constructor(fold: BlockFold) {
     this.#fold = fold;
-    this.#intervalMs = intervalMs;
-    this.#onProgress = onProgress;
   }
 
   get seconds(): number {
@@ -92,27 +74,18 @@ export class ProgressMeter {
     for (const [table, count] of Object.entries(tables)) this.rows.set(table, (this.rows.get(table) ?? 0) + count);
   }
 
-  /** Reports progress if it is due. */
-  update(): void {
-    if (this.#onProgress !== undefined && performance.now() - this.#reportedMs >= this.#intervalMs) this.report();
-  }
-
-  report(): void {
-    this.#reportedMs = performance.now();
-    const { blocks, events, ledgerEntries } = this.#fold.counts;
+  get progress(): LoadProgress {
+    const { blocks, events } = this.#fold.counts;
     const seconds = this.seconds;
     const part = this.#totalBytes === undefined || this.#bytes === 0 ? undefined : this.#bytes / this.#totalBytes;
-    this.#onProgress?.({
+    return {
       blocks,
-      height: this.#fold.height,
       events,
-      ledgerEntries,
-      seconds,
       eventsPerSecond: seconds === 0 ? 0 : events / seconds,
       bytes: this.#bytes,
       totalBytes: this.#totalBytes,
       secondsLeft: part === undefined ? undefined : Math.max(0, (seconds - this.#sourceStarted) * (1 / part - 1)),
-    });
+    };
   }
 }
 

@@ -17,7 +17,7 @@ import { BlockFold } from "./block-fold.js";
 import { type Frame, FrameSplitter } from "./frames.js";
 import { LedgerTextWriter } from "./ledger-text.js";
 import type { LoadStatus } from "./load-status.js";
-import { type LoadProgress, type LoadSummary, ProgressMeter, summarise } from "./load-summary.js";
+import { type LoadProgress, type LoadSummary, ProgressMeter } from "./load-summary.js";
 import { outageMsMax, type RetryOptions, startRetries, withRetries } from "./retry.js";
 import { plainBytes, type Source } from "./source.js";
 import { beatIntervalMs, Turn } from "./standby.js";
@@ -31,9 +31,6 @@ export const transactionRowsMax = 10_000;
 
 /** … or when the input has nothing more for this long: then each block is written as it ends. */
 export const inputIdleMs = 20;
-
-/** Interval of progress reports. */
-export const progressIntervalMs = 250;
 
 /** When the load is to end, the current transaction has this long, in milliseconds … */
 export const stopMsMax = 10_000;
@@ -58,7 +55,8 @@ export interface LoadOptions {
   /** One transaction per block from the start, for input that is produced as it is read. */
   readonly blockByBlock?: boolean | undefined;
   readonly log: Log;
-  readonly onProgress?: ((progress: LoadProgress) => void) | undefined;
+  /** Called often. The progress is worked out when it is asked for. */
+  readonly onProgress?: ((progress: () => LoadProgress) => void) | undefined;
   /** Ends the load after the current block; what was loaded stays. */
   readonly signal?: AbortSignal | undefined;
   /** How long to retry when the database fails. Default: {@link outageMsMax}. */
@@ -148,7 +146,7 @@ class Loader {
     this.#newestDigest = newestDigest;
     this.#localInfile = options.localInfile ?? true;
     this.#blockByBlock = options.blockByBlock === true || options.pace !== undefined;
-    this.#meter = new ProgressMeter(fold, progressIntervalMs, options.onProgress);
+    this.#meter = new ProgressMeter(fold);
   }
 
   /** Reads where the store is, in one snapshot. */
@@ -193,12 +191,14 @@ class Loader {
       if (mayWrite && this.#fold.hasBatch) await this.#flush();
       await this.#settle();
     }
-    this.#meter.report();
-    return summarise(this.#fold.summary(), this.#meter, {
+    return {
+      ...this.#fold.summary(),
+      rows: this.#meter.rows,
+      seconds: this.#meter.seconds,
       localInfile: this.#localInfile,
       protocolUpgrade: upgrade,
       progress: this.#progress,
-    });
+    };
   }
 
   /** Whether a protocol upgrade ended it. */
@@ -217,7 +217,7 @@ class Loader {
         if (await this.#frames(splitter.frames(next.value))) return true;
         // Input that is known already, or a block without an end, is read for long without a transaction.
         if (this.#turn?.isDue === true && !this.#isWriting) await this.#showTurn(this.#turn);
-        this.#meter.update();
+        this.#options.onProgress?.(() => this.#meter.progress);
       }
       return false;
     } finally {
@@ -251,16 +251,7 @@ class Loader {
     followed: boolean,
   ): Promise<IteratorResult<Uint8Array> | undefined> {
     const next = chunks.next();
-    next.catch(() => {});
-    const idle = Symbol("idle");
-    const timeout = new AbortController();
-    try {
-      const waited = sleep(inputIdleMs, idle, { signal: timeout.signal }).catch(() => idle);
-      const first = await Promise.race([next, waited]);
-      if (typeof first !== "symbol") return first;
-    } finally {
-      timeout.abort();
-    }
+    if (await settlesWithin(next, inputIdleMs)) return await next;
     if (followed) this.#blockByBlock = true;
     if (this.#fold.hasBatch) await this.#flush();
     await this.#settle();
@@ -274,20 +265,8 @@ class Loader {
   async #waitFor<T>(promise: Promise<T>): Promise<T | undefined> {
     const outcome = untilAborted(promise, this.#options.signal);
     const turn = this.#turn;
-    if (turn === undefined) return await outcome;
-    // It may fail while a beat is written.
-    outcome.catch(() => {});
-    const due = Symbol("due");
-    for (;;) {
-      const timer = new AbortController();
-      const first = await Promise.race([
-        outcome,
-        sleep(beatIntervalMs, due, { signal: timer.signal }).catch(() => due),
-      ]);
-      timer.abort();
-      if (first !== due) return await outcome;
-      await this.#showTurn(turn);
-    }
+    if (turn !== undefined) while (!(await settlesWithin(outcome, beatIntervalMs))) await this.#showTurn(turn);
+    return await outcome;
   }
 
   async #showTurn(turn: Turn): Promise<void> {
@@ -399,6 +378,20 @@ function retryOptions({ log, signal, outageMsMax: givenMs, status }: LoadOptions
 
 function isSamePlace(a: Omit<Progress, "prunedSequence">, b: Omit<Progress, "prunedSequence">): boolean {
   return a.chainId === b.chainId && a.streamSequence === b.streamSequence;
+}
+
+/** Whether a promise settles in time. If it fails later, nobody need be waiting for it. */
+async function settlesWithin(promise: Promise<unknown>, ms: number): Promise<boolean> {
+  const timer = new AbortController();
+  const settled = promise.then(
+    () => true,
+    () => true,
+  );
+  try {
+    return await Promise.race([settled, sleep(ms, false, { signal: timer.signal }).catch(() => false)]);
+  } finally {
+    timer.abort();
+  }
 }
 
 /** Settles as `promise` does, or with undefined when the signal aborts. */

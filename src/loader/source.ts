@@ -1,6 +1,7 @@
 import { constants, openSync } from "node:fs";
 import { access, type FileHandle, open, stat } from "node:fs/promises";
 import { Socket } from "node:net";
+import { pipeline } from "node:stream/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createGunzip } from "node:zlib";
 import { RecordingError } from "./recording-error.js";
@@ -157,28 +158,14 @@ async function* counted(
 async function* gunzip(compressed: AsyncIterable<Uint8Array>, name: string): AsyncGenerator<Uint8Array> {
   const gunzipped = createGunzip({ chunkSize: readBytes });
   let bytes = 0;
-  const feeding = (async () => {
-    try {
-      for await (const chunk of compressed) {
-        if (gunzipped.destroyed) return;
-        bytes += chunk.length;
-        if (!gunzipped.write(chunk)) {
-          await new Promise<void>((resolve) => {
-            const go = () => {
-              gunzipped.off("drain", go);
-              gunzipped.off("close", go);
-              resolve();
-            };
-            gunzipped.once("drain", go);
-            gunzipped.once("close", go);
-          });
-        }
-      }
-      gunzipped.end();
-    } catch (error) {
-      gunzipped.destroy(error instanceof Error ? error : new Error(String(error)));
+  const counted = async function* (): AsyncGenerator<Uint8Array> {
+    for await (const chunk of compressed) {
+      bytes += chunk.length;
+      yield chunk;
     }
-  })();
+  };
+  // A failure of either is what the reader of `gunzipped` gets.
+  const feeding = pipeline(counted, gunzipped).catch(() => {});
   try {
     for await (const chunk of gunzipped) yield chunk;
     // Node takes a zero for the end, and whatever comes behind it for padding.

@@ -1,5 +1,5 @@
-import { AggregatorRegistry, Counter, Gauge } from "prom-client";
-import { createMetrics } from "../telemetry/metrics.js";
+import { AggregatorRegistry, Counter } from "prom-client";
+import { addCounter, addGauge, createMetrics } from "../telemetry/metrics.js";
 import { CachedText } from "./cached-text.js";
 import type { MetricsReading } from "./worker-messages.js";
 import type { WorkerProcess } from "./worker-process.js";
@@ -36,30 +36,11 @@ export class WorkerMetrics {
   constructor(readingMs: number, numbers: PrimaryNumbers) {
     this.#readingMs = readingMs;
     this.#text = new CachedText(() => this.#collect(numbers.workers()));
-    const gauge = (name: string, help: string, read: () => number): void => {
-      const made = new Gauge({
-        name,
-        help,
-        registers: [this.#own],
-        collect() {
-          this.set(read());
-        },
-      });
-      void made;
-    };
-    gauge("marketd_workers", "Serving processes that take connections now.", numbers.serving);
+    addGauge(this.#own, "marketd_workers", "Serving processes that take connections now.", numbers.serving);
     // Metrics with the same name as those of the workers are added up.
-    const refused = new Counter({
-      name: "marketd_connections_refused_total",
-      help: "Connections refused because there are too many, by the reason of their error.",
-      labelNames: ["reason"],
-      registers: [this.#own],
-      collect() {
-        this.reset();
-        this.inc({ reason: "TOO_MANY_CONNECTIONS" }, numbers.refused());
-      },
-    });
-    void refused;
+    const refusedHelp = "Connections refused because there are too many, by the reason of their error.";
+    const refused = () => [["TOO_MANY_CONNECTIONS", numbers.refused()] as const];
+    addCounter(this.#own, "marketd_connections_refused_total", refusedHelp, refused, { label: "reason" });
     this.#replaced = new Counter({
       name: "marketd_workers_replaced_total",
       help: "Serving processes that ended on their own and were replaced.",

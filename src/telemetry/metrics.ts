@@ -1,4 +1,4 @@
-import { Registry } from "prom-client";
+import { Counter, Gauge, Registry } from "prom-client";
 
 /** Where modules register metrics. Modules receive a registry and never use the global one. */
 export type Metrics = Registry;
@@ -9,4 +9,51 @@ export type MetricsText = Pick<Registry, "metrics" | "contentType">;
 /** An empty registry. A process creates one and passes it to its modules. */
 export function createMetrics(): Metrics {
   return new Registry();
+}
+
+/** The value of a metric, or one for each value of its label; undefined: it has none now. */
+type Reading = number | undefined | Iterable<readonly [label: string, value: number]>;
+
+/** What else there is to say of a metric. */
+interface MetricOptions {
+  readonly label?: string;
+  /** What the values of several processes become; default their sum. */
+  readonly aggregator?: "sum" | "max";
+}
+
+/** Registers a gauge that is read when metrics are collected. */
+export function addGauge(
+  metrics: Metrics,
+  name: string,
+  help: string,
+  read: () => Reading,
+  { label, aggregator = "sum" }: MetricOptions = {},
+): void {
+  const gauge: Gauge = new Gauge({
+    ...{ name, help, aggregator, labelNames: label === undefined ? [] : [label] },
+    registers: [metrics],
+    collect: () => fill(gauge, read(), label),
+  });
+}
+
+/** Registers a counter that is read when metrics are collected. */
+export function addCounter(
+  metrics: Metrics,
+  name: string,
+  help: string,
+  read: () => Reading,
+  { label }: Pick<MetricOptions, "label"> = {},
+): void {
+  const counter: Counter = new Counter({
+    ...{ name, help, labelNames: label === undefined ? [] : [label] },
+    registers: [metrics],
+    collect: () => fill(counter, read(), label),
+  });
+}
+
+function fill(metric: Gauge | Counter, reading: Reading, label = ""): void {
+  metric.reset();
+  if (reading === undefined) metric.remove();
+  else if (typeof reading === "number") metric.inc(reading);
+  else for (const [value, count] of reading) metric.inc({ [label]: value }, count);
 }

@@ -1,11 +1,10 @@
 import type { Socket } from "node:net";
 import { setTimeout } from "node:timers/promises";
-import { Counter, Gauge } from "prom-client";
 import { Health } from "../../gen/grpc/health/v1/health_pb.js";
 import type { Failure } from "../domain/failure.js";
 import type { Api } from "../domain/service.js";
 import type { Log } from "../telemetry/log.js";
-import type { Metrics, MetricsText } from "../telemetry/metrics.js";
+import { addCounter, addGauge, type Metrics, type MetricsText } from "../telemetry/metrics.js";
 import { CommonHeaders, DataHeaders, type DataSource } from "./common-headers.js";
 import { ClientAddresses, type Network } from "./connections/client-addresses.js";
 import { OnePort } from "./connections/one-port.js";
@@ -126,30 +125,10 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 }
 
 function watchPort(port: OnePort, metrics: Metrics): void {
-  const gauge = (name: string, help: string, read: () => number): void => {
-    const made = new Gauge({
-      name,
-      help,
-      registers: [],
-      collect() {
-        this.set(read());
-      },
-    });
-    metrics.registerMetric(made);
-  };
-  gauge("marketd_connections_open", "Connections that are open now.", () => port.connections);
-  gauge("marketd_http2_sessions_open", "Connections that speak HTTP/2 now.", () => port.sessions);
-  const refused = new Counter({
-    name: "marketd_connections_refused_total",
-    help: "Connections refused because there are too many, by the reason of their error.",
-    labelNames: ["reason"],
-    registers: [metrics],
-    collect() {
-      this.reset();
-      for (const [reason, count] of port.refused) this.inc({ reason }, count);
-    },
-  });
-  void refused;
+  addGauge(metrics, "marketd_connections_open", "Connections that are open now.", () => port.connections);
+  addGauge(metrics, "marketd_http2_sessions_open", "Connections that speak HTTP/2 now.", () => port.sessions);
+  const refusedHelp = "Connections refused because there are too many, by the reason of their error.";
+  addCounter(metrics, "marketd_connections_refused_total", refusedHelp, () => port.refused, { label: "reason" });
 }
 
 /** How long peers may read the end of streams that the end of a drain aborts. */

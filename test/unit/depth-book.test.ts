@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import { DepthBook } from "../../src/domain/depth-book.js";
 import { comparePrices } from "../../src/domain/price.js";
 import { TrackedBook } from "../../src/domain/tracked-book.js";
+import { runAtOnce } from "../../src/domain/work-pacer.js";
 
 const level = (price: string, volume: bigint) => ({ price, volume, numberOfOrders: volume === 0n ? 0n : 1n });
 
@@ -95,10 +96,8 @@ describe("a tracked book", () => {
       fc.property(fc.array(levels, { minLength: 1, maxLength: 6 }), (blocks) => {
         const [atOnce, oneByOne] = [new TrackedBook(), new TrackedBook()];
         for (const [block, changes] of blocks.entries()) {
-          atOnce.setAll(
-            changes.map((one) => ({ ...level(one.price, one.volume), side: one.side })),
-            block + 1,
-          );
+          const all = changes.map((one) => ({ ...level(one.price, one.volume), side: one.side }));
+          atOnce.apply(runAtOnce(atOnce.prepare(all, block + 1, false)));
           for (const one of changes) {
             oneByOne.set(one.side, one.price, one.volume, one.volume === 0n ? 0n : 1n, block + 1);
           }
@@ -123,7 +122,7 @@ describe("a tracked book", () => {
   test("knows nothing of the time before it was replaced", () => {
     const book = new TrackedBook();
     book.set(1, "9", 1n, 1n, 1);
-    book.replace([{ side: 2, ...level("5", 1n) }], 7);
+    book.apply(runAtOnce(book.prepare([{ side: 2, ...level("5", 1n) }], 7, true)));
     expect(book.changedSince(6)).toBeUndefined();
     expect(book.changedSince(7)).toEqual({ buy: [], sell: [] });
     expect(book.levels.sell.map((one) => one.price)).toEqual(["5"]);

@@ -1,9 +1,8 @@
-import { Counter, Gauge } from "prom-client";
 import { quotaKey } from "../../domain/client-address.js";
 import { Failure, unavailable } from "../../domain/failure.js";
 import type { Call } from "../../domain/service.js";
 import { turnsMax, WorkPacer } from "../../domain/work-pacer.js";
-import type { Metrics } from "../../telemetry/metrics.js";
+import { addCounter, addGauge, type Metrics } from "../../telemetry/metrics.js";
 
 /**
  * Requests that may wait for the database: a second of work with pages of 64 rows. A waiting request takes 5 KB and no
@@ -128,29 +127,12 @@ export class FairQueue {
 
   /** Registers metrics of running, waiting and refused requests. */
   register(metrics: Metrics): void {
-    const gauge = (name: string, help: string, value: () => number) => {
-      new Gauge({
-        name,
-        help,
-        registers: [metrics],
-        collect() {
-          this.set(value());
-        },
-      });
-    };
-    gauge("marketd_database_requests_running", "Requests at the database now.", () => this.running);
-    gauge("marketd_database_requests_waiting", "Requests that wait for the database now.", () => this.waiting);
-    const queue = this;
-    new Counter({
-      name: "marketd_database_requests_refused_total",
-      help: "Requests refused because too many wait for the database, by the reason of their error.",
-      labelNames: ["reason"],
-      registers: [metrics],
-      collect() {
-        this.reset();
-        for (const reason of refusalReasons) this.inc({ reason }, queue.refused(reason));
-      },
-    });
+    addGauge(metrics, "marketd_database_requests_running", "Requests at the database now.", () => this.running);
+    const waitingHelp = "Requests that wait for the database now.";
+    addGauge(metrics, "marketd_database_requests_waiting", waitingHelp, () => this.waiting);
+    const refusedHelp = "Requests refused because too many wait for the database, by the reason of their error.";
+    const refused = () => refusalReasons.map((reason) => [reason, this.refused(reason)] as const);
+    addCounter(metrics, "marketd_database_requests_refused_total", refusedHelp, refused, { label: "reason" });
   }
 
   /**
