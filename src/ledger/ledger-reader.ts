@@ -10,7 +10,7 @@ import { type Account, AccountDirectory, covers, type EntryClass } from "./accou
 import { type EntryText, idOf, parseEntry } from "./entry-row.js";
 import { type IdRange, idMax } from "./id-range.js";
 import { PlanCounts } from "./ledger-metrics.js";
-import { always, type KnownOldest, type LedgerExtent, LedgerView, unknownOldest } from "./ledger-view.js";
+import { always, type LedgerExtent, LedgerView, unknownLedger } from "./ledger-view.js";
 import { StatisticsMemory } from "./page-statistics.js";
 import { type ScannedEntries, scanEntries } from "./scan-entries.js";
 import { type LedgerFilter, selectEntries } from "./selection.js";
@@ -43,7 +43,7 @@ export class LedgerReader {
   readonly #log: Log | undefined;
   readonly #statistics = new StatisticsMemory();
   #store = { id: "", directory: new AccountDirectory() };
-  #oldest: KnownOldest = unknownOldest;
+  #known = unknownLedger;
 
   /** `log` receives a line for each page and batch, at level `debug`. */
   constructor(database: Pick<Database, "lease">, { log }: { readonly log?: Log } = {}) {
@@ -51,9 +51,9 @@ export class LedgerReader {
     this.#log = log;
   }
 
-  /** Fetches the accounts before the first request. */
+  /** Fetches the accounts and counts the entries of a small ledger, before the first request. */
   async warm(): Promise<void> {
-    await this.read(undefined, always, async () => []);
+    await this.read(undefined, always, (view) => view.smallSize());
   }
 
   /**
@@ -69,7 +69,7 @@ export class LedgerReader {
     workClass: WorkClass = "ledger",
   ): Promise<LedgerRead<T>> {
     return this.#database.lease({ class: workClass, call }, async (reader) => {
-      const view = new LedgerView(reader, this.#oldest, time);
+      const view = new LedgerView(reader, this.#known, time);
       if (time.startNs !== undefined || time.endNs !== undefined) await view.reach();
       let { directory } = this.#store;
       for (;;) {
@@ -91,7 +91,7 @@ export class LedgerReader {
   /** Continues an export, up to the newest block of the earlier read. */
   readOn<T>(call: Call | undefined, place: StorePlace | undefined, use: (view: LedgerView) => Promise<T>): Promise<T> {
     return this.#database.lease({ class: "export", call, place }, async (reader) => {
-      const view = new LedgerView(reader, this.#oldest);
+      const view = new LedgerView(reader, this.#known);
       const result = await use(view);
       this.#note(view);
       return result;
@@ -124,8 +124,8 @@ export class LedgerReader {
     return { newestBlock: extent.newestBlock, ...result, rows };
   }
 
-  #note({ costs, oldest }: LedgerView): void {
-    this.#oldest = oldest;
+  #note({ costs, known }: LedgerView): void {
+    this.#known = known;
     this.counts.add(costs);
     this.#log?.debug({ plans: costs }, "ledger entries were read");
   }

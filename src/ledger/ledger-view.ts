@@ -8,7 +8,7 @@ import { everythingKept, type OldestKept, oldestKeptSql, parseOldestKept } from 
 import type { DirectoryExtent } from "./account-directory.js";
 import { type IdRange, idMax } from "./id-range.js";
 import type { PlanCosts } from "./ledger-metrics.js";
-import type { Plan } from "./plan.js";
+import { type LedgerSize, type Plan, smallLedgerEntriesMax } from "./plan.js";
 
 /** The range of all times. */
 export const always: TimeRange = { startNs: undefined, endNs: undefined };
@@ -18,6 +18,8 @@ export interface LedgerExtent extends DirectoryExtent {
   /** The newest block; undefined: there is none yet. */
   readonly newestBlock: BlockPlace | undefined;
   readonly oldest: OldestKept;
+  /** The newest entry; 0: there is none. */
+  readonly newest: bigint;
   /** The first id that the time range can have; undefined: no block is so late. */
   readonly start: bigint | undefined;
   /** Ids of the entries in the time range; `low` > `high`: there are none. */
@@ -30,7 +32,20 @@ export interface KnownOldest extends OldestKept {
   readonly storeId: string;
 }
 
-export const unknownOldest: KnownOldest = { ...everythingKept, storeId: "" };
+/** The size of a store's ledger when its entries were counted, up to one more than a small one has. */
+interface CountedSize extends LedgerSize {
+  /** Undefined: the store was empty. */
+  readonly storeId: string | undefined;
+}
+
+/** What earlier requests found, for the next to begin with. */
+export interface KnownLedger {
+  readonly oldest: KnownOldest;
+  /** Undefined: not counted yet. */
+  readonly size: CountedSize | undefined;
+}
+
+export const unknownLedger: KnownLedger = { oldest: { ...everythingKept, storeId: "" }, size: undefined };
 
 /** Begins the row of a statement that tells the extent; rows of entries begin with a digit. */
 const extentMark = "extent";
@@ -44,12 +59,14 @@ export class LedgerView {
   #statements = 0;
   #extent: LedgerExtent | undefined;
   #oldest: KnownOldest;
+  #size: CountedSize | undefined;
   readonly #reader: Reader;
   readonly #time: TimeRange;
 
-  constructor(reader: Reader, oldest: KnownOldest, time = always) {
+  constructor(reader: Reader, { oldest, size }: KnownLedger, time = always) {
     this.#reader = reader;
     this.#oldest = oldest;
+    this.#size = size;
     this.#time = time;
   }
 
@@ -61,6 +78,26 @@ export class LedgerView {
   /** The latest word of a statement on which entries are kept; what was read before it has moved has to be read again. */
   get oldest(): KnownOldest {
     return this.#oldest;
+  }
+
+  /** What to begin the next view with. */
+  get known(): KnownLedger {
+    return { oldest: this.#oldest, size: this.#size };
+  }
+
+  /** Whether the ledger's size is known, as far as this request sees it. Before the first statement it is believed. */
+  get isCounted(): boolean {
+    if (this.#size === undefined || this.#extent === undefined) return this.#size !== undefined;
+    const { entries, newest, storeId } = this.#size;
+    if (storeId !== this.#extent.newestBlock?.storeId) return false;
+    // A large ledger stays large.
+    return entries > smallLedgerEntriesMax || newest === this.#extent.newest;
+  }
+
+  /** The size of a small ledger; undefined: it is not small. Runs a statement if the size is not known. */
+  async smallSize(): Promise<LedgerSize | undefined> {
+    const size = this.isCounted && this.#size !== undefined ? this.#size : await this.#count();
+    return size.entries > smallLedgerEntriesMax ? undefined : size;
   }
 
   /** @throws Failure `failed_precondition`, which names the field, for an id whose entries were dropped */
@@ -116,6 +153,16 @@ export class LedgerView {
     return outcome;
   }
 
+  async #count(): Promise<LedgerSize> {
+    const [entries] = await this.read(
+      `SELECT ${asText("COUNT(*)")} FROM
+         (SELECT 1 FROM ledger_entry FORCE INDEX (PRIMARY) LIMIT ${smallLedgerEntriesMax + 1}) AS e`,
+    );
+    const { newest, newestBlock } = await this.reach();
+    this.#size = { entries: Number(entries), newest, storeId: newestBlock?.storeId };
+    return this.#size;
+  }
+
   #note(extent: LedgerExtent): void {
     const { newestBlock } = extent;
     this.#reader.found(newestBlock);
@@ -148,9 +195,16 @@ function parseExtent(text: string): LedgerExtent {
   const newestBlock = parsePlace(place.length === 0 ? null : place.join(" "));
   const start = from === "any" ? 0n : from === "none" ? undefined : firstIdOfBlock(BigInt(from));
   const oldest = parseOldestKept(height, timeNs);
-  const known = { newestBlock, oldest, start, accountMax: Number(accountMax), classMax: Number(classMax) };
-  if (newest === "none" || start === undefined) return { low: 1n, high: 0n, ...known };
+  const newestId = newest === "none" ? 0n : BigInt(newest);
+  const known = {
+    newestBlock,
+    oldest,
+    newest: newestId,
+    start,
+    accountMax: Number(accountMax),
+    classMax: Number(classMax),
+  };
+  if (newestId === 0n || start === undefined) return { low: 1n, high: 0n, ...known };
   const last = end === "any" || end === "none" ? idMax : firstIdOfBlock(BigInt(end)) - 1n;
-  const high = BigInt(newest);
-  return { low: start, high: last < high ? last : high, ...known };
+  return { low: start, high: last < newestId ? last : newestId, ...known };
 }

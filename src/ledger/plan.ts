@@ -27,11 +27,20 @@ export const unionsMax = 3;
 const sampleEntriesMin = 256;
 const sampleEntriesMax = 1_024;
 
+/** A ledger of up to this many entries is scanned whole: for no more than a sample of a large one. */
+export const smallLedgerEntriesMax = sampleEntriesMax;
+
 /** Matches are rare if fewer than one in this many entries matches. */
 const rareEntriesPerMatch = 64;
 
 /** Measured costs of a plan's steps, in microseconds. Only their ratios matter. */
 const cost = { scanned: 0.3, scannedMatch: 1, branch: 12, unitedMatch: 4 } as const;
+
+/** The number of entries in a ledger up to its newest. */
+export interface LedgerSize {
+  readonly entries: number;
+  readonly newest: bigint;
+}
 
 /** One way to find the next entries of a selection. Its result determines the next plan. */
 export type Plan =
@@ -45,6 +54,8 @@ export type Plan =
       readonly branches: readonly Branch[];
       readonly examined: number;
       readonly entries: number;
+      /** These are all entries of the ledger, so that one statement does. Undefined: there may be more. */
+      readonly whole?: LedgerSize | undefined;
     }
   /** Reads all matches in the next `ids` ids. Undefined: in all ids, and of those only the first `entries`. */
   | {
@@ -82,17 +93,26 @@ export interface Statistics extends KnownStatistics {
   readonly entriesScanned: number;
   readonly keysMerged: number;
   readonly unions: number;
+  /** Undefined: unknown, or more than {@link smallLedgerEntriesMax}. */
+  readonly small?: LedgerSize | undefined;
+}
+
+/** Whether all entries of a selection are one range of an index. */
+export function isOneRange(selection: LedgerSelection): boolean {
+  return selection.kind === "all" || (selection.branches.length === 1 && selection.branches[0]?.other === undefined);
 }
 
 /** The next plan; undefined: the page is full, or the request has used up its bounds. */
 export function choosePlan(selection: LedgerSelection, statistics: Statistics): Plan | undefined {
-  const { missing, idsPerMatch } = statistics;
+  const { missing, idsPerMatch, small } = statistics;
   if (missing <= 0 || statistics.keysMerged >= keysMergedMax) return undefined;
-  if (selection.kind === "all") return { name: "range_scan", branch: undefined, entries: missing };
-  const { branches } = selection;
-  const [only] = branches;
-  if (only === undefined) return undefined;
-  if (branches.length === 1 && only.other === undefined) return { name: "range_scan", branch: only, entries: missing };
+  const branches = selection.kind === "all" ? [] : selection.branches;
+  const [branch] = branches;
+  if (isOneRange(selection)) return { name: "range_scan", branch, entries: missing };
+  if (branch === undefined) return undefined;
+  if (small !== undefined) {
+    return { name: "table_scan", branches, examined: small.entries, entries: missing, whole: small };
+  }
   return idsPerMatch === undefined
     ? planUnknown(branches, statistics)
     : planByDensity(branches, statistics, idsPerMatch);

@@ -3,7 +3,15 @@ import { beyond, type IdRange, idsIn } from "./id-range.js";
 import { uniteBranches } from "./index-union.js";
 import { mergeBranches } from "./k-way-merge.js";
 import type { LedgerView } from "./ledger-view.js";
-import { choosePlan, type KnownStatistics, learn, type Outcome, type Plan, type Statistics } from "./plan.js";
+import {
+  choosePlan,
+  isOneRange,
+  type KnownStatistics,
+  learn,
+  type Outcome,
+  type Plan,
+  type Statistics,
+} from "./plan.js";
 import { scanRange } from "./range-scan.js";
 import type { LedgerSelection } from "./selection.js";
 import { scanTable } from "./table-scan.js";
@@ -48,10 +56,13 @@ export async function scanEntries(
   };
   const rows: EntryText[] = [];
   while (range.low <= range.high) {
-    const plan = choosePlan(selection, statistics);
+    const small = isOneRange(selection) ? undefined : await view.smallSize();
+    const plan = choosePlan(selection, { ...statistics, small });
     if (plan === undefined) break;
     const before = range;
     const outcome = await view.run(plan, () => execute(view, plan, before));
+    // The ledger has grown since it was counted, so this was not all of it.
+    if (small !== undefined && !view.isCounted) continue;
     for (const row of outcome.rows) rows.push(row);
     range = view.clip(outcome.rest);
     statistics = learn(statistics, plan, outcome, idsIn(view.clip(before)) - idsIn(range));

@@ -73,43 +73,65 @@ export interface SignerRemovedBundle {
 
 type BundleColumns = Omit<SignerRemovedBundle, "signatures">;
 
-/** The place of the store, or a bundle, or one of its signatures: the other columns are null. */
-type PageRow = { readonly [K in keyof BundleColumns]: BundleColumns[K] | null } & {
-  readonly place: string | null;
-  readonly signature: string | null;
-};
+/** The place of the store, or a bundle: the other columns are null. */
+type BundleRead = { readonly [K in keyof BundleColumns]: BundleColumns[K] | null } & { readonly place: string | null };
 
-/** One page of bundles in the order (time, signature id), with their signatures, in one query. */
+/** The place of the store, or a signature. */
+interface SignatureRead {
+  readonly place: string | null;
+  readonly signatureId: string | null;
+  readonly signature: string | null;
+}
+
+/** One page of bundles in the order (time, signature id), with their signatures. An empty one is one statement. */
 export function readBundles(
-  database: Database,
+  database: Pick<Database, "lease">,
   filter: BundleFilter,
   request: PageRequest<BundlePlace>,
   call?: Call,
 ): Promise<Page<SignerRemovedBundle, BundlePlace>> {
   return database.lease({ class: "ledger", call }, async (reader) => {
-    const { cursor, size, backwards, newestFirst } = request;
-    const descending = newestFirst !== backwards;
-    const scan = (down: boolean, want: number) => scanBundles(reader, filter, cursor, down, want);
-    const { bundles: found, place: newestBlock } = await scan(descending, size + (cursor === undefined ? 1 : 2));
-    const atCursor = cursor !== undefined && found[0] !== undefined && isAt(found[0], cursor);
-    const beyond = atCursor ? found.slice(1) : found;
-    const rows = beyond.slice(0, size);
-    const more = beyond.length > size;
-    const behind = atCursor || (cursor !== undefined && (await scan(!descending, 1)).bundles.length > 0);
-    return backwards
-      ? { rows: rows.reverse(), hasNext: behind, hasPrevious: more, newestBlock }
-      : { rows, hasNext: more, hasPrevious: behind, newestBlock };
+    for (;;) {
+      const page = await findPage(reader, filter, request);
+      if (page.rows.length === 0) return { ...page, rows: [] };
+      const { place, signaturesOf } = await readSignatures(reader, page.rows);
+      // A block in between may have brought signatures that the block of the page does not have.
+      if (place?.streamSequence !== page.newestBlock?.streamSequence) continue;
+      const rows = page.rows.map((row) => ({ ...row, signatures: signaturesOf.get(row.signatureId) ?? [] }));
+      return { ...page, rows };
+    }
   });
 }
 
-function isAt(bundle: SignerRemovedBundle, place: BundlePlace): boolean {
+interface FoundPage extends Page<BundleColumns, BundlePlace> {
+  readonly newestBlock: BlockPlace | undefined;
+}
+
+async function findPage(
+  reader: Reader,
+  filter: BundleFilter,
+  { cursor, size, backwards, newestFirst }: PageRequest<BundlePlace>,
+): Promise<FoundPage> {
+  const descending = newestFirst !== backwards;
+  const scan = (down: boolean, want: number) => scanBundles(reader, filter, cursor, down, want);
+  const { bundles: found, place: newestBlock } = await scan(descending, size + (cursor === undefined ? 1 : 2));
+  const atCursor = cursor !== undefined && found[0] !== undefined && isAt(found[0], cursor);
+  const beyond = atCursor ? found.slice(1) : found;
+  const rows = beyond.slice(0, size);
+  const more = beyond.length > size;
+  const behind = atCursor || (cursor !== undefined && (await scan(!descending, 1)).bundles.length > 0);
+  return backwards
+    ? { rows: rows.reverse(), hasNext: behind, hasPrevious: more, newestBlock }
+    : { rows, hasNext: more, hasPrevious: behind, newestBlock };
+}
+
+function isAt(bundle: BundleColumns, place: BundlePlace): boolean {
   return bundle.timeNs === place.timeNs && bundle.signatureId === place.signatureId;
 }
 
 /**
- * From a cursor, inclusive: one range of the index for this combination of filters. One statement, so that bundles,
- * signatures and the place of the store are of one snapshot; as a union, because joined rows would repeat a bundle for
- * each of its signatures.
+ * From a cursor, inclusive: one range of the index for this combination of filters. The same statement tells the place
+ * of the store.
  * @throws ReadBehindError if this process has seen more of the store
  */
 async function scanBundles(
@@ -118,7 +140,7 @@ async function scanBundles(
   cursor: BundlePlace | undefined,
   descending: boolean,
   want: number,
-): Promise<{ readonly bundles: SignerRemovedBundle[]; readonly place: BlockPlace | undefined }> {
+): Promise<{ readonly bundles: BundleColumns[]; readonly place: BlockPlace | undefined }> {
   const conditions: string[] = [];
   const parameters: Parameter[] = [];
   let index = "bundle_by";
@@ -147,38 +169,43 @@ async function scanBundles(
     asText,
   );
   const bundle = [id, signer, submitter, nonce, "time_ns", epoch].join(", ");
-  const rows = await reader.query<PageRow>(
+  const rows = await reader.query<BundleRead>(
     `SELECT ${placeSql} AS place, NULL AS signatureId, NULL AS oldSigner, NULL AS submitter, NULL AS nonce,
-       NULL AS timeNs, NULL AS epochSeq, NULL AS signature
-     UNION ALL (SELECT NULL, ${bundle}, NULL ${page})
-     UNION ALL (SELECT NULL, ${asText("s.signature_id")}, NULL, NULL, NULL, NULL, NULL, ${asText("LOWER(HEX(s.signature))")}
-       FROM (SELECT signature_id ${page}) AS b JOIN node_signature AS s ON s.signature_id = b.signature_id)`,
-    [...parameters, ...parameters],
+       NULL AS timeNs, NULL AS epochSeq
+     UNION ALL (SELECT NULL, ${bundle} ${page})`,
+    parameters,
   );
-  const place = parsePlace(rows.find((row) => row.signatureId === null)?.place ?? null);
-  reader.found(place);
-  return { bundles: fold(rows, descending), place };
+  // SQL does not promise the order of the rows of a union.
+  const bundles = rows.filter(isBundle).sort(descending ? (a, b) => comparePlaces(b, a) : comparePlaces);
+  return { bundles, place: notePlace(reader, rows) };
 }
 
-/** Bundles in order, each with its signatures in order: SQL does not promise the order of the rows of a union. */
-function fold(rows: readonly PageRow[], descending: boolean): SignerRemovedBundle[] {
+/** The signatures of bundles by their id, in order, and the place of the store. @throws ReadBehindError */
+async function readSignatures(reader: Reader, bundles: readonly BundleColumns[]) {
+  const rows = await reader.query<{ [K in keyof SignatureRead]: SignatureRead[K] }>(
+    `SELECT ${placeSql} AS place, NULL AS signatureId, NULL AS signature
+     UNION ALL (SELECT NULL, ${asText("signature_id")}, ${asText("LOWER(HEX(signature))")}
+       FROM node_signature WHERE signature_id IN (?))`,
+    [bundles.map(({ signatureId }) => signatureId)],
+  );
   const signaturesOf = new Map<string, string[]>();
-  const bundles: SignerRemovedBundle[] = [];
-  for (const row of rows) {
-    if (!isBundle(row)) continue;
-    const { signatureId, oldSigner, submitter, nonce, timeNs, epochSeq } = row;
-    const signatures: string[] = [];
-    signaturesOf.set(signatureId, signatures);
-    bundles.push({ signatureId, oldSigner, submitter, nonce, timeNs, epochSeq, signatures });
-  }
   for (const { signatureId, signature } of rows) {
-    if (signatureId !== null && signature !== null) signaturesOf.get(signatureId)?.push(signature);
+    if (signatureId === null || signature === null) continue;
+    const known = signaturesOf.get(signatureId);
+    if (known === undefined) signaturesOf.set(signatureId, [signature]);
+    else known.push(signature);
   }
   for (const signatures of signaturesOf.values()) signatures.sort();
-  return bundles.sort(descending ? (a, b) => comparePlaces(b, a) : comparePlaces);
+  return { place: notePlace(reader, rows), signaturesOf };
 }
 
-function isBundle(row: PageRow): row is BundleColumns & PageRow {
+function notePlace(reader: Reader, rows: readonly { readonly place: string | null }[]): BlockPlace | undefined {
+  const place = parsePlace(rows.find((row) => row.place !== null)?.place ?? null);
+  reader.found(place);
+  return place;
+}
+
+function isBundle(row: BundleRead): row is BundleColumns & BundleRead {
   return row.timeNs !== null;
 }
 

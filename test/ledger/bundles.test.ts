@@ -5,7 +5,8 @@ import {
   type ListERC20MultiSigSignerRemovedBundlesResponse,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { listErc20MultiSigSignerRemovedBundles } from "../../src/api/list-erc20-multi-sig-signer-removed-bundles.js";
-import { bundleRows, signatureRows } from "../../src/store/bundle-table.js";
+import { bundleRows, readBundles, signatureRows } from "../../src/store/bundle-table.js";
+import type { Database } from "../../src/store/database.js";
 import { writeRows } from "../../src/store/table-rows.js";
 import { LedgerFixture } from "./ledger-fixture.js";
 
@@ -130,6 +131,40 @@ describe("bundles", () => {
     });
     const { nodes } = await ask({ submitter });
     expect(nodes[0]?.signatures === `0x${whole.join("")}`, "the text of 600 signatures of 1,024 bytes").toBe(true);
+  });
+
+  test("signatures are those of the page's block, also when a block arrives while they are read", async () => {
+    const commitBlock = async () => {
+      await fixture.database.withTransaction((connection) =>
+        connection.run("INSERT INTO node_signature VALUES ('s2', x'77', 1)"),
+      );
+      await fixture.addBlock([]);
+    };
+    await fixture.addBlock([]);
+    let statements = 0;
+    const lease: Database["lease"] = (given, use) =>
+      fixture.database.lease(given, (reader) => {
+        const query = reader.query.bind(reader);
+        reader.query = async (...statement) => {
+          const rows = await query<never>(...statement);
+          statements++;
+          if (statements === 1) await commitBlock();
+          return rows;
+        };
+        return use(reader);
+      });
+    const filter = { nodeId: "n2", submitter: "0xaa", epochSeq: undefined };
+    const request = { newestFirst: true, size: 10, backwards: false, cursor: undefined };
+    const { rows, newestBlock } = await readBundles({ lease }, filter, request);
+    expect({ signatures: rows[0]?.signatures, height: newestBlock?.height }).toEqual({
+      signatures: ["77"],
+      height: 2n,
+    });
+    // The page and its signatures, twice.
+    expect(statements).toBe(4);
+    statements = 1;
+    const nothing = await readBundles({ lease }, { ...filter, nodeId: "none" }, request);
+    expect([nothing.rows, statements]).toEqual([[], 2]);
   });
 
   test("identifiers are checked", async () => {

@@ -43,7 +43,7 @@ let ledger: LedgerReader;
 beforeAll(async () => {
   fixture = await LedgerFixture.create();
   ledger = new LedgerReader(fixture.database);
-  for (let i = 0; i < 30; i++) await fixture.addBlock(fc.sample(newEntry, { numRuns: (i % 3) * 20, seed: i }));
+  for (let i = 0; i < 60; i++) await fixture.addBlock(fc.sample(newEntry, { numRuns: (i % 3) * 20, seed: i }));
 });
 afterAll(() => fixture.drop());
 

@@ -6,6 +6,7 @@ import { idOf } from "../../src/ledger/entry-row.js";
 import { LedgerExport } from "../../src/ledger/ledger-export.js";
 import { LedgerReader } from "../../src/ledger/ledger-reader.js";
 import { always } from "../../src/ledger/ledger-view.js";
+import { smallLedgerEntriesMax } from "../../src/ledger/plan.js";
 import type { AccountSide, LedgerFilter } from "../../src/ledger/selection.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
 import { createMetrics } from "../../src/telemetry/metrics.js";
@@ -101,6 +102,28 @@ test("accounts that are new are fetched, and the page is read once more", async 
   const { rows } = await ledger.page({ ...all, to: side("dave") }, always, firstPage);
   expect(rows.map(({ to }) => to.partyId)).toEqual(["dave"]);
   expect(await statementsOf(() => ledger.page({ ...all, to: side("dave") }, always, firstPage))).toBe(1);
+});
+
+test("a small ledger is counted again once it has grown, and a large one is not", async () => {
+  const transfer = { transferType: TransferType.TRANSFER_FUNDS_SEND, quantity: "1", fromBalance: "0", toBalance: "1" };
+  await fixture.addBlock([{ from: account("alice"), to: account("bob"), ...transfer }]);
+  const ofAlice = { ...all, from: side("alice"), to: side("alice") };
+  const page = async () => {
+    lines.length = 0;
+    const found = await ledger.page(ofAlice, always, { ...firstPage, newestFirst: false, size: 3 });
+    expect(found.rows.map(({ to }) => to.partyId)).toEqual(["alice", "alice", "alice"]);
+    return lines.flatMap(({ plans }) => (plans as readonly { readonly plan: string }[]).map(({ plan }) => plan));
+  };
+  await page();
+  expect([await statementsOf(page), await page()]).toEqual([1, ["table_scan"]]);
+  await addBlock("bob");
+  // What was believed to be all, the count, and all.
+  expect([await statementsOf(page), await page()]).toEqual([3, ["table_scan"]]);
+  await addBlock(...Array.from({ length: smallLedgerEntriesMax }, () => "bob"));
+  await page();
+  const before = await statementsOf(page);
+  await addBlock("bob");
+  expect([await statementsOf(page), await page()]).toEqual([before, ["k_way_merge"]]);
 });
 
 test("plans have a name in the metrics and in the debug log", async () => {

@@ -43,6 +43,7 @@ function sampled(entriesPerMatch: number): Partial<Statistics> {
   return { entriesScanned: 600, idsPerEntry: 1e6, idsPerMatch: 1e6 * entriesPerMatch };
 }
 
+const small = { entries: 322, newest: 7n };
 const few = union(accounts(branchesMergedMax));
 const some = union(accounts(branchesUnitedFirstMax));
 const many = union(accounts(branchesUnitedFirstMax + 1));
@@ -58,6 +59,16 @@ const cases: readonly (readonly [string, LedgerSelection, Partial<Statistics>, E
   ["one restricted branch is merged", union(accounts(1, new Set([7]))), {}, { name: "k_way_merge", entries: 100 }],
   ["a full page needs no plan", few, { missing: 0 }, undefined],
   ["no branch needs no plan", union([]), {}, undefined],
+
+  [
+    "a small ledger is scanned whole",
+    few,
+    { small },
+    { name: "table_scan", examined: 322, entries: 100, whole: small },
+  ],
+  ["so it is with other accounts", restricted, { small }, { name: "table_scan", whole: small }],
+  ["whatever is known", many, { small, ...sampled(65) }, { name: "table_scan", whole: small }],
+  ["one branch of it is a range", union(accounts(1)), { small }, { name: "range_scan" }],
 
   ["few branches are merged", few, {}, { name: "k_way_merge", entries: 100 }],
   ["a merge that spent its keys is the last", few, { keysMerged: keysMergedMax }, undefined],
