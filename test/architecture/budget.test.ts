@@ -8,8 +8,8 @@ import { readSource, trackedFiles } from "./sources.js";
 const budgets: Readonly<Record<string, number>> = {
   ".": 650,
   api: 840,
-  client: 960,
-  commands: 1_360,
+  client: 980,
+  commands: 1_370,
   connect: 180,
   domain: 1_700,
   embedded: 1_180,
