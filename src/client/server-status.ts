@@ -15,6 +15,8 @@ export interface ServerStatus {
   readonly ready: boolean;
   /** The state of `/readyz`: `ready`, or why not, or why it could not be requested. */
   readonly state: string;
+  /** What a proxy answered in place of `/readyz`. The state is that of `/status` then, if that is there. */
+  readonly readyzProblem: string | undefined;
   /** Decimal. */
   readonly blockHeight: string | undefined;
   /** Unix nanoseconds, decimal. */
@@ -29,7 +31,7 @@ export interface ServerStatus {
   readonly staleMarkets: number | undefined;
   /** Open depth streams of all clients; from the metrics, which may not be public. */
   readonly streams: number | undefined;
-  /** Seconds since the database last replied, -1 if it never did; from the metrics. */
+  /** Seconds since the database last replied; -1 if it never did, which only the metrics tell. */
   readonly databaseSilenceSeconds: number | undefined;
 }
 
@@ -38,39 +40,43 @@ export async function askStatus(server: Server, timeoutMs: number): Promise<Serv
   // Health and metrics are at the root, regardless of the base path.
   const get = (path: string) => boundedFetch(new URL(path, server.url), { signal: AbortSignal.timeout(timeoutMs) });
   let ready: Response;
-  let state: string;
+  let readyState: string | undefined;
   try {
     ready = await get("/readyz");
-    state = stateOf(await ready.text()) ?? `${ready.status} is not a response of marketd`;
+    readyState = stateOf(await ready.text());
   } catch (error) {
     return { ...unknown, server: server.url, state: whyNot(error) };
   }
-  const header = (name: string) => ready.headers.get(name) ?? undefined;
-  const [markets, counts, metrics] = await Promise.all([
+  const [markets, told, metrics] = await Promise.all([
     countMarkets(server, timeoutMs),
-    readCounts(() => get(`${new URL(server.url).pathname.replace(/\/$/, "")}/status`)),
+    readStatus(() => get(`${new URL(server.url).pathname.replace(/\/$/, "")}/status`)),
     readMetrics(() => get("/metrics")),
   ]);
-  const block = blockHeadOf(header("x-block-height") ?? null, header("x-block-timestamp") ?? null);
+  const readyzProblem = readyState === undefined ? `${ready.status} is not a response of marketd` : undefined;
+  const state = readyState ?? told.state ?? readyzProblem ?? "";
+  const { headers } = readyState === undefined ? told : ready;
+  const block = blockHeadOf(headers.get("x-block-height"), headers.get("x-block-timestamp"));
   return {
     server: server.url,
     reachable: true,
-    ready: ready.ok && state === "ready",
+    ready: state === "ready" && (ready.ok || readyzProblem !== undefined),
     state,
+    readyzProblem,
     blockHeight: block && String(block.height),
     blockTimestamp: block && String(block.timeNs),
-    blockAgeSeconds: numberOf(header("marketd-staleness")),
+    blockAgeSeconds: numberOf(headers.get("marketd-staleness") ?? undefined),
     markets,
-    knownMarkets: counts("markets"),
-    staleMarkets: counts("staleMarkets") ?? numberOf(metrics("marketd_markets_stale")),
+    knownMarkets: told.count("markets"),
+    staleMarkets: told.count("staleMarkets") ?? numberOf(metrics("marketd_markets_stale")),
     streams: numberOf(metrics("marketd_depth_stream_subscribers")),
-    databaseSilenceSeconds: numberOf(metrics("marketd_database_silence_seconds")),
+    databaseSilenceSeconds: numberOf(metrics("marketd_database_silence_seconds")) ?? told.databaseSilenceSeconds,
   };
 }
 
 const unknown = {
   reachable: false,
   ready: false,
+  readyzProblem: undefined,
   blockHeight: undefined,
   blockTimestamp: undefined,
   blockAgeSeconds: undefined,
@@ -84,7 +90,7 @@ const unknown = {
 /** The maximum number of characters of a state that are shown. */
 const stateMax = 200;
 
-/** The state in a response of `/readyz`; undefined if it is not one. */
+/** The state in a response of `/readyz` or `/status`; undefined if it is not one. */
 function stateOf(text: string): string | undefined {
   try {
     const { status }: { status?: unknown } = JSON.parse(text);
@@ -109,16 +115,25 @@ async function countMarkets({ client }: Server, timeoutMs: number): Promise<numb
   }
 }
 
-/** Figures of `/status` behind the base path, which not every server has. */
-async function readCounts(get: () => Promise<Response>): Promise<(name: string) => number | undefined> {
-  const status: unknown = await get()
-    .then((response) => (response.ok ? response.json() : undefined))
-    .catch(() => undefined);
-  return (name) => {
-    const value: unknown =
-      typeof status === "object" && status !== null && Object.entries(status).find(([key]) => key === name)?.[1];
+interface OwnStatus {
+  readonly state: string | undefined;
+  readonly headers: Headers;
+  readonly databaseSilenceSeconds: number | undefined;
+  readonly count: (name: string) => number | undefined;
+}
+
+/** What `/status` behind the base path tells, which not every server has. */
+async function readStatus(get: () => Promise<Response>): Promise<OwnStatus> {
+  const response = await get().catch(() => undefined);
+  const text = response?.ok ? await response.text().catch(() => "") : "";
+  const state = stateOf(text);
+  const values = new Map(state === undefined ? [] : Object.entries(JSON.parse(text)));
+  const count = (name: string) => {
+    const value = values.get(name);
     return Number.isSafeInteger(value) ? Number(value) : undefined;
   };
+  const databaseSilenceSeconds = numberOf(String(values.get("databaseSilenceSeconds")));
+  return { state, headers: response?.headers ?? new Headers(), databaseSilenceSeconds, count };
 }
 
 /** The value of a metric without labels, from Prometheus text. */

@@ -21,7 +21,7 @@ export async function status({ server, json, timeoutMs }: Config<"status">): Pro
 function screenOf(now: ServerStatus): string {
   const lines = {
     server: now.server,
-    state: now.reachable ? now.state : `cannot be reached: ${now.state}`,
+    state: stateText(now),
     ...(now.reachable && {
       block: blockText(now),
       markets: marketsText(now),
@@ -33,6 +33,13 @@ function screenOf(now: ServerStatus): string {
   return Object.entries(lines)
     .map(([name, text]) => `${name.padEnd(width)}  ${printable(text)}\n`)
     .join("");
+}
+
+function stateText({ reachable, state, readyzProblem }: ServerStatus): string {
+  if (!reachable) return `cannot be reached: ${state}`;
+  return readyzProblem === undefined || readyzProblem === state
+    ? state
+    : `${state} by /status; /readyz: ${readyzProblem}`;
 }
 
 function marketsText({ knownMarkets, markets, staleMarkets }: ServerStatus): string {

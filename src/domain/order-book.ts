@@ -18,7 +18,7 @@ export interface LiveOrder {
   readonly id: string;
   readonly marketId: string;
   readonly side: BookSide;
-  /** Canonical: see {@link canonicalPrice}. */
+  /** Canonical: see {@link canonicalQuantity}. */
   readonly price: string;
   readonly remaining: bigint;
 }
@@ -315,10 +315,10 @@ export function eventNumber(blockTimeNs: bigint, n: bigint): bigint {
   return blockTimeNs - (blockTimeNs % 1_000n) + n;
 }
 
-/** A price without leading zeros, so that equal prices are equal text; empty becomes "0". */
-export function canonicalPrice(price: string): string {
-  if (price.charCodeAt(0) !== 0x30 && price !== "") return price;
-  return price.replace(/^0+(?=.)/, "") || "0";
+/** Decimal digits without leading zeros, so that equal quantities are equal text; empty becomes "0". */
+export function canonicalQuantity(digits: string): string {
+  if (digits.charCodeAt(0) !== 0x30 && digits !== "") return digits;
+  return digits.replace(/^0+(?=.)/, "") || "0";
 }
 
 function isIgnored(event: OrderEvent): boolean {
@@ -333,7 +333,7 @@ function isIgnored(event: OrderEvent): boolean {
 /** The order as it would rest in the book; undefined if it has no remaining volume, price or side. */
 function restingOrder(event: OrderEvent): LiveOrder | undefined {
   const { id, marketId, remaining, side } = event;
-  const price = canonicalPrice(event.price);
+  const price = canonicalQuantity(event.price);
   if (remaining === 0n || price === "0" || (side !== sides.buy && side !== sides.sell)) return undefined;
   return { id, marketId, side, price, remaining };
 }

@@ -10,7 +10,7 @@ import {
 import { MarketSchema } from "../../gen/vega/markets_pb.js";
 import { type MarketData, MarketDataSchema, OrderSchema, type Trade, TradeSchema } from "../../gen/vega/vega_pb.js";
 import { heightMax } from "../domain/block-position.js";
-import { type BookChanges, canonicalPrice, eventNumber, type OrderBooks } from "../domain/order-book.js";
+import { type BookChanges, canonicalQuantity, eventNumber, type OrderBooks } from "../domain/order-book.js";
 import type { VenueMarketRow } from "../store/depth-table.js";
 import { toTradeRow } from "../store/market-table.js";
 import type { Progress } from "../store/progress-table.js";
@@ -529,9 +529,9 @@ export class BlockFold {
     const best = this.#books.best(data.market);
     this.counts.bestPricesCompared++;
     if (
-      canonicalPrice(data.bestBidPrice) === best.bidPrice &&
+      canonicalQuantity(data.bestBidPrice) === best.bidPrice &&
       data.bestBidVolume === best.bidVolume &&
-      canonicalPrice(data.bestOfferPrice) === best.offerPrice &&
+      canonicalQuantity(data.bestOfferPrice) === best.offerPrice &&
       data.bestOfferVolume === best.offerVolume
     ) {
       return;

@@ -267,7 +267,7 @@ export class LedgerTextWriter {
     this.#length += digits;
   }
 
-  /** Copies a quantity; an absent one is 0. */
+  /** Copies a quantity without leading zeros; an absent one is 0. */
   #digits(source: Buffer, field: number, name: string): void {
     const start = this.#starts[field] ?? 0;
     const stop = this.#stops[field] ?? 0;
@@ -275,7 +275,9 @@ export class LedgerTextWriter {
     let at = this.#length;
     if (start === stop) bytes[at++] = 0x30;
     let wrong = stop - start > digitsMax;
-    for (let i = start; i < stop && !wrong; i++) {
+    let first = start;
+    while (first < stop - 1 && source[first] === 0x30) first++;
+    for (let i = first; i < stop && !wrong; i++) {
       const byte = source[i] ?? 0;
       wrong = byte < 0x30 || byte > 0x39;
       bytes[at++] = byte;

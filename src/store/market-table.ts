@@ -1,4 +1,5 @@
 import type { Trade } from "../../gen/vega/vega_pb.js";
+import { canonicalQuantity } from "../domain/order-book.js";
 import { rowTable } from "./table-rows.js";
 
 /** A market or its market data as protobuf bytes. */
@@ -71,7 +72,7 @@ export function toTradeRow(trade: Trade, changedSequence: bigint, timeNs: bigint
       marketId,
       changedSequence,
       tradeId: id,
-      price,
+      price: canonicalQuantity(price),
       size,
       buyer,
       seller,
@@ -81,12 +82,12 @@ export function toTradeRow(trade: Trade, changedSequence: bigint, timeNs: bigint
       timeNs,
       type,
     },
-    buyerMakerFee: buyerFee?.makerFee || "0",
-    buyerInfrastructureFee: buyerFee?.infrastructureFee || "0",
-    buyerLiquidityFee: buyerFee?.liquidityFee || "0",
-    sellerMakerFee: sellerFee?.makerFee || "0",
-    sellerInfrastructureFee: sellerFee?.infrastructureFee || "0",
-    sellerLiquidityFee: sellerFee?.liquidityFee || "0",
+    buyerMakerFee: canonicalQuantity(buyerFee?.makerFee ?? ""),
+    buyerInfrastructureFee: canonicalQuantity(buyerFee?.infrastructureFee ?? ""),
+    buyerLiquidityFee: canonicalQuantity(buyerFee?.liquidityFee ?? ""),
+    sellerMakerFee: canonicalQuantity(sellerFee?.makerFee ?? ""),
+    sellerInfrastructureFee: canonicalQuantity(sellerFee?.infrastructureFee ?? ""),
+    sellerLiquidityFee: canonicalQuantity(sellerFee?.liquidityFee ?? ""),
     buyerAuctionBatch: trade.buyerAuctionBatch,
     sellerAuctionBatch: trade.sellerAuctionBatch,
   };

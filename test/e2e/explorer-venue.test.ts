@@ -14,6 +14,7 @@ const idleMs = 8_000;
 /** What it may be sent meanwhile, headers included: 1.5 kB/s were measured; the metrics that it once read were 26 kB/s. */
 const idleBytesPerSecondMax = 4_000;
 const sameNames = 16;
+const laterMarkets = 40;
 const widths = [1_440, 768, 390];
 
 /** Fractions of ten and eight digits, none of which ends with zeros. */
@@ -248,6 +249,39 @@ describe.skipIf(chromium === undefined)("the explorer and markets of venues", ()
       const { violations } = await (colorScheme === "light" ? axe : axe.withTags("cat.color")).analyze();
       expect(violations.map(({ id, nodes }) => `${colorScheme} ${id}: ${nodes[0]?.html}`)).toEqual([]);
     }
+    await page.close();
+  });
+
+  test("a row keeps the focus while names arrive and change the order", async () => {
+    // Their identifiers are first, their names last.
+    for (let n = 0; n < laterMarkets; n++) venue.define({ marketId: `0-${n}`, code: `ZZ-${laterMarkets - n}` });
+    await load();
+    const page = await browser.newPage({ viewport: { width: 1_440, height: 400 } });
+    let release = () => {};
+    const released = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    await page.route(/\/market\/0-/, async (route) => {
+      await released;
+      await route.continue();
+    });
+    await page.goto(`${service.url}/`);
+    const row = page.locator('[data-market="0-1"]');
+    const ids = () =>
+      page.evaluate<string[]>(
+        `[...document.querySelectorAll("#markets [data-market]")].map((row) => row.dataset.market)`,
+      );
+    await row.locator("a").focus();
+    await expect.poll(async () => (await ids()).slice(0, 2), patience).toEqual(["0-0", "0-1"]);
+    release();
+    await expect.poll(() => row.locator("a").textContent(), patience).toBe(`ZZ-${laterMarkets - 1}`);
+    await page.waitForTimeout(1_000);
+    expect(await row.locator("a:focus").count()).toBe(1);
+    await page.keyboard.press("Tab");
+    expect(await page.locator('[data-market="0-2"] a:focus').count()).toBe(1);
+    // They are in order once the focus is elsewhere.
+    await page.focus("#find");
+    await expect.poll(async () => (await ids())[0], patience).toBe("coins");
     await page.close();
   });
 });

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { buffer } from "node:stream/consumers";
 import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import { newDatabaseUrl } from "../support/database.js";
 import { freePort } from "../support/free-port.js";
@@ -103,6 +104,32 @@ it("a server without data is not ready: 3", async () => {
   const [, state] = /^state +(.+)$/m.exec(String(out)) ?? [];
   expect(error).toBe(`marketd: ${empty.url} is not ready: ${state}\n`);
   expect(String(out)).toMatch(/^block {5}none yet$/m);
+});
+
+it("behind a proxy that hides all but the base path", async () => {
+  const proxy = createServer(async (request, response) => {
+    if (!request.url?.startsWith("/market-data/")) return void response.writeHead(404).end("<html>not found</html>");
+    const body = request.method === "POST" ? await buffer(request) : null;
+    const { "content-type": type = "text/plain" } = request.headers;
+    const headers = { "content-type": type, "accept-encoding": "identity" };
+    const reply = await fetch(service.url + request.url, { method: request.method ?? "GET", headers, body });
+    response.writeHead(reply.status, [...reply.headers].flat()).end(Buffer.from(await reply.arrayBuffer()));
+  }).listen(0, "127.0.0.1");
+  await once(proxy, "listening");
+  const url = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}/market-data`;
+  const { code, out, error } = await runToEnd(["status", "--server", url]);
+  proxy.closeAllConnections();
+  proxy.close();
+  expect([code, error]).toEqual([0, ""]);
+  expect(String(out).split("\n")).toEqual([
+    `server    ${url}`,
+    "state     ready by /status; /readyz: 404 is not a response of marketd",
+    expect.stringMatching(new RegExp(`^block     ${laterBlocks + 1}, [0-9]+ d old `)),
+    "markets   4 in all, 3 with market data, 0 stale",
+    "streams   not told",
+    "database  answers",
+    "",
+  ]);
 });
 
 it("a server that cannot be reached, or does not answer, or is none: 3", async () => {

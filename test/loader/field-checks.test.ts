@@ -315,6 +315,22 @@ describe("what the network leaves out, or states at its bounds, is kept", () => 
     expect(await store.query("SELECT volume FROM price_level")).toEqual([{ volume: (1n << 64n) - 1n }]);
   });
 
+  it("quantities without their leading zeros", async () => {
+    await loadBytes(
+      withMistake((r) =>
+        r
+          .trade({ ...trade, price: "007", buyerFee: { makerFee: "000", liquidityFee: "010" } })
+          .transfer({ amount: "007", fromBalance: "000", toBalance: `${"0".repeat(77)}7` }),
+      ),
+    );
+    expect(await store.query("SELECT price, buyer_maker_fee, buyer_liquidity_fee FROM last_trade")).toEqual([
+      { price: "7", buyer_maker_fee: "0", buyer_liquidity_fee: "10" },
+    ]);
+    expect(await store.query("SELECT quantity, from_balance, to_balance FROM ledger_entry")).toEqual([
+      { quantity: "7", from_balance: "0", to_balance: "7" },
+    ]);
+  });
+
   it("many markets of nearly 1 MiB in a block, which one statement could not hold", async () => {
     const recording = new RecordingBuilder().begin(1, 10n);
     for (let n = 0; n < 40; n++) {

@@ -15,7 +15,8 @@ const hiddenPublishMs = 1_000;
 /** A market's mid price at a moment. */
 export interface MidSample {
   readonly atMs: number;
-  readonly midTwice: bigint;
+  /** Undefined: the page stopped following the market then, until the next sample. */
+  readonly midTwice: bigint | undefined;
 }
 
 /** The book of a market as all panels show it: it is replaced, and never changes. */
@@ -37,10 +38,10 @@ export interface BookView {
 
 /** Whether books are up to date. */
 export interface StreamState {
-  readonly state: "connecting" | "live" | "lost";
-  /** When that began, in milliseconds. */
+  readonly state: "connecting" | "live" | "lost" | "paused";
+  /** When that began, in milliseconds. If lost or paused: when books were last up to date. */
   readonly since: number;
-  /** Why the connection was lost; otherwise empty. */
+  /** Why the connection was lost or closed; otherwise empty. */
   readonly message: string;
 }
 
@@ -85,7 +86,7 @@ export class BookStore implements DepthStreamListener {
   }
 
   start(): void {
-    this.#stream.open();
+    this.#stream.start();
     let countedAt = performance.now();
     setInterval(() => {
       const now = performance.now();
@@ -120,8 +121,6 @@ export class BookStore implements DepthStreamListener {
   }
 
   lost({ message, reason, redefined }: StreamLoss): void {
-    this.#books = new Map();
-    this.#reading.clear();
     this.#staleAt = reason === "MARKET_STALE" && !redefined ? Date.now() : undefined;
     const isOtherChain = reason === "CHAIN_CHANGED";
     if (isOtherChain || redefined) {
@@ -130,13 +129,43 @@ export class BookStore implements DepthStreamListener {
       if (isOtherChain) this.#known.clear();
       this.#setViews(new Map());
     }
-    const { state, since } = this.stream.value;
-    this.stream.set({ state: "lost", since: state === "lost" ? since : Date.now(), message });
+    this.#interrupt("lost", message);
+  }
+
+  paused(): void {
+    this.#staleAt = undefined;
+    // Decimals may change until the page is shown.
+    for (const id of this.#known) this.#unread.add(id);
+    this.#interrupt("paused", "paused while hidden");
+  }
+
+  #interrupt(state: "lost" | "paused", message: string): void {
+    this.#books = new Map();
+    this.#reading.clear();
+    const last = this.stream.value;
+    const now = Date.now();
+    if (last.state === "live") this.#endLines(now);
+    const wasInterrupted = last.state === "lost" || last.state === "paused";
+    this.stream.set({ state, since: wasInterrupted ? last.since : now, message });
+  }
+
+  /** Lines of mid prices reach until now. A line that comes later is not connected with them. */
+  #endLines(atMs: number): void {
+    for (const mids of this.#mids.values()) {
+      const newest = mids.at(-1);
+      if (newest?.midTwice !== undefined) mids.push({ ...newest, atMs }, { atMs, midTwice: undefined });
+    }
   }
 
   /** A market's decimals are others than those that its book was shown in. */
   redefined(): void {
     this.#stream.openAgain({ message: "a market has other decimals", reason: "MARKET_STALE", redefined: true });
+  }
+
+  /** Drops the mid prices of a market whose decimals are others than those that they were kept in. */
+  forgetPrices(marketId: string): void {
+    this.#mids.delete(marketId);
+    this.#firstMids.delete(marketId);
   }
 
   /** Takes what the service says of stale markets. The stream knows better: it ends when a market of it becomes stale. */
@@ -233,9 +262,9 @@ export class BookStore implements DepthStreamListener {
     const second = (sample: MidSample) => Math.floor(sample.atMs / midSampleMs);
     const sample = { atMs, midTwice };
     const newest = mids.at(-1);
-    if (newest !== undefined && second(newest) === second(sample)) mids[mids.length - 1] = sample;
+    if (newest?.midTwice !== undefined && second(newest) === second(sample)) mids[mids.length - 1] = sample;
     else mids.push(sample);
-    if (mids.length > midSamplesMax) mids.shift();
+    if (mids.length > midSamplesMax) mids.splice(0, mids.length - midSamplesMax);
     return mids;
   }
 }

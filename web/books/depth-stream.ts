@@ -5,6 +5,11 @@ import { apiUrl, paths } from "../service/service.js";
 const silenceMaxMs = 35_000;
 const retryMinMs = 1_000;
 const retryMaxMs = 30_000;
+/**
+ * A page that is hidden for this long closes its stream. Over HTTP/1.1 a browser opens six connections to a host, for
+ * all tabs together, and each stream takes one. A user who is soon back sees no gap.
+ */
+const hiddenMaxMs = 5_000;
 
 /** What a stream tells its owner. */
 export interface DepthStreamListener {
@@ -17,6 +22,8 @@ export interface DepthStreamListener {
   received(updates: readonly MarketDepthUpdate[], blockHeight: bigint): boolean;
   /** The connection is lost, and will be opened again. */
   lost(loss: StreamLoss): void;
+  /** The page is hidden. The connection was closed, and will be opened when the page is shown. */
+  paused(): void;
 }
 
 /** Why a stream ended. */
@@ -46,18 +53,43 @@ function lossOf(event: Event): StreamLoss {
   return { message: error.message, reason, redefined: metadata?.["redefined"] === "true" };
 }
 
-/** The depth stream of all markets over server-sent events. A lost connection is opened again, later and later. */
+/**
+ * The depth stream of all markets over server-sent events, while the page is shown. A lost connection is opened again,
+ * later and later.
+ */
 export class DepthStream {
   readonly #listener: DepthStreamListener;
+  /** Undefined: not opened, or closed because the page is hidden. */
   #source: EventSource | undefined;
   #retryMs = retryMinMs;
-  #silenceTimer: ReturnType<typeof setTimeout> | undefined;
+  /** Until the open connection counts as lost, or a lost one is opened again. */
+  #timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(listener: DepthStreamListener) {
     this.#listener = listener;
   }
 
-  open(): void {
+  /** Opens the stream, at once or when the page is shown. */
+  start(): void {
+    if (!document.hidden) this.#open();
+    let hiddenTimer: ReturnType<typeof setTimeout> | undefined;
+    document.addEventListener("visibilitychange", () => {
+      clearTimeout(hiddenTimer);
+      if (document.hidden) hiddenTimer = setTimeout(() => this.#pause(), hiddenMaxMs);
+      else if (this.#source === undefined) this.#open();
+    });
+  }
+
+  #pause(): void {
+    if (this.#source === undefined) return;
+    clearTimeout(this.#timer);
+    this.#source.close();
+    this.#source = undefined;
+    this.#retryMs = retryMinMs;
+    this.#listener.paused();
+  }
+
+  #open(): void {
     const source = new EventSource(apiUrl(paths.depthUpdates, [["alt", "sse"]]));
     this.#source = source;
     this.#awaitMessage();
@@ -73,17 +105,18 @@ export class DepthStream {
   }
 
   #awaitMessage(): void {
-    clearTimeout(this.#silenceTimer);
+    clearTimeout(this.#timer);
     const silent = { message: "the stream is silent", reason: "", redefined: false };
-    this.#silenceTimer = setTimeout(() => this.openAgain(silent), silenceMaxMs);
+    this.#timer = setTimeout(() => this.openAgain(silent), silenceMaxMs);
   }
 
-  /** Ends the connection, and opens another one later. */
+  /** Ends the connection, and opens another one later; if the page is hidden, when it is shown. */
   openAgain(loss: StreamLoss): void {
-    clearTimeout(this.#silenceTimer);
+    clearTimeout(this.#timer);
     this.#source?.close();
     this.#listener.lost(loss);
-    setTimeout(() => this.open(), this.#retryMs);
+    if (this.#source === undefined) return;
+    this.#timer = setTimeout(() => this.#open(), this.#retryMs);
     this.#retryMs = Math.min(this.#retryMs * 2, retryMaxMs);
   }
 }

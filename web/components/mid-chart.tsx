@@ -15,14 +15,20 @@ function priceRange(_: uPlot, min: number | null, max: number | null): [number, 
   return [min - margin, max + margin];
 }
 
+/** Prices that no line leads to or from are points. */
+function singlePrices({ data }: uPlot, series: number): number[] {
+  const prices = data[series] ?? [];
+  const isKnown = (index: number) => typeof prices[index] === "number";
+  return [...prices.keys()].filter((index) => isKnown(index) && !isKnown(index - 1) && !isKnown(index + 1));
+}
+
 function options(colours: ChartColours): Omit<uPlot.Options, "width" | "height"> {
   return {
     legend: { show: false },
     cursor: { drag: { x: false, y: false } },
     scales: { y: { range: priceRange } },
     axes: [timeAxis(colours), sideAxis(colours)],
-    // A single price is a point.
-    series: [{}, { stroke: colours.accent, width: 2, points: { show: ({ data }) => data[0].length === 1, size: 6 } }],
+    series: [{}, { stroke: colours.accent, width: 2, points: { show: false, filter: singlePrices, size: 6 } }],
   };
 }
 
@@ -31,7 +37,7 @@ export function MidChart({ view, places }: { readonly view: BookView; readonly p
   const { mids, quote } = view;
   const data = (): uPlot.AlignedData => [
     mids.map(({ atMs }) => atMs / 1_000),
-    mids.map(({ midTwice }) => approximate(midTwice, places) / 2),
+    mids.map(({ midTwice }) => (midTwice === undefined ? null : approximate(midTwice, places) / 2)),
   ];
   const description = `Mid price since the page was opened, now ${midPrice(quote, places)}`;
   return <Chart id="mid-chart" height={220} description={description} data={data} options={options} />;

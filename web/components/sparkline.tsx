@@ -14,19 +14,24 @@ export function Sparkline({ mids }: { readonly mids: readonly MidSample[] }) {
 
 function draw(mids: readonly MidSample[]) {
   const shown = mids.slice(-samplesMax);
-  const [first] = shown;
+  const first = shown.find(({ midTwice }) => midTwice !== undefined)?.midTwice;
   if (first === undefined) return <svg class="sparkline" viewBox={`0 0 ${width} ${height}`} aria-hidden="true" />;
-  const offsets = shown.map(({ midTwice }) => Number(midTwice - first.midTwice));
-  const low = Math.min(...offsets);
-  const range = Math.max(...offsets) - low || 1;
-  const points = offsets.map((offset, index) => {
+  const offsets = shown.map(({ midTwice }) => (midTwice === undefined ? undefined : Number(midTwice - first)));
+  const known = offsets.filter((offset) => offset !== undefined);
+  const low = Math.min(...known);
+  const range = Math.max(...known) - low || 1;
+  const lines: string[][] = [[]];
+  for (const [index, offset] of offsets.entries()) {
     const x = shown.length === 1 ? width : (index / (shown.length - 1)) * width;
-    return `${x.toFixed(1)},${(height - 2 - ((offset - low) / range) * (height - 4)).toFixed(1)}`;
-  });
-  const trend = (offsets.at(-1) ?? 0) < 0 ? "down" : "up";
+    if (offset === undefined) lines.push([]);
+    else lines.at(-1)?.push(`${x.toFixed(1)},${(height - 2 - ((offset - low) / range) * (height - 4)).toFixed(1)}`);
+  }
+  const trend = (known.at(-1) ?? 0) < 0 ? "down" : "up";
   return (
     <svg class="sparkline" data-trend={trend} viewBox={`0 0 ${width} ${height}`} aria-hidden="true">
-      <polyline points={points.join(" ")} />
+      {lines.map((points, index) => (
+        <polyline key={index} points={points.join(" ")} />
+      ))}
     </svg>
   );
 }

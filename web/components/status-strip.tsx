@@ -12,6 +12,8 @@ const databaseSilenceMaxSeconds = 3;
 
 type Level = "good" | "warn" | "bad" | "plain";
 
+const streamLevels = { connecting: "warn", live: "good", lost: "bad", paused: "plain" } as const;
+
 interface FigureProps {
   readonly id: string;
   readonly name: string;
@@ -31,6 +33,7 @@ function Figure({ id, name, level = "plain", children }: FigureProps) {
 }
 
 function streamText({ state, since, message }: StreamState): string {
+  if (state === "paused") return message;
   return state === "lost" ? `${message} since ${timeOfDay(since)}; trying again` : state;
 }
 
@@ -57,14 +60,13 @@ export function StatusStrip({ books, status }: { readonly books: BookStore; read
   useSeconds();
   const age = blockAgeSeconds(now);
   const { blockHeight, streamSequence, markets, staleMarkets = 0 } = now.response ?? {};
-  const streamLevel = stream.state === "live" ? "good" : stream.state === "lost" ? "bad" : "warn";
   return (
     <>
       <p class="visually-hidden" role="status">
         Stream {streamText(stream)}
       </p>
       <dl class="strip" data-stale={now.reachable ? undefined : ""} aria-label="Service">
-        <Figure id="stream-state" name="Stream" level={streamLevel}>
+        <Figure id="stream-state" name="Stream" level={streamLevels[stream.state]}>
           {streamText(stream)}
         </Figure>
         <Figure id="updates-per-second" name="Updates/s">

@@ -10,6 +10,7 @@ export const blockAgeMaxSeconds = 15;
 export function staleBooks(stream: StreamState, status: Status): string | undefined {
   const { state, since, message } = stream;
   if (state === "lost") return `Not updated since ${timeOfDay(since)}: ${message}. Trying again.`;
+  if (state === "paused") return `Not updated since ${timeOfDay(since)}: ${message}.`;
   return staleNetwork(status);
 }
 

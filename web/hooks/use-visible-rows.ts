@@ -1,5 +1,5 @@
 import type { RefObject } from "preact";
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useState } from "preact/hooks";
 
 /** Rows are rendered in groups of this many, and a group more on each side, so that focus can move to the next row. */
 const groupRows = 4;
@@ -38,10 +38,7 @@ function averageRowHeightPx(table: HTMLTableElement | null): number {
  * Space of `rowHeightPx` stands for each of the others, in a `tbody` with `aria-hidden`. Rows have to be about equally
  * high. They are measured when the list or the window changes, and not while a reader scrolls.
  */
-export function useVisibleRows(
-  items: readonly unknown[],
-): RenderedRows & { readonly table: RefObject<HTMLTableElement | null> } {
-  const table = useRef<HTMLTableElement>(null);
+export function useVisibleRows(table: RefObject<HTMLTableElement | null>, items: readonly unknown[]): RenderedRows {
   const [rows, setRows] = useState(() => rowsOnScreen(0, usualRowHeightPx, items.length));
   useLayoutEffect(() => {
     let rowHeightPx = usualRowHeightPx;
@@ -61,6 +58,6 @@ export function useVisibleRows(
       removeEventListener("scroll", scrolled);
       removeEventListener("resize", resized);
     };
-  }, [items]);
-  return { ...rows, table };
+  }, [table, items]);
+  return rows;
 }

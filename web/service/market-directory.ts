@@ -79,7 +79,10 @@ export class MarketDirectory {
     for (const { market, blockHeight, done } of fetched) {
       const shown = markets.get(market.id);
       if (shown !== undefined && blockHeight < (this.#blockHeights.get(market.id) ?? 0n)) continue;
-      if (done === undefined && shown !== undefined && !hasSameScale(shown, market)) isRescaled = true;
+      if (shown !== undefined && !hasSameScale(shown, market)) {
+        this.#books?.forgetPrices(market.id);
+        isRescaled ||= done === undefined;
+      }
       markets.set(market.id, market);
       this.#blockHeights.set(market.id, blockHeight);
     }

@@ -4,6 +4,8 @@ import type { StatusResponse } from "./messages.js";
 import { getStatus } from "./service.js";
 
 const pollMs = 2_000;
+/** A response that is older says nothing of now. Browsers run the timers of a page that is long hidden once a minute. */
+const responseMaxMs = 10_000;
 
 /** What the service tells of itself. */
 export interface Status {
@@ -46,8 +48,9 @@ export class ServiceStatus {
   }
 }
 
-/** The age of the newest block now, by the service's clock, in seconds; undefined: there is no block. */
+/** The age of the newest block now, by the service's clock, in seconds; undefined: it is not known, or there is none. */
 export function blockAgeSeconds({ response, respondedAt }: Status): number | undefined {
   const age = response?.blockAgeSeconds;
-  return age === undefined ? undefined : age + (performance.now() - respondedAt) / 1_000;
+  const sinceMs = performance.now() - respondedAt;
+  return age === undefined || sinceMs > responseMaxMs ? undefined : age + sinceMs / 1_000;
 }

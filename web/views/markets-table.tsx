@@ -1,14 +1,16 @@
+import { useRef } from "preact/hooks";
 import type { AppProps } from "../app.js";
 import { Scroll } from "../components/scroll.js";
 import { useObservable } from "../hooks/observable.js";
 import { staleMarket } from "../hooks/staleness.js";
+import { useHeldOrder } from "../hooks/use-held-order.js";
 import type { NamedMarket } from "../hooks/use-market-names.js";
 import { useVisibleRows } from "../hooks/use-visible-rows.js";
 import type { MarketData } from "../service/messages.js";
 import { MarketRow } from "./market-row.js";
 
 interface MarketsTableProps extends Pick<AppProps, "books" | "directory"> {
-  /** In the order of the rows. */
+  /** In the order of the rows, while none of them has the focus. */
   readonly named: readonly NamedMarket[];
   readonly data: ReadonlyMap<string, MarketData>;
 }
@@ -28,10 +30,12 @@ export function MarketsTable({ named, data, books, directory }: MarketsTableProp
   const views = useObservable(books.views, (value) => value);
   const stale = useObservable(books.stale, (value) => value);
   const markets = useObservable(directory.markets, (value) => value);
-  const { start, end, rowHeightPx, table } = useVisibleRows(named);
+  const table = useRef<HTMLTableElement>(null);
+  const rows = useHeldOrder(table, named);
+  const { start, end, rowHeightPx } = useVisibleRows(table, rows);
   return (
     <Scroll label="All markets">
-      <table id="markets" class="markets" ref={table} aria-rowcount={named.length + 1}>
+      <table id="markets" class="markets" ref={table} aria-rowcount={rows.length + 1}>
         <caption class="visually-hidden">
           Markets with the mid price, its change since this page was opened, spread and volume at the best prices
         </caption>
@@ -49,7 +53,7 @@ export function MarketsTable({ named, data, books, directory }: MarketsTableProp
         </thead>
         <Space rows={start} rowHeightPx={rowHeightPx} />
         <tbody>
-          {named.slice(start, end).map(({ id, label }, index) => (
+          {rows.slice(start, end).map(({ id, label }, index) => (
             <MarketRow
               key={id}
               row={start + index + 2}
@@ -62,7 +66,7 @@ export function MarketsTable({ named, data, books, directory }: MarketsTableProp
             />
           ))}
         </tbody>
-        <Space rows={named.length - end} rowHeightPx={rowHeightPx} />
+        <Space rows={rows.length - end} rowHeightPx={rowHeightPx} />
       </table>
     </Scroll>
   );

@@ -117,7 +117,9 @@ export class QueryParameters {
   }
 
   #unknown(name: string): Failure {
-    const nearest = nearestName(name, this.#known);
+    const message = `${name.replaceAll("_", "")}.`.toLowerCase();
+    const fields = this.#known.filter((known) => known.toLowerCase().startsWith(message));
+    const nearest = fields.length > 0 ? `one of ${fields.join(", ")}` : nearestName(name, this.#known);
     const hint = nearest === undefined ? "there are none here" : `did you mean ${nearest}?`;
     return invalidParameter(cut(name), `unknown parameter; ${hint}`, "UNKNOWN_PARAMETER");
   }

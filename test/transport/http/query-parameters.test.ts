@@ -98,7 +98,16 @@ describe("what is refused", () => {
   test.each<[parameters: QueryParameters, query: string, message: string]>([
     [ledger, "pagination.frist=1", "pagination.frist: unknown parameter; did you mean pagination.first?"],
     [ledger, "first=1", "first: unknown parameter; did you mean pagination.first?"],
-    [ledger, "pagination=1", "pagination: unknown parameter; did you mean pagination.last?"],
+    [
+      ledger,
+      "dateRange=1",
+      "dateRange: unknown parameter; did you mean one of dateRange.startTimestamp, dateRange.endTimestamp?",
+    ],
+    [
+      ledger,
+      "filter.from_account_filter=x",
+      "filter.from_account_filter: unknown parameter; did you mean one of filter.fromAccountFilter.assetId, filter.fromAccountFilter.partyIds, filter.fromAccountFilter.marketIds, filter.fromAccountFilter.accountTypes?",
+    ],
     [ledger, "PAGINATION.FIRST=1", "PAGINATION.FIRST: unknown parameter; did you mean pagination.first?"],
     [ledger, "alt=sse", "alt: unknown parameter; did you mean pagination.last?"],
     [stream, "alt=media", 'alt: got "media"; takes sse'],
