@@ -7,6 +7,15 @@ export const rememberedGaps = 32;
 /** The part of the shortest remembered gap in which no block is expected. */
 export const quietPart = 0.8;
 
+/**
+ * Blocks come regularly if the longest remembered gap is at most so many times the shortest. Otherwise a short gap is as
+ * likely as ever: the quiet part would save nothing, and find one block of forty late.
+ */
+export const regularMax = 4;
+
+/** The part of the interval at which a regular network is polled once its next block may come. */
+export const expectingPart = 0.8;
+
 /** No block for so many times the longest remembered gap: the network rests … */
 export const restGaps = 2;
 
@@ -21,7 +30,8 @@ export const gapMaxMs = 60_000;
 
 /**
  * When to poll for the next block, by the gaps between the last ones: rarely while none is expected, which is soon after
- * a block and when the network rests, and otherwise once an interval. Times are those of `performance.now()`.
+ * a regular network's block and when a network rests, and otherwise once an interval. Times are those of
+ * `performance.now()`.
  */
 export class PollRhythm {
   readonly #intervalMs: number;
@@ -42,12 +52,13 @@ export class PollRhythm {
 
   /** When to poll after a poll at `polledAt`. */
   next(polledAt: number): number {
-    const soonest = polledAt + this.#intervalMs;
     const latest = polledAt + Math.max(this.#intervalMs, restPollMs);
-    const restsAt = this.#foundAt + Math.max(restMinMs, restGaps * Math.max(0, ...this.#gaps));
-    if (polledAt >= restsAt) return latest;
-    if (this.#gaps.length < rememberedGaps) return soonest;
-    const expectedAt = this.#foundAt + quietPart * Math.min(...this.#gaps);
-    return Math.min(latest, Math.max(soonest, expectedAt));
+    const longest = Math.max(0, ...this.#gaps);
+    if (polledAt >= this.#foundAt + Math.max(restMinMs, restGaps * longest)) return latest;
+    const shortest = Math.min(...this.#gaps);
+    const isRegular = this.#gaps.length === rememberedGaps && longest <= regularMax * shortest;
+    if (!isRegular) return polledAt + this.#intervalMs;
+    const soonest = polledAt + expectingPart * this.#intervalMs;
+    return Math.min(latest, Math.max(soonest, this.#foundAt + quietPart * shortest));
   }
 }

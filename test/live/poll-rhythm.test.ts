@@ -1,6 +1,15 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { gapMaxMs, PollRhythm, quietPart, rememberedGaps, restMinMs, restPollMs } from "../../src/live/poll-rhythm.js";
+import {
+  expectingPart,
+  gapMaxMs,
+  PollRhythm,
+  quietPart,
+  regularMax,
+  rememberedGaps,
+  restMinMs,
+  restPollMs,
+} from "../../src/live/poll-rhythm.js";
 import { DatabaseProxy } from "../e2e/database-proxy.js";
 import { MarketFixture } from "./market-fixture.js";
 import { startTestService } from "./service.js";
@@ -14,19 +23,26 @@ function after(gapMs: number): { rhythm: PollRhythm; foundAt: number } {
   return { rhythm, foundAt: rememberedGaps * gapMs };
 }
 
-test("soon after a block none is expected; then it is polled once an interval, also when the block is late", () => {
+test("soon after a block none is expected; then it is polled more often, also when the block is late", () => {
   const { rhythm, foundAt } = after(200);
   const expectedAt = foundAt + quietPart * 200;
   expect(rhythm.next(foundAt)).toBe(expectedAt);
-  for (const at of [expectedAt, foundAt + 200, foundAt + restMinMs - 1]) expect(rhythm.next(at)).toBe(at + intervalMs);
+  for (const at of [expectedAt, foundAt + 200, foundAt + restMinMs - 1]) {
+    expect(rhythm.next(at)).toBe(at + expectingPart * intervalMs);
+  }
 });
 
 test("one block that comes sooner is enough to expect others as soon", () => {
   const { rhythm, foundAt } = after(200);
-  rhythm.found(foundAt + 50);
-  expect(rhythm.next(foundAt + 50)).toBe(foundAt + 50 + quietPart * 50);
-  rhythm.found(foundAt + 52);
-  expect(rhythm.next(foundAt + 52)).toBe(foundAt + 52 + intervalMs);
+  rhythm.found(foundAt + 100);
+  expect(rhythm.next(foundAt + 100)).toBe(foundAt + 100 + quietPart * 100);
+});
+
+test("a network whose gaps differ much is polled once an interval", () => {
+  const { rhythm, foundAt } = after(200);
+  const gapMs = 200 / regularMax - 1;
+  rhythm.found(foundAt + gapMs);
+  expect(rhythm.next(foundAt + gapMs)).toBe(foundAt + gapMs + intervalMs);
 });
 
 test("before a rhythm is known it polls once an interval", () => {
@@ -39,10 +55,10 @@ test("before a rhythm is known it polls once an interval", () => {
 
 test("a network rests that has no block for twice its longest gap", () => {
   const { rhythm, foundAt } = after(10_000);
-  expect(rhythm.next(foundAt + 19_999)).toBe(foundAt + 19_999 + intervalMs);
+  expect(rhythm.next(foundAt + 19_999)).toBe(foundAt + 19_999 + expectingPart * intervalMs);
   expect(rhythm.next(foundAt + 20_000)).toBe(foundAt + 20_000 + restPollMs);
   rhythm.found(foundAt + 21_000);
-  expect(rhythm.next(foundAt + 41_000)).toBe(foundAt + 41_000 + intervalMs);
+  expect(rhythm.next(foundAt + 41_000)).toBe(foundAt + 41_000 + expectingPart * intervalMs);
 });
 
 test("a rest of hours does not count as a gap of hours", () => {
