@@ -3,6 +3,7 @@
 // second. The service has the first core; all else shares the second, where the requests go first: what they wait for is to
 // be the service.
 import { parseArgs } from "node:util";
+import { eventLoopTimerMs } from "../src/commands/service.js";
 import type { MarketOrder } from "./mixed/market.js";
 import { callers, type SteadyResult, steadyLoad } from "./mixed/steady-load.js";
 import { Child } from "./stream/child.js";
@@ -36,7 +37,7 @@ function print(name: string, { perSecond, median, p99, slowest }: SteadyResult, 
 /** The longest that one of a hundred of the service's own timers was late since this was last asked, in milliseconds. */
 async function ownLateness(service: ServiceProcess): Promise<number> {
   const text = await (await fetch(`${service.url}/metrics`)).text();
-  return Number(/^marketd_nodejs_eventloop_lag_p99_seconds (\S+)/m.exec(text)?.[1]) * 1000;
+  return Number(/^marketd_nodejs_eventloop_lag_p99_seconds (\S+)/m.exec(text)?.[1]) * 1000 - eventLoopTimerMs;
 }
 
 /** Half over gRPC, ten on a connection, and half as lines, one on each. */

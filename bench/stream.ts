@@ -1,4 +1,4 @@
-// npm run bench -- stream [--rounds N] [--connections N] [--only fan-out|delay|open|kafka] [--profile DIR] [--against DIR]
+// npm run bench -- stream [--rounds N] [--connections N] [--seconds N] [--only fan-out|delay|open|kafka|following] [--profile DIR] [--against DIR]
 // Depth streams to many: server CPU time per delivered update against what others do with the same bytes, the delay from
 // commit to receipt, and what ten thousand open streams cost. Servers run in processes of their own on one core, readers
 // that only count on another; rounds alternate, and medians count.
@@ -6,6 +6,7 @@ import { parseArgs } from "node:util";
 import { CommittedNetwork } from "./stream/committed-network.js";
 import { type Compared, type CompareOptions, compare } from "./stream/compare.js";
 import { type Delays, measureDelays, pollIntervalMs, type ReaderGroup } from "./stream/delay.js";
+import { type Following, measureFollowing } from "./stream/following.js";
 import { blockCount } from "./stream/simulated-blocks.js";
 
 const { values } = parseArgs({
@@ -13,6 +14,7 @@ const { values } = parseArgs({
     rounds: { type: "string", default: "7" },
     connections: { type: "string", default: "200" },
     only: { type: "string" },
+    seconds: { type: "string", default: "30" },
     profile: { type: "string" },
     against: { type: "string" },
   },
@@ -113,8 +115,28 @@ async function kafkaDelays(): Promise<void> {
   });
 }
 
+function printFollowing(name: string, { database, service, loader, all, statements, blocks }: Following): void {
+  const cores = [database, service, loader, all].map((used) => used.toFixed(4).padStart(10)).join("");
+  console.log(
+    `  ${name.padEnd(14)}${cores}${Math.round(statements).toString().padStart(8)}${blocks.toFixed(1).padStart(8)}`,
+  );
+}
+
+/** CPU time of following at rest and live, in turn with another checkout where one is given. */
+async function following(): Promise<void> {
+  console.log("\ncores in use: database, service, loader, all; statements and blocks a second");
+  for (let round = 1; round <= Number(values.rounds); round++) {
+    for (const checkout of values.against === undefined ? [undefined] : [undefined, values.against]) {
+      const { idle, live } = await measureFollowing(Number(values.seconds), checkout);
+      printFollowing(`idle ${checkout === undefined ? "" : "before"}`, idle);
+      printFollowing(`live ${checkout === undefined ? "" : "before"}`, live);
+    }
+  }
+}
+
 const ratios: Record<string, number> = {};
 if (values.only === undefined || values.only === "fan-out") await fanOut(ratios);
 if (values.only === "kafka") await kafkaDelays();
+else if (values.only === "following") await following();
 else if (values.only !== "fan-out" && values.against === undefined) await delays();
 console.log(JSON.stringify({ name: "stream", ratios }));

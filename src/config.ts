@@ -246,7 +246,7 @@ const serviceSettings = (workers: number) => ({
   ),
   workers: wholeNumber("n", "serving processes; 0: one per core", workers, 0, 256),
   tuning: ignored,
-  pollIntervalMs: wholeNumber("ms", "interval between polls for new blocks", 25, 1, 60_000),
+  pollIntervalMs: wholeNumber("ms", "interval between polls while a block may come", 25, 1, 60_000),
   heartbeatMs: wholeNumber("ms", "longest silence on a stream", 15_000, 10, 3_600_000),
   stalledReaderMs: wholeNumber("ms", "disconnect a reader that takes nothing for this long", 300_000, 100, 86_400_000),
   streamsMax: wholeNumber("n", "open streams of a process", 20_000, 1, 1_000_000),

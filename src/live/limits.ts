@@ -3,7 +3,7 @@
  * by transport.
  */
 export interface LiveLimits {
-  /** Interval between polls of the loader's progress. */
+  /** Interval between polls of the loader's progress while a block may come. */
   readonly pollIntervalMs: number;
   /**
    * How long the database may be silent before another connection is tried. Doubled up to {@link

@@ -4,6 +4,7 @@ import { databaseErrorCode, databaseProblem, isSilence } from "../store/connecti
 import type { Database } from "../store/database.js";
 import type { Log } from "../telemetry/log.js";
 import type { LiveLimits } from "./limits.js";
+import { PollRhythm } from "./poll-rhythm.js";
 
 /** Receives what the tail reads. If it throws, the tail reads everything again. */
 export interface TailListener {
@@ -26,13 +27,14 @@ export interface TailOptions {
 
 /**
  * Follows the committed blocks of a database on its own connection: one cheap query per poll, and one snapshot when
- * there are newer blocks. It never goes back, so a lagging replica does no harm. While the database is unreachable it
- * retries at growing intervals.
+ * there are newer blocks. It polls as {@link PollRhythm} says. It never goes back, so a lagging replica does no harm.
+ * While the database is unreachable it retries at growing intervals.
  */
 export class Tail {
   readonly #options: TailOptions;
   readonly #stopped = new AbortController();
   readonly #firstPoll: Promise<void>;
+  readonly #rhythm: PollRhythm;
   #answered: () => void = () => {};
   #place: Place | undefined;
   #running: Promise<void> = Promise.resolve();
@@ -41,6 +43,7 @@ export class Tail {
 
   constructor(options: TailOptions) {
     this.#options = options;
+    this.#rhythm = new PollRhythm(options.limits.pollIntervalMs, performance.now());
     this.#firstPoll = new Promise((resolve) => {
       this.#answered = resolve;
     });
@@ -92,13 +95,12 @@ export class Tail {
   }
 
   async #follow(reader: ChangeReader): Promise<void> {
-    const { pollIntervalMs } = this.#options.limits;
     while (!this.#stopped.signal.aborted) {
       const polledAt = performance.now();
       await this.#poll(reader);
       this.#noteContact();
       this.#answered();
-      await this.#pause(Math.max(0, pollIntervalMs - (performance.now() - polledAt)));
+      await this.#pause(Math.max(0, this.#rhythm.next(polledAt) - performance.now()));
     }
   }
 
@@ -110,6 +112,7 @@ export class Tail {
     if (changes === undefined) return this.#empty();
     // The snapshot may come from another replica than the progress.
     if (!isNewer(changes.progress, this.#place)) return;
+    this.#rhythm.found(performance.now());
     const afresh = this.#place === undefined || !isSameStore(this.#place, changes.progress);
     this.#place = undefined;
     await this.#options.listener.onChanges(changes, afresh);

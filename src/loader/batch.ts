@@ -14,6 +14,7 @@ import {
   depthRows,
   type LevelRow,
   levelRows,
+  prunesTombstones,
   pruneTombstones,
   type VenueMarketRow,
   venueMarketRows,
@@ -22,6 +23,7 @@ import {
 import { insertLedgerEntries, type LedgerText, loadLedgerEntries } from "../store/ledger-entry-table.js";
 import { type KeptWhole, marketDataRows, marketRows, type TradeRow, tradeRows } from "../store/market-table.js";
 import { advanceProgress, type Progress, type ProgressWriter } from "../store/progress-table.js";
+import { StatementGroup } from "../store/statement-group.js";
 import { type RowSum, writeTableDigests } from "../store/table-digest-table.js";
 import { insertRows, rowsWorthLoading, writeRows } from "../store/table-rows.js";
 
@@ -99,22 +101,29 @@ export async function writeBatch(
 ): Promise<Progress> {
   const loads = (rows: number) => localInfile && rows >= rowsWorthLoading;
   await advanceProgress(connection, before, batch.reached, writer);
-  await writeRows(connection, blockRows, [...batch.blocks.values()]);
-  await writeRows(connection, marketRows, [...batch.markets.values()]);
-  await writeRows(connection, marketDataRows, [...batch.marketData.values()]);
-  await writeRows(connection, depthRows, [...batch.depths.values()]);
-  await writeRows(connection, levelRows, [...batch.levels.values()]);
-  await writeLiveOrders(connection, batch.orders);
-  await writeRows(connection, tradeRows, [...batch.trades.values()]);
-  await writeRows(connection, venueMarketRows, [...batch.venueMarkets.values()]);
+  const group = new StatementGroup(connection);
+  await writeRows(group, blockRows, [...batch.blocks.values()]);
+  await writeRows(group, marketRows, [...batch.markets.values()]);
+  await writeRows(group, marketDataRows, [...batch.marketData.values()]);
+  await writeRows(group, depthRows, [...batch.depths.values()]);
+  await writeRows(group, levelRows, [...batch.levels.values()]);
+  await writeLiveOrders(group, batch.orders);
+  await writeRows(group, tradeRows, [...batch.trades.values()]);
+  await writeRows(group, venueMarketRows, [...batch.venueMarkets.values()]);
   if (loads(batch.accounts.length)) await loadAccounts(connection, batch.accounts);
-  else await insertRows(connection, accountRows, batch.accounts);
-  await insertRows(connection, entryClassRows, batch.classes);
-  await (loads(batch.text.rows) ? loadLedgerEntries : insertLedgerEntries)(connection, batch.text);
-  await writeRows(connection, bundleRows, [...batch.bundles.values()]);
-  await writeRows(connection, signatureRows, batch.signatures);
-  const prunedSequence = await pruneTombstones(connection, batch.reached.height, before?.prunedSequence ?? 0n);
+  else await insertRows(group, accountRows, batch.accounts);
+  await insertRows(group, entryClassRows, batch.classes);
+  if (loads(batch.text.rows)) await loadLedgerEntries(connection, batch.text);
+  else await insertLedgerEntries(group, batch.text);
+  await writeRows(group, bundleRows, [...batch.bundles.values()]);
+  await writeRows(group, signatureRows, batch.signatures);
+  let prunedSequence = before?.prunedSequence ?? 0n;
+  if (prunesTombstones(before?.height, batch.reached.height)) {
+    await group.send();
+    prunedSequence = await pruneTombstones(connection, batch.reached.height, prunedSequence);
+  }
   const progress = { ...batch.reached, prunedSequence };
-  await writeTableDigests(connection, sumsAfter(batch, progress));
+  await writeTableDigests(group, sumsAfter(batch, progress));
+  await group.send();
   return progress;
 }

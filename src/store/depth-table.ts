@@ -1,5 +1,6 @@
 import type { BookLevel, ChangedLevel, DepthPlace, LiveOrder } from "../domain/order-book.js";
 import type { Connection } from "./connection/connection.js";
+import type { StatementRunner } from "./statement-group.js";
 import { rowTable, type TableRows, writeRows } from "./table-rows.js";
 
 /**
@@ -55,7 +56,7 @@ export async function readBooks(connection: Connection): Promise<{ orders: LiveO
 
 /** Stores orders that rest, and forgets those that are gone (undefined). */
 export async function writeLiveOrders(
-  connection: Connection,
+  connection: StatementRunner,
   orders: ReadonlyMap<string, LiveOrder | undefined>,
 ): Promise<void> {
   const resting: LiveOrder[] = [];
@@ -70,17 +71,26 @@ export async function writeLiveOrders(
   await writeRows(connection, liveOrderRows, resting);
 }
 
+/** The newest block whose tombstones are dropped when a height is reached, which is at least the retention. */
+function lastPruned(height: bigint): bigint {
+  const aged = height - tombstoneRetentionBlocks;
+  return aged - (aged % tombstonePruneIntervalBlocks);
+}
+
+/** Whether more tombstones are to be dropped at a height than at the one before. */
+export function prunesTombstones(before: bigint | undefined, height: bigint): boolean {
+  if (height < tombstoneRetentionBlocks) return false;
+  return before === undefined || before < tombstoneRetentionBlocks || lastPruned(before) !== lastPruned(height);
+}
+
 /**
  * Drops tombstones that are older than the retention, as a function of the height reached and nothing else: however
  * blocks were batched, the same rows are left. Called after the rows of the blocks are written.
  */
 export async function pruneTombstones(connection: Connection, height: bigint, prunedSequence: bigint): Promise<bigint> {
-  const aged = height - tombstoneRetentionBlocks;
-  if (aged < 0n) return prunedSequence;
-  const last = aged - (aged % tombstonePruneIntervalBlocks);
   const [row] = await connection.query<{ stream_sequence: bigint }>(
     "SELECT stream_sequence FROM block WHERE height <= ? ORDER BY height DESC LIMIT 1",
-    [last],
+    [lastPruned(height)],
   );
   if (row === undefined || row.stream_sequence <= prunedSequence) return prunedSequence;
   await connection.run(

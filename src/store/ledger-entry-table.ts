@@ -3,6 +3,7 @@ import { OperatorError } from "../domain/operator-error.js";
 import { asText } from "./connection/column.js";
 import type { Connection } from "./connection/connection.js";
 import { groupConcatBytesMax } from "./connection/driver-options.js";
+import type { StatementRunner } from "./statement-group.js";
 import { addRow, noRows, readTableDigests, rowHash, writeTableDigests } from "./table-digest-table.js";
 import { loadRows, type RowText, readRows, type TableRows, writeRows } from "./table-rows.js";
 
@@ -78,7 +79,7 @@ export function loadLedgerEntries(connection: Connection, text: LedgerText): Pro
 }
 
 /** Inserts new entries in statements of many rows. */
-export async function insertLedgerEntries(connection: Connection, text: LedgerText): Promise<void> {
+export async function insertLedgerEntries(connection: StatementRunner, text: LedgerText): Promise<void> {
   const lines = Buffer.from(text.bytes.buffer, text.bytes.byteOffset, text.bytes.byteLength)
     .toString("latin1")
     .split("\n");

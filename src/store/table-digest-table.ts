@@ -5,6 +5,7 @@ import type { Connection, Parameter } from "./connection/connection.js";
 import { depthRows, levelRows, liveOrderRows, venueMarketRows } from "./depth-table.js";
 import { marketDataRows, marketRows, tradeRows } from "./market-table.js";
 import { progressRows } from "./progress-table.js";
+import type { StatementRunner } from "./statement-group.js";
 import { rowText, type TableRows, writeRows } from "./table-rows.js";
 
 /** Hashes and their sums are numbers below this prime, 2^127 - 1: so a sum can be divided by another. */
@@ -132,7 +133,7 @@ const digestRows: TableRows<readonly [table: string, sum: RowSum]> = {
 };
 
 /** Stores what tables add up to. */
-export async function writeTableDigests(connection: Connection, sums: ReadonlyMap<string, RowSum>): Promise<void> {
+export async function writeTableDigests(connection: StatementRunner, sums: ReadonlyMap<string, RowSum>): Promise<void> {
   await writeRows(connection, digestRows, [...sums]);
 }
 

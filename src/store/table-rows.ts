@@ -2,6 +2,7 @@ import { Readable } from "node:stream";
 import { OperatorError } from "../domain/operator-error.js";
 import type { Connection, Parameter } from "./connection/connection.js";
 import { databaseErrorNumber, toDatabaseFailure } from "./connection/database-error.js";
+import type { StatementRunner } from "./statement-group.js";
 
 /** How rows of a table are written: which columns in which order, the primary key first. */
 export interface TableRows<R> {
@@ -71,7 +72,11 @@ export const rowsPerStatementMax = 500;
 export const statementBytesMax = 4 * 1024 * 1024;
 
 /** Writes rows. A row whose key is there already takes its place, or is left out where the first one stays. */
-export async function writeRows<R>(connection: Connection, table: TableRows<R>, rows: readonly R[]): Promise<void> {
+export async function writeRows<R>(
+  connection: StatementRunner,
+  table: TableRows<R>,
+  rows: readonly R[],
+): Promise<void> {
   const [first = ""] = table.columns;
   const changed =
     table.keepsFirst === true ? [`${first} = ${first}`] : table.columns.map((name) => `${name} = VALUES(${name})`);
@@ -81,7 +86,11 @@ export async function writeRows<R>(connection: Connection, table: TableRows<R>, 
 }
 
 /** Inserts rows that cannot be there yet. @throws the server's error for one that is */
-export async function insertRows<R>(connection: Connection, table: TableRows<R>, rows: readonly R[]): Promise<void> {
+export async function insertRows<R>(
+  connection: StatementRunner,
+  table: TableRows<R>,
+  rows: readonly R[],
+): Promise<void> {
   for (const part of statementsOf(rows.map(table.values))) {
     await connection.run(insertSql(table, part.length), part.flat());
   }

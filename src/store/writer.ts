@@ -103,6 +103,7 @@ export class Writer {
       // The limit of a transaction is that of its socket: see below.
       statementTimeoutMs: Number.POSITIVE_INFINITY,
       localInfile: true,
+      multipleStatements: true,
       settings: writerSettings,
       signal: this.#closed.signal,
     });

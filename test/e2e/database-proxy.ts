@@ -5,6 +5,8 @@ import { createServer, connect as netConnect, type Server, type Socket } from "n
 export class DatabaseProxy {
   /** The database's URL by way of this proxy. */
   readonly url: string;
+  /** Packets that clients have sent: about one for each statement. */
+  requests = 0;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
   readonly #state: { away: boolean };
@@ -13,7 +15,10 @@ export class DatabaseProxy {
     this.url = url;
     this.#server = server;
     this.#state = state;
-    server.on("connection", (socket) => this.#keep(socket));
+    server.on("connection", (socket) => {
+      this.#keep(socket);
+      socket.on("data", () => this.requests++);
+    });
   }
 
   static async before(databaseUrl: string): Promise<DatabaseProxy> {
