@@ -64,6 +64,11 @@ export class CancelledCalls {
     return allowed;
   }
 
+  /** How much the client has used of what it may cancel at once; see {@link RateLimit.usedShare}. */
+  usedShareOf(client: string): number {
+    return this.#limits.get(client)?.usedShare ?? 0;
+  }
+
   /** Whether the client is beyond the limit and must wait, at most {@link exceededSecondsMax}. */
   exceededBy(client: string): boolean {
     return this.#limits.get(client)?.exceeded === true;

@@ -1,13 +1,20 @@
 import { constants, type Http2Session, type IncomingHttpHeaders, type ServerHttp2Stream } from "node:http2";
 import { quotaKey } from "../../domain/client-address.js";
 import { RateLimit } from "../../domain/rate-limit.js";
-import { type OpenCall, type TurnShares, whenLoopTurned } from "../call/event-loop.js";
+import { type OpenCall, streamsOfConnectionMin, type TurnShares, whenLoopTurned } from "../call/event-loop.js";
 import type { TransportLimits } from "../options.js";
 import { sweepIntervalMs } from "../stream-guard.js";
 import type { ClientAddresses } from "./client-addresses.js";
 import { type CancelledCalls, earlyCancelMs } from "./connection-admission.js";
 import { PeerWatch } from "./peer-watch.js";
 import { hasEnded, isWholeResponse, unreadBytes } from "./unread-responses.js";
+
+/**
+ * The share of the cancellations that a connection or its client may make at once. Beyond it, each of the connection's
+ * calls waits for a whole turn of the event loop, and few are served per turn. A busy process then sees that a call is
+ * cancelled before it starts to work on it.
+ */
+export const cancelledShareOfServedAtOnce = 0.1;
 
 interface WaitingStream {
   readonly stream: ServerHttp2Stream;
@@ -42,6 +49,10 @@ export class Http2Connection implements OpenCall {
   #served = 0;
   /** Streams that wait for another turn, oldest first. */
   #waiting: WaitingStream[] = [];
+  /** How many of them, from the oldest on, have waited for a whole turn. */
+  #waited = 0;
+  /** {@link loopTurned} will be called. */
+  #awaitsTurn = false;
   /**
    * Unordered. An array, because V8 retains everything that a growing Set has held while an old object refers to it.
    */
@@ -86,16 +97,21 @@ export class Http2Connection implements OpenCall {
   streamOpened(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, serve: () => void): void {
     if (this.#isCut) {
       stream.on("error", ignore);
+      // It ends with the connection, and counts like the others.
+      if (this.#client !== undefined) this.#options.cancelled.allows(this.#client);
       return;
     }
     if (this.#client === undefined && this.#refuses(stream, headers)) return;
     this.#used = true;
     this.#peer.streamOpened();
-    if (this.#waiting.length === 0 && this.#options.shares.take(this.#served)) this.#serve(stream, serve);
+    this.#countPrevious();
+    const atOnce = this.#waiting.length === 0 && !this.#cancelsOften();
+    if (atOnce && this.#options.shares.take(this.#served)) this.#serve(stream, serve);
     else this.#wait(stream, serve);
   }
 
   loopTurned(): void {
+    this.#awaitsTurn = false;
     this.#served = 0;
     this.#watchArrived();
     if (this.#waiting.length > 0 && !this.#isCut) this.#serveWaiting();
@@ -115,7 +131,8 @@ export class Http2Connection implements OpenCall {
 
   #serve(stream: ServerHttp2Stream, serve: () => void): void {
     this.#arrived.push(stream);
-    if (++this.#served === 1) whenLoopTurned(this);
+    this.#served++;
+    this.#awaitTurn();
     serve();
   }
 
@@ -128,19 +145,46 @@ export class Http2Connection implements OpenCall {
     const closed = (): void => this.#over(stream, arrivedMs);
     stream.on("close", closed);
     this.#waiting.push({ stream, serve, closed });
+    this.#awaitTurn();
+  }
+
+  #awaitTurn(): void {
+    if (this.#awaitsTurn) return;
+    this.#awaitsTurn = true;
+    whenLoopTurned(this);
   }
 
   #serveWaiting(): void {
     const waiting = this.#waiting;
+    const cancelsOften = this.#cancelsOften();
+    const end = cancelsOften ? this.#waited : waiting.length;
     let next = 0;
-    for (; next < waiting.length; next++) {
+    for (; next < end; next++) {
       const { stream, serve, closed } = waiting[next] as WaitingStream;
       if (stream.destroyed) continue;
+      if (cancelsOften && this.#served >= streamsOfConnectionMin) break;
       if (!this.#options.shares.take(this.#served)) break;
       stream.off("close", closed);
       this.#serve(stream, serve);
     }
     this.#waiting = waiting.slice(next);
+    this.#waited = this.#waiting.length;
+    if (this.#waited > 0) this.#awaitTurn();
+  }
+
+  /** Whether the connection, or its client on all connections, has lately cancelled many calls. */
+  #cancelsOften(): boolean {
+    if (this.#client === undefined) return false;
+    const share = Math.max(this.#cancels.usedShare, this.#options.cancelled.usedShareOf(this.#client));
+    return share > cancelledShareOfServedAtOnce;
+  }
+
+  /** Counts the stream before this one at once if the same packet opened and reset it: many more may follow. */
+  #countPrevious(): void {
+    const previous = this.#arrived.at(-1);
+    if (previous === undefined || !wasCancelled(previous)) return;
+    this.#arrived.pop();
+    this.#over(previous, performance.now());
   }
 
   #watchArrived(): void {
@@ -168,7 +212,7 @@ export class Http2Connection implements OpenCall {
    * Counts a stream that ended early by a reset from either side (a client can provoke ours), or with its connection.
    */
   #over(stream: ServerHttp2Stream, openedMs: number): void {
-    if (stream.rstCode === constants.NGHTTP2_NO_ERROR || performance.now() - openedMs >= earlyCancelMs) return;
+    if (!wasCancelled(stream) || performance.now() - openedMs >= earlyCancelMs) return;
     const client = this.#client ?? this.#clients.get(stream) ?? "";
     // Streams that end with a closed connection count too; otherwise reconnecting would avoid the limit.
     const allowed = this.#options.cancelled.allows(client);
@@ -199,6 +243,11 @@ export class Http2Connection implements OpenCall {
       if (!this.#session.destroyed) this.#session.destroy(error, constants.NGHTTP2_ENHANCE_YOUR_CALM);
     });
   }
+}
+
+/** Whether the stream was reset, with an error or (a client may do so) without one before its response was complete. */
+function wasCancelled(stream: ServerHttp2Stream): boolean {
+  return stream.rstCode !== constants.NGHTTP2_NO_ERROR || stream.aborted;
 }
 
 /** Without a listener, a reset stream would end the process. */
