@@ -24,7 +24,7 @@ const budgets: Readonly<Record<string, number>> = {
   terminal: 430,
   "transport/": 1_070,
   "transport/call": 1_200,
-  "transport/connections": 1_985,
+  "transport/connections": 1_948,
   "transport/http": 1_720,
   "transport/protocols": 1_030,
   "transport/services": 380,

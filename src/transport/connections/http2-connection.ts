@@ -16,11 +16,10 @@ import { hasEnded, isWholeResponse, unreadBytes } from "./unread-responses.js";
  */
 export const cancelledShareOfServedAtOnce = 0.1;
 
+/** A stream that waits for another turn of the event loop. */
 interface WaitingStream {
   readonly stream: ServerHttp2Stream;
   readonly serve: () => void;
-  /** The listener for the stream's end while it waits. */
-  readonly closed: () => void;
 }
 
 /** Options of an {@link Http2Connection}. */
@@ -43,9 +42,7 @@ export class Http2Connection implements OpenCall {
   readonly #client: string | undefined;
   readonly #clients = new WeakMap<ServerHttp2Stream, string>();
   readonly #cancels: RateLimit;
-  /** Streams served in this turn of the event loop. Most end within it, and are never watched. */
-  #arrived: ServerHttp2Stream[] = [];
-  /** How many were served in this turn. */
+  /** Streams served in this turn of the event loop. */
   #served = 0;
   /** Streams that wait for another turn, oldest first. */
   #waiting: WaitingStream[] = [];
@@ -54,7 +51,7 @@ export class Http2Connection implements OpenCall {
   /** {@link loopTurned} will be called. */
   #awaitsTurn = false;
   /**
-   * Unordered. An array, because V8 retains everything that a growing Set has held while an old object refers to it.
+   * Every stream that has not ended, unordered. An array, because V8 retains everything that a growing Set has held while an old object refers to it.
    */
   readonly #open: OpenStream[] = [];
   /** A stream was opened since the last check. */
@@ -82,7 +79,7 @@ export class Http2Connection implements OpenCall {
 
   /** Whether no stream is open. */
   get idle(): boolean {
-    return this.#arrived.length === 0 && this.#waiting.length === 0 && this.#open.length === 0;
+    return this.#open.length === 0;
   }
 
   /** How long there has been no stream, in milliseconds; up to one check interval too little. */
@@ -104,16 +101,20 @@ export class Http2Connection implements OpenCall {
     if (this.#client === undefined && this.#refuses(stream, headers)) return;
     this.#used = true;
     this.#peer.streamOpened();
-    this.#countPrevious();
+    this.#open.push(new OpenStream(stream, this.#open.length, (gone) => this.#closed(gone)));
     const atOnce = this.#waiting.length === 0 && !this.#cancelsOften();
-    if (atOnce && this.#options.shares.take(this.#served)) this.#serve(stream, serve);
-    else this.#wait(stream, serve);
+    if (atOnce && this.#options.shares.take(this.#served)) {
+      this.#serve(serve);
+      return;
+    }
+    stream.on("error", ignore);
+    this.#waiting.push({ stream, serve });
+    this.#awaitTurn();
   }
 
   loopTurned(): void {
     this.#awaitsTurn = false;
     this.#served = 0;
-    this.#watchArrived();
     if (this.#waiting.length > 0 && !this.#isCut) this.#serveWaiting();
   }
 
@@ -129,23 +130,10 @@ export class Http2Connection implements OpenCall {
     if (fault !== undefined) this.#cut(fault);
   }
 
-  #serve(stream: ServerHttp2Stream, serve: () => void): void {
-    this.#arrived.push(stream);
+  #serve(serve: () => void): void {
     this.#served++;
     this.#awaitTurn();
     serve();
-  }
-
-  /** Streams that are reset while they wait cost nothing more. */
-  #wait(stream: ServerHttp2Stream, serve: () => void): void {
-    // The same packet may have reset other streams already.
-    this.#watchArrived();
-    stream.on("error", ignore);
-    const arrivedMs = performance.now();
-    const closed = (): void => this.#over(stream, arrivedMs);
-    stream.on("close", closed);
-    this.#waiting.push({ stream, serve, closed });
-    this.#awaitTurn();
   }
 
   #awaitTurn(): void {
@@ -160,12 +148,11 @@ export class Http2Connection implements OpenCall {
     const end = cancelsOften ? this.#waited : waiting.length;
     let next = 0;
     for (; next < end; next++) {
-      const { stream, serve, closed } = waiting[next] as WaitingStream;
+      const { stream, serve } = waiting[next] as WaitingStream;
       if (stream.destroyed) continue;
       if (cancelsOften && this.#served >= streamsOfConnectionMin) break;
       if (!this.#options.shares.take(this.#served)) break;
-      stream.off("close", closed);
-      this.#serve(stream, serve);
+      this.#serve(serve);
     }
     this.#waiting = waiting.slice(next);
     this.#waited = this.#waiting.length;
@@ -179,29 +166,8 @@ export class Http2Connection implements OpenCall {
     return share > cancelledShareOfServedAtOnce;
   }
 
-  /** Counts the stream before this one at once if the same packet opened and reset it: many more may follow. */
-  #countPrevious(): void {
-    const previous = this.#arrived.at(-1);
-    if (previous === undefined || !wasCancelled(previous)) return;
-    this.#arrived.pop();
-    this.#over(previous, performance.now());
-  }
-
-  #watchArrived(): void {
-    if (this.#arrived.length === 0) return;
-    const arrived = this.#arrived;
-    this.#arrived = [];
-    const nowMs = performance.now();
-    for (const stream of arrived) {
-      if (stream.destroyed) this.#over(stream, nowMs);
-      // Most have: nothing remains to be sent or received.
-      else if (stream.readableEnded && hasEnded(stream)) continue;
-      else this.#open.push(new OpenStream(stream, this.#open.length, nowMs, (gone) => this.#closed(gone)));
-    }
-  }
-
   #closed(gone: OpenStream): void {
-    this.#over(gone.stream, gone.openedMs);
+    this.#countCancelled(gone);
     const last = this.#open.pop();
     if (last === undefined || last === gone) return;
     this.#open[gone.index] = last;
@@ -211,7 +177,7 @@ export class Http2Connection implements OpenCall {
   /**
    * Counts a stream that ended early by a reset from either side (a client can provoke ours), or with its connection.
    */
-  #over(stream: ServerHttp2Stream, openedMs: number): void {
+  #countCancelled({ stream, openedMs }: OpenStream): void {
     if (!wasCancelled(stream) || performance.now() - openedMs >= earlyCancelMs) return;
     const client = this.#client ?? this.#clients.get(stream) ?? "";
     // Streams that end with a closed connection count too; otherwise reconnecting would avoid the limit.
@@ -254,13 +220,12 @@ function wasCancelled(stream: ServerHttp2Stream): boolean {
 function ignore(): void {}
 
 /**
- * An HTTP/2 stream that outlived the turn of the event loop in which it was opened. It is checked until its end:
- * readers that take nothing are reset, and clients that keep sending after the whole response are stopped.
+ * An HTTP/2 stream, which is checked until its end: readers that take nothing are reset, and clients that keep sending after the whole response are stopped.
  */
 class OpenStream {
   readonly stream: ServerHttp2Stream;
   /** In `performance.now()` time. */
-  readonly openedMs: number;
+  readonly openedMs = performance.now();
   /** Its index in its connection's list. */
   index: number;
   /** Bytes that the peer had not taken at the last check. */
@@ -269,13 +234,11 @@ class OpenStream {
   #takenMs = 0;
 
   /** `closed` is called once, with this stream. */
-  constructor(stream: ServerHttp2Stream, index: number, openedMs: number, closed: (stream: OpenStream) => void) {
+  constructor(stream: ServerHttp2Stream, index: number, closed: (stream: OpenStream) => void) {
     this.stream = stream;
-    this.openedMs = openedMs;
     this.index = index;
-    stream.once("close", () => closed(this));
-    if (stream.writableFinished) this.#stopSenderSoon();
-    else stream.once("finish", () => this.#stopSenderSoon());
+    stream.on("close", () => closed(this));
+    stream.on("finish", () => this.#stopSenderSoon());
   }
 
   /** Called at intervals. */
@@ -300,7 +263,7 @@ class OpenStream {
 
   /** The last frames leave at the end of the turn; a reset in the same turn could overtake them. */
   #stopSenderSoon(): void {
-    setImmediate(() => this.#stopSender());
+    if (!this.stream.readableEnded) setImmediate(() => this.#stopSender());
   }
 
   /** Resets the stream with NO_ERROR if the response has left but the request continues (RFC 9113, 8.1). */
