@@ -2,9 +2,8 @@ import { constants, type Http2Session, type IncomingHttpHeaders, type ServerHttp
 import { quotaKey } from "../../domain/client-address.js";
 import { RateLimit } from "../../domain/rate-limit.js";
 import { type OpenCall, streamsOfConnectionMin, type TurnShares, whenLoopTurned } from "../call/event-loop.js";
-import type { TransportLimits } from "../options.js";
+import type { PortOptions, TransportLimits } from "../options.js";
 import { sweepIntervalMs } from "../stream-guard.js";
-import type { ClientAddresses } from "./client-addresses.js";
 import { type CancelledCalls, earlyCancelMs } from "./connection-admission.js";
 import { PeerWatch } from "./peer-watch.js";
 import { hasEnded, isWholeResponse, unreadBytes } from "./unread-responses.js";
@@ -22,20 +21,14 @@ interface WaitingStream {
   readonly serve: () => void;
 }
 
-/** Options of an {@link Http2Connection}. */
-export interface Http2ConnectionOptions {
-  readonly limits: TransportLimits;
-  readonly clients: ClientAddresses;
-  readonly cancelled: CancelledCalls;
-  readonly shares: TurnShares;
-}
-
 /**
  * One HTTP/2 session. It shares the event loop with other sessions, and ends when its peer is gone or exceeds a limit.
  */
 export class Http2Connection implements OpenCall {
   readonly #session: Http2Session;
-  readonly #options: Http2ConnectionOptions;
+  readonly #options: PortOptions;
+  readonly #cancelled: CancelledCalls;
+  readonly #shares: TurnShares;
   readonly #peer: PeerWatch;
   readonly #address: string;
   /** The client's quota key. On a trusted proxy's connection each stream has its own. */
@@ -61,10 +54,12 @@ export class Http2Connection implements OpenCall {
   /** The connection is about to be closed: nothing more is served. */
   #isCut = false;
 
-  constructor(session: Http2Session, options: Http2ConnectionOptions) {
+  constructor(session: Http2Session, options: PortOptions, cancelled: CancelledCalls, shares: TurnShares) {
     const { limits, clients } = options;
     this.#session = session;
     this.#options = options;
+    this.#cancelled = cancelled;
+    this.#shares = shares;
     this.#peer = new PeerWatch(session, limits);
     this.#address = session.socket.remoteAddress ?? "";
     this.#client = clients.isProxy(this.#address) ? undefined : quotaKey(clients.of(this.#address, undefined));
@@ -95,7 +90,7 @@ export class Http2Connection implements OpenCall {
     if (this.#isCut) {
       stream.on("error", ignore);
       // It ends with the connection, and counts like the others.
-      if (this.#client !== undefined) this.#options.cancelled.allows(this.#client);
+      if (this.#client !== undefined) this.#cancelled.allows(this.#client);
       return;
     }
     if (this.#client === undefined && this.#refuses(stream, headers)) return;
@@ -103,7 +98,7 @@ export class Http2Connection implements OpenCall {
     this.#peer.streamOpened();
     this.#open.push(new OpenStream(stream, this.#open.length, (gone) => this.#closed(gone)));
     const atOnce = this.#waiting.length === 0 && !this.#cancelsOften();
-    if (atOnce && this.#options.shares.take(this.#served)) {
+    if (atOnce && this.#shares.take(this.#served)) {
       this.#serve(serve);
       return;
     }
@@ -151,7 +146,7 @@ export class Http2Connection implements OpenCall {
       const { stream, serve } = waiting[next] as WaitingStream;
       if (stream.destroyed) continue;
       if (cancelsOften && this.#served >= streamsOfConnectionMin) break;
-      if (!this.#options.shares.take(this.#served)) break;
+      if (!this.#shares.take(this.#served)) break;
       this.#serve(serve);
     }
     this.#waiting = waiting.slice(next);
@@ -162,7 +157,7 @@ export class Http2Connection implements OpenCall {
   /** Whether the connection, or its client on all connections, has lately cancelled many calls. */
   #cancelsOften(): boolean {
     if (this.#client === undefined) return false;
-    const share = Math.max(this.#cancels.usedShare, this.#options.cancelled.usedShareOf(this.#client));
+    const share = Math.max(this.#cancels.usedShare, this.#cancelled.usedShareOf(this.#client));
     return share > cancelledShareOfServedAtOnce;
   }
 
@@ -181,17 +176,17 @@ export class Http2Connection implements OpenCall {
     if (!wasCancelled(stream) || performance.now() - openedMs >= earlyCancelMs) return;
     const client = this.#client ?? this.#clients.get(stream) ?? "";
     // Streams that end with a closed connection count too; otherwise reconnecting would avoid the limit.
-    const allowed = this.#options.cancelled.allows(client);
+    const allowed = this.#cancelled.allows(client);
     // Other clients of a proxy keep the connection: only this client's streams are refused.
     if (this.#client !== undefined && (!this.#cancels.allows() || !allowed)) this.#cut("cancelled calls");
   }
 
   /** Whether the stream is from a proxy's client that cancels too many calls; it is then reset. */
   #refuses(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean {
-    const { clients, cancelled } = this.#options;
+    const { clients } = this.#options;
     const client = quotaKey(clients.of(this.#address, headers["x-forwarded-for"]));
     this.#clients.set(stream, client);
-    if (!cancelled.exceededBy(client)) return false;
+    if (!this.#cancelled.exceededBy(client)) return false;
     stream.on("error", ignore);
     stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
     return true;
