@@ -18,8 +18,13 @@ export class RateLimit {
    * Whether more events were counted than are allowed. False again within {@link exceededSecondsMax} of the last one.
    */
   get exceeded(): boolean {
-    if (this.#left < 0) this.#refill();
-    return this.#left < 0;
+    return this.usedShare > 1;
+  }
+
+  /** How much of the burst is used now: 0 is nothing, and more than 1 exceeds the limit. */
+  get usedShare(): number {
+    if (this.#left < this.#burst) this.#refill();
+    return (this.#burst - this.#left) / this.#burst;
   }
 
   /** Counts `amount` events; returns false if they exceed the limit. */

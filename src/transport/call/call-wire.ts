@@ -43,7 +43,7 @@ export abstract class WithoutStream {
   }
 }
 
-const cancelledCode = grpcCode(clientLeft());
+const cancelledCode = grpcCode(clientLeft);
 
 /** What a pump needs of its call. */
 export interface PumpEvents {

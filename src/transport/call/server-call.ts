@@ -75,7 +75,7 @@ export interface ServedMethod {
   readonly terms?: Terms;
 }
 
-const cancelledCode = grpcCode(clientLeft());
+const cancelledCode = grpcCode(clientLeft);
 
 /**
  * One call of one method, in any protocol. Invokes the method and passes the result to the wire. The protocol reports
@@ -150,7 +150,7 @@ export class ServerCall extends RequestCall {
     if (this.#phase === "done") return;
     if (this.#pump === undefined) this.#settle(cancelledCode);
     else this.#pump.left();
-    this.abort(clientLeft());
+    this.abort(clientLeft);
   }
 
   /** Ends the call with a thrown error. */

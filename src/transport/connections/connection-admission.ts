@@ -3,8 +3,7 @@ import type { Socket } from "node:net";
 import { quotaKey } from "../../domain/client-address.js";
 import { Failure, unavailable } from "../../domain/failure.js";
 import { exceededSecondsMax, RateLimit } from "../../domain/rate-limit.js";
-import type { TransportLimits } from "../options.js";
-import type { ClientAddresses } from "./client-addresses.js";
+import type { PortOptions, TransportLimits } from "../options.js";
 import { closeLingering, peekPreface, rawErrorResponse } from "./raw-sockets.js";
 
 /**
@@ -64,6 +63,11 @@ export class CancelledCalls {
     return allowed;
   }
 
+  /** How much the client has used of what it may cancel at once; see {@link RateLimit.usedShare}. */
+  usedShareOf(client: string): number {
+    return this.#limits.get(client)?.usedShare ?? 0;
+  }
+
   /** Whether the client is beyond the limit and must wait, at most {@link exceededSecondsMax}. */
   exceededBy(client: string): boolean {
     return this.#limits.get(client)?.exceeded === true;
@@ -76,30 +80,23 @@ export class CancelledCalls {
  */
 const refusalsMax = 32;
 
-/** Options of {@link ConnectionAdmission}. */
-export interface ConnectionAdmissionOptions {
-  readonly limits: TransportLimits;
-  readonly clients: ClientAddresses;
-  readonly cancelled: CancelledCalls;
-  /** With TLS, refused connections are closed: a reason would need a handshake. */
-  readonly encrypted: boolean;
-}
-
 /**
  * Counts connections, in all and by client address. Refuses those above the limits, and those of clients that cancel
  * too many calls: HTTP/1.1 with 503 or 429, HTTP/2 with GOAWAY and ENHANCE_YOUR_CALM. Connections of trusted proxies
  * count in all only.
  */
 export class ConnectionAdmission {
-  readonly #options: ConnectionAdmissionOptions;
+  readonly #options: PortOptions;
+  readonly #cancelled: CancelledCalls;
   readonly #open = new Set<Socket>();
   readonly #refusing = new Set<Socket>();
   readonly #byClient = new Map<string, number>();
   #onClosed = (): void => {};
   readonly #refused = new Map<RefusalReason, number>();
 
-  constructor(options: ConnectionAdmissionOptions) {
+  constructor(options: PortOptions, cancelled: CancelledCalls) {
     this.#options = options;
+    this.#cancelled = cancelled;
   }
 
   /** Connections that are open now. */
@@ -114,7 +111,7 @@ export class ConnectionAdmission {
 
   /** Counts a new connection until it closes. False: it was refused, and the caller must not use it. */
   admit(socket: Socket): boolean {
-    const { limits, clients, cancelled } = this.#options;
+    const { limits, clients } = this.#options;
     const address = socket.remoteAddress ?? "";
     const client = clients.isProxy(address) ? undefined : quotaKey(clients.of(address, undefined));
     if (this.#open.size >= limits.connectionsMax) {
@@ -126,7 +123,7 @@ export class ConnectionAdmission {
       this.#refuse(socket, "TOO_MANY_CONNECTIONS_OF_CLIENT");
       return false;
     }
-    if (client !== undefined && cancelled.exceededBy(client)) {
+    if (client !== undefined && this.#cancelled.exceededBy(client)) {
       this.#refuse(socket, "TOO_MANY_CANCELLED_CALLS");
       return false;
     }
@@ -160,7 +157,8 @@ export class ConnectionAdmission {
 
   #refuse(socket: Socket, reason: RefusalReason): void {
     this.#refused.set(reason, this.refused(reason) + 1);
-    if (this.#options.encrypted || this.#refusing.size >= refusalsMax) {
+    // With TLS, a reason would need a handshake.
+    if (this.#options.tls !== undefined || this.#refusing.size >= refusalsMax) {
       socket.destroy();
       return;
     }

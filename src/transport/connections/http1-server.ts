@@ -5,8 +5,7 @@ import type { Duplex } from "node:stream";
 import { quotaKey } from "../../domain/client-address.js";
 import { type Failure, repeated } from "../../domain/failure.js";
 import { HttpFailure, wrongMethod } from "../errors.js";
-import type { TransportLimits } from "../options.js";
-import type { ClientAddresses } from "./client-addresses.js";
+import type { PortOptions } from "../options.js";
 import { type CancelledCalls, earlyCancelMs, tooManyCancelledCalls } from "./connection-admission.js";
 import { Http1Connection, type Http1Handler } from "./http1-connection.js";
 import { closeLingering, headerRefusal, malformedRequest, rawErrorResponse } from "./raw-sockets.js";
@@ -20,27 +19,12 @@ const timeoutCheckIntervalMs = 5_000;
  */
 const floodMemoryMs = 60_000;
 
-/** Options of {@link Http1Server}. */
-export interface Http1ServerOptions {
-  /** PEM texts; with them the listening socket uses TLS. */
-  readonly tls: { readonly certificate: string; readonly key: string } | undefined;
-  readonly limits: TransportLimits;
-  readonly clients: ClientAddresses;
-  readonly cancelled: CancelledCalls;
-  readonly handlers: {
-    request: Http1Handler;
-    /** Responds to a request with an error. */
-    refuse(request: IncomingMessage, response: ServerResponse, failure: Failure): void;
-    /** A request for a WebSocket; `head` is what follows its headers. */
-    upgrade(request: IncomingMessage, socket: Socket, head: Buffer): void;
-  };
-}
-
 /** The HTTP/1.1 connections of a port, and Node's server of them. */
 export class Http1Server {
   /** The listening socket. Accepted connections are served only when passed to {@link serve}. */
   readonly server: http.Server;
-  readonly #options: Http1ServerOptions;
+  readonly #options: PortOptions;
+  readonly #cancelled: CancelledCalls;
   /** By decrypted socket if TLS is used. */
   readonly #connections = new Map<Socket, Http1Connection>();
   /** Disconnects readers of large responses that take nothing. Streams have their own rule. */
@@ -49,8 +33,9 @@ export class Http1Server {
   #draining = false;
   #oneByOneUntilMs = 0;
 
-  constructor(options: Http1ServerOptions) {
+  constructor(options: PortOptions, cancelled: CancelledCalls) {
     this.#options = options;
+    this.#cancelled = cancelled;
     this.server = this.#create();
     const event = options.tls === undefined ? "connection" : "secureConnection";
     this.#nodeListeners = this.server.listeners(event);
@@ -162,10 +147,10 @@ export class Http1Server {
   }
 
   readonly #countCancelled = (request: IncomingMessage, remoteAddress: string): void => {
-    const { clients, cancelled } = this.#options;
+    const { clients } = this.#options;
     const isInvalid = headerRefusal(request.rawHeaders, this.#options.limits) !== undefined;
     const forwardedFor = isInvalid ? undefined : request.headers["x-forwarded-for"];
-    cancelled.allows(quotaKey(clients.of(remoteAddress, forwardedFor)));
+    this.#cancelled.allows(quotaKey(clients.of(remoteAddress, forwardedFor)));
   };
 
   /**
@@ -174,9 +159,9 @@ export class Http1Server {
    */
   #refusalOf(request: IncomingMessage): Failure | undefined {
     if (request.headers.host === undefined && request.httpVersion === "1.1") return hostMissing();
-    const { clients, cancelled } = this.#options;
-    if (!cancelled.anyExceeded || !clients.isProxy(request.socket.remoteAddress ?? "")) return undefined;
-    return cancelled.exceededBy(quotaKey(clients.ofRequest(request))) ? tooManyCancelledCalls() : undefined;
+    const { clients } = this.#options;
+    if (!this.#cancelled.anyExceeded || !clients.isProxy(request.socket.remoteAddress ?? "")) return undefined;
+    return this.#cancelled.exceededBy(quotaKey(clients.ofRequest(request))) ? tooManyCancelledCalls() : undefined;
   }
 
   /** Any upgrade other than a WebSocket handshake is parsed again without the header, which a server may ignore. */

@@ -1,27 +1,24 @@
 import { constants, type Http2Session, type IncomingHttpHeaders, type ServerHttp2Stream } from "node:http2";
 import { quotaKey } from "../../domain/client-address.js";
 import { RateLimit } from "../../domain/rate-limit.js";
-import { type OpenCall, type TurnShares, whenLoopTurned } from "../call/event-loop.js";
-import type { TransportLimits } from "../options.js";
+import { type OpenCall, streamsOfConnectionMin, type TurnShares, whenLoopTurned } from "../call/event-loop.js";
+import type { PortOptions, TransportLimits } from "../options.js";
 import { sweepIntervalMs } from "../stream-guard.js";
-import type { ClientAddresses } from "./client-addresses.js";
 import { type CancelledCalls, earlyCancelMs } from "./connection-admission.js";
 import { PeerWatch } from "./peer-watch.js";
 import { hasEnded, isWholeResponse, unreadBytes } from "./unread-responses.js";
 
+/**
+ * The share of the cancellations that a connection or its client may make at once. Beyond it, each of the connection's
+ * calls waits for a whole turn of the event loop, and few are served per turn. A busy process then sees that a call is
+ * cancelled before it starts to work on it.
+ */
+export const cancelledShareOfServedAtOnce = 0.1;
+
+/** A stream that waits for another turn of the event loop. */
 interface WaitingStream {
   readonly stream: ServerHttp2Stream;
   readonly serve: () => void;
-  /** The listener for the stream's end while it waits. */
-  readonly closed: () => void;
-}
-
-/** Options of an {@link Http2Connection}. */
-export interface Http2ConnectionOptions {
-  readonly limits: TransportLimits;
-  readonly clients: ClientAddresses;
-  readonly cancelled: CancelledCalls;
-  readonly shares: TurnShares;
 }
 
 /**
@@ -29,21 +26,25 @@ export interface Http2ConnectionOptions {
  */
 export class Http2Connection implements OpenCall {
   readonly #session: Http2Session;
-  readonly #options: Http2ConnectionOptions;
+  readonly #options: PortOptions;
+  readonly #cancelled: CancelledCalls;
+  readonly #shares: TurnShares;
   readonly #peer: PeerWatch;
   readonly #address: string;
   /** The client's quota key. On a trusted proxy's connection each stream has its own. */
   readonly #client: string | undefined;
   readonly #clients = new WeakMap<ServerHttp2Stream, string>();
   readonly #cancels: RateLimit;
-  /** Streams served in this turn of the event loop. Most end within it, and are never watched. */
-  #arrived: ServerHttp2Stream[] = [];
-  /** How many were served in this turn. */
+  /** Streams served in this turn of the event loop. */
   #served = 0;
   /** Streams that wait for another turn, oldest first. */
   #waiting: WaitingStream[] = [];
+  /** How many of them, from the oldest on, have waited for a whole turn. */
+  #waited = 0;
+  /** {@link loopTurned} will be called. */
+  #awaitsTurn = false;
   /**
-   * Unordered. An array, because V8 retains everything that a growing Set has held while an old object refers to it.
+   * Every stream that has not ended, unordered. An array, because V8 retains everything that a growing Set has held while an old object refers to it.
    */
   readonly #open: OpenStream[] = [];
   /** A stream was opened since the last check. */
@@ -53,10 +54,12 @@ export class Http2Connection implements OpenCall {
   /** The connection is about to be closed: nothing more is served. */
   #isCut = false;
 
-  constructor(session: Http2Session, options: Http2ConnectionOptions) {
+  constructor(session: Http2Session, options: PortOptions, cancelled: CancelledCalls, shares: TurnShares) {
     const { limits, clients } = options;
     this.#session = session;
     this.#options = options;
+    this.#cancelled = cancelled;
+    this.#shares = shares;
     this.#peer = new PeerWatch(session, limits);
     this.#address = session.socket.remoteAddress ?? "";
     this.#client = clients.isProxy(this.#address) ? undefined : quotaKey(clients.of(this.#address, undefined));
@@ -71,7 +74,7 @@ export class Http2Connection implements OpenCall {
 
   /** Whether no stream is open. */
   get idle(): boolean {
-    return this.#arrived.length === 0 && this.#waiting.length === 0 && this.#open.length === 0;
+    return this.#open.length === 0;
   }
 
   /** How long there has been no stream, in milliseconds; up to one check interval too little. */
@@ -86,18 +89,27 @@ export class Http2Connection implements OpenCall {
   streamOpened(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, serve: () => void): void {
     if (this.#isCut) {
       stream.on("error", ignore);
+      // It ends with the connection, and counts like the others.
+      if (this.#client !== undefined) this.#cancelled.allows(this.#client);
       return;
     }
     if (this.#client === undefined && this.#refuses(stream, headers)) return;
     this.#used = true;
     this.#peer.streamOpened();
-    if (this.#waiting.length === 0 && this.#options.shares.take(this.#served)) this.#serve(stream, serve);
-    else this.#wait(stream, serve);
+    this.#open.push(new OpenStream(stream, this.#open.length, (gone) => this.#closed(gone)));
+    const atOnce = this.#waiting.length === 0 && !this.#cancelsOften();
+    if (atOnce && this.#shares.take(this.#served)) {
+      this.#serve(serve);
+      return;
+    }
+    stream.on("error", ignore);
+    this.#waiting.push({ stream, serve });
+    this.#awaitTurn();
   }
 
   loopTurned(): void {
+    this.#awaitsTurn = false;
     this.#served = 0;
-    this.#watchArrived();
     if (this.#waiting.length > 0 && !this.#isCut) this.#serveWaiting();
   }
 
@@ -113,51 +125,44 @@ export class Http2Connection implements OpenCall {
     if (fault !== undefined) this.#cut(fault);
   }
 
-  #serve(stream: ServerHttp2Stream, serve: () => void): void {
-    this.#arrived.push(stream);
-    if (++this.#served === 1) whenLoopTurned(this);
+  #serve(serve: () => void): void {
+    this.#served++;
+    this.#awaitTurn();
     serve();
   }
 
-  /** Streams that are reset while they wait cost nothing more. */
-  #wait(stream: ServerHttp2Stream, serve: () => void): void {
-    // The same packet may have reset other streams already.
-    this.#watchArrived();
-    stream.on("error", ignore);
-    const arrivedMs = performance.now();
-    const closed = (): void => this.#over(stream, arrivedMs);
-    stream.on("close", closed);
-    this.#waiting.push({ stream, serve, closed });
+  #awaitTurn(): void {
+    if (this.#awaitsTurn) return;
+    this.#awaitsTurn = true;
+    whenLoopTurned(this);
   }
 
   #serveWaiting(): void {
     const waiting = this.#waiting;
+    const cancelsOften = this.#cancelsOften();
+    const end = cancelsOften ? this.#waited : waiting.length;
     let next = 0;
-    for (; next < waiting.length; next++) {
-      const { stream, serve, closed } = waiting[next] as WaitingStream;
+    for (; next < end; next++) {
+      const { stream, serve } = waiting[next] as WaitingStream;
       if (stream.destroyed) continue;
-      if (!this.#options.shares.take(this.#served)) break;
-      stream.off("close", closed);
-      this.#serve(stream, serve);
+      if (cancelsOften && this.#served >= streamsOfConnectionMin) break;
+      if (!this.#shares.take(this.#served)) break;
+      this.#serve(serve);
     }
     this.#waiting = waiting.slice(next);
+    this.#waited = this.#waiting.length;
+    if (this.#waited > 0) this.#awaitTurn();
   }
 
-  #watchArrived(): void {
-    if (this.#arrived.length === 0) return;
-    const arrived = this.#arrived;
-    this.#arrived = [];
-    const nowMs = performance.now();
-    for (const stream of arrived) {
-      if (stream.destroyed) this.#over(stream, nowMs);
-      // Most have: nothing remains to be sent or received.
-      else if (stream.readableEnded && hasEnded(stream)) continue;
-      else this.#open.push(new OpenStream(stream, this.#open.length, nowMs, (gone) => this.#closed(gone)));
-    }
+  /** Whether the connection, or its client on all connections, has lately cancelled many calls. */
+  #cancelsOften(): boolean {
+    if (this.#client === undefined) return false;
+    const share = Math.max(this.#cancels.usedShare, this.#cancelled.usedShareOf(this.#client));
+    return share > cancelledShareOfServedAtOnce;
   }
 
   #closed(gone: OpenStream): void {
-    this.#over(gone.stream, gone.openedMs);
+    this.#countCancelled(gone);
     const last = this.#open.pop();
     if (last === undefined || last === gone) return;
     this.#open[gone.index] = last;
@@ -167,21 +172,21 @@ export class Http2Connection implements OpenCall {
   /**
    * Counts a stream that ended early by a reset from either side (a client can provoke ours), or with its connection.
    */
-  #over(stream: ServerHttp2Stream, openedMs: number): void {
-    if (stream.rstCode === constants.NGHTTP2_NO_ERROR || performance.now() - openedMs >= earlyCancelMs) return;
+  #countCancelled({ stream, openedMs }: OpenStream): void {
+    if (!wasCancelled(stream) || performance.now() - openedMs >= earlyCancelMs) return;
     const client = this.#client ?? this.#clients.get(stream) ?? "";
     // Streams that end with a closed connection count too; otherwise reconnecting would avoid the limit.
-    const allowed = this.#options.cancelled.allows(client);
+    const allowed = this.#cancelled.allows(client);
     // Other clients of a proxy keep the connection: only this client's streams are refused.
     if (this.#client !== undefined && (!this.#cancels.allows() || !allowed)) this.#cut("cancelled calls");
   }
 
   /** Whether the stream is from a proxy's client that cancels too many calls; it is then reset. */
   #refuses(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean {
-    const { clients, cancelled } = this.#options;
+    const { clients } = this.#options;
     const client = quotaKey(clients.of(this.#address, headers["x-forwarded-for"]));
     this.#clients.set(stream, client);
-    if (!cancelled.exceededBy(client)) return false;
+    if (!this.#cancelled.exceededBy(client)) return false;
     stream.on("error", ignore);
     stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
     return true;
@@ -201,17 +206,21 @@ export class Http2Connection implements OpenCall {
   }
 }
 
+/** Whether the stream was reset, with an error or (a client may do so) without one before its response was complete. */
+function wasCancelled(stream: ServerHttp2Stream): boolean {
+  return stream.rstCode !== constants.NGHTTP2_NO_ERROR || stream.aborted;
+}
+
 /** Without a listener, a reset stream would end the process. */
 function ignore(): void {}
 
 /**
- * An HTTP/2 stream that outlived the turn of the event loop in which it was opened. It is checked until its end:
- * readers that take nothing are reset, and clients that keep sending after the whole response are stopped.
+ * An HTTP/2 stream, which is checked until its end: readers that take nothing are reset, and clients that keep sending after the whole response are stopped.
  */
 class OpenStream {
   readonly stream: ServerHttp2Stream;
   /** In `performance.now()` time. */
-  readonly openedMs: number;
+  readonly openedMs = performance.now();
   /** Its index in its connection's list. */
   index: number;
   /** Bytes that the peer had not taken at the last check. */
@@ -220,13 +229,11 @@ class OpenStream {
   #takenMs = 0;
 
   /** `closed` is called once, with this stream. */
-  constructor(stream: ServerHttp2Stream, index: number, openedMs: number, closed: (stream: OpenStream) => void) {
+  constructor(stream: ServerHttp2Stream, index: number, closed: (stream: OpenStream) => void) {
     this.stream = stream;
-    this.openedMs = openedMs;
     this.index = index;
-    stream.once("close", () => closed(this));
-    if (stream.writableFinished) this.#stopSenderSoon();
-    else stream.once("finish", () => this.#stopSenderSoon());
+    stream.on("close", () => closed(this));
+    stream.on("finish", () => this.#stopSenderSoon());
   }
 
   /** Called at intervals. */
@@ -251,7 +258,7 @@ class OpenStream {
 
   /** The last frames leave at the end of the turn; a reset in the same turn could overtake them. */
   #stopSenderSoon(): void {
-    setImmediate(() => this.#stopSender());
+    if (!this.stream.readableEnded) setImmediate(() => this.#stopSender());
   }
 
   /** Resets the stream with NO_ERROR if the response has left but the request continues (RFC 9113, 8.1). */

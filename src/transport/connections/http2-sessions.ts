@@ -1,28 +1,10 @@
-import http2, {
-  constants,
-  type Http2ServerRequest,
-  type Http2ServerResponse,
-  type Http2Session,
-  type IncomingHttpHeaders,
-  type ServerHttp2Stream,
-} from "node:http2";
+import http2, { constants, type Http2Session, type IncomingHttpHeaders, type ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
-import type { Failure } from "../../domain/failure.js";
-import type { Log } from "../../telemetry/log.js";
 import { TurnShares } from "../call/event-loop.js";
-import { Http2Connection, type Http2ConnectionOptions } from "./http2-connection.js";
+import type { PortOptions } from "../options.js";
+import type { CancelledCalls } from "./connection-admission.js";
+import { Http2Connection } from "./http2-connection.js";
 import { headerRefusal } from "./raw-sockets.js";
-
-/** Options of {@link Http2Sessions}. */
-export interface Http2SessionsOptions extends Omit<Http2ConnectionOptions, "shares"> {
-  readonly log: Log;
-  /** A request that {@link stream} did not take. */
-  request(request: Http2ServerRequest, response: Http2ServerResponse): void;
-  /** Responds to a request with an error. */
-  refuse(request: Http2ServerRequest, response: Http2ServerResponse, failure: Failure): void;
-  /** A stream, before Node makes a request of it. True: it was taken. */
-  stream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean;
-}
 
 /** Interval between checks of connections and streams, at most. */
 const checkIntervalMs = 2_000;
@@ -32,15 +14,17 @@ const checksPerTurnMax = 100;
 
 /** Serves HTTP/2 connections, and ends those whose peers are gone. */
 export class Http2Sessions {
-  readonly #options: Http2SessionsOptions;
+  readonly #options: PortOptions;
+  readonly #cancelled: CancelledCalls;
   readonly #server: http2.Http2Server;
   readonly #connections = new Map<Http2Session, Http2Connection>();
   readonly #shares = new TurnShares();
   readonly #checks: NodeJS.Timeout;
   #closing = false;
 
-  constructor(options: Http2SessionsOptions) {
+  constructor(options: PortOptions, cancelled: CancelledCalls) {
     this.#options = options;
+    this.#cancelled = cancelled;
     this.#server = this.#createServer();
     const { peerPingIntervalMs, stalledReaderMs } = options.limits;
     const intervalMs = Math.min(checkIntervalMs, peerPingIntervalMs, stalledReaderMs);
@@ -73,11 +57,11 @@ export class Http2Sessions {
   }
 
   #createServer(): http2.Http2Server {
-    const { limits, log } = this.#options;
+    const { limits, log, handlers } = this.#options;
     const requests = http2.createServer((request, response) => {
       const refusal = headerRefusal(request.rawHeaders, limits);
-      if (refusal === undefined) this.#options.request(request, response);
-      else this.#options.refuse(request, response, refusal);
+      if (refusal === undefined) handlers.request(request, response);
+      else handlers.refuse(request, response, refusal);
     });
     const server = http2.createServer({
       settings: {
@@ -92,7 +76,7 @@ export class Http2Sessions {
     });
     server.on("session", (session) => this.#opened(session));
     const serve = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number, raw: string[]): void => {
-      const isTaken = headerRefusal(raw, limits) === undefined && this.#options.stream(stream, headers);
+      const isTaken = headerRefusal(raw, limits) === undefined && handlers.stream(stream, headers);
       if (!isTaken) requests.emit("stream", stream, headers, flags, raw);
     };
     server.on("stream", (stream, headers, flags, raw: string[]) => {
@@ -105,7 +89,7 @@ export class Http2Sessions {
   }
 
   #opened(session: Http2Session): void {
-    const connection = new Http2Connection(session, { ...this.#options, shares: this.#shares });
+    const connection = new Http2Connection(session, this.#options, this.#cancelled, this.#shares);
     this.#connections.set(session, connection);
     // Node keeps a session forever if its peer sent an invalid first frame and hung up; no event reports it.
     const greeting = setTimeout(() => session.destroy(), this.#options.limits.headersTimeoutMs);

@@ -1,40 +1,11 @@
-import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Http2ServerRequest, Http2ServerResponse, IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { Server, type Socket } from "node:net";
 import { setImmediate } from "node:timers/promises";
 import type { TLSSocket } from "node:tls";
-import type { Failure } from "../../domain/failure.js";
-import type { Log } from "../../telemetry/log.js";
-import type { TransportLimits } from "../options.js";
-import type { ClientAddresses } from "./client-addresses.js";
+import type { PortOptions } from "../options.js";
 import { CancelledCalls, ConnectionAdmission, connectionRefusals } from "./connection-admission.js";
 import { Http1Server } from "./http1-server.js";
 import { Http2Sessions } from "./http2-sessions.js";
 import { peekPreface } from "./raw-sockets.js";
-
-/** Where the port passes requests. */
-export interface PortHandlers {
-  request(request: IncomingMessage | Http2ServerRequest, response: ServerResponse | Http2ServerResponse): void;
-  /** Responds to a request with an error. */
-  refuse(
-    request: IncomingMessage | Http2ServerRequest,
-    response: ServerResponse | Http2ServerResponse,
-    failure: Failure,
-  ): void;
-  /** A request for a WebSocket; `head` is what follows its headers. */
-  upgrade(request: IncomingMessage, socket: Socket, head: Buffer): void;
-  /** An HTTP/2 stream, before Node makes a request of it. True: it was taken. */
-  stream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean;
-}
-
-/** Options of {@link OnePort}. */
-export interface PortOptions {
-  readonly tls: { readonly certificate: string; readonly key: string } | undefined;
-  readonly limits: TransportLimits;
-  readonly clients: ClientAddresses;
-  readonly log: Log;
-  readonly handlers: PortHandlers;
-}
 
 /** One listening socket for HTTP/1.1 and HTTP/2, detected by ALPN under TLS and otherwise by the preface. */
 export class OnePort {
@@ -50,12 +21,10 @@ export class OnePort {
 
   constructor(options: PortOptions) {
     this.#options = options;
-    const { limits, log, handlers, clients, tls } = options;
-    const cancelled = new CancelledCalls(limits);
-    this.#admission = new ConnectionAdmission({ limits, clients, cancelled, encrypted: tls !== undefined });
-    this.#http1 = new Http1Server({ ...options, cancelled });
-    const { request, refuse, stream } = handlers;
-    this.#http2 = new Http2Sessions({ limits, clients, cancelled, log, request, refuse, stream });
+    const cancelled = new CancelledCalls(options.limits);
+    this.#admission = new ConnectionAdmission(options, cancelled);
+    this.#http1 = new Http1Server(options, cancelled);
+    this.#http2 = new Http2Sessions(options, cancelled);
     this.#detectProtocol();
   }
 

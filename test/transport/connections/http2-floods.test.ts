@@ -1,7 +1,8 @@
 import { connect } from "node:http2";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { streamsOfConnectionMax } from "../../../src/transport/call/event-loop.js";
-import type { TransportLimits } from "../../../src/transport/options.js";
+import { cancelledShareOfServedAtOnce } from "../../../src/transport/connections/http2-connection.js";
+import { defaultTransportLimits, type TransportLimits } from "../../../src/transport/options.js";
 import type { RunningServer } from "../../../src/transport/server.js";
 import {
   data,
@@ -23,6 +24,7 @@ import type { FakeService } from "../fake-api.js";
 import { serveFake } from "../serve-fake.js";
 
 const marketPath = "/api/v2/market/m";
+const neverPath = "/api/v2/market/never";
 const grpc = postFields("/datanode.api.v2.TradingDataService/GetMarket", "application/grpc");
 const enhanceYourCalm = 11;
 
@@ -53,9 +55,9 @@ async function flood(connection: FrameConnection, bytes: () => Buffer, withinMs:
 }
 
 /** Streams that are opened and reset, `count` of them from `first` on. */
-function resets(first: number, count: number): Buffer {
+function resets(first: number, count: number, code?: number): Buffer {
   const ids = Array.from({ length: count }, (_, i) => first + 2 * i);
-  return Buffer.concat(ids.flatMap((id) => [headers(id, getFields(marketPath), flag.endStream), rstStream(id)]));
+  return Buffer.concat(ids.flatMap((id) => [headers(id, getFields(neverPath), flag.endStream), rstStream(id, code)]));
 }
 
 describe("resets", () => {
@@ -71,9 +73,12 @@ describe("resets", () => {
     expect(service.requests.length).toBeLessThan(2_500);
   });
 
-  test("at a rate of its own choosing: ENHANCE_YOUR_CALM", async () => {
+  test.each([
+    ["CANCEL", 8],
+    ["NO_ERROR", 0],
+  ])("with %s at a rate of its own choosing: ENHANCE_YOUR_CALM", async (_name, code) => {
     const connection = await serve({ http2CancelBurstMax: 100, http2CancelsPerSecondMax: 10 });
-    connection.send(resets(1, 300));
+    connection.send(resets(1, 300, code));
     await connection.closed;
     const goaway = connection.frames.find(({ type }) => type === frameType.goaway);
     expect(goaway?.payload.readUInt32BE(4)).toBe(enhanceYourCalm);
@@ -137,9 +142,38 @@ describe("many requests in one packet", () => {
   test("that are reset in the same packet are not worked on", async () => {
     const connection = await serve();
     connection.send(resets(1, 800));
-    connection.send(headers(2001, getFields(marketPath), flag.endStream));
-    await connection.frame(({ streamId, flags }) => streamId === 2001 && (flags & flag.endStream) !== 0);
-    expect(service.requests.length).toBeLessThan(500);
+    await connection.closed;
+    const servedMax = defaultTransportLimits.http2CancelBurstMax * cancelledShareOfServedAtOnce + 2;
+    expect(service.requests.length).toBeLessThanOrEqual(servedMax);
+  });
+
+  test("of a client that cancelled many are answered too", async () => {
+    const connection = await serve();
+    connection.send(resets(1, 100));
+    const ids = Array.from({ length: 50 }, (_, i) => 1001 + 2 * i);
+    connection.send(...ids.map((id) => headers(id, getFields(marketPath), flag.endStream)));
+    for (const id of ids) {
+      const end = await connection.frame(({ streamId, flags }) => streamId === id && (flags & flag.endStream) !== 0);
+      expect(end?.type).toBe(frameType.data);
+    }
+    connection.close();
+  });
+
+  test("of a client that cancelled many are not worked on if their resets come a turn later", async () => {
+    const connection = await serve();
+    const answered = async (id: number): Promise<void> => {
+      connection.send(headers(id, getFields(marketPath), flag.endStream));
+      await connection.frame(({ streamId, flags }) => streamId === id && (flags & flag.endStream) !== 0);
+    };
+    connection.send(resets(1, 100));
+    await answered(999);
+    const before = service.requests.length;
+    const ids = Array.from({ length: 50 }, (_, i) => 1001 + 2 * i);
+    connection.send(...ids.map((id) => headers(id, getFields(neverPath), flag.endStream)));
+    await turn();
+    connection.send(...ids.map((id) => rstStream(id)));
+    await answered(2001);
+    expect(service.requests.length).toBe(before + 1);
     connection.close();
   });
 
