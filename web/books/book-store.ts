@@ -162,10 +162,12 @@ export class BookStore implements DepthStreamListener {
     this.#stream.openAgain({ message: "a market has other decimals", reason: "MARKET_STALE", redefined: true });
   }
 
-  /** Drops the mid prices of a market whose decimals are others than those that they were kept in. */
+  /** Drops the book and the mid prices of a market whose decimals are others than those that they were kept in. */
   forgetPrices(marketId: string): void {
     this.#mids.delete(marketId);
     this.#firstMids.delete(marketId);
+    // The book of a stream that was paused, which is shown until the next frame.
+    this.#setViews(new Map([...this.views.value].filter(([id]) => id !== marketId)));
   }
 
   /** Takes what the service says of stale markets. The stream knows better: it ends when a market of it becomes stale. */
