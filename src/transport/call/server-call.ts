@@ -378,14 +378,12 @@ class ArrivingRequests implements RequestStream {
   #hasEnded = false;
   #failure: Failure | undefined;
   #listener: () => void = () => {};
-  /** Restarted with each request that is taken. */
-  readonly #idle: NodeJS.Timeout;
+  /** Restarted with each request that is taken. Set when a method follows the requests, which closes them. */
+  #idle: NodeJS.Timeout | undefined;
 
   constructor(limits: TransportLimits, decode: (message: ArrivedMessage) => Message) {
     this.#limits = limits;
     this.#decode = decode;
-    this.#idle = setTimeout(() => this.#timeIsOver(), limits.requestStreamIdleMs);
-    this.#idle.unref();
   }
 
   get ended(): boolean {
@@ -398,6 +396,7 @@ class ArrivingRequests implements RequestStream {
 
   onReady(listener: () => void): void {
     this.#listener = listener;
+    this.#idle ??= setTimeout(() => this.#timeIsOver(), this.#limits.requestStreamIdleMs).unref();
   }
 
   take(): Message | undefined {
@@ -409,7 +408,7 @@ class ArrivingRequests implements RequestStream {
     const next = this.#isPostponed ? undefined : this.#waiting.shift();
     if (next === undefined) return undefined;
     this.#waitingBytes -= next.bytes.length;
-    this.#idle.refresh();
+    this.#idle?.refresh();
     return this.#decode(next);
   }
 
@@ -448,7 +447,7 @@ class ArrivingRequests implements RequestStream {
   /** Requests that wait for a slow reader are no silence; the stream guard ends readers that take nothing. */
   #timeIsOver(): void {
     const { requestStreamIdleMs } = this.#limits;
-    if (this.#waiting.length > 0) this.#idle.refresh();
+    if (this.#waiting.length > 0) this.#idle?.refresh();
     else this.fail(exhausted("STREAM_IDLE", `no request came for ${requestStreamIdleMs} ms; open another stream`));
   }
 }

@@ -5,6 +5,7 @@ import { delimiter, join } from "node:path";
 import { getDefaultHighWaterMark } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
+import { queryObjects } from "node:v8";
 import { create, createFileRegistry, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { type FileDescriptorProto, FileDescriptorProtoSchema, FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError, createClient } from "@connectrpc/connect";
@@ -20,6 +21,7 @@ import {
 } from "../../../gen/grpc/reflection/v1/reflection_pb.js";
 import { ServerReflection as AlphaReflection } from "../../../gen/grpc/reflection/v1alpha/reflection_pb.js";
 import { envelope } from "../../../src/transport/call/framing.js";
+import { BidiCall } from "../../../src/transport/call/server-call.js";
 import type { TransportLimits } from "../../../src/transport/options.js";
 import { unreadBytesPerClientMax } from "../../../src/transport/services/reflection.js";
 import { data, FrameConnection, flag, frameType, headers, postFields, setting } from "../../support/http2-frames.js";
@@ -269,6 +271,21 @@ describe("reflection keeps to limits", () => {
     }
     return connection;
   };
+
+  test("a stream that was refused leaves nothing behind", async () => {
+    const own = await limited({ streamsPerAddressMax: 2 });
+    const before = queryObjects(BidiCall, { format: "count" });
+    const connection = await unread(
+      own.port,
+      40,
+      envelope(0, toBinary(RequestSchema, create(RequestSchema, question))),
+    );
+    await connection.frame(({ streamId, flags }) => streamId === 2 * 39 + 1 && (flags & flag.endStream) !== 0);
+    connection.close();
+    await expect
+      .poll(() => queryObjects(BidiCall, { format: "count" }), { timeout: 5_000 })
+      .toBeLessThanOrEqual(before + 2);
+  });
 
   test("on requests that wait for a reader", async () => {
     const own = await limited({ pendingRequestBytesMax: 10_000, breakOffMs: 50 });
