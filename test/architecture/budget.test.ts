@@ -23,7 +23,7 @@ const budgets: Readonly<Record<string, number>> = {
   telemetry: 80,
   terminal: 430,
   "transport/": 1_070,
-  "transport/call": 1_200,
+  "transport/call": 1_220,
   "transport/connections": 1_880,
   "transport/http": 1_720,
   "transport/protocols": 1_030,

@@ -347,7 +347,9 @@ describe("loading", () => {
     const end = ending(slow);
     const heights = () => query(url, "SELECT height FROM progress").catch(() => []);
     await expect.poll(heights, { timeout: 10_000, interval: 20 }).toHaveLength(1);
+    slow.kill("SIGSTOP");
     expect(await run(["load", "--database-url", url, file])).toMatchObject({ code: 0, error: "" });
+    slow.kill("SIGCONT");
     expect(await end).toMatchObject({
       code: 1,
       error:

@@ -21,6 +21,9 @@ function turn(): void {
 /** Streams served in one turn of the event loop, which takes up to some tens of milliseconds. The rest wait. */
 export const streamsPerTurnMax = 256;
 
+/** Time after which the rest of a turn's streams, and of their requests, waits: cold code takes a millisecond each. */
+const servingPerTurnMaxMs = 15;
+
 /** Streams that a connection may have served in one turn when it is alone. */
 export const streamsOfConnectionMax = 128;
 
@@ -33,13 +36,21 @@ export class TurnShares implements OpenCall {
   #share = streamsOfConnectionMax;
   #connections = 0;
   #streams = 0;
+  #sinceMs = 0;
 
   /** Counts one more stream of a connection that had `served` in this turn. False: it must wait. */
   take(served: number): boolean {
-    if (served >= this.#share || (served >= streamsOfConnectionMin && this.#streams >= streamsPerTurnMax)) return false;
-    if (this.#streams++ === 0) whenLoopTurned(this);
+    if (served >= this.#share || (served >= streamsOfConnectionMin && this.#isSpent())) return false;
+    if (this.#streams++ === 0) {
+      this.#sinceMs = performance.now();
+      whenLoopTurned(this);
+    }
     if (served === 0) this.#connections++;
     return true;
+  }
+
+  #isSpent(): boolean {
+    return this.#streams >= streamsPerTurnMax || performance.now() - this.#sinceMs > servingPerTurnMaxMs;
   }
 
   loopTurned(): void {
@@ -54,23 +65,35 @@ export class TurnShares implements OpenCall {
 export const streamedRequestsPerTurnMax = 64;
 
 let streamedRequests = 0;
+let streamedSinceMs = 0;
 let postponed: (() => void)[] = [];
+
+function isTurnSpent(): boolean {
+  if (streamedRequests === 0) return false;
+  return streamedRequests >= streamedRequestsPerTurnMax || performance.now() - streamedSinceMs > servingPerTurnMaxMs;
+}
 
 /** Counts one more request of a stream. False: it must wait, and `again` is called in another turn. */
 export function mayServeInTurn(again: () => void): boolean {
-  if (streamedRequests >= streamedRequestsPerTurnMax) {
+  if (isTurnSpent()) {
     postponed.push(again);
     return false;
   }
-  if (streamedRequests++ === 0) setImmediate(servePostponed);
+  if (streamedRequests++ === 0) {
+    streamedSinceMs = performance.now();
+    setImmediate(servePostponed);
+  }
   return true;
 }
 
+/** Serves those that wait longest. Waking all of them each turn would cost more than serving some. */
 function servePostponed(): void {
   streamedRequests = 0;
   const waiting = postponed;
   postponed = [];
-  for (const again of waiting) again();
+  let served = 0;
+  while (served < waiting.length && !isTurnSpent()) waiting[served++]?.();
+  if (served < waiting.length) postponed = [...waiting.slice(served), ...postponed];
 }
 
 /** Request messages above this size are decoded one at a time: JSON of a megabyte can take 0.2 s. */
