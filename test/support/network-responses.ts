@@ -78,6 +78,15 @@ export async function networkResponses(serviceUrl: string): Promise<ReadonlyMap<
       .map(
         (party) => `filter.closeOnAccountFilters=true&${sides[0]}.partyIds=${parties[0]}&${sides[1]}.partyIds=${party}`,
       ),
+    ...entries
+      .filter(
+        ({ fromAccountPartyId = "", toAccountPartyId = "" }) => fromAccountPartyId !== "" && toAccountPartyId !== "",
+      )
+      .slice(0, 2)
+      .map(
+        ({ fromAccountPartyId, toAccountPartyId }) =>
+          `filter.closeOnAccountFilters=true&${sides[0]}.partyIds=${fromAccountPartyId}&${sides[1]}.partyIds=${toAccountPartyId}`,
+      ),
     ...markets.map((market) => `${sides[0]}.marketIds=${market}`),
     ...assets.map((asset) => `${sides[0]}.assetId=${asset}`),
     ...types.flatMap((type) => sides.map((side) => `${side}.accountTypes=${type}`)),
@@ -110,6 +119,7 @@ interface Entry {
   readonly timestamp: string;
   readonly assetId: string;
   readonly fromAccountPartyId?: string;
+  readonly toAccountPartyId?: string;
   readonly fromAccountMarketId?: string;
   readonly fromAccountType: string;
 }
