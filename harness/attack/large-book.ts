@@ -6,7 +6,7 @@ import { marketRows } from "../../src/store/market-table.js";
 import { writeRows } from "../../src/store/table-rows.js";
 
 /** A market with so many levels on each side. */
-export const largeBook = { marketId: "large-book", sideLevels: 50_000 } as const;
+export const largeBook = { marketId: "large-book", sideLevels: 100_000 } as const;
 
 const rowsAtOnce = 10_000;
 
