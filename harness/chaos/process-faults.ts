@@ -236,7 +236,7 @@ export function deadLoaderPeer({ loader, loaderProxy, report }: World): Fault {
  * A market's decimals change: at once, or in a backlog of blocks that is committed when the loader goes on. Every stream
  * must end for that reason; the judge finds updates in the new decimals on streams that began with the old ones.
  */
-function changedDecimals(world: TestedService): Fault[] {
+export function changedDecimals(world: TestedService): Fault[] {
   const { judge, loader, scoreboard } = world;
   const change = async (): Promise<void> => {
     judge.toldOfDecimals.clear();

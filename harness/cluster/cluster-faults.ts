@@ -1,6 +1,6 @@
 import { startRollingClients } from "../../test/support/rolling-clients.js";
 import { brief, type Fault, momentary } from "../chaos/fault.js";
-import { hangUp } from "../chaos/process-faults.js";
+import { changedDecimals, hangUp } from "../chaos/process-faults.js";
 import { type ClusterNode, joinMaxMs } from "./cluster-node.js";
 import { type ClusterWorld, catchUpMaxMs } from "./cluster-world.js";
 
@@ -20,6 +20,7 @@ export function clusterScenarios(world: ClusterWorld): Fault[][] {
     [replicaStandsStill(world)],
     [rollingRestart(world)],
     [balancerRestarted(world)],
+    ...changedDecimals(world).map((fault) => [fault]),
   ];
 }
 
