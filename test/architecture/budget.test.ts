@@ -19,7 +19,7 @@ const budgets: Readonly<Record<string, number>> = {
   loader: 4_150,
   runtime: 1_460,
   simulator: 2_870,
-  store: 3_910,
+  store: 3_935,
   telemetry: 80,
   terminal: 430,
   "transport/": 1_070,

@@ -152,6 +152,23 @@ it("a statement that is given up while others wait for its work does not hold th
   await database.close();
 });
 
+it("a database that has become slow to take connections is not away", async () => {
+  const slow = await TcpBalancer.before(server.port);
+  const database = openDatabase(`mysql://root@127.0.0.1:${slow.port}/${name}`, { connectionsMax: 1 });
+  expect(await database.query("SELECT 1")).toHaveLength(1);
+  slow.delayNew(1_500);
+  slow.leadTo(server.port);
+  // The first attempt is given up after a second, as it is where nobody is there.
+  const isAnswered = () =>
+    database.query("SELECT 1").then(
+      () => true,
+      () => false,
+    );
+  await expect.poll(isAnswered, { timeout: 15_000, interval: 10 }).toBe(true);
+  await database.close();
+  await slow.close();
+});
+
 it("idle connections are closed after a while, and the service goes on", async () => {
   await askTogether();
   expect(proxy.connections).toBeGreaterThan(5);

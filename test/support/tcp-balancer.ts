@@ -8,6 +8,7 @@ export class TcpBalancer {
   /** Connections that are silent stay so. */
   #silent = false;
   #turn = 0;
+  #delayMs = 0;
 
   #ports: readonly number[];
 
@@ -64,6 +65,11 @@ export class TcpBalancer {
     this.#silent = false;
   }
 
+  /** What the server says first on new connections comes so much later. */
+  delayNew(ms: number): void {
+    this.#delayMs = ms;
+  }
+
   async close(): Promise<void> {
     for (const socket of this.#sockets) socket.destroy();
     this.#server.close();
@@ -73,7 +79,9 @@ export class TcpBalancer {
   #join(client: Socket): void {
     const port = this.#ports[this.#turn++ % this.#ports.length] ?? 0;
     const server = connect(port, "127.0.0.1");
-    client.pipe(server).pipe(client);
+    client.pipe(server);
+    if (this.#delayMs === 0) server.pipe(client);
+    else setTimeout(() => server.pipe(client), this.#delayMs);
     for (const [socket, other] of [
       [client, server],
       [server, client],

@@ -1,7 +1,7 @@
 import { connect, type Socket } from "node:net";
 import { createConnection, type Connection as DriverConnection, type ResultSetHeader } from "mysql2/promise";
 import { type ColumnValue, checkColumns, type Row } from "./column.js";
-import { toDatabaseFailure } from "./database-error.js";
+import { isSilence, toDatabaseFailure } from "./database-error.js";
 import type { DatabaseAddress } from "./database-url.js";
 import { connectTimeoutMs, driverOptions, sessionSettings } from "./driver-options.js";
 
@@ -244,12 +244,14 @@ const reconnectFactor = 4;
 
 /**
  * Opens connections to one server address. Attempts that began while the server was away must not delay its return, so
- * their time limit follows the last connection: between `reconnectMsMin` and `connectTimeoutMs`.
+ * their time limit follows the last connection: between `reconnectMsMin` and `connectTimeoutMs`. After an attempt that
+ * took too long, one that nobody waits for may take longer: if the server is not away but slow, the limit follows.
  */
 export class Connector {
   readonly #address: DatabaseAddress;
   readonly #reconnectMsMin: number;
   #limitMs = connectTimeoutMs;
+  #isMeasuring = false;
 
   constructor(address: DatabaseAddress, reconnectMsMin: number) {
     this.#address = address;
@@ -258,10 +260,33 @@ export class Connector {
 
   /** @throws Failure `unavailable`, or the server's refusal */
   async open(settings: ConnectionSettings): Promise<ServerConnection> {
+    const limitMs = this.#limitMs;
+    try {
+      return await this.#attempt(settings, limitMs);
+    } catch (error) {
+      if (limitMs < connectTimeoutMs && isSilence(error)) this.#measure();
+      throw error;
+    }
+  }
+
+  async #attempt(settings: ConnectionSettings, limitMs: number): Promise<ServerConnection> {
     const startedAt = performance.now();
-    const opened = await ServerConnection.open(this.#address, settings, this.#limitMs);
-    const limitMs = Math.max(this.#reconnectMsMin, (performance.now() - startedAt) * reconnectFactor);
-    this.#limitMs = Math.min(connectTimeoutMs, limitMs);
+    const opened = await ServerConnection.open(this.#address, settings, limitMs);
+    const nextMs = Math.max(this.#reconnectMsMin, (performance.now() - startedAt) * reconnectFactor);
+    this.#limitMs = Math.min(connectTimeoutMs, nextMs);
     return opened;
+  }
+
+  #measure(): void {
+    if (this.#isMeasuring) return;
+    this.#isMeasuring = true;
+    this.#attempt({ statementTimeoutMs: connectTimeoutMs }, connectTimeoutMs)
+      .then(
+        (opened) => opened.end(),
+        () => {},
+      )
+      .finally(() => {
+        this.#isMeasuring = false;
+      });
   }
 }
