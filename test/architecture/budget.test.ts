@@ -20,7 +20,7 @@ const budgets: Readonly<Record<string, number>> = {
   runtime: 1_460,
   simulator: 2_870,
   store: 3_910,
-  telemetry: 80,
+  telemetry: 100,
   terminal: 430,
   "transport/": 1_070,
   "transport/call": 1_220,
