@@ -8,7 +8,7 @@ import { readSource, trackedFiles } from "./sources.js";
 const budgets: Readonly<Record<string, number>> = {
   ".": 650,
   api: 840,
-  client: 980,
+  client: 1000,
   commands: 1_370,
   connect: 180,
   domain: 1_700,
