@@ -3,7 +3,7 @@
 // second. The service has the first core; all else shares the second, where the requests go first: what they wait for is to
 // be the service.
 import { parseArgs } from "node:util";
-import { eventLoopTimerMs } from "../src/commands/service.js";
+import { eventLoopTimerMs } from "../src/telemetry/metrics.js";
 import type { MarketOrder } from "./mixed/market.js";
 import { callers, type SteadyResult, steadyLoad } from "./mixed/steady-load.js";
 import { Child } from "./stream/child.js";

@@ -4,6 +4,7 @@ import type { Market } from "../../gen/vega/markets_pb.js";
 import { exitUsage, OperatorError } from "../domain/operator-error.js";
 import { quoted } from "../domain/printable.js";
 import { marketOf, type Server, shortResponseMaxMs } from "./server.js";
+import { staleMarketIds } from "./server-status.js";
 
 /** The first books of a stream are complete when nothing has followed them for this long. */
 const firstBooksQuietMs = 500;
@@ -19,7 +20,7 @@ const namedMax = 10;
 
 /**
  * The market with this id; otherwise the only one with this code or name, in upper or lower case; otherwise the only
- * one whose id begins so. Stale markets without market data are found by their id alone, because no operation lists them.
+ * one whose id begins so. Of stale markets without market data, those that `/status` names are found by more than their id.
  * @throws OperatorError if there is none, or several; ConnectError
  */
 export async function findMarket(server: Server, name: string): Promise<Market> {
@@ -50,8 +51,9 @@ async function readMarket({ client }: Server, marketId: string): Promise<Market 
   }
 }
 
-/** The markets that have market data or a book, by id. */
-async function listMarketIds({ client }: Server): Promise<string[]> {
+/** The markets that have market data or a book, and stale ones, by id. */
+async function listMarketIds(server: Server): Promise<string[]> {
+  const { client } = server;
   const { marketsData } = await client.listLatestMarketData({}, { timeoutMs: shortResponseMaxMs });
   const ids = new Set(marketsData.map(({ market }) => market));
   const stop = new AbortController();
@@ -73,6 +75,7 @@ async function listMarketIds({ client }: Server): Promise<string[]> {
     stop.abort();
     void messages.next().catch(() => {});
   }
+  for (const id of await staleMarketIds(server, shortResponseMaxMs)) ids.add(id);
   return [...ids].sort().slice(0, marketsMax);
 }
 
@@ -93,7 +96,7 @@ export function namesOf({ tradableInstrument }: Market): string[] {
 }
 
 function listed(markets: readonly Market[]): string {
-  if (markets.length === 0) return "none with market data or a book";
+  if (markets.length === 0) return "none";
   const texts = markets.slice(0, namedMax).map((market) => {
     const names = namesOf(market).map(quoted).join(", ");
     return names === "" ? quoted(market.id) : `${quoted(market.id)} (${names})`;

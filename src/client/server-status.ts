@@ -49,7 +49,7 @@ export async function askStatus(server: Server, timeoutMs: number): Promise<Serv
   }
   const [markets, told, metrics] = await Promise.all([
     countMarkets(server, timeoutMs),
-    readStatus(() => get(`${new URL(server.url).pathname.replace(/\/$/, "")}/status`)),
+    readStatus(server, timeoutMs),
     readMetrics(() => get("/metrics")),
   ]);
   const readyzProblem = readyState === undefined ? `${ready.status} is not a response of marketd` : undefined;
@@ -71,6 +71,12 @@ export async function askStatus(server: Server, timeoutMs: number): Promise<Serv
     streams: numberOf(metrics("marketd_depth_stream_subscribers")),
     databaseSilenceSeconds: numberOf(metrics("marketd_database_silence_seconds")) ?? told.databaseSilenceSeconds,
   };
+}
+
+/** The ids of stale markets that a server names. None if it names none, or cannot be asked. */
+export async function staleMarketIds(server: Server, timeoutMs: number): Promise<readonly string[]> {
+  const { staleMarketIds: ids } = await readStatus(server, timeoutMs);
+  return ids;
 }
 
 const unknown = {
@@ -119,12 +125,14 @@ interface OwnStatus {
   readonly state: string | undefined;
   readonly headers: Headers;
   readonly databaseSilenceSeconds: number | undefined;
+  readonly staleMarketIds: readonly string[];
   readonly count: (name: string) => number | undefined;
 }
 
 /** What `/status` behind the base path tells, which not every server has. */
-async function readStatus(get: () => Promise<Response>): Promise<OwnStatus> {
-  const response = await get().catch(() => undefined);
+async function readStatus({ url }: Server, timeoutMs: number): Promise<OwnStatus> {
+  const signal = AbortSignal.timeout(timeoutMs);
+  const response = await boundedFetch(`${url}/status`, { signal }).catch(() => undefined);
   const text = response?.ok ? await response.text().catch(() => "") : "";
   const state = stateOf(text);
   const values = new Map(state === undefined ? [] : Object.entries(JSON.parse(text)));
@@ -133,7 +141,10 @@ async function readStatus(get: () => Promise<Response>): Promise<OwnStatus> {
     return Number.isSafeInteger(value) ? Number(value) : undefined;
   };
   const databaseSilenceSeconds = numberOf(String(values.get("databaseSilenceSeconds")));
-  return { state, headers: response?.headers ?? new Headers(), databaseSilenceSeconds, count };
+  const ids: unknown = values.get("staleMarketIds");
+  const stale = Array.isArray(ids) ? ids.filter((id) => typeof id === "string") : [];
+  const headers = response?.headers ?? new Headers();
+  return { state, headers, databaseSilenceSeconds, staleMarketIds: stale, count };
 }
 
 /** The value of a metric without labels, from Prometheus text. */

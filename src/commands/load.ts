@@ -1,4 +1,3 @@
-import { collectDefaultMetrics } from "prom-client";
 import type { Config, Listen } from "../config.js";
 import { exitInterrupted, OperatorError } from "../domain/operator-error.js";
 import { isKafkaUrl } from "../loader/kafka-address.js";
@@ -14,7 +13,7 @@ import { untilStopped } from "../runtime/stop-signal.js";
 import { migrate } from "../store/migrate.js";
 import { SecondWriterError } from "../store/progress-table.js";
 import { createLog, type Log } from "../telemetry/log.js";
-import { createMetrics } from "../telemetry/metrics.js";
+import { addProcessMetrics, createMetrics } from "../telemetry/metrics.js";
 import { withDatabase } from "./database-choice.js";
 import { withLog } from "./log-lines.js";
 import { ProgressLine } from "./progress-line.js";
@@ -42,7 +41,7 @@ async function listenForAdmin(
 ): Promise<AdminListener | undefined> {
   if (at === undefined) return undefined;
   const metrics = createMetrics();
-  collectDefaultMetrics({ register: metrics, prefix: "marketd_" });
+  addProcessMetrics(metrics);
   status.register(metrics);
   const text = { contentType: metrics.contentType, text: () => metrics.metrics() };
   const admin = new AdminListener({ readiness: () => status.state, metrics: text });

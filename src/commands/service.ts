@@ -1,7 +1,6 @@
 import { readFileSync } from "node:fs";
 import type { Socket } from "node:net";
 import { createSecureContext } from "node:tls";
-import { collectDefaultMetrics } from "prom-client";
 import { type OpenApi, openApi, untilReady } from "../api/open-api.js";
 import type { ServiceConfig } from "../config.js";
 import { OperatorError } from "../domain/operator-error.js";
@@ -10,7 +9,7 @@ import { listenError } from "../runtime/listen-error.js";
 import type { WorkerContext } from "../runtime/worker.js";
 import type { ReadinessState } from "../runtime/worker-messages.js";
 import type { Log } from "../telemetry/log.js";
-import type { Metrics, MetricsText } from "../telemetry/metrics.js";
+import { addProcessMetrics, type Metrics, type MetricsText } from "../telemetry/metrics.js";
 import { defaultTransportLimits } from "../transport/options.js";
 import { type RunningServer, startServer } from "../transport/server.js";
 import { explorerFiles, referenceFiles } from "./web-files.js";
@@ -47,7 +46,7 @@ export interface Service {
  */
 export async function startService(options: ServiceOptions): Promise<Service> {
   const { config, log, metrics } = options;
-  registerProcessMetrics(metrics);
+  addProcessMetrics(metrics);
   const { pollIntervalMs, heartbeatMs } = config;
   const { databaseUrl } = options;
   const opened = await openApi({ databaseUrl, log, metrics, limits: { pollIntervalMs, heartbeatMs } });
@@ -73,22 +72,6 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       await opened.close();
     },
   };
-}
-
-/**
- * Interval of the timer whose gaps are the metrics `marketd_nodejs_eventloop_lag_…`, which include it. At prom-client's
- * 10 ms, the timer was half of what a worker at rest used.
- */
-export const eventLoopTimerMs = 50;
-
-/** Those of the process that prom-client collects, without gauges whose names end as those of counters. */
-function registerProcessMetrics(metrics: Metrics): void {
-  const prefix = "marketd_";
-  collectDefaultMetrics({ register: metrics, prefix, eventLoopMonitoringPrecision: eventLoopTimerMs });
-  // What they add up is in the metrics of the same names without `_total`.
-  for (const name of ["handles", "requests", "resources"]) {
-    metrics.removeSingleMetric(`${prefix}nodejs_active_${name}_total`);
-  }
 }
 
 async function listen(

@@ -4,6 +4,7 @@ import type { Socket } from "node:net";
 import type { Failure } from "../domain/failure.js";
 import type { Api } from "../domain/service.js";
 import type { Log } from "../telemetry/log.js";
+import type { HeaderFields } from "./common-headers.js";
 import type { ClientAddresses } from "./connections/client-addresses.js";
 import type { RequestMetrics } from "./request-metrics.js";
 
@@ -23,6 +24,8 @@ export interface PortOptions {
   readonly limits: TransportLimits;
   readonly clients: ClientAddresses;
   readonly log: Log;
+  /** The headers of every response to a request from `origin`; undefined: it is not known. */
+  readonly commonHeaders: (origin: string | undefined) => HeaderFields;
   readonly handlers: {
     request(request: AnyRequest, response: AnyResponse): void;
     /** Responds to a request with an error. */

@@ -104,6 +104,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     limits,
     clients,
     log,
+    commonHeaders: (origin) => common.of(origin),
     handlers: {
       request: (request, response) => dispatcher.dispatch(request, response),
       refuse: (request, response, failure) => dispatcher.refuse(request, response, failure),

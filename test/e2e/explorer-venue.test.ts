@@ -33,6 +33,18 @@ function coins(): { bids: ReturnType<typeof level>[]; asks: ReturnType<typeof le
   };
 }
 
+/** A coin of small prices and large sizes, whose numbers are as long. */
+function memes(): { bids: ReturnType<typeof level>[]; asks: ReturnType<typeof level>[] } {
+  const side = (step: 1 | -1) =>
+    Array.from({ length: 60 }, (_, index) =>
+      level(
+        `0.${String(123_456 + step * (index + 1)).padStart(10, "0")}`,
+        sizeOf(123_456_789 + index * 7_654_321, index),
+      ),
+    );
+  return { bids: side(-1), asks: side(1) };
+}
+
 /** Elements that leave their card, cells whose text leaves them, and cards that have to be scrolled. */
 const misplaced = `[...document.querySelectorAll("main *")].flatMap((element) => {
   if (element.closest("svg, .visually-hidden, thead, #market-choice") !== null) return [];
@@ -77,6 +89,8 @@ describe.skipIf(chromium === undefined)("the explorer and markets of venues", ()
     venue.snapshot({ marketId: "coins", ...coins() });
     const trade = { marketId: "coins", price: priceOf(104_231, 3), size: sizeOf(176, 3) };
     venue.tell({ case: "trade", value: trade });
+    venue.define({ marketId: "meme", code: "SHIB-USDT", ...scale }).snapshot({ marketId: "meme", ...memes() });
+    venue.define({ marketId: "empty", code: "EMPTY" }).snapshot({ marketId: "empty" });
     for (let n = 0; n < sameNames; n++) {
       venue.define({ marketId: `0f${n % 4}3a9c5c28e2d8c0b7c1d0ef3c8a2-${String(n).padStart(6, "0")}`, code: "SAME" });
     }
@@ -103,7 +117,7 @@ describe.skipIf(chromium === undefined)("the explorer and markets of venues", ()
       blockTimestamp: response.headers.get("x-block-timestamp"),
       blockAgeSeconds: expect.any(Number),
       streamSequence: String(venue.sequence - 1n),
-      markets: 5 + sameNames,
+      markets: 7 + sameNames,
       marketsWithData: 0,
       staleMarkets: 1 + sameNames,
       staleMarketIds: expect.arrayContaining(["never"]),
@@ -228,6 +242,8 @@ describe.skipIf(chromium === undefined)("the explorer and markets of venues", ()
   test.each([
     ["#/", "#markets [data-market] .price"],
     ["#/market/coins", "#trades .price"],
+    ["#/market/meme", "#ladder .price"],
+    ["#/market/empty", "#ladder .quiet"],
     ["#/market/long", "#ladder .price"],
     ["#/market/never", "#stale-market"],
     ["#/ledger", "#csv"],
@@ -238,10 +254,12 @@ describe.skipIf(chromium === undefined)("the explorer and markets of venues", ()
     await expect.poll(textOf(page, "#market-count"), patience).toContain("stale");
     for (const width of widths) {
       await page.setViewportSize({ width, height: 900 });
-      expect([width, await page.evaluate(misplaced)]).toEqual([width, []]);
+      // A chart follows its place a moment later.
+      await expect.poll(() => page.evaluate(misplaced), { message: `${width} px` }).toEqual([]);
       expect(await page.evaluate("document.documentElement.scrollWidth")).toBe(width);
     }
-    expect(await page.locator("main .amount", { hasText: "…" }).count()).toBe(0);
+    const shortened = await page.locator("main .amount", { hasText: "…" }).count();
+    expect(shortened > 0).toBe(fragment === "#/market/meme");
     expect(await page.locator("main").textContent()).not.toMatch(/[^\P{C}\n]/u);
     for (const colorScheme of ["light", "dark"] as const) {
       await page.emulateMedia({ colorScheme });
@@ -249,6 +267,17 @@ describe.skipIf(chromium === undefined)("the explorer and markets of venues", ()
       const { violations } = await (colorScheme === "light" ? axe : axe.withTags("cat.color")).analyze();
       expect(violations.map(({ id, nodes }) => `${colorScheme} ${id}: ${nodes[0]?.html}`)).toEqual([]);
     }
+    await page.close();
+  });
+
+  test("a trade whose aggressor the venue does not tell is on no side, and an empty book has no chart", async () => {
+    const page = await open("#/market/coins");
+    await expect.poll(textOf(page, "#trades tbody td:last-child"), patience).toBe("–");
+    expect(await page.locator("#trades tbody tr:is(.buy, .sell)").count()).toBe(0);
+    await page.selectOption("#market-choice", "empty");
+    await expect.poll(() => page.getByText("The book is empty.", { exact: true }).count(), patience).toBe(1);
+    expect(await page.getByText("None yet: a side of the book is empty.").count()).toBe(1);
+    expect(await page.locator(".chart").count()).toBe(0);
     await page.close();
   });
 
@@ -282,6 +311,26 @@ describe.skipIf(chromium === undefined)("the explorer and markets of venues", ()
     // They are in order once the focus is elsewhere.
     await page.focus("#find");
     await expect.poll(async () => (await ids())[0], patience).toBe("coins");
+    await page.close();
+  });
+
+  test("charts get their colours back when the network makes blocks again", async () => {
+    const page = await open("#/market/coins");
+    const greenPixels = `(() => {
+      const canvas = document.querySelector("#depth-chart canvas");
+      const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+      return data.filter((_, at) => at % 4 === 1 && data[at] > data[at - 1] + 20 && data[at + 2] > 200).length;
+    })()`;
+    const dimmed = () => page.locator(".charts [data-stale]").count();
+    await expect.poll(dimmed, patience).toBeGreaterThan(0);
+    await expect.poll(() => page.evaluate(greenPixels), patience).toBe(0);
+    const { blockHeight } = (await (await fetch(`${service.url}/status`)).json()) as { blockHeight: string };
+    venue.block(Number(blockHeight) + 1, BigInt(Date.now()) * 1_000_000n, () => {
+      venue.venue({ case: "trade", value: { marketId: "coins", price: "104231", size: "1" } });
+    });
+    await load();
+    await expect.poll(dimmed, patience).toBe(0);
+    await expect.poll(() => page.evaluate(greenPixels), patience).toBeGreaterThan(100);
     await page.close();
   });
 });

@@ -224,7 +224,7 @@ describe.skipIf(chromium === undefined)("the explorer, in a real browser", () =>
     await show("#/ledger?pagination.newestFirst=false");
     const row = page.locator("#entries tbody tr").first();
     const amount = row.locator("td.number .amount");
-    const exact = async () => (await amount.getAttribute("title")) ?? (await amount.textContent()) ?? "";
+    const exact = async () => (await amount.getAttribute("title")) || (await amount.textContent()) || "";
     await expect.poll(() => amount.count(), patience).toBe(1);
     const units = (await exact()).replaceAll("\u202f", "");
     const asset = await row.locator("td:last-child .identifier").getAttribute("title");

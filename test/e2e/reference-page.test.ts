@@ -37,6 +37,18 @@ describe.skipIf(chromium === undefined)("the API reference, in a real browser", 
     expect(await page.locator(".opblock-head").count()).toBe(count);
   });
 
+  test("describes a group of operations in words, not letter by letter, on a telephone too", async () => {
+    const { page: narrow } = await world.open("docs", { width: 390, height: 844 });
+    await narrow.waitForSelector(".opblock");
+    const heights = await narrow.evaluate<number[]>(
+      `[...document.querySelectorAll(".opblock-tag small")].map((description) => description.offsetHeight)`,
+    );
+    expect(heights).toHaveLength(2);
+    expect(Math.max(...heights)).toBeLessThan(50);
+    expect(await narrow.evaluate("document.documentElement.scrollWidth")).toBe(390);
+    await narrow.context().close();
+  });
+
   test("is linked from the explorer", async () => {
     const { page: explorer } = await world.open("");
     await explorer.getByRole("link", { name: "API" }).click();

@@ -25,6 +25,7 @@ const market = "6d4f1c0000000000000000000000000000000000000000000000000000000001
 const otherMarket = "6d4f1d0000000000000000000000000000000000000000000000000000000002";
 /** Without market data, as a venue's market is: only the stream of all markets names it. */
 const quietMarket = "quiet-market";
+const staleMarket = "stale-market";
 const places = { price: 2, size: 3 };
 /** More digits than a double holds. */
 const largeSize = 2n ** 63n - 1n;
@@ -110,6 +111,9 @@ beforeAll(async () => {
     r.order({ id: "large", marketId: market, price: "4200001", remaining: largeSize, size: largeSize });
     r.marketData({ market, marketTradingMode: Market_TradingMode.MONITORING_AUCTION });
     r.marketData({ market: otherMarket });
+    // A venue's market before its first snapshot is stale.
+    const venue = { marketId: staleMarket, code: "XMR-USDT", priceDecimals: 2, sizeDecimals: 3 };
+    r.venue({ case: "marketDefinition", value: venue });
   });
   await service.start();
 });
@@ -327,6 +331,7 @@ describe("watch without a terminal", () => {
       3,
       /^marketd: http:\/\/127\.0\.0\.1:1: connect ECONNREFUSED .*\n$/,
     ],
+    [["watch", "xmr-usdt", "--once"], 3, /^marketd: http:\S+: market stale-market is stale.*\n$/],
     [["watch"], 2, /^marketd: missing required argument 'market'\n/],
     [["watch", market, "--server", "127.0.0.1:8080"], 2, /It looks like http:\/\/127\.0\.0\.1:8080 or https:/],
   ])("%j ends with %i", async (args, code, error) => {

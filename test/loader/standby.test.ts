@@ -157,6 +157,10 @@ test("loaders tell their health, and what they load", async () => {
     expect(await loaders[0].measures("marketd_loader_block_height")).toBe(60);
     expect(await loaders[0].measures("marketd_loader_block_age_seconds")).toBeGreaterThan(1);
     expect(await loaders[0].measures('marketd_loader_retries_total{part="source"}')).toBe(0);
+    const { text } = await loaders[0].asks("/metrics");
+    expect(text).toContain("marketd_nodejs_active_handles{");
+    const totals = [...text.matchAll(/^# TYPE (\S+_total) (\S+)$/gm)].map(([, name, type]) => [name, type]);
+    expect(totals.filter(([, type]) => type !== "counter")).toEqual([]);
     expect(await loaders[0].measures("marketd_loader_source_messages_behind")).toBe(undefined);
   } finally {
     await feed.end(...loaders, ...others);

@@ -13,6 +13,7 @@ interface Partner {
 const partners = {
   curl: { tests: "the examples of the documents, pasted into a shell", programs: ["curl"] },
   grpcurl: { tests: "calls with grpcurl, which knows us by reflection alone", programs: ["grpcurl"] },
+  grpcui: { tests: "calls with grpcui, which shows in a page what reflection tells", programs: ["grpcui"] },
   openssl: { tests: "TLS, with a certificate of its own", programs: ["openssl"] },
   browser: {
     tests: "a real browser on the page and on every stream",

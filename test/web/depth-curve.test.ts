@@ -38,6 +38,7 @@ describe("a depth curve", () => {
   it("leaves out none of a book whose levels are spread evenly, or that has one side, or none", () => {
     expect(curve([90, 80, 70, 60], [110, 120, 130, 140]).far).toBe(0);
     expect(curve([90, 80], [])).toMatchObject({ far: 0, levels: 2, asks: [] });
+    expect(curve([100], []).bids.map(({ price }) => price)).toEqual([1, expect.closeTo(1 - 0.01 * 1.05)]);
     expect(curve([], [])).toMatchObject({ far: 0, levels: 0, distance: 0, share: 0 });
   });
 });

@@ -32,6 +32,18 @@ describe("a scaled amount", () => {
     );
   });
 
+  it.each([
+    ["104231.1234567891", `104${space}231.1234567891`],
+    ["1234567.12345678", `1${space}234${space}567.12345…`],
+    ["123456789.12345678", `123${space}456${space}789.123…`],
+    ["12345678901.2567", `12${space}345${space}678${space}901.2…`],
+    ["1234567890123.25", "1.23456…e12"],
+    ["123456789012345", `123${space}456${space}789${space}012${space}345`],
+  ])("%s is shortened to %s", (exact, text) => {
+    const [integer = "", fraction = ""] = exact.split(".");
+    expect(shortened(scaled(integer + fraction, fraction.length))).toBe(text);
+  });
+
   it("is short on demand, and says only what is true", () => {
     fc.assert(
       fc.property(amount, fc.integer({ min: 0, max: 30 }), (integer, places) => {

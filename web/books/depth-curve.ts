@@ -11,6 +11,8 @@ const levelsMax = 400;
 const fence = 3;
 /** Fewer levels have no middle half. */
 const quartiles = 4;
+/** What is shown of a book of a single price, as a part of it. */
+const singlePriceShare = 0.01;
 /** What is shown goes on beyond the last level, as a part of its distance. */
 const margin = 1.05;
 
@@ -52,10 +54,11 @@ export function depthCurve({ buy, sell, quote }: Book, places: Places, isWhole: 
   const [bids, asks] = [cumulative(buy, places), cumulative(sell, places)];
   const distances = [...bids, ...asks].map(({ price }) => Math.abs(price - middle)).sort((a, b) => a - b);
   const distance = isWhole ? (distances.at(-1) ?? 0) : nearDistance(distances);
+  const shown = distance || middle * singlePriceShare;
   const near = (points: readonly DepthPoint[]) => points.filter(({ price }) => Math.abs(price - middle) <= distance);
   return {
-    bids: toEdge(near(bids), middle - distance * margin),
-    asks: toEdge(near(asks), middle + distance * margin),
+    bids: toEdge(near(bids), middle - shown * margin),
+    asks: toEdge(near(asks), middle + shown * margin),
     far: distances.filter((each) => each > distance).length,
     levels: distances.length,
     distance,

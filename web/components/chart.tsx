@@ -4,7 +4,7 @@ import uPlot from "uplot";
 /** Charts are drawn at most this often: reading them does not need more. */
 const drawIntervalMs = 250;
 
-/** Colours of the page's style, which follow light and dark. */
+/** Colours of the page's style, which follow light and dark, and whether the chart's card is dimmed. */
 export interface ChartColours {
   readonly text: string;
   readonly line: string;
@@ -42,6 +42,7 @@ function coloursOf(element: Element): ChartColours {
 export function Chart({ id, height, description, data, options }: ChartProps) {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
+  const draw = useRef(() => {});
   const newest = useRef(data);
   const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   newest.current = data;
@@ -49,18 +50,26 @@ export function Chart({ id, height, description, data, options }: ChartProps) {
   useEffect(() => {
     const container = place.current;
     if (container === null) return undefined;
-    const make = () => {
+    let made = "";
+    const redraw = () => {
+      const colours = coloursOf(container);
+      if (made === Object.values(colours).join()) {
+        plot.current?.setData(newest.current());
+        return;
+      }
+      made = Object.values(colours).join();
       plot.current?.destroy();
       const size = { width: container.clientWidth, height };
-      plot.current = new uPlot({ ...options(coloursOf(container)), ...size }, newest.current(), container);
+      plot.current = new uPlot({ ...options(colours), ...size }, newest.current(), container);
     };
-    make();
+    redraw();
+    draw.current = redraw;
     const scheme = matchMedia("(prefers-color-scheme: dark)");
-    scheme.addEventListener("change", make);
+    scheme.addEventListener("change", redraw);
     const resized = new ResizeObserver(() => plot.current?.setSize({ width: container.clientWidth, height }));
     resized.observe(container);
     return () => {
-      scheme.removeEventListener("change", make);
+      scheme.removeEventListener("change", redraw);
       resized.disconnect();
       clearTimeout(timer.current);
       timer.current = undefined;
@@ -72,7 +81,7 @@ export function Chart({ id, height, description, data, options }: ChartProps) {
   useEffect(() => {
     timer.current ??= setTimeout(() => {
       timer.current = undefined;
-      plot.current?.setData(newest.current());
+      draw.current();
     }, drawIntervalMs);
   });
   return <div id={id} class="chart" ref={place} role="img" aria-label={description} />;

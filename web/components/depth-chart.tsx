@@ -46,6 +46,7 @@ function rangeText({ far, levels, share }: DepthCurve): string {
 export function DepthChart({ view, places }: { readonly view: BookView; readonly places: Places }) {
   const [range, setRange] = useState<"near" | "all">("near");
   const curve = depthCurve(view, places, range === "all");
+  if (curve.levels === 0) return <p class="quiet">The book is empty.</p>;
   const { bid, ask } = view.quote;
   const best = (level: DepthLevel | undefined) => (level === undefined ? "none" : scaled(level.price, places.price));
   const description = `Cumulative depth: best bid ${best(bid)}, best ask ${best(ask)}`;

@@ -39,6 +39,8 @@ export function MidChart({ view, places }: { readonly view: BookView; readonly p
     mids.map(({ atMs }) => atMs / 1_000),
     mids.map(({ midTwice }) => (midTwice === undefined ? null : approximate(midTwice, places) / 2)),
   ];
+  if (mids.every(({ midTwice }) => midTwice === undefined))
+    return <p class="quiet">None yet: a side of the book is empty.</p>;
   const description = `Mid price since the page was opened, now ${midPrice(quote, places)}`;
   return <Chart id="mid-chart" height={220} description={description} data={data} options={options} />;
 }

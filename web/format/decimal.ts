@@ -25,17 +25,26 @@ export function scaled(integer: string | bigint | undefined, places = 0): string
 
 /** Longer numbers are shortened where space is short. */
 const shortLengthMax = 19;
+/** The same of numbers above a million, whose fraction says little: two fit beside a price on a telephone. */
+const millionsLengthMax = 16;
+const millionLengthMin = "1 000 000".length;
 const significantDigits = 6;
 
 /**
- * A scaled number in at most 19 characters, enough for a price of six digits with ten decimals. A long fraction is cut (`1.234 5…`), a long integer becomes its first
- * digits and a power of ten (`1.23456…e45`). Cut and not rounded, so that every digit shown is right.
+ * A scaled number in at most 19 characters, enough for a price of six digits with ten decimals, or about 16 if it is
+ * above a million. A long fraction is cut (`1.234 5…`), a long integer becomes its first digits and a power of ten
+ * (`1.23456…e45`). Cut and not rounded, so that every digit shown is right.
  */
 export function shortened(exact: string): string {
-  if (exact.length <= shortLengthMax) return exact;
   const [integer = "", fraction] = exact.split(".");
-  if (fraction !== undefined && integer.length < shortLengthMax - 3) {
-    return `${integer}.${fraction.slice(0, shortLengthMax - integer.length - 2)}…`;
+  const fractionless = fraction === undefined || integer.length >= shortLengthMax - 3;
+  const lengthMax =
+    fractionless || integer.length < millionLengthMin
+      ? shortLengthMax
+      : Math.max(millionsLengthMax, integer.length + 3);
+  if (exact.length <= lengthMax) return exact;
+  if (!fractionless) {
+    return `${integer}.${fraction.slice(0, lengthMax - integer.length - 2)}…`;
   }
   const sign = integer.startsWith("-") ? "-" : "";
   const digits = integer.slice(sign.length).replaceAll(groupSeparator, "");

@@ -3,6 +3,7 @@ import { instant } from "../../src/domain/instant.js";
 import { Amount } from "../components/amount.js";
 import { Card } from "../components/card.js";
 import { Scroll } from "../components/scroll.js";
+import { missing } from "../format/decimal.js";
 import { enumName } from "../format/names.js";
 import { stalePoll } from "../hooks/staleness.js";
 import { usePoll } from "../hooks/use-poll.js";
@@ -22,6 +23,8 @@ function useTradesSeen(newest: Trade | undefined): readonly Trade[] {
   }, [newest?.id]);
   return trades;
 }
+
+const sideClasses: Readonly<Record<string, string>> = { SIDE_BUY: "buy", SIDE_SELL: "sell" };
 
 interface TradesSeenProps {
   readonly market: Market;
@@ -51,7 +54,7 @@ export function TradesSeen({ market, standstill }: TradesSeenProps) {
             </thead>
             <tbody>
               {trades.map((trade) => (
-                <tr key={trade.id} class={trade.aggressor === "SIDE_BUY" ? "buy" : "sell"}>
+                <tr key={trade.id} class={sideClasses[trade.aggressor]}>
                   <td title={instant(trade.timestamp)}>
                     {instant(trade.timestamp).slice(11, 19)}
                     <span class="milliseconds">{instant(trade.timestamp).slice(19, 23)}</span>
@@ -62,7 +65,7 @@ export function TradesSeen({ market, standstill }: TradesSeenProps) {
                   <td>
                     <Amount value={trade.size} places={places.size} />
                   </td>
-                  <td>{trade.aggressor === "SIDE_UNSPECIFIED" ? "auction" : enumName(trade.aggressor, "SIDE_")}</td>
+                  <td>{trade.aggressor in sideClasses ? enumName(trade.aggressor, "SIDE_") : missing}</td>
                 </tr>
               ))}
             </tbody>

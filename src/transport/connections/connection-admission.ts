@@ -202,7 +202,8 @@ const responses = new Map<RefusalReason, Buffer>();
 function responseOf(reason: RefusalReason): Buffer {
   let response = responses.get(reason);
   if (response === undefined) {
-    response = rawErrorResponse(failureOf(reason));
+    // Nothing was read, so the origin of the page that asks is not known.
+    response = rawErrorResponse(failureOf(reason), { "access-control-allow-origin": "*" });
     responses.set(reason, response);
   }
   return response;

@@ -103,7 +103,7 @@ export class Http1Server {
   }
 
   #listen(): void {
-    const { handlers, limits } = this.#options;
+    const { handlers, limits, commonHeaders } = this.#options;
     const { server } = this;
     server.timeout = 0;
     // One more is kept, so that the excess shows.
@@ -134,14 +134,14 @@ export class Http1Server {
       this.#connections.get(request.socket)?.upgrade(head, (rest) => this.#upgrade(request, rest));
     });
     server.on("connect", (request, _socket, head: Buffer) => {
-      const refusal = rawErrorResponse(wrongMethod("CONNECT"));
+      const refusal = rawErrorResponse(wrongMethod("CONNECT"), commonHeaders(request.headers.origin));
       const refuse = (): void => closeLingering(request.socket, limits.lingerMs, refusal);
       this.#connections.get(request.socket)?.upgrade(head, refuse);
     });
     server.on("clientError", (error: NodeJS.ErrnoException, socket: Duplex) => {
       const connection = this.#connections.get(socket as Socket);
       if (connection === undefined || error.code === "ECONNRESET") socket.destroy();
-      else connection.malformed(rawErrorResponse(malformedRequest(error, limits)));
+      else connection.malformed(rawErrorResponse(malformedRequest(error, limits), commonHeaders(undefined)));
     });
     server.on("tlsClientError", () => {});
   }
@@ -170,7 +170,7 @@ export class Http1Server {
     const { limits } = this.#options;
     const refusal = headerRefusal(request.rawHeaders, limits) ?? this.#refusalOf(request);
     if (refusal !== undefined) {
-      closeLingering(socket, limits.lingerMs, rawErrorResponse(refusal));
+      closeLingering(socket, limits.lingerMs, rawErrorResponse(refusal, this.#options.commonHeaders(headers.origin)));
       return;
     }
     if (method === "GET" && httpVersion === "1.1" && headers.upgrade?.toLowerCase() === "websocket") {

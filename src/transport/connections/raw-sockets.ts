@@ -103,11 +103,8 @@ export function malformedRequest(error: NodeJS.ErrnoException, limits: Transport
   return new HttpFailure(400, "invalid_argument", "MALFORMED_REQUEST", "the request is not well-formed HTTP");
 }
 
-/** An error response as bytes, for an HTTP/1.1 connection that then ends. */
-export function rawErrorResponse(
-  failure: Failure,
-  common: HeaderFields = { "access-control-allow-origin": "*" },
-): Buffer {
+/** An error response as bytes, for an HTTP/1.1 connection that then ends. `common`: headers of every response. */
+export function rawErrorResponse(failure: Failure, common: HeaderFields): Buffer {
   const { status, headers, body } = errorResponse(failure, { connection: "close", ...common });
   const fields = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
   const head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\n${fields.join("")}\r\n`;

@@ -1,7 +1,5 @@
-import { execFile } from "node:child_process";
-import { existsSync } from "node:fs";
-import { homedir } from "node:os";
-import { delimiter, join } from "node:path";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
 import { getDefaultHighWaterMark } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
@@ -25,6 +23,7 @@ import { BidiCall } from "../../../src/transport/call/server-call.js";
 import type { TransportLimits } from "../../../src/transport/options.js";
 import { unreadBytesPerClientMax } from "../../../src/transport/services/reflection.js";
 import { data, FrameConnection, flag, frameType, headers, postFields, setting } from "../../support/http2-frames.js";
+import { partnerProgram } from "../../support/partners.js";
 import { type RpcServer, startRpcServer } from "../grpc/rpc-server.js";
 
 let server: RpcServer;
@@ -317,10 +316,7 @@ describe("reflection keeps to limits", () => {
   });
 });
 
-const grpcurl = [...(process.env["PATH"] ?? "").split(delimiter), join(homedir(), "go", "bin")]
-  .map((folder) => join(folder, "grpcurl"))
-  .find((path) => existsSync(path));
-if (grpcurl === undefined) console.log("grpcurl is not installed: its cases are skipped");
+const grpcurl = partnerProgram("grpcurl");
 
 describe.skipIf(grpcurl === undefined)("grpcurl, without any definitions", () => {
   const run = async (...args: string[]): Promise<string> => {
@@ -344,5 +340,27 @@ describe.skipIf(grpcurl === undefined)("grpcurl, without any definitions", () =>
     const error: unknown = await call.catch((thrown: unknown) => thrown);
     expect(error).toMatchObject({ stderr: expect.stringContaining("Code: InvalidArgument") });
     expect(error).toMatchObject({ stderr: expect.stringContaining('"field": "marketId"') });
+  });
+});
+
+const grpcui = partnerProgram("grpcui");
+
+describe.skipIf(grpcui === undefined)("grpcui, without any definitions", () => {
+  test("shows the services in its page, describes methods and calls them", async () => {
+    const args = ["-plaintext", "-open-browser=false", "-bind", "127.0.0.1", "-port", "0", `127.0.0.1:${server.port}`];
+    const child = spawn(grpcui ?? "", args, { stdio: ["ignore", "pipe", "inherit"] });
+    onTestFinished(() => void child.kill("SIGKILL"));
+    const [line] = (await once(child.stdout, "data")) as [Buffer];
+    const [url = ""] = /http:\S+/.exec(line.toString()) ?? [];
+    const page = await fetch(url);
+    expect(await page.text()).toContain(`${serviceName}.ObserveMarketsDepthUpdates`);
+    const [cookie = ""] = page.headers.getSetCookie();
+    const [, token = ""] = /=([^;]+)/.exec(cookie) ?? [];
+    const fields = { cookie, "x-grpcui-csrf-token": token, "content-type": "application/json" };
+    const described = await fetch(`${url}metadata?method=${serviceName}.GetMarket`, { headers: fields });
+    expect(await described.text()).toContain('"protoName": "market_id"');
+    const body = JSON.stringify({ metadata: [], data: [{ marketId: "hot" }] });
+    const called = await fetch(`${url}invoke/${serviceName}.GetMarket`, { method: "POST", headers: fields, body });
+    expect(await called.json()).toMatchObject({ error: null, responses: [{ message: { market: { id: "hot" } } }] });
   });
 });

@@ -2,6 +2,7 @@ import http from "node:http";
 import http2 from "node:http2";
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { RawConnection, rawUpgrade } from "../../support/raw-http.js";
 import { type FakeService, rpcErrorDetails } from "../fake-api.js";
 import { serveFake } from "../serve-fake.js";
 
@@ -322,6 +323,20 @@ describe("as configured", () => {
     expect(await vary(depthPath, { method: "OPTIONS" })).toBe("origin");
     expect(await vary("/file.txt")).toBe("accept-encoding, origin");
     expect(await vary("/datanode.api.v2.TradingDataService/GetMarket", asPost)).toBe("origin");
+    // Of these no response object is made.
+    const raw = async (text: string): Promise<string> => {
+      const connection = await RawConnection.open(server.address.port);
+      await connection.send(text);
+      await connection.ending();
+      return connection.received;
+    };
+    const malformed = await raw("no request\r\n\r\n");
+    expect(malformed).toMatch(/^HTTP\/1\.1 400 [\s\S]*\r\nvary: origin\r\n/);
+    expect(malformed).not.toContain("access-control-allow-origin");
+    const upgrade = rawUpgrade(depthPath, "Host: again", "Origin: https://a.example");
+    expect(await raw(upgrade)).toMatch(
+      /^HTTP\/1\.1 400 [\s\S]*\r\naccess-control-allow-origin: https:\/\/a\.example\r\n/,
+    );
     await server.close();
     const any = await serveFake({ corsOrigins: ["*"] });
     const star = await fetch(any.url + depthPath, { headers: { origin: "https://b.example" } });
