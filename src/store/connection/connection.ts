@@ -8,14 +8,6 @@ import { connectTimeoutMs, driverOptions, sessionSettings } from "./driver-optio
 /** Values for the `?` of a statement. A bigint is compared as a number, which text of digits is not. */
 export type Parameter = bigint | number | string | boolean | Uint8Array | null;
 
-/** What a statement that is not a query did. */
-export interface Outcome {
-  readonly affectedRows: number;
-  readonly warnings: number;
-  /** The server's note (`Records: 3  Duplicates: 0 …`), or empty. */
-  readonly info: string;
-}
-
 /** One connection, held for a while. Values are those of column.ts. */
 export interface Connection {
   /** A query with `?`, of which an array becomes a list: `IN (?)`. Values are escaped by the driver: one round trip. */
@@ -23,18 +15,10 @@ export interface Connection {
     sql: string,
     parameters?: readonly (Parameter | readonly Parameter[])[],
   ): Promise<R[]>;
-  /** A statement that changes something. */
-  run(sql: string, parameters?: readonly (Parameter | readonly Parameter[])[]): Promise<Outcome>;
+  /** A statement that changes something. Resolves with the number of rows that it affected. */
+  run(sql: string, parameters?: readonly (Parameter | readonly Parameter[])[]): Promise<number>;
   /** The driver's connection, for what only it can do (LOAD DATA from a stream). Only the store may touch it. */
   readonly driver: DriverConnection;
-}
-
-/**
- * Opens the socket of a driver connection (its option `stream`). The driver only half-closes a socket, and would wait
- * forever for a dead peer.
- */
-export function openSocket({ socketPath, host, port }: DatabaseAddress): Socket {
-  return socketPath === undefined ? connect({ port, host, noDelay: true, keepAlive: true }) : connect(socketPath);
 }
 
 /** The error of a connection that was closed because its peer was silent. */
@@ -88,10 +72,7 @@ export class ServerConnection {
     this.connection = {
       driver,
       query: (sql, parameters) => this.#ask(sql, parameters),
-      run: async (sql, parameters) => {
-        const result = await this.#ask<ResultSetHeader>(sql, parameters);
-        return { affectedRows: result.affectedRows, warnings: result.warningStatus, info: result.info };
-      },
+      run: async (sql, parameters) => (await this.#ask<ResultSetHeader>(sql, parameters)).affectedRows,
     };
     // If the connection breaks while nobody waits, the next user notices.
     driver.on("error", () => {});
@@ -107,7 +88,9 @@ export class ServerConnection {
     timeoutMs = connectTimeoutMs,
   ): Promise<ServerConnection> {
     const { multipleStatements = false, localInfile = false, settings = sessionSettings, signal } = options;
-    const socket = openSocket(address);
+    const { socketPath, host, port } = address;
+    const socket =
+      socketPath === undefined ? connect({ port, host, noDelay: true, keepAlive: true }) : connect(socketPath);
     const limit = setTimeout(() => {
       afterInput(() => socket.destroy(silentPeerError(`no connection within ${timeoutMs} ms`)));
     }, timeoutMs);

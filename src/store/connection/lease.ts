@@ -5,7 +5,7 @@ import type { ColumnValue, Row } from "./column.js";
 import type { Connection, Parameter, ServerConnection } from "./connection.js";
 import type { ConnectionPool } from "./connection-pool.js";
 import { databaseErrorCode, databaseRetryAfterMs, isDenied } from "./database-error.js";
-import type { WorkClass } from "./fair-queue.js";
+import { abortFailure, type WorkClass } from "./fair-queue.js";
 import {
   type BlockPlace,
   type KnownPlace,
@@ -66,7 +66,7 @@ export class Reader {
     return this.#holds;
   }
 
-  /** @throws Failure `cancelled` once the call is aborted */
+  /** @throws Failure, the signal's reason, once the call is aborted */
   async query<R extends { [K in keyof R]: ColumnValue } = Row>(
     sql: string,
     parameters?: readonly (Parameter | readonly Parameter[])[],
@@ -99,9 +99,7 @@ export class Reader {
   }
 
   #checkWanted(): void {
-    if (this.#signal?.aborted === true) {
-      throw new Failure("cancelled", "the request was cancelled", { reason: "CANCELLED" });
-    }
+    if (this.#signal?.aborted === true) throw abortFailure(this.#signal);
   }
 
   #dependOn(place: StorePlace): void {
@@ -133,9 +131,14 @@ export async function leaseReader<T>(
     // A read that was admitted once is not refused on a retry.
     const slot = { class: workClass, call, started: place !== undefined || attempt > 1 };
     try {
-      return await pool.run(slot, (leased) =>
-        inTime(leased, read(leased.connection, known, lease, use), lease.timeoutMs),
-      );
+      return await pool.run(slot, (leased) => {
+        const reader = new Reader(leased.connection, known, lease);
+        const statements = use(reader).then(async (result) => {
+          await reader.prove();
+          return result;
+        });
+        return inTime(leased, statements, lease.timeoutMs);
+      });
     } catch (error) {
       const waitedMs = performance.now() - startedAt + pauseMs;
       if (!mayPass(error, attempt, waitedMs)) throw await toFailure(pool, known.current, error);
@@ -144,18 +147,6 @@ export async function leaseReader<T>(
     await sleep(pauseMs, undefined, call === undefined ? {} : { signal: call.signal }).catch(() => {});
     pauseMs = Math.min(2 * pauseMs, behindPauseMsMax);
   }
-}
-
-async function read<T>(
-  connection: Connection,
-  known: KnownPlace,
-  lease: Lease,
-  use: (reader: Reader) => Promise<T>,
-): Promise<T> {
-  const reader = new Reader(connection, known, lease);
-  const result = await use(reader);
-  await reader.prove();
-  return result;
 }
 
 /** The result of the statements; after `timeoutMs` a failure, and the connection is closed. */
