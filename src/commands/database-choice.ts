@@ -15,8 +15,7 @@ export interface ChosenDatabase {
 /**
  * The database that the operator chose; a private one is started first.
  * @param name the database on a private server, if not the usual one
- * @throws OperatorError for a URL without a database or a file without a URL, and EmbeddedFailure if no private
- * database is available
+ * @throws OperatorError for a URL without a database, a file without a URL, or if no private database is available
  */
 export async function openChoice(choice: DatabaseChoice, log: Log, name?: string): Promise<ChosenDatabase> {
   if (choice.kind !== "embedded") {
