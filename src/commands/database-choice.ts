@@ -1,10 +1,10 @@
 import type { DatabaseChoice } from "../config.js";
 import { exitUsage, OperatorError } from "../domain/operator-error.js";
 import { openEmbedded } from "../embedded/open-embedded.js";
+import { databaseProblem } from "../store/connection/database-error.js";
 import { parseDatabaseUrl } from "../store/connection/database-url.js";
 import { readSecret } from "../store/secret-file.js";
 import type { Log } from "../telemetry/log.js";
-import { forOperator } from "./for-operator.js";
 
 /** A database that can be connected to, until it is closed. */
 export interface ChosenDatabase {
@@ -41,6 +41,12 @@ function checkUrl(url: string): void {
   } catch (error) {
     throw new OperatorError((error as Error).message, exitUsage, error);
   }
+}
+
+/** Failures that the operator can correct, as one line; anything else unchanged. */
+export function forOperator(error: unknown): unknown {
+  const problem = databaseProblem(error);
+  return problem === undefined ? error : new OperatorError(problem, 1, error);
 }
 
 /**

@@ -11,9 +11,8 @@ import { openDatabase } from "../store/database.js";
 import { dropDatabase, migrate } from "../store/migrate.js";
 import { readProgress } from "../store/progress-table.js";
 import { createLog, type Log } from "../telemetry/log.js";
-import { openChoice } from "./database-choice.js";
+import { forOperator, openChoice } from "./database-choice.js";
 import { demoCalls } from "./demo-calls.js";
-import { forOperator } from "./for-operator.js";
 import { startServing } from "./serve.js";
 
 /** Blocks of the network before the demo starts, so that there is data to show. */
