@@ -51,13 +51,12 @@ export async function demo(config: Config<"demo">, argv: readonly string[]): Pro
     const network = new Demo(config.seed);
     await loadBlocks(database.url, network.history(), false, log, stopping.signal);
     const following = loadBlocks(database.url, network.live(stopping.signal), true, log, stopping.signal);
-    const service = await startServing(config, { argv, databaseUrl: database.url, log });
-    const url = service.url + config.basePath;
-    process.stdout.write(await demoCalls(url, service.url));
+    const { primary, urls } = await startServing(config, { argv, databaseUrl: database.url, log });
+    process.stdout.write(await demoCalls(urls.url + config.basePath, urls.url));
     await Promise.race([stop, following.then(() => stop)]);
     say("stopping");
     stopping.abort();
-    await Promise.all([service.drain(), following]);
+    await Promise.all([primary.drain(), following]);
   } catch (error) {
     throw forOperator(error);
   } finally {

@@ -45,13 +45,7 @@ runWorker(async (order, context) => {
       worker: context,
       whenReady: order.serveWhenReady,
     });
-    return {
-      connectionsMax: service.connectionsMax,
-      state: () => service.state(),
-      accept: (socket) => service.accept(socket),
-      metrics: () => metrics.getMetricsAsJSON(),
-      drain: () => service.drain(),
-    };
+    return { ...service, metrics: () => metrics.getMetricsAsJSON() };
   } catch (error) {
     throw forOperator(error);
   }
