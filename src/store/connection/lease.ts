@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Failure, unavailable } from "../../domain/failure.js";
 import type { Call } from "../../domain/service.js";
 import type { ColumnValue, Row } from "./column.js";
-import type { Connection, Parameter, ServerConnection } from "./connection.js";
+import type { Connection, ParameterList, ServerConnection } from "./connection.js";
 import type { ConnectionPool } from "./connection-pool.js";
 import { databaseErrorCode, databaseRetryAfterMs, isDenied } from "./database-error.js";
 import { abortFailure, type WorkClass } from "./fair-queue.js";
@@ -67,10 +67,7 @@ export class Reader {
   }
 
   /** @throws Failure, the signal's reason, once the call is aborted */
-  async query<R extends { [K in keyof R]: ColumnValue } = Row>(
-    sql: string,
-    parameters?: readonly (Parameter | readonly Parameter[])[],
-  ): Promise<R[]> {
+  async query<R extends { [K in keyof R]: ColumnValue } = Row>(sql: string, parameters?: ParameterList): Promise<R[]> {
     this.#checkWanted();
     const rows = await this.#connection.query<R>(sql, parameters);
     this.#isProven = rows.length > 0 && sql.includes(this.#holds);
@@ -132,7 +129,7 @@ export async function leaseReader<T>(
     const slot = { class: workClass, call, started: place !== undefined || attempt > 1 };
     try {
       return await pool.run(slot, (leased) => {
-        const reader = new Reader(leased.connection, known, lease);
+        const reader = new Reader(leased, known, lease);
         const statements = use(reader).then(async (result) => {
           await reader.prove();
           return result;
@@ -206,7 +203,7 @@ async function toFailure(pool: ConnectionPool, known: StorePlace | undefined, er
   }
   if (!isStoreMissing(error)) return error;
   const internal = { class: "internal", call: undefined } as const;
-  const found = await pool.run(internal, ({ connection }) => readPlace(connection)).catch(() => undefined);
+  const found = await pool.run(internal, readPlace).catch(() => undefined);
   if (found !== undefined && (known === undefined || reaches(found, known))) return error;
   return unavailable("the database holds nothing right now; try again", "NOT_READY", databaseRetryAfterMs, error);
 }
