@@ -5,12 +5,13 @@
 // checkout that was built. Every server has the first core, the database and the load the second; rounds alternate. All
 // servers are started several times, because V8 collects garbage more often in one process than in the next, and measured
 // after rounds of warm-up, because V8 compiles for some thousand pages, which a serving process does once.
-import { Agent, get } from "node:http";
+import { Agent } from "node:http";
 import { parseArgs } from "node:util";
 import { Client, credentials } from "@grpc/grpc-js";
 import mysql, { type Connection, type RowDataPacket } from "mysql2/promise";
 import { parseDatabaseUrl } from "../src/store/connection/database-url.js";
 import { assetId, coldParty, makeDataset, partyId } from "./ledger/dataset.js";
+import { getPage } from "./ledger/over-http.js";
 import { openBenchServer } from "./ledger/place.js";
 import { PlainServer } from "./pages/plain-server.js";
 import { type PageKind, pageKinds } from "./pages/requests.js";
@@ -50,22 +51,6 @@ type CostTable = Map<string, Map<string, Costs>>;
 
 const agent = new Agent({ keepAlive: true, maxSockets: 1 });
 
-function getPage(url: string): Promise<number> {
-  return new Promise((resolve, reject) => {
-    get(url, { agent }, (response) => {
-      let bytes = 0;
-      response.on("data", (piece: Buffer) => {
-        bytes += piece.length;
-      });
-      response.on("error", reject);
-      response.on("end", () => {
-        if (response.statusCode === 200) resolve(bytes);
-        else reject(new Error(`${url} was answered ${response.statusCode}`));
-      });
-    }).on("error", reject);
-  });
-}
-
 const clients = new Map<string, Client>();
 const clientOptions = { "grpc.max_receive_message_length": -1 };
 
@@ -89,7 +74,7 @@ async function measureRound(kind: PageKind, subject: Subject, databasePid: numbe
   const url = subject.urlOf(kind);
   const [server, database] = [await subject.cpuMicros(), cpuMicrosOf(databasePid)];
   for (let page = 0; page < kind.count; page++) {
-    const bytes = await (kind.protocol === "http" ? getPage(url) : callPage(url, kind));
+    const bytes = await (kind.protocol === "http" ? getPage(url, agent) : callPage(url, kind));
     if (bytes === 0) throw new Error(`${subject.name} answered ${kind.name} with nothing`);
   }
   const served = (await subject.cpuMicros()) - server;

@@ -322,9 +322,9 @@ async function ensureDatabaseServer() {
   const module = pathToFileURL(inRoot("dist", "src", "embedded", "install-server.js")).href;
   const { requireServerPrograms } = await import(module);
   try {
-    await requireServerPrograms({ onProgress: say });
+    await requireServerPrograms(say);
   } catch (error) {
-    if (error?.name !== "EmbeddedFailure") throw error;
+    if (error?.name !== "OperatorError") throw error;
     stop(exitLacking, error.message);
   }
 }

@@ -56,21 +56,14 @@ function toggle(description: string): Setting<boolean> {
   return { option };
 }
 
-function setting<T>(valueName: string, description: string, parse: (text: string) => T): Setting<T | undefined>;
-function setting<T>(
+/** Without a fallback, the value may be undefined. */
+function setting<T, F extends T | undefined = undefined>(
   valueName: string,
   description: string,
   parse: (text: string) => T,
-  fallback: T,
+  fallback?: F,
   fallbackText?: string,
-): Setting<T>;
-function setting<T>(
-  valueName: string,
-  description: string,
-  parse: (text: string) => T,
-  fallback?: T,
-  fallbackText?: string,
-): Setting<T | undefined> {
+): Setting<T | F> {
   const option = (flag: string): Option =>
     new Option(`${flag} <${valueName}>`, description)
       .env(environmentName(flag))

@@ -70,8 +70,7 @@ export function handStatements(
 function where(branch: Branch, table: string): string {
   const account = branch.index === "class" ? "" : `${table}${branch.index}_account = ${branch.accountId} AND `;
   const otherSide = branch.index === "from" ? "to" : "from";
-  const other =
-    branch.other === undefined ? "" : ` AND ${table}${otherSide}_account IN (${[...branch.other].join(",")})`;
+  const other = branch.other === undefined ? "" : ` AND ${table}${otherSide}_account = ${branch.other}`;
   return `${account}${table}class_id = ${branch.classId}${other}`;
 }
 
@@ -79,7 +78,7 @@ function unionCondition(index: Branch["index"], branches: readonly Branch[]): st
   const classes = `class_id IN (${[...new Set(branches.map(({ classId }) => classId))].join(",")})`;
   if (index === "class") return classes;
   const accounts = [...new Set(branches.map(({ accountId }) => accountId))].join(",");
-  const others = new Set(branches.flatMap(({ other }) => [...(other ?? [])]));
+  const others = new Set(branches.flatMap(({ other }) => other ?? []));
   const otherSide = index === "from" ? "to" : "from";
   const other = others.size === 0 ? "" : ` AND ${otherSide}_account IN (${[...others].join(",")})`;
   return `${index}_account IN (${accounts}) AND ${classes}${other}`;

@@ -37,20 +37,25 @@ export class LedgerOverHttp {
   /** Fetches a page as JSON. @returns its bytes */
   page(filter: LedgerFilter, time: TimeRange, request: PageRequest<bigint>): Promise<number> {
     const url = `${this.#server.url}/api/v2/ledgerentry/history?${queryOf(filter, time, request)}`;
-    return new Promise((resolve, reject) => {
-      get(url, { agent: this.#agent }, (response) => {
-        let bytes = 0;
-        response.on("data", (piece: Buffer) => {
-          bytes += piece.length;
-        });
-        response.on("error", reject);
-        response.on("end", () => {
-          if (response.statusCode === 200) resolve(bytes);
-          else reject(new Error(`${url} was answered ${response.statusCode}`));
-        });
-      }).on("error", reject);
-    });
+    return getPage(url, this.#agent);
   }
+}
+
+/** Fetches a page. @returns its bytes */
+export function getPage(url: string, agent: Agent): Promise<number> {
+  return new Promise((resolve, reject) => {
+    get(url, { agent }, (response) => {
+      let bytes = 0;
+      response.on("data", (piece: Buffer) => {
+        bytes += piece.length;
+      });
+      response.on("error", reject);
+      response.on("end", () => {
+        if (response.statusCode === 200) resolve(bytes);
+        else reject(new Error(`${url} was answered ${response.statusCode}`));
+      });
+    }).on("error", reject);
+  });
 }
 
 function queryOf(filter: LedgerFilter, time: TimeRange, request: PageRequest<bigint>): URLSearchParams {

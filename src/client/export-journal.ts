@@ -1,6 +1,6 @@
 import { readFile, rename, writeFile } from "node:fs/promises";
-import { OperatorError } from "../domain/operator-error.js";
 import type { Checkpoint, LedgerSubject } from "./ledger-download.js";
+import { writing } from "./part-file.js";
 
 /** The version of the format. A program that does not know it starts the export again. */
 const journalVersion = 1;
@@ -8,12 +8,10 @@ const journalVersion = 1;
 /** Writes the state of a download atomically. @throws OperatorError */
 export async function writeJournal(path: string, subject: LedgerSubject, checkpoint: Checkpoint): Promise<void> {
   const fresh = `${path}.new`;
-  try {
+  await writing(path, async () => {
     await writeFile(fresh, textOf({ version: journalVersion, subject, ...checkpoint }));
     await rename(fresh, path);
-  } catch (error) {
-    throw new OperatorError(`cannot write ${path}: ${(error as Error).message}`, 1, error);
-  }
+  });
 }
 
 /** The state of a download of the same subject; undefined if there is no such journal. */

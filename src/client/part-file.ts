@@ -174,7 +174,7 @@ async function hashOf(handle: FileHandle, start: number, bytes: number): Promise
 }
 
 /** @throws OperatorError if the file cannot be written */
-async function writing<T>(path: string, work: () => Promise<T>): Promise<T> {
+export async function writing<T>(path: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {

@@ -1,10 +1,10 @@
 import type { DatabaseChoice } from "../config.js";
 import { exitUsage, OperatorError } from "../domain/operator-error.js";
 import { openEmbedded } from "../embedded/open-embedded.js";
+import { databaseProblem } from "../store/connection/database-error.js";
 import { parseDatabaseUrl } from "../store/connection/database-url.js";
 import { readSecret } from "../store/secret-file.js";
 import type { Log } from "../telemetry/log.js";
-import { forOperator } from "./for-operator.js";
 
 /** A database that can be connected to, until it is closed. */
 export interface ChosenDatabase {
@@ -15,8 +15,7 @@ export interface ChosenDatabase {
 /**
  * The database that the operator chose; a private one is started first.
  * @param name the database on a private server, if not the usual one
- * @throws OperatorError for a URL without a database or a file without a URL, and EmbeddedFailure if no private
- * database is available
+ * @throws OperatorError for a URL without a database, a file without a URL, or if no private database is available
  */
 export async function openChoice(choice: DatabaseChoice, log: Log, name?: string): Promise<ChosenDatabase> {
   if (choice.kind !== "embedded") {
@@ -42,6 +41,12 @@ function checkUrl(url: string): void {
   } catch (error) {
     throw new OperatorError((error as Error).message, exitUsage, error);
   }
+}
+
+/** Failures that the operator can correct, as one line; anything else unchanged. */
+export function forOperator(error: unknown): unknown {
+  const problem = databaseProblem(error);
+  return problem === undefined ? error : new OperatorError(problem, 1, error);
 }
 
 /**

@@ -11,9 +11,8 @@ import { openDatabase } from "../store/database.js";
 import { dropDatabase, migrate } from "../store/migrate.js";
 import { readProgress } from "../store/progress-table.js";
 import { createLog, type Log } from "../telemetry/log.js";
-import { openChoice } from "./database-choice.js";
+import { forOperator, openChoice } from "./database-choice.js";
 import { demoCalls } from "./demo-calls.js";
-import { forOperator } from "./for-operator.js";
 import { startServing } from "./serve.js";
 
 /** Blocks of the network before the demo starts, so that there is data to show. */
@@ -52,13 +51,12 @@ export async function demo(config: Config<"demo">, argv: readonly string[]): Pro
     const network = new Demo(config.seed);
     await loadBlocks(database.url, network.history(), false, log, stopping.signal);
     const following = loadBlocks(database.url, network.live(stopping.signal), true, log, stopping.signal);
-    const service = await startServing(config, { argv, databaseUrl: database.url, log });
-    const url = service.url + config.basePath;
-    process.stdout.write(await demoCalls(url, service.url));
+    const { primary, urls } = await startServing(config, { argv, databaseUrl: database.url, log });
+    process.stdout.write(await demoCalls(urls.url + config.basePath, urls.url));
     await Promise.race([stop, following.then(() => stop)]);
     say("stopping");
     stopping.abort();
-    await Promise.all([service.drain(), following]);
+    await Promise.all([primary.drain(), following]);
   } catch (error) {
     throw forOperator(error);
   } finally {

@@ -23,12 +23,12 @@ export async function serve(config: Config<"serve">, argv: readonly string[]): P
   const run = () =>
     withDatabase(config.database, log, async (url) => {
       const databaseUrl = config.database.kind === "embedded" ? url : undefined;
-      const service = await startServing(config, { argv, databaseUrl, log });
-      sayServing(service, config, log);
-      hangUps.each(() => void service.restartWorkers());
+      const { primary, urls } = await startServing(config, { argv, databaseUrl, log });
+      sayServing(urls, config, log);
+      hangUps.each(() => void primary.restartWorkers());
       const signal = await stop;
       log.info({ signal }, "draining");
-      await service.drain();
+      await primary.drain();
     });
   await withLog(log, run);
 }
@@ -42,18 +42,11 @@ function sayServing({ url, adminUrl }: ServiceUrls, { basePath }: ServiceConfig,
   else for (const line of [`${serving} (process ${pid})`, ...admin]) process.stderr.write(`marketd: ${line}\n`);
 }
 
-/** A running service, as the command sees it. */
-export interface Serving extends ServiceUrls {
-  /** Replaces the workers one by one; never rejects. */
-  restartWorkers(): Promise<void>;
-  drain(): Promise<void>;
-}
-
 /** Starts a primary and its workers. @throws OperatorError if they cannot start */
 export async function startServing(
   config: Config<"serve">,
   options: Pick<PrimaryOptions, "argv" | "databaseUrl" | "log">,
-): Promise<Serving> {
+): Promise<{ readonly primary: Primary; readonly urls: ServiceUrls }> {
   const { listen, adminListen, drainMs } = config;
   const workers = config.workers === 0 ? availableParallelism() : config.workers;
   const tls = config.tls !== undefined;
@@ -87,8 +80,7 @@ export async function startServing(
   starting.catch(() => {});
   // Loaded while the workers start, which takes longer.
   sendRefusal = (await import("../transport/connections/connection-admission.js")).refuseConnection;
-  const urls = await starting;
-  return { ...urls, restartWorkers: () => primary.restartWorkers(), drain: () => primary.drain() };
+  return { primary, urls: await starting };
 }
 
 /**

@@ -4,8 +4,7 @@ import { runWorker } from "../runtime/worker.js";
 import type { StartOrder } from "../runtime/worker-messages.js";
 import { createLog } from "../telemetry/log.js";
 import { createMetrics } from "../telemetry/metrics.js";
-import { openChoice } from "./database-choice.js";
-import { forOperator } from "./for-operator.js";
+import { forOperator, openChoice } from "./database-choice.js";
 import { logNodeMessages } from "./log-lines.js";
 import { startService } from "./service.js";
 
@@ -46,13 +45,7 @@ runWorker(async (order, context) => {
       worker: context,
       whenReady: order.serveWhenReady,
     });
-    return {
-      connectionsMax: service.connectionsMax,
-      state: () => service.state(),
-      accept: (socket) => service.accept(socket),
-      metrics: () => metrics.getMetricsAsJSON(),
-      drain: () => service.drain(),
-    };
+    return { ...service, metrics: () => metrics.getMetricsAsJSON() };
   } catch (error) {
     throw forOperator(error);
   }

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { accessSync, closeSync, constants, lstatSync, mkdirSync, realpathSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { EmbeddedFailure } from "./embedded-failure.js";
+import { OperatorError } from "../domain/operator-error.js";
 import { openOwnDirectory, requireOwnDirectory } from "./private-files.js";
 
 /** The paths of a private database, derived from the data directory and the user. */
@@ -32,7 +32,7 @@ const socketPathBytesMax = 103;
 
 /**
  * Resolves and creates the data directory.
- * @throws EmbeddedFailure if this user cannot write there, or other users may write to it or its contents
+ * @throws OperatorError if this user cannot write there, or other users may write to it or its contents
  */
 export function embeddedPlaces(dataDir: string): EmbeddedPlaces {
   const real = makeDataDir(dataDir);
@@ -51,7 +51,7 @@ export function embeddedPlaces(dataDir: string): EmbeddedPlaces {
     sqlSocket: join(socketDir, "sql.sock"),
   };
   if (Buffer.byteLength(places.supervisorSocket) > socketPathBytesMax) {
-    throw new EmbeddedFailure("no_access", `the path of the database's socket is too long: ${places.supervisorSocket}`);
+    throw new OperatorError(`the path of the database's socket is too long: ${places.supervisorSocket}`);
   }
   refuseForeignDatabase(places.databaseDir, user);
   requireOwnDirectory(real);
@@ -63,18 +63,18 @@ export function embeddedPlaces(dataDir: string): EmbeddedPlaces {
 
 /**
  * Creates the socket directory for this user only, because the database has no password.
- * @throws EmbeddedFailure if another user owns that path
+ * @throws OperatorError if another user owns that path
  */
 export function makeSocketDir(socketDir: string): void {
   try {
     mkdirSync(socketDir, { mode: 0o700 });
   } catch (error) {
     if (!isErrorCode(error, "EEXIST")) {
-      throw new EmbeddedFailure("no_access", `cannot create ${socketDir}: ${errorText(error)}`, error);
+      throw new OperatorError(`cannot create ${socketDir}: ${errorText(error)}`, 1, error);
     }
   }
   const descriptor = openOwnDirectory(socketDir);
-  if (descriptor === undefined) throw new EmbeddedFailure("no_access", `${socketDir} was removed as it was made`);
+  if (descriptor === undefined) throw new OperatorError(`${socketDir} was removed as it was made`);
   closeSync(descriptor);
 }
 
@@ -94,7 +94,7 @@ function makeDataDir(dataDir: string): string {
     accessSync(dataDir, constants.R_OK | constants.W_OK | constants.X_OK);
     return realpathSync(dataDir);
   } catch (error) {
-    throw new EmbeddedFailure("no_access", `cannot use the data directory ${dataDir}: ${errorText(error)}`, error);
+    throw new OperatorError(`cannot use the data directory ${dataDir}: ${errorText(error)}`, 1, error);
   }
 }
 
@@ -117,8 +117,7 @@ function refuseForeignDatabase(databaseDir: string, user: number): void {
     return;
   }
   if (owner === user) return;
-  throw new EmbeddedFailure(
-    "no_access",
+  throw new OperatorError(
     `the database in ${databaseDir} belongs to user ${owner} and this is user ${user}; choose another data directory`,
   );
 }

@@ -1,14 +1,6 @@
-import { EmbeddedFailure } from "./embedded-failure.js";
+import { OperatorError } from "../domain/operator-error.js";
 import { run } from "./run-program.js";
 import { findPrograms, findServerPrograms, type ServerPrograms } from "./server-programs.js";
-
-/** Options of {@link requireServerPrograms}. */
-export interface RequireServerOptions {
-  /** Receives one line before each step that takes more than a second. */
-  readonly onProgress: (text: string) => void;
-  /** Directories separated by colons, instead of PATH and the usual ones. */
-  readonly searchPath?: string | undefined;
-}
 
 /** Debian's packages: the server, and the program that its initialiser calls. */
 const aptPackages = ["mariadb-server-core", "mariadb-client-core"];
@@ -28,21 +20,23 @@ const installByHand: readonly (readonly [program: string, command: string])[] = 
 /**
  * Finds the server's programs, and installs them if no question is needed: with apt, as root or with password-less
  * sudo.
- * @throws EmbeddedFailure with one line that says what to run
+ * @param onProgress receives one line before each step that takes more than a second
+ * @param searchPath directories separated by colons, instead of PATH and the usual ones
+ * @throws OperatorError with one line that says what to run
  */
-export async function requireServerPrograms(options: RequireServerOptions): Promise<ServerPrograms> {
-  const found = await findServerPrograms(options.searchPath);
+export async function requireServerPrograms(
+  onProgress: (text: string) => void,
+  searchPath?: string,
+): Promise<ServerPrograms> {
+  const found = await findServerPrograms(searchPath);
   if (found !== undefined) return found;
-  await install(options);
-  const installed = await findServerPrograms(options.searchPath);
+  await install(onProgress, searchPath);
+  const installed = await findServerPrograms(searchPath);
   if (installed !== undefined) return installed;
-  throw new EmbeddedFailure(
-    "install_failed",
-    `apt installed ${aptPackages.join(" and ")}, and there is still no server`,
-  );
+  throw new OperatorError(`apt installed ${aptPackages.join(" and ")}, and there is still no server`);
 }
 
-async function install({ onProgress, searchPath }: RequireServerOptions): Promise<void> {
+async function install(onProgress: (text: string) => void, searchPath?: string): Promise<void> {
   const names = installByHand.map(([program]) => program);
   const programs = await findPrograms([...names, "sudo", "env"], searchPath);
   const apt = programs.get("apt-get");
@@ -61,8 +55,7 @@ async function install({ onProgress, searchPath }: RequireServerOptions): Promis
   if (result.code === 0) return;
   // `apt-get update` succeeds without a network; its output has the real reason.
   const reason = firstComplaint(update.output) ?? firstComplaint(result.output) ?? "no reason given";
-  throw new EmbeddedFailure(
-    "install_failed",
+  throw new OperatorError(
     `apt could not install ${aptPackages.join(" and ")} (${reason}); check the network, then run: ${aptByHand}`,
   );
 }
@@ -75,10 +68,10 @@ async function rootPrefix(sudo: string | undefined): Promise<readonly string[] |
   return result.code === 0 ? [sudo, "-n"] : undefined;
 }
 
-function missing(programs: ReadonlyMap<string, string>): EmbeddedFailure {
+function missing(programs: ReadonlyMap<string, string>): OperatorError {
   const command = installByHand.find(([program]) => programs.has(program))?.[1];
   const advice = command === undefined ? "install MariaDB 10.11 or later" : `run: ${command}`;
-  return new EmbeddedFailure("server_missing", `there is no MariaDB or MySQL server on this machine; ${advice}`);
+  return new OperatorError(`there is no MariaDB or MySQL server on this machine; ${advice}`);
 }
 
 function firstComplaint(output: string): string | undefined {

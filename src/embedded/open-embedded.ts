@@ -4,8 +4,8 @@ import { connect, type Socket } from "node:net";
 import { basename } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { OperatorError } from "../domain/operator-error.js";
 import type { Log } from "../telemetry/log.js";
-import { EmbeddedFailure } from "./embedded-failure.js";
 import { type EmbeddedPlaces, embeddedPlaces, errorText } from "./embedded-places.js";
 import { requireServerPrograms } from "./install-server.js";
 import { openOwnDirectory, openOwnLog } from "./private-files.js";
@@ -22,8 +22,6 @@ export interface EmbeddedOptions {
   readonly bufferPoolBytes?: number;
   /** The database name in the URL; migrations create the database. */
   readonly database?: string;
-  /** Directories in which to find programs, separated by colons, instead of PATH and the usual ones. */
-  readonly searchPath?: string;
 }
 
 /** An open private database. */
@@ -47,7 +45,7 @@ const rejoinMsMax = 30_000;
  * Opens the private database of a data directory: joins its server, or starts one, installing it if no question is
  * needed. All processes that hold it open share the server; it ends with the last of them, even if that is killed. If
  * the server or its supervisor is killed, it comes back at the same URL.
- * @throws EmbeddedFailure whose message is one line for the terminal
+ * @throws OperatorError whose message is one line for the terminal
  */
 export async function openEmbedded(options: EmbeddedOptions): Promise<EmbeddedDatabase> {
   const places = embeddedPlaces(options.dataDir);
@@ -115,7 +113,7 @@ class EmbeddedUser {
       };
       socket.setTimeout(patienceMs, () => socket.destroy(this.#failure("its supervisor does not answer")));
       socket.on("error", (error) => {
-        if (error instanceof EmbeddedFailure) reject(error);
+        if (error instanceof OperatorError) reject(error);
       });
       socket.once("close", () => resolve(undefined));
       onMessage(socket, (message) => {
@@ -154,13 +152,9 @@ class EmbeddedUser {
   }
 
   async #startSupervisor(): Promise<ChildProcess> {
-    const { searchPath, bufferPoolBytes } = this.#options;
-    const programs = await requireServerPrograms({ onProgress: (text) => this.#say(text), searchPath });
-    const order: SupervisorOrder = {
-      places: this.#places,
-      programs,
-      bufferPoolBytes: bufferPoolBytes ?? bufferPoolBytesDefault,
-    };
+    const { bufferPoolBytes = bufferPoolBytesDefault } = this.#options;
+    const programs = await requireServerPrograms((text) => this.#say(text));
+    const order: SupervisorOrder = { places: this.#places, programs, bufferPoolBytes };
     const log = openOwnLog(this.#places.supervisorLog, true);
     const child = spawn(process.execPath, [supervisorScript(), JSON.stringify(order)], {
       detached: true,
@@ -177,8 +171,8 @@ class EmbeddedUser {
     this.#said = text;
   }
 
-  #failure(text: string): EmbeddedFailure {
-    return new EmbeddedFailure("start_failed", `the private database in ${this.#places.dataDir}: ${text}`);
+  #failure(text: string): OperatorError {
+    return new OperatorError(`the private database in ${this.#places.dataDir}: ${text}`);
   }
 }
 
@@ -188,12 +182,12 @@ function supervisorScript(): string {
   const relative = compiled ? "./supervisor.js" : "../../dist/src/embedded/supervisor.js";
   const script = fileURLToPath(new URL(relative, import.meta.url));
   if (existsSync(script)) return script;
-  throw new EmbeddedFailure("start_failed", `${script} is missing; build first: npm run build`);
+  throw new OperatorError(`${script} is missing; build first: npm run build`);
 }
 
 /**
  * Connects; undefined if nobody listens.
- * @throws EmbeddedFailure before connecting, if other users may write to the socket's directory
+ * @throws OperatorError before connecting, if other users may write to the socket's directory
  */
 async function connectToSupervisor({ socketDir, supervisorSocket }: EmbeddedPlaces): Promise<Socket | undefined> {
   const directory = openOwnDirectory(socketDir);

@@ -1,6 +1,6 @@
 import { closeSync, constants, fstatSync, ftruncateSync, lstatSync, openSync, type Stats } from "node:fs";
 import { dirname } from "node:path";
-import { EmbeddedFailure } from "./embedded-failure.js";
+import { OperatorError } from "../domain/operator-error.js";
 
 /*
  * The private database has no password. An attacker who could create its files, directories or sockets could pose as
@@ -16,7 +16,7 @@ const groupOrOthers = 0o077;
 const user = process.getuid?.();
 
 /**
- * @throws EmbeddedFailure unless the path is a directory of this user to which nobody else may write, in a safe
+ * @throws OperatorError unless the path is a directory of this user to which nobody else may write, in a safe
  * location
  */
 export function requireOwnDirectory(path: string): void {
@@ -27,7 +27,7 @@ export function requireOwnDirectory(path: string): void {
 /**
  * @returns a descriptor of a directory of this user that nobody else may enter; undefined if it does not exist. Files
  * opened through it are in that directory, whatever its path refers to later.
- * @throws EmbeddedFailure if the path is anything else
+ * @throws OperatorError if the path is anything else
  */
 export function openOwnDirectory(path: string): number | undefined {
   requireSafePlace(path);
@@ -50,7 +50,7 @@ export function openOwnDirectory(path: string): number | undefined {
 /**
  * Opens or creates a file of this user. Nothing in it changes before its owner is verified.
  * @param flags of open(2), without `O_TRUNC`
- * @throws EmbeddedFailure for a symbolic link, a file of another user, and a file with another hard link
+ * @throws OperatorError for a symbolic link, a file of another user, and a file with another hard link
  */
 export function openOwnFile(path: string, flags: number): number {
   let descriptor: number;
@@ -66,14 +66,14 @@ export function openOwnFile(path: string, flags: number): number {
   throw refusal(path, "is not a file of this user alone; remove it");
 }
 
-/** Opens a log for appending; `empty` truncates it. @throws EmbeddedFailure as {@link openOwnFile} */
+/** Opens a log for appending; `empty` truncates it. @throws OperatorError as {@link openOwnFile} */
 export function openOwnLog(path: string, empty = false): number {
   const descriptor = openOwnFile(path, constants.O_WRONLY | constants.O_APPEND);
   if (empty) ftruncateSync(descriptor);
   return descriptor;
 }
 
-/** @throws EmbeddedFailure if another user could replace a directory of the path */
+/** @throws OperatorError if another user could replace a directory of the path */
 function requireSafePlace(path: string): void {
   for (let at = dirname(path); ; at = dirname(at)) {
     const { mode, uid } = lstatSync(at);
@@ -99,6 +99,6 @@ function isOwn(stat: Stats): boolean {
   return user === undefined || stat.uid === user;
 }
 
-function refusal(path: string, why: string, cause?: unknown): EmbeddedFailure {
-  return new EmbeddedFailure("no_access", `${path} ${why}`, cause);
+function refusal(path: string, why: string, cause?: unknown): OperatorError {
+  return new OperatorError(`${path} ${why}`, 1, cause);
 }

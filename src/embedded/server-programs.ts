@@ -1,4 +1,4 @@
-import { EmbeddedFailure } from "./embedded-failure.js";
+import { OperatorError } from "../domain/operator-error.js";
 import { run } from "./run-program.js";
 
 /** The programs of a MySQL-compatible server on this machine; absolute paths. */
@@ -32,7 +32,7 @@ const oldestVersion = { mariadb: [10, 11], mysql: [8, 0] } as const;
 /**
  * Finds a server that can be started and initialised; undefined if there is none. Of several, the first in PATH.
  * @param searchPath directories separated by colons, instead of PATH and the usual ones
- * @throws EmbeddedFailure if the server is too old
+ * @throws OperatorError if the server is too old
  */
 export async function findServerPrograms(searchPath?: string): Promise<ServerPrograms | undefined> {
   // Where both are in one directory, `mysqld` is MariaDB's older name.
@@ -99,8 +99,5 @@ function refuseOld(server: string, { kind, version }: ServerVersion): void {
   const [major = 0, minor = 0] = version.split(".").map(Number);
   const [oldestMajor, oldestMinor] = oldestVersion[kind];
   if (major > oldestMajor || (major === oldestMajor && minor >= oldestMinor)) return;
-  throw new EmbeddedFailure(
-    "server_too_old",
-    `${server} is version ${version}; install MariaDB 10.11, MariaDB 11.8 or MySQL 9.7`,
-  );
+  throw new OperatorError(`${server} is version ${version}; install MariaDB 10.11, MariaDB 11.8 or MySQL 9.7`);
 }

@@ -31,26 +31,24 @@ export function unionSql(branches: readonly Branch[]): string[] {
 /** What the entries of all branches have in common, as a condition on a row. */
 export function rowCondition(branches: readonly Branch[]): string {
   const whole: number[] = [];
-  const sides = { from: new Map<string, BranchGroup>(), to: new Map<string, BranchGroup>() };
+  const sides = { from: new Map<number | undefined, BranchGroup>(), to: new Map<number | undefined, BranchGroup>() };
   for (const branch of branches) {
     if (branch.index === "class") {
       whole.push(branch.classId);
       continue;
     }
-    // Branches of one class have the same accounts on the other side, so the class identifies the group.
-    const others = branch.other === undefined ? "" : [...branch.other].join(",");
-    const group = sides[branch.index].get(others) ?? { classes: new Set<number>(), accounts: new Set<number>() };
+    const group = sides[branch.index].get(branch.other) ?? { classes: new Set<number>(), accounts: new Set<number>() };
     group.classes.add(branch.classId);
     group.accounts.add(branch.accountId);
-    sides[branch.index].set(others, group);
+    sides[branch.index].set(branch.other, group);
   }
   const parts = whole.length === 0 ? [] : [`class_id IN (${whole.join(",")})`];
   for (const [side, other] of [
     ["from", "to"],
     ["to", "from"],
   ] as const) {
-    for (const [others, { classes, accounts }] of sides[side]) {
-      const rest = others === "" ? "" : ` AND ${other}_account IN (${others})`;
+    for (const [account, { classes, accounts }] of sides[side]) {
+      const rest = account === undefined ? "" : ` AND ${other}_account = ${account}`;
       parts.push(
         `(${side}_account IN (${[...accounts].join(",")}) AND class_id IN (${[...classes].join(",")})${rest})`,
       );

@@ -125,9 +125,9 @@ class Merge {
   }
 }
 
-/** Whether an entry of a branch has one of the other accounts that are wanted. */
+/** Whether an entry of a branch has the account on its other side that is wanted. */
 function matches({ index, other }: Branch, entry: EntryText): boolean {
   if (other === undefined) return true;
   const { from, to } = parseEntry(entry);
-  return other.has(index === "from" ? to : from);
+  return other === (index === "from" ? to : from);
 }

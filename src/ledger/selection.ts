@@ -1,4 +1,4 @@
-import type { Account, AccountDirectory, AccountKind, EntryClass } from "./account-directory.js";
+import type { AccountDirectory, AccountKind, EntryClass } from "./account-directory.js";
 
 /** The accounts on one side of an entry. An empty list or undefined does not restrict. */
 export interface AccountSide {
@@ -28,14 +28,14 @@ export interface LedgerFilter {
   readonly transferTypes: readonly number[];
 }
 
-/** A range of one index in which every entry, or every one that `other` admits, is selected, ordered by id. */
+/** A range of one index in which every entry, or every one with the account `other`, is selected, ordered by id. */
 export interface Branch {
   readonly index: "class" | "from" | "to";
   readonly classId: number;
   /** The account, for `from` and `to`. */
   readonly accountId: number;
-  /** Accounts of which the other side must be one; undefined: any. */
-  readonly other: ReadonlySet<number> | undefined;
+  /** The account on the other side; undefined: any. */
+  readonly other: number | undefined;
 }
 
 /** What a filter selects: everything, or a union of branches. An entry may be in a `from` and a `to` branch. */
@@ -43,8 +43,8 @@ export type LedgerSelection =
   | { readonly kind: "all" }
   | { readonly kind: "branches"; readonly branches: readonly Branch[] };
 
-/** The selected accounts of one kind: all, or these. */
-type Chosen = "all" | readonly number[];
+/** The selected accounts of one kind: a party has one at most. */
+type Chosen = "all" | "none" | number;
 
 /** Converts a filter to exact ranges of the indexes. */
 export function selectEntries(directory: AccountDirectory, filter: LedgerFilter): LedgerSelection {
@@ -90,10 +90,10 @@ function sideBranches(
   index: "from" | "to",
   classId: number,
   chosen: Chosen,
-  other: ReadonlySet<number> | undefined = undefined,
+  other: number | undefined = undefined,
 ): Branch[] {
   if (chosen === "all") return [wholeClass(classId)];
-  return chosen.map((accountId) => ({ index, classId, accountId, other }));
+  return chosen === "none" ? [] : [{ index, classId, accountId: chosen, other }];
 }
 
 function eitherBranches(classId: number, from: Chosen, to: Chosen): Branch[] {
@@ -102,12 +102,9 @@ function eitherBranches(classId: number, from: Chosen, to: Chosen): Branch[] {
 }
 
 function bothBranches(classId: number, from: Chosen, to: Chosen): Branch[] {
-  if (from.length === 0 || to.length === 0) return [];
+  if (from === "none" || to === "none") return [];
   if (from === "all") return sideBranches("to", classId, to);
-  if (to === "all") return sideBranches("from", classId, from);
-  return from.length <= to.length
-    ? sideBranches("from", classId, from, new Set(to))
-    : sideBranches("to", classId, to, new Set(from));
+  return sideBranches("from", classId, from, to === "all" ? undefined : to);
 }
 
 /** The accounts of each kind that one side selects. */
@@ -115,42 +112,22 @@ class SideChoice {
   readonly #side: AccountSide;
   readonly #marketIds: ReadonlySet<string> | undefined;
   readonly #types: ReadonlySet<number> | undefined;
-  readonly #ofParty: Map<AccountKind, number[]> | undefined;
-  readonly #known = new Map<AccountKind, Chosen>();
+  readonly #ofParty: ReadonlyMap<AccountKind, number> | undefined;
 
   constructor(directory: AccountDirectory, side: AccountSide) {
     this.#side = side;
     this.#marketIds = side.marketIds.length === 0 ? undefined : new Set(side.marketIds);
     this.#types = side.types.length === 0 ? undefined : new Set(side.types);
-    this.#ofParty = side.partyId === undefined ? undefined : byKind(directory.accountsOf(side.partyId));
+    const accounts = side.partyId === undefined ? undefined : directory.accountsOf(side.partyId);
+    this.#ofParty = accounts && new Map(accounts.map(({ kind, id }) => [kind, id]));
   }
 
   of(kind: AccountKind): Chosen {
-    let chosen = this.#known.get(kind);
-    if (chosen === undefined) {
-      chosen = this.#choose(kind);
-      this.#known.set(kind, chosen);
-    }
-    return chosen;
-  }
-
-  #choose(kind: AccountKind): Chosen {
-    if (this.#side.assetId !== undefined && this.#side.assetId !== kind.assetId) return [];
-    if (this.#marketIds?.has(kind.marketId) === false) return [];
-    if (this.#types?.has(kind.type) === false) return [];
+    if (this.#side.assetId !== undefined && this.#side.assetId !== kind.assetId) return "none";
+    if (this.#marketIds?.has(kind.marketId) === false) return "none";
+    if (this.#types?.has(kind.type) === false) return "none";
     if (this.#ofParty === undefined) return "all";
-    const accounts = this.#ofParty.get(kind) ?? [];
     // A later account of this kind is not in the request's view, which ends at its newest block.
-    return accounts.length > 0 && accounts.length === kind.accounts ? "all" : accounts;
+    return kind.accounts === 1 && this.#ofParty.has(kind) ? "all" : (this.#ofParty.get(kind) ?? "none");
   }
-}
-
-function byKind(accounts: readonly Account[]): Map<AccountKind, number[]> {
-  const map = new Map<AccountKind, number[]>();
-  for (const account of accounts) {
-    const list = map.get(account.kind);
-    if (list === undefined) map.set(account.kind, [account.id]);
-    else list.push(account.id);
-  }
-  return map;
 }

@@ -1,5 +1,5 @@
 import type { ColumnValue, Row } from "./connection/column.js";
-import type { Connection, Parameter, ServerConnection } from "./connection/connection.js";
+import type { Connection, ParameterList, ServerConnection } from "./connection/connection.js";
 import { ConnectionPool } from "./connection/connection-pool.js";
 import { type DatabaseAddress, parseDatabaseUrl } from "./connection/database-url.js";
 import { type DatabaseOptions, describeAddress } from "./connection/driver-options.js";
@@ -27,11 +27,11 @@ const internal = { class: "internal", call: undefined } as const;
 
 const beginSnapshot = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
 
-function snapshotConnection({ query }: Connection): SnapshotConnection {
+function snapshotConnection(connection: Connection): SnapshotConnection {
   return {
-    query,
+    query: (sql) => connection.query(sql),
     snapshot: async <Rows extends readonly object[]>(...queries: QueryForEach<Rows>) => {
-      const outcomes: unknown[] = await query([beginSnapshot, ...queries, "COMMIT"].join(";\n"));
+      const outcomes: unknown[] = await connection.query([beginSnapshot, ...queries, "COMMIT"].join(";\n"));
       return outcomes.slice(1, -1) as unknown as RowsOfEach<Rows>;
     },
   };
@@ -61,16 +61,13 @@ export class Database {
   }
 
   /** One query on any connection. */
-  query<R extends { [K in keyof R]: ColumnValue } = Row>(
-    sql: string,
-    parameters?: readonly (Parameter | readonly Parameter[])[],
-  ): Promise<R[]> {
+  query<R extends { [K in keyof R]: ColumnValue } = Row>(sql: string, parameters?: ParameterList): Promise<R[]> {
     return this.withConnection((connection) => connection.query<R>(sql, parameters));
   }
 
   /** Lends a connection, outside of any transaction, until the promise of `use` settles. */
   withConnection<T>(use: (connection: Connection) => Promise<T>): Promise<T> {
-    return this.#pool.run(internal, ({ connection }) => use(connection));
+    return this.#pool.run(internal, use);
   }
 
   /** Lends a connection with a consistent read-only snapshot. */
@@ -95,7 +92,7 @@ export class Database {
     const opened = await this.#pool.open({ multipleStatements: true, ...limit });
     this.#others.add(opened);
     try {
-      return await use(snapshotConnection(opened.connection));
+      return await use(snapshotConnection(opened));
     } finally {
       this.#others.delete(opened);
       opened.destroy();
@@ -114,8 +111,7 @@ export class Database {
   }
 
   #inTransaction<T>(begin: string, use: (connection: Connection) => Promise<T>): Promise<T> {
-    return this.#pool.run(internal, async (leased) => {
-      const { connection } = leased;
+    return this.#pool.run(internal, async (connection) => {
       try {
         await connection.run(begin);
         const result = await use(connection);
@@ -123,7 +119,7 @@ export class Database {
         return result;
       } catch (error) {
         // A connection whose transaction cannot be ended must not reach the next caller.
-        await connection.run("ROLLBACK").catch(() => leased.destroy());
+        await connection.run("ROLLBACK").catch(() => connection.destroy());
         throw error;
       }
     });

@@ -246,13 +246,13 @@ async function createDatabase(address: DatabaseAddress): Promise<boolean> {
   try {
     const server = await connectToServer(address);
     try {
-      const [found] = await server.connection.query<{ n: bigint }>(
+      const [found] = await server.query<{ n: bigint }>(
         "SELECT COUNT(*) AS n FROM information_schema.schemata WHERE schema_name = ?",
         [address.database],
       );
       if (found?.n === 1n) return false;
       const name = escapeId(address.database);
-      await server.connection.run(`CREATE DATABASE IF NOT EXISTS ${name} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`);
+      await server.run(`CREATE DATABASE IF NOT EXISTS ${name} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`);
       return true;
     } finally {
       server.destroy();
@@ -346,7 +346,7 @@ export async function dropDatabase(url: string): Promise<void> {
   const address = parseDatabaseUrl(url);
   const server = await connectToServer(address);
   try {
-    await server.connection.run(`DROP DATABASE IF EXISTS ${escapeId(address.database)}`);
+    await server.run(`DROP DATABASE IF EXISTS ${escapeId(address.database)}`);
   } finally {
     server.destroy();
   }

@@ -41,20 +41,8 @@ function migrationsDirectory(): URL {
   return existsSync(beside) ? beside : new URL("../../../src/store/migrations/", import.meta.url);
 }
 
-/** Splits at `;`, except in quotes, and drops `-- ` comments. */
+/** A `;` that ends a line ends a statement. Comments have lines of their own. */
 export function splitStatements(sql: string): string[] {
-  const tokens = /--[^\n]*|'(?:[^'\\]|''|\\.)*'|"(?:[^"\\]|""|\\.)*"|`[^`]*`|;|[^-'"`;]+|-/g;
-  const statements: string[] = [];
-  let statement = "";
-  for (const [token] of sql.matchAll(tokens)) {
-    if (token.startsWith("--")) continue;
-    if (token !== ";") {
-      statement += token;
-      continue;
-    }
-    if (statement.trim() !== "") statements.push(statement.trim());
-    statement = "";
-  }
-  if (statement.trim() !== "") statements.push(statement.trim());
-  return statements;
+  const parts = sql.replaceAll(/^ *--.*$/gm, "").split(/;$/m);
+  return parts.map((part) => part.trim()).filter((part) => part !== "");
 }

@@ -1,8 +1,8 @@
-import type { Connection, Parameter } from "./connection/connection.js";
+import type { Connection, ParameterList } from "./connection/connection.js";
 
 /** Runs statements whose outcomes nobody asks for: at once, or with later ones. */
 export interface StatementRunner {
-  run(sql: string, parameters?: readonly (Parameter | readonly Parameter[])[]): Promise<unknown>;
+  run(sql: string, parameters?: ParameterList): Promise<unknown>;
 }
 
 /** A group that has so many characters is sent. Statements of this size gain nothing from a common round trip. */
@@ -19,7 +19,7 @@ export class StatementGroup implements StatementRunner {
   }
 
   /** Adds a statement. @throws the server's error for this one or an earlier one, after which none was run */
-  async run(sql: string, parameters: readonly (Parameter | readonly Parameter[])[] = []): Promise<void> {
+  async run(sql: string, parameters: ParameterList = []): Promise<void> {
     const statement = parameters.length === 0 ? sql : this.#connection.driver.format(sql, [...parameters]);
     this.#statements.push(statement);
     this.#characters += statement.length;

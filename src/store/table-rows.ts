@@ -1,5 +1,6 @@
 import { Readable } from "node:stream";
 import { OperatorError } from "../domain/operator-error.js";
+import type { ColumnValue } from "./connection/column.js";
 import type { Connection, Parameter } from "./connection/connection.js";
 import { databaseErrorNumber, toDatabaseFailure } from "./connection/database-error.js";
 import type { StatementRunner } from "./statement-group.js";
@@ -60,6 +61,26 @@ export async function readRows(
 ): Promise<Parameter[][]> {
   const rows = await connection.query(`SELECT ${columns.join(", ")} FROM ${table}`);
   return rows.map((row) => columns.map((name) => row[name] ?? null));
+}
+
+/** The rows of a table in the order of its first column, a number, in parts of up to `rowsMax`. */
+export async function* readInOrder<R extends { [K in keyof R]: ColumnValue }>(
+  connection: Pick<Connection, "query">,
+  { select, columns: [number = ""] }: Pick<RowTable<never>, "select" | "columns">,
+  rowsMax: number,
+  first = 0n,
+  last = 2n ** 64n - 1n,
+): AsyncGenerator<R[]> {
+  for (let next = first; ; ) {
+    const rows = await connection.query<R>(
+      `${select} WHERE ${number} >= ? AND ${number} <= ? ORDER BY ${number} LIMIT ${rowsMax}`,
+      [next, last],
+    );
+    if (rows.length > 0) yield rows;
+    if (rows.length < rowsMax) return;
+    const [highest] = Object.values<ColumnValue>(rows.at(-1) ?? {});
+    next = BigInt(String(highest)) + 1n;
+  }
 }
 
 /** Rows of one statement, so that it fits the smallest packet that a server allows. */

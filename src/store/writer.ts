@@ -55,7 +55,7 @@ export class Writer {
 
   /** The connection, outside of a transaction. @throws Failure `unavailable` if the database cannot be reached */
   async connection(): Promise<Connection> {
-    return (await this.#connected()).server.connection;
+    return (await this.#connected()).server;
   }
 
   /**
@@ -65,18 +65,18 @@ export class Writer {
    */
   async transaction<T>(write: (connection: Connection) => Promise<T>): Promise<T> {
     const { server, probe } = await this.#connected();
-    const { connection, socket } = server;
+    const { socket } = server;
     socket.setTimeout(this.#silenceMsMax);
     probe.start();
     try {
-      await connection.run("START TRANSACTION");
-      const result = await write(connection);
-      await connection.run("COMMIT");
+      await server.run("START TRANSACTION");
+      const result = await write(server);
+      await server.run("COMMIT");
       return result;
     } catch (error) {
       // The next attempt may reach a server that is not behind, or the new primary.
       if (isUnreachable(error) || isWriteRefused(error) || error instanceof ServerBehindError) socket.destroy();
-      else await connection.run("ROLLBACK").catch(() => socket.destroy());
+      else await server.run("ROLLBACK").catch(() => socket.destroy());
       throw error;
     } finally {
       probe.stop();

@@ -1,17 +1,13 @@
-/** Select Graphic Rendition codes of ECMA-48 that a terminal of eight colours has. */
-const codes = { bold: 1, dim: 2, inverse: 7, red: 31, green: 32, yellow: 33 } as const;
+import { styleText } from "node:util";
 
-/** Styles of a text. */
-export type Emphasis = keyof typeof codes;
+/** Styles of a text that a terminal of eight colours has. */
+export type Emphasis = "bold" | "dim" | "inverse" | "red" | "green" | "yellow";
 
 /** Text for a terminal, with or without colours. */
-export type Style = (text: string, ...emphases: readonly Emphasis[]) => string;
+export type Style = (text: string, ...emphases: Emphasis[]) => string;
 
 /** Without colours, text is unchanged. */
 export function styleOf(hasColors: boolean): Style {
   if (!hasColors) return (text) => text;
-  return (text, ...emphases) => {
-    const start = emphases.map((emphasis) => `\u001b[${codes[emphasis]}m`).join("");
-    return start === "" || text === "" ? text : `${start}${text}\u001b[0m`;
-  };
+  return (text, ...emphases) => (text === "" ? text : styleText(emphases, text, { validateStream: false }));
 }

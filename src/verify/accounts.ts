@@ -1,4 +1,6 @@
+import { type AccountRow, accountRows, readEntryClasses } from "../store/account-table.js";
 import type { Connection } from "../store/connection/connection.js";
+import { readInOrder } from "../store/table-rows.js";
 
 /** `vega.AccountType` of the external account, which stands for the world outside of the network. */
 const external = 10;
@@ -18,41 +20,25 @@ interface ClassKinds {
   readonly transferType: number;
 }
 
-/** The properties of all accounts and entry classes that entries are compared with: 4 bytes per account. */
+/** The properties of all accounts and entry classes that entries are compared with: 8 bytes per account. */
 export class Accounts {
-  #kindOf = new Int32Array(rowsPerQuery).fill(-1);
+  /** The number of its kind, by account. */
+  readonly #kindOf: number[] = [];
   readonly #kinds: Kind[] = [];
   readonly #byMeaning = new Map<string, number>();
   readonly #classes = new Map<number, ClassKinds>();
-  count = 0;
 
   static async read(connection: Connection): Promise<Accounts> {
     const accounts = new Accounts();
-    for (let last = -1; ; ) {
-      const rows = await connection.query<{ id: number; asset: string; market: string; type: number }>(
-        `SELECT account_id AS id, asset_id AS asset, market_id AS market, type FROM account
-         WHERE account_id > ? ORDER BY account_id LIMIT ${rowsPerQuery}`,
-        [last],
-      );
-      for (const { id, asset, market, type } of rows) accounts.#know(id, accounts.#kind(asset, market, type));
-      accounts.count += rows.length;
-      if (rows.length < rowsPerQuery) break;
-      last = rows.at(-1)?.id ?? last;
+    for await (const rows of readInOrder<AccountRow>(connection, accountRows, rowsPerQuery)) {
+      for (const { accountId, assetId, marketId, type } of rows) {
+        accounts.#kindOf[accountId] = accounts.#kind(assetId, marketId, type);
+      }
     }
-    const classes = await connection.query<{
-      class_id: number;
-      from_asset_id: string;
-      from_market_id: string;
-      from_type: number;
-      to_asset_id: string;
-      to_market_id: string;
-      to_type: number;
-      transfer_type: number;
-    }>("SELECT * FROM entry_class");
-    for (const row of classes) {
-      const from = accounts.#kind(row.from_asset_id, row.from_market_id, row.from_type);
-      const to = accounts.#kind(row.to_asset_id, row.to_market_id, row.to_type);
-      accounts.#classes.set(row.class_id, { from, to, transferType: row.transfer_type });
+    for (const row of await readEntryClasses(connection)) {
+      const from = accounts.#kind(row.fromAssetId, row.fromMarketId, row.fromType);
+      const to = accounts.#kind(row.toAssetId, row.toMarketId, row.toType);
+      accounts.#classes.set(row.classId, { from, to, transferType: row.transferType });
     }
     return accounts;
   }
@@ -65,8 +51,8 @@ export class Accounts {
       [from, entryClass.from],
       [to, entryClass.to],
     ] as const) {
-      const known = this.#kindOf[account] ?? -1;
-      if (known < 0) return `names account ${account}, which is not there`;
+      const known = this.#kindOf[account];
+      if (known === undefined) return `names account ${account}, which is not there`;
       if (known !== kind) return `has class ${classId}, which does not fit account ${account}`;
     }
     return entryClass.transferType === transferType ? undefined : `has not the transfer type of its class ${classId}`;
@@ -80,16 +66,6 @@ export class Accounts {
     return this.#kinds[this.#kindOf[account] ?? -1]?.isExternal === true;
   }
 
-  #know(id: number, kind: number): void {
-    if (id >= accountsHeldMax) return;
-    if (id >= this.#kindOf.length) {
-      const larger = new Int32Array(Math.max(id + 1, this.#kindOf.length * 2)).fill(-1);
-      larger.set(this.#kindOf);
-      this.#kindOf = larger;
-    }
-    this.#kindOf[id] = kind;
-  }
-
   #kind(assetId: string, marketId: string, type: number): number {
     const meaning = `${type}\0${assetId}\0${marketId}`;
     const known = this.#byMeaning.get(meaning);
@@ -99,6 +75,3 @@ export class Accounts {
     return kind;
   }
 }
-
-/** A higher account number means damage: accounts are numbered from 1. */
-const accountsHeldMax = 1 << 28;

@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto";
 import { accountRows, entryClassRows } from "../store/account-table.js";
 import { type BlockMark, blockDigest, blockRows, toMark } from "../store/block-table.js";
+import type { Row } from "../store/connection/column.js";
 import type { Connection, Parameter } from "../store/connection/connection.js";
-import { rowText, type TableRows } from "../store/table-rows.js";
+import { type RowTable, readInOrder, rowText } from "../store/table-rows.js";
 import type { Findings } from "./findings.js";
 
 const blocksPerQuery = 2_000;
@@ -21,74 +22,47 @@ export interface StoredBlock {
   readonly digest: string | null;
 }
 
-/** The blocks of a range of heights, in order, read in batches. */
-export async function* readBlocks(connection: Connection, from: bigint, to: bigint): AsyncGenerator<StoredBlock[]> {
-  for (let next = from; ; ) {
-    const blocks = await connection.query<{ [K in keyof StoredBlock]: StoredBlock[K] }>(
-      `${blockRows.select} WHERE height >= ? AND height <= ?
-       ORDER BY height LIMIT ${blocksPerQuery}`,
-      [next, to],
-    );
-    if (blocks.length > 0) yield blocks;
-    if (blocks.length < blocksPerQuery) return;
-    next = (blocks.at(-1)?.height ?? to) + 1n;
-  }
+/** The blocks up to a height, in order, read in batches. */
+export function readBlocks(connection: Connection, to: bigint): AsyncGenerator<StoredBlock[]> {
+  return readInOrder<StoredBlock>(connection, blockRows, blocksPerQuery, 0n, to);
 }
 
 /** Digests of the rows of a table whose first column numbers them. They are read in order, some ahead. */
 class NumberedRows {
   readonly #connection: Connection;
-  readonly #table: Pick<TableRows<never>, "table" | "columns">;
-  #rows: Parameter[][] = [];
-  /** The next of them. */
-  #at = 0;
-  /** The highest numbers that were read, and that were passed. */
-  #readTo = -1;
+  readonly #table: Pick<RowTable<never>, "select" | "columns">;
+  #rows: AsyncGenerator<Parameter[], undefined>;
+  #next: Parameter[] | undefined;
+  /** The highest number before the next row. */
   #passed = -1;
-  #isAll = false;
 
-  constructor(connection: Connection, table: Pick<TableRows<never>, "table" | "columns">) {
+  constructor(connection: Connection, table: Pick<RowTable<never>, "select" | "columns">) {
     this.#connection = connection;
     this.#table = table;
+    this.#rows = this.#read(0);
   }
 
   /** Of the rows with numbers above `after` up to `last`. */
   async digest(after: number, last: number): Promise<Buffer> {
     const digest = createHash("sha256");
-    if (after < this.#passed) this.#goBack(after);
-    for (let row = await this.#next(); row !== undefined; row = await this.#next()) {
-      const number = Number(row[0]);
-      if (number > last) break;
+    if (after < this.#passed) {
+      this.#rows = this.#read(after + 1);
+      this.#next = undefined;
+    }
+    for (;;) {
+      this.#next ??= (await this.#rows.next()).value;
+      const row = this.#next;
+      const number = Number(row?.[0]);
+      if (row === undefined || number > last) return digest.digest();
       if (number > after) digest.update(`${rowText(row)}\n`);
       this.#passed = number;
-      this.#at++;
+      this.#next = undefined;
     }
-    return digest.digest();
   }
 
-  #goBack(after: number): void {
-    this.#rows = [];
-    this.#at = 0;
-    this.#readTo = after;
-    this.#isAll = false;
-  }
-
-  async #next(): Promise<Parameter[] | undefined> {
-    if (this.#at >= this.#rows.length && !this.#isAll) await this.#read();
-    return this.#rows[this.#at];
-  }
-
-  async #read(): Promise<void> {
-    const { table, columns } = this.#table;
-    const [number = ""] = columns;
-    const rows = await this.#connection.query(
-      `SELECT ${columns.join(", ")} FROM ${table} WHERE ${number} > ? ORDER BY ${number} LIMIT ${rowsPerQuery}`,
-      [this.#readTo],
-    );
-    this.#rows = rows.map((row) => columns.map((name) => row[name] ?? null));
-    this.#at = 0;
-    this.#readTo = Number(this.#rows.at(-1)?.[0] ?? this.#readTo);
-    this.#isAll = rows.length < rowsPerQuery;
+  async *#read(first: number): AsyncGenerator<Parameter[], undefined> {
+    const parts = readInOrder<Row>(this.#connection, this.#table, rowsPerQuery, BigInt(first));
+    for await (const rows of parts) for (const row of rows) yield Object.values(row);
   }
 }
 

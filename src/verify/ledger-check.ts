@@ -129,7 +129,7 @@ export class LedgerCheck {
     onProgress: (progress: LedgerProgress) => void,
   ): Promise<LedgerProgress> {
     this.#oldest = (await readOldestKept(blockReader)).height;
-    const pieces = piecesOf(readBlocks(blockReader, 0n, newest), this.#oldest);
+    const pieces = piecesOf(readBlocks(blockReader, newest), this.#oldest);
     const pending: { readonly reader: Connection; readonly piece: Promise<ReadPiece | undefined> }[] = [];
     const read = (reader: Connection): void => {
       const piece = pieces.next().then((next) => (next.done === true ? undefined : this.#read(reader, next.value)));

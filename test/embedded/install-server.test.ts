@@ -38,7 +38,7 @@ function apt(onInstall: string, onUpdate = ":"): void {
 }
 
 function require(said: string[] = []) {
-  return requireServerPrograms({ searchPath: folder, onProgress: (text) => said.push(text) });
+  return requireServerPrograms((text) => said.push(text), folder);
 }
 
 describe("finding a server", () => {

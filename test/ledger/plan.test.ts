@@ -14,7 +14,7 @@ import {
 } from "../../src/ledger/plan.js";
 import type { Branch, LedgerSelection } from "../../src/ledger/selection.js";
 
-function accounts(count: number, other?: ReadonlySet<number>): Branch[] {
+function accounts(count: number, other?: number): Branch[] {
   return Array.from({ length: count }, (_, i) => ({ index: "from", classId: 1, accountId: i + 1, other }));
 }
 
@@ -49,14 +49,14 @@ const some = union(accounts(branchesUnitedFirstMax));
 const many = union(accounts(branchesUnitedFirstMax + 1));
 const tooMany = union(accounts(branchesMax + 1));
 const whole = union(classes(branchesMergedMax + 1));
-const restricted = union(accounts(30, new Set([7])));
+const restricted = union(accounts(30, 7));
 
 type Expected = Partial<Plan> | undefined;
 
 const cases: readonly (readonly [string, LedgerSelection, Partial<Statistics>, Expected])[] = [
   ["everything is a range", { kind: "all" }, {}, { name: "range_scan", branch: undefined, entries: 100 }],
   ["one branch is a range", union(accounts(1)), {}, { name: "range_scan", branch: accounts(1)[0], entries: 100 }],
-  ["one restricted branch is merged", union(accounts(1, new Set([7]))), {}, { name: "k_way_merge", entries: 100 }],
+  ["one restricted branch is merged", union(accounts(1, 7)), {}, { name: "k_way_merge", entries: 100 }],
   ["a full page needs no plan", few, { missing: 0 }, undefined],
   ["no branch needs no plan", union([]), {}, undefined],
 

@@ -69,7 +69,7 @@ async function tryTheRest(url: string): Promise<void> {
   const probe = await ConnectionProbe.of(server, address);
   probe.start();
   // Long enough that another connection is asked about it.
-  await server.connection.run("DO SLEEP(3)");
+  await server.run("DO SLEEP(3)");
   probe.stop();
   server.destroy();
   await withDatabase(url, async (database) => {

@@ -1,6 +1,5 @@
-import { type Failure, unavailable } from "../../domain/failure.js";
 import { type ConnectionSettings, Connector, type ServerConnection } from "./connection.js";
-import { databaseRetryAfterMs, isSilence, isUnreachable } from "./database-error.js";
+import { databaseAway, isSilence, isUnreachable } from "./database-error.js";
 import type { DatabaseAddress } from "./database-url.js";
 import { connectionsMax, type DatabaseOptions } from "./driver-options.js";
 import { FairQueue, type SlotRequest, waitingMax, waitMsMax } from "./fair-queue.js";
@@ -100,12 +99,12 @@ export class ConnectionPool {
       this.#leased.delete(idle);
       this.suspect();
     }
-    if (this.#closed) throw closedFailure();
+    if (this.#closed) throw databaseAway();
     const opened = await this.open();
     this.#leased.add(opened);
     if (!this.#closed) return opened;
     opened.destroy();
-    throw closedFailure();
+    throw databaseAway();
   }
 
   #closeIdle(): void {
@@ -117,8 +116,4 @@ export class ConnectionPool {
     }
     this.#idle.push(...kept);
   }
-}
-
-function closedFailure(): Failure {
-  return unavailable("the database cannot be reached; try again", "DATABASE_UNAVAILABLE", databaseRetryAfterMs);
 }

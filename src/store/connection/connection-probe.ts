@@ -39,10 +39,10 @@ export class ConnectionProbe {
   }
 
   /** A probe for a connection, which must be idle now. @throws Failure `unavailable` */
-  static async of({ connection, socket }: ServerConnection, address: DatabaseAddress): Promise<ConnectionProbe> {
+  static async of(connection: ServerConnection, address: DatabaseAddress): Promise<ConnectionProbe> {
     const sql = `SELECT ${asText("CONNECTION_ID()")} AS id, ${serverName} AS server`;
     const [row] = await connection.query<{ id: string; server: string }>(sql);
-    return new ConnectionProbe(socket, address, row?.id ?? "0", row?.server ?? "");
+    return new ConnectionProbe(connection.socket, address, row?.id ?? "0", row?.server ?? "");
   }
 
   /** Watches until `stop`. */
@@ -78,11 +78,11 @@ export class ConnectionProbe {
     try {
       const settings = { statementTimeoutMs: probeTimeoutMs };
       other = await ServerConnection.open({ ...this.#address, database: "" }, settings, probeTimeoutMs);
-      if (!(await this.#isIdle(other.connection))) return;
+      if (!(await this.#isIdle(other))) return;
       await sleep(probeGraceMs, undefined, { ref: false });
       if (!isStillSilent()) return;
       this.#socket.destroy(silentPeerError("the connection died half-way"));
-      await other.connection.run(`KILL ${this.#threadId}`);
+      await other.run(`KILL ${this.#threadId}`);
     } catch {
       // See above. A session that is gone needs no KILL.
     } finally {

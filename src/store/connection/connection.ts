@@ -8,33 +8,17 @@ import { connectTimeoutMs, driverOptions, sessionSettings } from "./driver-optio
 /** Values for the `?` of a statement. A bigint is compared as a number, which text of digits is not. */
 export type Parameter = bigint | number | string | boolean | Uint8Array | null;
 
-/** What a statement that is not a query did. */
-export interface Outcome {
-  readonly affectedRows: number;
-  readonly warnings: number;
-  /** The server's note (`Records: 3  Duplicates: 0 …`), or empty. */
-  readonly info: string;
-}
+/** The values of a statement, in order. An array becomes a list: `IN (?)`. */
+export type ParameterList = readonly (Parameter | readonly Parameter[])[];
 
 /** One connection, held for a while. Values are those of column.ts. */
 export interface Connection {
-  /** A query with `?`, of which an array becomes a list: `IN (?)`. Values are escaped by the driver: one round trip. */
-  query<R extends { [K in keyof R]: ColumnValue } = Row>(
-    sql: string,
-    parameters?: readonly (Parameter | readonly Parameter[])[],
-  ): Promise<R[]>;
-  /** A statement that changes something. */
-  run(sql: string, parameters?: readonly (Parameter | readonly Parameter[])[]): Promise<Outcome>;
+  /** A query with `?`. Values are escaped by the driver: one round trip. */
+  query<R extends { [K in keyof R]: ColumnValue } = Row>(sql: string, parameters?: ParameterList): Promise<R[]>;
+  /** A statement that changes something. Resolves with the number of rows that it affected. */
+  run(sql: string, parameters?: ParameterList): Promise<number>;
   /** The driver's connection, for what only it can do (LOAD DATA from a stream). Only the store may touch it. */
   readonly driver: DriverConnection;
-}
-
-/**
- * Opens the socket of a driver connection (its option `stream`). The driver only half-closes a socket, and would wait
- * forever for a dead peer.
- */
-export function openSocket({ socketPath, host, port }: DatabaseAddress): Socket {
-  return socketPath === undefined ? connect({ port, host, noDelay: true, keepAlive: true }) : connect(socketPath);
 }
 
 /** The error of a connection that was closed because its peer was silent. */
@@ -72,8 +56,8 @@ export interface ConnectionSettings {
  * A connection that is closed, with its statements, when the server is silent for too long. The driver has no such
  * limit, and only half-closes its socket, so the socket is ours.
  */
-export class ServerConnection {
-  readonly connection: Connection;
+export class ServerConnection implements Connection {
+  readonly driver: DriverConnection;
   readonly socket: Socket;
   readonly #statementTimeoutMs: number;
   /** Current statements, with how to reject each. */
@@ -83,16 +67,9 @@ export class ServerConnection {
   #doubted = false;
 
   private constructor(driver: DriverConnection, socket: Socket, { statementTimeoutMs }: ConnectionSettings) {
+    this.driver = driver;
     this.socket = socket;
     this.#statementTimeoutMs = statementTimeoutMs;
-    this.connection = {
-      driver,
-      query: (sql, parameters) => this.#ask(sql, parameters),
-      run: async (sql, parameters) => {
-        const result = await this.#ask<ResultSetHeader>(sql, parameters);
-        return { affectedRows: result.affectedRows, warnings: result.warningStatus, info: result.info };
-      },
-    };
     // If the connection breaks while nobody waits, the next user notices.
     driver.on("error", () => {});
     // The driver drops the statements of a connection that is being ended.
@@ -107,7 +84,9 @@ export class ServerConnection {
     timeoutMs = connectTimeoutMs,
   ): Promise<ServerConnection> {
     const { multipleStatements = false, localInfile = false, settings = sessionSettings, signal } = options;
-    const socket = openSocket(address);
+    const { socketPath, host, port } = address;
+    const socket =
+      socketPath === undefined ? connect({ port, host, noDelay: true, keepAlive: true }) : connect(socketPath);
     const limit = setTimeout(() => {
       afterInput(() => socket.destroy(silentPeerError(`no connection within ${timeoutMs} ms`)));
     }, timeoutMs);
@@ -122,7 +101,7 @@ export class ServerConnection {
         stream: () => socket,
       });
       const opened = new ServerConnection(driver, socket, options);
-      await opened.connection.run(settings);
+      await opened.run(settings);
       return opened;
     } catch (error) {
       socket.destroy();
@@ -152,7 +131,7 @@ export class ServerConnection {
   async isAlive(): Promise<boolean> {
     this.doubt();
     try {
-      await this.#watch(this.connection.driver.ping());
+      await this.#watch(this.driver.ping());
       return true;
     } catch {
       this.destroy();
@@ -178,14 +157,22 @@ export class ServerConnection {
     const closed = new Promise<void>((resolve) => this.socket.once("close", () => resolve()));
     if (this.socket.destroyed) return;
     const limit = setTimeout(() => this.socket.destroy(), endTimeoutMs);
-    this.connection.driver.end().catch(() => {});
+    this.driver.end().catch(() => {});
     await closed;
     clearTimeout(limit);
   }
 
-  async #ask<R>(sql: string, parameters: readonly (Parameter | readonly Parameter[])[] = []): Promise<R> {
+  query<R>(sql: string, parameters?: ParameterList): Promise<R[]> {
+    return this.#ask(sql, parameters);
+  }
+
+  async run(sql: string, parameters?: ParameterList): Promise<number> {
+    return (await this.#ask<ResultSetHeader>(sql, parameters)).affectedRows;
+  }
+
+  async #ask<R>(sql: string, parameters: ParameterList = []): Promise<R> {
     try {
-      const [response, columns] = await this.#watch(this.connection.driver.query(sql, [...parameters]));
+      const [response, columns] = await this.#watch(this.driver.query(sql, [...parameters]));
       checkColumns(columns);
       return response as R;
     } catch (error) {

@@ -93,8 +93,12 @@ export function isDenied(error: unknown): boolean {
  * `DATABASE_UNAVAILABLE` and the cause; otherwise the error itself.
  */
 export function toDatabaseFailure(error: unknown): unknown {
-  if (error instanceof Failure || !isUnreachable(error)) return error;
-  return unavailable("the database cannot be reached; try again", "DATABASE_UNAVAILABLE", databaseRetryAfterMs, error);
+  return error instanceof Failure || !isUnreachable(error) ? error : databaseAway(error);
+}
+
+/** The database cannot be reached, or used. */
+export function databaseAway(cause?: unknown): Failure {
+  return unavailable("the database cannot be reached; try again", "DATABASE_UNAVAILABLE", databaseRetryAfterMs, cause);
 }
 
 /** Whether a connection was closed because the server was silent. */

@@ -285,7 +285,7 @@ function shareOf(slots: number, share: number): number {
 }
 
 /** Why a call was aborted, as a failure. */
-function abortFailure(signal: AbortSignal | undefined): Failure {
+export function abortFailure(signal: AbortSignal | undefined): Failure {
   if (signal?.reason instanceof Failure) return signal.reason;
   return new Failure("cancelled", "the request was cancelled", { reason: "CANCELLED" });
 }

@@ -2,10 +2,10 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Failure, unavailable } from "../../domain/failure.js";
 import type { Call } from "../../domain/service.js";
 import type { ColumnValue, Row } from "./column.js";
-import type { Connection, Parameter, ServerConnection } from "./connection.js";
+import type { Connection, ParameterList, ServerConnection } from "./connection.js";
 import type { ConnectionPool } from "./connection-pool.js";
 import { databaseErrorCode, databaseRetryAfterMs, isDenied } from "./database-error.js";
-import type { WorkClass } from "./fair-queue.js";
+import { abortFailure, type WorkClass } from "./fair-queue.js";
 import {
   type BlockPlace,
   type KnownPlace,
@@ -66,11 +66,8 @@ export class Reader {
     return this.#holds;
   }
 
-  /** @throws Failure `cancelled` once the call is aborted */
-  async query<R extends { [K in keyof R]: ColumnValue } = Row>(
-    sql: string,
-    parameters?: readonly (Parameter | readonly Parameter[])[],
-  ): Promise<R[]> {
+  /** @throws Failure, the signal's reason, once the call is aborted */
+  async query<R extends { [K in keyof R]: ColumnValue } = Row>(sql: string, parameters?: ParameterList): Promise<R[]> {
     this.#checkWanted();
     const rows = await this.#connection.query<R>(sql, parameters);
     this.#isProven = rows.length > 0 && sql.includes(this.#holds);
@@ -99,9 +96,7 @@ export class Reader {
   }
 
   #checkWanted(): void {
-    if (this.#signal?.aborted === true) {
-      throw new Failure("cancelled", "the request was cancelled", { reason: "CANCELLED" });
-    }
+    if (this.#signal?.aborted === true) throw abortFailure(this.#signal);
   }
 
   #dependOn(place: StorePlace): void {
@@ -133,9 +128,14 @@ export async function leaseReader<T>(
     // A read that was admitted once is not refused on a retry.
     const slot = { class: workClass, call, started: place !== undefined || attempt > 1 };
     try {
-      return await pool.run(slot, (leased) =>
-        inTime(leased, read(leased.connection, known, lease, use), lease.timeoutMs),
-      );
+      return await pool.run(slot, (leased) => {
+        const reader = new Reader(leased, known, lease);
+        const statements = use(reader).then(async (result) => {
+          await reader.prove();
+          return result;
+        });
+        return inTime(leased, statements, lease.timeoutMs);
+      });
     } catch (error) {
       const waitedMs = performance.now() - startedAt + pauseMs;
       if (!mayPass(error, attempt, waitedMs)) throw await toFailure(pool, known.current, error);
@@ -144,18 +144,6 @@ export async function leaseReader<T>(
     await sleep(pauseMs, undefined, call === undefined ? {} : { signal: call.signal }).catch(() => {});
     pauseMs = Math.min(2 * pauseMs, behindPauseMsMax);
   }
-}
-
-async function read<T>(
-  connection: Connection,
-  known: KnownPlace,
-  lease: Lease,
-  use: (reader: Reader) => Promise<T>,
-): Promise<T> {
-  const reader = new Reader(connection, known, lease);
-  const result = await use(reader);
-  await reader.prove();
-  return result;
 }
 
 /** The result of the statements; after `timeoutMs` a failure, and the connection is closed. */
@@ -215,7 +203,7 @@ async function toFailure(pool: ConnectionPool, known: StorePlace | undefined, er
   }
   if (!isStoreMissing(error)) return error;
   const internal = { class: "internal", call: undefined } as const;
-  const found = await pool.run(internal, ({ connection }) => readPlace(connection)).catch(() => undefined);
+  const found = await pool.run(internal, readPlace).catch(() => undefined);
   if (found !== undefined && (known === undefined || reaches(found, known))) return error;
   return unavailable("the database holds nothing right now; try again", "NOT_READY", databaseRetryAfterMs, error);
 }
