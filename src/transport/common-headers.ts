@@ -22,27 +22,38 @@ const blockNames: ReadonlySet<string> = new Set(blockHeaderNames);
 /** How long a browser may cache a preflight, in seconds; browsers cap it at two hours or less. */
 const preflightMaxAgeSeconds = 7200;
 
-/**
- * The data headers of a response with metadata. It comes from the database, so it names the block of its own statement,
- * or none; never the process's newest block.
- */
-export function withOwn<V>(
-  common: Readonly<Record<string, V>>,
-  own: ReadonlyMap<string, string>,
-): Record<string, V | string> {
-  // Deleting from a copy takes seven times as long.
-  const fields: Record<string, V | string> = {};
-  for (const [name, value] of Object.entries(common)) {
-    if (!blockNames.has(name)) fields[name] = value;
-  }
+/** The headers with those of a metadata, which pages of other origins may read too. */
+export function withMetadata(common: HeaderFields, own: ReadonlyMap<string, string>): HeaderFields {
+  const fields: Record<string, string | number> = { ...common };
   for (const [name, value] of own) fields[name] = value;
+  const added = [...own.keys()].filter((name) => !exposedHeaders.includes(name));
+  if (added.length > 0 && "access-control-expose-headers" in common) {
+    fields["access-control-expose-headers"] = [...exposedHeaders, ...added].join(", ");
+  }
   return fields;
 }
 
-/** The same headers, with which a page may also read `names`. */
-export function exposing<T extends HeaderFields>(common: T, names: readonly string[]): T {
-  if (names.length === 0 || common["access-control-expose-headers"] === undefined) return common;
-  return { ...common, "access-control-expose-headers": [...new Set([...exposedHeaders, ...names])].join(", ") };
+/**
+ * The same for a response with metadata of its own. It comes from the database, so it names the block of its own
+ * statement, or none; never the process's newest block.
+ */
+export function withOwn(common: HeaderFields, own: ReadonlyMap<string, string>): HeaderFields {
+  // Deleting from a copy takes seven times as long.
+  const fields: Record<string, string | number> = {};
+  for (const [name, value] of Object.entries(common)) {
+    if (!blockNames.has(name)) fields[name] = value;
+  }
+  return withMetadata(fields, own);
+}
+
+/** The additional headers of a CORS preflight response. */
+export function preflightHeaders(requestedHeaders: string | undefined, allow: string): HeaderFields {
+  return {
+    allow,
+    "access-control-allow-methods": allow,
+    "access-control-max-age": preflightMaxAgeSeconds,
+    ...(requestedHeaders === undefined ? {} : { "access-control-allow-headers": requestedHeaders }),
+  };
 }
 
 /** Whether an `If-None-Match` value contains this ETag (weak comparison, RFC 9110, 13.1.2). */
@@ -122,16 +133,6 @@ export class CommonHeaders {
       this.#byOrigin.set(key, fields);
     }
     return fields;
-  }
-
-  /** The additional headers of a CORS preflight response. */
-  preflight(requestedHeaders: string | undefined, allow: string): HeaderFields {
-    return {
-      allow,
-      "access-control-allow-methods": allow,
-      "access-control-max-age": preflightMaxAgeSeconds,
-      ...(requestedHeaders === undefined ? {} : { "access-control-allow-headers": requestedHeaders }),
-    };
   }
 
   /** The `Vary` of a response that depends on these request headers. */

@@ -1,6 +1,6 @@
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
-import type { Failure } from "../../domain/failure.js";
+import { type Failure, repeated } from "../../domain/failure.js";
 import type { HeaderFields } from "../common-headers.js";
 import { errorResponse, HttpFailure } from "../errors.js";
 import type { TransportLimits } from "../options.js";
@@ -89,6 +89,12 @@ const hostName = "host";
 
 function headersTooLarge(what: string): HttpFailure {
   return new HttpFailure(431, "invalid_argument", "HEADERS_TOO_LARGE", `the request ${what}`);
+}
+
+/** 417 for an `Expect` header that asks for more than 100-continue. */
+export function expectationFailed(expectation: string): HttpFailure {
+  const message = `the expectation "${repeated(expectation)}" cannot be met; only 100-continue can`;
+  return new HttpFailure(417, "invalid_argument", "EXPECTATION_FAILED", message);
 }
 
 /** The failure for input that the HTTP/1.1 parser rejected. */

@@ -104,7 +104,8 @@ export class WebSocketHandler {
     });
     const counters = requests.counters(method, "websocket");
     const served = { method, counters, options: this.#options, terms: routes.terms };
-    const call = new ServerCall(served, wire, clients.ofRequest(request), request.headers);
+    const clientAddress = clients.of(socket.remoteAddress, request.headers["x-forwarded-for"]);
+    const call = new ServerCall(served, wire, clientAddress, request.headers);
     socket.on("drain", () => call.drained());
     socket.once("close", () => call.left());
     if (!socket.destroyed) call.invoke(message);

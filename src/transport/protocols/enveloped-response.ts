@@ -6,11 +6,12 @@ import { jsonWriteOptions } from "../../encoding/json-encoder.js";
 import type { CallError, CallWire } from "../call/call-wire.js";
 import type { ContentCoding } from "../call/content-coding.js";
 import { type Framing, framingOf } from "../call/framing.js";
+import { type HeaderFields, withMetadata, withOwn } from "../common-headers.js";
+import type { Exchange } from "../connections/exchange.js";
 import { asConnectError, errorTrailers, okTrailers } from "./rpc-errors.js";
 import type { RpcContentType } from "./rpc-methods.js";
-import type { RpcResponse } from "./rpc-response.js";
 
-type Trailers = ReadonlyMap<string, string>;
+type Fields = ReadonlyMap<string, string>;
 
 /** The differences between gRPC-Web and Connect streams. */
 interface EnvelopedProtocol {
@@ -18,7 +19,7 @@ interface EnvelopedProtocol {
   readonly encodingHeader: string;
   readonly endFlag: number;
   /** The message of the last envelope. */
-  end(error: CallError | undefined, trailers: Trailers): Uint8Array;
+  end(error: CallError | undefined, trailers: Fields): Uint8Array;
 }
 
 const grpcWeb: EnvelopedProtocol = {
@@ -49,15 +50,15 @@ export class EnvelopedResponse implements CallWire {
   readonly #framing: Framing;
   readonly #protocol: EnvelopedProtocol;
   readonly #type: RpcContentType;
-  readonly #response: RpcResponse;
+  readonly #exchange: Exchange;
 
-  constructor(type: RpcContentType, coding: ContentCoding | undefined, response: RpcResponse) {
+  constructor(type: RpcContentType, coding: ContentCoding | undefined, exchange: Exchange) {
     this.#framing = framingOf(type.codec, coding, type.text);
     this.codec = type.codec;
     this.encoding = this.#framing.encoding;
     this.#protocol = type.protocol === "connect" ? connectStream : grpcWeb;
     this.#type = type;
-    this.#response = response;
+    this.#exchange = exchange;
   }
 
   respond(encoded: EncodedResponse): undefined | Promise<() => void> {
@@ -67,26 +68,24 @@ export class EnvelopedResponse implements CallWire {
     return undefined;
   }
 
-  start(headers: Trailers): void {
-    this.#setHeaders();
-    if (headers.size > 0) this.#response.exposeOwn(headers);
-    this.#response.begin();
+  start(headers: Fields): void {
+    const { common } = this.#exchange;
+    this.#exchange.start(200, this.#headers(headers.size === 0 ? common : withOwn(common, headers)));
   }
 
   write(frames: Uint8Array): boolean {
-    return this.#response.write(frames);
+    return this.#exchange.write(frames);
   }
 
-  finish(error: CallError | undefined, trailers: Trailers): void {
-    if (!this.#response.headersSent) {
-      this.#setHeaders();
-      if (error?.metadata !== undefined) this.#response.expose(error.metadata.headers);
-    }
-    this.#response.end(this.#end(error, error === undefined ? trailers : (error.metadata?.trailers ?? new Map())));
+  finish(error: CallError | undefined, trailers: Fields): void {
+    const end = this.#end(error, error === undefined ? trailers : (error.metadata?.trailers ?? new Map()));
+    const { common, hasStarted } = this.#exchange;
+    if (hasStarted) this.#exchange.end(end);
+    else this.#exchange.send(200, this.#headers(withMetadata(common, error?.metadata?.headers ?? new Map()), end), end);
   }
 
   breakOff(failure: Failure): void {
-    this.#response.breakOff(failure);
+    this.#exchange.breakOff(failure);
   }
 
   #send({ metadata }: EncodedResponse, message: Uint8Array): void {
@@ -94,10 +93,9 @@ export class EnvelopedResponse implements CallWire {
       message,
       metadata === undefined ? this.#plainEnd() : this.#end(undefined, metadata.trailers),
     ]);
-    this.#response.count(body.length);
-    this.#setHeaders();
-    if (metadata !== undefined) this.#response.exposeOwn(metadata.headers);
-    this.#response.end(body);
+    const { common } = this.#exchange;
+    const fields = metadata === undefined ? common : withOwn(common, metadata.headers);
+    this.#exchange.sendCounted(200, this.#headers(fields, body), body);
   }
 
   /** The end of a unary response without metadata. */
@@ -107,13 +105,17 @@ export class EnvelopedResponse implements CallWire {
     return end;
   }
 
-  #end(error: CallError | undefined, trailers: Trailers): Buffer {
+  #end(error: CallError | undefined, trailers: Fields): Buffer {
     return this.#framing.frame(this.#protocol.endFlag, this.#protocol.end(error, trailers));
   }
 
-  #setHeaders(): void {
+  #headers(fields: HeaderFields, whole?: Uint8Array): HeaderFields {
     const { coding } = this.#framing;
-    this.#response.set("content-type", this.#type.response);
-    if (coding !== undefined) this.#response.set(this.#protocol.encodingHeader, coding);
+    return {
+      ...fields,
+      "content-type": this.#type.response,
+      ...(coding === undefined ? {} : { [this.#protocol.encodingHeader]: coding }),
+      ...(whole === undefined ? {} : { "content-length": whole.length }),
+    };
   }
 }
