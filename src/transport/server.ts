@@ -168,5 +168,5 @@ class RequestDispatcher {
 
 function sendPreflight(exchange: Exchange, allow: string): void {
   const requested = exchange.headers["access-control-request-headers"];
-  exchange.send(204, { ...exchange.common, ...preflightHeaders(requested, allow) });
+  exchange.send(204, preflightHeaders(requested, allow));
 }

@@ -4,7 +4,7 @@ import type { Metadata } from "../domain/metadata.js";
 import { type CallError, type CallWire, WithoutStream } from "./call/call-wire.js";
 import { type ContentCoding, codingOfBody } from "./call/content-coding.js";
 import { compressedBodies, encoded } from "./call/framing.js";
-import { type HeaderFields, noneMatch, withOwn } from "./common-headers.js";
+import { type HeaderFields, noneMatch } from "./common-headers.js";
 import type { Exchange } from "./connections/exchange.js";
 
 /** What the whole responses of one kind have in common. */
@@ -66,8 +66,8 @@ export abstract class WholeResponse extends WithoutStream implements CallWire {
     const known = this.exchange.headers["if-none-match"];
     const etag = this.#etagOf(response, coding);
     if (known === undefined || etag === undefined || !noneMatch(known, etag)) return false;
-    const fields = { "cache-control": "no-cache", vary: this.#format.vary, etag };
-    this.exchange.send(304, { ...this.#ownHeaders(response), ...fields });
+    this.#addMetadata(response);
+    this.exchange.send(304, { "cache-control": "no-cache", vary: this.#format.vary, etag });
     return true;
   }
 
@@ -78,20 +78,19 @@ export abstract class WholeResponse extends WithoutStream implements CallWire {
   /** The headers of a 200; without an ETag, it may not be stored. */
   #headers(response: EncodedResponse, bytes: number, coding: ContentCoding | undefined): HeaderFields {
     const etag = this.#etagOf(response, coding);
+    this.#addMetadata(response);
     return {
-      ...this.#ownHeaders(response),
       "content-type": this.#format.contentType,
       "content-length": bytes,
       "cache-control": etag === undefined ? "no-store" : "no-cache",
       vary: this.#format.vary,
-      ...(etag === undefined ? {} : { etag }),
-      ...(coding === undefined ? {} : { "content-encoding": coding }),
+      etag,
+      "content-encoding": coding,
     };
   }
 
-  #ownHeaders({ metadata }: EncodedResponse): HeaderFields {
-    const { common } = this.exchange;
-    return metadata === undefined ? common : withOwn(common, this.headersOf(metadata));
+  #addMetadata({ metadata }: EncodedResponse): void {
+    if (metadata !== undefined) this.exchange.addOwn(this.headersOf(metadata));
   }
 
   /** Responses to POST have none. */

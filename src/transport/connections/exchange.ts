@@ -1,10 +1,23 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
-import { constants, type IncomingHttpHeaders as Http2Headers, type ServerHttp2Stream } from "node:http2";
+import {
+  constants,
+  type IncomingHttpHeaders as Http2Headers,
+  type OutgoingHttpHeaders,
+  type ServerHttp2Stream,
+} from "node:http2";
 import type { Socket } from "node:net";
 import type { Readable, Writable } from "node:stream";
 import type { Failure } from "../../domain/failure.js";
 import type { Log } from "../../telemetry/log.js";
-import type { CommonHeaders, HeaderFields } from "../common-headers.js";
+import {
+  type CommonHeaders,
+  eachField,
+  type HeaderFields,
+  type HeaderList,
+  mergedHeaders,
+  withMetadata,
+  withOwn,
+} from "../common-headers.js";
 import { errorResponse } from "../errors.js";
 import type { TransportLimits } from "../options.js";
 import type { ClientAddresses } from "./client-addresses.js";
@@ -32,7 +45,7 @@ export abstract class Exchange {
   readonly url: string;
   readonly headers: IncomingHttpHeaders;
   /** The headers of every response. */
-  readonly common: HeaderFields;
+  #common: HeaderList;
   /** The request's body. */
   abstract readonly body: Readable;
   /** The response's body. It reports `drain` and `close`. */
@@ -50,8 +63,23 @@ export abstract class Exchange {
     this.method = method;
     this.url = url;
     this.headers = headers;
-    this.common = common.of(headers.origin);
+    this.#common = common.of(headers.origin);
     this.clientAddress = clients.of(address, headers["x-forwarded-for"]);
+  }
+
+  /** Sends these headers too, of an error's metadata. */
+  addMetadata(headers: ReadonlyMap<string, string>): void {
+    this.#common = withMetadata(this.#common, headers);
+  }
+
+  /** Sends these headers too, of the metadata of a response: see {@link withOwn}. */
+  addOwn(headers: ReadonlyMap<string, string>): void {
+    this.#common = withOwn(this.#common, headers);
+  }
+
+  /** What Node is given. */
+  protected merged(own: HeaderFields): (string | number)[] {
+    return mergedHeaders(this.#common, own);
   }
 
   /** Whether the headers of the response were sent. */
@@ -61,7 +89,7 @@ export abstract class Exchange {
     return this.method === "HEAD";
   }
 
-  /** Sends a whole response. */
+  /** Sends a whole response. `headers` replace those of every response. */
   abstract send(status: number, headers: HeaderFields, body?: Uint8Array): void;
   /** {@link sendCounted} for a text that no other request will get. */
   abstract sendText(status: number, headers: HeaderFields, text: string): void;
@@ -89,7 +117,7 @@ export abstract class Exchange {
       this.breakOff();
       return;
     }
-    const { status, headers, body } = errorResponse(failure, this.common);
+    const { status, headers, body } = errorResponse(failure);
     this.send(status, headers, body);
   }
 }
@@ -115,7 +143,7 @@ export class Http1Exchange extends Exchange {
   }
 
   send(status: number, headers: HeaderFields, body?: Uint8Array): void {
-    this.output.writeHead(status, headers);
+    this.output.writeHead(status, this.merged(headers));
     this.output.end(this.isHead ? undefined : body);
   }
 
@@ -129,7 +157,7 @@ export class Http1Exchange extends Exchange {
       this.send(status, headers, Buffer.from(text));
       return;
     }
-    this.output.writeHead(status, headers);
+    this.output.writeHead(status, this.merged(headers));
     this.#writeTogether();
     this.output.flushHeaders();
     this.output.end(text, "latin1");
@@ -138,7 +166,7 @@ export class Http1Exchange extends Exchange {
   start(status: number, headers: HeaderFields): void {
     // A small body leaves with the headers.
     this.#writeTogether();
-    this.output.writeHead(status, headers);
+    this.output.writeHead(status, this.merged(headers));
     this.output.flushHeaders();
   }
 
@@ -198,7 +226,7 @@ export class Http2Exchange extends Exchange {
   send(status: number, headers: HeaderFields, body?: Uint8Array): void {
     if (this.isGone) return;
     const endStream = this.isHead || body === undefined || body.length === 0;
-    this.output.respond({ ":status": status, ...headers }, { endStream });
+    this.output.respond(this.#fields(status, headers), { endStream });
     if (!endStream) endWithBody(this.output, body);
   }
 
@@ -212,7 +240,7 @@ export class Http2Exchange extends Exchange {
   }
 
   start(status: number, headers: HeaderFields, hasTrailers = false): void {
-    if (!this.isGone) this.output.respond({ ":status": status, ...headers }, { waitForTrailers: hasTrailers });
+    if (!this.isGone) this.output.respond(this.#fields(status, headers), { waitForTrailers: hasTrailers });
   }
 
   write(chunk: Uint8Array): boolean {
@@ -228,6 +256,14 @@ export class Http2Exchange extends Exchange {
 
   breakOff(failure?: Failure): void {
     this.output.close(breakOffCode(failure));
+  }
+
+  #fields(status: number, headers: HeaderFields): OutgoingHttpHeaders {
+    const fields: OutgoingHttpHeaders = { ":status": status };
+    eachField(this.merged(headers), (name, value) => {
+      fields[name] = value;
+    });
+    return fields;
   }
 }
 

@@ -1,7 +1,7 @@
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import { type Failure, repeated } from "../../domain/failure.js";
-import type { HeaderFields } from "../common-headers.js";
+import { eachField, type HeaderList, mergedHeaders } from "../common-headers.js";
 import { errorResponse, HttpFailure } from "../errors.js";
 import type { TransportLimits } from "../options.js";
 
@@ -110,12 +110,12 @@ export function malformedRequest(error: NodeJS.ErrnoException, limits: Transport
 }
 
 /** An error response as bytes, for an HTTP/1.1 connection that then ends. */
-export function rawErrorResponse(
-  failure: Failure,
-  common: HeaderFields = { "access-control-allow-origin": "*" },
-): Buffer {
-  const { status, headers, body } = errorResponse(failure, { connection: "close", ...common });
-  const fields = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+export function rawErrorResponse(failure: Failure, common: HeaderList = ["access-control-allow-origin", "*"]): Buffer {
+  const { status, headers, body } = errorResponse(failure);
+  const fields: string[] = [];
+  eachField(mergedHeaders(common, { connection: "close", ...headers }), (name, value) => {
+    fields.push(`${name}: ${value}\r\n`);
+  });
   const head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\n${fields.join("")}\r\n`;
   return Buffer.concat([Buffer.from(head, "latin1"), body]);
 }

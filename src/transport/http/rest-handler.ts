@@ -189,5 +189,5 @@ function sendJson(exchange: Exchange, status: number, content: object, headers: 
 
 function send(exchange: Exchange, status: number, type: string, body: Buffer, headers: HeaderFields = {}): void {
   const fields = { "content-type": type, "content-length": body.length, "cache-control": "no-store", ...headers };
-  exchange.sendCounted(status, { ...exchange.common, ...fields }, body);
+  exchange.sendCounted(status, fields, body);
 }

@@ -79,11 +79,10 @@ export class StaticFiles {
 function send(exchange: Exchange, { contentType }: StaticFile, { fields, bytes }: EncodedFile): void {
   const known = exchange.headers["if-none-match"];
   if (known !== undefined && noneMatch(known, String(fields["etag"]))) {
-    exchange.send(304, { ...exchange.common, ...fields });
+    exchange.send(304, fields);
     return;
   }
-  const own = { "content-type": contentType, "content-length": bytes.length, ...fields };
-  exchange.sendCounted(200, { ...exchange.common, ...own }, bytes);
+  exchange.sendCounted(200, { "content-type": contentType, "content-length": bytes.length, ...fields }, bytes);
 }
 
 function fieldsOf(bytes: Uint8Array): HeaderFields {

@@ -8,7 +8,6 @@ import { Failure } from "../../domain/failure.js";
 import { ForwardingStream, type Method, type ResponseStream } from "../../domain/service.js";
 import type { CallError, CallWire } from "../call/call-wire.js";
 import { type ContentCoding, chooseCoding, compressor } from "../call/content-coding.js";
-import { type HeaderFields, withOwn } from "../common-headers.js";
 import { type Exchange, Http1Exchange } from "../connections/exchange.js";
 import type { Protocol } from "../request-metrics.js";
 import {
@@ -99,7 +98,18 @@ export class StreamResponse implements CallWire {
     const { output } = exchange;
     // Compression is worthwhile for a file, not for small messages.
     const coding = this.#isFile ? chooseCoding(exchange.headers["accept-encoding"]?.toString()) : undefined;
-    const headers = { ...this.#headers(own), ...(coding === undefined ? {} : { "content-encoding": coding }) };
+    // A file in envelopes only names its block.
+    const named = this.#hasOwnHeaders ? [...own] : [...own].filter(([name]) => blockNames.has(name));
+    if (own.size > 0) exchange.addOwn(new Map(named));
+    const headers = {
+      "content-type": this.#encoding.contentType,
+      "content-encoding": coding,
+      "cache-control": "no-store",
+      vary: this.#options.vary,
+      // Proxies such as nginx would otherwise buffer the stream.
+      "x-accel-buffering": "no",
+      trailer: this.#trailerNames.length === 0 ? undefined : this.#trailerNames.join(", "),
+    };
     exchange.start(200, headers, this.#hasTrailers);
     const chunks = this.#chunks;
     if (chunks !== undefined) {
@@ -166,21 +176,6 @@ export class StreamResponse implements CallWire {
     output.once("close", () => packer.destroy());
     packer.pipe(output, { end: false });
     this.#packer = packer;
-  }
-
-  #headers(stream: ReadonlyMap<string, string>): HeaderFields {
-    const { vary, exchange } = this.#options;
-    // A file in envelopes only names its block.
-    const own = new Map(this.#hasOwnHeaders ? stream : [...stream].filter(([name]) => blockNames.has(name)));
-    return {
-      ...(stream.size === 0 ? exchange.common : withOwn(exchange.common, own)),
-      "content-type": this.#encoding.contentType,
-      "cache-control": "no-store",
-      vary,
-      // Proxies such as nginx would otherwise buffer the stream.
-      "x-accel-buffering": "no",
-      ...(this.#trailerNames.length === 0 ? {} : { trailer: this.#trailerNames.join(", ") }),
-    };
   }
 }
 

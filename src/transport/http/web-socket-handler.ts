@@ -4,7 +4,7 @@ import { type WebSocket, WebSocketServer } from "ws";
 import { Failure, type FailureCode } from "../../domain/failure.js";
 import type { CallError, CallWire } from "../call/call-wire.js";
 import { ServerCall } from "../call/server-call.js";
-import type { CommonHeaders, DataHeaders } from "../common-headers.js";
+import { type CommonHeaders, type DataHeaders, eachField } from "../common-headers.js";
 import { closeLingering, rawErrorResponse } from "../connections/raw-sockets.js";
 import { HttpFailure, toFailure, unknownPath, urlTooLong } from "../errors.js";
 import type { HandlerOptions } from "../options.js";
@@ -57,7 +57,7 @@ export class WebSocketHandler {
     };
     this.#handshakes = new WebSocketServer(handshakes);
     this.#handshakes.on("headers", (headers) => {
-      for (const [name, value] of Object.entries(options.data.current())) headers.push(`${name}: ${value}`);
+      eachField(options.data.current(), (name, value) => headers.push(`${name}: ${value}`));
     });
     this.#pings = setInterval(() => this.#ping(), options.limits.peerPingIntervalMs);
     this.#pings.unref();

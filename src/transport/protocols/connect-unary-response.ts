@@ -3,7 +3,6 @@ import type { Metadata } from "../../domain/metadata.js";
 import { jsonWriteOptions } from "../../encoding/json-encoder.js";
 import type { CallError } from "../call/call-wire.js";
 import type { ContentCoding } from "../call/content-coding.js";
-import { withOwn } from "../common-headers.js";
 import type { Exchange } from "../connections/exchange.js";
 import { HttpFailure } from "../errors.js";
 import { WholeResponse } from "../whole-response.js";
@@ -24,9 +23,8 @@ export class ConnectUnaryResponse extends WholeResponse {
     if (error === undefined) return;
     const connectError = asConnectError(error);
     const body = errorToJsonBytes(connectError, jsonWriteOptions);
-    const { common } = this.exchange;
+    if (error.metadata !== undefined) this.exchange.addOwn(this.headersOf(error.metadata));
     const headers = {
-      ...(error.metadata === undefined ? common : withOwn(common, this.headersOf(error.metadata))),
       ...Object.fromEntries(connectError.metadata),
       ...{ vary: this.#vary, "content-type": "application/json", "content-length": body.length },
     };

@@ -6,7 +6,7 @@ import { jsonWriteOptions } from "../../encoding/json-encoder.js";
 import type { CallError, CallWire } from "../call/call-wire.js";
 import type { ContentCoding } from "../call/content-coding.js";
 import { type Framing, framingOf } from "../call/framing.js";
-import { type HeaderFields, withMetadata, withOwn } from "../common-headers.js";
+import type { HeaderFields } from "../common-headers.js";
 import type { Exchange } from "../connections/exchange.js";
 import { asConnectError, errorTrailers, okTrailers } from "./rpc-errors.js";
 import type { RpcContentType } from "./rpc-methods.js";
@@ -69,8 +69,8 @@ export class EnvelopedResponse implements CallWire {
   }
 
   start(headers: Fields): void {
-    const { common } = this.#exchange;
-    this.#exchange.start(200, this.#headers(headers.size === 0 ? common : withOwn(common, headers)));
+    if (headers.size > 0) this.#exchange.addOwn(headers);
+    this.#exchange.start(200, this.#headers(undefined));
   }
 
   write(frames: Uint8Array): boolean {
@@ -79,9 +79,11 @@ export class EnvelopedResponse implements CallWire {
 
   finish(error: CallError | undefined, trailers: Fields): void {
     const end = this.#end(error, error === undefined ? trailers : (error.metadata?.trailers ?? new Map()));
-    const { common, hasStarted } = this.#exchange;
-    if (hasStarted) this.#exchange.end(end);
-    else this.#exchange.send(200, this.#headers(withMetadata(common, error?.metadata?.headers ?? new Map()), end), end);
+    if (this.#exchange.hasStarted) this.#exchange.end(end);
+    else {
+      if (error?.metadata !== undefined) this.#exchange.addMetadata(error.metadata.headers);
+      this.#exchange.send(200, this.#headers(end), end);
+    }
   }
 
   breakOff(failure: Failure): void {
@@ -93,9 +95,8 @@ export class EnvelopedResponse implements CallWire {
       message,
       metadata === undefined ? this.#plainEnd() : this.#end(undefined, metadata.trailers),
     ]);
-    const { common } = this.#exchange;
-    const fields = metadata === undefined ? common : withOwn(common, metadata.headers);
-    this.#exchange.sendCounted(200, this.#headers(fields, body), body);
+    if (metadata !== undefined) this.#exchange.addOwn(metadata.headers);
+    this.#exchange.sendCounted(200, this.#headers(body), body);
   }
 
   /** The end of a unary response without metadata. */
@@ -109,13 +110,11 @@ export class EnvelopedResponse implements CallWire {
     return this.#framing.frame(this.#protocol.endFlag, this.#protocol.end(error, trailers));
   }
 
-  #headers(fields: HeaderFields, whole?: Uint8Array): HeaderFields {
-    const { coding } = this.#framing;
+  #headers(whole: Uint8Array | undefined): HeaderFields {
     return {
-      ...fields,
       "content-type": this.#type.response,
-      ...(coding === undefined ? {} : { [this.#protocol.encodingHeader]: coding }),
-      ...(whole === undefined ? {} : { "content-length": whole.length }),
+      "content-length": whole?.length,
+      [this.#protocol.encodingHeader]: this.#framing.coding,
     };
   }
 }

@@ -4,7 +4,7 @@ import type { Failure } from "../../domain/failure.js";
 import type { CallError, CallWire } from "../call/call-wire.js";
 import type { ContentCoding } from "../call/content-coding.js";
 import { type Framing, framingOf } from "../call/framing.js";
-import { type DataHeaders, withOwn } from "../common-headers.js";
+import { type DataHeaders, eachField, withOwn } from "../common-headers.js";
 import type { Http2Exchange } from "../connections/exchange.js";
 import { countResponse, endWithBody } from "../connections/unread-responses.js";
 import { errorTrailers, okTrailers } from "./rpc-errors.js";
@@ -83,11 +83,11 @@ export class GrpcResponse implements CallWire {
   #headers(own: Fields | undefined): OutgoingHttpHeaders {
     const { coding } = this.#framing;
     const data = this.#data.current();
-    return {
-      ":status": 200,
-      "content-type": this.#contentType,
-      ...(coding === undefined ? {} : { [grpcFields.used]: coding }),
-      ...(own === undefined ? data : withOwn(data, own)),
-    };
+    const fields: OutgoingHttpHeaders = { ":status": 200, "content-type": this.#contentType };
+    if (coding !== undefined) fields[grpcFields.used] = coding;
+    eachField(own === undefined ? data : withOwn(data, own), (name, value) => {
+      fields[name] = value;
+    });
+    return fields;
   }
 }

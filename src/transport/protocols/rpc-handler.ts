@@ -261,5 +261,5 @@ function sendError(exchange: Exchange, status: number, code: string, message: st
 
 function send(exchange: Exchange, status: number, headers: HeaderFields, body = ""): void {
   const bytes = Buffer.from(body);
-  exchange.send(status, { ...exchange.common, ...headers, "content-length": bytes.length }, bytes);
+  exchange.send(status, { ...headers, "content-length": bytes.length }, bytes);
 }
