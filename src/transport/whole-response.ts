@@ -1,7 +1,6 @@
 import type { Codec, EncodedResponse } from "../domain/encoded-response.js";
-import type { Failure } from "../domain/failure.js";
 import type { Metadata } from "../domain/metadata.js";
-import { type CallError, type CallWire, WithoutStream } from "./call/call-wire.js";
+import type { CallError, CallWire } from "./call/call-wire.js";
 import { type ContentCoding, codingOfBody } from "./call/content-coding.js";
 import { compressedBodies, encoded } from "./call/framing.js";
 import { type HeaderFields, noneMatch } from "./common-headers.js";
@@ -18,14 +17,13 @@ export interface WholeResponseFormat {
 }
 
 /** The response to a unary call of which the body is the message itself, in a content coding and with an ETag. */
-export abstract class WholeResponse extends WithoutStream implements CallWire {
+export abstract class WholeResponse implements CallWire {
   protected readonly exchange: Exchange;
   readonly #format: WholeResponseFormat;
   /** The content coding that the client wants. */
   readonly #wanted: ContentCoding | undefined;
 
   constructor(exchange: Exchange, format: WholeResponseFormat, wanted: ContentCoding | undefined) {
-    super();
     this.exchange = exchange;
     this.#format = format;
     this.#wanted = wanted;
@@ -33,6 +31,17 @@ export abstract class WholeResponse extends WithoutStream implements CallWire {
 
   get codec(): Codec {
     return this.#format.codec;
+  }
+
+  /** A unary response has no stream of messages; this and the next two are never used. */
+  get encoding(): never {
+    throw new TypeError("a unary response has no stream of messages");
+  }
+
+  start(): void {}
+
+  write(): boolean {
+    return true;
   }
 
   /** Sends an error as the whole response. */
@@ -57,8 +66,8 @@ export abstract class WholeResponse extends WithoutStream implements CallWire {
     return undefined;
   }
 
-  breakOff(failure: Failure): void {
-    this.exchange.breakOff(failure);
+  breakOff(error: CallError): void {
+    this.exchange.breakOff(error);
   }
 
   /** Sends a 304 if the client's copy is current. */

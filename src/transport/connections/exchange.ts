@@ -95,12 +95,15 @@ export abstract class Exchange {
   abstract sendText(status: number, headers: HeaderFields, text: string): void;
   /** Sends the headers of a response whose body follows, and its trailers if `hasTrailers`. */
   abstract start(status: number, headers: HeaderFields, hasTrailers?: boolean): void;
-  /** False: wait for the drain of {@link output}. */
-  abstract write(chunk: Uint8Array): boolean;
+  /** Sends these as one write. False: wait for the drain of {@link output}. */
+  write(chunks: readonly Uint8Array[]): boolean {
+    return this.output.write(joined(chunks));
+  }
+
   /** Ends a response that has started. */
   abstract end(last?: Uint8Array, trailers?: ReadonlyMap<string, string>): void;
   /** Aborts the response, so that the client can tell that it is incomplete. */
-  abstract breakOff(failure?: Failure): void;
+  abstract breakOff(error?: Pick<Failure, "code">): void;
 
   /**
    * Sends a whole response, which counts until the peer has taken it over HTTP/2. Errors do not: they are some ten
@@ -120,6 +123,12 @@ export abstract class Exchange {
     const { status, headers, body } = errorResponse(failure);
     this.send(status, headers, body);
   }
+}
+
+/** Chunks as one. */
+export function joined(chunks: readonly Uint8Array[]): Uint8Array {
+  const [first] = chunks;
+  return first !== undefined && chunks.length === 1 ? first : Buffer.concat(chunks);
 }
 
 /** Of HTTP/1.1. */
@@ -168,10 +177,6 @@ export class Http1Exchange extends Exchange {
     this.#writeTogether();
     this.output.writeHead(status, this.merged(headers));
     this.output.flushHeaders();
-  }
-
-  write(chunk: Uint8Array): boolean {
-    return this.output.write(chunk);
   }
 
   end(last?: Uint8Array, trailers?: ReadonlyMap<string, string>): void {
@@ -243,10 +248,6 @@ export class Http2Exchange extends Exchange {
     if (!this.isGone) this.output.respond(this.#fields(status, headers), { waitForTrailers: hasTrailers });
   }
 
-  write(chunk: Uint8Array): boolean {
-    return this.output.write(chunk);
-  }
-
   end(last?: Uint8Array, trailers?: ReadonlyMap<string, string>): void {
     if (trailers !== undefined) {
       this.output.once("wantTrailers", () => this.output.sendTrailers(Object.fromEntries(trailers)));
@@ -254,8 +255,8 @@ export class Http2Exchange extends Exchange {
     this.output.end(last);
   }
 
-  breakOff(failure?: Failure): void {
-    this.output.close(breakOffCode(failure));
+  breakOff(error?: Pick<Failure, "code">): void {
+    this.output.close(breakOffCode(error));
   }
 
   #fields(status: number, headers: HeaderFields): OutgoingHttpHeaders {
@@ -268,7 +269,7 @@ export class Http2Exchange extends Exchange {
 }
 
 /** The code with which an aborted HTTP/2 response is reset. Without an error, the client would not notice. */
-function breakOffCode(failure: Failure | undefined): number {
-  if (failure === undefined) return constants.NGHTTP2_INTERNAL_ERROR;
-  return failure.code === "resource_exhausted" ? constants.NGHTTP2_ENHANCE_YOUR_CALM : constants.NGHTTP2_CANCEL;
+function breakOffCode(error: Pick<Failure, "code"> | undefined): number {
+  if (error === undefined) return constants.NGHTTP2_INTERNAL_ERROR;
+  return error.code === "resource_exhausted" ? constants.NGHTTP2_ENHANCE_YOUR_CALM : constants.NGHTTP2_CANCEL;
 }

@@ -47,10 +47,10 @@ export function chunkedEncoding(encoding: Encoding): Encoding {
   return chunked;
 }
 
-/** A WebSocket text message as a frame (RFC 6455, 5.2): final, unmasked, as servers send it. */
+/** A WebSocket text message. */
 export const webSocketText: Encoding = {
   name: "WebSocket text",
-  encode: (response) => textFrame(Buffer.concat([resultHead, response.json(), brace])),
+  encode: (response) => Buffer.concat([resultHead, response.json(), brace]),
 };
 
 /** The content of a `google.api.HttpBody`, without its envelope. */
@@ -76,27 +76,7 @@ function errorEvent(failure: Failure): Uint8Array {
 
 /** A failure as the last WebSocket text message. */
 export function errorText(failure: Failure): Uint8Array {
-  return textFrame(Buffer.from(`{"error":${errorJson(failure)}}`));
-}
-
-/** Final fragment, opcode text. */
-const finalText = 0x81;
-
-function textFrame(payload: Uint8Array): Uint8Array {
-  const headBytes = payload.length < 126 ? 2 : payload.length < 65_536 ? 4 : 10;
-  const frame = Buffer.allocUnsafeSlow(headBytes + payload.length);
-  frame[0] = finalText;
-  if (headBytes === 2) {
-    frame[1] = payload.length;
-  } else if (headBytes === 4) {
-    frame[1] = 126;
-    frame.writeUInt16BE(payload.length, 2);
-  } else {
-    frame[1] = 127;
-    frame.writeBigUInt64BE(BigInt(payload.length), 2);
-  }
-  frame.set(payload, headBytes);
-  return frame;
+  return Buffer.from(`{"error":${errorJson(failure)}}`);
 }
 
 /** How a stream is written to a response. */

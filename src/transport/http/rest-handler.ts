@@ -91,12 +91,7 @@ export class RestHandler {
   }
 
   #unary(target: UnaryTarget, exchange: Exchange): void {
-    const call = new ServerCall(
-      target,
-      new JsonResponse(exchange, this.#vary),
-      exchange.clientAddress,
-      exchange.headers,
-    );
+    const call = new ServerCall(target, new JsonResponse(exchange, this.#vary), exchange);
     call.invoke(target.message);
     if (!call.isDone) exchange.output.once("close", () => call.left());
   }
@@ -106,7 +101,7 @@ export class RestHandler {
     const wire = new StreamResponse({ method, bound, exchange, vary: this.#streamVary });
     const counters = this.#options.requests.counters(method, wire.protocol);
     const served = { method, counters, options: this.#options, terms: this.#options.routes.terms };
-    const call = new ServerCall(served, wire, exchange.clientAddress, exchange.headers);
+    const call = new ServerCall(served, wire, exchange);
     wire.onDrain = () => call.drained();
     exchange.output.once("close", () => call.left());
     // The client of a pipelined request may be gone when its turn comes.

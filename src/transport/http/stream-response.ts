@@ -8,7 +8,7 @@ import { Failure } from "../../domain/failure.js";
 import { ForwardingStream, type Method, type ResponseStream } from "../../domain/service.js";
 import type { CallError, CallWire } from "../call/call-wire.js";
 import { type ContentCoding, chooseCoding, compressor } from "../call/content-coding.js";
-import { type Exchange, Http1Exchange } from "../connections/exchange.js";
+import { type Exchange, Http1Exchange, joined } from "../connections/exchange.js";
 import type { Protocol } from "../request-metrics.js";
 import {
   bodyData,
@@ -120,10 +120,10 @@ export class StreamResponse implements CallWire {
     else this.#compress(coding);
   }
 
-  write(frames: Uint8Array): boolean {
+  write(messages: readonly Uint8Array[]): boolean {
     const chunks = this.#chunks;
-    if (chunks !== undefined) return !chunks.writable || chunks.write(frames);
-    return frames.length === 0 || (this.#packer ?? this.#options.exchange).write(frames);
+    if (chunks !== undefined) return !chunks.writable || chunks.write(joined(messages));
+    return (this.#packer ?? this.#options.exchange.output).write(joined(messages));
   }
 
   finish(error: CallError | undefined, trailers: ReadonlyMap<string, string>): void {

@@ -104,8 +104,9 @@ export class WebSocketHandler {
     });
     const counters = requests.counters(method, "websocket");
     const served = { method, counters, options: this.#options, terms: routes.terms };
-    const clientAddress = clients.of(socket.remoteAddress, request.headers["x-forwarded-for"]);
-    const call = new ServerCall(served, wire, clientAddress, request.headers);
+    const { headers } = request;
+    const clientAddress = clients.of(socket.remoteAddress, headers["x-forwarded-for"]);
+    const call = new ServerCall(served, wire, { clientAddress, headers });
     socket.on("drain", () => call.drained());
     socket.once("close", () => call.left());
     if (!socket.destroyed) call.invoke(message);
@@ -198,7 +199,6 @@ class Handshake {
   }
 }
 
-/** Writes finished frames directly to the socket, without a queue. The WebSocket object only sends control frames. */
 class WebSocketResponse implements CallWire {
   readonly codec = "json";
   readonly encoding = webSocketText;
@@ -226,9 +226,9 @@ class WebSocketResponse implements CallWire {
     });
   }
 
-  write(frames: Uint8Array): boolean {
-    const webSocket = this.#webSocket;
-    return webSocket === undefined || webSocket.readyState !== webSocket.OPEN || this.#handshake.socket.write(frames);
+  write(messages: readonly Uint8Array[]): boolean {
+    for (const message of messages) this.#webSocket?.send(message, { binary: false });
+    return !this.#handshake.socket.writableNeedDrain;
   }
 
   /** Errors follow a completed handshake too, because browsers show neither status nor body of a refused one. */
@@ -236,7 +236,7 @@ class WebSocketResponse implements CallWire {
     if (this.#webSocket === undefined) this.start();
     const webSocket = this.#webSocket;
     if (webSocket === undefined) return;
-    if (error instanceof Failure) closeWith(webSocket, this.#handshake.socket, error);
+    if (error instanceof Failure) closeWith(webSocket, error);
     else webSocket.close(closedWell);
     // The peer should close too; if it does not, the connection is closed.
     setTimeout(() => this.#handshake.socket.destroy(), this.#breakOffMs).unref();
@@ -248,9 +248,9 @@ class WebSocketResponse implements CallWire {
 }
 
 /** Sends the error as a message, and closes with its code. */
-function closeWith(webSocket: WebSocket, socket: Socket, failure: Failure): void {
+function closeWith(webSocket: WebSocket, failure: Failure): void {
   if (webSocket.readyState !== webSocket.OPEN) return;
-  socket.write(errorText(failure));
+  webSocket.send(errorText(failure), { binary: false });
   webSocket.close(closeCodes[failure.code] ?? closedByFailure, failure.reason);
 }
 

@@ -1,7 +1,6 @@
 import { endStreamFlag, endStreamToJson } from "@connectrpc/connect/protocol-connect";
 import { trailerFlag } from "@connectrpc/connect/protocol-grpc-web";
 import type { Codec, EncodedResponse, Encoding } from "../../domain/encoded-response.js";
-import type { Failure } from "../../domain/failure.js";
 import { jsonWriteOptions } from "../../encoding/json-encoder.js";
 import type { CallError, CallWire } from "../call/call-wire.js";
 import type { ContentCoding } from "../call/content-coding.js";
@@ -73,8 +72,8 @@ export class EnvelopedResponse implements CallWire {
     this.#exchange.start(200, this.#headers(undefined));
   }
 
-  write(frames: Uint8Array): boolean {
-    return this.#exchange.write(frames);
+  write(messages: readonly Uint8Array[]): boolean {
+    return this.#exchange.write(messages);
   }
 
   finish(error: CallError | undefined, trailers: Fields): void {
@@ -86,8 +85,8 @@ export class EnvelopedResponse implements CallWire {
     }
   }
 
-  breakOff(failure: Failure): void {
-    this.#exchange.breakOff(failure);
+  breakOff(error: CallError): void {
+    this.#exchange.breakOff(error);
   }
 
   #send({ metadata }: EncodedResponse, message: Uint8Array): void {

@@ -1,6 +1,5 @@
 import type { OutgoingHttpHeaders } from "node:http2";
 import type { Codec, EncodedResponse, Encoding } from "../../domain/encoded-response.js";
-import type { Failure } from "../../domain/failure.js";
 import type { CallError, CallWire } from "../call/call-wire.js";
 import type { ContentCoding } from "../call/content-coding.js";
 import { type Framing, framingOf } from "../call/framing.js";
@@ -45,8 +44,8 @@ export class GrpcResponse implements CallWire {
     if (!isGone) output.respond(this.#headers(headers.size === 0 ? undefined : headers), withTrailers);
   }
 
-  write(frames: Uint8Array): boolean {
-    return this.#exchange.write(frames);
+  write(messages: readonly Uint8Array[]): boolean {
+    return this.#exchange.write(messages);
   }
 
   finish(error: CallError | undefined, trailers: Fields): void {
@@ -66,8 +65,8 @@ export class GrpcResponse implements CallWire {
     output.end();
   }
 
-  breakOff(failure: Failure): void {
-    this.#exchange.breakOff(failure);
+  breakOff(error: CallError): void {
+    this.#exchange.breakOff(error);
   }
 
   #send({ metadata }: EncodedResponse, frame: Uint8Array): void {

@@ -6,7 +6,6 @@ import * as grpcProtocol from "@connectrpc/connect/protocol-grpc";
 import { repeated } from "../../domain/failure.js";
 import type { Method } from "../../domain/service.js";
 import type { CallWire } from "../call/call-wire.js";
-import { BodyReader, EnvelopeReader, TextEnvelopeReader } from "../call/framing.js";
 import { BidiCall, BodyCall } from "../call/server-call.js";
 import type { DataHeaders, HeaderFields } from "../common-headers.js";
 import { type Exchange, Http2Exchange } from "../connections/exchange.js";
@@ -122,22 +121,15 @@ export class RpcHandler {
 
   /** Starts a call whose requests follow. If its headers are invalid, it has ended already. */
   #open(served: RpcMethod, type: RpcContentType, codings: Codings, exchange: Exchange, wire: CallWire): RpcCall {
-    const { headers, clientAddress } = exchange;
-    const { timeoutMs, error } = timeoutOf(type, headers);
-    const method = served[type.protocol];
-    const decode = served.decode[type.codec];
+    const { timeoutMs, error } = timeoutOf(type, exchange.headers);
     const { kind } = served.method;
-    let call: RpcCall;
-    if (kind === "bidi_streaming") {
-      const bounds = { bytesMax: this.#limits.streamedRequestBytesMax, coding: codings.request };
-      const reading = { bounds, decode, text: type.text };
-      call = new BidiCall(method, reading, wire, clientAddress, headers, timeoutMs);
-    } else {
-      const bounds = { bytesMax: this.#limits.requestBodyBytesMax, coding: codings.request };
-      const reader = type.enveloped ? new EnvelopeReader(bounds, kind.replace("_", "-")) : new BodyReader(bounds);
-      const bytesReader = type.text ? new TextEnvelopeReader(reader) : reader;
-      call = new BodyCall(method, bytesReader, decode, wire, clientAddress, headers, timeoutMs);
-    }
+    const { streamedRequestBytesMax, requestBodyBytesMax } = this.#limits;
+    const bytesMax = kind === "bidi_streaming" ? streamedRequestBytesMax : requestBodyBytesMax;
+    const { enveloped, text } = type;
+    const bounds = { bytesMax, coding: codings.request };
+    const reading = { bounds, decode: served.decode[type.codec], enveloped, text };
+    const Call = kind === "bidi_streaming" ? BidiCall : BodyCall;
+    const call = new Call(served[type.protocol], reading, wire, exchange, timeoutMs);
     follow(exchange, call, kind !== "unary");
     if (codings.refusal !== undefined) call.fail(codings.refusal);
     if (error !== undefined) call.fail(new ProtocolError("invalid_argument", repeated(error.rawMessage)));
