@@ -25,7 +25,7 @@ const budgets: Readonly<Record<string, number>> = {
   "transport/": 1_130,
   "transport/call": 1_120,
   "transport/connections": 2_120,
-  "transport/http": 1_460,
+  "transport/http": 1_480,
   "transport/protocols": 740,
   "transport/services": 380,
   verify: 1_220,

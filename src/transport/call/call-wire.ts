@@ -21,8 +21,8 @@ export interface CallWire {
   adapt?(stream: ResponseStream): ResponseStream | Promise<ResponseStream>;
   /** Sends the protocol's headers and these at once. Called once, before anything else. */
   start(headers: ReadonlyMap<string, string>): void;
-  /** Sends encoded messages. False: wait for the drain before writing more. */
-  write(messages: readonly Uint8Array[]): boolean;
+  /** Sends frames. False: wait for the drain before writing more. */
+  write(frames: Uint8Array): boolean;
   /** Ends the response, with or without an error. Without an earlier `start`, the error is the whole response. */
   finish(error: CallError | undefined, trailers: ReadonlyMap<string, string>): void;
   /** Aborts a response whose reader takes nothing. */

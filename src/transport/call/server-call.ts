@@ -1,5 +1,5 @@
 import type { Message } from "@bufbuild/protobuf";
-import type { Codec, EncodedResponse } from "../../domain/encoded-response.js";
+import type { Codec, EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import { Failure, type Terms } from "../../domain/failure.js";
 import type { RequestHeaders } from "../../domain/metadata.js";
 import type { Call, Method, RequestStream, ResponseStream } from "../../domain/service.js";
@@ -256,17 +256,16 @@ export class ServerCall implements Call {
         else if (stream.ended) this.#end(stream);
         return;
       }
-      const { encoding } = this.#wire;
-      const messages = responses.map((response) => response.encode(encoding));
+      const frames = joined(responses, this.#wire.encoding);
       this.#sendHeaders(stream);
-      this.#blocked = !this.#wire.write(messages);
+      this.#blocked = !this.#wire.write(frames);
     }
   }
 
-  #sendHeaders({ headers }: ResponseStream): void {
+  #sendHeaders(stream: ResponseStream): void {
     if (this.#headersSent || this.#phase !== "streaming") return;
     this.#headersSent = true;
-    this.#wire.start(headers);
+    this.#wire.start(stream.headers);
   }
 
   #end(stream: ResponseStream): void {
@@ -298,6 +297,12 @@ export class ServerCall implements Call {
     clearTimeout(this.#timer);
     clearTimeout(this.#grace);
   }
+}
+
+function joined(responses: readonly EncodedResponse[], encoding: Encoding): Uint8Array {
+  const [first] = responses;
+  if (responses.length === 1 && first !== undefined) return first.encode(encoding);
+  return Buffer.concat(responses.map((response) => response.encode(encoding)));
 }
 
 /** A call whose request message is the request body. The protocol reports its chunks and its end. */

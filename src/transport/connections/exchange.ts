@@ -44,8 +44,9 @@ export abstract class Exchange {
   /** The request target, undecoded. */
   readonly url: string;
   readonly headers: IncomingHttpHeaders;
-  /** The headers of every response. */
-  #common: HeaderList;
+  /** The headers of every response, if the exchange has its own. */
+  #common: HeaderList | undefined;
+  readonly #port: PortOptions;
   /** The request's body. */
   abstract readonly body: Readable;
   /** The response's body. It reports `drain` and `close`. */
@@ -58,28 +59,32 @@ export abstract class Exchange {
     url: string,
     headers: IncomingHttpHeaders,
     address: string | undefined,
-    { common, clients }: PortOptions,
+    port: PortOptions,
   ) {
     this.method = method;
     this.url = url;
     this.headers = headers;
-    this.#common = common.of(headers.origin);
-    this.clientAddress = clients.of(address, headers["x-forwarded-for"]);
+    this.#port = port;
+    this.clientAddress = port.clients.of(address, headers["x-forwarded-for"]);
   }
 
   /** Sends these headers too, of an error's metadata. */
   addMetadata(headers: ReadonlyMap<string, string>): void {
-    this.#common = withMetadata(this.#common, headers);
+    this.#common = withMetadata(this.#commonHeaders, headers);
   }
 
   /** Sends these headers too, of the metadata of a response: see {@link withOwn}. */
   addOwn(headers: ReadonlyMap<string, string>): void {
-    this.#common = withOwn(this.#common, headers);
+    this.#common = withOwn(this.#commonHeaders, headers);
   }
 
   /** What Node is given. */
   protected merged(own: HeaderFields): (string | number)[] {
-    return mergedHeaders(this.#common, own);
+    return mergedHeaders(this.#commonHeaders, own);
+  }
+
+  get #commonHeaders(): HeaderList {
+    return this.#common ?? this.#port.common.of(this.headers.origin);
   }
 
   /** Whether the headers of the response were sent. */
@@ -95,11 +100,6 @@ export abstract class Exchange {
   abstract sendText(status: number, headers: HeaderFields, text: string): void;
   /** Sends the headers of a response whose body follows, and its trailers if `hasTrailers`. */
   abstract start(status: number, headers: HeaderFields, hasTrailers?: boolean): void;
-  /** Sends these as one write. False: wait for the drain of {@link output}. */
-  write(chunks: readonly Uint8Array[]): boolean {
-    return this.output.write(joined(chunks));
-  }
-
   /** Ends a response that has started. */
   abstract end(last?: Uint8Array, trailers?: ReadonlyMap<string, string>): void;
   /** Aborts the response, so that the client can tell that it is incomplete. */
@@ -123,12 +123,6 @@ export abstract class Exchange {
     const { status, headers, body } = errorResponse(failure);
     this.send(status, headers, body);
   }
-}
-
-/** Chunks as one. */
-export function joined(chunks: readonly Uint8Array[]): Uint8Array {
-  const [first] = chunks;
-  return first !== undefined && chunks.length === 1 ? first : Buffer.concat(chunks);
 }
 
 /** Of HTTP/1.1. */
@@ -186,11 +180,6 @@ export class Http1Exchange extends Exchange {
 
   breakOff(): void {
     this.output.destroy();
-  }
-
-  /** The connection to which finished chunks may be written directly, after the headers have left. */
-  get chunkSocket(): Socket | undefined {
-    return this.hasChunks ? (this.output.socket ?? undefined) : undefined;
   }
 
   /**

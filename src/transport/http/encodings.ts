@@ -19,7 +19,7 @@ export const jsonLine: Encoding = {
 };
 
 /** A server-sent event. Its data is one line, because JSON has no line breaks outside of escapes. */
-const serverSentEvent: Encoding = {
+export const serverSentEvent: Encoding = {
   name: "server-sent event",
   encode(response) {
     const id = response.eventId === undefined ? [] : [Buffer.from(`id: ${response.eventId}\n`)];
@@ -27,30 +27,10 @@ const serverSentEvent: Encoding = {
   },
 };
 
-/** An encoding that is never empty, as a chunk of an HTTP/1.1 body (RFC 9112, 7.1). */
-function asChunk(encoding: Encoding): Encoding {
-  return {
-    name: `${encoding.name} in a chunk`,
-    encode(response) {
-      const bytes = encoding.encode(response);
-      return Buffer.concat([Buffer.from(`${bytes.length.toString(16)}\r\n`), bytes, Buffer.from("\r\n")]);
-    },
-  };
-}
-
-const chunkedEncodings = new Map([jsonLine, serverSentEvent].map((encoding) => [encoding, asChunk(encoding)]));
-
-/** The same encoding in finished chunks. @throws TypeError for an encoding without a chunked variant */
-export function chunkedEncoding(encoding: Encoding): Encoding {
-  const chunked = chunkedEncodings.get(encoding);
-  if (chunked === undefined) throw new TypeError(`${encoding.name} is not written in finished chunks`);
-  return chunked;
-}
-
-/** A WebSocket text message. */
+/** A WebSocket text message as a frame (RFC 6455, 5.2): final, unmasked, as servers send it. */
 export const webSocketText: Encoding = {
   name: "WebSocket text",
-  encode: (response) => Buffer.concat([resultHead, response.json(), brace]),
+  encode: (response) => textFrame(Buffer.concat([resultHead, response.json(), brace])),
 };
 
 /** The content of a `google.api.HttpBody`, without its envelope. */
@@ -76,7 +56,27 @@ function errorEvent(failure: Failure): Uint8Array {
 
 /** A failure as the last WebSocket text message. */
 export function errorText(failure: Failure): Uint8Array {
-  return Buffer.from(`{"error":${errorJson(failure)}}`);
+  return textFrame(Buffer.from(`{"error":${errorJson(failure)}}`));
+}
+
+/** Final fragment, opcode text. */
+const finalText = 0x81;
+
+function textFrame(payload: Uint8Array): Uint8Array {
+  const headBytes = payload.length < 126 ? 2 : payload.length < 65_536 ? 4 : 10;
+  const frame = Buffer.allocUnsafeSlow(headBytes + payload.length);
+  frame[0] = finalText;
+  if (headBytes === 2) {
+    frame[1] = payload.length;
+  } else if (headBytes === 4) {
+    frame[1] = 126;
+    frame.writeUInt16BE(payload.length, 2);
+  } else {
+    frame[1] = 127;
+    frame.writeBigUInt64BE(BigInt(payload.length), 2);
+  }
+  frame.set(payload, headBytes);
+  return frame;
 }
 
 /** How a stream is written to a response. */

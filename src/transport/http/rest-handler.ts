@@ -1,11 +1,15 @@
 import type { Message } from "@bufbuild/protobuf";
+import { Failure } from "../../domain/failure.js";
+import type { Metadata } from "../../domain/metadata.js";
 import type { MetricsText } from "../../telemetry/metrics.js";
+import type { CallError } from "../call/call-wire.js";
+import { chooseCoding } from "../call/content-coding.js";
 import { type ServedMethod, ServerCall } from "../call/server-call.js";
 import type { CommonHeaders, HeaderFields } from "../common-headers.js";
 import type { Exchange } from "../connections/exchange.js";
 import { toFailure, unknownPath, urlTooLong, wrongMethod } from "../errors.js";
 import type { HandlerOptions, Readiness } from "../options.js";
-import { JsonResponse } from "./json-response.js";
+import { WholeResponse } from "../whole-response.js";
 import type { BoundRequest } from "./query-parameters.js";
 import type { RouteMatch, Routes } from "./routes.js";
 import { StreamResponse } from "./stream-response.js";
@@ -107,6 +111,23 @@ export class RestHandler {
     // The client of a pipelined request may be gone when its turn comes.
     if (exchange.output.destroyed) call.left();
     else call.invoke(bound.message);
+  }
+}
+
+/** The JSON response to a GET of a unary method. */
+class JsonResponse extends WholeResponse {
+  /** `vary`: the value of that header. */
+  constructor(exchange: Exchange, vary: string) {
+    const wanted = chooseCoding(exchange.headers["accept-encoding"]?.toString());
+    super(exchange, { codec: "json", contentType: "application/json", name: "json", vary }, wanted);
+  }
+
+  finish(error: CallError | undefined): void {
+    if (error instanceof Failure) this.exchange.sendError(error);
+  }
+
+  protected headersOf({ headers }: Metadata): ReadonlyMap<string, string> {
+    return headers;
   }
 }
 

@@ -72,8 +72,8 @@ export class EnvelopedResponse implements CallWire {
     this.#exchange.start(200, this.#headers(undefined));
   }
 
-  write(messages: readonly Uint8Array[]): boolean {
-    return this.#exchange.write(messages);
+  write(frames: Uint8Array): boolean {
+    return this.#exchange.output.write(frames);
   }
 
   finish(error: CallError | undefined, trailers: Fields): void {

@@ -147,13 +147,15 @@ interface CarrierOfCall extends Stream {
   [carriedCall]?: RpcCall;
 }
 
-/** Tells a call of its connection. A connection that failed ends the call at "close". */
-function follow({ body, output }: Exchange, call: RpcCall, streaming: boolean): void {
-  const carrier: CarrierOfCall = output;
+/** Tells a call of its connection. Errors need no more than a listener: a connection that failed ends the call at "close". */
+function follow(exchange: Exchange, call: RpcCall, streaming: boolean): void {
+  const carrier: CarrierOfCall = exchange.output;
   carrier[carriedCall] = call;
   carrier.on("close", onClose);
   if (streaming) carrier.on("drain", onDrain);
-  for (const part of [body, output]) part.on("error", ignore);
+  if (exchange instanceof Http2Exchange) return;
+  exchange.body.on("error", ignore);
+  exchange.output.on("error", ignore);
 }
 
 function onData(this: CarrierOfCall, chunk: Buffer): void {
