@@ -1,7 +1,10 @@
 import { type BlockHead, blockHeaderNames, dataHeaders } from "../domain/block-headers.js";
 
-/** Header fields of a response, lower-case. */
-export type HeaderFields = Readonly<Record<string, string | number>>;
+/** Header fields of a response by their lower-case names. Those without a value are left out. */
+export type HeaderFields = Readonly<Record<string, string | number | undefined>>;
+
+/** The same as names and values in turn, which Node writes several times as fast as an object of ten fields. */
+export type HeaderList = readonly (string | number)[];
 
 /** Response headers that pages of other origins may read, in all protocols. */
 const exposedHeaders = [
@@ -22,27 +25,56 @@ const blockNames: ReadonlySet<string> = new Set(blockHeaderNames);
 /** How long a browser may cache a preflight, in seconds; browsers cap it at two hours or less. */
 const preflightMaxAgeSeconds = 7200;
 
-/**
- * The data headers of a response with metadata. It comes from the database, so it names the block of its own statement,
- * or none; never the process's newest block.
- */
-export function withOwn<V>(
-  common: Readonly<Record<string, V>>,
-  own: ReadonlyMap<string, string>,
-): Record<string, V | string> {
-  // Deleting from a copy takes seven times as long.
-  const fields: Record<string, V | string> = {};
-  for (const [name, value] of Object.entries(common)) {
-    if (!blockNames.has(name)) fields[name] = value;
-  }
-  for (const [name, value] of own) fields[name] = value;
-  return fields;
+/** The headers with those of a metadata, which pages of other origins may read too. */
+export function withMetadata(common: HeaderList, own: ReadonlyMap<string, string>): HeaderList {
+  const list: (string | number)[] = [];
+  const added = [...own.keys()].filter((name) => !exposedHeaders.includes(name));
+  eachField(common, (name, value) => {
+    const exposes = name === "access-control-expose-headers" && added.length > 0;
+    if (!own.has(name)) list.push(name, exposes ? [value, ...added].join(", ") : value);
+  });
+  for (const [name, value] of own) list.push(name, value);
+  return list;
 }
 
-/** The same headers, with which a page may also read `names`. */
-export function exposing<T extends HeaderFields>(common: T, names: readonly string[]): T {
-  if (names.length === 0 || common["access-control-expose-headers"] === undefined) return common;
-  return { ...common, "access-control-expose-headers": [...new Set([...exposedHeaders, ...names])].join(", ") };
+/**
+ * The same for a response with metadata of its own. It comes from the database, so it names the block of its own
+ * statement, or none; never the process's newest block.
+ */
+export function withOwn(common: HeaderList, own: ReadonlyMap<string, string>): HeaderList {
+  const list: (string | number)[] = [];
+  eachField(common, (name, value) => {
+    if (!blockNames.has(name)) list.push(name, value);
+  });
+  return withMetadata(list, own);
+}
+
+/** The common headers of a response with its own, which replace them. */
+export function mergedHeaders(common: HeaderList, own: HeaderFields): (string | number)[] {
+  const list: (string | number)[] = [];
+  for (const name in own) {
+    const value = own[name];
+    if (value !== undefined) list.push(name, value);
+  }
+  eachField(common, (name, value) => {
+    if (own[name] === undefined) list.push(name, value);
+  });
+  return list;
+}
+
+/** Calls `take` with each name and value. */
+export function eachField(list: HeaderList, take: (name: string, value: string | number) => void): void {
+  for (let i = 0; i < list.length; i += 2) take(String(list[i]), list[i + 1] ?? "");
+}
+
+/** The additional headers of a CORS preflight response. */
+export function preflightHeaders(requestedHeaders: string | undefined, allow: string): HeaderFields {
+  return {
+    allow,
+    "access-control-allow-methods": allow,
+    "access-control-max-age": preflightMaxAgeSeconds,
+    "access-control-allow-headers": requestedHeaders,
+  };
 }
 
 /** Whether an `If-None-Match` value contains this ETag (weak comparison, RFC 9110, 13.1.2). */
@@ -67,35 +99,30 @@ export class DataHeaders {
   readonly #source: DataSource;
   #seconds: number | undefined;
   #block: BlockHead | undefined;
-  #fields: HeaderFields = {};
+  #fields: HeaderList = [];
 
   constructor(source: DataSource) {
     this.#source = source;
   }
 
   /** The same object until a value changes. */
-  current(): HeaderFields {
+  current(): HeaderList {
     const staleness = this.#source.staleness?.();
     const seconds = staleness === undefined ? undefined : Math.floor(staleness);
     const block = this.#source.newestBlock?.();
     if (seconds !== this.#seconds || block !== this.#block) {
       this.#seconds = seconds;
       this.#block = block;
-      this.#fields = dataHeaders(block, seconds);
+      this.#fields = Object.entries(dataHeaders(block, seconds)).flat();
     }
     return this.#fields;
   }
 }
 
-/**
- * The headers of every HTTP response: CORS, and how new its data is. The same object is returned until one of them
- * changes, so that responses can keep finished headers.
- */
+/** The headers of every HTTP response: CORS, and how new its data is. */
 export class CommonHeaders {
   readonly #origins: ReadonlySet<string> | undefined;
   readonly #data: DataHeaders;
-  readonly #byOrigin = new Map<string, HeaderFields>();
-  #fields: HeaderFields = {};
 
   /** No `origins`, or `*` among them: any origin. */
   constructor(origins: readonly string[] | undefined, data: DataHeaders) {
@@ -109,43 +136,23 @@ export class CommonHeaders {
   }
 
   /** The headers for a request from `origin`. */
-  of(origin: string | undefined): HeaderFields {
+  of(origin: string | undefined): HeaderList {
     const data = this.#data.current();
-    if (data !== this.#fields) {
-      this.#fields = data;
-      this.#byOrigin.clear();
-    }
-    const key = this.#origins === undefined ? "*" : origin !== undefined && this.#origins.has(origin) ? origin : "";
-    let fields = this.#byOrigin.get(key);
-    if (fields === undefined) {
-      fields = this.#make(key);
-      this.#byOrigin.set(key, fields);
-    }
-    return fields;
-  }
-
-  /** The additional headers of a CORS preflight response. */
-  preflight(requestedHeaders: string | undefined, allow: string): HeaderFields {
-    return {
-      allow,
-      "access-control-allow-methods": allow,
-      "access-control-max-age": preflightMaxAgeSeconds,
-      ...(requestedHeaders === undefined ? {} : { "access-control-allow-headers": requestedHeaders }),
-    };
+    if (this.#origins === undefined) return [...corsOf("*"), ...data];
+    // Responses that depend on more headers replace it.
+    const vary = ["vary", this.vary()];
+    if (origin === undefined || !this.#origins.has(origin)) return [...vary, ...data];
+    return [...vary, ...corsOf(origin), ...data];
   }
 
   /** The `Vary` of a response that depends on these request headers. */
   vary(...names: readonly string[]): string {
     return [...names, ...(this.#origins === undefined ? [] : ["origin"])].join(", ");
   }
+}
 
-  #make(origin: string): HeaderFields {
-    return {
-      // Responses that depend on more headers replace it.
-      ...(this.#origins === undefined ? {} : { vary: this.vary() }),
-      ...(origin === "" ? {} : { "access-control-allow-origin": origin }),
-      ...(origin === "" ? {} : { "access-control-expose-headers": exposedHeaders.join(", ") }),
-      ...this.#fields,
-    };
-  }
+const exposedNames = exposedHeaders.join(", ");
+
+function corsOf(origin: string): HeaderList {
+  return ["access-control-allow-origin", origin, "access-control-expose-headers", exposedNames];
 }

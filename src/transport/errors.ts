@@ -85,16 +85,15 @@ export interface ErrorResponse {
   readonly body: Buffer;
 }
 
-/** Status, headers and body of a failure. `Retry-After` is in whole seconds, rounded up. */
-export function errorResponse(failure: Failure, common: HeaderFields): ErrorResponse {
+/** Status, own headers and body of a failure. `Retry-After` is in whole seconds, rounded up. */
+export function errorResponse(failure: Failure): ErrorResponse {
   const body = Buffer.from(errorJson(failure));
   const { retryAfterMs } = failure;
   const headers = {
     "content-type": "application/json",
     "content-length": body.length,
     "cache-control": "no-store",
-    ...(retryAfterMs === undefined ? {} : { "retry-after": Math.max(1, Math.ceil(retryAfterMs / 1000)) }),
-    ...common,
+    "retry-after": retryAfterMs === undefined ? undefined : Math.max(1, Math.ceil(retryAfterMs / 1000)),
     ...Object.fromEntries(failure.metadata?.headers ?? []),
     ...(failure instanceof HttpFailure ? failure.headers : {}),
   };

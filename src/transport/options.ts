@@ -1,41 +1,10 @@
-import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Http2ServerRequest, Http2ServerResponse, IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
-import type { Socket } from "node:net";
-import type { Failure } from "../domain/failure.js";
 import type { Api } from "../domain/service.js";
 import type { Log } from "../telemetry/log.js";
-import type { HeaderFields } from "./common-headers.js";
 import type { ClientAddresses } from "./connections/client-addresses.js";
 import type { RequestMetrics } from "./request-metrics.js";
 
 /** Whether the process accepts requests. */
 export type Readiness = "ready" | "loading" | "draining";
-
-/** A request of either HTTP version. */
-export type AnyRequest = IncomingMessage | Http2ServerRequest;
-
-/** A response of either HTTP version. */
-export type AnyResponse = ServerResponse | Http2ServerResponse;
-
-/** A port, and where it passes requests. */
-export interface PortOptions {
-  /** PEM texts; with them the listening socket uses TLS. */
-  readonly tls: { readonly certificate: string; readonly key: string } | undefined;
-  readonly limits: TransportLimits;
-  readonly clients: ClientAddresses;
-  readonly log: Log;
-  /** The headers of every response to a request from `origin`; undefined: it is not known. */
-  readonly commonHeaders: (origin: string | undefined) => HeaderFields;
-  readonly handlers: {
-    request(request: AnyRequest, response: AnyResponse): void;
-    /** Responds to a request with an error. */
-    refuse(request: AnyRequest, response: AnyResponse, failure: Failure): void;
-    /** A request for a WebSocket; `head` is what follows its headers. */
-    upgrade(request: IncomingMessage, socket: Socket, head: Buffer): void;
-    /** An HTTP/2 stream, before Node makes a request of it. True: it was taken. */
-    stream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean;
-  };
-}
 
 /** Options of the handlers of every protocol. */
 export interface HandlerOptions {

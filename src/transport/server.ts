@@ -1,23 +1,20 @@
 import type { Socket } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import { Health } from "../../gen/grpc/health/v1/health_pb.js";
-import type { Failure } from "../domain/failure.js";
 import type { Api } from "../domain/service.js";
 import type { Log } from "../telemetry/log.js";
 import { addCounter, addGauge, type Metrics, type MetricsText } from "../telemetry/metrics.js";
-import { CommonHeaders, DataHeaders, type DataSource } from "./common-headers.js";
+import { CommonHeaders, DataHeaders, type DataSource, preflightHeaders } from "./common-headers.js";
 import { ClientAddresses, type Network } from "./connections/client-addresses.js";
+import type { Exchange } from "./connections/exchange.js";
 import { OnePort } from "./connections/one-port.js";
-import { allowedMethods } from "./errors.js";
-import { type Exchange, refuse } from "./http/exchange.js";
+import { allowedMethods, toFailure } from "./errors.js";
 import { RestHandler } from "./http/rest-handler.js";
 import { Routes, splitTarget } from "./http/routes.js";
 import { type StaticFile, StaticFiles } from "./http/static-files.js";
 import { WebSocketHandler } from "./http/web-socket-handler.js";
-import { type AnyRequest, type AnyResponse, type Readiness, type TransportLimits, transportLimits } from "./options.js";
-import { GrpcHandler } from "./protocols/grpc.js";
+import { type Readiness, type TransportLimits, transportLimits } from "./options.js";
 import { RpcHandler } from "./protocols/rpc-handler.js";
-import { RpcMethods } from "./protocols/rpc-methods.js";
 import { createRequestMetrics } from "./request-metrics.js";
 import { healthMethods } from "./services/health.js";
 import { reflectionMethods } from "./services/reflection.js";
@@ -88,32 +85,19 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const metricsText = options.servesMetrics === false ? undefined : (options.metricsText ?? metrics);
   const status = options.status && { path: `${basePath}/status`, read: options.status };
   const rest = new RestHandler({ ...handlerOptions, metrics: metricsText, status, common, routes });
-  const methods = new RpcMethods(handlerOptions);
-  const dispatcher = new RequestDispatcher({
-    common,
-    basePath,
-    log,
-    files: new StaticFiles(options.files, common.vary("accept-encoding")),
-    rpc: new RpcHandler(methods, common.vary("accept-encoding")),
-    rest,
-  });
-  const grpc = new GrpcHandler(methods, data);
+  const rpc = new RpcHandler(handlerOptions, data, common.vary("accept-encoding"));
+  const files = new StaticFiles(options.files, common.vary("accept-encoding"), log);
+  const dispatcher = new RequestDispatcher({ rest, rpc, files }, basePath, log);
   const webSockets = new WebSocketHandler({ ...handlerOptions, common, data, routes });
   const port = new OnePort({
-    tls,
-    limits,
-    clients,
-    log,
-    commonHeaders: (origin) => common.of(origin),
+    ...{ tls, limits, common, clients, log },
     handlers: {
-      request: (request, response) => dispatcher.dispatch(request, response),
-      refuse: (request, response, failure) => dispatcher.refuse(request, response, failure),
+      request: (exchange) => dispatcher.dispatch(exchange),
       upgrade: (request, socket, head) => webSockets.handle(request, socket, head),
-      stream: (stream, headers) => grpc.handle(stream, headers),
     },
   });
   const handed = options.handedConnections === true;
-  const listening = handed ? port.open(listen.port) : await port.listen(listen.host, listen.port);
+  const listening = handed ? listen.port : await port.listen(listen.host, listen.port);
   watchPort(port, metrics);
   const host = listen.host.includes(":") ? `[${listen.host}]` : listen.host;
   return {
@@ -147,68 +131,42 @@ async function drain(port: OnePort, guard: StreamGuard, ms: number): Promise<voi
   await drained;
 }
 
-/** The handlers that requests are passed to. */
-export interface RequestDispatcherOptions {
-  readonly common: CommonHeaders;
-  /** Empty, or `/prefix`. */
-  readonly basePath: string;
-  readonly files: StaticFiles;
-  readonly rpc: RpcHandler;
-  readonly rest: RestHandler;
-  readonly log: Log;
-}
-
 /** Passes each request to the handler that serves it. Remembered URLs are tried first. */
 class RequestDispatcher {
-  readonly #options: RequestDispatcherOptions;
+  readonly #handlers: { readonly rest: RestHandler; readonly rpc: RpcHandler; readonly files: StaticFiles };
+  /** Empty, or `/prefix`. */
+  readonly #basePath: string;
+  readonly #log: Log;
 
-  constructor(options: RequestDispatcherOptions) {
-    this.#options = options;
+  constructor(handlers: { rest: RestHandler; rpc: RpcHandler; files: StaticFiles }, basePath: string, log: Log) {
+    this.#handlers = handlers;
+    this.#basePath = basePath;
+    this.#log = log;
   }
 
-  dispatch(request: AnyRequest, response: AnyResponse): void {
-    const { rest, log } = this.#options;
-    const { method } = request;
-    const exchange = this.#exchange(request, response);
+  dispatch(exchange: Exchange): void {
     try {
-      if ((method === "GET" || exchange.head) && rest.takeRemembered(exchange)) return;
-      this.#dispatchNew(exchange, request, response);
+      const isRead = exchange.method === "GET" || exchange.isHead;
+      if (isRead && this.#handlers.rest.takeRemembered(exchange)) return;
+      this.#dispatchNew(exchange, isRead);
     } catch (thrown) {
-      refuse(exchange, thrown, log);
+      exchange.sendError(toFailure(thrown, this.#log));
     }
   }
 
-  /** Responds to a request with an error. */
-  refuse(request: AnyRequest, response: AnyResponse, failure: Failure): void {
-    refuse(this.#exchange(request, response), failure, this.#options.log);
+  #dispatchNew(exchange: Exchange, isRead: boolean): void {
+    const { rest, rpc, files } = this.#handlers;
+    const { path, query } = splitTarget(exchange.url);
+    const inBase = path.startsWith(`${this.#basePath}/`);
+    const inner = inBase ? path.slice(this.#basePath.length) : path;
+    if (exchange.method === "OPTIONS") sendPreflight(exchange, rpc.allowed(inner) ?? allowedMethods);
+    else if (isRead && inBase && files.serve(exchange, inner)) return;
+    else if (rpc.matches(exchange, inner)) rpc.handle(exchange, inner, query);
+    else rest.handle(exchange, path, query);
   }
+}
 
-  #exchange(request: AnyRequest, response: AnyResponse): Exchange {
-    const common = this.#options.common.of(request.headers.origin);
-    return { request, response, common, head: request.method === "HEAD" };
-  }
-
-  #dispatchNew(exchange: Exchange, request: AnyRequest, response: AnyResponse): void {
-    const { rest, rpc, files, basePath } = this.#options;
-    const { method = "" } = request;
-    const { path, query } = splitTarget(request.url ?? "/");
-    const inBase = path.startsWith(`${basePath}/`);
-    const inner = inBase ? path.slice(basePath.length) : path;
-    if (method === "OPTIONS") {
-      this.#preflight(exchange, rpc.allowed(inner) ?? allowedMethods);
-      return;
-    }
-    if ((method === "GET" || exchange.head) && inBase && files.serve(exchange, inner)) return;
-    if (!rpc.matches(method, inner, request.headers)) {
-      rest.handle(exchange, path, query);
-      return;
-    }
-    rpc.handle({ request, response, common: exchange.common }, inner, query);
-  }
-
-  #preflight({ request, response, common }: Exchange, allow: string): void {
-    const requested = request.headers["access-control-request-headers"];
-    response.writeHead(204, { ...common, ...this.#options.common.preflight(requested, allow) });
-    response.end();
-  }
+function sendPreflight(exchange: Exchange, allow: string): void {
+  const requested = exchange.headers["access-control-request-headers"];
+  exchange.send(204, preflightHeaders(requested, allow));
 }

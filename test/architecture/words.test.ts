@@ -24,7 +24,7 @@ const names: readonly (readonly [words: string, use: string, except?: RegExp])[]
   [
     "tick ticks",
     "block update",
-    /^((src|test)\/simulator\/|bench\/pages|web\/components\/chart-axis|.*(http1-connection|http\/exchange))/,
+    /^((src|test)\/simulator\/|bench\/pages|web\/components\/chart-axis|.*(http1-connection|connections\/exchange))/,
   ], // prices, CPU time, an axis, process.nextTick
   ["owe owed owes owing", "pending"],
   ["look looks looked", "poll, check, peek"],

@@ -4,7 +4,6 @@ import { ExportLedgerEntriesRequestSchema } from "../../gen/datanode/api/v2/trad
 import type { Failure } from "../../src/domain/failure.js";
 import type { Method, ResponseStream } from "../../src/domain/service.js";
 import { createLog } from "../../src/telemetry/log.js";
-import { RequestCall } from "../../src/transport/call/server-call.js";
 import { defaultTransportLimits } from "../../src/transport/options.js";
 import { StreamGuard } from "../../src/transport/stream-guard.js";
 import { depthUpdate, fakeService } from "./fake-api.js";
@@ -13,7 +12,8 @@ const request = create(ExportLedgerEntriesRequestSchema);
 
 function open(method: Method | undefined, address = "a"): ResponseStream {
   if (method?.kind !== "server_streaming") throw new Error("no stream method");
-  const stream = method.open(request, new RequestCall(address, {}));
+  const call = { signal: new AbortController().signal, clientAddress: address, requestHeaders: {} };
+  const stream = method.open(request, call);
   if (stream instanceof Promise) throw new Error("a promise");
   return stream;
 }

@@ -163,73 +163,40 @@ export interface RequestBounds {
   readonly coding: ContentCoding | undefined;
 }
 
-/** Receives the chunks of a request body and returns its message. */
-export interface RequestReader {
-  /** @throws ProtocolError as soon as the body is certain to be invalid */
-  push(chunk: Buffer): void;
-  /** The message, after the end of the body. @throws ProtocolError if it is missing or incomplete */
-  finish(): Buffer;
-}
-
-/** Reads a body that must hold exactly one enveloped message, in any chunks. */
-export class EnvelopeReader implements RequestReader {
-  readonly #bounds: RequestBounds;
-  readonly #kind: string;
-  #first: Buffer | undefined;
-  #rest: Buffer[] | undefined;
-  #received = 0;
-  /** Size of the envelope including its head, in bytes; 0 while the head is incomplete. */
-  #expected = 0;
-  #compressed = false;
-
-  /** `kind` is the method's kind for error messages: `unary`, `server-streaming`. */
-  constructor(bounds: RequestBounds, kind: string) {
-    this.#bounds = bounds;
-    this.#kind = kind;
-  }
-
-  push(chunk: Buffer): void {
-    this.#received += chunk.length;
-    if (this.#first === undefined) this.#first = chunk;
-    else if (this.#rest === undefined) this.#rest = [chunk];
-    else this.#rest.push(chunk);
-    if (this.#expected === 0 && this.#received >= envelopeHeadBytes) this.#readHead();
-    if (this.#expected !== 0 && this.#received > this.#expected) {
-      throw new ProtocolError("unimplemented", `protocol error: received extra input message for ${this.#kind} method`);
-    }
-  }
-
-  finish(): Buffer {
-    if (this.#first === undefined) {
-      throw new ProtocolError("unimplemented", `protocol error: missing input message for ${this.#kind} method`);
-    }
-    if (this.#expected === 0 || this.#received < this.#expected) {
-      throw malformed("protocol error: incomplete envelope");
-    }
-    const bytes = this.#joined(this.#first).subarray(envelopeHeadBytes);
-    return this.#compressed ? decompressed(bytes, this.#bounds) : bytes;
-  }
-
-  #joined(first: Buffer): Buffer {
-    return this.#rest === undefined ? first : Buffer.concat([first, ...this.#rest], this.#received);
-  }
-
-  #readHead(): void {
-    if (this.#first === undefined) return;
-    const head = this.#joined(this.#first);
-    this.#expected = envelopeHeadBytes + lengthIn(head, this.#bounds);
-    this.#compressed = isCompressed(head);
-  }
-}
-
-/** A message as it arrived, to be read by {@link messageOf}. */
+/** A message as it arrived, to be read by {@link messageOf}. Its bytes are those of the chunk. */
 export interface ArrivedMessage {
   readonly bytes: Buffer;
   readonly compressed: boolean;
 }
 
-/** Reads a body of any number of enveloped messages, and passes each on when it is complete. */
-export class EnvelopesReader implements RequestReader {
+/** Receives the chunks of a request body, and passes on each message that is complete. */
+export interface RequestReader {
+  /** @throws ProtocolError as soon as the body is certain to be invalid */
+  push(chunk: Buffer): void;
+  /** The body has ended. @throws ProtocolError if its last message is incomplete */
+  finish(): void;
+}
+
+/** How the body of a request is read. */
+export interface RequestReading {
+  readonly bounds: RequestBounds;
+  readonly decode: RequestDecoder;
+  /** Whether messages are in envelopes. If not, the body is one message, and an empty body an empty message. */
+  readonly enveloped: boolean;
+  /** Whether the body is base64. */
+  readonly text: boolean;
+}
+
+/** `arrived` may throw: the body is then invalid. */
+export function requestReader(reading: RequestReading, arrived: (message: ArrivedMessage) => void): RequestReader {
+  const { bounds, enveloped, text } = reading;
+  if (!enveloped) return new BodyReader(bounds, arrived);
+  const reader = new EnvelopeReader(bounds, arrived);
+  return text ? new TextEnvelopeReader(reader) : reader;
+}
+
+/** Reads a body of any number of enveloped messages. */
+class EnvelopeReader implements RequestReader {
   readonly #bounds: RequestBounds;
   readonly #arrived: (message: ArrivedMessage) => void;
   #chunks: Buffer[] = [];
@@ -237,7 +204,6 @@ export class EnvelopesReader implements RequestReader {
   /** Bytes to receive before the next step: a head, or a whole envelope. */
   #expected = envelopeHeadBytes;
 
-  /** `arrived` may throw: the body is then invalid. */
   constructor(bounds: RequestBounds, arrived: (message: ArrivedMessage) => void) {
     this.#bounds = bounds;
     this.#arrived = arrived;
@@ -247,24 +213,27 @@ export class EnvelopesReader implements RequestReader {
     this.#chunks.push(chunk);
     this.#received += chunk.length;
     if (this.#received < this.#expected) return;
-    let bytes = Buffer.concat(this.#chunks);
+    let bytes = joined(this.#chunks);
     while (bytes.length >= this.#expected) {
       this.#expected = envelopeHeadBytes + lengthIn(bytes, this.#bounds);
       if (bytes.length < this.#expected) break;
       const message = bytes.subarray(envelopeHeadBytes, this.#expected);
-      // A copy: the rest of the chunk may be larger by far.
-      this.#arrived({ bytes: Buffer.from(message), compressed: isCompressed(bytes) });
+      this.#arrived({ bytes: message, compressed: isCompressed(bytes) });
       bytes = bytes.subarray(this.#expected);
       this.#expected = envelopeHeadBytes;
     }
-    this.#chunks = [bytes];
+    this.#chunks = bytes.length === 0 ? [] : [bytes];
     this.#received = bytes.length;
   }
 
-  finish(): Buffer {
+  finish(): void {
     if (this.#received > 0) throw malformed("protocol error: incomplete envelope");
-    return Buffer.alloc(0);
   }
+}
+
+function joined(chunks: readonly Buffer[]): Buffer {
+  const [first] = chunks;
+  return first !== undefined && chunks.length === 1 ? first : Buffer.concat(chunks);
 }
 
 /** The length of the message behind the head of an envelope. @throws ProtocolError if it cannot be read */
@@ -286,8 +255,8 @@ export function messageOf({ bytes, compressed }: ArrivedMessage, bounds: Request
   return compressed ? decompressed(bytes, bounds) : bytes;
 }
 
-/** The same for a base64 body whose parts may be padded separately (`application/grpc-web-text`). */
-export class TextEnvelopeReader implements RequestReader {
+/** Reads a base64 body whose parts may be padded separately (`application/grpc-web-text`). */
+class TextEnvelopeReader implements RequestReader {
   readonly #inner: RequestReader;
   /** Characters of an incomplete group of four. */
   #rest = "";
@@ -306,20 +275,22 @@ export class TextEnvelopeReader implements RequestReader {
     for (const part of parts) this.#inner.push(Buffer.from(part, "base64"));
   }
 
-  finish(): Buffer {
+  finish(): void {
     if (this.#rest !== "") throw notBase64();
-    return this.#inner.finish();
+    this.#inner.finish();
   }
 }
 
-/** Reads a body that is the message itself. An empty body is an empty message. */
-export class BodyReader implements RequestReader {
+/** Reads a body that is the message itself. */
+class BodyReader implements RequestReader {
   readonly #bounds: RequestBounds;
+  readonly #arrived: (message: ArrivedMessage) => void;
   readonly #chunks: Buffer[] = [];
   #received = 0;
 
-  constructor(bounds: RequestBounds) {
+  constructor(bounds: RequestBounds, arrived: (message: ArrivedMessage) => void) {
     this.#bounds = bounds;
+    this.#arrived = arrived;
   }
 
   push(chunk: Buffer): void {
@@ -331,10 +302,8 @@ export class BodyReader implements RequestReader {
     this.#chunks.push(chunk);
   }
 
-  finish(): Buffer {
-    const [first] = this.#chunks;
-    const bytes = first !== undefined && this.#chunks.length === 1 ? first : Buffer.concat(this.#chunks);
-    return this.#bounds.coding === undefined ? bytes : decompressed(bytes, this.#bounds);
+  finish(): void {
+    this.#arrived({ bytes: joined(this.#chunks), compressed: this.#bounds.coding !== undefined });
   }
 }
 

@@ -1,5 +1,5 @@
 import type { Message } from "@bufbuild/protobuf";
-import type { Codec, EncodedResponse } from "../../domain/encoded-response.js";
+import type { Codec, EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import { Failure, type Terms } from "../../domain/failure.js";
 import type { RequestHeaders } from "../../domain/metadata.js";
 import type { Call, Method, RequestStream, ResponseStream } from "../../domain/service.js";
@@ -15,7 +15,7 @@ import {
 } from "../errors.js";
 import type { HandlerOptions, TransportLimits } from "../options.js";
 import type { RequestCounters } from "../request-metrics.js";
-import { type CallWire, StreamPump } from "./call-wire.js";
+import type { CallError, CallWire } from "./call-wire.js";
 import {
   isLargeMessage,
   mayServeInTurn,
@@ -23,48 +23,7 @@ import {
   whenLargeMessageMayBeRead,
   whenLoopTurned,
 } from "./event-loop.js";
-import {
-  type ArrivedMessage,
-  EnvelopesReader,
-  messageOf,
-  type RequestBounds,
-  type RequestDecoder,
-  type RequestReader,
-  TextEnvelopeReader,
-} from "./framing.js";
-
-/** The {@link Call} of any protocol. Its signal is created on first use. */
-export class RequestCall implements Call {
-  readonly clientAddress: string;
-  readonly requestHeaders: RequestHeaders;
-  readonly codec: Codec;
-  #controller: AbortController | undefined;
-  #aborted: { readonly reason: unknown } | undefined;
-
-  constructor(clientAddress: string, requestHeaders: RequestHeaders, codec: Codec = "json") {
-    this.codec = codec;
-    this.clientAddress = clientAddress;
-    this.requestHeaders = requestHeaders;
-  }
-
-  get signal(): AbortSignal {
-    if (this.#controller === undefined) {
-      this.#controller = new AbortController();
-      if (this.#aborted !== undefined) this.#controller.abort(this.#aborted.reason);
-    }
-    return this.#controller.signal;
-  }
-
-  /**
-   * Aborts the call: the client left, the deadline passed, or the server stops. `reason` is a Failure. Repeats have no
-   * effect.
-   */
-  abort(reason: unknown): void {
-    if (this.#aborted !== undefined) return;
-    this.#aborted = { reason };
-    this.#controller?.abort(reason);
-  }
-}
+import { type ArrivedMessage, messageOf, type RequestReader, type RequestReading, requestReader } from "./framing.js";
 
 /** A method as served over one protocol. */
 export interface ServedMethod {
@@ -77,11 +36,23 @@ export interface ServedMethod {
 
 const cancelledCode = grpcCode(clientLeft);
 
+/** Who calls. */
+interface Caller {
+  readonly clientAddress: string;
+  readonly headers: RequestHeaders;
+}
+
 /**
  * One call of one method, in any protocol. Invokes the method and passes the result to the wire. The protocol reports
  * the drain and the client's departure.
+ *
+ * Everything that one `take` of a response stream returns is one write; the next `take` follows the drain. If the stream
+ * fails while the reader takes nothing, the response is aborted after a grace period.
  */
-export class ServerCall extends RequestCall {
+export class ServerCall implements Call {
+  readonly clientAddress: string;
+  readonly requestHeaders: RequestHeaders;
+  readonly codec: Codec;
   protected readonly served: ServedMethod;
   readonly #wire: CallWire;
   readonly #startedMs = performance.now();
@@ -91,22 +62,36 @@ export class ServerCall extends RequestCall {
   #timer: NodeJS.Timeout | undefined;
   /** Whether the timer is set to the deadline. Timers fire slightly early, so the clock cannot tell afterwards. */
   #timerIsDeadline = false;
+  #controller: AbortController | undefined;
+  #aborted: { readonly reason: unknown } | undefined;
   #stream: ResponseStream | undefined;
-  #pump: StreamPump | undefined;
+  /** The headers of the stream were sent. */
+  #headersSent = false;
+  /** The reader has to take what was written first. */
+  #blocked = false;
+  #pumping = false;
+  /** The call failed while it was blocked. */
+  #failure: CallError | undefined;
+  /** Until a response that failed while it was blocked is aborted. */
+  #grace: NodeJS.Timeout | undefined;
 
   /** `timeoutMs` is the client's deadline, counted from now. */
-  constructor(
-    served: ServedMethod,
-    wire: CallWire,
-    clientAddress: string,
-    requestHeaders: RequestHeaders,
-    timeoutMs?: number,
-  ) {
-    super(clientAddress, requestHeaders, wire.codec);
+  constructor(served: ServedMethod, wire: CallWire, { clientAddress, headers }: Caller, timeoutMs?: number) {
+    this.clientAddress = clientAddress;
+    this.requestHeaders = headers;
+    this.codec = wire.codec;
     this.served = served;
     this.#wire = wire;
     this.#deadline = timeoutMs === undefined ? undefined : this.#startedMs + timeoutMs;
     if (timeoutMs !== undefined && timeoutMs <= 0) this.fail(clientDeadlineExceeded());
+  }
+
+  get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      if (this.#aborted !== undefined) this.#controller.abort(this.#aborted.reason);
+    }
+    return this.#controller.signal;
   }
 
   /** The response is complete, or the client is gone. */
@@ -142,24 +127,29 @@ export class ServerCall extends RequestCall {
 
   /** The connection can take more. */
   drained(): void {
-    this.#pump?.drained();
+    this.#blocked = false;
+    if (this.#failure !== undefined) this.#finish(this.#failure);
+    else this.#pump();
   }
 
   /** The client has gone, or everything is sent. */
   left(): void {
     if (this.#phase === "done") return;
-    if (this.#pump === undefined) this.#settle(cancelledCode);
-    else this.#pump.left();
-    this.abort(clientLeft);
+    this.#settle(cancelledCode);
+    this.#abort(clientLeft);
   }
 
   /** Ends the call with a thrown error. */
   fail(thrown: unknown): void {
     if (this.#phase === "done") return;
     const error = thrown instanceof ProtocolError ? thrown : this.toFailure(thrown);
-    this.#settle(grpcCode(error));
-    this.#wire.finish(error, new Map());
-    this.abort(error);
+    if (this.#blocked) {
+      this.#failure = error;
+      this.#stream?.close();
+      this.#breakOffSoon(error);
+      return;
+    }
+    this.#finish(error);
   }
 
   /** The request was received. Decoding it may have to wait for its turn. */
@@ -185,6 +175,18 @@ export class ServerCall extends RequestCall {
     const { options, terms } = this.served;
     const failure = toFailure(thrown, options.log);
     return terms === undefined ? failure : (failure.inTerms?.(terms) ?? failure);
+  }
+
+  #finish(error: CallError): void {
+    if (this.#phase === "done") return;
+    this.#settle(grpcCode(error));
+    this.#wire.finish(error, new Map());
+    this.#abort(error);
+  }
+
+  #abort(reason: unknown): void {
+    this.#aborted = { reason };
+    this.#controller?.abort(reason);
   }
 
   #await<T>(outcome: Promise<T>, then: (value: T) => void): void {
@@ -217,26 +219,72 @@ export class ServerCall extends RequestCall {
     else this.#pumpFrom(adapted);
   }
 
+  /** Sends the headers at once, unless the stream has failed already. */
   #pumpFrom(stream: ResponseStream): void {
     if (this.#phase !== "working") return;
-    const { counters, options } = this.served;
     this.#phase = "streaming";
-    this.#stream = undefined;
-    counters.streamOpened();
+    this.#stream = stream;
+    this.served.counters.streamOpened();
     clearTimeout(this.#timer);
     if (this.#deadline !== undefined) this.limit(timerMsMax);
-    const events = {
-      toFailure: (thrown: unknown) => this.toFailure(thrown),
-      finished: (code: number) => this.#settle(code),
-    };
-    this.#pump = new StreamPump(stream, this.#wire, events, options.limits.breakOffMs);
-    this.#pump.run();
+    stream.onReady(() => this.#pump());
+    this.#pump();
+    this.#sendHeaders(stream);
+  }
+
+  #pump(): void {
+    const stream = this.#stream;
+    if (this.#phase !== "streaming" || stream === undefined || this.#pumping || this.#failure !== undefined) return;
+    if (this.#blocked) {
+      if (stream.failure !== undefined) this.#breakOffSoon(stream.failure);
+      return;
+    }
+    this.#pumping = true;
+    try {
+      this.#pumpWhileWritable(stream);
+    } catch (thrown) {
+      this.fail(thrown);
+    }
+    this.#pumping = false;
+  }
+
+  #pumpWhileWritable(stream: ResponseStream): void {
+    while (!this.#blocked && this.#phase === "streaming") {
+      const responses = stream.take();
+      if (responses.length === 0) {
+        if (stream.failure !== undefined) this.fail(stream.failure);
+        else if (stream.ended) this.#end(stream);
+        return;
+      }
+      const frames = joined(responses, this.#wire.encoding);
+      this.#sendHeaders(stream);
+      this.#blocked = !this.#wire.write(frames);
+    }
+  }
+
+  #sendHeaders(stream: ResponseStream): void {
+    if (this.#headersSent || this.#phase !== "streaming") return;
+    this.#headersSent = true;
+    this.#wire.start(stream.headers);
+  }
+
+  #end(stream: ResponseStream): void {
+    this.#sendHeaders(stream);
+    const { trailers } = stream;
+    this.#settle(0);
+    this.#wire.finish(undefined, trailers);
+  }
+
+  #breakOffSoon(error: CallError): void {
+    this.#grace ??= setTimeout(() => {
+      this.#wire.breakOff(error);
+      this.#settle(grpcCode(error));
+    }, this.served.options.limits.breakOffMs);
   }
 
   #timeIsOver(): void {
-    if (this.#phase !== "streaming") this.fail(this.#timerIsDeadline ? clientDeadlineExceeded() : this.limitFailure());
-    else if (this.#timerIsDeadline) this.#pump?.fail(clientDeadlineExceeded());
-    else this.limit(timerMsMax);
+    if (this.#phase === "streaming" && !this.#timerIsDeadline) this.limit(timerMsMax);
+    else this.fail(this.#timerIsDeadline ? clientDeadlineExceeded() : this.limitFailure());
   }
 
   #settle(code: number): void {
@@ -247,27 +295,29 @@ export class ServerCall extends RequestCall {
     this.#phase = "done";
     this.#stream?.close();
     clearTimeout(this.#timer);
+    clearTimeout(this.#grace);
   }
+}
+
+function joined(responses: readonly EncodedResponse[], encoding: Encoding): Uint8Array {
+  const [first] = responses;
+  if (responses.length === 1 && first !== undefined) return first.encode(encoding);
+  return Buffer.concat(responses.map((response) => response.encode(encoding)));
 }
 
 /** A call whose request message is the request body. The protocol reports its chunks and its end. */
 export class BodyCall extends ServerCall implements OpenCall {
+  readonly #reading: RequestReading;
   readonly #reader: RequestReader;
-  readonly #decode: RequestDecoder;
+  #message: ArrivedMessage | undefined;
 
-  /** `timeoutMs` is the client's deadline, counted from now. */
-  constructor(
-    served: ServedMethod,
-    reader: RequestReader,
-    decode: RequestDecoder,
-    wire: CallWire,
-    clientAddress: string,
-    requestHeaders: RequestHeaders,
-    timeoutMs: number | undefined,
-  ) {
-    super(served, wire, clientAddress, requestHeaders, timeoutMs);
-    this.#reader = reader;
-    this.#decode = decode;
+  constructor(served: ServedMethod, reading: RequestReading, wire: CallWire, caller: Caller, timeoutMs?: number) {
+    super(served, wire, caller, timeoutMs);
+    this.#reading = reading;
+    this.#reader = requestReader(reading, (message) => {
+      this.#refuseSecond();
+      this.#message = message;
+    });
     if (!this.isDone) whenLoopTurned(this);
   }
 
@@ -279,6 +329,7 @@ export class BodyCall extends ServerCall implements OpenCall {
   data(chunk: Buffer): void {
     if (!this.isReading) return;
     try {
+      this.#refuseSecond();
       this.#reader.push(chunk);
     } catch (thrown) {
       this.fail(thrown);
@@ -290,7 +341,9 @@ export class BodyCall extends ServerCall implements OpenCall {
     if (!this.isReading) return;
     this.received();
     try {
-      const bytes = this.#reader.finish();
+      this.#reader.finish();
+      if (this.#message === undefined) throw unimplemented(`missing input message for ${this.#kind} method`);
+      const bytes = messageOf(this.#message, this.#reading.bounds);
       if (isLargeMessage(bytes.length)) this.#readInTurn(bytes);
       else this.#read(bytes);
     } catch (thrown) {
@@ -303,6 +356,15 @@ export class BodyCall extends ServerCall implements OpenCall {
     return this.isReading ? requestTooSlow(requestReceiveTimeoutMs) : super.limitFailure();
   }
 
+  get #kind(): string {
+    return this.served.method.kind.replace("_", "-");
+  }
+
+  /** @throws ProtocolError if a message has arrived already */
+  #refuseSecond(): void {
+    if (this.#message !== undefined) throw unimplemented(`received extra input message for ${this.#kind} method`);
+  }
+
   #readInTurn(bytes: Buffer): void {
     this.limit(this.served.options.limits.requestTimeoutMs);
     whenLargeMessageMayBeRead(() => this.#read(bytes));
@@ -311,11 +373,15 @@ export class BodyCall extends ServerCall implements OpenCall {
   #read(bytes: Buffer): void {
     if (this.isDone) return;
     try {
-      this.invoke(this.#decode(this.served.method, bytes));
+      this.invoke(this.#reading.decode(this.served.method, bytes));
     } catch (thrown) {
       this.fail(thrown);
     }
   }
+}
+
+function unimplemented(message: string): ProtocolError {
+  return new ProtocolError("unimplemented", `protocol error: ${message}`);
 }
 
 /** A call with a stream of requests, which is open from its start. The protocol reports the chunks and the end. */
@@ -323,20 +389,13 @@ export class BidiCall extends ServerCall {
   readonly #requests: ArrivingRequests;
   readonly #reader: RequestReader;
 
-  /** `text`: the body is base64. `timeoutMs` is the client's deadline, counted from now. */
-  constructor(
-    served: ServedMethod,
-    { bounds, decode, text }: { bounds: RequestBounds; decode: RequestDecoder; text: boolean },
-    wire: CallWire,
-    clientAddress: string,
-    requestHeaders: RequestHeaders,
-    timeoutMs: number | undefined,
-  ) {
-    super(served, wire, clientAddress, requestHeaders, timeoutMs);
-    const { limits } = served.options;
-    this.#requests = new ArrivingRequests(limits, (message) => decode(served.method, messageOf(message, bounds)));
-    const reader = new EnvelopesReader(bounds, (message) => this.#requests.add(message));
-    this.#reader = text ? new TextEnvelopeReader(reader) : reader;
+  constructor(served: ServedMethod, reading: RequestReading, wire: CallWire, caller: Caller, timeoutMs?: number) {
+    super(served, wire, caller, timeoutMs);
+    const decode = (message: ArrivedMessage): Message => {
+      return reading.decode(served.method, messageOf(message, reading.bounds));
+    };
+    this.#requests = new ArrivingRequests(served.options.limits, decode);
+    this.#reader = requestReader(reading, (message) => this.#requests.add(message));
   }
 
   /** Opens the streams, unless the call has ended already. */
@@ -423,7 +482,8 @@ class ArrivingRequests implements RequestStream {
     if (this.#waitingBytes > pendingRequestBytesMax) {
       throw exhausted("TOO_MANY_REQUESTS", `more than ${pendingRequestBytesMax} bytes of requests wait; read first`);
     }
-    this.#waiting.push(message);
+    // A copy: the chunk may be larger by far.
+    this.#waiting.push({ ...message, bytes: Buffer.from(message.bytes) });
     this.#listener();
   }
 

@@ -1,16 +1,9 @@
-import type { IncomingHttpHeaders } from "node:http";
 import { BlockList, isIP, SocketAddress } from "node:net";
 
 /** A network: an address and the number of leading bits that name the network. */
 export interface Network {
   readonly address: string;
   readonly prefixBits: number;
-}
-
-/** The parts of a request that identify its client; requests of both HTTP versions have them. */
-export interface AddressedRequest {
-  readonly socket: { readonly remoteAddress?: string | undefined };
-  readonly headers: IncomingHttpHeaders;
 }
 
 /** Entries of `X-Forwarded-For` that are examined, from the right. */
@@ -41,11 +34,6 @@ export class ClientAddresses {
       if (isMapped) this.#trusted.addSubnet(plain, prefixBits - mappedPrefixBits, "ipv4");
       else this.#trusted.addSubnet(address, prefixBits, isIP(address) === 6 ? "ipv6" : "ipv4");
     }
-  }
-
-  /** The client of a request. */
-  ofRequest({ socket, headers }: AddressedRequest): string {
-    return this.of(socket.remoteAddress, headers["x-forwarded-for"]);
   }
 
   /**

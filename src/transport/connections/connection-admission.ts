@@ -3,7 +3,8 @@ import type { Socket } from "node:net";
 import { quotaKey } from "../../domain/client-address.js";
 import { Failure, unavailable } from "../../domain/failure.js";
 import { exceededSecondsMax, RateLimit } from "../../domain/rate-limit.js";
-import type { PortOptions, TransportLimits } from "../options.js";
+import type { TransportLimits } from "../options.js";
+import type { PortOptions } from "./exchange.js";
 import { closeLingering, peekPreface, rawErrorResponse } from "./raw-sockets.js";
 
 /**
@@ -203,7 +204,7 @@ function responseOf(reason: RefusalReason): Buffer {
   let response = responses.get(reason);
   if (response === undefined) {
     // Nothing was read, so the origin of the page that asks is not known.
-    response = rawErrorResponse(failureOf(reason), { "access-control-allow-origin": "*" });
+    response = rawErrorResponse(failureOf(reason), ["access-control-allow-origin", "*"]);
     responses.set(reason, response);
   }
   return response;

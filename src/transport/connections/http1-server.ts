@@ -1,14 +1,13 @@
 import http, { type IncomingMessage, type ServerResponse } from "node:http";
-import https from "node:https";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { quotaKey } from "../../domain/client-address.js";
-import { type Failure, repeated } from "../../domain/failure.js";
+import type { Failure } from "../../domain/failure.js";
 import { HttpFailure, wrongMethod } from "../errors.js";
-import type { PortOptions } from "../options.js";
 import { type CancelledCalls, earlyCancelMs, tooManyCancelledCalls } from "./connection-admission.js";
+import { Http1Exchange, type PortOptions } from "./exchange.js";
 import { Http1Connection, type Http1Handler } from "./http1-connection.js";
-import { closeLingering, headerRefusal, malformedRequest, rawErrorResponse } from "./raw-sockets.js";
+import { closeLingering, expectationFailed, headerRefusal, malformedRequest, rawErrorResponse } from "./raw-sockets.js";
 
 /** Interval between checks for requests that arrive too slowly, at most. */
 const timeoutCheckIntervalMs = 5_000;
@@ -21,25 +20,22 @@ const floodMemoryMs = 60_000;
 
 /** The HTTP/1.1 connections of a port, and Node's server of them. */
 export class Http1Server {
-  /** The listening socket. Accepted connections are served only when passed to {@link serve}. */
-  readonly server: http.Server;
+  readonly #server: http.Server;
   readonly #options: PortOptions;
   readonly #cancelled: CancelledCalls;
   /** By decrypted socket if TLS is used. */
   readonly #connections = new Map<Socket, Http1Connection>();
   /** Disconnects readers of large responses that take nothing. Streams have their own rule. */
   readonly #stalled: StalledSockets;
-  readonly #nodeListeners: readonly unknown[];
   #draining = false;
   #oneByOneUntilMs = 0;
 
   constructor(options: PortOptions, cancelled: CancelledCalls) {
     this.#options = options;
     this.#cancelled = cancelled;
-    this.server = this.#create();
-    const event = options.tls === undefined ? "connection" : "secureConnection";
-    this.#nodeListeners = this.server.listeners(event);
-    this.server.removeAllListeners(event);
+    this.#server = this.#create();
+    // It does not listen; its time limits start at this event.
+    this.#server.emit("listening");
     this.#stalled = new StalledSockets(options.limits.stalledReaderMs, () => this.#connections.keys());
     this.#listen();
   }
@@ -51,14 +47,12 @@ export class Http1Server {
     const connection = new Http1Connection(socket, { limits, cancelled: this.#countCancelled, flooded });
     if (!this.#connections.has(socket)) socket.once("close", () => this.#connections.delete(socket));
     this.#connections.set(socket, connection);
-    for (const listener of this.#nodeListeners) {
-      if (typeof listener === "function") Reflect.apply(listener, this.server, [socket]);
-    }
+    this.#server.emit("connection", socket);
     connection.started(first, performance.now() < this.#oneByOneUntilMs);
     if (this.#draining) connection.drain();
   }
 
-  /** Ends each connection after the response to its last request, or when idle. The listening socket stays. */
+  /** Ends each connection after the response to its last request, or when idle. */
   drain(): void {
     this.#draining = true;
     for (const connection of this.#connections.values()) connection.drain();
@@ -67,7 +61,7 @@ export class Http1Server {
   /** Stops the timers. Call it when every connection has ended. */
   stop(): void {
     this.#stalled.stop();
-    this.server.close();
+    this.#server.close();
   }
 
   #flooded(): void {
@@ -79,8 +73,8 @@ export class Http1Server {
   }
 
   #create(): http.Server {
-    const { limits, tls } = this.#options;
-    const options = {
+    const { limits } = this.#options;
+    return http.createServer({
       maxHeaderSize: limits.headerBytesMax,
       headersTimeout: limits.headersTimeoutMs,
       requestTimeout: limits.requestReceiveTimeoutMs,
@@ -88,62 +82,51 @@ export class Http1Server {
       connectionsCheckingInterval: Math.min(limits.headersTimeoutMs, timeoutCheckIntervalMs),
       // Node would respond by itself, out of order and without counting.
       requireHostHeader: false,
-      noDelay: true,
-      keepAlive: true,
-      keepAliveInitialDelay: limits.tcpKeepAliveMs,
-    };
-    if (tls === undefined) return http.createServer(options);
-    return https.createServer({
-      ...options,
-      cert: tls.certificate,
-      key: tls.key,
-      ALPNProtocols: ["h2", "http/1.1"],
-      handshakeTimeout: limits.headersTimeoutMs,
     });
   }
 
   #listen(): void {
-    const { handlers, limits, commonHeaders } = this.#options;
-    const { server } = this;
+    const { handlers, limits, common } = this.#options;
+    const server = this.#server;
     server.timeout = 0;
     // One more is kept, so that the excess shows.
     server.maxHeadersCount = limits.headerFieldsMax + 1;
-    const accept = (serve: Http1Handler) => {
+    const accept = (serve: (exchange: Http1Exchange) => void) => {
       const handle: Http1Handler = (request, response) => {
+        const exchange = new Http1Exchange(request, response, this.#options);
         const invalid = headerRefusal(request.rawHeaders, limits);
         if (invalid !== undefined) response.shouldKeepAlive = false;
         const refusal = invalid ?? this.#refusalOf(request);
-        if (refusal === undefined) serve(request, response);
-        else handlers.refuse(request, response, refusal);
+        if (refusal === undefined) serve(exchange);
+        else exchange.sendError(refusal);
       };
       return (request: IncomingMessage, response: ServerResponse) => {
         this.#connections.get(request.socket)?.accept(request, response, handle);
       };
     };
     server.on("request", accept(handlers.request));
-    const invite: Http1Handler = (request, response) => {
-      response.writeContinue();
-      handlers.request(request, response);
+    const invite = (exchange: Http1Exchange): void => {
+      exchange.output.writeContinue();
+      handlers.request(exchange);
     };
     server.on("checkContinue", accept(invite));
-    const refuseExpectation: Http1Handler = (request, response) => {
-      handlers.refuse(request, response, expectationFailed(request.headers.expect ?? ""));
+    const refuseExpectation = (exchange: Http1Exchange): void => {
+      exchange.sendError(expectationFailed(exchange.headers.expect ?? ""));
     };
     server.on("checkExpectation", accept(refuseExpectation));
     server.on("upgrade", (request, _socket, head: Buffer) => {
       this.#connections.get(request.socket)?.upgrade(head, (rest) => this.#upgrade(request, rest));
     });
     server.on("connect", (request, _socket, head: Buffer) => {
-      const refusal = rawErrorResponse(wrongMethod("CONNECT"), commonHeaders(request.headers.origin));
+      const refusal = rawErrorResponse(wrongMethod("CONNECT"), common.of(request.headers.origin));
       const refuse = (): void => closeLingering(request.socket, limits.lingerMs, refusal);
       this.#connections.get(request.socket)?.upgrade(head, refuse);
     });
     server.on("clientError", (error: NodeJS.ErrnoException, socket: Duplex) => {
       const connection = this.#connections.get(socket as Socket);
       if (connection === undefined || error.code === "ECONNRESET") socket.destroy();
-      else connection.malformed(rawErrorResponse(malformedRequest(error, limits), commonHeaders(undefined)));
+      else connection.malformed(rawErrorResponse(malformedRequest(error, limits), common.of(undefined)));
     });
-    server.on("tlsClientError", () => {});
   }
 
   readonly #countCancelled = (request: IncomingMessage, remoteAddress: string): void => {
@@ -160,8 +143,10 @@ export class Http1Server {
   #refusalOf(request: IncomingMessage): Failure | undefined {
     if (request.headers.host === undefined && request.httpVersion === "1.1") return hostMissing();
     const { clients } = this.#options;
-    if (!this.#cancelled.anyExceeded || !clients.isProxy(request.socket.remoteAddress ?? "")) return undefined;
-    return this.#cancelled.exceededBy(quotaKey(clients.ofRequest(request))) ? tooManyCancelledCalls() : undefined;
+    const { remoteAddress = "" } = request.socket;
+    if (!this.#cancelled.anyExceeded || !clients.isProxy(remoteAddress)) return undefined;
+    const client = quotaKey(clients.of(remoteAddress, request.headers["x-forwarded-for"]));
+    return this.#cancelled.exceededBy(client) ? tooManyCancelledCalls() : undefined;
   }
 
   /** Any upgrade other than a WebSocket handshake is parsed again without the header, which a server may ignore. */
@@ -170,7 +155,7 @@ export class Http1Server {
     const { limits } = this.#options;
     const refusal = headerRefusal(request.rawHeaders, limits) ?? this.#refusalOf(request);
     if (refusal !== undefined) {
-      closeLingering(socket, limits.lingerMs, rawErrorResponse(refusal, this.#options.commonHeaders(headers.origin)));
+      closeLingering(socket, limits.lingerMs, rawErrorResponse(refusal, this.#options.common.of(headers.origin)));
       return;
     }
     if (method === "GET" && httpVersion === "1.1" && headers.upgrade?.toLowerCase() === "websocket") {
@@ -199,11 +184,6 @@ function withoutUpgrade({ method, url, httpVersion, rawHeaders }: IncomingMessag
 
 function hostMissing(): HttpFailure {
   return new HttpFailure(400, "invalid_argument", "HOST_MISSING", "an HTTP/1.1 request must have a Host header");
-}
-
-function expectationFailed(expectation: string): HttpFailure {
-  const message = `the expectation "${repeated(expectation)}" cannot be met; only 100-continue can`;
-  return new HttpFailure(417, "invalid_argument", "EXPECTATION_FAILED", message);
 }
 
 /** Interval between checks of connections, at most. */

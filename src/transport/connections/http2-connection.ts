@@ -2,9 +2,10 @@ import { constants, type Http2Session, type IncomingHttpHeaders, type ServerHttp
 import { quotaKey } from "../../domain/client-address.js";
 import { RateLimit } from "../../domain/rate-limit.js";
 import { type OpenCall, streamsOfConnectionMin, type TurnShares, whenLoopTurned } from "../call/event-loop.js";
-import type { PortOptions, TransportLimits } from "../options.js";
+import type { TransportLimits } from "../options.js";
 import { sweepIntervalMs } from "../stream-guard.js";
 import { type CancelledCalls, earlyCancelMs } from "./connection-admission.js";
+import type { PortOptions } from "./exchange.js";
 import { PeerWatch } from "./peer-watch.js";
 import { hasEnded, isWholeResponse, unreadBytes } from "./unread-responses.js";
 
@@ -30,7 +31,8 @@ export class Http2Connection implements OpenCall {
   readonly #cancelled: CancelledCalls;
   readonly #shares: TurnShares;
   readonly #peer: PeerWatch;
-  readonly #address: string;
+  /** The peer's. Reading it from a session's socket costs more than the rest of a call. */
+  readonly address: string;
   /** The client's quota key. On a trusted proxy's connection each stream has its own. */
   readonly #client: string | undefined;
   readonly #clients = new WeakMap<ServerHttp2Stream, string>();
@@ -61,8 +63,8 @@ export class Http2Connection implements OpenCall {
     this.#cancelled = cancelled;
     this.#shares = shares;
     this.#peer = new PeerWatch(session, limits);
-    this.#address = session.socket.remoteAddress ?? "";
-    this.#client = clients.isProxy(this.#address) ? undefined : quotaKey(clients.of(this.#address, undefined));
+    this.address = session.socket.remoteAddress ?? "";
+    this.#client = clients.isProxy(this.address) ? undefined : quotaKey(clients.of(this.address, undefined));
     this.#cancels = new RateLimit(limits.http2CancelBurstMax, limits.http2CancelsPerSecondMax);
     const controlFrames = new RateLimit(limits.http2ControlFramesPerSecondMax, limits.http2ControlFramesPerSecondMax);
     const countControlFrame = (): void => {
@@ -88,7 +90,6 @@ export class Http2Connection implements OpenCall {
    */
   streamOpened(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, serve: () => void): void {
     if (this.#isCut) {
-      stream.on("error", ignore);
       // It ends with the connection, and counts like the others.
       if (this.#client !== undefined) this.#cancelled.allows(this.#client);
       return;
@@ -102,7 +103,6 @@ export class Http2Connection implements OpenCall {
       this.#serve(serve);
       return;
     }
-    stream.on("error", ignore);
     this.#waiting.push({ stream, serve });
     this.#awaitTurn();
   }
@@ -184,10 +184,9 @@ export class Http2Connection implements OpenCall {
   /** Whether the stream is from a proxy's client that cancels too many calls; it is then reset. */
   #refuses(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean {
     const { clients } = this.#options;
-    const client = quotaKey(clients.of(this.#address, headers["x-forwarded-for"]));
+    const client = quotaKey(clients.of(this.address, headers["x-forwarded-for"]));
     this.#clients.set(stream, client);
     if (!this.#cancelled.exceededBy(client)) return false;
-    stream.on("error", ignore);
     stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
     return true;
   }
@@ -210,9 +209,6 @@ export class Http2Connection implements OpenCall {
 function wasCancelled(stream: ServerHttp2Stream): boolean {
   return stream.rstCode !== constants.NGHTTP2_NO_ERROR || stream.aborted;
 }
-
-/** Without a listener, a reset stream would end the process. */
-function ignore(): void {}
 
 /**
  * An HTTP/2 stream, which is checked until its end: readers that take nothing are reset, and clients that keep sending after the whole response are stopped.

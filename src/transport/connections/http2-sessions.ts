@@ -1,10 +1,10 @@
-import http2, { constants, type Http2Session, type IncomingHttpHeaders, type ServerHttp2Stream } from "node:http2";
+import http2, { constants, type Http2Session } from "node:http2";
 import type { Socket } from "node:net";
 import { TurnShares } from "../call/event-loop.js";
-import type { PortOptions } from "../options.js";
 import type { CancelledCalls } from "./connection-admission.js";
+import { Http2Exchange, type PortOptions } from "./exchange.js";
 import { Http2Connection } from "./http2-connection.js";
-import { headerRefusal } from "./raw-sockets.js";
+import { expectationFailed, headerRefusal } from "./raw-sockets.js";
 
 /** Interval between checks of connections and streams, at most. */
 const checkIntervalMs = 2_000;
@@ -58,11 +58,6 @@ export class Http2Sessions {
 
   #createServer(): http2.Http2Server {
     const { limits, log, handlers } = this.#options;
-    const requests = http2.createServer((request, response) => {
-      const refusal = headerRefusal(request.rawHeaders, limits);
-      if (refusal === undefined) handlers.request(request, response);
-      else handlers.refuse(request, response, refusal);
-    });
     const server = http2.createServer({
       settings: {
         maxConcurrentStreams: limits.http2StreamsPerConnectionMax,
@@ -75,14 +70,24 @@ export class Http2Sessions {
       maxSessionRejectedStreams: 100,
     });
     server.on("session", (session) => this.#opened(session));
-    const serve = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number, raw: string[]): void => {
-      const isTaken = headerRefusal(raw, limits) === undefined && handlers.stream(stream, headers);
-      if (!isTaken) requests.emit("stream", stream, headers, flags, raw);
+    const serve = (exchange: Http2Exchange, rawHeaders: readonly string[]): void => {
+      const { expect } = exchange.headers;
+      const isInvited = expect === "100-continue";
+      const unmet = expect === undefined || isInvited ? undefined : expectationFailed(expect);
+      const refusal = headerRefusal(rawHeaders, limits) ?? unmet;
+      if (isInvited && !exchange.isGone) exchange.output.additionalHeaders({ ":status": 100 });
+      if (refusal === undefined) handlers.request(exchange);
+      else exchange.sendError(refusal);
+      // Nobody reads the body, and its bytes would keep the connection's window.
+      if (exchange.body.readableFlowing === null) exchange.body.resume();
     };
-    server.on("stream", (stream, headers, flags, raw: string[]) => {
+    server.on("stream", (stream, headers, _flags, raw: string[]) => {
+      // Without a listener, a reset stream would end the process. "close" follows, which ends the call.
+      stream.on("error", ignore);
       const connection = stream.session === undefined ? undefined : this.#connections.get(stream.session);
-      if (connection === undefined) stream.on("error", ignore);
-      else connection.streamOpened(stream, headers, () => serve(stream, headers, flags, raw));
+      connection?.streamOpened(stream, headers, () => {
+        serve(new Http2Exchange(stream, headers, connection.address, this.#options), raw);
+      });
     });
     server.on("sessionError", (error) => log.debug({ err: error }, "an HTTP/2 connection failed"));
     return server;
@@ -118,7 +123,6 @@ export class Http2Sessions {
   }
 }
 
-/** The error of a stream that ended before it was served. */
 function ignore(): void {}
 
 /** For the first GOAWAY: streams that are in transit are still served (RFC 9113, 6.8). */

@@ -1,8 +1,8 @@
-import { Server, type Socket } from "node:net";
+import net, { type Socket } from "node:net";
 import { setImmediate } from "node:timers/promises";
-import type { TLSSocket } from "node:tls";
-import type { PortOptions } from "../options.js";
+import tls, { type TLSSocket } from "node:tls";
 import { CancelledCalls, ConnectionAdmission, connectionRefusals } from "./connection-admission.js";
+import type { PortOptions } from "./exchange.js";
 import { Http1Server } from "./http1-server.js";
 import { Http2Sessions } from "./http2-sessions.js";
 import { peekPreface } from "./raw-sockets.js";
@@ -10,6 +10,7 @@ import { peekPreface } from "./raw-sockets.js";
 /** One listening socket for HTTP/1.1 and HTTP/2, detected by ALPN under TLS and otherwise by the preface. */
 export class OnePort {
   readonly #options: PortOptions;
+  readonly #server: net.Server;
   readonly #http1: Http1Server;
   readonly #http2: Http2Sessions;
   readonly #admission: ConnectionAdmission;
@@ -25,7 +26,7 @@ export class OnePort {
     this.#admission = new ConnectionAdmission(options, cancelled);
     this.#http1 = new Http1Server(options, cancelled);
     this.#http2 = new Http2Sessions(options, cancelled);
-    this.#detectProtocol();
+    this.#server = this.#createServer();
   }
 
   /** Connections that are open now. */
@@ -45,7 +46,7 @@ export class OnePort {
 
   /** Starts to listen and returns the port. @throws Error if the address is unavailable */
   listen(host: string, port: number): Promise<number> {
-    const { server } = this.#http1;
+    const server = this.#server;
     return new Promise((resolve, reject) => {
       server.once("error", reject);
       server.listen({ host, port }, () => {
@@ -56,20 +57,12 @@ export class OnePort {
     });
   }
 
-  /** Serves the connections passed to {@link accept} instead of listening. Returns `port`. */
-  open(port: number): number {
-    // Node starts its time limits at this event.
-    this.#http1.server.emit("listening");
-    return port;
-  }
-
   /** Serves a connection that another process accepted, and read nothing of. */
   accept(socket: Socket): void {
-    // The settings of Node's HTTP servers.
     socket.allowHalfOpen = true;
     socket.setNoDelay(true);
     socket.setKeepAlive(true, this.#options.limits.tcpKeepAliveMs);
-    this.#http1.server.emit("connection", socket);
+    this.#server.emit("connection", socket);
   }
 
   /**
@@ -83,9 +76,7 @@ export class OnePort {
     for (const socket of this.#undecided) socket.setTimeout(limits.drainIdleMs);
     this.#http1.drain();
     await this.#acceptPending();
-    // An HTTP server's own `close` would cut connections without a response in progress, even if a request has just
-    // arrived.
-    Server.prototype.close.call(this.#http1.server);
+    this.#server.close();
     await this.#admission.allClosed();
     this.#http1.stop();
   }
@@ -109,30 +100,41 @@ export class OnePort {
     this.#admission.cut();
   }
 
-  /**
-   * Intercepts connections between the listening socket and the HTTP/1.1 server, which must listen to keep its
-   * timeouts.
-   */
-  #detectProtocol(): void {
-    const { server } = this.#http1;
-    const encrypted = this.#options.tls !== undefined;
-    server.prependListener("connection", (socket: Socket) => {
-      this.#accepted++;
-      if (this.#cut) socket.destroy();
-      if (this.#cut || !this.#admission.admit(socket) || encrypted) return;
-      this.#undecided.add(socket);
-      socket.once("close", () => this.#undecided.delete(socket));
-      const { headersTimeoutMs, drainIdleMs } = this.#options.limits;
-      peekPreface(socket, this.#draining ? drainIdleMs : headersTimeoutMs, (http2, held) => {
-        this.#undecided.delete(socket);
-        if (http2) this.#http2.accept(socket);
-        else this.#http1.serve(socket, held);
+  #createServer(): net.Server {
+    const { limits, tls: pem } = this.#options;
+    const options = { noDelay: true, keepAlive: true, keepAliveInitialDelay: limits.tcpKeepAliveMs };
+    if (pem === undefined) {
+      return net.createServer({ ...options, allowHalfOpen: true }, (socket) => {
+        if (this.#admit(socket)) this.#detectProtocol(socket);
       });
-    });
-    if (!encrypted) return;
-    server.on("secureConnection", (socket: TLSSocket) => {
-      if (socket.alpnProtocol === "h2") this.#http2.accept(socket);
-      else this.#http1.serve(socket);
+    }
+    const { certificate: cert, key } = pem;
+    const ALPNProtocols = ["h2", "http/1.1"];
+    const server = tls.createServer(
+      { ...options, cert, key, ALPNProtocols, handshakeTimeout: limits.headersTimeoutMs },
+      (socket: TLSSocket) => {
+        if (socket.alpnProtocol === "h2") this.#http2.accept(socket);
+        else this.#http1.serve(socket);
+      },
+    );
+    server.prependListener("connection", (socket: Socket) => this.#admit(socket));
+    return server.on("tlsClientError", (_error, socket) => socket.destroy());
+  }
+
+  #admit(socket: Socket): boolean {
+    this.#accepted++;
+    if (this.#cut) socket.destroy();
+    return !this.#cut && this.#admission.admit(socket);
+  }
+
+  #detectProtocol(socket: Socket): void {
+    this.#undecided.add(socket);
+    socket.once("close", () => this.#undecided.delete(socket));
+    const { headersTimeoutMs, drainIdleMs } = this.#options.limits;
+    peekPreface(socket, this.#draining ? drainIdleMs : headersTimeoutMs, (http2, held) => {
+      this.#undecided.delete(socket);
+      if (http2) this.#http2.accept(socket);
+      else this.#http1.serve(socket, held);
     });
   }
 }

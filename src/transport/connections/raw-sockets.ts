@@ -1,7 +1,7 @@
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
-import type { Failure } from "../../domain/failure.js";
-import type { HeaderFields } from "../common-headers.js";
+import { type Failure, repeated } from "../../domain/failure.js";
+import { eachField, type HeaderList, mergedHeaders } from "../common-headers.js";
 import { errorResponse, HttpFailure } from "../errors.js";
 import type { TransportLimits } from "../options.js";
 
@@ -91,6 +91,12 @@ function headersTooLarge(what: string): HttpFailure {
   return new HttpFailure(431, "invalid_argument", "HEADERS_TOO_LARGE", `the request ${what}`);
 }
 
+/** 417 for an `Expect` header that asks for more than 100-continue. */
+export function expectationFailed(expectation: string): HttpFailure {
+  const message = `the expectation "${repeated(expectation)}" cannot be met; only 100-continue can`;
+  return new HttpFailure(417, "invalid_argument", "EXPECTATION_FAILED", message);
+}
+
 /** The failure for input that the HTTP/1.1 parser rejected. */
 export function malformedRequest(error: NodeJS.ErrnoException, limits: TransportLimits): HttpFailure {
   if (error.code === "HPE_HEADER_OVERFLOW") {
@@ -104,9 +110,12 @@ export function malformedRequest(error: NodeJS.ErrnoException, limits: Transport
 }
 
 /** An error response as bytes, for an HTTP/1.1 connection that then ends. `common`: headers of every response. */
-export function rawErrorResponse(failure: Failure, common: HeaderFields): Buffer {
-  const { status, headers, body } = errorResponse(failure, { connection: "close", ...common });
-  const fields = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+export function rawErrorResponse(failure: Failure, common: HeaderList): Buffer {
+  const { status, headers, body } = errorResponse(failure);
+  const fields: string[] = [];
+  eachField(mergedHeaders(common, { connection: "close", ...headers }), (name, value) => {
+    fields.push(`${name}: ${value}\r\n`);
+  });
   const head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\n${fields.join("")}\r\n`;
   return Buffer.concat([Buffer.from(head, "latin1"), body]);
 }

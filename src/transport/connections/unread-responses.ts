@@ -61,12 +61,6 @@ const unreadResponses = new UnreadBytes<Http2Session>("connection", unreadBytesP
 /** Bytes of responses that are written in pieces. */
 const bytesToWrite = new WeakMap<Http2Stream, number>();
 
-/** What a body is written to: responses and streams of Node. */
-interface BodyWriter {
-  write(chunk: Uint8Array, written: (error?: Error | null) => void): unknown;
-  end(chunk: Uint8Array): unknown;
-}
-
 /** Whether the stream carries a complete response, not messages over time. */
 export function isWholeResponse(stream: Http2Stream): boolean {
   return stream.writableEnded || bytesToWrite.has(stream);
@@ -102,18 +96,18 @@ function* piecesOf(stream: Http2Stream, body: Uint8Array): Generator<Uint8Array,
   }
 }
 
-/** Ends `writer`, which writes to `stream`, with this body. */
-export function endWithBody(writer: BodyWriter, stream: Http2Stream, body: Uint8Array): void {
+/** Ends a stream with this body. */
+export function endWithBody(stream: Http2Stream, body: Uint8Array): void {
   if (body.length <= pieceBytes) {
-    writer.end(body);
+    stream.end(body);
     return;
   }
   const pieces = piecesOf(stream, body);
   const writeNext = (error?: Error | null): void => {
     if ((error !== undefined && error !== null) || stream.destroyed || stream.closed) return;
     const { value = new Uint8Array() } = pieces.next();
-    if (bytesToWrite.get(stream) === 0) writer.end(value);
-    else writer.write(value, writeNext);
+    if (bytesToWrite.get(stream) === 0) stream.end(value);
+    else stream.write(value, writeNext);
   };
   writeNext();
 }

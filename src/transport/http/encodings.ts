@@ -19,33 +19,13 @@ export const jsonLine: Encoding = {
 };
 
 /** A server-sent event. Its data is one line, because JSON has no line breaks outside of escapes. */
-const serverSentEvent: Encoding = {
+export const serverSentEvent: Encoding = {
   name: "server-sent event",
   encode(response) {
     const id = response.eventId === undefined ? [] : [Buffer.from(`id: ${response.eventId}\n`)];
     return Buffer.concat([...id, dataHead, response.json(), eventTail]);
   },
 };
-
-/** An encoding that is never empty, as a chunk of an HTTP/1.1 body (RFC 9112, 7.1). */
-function asChunk(encoding: Encoding): Encoding {
-  return {
-    name: `${encoding.name} in a chunk`,
-    encode(response) {
-      const bytes = encoding.encode(response);
-      return Buffer.concat([Buffer.from(`${bytes.length.toString(16)}\r\n`), bytes, Buffer.from("\r\n")]);
-    },
-  };
-}
-
-const chunkedEncodings = new Map([jsonLine, serverSentEvent].map((encoding) => [encoding, asChunk(encoding)]));
-
-/** The same encoding in finished chunks. @throws TypeError for an encoding without a chunked variant */
-export function chunkedEncoding(encoding: Encoding): Encoding {
-  const chunked = chunkedEncodings.get(encoding);
-  if (chunked === undefined) throw new TypeError(`${encoding.name} is not written in finished chunks`);
-  return chunked;
-}
 
 /** A WebSocket text message as a frame (RFC 6455, 5.2): final, unmasked, as servers send it. */
 export const webSocketText: Encoding = {

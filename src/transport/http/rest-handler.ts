@@ -1,10 +1,15 @@
+import type { Message } from "@bufbuild/protobuf";
+import { Failure } from "../../domain/failure.js";
+import type { Metadata } from "../../domain/metadata.js";
 import type { MetricsText } from "../../telemetry/metrics.js";
-import { ServerCall } from "../call/server-call.js";
+import type { CallError } from "../call/call-wire.js";
+import { chooseCoding } from "../call/content-coding.js";
+import { type ServedMethod, ServerCall } from "../call/server-call.js";
 import type { CommonHeaders, HeaderFields } from "../common-headers.js";
-import { unknownPath, urlTooLong, wrongMethod } from "../errors.js";
+import type { Exchange } from "../connections/exchange.js";
+import { toFailure, unknownPath, urlTooLong, wrongMethod } from "../errors.js";
 import type { HandlerOptions, Readiness } from "../options.js";
-import { type Exchange, type HttpResponse, refuse, sendWhole } from "./exchange.js";
-import { UnaryResponse, type UnaryTarget } from "./json-response.js";
+import { WholeResponse } from "../whole-response.js";
 import type { BoundRequest } from "./query-parameters.js";
 import type { RouteMatch, Routes } from "./routes.js";
 import { StreamResponse } from "./stream-response.js";
@@ -23,6 +28,11 @@ export const rememberedUrlsMax = 4_096;
 
 /** Longer URLs are not remembered. */
 export const rememberedUrlLengthMax = 256;
+
+/** The method and message of a URL, kept for repeated requests. */
+interface UnaryTarget extends ServedMethod {
+  readonly message: Message;
+}
 
 /** The HTTP API: GET with parameters in the URL, JSON and streams as responses, in both HTTP versions. */
 export class RestHandler {
@@ -43,7 +53,7 @@ export class RestHandler {
 
   /** Serves a GET or HEAD of a remembered URL. False: it is not remembered. */
   takeRemembered(exchange: Exchange): boolean {
-    const target = this.#targets.get(exchange.request.url ?? "");
+    const target = this.#targets.get(exchange.url);
     if (target === undefined) return false;
     this.#unary(target, exchange);
     return true;
@@ -51,23 +61,14 @@ export class RestHandler {
 
   /** Serves any request. `path` and `query` are those of its URL, undecoded. */
   handle(exchange: Exchange, path: string, query: string): void {
-    try {
-      this.#dispatch(exchange, path, query);
-    } catch (thrown) {
-      refuse(exchange, thrown, this.#options.log);
-    }
-  }
-
-  #dispatch(exchange: Exchange, path: string, query: string): void {
-    const { request, response, common, head } = exchange;
     const { limits, routes, log } = this.#options;
     if (path.length + query.length >= limits.urlLengthMax) throw urlTooLong(limits.urlLengthMax);
     const operation = this.#operations.matches(path);
     const match = operation ? undefined : routes.match(path);
     if (!operation && match === undefined) throw unknownPath(path);
-    if (!head && request.method !== "GET") throw wrongMethod(request.method ?? "");
+    if (!exchange.isHead && exchange.method !== "GET") throw wrongMethod(exchange.method);
     if (match === undefined) {
-      this.#operations.handle(path, response, common, head).catch((thrown) => refuse(exchange, thrown, log));
+      this.#operations.handle(path, exchange).catch((thrown) => exchange.sendError(toFailure(thrown, log)));
       return;
     }
     const bound = match.route.parameters.bind(match.segments, query);
@@ -80,7 +81,7 @@ export class RestHandler {
         options: this.#options,
         terms: this.#options.routes.terms,
       };
-      this.#remember(request.url ?? "", target);
+      this.#remember(exchange.url, target);
       this.#unary(target, exchange);
     } else {
       this.#stream(match, bound, exchange);
@@ -94,25 +95,39 @@ export class RestHandler {
   }
 
   #unary(target: UnaryTarget, exchange: Exchange): void {
-    const { request, response } = exchange;
-    const wire = new UnaryResponse(exchange, this.#vary);
-    const call = new ServerCall(target, wire, this.#options.clients.ofRequest(request), request.headers);
+    const call = new ServerCall(target, new JsonResponse(exchange, this.#vary), exchange);
     call.invoke(target.message);
-    if (!call.isDone) response.once("close", () => call.left());
+    if (!call.isDone) exchange.output.once("close", () => call.left());
   }
 
   #stream(match: RouteMatch, bound: BoundRequest, exchange: Exchange): void {
-    const { request, response } = exchange;
     const { method } = match.route;
     const wire = new StreamResponse({ method, bound, exchange, vary: this.#streamVary });
     const counters = this.#options.requests.counters(method, wire.protocol);
     const served = { method, counters, options: this.#options, terms: this.#options.routes.terms };
-    const call = new ServerCall(served, wire, this.#options.clients.ofRequest(request), request.headers);
+    const call = new ServerCall(served, wire, exchange);
     wire.onDrain = () => call.drained();
-    response.once("close", () => call.left());
+    exchange.output.once("close", () => call.left());
     // The client of a pipelined request may be gone when its turn comes.
-    if (response.destroyed) call.left();
+    if (exchange.output.destroyed) call.left();
     else call.invoke(bound.message);
+  }
+}
+
+/** The JSON response to a GET of a unary method. */
+class JsonResponse extends WholeResponse {
+  /** `vary`: the value of that header. */
+  constructor(exchange: Exchange, vary: string) {
+    const wanted = chooseCoding(exchange.headers["accept-encoding"]?.toString());
+    super(exchange, { codec: "json", contentType: "application/json", name: "json", vary }, wanted);
+  }
+
+  finish(error: CallError | undefined): void {
+    if (error instanceof Failure) this.exchange.sendError(error);
+  }
+
+  protected headersOf({ headers }: Metadata): ReadonlyMap<string, string> {
+    return headers;
   }
 }
 
@@ -158,24 +173,14 @@ class Operations {
     );
   }
 
-  /** `head`: without a body. */
-  async handle(path: string, response: HttpResponse, common: HeaderFields, head: boolean): Promise<void> {
-    const { metrics, readiness, status: statusOf } = this.#options;
-    if (path === statusOf?.path) {
-      const text = JSON.stringify({ status: readiness(), ...statusOf.read() });
-      send(response, 200, { "content-type": "application/json", ...common }, Buffer.from(text), head);
-      return;
-    }
-    if (path === "/metrics" && metrics !== undefined) {
-      const bytes = await this.#metricsBytes(metrics);
-      send(response, 200, { "content-type": metrics.contentType, ...common }, bytes, head);
-      return;
-    }
-    const state = path === "/healthz" ? "alive" : readiness();
-    const status = state === "alive" || state === "ready" ? 200 : 503;
-    const retry: HeaderFields = status === 503 ? { "retry-after": 1 } : {};
-    const headers = { "content-type": "application/json", ...retry, ...common };
-    send(response, status, headers, Buffer.from(JSON.stringify({ status: state })), head);
+  async handle(path: string, exchange: Exchange): Promise<void> {
+    const { metrics, readiness, status } = this.#options;
+    if (path === status?.path) sendJson(exchange, 200, { status: readiness(), ...status.read() });
+    else if (path === "/metrics" && metrics !== undefined) {
+      send(exchange, 200, metrics.contentType, await this.#metricsBytes(metrics));
+    } else if (path === "/healthz") sendJson(exchange, 200, { status: "alive" });
+    else if (readiness() === "ready") sendJson(exchange, 200, { status: "ready" });
+    else sendJson(exchange, 503, { status: readiness() }, { "retry-after": 1 });
   }
 
   /** Requests share the bytes of a text, and a text while it is made. */
@@ -194,7 +199,11 @@ class Operations {
   }
 }
 
-function send(response: HttpResponse, status: number, headers: HeaderFields, body: Buffer, head: boolean): void {
-  const fields = { "content-length": body.length, "cache-control": "no-store", ...headers };
-  sendWhole(response, status, fields, body, head);
+function sendJson(exchange: Exchange, status: number, content: object, headers: HeaderFields = {}): void {
+  send(exchange, status, "application/json", Buffer.from(JSON.stringify(content)), headers);
+}
+
+function send(exchange: Exchange, status: number, type: string, body: Buffer, headers: HeaderFields = {}): void {
+  const fields = { "content-type": type, "content-length": body.length, "cache-control": "no-store", ...headers };
+  exchange.sendCounted(status, fields, body);
 }

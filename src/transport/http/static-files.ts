@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto";
-import { Failure } from "../../domain/failure.js";
+import type { Log } from "../../telemetry/log.js";
 import { type ContentCoding, chooseCoding, compress, compressedBytesMin } from "../call/content-coding.js";
 import { type HeaderFields, noneMatch } from "../common-headers.js";
-import { breakOff, type Exchange, sendError, sendWhole } from "./exchange.js";
+import type { Exchange } from "../connections/exchange.js";
+import { toFailure } from "../errors.js";
 
 /** A file to serve. */
 export interface StaticFile {
@@ -33,26 +34,23 @@ export class StaticFiles {
   readonly #files: ReadonlyMap<string, StaticFile>;
   readonly #encoded = new Map<string, EncodedFile | Promise<EncodedFile>>();
   readonly #vary: string;
+  readonly #log: Log;
 
   /** `vary`: the value of that header. */
-  constructor(files: ReadonlyMap<string, StaticFile> = new Map(), vary = "accept-encoding") {
+  constructor(files: ReadonlyMap<string, StaticFile> = new Map(), vary: string, log: Log) {
     this.#files = files;
     this.#vary = vary;
+    this.#log = log;
   }
 
   /** Serves a GET or HEAD of a file. False: there is none at this path. */
   serve(exchange: Exchange, path: string): boolean {
     const file = this.#files.get(path);
     if (file === undefined) return false;
-    const acceptEncoding = exchange.request.headers["accept-encoding"];
-    const coding = typeof acceptEncoding === "string" ? chooseCoding(acceptEncoding) : undefined;
+    const coding = chooseCoding(exchange.headers["accept-encoding"]?.toString());
     const encoded = this.#encode(path, file, coding);
     if (encoded instanceof Promise) {
-      const { response, common, head } = exchange;
-      const failed = (thrown: unknown): void => {
-        if (thrown instanceof Failure) sendError(response, thrown, common, head);
-        else breakOff(response);
-      };
+      const failed = (thrown: unknown): void => exchange.sendError(toFailure(thrown, this.#log));
       encoded.then((ready) => send(exchange, file, ready)).catch(failed);
     } else send(exchange, file, encoded);
     return true;
@@ -78,16 +76,13 @@ export class StaticFiles {
   }
 }
 
-function send({ request, response, common, head }: Exchange, file: StaticFile, { fields, bytes }: EncodedFile): void {
-  const known = request.headers["if-none-match"];
+function send(exchange: Exchange, { contentType }: StaticFile, { fields, bytes }: EncodedFile): void {
+  const known = exchange.headers["if-none-match"];
   if (known !== undefined && noneMatch(known, String(fields["etag"]))) {
-    response.writeHead(304, { ...common, ...fields });
-    response.end();
+    exchange.send(304, fields);
     return;
   }
-  const { contentType } = file;
-  const headers = { ...common, "content-type": contentType, "content-length": bytes.length, ...fields };
-  sendWhole(response, 200, headers, bytes, head);
+  exchange.sendCounted(200, { "content-type": contentType, "content-length": bytes.length, ...fields }, bytes);
 }
 
 function fieldsOf(bytes: Uint8Array): HeaderFields {

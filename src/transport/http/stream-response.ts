@@ -1,4 +1,5 @@
 import type { Socket } from "node:net";
+import type { Transform } from "node:stream";
 import { isMessage } from "@bufbuild/protobuf";
 import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
 import { blockHeaderNames } from "../../domain/block-headers.js";
@@ -7,17 +8,17 @@ import { Failure } from "../../domain/failure.js";
 import { ForwardingStream, type Method, type ResponseStream } from "../../domain/service.js";
 import type { CallError, CallWire } from "../call/call-wire.js";
 import { type ContentCoding, chooseCoding, compressor } from "../call/content-coding.js";
-import { exposing, type HeaderFields, withOwn } from "../common-headers.js";
+import { type Exchange, Http1Exchange } from "../connections/exchange.js";
 import type { Protocol } from "../request-metrics.js";
 import {
   bodyData,
-  chunkedEncoding,
   envelopeEncoding,
+  jsonLine,
   preferredMediaType,
   type StreamEncoding,
+  serverSentEvent,
   streamEncoding,
 } from "./encodings.js";
-import { breakOff, canHaveTrailers, chunkSocket, type Exchange, sendError, writeTogether } from "./exchange.js";
 import type { BoundRequest } from "./query-parameters.js";
 import { isHttpBody } from "./routes.js";
 
@@ -48,16 +49,15 @@ export class StreamResponse implements CallWire {
   #trailerNames: readonly string[] = [];
   /** The socket to which finished HTTP/1.1 chunks are written directly, if possible: one write each instead of four. */
   #chunks: Socket | undefined;
-  #output: { write(chunk: Uint8Array): boolean; end(): unknown };
-  #started = false;
+  /** Compresses the body. */
+  #packer: Transform | undefined;
 
   constructor(options: StreamResponseOptions) {
     const { method, bound, exchange } = options;
-    const { accept } = exchange.request.headers;
+    const { accept } = exchange.headers;
     this.#options = options;
     this.#isFile = isHttpBody(method);
     this.#encoding = this.#isFile ? envelopeEncoding(accept) : streamEncoding(accept, bound.alt);
-    this.#output = exchange.response;
   }
 
   /** The protocol's name in metrics. */
@@ -67,7 +67,8 @@ export class StreamResponse implements CallWire {
 
   get encoding(): Encoding {
     if (this.#raw) return bodyData;
-    return this.#chunks === undefined ? this.#encoding.encoding : chunkedEncoding(this.#encoding.encoding);
+    const { encoding } = this.#encoding;
+    return this.#chunks === undefined ? encoding : (chunkedEncodings.get(encoding) ?? encoding);
   }
 
   respond(): never {
@@ -77,12 +78,11 @@ export class StreamResponse implements CallWire {
   /** A file is sent in envelopes, unless the client may want the file itself: then its first piece decides. */
   adapt(stream: ResponseStream): ResponseStream | Promise<ResponseStream> {
     const { exchange, bound } = this.#options;
-    const { accept } = exchange.request.headers;
-    if (!this.#isFile && !exchange.head) this.#chunks = chunkSocket(exchange.response);
+    const { accept } = exchange.headers;
+    if (!this.#isFile && !exchange.isHead) this.#chunks = chunkSocket(exchange);
     const finished = (): ResponseStream => {
-      const hasTrailers = !exchange.head && canHaveTrailers(exchange.response) && this.#hasOwnHeaders;
-      this.#trailerNames = hasTrailers ? (stream.trailerNames ?? []) : [];
-      return exchange.head ? new HeadersAlone(stream) : stream;
+      this.#trailerNames = this.#hasTrailers ? (stream.trailerNames ?? []) : [];
+      return exchange.isHead ? new HeadersAlone(stream) : stream;
     };
     if (!this.#isFile || (accept === undefined && bound.alt === undefined)) return finished();
     const peeked = new PeekedStream(stream);
@@ -96,54 +96,64 @@ export class StreamResponse implements CallWire {
   }
 
   start(own: ReadonlyMap<string, string>): void {
-    const { response } = this.#options.exchange;
-    const acceptEncoding = this.#options.exchange.request.headers["accept-encoding"];
+    const { exchange } = this.#options;
+    const { output } = exchange;
     // Compression is worthwhile for a file, not for small messages.
-    const coding = this.#isFile ? chooseCoding(acceptEncoding?.toString()) : undefined;
-    this.#started = true;
-    // A small file leaves with the headers.
-    writeTogether(response);
-    response.writeHead(200, {
-      ...this.#headers(own),
-      ...(coding === undefined ? {} : { "content-encoding": coding }),
-    });
-    response.flushHeaders?.();
+    const coding = this.#isFile ? chooseCoding(exchange.headers["accept-encoding"]?.toString()) : undefined;
+    // A file in envelopes only names its block.
+    const named = this.#hasOwnHeaders ? [...own] : [...own].filter(([name]) => blockNames.has(name));
+    if (own.size > 0) exchange.addOwn(new Map(named));
+    const headers = {
+      "content-type": this.#encoding.contentType,
+      "content-encoding": coding,
+      "cache-control": "no-store",
+      vary: this.#options.vary,
+      // Proxies such as nginx would otherwise buffer the stream.
+      "x-accel-buffering": "no",
+      trailer: this.#trailerNames.length === 0 ? undefined : this.#trailerNames.join(", "),
+    };
+    exchange.start(200, headers, this.#hasTrailers);
     const chunks = this.#chunks;
     if (chunks !== undefined) {
       const drained = (): void => this.onDrain();
       chunks.on("drain", drained);
-      response.once("close", () => chunks.off("drain", drained));
-    } else if (coding === undefined) response.on("drain", () => this.onDrain());
+      output.once("close", () => chunks.off("drain", drained));
+    } else if (coding === undefined) output.on("drain", () => this.onDrain());
     else this.#compress(coding);
   }
 
   write(frames: Uint8Array): boolean {
     const chunks = this.#chunks;
     if (chunks !== undefined) return !chunks.writable || chunks.write(frames);
-    return frames.length === 0 || this.#output.write(frames);
+    return frames.length === 0 || (this.#packer ?? this.#options.exchange.output).write(frames);
   }
 
   finish(error: CallError | undefined, trailers: ReadonlyMap<string, string>): void {
-    const { response, common, head } = this.#options.exchange;
+    const { exchange } = this.#options;
     if (!(error instanceof Failure)) {
-      if (this.#hasOwnHeaders && trailers.size > 0) response.addTrailers(Object.fromEntries(trailers));
-      this.#output.end();
-      return;
-    }
-    if (!this.#started) {
-      sendError(response, error, common, head);
-      return;
-    }
-    if (this.#raw) {
-      this.breakOff();
-      return;
-    }
-    this.#output.write(this.#encoding.errorBytes(error));
-    this.#output.end();
+      this.#end(undefined, this.#hasTrailers && trailers.size > 0 ? trailers : undefined);
+    } else if (this.#raw || !exchange.hasStarted) exchange.sendError(error);
+    else this.#end(this.#encoding.errorBytes(error));
   }
 
   breakOff(): void {
-    breakOff(this.#options.exchange.response);
+    this.#options.exchange.breakOff();
+  }
+
+  #end(last?: Uint8Array, trailers?: ReadonlyMap<string, string>): void {
+    const { exchange } = this.#options;
+    if (this.#packer === undefined) {
+      exchange.end(last, trailers);
+      return;
+    }
+    this.#packer.on("end", () => exchange.end(undefined, trailers));
+    this.#packer.end(last);
+  }
+
+  get #hasTrailers(): boolean {
+    const { exchange } = this.#options;
+    const isPossible = !(exchange instanceof Http1Exchange) || exchange.hasChunks;
+    return isPossible && !exchange.isHead && this.#hasOwnHeaders;
   }
 
   /** Whether the stream's own headers and trailers apply: to a file, not to its envelopes. */
@@ -155,36 +165,41 @@ export class StreamResponse implements CallWire {
     const { exchange, bound } = this.#options;
     const contentType = contentTypeOf(first);
     const available = contentType === undefined ? [] : [this.#encoding.contentType, contentType];
-    const wanted = contentType && preferredMediaType(exchange.request.headers.accept, available);
+    const wanted = contentType && preferredMediaType(exchange.headers.accept, available);
     this.#raw = bound.alt === "media" || (contentType !== undefined && wanted === contentType);
     if (this.#raw) this.#encoding = { ...this.#encoding, contentType: contentType ?? "application/octet-stream" };
   }
 
   #compress(coding: ContentCoding): void {
-    const { response } = this.#options.exchange;
+    const { output } = this.#options.exchange;
     const packer = compressor(coding);
     packer.on("drain", () => this.onDrain());
     packer.on("error", () => this.breakOff());
-    response.once("close", () => packer.destroy());
-    packer.pipe(response);
-    this.#output = packer;
+    output.once("close", () => packer.destroy());
+    packer.pipe(output, { end: false });
+    this.#packer = packer;
   }
+}
 
-  #headers(stream: ReadonlyMap<string, string>): HeaderFields {
-    const { vary, exchange } = this.#options;
-    // A file in envelopes only names its block.
-    const own = new Map(this.#hasOwnHeaders ? stream : [...stream].filter(([name]) => blockNames.has(name)));
-    const fields = {
-      ...exposing(exchange.common, [...own.keys()]),
-      "content-type": this.#encoding.contentType,
-      "cache-control": "no-store",
-      vary,
-      // Proxies such as nginx would otherwise buffer the stream.
-      "x-accel-buffering": "no",
-      ...(this.#trailerNames.length === 0 ? {} : { trailer: this.#trailerNames.join(", ") }),
-    };
-    return stream.size === 0 ? fields : withOwn(fields, own);
-  }
+/** An encoding that is never empty, as a chunk of an HTTP/1.1 body (RFC 9112, 7.1). */
+function asChunk(encoding: Encoding): Encoding {
+  return {
+    name: `${encoding.name} in a chunk`,
+    encode(response) {
+      const bytes = encoding.encode(response);
+      return Buffer.concat([Buffer.from(`${bytes.length.toString(16)}\r\n`), bytes, Buffer.from("\r\n")]);
+    },
+  };
+}
+
+const chunkedEncodings = new Map([jsonLine, serverSentEvent].map((encoding) => [encoding, asChunk(encoding)]));
+
+/**
+ * The connection to which finished chunks may be written directly, after the headers have left: 18% less CPU per message
+ * than Node's response takes. Only for an HTTP/1.1 response whose turn it is.
+ */
+function chunkSocket(exchange: Exchange): Socket | undefined {
+  return exchange instanceof Http1Exchange && exchange.hasChunks ? (exchange.output.socket ?? undefined) : undefined;
 }
 
 function contentTypeOf(first: EncodedResponse | undefined): string | undefined {

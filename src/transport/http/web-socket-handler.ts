@@ -4,7 +4,7 @@ import { type WebSocket, WebSocketServer } from "ws";
 import { Failure, type FailureCode } from "../../domain/failure.js";
 import type { CallError, CallWire } from "../call/call-wire.js";
 import { ServerCall } from "../call/server-call.js";
-import type { CommonHeaders, DataHeaders } from "../common-headers.js";
+import { type CommonHeaders, type DataHeaders, eachField } from "../common-headers.js";
 import { closeLingering, rawErrorResponse } from "../connections/raw-sockets.js";
 import { HttpFailure, toFailure, unknownPath, urlTooLong } from "../errors.js";
 import type { HandlerOptions } from "../options.js";
@@ -57,7 +57,7 @@ export class WebSocketHandler {
     };
     this.#handshakes = new WebSocketServer(handshakes);
     this.#handshakes.on("headers", (headers) => {
-      for (const [name, value] of Object.entries(options.data.current())) headers.push(`${name}: ${value}`);
+      eachField(options.data.current(), (name, value) => headers.push(`${name}: ${value}`));
     });
     this.#pings = setInterval(() => this.#ping(), options.limits.peerPingIntervalMs);
     this.#pings.unref();
@@ -104,7 +104,9 @@ export class WebSocketHandler {
     });
     const counters = requests.counters(method, "websocket");
     const served = { method, counters, options: this.#options, terms: routes.terms };
-    const call = new ServerCall(served, wire, clients.ofRequest(request), request.headers);
+    const { headers } = request;
+    const clientAddress = clients.of(socket.remoteAddress, headers["x-forwarded-for"]);
+    const call = new ServerCall(served, wire, { clientAddress, headers });
     socket.on("drain", () => call.drained());
     socket.once("close", () => call.left());
     if (!socket.destroyed) call.invoke(message);
@@ -197,7 +199,10 @@ class Handshake {
   }
 }
 
-/** Writes finished frames directly to the socket, without a queue. The WebSocket object only sends control frames. */
+/**
+ * Writes finished frames, which readers share, directly to the socket. The WebSocket object only sends control frames:
+ * its own `send` makes each reader a frame, which takes 14% more CPU per message.
+ */
 class WebSocketResponse implements CallWire {
   readonly codec = "json";
   readonly encoding = webSocketText;

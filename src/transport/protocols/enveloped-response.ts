@@ -1,16 +1,16 @@
 import { endStreamFlag, endStreamToJson } from "@connectrpc/connect/protocol-connect";
 import { trailerFlag } from "@connectrpc/connect/protocol-grpc-web";
 import type { Codec, EncodedResponse, Encoding } from "../../domain/encoded-response.js";
-import type { Failure } from "../../domain/failure.js";
 import { jsonWriteOptions } from "../../encoding/json-encoder.js";
 import type { CallError, CallWire } from "../call/call-wire.js";
 import type { ContentCoding } from "../call/content-coding.js";
 import { type Framing, framingOf } from "../call/framing.js";
+import type { HeaderFields } from "../common-headers.js";
+import type { Exchange } from "../connections/exchange.js";
 import { asConnectError, errorTrailers, okTrailers } from "./rpc-errors.js";
 import type { RpcContentType } from "./rpc-methods.js";
-import type { RpcResponse } from "./rpc-response.js";
 
-type Trailers = ReadonlyMap<string, string>;
+type Fields = ReadonlyMap<string, string>;
 
 /** The differences between gRPC-Web and Connect streams. */
 interface EnvelopedProtocol {
@@ -18,7 +18,7 @@ interface EnvelopedProtocol {
   readonly encodingHeader: string;
   readonly endFlag: number;
   /** The message of the last envelope. */
-  end(error: CallError | undefined, trailers: Trailers): Uint8Array;
+  end(error: CallError | undefined, trailers: Fields): Uint8Array;
 }
 
 const grpcWeb: EnvelopedProtocol = {
@@ -49,15 +49,15 @@ export class EnvelopedResponse implements CallWire {
   readonly #framing: Framing;
   readonly #protocol: EnvelopedProtocol;
   readonly #type: RpcContentType;
-  readonly #response: RpcResponse;
+  readonly #exchange: Exchange;
 
-  constructor(type: RpcContentType, coding: ContentCoding | undefined, response: RpcResponse) {
+  constructor(type: RpcContentType, coding: ContentCoding | undefined, exchange: Exchange) {
     this.#framing = framingOf(type.codec, coding, type.text);
     this.codec = type.codec;
     this.encoding = this.#framing.encoding;
     this.#protocol = type.protocol === "connect" ? connectStream : grpcWeb;
     this.#type = type;
-    this.#response = response;
+    this.#exchange = exchange;
   }
 
   respond(encoded: EncodedResponse): undefined | Promise<() => void> {
@@ -67,26 +67,26 @@ export class EnvelopedResponse implements CallWire {
     return undefined;
   }
 
-  start(headers: Trailers): void {
-    this.#setHeaders();
-    if (headers.size > 0) this.#response.exposeOwn(headers);
-    this.#response.begin();
+  start(headers: Fields): void {
+    if (headers.size > 0) this.#exchange.addOwn(headers);
+    this.#exchange.start(200, this.#headers(undefined));
   }
 
   write(frames: Uint8Array): boolean {
-    return this.#response.write(frames);
+    return this.#exchange.output.write(frames);
   }
 
-  finish(error: CallError | undefined, trailers: Trailers): void {
-    if (!this.#response.headersSent) {
-      this.#setHeaders();
-      if (error?.metadata !== undefined) this.#response.expose(error.metadata.headers);
+  finish(error: CallError | undefined, trailers: Fields): void {
+    const end = this.#end(error, error === undefined ? trailers : (error.metadata?.trailers ?? new Map()));
+    if (this.#exchange.hasStarted) this.#exchange.end(end);
+    else {
+      if (error?.metadata !== undefined) this.#exchange.addMetadata(error.metadata.headers);
+      this.#exchange.send(200, this.#headers(end), end);
     }
-    this.#response.end(this.#end(error, error === undefined ? trailers : (error.metadata?.trailers ?? new Map())));
   }
 
-  breakOff(failure: Failure): void {
-    this.#response.breakOff(failure);
+  breakOff(error: CallError): void {
+    this.#exchange.breakOff(error);
   }
 
   #send({ metadata }: EncodedResponse, message: Uint8Array): void {
@@ -94,10 +94,8 @@ export class EnvelopedResponse implements CallWire {
       message,
       metadata === undefined ? this.#plainEnd() : this.#end(undefined, metadata.trailers),
     ]);
-    this.#response.count(body.length);
-    this.#setHeaders();
-    if (metadata !== undefined) this.#response.exposeOwn(metadata.headers);
-    this.#response.end(body);
+    if (metadata !== undefined) this.#exchange.addOwn(metadata.headers);
+    this.#exchange.sendCounted(200, this.#headers(body), body);
   }
 
   /** The end of a unary response without metadata. */
@@ -107,13 +105,15 @@ export class EnvelopedResponse implements CallWire {
     return end;
   }
 
-  #end(error: CallError | undefined, trailers: Trailers): Buffer {
+  #end(error: CallError | undefined, trailers: Fields): Buffer {
     return this.#framing.frame(this.#protocol.endFlag, this.#protocol.end(error, trailers));
   }
 
-  #setHeaders(): void {
-    const { coding } = this.#framing;
-    this.#response.set("content-type", this.#type.response);
-    if (coding !== undefined) this.#response.set(this.#protocol.encodingHeader, coding);
+  #headers(whole: Uint8Array | undefined): HeaderFields {
+    return {
+      "content-type": this.#type.response,
+      "content-length": whole?.length,
+      [this.#protocol.encodingHeader]: this.#framing.coding,
+    };
   }
 }

@@ -1,30 +1,31 @@
 import type { IncomingHttpHeaders } from "node:http";
+import type { Stream } from "node:stream";
+import type { ConnectError } from "@connectrpc/connect";
 import * as connectProtocol from "@connectrpc/connect/protocol-connect";
 import * as grpcProtocol from "@connectrpc/connect/protocol-grpc";
 import { repeated } from "../../domain/failure.js";
 import type { Method } from "../../domain/service.js";
-import type { BidiCall, BodyCall } from "../call/server-call.js";
-import type { HeaderFields } from "../common-headers.js";
+import type { CallWire } from "../call/call-wire.js";
+import { BidiCall, BodyCall } from "../call/server-call.js";
+import type { DataHeaders, HeaderFields } from "../common-headers.js";
+import { type Exchange, Http2Exchange } from "../connections/exchange.js";
 import { ProtocolError } from "../errors.js";
-import type { AnyRequest, AnyResponse } from "../options.js";
+import type { HandlerOptions, TransportLimits } from "../options.js";
 import { ConnectUnaryResponse } from "./connect-unary-response.js";
 import { EnvelopedResponse } from "./enveloped-response.js";
+import { GrpcResponse } from "./grpc-response.js";
 import { errorTrailers } from "./rpc-errors.js";
 import {
   acceptedTypes,
   type Codings,
-  codingsOf,
   connectCodings,
   grpcCodings,
-  type OpenedRequest,
-  openCall,
   type RpcContentType,
   type RpcMethod,
-  type RpcMethods,
   rpcContentType,
+  rpcMethods,
   suits,
 } from "./rpc-methods.js";
-import { RpcResponse } from "./rpc-response.js";
 
 const grpcTypePrefix = "application/grpc";
 
@@ -32,32 +33,24 @@ const grpcTypePrefix = "application/grpc";
 const unaryFields = { used: "content-encoding", accepted: "accept-encoding" };
 const streamFields = { used: "connect-content-encoding", accepted: "connect-accept-encoding" };
 
-/** A request to an RPC, and its response. */
-export interface RpcExchange {
-  readonly request: AnyRequest;
-  readonly response: AnyResponse;
-  /** The headers of every response. */
-  readonly common: HeaderFields;
-}
-
-/** Serves gRPC-Web and Connect calls of all methods over both HTTP versions. gRPC has its own handler. */
+/** Serves gRPC, gRPC-Web and Connect calls of all methods. */
 export class RpcHandler {
-  readonly #methods: RpcMethods;
+  readonly #methods: ReadonlyMap<string, RpcMethod>;
+  readonly #limits: TransportLimits;
+  readonly #data: DataHeaders;
   readonly #vary: string;
 
-  /** `vary`: that header of unary Connect responses. */
-  constructor(methods: RpcMethods, vary: string) {
-    this.#methods = methods;
+  /** `data`: sent as metadata of every gRPC response. `vary`: that header of unary Connect responses. */
+  constructor(options: HandlerOptions, data: DataHeaders, vary: string) {
+    this.#methods = rpcMethods(options);
+    this.#limits = options.limits;
+    this.#data = data;
     this.#vary = vary;
   }
 
-  /**
-   * Whether the path is that of a method, or the headers are those of gRPC or Connect. Never for OPTIONS. `path`
-   * excludes base path and query.
-   */
-  matches(method: string, path: string, headers: IncomingHttpHeaders): boolean {
-    if (method === "OPTIONS") return false;
-    return this.#methods.get(path) !== undefined || isGrpc(headers) || (method === "POST" && isConnect(headers));
+  /** Whether the path is that of a method, or the headers are those of gRPC or Connect. `path` excludes the base path. */
+  matches({ method, headers }: Exchange, path: string): boolean {
+    return this.#methods.has(path) || isGrpc(headers) || (method === "POST" && isConnect(headers));
   }
 
   /** The value of `Allow` for a method's path; undefined for any other path. */
@@ -66,85 +59,145 @@ export class RpcHandler {
   }
 
   /** `path` excludes the base path, and `query` its question mark. */
-  handle(exchange: RpcExchange, path: string, query: string): void {
-    const { method } = exchange.request;
+  handle(exchange: Exchange, path: string, query: string): void {
+    const { method } = exchange;
     const served = this.#methods.get(path);
     if (served === undefined) refuseUnknown(path, exchange);
-    else if (method !== "POST" && !served.allowed.split(", ").includes(method ?? "")) {
-      refuseMethod(served.allowed, exchange);
-    } else if (!hasUsableAuthority(exchange.request)) refuseAuthority(exchange);
     else if (method === "POST") this.#post(served, exchange);
+    else if (!served.allowed.split(", ").includes(method)) refuseMethod(served.allowed, exchange);
     else this.#get(served, query, exchange);
   }
 
-  #post(served: RpcMethod, exchange: RpcExchange): void {
-    const { request } = exchange;
-    const { headers } = request;
+  #post(served: RpcMethod, exchange: Exchange): void {
+    const { headers } = exchange;
+    const { kind } = served.method;
     const type = rpcContentType(headers["content-type"]);
-    if (type === undefined || !suits(type, served.method)) {
-      refuseType(served.method, exchange);
-      return;
-    }
-    if (type.protocol === "grpc" || (served.method.kind === "bidi_streaming" && request.httpVersionMajor === 1)) {
+    const isHttp2 = exchange instanceof Http2Exchange;
+    if (type === undefined || !suits(type, served.method)) refuseType(served.method, exchange);
+    else if (type.protocol === "grpc" && isHttp2) {
+      const codings = codingsOf(kind, grpcCodings(headers));
+      this.#receive(served, type, codings, exchange, new GrpcResponse(type, codings.response, exchange, this.#data));
+    } else if (!hasUsableAuthority(headers)) refuseAuthority(exchange);
+    else if (type.protocol === "grpc" || (kind === "bidi_streaming" && !isHttp2)) {
       send(exchange, 505, {}, "gRPC, and streams in both directions, need HTTP/2");
-      return;
+    } else {
+      const fields = type.enveloped ? streamFields : unaryFields;
+      const given = type.protocol === "grpc-web" ? grpcCodings(headers) : connectCodings(headers, fields);
+      const codings = codingsOf(kind, given);
+      this.#receive(served, type, codings, exchange, this.#wire(type, codings, exchange));
     }
-    const fields = type.enveloped ? streamFields : unaryFields;
-    const given = type.protocol === "grpc-web" ? grpcCodings(headers) : connectCodings(headers, fields);
-    const codings = codingsOf(served.method, given);
-    const call = this.#open(served, type, codings, exchange);
-    request.on("data", (chunk: Buffer) => call.data(chunk));
-    request.on("end", () => call.end());
   }
 
   /** A Connect unary call as a GET with its message in the URL. */
-  #get(served: RpcMethod, text: string, exchange: RpcExchange): void {
-    const { request } = exchange;
+  #get(served: RpcMethod, text: string, exchange: Exchange): void {
     const query = new URLSearchParams(text);
     const type = rpcContentType(`application/${query.get("encoding")}`);
-    if (type?.protocol !== "connect" || type.enveloped) {
-      refuseType(served.method, exchange);
-      return;
-    }
-    request.resume();
-    const codings = connectCodings(request.headers, unaryFields, query.get("compression") ?? "identity");
-    const call = this.#open(served, type, codings, exchange);
-    try {
-      call.data(messageBytes(query));
-      call.end();
-    } catch (thrown) {
-      call.fail(thrown);
+    if (type?.protocol !== "connect" || type.enveloped) refuseType(served.method, exchange);
+    else if (!hasUsableAuthority(exchange.headers)) refuseAuthority(exchange);
+    else {
+      const codings = connectCodings(exchange.headers, unaryFields, query.get("compression") ?? "identity");
+      const call = this.#open(served, type, codings, exchange, this.#wire(type, codings, exchange));
+      try {
+        call.data(messageBytes(query));
+        call.end();
+      } catch (thrown) {
+        call.fail(thrown);
+      }
     }
   }
 
-  #open(served: RpcMethod, type: RpcContentType, codings: Codings, exchange: RpcExchange): BodyCall | BidiCall {
-    const { request, response, common } = exchange;
-    // A failed connection ends the call at "close".
-    request.on("error", ignore);
-    response.on("error", ignore);
-    const rpcResponse = new RpcResponse(response, common);
-    if (!type.enveloped) rpcResponse.set("vary", this.#vary);
-    const wire = type.enveloped
-      ? new EnvelopedResponse(type, codings.response, rpcResponse)
-      : new ConnectUnaryResponse(type, codings.response, request, rpcResponse);
-    const { headers } = request;
-    const clientAddress = this.#methods.clients.ofRequest(request);
-    const timeout = timeoutOf(type, headers);
-    const call = openCall(this.#methods, { served, type, codings, timeout, wire, clientAddress, headers });
-    response.on("close", () => call.left());
-    if (served.method.kind !== "unary") response.on("drain", () => call.drained());
+  #wire(type: RpcContentType, { response }: Codings, exchange: Exchange): CallWire {
+    if (type.enveloped) return new EnvelopedResponse(type, response, exchange);
+    return new ConnectUnaryResponse(type, response, exchange, this.#vary);
+  }
+
+  /** Starts a call whose requests are the body. */
+  #receive(served: RpcMethod, type: RpcContentType, codings: Codings, exchange: Exchange, wire: CallWire): void {
+    const { body }: { readonly body: CarrierOfCall } = exchange;
+    body[carriedCall] = this.#open(served, type, codings, exchange, wire);
+    body.on("data", onData);
+    body.on("end", onEnd);
+  }
+
+  /** Starts a call whose requests follow. If its headers are invalid, it has ended already. */
+  #open(served: RpcMethod, type: RpcContentType, codings: Codings, exchange: Exchange, wire: CallWire): RpcCall {
+    const { timeoutMs, error } = timeoutOf(type, exchange.headers);
+    const { kind } = served.method;
+    const { streamedRequestBytesMax, requestBodyBytesMax } = this.#limits;
+    const bytesMax = kind === "bidi_streaming" ? streamedRequestBytesMax : requestBodyBytesMax;
+    const { enveloped, text } = type;
+    const bounds = { bytesMax, coding: codings.request };
+    const reading = { bounds, decode: served.decode[type.codec], enveloped, text };
+    const Call = kind === "bidi_streaming" ? BidiCall : BodyCall;
+    const call = new Call(served[type.protocol], reading, wire, exchange, timeoutMs);
+    follow(exchange, call, kind !== "unary");
+    if (codings.refusal !== undefined) call.fail(codings.refusal);
+    if (error !== undefined) call.fail(new ProtocolError("invalid_argument", repeated(error.rawMessage)));
+    if (call instanceof BidiCall && !call.isDone) call.open();
     return call;
   }
 }
 
+type RpcCall = BodyCall | BidiCall;
+
+/** The property in which requests and responses store their call. Listeners that all share cost less than closures. */
+const carriedCall = Symbol("the call that is carried");
+
+interface CarrierOfCall extends Stream {
+  [carriedCall]?: RpcCall;
+}
+
+/** Tells a call of its connection. Errors need no more than a listener: a connection that failed ends the call at "close". */
+function follow(exchange: Exchange, call: RpcCall, streaming: boolean): void {
+  const carrier: CarrierOfCall = exchange.output;
+  carrier[carriedCall] = call;
+  carrier.on("close", onClose);
+  if (streaming) carrier.on("drain", onDrain);
+  if (exchange instanceof Http2Exchange) return;
+  exchange.body.on("error", ignore);
+  exchange.output.on("error", ignore);
+}
+
+function onData(this: CarrierOfCall, chunk: Buffer): void {
+  this[carriedCall]?.data(chunk);
+}
+
+function onEnd(this: CarrierOfCall): void {
+  this[carriedCall]?.end();
+}
+
+function onClose(this: CarrierOfCall): void {
+  this[carriedCall]?.left();
+}
+
+function onDrain(this: CarrierOfCall): void {
+  this[carriedCall]?.drained();
+}
+
 function ignore(): void {}
 
-function timeoutOf({ protocol }: RpcContentType, headers: IncomingHttpHeaders): OpenedRequest["timeout"] {
-  const [name, parse] =
-    protocol === "connect"
-      ? ["connect-timeout-ms", connectProtocol.parseTimeout]
-      : ["grpc-timeout", grpcProtocol.parseTimeout];
-  return parse(headers[name]?.toString() ?? null, Number.POSITIVE_INFINITY);
+/**
+ * The compressions of a call of a method. Responses of bidirectional streams are not compressed: each is made for one
+ * request, and the next for another.
+ */
+function codingsOf(kind: Method["kind"], codings: Codings): Codings {
+  return kind === "bidi_streaming" ? { ...codings, response: undefined } : codings;
+}
+
+/** The client's time limit, counted from now. */
+interface CallTimeout {
+  readonly timeoutMs?: number;
+  readonly error?: ConnectError | undefined;
+}
+
+const noTimeout: CallTimeout = {};
+
+function timeoutOf({ protocol }: RpcContentType, headers: IncomingHttpHeaders): CallTimeout {
+  const isConnectCall = protocol === "connect";
+  const value = headers[isConnectCall ? "connect-timeout-ms" : "grpc-timeout"];
+  if (value === undefined) return noTimeout;
+  const parse = isConnectCall ? connectProtocol.parseTimeout : grpcProtocol.parseTimeout;
+  return parse(value.toString(), Number.POSITIVE_INFINITY);
 }
 
 /** The message of a GET. @throws ProtocolError if its base64 is malformed */
@@ -166,44 +219,41 @@ function isConnect(headers: IncomingHttpHeaders): boolean {
 }
 
 /** Host and port as valid in a URL. RFC 9112, 3.2, requires 400 otherwise. */
-function hasUsableAuthority({ headers }: AnyRequest): boolean {
+function hasUsableAuthority(headers: IncomingHttpHeaders): boolean {
   const authority = headers[":authority"] ?? headers.host;
   return typeof authority !== "string" || /^[\w.~!$&'()*+,;=%:[\]-]*$/.test(authority);
 }
 
-function refuseAuthority(exchange: RpcExchange): void {
+function refuseAuthority(exchange: Exchange): void {
   sendError(exchange, 400, "invalid_argument", "the request names no valid authority (Host)");
 }
 
-function refuseUnknown(path: string, exchange: RpcExchange): void {
-  const { headers } = exchange.request;
+function refuseUnknown(path: string, exchange: Exchange): void {
+  const { headers } = exchange;
   const error = new ProtocolError("unimplemented", `no method is served at ${repeated(path)}`);
   if (!isGrpc(headers)) sendError(exchange, 404, error.code, error.message);
   else send(exchange, 200, { "content-type": headers["content-type"] ?? grpcTypePrefix, ...errorTrailers(error) });
 }
 
 /** 415 with `Accept-Post`. */
-function refuseType(method: Method, exchange: RpcExchange): void {
+function refuseType(method: Method, exchange: Exchange): void {
   send(exchange, 415, { "accept-post": acceptedTypes(method) });
 }
 
 /** 405 with `Allow`. Callers of gRPC and Connect get no error object: their protocols take the error from the status. */
-function refuseMethod(allow: string, exchange: RpcExchange): void {
-  const { method, headers } = exchange.request;
-  const message = `${repeated(method ?? "")} is not allowed here; use one of ${allow}`;
+function refuseMethod(allow: string, exchange: Exchange): void {
+  const { method, headers } = exchange;
+  const message = `${repeated(method)} is not allowed here; use one of ${allow}`;
   if (!isGrpc(headers) && !isConnect(headers)) sendError(exchange, 405, "unimplemented", message, { allow });
   else send(exchange, 405, { allow, "content-type": "text/plain" }, message);
 }
 
 /** Responds with an error in Connect's format. */
-function sendError(exchange: RpcExchange, status: number, code: string, message: string, headers?: HeaderFields): void {
+function sendError(exchange: Exchange, status: number, code: string, message: string, headers?: HeaderFields): void {
   send(exchange, status, { "content-type": "application/json", ...headers }, JSON.stringify({ code, message }));
 }
 
-/** Responds without reading the request. */
-function send({ request, response, common }: RpcExchange, status: number, headers: HeaderFields, body = ""): void {
-  request.resume();
-  const whole = new RpcResponse(response, { ...common, ...headers });
-  whole.status = status;
-  whole.end(Buffer.from(body));
+function send(exchange: Exchange, status: number, headers: HeaderFields, body = ""): void {
+  const bytes = Buffer.from(body);
+  exchange.send(status, { ...headers, "content-length": bytes.length }, bytes);
 }

@@ -1,26 +1,15 @@
 import { createRegistry } from "@bufbuild/protobuf";
 import { MethodOptions_IdempotencyLevel } from "@bufbuild/protobuf/wkt";
-import type { ConnectError } from "@connectrpc/connect";
 import type { Codec } from "../../domain/encoded-response.js";
 import { repeated } from "../../domain/failure.js";
 import type { RequestHeaders } from "../../domain/metadata.js";
 import type { Method } from "../../domain/service.js";
 import { anyRegistry } from "../../encoding/json-encoder.js";
-import type { CallWire } from "../call/call-wire.js";
 import { type ContentCoding, chooseCoding, contentCodings } from "../call/content-coding.js";
-import {
-  BodyReader,
-  decodeBinary,
-  EnvelopeReader,
-  jsonDecoder,
-  type RequestDecoder,
-  rememberingRequests,
-  TextEnvelopeReader,
-} from "../call/framing.js";
-import { BidiCall, BodyCall, type ServedMethod } from "../call/server-call.js";
-import type { ClientAddresses } from "../connections/client-addresses.js";
+import { decodeBinary, jsonDecoder, type RequestDecoder, rememberingRequests } from "../call/framing.js";
+import type { ServedMethod } from "../call/server-call.js";
 import { ProtocolError } from "../errors.js";
-import type { HandlerOptions, TransportLimits } from "../options.js";
+import type { HandlerOptions } from "../options.js";
 
 /** A method as served over the RPC protocols. */
 export interface RpcMethod {
@@ -34,81 +23,30 @@ export interface RpcMethod {
 }
 
 /** The methods of an API by their path, which all RPC protocols share. */
-export class RpcMethods {
-  readonly clients: ClientAddresses;
-  readonly limits: TransportLimits;
-  readonly #methods = new Map<string, RpcMethod>();
-
-  constructor(options: HandlerOptions) {
-    this.clients = options.clients;
-    this.limits = options.limits;
-    // A message of the API may occur in an Any of another.
-    const decodeJson = jsonDecoder(
-      createRegistry(anyRegistry, ...options.api.map((method) => method.desc.parent.file)),
-    );
-    for (const method of options.api) {
-      const served = (protocol: "grpc" | "grpc-web" | "connect"): ServedMethod => {
-        return { method, counters: options.requests.counters(method, protocol), options };
-      };
-      this.#methods.set(`/${method.desc.parent.typeName}/${method.desc.name}`, {
-        method,
-        allowed: allowedMethods(method),
-        decode: { proto: rememberingRequests(decodeBinary), json: rememberingRequests(decodeJson) },
-        grpc: served("grpc"),
-        "grpc-web": served("grpc-web"),
-        connect: served("connect"),
-      });
-    }
+export function rpcMethods(options: HandlerOptions): ReadonlyMap<string, RpcMethod> {
+  // A message of the API may occur in an Any of another.
+  const decodeJson = jsonDecoder(createRegistry(anyRegistry, ...options.api.map((method) => method.desc.parent.file)));
+  const methods = new Map<string, RpcMethod>();
+  for (const method of options.api) {
+    const served = (protocol: RpcContentType["protocol"]): ServedMethod => {
+      return { method, counters: options.requests.counters(method, protocol), options };
+    };
+    methods.set(`/${method.desc.parent.typeName}/${method.desc.name}`, {
+      method,
+      allowed: allowedMethods(method),
+      decode: { proto: rememberingRequests(decodeBinary), json: rememberingRequests(decodeJson) },
+      grpc: served("grpc"),
+      "grpc-web": served("grpc-web"),
+      connect: served("connect"),
+    });
   }
-
-  get(path: string): RpcMethod | undefined {
-    return this.#methods.get(path);
-  }
+  return methods;
 }
 
 /** Connect allows GET for calls without side effects. */
 function allowedMethods({ kind, desc }: Method): string {
   const byGet = kind === "unary" && desc.idempotency === MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS;
   return byGet ? "GET, HEAD, POST, OPTIONS" : "POST, OPTIONS";
-}
-
-/** What a protocol read from the request headers. */
-export interface OpenedRequest {
-  readonly served: RpcMethod;
-  readonly type: RpcContentType;
-  readonly codings: Codings;
-  readonly timeout: { readonly timeoutMs?: number; readonly error?: ConnectError | undefined };
-  readonly wire: CallWire;
-  readonly clientAddress: string;
-  readonly headers: RequestHeaders;
-}
-
-const kindNames = { unary: "unary", server_streaming: "server-streaming" } as const;
-
-/** Starts a call whose requests follow. If its headers are invalid, it has ended already. */
-export function openCall({ limits }: RpcMethods, request: OpenedRequest): BodyCall | BidiCall {
-  const { served, type, codings, timeout, wire, clientAddress, headers } = request;
-  const { kind } = served.method;
-  const method = served[type.protocol];
-  const decode = served.decode[type.codec];
-  let call: BodyCall | BidiCall;
-  if (kind === "bidi_streaming") {
-    const reading = {
-      bounds: { bytesMax: limits.streamedRequestBytesMax, coding: codings.request },
-      decode,
-      text: type.text,
-    };
-    call = new BidiCall(method, reading, wire, clientAddress, headers, timeout.timeoutMs);
-  } else {
-    const bounds = { bytesMax: limits.requestBodyBytesMax, coding: codings.request };
-    const envelopes = new EnvelopeReader(bounds, kindNames[kind]);
-    const reader = !type.enveloped ? new BodyReader(bounds) : type.text ? new TextEnvelopeReader(envelopes) : envelopes;
-    call = new BodyCall(method, reader, decode, wire, clientAddress, headers, timeout.timeoutMs);
-  }
-  if (codings.refusal !== undefined) call.fail(codings.refusal);
-  if (timeout.error !== undefined) call.fail(new ProtocolError("invalid_argument", repeated(timeout.error.rawMessage)));
-  if (call instanceof BidiCall && !call.isDone) call.open();
-  return call;
 }
 
 /** What the content type of a request says about a call. */
@@ -184,14 +122,6 @@ export interface Codings {
 }
 
 const none: Codings = { request: undefined, response: undefined };
-
-/**
- * The compressions of a call of a method. Responses of bidirectional streams are not compressed: each is made for one
- * request, and the next for another.
- */
-export function codingsOf({ kind }: Method, codings: Codings): Codings {
-  return kind === "bidi_streaming" ? { ...codings, response: undefined } : codings;
-}
 
 /** The fields of gRPC and gRPC-Web. */
 export const grpcFields: CodingFields = { used: "grpc-encoding", accepted: "grpc-accept-encoding" };

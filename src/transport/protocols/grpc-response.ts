@@ -1,0 +1,100 @@
+import type { OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
+import type { Codec, EncodedResponse, Encoding } from "../../domain/encoded-response.js";
+import type { CallError, CallWire } from "../call/call-wire.js";
+import type { ContentCoding } from "../call/content-coding.js";
+import { type Framing, framingOf } from "../call/framing.js";
+import { type DataHeaders, eachField, withOwn } from "../common-headers.js";
+import type { Http2Exchange } from "../connections/exchange.js";
+import { countResponse, endWithBody } from "../connections/unread-responses.js";
+import { errorTrailers, okTrailers } from "./rpc-errors.js";
+import { grpcFields, type RpcContentType } from "./rpc-methods.js";
+
+type Fields = ReadonlyMap<string, string>;
+
+const withTrailers = Object.freeze({ waitForTrailers: true, sendDate: false });
+const withoutBody = Object.freeze({ endStream: true, sendDate: false });
+
+/** A gRPC response. Its headers are not those of HTTP responses, but only tell how new the data is. */
+export class GrpcResponse implements CallWire {
+  readonly codec: Codec;
+  readonly encoding: Encoding;
+  readonly #framing: Framing;
+  readonly #contentType: string;
+  readonly #exchange: Http2Exchange;
+  readonly #data: DataHeaders;
+
+  constructor(type: RpcContentType, coding: ContentCoding | undefined, exchange: Http2Exchange, data: DataHeaders) {
+    this.#framing = framingOf(type.codec, coding);
+    this.codec = type.codec;
+    this.encoding = this.#framing.encoding;
+    this.#contentType = type.response;
+    this.#exchange = exchange;
+    this.#data = data;
+  }
+
+  respond(encoded: EncodedResponse): undefined | Promise<() => void> {
+    const frame = encoded.encode(this.#framing.whole);
+    if (frame instanceof Promise) return frame.then((bytes) => () => this.#send(encoded, bytes));
+    this.#send(encoded, frame);
+    return undefined;
+  }
+
+  start(headers: Fields): void {
+    const { isGone, output } = this.#exchange;
+    if (!isGone) output.respond(this.#headers(headers.size === 0 ? undefined : headers), withTrailers);
+  }
+
+  write(frames: Uint8Array): boolean {
+    return this.#exchange.output.write(frames);
+  }
+
+  finish(error: CallError | undefined, trailers: Fields): void {
+    const { isGone, output } = this.#exchange;
+    if (isGone) return;
+    const own = Object.fromEntries(error?.metadata?.trailers ?? trailers);
+    // An error alone is a single block of fields. Separate headers have to precede it.
+    if (error?.metadata !== undefined && error.metadata.headers.size > 0 && !output.headersSent) {
+      this.start(error.metadata.headers);
+    }
+    const last = { ...own, ...(error === undefined ? okTrailers : errorTrailers(error)) };
+    if (error !== undefined && !output.headersSent) {
+      output.respond({ ...this.#headers(undefined), ...last }, withoutBody);
+      return;
+    }
+    output.on("wantTrailers", () => output.sendTrailers(last));
+    output.end();
+  }
+
+  breakOff(error: CallError): void {
+    this.#exchange.breakOff(error);
+  }
+
+  #send({ metadata }: EncodedResponse, frame: Uint8Array): void {
+    const { isGone, output } = this.#exchange;
+    if (isGone) return;
+    countResponse(output, frame.length);
+    if (metadata === undefined) output.on("wantTrailers", sendOkTrailers);
+    else {
+      const trailers = { ...Object.fromEntries(metadata.trailers), ...okTrailers };
+      output.on("wantTrailers", () => output.sendTrailers(trailers));
+    }
+    output.respond(this.#headers(metadata?.headers), withTrailers);
+    endWithBody(output, frame);
+  }
+
+  #headers(own: Fields | undefined): OutgoingHttpHeaders {
+    const { coding } = this.#framing;
+    const data = this.#data.current();
+    const fields: OutgoingHttpHeaders = { ":status": 200, "content-type": this.#contentType };
+    if (coding !== undefined) fields[grpcFields.used] = coding;
+    eachField(own === undefined ? data : withOwn(data, own), (name, value) => {
+      fields[name] = value;
+    });
+    return fields;
+  }
+}
+
+/** Shared by all calls, which costs less than a closure for each. */
+function sendOkTrailers(this: ServerHttp2Stream): void {
+  this.sendTrailers(okTrailers);
+}

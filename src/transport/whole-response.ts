@@ -1,0 +1,110 @@
+import type { Codec, EncodedResponse } from "../domain/encoded-response.js";
+import type { Metadata } from "../domain/metadata.js";
+import type { CallError, CallWire } from "./call/call-wire.js";
+import { type ContentCoding, codingOfBody } from "./call/content-coding.js";
+import { compressedBodies, encoded } from "./call/framing.js";
+import { type HeaderFields, noneMatch } from "./common-headers.js";
+import type { Exchange } from "./connections/exchange.js";
+
+/** What the whole responses of one kind have in common. */
+export interface WholeResponseFormat {
+  readonly codec: Codec;
+  readonly contentType: string;
+  /** The representation's name in ETags. */
+  readonly name: string;
+  /** The value of that header. */
+  readonly vary: string;
+}
+
+/** The response to a unary call of which the body is the message itself, in a content coding and with an ETag. */
+export abstract class WholeResponse implements CallWire {
+  protected readonly exchange: Exchange;
+  readonly #format: WholeResponseFormat;
+  /** The content coding that the client wants. */
+  readonly #wanted: ContentCoding | undefined;
+
+  constructor(exchange: Exchange, format: WholeResponseFormat, wanted: ContentCoding | undefined) {
+    this.exchange = exchange;
+    this.#format = format;
+    this.#wanted = wanted;
+  }
+
+  get codec(): Codec {
+    return this.#format.codec;
+  }
+
+  /** A unary response has no stream of messages; this and the next two are never used. */
+  get encoding(): never {
+    throw new TypeError("a unary response has no stream of messages");
+  }
+
+  start(): void {}
+
+  write(): boolean {
+    return true;
+  }
+
+  /** Sends an error as the whole response. */
+  abstract finish(error: CallError | undefined): void;
+
+  /** The headers that a response's metadata becomes. */
+  protected abstract headersOf(metadata: Metadata): ReadonlyMap<string, string>;
+
+  respond(response: EncodedResponse): undefined | Promise<() => void> {
+    const { codec } = this;
+    if (codec === "json" && response.version === undefined && this.#wanted === undefined) {
+      const text = response.jsonText();
+      this.exchange.sendText(200, this.#headers(response, Buffer.byteLength(text), undefined), text);
+      return undefined;
+    }
+    const body = encoded(response, codec);
+    const coding = codingOfBody(body, this.#wanted);
+    if (this.#notModified(response, coding)) return undefined;
+    const bytes = coding === undefined ? body : response.encode(compressedBodies[codec][coding]);
+    if (bytes instanceof Promise) return bytes.then((ready) => () => this.#send(response, ready, coding));
+    this.#send(response, bytes, coding);
+    return undefined;
+  }
+
+  breakOff(error: CallError): void {
+    this.exchange.breakOff(error);
+  }
+
+  /** Sends a 304 if the client's copy is current. */
+  #notModified(response: EncodedResponse, coding: ContentCoding | undefined): boolean {
+    const known = this.exchange.headers["if-none-match"];
+    const etag = this.#etagOf(response, coding);
+    if (known === undefined || etag === undefined || !noneMatch(known, etag)) return false;
+    this.#addMetadata(response);
+    this.exchange.send(304, { "cache-control": "no-cache", vary: this.#format.vary, etag });
+    return true;
+  }
+
+  #send(response: EncodedResponse, body: Uint8Array, coding: ContentCoding | undefined): void {
+    this.exchange.sendCounted(200, this.#headers(response, body.length, coding), body);
+  }
+
+  /** The headers of a 200; without an ETag, it may not be stored. */
+  #headers(response: EncodedResponse, bytes: number, coding: ContentCoding | undefined): HeaderFields {
+    const etag = this.#etagOf(response, coding);
+    this.#addMetadata(response);
+    return {
+      "content-type": this.#format.contentType,
+      "content-length": bytes,
+      "cache-control": etag === undefined ? "no-store" : "no-cache",
+      vary: this.#format.vary,
+      etag,
+      "content-encoding": coding,
+    };
+  }
+
+  #addMetadata({ metadata }: EncodedResponse): void {
+    if (metadata !== undefined) this.exchange.addOwn(this.headersOf(metadata));
+  }
+
+  /** Responses to POST have none. */
+  #etagOf({ version }: EncodedResponse, coding: ContentCoding | undefined): string | undefined {
+    if (version === undefined || this.exchange.method === "POST") return undefined;
+    return `"${version}.${this.#format.name}${coding === undefined ? "" : `.${coding}`}"`;
+  }
+}
