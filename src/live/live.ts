@@ -210,7 +210,8 @@ class FollowedLive implements Live {
   }
 }
 
-function draining(): Failure {
+/** UNAVAILABLE, because the process ends. */
+export function draining(): Failure {
   return unavailable("the service is shutting down; open the stream again", "DRAINING", liveRetryAfterMs);
 }
 
