@@ -13,7 +13,10 @@ import { lastEventId } from "./last-event-id.js";
  * ObserveMarketsDepthUpdates: the books of the given markets, or of all, then each change. A client of server-sent
  * events goes on where its connection broke. See docs/depth-stream.md.
  */
-export function observeMarketsDepthUpdates(options: { readonly live: Live; readonly history: History }): StreamMethod {
+export function observeMarketsDepthUpdates(options: {
+  readonly live: Live;
+  readonly history: Pick<History, "resume">;
+}): StreamMethod {
   const { live, history } = options;
   return serverStreaming(
     TradingDataService.method.observeMarketsDepthUpdates,

@@ -1,9 +1,9 @@
 import type { ReplayMarketsDepthResponseSchema } from "../../gen/marketd/history/v1/market_history_pb.js";
 import type { EncodedResponse } from "../domain/encoded-response.js";
-import { type Failure, unavailable } from "../domain/failure.js";
+import type { Failure } from "../domain/failure.js";
 import type { ResumeTokens } from "../domain/resume-token.js";
 import type { Call, ResponseStream } from "../domain/service.js";
-import { liveRetryAfterMs } from "../live/limits.js";
+import { chainChanged } from "../live/live.js";
 import type { LiveState } from "../live/live-state.js";
 import { packReplay, replayStream, type StreamResponse } from "../live/stream-kind.js";
 import type { Subscriber } from "../live/subscriber.js";
@@ -172,8 +172,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   #newest(): LiveState {
     const state = this.#options.past.live.state();
     if (state === this.#state) return state;
-    const message = "the service's database now holds another chain; open the stream again";
-    throw unavailable(message, "CHAIN_CHANGED", liveRetryAfterMs);
+    throw chainChanged();
   }
 
   /** Sends the books of the beginning, in parts as they are read. */
