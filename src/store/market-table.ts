@@ -41,9 +41,7 @@ export interface TradeRow {
   readonly sellerAuctionBatch: bigint;
 }
 
-export const tradeRows = rowTable<TradeRow>("last_trade", 1, [
-  "marketId",
-  "changedSequence",
+const tradeProperties = [
   "tradeId",
   "price",
   "size",
@@ -62,7 +60,15 @@ export const tradeRows = rowTable<TradeRow>("last_trade", 1, [
   "sellerLiquidityFee",
   "buyerAuctionBatch",
   "sellerAuctionBatch",
-]);
+] as const;
+
+export const tradeRows = rowTable<TradeRow>("last_trade", 1, ["marketId", "changedSequence", ...tradeProperties]);
+
+/** What every trade has, last or not. */
+export type AnyTrade = Omit<TradeRow, "changedSequence">;
+
+/** `SELECT … FROM trade`: of any trade. */
+export const selectTrades = rowTable<AnyTrade>("trade", 1, ["marketId", ...tradeProperties]).select;
 
 /** The row of a trade. A missing part of a fee is "0". */
 export function toTradeRow(trade: Trade, changedSequence: bigint, timeNs: bigint): TradeRow {
