@@ -1,0 +1,300 @@
+import type { HttpClient, WholeResponse } from "../chaos/http-client.js";
+import type { RandomSource } from "../chaos/random-source.js";
+import { changeTexts, depthAtText } from "./expected.js";
+import type { KeptPast, Standing } from "./kept-past.js";
+import type { BlockEnd, MarketPast } from "./market-past.js";
+import { codes, errorOf, errorText, type ServiceError } from "./service-error.js";
+import { difference, type Tally } from "./tally.js";
+
+const deadlineMs = 20_000;
+/** Blocks that a list of changes is of, at most. */
+const listedBlocksMax = 400;
+/** Pages of a list that are read. */
+const pagesMax = 30;
+/** Share of refusals whose nearest place is asked for. */
+const nearestShare = 0.3;
+
+/** Who is asked. */
+export interface Asked {
+  readonly name: string;
+  readonly client: HttpClient;
+  /** Whether the service may not have a block yet that is committed. */
+  mayLack(block: BlockEnd): boolean;
+}
+
+/** A block, as a request names it. */
+interface Place {
+  readonly block: BlockEnd;
+  readonly name: (typeof placeNames)[number]["name"];
+  readonly value: bigint;
+}
+
+const placeNames = [
+  { name: "block_height", key: "height" },
+  { name: "timestamp", key: "timeNs" },
+  { name: "stream_sequence", key: "sequence" },
+] as const;
+
+/** Asks for past books and lists of changes, at random places, and compares them with the oracle byte for byte. */
+export class PastQuestions {
+  constructor(
+    private readonly kept: KeptPast,
+    private readonly random: RandomSource,
+    private readonly tally: Tally,
+    /** The newest block that is committed for certain. */
+    private readonly committed: () => BlockEnd,
+  ) {}
+
+  /** A market that is announced, more often a busy one. */
+  market(): MarketPast {
+    const markets = [...this.kept.oracle.markets.values()].filter(({ eras }) => eras.length > 0);
+    return this.random.pick(markets);
+  }
+
+  /** A block up to the newest committed one; often the newest ones, or one where a book begins anew. */
+  block(past: MarketPast): BlockEnd {
+    const { random } = this;
+    const { blocks } = this.kept.oracle;
+    const newest = this.committed().index;
+    const dice = random.next();
+    let index = random.below(newest + 1);
+    if (dice < 0.15) index = Math.max(0, newest - random.below(20));
+    else if (dice < 0.4 && past.eras.length > 0) {
+      index = Math.min(newest, Math.max(0, random.pick(past.eras).block.index + random.below(4) - 2));
+    }
+    return blocks[index] ?? this.kept.oracle.newest;
+  }
+
+  /** One book at one block. */
+  async askDepth(asked: Asked): Promise<void> {
+    const past = this.market();
+    const place = this.#placeUpTo(this.block(past));
+    const maxDepth = this.random.next() < 0.3 ? 1 + this.random.below(12) : 0;
+    const path = `${pathOf(past)}/at?${place.name}=${place.value}${maxDepth > 0 ? `&max_depth=${maxDepth}` : ""}`;
+    await this.#judge("past book", asked, path, past, place.block, (body) => {
+      const expected = depthAtText(past, place.block, maxDepth);
+      return body === expected ? undefined : difference(body, expected);
+    });
+  }
+
+  /** Beyond the newest block, or not a place. */
+  async askNonsense(asked: Asked): Promise<void> {
+    const past = this.market();
+    const { newest } = this.kept.oracle;
+    const beyond = [
+      `block_height=${newest.height + 1_000n}`,
+      `timestamp=${newest.timeNs + 3_600_000_000_000n}`,
+      `stream_sequence=${newest.sequence + 1_000_000n}`,
+    ];
+    const malformed = ["", "block_height=1&timestamp=1", "max_depth=2", "block_height=-1", "timestamp=x"];
+    const isBeyond = this.random.next() < 0.6;
+    const query = this.random.pick(isBeyond ? beyond : malformed);
+    const path = `${pathOf(past)}/at?${query}`;
+    const response = await asked.client.exchange({ path, deadlineMs });
+    const expected = isBeyond ? `code ${codes.outOfRange} HISTORY_NOT_YET` : `code ${codes.invalidArgument}`;
+    const found = response.status === 200 ? "200" : errorText(errorOf(response));
+    if (found === expected) this.tally.right("place that cannot be");
+    else if (isRefusal(found)) this.tally.honest("place that cannot be", found);
+    else this.tally.wrong("place that cannot be", `${asked.name} ${path}`, `${found}, and not ${expected}`);
+  }
+
+  /** All pages of the changes between two blocks. */
+  async askChanges(asked: Asked): Promise<void> {
+    const { random } = this;
+    const past = this.market();
+    const from = this.#placeFrom(this.block(past));
+    const first = from.block;
+    const last = Math.min(this.committed().index, first.index + random.below(listedBlocksMax));
+    const to = this.#placeFrom(this.kept.oracle.blocks[last] ?? first);
+    const until = to.block;
+    const standing = this.kept.standing(past, first);
+    if (standing.kind === "unknown") return;
+    const newestFirst = random.next() < 0.3;
+    const size = random.next() < 0.3 ? 1_000 : 1 + random.below(60);
+    const query = [`from_${from.name}=${from.value}`, `until_${to.name}=${to.value}`];
+    query.push(`pagination.first=${size}`, `pagination.newest_first=${newestFirst}`);
+    const path = `${pathOf(past)}/changes?${query.join("&")}`;
+    const texts: string[] = [];
+    let after = "";
+    for (let page = 0; page < pagesMax; page++) {
+      let next: string | undefined;
+      const isRight = await this.#judge("page of changes", asked, path + after, past, first, (body) => {
+        const { edges, hasNext, end } = readPage(body);
+        texts.push(...edges);
+        next = hasNext ? `&pagination.after=${encodeURIComponent(end)}` : undefined;
+        return edges.length > size ? `${edges.length} edges` : undefined;
+      });
+      if (!isRight) return;
+      if (next === undefined) {
+        this.#compareChanges(asked, path, past, [first, until], newestFirst ? texts.reverse() : texts);
+        return;
+      }
+      after = next;
+    }
+  }
+
+  #compareChanges(asked: Asked, path: string, past: MarketPast, [first, until]: [BlockEnd, BlockEnd], found: string[]) {
+    const standing = this.kept.standing(past, first);
+    if (standing.kind !== "whole") return;
+    const end = Math.min(until.index, standing.end?.index ?? Number.POSITIVE_INFINITY);
+    const expected = changeTexts(past, standing.since, first.index, end);
+    const place = `${asked.name} ${path}`;
+    if (found.length !== expected.length) {
+      const differs = found.findIndex((text, index) => text !== expected[index]);
+      const detail = differs < 0 ? expected[found.length] : difference(found[differs] ?? "", expected[differs] ?? "");
+      const what = `${found.length} changes where ${expected.length} are expected; at ${differs}: ${detail}`;
+      this.tally.wrong("list of changes", place, what);
+      return;
+    }
+    const index = expected.findIndex((text, at) => text !== found[at]);
+    if (index < 0) this.tally.right("list of changes");
+    else
+      this.tally.wrong(
+        "list of changes",
+        place,
+        `change ${index} ${difference(found[index] ?? "", expected[index] ?? "")}`,
+      );
+  }
+
+  /** @param differs what is wrong with the body of a response that is 200. @returns whether that was so, and right */
+  async #judge(
+    kind: string,
+    asked: Asked,
+    path: string,
+    past: MarketPast,
+    block: BlockEnd,
+    differs: (body: string) => string | undefined,
+  ): Promise<boolean> {
+    const before = this.kept.standing(past, block);
+    const response = await asked.client.exchange({ path, deadlineMs });
+    const standings = [before, this.kept.standing(past, block)];
+    const place = `${asked.name} ${path} (block ${block.index}, ${standings.map(({ kind }) => kind).join(", then ")})`;
+    if (response.status !== 200) {
+      await this.#judgeError(kind, asked, place, past, block, standings, errorOf(response));
+      return false;
+    }
+    const problem = standings.some((standing) => standing.kind === "whole")
+      ? (differs(response.body.toString()) ?? this.#cacheProblem(response, block))
+      : `it was served: ${response.body.toString().slice(0, 200)}`;
+    if (problem === undefined) this.tally.right(kind);
+    else this.tally.wrong(kind, place, problem);
+    return problem === undefined;
+  }
+
+  /** A past book is immutable once a block of greater height and time exists. */
+  #cacheProblem({ headers }: WholeResponse, block: BlockEnd): string | undefined {
+    const cache = headers["cache-control"] ?? "";
+    const isPast = this.committed().index > block.index + 100;
+    if (isPast && !/immutable/.test(cache) && headers.etag !== undefined) return `Cache-Control: ${cache}`;
+    return undefined;
+  }
+
+  async #judgeError(
+    kind: string,
+    asked: Asked,
+    place: string,
+    past: MarketPast,
+    block: BlockEnd,
+    standings: readonly Standing[],
+    error: ServiceError,
+  ): Promise<void> {
+    const text = errorText(error);
+    const isExpected =
+      standings.some((standing) => expectedErrors(standing, this.kept.mayBePruned(block)).includes(text)) ||
+      (text === `code ${codes.outOfRange} HISTORY_NOT_YET` && asked.mayLack(block));
+    if (isExpected) {
+      this.tally.honest(kind, text);
+      if (text.endsWith("HISTORY_NOT_KEPT")) this.tally.fact("told that the past is not kept");
+      if (text.endsWith("MARKET_WAS_STALE")) this.tally.fact("told that a market was stale");
+      if (error.code === codes.failedPrecondition && this.random.next() < nearestShare) {
+        await this.#askNearest(asked, place, past, error);
+      }
+    } else if (isRefusal(text)) this.tally.honest(kind, text);
+    else this.tally.wrong(kind, place, `${text}: ${error.message}`);
+  }
+
+  /** The place that a refusal names instead must be a block, and can be had. */
+  async #askNearest(asked: Asked, place: string, past: MarketPast, { metadata }: ServiceError): Promise<void> {
+    const sequence = metadata["nearest_stream_sequence"];
+    if (sequence === undefined) return;
+    const kind = "nearest place of a refusal";
+    const block = this.kept.oracle.blockAt("sequence", BigInt(sequence));
+    const told = `${metadata["nearest_height"]} ${metadata["nearest_timestamp"]} ${sequence}`;
+    if (block === undefined || told !== `${block.height} ${block.timeNs} ${block.sequence}`) {
+      this.tally.wrong(kind, place, `${told} is no block`);
+      return;
+    }
+    const path = `${pathOf(past)}/at?stream_sequence=${sequence}`;
+    const response = await asked.client.exchange({ path, deadlineMs });
+    const text = response.status === 200 ? "" : errorText(errorOf(response));
+    if (response.status === 200) {
+      const expected = depthAtText(past, block, 0);
+      const body = response.body.toString();
+      if (body === expected) this.tally.right(kind);
+      else this.tally.wrong(kind, `${asked.name} ${path}`, difference(body, expected));
+    } else if (isRefusal(text) || (text.endsWith("HISTORY_NOT_KEPT") && this.kept.mayBePruned(block))) {
+      this.tally.honest(kind, text);
+    } else if (text.endsWith("HISTORY_NOT_YET") && asked.mayLack(block)) this.tally.honest(kind, text);
+    else this.tally.wrong(kind, `${place}, then ${path}`, text);
+  }
+
+  /** Names a block so that it is the newest not beyond the value; of several with the value, the last. */
+  #placeUpTo(near: BlockEnd): Place {
+    const { oracle } = this.kept;
+    const { name, key } = this.random.pick(placeNames);
+    const next = oracle.blocks[near.index + 1] ?? near;
+    const value = near[key] + (key === "height" || this.random.next() < 0.5 ? 0n : this.#below(next[key] - near[key]));
+    return { name, value, block: oracle.blockAt(key, value) ?? near };
+  }
+
+  /** Names a block so that it is the first not before the value. */
+  #placeFrom(near: BlockEnd): Place {
+    const { oracle } = this.kept;
+    const { name, key } = this.random.pick(placeNames);
+    const before = oracle.blocks[near.index - 1] ?? near;
+    const value =
+      near[key] - (key === "height" || this.random.next() < 0.5 ? 0n : this.#below(near[key] - before[key]));
+    const last = oracle.blockAt(key, value - 1n);
+    return { name, value, block: oracle.blocks[(last?.index ?? -1) + 1] ?? near };
+  }
+
+  #below(end: bigint): bigint {
+    return end <= 0n ? 0n : BigInt(Math.floor(this.random.next() * 1e9)) % end;
+  }
+}
+
+/** What a service may say instead of a book. */
+function expectedErrors(standing: Standing, mayBePruned: boolean): string[] {
+  const notKept = `code ${codes.failedPrecondition} HISTORY_NOT_KEPT`;
+  const pruned = mayBePruned ? [notKept] : [];
+  switch (standing.kind) {
+    case "unknown":
+      return [`code ${codes.notFound}`, ...pruned];
+    case "not kept":
+      return [notKept];
+    case "stale":
+      return [`code ${codes.failedPrecondition} MARKET_WAS_STALE`, ...pruned];
+    case "whole":
+      return pruned;
+  }
+}
+
+/** The service cannot do it now, and says so. */
+export function isRefusal(text: string): boolean {
+  return new RegExp(`^code (${codes.unavailable}|${codes.resourceExhausted})\\b`).test(text);
+}
+
+function pathOf(past: MarketPast): string {
+  return `/api/v2/market/depth/${past.id}`;
+}
+
+/** The edges of a page as they are in its text, without their cursors. */
+function readPage(body: string): { readonly edges: string[]; readonly hasNext: boolean; readonly end: string } {
+  const { changes } = JSON.parse(body) as {
+    changes: { edges: { block: unknown; update: unknown }[]; pageInfo: { hasNextPage: boolean; endCursor: string } };
+  };
+  const edges = changes.edges.map(
+    ({ block, update }) => `{"block":${JSON.stringify(block)},"update":${JSON.stringify(update)}`,
+  );
+  return { edges, hasNext: changes.pageInfo.hasNextPage, end: changes.pageInfo.endCursor };
+}
