@@ -3,8 +3,8 @@ import { Book } from "../chaos/book.js";
 import { CallFailure } from "../chaos/call-failure.js";
 import type { MarketPast, PublishedUpdate } from "./market-past.js";
 import { isRefusal } from "./past-questions.js";
-import { events, StreamError } from "./replay-client.js";
-import { enterFailure, type ReplayContext, randomAddress, Silence } from "./replay-readers.js";
+import { events } from "./replay-client.js";
+import { enterFailure, isSaid, type ReplayContext, randomAddress, Silence } from "./replay-readers.js";
 import { type DepthUpdate, setLevels } from "./replayed-books.js";
 import { errorText } from "./service-error.js";
 
@@ -81,8 +81,8 @@ export class LiveReader {
     const isOurs = context.signal.aborted || (silence.signal.aborted && !silence.isOver);
     if (isOurs || (error instanceof CallFailure && error.message === "cut by the harness")) {
       context.tally.fact("connections that the harness broke");
-    } else if (error instanceof StreamError && isRefusal(errorText(error.error))) {
-      context.tally.honest(kind, `${errorText(error.error)}: ${error.error.message}`.slice(0, 100));
+    } else if (isSaid(error) && isRefusal(errorText(error))) {
+      context.tally.honest(kind, errorText(error));
     } else enterFailure(context, service, kind, place, error, silence, undefined);
   }
 

@@ -4,12 +4,11 @@ import {
   ReplayMarketsDepthRequestSchema,
   ReplayMarketsDepthResponseSchema,
 } from "../../gen/marketd/history/v1/market_history_pb.js";
-import { CallFailure } from "../chaos/call-failure.js";
+import { CallFailure, failureFromJson } from "../chaos/call-failure.js";
 import { HttpClient } from "../chaos/http-client.js";
 import { urlOf } from "../chaos/rest-paths.js";
 import { linesOf, type Protocol, rpcClient } from "../chaos/rpc-client.js";
 import type { ReplayMessage } from "./replayed-books.js";
-import { type ServiceError, serviceError } from "./service-error.js";
 
 const openMs = 15_000;
 
@@ -18,13 +17,6 @@ export type ReplayRequest = MessageInitShape<typeof ReplayMarketsDepthRequestSch
 /** How a replay is read. */
 export const replayProtocols = ["REST", "event source", "Connect", "gRPC-Web", "gRPC"] as const;
 export type ReplayProtocol = (typeof replayProtocols)[number];
-
-/** A stream that ended with an error of the service's. */
-export class StreamError extends Error {
-  constructor(readonly error: ServiceError) {
-    super(error.message);
-  }
-}
 
 /** A message, and the bytes that it took where that is known. */
 export interface Received<Message> {
@@ -42,7 +34,7 @@ export interface StreamPlace {
   readonly cutAfterBytes?: number | undefined;
 }
 
-/** The messages of a replay. @throws StreamError, CallFailure */
+/** The messages of a replay. @throws CallFailure */
 export async function* replay(
   protocol: ReplayProtocol,
   request: ReplayRequest,
@@ -71,7 +63,7 @@ async function* jsonLines<Message>(path: string, place: StreamPlace): AsyncGener
   const { status, chunks } = await open(path, place, {});
   for await (const line of linesOf(chunks, 200)) {
     const { result, error } = JSON.parse(line) as { result?: Message; error?: unknown; code?: number };
-    if (result === undefined) throw new StreamError(serviceError(status === 200 ? error : JSON.parse(line)));
+    if (result === undefined) throw failureFromJson(status === 200 ? error : JSON.parse(line), `status ${status}`);
     yield { message: result, bytes: line.length + 1 };
   }
 }
@@ -90,7 +82,7 @@ export async function* events<Message>(
   const resumed = lastEventId === undefined ? {} : { "last-event-id": lastEventId };
   const { status, chunks } = await open(path, place, { accept: "text/event-stream", ...resumed });
   if (status !== 200) {
-    for await (const line of linesOf(chunks, 200)) throw new StreamError(serviceError(JSON.parse(line)));
+    for await (const line of linesOf(chunks, 200)) throw failureFromJson(JSON.parse(line), `status ${status}`);
   }
   let id: string | undefined;
   let name = "";
@@ -103,7 +95,7 @@ export async function* events<Message>(
     else if (line.startsWith("data:")) data += line.slice(5);
     else if (line === "" && data !== "") {
       const { result, error } = JSON.parse(data) as { result?: Message; error?: unknown };
-      if (name === "error" || result === undefined) throw new StreamError(serviceError(error));
+      if (name === "error" || result === undefined) throw failureFromJson(error, "an error event");
       yield { message: result, id, bytes };
       [id, name, data, bytes] = [undefined, "", "", 0];
     }

@@ -6,7 +6,7 @@ import type { KeptPast } from "./kept-past.js";
 import type { BlockEnd } from "./market-past.js";
 import type { PastQuestions } from "./past-questions.js";
 import { isRefusal } from "./past-questions.js";
-import { type ReplayRequest, replay, replayProtocols, StreamError } from "./replay-client.js";
+import { type ReplayRequest, replay, replayProtocols } from "./replay-client.js";
 import { type DepthUpdate, ReplayedBooks, type ReplayMessage } from "./replayed-books.js";
 import { codes, errorText } from "./service-error.js";
 import { difference, type Tally } from "./tally.js";
@@ -229,7 +229,7 @@ export class JoiningReader {
       context.tally.fact("connections that the harness broke");
       return;
     }
-    if (this.#books?.block === undefined && error instanceof StreamError) this.#books = undefined;
+    if (this.#books?.block === undefined && isSaid(error)) this.#books = undefined;
     enterFailure(context, service, kind, place, error, silence, this.#from);
   }
 }
@@ -284,9 +284,8 @@ export function enterFailure(
   from: BlockEnd | undefined,
 ): void {
   const text = silence.isOver ? "it is silent" : failureText(error);
-  const isSaid = error instanceof StreamError || (error instanceof CallFailure && error.kind === "said");
-  const isHonest = isSaid ? mayBeSaid(kept, service, text, from) : service.mayFail();
-  if (isHonest && !silence.isOver) tally.honest(kind, isSaid ? text : "the connection broke or was refused");
+  const isHonest = isSaid(error) ? mayBeSaid(kept, service, text, from) : service.mayFail();
+  if (isHonest && !silence.isOver) tally.honest(kind, isSaid(error) ? text : "the connection broke or was refused");
   else tally.wrong(kind, place, text);
 }
 
@@ -296,9 +295,13 @@ function mayBeSaid(kept: KeptPast, service: ReadService, text: string, from: Blo
   return from !== undefined && isNotKept(kept, text, from);
 }
 
+/** The service said why. */
+export function isSaid(error: unknown): error is CallFailure {
+  return error instanceof CallFailure && error.kind === "said";
+}
+
 function failureText(error: unknown): string {
-  if (error instanceof StreamError) return `${errorText(error.error)}: ${error.error.message}`.slice(0, 160);
-  if (error instanceof CallFailure && error.kind === "said") return `code ${error.code} ${error.message}`.slice(0, 160);
+  if (isSaid(error)) return `${errorText(error)}: ${error.message}`.slice(0, 160);
   return error instanceof Error ? `${error.name} ${error.message}` : String(error);
 }
 

@@ -21,7 +21,7 @@ export const codes = {
 } as const;
 
 /** Reads an error object. @throws CallFailure where it is none */
-export function serviceError(value: unknown): ServiceError {
+function serviceError(value: unknown): ServiceError {
   const { code, message, details } = (value ?? {}) as { code?: unknown; message?: unknown; details?: unknown };
   if (typeof code !== "number" || typeof message !== "string" || !Array.isArray(details)) {
     throw new CallFailure("malformed", `no error object: ${JSON.stringify(value)?.slice(0, 200)}`);
@@ -41,6 +41,6 @@ export function errorOf({ status, body }: WholeResponse): ServiceError {
 }
 
 /** For counts: what an error is, without its particulars. */
-export function errorText({ code, reason }: ServiceError): string {
+export function errorText({ code, reason }: Pick<ServiceError, "code" | "reason">): string {
   return `code ${code} ${reason}`.trim();
 }
