@@ -1,12 +1,11 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { HttpClient } from "./chaos/http-client.js";
 import { RandomSource } from "./chaos/random-source.js";
 import { tryRecordings } from "./history/archive.js";
 import { disturb } from "./history/disturbances.js";
 import { HistoryWorld, type RunContext, type Served } from "./history/history-world.js";
 import { LiveReader } from "./history/live-readers.js";
 import type { BlockEnd } from "./history/market-past.js";
-import { type Asked, PastQuestions } from "./history/past-questions.js";
+import { type Asked, clientsOf, PastQuestions } from "./history/past-questions.js";
 import { JoiningReader, type ReplayContext, replayToEnd } from "./history/replay-readers.js";
 import { Tally } from "./history/tally.js";
 import { Report } from "./support/report.js";
@@ -118,7 +117,7 @@ function askedOf(world: HistoryWorld, { name, port }: Served): Asked {
     const lateMs = name === "lagging" ? laggingMs : freshnessMs;
     return world.commits.heightAt(performance.now() - lateMs) < block.index + 1;
   };
-  return { name, client: new HttpClient(port), mayLack };
+  return { name, ...clientsOf(port), mayLack };
 }
 
 async function checkEnd(world: HistoryWorld, shares: number[]): Promise<void> {

@@ -12,11 +12,10 @@ import { type Converter, RecordingWriter, receivedFrame } from "../../examples/v
 import { freePort } from "../../test/support/free-port.js";
 import { startChild } from "../chaos/children.js";
 import { DatabaseServer } from "../chaos/database-server.js";
-import { HttpClient } from "../chaos/http-client.js";
 import { endOf, isReady, type RunContext } from "./history-world.js";
 import { KeptPast } from "./kept-past.js";
 import { Oracle } from "./oracle.js";
-import { PastQuestions } from "./past-questions.js";
+import { clientsOf, PastQuestions } from "./past-questions.js";
 import { type ReplayContext, replayToEnd } from "./replay-readers.js";
 import type { Tally } from "./tally.js";
 
@@ -128,14 +127,14 @@ async function ask(
   };
   const until = performance.now() + seconds * 1_000;
   const loop = async () => {
-    const asked = { name, client: new HttpClient(port), mayLack: () => false };
+    const asked = { name, ...clientsOf(port), mayLack: () => false };
     while (performance.now() < until) {
       const dice = random.next();
       if (dice < 0.7) await questions.askDepth(asked);
       else if (dice < 0.9) await questions.askChanges(asked);
       else await replayToEnd(replays);
     }
-    asked.client.close();
+    for (const client of [asked.client, ...asked.others]) client.close();
   };
   await Promise.all(Array.from({ length: loops }, loop));
 }

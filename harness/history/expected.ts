@@ -1,5 +1,6 @@
 import type { Book, Level } from "../chaos/book.js";
-import type { BlockEnd, MarketPast, PublishedUpdate, SidedLevel } from "./market-past.js";
+import type { Run } from "./kept-past.js";
+import type { BlockEnd, MarketPast, SidedLevel } from "./market-past.js";
 
 /** The JSON of `GetMarketDepthAt`. @param maxDepth 0: all levels */
 export function depthAtText(past: MarketPast, block: BlockEnd, maxDepth: number): string {
@@ -21,24 +22,34 @@ export function blockText({ height, timeNs, sequence }: BlockEnd): string {
   return `{"height":"${height}","timestamp":"${timeNs}","streamSequence":"${sequence}"}`;
 }
 
-/** A market's update as JSON: what a block changed, or with `previous` 0 the whole book after it. */
-export function updateText(past: MarketPast, update: PublishedUpdate, previous: bigint): string {
-  const sides = previous === 0n ? sidesOf(past.bookAt(update.block.index)) : changedSides(update.levels);
-  const numbers = [`"sequenceNumber":"${update.sequenceNumber}"`, `"previousSequenceNumber":"${previous}"`];
+/** A market's whole book at the end of a block, as an update in JSON. */
+export function wholeBookText(past: MarketPast, block: BlockEnd): string {
+  const sides = sidesOf(past.bookAt(block.index));
+  return updateText(past, sides, past.updateAt(block.index)?.sequenceNumber ?? 0n, 0n);
+}
+
+function updateText(past: MarketPast, sides: readonly string[], sequenceNumber: bigint, previous: bigint): string {
+  const numbers = [`"sequenceNumber":"${sequenceNumber}"`, `"previousSequenceNumber":"${previous}"`];
   return `{${[`"marketId":${JSON.stringify(past.id)}`, ...sides, ...numbers].join(",")}}`;
 }
 
-/**
- * The edges of `ListMarketDepthChanges` without their cursors, oldest first: of the blocks from `first` on, up to the one
- * before `until`, which nothing is missing between. @param since where the market's book began anew before them
- */
-export function changeTexts(past: MarketPast, since: BlockEnd, first: number, until: number): string[] {
-  let previous = past.updatesBetween(since.index - 1, first - 1).at(-1)?.sequenceNumber ?? 0n;
-  return past.updatesBetween(first - 1, until - 1).map((update) => {
-    const text = `{"block":${blockText(update.block)},"update":${updateText(past, update, previous)}`;
-    previous = update.sequenceNumber;
-    return text;
+/** A block's change of a book as JSON. */
+export interface ListedChange {
+  readonly block: BlockEnd;
+  readonly update: string;
+}
+
+/** What `ListMarketDepthChanges` lists of a run, oldest first: of the blocks from `first` on, up to that before `until`. */
+export function listedChanges(past: MarketPast, { beginnings }: Run, first: number, until: number): ListedChange[] {
+  const whole = beginnings.filter(({ index }) => first <= index && index < until);
+  const isWhole = new Set(whole.map(({ index }) => index));
+  const changed = past.updatesBetween(first - 1, until - 1).filter(({ block }) => !isWhole.has(block.index));
+  const changes = changed.map(({ block, sequenceNumber, levels }) => {
+    const previous = past.updateAt(block.index - 1)?.sequenceNumber ?? 0n;
+    return { block, update: updateText(past, changedSides(levels), sequenceNumber, previous) };
   });
+  const all = [...whole.map((block) => ({ block, update: wholeBookText(past, block) })), ...changes];
+  return all.sort((a, b) => a.block.index - b.block.index);
 }
 
 function sidesOf(book: Book, count = Number.POSITIVE_INFINITY): [string, string] {

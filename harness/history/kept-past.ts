@@ -27,6 +27,14 @@ export type Standing =
       readonly end: BlockEnd | undefined;
     };
 
+/** Blocks in which a market's book is known all the time. */
+export interface Run {
+  /** Where the book begins anew, in order: at first, and with other decimals. */
+  readonly beginnings: readonly [BlockEnd, ...BlockEnd[]];
+  /** The first block in which it is not known; undefined: it goes on. */
+  readonly end: BlockEnd | undefined;
+}
+
 /** What of the past a database holds, by what its loaders were told. */
 export class KeptPast {
   readonly #gaps: Gap[] = [];
@@ -71,6 +79,31 @@ export class KeptPast {
     });
     const next = past.eraAfter(index)?.block;
     return { kind: "whole", since, end: earliest(next === undefined ? ends : [next, ...ends]) };
+  }
+
+  /** The blocks around one in which a market's book is known; undefined: it is not known there. */
+  run(past: MarketPast, block: BlockEnd): Run | undefined {
+    const standing = this.standing(past, block);
+    if (standing.kind !== "whole") return undefined;
+    const beginnings: [BlockEnd, ...BlockEnd[]] = [standing.since];
+    for (let before = this.#before(past, standing.since); before !== undefined; before = this.#before(past, before)) {
+      beginnings.unshift(before);
+    }
+    let { end } = standing;
+    while (end !== undefined) {
+      const next = this.standing(past, end);
+      if (next.kind !== "whole") break;
+      beginnings.push(next.since);
+      end = next.end;
+    }
+    return { beginnings, end };
+  }
+
+  /** Where the book of the block before began, if it was known. */
+  #before(past: MarketPast, { index }: BlockEnd): BlockEnd | undefined {
+    const block = this.oracle.blocks[index - 1];
+    const standing = block === undefined ? undefined : this.standing(past, block);
+    return standing?.kind === "whole" ? standing.since : undefined;
   }
 }
 

@@ -1,6 +1,14 @@
-import type { HttpClient, WholeResponse } from "../chaos/http-client.js";
+import { type MessageInitShape, toJsonString } from "@bufbuild/protobuf";
+import {
+  type GetMarketDepthAtRequestSchema,
+  GetMarketDepthAtResponseSchema,
+  MarketHistoryService,
+} from "../../gen/marketd/history/v1/market_history_pb.js";
+import { CallFailure } from "../chaos/call-failure.js";
+import { HttpClient, type WholeResponse } from "../chaos/http-client.js";
 import type { RandomSource } from "../chaos/random-source.js";
-import { changeTexts, depthAtText } from "./expected.js";
+import { type RpcClient, rpcClient } from "../chaos/rpc-client.js";
+import { blockText, depthAtText, type ListedChange, listedChanges } from "./expected.js";
 import type { KeptPast, Standing } from "./kept-past.js";
 import type { BlockEnd, MarketPast } from "./market-past.js";
 import { codes, errorOf, errorText, type ServiceError } from "./service-error.js";
@@ -11,6 +19,8 @@ const deadlineMs = 20_000;
 const listedBlocksMax = 400;
 /** Pages of a list that are read. */
 const pagesMax = 30;
+/** Share of books that are asked for over other protocols than REST. */
+const otherProtocolsShare = 0.25;
 /** Share of refusals whose nearest place is asked for. */
 const nearestShare = 0.3;
 
@@ -18,8 +28,52 @@ const nearestShare = 0.3;
 export interface Asked {
   readonly name: string;
   readonly client: HttpClient;
+  /** Clients of the other protocols. */
+  readonly others: readonly RpcClient[];
   /** Whether the service may not have a block yet that is committed. */
   mayLack(block: BlockEnd): boolean;
+}
+
+/** A client of each protocol. */
+export function clientsOf(port: number): Pick<Asked, "client" | "others"> {
+  const others = (["Connect", "gRPC-Web", "gRPC"] as const).map((protocol) => rpcClient(protocol, port));
+  return { client: new HttpClient(port), others };
+}
+
+type Got = { readonly body: string; readonly headers: WholeResponse["headers"] } | { readonly error: ServiceError };
+
+/** What is asked. */
+interface Question {
+  readonly asked: Asked;
+  /** In a message of what went wrong. */
+  readonly path: string;
+  /** @throws CallFailure where there is neither a response nor an error of the service's */
+  get(): Promise<Got>;
+}
+
+function pageOf(asked: Asked, path: string): Question {
+  return { asked, path, get: over(asked.client, path) };
+}
+
+function over(client: HttpClient, path: string): Question["get"] {
+  return async () => {
+    const response = await client.exchange({ path, deadlineMs });
+    if (response.status !== 200) return { error: errorOf(response) };
+    return { body: response.body.toString(), headers: response.headers };
+  };
+}
+
+function overRpc(client: RpcClient, request: MessageInitShape<typeof GetMarketDepthAtRequestSchema>): Question["get"] {
+  return async () => {
+    try {
+      const { message } = await client.unary(MarketHistoryService.method.getMarketDepthAt, request, deadlineMs);
+      const body = toJsonString(GetMarketDepthAtResponseSchema, message, { alwaysEmitImplicit: true });
+      return { body, headers: {} };
+    } catch (error) {
+      if (!(error instanceof CallFailure) || error.kind !== "said") throw error;
+      return { error: { code: error.code, message: error.message, reason: error.reason, metadata: {} } };
+    }
+  };
 }
 
 /** A block, as a request names it. */
@@ -34,6 +88,11 @@ const placeNames = [
   { name: "timestamp", key: "timeNs" },
   { name: "stream_sequence", key: "sequence" },
 ] as const;
+
+function fieldOf(name: Place["name"]): "blockHeight" | "timestamp" | "streamSequence" {
+  if (name === "timestamp") return name;
+  return name === "block_height" ? "blockHeight" : "streamSequence";
+}
 
 /** Asks for past books and lists of changes, at random places, and compares them with the oracle byte for byte. */
 export class PastQuestions {
@@ -71,7 +130,12 @@ export class PastQuestions {
     const place = this.#placeUpTo(this.block(past));
     const maxDepth = this.random.next() < 0.3 ? 1 + this.random.below(12) : 0;
     const path = `${pathOf(past)}/at?${place.name}=${place.value}${maxDepth > 0 ? `&max_depth=${maxDepth}` : ""}`;
-    await this.#judge("past book", asked, path, past, place.block, (body) => {
+    const { others } = asked;
+    const other = others.length > 0 && this.random.next() < otherProtocolsShare ? this.random.pick(others) : undefined;
+    const request = { marketId: past.id, maxDepth: BigInt(maxDepth), [fieldOf(place.name)]: place.value };
+    const get = other === undefined ? over(asked.client, path) : overRpc(other, request);
+    const what = { ...asked, name: `${asked.name} ${other?.protocol ?? "REST"}` };
+    await this.#judge("past book", { asked: what, path, get }, past, place.block, (body) => {
       const expected = depthAtText(past, place.block, maxDepth);
       return body === expected ? undefined : difference(body, expected);
     });
@@ -107,9 +171,10 @@ export class PastQuestions {
     const last = Math.min(this.committed().index, first.index + random.below(listedBlocksMax));
     const to = this.#placeFrom(this.kept.oracle.blocks[last] ?? first);
     const until = to.block;
-    const standing = this.kept.standing(past, first);
-    if (standing.kind === "unknown") return;
     const newestFirst = random.next() < 0.3;
+    // Where the list begins is what it depends on.
+    const anchor = newestFirst ? (this.kept.oracle.blocks[until.index - 1] ?? first) : first;
+    if (until.index <= first.index || this.kept.standing(past, anchor).kind === "unknown") return;
     const size = random.next() < 0.3 ? 1_000 : 1 + random.below(60);
     const query = [`from_${from.name}=${from.value}`, `until_${to.name}=${to.value}`];
     query.push(`pagination.first=${size}`, `pagination.newest_first=${newestFirst}`);
@@ -118,7 +183,7 @@ export class PastQuestions {
     let after = "";
     for (let page = 0; page < pagesMax; page++) {
       let next: string | undefined;
-      const isRight = await this.#judge("page of changes", asked, path + after, past, first, (body) => {
+      const isRight = await this.#judge("page of changes", pageOf(asked, path + after), past, anchor, (body) => {
         const { edges, hasNext, end } = readPage(body);
         texts.push(...edges);
         next = hasNext ? `&pagination.after=${encodeURIComponent(end)}` : undefined;
@@ -126,63 +191,64 @@ export class PastQuestions {
       });
       if (!isRight) return;
       if (next === undefined) {
-        this.#compareChanges(asked, path, past, [first, until], newestFirst ? texts.reverse() : texts);
+        const inOrder = newestFirst ? texts.reverse() : texts;
+        this.#compareChanges(`${asked.name} ${path}`, past, { anchor, first, until }, inOrder);
         return;
       }
       after = next;
     }
   }
 
-  #compareChanges(asked: Asked, path: string, past: MarketPast, [first, until]: [BlockEnd, BlockEnd], found: string[]) {
-    const standing = this.kept.standing(past, first);
-    if (standing.kind !== "whole") return;
-    const end = Math.min(until.index, standing.end?.index ?? Number.POSITIVE_INFINITY);
-    const expected = changeTexts(past, standing.since, first.index, end);
-    const place = `${asked.name} ${path}`;
-    if (found.length !== expected.length) {
-      const differs = found.findIndex((text, index) => text !== expected[index]);
-      const detail = differs < 0 ? expected[found.length] : difference(found[differs] ?? "", expected[differs] ?? "");
-      const what = `${found.length} changes where ${expected.length} are expected; at ${differs}: ${detail}`;
-      this.tally.wrong("list of changes", place, what);
-      return;
+  #compareChanges(
+    place: string,
+    past: MarketPast,
+    { anchor, first, until }: { readonly anchor: BlockEnd; readonly first: BlockEnd; readonly until: BlockEnd },
+    found: readonly string[],
+  ): void {
+    const kind = "list of changes";
+    const run = this.kept.run(past, anchor);
+    // What is old may be removed while it is listed.
+    if (run === undefined || this.kept.mayBePruned(first)) return;
+    const from = Math.max(first.index, run.beginnings[0].index);
+    const end = Math.min(until.index, run.end?.index ?? until.index);
+    const expected = listedChanges(past, run, from, end).map(changeText);
+    const index = Math.max(
+      expected.findIndex((text, at) => text !== found[at]),
+      found.findIndex((text, at) => text !== expected[at]),
+    );
+    if (index < 0) this.tally.right(kind);
+    else {
+      const counts = `change ${index} of ${found.length} (${expected.length} expected)`;
+      this.tally.wrong(kind, place, `${counts} ${difference(found[index] ?? "", expected[index] ?? "")}`);
     }
-    const index = expected.findIndex((text, at) => text !== found[at]);
-    if (index < 0) this.tally.right("list of changes");
-    else
-      this.tally.wrong(
-        "list of changes",
-        place,
-        `change ${index} ${difference(found[index] ?? "", expected[index] ?? "")}`,
-      );
   }
 
   /** @param differs what is wrong with the body of a response that is 200. @returns whether that was so, and right */
   async #judge(
     kind: string,
-    asked: Asked,
-    path: string,
+    { asked, path, get }: Question,
     past: MarketPast,
     block: BlockEnd,
     differs: (body: string) => string | undefined,
   ): Promise<boolean> {
     const before = this.kept.standing(past, block);
-    const response = await asked.client.exchange({ path, deadlineMs });
+    const response = await get();
     const standings = [before, this.kept.standing(past, block)];
     const place = `${asked.name} ${path} (block ${block.index}, ${standings.map(({ kind }) => kind).join(", then ")})`;
-    if (response.status !== 200) {
-      await this.#judgeError(kind, asked, place, past, block, standings, errorOf(response));
+    if ("error" in response) {
+      await this.#judgeError(kind, asked, place, past, block, standings, response.error);
       return false;
     }
     const problem = standings.some((standing) => standing.kind === "whole")
-      ? (differs(response.body.toString()) ?? this.#cacheProblem(response, block))
-      : `it was served: ${response.body.toString().slice(0, 200)}`;
+      ? (differs(response.body) ?? this.#cacheProblem(response.headers, block))
+      : `it was served: ${response.body.slice(0, 200)}`;
     if (problem === undefined) this.tally.right(kind);
     else this.tally.wrong(kind, place, problem);
     return problem === undefined;
   }
 
   /** A past book is immutable once a block of greater height and time exists. */
-  #cacheProblem({ headers }: WholeResponse, block: BlockEnd): string | undefined {
+  #cacheProblem(headers: WholeResponse["headers"], block: BlockEnd): string | undefined {
     const cache = headers["cache-control"] ?? "";
     const isPast = this.committed().index > block.index + 100;
     if (isPast && !/immutable/.test(cache) && headers.etag !== undefined) return `Cache-Control: ${cache}`;
@@ -286,6 +352,10 @@ export function isRefusal(text: string): boolean {
 
 function pathOf(past: MarketPast): string {
   return `/api/v2/market/depth/${past.id}`;
+}
+
+function changeText({ block, update }: ListedChange): string {
+  return `{"block":${blockText(block)},"update":${update}`;
 }
 
 /** The edges of a page as they are in its text, without their cursors. */

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { CallFailure } from "../chaos/call-failure.js";
 import type { RandomSource } from "../chaos/random-source.js";
-import { changeTexts, updateText } from "./expected.js";
+import { type ListedChange, listedChanges, wholeBookText } from "./expected.js";
 import type { KeptPast } from "./kept-past.js";
 import type { BlockEnd } from "./market-past.js";
 import type { PastQuestions } from "./past-questions.js";
@@ -112,7 +112,6 @@ export async function replayToEnd(context: ReplayContext): Promise<void> {
   const books = new ReplayedBooks(kept, marketIds);
   const updates: DepthUpdate[] = [];
   const silence = new Silence();
-  const standing = kept.standing(past, from);
   try {
     const signal = AbortSignal.any([context.signal, silence.signal]);
     const where = { port: service.port, localAddress: randomAddress(random), signal };
@@ -129,20 +128,18 @@ export async function replayToEnd(context: ReplayContext): Promise<void> {
     silence.end();
   }
   if (books.blocks === 0) return tally.wrong(kind, place, "it ended without a block");
-  const { end } = standing.kind === "whole" ? standing : { end: undefined };
-  if (everyUpdate && standing.kind === "whole" && (end === undefined || end.index > last)) {
-    const changes = changeTexts(past, standing.since, from.index + 1, last + 1).map((text) =>
-      text.replace(/^.*?,"update":/, ""),
-    );
-    const problem = differsFromChanges(updates, changes);
+  const run = kept.run(past, from);
+  if (everyUpdate && run !== undefined && (run.end === undefined || run.end.index > last)) {
+    const problem = differsFromChanges(updates, listedChanges(past, run, from.index + 1, last + 1));
     if (problem !== undefined) return tally.wrong(kind, place, problem);
   }
   tally.right(kind);
 }
 
 /** The first update is the whole book; the others are those of the list of changes. */
-function differsFromChanges(updates: readonly DepthUpdate[], expected: readonly string[]): string | undefined {
+function differsFromChanges(updates: readonly DepthUpdate[], changes: readonly ListedChange[]): string | undefined {
   const texts = updates.slice(1).map((update) => JSON.stringify(update));
+  const expected = changes.map(({ update }) => update);
   const index = expected.findIndex((text, at) => text !== texts[at]);
   if (index >= 0) return `update ${index} ${difference(texts[index] ?? "", expected[index] ?? "")}`;
   return texts.length === expected.length
@@ -260,8 +257,7 @@ class ResumeWatch {
     let whole = 0;
     for (const marketId of this.books.marketIds.length === 0 ? oracle.markets.keys() : this.books.marketIds) {
       const past = oracle.markets.get(marketId);
-      const update = past?.updateAt(block.index);
-      if (past !== undefined && update !== undefined) whole += updateText(past, update, 0n).length;
+      if (past !== undefined) whole += wholeBookText(past, block).length;
     }
     this.context.tally.fact("resumes");
     const breakBlocks = block.index - (this.#from?.index ?? 0);
