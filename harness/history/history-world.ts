@@ -1,5 +1,5 @@
 import { type ChildProcess, spawnSync } from "node:child_process";
-import { appendFileSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { appendFileSync, cpSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
@@ -105,7 +105,13 @@ export class HistoryWorld {
       ports,
       previousProgram(directory, context.report),
     );
-    await world.#start();
+    try {
+      await world.#start();
+    } catch (error) {
+      report.say(world.unexpectedEnds.at(-1) ?? "no process ended");
+      await world.close();
+      throw error;
+    }
     return world;
   }
 
@@ -272,7 +278,7 @@ export async function endOf(child: ChildProcess): Promise<{ readonly code: numbe
   return { code, printed };
 }
 
-/** Builds the last program that keeps no past; undefined, and a line, where its commit is not here. */
+/** Compiles the last program that keeps no past; undefined, and a line, where its commit is not here. */
 function previousProgram(directory: string, report: Report): string | undefined {
   const root = fileURLToPath(new URL("../../../", import.meta.url));
   const target = join(directory, "previous");
@@ -283,7 +289,12 @@ function previousProgram(directory: string, report: Report): string | undefined 
     return undefined;
   }
   symlinkSync(join(root, "node_modules"), join(target, "node_modules"));
-  const built = spawnSync(process.execPath, [join(target, "scripts", "build.mjs")], { cwd: target });
-  if (built.status !== 0) throw new Error(`the earlier release cannot be built: ${built.stderr}`);
-  return join(target, "bin", "marketd");
+  // Not by its own script, which would install its dependencies over these.
+  const compiler = join(root, "node_modules", "typescript", "bin", "tsc");
+  const compile = [compiler, "-p", join(target, "tsconfig.build.json"), "--outDir", join(target, "dist")];
+  const compiled = spawnSync(process.execPath, compile, { encoding: "utf8" });
+  if (compiled.status !== 0) throw new Error(`the earlier release cannot be compiled: ${compiled.stdout}`);
+  const migrations = join("src", "store", "migrations");
+  cpSync(join(target, migrations), join(target, "dist", migrations), { recursive: true });
+  return join(target, "dist", "src", "main.js");
 }
