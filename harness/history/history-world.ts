@@ -108,7 +108,7 @@ export class HistoryWorld {
     try {
       await world.#start();
     } catch (error) {
-      report.say(world.unexpectedEnds.at(-1) ?? "no process ended");
+      context.report.say(world.unexpectedEnds.at(-1) ?? "no process ended");
       await world.close();
       throw error;
     }
