@@ -1,5 +1,15 @@
 import { type ChildProcess, spawnSync } from "node:child_process";
-import { appendFileSync, cpSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  closeSync,
+  cpSync,
+  mkdtempSync,
+  openSync,
+  readSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
@@ -60,7 +70,9 @@ export class HistoryWorld {
   keepBooks = "all";
   readonly #network: MixedNetwork;
   readonly #previousLoader: Supervised | undefined;
-  readonly #recording: Buffer[] = [];
+  readonly #recording: string;
+  /** Where in the recording each block ends. */
+  readonly #ends: number[] = [];
   #feed = "";
   #feeds = 0;
   #pace: NodeJS.Timeout | undefined;
@@ -75,6 +87,7 @@ export class HistoryWorld {
   ) {
     const { settings, random } = context;
     this.#network = new MixedNetwork(settings.seed, random, simulatedMarkets);
+    this.#recording = join(directory, "chain.recording");
     this.commits = new Commits(primary, () => this.#network.chainId);
     const places = [["steady", primary] as const, ["young", primary] as const, ["lagging", replica] as const];
     this.services = places.map(([name, server], index) => {
@@ -226,7 +239,8 @@ export class HistoryWorld {
   #advance(timeNs: bigint): void {
     const block = this.#network.nextBlock(timeNs);
     this.oracle.apply(block);
-    this.#recording.push(block);
+    appendFileSync(this.#recording, block);
+    this.#ends.push((this.#ends.at(-1) ?? 0) + block.length);
     if (this.#feed !== "") appendFileSync(this.#feed, block);
     const seconds = /^(\d+)s$/.exec(this.keepBooks)?.[1];
     if (seconds !== undefined) this.kept.prunedBefore(timeNs - BigInt(seconds) * 1_000_000_000n);
@@ -235,9 +249,18 @@ export class HistoryWorld {
   /** A recording that begins shortly before the newest committed block, and grows. */
   #loadArguments(): string[] {
     this.#feed = join(this.directory, `feed-${++this.#feeds % 2}.recording`);
-    writeFileSync(this.#feed, Buffer.concat(this.#recording.slice(Math.max(0, this.commits.height - overlapBlocks))));
+    writeFileSync(this.#feed, this.#bytesAfter(Math.max(0, this.commits.height - overlapBlocks)));
     const url = DatabaseServer.url(this.primary.port);
     return ["load", "--database-url", url, "--log-level", "warn", "--follow", this.#feed];
+  }
+
+  #bytesAfter(height: number): Buffer {
+    const from = this.#ends[height - 1] ?? 0;
+    const bytes = Buffer.alloc((this.#ends.at(-1) ?? 0) - from);
+    const file = openSync(this.#recording, "r");
+    readSync(file, bytes, 0, bytes.length, from);
+    closeSync(file);
+    return bytes;
   }
 
   #supervised(name: string, program: string, args: () => string[]): Supervised {
