@@ -5,7 +5,7 @@ import {
   MarketHistoryService,
 } from "../../gen/marketd/history/v1/market_history_pb.js";
 import { CallFailure } from "../chaos/call-failure.js";
-import { HttpClient, type WholeResponse } from "../chaos/http-client.js";
+import { HttpClient, type WholeResponse, wholeBody } from "../chaos/http-client.js";
 import type { RandomSource } from "../chaos/random-source.js";
 import { type RpcClient, rpcClient } from "../chaos/rpc-client.js";
 import { blockText, depthAtText, type ListedChange, listedChanges } from "./expected.js";
@@ -141,25 +141,42 @@ export class PastQuestions {
     });
   }
 
-  /** Beyond the newest block, or not a place. */
+  /** Beyond the newest block, or not a request. */
   async askNonsense(asked: Asked): Promise<void> {
-    const past = this.market();
     const { newest } = this.kept.oracle;
+    const at = `${pathOf(this.market())}/at`;
+    const replay = "/api/v2/stream/markets/depth/replay";
     const beyond = [
-      `block_height=${newest.height + 1_000n}`,
-      `timestamp=${newest.timeNs + 3_600_000_000_000n}`,
-      `stream_sequence=${newest.sequence + 1_000_000n}`,
+      `${at}?block_height=${newest.height + 1_000n}`,
+      `${at}?timestamp=${newest.timeNs + 3_600_000_000_000n}`,
+      `${at}?stream_sequence=${newest.sequence + 1_000_000n}`,
+      `${replay}?from_block_height=${newest.height + 1_000n}`,
+      `${replay}?until_block_height=${newest.height + 1_000n}`,
     ];
-    const malformed = ["", "block_height=1&timestamp=1", "max_depth=2", "block_height=-1", "timestamp=x"];
-    const isBeyond = this.random.next() < 0.6;
-    const query = this.random.pick(isBeyond ? beyond : malformed);
-    const path = `${pathOf(past)}/at?${query}`;
-    const response = await asked.client.exchange({ path, deadlineMs });
-    const expected = isBeyond ? `code ${codes.outOfRange} HISTORY_NOT_YET` : `code ${codes.invalidArgument}`;
-    const found = response.status === 200 ? "200" : errorText(errorOf(response));
-    if (found === expected) this.tally.right("place that cannot be");
-    else if (isRefusal(found)) this.tally.honest("place that cannot be", found);
-    else this.tally.wrong("place that cannot be", `${asked.name} ${path}`, `${found}, and not ${expected}`);
+    const malformed = [
+      ...["", "?block_height=1&timestamp=1", "?max_depth=2", "?block_height=-1", "?timestamp=x"].map(
+        (query) => at + query,
+      ),
+      ...["every_update=true", "resume_token=abc", "speed=0", "speed=1001", "from_block_height=1&from_timestamp=1"].map(
+        (query) => `${replay}?${query}`,
+      ),
+    ];
+    const isBeyond = this.random.next() < 0.5;
+    const path = this.random.pick(isBeyond ? beyond : malformed);
+    const kind = "request that cannot be served";
+    const expected = isBeyond ? /^code 11 HISTORY_NOT_YET$/ : /^code 3\b/;
+    const stop = new AbortController();
+    try {
+      const response = await asked.client.open({ path, deadlineMs }, stop.signal);
+      const status = response.statusCode ?? 0;
+      const body = status === 200 ? Buffer.alloc(0) : await wholeBody(response);
+      const found = status === 200 ? "200" : errorText(errorOf({ status, headers: response.headers, body }));
+      if (expected.test(found)) this.tally.right(kind);
+      else if (isRefusal(found)) this.tally.honest(kind, found);
+      else this.tally.wrong(kind, `${asked.name} ${path}`, `${found}, and not ${expected}`);
+    } finally {
+      stop.abort();
+    }
   }
 
   /** All pages of the changes between two blocks. */

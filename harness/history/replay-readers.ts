@@ -127,13 +127,24 @@ export async function replayToEnd(context: ReplayContext): Promise<void> {
   } finally {
     silence.end();
   }
-  if (books.blocks === 0) return tally.wrong(kind, place, "it ended without a block");
+  const end = kept.oracle.blocks[last] ?? from;
+  const missing =
+    books.first === undefined
+      ? "it ended without a block"
+      : (beginsElsewhere(kept, books, from) ?? books.differsAt(end));
+  if (missing !== undefined) return tally.wrong(kind, place, missing);
   const run = kept.run(past, from);
   if (everyUpdate && run !== undefined && (run.end === undefined || run.end.index > last)) {
     const problem = differsFromChanges(updates, listedChanges(past, run, from.index + 1, last + 1));
     if (problem !== undefined) return tally.wrong(kind, place, problem);
   }
   tally.right(kind);
+}
+
+/** A replay begins with the books of the block that was asked for. */
+function beginsElsewhere(kept: KeptPast, { first }: ReplayedBooks, from: BlockEnd): string | undefined {
+  if (first === undefined || first.index === from.index || kept.mayBePruned(from)) return undefined;
+  return `it begins with block ${first.index} and not with ${from.index}`;
 }
 
 /** The first update is the whole book; the others are those of the list of changes. */
@@ -195,7 +206,9 @@ export class JoiningReader {
       const where = { port: service.port, localAddress: randomAddress(random), signal, cutAfterBytes };
       for await (const { message } of replay(protocol, request, where)) {
         silence.heard();
-        const problem = books.apply(message) ?? (resumed === undefined ? undefined : watch.see(message));
+        const problem =
+          books.apply(message) ??
+          (resumed === undefined ? beginsElsewhere(context.kept, books, from) : watch.see(message));
         if (problem !== undefined) {
           tally.wrong(kind, place, problem);
           this.#books = undefined;

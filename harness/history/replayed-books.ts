@@ -52,6 +52,7 @@ export class ReplayedBooks {
   /** Of the last message with a block; the reader can go on after it. */
   token: string | undefined;
   block: BlockEnd | undefined;
+  first: BlockEnd | undefined;
   hasCaughtUp = false;
   /** Messages with a block. */
   blocks = 0;
@@ -123,16 +124,24 @@ export class ReplayedBooks {
     if (`${block.height} ${block.timeNs}` !== `${told.height} ${told.timestamp}`) return `${text}: it is another`;
     if (this.block !== undefined && block.index < this.block.index) return `${text} goes back`;
     if (token === "" || token.length > 64) return `${text}: the token is "${token}"`;
-    const markets = this.marketIds.length === 0 ? [...oracle.markets.keys()] : this.marketIds;
-    for (const marketId of markets) {
-      const problem = this.#differs(marketId, oracle.markets.get(marketId), block);
-      if (problem !== undefined) return `${text}: market ${marketId} ${problem}`;
-    }
+    const problem = this.differsAt(block);
+    if (problem !== undefined) return `${text}: ${problem}`;
+    this.first ??= block;
     this.block = block;
     this.token = token;
     this.blocks++;
     this.#numbersAtToken = undefined;
     this.#numbers = new Map([...this.#held].map(([marketId, { sequenceNumber }]) => [marketId, sequenceNumber]));
+    return undefined;
+  }
+
+  /** What is not as it was at the end of a block. */
+  differsAt(block: BlockEnd): string | undefined {
+    const { markets } = this.kept.oracle;
+    for (const marketId of this.marketIds.length === 0 ? markets.keys() : this.marketIds) {
+      const problem = this.#differs(marketId, markets.get(marketId), block);
+      if (problem !== undefined) return `market ${marketId} ${problem}`;
+    }
     return undefined;
   }
 
