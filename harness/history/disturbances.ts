@@ -6,7 +6,7 @@ const blocksPerSecond = [4, 15, 40] as const;
 const replicaStopMs = [300, 2_500] as const;
 const leftOutMs = [1_000, 3_000] as const;
 /** What a loader that forgets soon keeps, and for how long it is told so. */
-const keepSeconds = [20, 60, 120] as const;
+const keepMinutes = [1, 2, 3] as const;
 const forgettingMs = [3_000, 10_000] as const;
 const loaderEndMaxMs = 10_000;
 
@@ -23,7 +23,7 @@ export function disturbances(world: HistoryWorld): Readonly<Record<string, () =>
     "service killed": () => youngOne?.process.end("SIGKILL"),
     "replica stopped": () => world.stopReplica(random.between(...replicaStopMs)),
     "loader told to forget": async () => {
-      await keep(world, `${random.pick(keepSeconds)}s`);
+      await keep(world, `${random.pick(keepMinutes)}m`);
       await delay(random.between(...forgettingMs));
       await keep(world, "all");
     },

@@ -40,6 +40,7 @@ const lagSeconds = 1;
 const blocksAheadMax = 200;
 /** Blocks before the newest committed one that a loader's recording begins with. */
 const overlapBlocks = 3;
+const minuteNs = 60_000_000_000n;
 
 /** What a run is made of. */
 export interface RunContext {
@@ -242,8 +243,8 @@ export class HistoryWorld {
     appendFileSync(this.#recording, block);
     this.#ends.push((this.#ends.at(-1) ?? 0) + block.length);
     if (this.#feed !== "") appendFileSync(this.#feed, block);
-    const seconds = /^(\d+)s$/.exec(this.keepBooks)?.[1];
-    if (seconds !== undefined) this.kept.prunedBefore(timeNs - BigInt(seconds) * 1_000_000_000n);
+    const minutes = /^(\d+)m$/.exec(this.keepBooks)?.[1];
+    if (minutes !== undefined) this.kept.prunedBefore(timeNs - BigInt(minutes) * minuteNs);
   }
 
   /** A recording that begins shortly before the newest committed block, and grows. */
