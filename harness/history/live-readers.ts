@@ -63,6 +63,7 @@ export class LiveReader {
         tally.right(kind);
         if (id !== undefined) this.#keep(id);
       }
+      if (!signal.aborted) tally.wrong(kind, place, "it ended as if it had an end");
     } catch (error) {
       this.#failed(error, service, place, silence);
     } finally {

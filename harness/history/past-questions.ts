@@ -368,7 +368,7 @@ export function isRefusal(text: string): boolean {
 }
 
 function pathOf(past: MarketPast): string {
-  return `/api/v2/market/depth/${past.id}`;
+  return `/api/v2/market/depth/${encodeURIComponent(past.id)}`;
 }
 
 function changeText({ block, update }: ListedChange): string {

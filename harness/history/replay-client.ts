@@ -73,7 +73,7 @@ export interface ReceivedEvent<Message> extends Received<Message> {
   readonly id: string | undefined;
 }
 
-/** @param lastEventId of an earlier connection */
+/** The events of a stream until its end. @param lastEventId of an earlier connection */
 export async function* events<Message>(
   path: string,
   place: StreamPlace,
@@ -100,7 +100,6 @@ export async function* events<Message>(
       [id, name, data, bytes] = [undefined, "", "", 0];
     }
   }
-  throw new CallFailure("broken", "the event source ended");
 }
 
 async function open(path: string, place: StreamPlace, headers: Record<string, string>) {
