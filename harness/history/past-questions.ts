@@ -352,7 +352,7 @@ function expectedErrors(standing: Standing, mayBePruned: boolean): string[] {
   const pruned = mayBePruned ? [notKept] : [];
   switch (standing.kind) {
     case "unknown":
-      return [`code ${codes.notFound}`, ...pruned];
+      return [`code ${codes.notFound} MARKET_UNKNOWN`, ...pruned];
     case "not kept":
       return [notKept];
     case "stale":

@@ -61,9 +61,9 @@ export async function* replay(
 /** The results of a stream of JSON lines. */
 async function* jsonLines<Message>(path: string, place: StreamPlace): AsyncGenerator<Received<Message>> {
   const { status, chunks } = await open(path, place, {});
-  for await (const line of linesOf(chunks, 200)) {
-    const { result, error } = JSON.parse(line) as { result?: Message; error?: unknown; code?: number };
-    if (result === undefined) throw failureFromJson(status === 200 ? error : JSON.parse(line), `status ${status}`);
+  for await (const line of linesOf(chunks, status)) {
+    const { result, error } = JSON.parse(line) as { result?: Message; error?: unknown };
+    if (result === undefined) throw failureFromJson(error, "the last line of a stream");
     yield { message: result, bytes: line.length + 1 };
   }
 }
@@ -81,9 +81,8 @@ export async function* events<Message>(
 ): AsyncGenerator<ReceivedEvent<Message>> {
   const resumed = lastEventId === undefined ? {} : { "last-event-id": lastEventId };
   const { status, chunks } = await open(path, place, { accept: "text/event-stream", ...resumed });
-  if (status !== 200) {
-    for await (const line of linesOf(chunks, 200)) throw failureFromJson(JSON.parse(line), `status ${status}`);
-  }
+  // It throws what the body says.
+  if (status !== 200) for await (const _ of linesOf(chunks, status));
   let id: string | undefined;
   let name = "";
   let data = "";
