@@ -10,6 +10,8 @@ import { errorText } from "./service-error.js";
 
 const connectionMaxMs = 5_000;
 const retryMs = 100;
+/** How long a service may not poll the database, or its replica stand still. */
+const pollNsMax = 5_000_000_000n;
 const kind = "depth stream resumed by Last-Event-ID";
 
 interface Held {
@@ -111,12 +113,21 @@ export class LiveReader {
   }
 }
 
-/** Whether a market was stale or redefined after one update, and up to another. */
+/**
+ * Whether a market has other decimals than with its last update, or was stale for so long that no poll of a service can
+ * have missed it.
+ */
 function beganAnewBetween(
   past: MarketPast,
   held: PublishedUpdate | undefined,
   now: PublishedUpdate | undefined,
 ): boolean {
   if (held === undefined || now === undefined) return false;
-  return past.eras.some(({ block }) => block.index > held.block.index && block.index <= now.block.index);
+  const [from, to] = [held.block.index, now.block.index];
+  const [before, after] = [past.decimals.at(from), past.decimals.at(to)];
+  if (before?.price !== after?.price || before?.size !== after?.size) return true;
+  return past.eras.some(({ block, isStale }) => {
+    const healedNs = past.eraAfter(block.index)?.block.timeNs ?? block.timeNs;
+    return isStale && from < block.index && block.index <= to && healedNs - block.timeNs > pollNsMax;
+  });
 }

@@ -135,7 +135,7 @@ export class PastQuestions {
     const request = { marketId: past.id, maxDepth: BigInt(maxDepth), [fieldOf(place.name)]: place.value };
     const get = other === undefined ? over(asked.client, path) : overRpc(other, request);
     const what = { ...asked, name: `${asked.name} ${other?.protocol ?? "REST"}` };
-    await this.#judge("past book", { asked: what, path, get }, past, place.block, (body) => {
+    await this.#judge("past book", { asked: what, path, get }, past, [place.block, place.block], (body) => {
       const expected = depthAtText(past, place.block, maxDepth);
       return body === expected ? undefined : difference(body, expected);
     });
@@ -200,12 +200,18 @@ export class PastQuestions {
     let after = "";
     for (let page = 0; page < pagesMax; page++) {
       let next: string | undefined;
-      const isRight = await this.#judge("page of changes", pageOf(asked, path + after), past, anchor, (body) => {
-        const { edges, hasNext, end } = readPage(body);
-        texts.push(...edges);
-        next = hasNext ? `&pagination.after=${encodeURIComponent(end)}` : undefined;
-        return edges.length > size ? `${edges.length} edges` : undefined;
-      });
+      const isRight = await this.#judge(
+        "page of changes",
+        pageOf(asked, path + after),
+        past,
+        [anchor, until],
+        (body) => {
+          const { edges, hasNext, end } = readPage(body);
+          texts.push(...edges);
+          next = hasNext ? `&pagination.after=${encodeURIComponent(end)}` : undefined;
+          return edges.length > size ? `${edges.length} edges` : undefined;
+        },
+      );
       if (!isRight) return;
       if (next === undefined) {
         const inOrder = newestFirst ? texts.reverse() : texts;
@@ -245,7 +251,8 @@ export class PastQuestions {
     kind: string,
     { asked, path, get }: Question,
     past: MarketPast,
-    block: BlockEnd,
+    /** Where the standing of the market decides, and the newest block that the response depends on. */
+    [block, newest]: readonly [BlockEnd, BlockEnd],
     differs: (body: string) => string | undefined,
   ): Promise<boolean> {
     const before = this.kept.standing(past, block);
@@ -253,7 +260,7 @@ export class PastQuestions {
     const standings = [before, this.kept.standing(past, block)];
     const place = `${asked.name} ${path} (block ${block.index}, ${standings.map(({ kind }) => kind).join(", then ")})`;
     if ("error" in response) {
-      await this.#judgeError(kind, asked, place, past, block, standings, response.error);
+      await this.#judgeError(kind, asked, place, past, [block, newest], standings, response.error);
       return false;
     }
     const problem = standings.some((standing) => standing.kind === "whole")
@@ -277,14 +284,15 @@ export class PastQuestions {
     asked: Asked,
     place: string,
     past: MarketPast,
-    block: BlockEnd,
+    [block, newest]: readonly [BlockEnd, BlockEnd],
     standings: readonly Standing[],
     error: ServiceError,
   ): Promise<void> {
     const text = errorText(error);
     const isExpected =
       standings.some((standing) => expectedErrors(standing, this.kept.mayBePruned(block)).includes(text)) ||
-      (text === `code ${codes.outOfRange} HISTORY_NOT_YET` && asked.mayLack(block));
+      (text === `code ${codes.outOfRange} HISTORY_NOT_YET` && asked.mayLack(newest)) ||
+      (text === `code ${codes.notFound} MARKET_UNKNOWN` && isNewTo(asked, past));
     if (isExpected) {
       this.tally.honest(kind, text);
       if (text.endsWith("HISTORY_NOT_KEPT")) this.tally.fact("told that the past is not kept");
@@ -360,6 +368,11 @@ function expectedErrors(standing: Standing, mayBePruned: boolean): string[] {
     case "whole":
       return pruned;
   }
+}
+
+/** The service may not know yet that a market was announced. */
+function isNewTo(asked: Asked, { eras: [first] }: MarketPast): boolean {
+  return first !== undefined && asked.mayLack(first.block);
 }
 
 /** The service cannot do it now, and says so. */

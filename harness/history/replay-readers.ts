@@ -98,17 +98,16 @@ export async function replayToEnd(context: ReplayContext): Promise<void> {
   const past = questions.market();
   const from = questions.block(past);
   const last = Math.min(context.committed().index, from.index + random.below(replayedBlocksMax));
-  const until = kept.oracle.blocks[last + 1];
-  if (until === undefined) return;
+  const end = kept.oracle.blocks[last] ?? from;
   const everyUpdate = random.next() < 0.6;
   const marketIds = everyUpdate ? [past.id] : someMarkets(context);
   const request: ReplayRequest = {
-    ...{ marketIds, fromStreamSequence: from.sequence, untilStreamSequence: until.sequence, everyUpdate },
+    ...{ marketIds, fromStreamSequence: from.sequence, untilStreamSequence: end.sequence + 1n, everyUpdate },
     ...(random.next() < 0.2 ? { speed: "1000" } : {}),
   };
   const protocol = random.pick(replayProtocols);
   const kind = everyUpdate ? "replay of every update" : "replay";
-  const place = `${service.name} ${protocol} ${shown(request)} (blocks ${from.index} to ${until.index})`;
+  const place = `${service.name} ${protocol} ${shown(request)} (blocks ${from.index} to ${last})`;
   const books = new ReplayedBooks(kept, marketIds);
   const updates: DepthUpdate[] = [];
   const silence = new Silence();
@@ -127,7 +126,6 @@ export async function replayToEnd(context: ReplayContext): Promise<void> {
   } finally {
     silence.end();
   }
-  const end = kept.oracle.blocks[last] ?? from;
   const missing =
     books.first === undefined
       ? "it ended without a block"

@@ -68,6 +68,7 @@ export class ReplayedBooks {
 
   /** The connection broke: the next message comes after {@link token}. */
   resume(): void {
+    this.hasCaughtUp = false;
     this.#numbersAtToken = this.#numbers;
   }
 
