@@ -7,20 +7,20 @@ import { readSource, trackedFiles } from "./sources.js";
  */
 const budgets: Readonly<Record<string, number>> = {
   ".": 650,
-  api: 840,
+  api: 1_100,
   client: 980,
   commands: 1_370,
   connect: 180,
-  domain: 2_250,
+  domain: 2_280,
   embedded: 1_180,
   encoding: 680,
-  history: 110,
+  history: 1_720,
   ledger: 1_810,
-  live: 2_300,
-  loader: 4_150,
+  live: 2_320,
+  loader: 4_760,
   runtime: 1_460,
   simulator: 2_870,
-  store: 4_300,
+  store: 4_620,
   telemetry: 80,
   terminal: 430,
   "transport/": 1_070,
@@ -29,7 +29,7 @@ const budgets: Readonly<Record<string, number>> = {
   "transport/http": 1_720,
   "transport/protocols": 1_030,
   "transport/services": 380,
-  verify: 1_220,
+  verify: 1_630,
 };
 
 /** Files of transport: a protocol needs one or two, not a folder. */
