@@ -156,7 +156,10 @@ export class ReplayedBooks {
     }
     if (held.state === "expected") return "was said to be whole, and did not come";
     if (held.state === "stale") {
-      const isFalse = standing.kind === "whole" && !this.kept.mayBePruned(block);
+      // A part that is not kept is told of with the last block before it.
+      const next = this.kept.oracle.blocks[block.index + 1];
+      const isLast = next !== undefined && this.kept.standing(past, next).kind === "not kept";
+      const isFalse = standing.kind === "whole" && !isLast && !this.kept.mayBePruned(block);
       return isFalse ? `is said to be stale, and is whole since ${standing.since.sequence}` : undefined;
     }
     if (standing.kind === "stale") return "is stale, which was not said";
