@@ -50,6 +50,11 @@ export class KeptPast {
     return gap;
   }
 
+  /** Blocks are loaded now whose past is not kept: a replay ends where it does. */
+  get isLosing(): boolean {
+    return this.#gaps.some(({ isClosed }) => !isClosed);
+  }
+
   /** A loader was told to keep what is not older than that, as of now. */
   prunedBefore(timeNs: bigint): void {
     if (timeNs > this.#prunedBeforeNs) this.#prunedBeforeNs = timeNs;

@@ -298,7 +298,8 @@ export function enterFailure(
 
 function mayBeSaid(kept: KeptPast, service: ReadService, text: string, from: BlockEnd | undefined): boolean {
   if (isRefusal(text)) return true;
-  if (text.startsWith(`code ${codes.outOfRange}`)) return service.mayFail();
+  // A service that is behind knows neither the newest blocks nor the newest markets.
+  if (new RegExp(`^code (${codes.outOfRange}|${codes.notFound})\\b`).test(text)) return service.mayFail();
   return from !== undefined && isNotKept(kept, text, from);
 }
 
@@ -316,7 +317,10 @@ function failureText(error: unknown): string {
 function isNotKept(kept: KeptPast, text: string, from: BlockEnd): boolean {
   const isGone = text.startsWith(`code ${codes.failedPrecondition}`);
   const markets = [...kept.oracle.markets.values()];
-  return isGone && (kept.mayBePruned(from) || markets.some((past) => kept.standing(past, from).kind !== "whole"));
+  return (
+    isGone &&
+    (kept.isLosing || kept.mayBePruned(from) || markets.some((past) => kept.standing(past, from).kind !== "whole"))
+  );
 }
 
 export function shown(request: ReplayRequest): string {
