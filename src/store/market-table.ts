@@ -41,7 +41,8 @@ export interface TradeRow {
   readonly sellerAuctionBatch: bigint;
 }
 
-const tradeProperties = [
+/** What a trade is besides its market and its place. */
+export const tradeProperties = [
   "tradeId",
   "price",
   "size",
@@ -63,12 +64,6 @@ const tradeProperties = [
 ] as const;
 
 export const tradeRows = rowTable<TradeRow>("last_trade", 1, ["marketId", "changedSequence", ...tradeProperties]);
-
-/** What every trade has, last or not. */
-export type AnyTrade = Omit<TradeRow, "changedSequence">;
-
-/** `SELECT … FROM trade`: of any trade. */
-export const selectTrades = rowTable<AnyTrade>("trade", 1, ["marketId", ...tradeProperties]).select;
 
 /** The row of a trade. A missing part of a fee is "0". */
 export function toTradeRow(trade: Trade, changedSequence: bigint, timeNs: bigint): TradeRow {
