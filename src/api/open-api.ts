@@ -6,6 +6,7 @@ import { LedgerReader } from "../ledger/ledger-reader.js";
 import type { LiveLimits } from "../live/limits.js";
 import { type Live, startLive } from "../live/live.js";
 import { type Database, openDatabase } from "../store/database.js";
+import { followPastFigures } from "../store/history-table.js";
 import { hasSchema } from "../store/migrate.js";
 import type { Log } from "../telemetry/log.js";
 import type { Metrics } from "../telemetry/metrics.js";
@@ -40,7 +41,9 @@ export async function openApi(options: {
   ledger.counts.register(metrics);
   warmLedger(live, ledger);
   const methods = createApi({ live, database, ledger, toFailure: (thrown) => clientFailure(thrown, log) });
+  const endFigures = followPastFigures(database, metrics);
   const close = async (): Promise<void> => {
+    endFigures();
     await live.stop();
     await database.close();
   };
