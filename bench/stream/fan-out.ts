@@ -63,7 +63,7 @@ class Driven {
 /** All messages of one round, the first of which is sent to new subscribers. */
 function prebuilt<T>(blocks: SimulatedBlocks, make: (encoded: EncodedResponse) => T): readonly T[] {
   const driven = new Driven(blocks);
-  const subscriber = driven.hub.open(undefined, "");
+  const subscriber = driven.hub.open(undefined, { clientAddress: "" });
   const made = [0, ...blocks.blocks].map((_, index) => {
     if (index > 0) driven.block();
     const [encoded, ...more] = subscriber.take();
@@ -152,13 +152,13 @@ async function ours(blocks: SimulatedBlocks): Promise<FanOut> {
     newestBlock: () => driven.state.progress,
     blockAgeSeconds: () => 0,
     status: () => ({}),
-    observe: (_ids, clientAddress) => driven.hub.open(undefined, clientAddress),
+    observe: (_ids, options) => driven.hub.open(undefined, options),
     onReadiness: () => {},
     drain: () => {},
     stop: async () => {},
   };
   const server = await startServer({
-    api: [observeMarketsDepthUpdates({ live })],
+    api: [observeMarketsDepthUpdates({ live, history: { resume: async () => undefined } })],
     listen: { host: "127.0.0.1", port: 0 },
     log: pino({ level: "warn" }, process.stderr),
     metrics: createMetrics(),

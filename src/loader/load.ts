@@ -3,8 +3,10 @@ import { OperatorError } from "../domain/operator-error.js";
 import { OrderBooks } from "../domain/order-book.js";
 import { readAccounts, readEntryClasses } from "../store/account-table.js";
 import { readBlockMarks, readLedgerEntries } from "../store/block-table.js";
+import type { Connection } from "../store/connection/connection.js";
 import { ServerBehindError } from "../store/connection/database-error.js";
 import { readBooks, readVenueMarkets } from "../store/depth-table.js";
+import { pastFiguresIntervalMs, readPastFigures } from "../store/history-table.js";
 import { readEntryText } from "../store/ledger-entry-table.js";
 import { checkNotBehind, lockProgress, type Progress, readProgress } from "../store/progress-table.js";
 import { readChainStart } from "../store/table-digest-table.js";
@@ -15,6 +17,8 @@ import { type WholeBatch, writeBatch } from "./batch.js";
 import { BlockChain } from "./block-chain.js";
 import { BlockFold } from "./block-fold.js";
 import { type Frame, FrameSplitter } from "./frames.js";
+import { HistoryFold } from "./history-fold.js";
+import { describeFirstPast, readHistoryStart } from "./history-start.js";
 import { LedgerTextWriter } from "./ledger-text.js";
 import type { LoadStatus } from "./load-status.js";
 import { type LoadProgress, type LoadSummary, ProgressMeter } from "./load-summary.js";
@@ -66,6 +70,8 @@ export interface LoadOptions {
   readonly standby?: boolean | undefined;
   /** Whether to try LOAD DATA LOCAL; default true. */
   readonly localInfile?: boolean | undefined;
+  /** How much of the books' past is kept before the newest block, in nanoseconds. Default: all. */
+  readonly keepBooks?: bigint | "all" | "off" | undefined;
   readonly transactionLedgerBytes?: number | undefined;
   readonly transactionRowsMax?: number | undefined;
 }
@@ -107,6 +113,7 @@ class Loader {
   readonly #fold: BlockFold;
   readonly #ledger: LedgerTextWriter;
   readonly #sums: TableSums;
+  readonly #history: HistoryFold | undefined;
   readonly #meter: ProgressMeter;
   #progress: Progress | undefined;
   /** The digest of the block that the progress names. */
@@ -122,6 +129,8 @@ class Loader {
   /** The one that is being read. */
   #source: Source | undefined;
   #isWriting = false;
+  /** When the figures of the past are due to be read again. */
+  #figuresAt = 0;
   /** Events in the batches that were handed over. */
   #eventsTaken = 0;
 
@@ -132,6 +141,7 @@ class Loader {
     fold: BlockFold,
     ledger: LedgerTextWriter,
     sums: TableSums,
+    history: HistoryFold | undefined,
     progress: Progress | undefined,
     newestDigest: Uint8Array | undefined,
   ) {
@@ -142,6 +152,7 @@ class Loader {
     this.#fold = fold;
     this.#ledger = ledger;
     this.#sums = sums;
+    this.#history = history;
     this.#progress = progress;
     this.#newestDigest = newestDigest;
     this.#localInfile = options.localInfile ?? true;
@@ -165,9 +176,16 @@ class Loader {
         const { text: root } = await readChainStart(connection);
         const chain = new BlockChain({ root, marks, entries, accounts, classes });
         const onNotice = (text: string) => options.log.warn(text);
-        const fold = new BlockFold({ progress, position, books, ledger, chain, venueMarkets, onNotice });
+        const past =
+          options.keepBooks === "off" ? undefined : await readHistoryStart(connection, progress, venueMarkets);
+        if (past?.gap !== undefined && past.pasts.length === 0) {
+          options.log.info(await describeFirstPast(connection, past.gap));
+        }
+        const keepNs = typeof options.keepBooks === "bigint" ? options.keepBooks : undefined;
+        const history = past && new HistoryFold(books, past, keepNs);
+        const fold = new BlockFold({ progress, position, books, ledger, chain, venueMarkets, onNotice, history });
         const sums = await TableSums.read(connection, progress);
-        return new Loader(writer, options, turn, fold, ledger, sums, progress, marks[0]?.digest);
+        return new Loader(writer, options, turn, fold, ledger, sums, history, progress, marks[0]?.digest);
       });
     return withRetries(read, retryOptions(options));
   }
@@ -339,13 +357,24 @@ class Loader {
       const reached = isRetry ? await lockProgress(connection) : undefined;
       if (reached !== undefined && isSamePlace(reached, batch.reached)) return reached;
       if (isRetry) checkNotBehind(this.#progress, reached);
-      return writeBatch(connection, batch, this.#progress, {
+      const progress = await writeBatch(connection, batch, this.#progress, {
         localInfile: this.#localInfile,
         loaderId: this.#turn?.id ?? "",
         newestDigest: this.#newestDigest,
         sumsAfter: this.#sums.after,
+        prunePast: this.#history?.prune,
       });
+      await this.#readFigures(connection);
+      return progress;
     });
+  }
+
+  /** Now and then, for the metrics. */
+  async #readFigures(connection: Connection): Promise<void> {
+    const { status } = this.#options;
+    if (status === undefined || performance.now() < this.#figuresAt) return;
+    status.past = await readPastFigures(connection);
+    this.#figuresAt = performance.now() + pastFiguresIntervalMs;
   }
 
   /** @throws OperatorError when the server has been behind for too long to catch up */

@@ -76,7 +76,7 @@ export abstract class WholeResponse implements CallWire {
     const etag = this.#etagOf(response, coding);
     if (known === undefined || etag === undefined || !noneMatch(known, etag)) return false;
     this.#addMetadata(response);
-    this.exchange.send(304, { "cache-control": "no-cache", vary: this.#format.vary, etag });
+    this.exchange.send(304, { "cache-control": cacheControl(response, etag), vary: this.#format.vary, etag });
     return true;
   }
 
@@ -84,14 +84,14 @@ export abstract class WholeResponse implements CallWire {
     this.exchange.sendCounted(200, this.#headers(response, body.length, coding), body);
   }
 
-  /** The headers of a 200; without an ETag, it may not be stored. */
+  /** The headers of a 200. */
   #headers(response: EncodedResponse, bytes: number, coding: ContentCoding | undefined): HeaderFields {
     const etag = this.#etagOf(response, coding);
     this.#addMetadata(response);
     return {
       "content-type": this.#format.contentType,
       "content-length": bytes,
-      "cache-control": etag === undefined ? "no-store" : "no-cache",
+      "cache-control": cacheControl(response, etag),
       vary: this.#format.vary,
       etag,
       "content-encoding": coding,
@@ -107,4 +107,9 @@ export abstract class WholeResponse implements CallWire {
     if (version === undefined || this.exchange.method === "POST") return undefined;
     return `"${version}.${this.#format.name}${coding === undefined ? "" : `.${coding}`}"`;
   }
+}
+
+/** Without an ETag, a response may not be stored; with one it is checked again, unless it says better. */
+function cacheControl({ metadata }: EncodedResponse, etag: string | undefined): string {
+  return etag === undefined ? "no-store" : (metadata?.headers.get("cache-control") ?? "no-cache");
 }

@@ -132,7 +132,11 @@ export class StreamResponse implements CallWire {
     const { exchange } = this.#options;
     if (!(error instanceof Failure)) {
       this.#end(undefined, this.#hasTrailers && trailers.size > 0 ? trailers : undefined);
-    } else if (this.#raw || !exchange.hasStarted) exchange.sendError(error);
+      return;
+    }
+    // A browser never reconnects after an error response; after an event it does, without the id that is void.
+    if (!exchange.hasStarted && error.voidsPlaces && this.protocol === "sse" && !exchange.isHead) this.start(new Map());
+    if (this.#raw || !exchange.hasStarted) exchange.sendError(error);
     else this.#end(this.#encoding.errorBytes(error));
   }
 
