@@ -47,10 +47,15 @@ export function sortLevels<L extends ChangedLevel>(levels: readonly L[]): L[] {
   return levels.length < 2 ? [...levels] : [...of(sides.buy), ...of(sides.sell)];
 }
 
-/** Changed levels after which a segment is sealed, given the levels of its keyframe: one never costs more than it saves. */
+/**
+ * Changed levels after which a segment is sealed, given the levels of its keyframe: twice as many, so that keyframes take
+ * less than changes, but enough for columns to compress well, and few enough to read them within milliseconds.
+ */
 export function changesPerSegment(keyframeLevels: number): number {
-  return Math.min(changesPerSegmentMax, Math.max(256, 2 * keyframeLevels));
+  return Math.min(changesPerSegmentMax, Math.max(changesPerSegmentMin, 2 * keyframeLevels));
 }
+
+export const changesPerSegmentMin = 1_024;
 
 /** A segment holds fewer changed levels than this before its last update. */
 export const changesPerSegmentMax = 65_536;
