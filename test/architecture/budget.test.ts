@@ -6,10 +6,10 @@ import { readSource, trackedFiles } from "./sources.js";
  * number here, and its commit says why. A part that shrank far below its budget lowers it.
  */
 const budgets: Readonly<Record<string, number>> = {
-  ".": 650,
+  ".": 670,
   api: 1_100,
-  client: 980,
-  commands: 1_370,
+  client: 1_000,
+  commands: 1_390,
   connect: 180,
   domain: 2_280,
   embedded: 1_180,
@@ -17,7 +17,7 @@ const budgets: Readonly<Record<string, number>> = {
   history: 1_720,
   ledger: 1_810,
   live: 2_320,
-  loader: 4_760,
+  loader: 4_800,
   runtime: 1_460,
   simulator: 2_870,
   store: 4_620,
