@@ -135,7 +135,7 @@ export class PastQuestions {
     const request = { marketId: past.id, maxDepth: BigInt(maxDepth), [fieldOf(place.name)]: place.value };
     const get = other === undefined ? over(asked.client, path) : overRpc(other, request);
     const what = { ...asked, name: `${asked.name} ${other?.protocol ?? "REST"}` };
-    await this.#judge("past book", { asked: what, path, get }, past, [place.block, place.block], (body) => {
+    await this.#judge("past book", { asked: what, path, get }, past, [place.block, this.#neededFor(place)], (body) => {
       const expected = depthAtText(past, place.block, maxDepth);
       return body === expected ? undefined : difference(body, expected);
     });
@@ -336,6 +336,12 @@ export class PastQuestions {
     const next = oracle.blocks[near.index + 1] ?? near;
     const value = near[key] + (key === "height" || this.random.next() < 0.5 ? 0n : this.#below(next[key] - near[key]));
     return { name, value, block: oracle.blockAt(key, value) ?? near };
+  }
+
+  /** A place between two blocks is beyond the newest one as long as the second is not there. */
+  #neededFor({ name, value, block }: Place): BlockEnd {
+    const key = placeNames.find((each) => each.name === name)?.key ?? "height";
+    return block[key] < value ? (this.kept.oracle.blocks[block.index + 1] ?? block) : block;
   }
 
   /** Names a block so that it is the first not before the value. */
