@@ -57,7 +57,12 @@ function pageOf(asked: Asked, path: string): Question {
 
 function over(client: HttpClient, path: string): Question["get"] {
   return async () => {
-    const response = await client.exchange({ path, deadlineMs });
+    const ask = () => client.exchange({ path, deadlineMs });
+    // A server may close a kept connection just when it is used again.
+    const response = await ask().catch((error: unknown) => {
+      if (error instanceof CallFailure && error.kind === "broken" && error.reused) return ask();
+      throw error;
+    });
     if (response.status !== 200) return { error: errorOf(response) };
     return { body: response.body.toString(), headers: response.headers };
   };
@@ -106,7 +111,8 @@ export class PastQuestions {
 
   /** A market that is announced, more often a busy one. */
   market(): MarketPast {
-    const markets = [...this.kept.oracle.markets.values()].filter(({ eras }) => eras.length > 0);
+    const { index } = this.committed();
+    const markets = [...this.kept.oracle.markets.values()].filter(({ eras: [first] }) => (first?.block.index ?? index + 1) <= index);
     return this.random.pick(markets);
   }
 
