@@ -47,8 +47,12 @@ export async function openApi(options: {
   const methods = createApi({ live, database, ledger, history, toFailure });
   const endFigures = followPastFigures(database, metrics);
   const close = async (): Promise<void> => {
-    endFigures();
     history.end(draining());
+    endFigures();
+<<<<<<< HEAD
+    history.end(draining());
+=======
+>>>>>>> hq
     await live.stop();
     await database.close();
   };

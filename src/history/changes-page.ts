@@ -45,7 +45,7 @@ export interface ChangesPage {
   readonly newest: BlockPlace | undefined;
 }
 
-/** The stretch of time whose changes are listed; undefined: everything that is kept. */
+/** The range of places whose changes are listed; undefined: everything that is kept. */
 export interface ChangesRange {
   /** Inclusive. */
   readonly from: Moment | undefined;

@@ -3,7 +3,7 @@ import type { Call } from "../domain/service.js";
 import type { Levels } from "../domain/tracked-book.js";
 import type { BlockPlace } from "../store/connection/store-place.js";
 import { type Moment, type PastBlock, readLastTrade, type StoredSegment } from "../store/history-reads.js";
-import type { AnyTrade } from "../store/market-table.js";
+import type { PastTradeRow } from "../store/history-table.js";
 import { LevelMap, numberOf, type Past, updatesOf } from "./past.js";
 import { findPlace, requireSegment } from "./place.js";
 
@@ -13,7 +13,7 @@ export interface PastBook {
   readonly levels: Levels;
   /** Of the last published update; 0: there was none. */
   readonly sequenceNumber: bigint;
-  readonly lastTrade: AnyTrade | undefined;
+  readonly lastTrade: PastTradeRow | undefined;
   readonly priceDecimals: bigint;
   readonly sizeDecimals: bigint;
   /** When it was read. */

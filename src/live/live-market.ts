@@ -10,7 +10,7 @@ import type { EncodedResponse } from "../domain/encoded-response.js";
 import { type BookLevel, type Levels, type Mark, type PreparedChange, TrackedBook } from "../domain/tracked-book.js";
 import { MessageResponse } from "../encoding/message-response.js";
 import type { DepthRow, LevelRow } from "../store/changes.js";
-import type { AnyTrade, KeptWhole, TradeRow } from "../store/market-table.js";
+import type { KeptWhole, TradeRow } from "../store/market-table.js";
 import { BookResponse } from "./book-response.js";
 import type { CacheBudget } from "./cache-budget.js";
 import { type DepthSegment, depthSegment, levelMessage } from "./depth-segment.js";
@@ -269,7 +269,7 @@ function bookLevel({ marketId, side, price, volume, numberOfOrders }: LevelRow):
 }
 
 /** A trade as a message. */
-export function tradeMessage(row: AnyTrade): Trade {
+export function tradeMessage(row: Omit<TradeRow, "changedSequence">): Trade {
   const { marketId, price, size, buyer, seller, aggressor, buyOrder, sellOrder, type } = row;
   return create(TradeSchema, {
     id: row.tradeId,

@@ -1,8 +1,19 @@
 import { firstIdOfBlock } from "../domain/block-position.js";
 import type { Reader } from "./connection/lease.js";
 import { type BlockPlace, parsePlace, placeSql } from "./connection/store-place.js";
+<<<<<<< HEAD
 import { firstChangesPart, fromParts, type SegmentRow, segmentStates } from "./history-table.js";
 import { type AnyTrade, selectTrades } from "./market-table.js";
+=======
+import {
+  firstChangesPart,
+  fromParts,
+  type PastTradeRow,
+  pastTradeRows,
+  type SegmentRow,
+  segmentStates,
+} from "./history-table.js";
+>>>>>>> hq
 
 /** A block with its place in the stream of events. */
 export interface PastBlock {
@@ -274,9 +285,13 @@ export async function readBeginsAfter(
 }
 
 /** The last trade of a market up to the end of a block. */
-export async function readLastTrade(reader: Reader, marketId: string, height: bigint): Promise<AnyTrade | undefined> {
-  const [row] = await reader.query<{ [K in keyof AnyTrade]: AnyTrade[K] }>(
-    `${selectTrades} WHERE market_id = ? AND id < ${firstIdOfBlock(height + 1n)} AND ${reader.holds}
+export async function readLastTrade(
+  reader: Reader,
+  marketId: string,
+  height: bigint,
+): Promise<PastTradeRow | undefined> {
+  const [row] = await reader.query<{ [K in keyof PastTradeRow]: PastTradeRow[K] }>(
+    `${pastTradeRows.select} WHERE market_id = ? AND id < ${firstIdOfBlock(height + 1n)} AND ${reader.holds}
      ORDER BY id DESC LIMIT 1`,
     [marketId],
   );

@@ -234,8 +234,8 @@ describe("the changes of a book", () => {
     return { edges: changes.edges, info: changes.pageInfo };
   };
 
-  /** All pages of a size, walked from one end or the other. */
-  async function walk(request: object, size: number, newestFirst: boolean, backwards: boolean): Promise<object[]> {
+  /** All pages of a size, from one end or the other. */
+  async function readAll(request: object, size: number, newestFirst: boolean, backwards: boolean): Promise<object[]> {
     const pages: object[][] = [];
     let cursor: string | undefined;
     for (;;) {
@@ -249,7 +249,7 @@ describe("the changes of a book", () => {
     return (backwards ? pages.reverse() : pages).flat();
   }
 
-  test("are all there, in pages of any size, walked both ways", async () => {
+  test("are all there, in pages of any size, read both ways", async () => {
     let listed = 0;
     for (let n = 0; n < 60; n++) {
       const marketId = random.pick(past.network.announced);
@@ -273,7 +273,7 @@ describe("the changes of a book", () => {
       }
       for (const backwards of [false, true]) {
         expect(
-          await walk(request, 1 + random.below(9), newestFirst, backwards),
+          await readAll(request, 1 + random.below(9), newestFirst, backwards),
           JSON.stringify([marketId, from, until]),
         ).toEqual(expected);
       }
