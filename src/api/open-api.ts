@@ -49,10 +49,6 @@ export async function openApi(options: {
   const close = async (): Promise<void> => {
     history.end(draining());
     endFigures();
-<<<<<<< HEAD
-    history.end(draining());
-=======
->>>>>>> hq
     await live.stop();
     await database.close();
   };

@@ -1,10 +1,6 @@
 import { firstIdOfBlock } from "../domain/block-position.js";
 import type { Reader } from "./connection/lease.js";
 import { type BlockPlace, parsePlace, placeSql } from "./connection/store-place.js";
-<<<<<<< HEAD
-import { firstChangesPart, fromParts, type SegmentRow, segmentStates } from "./history-table.js";
-import { type AnyTrade, selectTrades } from "./market-table.js";
-=======
 import {
   firstChangesPart,
   fromParts,
@@ -13,7 +9,6 @@ import {
   type SegmentRow,
   segmentStates,
 } from "./history-table.js";
->>>>>>> hq
 
 /** A block with its place in the stream of events. */
 export interface PastBlock {

@@ -64,15 +64,6 @@ export const tradeProperties = [
 ] as const;
 
 export const tradeRows = rowTable<TradeRow>("last_trade", 1, ["marketId", "changedSequence", ...tradeProperties]);
-<<<<<<< HEAD
-
-/** What every trade has, last or not. */
-export type AnyTrade = Omit<TradeRow, "changedSequence">;
-
-/** `SELECT … FROM trade`: of any trade. */
-export const selectTrades = rowTable<AnyTrade>("trade", 1, ["marketId", ...tradeProperties]).select;
-=======
->>>>>>> hq
 
 /** The row of a trade. A missing part of a fee is "0". */
 export function toTradeRow(trade: Trade, changedSequence: bigint, timeNs: bigint): TradeRow {
