@@ -112,7 +112,9 @@ export class PastQuestions {
   /** A market that is announced, more often a busy one. */
   market(): MarketPast {
     const { index } = this.committed();
-    const markets = [...this.kept.oracle.markets.values()].filter(({ eras: [first] }) => (first?.block.index ?? index + 1) <= index);
+    const markets = [...this.kept.oracle.markets.values()].filter(
+      ({ eras: [first] }) => (first?.block.index ?? index + 1) <= index,
+    );
     return this.random.pick(markets);
   }
 
