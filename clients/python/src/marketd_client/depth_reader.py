@@ -153,8 +153,9 @@ def replay(
         from_timestamp=None if from_time is None else _nanoseconds(from_time),
         until_timestamp=None if until is None else _nanoseconds(until),
         speed=None if speed is None else format(Decimal(str(speed)).normalize(), "f"),
-        every_update=every_update or None,
     )
+    if every_update:
+        past.every_update = True
     reader = _DepthReader(client, market_ids, past, stop, silence_max_seconds, on_connect, on_disconnect, on_status)
     return reader.read()
 
