@@ -63,7 +63,7 @@ class Driven {
 /** All messages of one round, the first of which is sent to new subscribers. */
 function prebuilt<T>(blocks: SimulatedBlocks, make: (encoded: EncodedResponse) => T): readonly T[] {
   const driven = new Driven(blocks);
-  const subscriber = driven.hub.open(undefined, "");
+  const subscriber = driven.hub.open(undefined, { clientAddress: "" });
   const made = [0, ...blocks.blocks].map((_, index) => {
     if (index > 0) driven.block();
     const [encoded, ...more] = subscriber.take();

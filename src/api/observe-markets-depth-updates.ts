@@ -14,7 +14,7 @@ export function observeMarketsDepthUpdates(options: { readonly live: Live }): St
     TradingDataService.method.observeMarketsDepthUpdates,
     (request: ObserveMarketsDepthUpdatesRequest, call: Call) => {
       for (const id of request.marketIds) requireIdentifier("market_ids", id);
-      return options.live.observe(request.marketIds, call.clientAddress, call.codec);
+      return options.live.observe(request.marketIds, call);
     },
   );
 }

@@ -25,7 +25,7 @@ export interface EncodedResponse<S extends DescMessage = DescMessage> {
   readonly schema: S;
   /** Same version, same content, from every process on the same database. Undefined: the response has no ETag. */
   readonly version: string | undefined;
-  /** The id of an event in an event stream: the block height, decimal. */
+  /** The id of an event in an event stream: a resume token. Undefined: a reader must not resume behind it. */
   readonly eventId: string | undefined;
   /** Metadata of a unary response. The HTTP API sends its headers only; streams ignore it. */
   readonly metadata?: Metadata | undefined;

@@ -83,8 +83,8 @@ export class PriceLadder<L extends { readonly price: string }> {
     return { levels: merged, changes, before };
   }
 
-  /** Holds the levels of a merge from now on. */
-  adopt({ levels }: MergedSide<L>): void {
+  /** Holds the levels of a merge, or others that are best first, from now on. */
+  adopt({ levels }: Pick<MergedSide<L>, "levels">): void {
     this.#levels = levels as L[];
   }
 

@@ -31,10 +31,19 @@ interface ChainedLevel extends BookLevel {
   newer: ChainedLevel | undefined;
 }
 
+/** A level, and when it last changed. */
+export interface MarkedLevel extends BookLevel {
+  readonly mark: Mark;
+}
+
 /** A change of many levels, ready to be made. */
 export type PreparedChange =
   | { readonly mark: Mark; readonly few: readonly BookLevel[] }
-  | { readonly mark: Mark; readonly isWhole: boolean; readonly merged: readonly MergedSide<ChainedLevel>[] };
+  | { readonly mark: Mark; readonly merged: readonly MergedSide<ChainedLevel>[] }
+  | { readonly forgotten: Mark; readonly whole: readonly ChainedLevel[]; readonly sides: Sides };
+
+/** The levels of both sides, best first. */
+type Sides = Readonly<Record<BookSide, readonly ChainedLevel[]>>;
 
 /** A doubly linked list ordered by change. It allocates nothing beside the levels; moving one to the end is O(1). */
 class Chain {
@@ -99,12 +108,11 @@ export class TrackedBook {
   }
 
   /**
-   * Does most of the work of setting many levels of distinct prices, in steps: one pass over each side. With `isWhole`
-   * they replace all levels, and changes since earlier marks are no longer known. The book stays as it is until
-   * {@link apply}, and must not be changed in between.
+   * Does most of the work of setting many levels of distinct prices, in steps: one pass over each side. The book stays
+   * as it is until {@link apply}, and must not be changed in between.
    */
-  *prepare(levels: readonly BookLevel[], mark: Mark, isWhole: boolean): Generator<void, PreparedChange> {
-    if (!isWhole && levels.length < mergedMin) return { mark, few: levels };
+  *prepare(levels: readonly BookLevel[], mark: Mark): Generator<void, PreparedChange> {
+    if (levels.length < mergedMin) return { mark, few: levels };
     const bySide: Record<BookSide, ChainedLevel[]> = { 1: [], 2: [] };
     for (const [index, { side, price, volume, numberOfOrders }] of levels.entries()) {
       if (index % prepareYields === 0) yield;
@@ -114,10 +122,28 @@ export class TrackedBook {
     for (const side of [sides.buy, sides.sell]) {
       yield;
       const changes = bySide[side].sort(bestFirst(side));
-      if (isWhole) merged.push({ levels: changes.slice(), changes, before: [] });
-      else merged.push(yield* this.#ladders[side].merge(changes, isGone));
+      merged.push(yield* this.#ladders[side].merge(changes, isGone));
     }
-    return { mark, isWhole, merged };
+    return { mark, merged };
+  }
+
+  /**
+   * Prepares to replace all levels, in steps. Vanished levels among them are remembered; changes since marks before
+   * `forgotten` are no longer known.
+   */
+  *prepareWhole(levels: readonly MarkedLevel[], forgotten: Mark): Generator<void, PreparedChange> {
+    const whole: ChainedLevel[] = [];
+    for (const [index, level] of levels.entries()) {
+      if (index % prepareYields === 0) yield;
+      whole.push({ ...level, older: undefined, newer: undefined });
+    }
+    const sorted = function* (side: BookSide): Generator<void, ChainedLevel[]> {
+      yield;
+      return whole.filter((level) => level.side === side && !isGone(level)).sort(bestFirst(side));
+    };
+    const bySide = { 1: yield* sorted(1), 2: yield* sorted(2) };
+    yield;
+    return { forgotten, whole: whole.sort((a, b) => a.mark - b.mark), sides: bySide };
   }
 
   /** Makes a prepared change. */
@@ -127,7 +153,13 @@ export class TrackedBook {
       for (const { side, price, volume, numberOfOrders } of few) this.set(side, price, volume, numberOfOrders, mark);
       return;
     }
-    if (prepared.isWhole) this.#forgetAll(prepared.mark);
+    if ("whole" in prepared) {
+      this.#forgetAll(prepared.forgotten);
+      for (const side of [sides.buy, sides.sell]) this.#ladders[side].adopt({ levels: prepared.sides[side] });
+      for (const level of prepared.whole) this.#track(level, undefined);
+      this.#forget();
+      return;
+    }
     for (const [index, side] of [sides.buy, sides.sell].entries()) {
       const merged = prepared.merged[index];
       if (merged === undefined) continue;

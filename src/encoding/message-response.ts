@@ -5,20 +5,27 @@ import { encodeBinary } from "./binary-encoder.js";
 import type { Encodable } from "./field-values.js";
 import { encodeJson } from "./json-encoder.js";
 
+/** The id of an event in an event stream, or how to make it: only one of the encodings has ids. */
+export type EventId = string | (() => string);
+
 /** The base of responses: each encoding is made on first use, and kept. */
 export abstract class CachedResponse<S extends DescMessage> implements EncodedResponse<S> {
   readonly schema: S;
   readonly version: string | undefined;
-  readonly eventId: string | undefined;
+  readonly #eventId: EventId | undefined;
   #message: MessageShape<S> | undefined;
   #binary: Uint8Array | undefined;
   #json: Uint8Array | undefined;
   #encodings: Map<Encoding<CompressedBytes>, CompressedBytes> | undefined;
 
-  constructor(schema: S, version?: string, eventId?: string) {
+  constructor(schema: S, version?: string, eventId?: EventId) {
     this.schema = schema;
     this.version = version;
-    this.eventId = eventId;
+    this.#eventId = eventId;
+  }
+
+  get eventId(): string | undefined {
+    return typeof this.#eventId === "function" ? this.#eventId() : this.#eventId;
   }
 
   protected abstract encodeBinary(): Uint8Array;
@@ -64,7 +71,9 @@ export abstract class CachedResponse<S extends DescMessage> implements EncodedRe
 }
 
 /** Version, event id and metadata of a response; see {@link EncodedResponse}. */
-export type ResponseParts = Partial<Pick<EncodedResponse, "version" | "eventId" | "metadata">>;
+export type ResponseParts = Partial<Pick<EncodedResponse, "version" | "metadata">> & {
+  readonly eventId?: EventId | undefined;
+};
 
 /** An {@link EncodedResponse} of a message, or of a plain object with its fields. */
 export class MessageResponse<S extends DescMessage> extends CachedResponse<S> {

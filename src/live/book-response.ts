@@ -88,6 +88,8 @@ export class BookResponse<S extends DescMessage> extends CachedResponse<S> {
     ];
     if (this.#envelope === undefined) return pieces;
     const bytes = pieces.reduce((sum, piece) => sum + piece.length, 0);
-    return [new BinaryWriter().tag(1, WireType.LengthDelimited).uint32(bytes).finish(), ...pieces];
+    const head = new BinaryWriter().tag(1, WireType.LengthDelimited).uint32(bytes).finish();
+    const { rest: others } = this.#envelope;
+    return others === undefined ? [head, ...pieces] : [head, ...pieces, others];
   }
 }

@@ -1,7 +1,16 @@
-import type { DepthResponse } from "./depth-segment.js";
-import { packUpdates } from "./depth-segment.js";
+import { MarketHistoryState as State } from "../../gen/marketd/history/v1/market_history_pb.js";
+import { type ResumeTokens, selectionHash } from "../domain/resume-token.js";
 import type { LiveMarket, Published } from "./live-market.js";
-import type { StateChange } from "./live-state.js";
+import type { LiveState, StateChange } from "./live-state.js";
+import type { HeldMarkets } from "./snapshot-log.js";
+import { type StreamKind, type StreamResponse, statusOf } from "./stream-kind.js";
+
+/** What the messages of a subscription are made with. */
+export interface MessageSettings {
+  readonly kind: StreamKind;
+  readonly tokens: ResumeTokens;
+  readonly bytesMax: number;
+}
 
 /**
  * The readers of one subscription that were last sent the same update. Their next message is the same, so they share
@@ -11,13 +20,19 @@ import type { StateChange } from "./live-state.js";
 export class Cohort {
   members = 0;
   readonly #pending = new Map<LiveMarket, Published | undefined>();
-  #responses: readonly DepthResponse[] | undefined;
+  /** Markets whose state readers are to be told; undefined: as it is when they are. */
+  readonly #states = new Map<LiveMarket, State>();
+  #responses: readonly StreamResponse[] | undefined;
 
-  constructor(readonly version: number) {}
+  /** `isNew`: its readers were sent nothing yet, and are always sent a message. */
+  constructor(
+    readonly version: number,
+    readonly isNew = false,
+  ) {}
 
-  /** Whether updates are pending for its readers. */
+  /** Whether a message is pending for its readers. */
   get behind(): boolean {
-    return this.#pending.size > 0;
+    return this.#pending.size + this.#states.size > 0;
   }
 
   /** A market published after `held`; undefined: the whole book is pending. */
@@ -26,43 +41,73 @@ export class Cohort {
     this.#responses = undefined;
   }
 
-  /** The merged updates that bring its readers up to date: at most one for each market, ordered by market id. */
-  responses(eventId: string, messageBytesMax: number): readonly DepthResponse[] {
+  /** A market's state is pending, and no update if it is stale. */
+  addState(market: LiveMarket, state: State): void {
+    this.#states.set(market, state);
+    if (state === State.STALE) this.#pending.delete(market);
+    this.#responses = undefined;
+  }
+
+  /** The messages that bring its readers up to date: at most one update for each market, ordered by market id. */
+  responses({ progress }: LiveState, { kind, tokens, bytesMax }: MessageSettings): readonly StreamResponse[] {
     if (this.#responses === undefined) {
-      const pending = [...this.#pending].sort(([a], [b]) => (a.id < b.id ? -1 : 1));
-      const updates = pending.map(([market, held]) => market.updateSince(held));
-      this.#responses = packUpdates(updates, eventId, messageBytesMax);
+      const updates = sorted(this.#pending).map(([market, held]) => market.updateSince(held));
+      const statuses = sorted(this.#states).map(([market, state]) => statusOf(market, state));
+      this.#responses = kind.pack(updates, { block: progress, statuses, caughtUp: this.isNew }, tokens, bytesMax);
     }
     return this.#responses;
   }
 }
 
-/** A set of markets that readers follow. Readers of the same set share one subscription. */
+function sorted<V>(markets: ReadonlyMap<LiveMarket, V>): [LiveMarket, V][] {
+  return [...markets].sort(([a], [b]) => (a.id < b.id ? -1 : 1));
+}
+
+/** Where readers of a subscription begin. */
+export interface Entry {
+  /** Readers of the same place share their first message. */
+  readonly key: string;
+  /** What they hold of each market that has changed since. */
+  readonly held: HeldMarkets;
+}
+
+/** A set of markets that readers follow in one kind of stream. Readers of the same set share one subscription. */
 export class Subscription {
+  readonly settings: MessageSettings;
   readonly #markets: ReadonlySet<LiveMarket> | undefined;
   readonly #cohorts = new Set<Cohort>();
+  /** Of readers that were sent nothing yet, by their place; empty: from the start. */
+  readonly #entries = new Map<string, Cohort>();
+  #heartbeat: { readonly progress: LiveState["progress"]; readonly response: StreamResponse } | undefined;
   #version = 0;
   #newest: Cohort | undefined;
-  #newSubscribers: Cohort | undefined;
 
   /** `markets` undefined: every market, including those announced later. */
   constructor(
     readonly key: string,
     markets: readonly LiveMarket[] | undefined,
+    settings: Omit<MessageSettings, "tokens">,
+    tokensOf: (selection: Buffer) => ResumeTokens,
   ) {
     this.#markets = markets === undefined ? undefined : new Set(markets);
+    this.settings = { ...settings, tokens: tokensOf(selectionHash(markets?.map(({ id }) => id) ?? [])) };
   }
 
-  /** The cohort of readers that were sent nothing yet: every book is pending. */
-  newSubscribers(announced: readonly LiveMarket[]): Cohort {
-    if (this.#newSubscribers === undefined) {
-      this.#newSubscribers = new Cohort(-1);
+  /** The cohort of readers that were sent nothing yet. Without an entry, every book is pending. */
+  newSubscribers(announced: readonly LiveMarket[], entry?: Entry): Cohort {
+    const key = entry?.key ?? "";
+    let cohort = this.#entries.get(key);
+    if (cohort === undefined) {
+      cohort = new Cohort(-1, true);
       for (const market of this.#markets ?? announced) {
-        if (!market.stale) this.#newSubscribers.addPending(market, undefined);
+        const isHeld = entry !== undefined && !entry.held.has(market);
+        if (!isHeld) this.#begin(cohort, market, entry?.held.get(market));
+        else if (market.stale) this.#addState(cohort, market, State.STALE);
       }
-      this.#cohorts.add(this.#newSubscribers);
+      this.#cohorts.add(cohort);
+      this.#entries.set(key, cohort);
     }
-    return this.#newSubscribers;
+    return cohort;
   }
 
   /** The cohort of readers that were sent everything. */
@@ -81,7 +126,19 @@ export class Subscription {
     from.members--;
     if (from.members > 0) return;
     this.#cohorts.delete(from);
-    if (from === this.#newSubscribers) this.#newSubscribers = undefined;
+    if (!from.isNew) return;
+    for (const [key, cohort] of this.#entries) if (cohort === from) this.#entries.delete(key);
+  }
+
+  /** A message without updates. */
+  heartbeat(state: LiveState): StreamResponse {
+    const { progress } = state;
+    if (this.#heartbeat?.progress !== progress) {
+      const [response] = new Cohort(this.#version).responses(state, this.settings);
+      if (response === undefined) throw new Error("a heartbeat is one message");
+      this.#heartbeat = { progress, response };
+    }
+    return this.#heartbeat.response;
   }
 
   /** One of these markets that its readers hold a book of; undefined: none. */
@@ -92,12 +149,39 @@ export class Subscription {
   /** Adds the changes of a snapshot; returns whether they concern this subscription. */
   note(change: StateChange): boolean {
     const concerned = this.#concerned(change);
-    if (concerned.size === 0) return false;
+    const states = this.settings.kind.tellsStatus ? this.#statesOf(change) : noStates;
+    if (concerned.size + states.size === 0) return false;
     this.#version++;
     for (const cohort of this.#cohorts) {
       for (const [market, held] of concerned) cohort.addPending(market, held);
+      for (const [market, state] of states) this.#turn(cohort, market, state);
     }
     return true;
+  }
+
+  #begin(cohort: Cohort, market: LiveMarket, held: Published | undefined): void {
+    if (!market.stale) cohort.addPending(market, held);
+    if (market.stale || held === undefined) this.#addState(cohort, market, State.WHOLE);
+  }
+
+  #turn(cohort: Cohort, market: LiveMarket, state: State): void {
+    if (!market.stale) cohort.addPending(market, undefined);
+    this.#addState(cohort, market, state);
+  }
+
+  #addState(cohort: Cohort, market: LiveMarket, state: State): void {
+    if (this.settings.kind.tellsStatus) cohort.addState(market, market.stale ? State.STALE : state);
+  }
+
+  #statesOf({ shown, stale, redefined }: StateChange): Map<LiveMarket, State> {
+    const states = new Map<LiveMarket, State>();
+    const add = (markets: readonly LiveMarket[], state: State) => {
+      for (const market of markets) if (this.#markets?.has(market) ?? true) states.set(market, state);
+    };
+    add(redefined, State.REDEFINED);
+    add(stale, State.STALE);
+    add(shown, State.WHOLE);
+    return states;
   }
 
   #concerned(change: StateChange): Map<LiveMarket, Published | undefined> {
@@ -116,3 +200,5 @@ export class Subscription {
     return concerned;
   }
 }
+
+const noStates: ReadonlyMap<LiveMarket, State> = new Map();

@@ -1,22 +1,12 @@
-import { create } from "@bufbuild/protobuf";
-import { ObserveMarketsDepthUpdatesResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { create, type DescMessage } from "@bufbuild/protobuf";
 import { MarketDepthUpdateSchema, type PriceLevel, PriceLevelSchema } from "../../gen/vega/vega_pb.js";
 import type { DepthLevel } from "../domain/depth-book.js";
 import type { EncodedResponse } from "../domain/encoded-response.js";
 import type { Levels } from "../domain/tracked-book.js";
+import type { EventId } from "../encoding/message-response.js";
 import { type BookMessage, BookResponse } from "./book-response.js";
 import { EncodedLevels } from "./encoded-levels.js";
 import { type Envelope, Segment, SegmentResponse } from "./segment-response.js";
-
-/** The envelope of depth stream messages. */
-export const depthUpdates: Envelope<typeof ObserveMarketsDepthUpdatesResponseSchema> = {
-  schema: ObserveMarketsDepthUpdatesResponseSchema,
-  open: '{"update":[',
-  close: "]}",
-};
-
-/** A message of a depth stream. */
-export type DepthResponse = EncodedResponse<typeof ObserveMarketsDepthUpdatesResponseSchema>;
 
 /** One market's update, with its size. */
 export interface SmallSegment {
@@ -62,31 +52,46 @@ export function levelMessage({ price, volume, numberOfOrders }: DepthLevel): Pri
   return create(PriceLevelSchema, { price, volume, numberOfOrders });
 }
 
-/** Packs updates into messages, in order, each as full as `bytesMax` allows. */
-export function packUpdates(updates: readonly DepthSegment[], eventId: string, bytesMax: number): DepthResponse[] {
-  const responses: DepthResponse[] = [];
+/** The updates of one message: those of several markets, or one of many levels. */
+export type MessageContent = readonly Segment[] | BookMessage;
+
+/**
+ * Packs updates into messages, in order, each as full as `bytesMax` allows; one without updates if there are none.
+ * `toMessage` makes one of them, which may be the first part of all, the last, or both.
+ */
+export function packUpdates<R>(
+  updates: readonly DepthSegment[],
+  bytesMax: number,
+  toMessage: (content: MessageContent, isFirst: boolean, isLast: boolean) => R,
+): R[] {
+  const contents: MessageContent[] = [];
   let segments: Segment[] = [];
   let bytes = 0;
   const flush = () => {
-    if (segments.length > 0) responses.push(new SegmentResponse(depthUpdates, segments, undefined, eventId));
+    if (segments.length > 0) contents.push(segments);
     segments = [];
     bytes = 0;
   };
   for (const update of updates) {
     if ("levels" in update) {
       flush();
-      responses.push(new BookResponse(depthUpdates.schema, update, { eventId }, depthUpdates));
+      contents.push(update);
       continue;
     }
     if (bytes + update.bytesMax > bytesMax) flush();
     segments.push(update.segment);
     bytes += update.bytesMax;
   }
-  flush();
-  return responses;
+  if (segments.length > 0 || contents.length === 0) contents.push(segments);
+  return contents.map((content, index) => toMessage(content, index === 0, index === contents.length - 1));
 }
 
-/** A message without updates, sent as a heartbeat. */
-export function heartbeat(eventId: string): DepthResponse {
-  return new SegmentResponse(depthUpdates, [], undefined, eventId);
+/** A message of an envelope. */
+export function messageOf<S extends DescMessage>(
+  envelope: Envelope<S>,
+  content: MessageContent,
+  eventId: EventId | undefined,
+): EncodedResponse<S> {
+  if (!("levels" in content)) return new SegmentResponse(envelope, content, undefined, eventId);
+  return new BookResponse(envelope.schema, content, { eventId }, envelope);
 }

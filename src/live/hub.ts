@@ -1,11 +1,12 @@
 import type { Codec } from "../domain/encoded-response.js";
 import type { Failure } from "../domain/failure.js";
+import { ResumeTokens } from "../domain/resume-token.js";
 import type { Log } from "../telemetry/log.js";
-import { type Cohort, Subscription } from "./cohort.js";
-import { type DepthResponse, heartbeat } from "./depth-segment.js";
+import { type Cohort, type Entry, Subscription } from "./cohort.js";
 import type { LiveLimits } from "./limits.js";
 import type { LiveMarket } from "./live-market.js";
 import { type LiveState, marketRedefined, marketStale, type StateChange } from "./live-state.js";
+import { depthStream, type StreamKind, type StreamResponse } from "./stream-kind.js";
 import { Subscriber, type SubscriberOwner } from "./subscriber.js";
 
 /** Readers that are woken between two reads of the clock. */
@@ -19,6 +20,17 @@ export interface HubCounts {
   readonly subscribers: number;
   /** Subscribers with pending updates. */
   readonly lagging: number;
+}
+
+/** How a stream begins, and what it is. */
+export interface StreamOptions {
+  readonly clientAddress: string;
+  /** The form in which its messages are sent. Default: JSON. */
+  readonly codec?: Codec | undefined;
+  /** Default: {@link depthStream}. */
+  readonly kind?: StreamKind;
+  /** Default: with whole books. */
+  readonly entry?: Entry | undefined;
 }
 
 interface Following {
@@ -39,7 +51,6 @@ export class Hub implements SubscriberOwner {
   readonly #heartbeatSweeps: number;
   #queue: Subscriber[] = [];
   #waking = false;
-  #heartbeat: DepthResponse | undefined;
 
   constructor(state: LiveState, limits: LiveLimits, log: Log) {
     this.#state = state;
@@ -52,28 +63,17 @@ export class Hub implements SubscriberOwner {
   }
 
   /** Opens a stream of these distinct markets; undefined: all, including those announced later. */
-  open(markets: readonly LiveMarket[] | undefined, clientAddress: string, codec: Codec = "json"): Subscriber {
-    const key = markets === undefined ? "" : JSON.stringify(markets.map((market) => market.id).sort());
-    let following = this.#following.get(key);
-    if (following === undefined) {
-      following = { subscription: new Subscription(key, markets), subscribers: new Set() };
-      this.#following.set(key, following);
-    }
-    const { subscription, subscribers } = following;
-    const subscriber = new Subscriber(
-      this,
-      subscription,
-      subscription.newSubscribers(this.#state.announced),
-      clientAddress,
-      codec,
-    );
+  open(markets: readonly LiveMarket[] | undefined, options: StreamOptions): Subscriber {
+    const { clientAddress, codec = "json", kind = depthStream, entry } = options;
+    const { subscription, subscribers } = this.#followingOf(markets, kind);
+    const cohort = subscription.newSubscribers(this.#state.announced, entry);
+    const subscriber = new Subscriber(this, subscription, cohort, clientAddress, codec);
     subscribers.add(subscriber);
     return subscriber;
   }
 
   /** Publishes the changes of a snapshot to subscribers, in slices with turns of the event loop in between. */
   publish(change: StateChange): void {
-    this.#heartbeat = undefined;
     for (const { subscription, subscribers } of [...this.#following.values()]) {
       const failure = endOf(subscription, change);
       if (failure !== undefined) {
@@ -108,16 +108,15 @@ export class Hub implements SubscriberOwner {
     return { subscribers, lagging };
   }
 
-  responsesOf(cohort: Cohort): readonly DepthResponse[] {
-    const responses = cohort.responses(this.#eventId(), this.#limits.messageBytesMax);
+  responsesOf(cohort: Cohort, subscription: Subscription): readonly StreamResponse[] {
+    const responses = cohort.responses(this.#state, subscription.settings);
     this.messages += responses.length;
     return responses;
   }
 
-  heartbeat(): DepthResponse {
+  heartbeat(subscription: Subscription): StreamResponse {
     this.messages++;
-    this.#heartbeat ??= heartbeat(this.#eventId());
-    return this.#heartbeat;
+    return subscription.heartbeat(this.#state);
   }
 
   leave(subscriber: Subscriber): void {
@@ -128,8 +127,17 @@ export class Hub implements SubscriberOwner {
     if (following.subscribers.size === 0) this.#following.delete(key);
   }
 
-  #eventId(): string {
-    return String(this.#state.progress.height);
+  #followingOf(markets: readonly LiveMarket[] | undefined, kind: StreamKind): Following {
+    const ids = markets === undefined ? "" : JSON.stringify(markets.map((market) => market.id).sort());
+    const key = kind.tellsStatus ? `replay ${ids}` : ids;
+    let following = this.#following.get(key);
+    if (following === undefined) {
+      const settings = { kind, bytesMax: this.#limits.messageBytesMax };
+      const tokensOf = (selection: Buffer) => new ResumeTokens(this.#state.storeHash, selection);
+      following = { subscription: new Subscription(key, markets, settings, tokensOf), subscribers: new Set() };
+      this.#following.set(key, following);
+    }
+    return following;
   }
 
   /** Wakes the queue from `from` on. If a snapshot arrives meanwhile, subscribers that were not woken get it merged. */
@@ -171,6 +179,7 @@ export class Hub implements SubscriberOwner {
 
 /** Why a change ends the streams of a subscription; undefined: it does not. */
 function endOf(subscription: Subscription, change: StateChange): Failure | undefined {
+  if (subscription.settings.kind.tellsStatus) return undefined;
   const redefined = subscription.holds(change.redefined);
   if (redefined !== undefined) return marketRedefined(redefined.id);
   const stale = subscription.holds(change.stale);

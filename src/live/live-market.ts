@@ -17,6 +17,7 @@ import { type DepthSegment, depthSegment, levelMessage } from "./depth-segment.j
 import { EncodedLevels, levelsAtOnceMax } from "./encoded-levels.js";
 import type { LiveLimits } from "./limits.js";
 import { Segment, SegmentResponse } from "./segment-response.js";
+import type { SnapshotMarks } from "./snapshot-marks.js";
 
 type DepthResponse =
   | MessageResponse<typeof GetLatestMarketDepthResponseSchema>
@@ -26,6 +27,12 @@ type DepthResponse =
 export interface Published {
   readonly mark: Mark;
   readonly sequenceNumber: bigint;
+}
+
+/** The scales of a market: powers of ten. */
+export interface MarketDecimals {
+  readonly decimalPlaces: bigint;
+  readonly positionDecimalPlaces: bigint;
 }
 
 const marketEnvelope = { schema: GetMarketResponseSchema, open: '{"market":', close: "}" } as const;
@@ -46,19 +53,19 @@ export interface LiveMarketData {
 export class LiveMarket {
   readonly book: TrackedBook;
   #market: EncodedResponse<typeof GetMarketResponseSchema> | undefined;
-  #definition: Uint8Array | undefined;
   #data: LiveMarketData | undefined;
   #trade: TradeRow | undefined;
   #sequenceNumber = 0n;
   #depthChanged = 0n;
   #published: Published = { mark: 0, sequenceNumber: 0n };
   #stale = false;
+  #decimals: MarketDecimals | undefined;
   readonly #depthResponses = new Map<number, DepthResponse>();
   /** What {@link #depthResponses} count in the budget, in bytes. */
   #depthBytes = 0;
   /** The whole book, if it is large and was asked for. */
   #encodedLevels: EncodedLevels | undefined;
-  readonly #segments = new Map<Mark | undefined, DepthSegment>();
+  readonly #segments = new Map<Mark | undefined, { readonly previous: bigint; readonly update: DepthSegment }>();
 
   constructor(
     readonly id: string,
@@ -72,6 +79,11 @@ export class LiveMarket {
   /** The GetMarket response; undefined until the network announced the market. */
   get market(): EncodedResponse<typeof GetMarketResponseSchema> | undefined {
     return this.#market;
+  }
+
+  /** The scales of its prices and sizes; undefined until the network announced the market. */
+  get decimals(): MarketDecimals | undefined {
+    return this.#decimals;
   }
 
   /** Undefined until the network published market data. */
@@ -94,12 +106,16 @@ export class LiveMarket {
    * with each definition, because it says what their numbers mean.
    */
   setMarket(row: KeptWhole): boolean {
-    const before = this.#definition;
-    this.#definition = row.body;
+    const before = this.#decimals;
+    const { decimalPlaces, positionDecimalPlaces } = fromBinary(MarketSchema, row.body);
+    this.#decimals = { decimalPlaces, positionDecimalPlaces };
     const segments = [Segment.ofBinary(MarketSchema, row.body)];
     this.#market = new SegmentResponse(marketEnvelope, segments, `${this.chainVersion}-${row.changedSequence}`);
     this.#touchDepth(row.changedSequence);
-    return before !== undefined && decimalsOf(before) !== decimalsOf(row.body);
+    return (
+      before !== undefined &&
+      (before.decimalPlaces !== decimalPlaces || before.positionDecimalPlaces !== positionDecimalPlaces)
+    );
   }
 
   setData(row: KeptWhole): void {
@@ -113,9 +129,12 @@ export class LiveMarket {
     this.#touchDepth(row.changedSequence);
   }
 
-  /** Prepares a change of levels, or of all levels if `isWhole`, in steps; nothing is visible of it. */
-  *prepareLevels(rows: readonly LevelRow[], mark: Mark, isWhole: boolean): Generator<void, PreparedChange> {
-    return yield* this.book.prepare(rows.map(bookLevel), mark, isWhole);
+  /** Prepares a change of levels, or of all levels, in steps; nothing is visible of it. */
+  *prepareLevels(rows: readonly LevelRow[], marks: SnapshotMarks): Generator<void, PreparedChange> {
+    const { oldest } = marks;
+    if (oldest === undefined) return yield* this.book.prepare(rows.map(bookLevel), marks.newest);
+    const marked = rows.map((row) => ({ ...bookLevel(row), mark: marks.of(row.changedSequence) }));
+    return yield* this.book.prepareWhole(marked, oldest);
   }
 
   /** Changes levels. {@link setDepth} of the same snapshot says whether an update was published. */
@@ -162,20 +181,20 @@ export class LiveMarket {
    * since then are no longer known.
    */
   updateSince(held: Published | undefined): DepthSegment {
-    let update = this.#segments.get(held?.mark);
-    if (update === undefined) {
-      const changed = held === undefined ? undefined : this.book.changedSince(held.mark);
-      const previous = held === undefined || changed === undefined ? 0n : held.sequenceNumber;
-      const { sequenceNumber } = this.#published;
-      const levels = changed ?? this.book.levels;
-      const large = isLarge(levels)
-        ? changed === undefined
-          ? this.#allLevels()
-          : new EncodedLevels(changed)
-        : undefined;
-      update = depthSegment(this.id, large ?? levels, sequenceNumber, previous);
-      this.#segments.set(held?.mark, update);
-    }
+    const heldNumber = held?.sequenceNumber ?? 0n;
+    const known = this.#segments.get(held?.mark);
+    // Readers that resume may share a mark and hold different updates.
+    if (known?.previous === heldNumber) return known.update;
+    const changed = held === undefined ? undefined : this.book.changedSince(held.mark);
+    const previous = changed === undefined ? 0n : heldNumber;
+    const levels = changed ?? this.book.levels;
+    const large = isLarge(levels)
+      ? changed === undefined
+        ? this.#allLevels()
+        : new EncodedLevels(changed)
+      : undefined;
+    const update = depthSegment(this.id, large ?? levels, this.#published.sequenceNumber, previous);
+    this.#segments.set(held?.mark, { previous: heldNumber, update });
     return update;
   }
 
@@ -235,12 +254,6 @@ const depthLevelBytes = 600;
 
 function isLarge({ buy, sell }: Levels): boolean {
   return buy.length + sell.length > levelsAtOnceMax;
-}
-
-/** Of prices and of sizes, to be compared. */
-function decimalsOf(definition: Uint8Array): string {
-  const { decimalPlaces, positionDecimalPlaces } = fromBinary(MarketSchema, definition);
-  return `${decimalPlaces} ${positionDecimalPlaces}`;
 }
 
 function bookLevel({ marketId, side, price, volume, numberOfOrders }: LevelRow): BookLevel {

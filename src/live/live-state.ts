@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { ListLatestMarketDataResponseSchema, TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import type { EncodedResponse } from "../domain/encoded-response.js";
 import { Failure, unavailable, worded } from "../domain/failure.js";
+import { storeHash } from "../domain/resume-token.js";
 import type { Mark, PreparedChange } from "../domain/tracked-book.js";
 import { runAtOnce, runInTurns } from "../domain/work-pacer.js";
 import type { Changes, LevelRow, Place, Progress } from "../store/changes.js";
@@ -9,6 +10,8 @@ import { CacheBudget } from "./cache-budget.js";
 import { type LiveLimits, liveRetryAfterMs } from "./limits.js";
 import { LiveMarket, type LiveMarketData, type Published } from "./live-market.js";
 import { SegmentResponse } from "./segment-response.js";
+import { SnapshotLog } from "./snapshot-log.js";
+import { marksOf, type SnapshotMarks } from "./snapshot-marks.js";
 
 const listEnvelope = { schema: ListLatestMarketDataResponseSchema, open: '{"marketsData":[', close: "]}" } as const;
 
@@ -38,8 +41,11 @@ export interface MarketCounts {
 /** Stale markets that a status names, so that it stays small. */
 const staleIdsMax = 100;
 
-/** The changes of levels of each market in a snapshot, ready to be made. */
-export type PreparedLevels = ReadonlyMap<LiveMarket, PreparedChange>;
+/** The changes of levels of each market in a snapshot, ready to be made, and the marks of its rows. */
+export interface PreparedLevels {
+  readonly marks: SnapshotMarks;
+  readonly levels: ReadonlyMap<LiveMarket, PreparedChange>;
+}
 
 /** Rows between two yields while a snapshot is prepared: less than a millisecond. */
 const rowsYields = 4_096;
@@ -53,7 +59,12 @@ export type AnnouncedMarket = LiveMarket & { readonly market: NonNullable<LiveMa
  */
 export class LiveState {
   readonly chainId: string;
-  readonly #chainVersion: string;
+  /** The store's name in resume tokens. */
+  readonly storeHash: Buffer;
+  /** Begins the version of each response: the same chain, loaded again, may have other contents at the same block. */
+  readonly chainVersion: string;
+  /** What readers hold that go on from a place. */
+  readonly log = new SnapshotLog();
   readonly #limits: LiveLimits;
   readonly #budget: CacheBudget;
   readonly #markets = new Map<string, LiveMarket>();
@@ -67,8 +78,8 @@ export class LiveState {
   constructor(changes: Changes, limits: LiveLimits) {
     this.chainId = changes.progress.chainId;
     const { storeId } = changes.progress;
-    // The same chain, loaded again, may have other contents at the same block.
-    this.#chainVersion = createHash("sha256").update(`${this.chainId}\0${storeId}`).digest("base64url").slice(0, 10);
+    this.storeHash = storeHash(this.chainId, storeId);
+    this.chainVersion = createHash("sha256").update(`${this.chainId}\0${storeId}`).digest("base64url").slice(0, 10);
     this.#limits = limits;
     this.#budget = new CacheBudget(limits.depthResponsesBytesMax);
     this.#progress = changes.progress;
@@ -128,7 +139,8 @@ export class LiveState {
 
   /** Applies a newer snapshot of the same chain. */
   apply(changes: Changes, prepared: PreparedLevels = runAtOnce(this.#prepareLevels(changes))): StateChange {
-    this.#mark++;
+    const { marks } = prepared;
+    this.#mark = marks.newest;
     this.#progress = changes.progress;
     const announced: LiveMarket[] = [];
     const redefined: LiveMarket[] = [];
@@ -147,13 +159,10 @@ export class LiveState {
       this.#announced.sort((a, b) => (a.id < b.id ? -1 : 1));
     }
     const known = turned.filter((market) => market.market !== undefined && !announced.includes(market));
-    return {
-      shown: [...announced, ...known].filter(({ stale }) => !stale),
-      stale: known.filter(({ stale }) => stale),
-      redefined,
-      turned,
-      published,
-    };
+    const shown = [...announced, ...known].filter((market) => !market.stale);
+    const whole = [...shown, ...redefined].map((market) => [market, undefined] as const);
+    this.log.add(marks, new Map<LiveMarket, Published | undefined>([...published, ...whole]));
+    return { shown, stale: known.filter(({ stale }) => stale), redefined, turned, published };
   }
 
   /** The list of market data in the given order; all of the markets have some. `key` names the selection. */
@@ -165,7 +174,7 @@ export class LiveState {
       let newest = 0n;
       for (const { changedSequence } of selected) if (changedSequence > newest) newest = changedSequence;
       const selection = createHash("sha256").update(key).digest("base64url").slice(0, 10);
-      const version = `${this.#chainVersion}-${newest}-${selection}`;
+      const version = `${this.chainVersion}-${newest}-${selection}`;
       response = new SegmentResponse(
         listEnvelope,
         selected.map((one) => one.segment),
@@ -186,25 +195,31 @@ export class LiveState {
     for (const row of changes.depths) {
       const market = this.#marketOf(row.marketId);
       const { published: before, stale } = market;
-      if (market.setDepth(row, this.#mark)) published.set(market, before);
+      if (market.setDepth(row, prepared.marks.of(row.changedSequence))) published.set(market, before);
       if (market.stale !== stale) turned.push(market);
     }
     this.#applyLevels(changes.wholeBooks, published, prepared);
     return { published, turned };
   }
 
-  #applyLevels(wholeBooks: boolean, published: ReadonlyMap<LiveMarket, Published>, prepared: PreparedLevels): void {
+  #applyLevels(
+    wholeBooks: boolean,
+    published: ReadonlyMap<LiveMarket, Published>,
+    { levels, marks }: PreparedLevels,
+  ): void {
     if (!wholeBooks) {
-      for (const [market, change] of prepared) market.changeLevels(change);
+      for (const [market, change] of levels) market.changeLevels(change);
       return;
     }
     for (const market of published.keys()) {
-      market.changeLevels(prepared.get(market) ?? runAtOnce(market.prepareLevels([], this.#mark, true)));
+      market.changeLevels(levels.get(market) ?? runAtOnce(market.prepareLevels([], marks)));
     }
   }
 
-  /** The changes of the markets' levels for the next mark. */
-  *#prepareLevels({ levels, wholeBooks }: Changes): Generator<void, PreparedLevels> {
+  /** The changes of the markets' levels, for the next marks. */
+  *#prepareLevels(changes: Changes): Generator<void, PreparedLevels> {
+    const { levels } = changes;
+    const marks = yield* marksOf(changes, this.#mark);
     const byMarket = new Map<string, LevelRow[]>();
     for (const [index, row] of levels.entries()) {
       if (index % rowsYields === 0) yield;
@@ -215,15 +230,15 @@ export class LiveState {
     const prepared = new Map<LiveMarket, PreparedChange>();
     for (const [id, rows] of byMarket) {
       const market = this.#marketOf(id);
-      prepared.set(market, yield* market.prepareLevels(rows, this.#mark + 1, wholeBooks));
+      prepared.set(market, yield* market.prepareLevels(rows, marks));
     }
-    return prepared;
+    return { marks, levels: prepared };
   }
 
   #marketOf(id: string): LiveMarket {
     let market = this.#markets.get(id);
     if (market === undefined) {
-      market = new LiveMarket(id, this.#chainVersion, this.#limits, this.#budget);
+      market = new LiveMarket(id, this.chainVersion, this.#limits, this.#budget);
       this.#markets.set(id, market);
     }
     return market;

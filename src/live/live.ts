@@ -1,11 +1,10 @@
 import type { BlockHead } from "../domain/block-headers.js";
-import type { Codec } from "../domain/encoded-response.js";
 import { type Failure, unavailable } from "../domain/failure.js";
 import type { Changes } from "../store/changes.js";
 import type { Database } from "../store/database.js";
 import type { Log } from "../telemetry/log.js";
 import type { Metrics } from "../telemetry/metrics.js";
-import { Hub } from "./hub.js";
+import { Hub, type StreamOptions } from "./hub.js";
 import { type LiveLimits, liveLimits, liveRetryAfterMs } from "./limits.js";
 import type { LiveMarket } from "./live-market.js";
 import { blockAgeSeconds, databaseSilenceSeconds, registerLiveMetrics } from "./live-metrics.js";
@@ -48,10 +47,10 @@ export interface Live {
   status(): LiveStatus;
   /**
    * Opens a stream of markets (ids, in which doubles count once); none: all that are not stale, also those announced later.
-   * @throws Failure `unavailable` while not ready or draining, or naming the first stale market, `not_found` naming the
-   * first unknown one. `codec` is the form in which its messages are sent, JSON if it is left out.
+   * @throws Failure `unavailable` while not ready or draining, or naming the first stale market unless the kind of the
+   * stream tells of it, `not_found` naming the first unknown one
    */
-  observe(marketIds: readonly string[], clientAddress: string, codec?: Codec): Subscriber;
+  observe(marketIds: readonly string[], options: StreamOptions): Subscriber;
   /** Called with each change of {@link ready}. */
   onReadiness(listener: (ready: boolean) => void): void;
   /** Ends every stream with UNAVAILABLE, and refuses new ones. Unary calls continue. */
@@ -133,15 +132,15 @@ class FollowedLive implements Live {
     };
   }
 
-  observe(marketIds: readonly string[], clientAddress: string, codec?: Codec): Subscriber {
+  observe(marketIds: readonly string[], options: StreamOptions): Subscriber {
     const state = this.state();
     if (this.#draining || this.#hub === undefined) throw draining();
-    if (marketIds.length === 0) return this.#hub.open(undefined, clientAddress, codec);
-    return this.#hub.open(
-      [...new Set(marketIds)].map((id) => state.requireBook(id)),
-      clientAddress,
-      codec,
+    if (marketIds.length === 0) return this.#hub.open(undefined, options);
+    const tellsStatus = options.kind?.tellsStatus === true;
+    const markets = [...new Set(marketIds)].map((id) =>
+      tellsStatus ? state.requireMarket(id) : state.requireBook(id),
     );
+    return this.#hub.open(markets, options);
   }
 
   counts() {

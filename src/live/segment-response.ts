@@ -3,7 +3,7 @@ import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { encodeBinary } from "../encoding/binary-encoder.js";
 import type { Encodable } from "../encoding/field-values.js";
 import { encodeJson } from "../encoding/json-encoder.js";
-import { CachedResponse } from "../encoding/message-response.js";
+import { CachedResponse, type EventId } from "../encoding/message-response.js";
 
 /** A message that several responses contain. It is encoded at most once per encoding. */
 export class Segment {
@@ -45,11 +45,13 @@ export class Segment {
   }
 }
 
-/** A message whose only field is number 1, and the JSON around the values of that field. */
+/** A message whose first field is number 1, and the JSON around the values of that field. */
 export interface Envelope<S extends DescMessage> {
   readonly schema: S;
   readonly open: string;
   readonly close: string;
+  /** Its other fields, encoded; undefined: it has none. */
+  readonly rest?: Uint8Array;
 }
 
 /** A response composed of segments that it shares with other responses. */
@@ -57,7 +59,7 @@ export class SegmentResponse<S extends DescMessage> extends CachedResponse<S> {
   readonly #envelope: Envelope<S>;
   readonly #segments: readonly Segment[];
 
-  constructor(envelope: Envelope<S>, segments: readonly Segment[], version?: string, eventId?: string) {
+  constructor(envelope: Envelope<S>, segments: readonly Segment[], version?: string, eventId?: EventId) {
     super(envelope.schema, version, eventId);
     this.#envelope = envelope;
     this.#segments = segments;
@@ -65,8 +67,10 @@ export class SegmentResponse<S extends DescMessage> extends CachedResponse<S> {
 
   protected override encodeBinary(): Uint8Array {
     const [first] = this.#segments;
-    const alone = this.#segments.length === 1 && first !== undefined;
-    return alone ? first.field() : Buffer.concat(this.#segments.map((segment) => segment.field()));
+    const { rest } = this.#envelope;
+    if (this.#segments.length === 1 && first !== undefined && rest === undefined) return first.field();
+    const fields = this.#segments.map((segment) => segment.field());
+    return Buffer.concat(rest === undefined ? fields : [...fields, rest]);
   }
 
   override jsonText(): string {

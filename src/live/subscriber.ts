@@ -1,24 +1,23 @@
-import type { ObserveMarketsDepthUpdatesResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import type { Codec } from "../domain/encoded-response.js";
 import type { Failure } from "../domain/failure.js";
 import type { ResponseStream } from "../domain/service.js";
 import type { Cohort, Subscription } from "./cohort.js";
-import type { DepthResponse } from "./depth-segment.js";
+import type { StreamResponse } from "./stream-kind.js";
 
 const none: ReadonlyMap<string, string> = new Map();
-const nothing: readonly DepthResponse[] = [];
+const nothing: readonly StreamResponse[] = [];
 
 /** What a subscriber needs of its hub. */
 export interface SubscriberOwner {
   /** The number of sweeps so far. */
   readonly sweeps: number;
-  responsesOf(cohort: Cohort): readonly DepthResponse[];
-  heartbeat(): DepthResponse;
+  responsesOf(cohort: Cohort, subscription: Subscription): readonly StreamResponse[];
+  heartbeat(subscription: Subscription): StreamResponse;
   leave(subscriber: Subscriber): void;
 }
 
 /** One reader of a depth stream. Its cohort knows what it was sent last; it stores no updates. */
-export class Subscriber implements ResponseStream<typeof ObserveMarketsDepthUpdatesResponseSchema> {
+export class Subscriber implements ResponseStream<StreamResponse["schema"]> {
   readonly headers = none;
   readonly trailers = none;
   readonly #owner: SubscriberOwner;
@@ -32,8 +31,8 @@ export class Subscriber implements ResponseStream<typeof ObserveMarketsDepthUpda
   #heartbeatDue: boolean;
   #sentSweep: number;
   /** Taken from a cohort, and being encoded in turns of the event loop. */
-  #preparing: readonly DepthResponse[] | undefined;
-  #prepared: readonly DepthResponse[] | undefined;
+  #preparing: readonly StreamResponse[] | undefined;
+  #prepared: readonly StreamResponse[] | undefined;
   #thrown: { readonly thrown: unknown } | undefined;
   /** In the hub's queue of subscribers to wake. */
   queued = false;
@@ -69,7 +68,7 @@ export class Subscriber implements ResponseStream<typeof ObserveMarketsDepthUpda
     this.#listener = listener;
   }
 
-  take(): readonly DepthResponse[] {
+  take(): readonly StreamResponse[] {
     if (this.#closed) return nothing;
     if (this.#thrown !== undefined) throw this.#thrown.thrown;
     const prepared = this.#prepared;
@@ -83,8 +82,8 @@ export class Subscriber implements ResponseStream<typeof ObserveMarketsDepthUpda
     this.#heartbeatDue = false;
     this.#prepared = undefined;
     if (prepared !== undefined) return prepared;
-    if (!this.#cohort.behind) return [this.#owner.heartbeat()];
-    const responses = this.#owner.responsesOf(this.#cohort);
+    if (!this.#cohort.behind && !this.#cohort.isNew) return [this.#owner.heartbeat(this.subscription)];
+    const responses = this.#owner.responsesOf(this.#cohort, this.subscription);
     this.#join(this.subscription.upToDate());
     const encoding = responses.flatMap((response) => response.prepare?.(this.codec) ?? []);
     if (encoding.length === 0) return responses;
@@ -93,7 +92,7 @@ export class Subscriber implements ResponseStream<typeof ObserveMarketsDepthUpda
   }
 
   /** Whatever changes meanwhile is merged, and follows. */
-  #prepare(responses: readonly DepthResponse[], encoding: readonly Promise<void>[]): void {
+  #prepare(responses: readonly StreamResponse[], encoding: readonly Promise<void>[]): void {
     this.#waiting = true;
     this.#preparing = responses;
     Promise.all(encoding).then(

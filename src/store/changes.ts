@@ -33,6 +33,8 @@ export interface LevelRow {
   readonly price: string;
   readonly volume: bigint;
   readonly numberOfOrders: bigint;
+  /** Of the block that last changed it. */
+  readonly changedSequence: bigint;
 }
 
 /** Rows newer than a place, or all rows, of one snapshot. */
@@ -43,7 +45,7 @@ export interface Changes {
   readonly depths: readonly DepthRow[];
   readonly levels: readonly LevelRow[];
   readonly trades: readonly TradeRow[];
-  /** True: these are all rows, and `levels` are complete books. False: only changes, including vanished levels. */
+  /** True: these are all rows, and `levels` are complete books. False: only changes. Vanished levels are there in both. */
   readonly wholeBooks: boolean;
 }
 
@@ -76,8 +78,10 @@ const depthsSql = `
     published_sequence_number AS publishedSequenceNumber, changed_sequence AS changedSequence, stale
   FROM market_depth LEFT JOIN venue_market USING (market_id)`;
 
-const levelsSql =
-  "SELECT market_id AS marketId, side, price, volume, number_of_orders AS numberOfOrders FROM price_level";
+const levelsSql = `
+  SELECT market_id AS marketId, side, price, volume, number_of_orders AS numberOfOrders,
+    changed_sequence AS changedSequence
+  FROM price_level`;
 
 /**
  * Lends a reader on a connection of its own until `use` settles. If the server is silent for `silenceMs` during a
@@ -128,7 +132,8 @@ async function readSnapshot(connection: SnapshotConnection, since: bigint | unde
     `${marketRows.select} WHERE ${newer}`,
     `${marketDataRows.select} WHERE ${newer}`,
     `${depthsSql} WHERE ${newer}`,
-    `${levelsSql} WHERE ${since === undefined ? "volume > 0 OR number_of_orders > 0" : newer}`,
+    // All rows: vanished levels tell a process that has just started what changed since a recent place.
+    since === undefined ? levelsSql : `${levelsSql} WHERE ${newer}`,
     `${tradeRows.select} WHERE ${newer}`,
   );
   if (progress === undefined) return undefined;

@@ -128,7 +128,7 @@ class Run {
     if (ids.length > 0 && wanted.length === 0) return;
     const all = ids.length === 0;
     const markets = all ? undefined : wanted.map((id) => this.#state.requireMarket(id));
-    const reader = new StreamReader(this.#hub.open(markets, "client"), () => this.network);
+    const reader = new StreamReader(this.#hub.open(markets, { clientAddress: "client" }), () => this.network);
     this.#readers.push({ reader, ids: all ? undefined : wanted });
   }
 }

@@ -2,6 +2,7 @@ import { connect, createServer, type Server, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pino } from "pino";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { parseResumeToken } from "../../src/domain/resume-token.js";
 import type { LiveLimits } from "../../src/live/limits.js";
 import { type Live, startLive } from "../../src/live/live.js";
 import { openDatabase } from "../../src/store/database.js";
@@ -34,7 +35,7 @@ async function start(limits: Partial<LiveLimits> = {}, database = fixture.databa
 }
 
 function read(live: Live, ids: readonly string[] = []): StreamReader {
-  return new StreamReader(live.observe(ids, "10.0.0.1"), () => fixture.network);
+  return new StreamReader(live.observe(ids, { clientAddress: "10.0.0.1" }), () => fixture.network);
 }
 
 /** Waits until the service is where the network is. */
@@ -102,7 +103,7 @@ test("every committed block reaches every reader, whatever it follows and howeve
 test("readers that are up to date share responses, and so do those that lag alike", async () => {
   await fixture.add({ announce: ["a"], levels: [buy("a", "10", 5n)] });
   const live = await start();
-  const [one, two, three, four] = [0, 1, 2, 3].map(() => live.observe(["a"], "client"));
+  const [one, two, three, four] = [0, 1, 2, 3].map(() => live.observe(["a"], { clientAddress: "client" }));
   const first = one?.take()[0];
   expect(two?.take()[0]).toBe(first);
   three?.take();
@@ -262,7 +263,7 @@ test("another chain without a moment of emptiness begins afresh as well", async 
 test("silence is broken by an empty message, shared by all", async () => {
   await fixture.add({ announce: ["a"] });
   const live = await start({ heartbeatMs: 50 });
-  const streams = [live.observe([], "client"), live.observe(["a"], "client")];
+  const streams = [1, 2].map(() => live.observe(["a"], { clientAddress: "client" }));
   const calls = streams.map(() => 0);
   streams.forEach((stream, i) => {
     stream.onReady(() => {
@@ -276,13 +277,14 @@ test("silence is broken by an empty message, shared by all", async () => {
   expect(beats.map((responses) => responses.length)).toEqual([1, 1]);
   expect(beats[0]?.[0]).toBe(beats[1]?.[0]);
   expect(Buffer.from(beats[0]?.[0]?.json() ?? []).toString()).toBe('{"update":[]}');
-  expect(beats[0]?.[0]?.eventId).toBe("1");
+  const place = parseResumeToken(beats[0]?.[0]?.eventId ?? "");
+  expect(place?.streamSequence).toBe(fixture.network.progress.streamSequence);
 });
 
 test("a stream of no market yet begins with an empty message", async () => {
   await fixture.add({ quiet: ["a"] });
   const live = await start();
-  const stream = live.observe([], "client");
+  const stream = live.observe([], { clientAddress: "client" });
   expect(stream.take().map((response) => Buffer.from(response.json()).toString())).toEqual(['{"update":[]}']);
   expect(stream.take()).toEqual([]);
 });
@@ -295,7 +297,9 @@ test("draining ends every stream with UNAVAILABLE and refuses new ones; answers 
   expect(reader.calls).toBe(1);
   expect(reader.stream.failure).toMatchObject({ code: "unavailable", reason: "DRAINING", retryAfterMs: 1000 });
   expect(reader.take()).toBe(0);
-  expect(() => live.observe([], "client")).toThrow("the service is shutting down; open the stream again");
+  expect(() => live.observe([], { clientAddress: "client" })).toThrow(
+    "the service is shutting down; open the stream again",
+  );
   expect(live.state().requireMarket("a").market).toBeDefined();
 });
 
@@ -303,7 +307,7 @@ test("a message holds as many markets as fit into its limit, and at least one", 
   const ids = ["a", "b", "c", "d"];
   await fixture.add({ announce: ids, levels: ids.map((id) => buy(id, "10", 5n)) });
   const live = await start({ messageBytesMax: 1_200 });
-  const responses = live.observe([], "client").take();
+  const responses = live.observe([], { clientAddress: "client" }).take();
   const markets = responses.map((response) => response.message().update.map((update) => update.marketId));
   expect(markets).toEqual([
     ["a", "b"],
@@ -311,7 +315,7 @@ test("a message holds as many markets as fit into its limit, and at least one", 
   ]);
   for (const response of responses) expect(response.json().length).toBeLessThanOrEqual(1_200);
   const small = await start({ messageBytesMax: 1 });
-  expect(small.observe([], "client").take()).toHaveLength(4);
+  expect(small.observe([], { clientAddress: "client" }).take()).toHaveLength(4);
 });
 
 test("waking many readers lets other work pass", async () => {
@@ -320,7 +324,7 @@ test("waking many readers lets other work pass", async () => {
   const woken: number[] = [];
   let turns = 0;
   const streams = Array.from({ length: 200 }, (_, i) => {
-    const stream = live.observe(["a"], "client");
+    const stream = live.observe(["a"], { clientAddress: "client" });
     stream.onReady(() => {
       const until = performance.now() + 0.2;
       while (performance.now() < until) {}

@@ -154,7 +154,7 @@ export class ModelNetwork {
       markets: newer(this.#markets),
       marketData: newer(this.#data),
       depths: newer(this.#depths),
-      levels: wholeBooks ? [...this.#levels.values()].filter((row) => row.volume > 0n) : newer(this.#levels),
+      levels: wholeBooks ? [...this.#levels.values()] : newer(this.#levels),
       trades: newer(this.#trades),
       wholeBooks,
     };

@@ -55,7 +55,10 @@ describe.skipIf(path === "")("the recording of a real network, followed as it is
   test("folding a stream gives every depth response's levels, to a reader that was there from the first block on", async () => {
     const loaded = load({ database: url, sources: [await fileSource(path)], blockByBlock: true, log });
     await vi.waitFor(() => expect(live.ready).toBe(true), { timeout: 10_000, interval: 1 });
-    const [quick, slow] = [new Folder(live.observe([], "client")), new Folder(live.observe([], "client"))];
+    const [quick, slow] = [
+      new Folder(live.observe([], { clientAddress: "client" })),
+      new Folder(live.observe([], { clientAddress: "client" })),
+    ];
     quick.stream.onReady(() => {
       while (quick.take() > 0) {}
       // Every depth response, at every snapshot: the book as folded so far is the one that it shows.

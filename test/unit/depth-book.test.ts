@@ -97,7 +97,7 @@ describe("a tracked book", () => {
         const [atOnce, oneByOne] = [new TrackedBook(), new TrackedBook()];
         for (const [block, changes] of blocks.entries()) {
           const all = changes.map((one) => ({ ...level(one.price, one.volume), side: one.side }));
-          atOnce.apply(runAtOnce(atOnce.prepare(all, block + 1, false)));
+          atOnce.apply(runAtOnce(atOnce.prepare(all, block + 1)));
           for (const one of changes) {
             oneByOne.set(one.side, one.price, one.volume, one.volume === 0n ? 0n : 1n, block + 1);
           }
@@ -122,9 +122,13 @@ describe("a tracked book", () => {
   test("knows nothing of the time before it was replaced", () => {
     const book = new TrackedBook();
     book.set(1, "9", 1n, 1n, 1);
-    book.apply(runAtOnce(book.prepare([{ side: 2, ...level("5", 1n) }], 7, true)));
+    const kept = { side: 2, ...level("5", 1n), mark: 8 } as const;
+    const gone = { side: 1, price: "9", volume: 0n, numberOfOrders: 0n, mark: 9 } as const;
+    book.apply(runAtOnce(book.prepareWhole([gone, kept], 7)));
     expect(book.changedSince(6)).toBeUndefined();
-    expect(book.changedSince(7)).toEqual({ buy: [], sell: [] });
+    expect(book.changedSince(7)?.buy.map((one) => one.price)).toEqual(["9"]);
+    expect(book.changedSince(8)?.sell).toEqual([]);
+    expect(book.changedSince(9)).toEqual({ buy: [], sell: [] });
     expect(book.levels.sell.map((one) => one.price)).toEqual(["5"]);
     expect(book.levels.buy).toEqual([]);
   });

@@ -1,0 +1,78 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { unavailable } from "../domain/failure.js";
+import { type ResumePlace, selectionHash } from "../domain/resume-token.js";
+import type { Entry } from "../live/cohort.js";
+import { liveRetryAfterMs } from "../live/limits.js";
+import type { Live } from "../live/live.js";
+import type { LiveState } from "../live/live-state.js";
+
+/** How long a stream waits for the block of its token, which another process has seen already. */
+export const aheadWaitMsMax = 1_500;
+
+/** The pause between looks at it. */
+const aheadPauseMs = 10;
+
+/**
+ * The numbers of the updates that markets had published up to a place. Of `changed` all are there, of `all` those that
+ * begin anew since. Undefined: no update leads from the place to the present.
+ */
+export type PublishedAt = (
+  streamSequence: bigint,
+  all: readonly string[],
+  changed: readonly string[],
+) => Promise<ReadonlyMap<string, bigint | undefined>>;
+
+/** Waits until this process has the block of a token. @throws Failure `unavailable`, or the signal's reason */
+export async function reach(live: Live, { streamSequence }: ResumePlace, signal: AbortSignal): Promise<LiveState> {
+  const until = performance.now() + aheadWaitMsMax;
+  for (;;) {
+    const state = live.state();
+    if (state.progress.streamSequence >= streamSequence) return state;
+    if (performance.now() > until) {
+      const message = "the database does not hold the block of the resume token yet; try again";
+      throw unavailable(message, "DATABASE_BEHIND", liveRetryAfterMs);
+    }
+    await sleep(aheadPauseMs, undefined, { signal });
+  }
+}
+
+/**
+ * Where readers of the live stream go on that have the books of a selection as of a place. Undefined: with whole books,
+ * because the place is too old, or the token is of another selection.
+ * @throws Failure `not_found` for an unknown market
+ */
+export async function entryAt(
+  state: LiveState,
+  { streamSequence, selection }: ResumePlace,
+  marketIds: readonly string[],
+  publishedAt: PublishedAt,
+): Promise<Entry | undefined> {
+  if (!selection.equals(selectionHash(marketIds))) return undefined;
+  const key = String(streamSequence);
+  const seen = state.log.heldAt(streamSequence);
+  if (seen !== undefined) return { key, held: seen };
+  const mark = state.log.markAt(streamSequence);
+  if (mark === undefined) return undefined;
+  const from = state.progress.streamSequence;
+  const markets = marketIds.length === 0 ? state.announced : marketIds.map((id) => state.requireMarket(id));
+  const all = markets.map(({ id }) => id);
+  // A market without an update may have been announced since.
+  const changed = markets.filter(({ published }) => published.mark > mark || published.sequenceNumber === 0n);
+  const numbers = await publishedAt(
+    streamSequence,
+    all,
+    changed.map(({ id }) => id),
+  );
+  // What changed meanwhile.
+  const since = state.log.heldAt(from);
+  if (since === undefined) return undefined;
+  const held = new Map(since);
+  for (const market of markets) {
+    const beginsAnew = since.has(market) && since.get(market) === undefined;
+    if (beginsAnew || !numbers.has(market.id)) continue;
+    const number = numbers.get(market.id);
+    if (number === market.published.sequenceNumber) held.delete(market);
+    else held.set(market, number === undefined ? undefined : { mark, sequenceNumber: number });
+  }
+  return { key, held };
+}

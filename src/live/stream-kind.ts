@@ -1,0 +1,115 @@
+import { create } from "@bufbuild/protobuf";
+import { ObserveMarketsDepthUpdatesResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import {
+  type MarketHistoryState,
+  type MarketHistoryStatus,
+  MarketHistoryStatusSchema,
+  ReplayMarketsDepthResponseSchema,
+  MarketHistoryState as State,
+} from "../../gen/marketd/history/v1/market_history_pb.js";
+import type { BlockHead } from "../domain/block-headers.js";
+import type { EncodedResponse } from "../domain/encoded-response.js";
+import type { ResumeTokens } from "../domain/resume-token.js";
+import { encodeBinary } from "../encoding/binary-encoder.js";
+import type { Encodable } from "../encoding/field-values.js";
+import { encodeJson } from "../encoding/json-encoder.js";
+import { type DepthSegment, messageOf, packUpdates } from "./depth-segment.js";
+import type { LiveMarket } from "./live-market.js";
+import type { Envelope } from "./segment-response.js";
+
+/** A message of a depth stream, or of a replay. */
+export type StreamResponse = EncodedResponse<
+  typeof ObserveMarketsDepthUpdatesResponseSchema | typeof ReplayMarketsDepthResponseSchema
+>;
+
+/** A block with its place in the stream of events. */
+export interface StreamBlock extends BlockHead {
+  readonly streamSequence: bigint;
+}
+
+/** What a batch of messages says beside its updates. */
+export interface BatchParts {
+  /** The block that readers have everything of, once they have the batch. */
+  readonly block: StreamBlock;
+  readonly statuses: readonly MarketHistoryStatus[];
+  /** Whether the reader's books are those of the live stream from now on, and were not before. */
+  readonly caughtUp: boolean;
+}
+
+/** How the updates of a subscription become messages, and what happens to a market whose book is not right. */
+export interface StreamKind {
+  /** True: streams tell which markets are stale or redefined, and go on. False: they end. */
+  readonly tellsStatus: boolean;
+  pack(
+    updates: readonly DepthSegment[],
+    parts: BatchParts,
+    tokens: ResumeTokens,
+    bytesMax: number,
+  ): readonly StreamResponse[];
+}
+
+const depthUpdates: Envelope<typeof ObserveMarketsDepthUpdatesResponseSchema> = {
+  schema: ObserveMarketsDepthUpdatesResponseSchema,
+  open: '{"update":[',
+  close: "]}",
+};
+
+/** ObserveMarketsDepthUpdates. */
+export const depthStream: StreamKind = {
+  tellsStatus: false,
+  pack: (updates, { block }, tokens, bytesMax) => {
+    const eventId = () => tokens.at("live", block.streamSequence);
+    return packUpdates(updates, bytesMax, (content, _, isLast) =>
+      messageOf(depthUpdates, content, isLast ? eventId : undefined),
+    );
+  },
+};
+
+/** The live part of ReplayMarketsDepth. */
+export const replayStream: StreamKind = {
+  tellsStatus: true,
+  pack: (updates, parts, tokens, bytesMax) => {
+    return packReplay(updates, { ...parts, resumeToken: tokens.at("live", parts.block.streamSequence) }, bytesMax);
+  },
+};
+
+/** The messages of a replay for one block. Only the last one has the block and the token. */
+export function packReplay(
+  updates: readonly DepthSegment[],
+  { block, statuses, caughtUp, resumeToken }: BatchParts & { readonly resumeToken: string },
+  bytesMax: number,
+): EncodedResponse<typeof ReplayMarketsDepthResponseSchema>[] {
+  const { height, timeNs: timestamp, streamSequence } = block;
+  return packUpdates(updates, bytesMax, (content, isFirst, isLast) => {
+    const status = isFirst ? statuses : [];
+    const last = isLast ? { block: { height, timestamp, streamSequence }, resumeToken, caughtUp } : {};
+    return messageOf(replayEnvelope({ status, ...last }), content, isLast ? resumeToken : undefined);
+  });
+}
+
+const emptyUpdates = '{"update":[';
+
+function replayEnvelope(
+  fields: Encodable<typeof ReplayMarketsDepthResponseSchema>,
+): Envelope<typeof ReplayMarketsDepthResponseSchema> {
+  const schema = ReplayMarketsDepthResponseSchema;
+  return {
+    schema,
+    open: emptyUpdates,
+    get close() {
+      return encodeJson(schema, fields).slice(emptyUpdates.length);
+    },
+    get rest() {
+      return encodeBinary(schema, fields);
+    },
+  };
+}
+
+/** The state of a market as readers are told. */
+export function statusOf(market: LiveMarket, state: MarketHistoryState): MarketHistoryStatus {
+  return create(MarketHistoryStatusSchema, {
+    marketId: market.id,
+    state: market.stale ? State.STALE : state,
+    ...market.decimals,
+  });
+}
