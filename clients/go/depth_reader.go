@@ -1,6 +1,7 @@
 package marketd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,9 @@ import (
 
 // SilenceMax is how long a stream may be without a message before it is given up; a server sends one every 15 seconds.
 const SilenceMax = 45 * time.Second
+
+// newest is the token that opens a stream at the newest block.
+const newest = "live"
 
 // DepthOptions say what to read. The zero value reads every market.
 type DepthOptions struct {
@@ -263,11 +267,11 @@ func (r *depthReader) readStream(
 }
 
 func (r *depthReader) openReplay(ctx context.Context) (source, error) {
-	token := r.token
+	token := cmp.Or(r.token, newest)
 	request := &historyv1.ReplayMarketsDepthRequest{MarketIds: r.options.MarketIDs, ResumeToken: &token}
 	if !r.live {
 		request = proto.CloneOf(r.past)
-		if token != "" {
+		if r.token != "" {
 			request.FromTimestamp, request.ResumeToken = nil, &token
 		}
 	}

@@ -1,7 +1,14 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { Code, ConnectError } from "@connectrpc/connect";
-import { checkPrices, type DepthChange, readDepth } from "../../clients/typescript/src/depth-reader.js";
+import { decimalsOf, type Scale } from "../../clients/typescript/src/decimals.js";
+import { checkPrices, type DepthChange, readDepth, replay } from "../../clients/typescript/src/depth-reader.js";
+import { bookAt } from "../../clients/typescript/src/past-book.js";
 import { isTransient } from "../../clients/typescript/src/retry.js";
+import {
+  type BlockPlace,
+  MarketHistoryState,
+  type MarketHistoryStatus,
+} from "../../gen/marketd/history/v1/market_history_pb.js";
 import { type Market, Market_TradingMode } from "../../gen/vega/markets_pb.js";
 import { type BlockHead, blockHeadOf } from "../domain/block-headers.js";
 import { DepthBook } from "../domain/depth-book.js";
@@ -18,6 +25,13 @@ export interface Staleness {
   /** When the server last responded, by `performance.now()`. */
   readonly since: number;
   readonly reason: string;
+}
+
+/** Which past to show, and how fast. */
+export interface Past {
+  /** Undefined: from the oldest that is kept. */
+  readonly from: bigint | undefined;
+  readonly speed: number;
 }
 
 /** A market that is being followed: its book comes from the depth stream, everything else from requests. */
@@ -81,13 +95,62 @@ export class MarketFeed {
         if (await this.#askMarket(ended)) throw otherDecimals();
       };
       const options = { marketIds: [this.#id], signal: ended, onConnect, onDisconnect };
-      for await (const change of readDepth(this.#server.client, options)) {
-        this.#streamFailure = undefined;
-        this.#heardAt = performance.now();
-        this.#book = change.book;
-        yield change;
-      }
+      yield* this.#shown(readDepth(this.#server.client, { ...options, onStatus: this.#noteStatus(onStale) }));
     }
+  }
+
+  /** The same of a past, which becomes the present where `speed` is above 1. Blocks come with it. @throws ConnectError */
+  async *replayed({ from, speed }: Past, signal: AbortSignal, onStale = () => {}): AsyncGenerator<DepthChange, void> {
+    const onDisconnect = (error: ConnectError) => {
+      this.#streamFailure = reasonOf(error);
+      onStale();
+    };
+    const span = { ...(from !== undefined && { from }), speed };
+    const options = { marketIds: [this.#id], signal, ...span, onDisconnect, onStatus: this.#noteStatus(onStale) };
+    yield* this.#shown(replay(this.#server.client, options), (place) => this.#notePlace(place));
+  }
+
+  async *#shown(
+    changes: AsyncIterable<DepthChange>,
+    onPlace: (place: BlockPlace) => void = () => {},
+  ): AsyncGenerator<DepthChange, void> {
+    for await (const change of changes) {
+      this.#streamFailure = undefined;
+      this.#heardAt = performance.now();
+      this.#book = change.book;
+      if (change.block !== undefined) onPlace(change.block);
+      yield change;
+    }
+  }
+
+  /** Takes the decimals of a stream's books, which may be others than the market's newest. */
+  #noteStatus(onStale: () => void): (status: MarketHistoryStatus) => void {
+    return (status) => {
+      this.#scaleAs(status);
+      if (status.state !== MarketHistoryState.STALE) return;
+      this.#streamFailure = "updates of the market's venue were wrong or missing";
+      onStale();
+    };
+  }
+
+  #scaleAs({ decimalPlaces, positionDecimalPlaces }: Scale): void {
+    this.#market = { ...this.#market, decimalPlaces, positionDecimalPlaces };
+  }
+
+  #notePlace({ height, timestamp }: BlockPlace): void {
+    this.#block = { height, timeNs: timestamp };
+  }
+
+  /** Requests the book as it was at a time. @throws ConnectError */
+  async askAt(time: bigint, signal: AbortSignal): Promise<void> {
+    const { book, block, scale } = await bookAt(this.#server.client, this.#id, time, {
+      signal,
+      timeoutMs: shortResponseMaxMs,
+    });
+    decimalsOf(scale);
+    this.#scaleAs(scale);
+    this.#book = book;
+    if (block !== undefined) this.#notePlace(block);
   }
 
   /** Requests everything once, without the stream. `maxDepth` 0: all levels. @throws ConnectError */

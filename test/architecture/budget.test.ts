@@ -6,10 +6,10 @@ import { readSource, trackedFiles } from "./sources.js";
  * number here, and its commit says why. A part that shrank far below its budget lowers it.
  */
 const budgets: Readonly<Record<string, number>> = {
-  ".": 650,
+  ".": 720,
   api: 840,
-  client: 980,
-  commands: 1_370,
+  client: 1_150,
+  commands: 1_480,
   connect: 180,
   domain: 2_250,
   embedded: 1_180,

@@ -17,6 +17,9 @@ import { nanosecondsOf, type Time } from "./time.js";
 /** A stream without a message for this long is given up; a server sends one every 15 seconds. */
 export const silenceMaxMs = 45_000;
 
+/** The token that opens a stream at the newest block. */
+const newest = "live";
+
 /** A price is decimal text of at most 256 bits. */
 const pricePattern = /^[0-9]{1,78}$/;
 
@@ -162,7 +165,7 @@ class DepthReader {
 
   #request(): ReplayRequest {
     const marketIds = [...(this.#options.marketIds ?? [])];
-    if (this.#isLive) return { marketIds, resumeToken: this.#token };
+    if (this.#isLive) return { marketIds, resumeToken: this.#token || newest };
     if (this.#token === "") return { ...this.#past, marketIds };
     const { fromTimestamp: _, ...rest } = this.#past ?? {};
     return { ...rest, marketIds, resumeToken: this.#token };

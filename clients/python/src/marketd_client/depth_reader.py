@@ -32,6 +32,9 @@ SILENCE_MAX_SECONDS = 45.0
 
 _POLL_SECONDS = 0.1
 
+#: The token that opens a stream at the newest block.
+_NEWEST = "live"
+
 #: A price is decimal text of at most 256 bits.
 _PRICE = re.compile("[0-9]{1,78}")
 
@@ -259,7 +262,7 @@ class _DepthReader:
             if self._token:
                 request.ClearField("from_timestamp")
         if self._is_live or self._token:
-            request.resume_token = self._token
+            request.resume_token = self._token or _NEWEST
         return request
 
     def _messages(self) -> Iterator[_Message]:
