@@ -261,7 +261,8 @@ function bookLevel({ marketId, side, price, volume, numberOfOrders }: LevelRow):
   throw new Error(`price level of market ${marketId} has side ${side}`);
 }
 
-function tradeMessage(row: TradeRow): Trade {
+/** A trade as a message. */
+export function tradeMessage(row: Omit<TradeRow, "changedSequence">): Trade {
   const { marketId, price, size, buyer, seller, aggressor, buyOrder, sellOrder, type } = row;
   return create(TradeSchema, {
     id: row.tradeId,

@@ -160,9 +160,10 @@ export class LiveState {
     }
     const known = turned.filter((market) => market.market !== undefined && !announced.includes(market));
     const shown = [...announced, ...known].filter((market) => !market.stale);
-    const whole = [...shown, ...redefined].map((market) => [market, undefined] as const);
+    const stale = known.filter((market) => market.stale);
+    const whole = [...shown, ...stale, ...redefined].map((market) => [market, undefined] as const);
     this.log.add(marks, new Map<LiveMarket, Published | undefined>([...published, ...whole]));
-    return { shown, stale: known.filter(({ stale }) => stale), redefined, turned, published };
+    return { shown, stale, redefined, turned, published };
   }
 
   /** The list of market data in the given order; all of the markets have some. `key` names the selection. */

@@ -17,10 +17,13 @@ export const waitMsMax = 5_000;
 export const addressShare = 0.8;
 
 /** What a slot is used for. `internal`: the process's own statements. */
-export type WorkClass = "ledger" | "export" | "internal";
+export type WorkClass = "ledger" | "export" | "history" | "internal";
 
-/** The fraction of slots that a class of work may hold. Exports run for long, and leave some to pages. */
-export const classShares: Readonly<Record<WorkClass, number>> = { ledger: 1, export: 0.8, internal: 1 };
+/**
+ * The fraction of slots that a class of work may hold. Exports run for long, and leave some to pages. Replays read
+ * without end, and leave most to others.
+ */
+export const classShares: Readonly<Record<WorkClass, number>> = { ledger: 1, export: 0.8, history: 0.4, internal: 1 };
 
 /** Retry delay for refused clients. */
 export const busyRetryMs = 1_000;
@@ -94,7 +97,7 @@ export class FairQueue {
   readonly #pacer = new WorkPacer();
   readonly #refused = new Map<RefusalReason, number>();
   /** Requests at the database, by class. */
-  readonly #runningOf: Record<WorkClass, number> = { ledger: 0, export: 0, internal: 0 };
+  readonly #runningOf: Record<WorkClass, number> = { ledger: 0, export: 0, history: 0, internal: 0 };
   #running = 0;
   /** First requests of calls only. */
   #waiting = 0;

@@ -1,0 +1,132 @@
+import { Failure } from "../domain/failure.js";
+import type { Reader } from "../store/connection/lease.js";
+import {
+  type Moment,
+  type PastBlock,
+  readBegin,
+  readBlockAt,
+  readSegment,
+  type SegmentRequest,
+  type StoredSegment,
+  type StoreReach,
+} from "../store/history-reads.js";
+import { segmentStates } from "../store/history-table.js";
+
+/** States of segments that hold books. */
+const withBooks = [segmentStates.continued, segmentStates.whole];
+
+/** The states that nothing bridges. */
+export const withoutBooks = [segmentStates.stale, segmentStates.notKept];
+
+/** The block of a moment in the past, and how far the store reaches. */
+export interface FoundPlace {
+  readonly block: PastBlock;
+  readonly reach: StoreReach;
+}
+
+/**
+ * The newest block up to a moment. `next`: the moment right after the newest block is one, too.
+ * @throws Failure `out_of_range` beyond the newest block, `failed_precondition` if the past was not kept yet, or is not
+ * any more
+ */
+export async function findPlace(reader: Reader, moment: Moment): Promise<FoundPlace> {
+  const { block, reach } = await readBlockAt(reader, moment);
+  requirePassed(moment, reach);
+  if (block === undefined) throw notKept(await oldestBlock(reader));
+  if (block.streamSequence <= reach.historySequence) return { block, reach };
+  const newest = await readBlockAt(reader, { streamSequence: reach.historySequence });
+  throw notKept(newest.block);
+}
+
+/** @throws Failure `out_of_range` for a moment beyond the newest block; `beyond`: beyond the place right after it */
+export function requirePassed(moment: Moment, { newest }: StoreReach, beyond = 0n): void {
+  if (newest === undefined) throw notYet(undefined);
+  const isBeyond =
+    "height" in moment
+      ? moment.height > newest.height + beyond
+      : "timeNs" in moment
+        ? moment.timeNs > newest.timeNs + beyond
+        : moment.streamSequence > newest.streamSequence + beyond;
+  if (isBeyond) throw notYet(newest);
+}
+
+/** The oldest block that there is. */
+async function oldestBlock(reader: Reader): Promise<PastBlock | undefined> {
+  return (await readBlockAt(reader, { height: 0n }, true)).block;
+}
+
+/**
+ * The segment that holds a market's book at a place.
+ * @throws Failure `not_found` if the market was not announced yet, `failed_precondition` if its book is not known
+ */
+export async function requireSegment(reader: Reader, request: SegmentRequest): Promise<StoredSegment> {
+  const segment = await readSegment(reader, request);
+  const { marketId, streamSequence } = request;
+  if (segment === undefined) throw await beforeOldest(reader, marketId);
+  if (withBooks.includes(segment.state as 0 | 1)) return segment;
+  throw await withoutBook(reader, marketId, segment.state, streamSequence);
+}
+
+/** Why a market has no book at a place that a segment without one holds. */
+export async function withoutBook(
+  reader: Reader,
+  marketId: string,
+  state: number,
+  streamSequence: bigint,
+): Promise<Failure> {
+  const nearest = await nearestBook(reader, marketId, streamSequence);
+  if (state !== segmentStates.stale) return notKept(nearest);
+  const message = `market ${marketId} was stale then: updates of its venue were wrong or missing; ask for another time${nameNearest(nearest)}`;
+  return new Failure("failed_precondition", message, parts("MARKET_WAS_STALE", nearest));
+}
+
+/** The first block from a place on at which a market has a book, or the last one before. */
+async function nearestBook(reader: Reader, marketId: string, streamSequence: bigint): Promise<PastBlock | undefined> {
+  const next = await readBegin(reader, marketId, { after: streamSequence }, [segmentStates.whole]);
+  if (next !== undefined) return next;
+  const last = await readBegin(reader, marketId, { before: streamSequence, last: true }, withBooks);
+  if (last === undefined) return undefined;
+  const end = await readBegin(reader, marketId, { after: last.streamSequence }, withoutBooks);
+  if (end === undefined) return last;
+  return (await readBlockAt(reader, { streamSequence: end.streamSequence - 1n })).block;
+}
+
+async function beforeOldest(reader: Reader, marketId: string): Promise<Failure> {
+  const oldest = await readBegin(reader, marketId, {}, [...withBooks, ...withoutBooks]);
+  const isItsFirst =
+    oldest !== undefined &&
+    (oldest.state === segmentStates.whole || oldest.state === segmentStates.stale) &&
+    oldest.publishedSequenceNumber === 0n &&
+    oldest.keyframeLevels === 0;
+  if (isItsFirst) {
+    const message = `market ${marketId} was not announced yet; it was at block ${oldest.height}`;
+    return new Failure("not_found", message, { reason: "MARKET_UNKNOWN" });
+  }
+  return notKept(oldest);
+}
+
+/** FAILED_PRECONDITION for a time of which no books are kept. */
+export function notKept(nearest: PastBlock | undefined): Failure {
+  const message = `books of that time are not kept${nameNearest(nearest)}`;
+  return new Failure("failed_precondition", message, parts("HISTORY_NOT_KEPT", nearest));
+}
+
+function notYet(newest: PastBlock | undefined): Failure {
+  const message = `that is beyond the newest block${nameNearest(newest)}; ask later, or follow a stream`;
+  return new Failure("out_of_range", message, parts("HISTORY_NOT_YET", newest));
+}
+
+function nameNearest(nearest: PastBlock | undefined): string {
+  return nearest === undefined ? "" : `; the nearest that can be answered is block ${nearest.height}`;
+}
+
+function parts(reason: string, nearest: PastBlock | undefined) {
+  if (nearest === undefined) return { reason };
+  const { height, timeNs, streamSequence } = nearest;
+  const reasonMetadata = {
+    nearest_height: String(height),
+    nearest_timestamp: String(timeNs),
+    nearest_stream_sequence: String(streamSequence),
+  };
+  return { reason, reasonMetadata };
+}
