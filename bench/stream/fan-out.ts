@@ -152,13 +152,13 @@ async function ours(blocks: SimulatedBlocks): Promise<FanOut> {
     newestBlock: () => driven.state.progress,
     blockAgeSeconds: () => 0,
     status: () => ({}),
-    observe: (_ids, clientAddress) => driven.hub.open(undefined, clientAddress),
+    observe: (_ids, options) => driven.hub.open(undefined, options),
     onReadiness: () => {},
     drain: () => {},
     stop: async () => {},
   };
   const server = await startServer({
-    api: [observeMarketsDepthUpdates({ live })],
+    api: [observeMarketsDepthUpdates({ live, history: { resume: async () => undefined } })],
     listen: { host: "127.0.0.1", port: 0 },
     log: pino({ level: "warn" }, process.stderr),
     metrics: createMetrics(),

@@ -1,4 +1,5 @@
 import type { StreamMethod, UnaryMethod } from "../domain/service.js";
+import type { History } from "../history/history.js";
 import type { LedgerReader } from "../ledger/ledger-reader.js";
 import type { Live } from "../live/live.js";
 import type { Database } from "../store/database.js";
@@ -6,21 +7,25 @@ import { exportLedgerEntries, type FailureOf } from "./export-ledger-entries.js"
 import { getLatestMarketData } from "./get-latest-market-data.js";
 import { getLatestMarketDepth } from "./get-latest-market-depth.js";
 import { getMarket } from "./get-market.js";
+import { getMarketDepthAt } from "./get-market-depth-at.js";
 import { listErc20MultiSigSignerRemovedBundles } from "./list-erc20-multi-sig-signer-removed-bundles.js";
 import { listLatestMarketData } from "./list-latest-market-data.js";
 import { listLedgerEntries } from "./list-ledger-entries.js";
+import { listMarketDepthChanges } from "./list-market-depth-changes.js";
 import { observeMarketsDepthUpdates } from "./observe-markets-depth-updates.js";
+import { replayMarketsDepth } from "./replay-markets-depth.js";
 
 /** What the methods read from. */
 export interface ApiOptions {
   readonly live: Live;
   readonly database: Database;
   readonly ledger: LedgerReader;
+  readonly history: History;
   /** Converts an error in the middle of an export to one that a client may see. */
   readonly toFailure?: FailureOf;
 }
 
-/** All methods of the service, in the order of the definitions. */
+/** All methods of the services, in the order of the definitions. */
 export function createApi(options: ApiOptions): readonly (UnaryMethod | StreamMethod)[] {
   return [
     getMarket(options),
@@ -31,6 +36,9 @@ export function createApi(options: ApiOptions): readonly (UnaryMethod | StreamMe
     onceReady(options.live, listLedgerEntries(options)),
     onceReady(options.live, exportLedgerEntries(options)),
     onceReady(options.live, listErc20MultiSigSignerRemovedBundles(options)),
+    getMarketDepthAt(options),
+    listMarketDepthChanges(options),
+    replayMarketsDepth(options),
   ];
 }
 

@@ -3,18 +3,34 @@ import {
   TradingDataService,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { requireIdentifier } from "../domain/identifier.js";
+import { parseResumeToken, readResumeToken } from "../domain/resume-token.js";
 import { type Call, type StreamMethod, serverStreaming } from "../domain/service.js";
+import type { History } from "../history/history.js";
 import type { Live } from "../live/live.js";
+import { lastEventId } from "./last-event-id.js";
 
 /**
- * ObserveMarketsDepthUpdates: the books of the given markets, or of all, then each change. See docs/depth-stream.md.
+ * ObserveMarketsDepthUpdates: the books of the given markets, or of all, then each change. A client of server-sent
+ * events goes on where its connection broke. See docs/depth-stream.md.
  */
-export function observeMarketsDepthUpdates(options: { readonly live: Live }): StreamMethod {
+export function observeMarketsDepthUpdates(options: {
+  readonly live: Live;
+  readonly history: Pick<History, "resume">;
+}): StreamMethod {
+  const { live, history } = options;
   return serverStreaming(
     TradingDataService.method.observeMarketsDepthUpdates,
     (request: ObserveMarketsDepthUpdatesRequest, call: Call) => {
-      for (const id of request.marketIds) requireIdentifier("market_ids", id);
-      return options.live.observe(request.marketIds, call);
+      const { marketIds } = request;
+      for (const id of marketIds) requireIdentifier("market_ids", id);
+      const id = lastEventId(call);
+      // Ids of earlier releases are heights of blocks: they begin with whole books.
+      if (id === undefined || parseResumeToken(id) === undefined) return live.observe(marketIds, call);
+      const place = readResumeToken("Last-Event-ID", id, live.state().storeHash);
+      const { clientAddress, codec } = call;
+      return history
+        .resume(place, marketIds, call)
+        .then((entry) => live.observe(marketIds, { clientAddress, codec, entry }));
     },
   );
 }

@@ -2,9 +2,10 @@ import { Failure } from "../domain/failure.js";
 import { OperatorError } from "../domain/operator-error.js";
 import type { StreamMethod, UnaryMethod } from "../domain/service.js";
 import { clientFailure } from "../encoding/status.js";
+import { History } from "../history/history.js";
 import { LedgerReader } from "../ledger/ledger-reader.js";
 import type { LiveLimits } from "../live/limits.js";
-import { type Live, startLive } from "../live/live.js";
+import { draining, type Live, startLive } from "../live/live.js";
 import { type Database, openDatabase } from "../store/database.js";
 import { hasSchema } from "../store/migrate.js";
 import type { Log } from "../telemetry/log.js";
@@ -39,8 +40,12 @@ export async function openApi(options: {
   const ledger = new LedgerReader(database, { log });
   ledger.counts.register(metrics);
   warmLedger(live, ledger);
-  const methods = createApi({ live, database, ledger, toFailure: (thrown) => clientFailure(thrown, log) });
+  const toFailure = (thrown: unknown) => clientFailure(thrown, log);
+  const history = new History({ database, live, toFailure, heartbeatMs: limits.heartbeatMs });
+  history.register(metrics);
+  const methods = createApi({ live, database, ledger, history, toFailure });
   const close = async (): Promise<void> => {
+    history.end(draining());
     await live.stop();
     await database.close();
   };

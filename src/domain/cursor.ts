@@ -2,7 +2,7 @@ import { crc32 } from "node:zlib";
 import { invalidArgument, repeated } from "./failure.js";
 
 /** The lists that have cursors. A cursor is valid for its own list only. */
-export type ListName = "ledger" | "bundles";
+export type ListName = "ledger" | "bundles" | "changes";
 
 const checksumBytes = 4;
 
@@ -56,11 +56,7 @@ export function encodeEntryCursor(id: bigint): string {
 
 /** The entry id in a ledger cursor. @throws Failure naming `field` */
 export function decodeEntryCursor(field: string, text: string): bigint {
-  const position = decodeCursor("ledger", field, text);
-  if (position.length !== 8) {
-    throw invalidCursor(field, "is not a cursor; take it from an earlier response, unchanged");
-  }
-  return new DataView(position.buffer, position.byteOffset, 8).getBigUint64(0);
+  return numberIn(field, decodeCursor("ledger", field, text));
 }
 
 /** The position of a signer-removed bundle: its time, then its signature id. */
@@ -87,4 +83,24 @@ export function decodeBundleCursor(field: string, text: string): BundlePlace {
     timeNs: new DataView(position.buffer, position.byteOffset, 8).getBigInt64(0),
     signatureId: Buffer.from(position.subarray(8)).toString("latin1"),
   };
+}
+
+/** The cursor of a change of a book: the place of its block. */
+export function encodeChangeCursor(streamSequence: bigint): string {
+  const bytes = Buffer.allocUnsafe(8);
+  bytes.writeBigUInt64BE(streamSequence);
+  return encodeCursor("changes", bytes);
+}
+
+/** The place in a change's cursor. @throws Failure naming `field` */
+export function decodeChangeCursor(field: string, text: string): bigint {
+  return numberIn(field, decodeCursor("changes", field, text));
+}
+
+/** The number of eight bytes that a position is. */
+function numberIn(field: string, position: Uint8Array): bigint {
+  if (position.length !== 8) {
+    throw invalidCursor(field, "is not a cursor; take it from an earlier response, unchanged");
+  }
+  return new DataView(position.buffer, position.byteOffset, 8).getBigUint64(0);
 }

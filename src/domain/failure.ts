@@ -50,6 +50,8 @@ export interface FailureParts {
   readonly violations?: readonly FieldViolation[];
   /** How long a client should wait before it tries again. */
   readonly retryAfterMs?: number;
+  /** Whether places in streams that the client remembers are void: event streams make it forget them. */
+  readonly voidsPlaces?: boolean;
   /** What the error carries beside its status. */
   readonly metadata?: Metadata;
   /** Replaces the details that are made from the other parts. */
@@ -68,6 +70,7 @@ export class Failure extends Error {
   readonly reasonMetadata: Readonly<Record<string, string>>;
   readonly violations: readonly FieldViolation[];
   readonly retryAfterMs: number | undefined;
+  readonly voidsPlaces: boolean;
   readonly metadata: Metadata | undefined;
   readonly details: readonly Any[] | undefined;
   /** The same failure in other terms; undefined: it names neither fields nor methods. */
@@ -81,6 +84,7 @@ export class Failure extends Error {
     this.reasonMetadata = parts.reasonMetadata ?? {};
     this.violations = parts.violations ?? [];
     this.retryAfterMs = parts.retryAfterMs;
+    this.voidsPlaces = parts.voidsPlaces ?? false;
     this.metadata = parts.metadata;
     this.details = parts.details;
   }

@@ -88,7 +88,7 @@ export function parseResumeToken(text: string): (ResumePlace & { readonly store:
 /** FAILED_PRECONDITION: the token is of another chain, or of the same one as it was loaded before. */
 function chainChanged(): Failure {
   const message = "the token is of another chain than the database now holds; open the stream without it";
-  return new Failure("failed_precondition", message, { reason: "CHAIN_CHANGED" });
+  return new Failure("failed_precondition", message, { reason: "CHAIN_CHANGED", voidsPlaces: true });
 }
 
 function hash(text: string): Buffer {

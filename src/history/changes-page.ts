@@ -9,7 +9,6 @@ import {
   type PastBlock,
   readBegin,
   readBlockAt,
-  type SegmentRequest,
   type StoredSegment,
   type StoreReach,
 } from "../store/history-reads.js";

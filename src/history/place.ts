@@ -6,6 +6,7 @@ import {
   readBegin,
   readBlockAt,
   readSegment,
+  type SegmentBegin,
   type SegmentRequest,
   type StoredSegment,
   type StoreReach,
@@ -93,16 +94,17 @@ async function nearestBook(reader: Reader, marketId: string, streamSequence: big
 
 async function beforeOldest(reader: Reader, marketId: string): Promise<Failure> {
   const oldest = await readBegin(reader, marketId, {}, [...withBooks, ...withoutBooks]);
-  const isItsFirst =
-    oldest !== undefined &&
-    (oldest.state === segmentStates.whole || oldest.state === segmentStates.stale) &&
-    oldest.publishedSequenceNumber === 0n &&
-    oldest.keyframeLevels === 0;
-  if (isItsFirst) {
+  if (oldest !== undefined && isAnnouncement(oldest)) {
     const message = `market ${marketId} was not announced yet; it was at block ${oldest.height}`;
     return new Failure("not_found", message, { reason: "MARKET_UNKNOWN" });
   }
   return notKept(oldest);
+}
+
+/** Whether the market was announced where its oldest segment begins: nothing of it was before. */
+export function isAnnouncement({ state, publishedSequenceNumber, keyframeLevels }: SegmentBegin): boolean {
+  const isBeginning = state === segmentStates.whole || state === segmentStates.stale;
+  return isBeginning && publishedSequenceNumber === 0n && keyframeLevels === 0;
 }
 
 /** FAILED_PRECONDITION for a time of which no books are kept. */

@@ -14,13 +14,13 @@ const aheadPauseMs = 10;
 
 /**
  * The numbers of the updates that markets had published up to a place. Of `changed` all are there, of `all` those that
- * begin anew since. Undefined: no update leads from the place to the present.
+ * began anew between the place and the snapshot `asOf`. Undefined: no update leads from the place to the present.
  */
 export type PublishedAt = (
   streamSequence: bigint,
   all: readonly string[],
   changed: readonly string[],
-) => Promise<ReadonlyMap<string, bigint | undefined>>;
+) => Promise<{ readonly numbers: ReadonlyMap<string, bigint | undefined>; readonly asOf: bigint }>;
 
 /** Waits until this process has the block of a token. @throws Failure `unavailable`, or the signal's reason */
 export async function reach(live: Live, { streamSequence }: ResumePlace, signal: AbortSignal): Promise<LiveState> {
@@ -53,18 +53,17 @@ export async function entryAt(
   if (seen !== undefined) return { key, held: seen };
   const mark = state.log.markAt(streamSequence);
   if (mark === undefined) return undefined;
-  const from = state.progress.streamSequence;
   const markets = marketIds.length === 0 ? state.announced : marketIds.map((id) => state.requireMarket(id));
   const all = markets.map(({ id }) => id);
   // A market without an update may have been announced since.
   const changed = markets.filter(({ published }) => published.mark > mark || published.sequenceNumber === 0n);
-  const numbers = await publishedAt(
+  const { numbers, asOf } = await publishedAt(
     streamSequence,
     all,
     changed.map(({ id }) => id),
   );
   // What changed meanwhile.
-  const since = state.log.heldAt(from);
+  const since = state.log.heldAt(asOf);
   if (since === undefined) return undefined;
   const held = new Map(since);
   for (const market of markets) {

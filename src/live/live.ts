@@ -1,5 +1,5 @@
 import type { BlockHead } from "../domain/block-headers.js";
-import { type Failure, unavailable } from "../domain/failure.js";
+import { Failure, unavailable } from "../domain/failure.js";
 import type { Changes } from "../store/changes.js";
 import type { Database } from "../store/database.js";
 import type { Log } from "../telemetry/log.js";
@@ -196,8 +196,7 @@ class FollowedLive implements Live {
   #forget(): void {
     if (this.#state === undefined) return;
     this.#state = undefined;
-    const message = "the service's database now holds another chain, or nothing; open the stream again";
-    this.#endStreams(unavailable(message, "CHAIN_CHANGED", liveRetryAfterMs));
+    this.#endStreams(chainChanged());
     for (const listener of this.#listeners) listener(false);
   }
 
@@ -210,7 +209,15 @@ class FollowedLive implements Live {
   }
 }
 
-function draining(): Failure {
+/** UNAVAILABLE, because the database holds another store. */
+export function chainChanged(): Failure {
+  const message = "the service's database now holds another chain, or nothing; open the stream again";
+  const parts = { reason: "CHAIN_CHANGED", retryAfterMs: liveRetryAfterMs, voidsPlaces: true };
+  return new Failure("unavailable", message, parts);
+}
+
+/** UNAVAILABLE, because the process ends. */
+export function draining(): Failure {
   return unavailable("the service is shutting down; open the stream again", "DRAINING", liveRetryAfterMs);
 }
 

@@ -73,17 +73,21 @@ export const replayStream: StreamKind = {
   },
 };
 
+/** What a batch of a replay says. Without a block it is a part of one that goes on. */
+export type ReplayParts = Omit<BatchParts, "block"> & { readonly block?: StreamBlock; readonly resumeToken?: string };
+
 /** The messages of a replay for one block. Only the last one has the block and the token. */
 export function packReplay(
   updates: readonly DepthSegment[],
-  { block, statuses, caughtUp, resumeToken }: BatchParts & { readonly resumeToken: string },
+  { block, statuses, caughtUp, resumeToken }: ReplayParts,
   bytesMax: number,
 ): EncodedResponse<typeof ReplayMarketsDepthResponseSchema>[] {
-  const { height, timeNs: timestamp, streamSequence } = block;
   return packUpdates(updates, bytesMax, (content, isFirst, isLast) => {
     const status = isFirst ? statuses : [];
-    const last = isLast ? { block: { height, timestamp, streamSequence }, resumeToken, caughtUp } : {};
-    return messageOf(replayEnvelope({ status, ...last }), content, isLast ? resumeToken : undefined);
+    if (!isLast || block === undefined) return messageOf(replayEnvelope({ status }), content, undefined);
+    const { height, timeNs: timestamp, streamSequence } = block;
+    const last = { block: { height, timestamp, streamSequence }, resumeToken: resumeToken ?? "", caughtUp };
+    return messageOf(replayEnvelope({ status, ...last }), content, resumeToken);
   });
 }
 

@@ -5,6 +5,8 @@ import type { EncodedResponse } from "../../src/domain/encoded-response.js";
 import { Failure } from "../../src/domain/failure.js";
 import type { Api, Call, ResponseStream } from "../../src/domain/service.js";
 import { jsonWriteOptions } from "../../src/encoding/json-encoder.js";
+import { clientFailure } from "../../src/encoding/status.js";
+import { History } from "../../src/history/history.js";
 import { LedgerReader } from "../../src/ledger/ledger-reader.js";
 import { type Live, startLive } from "../../src/live/live.js";
 import { createLog } from "../../src/telemetry/log.js";
@@ -19,7 +21,13 @@ let api: Api;
 let twinApi: Api;
 
 function serve(on: Live): Api {
-  return createApi({ live: on, database: fixture.database, ledger: new LedgerReader(fixture.database) });
+  const { database } = fixture;
+  const history = new History({
+    database,
+    live: on,
+    toFailure: (thrown) => clientFailure(thrown, createLog("silent")),
+  });
+  return createApi({ live: on, database, ledger: new LedgerReader(database), history });
 }
 
 async function follow(): Promise<Live> {

@@ -10,6 +10,8 @@ import type { Codec, EncodedResponse } from "../../src/domain/encoded-response.j
 import type { Call, ResponseStream } from "../../src/domain/service.js";
 import { encodeBinary } from "../../src/encoding/binary-encoder.js";
 import { encodeJson } from "../../src/encoding/json-encoder.js";
+import { clientFailure } from "../../src/encoding/status.js";
+import { History } from "../../src/history/history.js";
 import { LedgerReader } from "../../src/ledger/ledger-reader.js";
 import { type Live, startLive } from "../../src/live/live.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
@@ -46,7 +48,8 @@ const change = (...bids: { readonly price: string; readonly size: string }[]) =>
   recording.delta({ bids, sequenceNumber: ++sequence });
 
 function method(name: string, codec: Codec) {
-  const api = createApi({ live, database, ledger: new LedgerReader(database) });
+  const history = new History({ database, live, toFailure: (thrown) => clientFailure(thrown, createLog("silent")) });
+  const api = createApi({ live, database, ledger: new LedgerReader(database), history });
   const found = api.find((one) => one.desc.name === name);
   const call: Call = { signal: new AbortController().signal, clientAddress: "10.0.0.1", requestHeaders: {}, codec };
   return (request: object) =>

@@ -270,15 +270,16 @@ class Run {
   /** Blocks come and are seen while the process waits for its database. */
   #publishedAt(process: Process): PublishedAt {
     return async (streamSequence, all, changed) => {
+      const asOf = process.state.progress.streamSequence;
       const beginsAnew = all.filter((id) => (this.#announcedAt.get(id) ?? 0n) > streamSequence);
       const numbers = changed.map((id) => [id, this.#published.get(streamSequence)?.get(id)] as const);
-      const found = new Map([...numbers, ...beginsAnew.map((id) => [id, undefined] as const)]);
+      const numbersAt = new Map([...numbers, ...beginsAnew.map((id) => [id, undefined] as const)]);
       this.network.add({
         levels: [{ marketId: "market-a", side: 1, price: "9", volume: this.network.progress.height }],
       });
       this.#note();
       process.poll();
-      return found;
+      return { numbers: numbersAt, asOf };
     };
   }
 }

@@ -68,10 +68,14 @@ function errorLine(failure: Failure): Uint8Array {
   return Buffer.from(`{"error":${errorJson(failure)}}\n`);
 }
 
-/** A failure as the last server-sent event. It sets the reconnection time, if the failure has one. */
+/**
+ * A failure as the last server-sent event. It sets the reconnection time, if the failure has one, and makes the client
+ * forget its last id where that is void.
+ */
 function errorEvent(failure: Failure): Uint8Array {
+  const id = failure.voidsPlaces ? "id:\n" : "";
   const retry = failure.retryAfterMs === undefined ? "" : `retry: ${failure.retryAfterMs}\n`;
-  return Buffer.from(`event: error\n${retry}data: {"error":${errorJson(failure)}}\n\n`);
+  return Buffer.from(`event: error\n${id}${retry}data: {"error":${errorJson(failure)}}\n\n`);
 }
 
 /** A failure as the last WebSocket text message. */

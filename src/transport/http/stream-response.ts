@@ -130,6 +130,8 @@ export class StreamResponse implements CallWire {
       this.#output.end();
       return;
     }
+    // A browser never reconnects after an error response; after an event it does, without the id that is void.
+    if (!this.#started && error.voidsPlaces && this.protocol === "sse" && !head) this.start(new Map());
     if (!this.#started) {
       sendError(response, error, common, head);
       return;

@@ -67,6 +67,7 @@ export class ConnectUnaryResponse extends WithoutStream implements CallWire {
     this.#response.set("cache-control", "no-cache");
     const known = this.#request.headers["if-none-match"];
     if (known === undefined || !noneMatch(known, etag)) return false;
+    this.#setMetadata(reply.metadata);
     this.#response.status = 304;
     this.#response.end();
     return true;

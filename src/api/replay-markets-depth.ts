@@ -1,0 +1,53 @@
+import {
+  MarketHistoryService,
+  type ReplayMarketsDepthRequest,
+} from "../../gen/marketd/history/v1/market_history_pb.js";
+import { invalidArgument, invalidParameter, worded } from "../domain/failure.js";
+import { requireIdentifier } from "../domain/identifier.js";
+import { readResumeToken } from "../domain/resume-token.js";
+import { type Call, type StreamMethod, serverStreaming } from "../domain/service.js";
+import type { History } from "../history/history.js";
+import type { Live } from "../live/live.js";
+import { lastEventId } from "./last-event-id.js";
+import { readRange } from "./list-market-depth-changes.js";
+import { refuseBoth } from "./moment.js";
+
+const speedMin = 0.01;
+const speedMax = 1_000;
+
+/** ReplayMarketsDepth: books of the past as they changed, and then the live stream. */
+export function replayMarketsDepth(options: { readonly live: Live; readonly history: History }): StreamMethod {
+  const { live, history } = options;
+  return serverStreaming(
+    MarketHistoryService.method.replayMarketsDepth,
+    (request: ReplayMarketsDepthRequest, call: Call) => {
+      const marketIds = [...new Set(request.marketIds.map((id) => requireIdentifier("market_ids", id)))];
+      const { from, until } = readRange(request);
+      // A browser repeats the first request when it reconnects, with the token of the last message beside it.
+      const token = lastEventId(call) ?? (request.resumeToken || undefined);
+      if (from !== undefined && request.resumeToken) throw refuseBoth("resume_token", "from_…");
+      const speed = readSpeed(request.speed);
+      const everyUpdate = request.everyUpdate ?? false;
+      if (everyUpdate && until === undefined) throw endless();
+      const resume = token === undefined ? undefined : readResumeToken("resume_token", token, live.state().storeHash);
+      return history.replay({ marketIds, from, until, resume, speed, everyUpdate }, call);
+    },
+  );
+}
+
+function readSpeed(text: string | undefined): number | undefined {
+  if (text === undefined || text === "") return undefined;
+  const speed = /^[0-9]{1,4}(\.[0-9]{1,9})?$/.test(text) ? Number(text) : Number.NaN;
+  if (speed >= speedMin && speed <= speedMax) return speed;
+  throw invalidArgument("speed", `takes a decimal number from ${speedMin} to ${speedMax}`, "INVALID_SPEED");
+}
+
+function endless() {
+  return worded(({ field }) =>
+    invalidParameter(
+      field("every_update"),
+      `needs an end: give ${field("until_block_height")}, ${field("until_timestamp")} or ${field("until_stream_sequence")}`,
+      "INVALID_PLACE",
+    ),
+  );
+}

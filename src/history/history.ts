@@ -1,0 +1,223 @@
+import { quotaKey } from "../domain/client-address.js";
+import { Failure, unavailable } from "../domain/failure.js";
+import { type ResumePlace, ResumeTokens, selectionHash } from "../domain/resume-token.js";
+import type { Call } from "../domain/service.js";
+import type { Entry } from "../live/cohort.js";
+import { liveLimits } from "../live/limits.js";
+import type { Live } from "../live/live.js";
+import { replayStream } from "../live/stream-kind.js";
+import type { Subscriber } from "../live/subscriber.js";
+import type { Reader } from "../store/connection/lease.js";
+import type { Database } from "../store/database.js";
+import {
+  type Moment,
+  type PastBlock,
+  readBlockAt,
+  readOldestBegins,
+  type SegmentBegin,
+  type StoreReach,
+} from "../store/history-reads.js";
+import { segmentStates } from "../store/history-table.js";
+import { addCounter, addGauge, type Metrics } from "../telemetry/metrics.js";
+import { Past } from "./past.js";
+import { findPlace, isAnnouncement, notKept, requirePassed } from "./place.js";
+import { PublishedNumbers } from "./published-at.js";
+import { Replay, type ReplayPlan } from "./replay.js";
+import { entryAt, reach } from "./resume.js";
+
+/** Replays that read the past at once in a process. One that has become live does not count. */
+export const replaysMax = 64;
+
+/** The same of one client address; an IPv6 client is its /64 network. */
+export const replaysPerAddressMax = 8;
+
+/** Retry delay for a refused replay. */
+const replayRetryMs = 5_000;
+
+const refusals = ["TOO_MANY_REPLAYS", "TOO_MANY_REPLAYS_OF_CLIENT"] as const;
+
+/** What a client asks to replay. */
+export interface ReplayRequest {
+  /** None: every market. */
+  readonly marketIds: readonly string[];
+  readonly from: Moment | undefined;
+  readonly until: Moment | undefined;
+  readonly resume: ResumePlace | undefined;
+  readonly speed: number | undefined;
+  readonly everyUpdate: boolean;
+}
+
+/** Options of {@link History}. */
+export interface HistoryOptions {
+  readonly database: Database;
+  readonly live: Live;
+  readonly toFailure: (thrown: unknown) => Failure;
+  readonly heartbeatMs?: number | undefined;
+}
+
+/** Replays and resumed streams, with their limits. */
+export class History {
+  readonly past: Past;
+  readonly #options: HistoryOptions;
+  readonly #numbers: PublishedNumbers;
+  readonly #replays = new Set<Replay>();
+  readonly #byAddress = new Map<string, number>();
+  readonly #refused = new Map<string, number>();
+  #reading = 0;
+
+  constructor(options: HistoryOptions) {
+    this.#options = options;
+    this.past = new Past(options.database, options.live);
+    this.#numbers = new PublishedNumbers(this.past);
+  }
+
+  /** Registers metrics of replays. */
+  register(metrics: Metrics): void {
+    addGauge(metrics, "marketd_replays_reading", "Replays that read the past now.", () => this.#reading);
+    const help = "Replays refused because too many read the past, by the reason of their error.";
+    const refused = () => refusals.map((reason) => [reason, this.#refused.get(reason) ?? 0] as const);
+    addCounter(metrics, "marketd_replays_refused_total", help, refused, { label: "reason" });
+  }
+
+  /**
+   * Where a live stream goes on that has everything up to a place; undefined: with whole books.
+   * @throws Failure `unavailable` if this process does not reach the place soon
+   */
+  async resume(place: ResumePlace, marketIds: readonly string[], call: Call): Promise<Entry | undefined> {
+    const state = await reach(this.past.live, place, call.signal);
+    const key = `${state.chainVersion} ${selectionHash(marketIds).toString("hex")}`;
+    return entryAt(state, place, marketIds, this.#numbers.of(key, call));
+  }
+
+  /** Opens a replay, or the live stream where its token is of that. @throws Failure as docs/api.md says */
+  async replay(request: ReplayRequest, call: Call): Promise<Replay | Subscriber> {
+    const { live } = this.#options;
+    const { marketIds, resume, until, speed } = request;
+    for (const id of marketIds) live.state().requireMarket(id);
+    const becomesLive = until === undefined && (speed === undefined || speed > 1);
+    if (resume !== undefined) await reach(live, resume, call.signal);
+    if (resume?.kind === "live" && becomesLive) {
+      const entry = await this.resume(resume, marketIds, call);
+      const { clientAddress, codec } = call;
+      return live.observe(marketIds, { clientAddress, codec, kind: replayStream, entry });
+    }
+    const release = this.#admit(quotaKey(call.clientAddress));
+    try {
+      const plan = await this.past.lease(call, (reader) => this.#plan(reader, request));
+      return this.#open(plan, call, release);
+    } catch (thrown) {
+      release();
+      throw thrown;
+    }
+  }
+
+  /** Ends every replay that reads the past. */
+  end(failure: Failure): void {
+    for (const replay of [...this.#replays]) replay.fail(failure);
+  }
+
+  #open(plan: ReplayPlan, call: Call, release: () => void): Replay {
+    const { toFailure, heartbeatMs = liveLimits.heartbeatMs } = this.#options;
+    const { messageBytesMax } = liveLimits;
+    const released = () => {
+      this.#replays.delete(replay);
+      release();
+    };
+    const replay: Replay = new Replay(plan, {
+      past: this.past,
+      call,
+      messageBytesMax,
+      heartbeatMs,
+      released,
+      toFailure,
+    });
+    this.#replays.add(replay);
+    return replay;
+  }
+
+  async #plan(reader: Reader, request: ReplayRequest): Promise<ReplayPlan> {
+    const { marketIds, resume, until, speed, everyUpdate } = request;
+    const oldest = await readOldestBegins(reader, marketIds);
+    const moment = resume === undefined ? request.from : { streamSequence: resume.streamSequence };
+    const { block: from, reach: stored } = await startOf(reader, moment, oldest);
+    requireKept(from, oldest);
+    const state = this.past.live.state();
+    const selection = selectionHash(marketIds);
+    return {
+      marketIds,
+      begins: new Map(oldest.map(({ marketId, streamSequence }) => [marketId, streamSequence])),
+      from,
+      withBooks: resume === undefined || !resume.selection.equals(selection),
+      until: until === undefined ? undefined : await endOf(reader, until, stored),
+      speed,
+      everyUpdate,
+      storeId: stored.newest?.storeId ?? "",
+      tokens: new ResumeTokens(state.storeHash, selection),
+    };
+  }
+
+  /** Counts a replay until the function that it returns is called. */
+  #admit(address: string): () => void {
+    const ofAddress = this.#byAddress.get(address) ?? 0;
+    if (this.#reading >= replaysMax) {
+      throw this.#refuse(
+        unavailable("this server replays as much as it can; try again", "TOO_MANY_REPLAYS", replayRetryMs),
+      );
+    }
+    if (ofAddress >= replaysPerAddressMax) {
+      const message = `this client has ${replaysPerAddressMax} replays open, as many as one address may; close some`;
+      const parts = { reason: "TOO_MANY_REPLAYS_OF_CLIENT", retryAfterMs: replayRetryMs };
+      throw this.#refuse(new Failure("resource_exhausted", message, parts));
+    }
+    this.#reading++;
+    this.#byAddress.set(address, ofAddress + 1);
+    let isOpen = true;
+    return () => {
+      if (!isOpen) return;
+      isOpen = false;
+      this.#reading--;
+      const left = (this.#byAddress.get(address) ?? 1) - 1;
+      if (left === 0) this.#byAddress.delete(address);
+      else this.#byAddress.set(address, left);
+    };
+  }
+
+  #refuse(failure: Failure): Failure {
+    this.#refused.set(failure.reason, (this.#refused.get(failure.reason) ?? 0) + 1);
+    return failure;
+  }
+}
+
+/** The block that a replay begins with. */
+async function startOf(
+  reader: Reader,
+  moment: Moment | undefined,
+  oldest: readonly SegmentBegin[],
+): Promise<{ readonly block: PastBlock; readonly reach: StoreReach }> {
+  if (moment !== undefined) return findPlace(reader, moment);
+  const withBooks = oldest.filter(({ state }) => state !== segmentStates.notKept);
+  const [first] = withBooks.sort((a, b) => (a.streamSequence < b.streamSequence ? -1 : 1));
+  if (first === undefined) throw notKept(undefined);
+  const { height, timeNs, streamSequence } = first;
+  const { reach: stored } = await readBlockAt(reader, { height });
+  return { block: { height, timeNs, streamSequence }, reach: stored };
+}
+
+/** @throws Failure `failed_precondition` if the past of no market is kept so early */
+function requireKept({ streamSequence }: PastBlock, oldest: readonly SegmentBegin[]): void {
+  const [first] = [...oldest].sort((a, b) => (a.streamSequence < b.streamSequence ? -1 : 1));
+  if (first === undefined || first.streamSequence <= streamSequence || isAnnouncement(first)) return;
+  throw notKept(first);
+}
+
+/** The stream sequence number at which a replay ends, exclusive. */
+async function endOf(reader: Reader, until: Moment, { newest, historySequence }: StoreReach): Promise<bigint> {
+  requirePassed(until, { newest, historySequence }, 1n);
+  const after = (newest?.streamSequence ?? 0n) + 1n;
+  const end =
+    "streamSequence" in until
+      ? until.streamSequence
+      : ((await readBlockAt(reader, until, true)).block?.streamSequence ?? after);
+  if (end - 1n <= historySequence) return end;
+  throw notKept((await readBlockAt(reader, { streamSequence: historySequence })).block);
+}

@@ -1,0 +1,101 @@
+import { create } from "@bufbuild/protobuf";
+import {
+  type MarketHistoryStatus,
+  MarketHistoryStatusSchema,
+  MarketHistoryState as State,
+} from "../../gen/marketd/history/v1/market_history_pb.js";
+import type { ChangedLevel } from "../domain/order-book.js";
+import { type DepthSegment, depthSegment } from "../live/depth-segment.js";
+import { EncodedLevels, levelsAtOnceMax } from "../live/encoded-levels.js";
+import type { MarketDecimals } from "../live/live-market.js";
+import type { PastEvent } from "./market-cursor.js";
+import { bySide, LevelMap } from "./past.js";
+
+/** What a reader is to be sent of one market. */
+interface PendingMarket {
+  readonly isWhole: boolean;
+  /** Of one block; undefined: of several, which {@link PendingMarket.merged} holds. */
+  single: readonly ChangedLevel[] | undefined;
+  readonly merged: LevelMap;
+  sequenceNumber: bigint;
+}
+
+/** Blocks of the past that a reader was not sent yet, merged, and what it was sent of each market. */
+export class PendingBlocks {
+  readonly #markets = new Map<string, PendingMarket>();
+  readonly #statuses = new Map<string, MarketHistoryStatus>();
+  /** The last update that the reader has of each market; missing: none. */
+  readonly #sent = new Map<string, bigint>();
+  readonly #decimals = new Map<string, MarketDecimals>();
+  /** Changed levels, before they are merged. */
+  levels = 0;
+
+  /** Whether there is nothing to send. */
+  get isEmpty(): boolean {
+    return this.#markets.size + this.#statuses.size === 0;
+  }
+
+  /** What the reader has of a market; undefined: no book. */
+  sent(marketId: string): bigint | undefined {
+    return this.#sent.get(marketId);
+  }
+
+  /** The reader has a market's book from before. */
+  hold(marketId: string, { sequenceNumber, decimals }: PastEvent): void {
+    this.#sent.set(marketId, sequenceNumber);
+    if (decimals !== undefined) this.#decimals.set(marketId, decimals);
+  }
+
+  add(marketId: string, { kind, levels, sequenceNumber, decimals }: PastEvent): void {
+    if (decimals !== undefined) this.#turn(marketId, kind, decimals);
+    if (kind === "stale") {
+      this.#markets.delete(marketId);
+      this.#sent.delete(marketId);
+      return;
+    }
+    this.levels += levels.length;
+    const known = this.#markets.get(marketId);
+    if (known === undefined || kind === "whole") {
+      const isWhole = kind === "whole";
+      this.#markets.set(marketId, { isWhole, single: levels, merged: new LevelMap(), sequenceNumber });
+      return;
+    }
+    if (known.single !== undefined) known.merged.set(known.single);
+    known.single = undefined;
+    known.merged.set(levels);
+    known.sequenceNumber = sequenceNumber;
+  }
+
+  /** Everything that is pending, by market id; the reader then has it. */
+  take(): { readonly updates: DepthSegment[]; readonly statuses: MarketHistoryStatus[] } {
+    const updates = sorted(this.#markets).map(([marketId, market]) => {
+      const { isWhole, single, merged, sequenceNumber } = market;
+      const previous = isWhole ? 0n : (this.#sent.get(marketId) ?? 0n);
+      this.#sent.set(marketId, sequenceNumber);
+      const levels = single === undefined ? merged.levels(isWhole) : bySide(single);
+      const isLarge = levels.buy.length + levels.sell.length > levelsAtOnceMax;
+      return depthSegment(marketId, isLarge ? new EncodedLevels(levels) : levels, sequenceNumber, previous);
+    });
+    const statuses = sorted(this.#statuses).map(([, status]) => status);
+    this.#markets.clear();
+    this.#statuses.clear();
+    this.levels = 0;
+    return { updates, statuses };
+  }
+
+  #turn(marketId: string, kind: PastEvent["kind"], decimals: MarketDecimals): void {
+    const before = this.#decimals.get(marketId);
+    const isRedefined =
+      this.#sent.has(marketId) &&
+      before !== undefined &&
+      (before.decimalPlaces !== decimals.decimalPlaces ||
+        before.positionDecimalPlaces !== decimals.positionDecimalPlaces);
+    const state = kind === "stale" ? State.STALE : isRedefined ? State.REDEFINED : State.WHOLE;
+    this.#decimals.set(marketId, decimals);
+    this.#statuses.set(marketId, create(MarketHistoryStatusSchema, { marketId, state, ...decimals }));
+  }
+}
+
+function sorted<V>(markets: ReadonlyMap<string, V>): [string, V][] {
+  return [...markets].sort(([a], [b]) => (a < b ? -1 : 1));
+}

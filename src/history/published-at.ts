@@ -1,0 +1,83 @@
+import type { BookUpdate } from "../domain/book-history.js";
+import type { Call } from "../domain/service.js";
+import type { Reader } from "../store/connection/lease.js";
+import { readBeginsAfter, readSegment } from "../store/history-reads.js";
+import { segmentStates } from "../store/history-table.js";
+import { numberOf, type Past, updatesOf } from "./past.js";
+import type { PublishedAt } from "./resume.js";
+
+/** How long the numbers at a place are remembered: readers of a process that ended come back together. */
+export const numbersKeptMs = 5_000;
+
+/** Places whose numbers are remembered. */
+export const numbersPlacesMax = 64;
+
+/** Reads the numbers that markets had published at a place from their past, for readers that resume there. */
+export class PublishedNumbers {
+  readonly #past: Past;
+  readonly #known = new Map<string, ReturnType<PublishedAt>>();
+
+  constructor(past: Past) {
+    this.#past = past;
+  }
+
+  /** For readers of one selection, which `key` names. */
+  of(key: string, call: Call): PublishedAt {
+    return (streamSequence, all, changed) => {
+      const place = `${key} ${streamSequence}`;
+      return this.#known.get(place) ?? this.#read(place, streamSequence, all, changed, call);
+    };
+  }
+
+  #read(
+    place: string,
+    streamSequence: bigint,
+    all: readonly string[],
+    changed: readonly string[],
+    call: Call,
+  ): ReturnType<PublishedAt> {
+    const asOf = this.#past.live.state().progress.streamSequence;
+    const reading = this.#past
+      .lease(call, (reader) => this.#numbers(reader, streamSequence, all, changed))
+      .then((numbers) => ({ numbers, asOf }));
+    if (this.#known.size >= numbersPlacesMax) this.#known.clear();
+    this.#known.set(place, reading);
+    const forget = () => {
+      if (this.#known.get(place) === reading) this.#known.delete(place);
+    };
+    reading.then(() => setTimeout(forget, numbersKeptMs).unref(), forget);
+    return reading;
+  }
+
+  async #numbers(
+    reader: Reader,
+    streamSequence: bigint,
+    all: readonly string[],
+    changed: readonly string[],
+  ): Promise<ReadonlyMap<string, bigint | undefined>> {
+    const numbers = new Map<string, bigint | undefined>();
+    const { reach, begins } = await readBeginsAfter(reader, all, streamSequence);
+    if (reach.newest === undefined || reach.historySequence < reach.newest.streamSequence) {
+      // The past is not written, so nobody knows what led here.
+      for (const id of all) numbers.set(id, undefined);
+      return numbers;
+    }
+    for (const { marketId, state } of begins) if (state !== segmentStates.continued) numbers.set(marketId, undefined);
+    for (const marketId of changed) {
+      if (!numbers.has(marketId)) numbers.set(marketId, await this.#numberOf(reader, marketId, streamSequence));
+    }
+    return numbers;
+  }
+
+  async #numberOf(reader: Reader, marketId: string, streamSequence: bigint): Promise<bigint | undefined> {
+    const request = { marketId, streamSequence, keyframe: false, changesAfter: 0n, changesUpTo: streamSequence };
+    const segment = await readSegment(reader, request);
+    if (segment === undefined || segment.state >= segmentStates.stale) return undefined;
+    let last: BookUpdate | undefined;
+    await this.#past.inTurns(updatesOf(segment, segment.firstSequence, streamSequence), (update) => {
+      last = update;
+    });
+    if (last === undefined) return segment.publishedSequenceNumber;
+    return numberOf(last, (await this.#past.timesOf(reader, [last]))(last.height));
+  }
+}
