@@ -622,7 +622,8 @@ type ReplayMarketsDepthRequest struct {
 	FromTimestamp *int64 `protobuf:"varint,3,opt,name=from_timestamp,json=fromTimestamp,proto3,oneof" json:"from_timestamp,omitempty"`
 	// Start with the books after the newest block that ended with this event or before it.
 	FromStreamSequence *uint64 `protobuf:"varint,4,opt,name=from_stream_sequence,json=fromStreamSequence,proto3,oneof" json:"from_stream_sequence,omitempty"`
-	// Go on after the message that had this token: with the changes since, instead of whole books.
+	// Go on after the message that had this token: with the changes since, instead of whole books. The word live: start
+	// with the newest books, and be live from the first message on.
 	ResumeToken *string `protobuf:"bytes,5,opt,name=resume_token,json=resumeToken,proto3,oneof" json:"resume_token,omitempty"`
 	// End before this block. Nothing set: the stream becomes live, and does not end.
 	UntilBlockHeight *uint64 `protobuf:"varint,6,opt,name=until_block_height,json=untilBlockHeight,proto3,oneof" json:"until_block_height,omitempty"`
