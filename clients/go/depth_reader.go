@@ -33,7 +33,7 @@ type DepthOptions struct {
 	// OnConnect is called when a stream has sent its first message, before its first change, on each connection. An error
 	// is treated as the stream's.
 	OnConnect func(ctx context.Context) error
-	// OnDisconnect is called when the stream broke, before each wait. The books are out of date until the next change.
+	// OnDisconnect is called when the stream broke, before each wait. The books are out of date until the next OnConnect.
 	OnDisconnect func(err error, wait time.Duration)
 	// OnStatus is called when a market's state or decimals are others, before the change of its book. The book of a market
 	// that is STALE is unknown until it is WHOLE again.

@@ -44,6 +44,8 @@ export class MarketFeed {
   #book: DepthBook | undefined;
   #heardAt = performance.now();
   #streamFailure: string | undefined;
+  /** Why the stream has no book of the market. */
+  #bookFailure: string | undefined;
   #factsFailure: string | undefined;
   /** Ends the current stream, or the wait for the next. */
   #stream = new AbortController();
@@ -76,7 +78,7 @@ export class MarketFeed {
 
   /** Undefined while everything is up to date. */
   get staleness(): Staleness | undefined {
-    const reason = this.#streamFailure ?? this.#factsFailure;
+    const reason = this.#streamFailure ?? this.#bookFailure ?? this.#factsFailure;
     return reason === undefined ? undefined : { since: this.#heardAt, reason };
   }
 
@@ -93,6 +95,7 @@ export class MarketFeed {
       // Decimals that are the same before and after the first message are those of its book.
       const onConnect = async () => {
         if (await this.#askMarket(ended)) throw otherDecimals();
+        this.#noteConnected();
       };
       const options = { marketIds: [this.#id], signal: ended, onConnect, onDisconnect };
       yield* this.#shown(readDepth(this.#server.client, { ...options, onStatus: this.#noteStatus(onStale) }));
@@ -106,7 +109,8 @@ export class MarketFeed {
       onStale();
     };
     const span = { ...(from !== undefined && { from }), speed };
-    const options = { marketIds: [this.#id], signal, ...span, onDisconnect, onStatus: this.#noteStatus(onStale) };
+    const calls = { onConnect: () => this.#noteConnected(), onDisconnect, onStatus: this.#noteStatus(onStale) };
+    const options = { marketIds: [this.#id], signal, ...span, ...calls };
     yield* this.#shown(replay(this.#server.client, options), (place) => this.#notePlace(place));
   }
 
@@ -115,21 +119,25 @@ export class MarketFeed {
     onPlace: (place: BlockPlace) => void = () => {},
   ): AsyncGenerator<DepthChange, void> {
     for await (const change of changes) {
-      this.#streamFailure = undefined;
-      this.#heardAt = performance.now();
+      this.#noteConnected();
       this.#book = change.book;
       if (change.block !== undefined) onPlace(change.block);
       yield change;
     }
   }
 
+  #noteConnected(): void {
+    this.#streamFailure = undefined;
+    this.#heardAt = performance.now();
+  }
+
   /** Takes the decimals of a stream's books, which may be others than the market's newest. */
   #noteStatus(onStale: () => void): (status: MarketHistoryStatus) => void {
     return (status) => {
       this.#scaleAs(status);
-      if (status.state !== MarketHistoryState.STALE) return;
-      this.#streamFailure = "updates of the market's venue were wrong or missing";
-      onStale();
+      const isStale = status.state === MarketHistoryState.STALE;
+      this.#bookFailure = isStale ? "updates of the market's venue were wrong or missing" : undefined;
+      if (isStale) onStale();
     };
   }
 

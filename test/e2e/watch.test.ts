@@ -252,7 +252,10 @@ describe("watch without a terminal", () => {
     await service.kill();
     await vi.waitFor(() => expect(error()).toMatch(/^marketd: stale since .+; trying again\n$/), poll);
     await service.start();
+    // It goes on where it broke: nothing has changed until this block.
+    await loadBlock((r) => r.order({ id: "next", marketId: market, price: "4200080", remaining: 1n, size: 1n }));
     await vi.waitFor(() => expect(lines()).toHaveLength(3), poll);
+    expect(lines()[2]).toMatch(line((await depth()).sequenceNumber, "42000\\.80", "0\\.001"));
     child.kill("SIGTERM");
     expect((await ending).code).toBe(0);
   });

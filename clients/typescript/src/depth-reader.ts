@@ -36,7 +36,7 @@ export interface DepthReaderOptions {
    * each further one. An error is treated as the stream's.
    */
   readonly onConnect?: () => void | Promise<void>;
-  /** Called when the stream broke, before each wait. The books are out of date until the next change. */
+  /** Called when the stream broke, before each wait. The books are out of date until `onConnect` is called again. */
   readonly onDisconnect?: (error: ConnectError, waitMs: number) => void;
   /**
    * Called when a market's state or decimals are others, before the change of its book. The book of a market that is

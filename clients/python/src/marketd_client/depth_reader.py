@@ -121,7 +121,7 @@ def read_depth(
     thread; leaving the loop ends it too. ``on_connect`` is called when a stream has sent its first message, before its
     first change, on each connection; a grpc.RpcError that it raises is treated as the stream's. ``on_disconnect`` is
     called when the stream broke, with the error and the seconds until the next attempt; the books are out of date until
-    the next change. ``on_status`` is called when a market's state or decimals are others, before the change of its
+    the next ``on_connect``. ``on_status`` is called when a market's state or decimals are others, before the change of its
     book; the book of a market that is STALE is unknown until it is WHOLE again. Raises grpc.RpcError when trying again
     is of no use, such as NOT_FOUND for an unknown market.
     """
