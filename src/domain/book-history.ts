@@ -1,4 +1,5 @@
 import { hash } from "node:crypto";
+import { OperatorError } from "./operator-error.js";
 import type { ChangedLevel } from "./order-book.js";
 import { type BookSide, bestFirst, sides } from "./price-ladder.js";
 
@@ -28,9 +29,9 @@ export interface BookUpdate {
 }
 
 /** What is stored is not what {@link encodeUpdate}, {@link encodeKeyframe} or {@link SegmentEncoder} wrote. */
-export class MalformedHistoryError extends Error {
+export class MalformedHistoryError extends OperatorError {
   constructor(reason: string) {
-    super(`the stored past of a book is malformed: ${reason}`);
+    super(`the stored past of a book is not what was written (run marketd verify): ${reason}`);
     this.name = "MalformedHistoryError";
   }
 }
@@ -132,8 +133,9 @@ export class SegmentEncoder {
     this.changedLevels += levels.length;
   }
 
-  /** The content of the segment up to now. */
+  /** The content of the segment up to now; empty if it has no update. */
   content(): Uint8Array {
+    if (this.changedLevels === 0) return new Uint8Array();
     const lengths = new Column();
     const columns = segmentColumns.map((name) => this.#columns[name].bytes());
     for (const { length } of columns) lengths.unsigned(length);
@@ -146,6 +148,7 @@ export class SegmentEncoder {
  * @throws MalformedHistoryError where the content is not that of a {@link SegmentEncoder}
  */
 export function* decodeSegment({ firstSequence, height }: SegmentStart, content: Uint8Array): Generator<BookUpdate> {
+  if (content.length === 0) return;
   const { sequences, heights, offsets, buys, sells, prices, volumes, orders } = splitColumns(content);
   const first: Record<BookSide, Integer> = { [sides.buy]: 0, [sides.sell]: 0 };
   let streamSequence = firstSequence;
@@ -163,6 +166,7 @@ export function* decodeSegment({ firstSequence, height }: SegmentStart, content:
     });
     yield { streamSequence, height: blockHeight, numberOffset, levels };
   }
+  if (streamSequence === firstSequence) throw new MalformedHistoryError("it has no update");
   for (const column of [heights, offsets, buys, sells, prices, volumes, orders]) column.end();
 }
 

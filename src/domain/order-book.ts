@@ -134,6 +134,12 @@ export class MarketBook {
     for (const level of levels) this.set(level);
   }
 
+  /** The levels as they are, buys before sells, each side best first. */
+  levels(): ChangedLevel[] {
+    const levels = [...this.ladders[sides.buy].levels, ...this.ladders[sides.sell].levels];
+    return levels.map(({ side, price, volume, orders }) => ({ side, price, volume, numberOfOrders: orders }));
+  }
+
   /** Drops the worst levels of each side beyond `levelsMax`. */
   keepBest(levelsMax: number): void {
     for (const { levels } of Object.values(this.ladders)) {
@@ -280,6 +286,11 @@ export class OrderBooks {
   /** Whether an event has ever concerned the market's book. */
   has(marketId: string): boolean {
     return this.#books.has(marketId);
+  }
+
+  /** A market's book; undefined if no event has ever concerned it. */
+  find(marketId: string): MarketBook | undefined {
+    return this.#books.get(marketId);
   }
 
   /** A market's book, to be changed in this block. */

@@ -20,12 +20,14 @@ import {
   venueMarketRows,
   writeLiveOrders,
 } from "../store/depth-table.js";
+import { writePast } from "../store/history-table.js";
 import { insertLedgerEntries, type LedgerText, loadLedgerEntries } from "../store/ledger-entry-table.js";
 import { type KeptWhole, marketDataRows, marketRows, type TradeRow, tradeRows } from "../store/market-table.js";
 import { advanceProgress, type Progress, type ProgressWriter } from "../store/progress-table.js";
 import { StatementGroup } from "../store/statement-group.js";
 import { type RowSum, writeTableDigests } from "../store/table-digest-table.js";
 import { insertRows, rowsWorthLoading, writeRows } from "../store/table-rows.js";
+import type { HistoryBatch, HistoryFold } from "./history-fold.js";
 
 /**
  * The changes of whole blocks, to be written in one transaction. A row that several blocks changed is included once, in
@@ -49,6 +51,8 @@ export interface WholeBatch extends Batch {
   readonly text: LedgerText;
   readonly accounts: readonly AccountRow[];
   readonly classes: readonly EntryClassRow[];
+  /** Undefined: the past of books is not kept. */
+  readonly past: HistoryBatch | undefined;
   readonly reached: Omit<Progress, "prunedSequence">;
 }
 
@@ -85,11 +89,12 @@ export function rowCount(batch: Batch): number {
 }
 
 /** Options for writing a batch. */
-export interface WriteOptions extends ProgressWriter {
+export interface WriteOptions extends Omit<ProgressWriter, "keepsPast"> {
   /** Use LOAD DATA LOCAL for many rows. */
   readonly localInfile: boolean;
   /** The sums of the tables including the batch. May be called repeatedly. */
   readonly sumsAfter: (batch: WholeBatch, progress: Progress) => ReadonlyMap<string, RowSum>;
+  readonly prunePast?: HistoryFold["prune"] | undefined;
 }
 
 /** Writes a batch within a transaction; returns the progress for the next one. */
@@ -97,10 +102,11 @@ export async function writeBatch(
   connection: Connection,
   batch: WholeBatch,
   before: Progress | undefined,
-  { localInfile, sumsAfter, ...writer }: WriteOptions,
+  { localInfile, sumsAfter, prunePast, ...writer }: WriteOptions,
 ): Promise<Progress> {
   const loads = (rows: number) => localInfile && rows >= rowsWorthLoading;
-  await advanceProgress(connection, before, batch.reached, writer);
+  const { past } = batch;
+  await advanceProgress(connection, before, batch.reached, { ...writer, keepsPast: past !== undefined });
   const group = new StatementGroup(connection);
   await writeRows(group, blockRows, [...batch.blocks.values()]);
   await writeRows(group, marketRows, [...batch.markets.values()]);
@@ -117,6 +123,11 @@ export async function writeBatch(
   else await insertLedgerEntries(group, batch.text);
   await writeRows(group, bundleRows, [...batch.bundles.values()]);
   await writeRows(group, signatureRows, batch.signatures);
+  if (past !== undefined) {
+    await writePast(group, past);
+    await prunePast?.(connection, group, past, batch.reached.blockTimeNs);
+    await writeTableDigests(group, past.sums, "history_digest");
+  }
   let prunedSequence = before?.prunedSequence ?? 0n;
   if (prunesTombstones(before?.height, batch.reached.height)) {
     await group.send();

@@ -7,7 +7,7 @@ import {
   ERC20MultiSigSignerRemovedSchema,
   ExpiredOrdersSchema,
 } from "../../gen/vega/events/v1/events_pb.js";
-import { MarketSchema } from "../../gen/vega/markets_pb.js";
+import { type Market, MarketSchema } from "../../gen/vega/markets_pb.js";
 import { type MarketData, MarketDataSchema, OrderSchema, type Trade, TradeSchema } from "../../gen/vega/vega_pb.js";
 import { heightMax } from "../domain/block-position.js";
 import { type BookChanges, canonicalQuantity, eventNumber, type OrderBooks } from "../domain/order-book.js";
@@ -27,6 +27,7 @@ import {
 } from "./event-checks.js";
 import { fieldError, requireBlockTime, requireId, shown } from "./field-checks.js";
 import type { Frame } from "./frames.js";
+import { type Decimals, decimalsOf, type HistoryFold } from "./history-fold.js";
 import type { LedgerTextWriter } from "./ledger-text.js";
 import { RecordingError } from "./recording-error.js";
 import { type VenueCounts, VenueMarkets } from "./venue-markets.js";
@@ -86,6 +87,8 @@ export interface FoldStart {
   readonly onNotice?: (text: string) => void;
   /** Default: that of an empty store. */
   readonly chain?: BlockChain;
+  /** Undefined: the past of books is not kept. */
+  readonly history?: HistoryFold | undefined;
 }
 
 /** The open block. */
@@ -94,7 +97,8 @@ interface OpenBlock {
   readonly timeNs: bigint;
   readonly markets: Map<string, Uint8Array>;
   readonly marketData: Map<string, MarketData>;
-  readonly trades: Map<string, Trade>;
+  readonly decimals: Map<string, Decimals>;
+  readonly trades: Trade[];
   readonly bundles: Batch["bundles"];
   readonly signatures: Batch["signatures"];
   /** Memory of its events. */
@@ -132,6 +136,7 @@ export class BlockFold {
   readonly #books: OrderBooks;
   readonly #ledger: LedgerTextWriter;
   readonly #chain: BlockChain;
+  readonly #history: HistoryFold | undefined;
   readonly #envelope = new EventEnvelope();
   #batch = emptyBatch();
   /** Bytes of markets and market data in the batch. */
@@ -161,6 +166,7 @@ export class BlockFold {
     this.counts = noCounts(this.#venues.counts);
     this.#ledger = start.ledger;
     this.#chain = start.chain ?? new BlockChain();
+    this.#history = start.history;
     this.#position = start.position;
     this.#reached = start.progress;
     this.#loadedUpTo = start.progress?.streamSequence ?? -1n;
@@ -174,7 +180,8 @@ export class BlockFold {
 
   /** The size of the batch. */
   get size(): { readonly bytes: number; readonly rows: number } {
-    return { bytes: this.#ledger.pendingBytes + this.#keptBytes, rows: rowCount(this.#batch) };
+    const { bytes = 0, rows = 0 } = this.#history ?? {};
+    return { bytes: this.#ledger.pendingBytes + this.#keptBytes + bytes, rows: rowCount(this.#batch) + rows };
   }
 
   /** The next event that is needed; earlier ones may precede it. Undefined: any may be first. */
@@ -185,7 +192,8 @@ export class BlockFold {
   /** The changes of whole blocks since the last `take`. Changes of an open block stay here. */
   take(): WholeBatch {
     if (this.#reached === undefined) throw new Error("no block has ended yet");
-    const batch = { ...this.#batch, ...this.#ledger.take(), reached: this.#reached };
+    const past = this.#history?.take(this.#reached.streamSequence);
+    const batch = { ...this.#batch, ...this.#ledger.take(), past, reached: this.#reached };
     this.#batch = emptyBatch();
     this.#keptBytes = 0;
     this.#moved = false;
@@ -330,7 +338,7 @@ export class BlockFold {
       case eventMembers.trade: {
         const trade = this.#decode(TradeSchema);
         checkTrade(trade);
-        block.trades.set(trade.marketId, trade);
+        block.trades.push(trade);
         return;
       }
       case eventMembers.marketData:
@@ -392,7 +400,8 @@ export class BlockFold {
       timeNs: timestamp,
       markets: new Map(),
       marketData: new Map(),
-      trades: new Map(),
+      decimals: new Map(),
+      trades: [],
       bundles: new Map(),
       signatures: [],
       bytes: 0,
@@ -417,13 +426,15 @@ export class BlockFold {
       this.#keptBytes += body.length;
       batch.marketData.set(marketId, { marketId, changedSequence: sequence, body });
     }
-    for (const [marketId, trade] of block.trades) {
-      batch.trades.set(marketId, toTradeRow(trade, sequence, block.timeNs));
-    }
+    const trades = block.trades.map((trade) => toTradeRow(trade, sequence, block.timeNs));
+    for (const trade of trades) batch.trades.set(trade.marketId, trade);
     for (const [id, bundle] of block.bundles) if (!batch.bundles.has(id)) batch.bundles.set(id, bundle);
     batch.signatures.push(...block.signatures);
     this.#keepChanges(changes, sequence);
-    for (const market of this.#venues.takeChanged()) batch.venueMarkets.set(market.marketId, market);
+    const venueMarkets = this.#venues.takeChanged();
+    for (const market of venueMarkets) batch.venueMarkets.set(market.marketId, market);
+    const blockPlace = { streamSequence: sequence, height, timeNs: block.timeNs };
+    this.#history?.endBlock(blockPlace, { changes: changes.markets, decimals: block.decimals, venueMarkets, trades });
     this.counts.ledgerEntries += this.#ledger.position - this.#position;
     this.#position = this.#ledger.position;
     const place = { height, timeNs: block.timeNs, streamSequence: sequence, ledgerEntries: this.#position };
@@ -490,6 +501,7 @@ export class BlockFold {
     checkMarket(kind, market);
     this.#checkNoVenue(kind, market.id);
     block.markets.set(market.id, Uint8Array.from(body));
+    block.decimals.set(market.id, decimalsOf(market));
   }
 
   /** @throws RecordingError if a market has events of a venue and of a network */
@@ -503,7 +515,7 @@ export class BlockFold {
     const number = eventNumber(block.timeNs, this.#envelope.number());
     switch (event.case) {
       case "marketDefinition":
-        block.markets.set(event.value.marketId, toBinary(MarketSchema, this.#venues.define(event.value, number)));
+        this.#define(block, this.#venues.define(event.value, number));
         return;
       case "bookSnapshot":
         this.#weigh(block, (event.value.bids.length + event.value.asks.length) * levelOverheadBytes);
@@ -514,11 +526,16 @@ export class BlockFold {
         this.#venues.applyDelta(event.value, number);
         return;
       case "trade":
-        block.trades.set(event.value.marketId, this.#venues.trade(event.value, this.#envelope.id()));
+        block.trades.push(this.#venues.trade(event.value, this.#envelope.id()));
         return;
       default:
         this.#skip(eventMembers.venueEvent);
     }
+  }
+
+  #define(block: OpenBlock, market: Market): void {
+    block.markets.set(market.id, toBinary(MarketSchema, market));
+    block.decimals.set(market.id, decimalsOf(market));
   }
 
   #marketData(block: OpenBlock): void {

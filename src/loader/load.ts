@@ -15,6 +15,8 @@ import { type WholeBatch, writeBatch } from "./batch.js";
 import { BlockChain } from "./block-chain.js";
 import { BlockFold } from "./block-fold.js";
 import { type Frame, FrameSplitter } from "./frames.js";
+import { HistoryFold } from "./history-fold.js";
+import { readHistoryStart } from "./history-start.js";
 import { LedgerTextWriter } from "./ledger-text.js";
 import type { LoadStatus } from "./load-status.js";
 import { type LoadProgress, type LoadSummary, ProgressMeter } from "./load-summary.js";
@@ -66,6 +68,8 @@ export interface LoadOptions {
   readonly standby?: boolean | undefined;
   /** Whether to try LOAD DATA LOCAL; default true. */
   readonly localInfile?: boolean | undefined;
+  /** How much of the books' past is kept before the newest block, in nanoseconds. Default: all. */
+  readonly keepBooks?: bigint | "all" | "off" | undefined;
   readonly transactionLedgerBytes?: number | undefined;
   readonly transactionRowsMax?: number | undefined;
 }
@@ -107,6 +111,7 @@ class Loader {
   readonly #fold: BlockFold;
   readonly #ledger: LedgerTextWriter;
   readonly #sums: TableSums;
+  readonly #history: HistoryFold | undefined;
   readonly #meter: ProgressMeter;
   #progress: Progress | undefined;
   /** The digest of the block that the progress names. */
@@ -132,6 +137,7 @@ class Loader {
     fold: BlockFold,
     ledger: LedgerTextWriter,
     sums: TableSums,
+    history: HistoryFold | undefined,
     progress: Progress | undefined,
     newestDigest: Uint8Array | undefined,
   ) {
@@ -142,6 +148,7 @@ class Loader {
     this.#fold = fold;
     this.#ledger = ledger;
     this.#sums = sums;
+    this.#history = history;
     this.#progress = progress;
     this.#newestDigest = newestDigest;
     this.#localInfile = options.localInfile ?? true;
@@ -165,9 +172,15 @@ class Loader {
         const { text: root } = await readChainStart(connection);
         const chain = new BlockChain({ root, marks, entries, accounts, classes });
         const onNotice = (text: string) => options.log.warn(text);
-        const fold = new BlockFold({ progress, position, books, ledger, chain, venueMarkets, onNotice });
+        const { keepBooks = "all" } = options;
+        const keepNs = typeof keepBooks === "bigint" ? keepBooks : undefined;
+        const history =
+          keepBooks === "off"
+            ? undefined
+            : new HistoryFold(books, await readHistoryStart(connection, progress, venueMarkets), keepNs);
+        const fold = new BlockFold({ progress, position, books, ledger, chain, venueMarkets, onNotice, history });
         const sums = await TableSums.read(connection, progress);
-        return new Loader(writer, options, turn, fold, ledger, sums, progress, marks[0]?.digest);
+        return new Loader(writer, options, turn, fold, ledger, sums, history, progress, marks[0]?.digest);
       });
     return withRetries(read, retryOptions(options));
   }
@@ -344,6 +357,7 @@ class Loader {
         loaderId: this.#turn?.id ?? "",
         newestDigest: this.#newestDigest,
         sumsAfter: this.#sums.after,
+        prunePast: this.#history?.prune,
       });
     });
   }

@@ -1,7 +1,9 @@
 import { deflateRawSync, inflateRawSync } from "node:zlib";
+import { MalformedHistoryError } from "../domain/book-history.js";
 import type { Connection } from "./connection/connection.js";
-import type { TradeRow } from "./market-table.js";
-import { rowTable } from "./table-rows.js";
+import { type TradeRow, tradeRows } from "./market-table.js";
+import type { StatementRunner } from "./statement-group.js";
+import { insertRows, rowsPerStatementMax, rowTable, rowText, type TableRows, writeRows } from "./table-rows.js";
 
 /** How a market goes on where a segment of its past begins. */
 export const segmentStates = {
@@ -48,6 +50,11 @@ export const segmentRows = rowTable<SegmentRow>("book_segment", 2, [
   "digest",
 ]);
 
+/** All of a segment's row but its digest, which covers this. */
+export function segmentRowText(row: SegmentRow): string {
+  return rowText(segmentRows.values(row).slice(0, -1));
+}
+
 /** A piece of a segment's keyframe (parts from 0 on) or of its changes (from {@link firstChangesPart} on), deflated. */
 export interface SegmentPartRow {
   readonly marketId: string;
@@ -86,9 +93,19 @@ export function toParts(
   return parts;
 }
 
+/** What is inflated, with the stream that did it: the types of Node lack the option `info`. */
+interface Inflated {
+  readonly buffer: Buffer;
+  readonly engine: { readonly bytesWritten: number };
+}
+
 /** The content of all parts of a keyframe, or of changes, in order. @throws Error if they are not what was deflated */
 export function fromParts(bodies: readonly Uint8Array[]): Buffer {
-  return inflateRawSync(Buffer.concat(bodies), { maxOutputLength: inflatedBytesMax });
+  const deflated = bodies.length === 1 && bodies[0] !== undefined ? bodies[0] : Buffer.concat(bodies);
+  const inflated: unknown = inflateRawSync(deflated, { maxOutputLength: inflatedBytesMax, info: true });
+  const { buffer, engine } = inflated as Inflated;
+  if (engine.bytesWritten === deflated.length) return buffer;
+  throw new MalformedHistoryError("bytes are left over");
 }
 
 /** An update of a market's newest segment: `body` is that of `encodeUpdate`. */
@@ -119,33 +136,176 @@ export const bookHistoryRows = rowTable<BookHistoryRow>("book_history", 1, [
   "newestDigest",
 ]);
 
-/** Any trade of the past; its id is its place, as `entryId` packs it. */
-export interface PastTradeRow extends Omit<TradeRow, "changedSequence"> {
+/** Any trade of the past. */
+export interface PastTrade {
+  /** Its place, as `entryId` packs it. */
   readonly id: bigint;
+  readonly trade: TradeRow;
 }
 
-export const pastTradeRows = rowTable<PastTradeRow>("trade", 1, [
-  "id",
-  "marketId",
-  "tradeId",
-  "price",
-  "size",
-  "buyer",
-  "seller",
-  "aggressor",
-  "buyOrder",
-  "sellOrder",
-  "timeNs",
-  "type",
-  "buyerMakerFee",
-  "buyerInfrastructureFee",
-  "buyerLiquidityFee",
-  "sellerMakerFee",
-  "sellerInfrastructureFee",
-  "sellerLiquidityFee",
-  "buyerAuctionBatch",
-  "sellerAuctionBatch",
-]);
+export const pastTradeRows: TableRows<PastTrade> = {
+  table: "trade",
+  // A trade never changes.
+  columns: ["id", "market_id", ...tradeRows.columns.slice(2)],
+  keyColumns: 1,
+  values: ({ id, trade }) => [id, trade.marketId, ...tradeRows.values(trade).slice(2)],
+};
+
+/** What a batch of blocks brings of the past. */
+export interface PastBatch {
+  /** Segments that began, and those that were sealed. */
+  readonly segments: readonly SegmentRow[];
+  readonly parts: readonly SegmentPartRow[];
+  /** Markets whose changes so far are in a sealed segment now. */
+  readonly sealed: readonly string[];
+  readonly changes: readonly BookChangeRow[];
+  readonly histories: readonly BookHistoryRow[];
+  readonly trades: readonly PastTrade[];
+}
+
+/** Writes what a batch brings. */
+export async function writePast(connection: StatementRunner, batch: PastBatch): Promise<void> {
+  for (let at = 0; at < batch.sealed.length; at += rowsPerStatementMax) {
+    const markets = batch.sealed.slice(at, at + rowsPerStatementMax);
+    await connection.run("DELETE FROM book_change WHERE market_id IN (?)", [markets]);
+  }
+  await insertRows(connection, bookChangeRows, batch.changes);
+  await writeRows(connection, segmentRows, batch.segments);
+  await insertRows(connection, segmentPartRows, batch.parts);
+  await writeRows(connection, bookHistoryRows, batch.histories);
+  await insertRows(connection, pastTradeRows, batch.trades);
+}
+
+/** Where the past of a market is, for the loader to go on. */
+export interface StoredPast {
+  readonly history: BookHistoryRow;
+  readonly newest: SegmentRow;
+  /** The updates of the newest segment, in order. */
+  readonly changes: readonly BookChangeRow[];
+  /** When the oldest segment begins, and the one after it, if there is one. */
+  readonly oldestTimeNs: bigint;
+  readonly secondTimeNs: bigint | undefined;
+}
+
+/** The past of every market that has any. @throws MalformedHistoryError if a market has no newest or oldest segment */
+export async function readPasts(connection: Pick<Connection, "query">): Promise<StoredPast[]> {
+  const histories = await readBookHistories(connection);
+  const newest = new Map((await readNewestSegments(connection)).map((row) => [row.marketId, row]));
+  const times = await connection.query<{ marketId: string; oldest: bigint; second: bigint | null }>(
+    `SELECT market_id AS marketId, time_ns AS oldest, (
+       SELECT s.time_ns FROM book_segment AS s WHERE s.market_id = book_segment.market_id
+         AND s.first_sequence > book_segment.first_sequence ORDER BY s.first_sequence LIMIT 1) AS second
+     FROM book_segment JOIN book_history USING (market_id) WHERE first_sequence = oldest_sequence`,
+  );
+  const timesOf = new Map(times.map((row) => [row.marketId, row]));
+  const changes = groupByMarket(await readBookChanges(connection));
+  return histories.map((history) => {
+    const { marketId } = history;
+    const [segment, time] = [newest.get(marketId), timesOf.get(marketId)];
+    if (segment === undefined || time === undefined) {
+      throw new MalformedHistoryError(`a segment of market ${marketId} is missing`);
+    }
+    const { oldest: oldestTimeNs, second } = time;
+    const secondTimeNs = second ?? undefined;
+    return { history, newest: segment, changes: changes.get(marketId) ?? [], oldestTimeNs, secondTimeNs };
+  });
+}
+
+export function groupByMarket<R extends { readonly marketId: string }>(rows: readonly R[]): Map<string, R[]> {
+  const groups = new Map<string, R[]>();
+  for (const row of rows) {
+    const group = groups.get(row.marketId);
+    if (group === undefined) groups.set(row.marketId, [row]);
+    else group.push(row);
+  }
+  return groups;
+}
+
+type HistoryAsRead = { [K in keyof BookHistoryRow]: BookHistoryRow[K] extends Uint8Array ? string : BookHistoryRow[K] };
+
+/** The ends of the past of a market, or of every one. */
+export async function readBookHistories(
+  connection: Pick<Connection, "query">,
+  marketId?: string,
+): Promise<BookHistoryRow[]> {
+  const [where, parameters] = marketId === undefined ? ["", []] : [" WHERE market_id = ?", [marketId]];
+  const rows = await connection.query<HistoryAsRead>(bookHistoryRows.select + where, parameters);
+  return rows.map((row) => {
+    return { ...row, oldestDigest: toBytes(row.oldestDigest), newestDigest: toBytes(row.newestDigest) };
+  });
+}
+
+/** The newest segment of each market. */
+export async function readNewestSegments(connection: Pick<Connection, "query">): Promise<SegmentRow[]> {
+  const rows = await connection.query<SegmentAsRead>(
+    `${segmentRows.select} JOIN book_history USING (market_id) WHERE first_sequence = newest_sequence`,
+  );
+  return rows.map(toSegment);
+}
+
+/** The updates of every market's newest segment, by market and in order. */
+export function readBookChanges(connection: Pick<Connection, "query">): Promise<BookChangeRow[]> {
+  return connection.query<{ [K in keyof BookChangeRow]: BookChangeRow[K] }>(
+    `${bookChangeRows.select} ORDER BY market_id, stream_sequence`,
+  );
+}
+
+/** A segment as it is read: bytes that are not a BLOB are text, one character per byte. */
+export type SegmentAsRead = { [K in keyof Omit<SegmentRow, "digest">]: SegmentRow[K] } & { digest: string | null };
+
+export function toSegment(row: SegmentAsRead): SegmentRow {
+  return { ...row, digest: row.digest === null ? undefined : toBytes(row.digest) };
+}
+
+function toBytes(text: string): Buffer {
+  return Buffer.from(text, "latin1");
+}
+
+/** Segments of a market from a place on, in order. */
+export async function readSegments(
+  connection: Pick<Connection, "query">,
+  marketId: string,
+  fromSequence: bigint,
+  segmentsMax: number,
+): Promise<SegmentRow[]> {
+  const rows = await connection.query<SegmentAsRead>(
+    `${segmentRows.select} WHERE market_id = ? AND first_sequence >= ? ORDER BY first_sequence LIMIT ${segmentsMax}`,
+    [marketId, fromSequence],
+  );
+  return rows.map(toSegment);
+}
+
+/** The parts of a segment, and any others before `endSequence`, in order. */
+export function readSegmentParts(
+  connection: Pick<Connection, "query">,
+  { marketId, firstSequence }: Pick<SegmentRow, "marketId" | "firstSequence">,
+  endSequence: bigint,
+): Promise<SegmentPartRow[]> {
+  return connection.query<{ [K in keyof SegmentPartRow]: SegmentPartRow[K] }>(
+    `${segmentPartRows.select} WHERE market_id = ? AND first_sequence >= ? AND first_sequence < ?
+     ORDER BY first_sequence, part`,
+    [marketId, firstSequence, endSequence],
+  );
+}
+
+/** Drops the segments of a market before a place. */
+export async function dropSegments(
+  connection: StatementRunner,
+  marketId: string,
+  beforeSequence: bigint,
+): Promise<void> {
+  for (const table of ["book_segment_part", "book_segment"]) {
+    await connection.run(`DELETE FROM ${table} WHERE market_id = ? AND first_sequence < ?`, [marketId, beforeSequence]);
+  }
+}
+
+/** `progress.history_sequence` as a row of its own, because earlier programs keep a digest of the others. */
+export const historySequenceRows: TableRows<bigint> = {
+  table: "progress",
+  columns: ["id", "history_sequence"],
+  keyColumns: 1,
+  values: (sequence) => [1, sequence],
+};
 
 /** Up to which stream sequence number the past is written; 0: never, and without progress. */
 export async function readHistorySequence(connection: Pick<Connection, "query">): Promise<bigint> {
@@ -154,3 +314,6 @@ export async function readHistorySequence(connection: Pick<Connection, "query">)
   );
   return row?.sequence ?? 0n;
 }
+
+/** Every table of the past. */
+export const historyTables = [segmentRows, segmentPartRows, bookChangeRows, bookHistoryRows, pastTradeRows];

@@ -96,6 +96,8 @@ export interface ProgressWriter {
   readonly loaderId: string;
   /** The digest of the newest block that this writer goes on from; undefined: it has none. */
   readonly newestDigest: Uint8Array | undefined;
+  /** Whether the past of books is written too. */
+  readonly keepsPast: boolean;
 }
 
 /**
@@ -108,23 +110,24 @@ export async function advanceProgress(
   connection: Connection,
   before: Progress | undefined,
   after: Omit<Progress, "prunedSequence">,
-  { loaderId, newestDigest }: ProgressWriter,
+  { loaderId, newestDigest, keepsPast }: ProgressWriter,
 ): Promise<void> {
   const values = [after.chainId, after.streamSequence, after.height, after.blockTimeNs];
+  const past = keepsPast ? [after.streamSequence] : [];
   const { affectedRows } =
     before === undefined
       ? await connection.run(
           `INSERT IGNORE INTO progress
-             (id, chain_id, stream_sequence, height, block_time_ns, pruned_sequence, store_id, loader_id)
-           VALUES (1, ?, ?, ?, ?, 0, ?, ?)`,
-          [...values, newStoreId(), loaderId],
+             (id, chain_id, stream_sequence, height, block_time_ns, pruned_sequence, store_id, loader_id${keepsPast ? ", history_sequence" : ""})
+           VALUES (1, ?, ?, ?, ?, 0, ?, ?${keepsPast ? ", ?" : ""})`,
+          [...values, newStoreId(), loaderId, ...past],
         )
       : await connection.run(
           `UPDATE progress SET chain_id = ?, stream_sequence = ?, height = ?, block_time_ns = ?,
-             loader_id = ?, loader_beat = loader_beat + 1
+             loader_id = ?, loader_beat = loader_beat + 1${keepsPast ? ", history_sequence = ?" : ""}
            WHERE id = 1 AND chain_id = ? AND stream_sequence = ?
              AND (SELECT digest FROM block WHERE height = ?) <=> ?`,
-          [...values, loaderId, before.chainId, before.streamSequence, before.height, newestDigest ?? null],
+          [...values, loaderId, ...past, before.chainId, before.streamSequence, before.height, newestDigest ?? null],
         );
   if (affectedRows === 1) return;
   const found = await readProgress(connection);

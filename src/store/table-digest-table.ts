@@ -37,6 +37,15 @@ export function addRow({ rows, sum, placeSum }: RowSum, hashed: bigint, place: b
   };
 }
 
+/** The sum of the rows that are not among those of `other`. */
+export function subtractSum(one: RowSum, other: RowSum): RowSum {
+  return {
+    rows: one.rows - other.rows,
+    sum: positive(one.sum - other.sum),
+    placeSum: positive(one.placeSum - other.placeSum),
+  };
+}
+
 /** The place of the one row by which two sums differ; undefined: there is none, or they differ by more than that. */
 export function placeOfDifference(one: RowSum, other: RowSum, placeMax: bigint): bigint | undefined {
   const difference = positive(one.sum - other.sum);
@@ -105,11 +114,17 @@ export async function renewTableDigests(
   ]);
 }
 
+/** The tables of sums: that of the books' past is another, because earlier programs take unknown rows for damage. */
+export type DigestTable = "table_digest" | "history_digest";
+
 /** What each table adds up to, by its name; empty: no program that writes digests has been here. */
-export async function readTableDigests(connection: Pick<Connection, "query">): Promise<Map<string, RowSum>> {
+export async function readTableDigests(
+  connection: Pick<Connection, "query">,
+  table: DigestTable = "table_digest",
+): Promise<Map<string, RowSum>> {
   const digests = await connection.query<{ name: string; rowCount: bigint; rowSum: string; placeSum: string }>(
     `SELECT table_name AS name, row_count AS rowCount, row_sum AS rowSum, place_sum AS placeSum
-     FROM table_digest WHERE table_name <> ?`,
+     FROM ${table} WHERE table_name <> ?`,
     [renewalName],
   );
   return new Map(
@@ -133,8 +148,12 @@ const digestRows: TableRows<readonly [table: string, sum: RowSum]> = {
 };
 
 /** Stores what tables add up to. */
-export async function writeTableDigests(connection: StatementRunner, sums: ReadonlyMap<string, RowSum>): Promise<void> {
-  await writeRows(connection, digestRows, [...sums]);
+export async function writeTableDigests(
+  connection: StatementRunner,
+  sums: ReadonlyMap<string, RowSum>,
+  table: DigestTable = "table_digest",
+): Promise<void> {
+  await writeRows(connection, { ...digestRows, table }, [...sums]);
 }
 
 /**
@@ -159,9 +178,12 @@ export function hasTableDigests(digests: ReadonlyMap<string, unknown>): boolean 
   return digestedTables.some(({ table }) => digests.has(table));
 }
 
-/** The place of a row, its `changed_sequence`; 0 in a table without. */
+/** The place of a row: its `changed_sequence`, or `stream_sequence` in the key of a change; 0 in a table without. */
 export function placeOf({ columns }: Pick<TableRows<never>, "columns">, values: readonly Parameter[]): bigint {
-  const place = values[columns.indexOf("changed_sequence")];
+  const place =
+    values[
+      columns.findIndex((name, index) => name === "changed_sequence" || (index === 1 && name === "stream_sequence"))
+    ];
   return typeof place === "bigint" ? place : 0n;
 }
 

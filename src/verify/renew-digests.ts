@@ -10,6 +10,7 @@ import { digestedTables, renewedStart, renewTableDigests } from "../store/table-
 import { readRows, writeRows } from "../store/table-rows.js";
 import { BlockRows, bytes, type DigestedBlock, type StoredBlock } from "./block-rows.js";
 import { Findings } from "./findings.js";
+import { renewPast } from "./history-check.js";
 import { LedgerCheck, type LedgerProgress, type RenewDigests } from "./ledger-check.js";
 import { sumOf } from "./table-check.js";
 
@@ -77,6 +78,7 @@ async function renewAll(
   const ledger = await LedgerCheck.start([reader], blocks, findings, renewal);
   await ledger.run(rows, height, (now) => onProgress(now, height));
   await renewal.write();
+  await renewPast(rows, (write) => renewal.inTurn(write));
   await renewal.inTurn(async (connection) => {
     const tables = [...digestedTables, retentionRows];
     const sums = new Map<string, ReturnType<typeof sumOf>>();

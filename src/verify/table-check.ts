@@ -1,9 +1,13 @@
+import type { ChangedLevel } from "../domain/order-book.js";
+import type { BookSide } from "../domain/price-ladder.js";
 import type { Connection, Parameter } from "../store/connection/connection.js";
 import { depthRows, levelRows, liveOrderRows, venueMarketRows } from "../store/depth-table.js";
+import { groupByMarket } from "../store/history-table.js";
 import { retentionRows } from "../store/ledger-entry-table.js";
 import { type Progress, progressRows } from "../store/progress-table.js";
 import {
   addRow,
+  type DigestTable,
   digestedTables,
   hasTableDigests,
   noRows,
@@ -28,12 +32,15 @@ export interface TableCheckOptions {
 }
 
 /** What the rows of a table add up to. */
-export function sumOf(table: Pick<TableRows<never>, "table" | "columns">, rows: readonly Parameter[][]): RowSum {
+export function sumOf(
+  table: Pick<TableRows<never>, "table" | "columns">,
+  rows: readonly (readonly Parameter[])[],
+): RowSum {
   return rows.reduce((sum, values) => addRow(sum, rowHash(table.table, values), placeOf(table, values)), noRows);
 }
 
-/** Compares the changing tables with their sums, books with orders, and bundles with signatures. */
-export async function checkTables(connection: Connection, options: TableCheckOptions): Promise<void> {
+/** Compares the changing tables with their sums, books with orders, and bundles with signatures. @returns the books */
+export async function checkTables(connection: Connection, options: TableCheckOptions): Promise<Books> {
   const { progress, isDigested, findings } = options;
   const digests = await readTableDigests(connection);
   const hasDigests = isDigested || hasTableDigests(digests);
@@ -57,17 +64,37 @@ export async function checkTables(connection: Connection, options: TableCheckOpt
     findings.add("table_digest", undefined, `it has a row of ${table}, which has no digest`);
   checkBooks(tables, findings);
   await checkBundles(connection, progress, findings);
+  return booksOf(tables);
 }
 
-async function compare(
+/** The levels of each market. */
+export type Books = ReadonlyMap<string, readonly ChangedLevel[]>;
+
+function booksOf(tables: ReadonlyMap<string, Parameter[][]>): Books {
+  const levels = (tables.get(levelRows.table) ?? []) as [string, BookSide, string, bigint, bigint][];
+  const present = levels.filter(([, , , volume, numberOfOrders]) => volume > 0n || numberOfOrders > 0n);
+  return groupByMarket(
+    present.map(([marketId, side, price, volume, numberOfOrders]) => ({
+      marketId,
+      side,
+      price,
+      volume,
+      numberOfOrders,
+    })),
+  );
+}
+
+/** Compares what a table adds up to with what was written. */
+export async function compare(
   connection: Connection,
   table: string,
   found: RowSum,
   written: RowSum | undefined,
-  { progress, findings }: TableCheckOptions,
+  { progress, findings }: Pick<TableCheckOptions, "progress" | "findings">,
+  digestTable: DigestTable = "table_digest",
 ): Promise<void> {
   if (written === undefined) {
-    findings.add("table_digest", undefined, `it has no row of ${table}`);
+    findings.add(digestTable, undefined, `it has no row of ${table}`);
     return;
   }
   if (found.rows === written.rows && found.sum === written.sum && found.placeSum === written.placeSum) return;

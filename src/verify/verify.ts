@@ -2,14 +2,16 @@ import { firstIdOfBlock } from "../domain/block-position.js";
 import { accountRows, entryClassRows } from "../store/account-table.js";
 import type { Connection } from "../store/connection/connection.js";
 import type { Database } from "../store/database.js";
+import { historyTables } from "../store/history-table.js";
 import { readOldestKept, retentionRows } from "../store/ledger-entry-table.js";
 import { findSchemaProblems } from "../store/migrate.js";
 import { type Progress, readProgress } from "../store/progress-table.js";
 import { digestedTables, readChainStart } from "../store/table-digest-table.js";
 import { BlockRows, type UndigestedBlocks } from "./block-rows.js";
 import { Findings } from "./findings.js";
+import { checkPast, checkPastNow, type PastSnapshot } from "./history-check.js";
 import { LedgerCheck, type LedgerProgress } from "./ledger-check.js";
-import { checkTables } from "./table-check.js";
+import { type Books, checkTables } from "./table-check.js";
 
 /** The maximum number of stray rows of one kind that are named. */
 const straysNamedMax = 10;
@@ -35,12 +37,13 @@ export async function verify(
   onProgress: (progress: LedgerProgress, newest: bigint) => void = () => {},
 ): Promise<VerifyReport> {
   const findings = new Findings();
-  const { progress, start } = await database.withSnapshot(async (connection) => ({
-    progress: await checkNow(connection, findings),
+  const { now, start } = await database.withSnapshot(async (connection) => ({
+    now: await checkNow(connection, findings),
     start: await readChainStart(connection),
   }));
+  const progress = now?.progress;
   const { renewedHeight } = start;
-  if (progress === undefined) {
+  if (now === undefined || progress === undefined) {
     const checked = { blocks: 0, entries: 0, height: 0n };
     return { progress, checked, undigested: [], renewedHeight, findings };
   }
@@ -54,6 +57,7 @@ export async function verify(
         if (blocks.newest?.height !== progress.height) {
           findings.add("block", progress.height, "it is the newest block, and it is not there");
         }
+        await checkPast(rows, now.past, now.books, progress, findings);
         return { progress, checked, undigested: blocks.undigested, renewedHeight, findings };
       }),
     ),
@@ -61,7 +65,10 @@ export async function verify(
 }
 
 /** Everything that must be read in one snapshot. */
-async function checkNow(connection: Connection, findings: Findings): Promise<Progress | undefined> {
+async function checkNow(
+  connection: Connection,
+  findings: Findings,
+): Promise<{ readonly progress: Progress; readonly books: Books; readonly past: PastSnapshot } | undefined> {
   for (const { table, text } of await findSchemaProblems(connection)) findings.add(table, undefined, text);
   const progress = await readProgress(connection);
   const [others] = await connection.query<{ n: bigint }>("SELECT COUNT(*) AS n FROM progress WHERE id <> 1");
@@ -90,14 +97,15 @@ async function checkNow(connection: Connection, findings: Findings): Promise<Pro
   await checkNumbers(connection, "entry_class", "class_id", block?.class_max, findings);
   await checkRetention(connection, progress, findings);
   const isDigested = block !== undefined && block.digest !== null;
-  await checkTables(connection, { progress, isDigested, findings });
-  return progress;
+  const books = await checkTables(connection, { progress, isDigested, findings });
+  return { progress, books, past: await checkPastNow(connection, progress, findings) };
 }
 
 /** Without progress nothing was loaded, and all other tables are empty. */
 async function checkEmpty(connection: Connection, findings: Findings): Promise<void> {
-  const tables = [...digestedTables, accountRows, entryClassRows, retentionRows].map(({ table }) => table);
-  for (const table of [...tables, "table_digest"]) {
+  const tables = [...digestedTables, ...historyTables, accountRows, entryClassRows, retentionRows];
+  const names = tables.map(({ table }) => table);
+  for (const table of [...names, "table_digest", "history_digest"]) {
     const [row] = await connection.query<{ n: bigint }>(`SELECT COUNT(*) AS n FROM ${table}`);
     if (table !== "progress" && row !== undefined && row.n > 0n) {
       findings.add(table, undefined, `it has rows, and the progress says that nothing was loaded`);

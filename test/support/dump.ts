@@ -18,6 +18,12 @@ export const storeTables = {
   signer_removed_bundle: "signature_id",
   node_signature: "signature_id, signature",
   table_digest: "table_name",
+  book_segment: "market_id, first_sequence",
+  book_segment_part: "market_id, first_sequence, part",
+  book_change: "market_id, stream_sequence",
+  book_history: "market_id",
+  trade: "id",
+  history_digest: "table_name",
 } as const;
 
 /**

@@ -24,7 +24,7 @@ CREATE TABLE book_segment (
 CREATE TABLE book_segment_part (
   market_id VARBINARY(128) NOT NULL,
   first_sequence BIGINT UNSIGNED NOT NULL,
-  part SMALLINT UNSIGNED NOT NULL,
+  part INT UNSIGNED NOT NULL,
   body BLOB NOT NULL COMMENT 'at most 7500 bytes',
   PRIMARY KEY (market_id, first_sequence, part)
 ) ENGINE = InnoDB;

@@ -1,0 +1,417 @@
+import type { Market } from "../../gen/vega/markets_pb.js";
+import { entryId } from "../domain/block-position.js";
+import {
+  type BookUpdate,
+  changesPerSegment,
+  decodeUpdate,
+  encodeKeyframe,
+  encodeUpdate,
+  numberBase,
+  SegmentEncoder,
+  sealedDigest,
+  sortLevels,
+  startDigest,
+} from "../domain/book-history.js";
+import type { MarketChange, OrderBooks } from "../domain/order-book.js";
+import type { Connection } from "../store/connection/connection.js";
+import type { VenueMarketRow } from "../store/depth-table.js";
+import {
+  type BookChangeRow,
+  type BookHistoryRow,
+  bookChangeRows,
+  bookHistoryRows,
+  dropSegments,
+  firstChangesPart,
+  historySequenceRows,
+  type PastBatch,
+  type PastTrade,
+  pastTradeRows,
+  readSegments,
+  type SegmentPartRow,
+  type SegmentRow,
+  type StoredPast,
+  segmentRowText,
+  segmentStates,
+  toParts,
+} from "../store/history-table.js";
+import type { TradeRow } from "../store/market-table.js";
+import type { StatementGroup } from "../store/statement-group.js";
+import { addRow, noRows, type RowSum, rowHash, subtractSum } from "../store/table-digest-table.js";
+import { type TableRows, writeRows } from "../store/table-rows.js";
+
+/** Markets whose oldest segments one transaction drops, and segments of each: a bounded time of the server's. */
+export const prunedMarketsMax = 16;
+export const prunedSegmentsMax = 32;
+
+/** What the numbers of a market's book mean. */
+export type Decimals = Pick<SegmentRow, "priceDecimals" | "sizeDecimals">;
+
+/** The place of a block; the sequence number is that of its end. */
+export interface BlockPlace {
+  readonly streamSequence: bigint;
+  readonly height: bigint;
+  readonly timeNs: bigint;
+}
+
+/** What the numbers of a market's book mean. */
+export function decimalsOf(market: Pick<Market, "decimalPlaces" | "positionDecimalPlaces">): Decimals {
+  return { priceDecimals: market.decimalPlaces, sizeDecimals: market.positionDecimalPlaces };
+}
+
+/** The past of the books as the last loader that kept it has left it. */
+export interface HistoryStart {
+  readonly historySequence: bigint;
+  readonly pasts: readonly StoredPast[];
+  readonly digests: ReadonlyMap<string, RowSum>;
+  /** The newest block, and how many trades it has. */
+  readonly tradeBlock: { readonly height: bigint; readonly position: number };
+  /** Undefined: it is written up to the newest block. */
+  readonly gap: HistoryGap | undefined;
+}
+
+/** Blocks that were loaded without their past, by an earlier release or with `--keep-books off`. */
+export interface HistoryGap {
+  /** The last block before; with `height` 0 if there is none. Its sequence is up to where the past is written. */
+  readonly after: BlockPlace;
+  /** The newest block. */
+  readonly place: BlockPlace;
+  readonly markets: ReadonlyMap<string, { readonly decimals: Decimals; readonly stale: boolean }>;
+  /** The last trades that are not in the past yet. */
+  readonly trades: readonly PastTrade[];
+}
+
+/** What a block did. */
+export interface BlockOutcome {
+  readonly changes: readonly MarketChange[];
+  /** Of the markets that it announced or updated. */
+  readonly decimals: ReadonlyMap<string, Decimals>;
+  readonly venueMarkets: readonly Pick<VenueMarketRow, "marketId" | "stale">[];
+  /** All of them, in order. */
+  readonly trades: readonly TradeRow[];
+}
+
+/** The past of a market, as far as the next blocks need it. */
+interface MarketPast {
+  newest: SegmentRow;
+  /** `startDigest` of the newest. */
+  newestDigest: Uint8Array;
+  encoder: SegmentEncoder;
+  oldestSequence: bigint;
+  oldestDigest: Uint8Array;
+  oldestTimeNs: bigint;
+  /** When the segment after the oldest begins: undefined while there is none. */
+  secondTimeNs: bigint | undefined;
+  /** Updates of the newest that were not taken yet. */
+  pending: BookUpdate[];
+  /** What the updates of the newest that were taken add up to. */
+  stored: RowSum;
+  /** The row of `book_history`, as it was taken last. */
+  written: BookHistoryRow | undefined;
+}
+
+const digestedTables = [bookHistoryRows, historySequenceRows, bookChangeRows, pastTradeRows];
+
+/** The batch of a past, and what its tables add up to with it. */
+export interface HistoryBatch extends PastBatch {
+  readonly sums: Map<string, RowSum>;
+  /** The rows of markets whose oldest segments it drops, once that was worked out. */
+  pruned?: readonly BookHistoryRow[];
+}
+
+const noDigest = new Uint8Array();
+
+/**
+ * Folds the changes of blocks into segments of the books' past (docs/internals.md, "The past of books"). What is written
+ * is a function of the events alone: segments do not depend on how blocks were batched, or on restarts.
+ */
+export class HistoryFold {
+  readonly #books: OrderBooks;
+  readonly #keepNs: bigint | undefined;
+  readonly #markets = new Map<string, MarketPast>();
+  #sequence: bigint;
+  #historySum: RowSum;
+  #sequenceSum: RowSum;
+  #changeSum: RowSum;
+  #tradeSum: RowSum;
+  /** Tables whose digest was removed: it stays missing, because nobody knows what it was. */
+  readonly #missing: readonly string[];
+  #segments = new Map<string, SegmentRow>();
+  #parts: SegmentPartRow[] = [];
+  #trades: PastTrade[] = [];
+  #sealed = new Set<string>();
+  /** Markets with pending updates, and those whose row of `book_history` changes. */
+  readonly #grown = new Set<MarketPast>();
+  readonly #moved = new Set<MarketPast>();
+  #tradeBlock: { readonly height: bigint; position: number };
+  /** Rows and bytes of the batch, about. */
+  rows = 0;
+  bytes = 0;
+
+  /** @param keepNs how much of the past is kept before the newest block, in nanoseconds; undefined: all */
+  constructor(books: OrderBooks, start: HistoryStart, keepNs: bigint | undefined) {
+    this.#books = books;
+    this.#keepNs = keepNs;
+    this.#tradeBlock = { ...start.tradeBlock };
+    const { digests } = start;
+    for (const stored of start.pasts) {
+      const past = toMarketPast(stored);
+      this.#markets.set(stored.history.marketId, past);
+      for (const row of stored.changes) past.stored = addChange(past.stored, row);
+    }
+    this.#sequence = start.historySequence;
+    // Not what is there now: a row that was changed by others stays wrong.
+    this.#historySum = digests.get(bookHistoryRows.table) ?? noRows;
+    this.#sequenceSum = digests.get(historySequenceRows.table) ?? noRows;
+    this.#changeSum = digests.get(bookChangeRows.table) ?? noRows;
+    this.#tradeSum = digests.get(pastTradeRows.table) ?? noRows;
+    const isFirst = start.historySequence === 0n && digests.size === 0;
+    if (isFirst) this.#sequenceSum = replaceRow(noRows, historySequenceRows, undefined, this.#sequence);
+    this.#missing = isFirst ? [] : digestedTables.map(({ table }) => table).filter((table) => !digests.has(table));
+    if (start.gap !== undefined) this.#passGap(start.gap);
+  }
+
+  /** The time of the oldest book that is kept; undefined: there is none. */
+  get oldestTimeNs(): bigint | undefined {
+    let oldest: bigint | undefined;
+    for (const { oldestTimeNs } of this.#markets.values()) {
+      if (oldest === undefined || oldestTimeNs < oldest) oldest = oldestTimeNs;
+    }
+    return oldest;
+  }
+
+  /** Ends a block. The books are as of its end. */
+  endBlock(place: BlockPlace, { changes, decimals, venueMarkets, trades }: BlockOutcome): void {
+    const stale = new Map(venueMarkets.map((market) => [market.marketId, market.stale]));
+    for (const marketId of new Set([...decimals.keys(), ...stale.keys()])) {
+      this.#define(marketId, place, decimals.get(marketId), stale.get(marketId));
+    }
+    for (const change of changes) if (change.levels.length > 0) this.#append(change, place);
+    if (trades.length > 0 && this.#tradeBlock.height !== place.height) {
+      this.#tradeBlock = { height: place.height, position: 0 };
+    }
+    for (const trade of trades) this.#addTrade(entryId(place.height, this.#tradeBlock.position++), trade);
+  }
+
+  /** What was folded since the last time, up to an event. */
+  take(streamSequence: bigint): HistoryBatch {
+    const changes: BookChangeRow[] = [];
+    for (const past of this.#grown) {
+      for (const update of past.pending) {
+        const { marketId } = past.newest;
+        const row = { marketId, streamSequence: update.streamSequence, body: encodeUpdate(update) };
+        changes.push(row);
+        past.stored = addChange(past.stored, row);
+        this.#changeSum = addChange(this.#changeSum, row);
+      }
+      past.pending = [];
+    }
+    const histories = [...this.#moved].map((past) => this.#writeHistory(past));
+    this.#sequenceSum = replaceRow(this.#sequenceSum, historySequenceRows, this.#sequence, streamSequence);
+    this.#sequence = streamSequence;
+    const batch = {
+      segments: [...this.#segments.values()],
+      parts: this.#parts,
+      sealed: [...this.#sealed],
+      trades: this.#trades,
+      sums: this.#sums(),
+      changes,
+      histories,
+    };
+    for (const set of [this.#segments, this.#sealed, this.#grown, this.#moved]) set.clear();
+    this.#parts = [];
+    this.#trades = [];
+    this.rows = 0;
+    this.bytes = 0;
+    return batch;
+  }
+
+  /**
+   * Drops some of the segments that ended before the past that is kept, within the transaction of the batch that was
+   * taken last, whose statements are in the group. May be called repeatedly.
+   */
+  readonly prune = async (
+    connection: Connection,
+    group: StatementGroup,
+    batch: HistoryBatch,
+    newestTimeNs: bigint,
+  ): Promise<void> => {
+    if (this.#keepNs === undefined) return;
+    const beforeNs = newestTimeNs - this.#keepNs;
+    const due = [...this.#markets.values()].filter(
+      ({ secondTimeNs: second }) => second !== undefined && second <= beforeNs,
+    );
+    if (batch.pruned === undefined && due.length === 0) return;
+    // The rows of the batch are among those that are read.
+    await group.send();
+    batch.pruned ??= await this.#findPruned(connection, due.slice(0, prunedMarketsMax), beforeNs);
+    for (const { marketId, oldestSequence } of batch.pruned) await dropSegments(group, marketId, oldestSequence);
+    await writeRows(group, bookHistoryRows, batch.pruned);
+    const { table } = bookHistoryRows;
+    if (batch.sums.has(table)) batch.sums.set(table, this.#historySum);
+  };
+
+  async #findPruned(connection: Connection, due: readonly MarketPast[], beforeNs: bigint): Promise<BookHistoryRow[]> {
+    const pruned: BookHistoryRow[] = [];
+    for (const past of due) {
+      const { marketId } = past.newest;
+      const rows = await readSegments(connection, marketId, past.oldestSequence, prunedSegmentsMax + 2);
+      const last = rows.slice(0, prunedSegmentsMax + 1).findLastIndex(({ timeNs }) => timeNs <= beforeNs);
+      const [before, oldest, second] = [rows[last - 1], rows[last], rows[last + 1]];
+      if (before?.digest === undefined || oldest === undefined) continue;
+      const hasLater = past.newest.firstSequence > oldest.firstSequence;
+      past.oldestSequence = oldest.firstSequence;
+      past.oldestDigest = before.digest;
+      past.oldestTimeNs = oldest.timeNs;
+      past.secondTimeNs = second?.timeNs ?? (hasLater ? past.newest.timeNs : undefined);
+      pruned.push(this.#writeHistory(past));
+    }
+    return pruned;
+  }
+
+  /** The row of `book_history` as it is now. */
+  #writeHistory(past: MarketPast): BookHistoryRow {
+    const { newest, newestDigest, oldestSequence, oldestDigest, written } = past;
+    const { marketId, firstSequence: newestSequence } = newest;
+    const row = { marketId, oldestSequence, oldestDigest, newestSequence, newestDigest };
+    this.#historySum = replaceRow(this.#historySum, bookHistoryRows, written, row);
+    past.written = row;
+    return row;
+  }
+
+  #sums(): Map<string, RowSum> {
+    const sums = new Map([
+      [bookHistoryRows.table, this.#historySum],
+      [historySequenceRows.table, this.#sequenceSum],
+      [bookChangeRows.table, this.#changeSum],
+      [pastTradeRows.table, this.#tradeSum],
+    ]);
+    for (const table of this.#missing) sums.delete(table);
+    return sums;
+  }
+
+  /** Nothing was written of the blocks from `after` on: what is known now begins anew. */
+  #passGap({ after, place, markets, trades }: HistoryGap): void {
+    const lost = { ...after, streamSequence: after.streamSequence + 1n };
+    if (lost.streamSequence < place.streamSequence) {
+      for (const [marketId, { newest }] of this.#markets) this.#begin(marketId, lost, segmentStates.notKept, newest);
+    }
+    for (const [marketId, { decimals, stale }] of markets) {
+      this.#begin(marketId, place, stale ? segmentStates.stale : segmentStates.whole, decimals);
+    }
+    for (const { id, trade } of trades) this.#addTrade(id, trade);
+  }
+
+  #addTrade(id: bigint, trade: TradeRow): void {
+    const row = { id, trade };
+    this.#trades.push(row);
+    this.#tradeSum = addRow(this.#tradeSum, rowHash(pastTradeRows.table, pastTradeRows.values(row)), 0n);
+    this.rows++;
+  }
+
+  /** A block told of a market: its past begins, or begins anew, if that changes what its book means. */
+  #define(marketId: string, place: BlockPlace, told: Decimals | undefined, toldStale: boolean | undefined): void {
+    const newest = this.#markets.get(marketId)?.newest;
+    const decimals = told ?? newest;
+    // It is not announced yet.
+    if (decimals === undefined) return;
+    const wasStale = newest?.state === segmentStates.stale;
+    const stale = toldStale ?? wasStale;
+    const isSame =
+      stale === wasStale &&
+      newest?.priceDecimals === decimals.priceDecimals &&
+      newest.sizeDecimals === decimals.sizeDecimals;
+    if (!isSame) this.#begin(marketId, place, stale ? segmentStates.stale : segmentStates.whole, decimals);
+  }
+
+  #append({ marketId, publishedSequenceNumber, levels }: MarketChange, place: BlockPlace): void {
+    const past = this.#markets.get(marketId);
+    if (past === undefined || past.newest.state === segmentStates.stale) return;
+    const { streamSequence, height } = place;
+    // Its keyframe holds the change.
+    if (past.newest.firstSequence === streamSequence) return;
+    const numberOffset = publishedSequenceNumber - numberBase(place.timeNs);
+    const update = { streamSequence, height, numberOffset, levels: sortLevels(levels) };
+    past.encoder.append(update);
+    past.pending.push(update);
+    this.#grown.add(past);
+    this.rows++;
+    if (past.encoder.changedLevels < changesPerSegment(past.newest.keyframeLevels)) return;
+    this.#begin(marketId, place, segmentStates.continued, past.newest);
+  }
+
+  /** Begins a market's next segment, and seals the one before. */
+  #begin(marketId: string, place: BlockPlace, state: number, { priceDecimals, sizeDecimals }: Decimals): void {
+    const before = this.#markets.get(marketId);
+    const beforeDigest = before === undefined ? noDigest : this.#seal(before);
+    const hasBook = state === segmentStates.continued || state === segmentStates.whole;
+    const book = this.#books.find(marketId);
+    const levels = (hasBook && book?.levels()) || [];
+    const { streamSequence: firstSequence, height, timeNs } = place;
+    const newest: SegmentRow = {
+      ...{ marketId, firstSequence, state, height, timeNs, priceDecimals, sizeDecimals },
+      publishedSequenceNumber: state === segmentStates.notKept ? 0n : (book?.published ?? 0n),
+      keyframeLevels: levels.length,
+      digest: undefined,
+    };
+    const keyframe = hasBook ? encodeKeyframe(levels) : noDigest;
+    const started = {
+      newest,
+      newestDigest: startDigest(beforeDigest, segmentRowText(newest), keyframe),
+      encoder: new SegmentEncoder(newest),
+    };
+    const past = before ?? {
+      ...started,
+      ...{ oldestSequence: firstSequence, oldestDigest: noDigest, oldestTimeNs: timeNs, secondTimeNs: undefined },
+      ...{ pending: [], stored: noRows, written: undefined },
+    };
+    if (before !== undefined) {
+      Object.assign(before, started);
+      before.secondTimeNs ??= timeNs;
+    }
+    this.#markets.set(marketId, past);
+    this.#moved.add(past);
+    this.#putSegment(newest, 0, keyframe);
+  }
+
+  /** @returns the digest of the segment */
+  #seal(past: MarketPast): Uint8Array {
+    const content = past.encoder.content();
+    const digest = sealedDigest(past.newestDigest, content);
+    this.#putSegment({ ...past.newest, digest }, firstChangesPart, content);
+    this.rows -= past.pending.length;
+    past.pending = [];
+    if (past.stored.rows > 0n) this.#sealed.add(past.newest.marketId);
+    this.#changeSum = subtractSum(this.#changeSum, past.stored);
+    past.stored = noRows;
+    return digest;
+  }
+
+  #putSegment(row: SegmentRow, firstPart: number, content: Uint8Array): void {
+    this.#segments.set(`${row.firstSequence} ${row.marketId}`, row);
+    const parts = content.length === 0 ? [] : toParts(row, firstPart, content);
+    this.#parts.push(...parts);
+    this.rows += parts.length + 1;
+    for (const { body } of parts) this.bytes += body.length;
+  }
+}
+
+function toMarketPast({ history, newest, changes, oldestTimeNs, secondTimeNs }: StoredPast): MarketPast {
+  const encoder = new SegmentEncoder(newest);
+  for (const { streamSequence, body } of changes) encoder.append(decodeUpdate(streamSequence, body));
+  const { newestDigest, oldestSequence, oldestDigest } = history;
+  return {
+    ...{ newest, newestDigest, encoder, oldestSequence, oldestDigest, oldestTimeNs, secondTimeNs },
+    ...{ pending: [], stored: noRows, written: history },
+  };
+}
+
+/** The sum with a row in place of another, if there was one. */
+function replaceRow<R>(sum: RowSum, table: TableRows<R>, before: R | undefined, after: R): RowSum {
+  const hashOf = (row: R) => rowHash(table.table, table.values(row));
+  const without = before === undefined ? sum : addRow(sum, hashOf(before), 0n, -1n);
+  return addRow(without, hashOf(after), 0n);
+}
+
+function addChange(sum: RowSum, row: BookChangeRow): RowSum {
+  return addRow(sum, rowHash(bookChangeRows.table, bookChangeRows.values(row)), row.streamSequence);
+}

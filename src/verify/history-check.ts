@@ -1,0 +1,359 @@
+import { isDeepStrictEqual } from "node:util";
+import {
+  type BookUpdate,
+  decodeKeyframe,
+  decodeSegment,
+  decodeUpdate,
+  sealedDigest,
+  startDigest,
+} from "../domain/book-history.js";
+import type { ChangedLevel } from "../domain/order-book.js";
+import type { Connection } from "../store/connection/connection.js";
+import {
+  type BookChangeRow,
+  type BookHistoryRow,
+  bookChangeRows,
+  bookHistoryRows,
+  firstChangesPart,
+  fromParts,
+  groupByMarket,
+  historySequenceRows,
+  pastTradeRows,
+  readBookChanges,
+  readBookHistories,
+  readHistorySequence,
+  readSegmentParts,
+  readSegments,
+  type SegmentPartRow,
+  type SegmentRow,
+  segmentRows,
+  segmentRowText,
+  segmentStates,
+} from "../store/history-table.js";
+import type { Progress } from "../store/progress-table.js";
+import {
+  addRow,
+  noRows,
+  type RowSum,
+  readTableDigests,
+  rowHash,
+  writeTableDigests,
+} from "../store/table-digest-table.js";
+import { readRows, type TableRows, writeRows } from "../store/table-rows.js";
+import type { Findings } from "./findings.js";
+import { type Books, compare, sumOf } from "./table-check.js";
+
+const segmentsPerQuery = 100;
+const tradesPerQuery = 10_000;
+
+/** Strays of one kind that are named. */
+const straysNamedMax = 10;
+
+/** The past as it was in one snapshot. What is sealed does not change later, but the oldest of it may go. */
+export interface PastSnapshot {
+  readonly histories: readonly BookHistoryRow[];
+  readonly changes: ReadonlyMap<string, readonly BookChangeRow[]>;
+  /** Whether it is written up to the live books. */
+  readonly isCurrent: boolean;
+  /** The newest trade, and what all add up to; undefined: it is not known. */
+  readonly lastTrade: bigint;
+  readonly tradeSum: RowSum | undefined;
+}
+
+/** What can change is read and checked in the snapshot of the progress. */
+export async function checkPastNow(
+  connection: Connection,
+  progress: Progress,
+  findings: Findings,
+): Promise<PastSnapshot> {
+  const historySequence = await readHistorySequence(connection);
+  const digests = await readTableDigests(connection, "history_digest");
+  const isKept = historySequence > 0n || digests.size > 0;
+  const histories = await readBookHistories(connection);
+  const changes = await readBookChanges(connection);
+  const written = (table: string) => digests.get(table) ?? (isKept ? undefined : noRows);
+  const check = <R>(table: TableRows<R>, rows: readonly R[]) => {
+    const found = sumOf(table, rows.map(table.values));
+    return compare(connection, table.table, found, written(table.table), { progress, findings }, "history_digest");
+  };
+  await check(bookHistoryRows, histories);
+  await check(bookChangeRows, changes);
+  if (isKept) await check(historySequenceRows, [historySequence]);
+  const tradeSum = written(pastTradeRows.table);
+  if (tradeSum === undefined) findings.add("history_digest", undefined, `it has no row of ${pastTradeRows.table}`);
+  const tables: string[] = [bookHistoryRows, bookChangeRows, historySequenceRows, pastTradeRows].map(
+    ({ table }) => table,
+  );
+  for (const table of digests.keys()) {
+    if (!tables.includes(table))
+      findings.add("history_digest", undefined, `it has a row of ${table}, which has no digest`);
+  }
+  await findStrays(connection, histories, findings);
+  const [last] = await connection.query<{ id: bigint | null }>("SELECT MAX(id) AS id FROM trade");
+  return {
+    histories,
+    changes: groupByMarket(changes),
+    isCurrent: historySequence === progress.streamSequence,
+    lastTrade: last?.id ?? 0n,
+    tradeSum,
+  };
+}
+
+/** Segments, and parts of them, before the oldest or after the newest of their market, or of no market. */
+async function findStrays(
+  connection: Connection,
+  histories: readonly BookHistoryRow[],
+  findings: Findings,
+): Promise<void> {
+  const known = new Set(histories.map(({ marketId }) => marketId));
+  for (const table of ["book_segment", "book_segment_part"]) {
+    const rows = await connection.query<{ marketId: string }>(`SELECT DISTINCT market_id AS marketId FROM ${table}`);
+    const unknown = rows.filter(({ marketId }) => !known.has(marketId));
+    for (const { marketId } of unknown) findings.add(table, undefined, `market ${marketId} has no past`);
+    for (const { marketId, oldestSequence, newestSequence } of histories) {
+      const strays = await connection.query<{ sequence: bigint }>(
+        `SELECT first_sequence AS sequence FROM ${table}
+         WHERE market_id = ? AND (first_sequence < ? OR first_sequence > ?) LIMIT ${straysNamedMax}`,
+        [marketId, oldestSequence, newestSequence],
+      );
+      for (const { sequence } of strays) {
+        findings.add(table, undefined, `market ${marketId} has a segment at ${sequence}, outside of its past`);
+      }
+    }
+  }
+}
+
+/** Checks every segment and trade that the snapshot knows of. The loader may run meanwhile. */
+export async function checkPast(
+  connection: Connection,
+  past: PastSnapshot,
+  books: Books,
+  progress: Progress,
+  findings: Findings,
+): Promise<void> {
+  for (const history of past.histories) {
+    const { marketId } = history;
+    const live = past.isCurrent ? (books.get(marketId) ?? []) : undefined;
+    await new MarketCheck(connection, history, past.changes.get(marketId) ?? [], live, findings).run();
+  }
+  if (past.tradeSum === undefined) return;
+  const sum = await sumTrades(connection, past.lastTrade);
+  await compare(connection, pastTradeRows.table, sum, past.tradeSum, { progress, findings }, "history_digest");
+}
+
+/** What all trades up to one add up to. */
+export async function sumTrades(connection: Connection, lastTrade: bigint): Promise<RowSum> {
+  const { table, columns } = pastTradeRows;
+  let sum = noRows;
+  for (let next = 0n; next <= lastTrade; ) {
+    const rows = await connection.query(
+      `SELECT ${columns.join(", ")} FROM ${table} WHERE id >= ? AND id <= ? ORDER BY id LIMIT ${tradesPerQuery}`,
+      [next, lastTrade],
+    );
+    for (const row of rows)
+      sum = addRow(
+        sum,
+        rowHash(
+          table,
+          columns.map((name) => row[name] ?? null),
+        ),
+        0n,
+      );
+    const last = rows.at(-1)?.["id"];
+    if (rows.length < tradesPerQuery || typeof last !== "bigint") return sum;
+    next = last + 1n;
+  }
+  return sum;
+}
+
+/** A stored segment. */
+export interface StoredSegment {
+  readonly row: SegmentRow;
+  /** Undefined: its parts are not what was deflated. */
+  readonly keyframe: Buffer | undefined;
+  readonly content: Buffer | undefined;
+  /** What its digests have to be: as it began, and once it is sealed. */
+  readonly start: Buffer;
+  readonly sealed: Buffer;
+}
+
+/**
+ * The segments of a market up to its newest one. Each is chained to the digest that `digestOf` gives for the one before.
+ * Where the loader prunes meanwhile, it goes on with what is the oldest then.
+ */
+export async function* readPastOf(
+  connection: Connection,
+  { marketId, oldestSequence, oldestDigest, newestSequence }: BookHistoryRow,
+  digestOf: (segment: StoredSegment) => Uint8Array,
+): AsyncGenerator<StoredSegment> {
+  let next = oldestSequence;
+  let before = oldestDigest;
+  for (;;) {
+    const rows = await readSegments(connection, marketId, next, segmentsPerQuery + 1);
+    const [now] = await readBookHistories(connection, marketId);
+    if (now !== undefined && now.oldestSequence > next && now.oldestSequence <= newestSequence) {
+      next = now.oldestSequence;
+      before = now.oldestDigest;
+      continue;
+    }
+    for (const [index, row] of rows.slice(0, segmentsPerQuery).entries()) {
+      if (row.firstSequence > newestSequence) return;
+      const end = row.firstSequence === newestSequence ? row.firstSequence + 1n : rows[index + 1]?.firstSequence;
+      const segment = toSegment(row, await readSegmentParts(connection, row, end ?? row.firstSequence + 1n), before);
+      yield segment;
+      before = digestOf(segment);
+    }
+    const following = rows[segmentsPerQuery];
+    if (following === undefined) return;
+    next = following.firstSequence;
+  }
+}
+
+function toSegment(row: SegmentRow, parts: readonly SegmentPartRow[], before: Uint8Array): StoredSegment {
+  const isOurs = parts.every(({ firstSequence }) => firstSequence === row.firstSequence);
+  const contentFrom = (first: number, end: number): Buffer | undefined => {
+    const ours = parts.filter(({ part }) => part >= first && part < end);
+    if (!isOurs || ours.some(({ part }, index) => part !== first + index)) return undefined;
+    try {
+      return ours.length === 0 ? Buffer.alloc(0) : fromParts(ours.map(({ body }) => body));
+    } catch {
+      return undefined;
+    }
+  };
+  const keyframe = contentFrom(0, firstChangesPart);
+  const content = contentFrom(firstChangesPart, Number.POSITIVE_INFINITY);
+  const start = startDigest(before, segmentRowText(row), keyframe ?? Buffer.alloc(0));
+  return { row, keyframe, content, start, sealed: sealedDigest(start, content ?? Buffer.alloc(0)) };
+}
+
+/** Volumes and numbers of orders by side and price. */
+type Book = Map<string, string>;
+
+/** Checks the segments of a market against their digests, and against each other. */
+class MarketCheck {
+  readonly #connection: Connection;
+  readonly #history: BookHistoryRow;
+  readonly #changes: readonly BookChangeRow[];
+  readonly #live: readonly ChangedLevel[] | undefined;
+  readonly #findings: Findings;
+
+  constructor(
+    connection: Connection,
+    history: BookHistoryRow,
+    changes: readonly BookChangeRow[],
+    live: readonly ChangedLevel[] | undefined,
+    findings: Findings,
+  ) {
+    this.#connection = connection;
+    this.#history = history;
+    this.#changes = changes;
+    this.#live = live;
+    this.#findings = findings;
+  }
+
+  async run(): Promise<void> {
+    const { marketId, newestSequence } = this.#history;
+    let book: Book | undefined;
+    let last: SegmentRow | undefined;
+    for await (const segment of readPastOf(
+      this.#connection,
+      this.#history,
+      ({ row, sealed }) => row.digest ?? sealed,
+    )) {
+      const { row } = segment;
+      last = row;
+      const problem = this.#problemOf(segment, book);
+      book = typeof problem === "string" ? undefined : problem;
+      if (typeof problem === "string" && !(await this.#isPruned(row))) {
+        this.#findings.add("book_segment", row.height, `market ${marketId}, segment ${row.firstSequence}: ${problem}`);
+      }
+    }
+    if (last?.firstSequence === newestSequence) return;
+    this.#findings.add(
+      "book_segment",
+      undefined,
+      `market ${marketId}: its newest segment ${newestSequence} is missing`,
+    );
+  }
+
+  /** The book at the end of the segment, given that at its start by the one before; or what is wrong. */
+  #problemOf(
+    { row, keyframe, content, start, sealed }: StoredSegment,
+    before: Book | undefined,
+  ): Book | string | undefined {
+    const { newestSequence, newestDigest } = this.#history;
+    const isNewest = row.firstSequence === newestSequence;
+    const found = isNewest ? start : sealed;
+    const written = isNewest ? newestDigest : row.digest;
+    if (keyframe === undefined || content === undefined) return "a part is not what was written";
+    if (written === undefined || !found.equals(written)) return "it is not what was written, or the one before it";
+    if (row.state !== segmentStates.continued && row.state !== segmentStates.whole) return undefined;
+    try {
+      const book = toBook(decodeKeyframe(keyframe));
+      if (row.state === segmentStates.continued && before !== undefined && !isDeepStrictEqual(before, book)) {
+        return "its keyframe is not the book that the changes before it lead to";
+      }
+      for (const update of isNewest ? this.#updates() : decodeSegment(row, content)) fold(book, update);
+      const isLive = isNewest && this.#live !== undefined;
+      return isLive && !isDeepStrictEqual(book, toBook(this.#live)) ? "its changes do not lead to the live book" : book;
+    } catch (error) {
+      return (error as Error).message;
+    }
+  }
+
+  *#updates(): Generator<BookUpdate> {
+    for (const { streamSequence, body } of this.#changes) yield decodeUpdate(streamSequence, body);
+  }
+
+  async #isPruned({ firstSequence }: SegmentRow): Promise<boolean> {
+    const [now] = await readBookHistories(this.#connection, this.#history.marketId);
+    return now !== undefined && firstSequence < now.oldestSequence;
+  }
+}
+
+function toBook(levels: readonly ChangedLevel[]): Book {
+  const book: Book = new Map();
+  fold(book, { levels });
+  return book;
+}
+
+function fold(book: Book, { levels }: Pick<BookUpdate, "levels">): void {
+  for (const { side, price, volume, numberOfOrders } of levels) {
+    const key = `${side} ${price}`;
+    if (volume === 0n && numberOfOrders === 0n) book.delete(key);
+    else book.set(key, `${volume} ${numberOfOrders}`);
+  }
+}
+
+/** Makes the digests of the past anew; `write` runs its statements as the only writer. */
+export async function renewPast(
+  connection: Connection,
+  write: (statements: (connection: Connection) => Promise<void>) => Promise<void>,
+): Promise<void> {
+  const historySequence = await readHistorySequence(connection);
+  if (historySequence === 0n) return;
+  for (const history of await readBookHistories(connection)) {
+    let rows: SegmentRow[] = [];
+    let newestDigest = history.newestDigest;
+    for await (const { row, start, sealed } of readPastOf(connection, history, (segment) => segment.sealed)) {
+      if (row.firstSequence === history.newestSequence) newestDigest = start;
+      else rows.push({ ...row, digest: sealed });
+      if (rows.length < segmentsPerQuery) continue;
+      await write((writer) => writeRows(writer, segmentRows, rows));
+      rows = [];
+    }
+    await write(async (writer) => {
+      await writeRows(writer, segmentRows, rows);
+      await writeRows(writer, bookHistoryRows, [{ ...history, newestDigest }]);
+    });
+  }
+  const [last] = await connection.query<{ id: bigint | null }>("SELECT MAX(id) AS id FROM trade");
+  const sums = new Map<string, RowSum>([[pastTradeRows.table, await sumTrades(connection, last?.id ?? 0n)]]);
+  for (const table of [bookHistoryRows, bookChangeRows, historySequenceRows]) {
+    sums.set(table.table, sumOf(table, await readRows(connection, table)));
+  }
+  await write(async (writer) => {
+    await writer.run("DELETE FROM history_digest");
+    await writeTableDigests(writer, sums, "history_digest");
+  });
+}
