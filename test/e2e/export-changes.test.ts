@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { scaled } from "../../src/domain/decimal-text.js";
+import { nanoseconds } from "../../src/domain/instant.js";
 import { networkDefaults, simulate } from "../../src/simulator/network.js";
 import { run } from "../clients/languages.js";
 import { newDatabaseUrl } from "../support/database.js";
@@ -212,9 +213,10 @@ describe("export --market", () => {
     writeFileSync(
       script,
       `import duckdb, sys
-file = duckdb.read_csv(sys.argv[1])
-print(dict(zip(file.columns, map(str, file.types))))
-print(*duckdb.sql("SELECT count(*), count(DISTINCT block), sum(orders), max(stream_sequence) FROM file").fetchone())
+exact = {"time": "TIMESTAMP_NS", "price": "DECIMAL(38,10)", "volume": "DECIMAL(38,10)"}
+file = duckdb.read_csv(sys.argv[1], dtype=exact)
+sums = "count(*), count(DISTINCT block), sum(orders), max(stream_sequence), max(epoch_ns(time)), sum(price)::VARCHAR"
+print(*duckdb.sql(f"SELECT {sums} FROM file").fetchall()[0])
 `,
     );
     try {
@@ -226,13 +228,17 @@ print(*duckdb.sql("SELECT count(*), count(DISTINCT block), sum(orders), max(stre
       process.stderr.write("skipped: DuckDB reads an export (its package cannot be reached)\n");
       return context.skip("DuckDB cannot be reached");
     }
-    const [types, sums] = (await run([join(folder, "duck/bin/python"), script, path], folder)).trim().split("\n");
-    expect(types).toBe(
-      "{'time': 'TIMESTAMP', 'block': 'BIGINT', 'stream_sequence': 'BIGINT', 'side': 'VARCHAR', 'price': 'DOUBLE', 'volume': 'DOUBLE', 'orders': 'BIGINT'}",
-    );
+    const sums = await run([join(folder, "duck/bin/python"), script, path], folder);
     const orders = rows.reduce((sum, row) => sum + Number(row[6]), 0);
     const blocks = new Set(rows.map((row) => row[1])).size;
-    expect(sums).toBe(`${rows.length} ${blocks} ${orders} ${rows.at(-1)?.[2]}`);
+    const last = rows.at(-1);
+    const places = 10;
+    const prices = rows.reduce((sum, [, , , , price = ""]) => {
+      const [whole = "", fraction = ""] = price.split(".");
+      return sum + BigInt(whole + fraction.padEnd(places, "0"));
+    }, 0n);
+    const expected = [rows.length, blocks, orders, last?.[2], nanoseconds(last?.[0] ?? ""), scaled(prices, places, "")];
+    expect(sums.trim()).toBe(expected.join(" "));
   });
 
   it.each<[args: string[], error: RegExp]>([
