@@ -3,7 +3,6 @@ import { instant } from "../../src/domain/instant.js";
 import { type PastMarket, type Speed, speeds } from "../books/past-market.js";
 import { useObservable } from "../hooks/observable.js";
 import { marketHref, replaceRoute } from "../route.js";
-import { Card } from "./card.js";
 import { Segments } from "./segments.js";
 
 const nsPerMs = 1_000_000n;
@@ -57,7 +56,7 @@ export function TimeControl({ past, marketId, at, oldest, newest }: TimeControlP
     if (playing !== undefined) past.play(chosen);
   };
   return (
-    <Card title="Time" class="time">
+    <section class="card" aria-label="Time">
       <div class="time-line">
         <input
           id="moment"
@@ -106,7 +105,7 @@ export function TimeControl({ past, marketId, at, oldest, newest }: TimeControlP
           {problem}
         </p>
       )}
-    </Card>
+    </section>
   );
 
   /** From the present: to the newest block. */

@@ -84,7 +84,14 @@ export function MarketPage({ market, at, ...app }: MarketPageProps) {
           <span class="name" title={title}>
             {title}
           </span>{" "}
-          · {stale === undefined ? `${state} · ${mode}` : <strong class="stale-mark">{stale}</strong>}
+          ·{" "}
+          {at !== undefined ? (
+            "in the past"
+          ) : stale === undefined ? (
+            `${state} · ${mode}`
+          ) : (
+            <strong class="stale-mark">{stale}</strong>
+          )}
         </p>
         <MarketChoice marketId={id} {...app} />
       </div>
