@@ -9,6 +9,8 @@ import {
   type PastBlock,
   readBegin,
   readBlockAt,
+  readSegment,
+  type SegmentRequest,
   type StoredSegment,
   type StoreReach,
 } from "../store/history-reads.js";
@@ -170,10 +172,7 @@ class Scan {
     for (let at: bigint | undefined = low; at !== undefined && at < high; ) {
       const segment: StoredSegment = await this.#segmentAt(at, high);
       const { firstSequence, state } = segment;
-      // The change of the block at which it begins is the last one of the segment before.
-      if (at === low && firstSequence === low && state === segmentStates.continued) {
-        yield* await this.#changesOf(await this.#segmentAt(low - 1n, high), low, high);
-      }
+      if (firstSequence === low && state === segmentStates.continued) yield* await this.#changeAt(low);
       yield* await this.#changesOf(segment, low, high);
       at = segment.nextSequence;
     }
@@ -182,18 +181,26 @@ class Scan {
   async *#downwards(low: bigint, high: bigint): AsyncGenerator<RawChange> {
     for (let at = high - 1n; at >= low; ) {
       const segment = await this.#segmentAt(at, high);
+      const { firstSequence, state } = segment;
       yield* (await this.#changesOf(segment, low, high)).reverse();
-      // The changes of the block at which it begins are those of the segment before.
-      if (segment.firstSequence < low || (segment.firstSequence === low && segment.state === segmentStates.whole))
-        break;
-      at = segment.firstSequence - 1n;
+      if (firstSequence === low && state === segmentStates.continued) yield* await this.#changeAt(low);
+      at = firstSequence - 1n;
     }
   }
 
+  /** The change of a block at which a segment begins: the last one of the segment before, if that is still kept. */
+  async #changeAt(streamSequence: bigint): Promise<RawChange[]> {
+    const segment = await readSegment(this.reader, this.#request(streamSequence - 1n, streamSequence + 1n));
+    return segment === undefined ? [] : this.#changesOf(segment, streamSequence, streamSequence + 1n);
+  }
+
   #segmentAt(streamSequence: bigint, high: bigint): Promise<StoredSegment> {
+    return requireSegment(this.reader, this.#request(streamSequence, high));
+  }
+
+  #request(streamSequence: bigint, high: bigint): SegmentRequest {
     const { marketId } = this;
-    const request = { marketId, streamSequence, keyframe: true, changesAfter: 0n, changesUpTo: high - 1n };
-    return requireSegment(this.reader, request);
+    return { marketId, streamSequence, keyframe: true, changesAfter: 0n, changesUpTo: high - 1n };
   }
 
   /** In order, in the range. */

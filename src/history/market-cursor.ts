@@ -10,6 +10,8 @@ import { foldTo } from "./past-book.js";
 /** What happened to a market's book in a block. */
 export interface PastEvent {
   readonly block: PastBlock;
+  /** The order of events: the block's place, or right behind it where the past is not kept from there on. */
+  readonly place: bigint;
   /** `update`: levels changed. `whole`: these are all. `stale`: the book is not known from here on. */
   readonly kind: "update" | "whole" | "stale";
   /** Buys before sells, each side best first. */
@@ -94,7 +96,7 @@ export class MarketCursor {
     const sequenceNumber = last === undefined ? segment.publishedSequenceNumber : numberOf(last, timeOf(last.height));
     const { buy, sell } = levels.levels(true);
     const all = withBook ? ([...buy, ...sell] as ChangedLevel[]) : [];
-    return { block, kind: "whole", levels: all, sequenceNumber, decimals: decimalsOf(segment) };
+    return { block, place: streamSequence, kind: "whole", levels: all, sequenceNumber, decimals: decimalsOf(segment) };
   }
 
   /** Reads until there is an event, or everything up to a place is read. At most `count` are decoded at once. */
@@ -155,6 +157,7 @@ export class MarketCursor {
       const sequenceNumber = numberOf(update, timeNs);
       this.#events.push({
         block: { height, timeNs, streamSequence },
+        place: streamSequence,
         kind: "update",
         levels,
         sequenceNumber,
@@ -189,12 +192,15 @@ export class MarketCursor {
     this.isStale = false;
     const levels = segment.keyframe === undefined ? [] : decodeKeyframe(segment.keyframe);
     const { publishedSequenceNumber: sequenceNumber } = segment;
-    return { block, kind: "whole", levels, sequenceNumber, decimals: decimalsOf(segment) };
+    const place = block.streamSequence;
+    return { block, place, kind: "whole", levels, sequenceNumber, decimals: decimalsOf(segment) };
   }
 
   #stale(segment: Partial<StoredSegment>, block: PastBlock): PastEvent {
     this.isStale = true;
-    return { block, kind: "stale", levels: [], sequenceNumber: 0n, decimals: decimalsOf(segment) };
+    const place = block.streamSequence;
+    const last = segment.state === segmentStates.notKept ? { ...block, streamSequence: place - 1n } : block;
+    return { block: last, place, kind: "stale", levels: [], sequenceNumber: 0n, decimals: decimalsOf(segment) };
   }
 }
 

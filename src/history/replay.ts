@@ -245,12 +245,12 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
 
   /** All events of the earliest block. */
   async #replayBlock(first: MarketCursor, upTo: bigint): Promise<void> {
-    const block = first.head?.block ?? this.#block;
+    const { block, place } = first.head ?? { block: this.#block, place: 0n };
     await this.#until(block);
     if (this.#isOver) return;
     this.#block = block;
     const emptied: MarketCursor[] = [];
-    for (let next = this.#order[0]; next?.head?.block.streamSequence === block.streamSequence; next = this.#order[0]) {
+    for (let next = this.#order[0]; next?.head?.place === place; next = this.#order[0]) {
       this.#order.shift();
       this.#pending.add(next.marketId, next.head);
       next.shift();
@@ -350,12 +350,12 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
 
   /** Keeps {@link #order} sorted by the place of the next event. */
   #insert(cursor: MarketCursor): void {
-    const place = cursor.head?.block.streamSequence ?? 0n;
+    const place = cursor.head?.place ?? 0n;
     let low = 0;
     let high = this.#order.length;
     while (low < high) {
       const middle = (low + high) >>> 1;
-      if ((this.#order[middle]?.head?.block.streamSequence ?? 0n) <= place) low = middle + 1;
+      if ((this.#order[middle]?.head?.place ?? 0n) <= place) low = middle + 1;
       else high = middle;
     }
     this.#order.splice(low, 0, cursor);

@@ -67,9 +67,10 @@ export async function readBlockAt(
 
 /** Times of blocks by height; blocks that are not there are left out. */
 export async function readBlockTimes(reader: Reader, heights: readonly bigint[]): Promise<Map<bigint, bigint>> {
-  if (heights.length === 0) return new Map();
-  const first = heights[0] ?? 0n;
-  const last = heights.at(-1) ?? 0n;
+  const sorted = heights.toSorted((a, b) => (a < b ? -1 : 1));
+  const [first] = sorted;
+  const last = sorted.at(-1);
+  if (first === undefined || last === undefined) return new Map();
   const isDense = last - first < 2n * BigInt(heights.length);
   const where = isDense ? `height BETWEEN ${first} AND ${last}` : `height IN (${heights.join(", ")})`;
   const rows = await reader.query<{ height: bigint; timeNs: bigint }>(

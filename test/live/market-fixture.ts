@@ -70,7 +70,7 @@ export class MarketFixture {
   }
 }
 
-async function writeBlock(connection: Connection, rows: BlockRows): Promise<void> {
+export async function writeBlock(connection: Connection, rows: BlockRows): Promise<void> {
   for (const row of rows.markets) await writeBody(connection, "market", row);
   for (const row of rows.marketData) await writeBody(connection, "market_data", row);
   for (const row of rows.depths) {

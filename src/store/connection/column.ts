@@ -6,7 +6,7 @@ import type { TypeCastField as Field, FieldPacket, TypeCastNext as Next } from "
  * | column | value |
  * | --- | --- |
  * | BIGINT, and what COUNT and SUM of integers give as BIGINT | `bigint` |
- * | TINYINT, INT | `number` |
+ * | TINYINT, SMALLINT, INT | `number` |
  * | VARBINARY of a table | `string`, one character per byte; identifiers and decimal text are ASCII |
  * | text, {@link asText} | `string` |
  * | BLOB, `CAST(… AS BINARY)` of more than 64 KiB | `Uint8Array` |
@@ -50,7 +50,7 @@ export function columnValue(field: Field, next: Next): unknown {
 
 /** Numbers of types in the protocol, which both servers use. */
 const types = {
-  exact: new Set([1, 3, 6, 8, 246]), // TINY, LONG, NULL, LONGLONG, NEWDECIMAL
+  exact: new Set([1, 2, 3, 6, 8, 246]), // TINY, SHORT, LONG, NULL, LONGLONG, NEWDECIMAL
   string: new Set([253, 254]), // VAR_STRING, STRING
   blob: new Set([249, 250, 251, 252]), // TINY_BLOB, MEDIUM_BLOB, LONG_BLOB, BLOB
 };

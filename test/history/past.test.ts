@@ -1,0 +1,364 @@
+import { fromBinary, type JsonObject } from "@bufbuild/protobuf";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import {
+  GetMarketDepthAtResponseSchema,
+  ListMarketDepthChangesResponseSchema,
+  type MarketDepthChangeEdge,
+} from "../../gen/marketd/history/v1/market_history_pb.js";
+import { createApi } from "../../src/api/api.js";
+import { sortLevels } from "../../src/domain/book-history.js";
+import type { EncodedResponse } from "../../src/domain/encoded-response.js";
+import { Failure } from "../../src/domain/failure.js";
+import type { Api, Call, ResponseStream } from "../../src/domain/service.js";
+import { clientFailure } from "../../src/encoding/status.js";
+import { History } from "../../src/history/history.js";
+import { LedgerReader } from "../../src/ledger/ledger-reader.js";
+import { type Live, startLive } from "../../src/live/live.js";
+import { createLog } from "../../src/telemetry/log.js";
+import { createMetrics } from "../../src/telemetry/metrics.js";
+import { bookText, type LevelChange } from "../live/model-network.js";
+import { type BlockAt, type MarketAt, PastFixture, type PastStep } from "./past-fixture.js";
+import { Random } from "./random.js";
+import { ReplayReader } from "./replay-reader.js";
+
+const log = createLog("silent");
+const markets = ["market-a", "market-b", "market-c"];
+const blocksMin = 90;
+const random = new Random(20_261_124);
+
+let past: PastFixture;
+let live: Live;
+let api: Api;
+
+function start(database = past.fixture.database): Promise<Live> {
+  return startLive({ database, log, metrics: createMetrics(), limits: { pollIntervalMs: 2, heartbeatMs: 60_000 } });
+}
+
+function serve(on: Live): Api {
+  const { database } = past.fixture;
+  const history = new History({ database, live: on, toFailure: (thrown) => clientFailure(thrown, log) });
+  return createApi({ live: on, database, ledger: new LedgerReader(database), history });
+}
+
+function newCall(clientAddress = "10.0.0.1"): Call {
+  return { signal: new AbortController().signal, clientAddress, requestHeaders: {}, codec: "proto" };
+}
+
+function invoke(name: string, request: JsonObject | object, on = api): Promise<EncodedResponse> {
+  const method = on.find(({ desc }) => desc.name === name);
+  if (method?.kind !== "unary") throw new Error(`${name} is not there`);
+  return Promise.resolve(method.invoke(request as never, newCall()));
+}
+
+function replay(request: object, on = api, clientAddress = "10.0.0.1"): Promise<ResponseStream> {
+  const method = on.find(({ desc }) => desc.name === "ReplayMarketsDepth");
+  if (method?.kind !== "server_streaming") throw new Error("no replays are served");
+  return Promise.resolve(method.open({ marketIds: [], ...request } as never, newCall(clientAddress)));
+}
+
+async function failureOf(promise: Promise<unknown>): Promise<Failure> {
+  const thrown = await promise.then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+  if (thrown instanceof Failure) return thrown;
+  throw thrown ?? new Error("it did not fail");
+}
+
+function level(marketId: string): LevelChange {
+  const price = random.pick(["9", "10", "11", "12", "100000000000000000000000000"]);
+  return { marketId, side: random.pick([1, 2] as const), price, volume: BigInt(random.below(3)) };
+}
+
+const stale = new Set<string>();
+
+/** A block at random. */
+function step(): PastStep {
+  const announced = past.network.announced;
+  const fresh = announced.filter((id) => !stale.has(id));
+  const changed = fresh.filter(() => random.below(2) === 0);
+  const levels = new Map(
+    changed
+      .flatMap((id) => Array.from({ length: random.below(4) }, () => level(id)))
+      .map((each) => {
+        return [`${each.marketId} ${each.side} ${each.price}`, each] as const;
+      }),
+  );
+  const base = { levels: [...levels.values()], trades: changed.filter(() => random.below(4) === 0) };
+  const roll = random.below(30);
+  if (roll === 0) return { ...base, announce: [random.pick(markets.filter((id) => !stale.has(id)))] };
+  const market = random.pick(fresh.length > 0 ? fresh : markets);
+  if (roll === 1 && stale.size === 0 && fresh.length > 0) {
+    stale.add(market);
+    return { ...base, levels: base.levels.filter(({ marketId }) => marketId !== market), stale: [market] };
+  }
+  if (roll < 6 && stale.size > 0) {
+    const [id = ""] = stale;
+    stale.delete(id);
+    return { ...base, levels: [...base.levels, level(id)], healed: [id] };
+  }
+  if (roll === 6 && stale.size === 0 && past.blocks.length % 3 === 0) return { ...base, trades: [], unkept: true };
+  return base;
+}
+
+beforeAll(async () => {
+  past = await PastFixture.create();
+  await past.add({ announce: ["market-a"] });
+  await past.add({ announce: ["market-b"], levels: [level("market-a")], trades: ["market-a"] });
+  while (past.blocks.length < blocksMin) await past.add(step());
+  await past.add({ healed: [...stale] });
+  stale.clear();
+  await past.add({});
+  live = await start();
+  api = serve(live);
+  await seen();
+});
+
+afterAll(async () => {
+  await live.stop();
+  await past.fixture.drop();
+});
+
+async function seen(on = live): Promise<void> {
+  const newest = past.network.progress.streamSequence;
+  await vi.waitFor(() => expect(on.state().progress.streamSequence).toBe(newest), { timeout: 20_000, interval: 2 });
+}
+
+const marketAt = (block: BlockAt, id: string): MarketAt | undefined => block.markets.get(id);
+
+/** A block's change of a market, as it has to be listed; undefined: none. */
+function changeOf(block: BlockAt, id: string): object | undefined {
+  const market = marketAt(block, id);
+  if (market === undefined || market.state !== "whole") return undefined;
+  const before = past.blocks[past.blocks.indexOf(block) - 1]?.markets.get(id);
+  if (market.begins) return { at: block.height, number: market.number, previous: 0n, ...market.book };
+  if (market.changed.length === 0) return undefined;
+  const sorted = sortLevels(market.changed);
+  const side = (wanted: number) => sorted.filter((each) => each.side === wanted);
+  return {
+    at: block.height,
+    number: market.number,
+    previous: before?.number ?? 0n,
+    ...bookText({ buy: side(1), sell: side(2) }),
+  };
+}
+
+function edgeFacts({ block, update }: MarketDepthChangeEdge): object {
+  if (update === undefined) throw new Error("an edge has an update");
+  return {
+    at: block?.height,
+    number: update.sequenceNumber,
+    previous: update.previousSequenceNumber,
+    ...bookText(update),
+  };
+}
+
+const reasons = {
+  whole: "",
+  stale: "MARKET_WAS_STALE",
+  unkept: "HISTORY_NOT_KEPT",
+  unknown: "MARKET_UNKNOWN",
+};
+
+describe("a book of the past", () => {
+  const depthAt = async (request: object) =>
+    fromBinary(GetMarketDepthAtResponseSchema, (await invoke("GetMarketDepthAt", request)).binary());
+
+  /** The book, or why there is none. */
+  async function checkAt(marketId: string, block: BlockAt, place: object): Promise<void> {
+    const market = marketAt(block, marketId);
+    const where = `${marketId} at ${block.height}`;
+    const { height, timeNs: timestamp, streamSequence } = block;
+    if (market?.state === "whole") {
+      const response = await depthAt({ marketId, ...place });
+      expect(bookText(response), where).toEqual(market.book);
+      expect(response.sequenceNumber).toBe(market.number);
+      expect(response.decimalPlaces).toBe(market.decimals);
+      expect(response.lastTrade?.id).toBe(market.trade);
+      expect(response.block).toMatchObject({ height, timestamp, streamSequence });
+      return;
+    }
+    const failure = await failureOf(depthAt({ marketId, ...place }));
+    expect(failure.reason, where).toBe(reasons[market?.state ?? "unknown"]);
+    if (failure.reason === "MARKET_UNKNOWN") return;
+    const nearest = failure.reasonMetadata["nearest_stream_sequence"];
+    const there = await depthAt({ marketId, streamSequence: BigInt(nearest ?? 0) });
+    expect(String(there.block?.height)).toBe(failure.reasonMetadata["nearest_height"]);
+    expect(String(there.block?.timestamp)).toBe(failure.reasonMetadata["nearest_timestamp"]);
+  }
+
+  test("is what it was at every block, by height, time and stream sequence", async () => {
+    const states = new Set<string>();
+    for (const block of past.blocks) {
+      const { height: blockHeight, timeNs: timestamp, streamSequence } = block;
+      const places = [{ blockHeight }, { timestamp }, { streamSequence }];
+      if (block !== past.blocks.at(-1)) places.push({ streamSequence: streamSequence + 1n });
+      for (const marketId of past.network.announced) {
+        states.add(marketAt(block, marketId)?.state ?? "unknown");
+        for (const place of places) await checkAt(marketId, block, place);
+      }
+    }
+    expect([...states].sort()).toEqual(["stale", "unkept", "unknown", "whole"]);
+  });
+
+  test("may be kept for ever once a later block is there, and has an ETag of its size", async () => {
+    const [first, last] = [past.blocks[5], past.blocks.at(-1)];
+    const final = await invoke("GetMarketDepthAt", { marketId: "market-a", blockHeight: first?.height });
+    expect(final.metadata?.headers.get("cache-control")).toBe("public, max-age=31536000, immutable");
+    expect(final.version).toContain(`-at-${first?.streamSequence}`);
+    const newest = await invoke("GetMarketDepthAt", { marketId: "market-a", blockHeight: last?.height });
+    expect(newest.metadata?.headers.get("cache-control")).toBeUndefined();
+    const cut = await depthAt({ marketId: "market-a", blockHeight: last?.height, maxDepth: 1n });
+    expect(Math.max(cut.buy.length, cut.sell.length)).toBeLessThanOrEqual(1);
+  });
+
+  test("is not there before its time, nor without a place", async () => {
+    const { height, timeNs } = past.network.progress;
+    for (const place of [{ blockHeight: height + 1n }, { timestamp: timeNs + 1n }]) {
+      const failure = await failureOf(depthAt({ marketId: "market-a", ...place }));
+      expect(failure).toMatchObject({ code: "out_of_range", reason: "HISTORY_NOT_YET" });
+      expect(failure.reasonMetadata["nearest_height"]).toBe(String(height));
+    }
+    expect(await failureOf(depthAt({ marketId: "market-a" }))).toMatchObject({ code: "invalid_argument" });
+    const both = depthAt({ marketId: "market-a", blockHeight: 1n, timestamp: 1n });
+    expect(await failureOf(both)).toMatchObject({ code: "invalid_argument" });
+    expect(await failureOf(depthAt({ marketId: "nowhere", blockHeight: 1n }))).toMatchObject({ code: "not_found" });
+  });
+});
+
+describe("the changes of a book", () => {
+  const page = async (request: object) => {
+    const response = await invoke("ListMarketDepthChanges", request);
+    const { changes } = fromBinary(ListMarketDepthChangesResponseSchema, response.binary());
+    if (changes?.pageInfo === undefined) throw new Error("a response has a page");
+    return { edges: changes.edges, info: changes.pageInfo };
+  };
+
+  /** All pages of a size, walked from one end or the other. */
+  async function walk(request: object, size: number, newestFirst: boolean, backwards: boolean): Promise<object[]> {
+    const pages: object[][] = [];
+    let cursor: string | undefined;
+    for (;;) {
+      const pagination = backwards ? { last: size, before: cursor } : { first: size, after: cursor };
+      const { edges, info } = await page({ ...request, pagination: { ...pagination, newestFirst } });
+      expect(backwards ? info.hasNextPage : info.hasPreviousPage).toBe(cursor !== undefined);
+      pages.push(edges.map(edgeFacts));
+      cursor = backwards ? info.startCursor : info.endCursor;
+      if (!(backwards ? info.hasPreviousPage : info.hasNextPage)) break;
+    }
+    return (backwards ? pages.reverse() : pages).flat();
+  }
+
+  test("are all there, in pages of any size, walked both ways", async () => {
+    let listed = 0;
+    for (let n = 0; n < 60; n++) {
+      const marketId = random.pick(past.network.announced);
+      const from = random.below(past.blocks.length);
+      const until = from + random.below(past.blocks.length - from + 1);
+      const newestFirst = random.below(2) === 0;
+      const blocks = past.blocks.slice(from, until);
+      const whole = newestFirst ? blocks.toReversed() : blocks;
+      const gap = whole.findIndex((block) => marketAt(block, marketId)?.state !== "whole");
+      const expected = whole.slice(0, gap < 0 ? undefined : gap).flatMap((block) => changeOf(block, marketId) ?? []);
+      const request = {
+        marketId,
+        fromBlockHeight: past.blocks[from]?.height,
+        untilStreamSequence: past.blocks[until]?.streamSequence ?? past.network.progress.streamSequence + 1n,
+      };
+      if (gap === 0) {
+        expect((await failureOf(page({ ...request, pagination: { newestFirst } }))).reason).toMatch(
+          /STALE|KEPT|UNKNOWN/,
+        );
+        continue;
+      }
+      for (const backwards of [false, true]) {
+        expect(
+          await walk(request, 1 + random.below(9), newestFirst, backwards),
+          JSON.stringify([marketId, from, until]),
+        ).toEqual(expected);
+      }
+      listed += expected.length;
+    }
+    expect(listed).toBeGreaterThan(100);
+  });
+});
+
+describe("a replay", () => {
+  const whole = (blocks: readonly BlockAt[], id: string) =>
+    blocks.every((block) => marketAt(block, id)?.state === "whole");
+
+  test("holds the right books at every message, and with every update they are those of the list", async () => {
+    for (let n = 0; n < 30; n++) {
+      const ids = n % 3 === 0 ? [] : [random.pick(["market-a", "market-b"])];
+      const from = 1 + random.below(past.blocks.length - 2);
+      const until = from + 1 + random.below(past.blocks.length - from);
+      const start = past.blocks[from];
+      const end = past.blocks[until];
+      const everyUpdate = n % 2 === 0;
+      if (start === undefined || [...start.markets.values()].every(({ state }) => state === "unkept")) continue;
+      const request = {
+        marketIds: ids,
+        fromTimestamp: start.timeNs,
+        untilStreamSequence: end?.streamSequence ?? past.network.progress.streamSequence + 1n,
+        everyUpdate,
+      };
+      const reader = new ReplayReader(past, ids);
+      await reader.read(await replay(request));
+      expect(reader.caughtUp).toBe(0);
+      expect(reader.blocks).toBeGreaterThan(0);
+      const [id] = ids;
+      const between = past.blocks.slice(from, until);
+      if (!everyUpdate || id === undefined || !whole(between, id)) continue;
+      const updates = reader.messages.slice(1).flatMap(({ update, block }) =>
+        update.map((each) => ({
+          at: block?.height,
+          number: each.sequenceNumber,
+          previous: each.previousSequenceNumber,
+          ...bookText(each),
+        })),
+      );
+      expect(updates).toEqual(between.slice(1).flatMap((block) => changeOf(block, id) ?? []));
+    }
+  });
+
+  /** Reads from a random place on until it is live, with some broken connections before. */
+  async function readOn(n: number): Promise<void> {
+    await new Promise((resolve) => setTimeout(resolve, n * 20));
+    const marketIds = n % 2 === 0 ? [] : [random.pick(["market-a", "market-b"])];
+    const newest = live.state().progress.streamSequence;
+    const kept = past.blocks.filter(({ streamSequence, markets }) => {
+      return streamSequence <= newest && [...markets.values()].some(({ state }) => state !== "unkept");
+    });
+    const fromStreamSequence = n % 5 === 4 ? undefined : random.pick(kept).streamSequence;
+    const reader = new ReplayReader(past, marketIds);
+    const clientAddress = `10.0.0.${n}`;
+    for (let breaks = random.below(4); breaks >= 0; breaks--) {
+      const place = reader.token === "" ? { fromStreamSequence } : { resumeToken: reader.token };
+      const most = reader.blocks + (breaks === 0 ? 1_000_000 : 1 + random.below(30));
+      reader.caughtUp = 0;
+      await reader.read(
+        await replay({ marketIds, ...place }, api, clientAddress),
+        () => reader.blocks >= most || reader.liveBlocks > 15,
+      );
+    }
+    expect(reader.caughtUp).toBe(1);
+  }
+
+  test("becomes the live stream while markets trade, and resumes anywhere", async () => {
+    let running = true;
+    const trading = (async () => {
+      while (running) {
+        await past.add({ ...step(), unkept: false });
+        await new Promise((resolve) => setTimeout(resolve, 3));
+      }
+    })();
+    try {
+      const readers = Array.from({ length: 40 }, (_, n) => readOn(n));
+      await Promise.all(readers);
+    } finally {
+      running = false;
+      await trading;
+    }
+    await seen();
+  });
+});
