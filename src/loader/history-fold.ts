@@ -24,7 +24,7 @@ import {
   firstChangesPart,
   historySequenceRows,
   type PastBatch,
-  type PastTrade,
+  type PastTradeRow,
   pastTradeRows,
   readSegments,
   type SegmentPartRow,
@@ -77,7 +77,7 @@ export interface HistoryGap {
   readonly place: BlockPlace;
   readonly markets: ReadonlyMap<string, { readonly decimals: Decimals; readonly stale: boolean }>;
   /** The last trades that are not in the past yet. */
-  readonly trades: readonly PastTrade[];
+  readonly trades: readonly PastTradeRow[];
 }
 
 /** What a block did. */
@@ -137,7 +137,7 @@ export class HistoryFold {
   readonly #missing: readonly string[];
   #segments = new Map<string, SegmentRow>();
   #parts: SegmentPartRow[] = [];
-  #trades: PastTrade[] = [];
+  #trades: PastTradeRow[] = [];
   #sealed = new Set<string>();
   /** Markets with pending updates, and those whose row of `book_history` changes. */
   readonly #grown = new Set<MarketPast>();
@@ -189,7 +189,7 @@ export class HistoryFold {
     if (trades.length > 0 && this.#tradeBlock.height !== place.height) {
       this.#tradeBlock = { height: place.height, position: 0 };
     }
-    for (const trade of trades) this.#addTrade(entryId(place.height, this.#tradeBlock.position++), trade);
+    for (const trade of trades) this.#addTrade({ id: entryId(place.height, this.#tradeBlock.position++), ...trade });
   }
 
   /** What was folded since the last time, up to an event. */
@@ -298,11 +298,10 @@ export class HistoryFold {
     for (const [marketId, { decimals, stale }] of markets) {
       this.#begin(marketId, place, stale ? segmentStates.stale : segmentStates.whole, decimals);
     }
-    for (const { id, trade } of trades) this.#addTrade(id, trade);
+    for (const trade of trades) this.#addTrade(trade);
   }
 
-  #addTrade(id: bigint, trade: TradeRow): void {
-    const row = { id, trade };
+  #addTrade(row: PastTradeRow): void {
     this.#trades.push(row);
     this.#tradeSum = addRow(this.#tradeSum, rowHash(pastTradeRows.table, pastTradeRows.values(row)), 0n);
     this.rows++;

@@ -3,7 +3,7 @@ import { MarketSchema } from "../../gen/vega/markets_pb.js";
 import { entriesPerBlockMax, entryId, firstIdOfBlock } from "../domain/block-position.js";
 import type { Connection } from "../store/connection/connection.js";
 import type { VenueMarketRow } from "../store/depth-table.js";
-import { type PastTrade, readHistorySequence, readPasts } from "../store/history-table.js";
+import { type PastTradeRow, readHistorySequence, readPasts } from "../store/history-table.js";
 import { type TradeRow, tradeRows } from "../store/market-table.js";
 import type { Progress } from "../store/progress-table.js";
 import { readTableDigests } from "../store/table-digest-table.js";
@@ -62,7 +62,7 @@ async function readGap(
 }
 
 /** The last trades of markets that came after a place. */
-async function readLostTrades(connection: Connection, after: BlockPlace): Promise<PastTrade[]> {
+async function readLostTrades(connection: Connection, after: BlockPlace): Promise<PastTradeRow[]> {
   const trades = await connection.query<{ [K in keyof TradeRow]: TradeRow[K] }>(
     `${tradeRows.select} WHERE changed_sequence > ? ORDER BY market_id`,
     [after.streamSequence],
@@ -84,6 +84,6 @@ async function readLostTrades(connection: Connection, after: BlockPlace): Promis
     const height = heightOf.get(trade.marketId) ?? after.height;
     const id = (next.get(height) ?? firstIdOfBlock(height + 1n)) - 1n;
     next.set(height, id);
-    return { id, trade };
+    return { id, ...trade };
   });
 }

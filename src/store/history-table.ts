@@ -1,7 +1,7 @@
 import { deflateRawSync, inflateRawSync } from "node:zlib";
 import { MalformedHistoryError } from "../domain/book-history.js";
 import type { Connection } from "./connection/connection.js";
-import { type TradeRow, tradeRows } from "./market-table.js";
+import { type TradeRow, tradeProperties } from "./market-table.js";
 import type { StatementRunner } from "./statement-group.js";
 import { insertRows, rowsPerStatementMax, rowTable, rowText, type TableRows, writeRows } from "./table-rows.js";
 
@@ -137,19 +137,12 @@ export const bookHistoryRows = rowTable<BookHistoryRow>("book_history", 1, [
 ]);
 
 /** Any trade of the past. */
-export interface PastTrade {
+export interface PastTradeRow extends Omit<TradeRow, "changedSequence"> {
   /** Its place, as `entryId` packs it. */
   readonly id: bigint;
-  readonly trade: TradeRow;
 }
 
-export const pastTradeRows: TableRows<PastTrade> = {
-  table: "trade",
-  // A trade never changes.
-  columns: ["id", "market_id", ...tradeRows.columns.slice(2)],
-  keyColumns: 1,
-  values: ({ id, trade }) => [id, trade.marketId, ...tradeRows.values(trade).slice(2)],
-};
+export const pastTradeRows = rowTable<PastTradeRow>("trade", 1, ["id", "marketId", ...tradeProperties]);
 
 /** What a batch of blocks brings of the past. */
 export interface PastBatch {
@@ -160,7 +153,7 @@ export interface PastBatch {
   readonly sealed: readonly string[];
   readonly changes: readonly BookChangeRow[];
   readonly histories: readonly BookHistoryRow[];
-  readonly trades: readonly PastTrade[];
+  readonly trades: readonly PastTradeRow[];
 }
 
 /** Writes what a batch brings. */

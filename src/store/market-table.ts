@@ -41,9 +41,8 @@ export interface TradeRow {
   readonly sellerAuctionBatch: bigint;
 }
 
-export const tradeRows = rowTable<TradeRow>("last_trade", 1, [
-  "marketId",
-  "changedSequence",
+/** What a trade is besides its market and its place. */
+export const tradeProperties = [
   "tradeId",
   "price",
   "size",
@@ -62,7 +61,9 @@ export const tradeRows = rowTable<TradeRow>("last_trade", 1, [
   "sellerLiquidityFee",
   "buyerAuctionBatch",
   "sellerAuctionBatch",
-]);
+] as const;
+
+export const tradeRows = rowTable<TradeRow>("last_trade", 1, ["marketId", "changedSequence", ...tradeProperties]);
 
 /** The row of a trade. A missing part of a fee is "0". */
 export function toTradeRow(trade: Trade, changedSequence: bigint, timeNs: bigint): TradeRow {
