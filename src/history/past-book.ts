@@ -2,13 +2,8 @@ import { type BookUpdate, decodeKeyframe } from "../domain/book-history.js";
 import type { Call } from "../domain/service.js";
 import type { Levels } from "../domain/tracked-book.js";
 import type { BlockPlace } from "../store/connection/store-place.js";
-import {
-  type Moment,
-  type PastBlock,
-  type PastTradeRow,
-  readLastTrade,
-  type StoredSegment,
-} from "../store/history-reads.js";
+import { type Moment, type PastBlock, readLastTrade, type StoredSegment } from "../store/history-reads.js";
+import type { PastTradeRow } from "../store/history-table.js";
 import { LevelMap, numberOf, type Past, updatesOf } from "./past.js";
 import { findPlace, requireSegment } from "./place.js";
 

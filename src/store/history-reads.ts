@@ -1,9 +1,7 @@
 import { firstIdOfBlock } from "../domain/block-position.js";
 import type { Reader } from "./connection/lease.js";
 import { type BlockPlace, parsePlace, placeSql } from "./connection/store-place.js";
-import { firstChangesPart, fromParts, type SegmentRow } from "./history-table.js";
-import type { TradeRow } from "./market-table.js";
-import { rowTable } from "./table-rows.js";
+import { firstChangesPart, fromParts, type PastTradeRow, pastTradeRows, type SegmentRow } from "./history-table.js";
 
 /** A block with its place in the stream of events. */
 export interface PastBlock {
@@ -252,34 +250,6 @@ export async function readBeginsAfter(
   );
   return { reach, begins };
 }
-
-/** Any trade of the past. */
-export interface PastTradeRow extends Omit<TradeRow, "changedSequence"> {
-  readonly id: bigint;
-}
-
-const pastTradeRows = rowTable<PastTradeRow>("trade", 1, [
-  "id",
-  "marketId",
-  "tradeId",
-  "price",
-  "size",
-  "buyer",
-  "seller",
-  "aggressor",
-  "buyOrder",
-  "sellOrder",
-  "timeNs",
-  "type",
-  "buyerMakerFee",
-  "buyerInfrastructureFee",
-  "buyerLiquidityFee",
-  "sellerMakerFee",
-  "sellerInfrastructureFee",
-  "sellerLiquidityFee",
-  "buyerAuctionBatch",
-  "sellerAuctionBatch",
-]);
 
 /** The last trade of a market up to the end of a block. */
 export async function readLastTrade(

@@ -149,7 +149,7 @@ export class PastFixture {
   async #write(connection: Connection, block: BlockAt, rows: BlockRows, begun: readonly string[]): Promise<void> {
     const { height, streamSequence } = block;
     for (const [position, trade] of rows.trades.entries()) {
-      await insertRows(connection, pastTradeRows, [{ id: entryId(height, position), trade }]);
+      await insertRows(connection, pastTradeRows, [{ ...trade, id: entryId(height, position) }]);
     }
     const kept = this.blocks.findLast(
       (each) => each !== block && ![...each.markets.values()].some(({ state }) => state === "unkept"),

@@ -37,12 +37,14 @@ export function TimeControl({ past, marketId, at, oldest, newest }: TimeControlP
   const max = Number(BigInt(newest ?? 0) / nsPerMs);
   // The first millisecond that is not before the oldest block.
   const min = oldest === undefined ? max : Number((BigInt(oldest) + nsPerMs - 1n) / nsPerMs);
+  const step = Math.max(1, Math.ceil((max - min) / slots));
 
   useEffect(() => {
     if (dragged === undefined) return undefined;
     const timer = setTimeout(() => {
       setDragged(undefined);
-      go(dragged >= max ? undefined : String(BigInt(dragged) * nsPerMs));
+      // The last place of the slider is less than a step before the newest block.
+      go(dragged > max - step ? undefined : String(BigInt(dragged) * nsPerMs));
     }, restMs);
     return () => clearTimeout(timer);
   }, [dragged]);
@@ -65,7 +67,7 @@ export function TimeControl({ past, marketId, at, oldest, newest }: TimeControlP
           aria-valuetext={text}
           min={min}
           max={max}
-          step={Math.max(1, Math.ceil((max - min) / slots))}
+          step={step}
           value={shownMs}
           disabled={oldest === undefined}
           onInput={(event) => setDragged(Number(event.currentTarget.value))}
