@@ -156,6 +156,13 @@ function parseKeep(text: string): bigint {
   return BigInt(count) * nsPerUnit[unit];
 }
 
+/** How much of the books' past is kept: nanoseconds before the newest block, all of it or none. */
+export type KeepBooks = bigint | "all" | "off";
+
+function parseKeepBooks(text: string): KeepBooks {
+  return text === "all" || text === "off" ? text : parseKeep(text);
+}
+
 function parseOrigins(text: string): readonly string[] {
   const origins = text
     .split(",")
@@ -367,6 +374,13 @@ const definitions = {
       follow: toggle("wait for more at the end of the last source"),
       pace: setting("blocks-per-second", "replay at this pace instead of as fast as possible", parsePace),
       standby: toggle("wait while another loader runs, and take over when it is gone"),
+      keepBooks: setting(
+        "time",
+        "how much of every book's past is kept: 7d, 36h or 30m before the newest block, all or off",
+        parseKeepBooks,
+        7n * nsPerUnit.d,
+        "7d",
+      ),
       adminListen: setting("host:port", "a listener for health and metrics", parseListen),
     },
     argument: ["<source...>", "recordings and topics, in order"],

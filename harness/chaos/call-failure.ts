@@ -1,4 +1,5 @@
 import { fromBinary } from "@bufbuild/protobuf";
+import { ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
 
 /** gRPC codes by number, as Connect names them. */
@@ -51,6 +52,8 @@ export class CallFailure extends Error {
     readonly reused = false,
     /** The error said that a market's decimals changed. */
     readonly saysRedefined = false,
+    /** Of the error's `ErrorInfo`; empty: none. */
+    readonly reason = "",
   ) {
     super(message);
   }
@@ -73,7 +76,14 @@ export function failureFromJson(error: unknown, status: string): CallFailure {
   // Connect's details have their bytes beside their JSON, if they have JSON at all.
   const values = [...text.matchAll(/"value":"([^"]*)"/g)].map(([, value = ""]) => Buffer.from(value, "base64"));
   const saysRedefined = text.includes('"redefined":"true"') || values.some((bytes) => bytes.includes("redefined"));
-  return new CallFailure("said", String(message ?? status), number, text.includes("RetryInfo"), false, saysRedefined);
+  const infos = [...text.matchAll(/"type":"google.rpc.ErrorInfo","value":"([^"]*)"/g)].map(([, value = ""]) => value);
+  const reason = /"reason":"([A-Z_]+)"/.exec(text)?.[1] ?? reasonOf(infos.map((value) => Buffer.from(value, "base64")));
+  const hasRetryInfo = text.includes("RetryInfo");
+  return new CallFailure("said", String(message ?? status), number, hasRetryInfo, false, saysRedefined, reason);
+}
+
+function reasonOf([info]: readonly Uint8Array[]): string {
+  return info === undefined ? "" : fromBinary(ErrorInfoSchema, info).reason;
 }
 
 /** A gRPC status with the bytes of its `grpc-status-details-bin`. */
@@ -81,7 +91,8 @@ export function failureFromStatus(code: number, message: string, details: Uint8A
   const all = details === undefined ? [] : fromBinary(StatusSchema, details).details;
   const hasRetryInfo = all.some(({ typeUrl }) => typeUrl.endsWith("RetryInfo"));
   const saysRedefined = all.some(({ value }) => Buffer.from(value).includes("redefined"));
-  return new CallFailure("said", message, code, hasRetryInfo, false, saysRedefined);
+  const infos = all.filter(({ typeUrl }) => typeUrl.endsWith("ErrorInfo")).map(({ value }) => value);
+  return new CallFailure("said", message, code, hasRetryInfo, false, saysRedefined, reasonOf(infos));
 }
 
 /** An error of a socket, of a request or of a response that ended too soon. */

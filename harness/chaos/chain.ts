@@ -1,6 +1,8 @@
 import { appendFileSync, closeSync, openSync, readSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Network, type NetworkOptions } from "../../src/simulator/network.js";
+import { KeptPast } from "../history/kept-past.js";
+import { Oracle } from "../history/oracle.js";
 import { Fold } from "./fold.js";
 
 /** Small enough for two busy cores, and with everything in it that the service answers for. */
@@ -9,6 +11,8 @@ const networkSize = { markets: 8, parties: 30, ordersPerBlock: 8, entriesPerBloc
 /** A simulated network: its recording so far, and the judge's fold of it. */
 export class Chain {
   readonly fold = new Fold();
+  /** The books of every block. */
+  readonly past = new KeptPast(new Oracle());
   readonly id: string;
   readonly recording: string;
   readonly #seed: number;
@@ -39,6 +43,7 @@ export class Chain {
   advance(timeNs = BigInt(Date.now()) * 1_000_000n + 123_456n): void {
     const block = this.#network.nextBlock(timeNs);
     this.fold.apply(block);
+    this.past.oracle.apply(block);
     appendFileSync(this.recording, block);
     this.#bytes += block.length;
     this.#ends.push(this.#bytes);

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Fault } from "./fault.js";
 import { startLedgerReaders } from "./ledger-readers.js";
+import { startPastReaders } from "./past-readers.js";
 import type { Readers } from "./reader.js";
 import { awaitRecovery, givenUpMs, isInTime } from "./recovery.js";
 import { allExcuses, recoveryMaxMs, type Scoreboard } from "./scoreboard.js";
@@ -57,6 +58,7 @@ export class FaultRun {
       ...startUnaryReaders(readers),
       ...startLedgerReaders(readers, () => world.exportBurst),
       ...startStreamReaders(readers),
+      ...startPastReaders(readers),
     ];
     await this.#everyoneIsRight();
     scoreboard.close(start, 0);

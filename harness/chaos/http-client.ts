@@ -20,9 +20,11 @@ export interface WholeResponse {
 export class HttpClient {
   readonly #agent: Agent | false;
 
+  /** @param localAddress where it calls from; default: any */
   constructor(
     private readonly port: number,
     keepsConnection = true,
+    private readonly localAddress?: string,
   ) {
     this.#agent = keepsConnection ? new Agent({ keepAlive: true, maxSockets: 1 }) : false;
   }
@@ -57,7 +59,8 @@ export class HttpClient {
   #open(request: HttpRequest, signal: AbortSignal): Promise<{ response: IncomingMessage; reused: boolean }> {
     return new Promise((resolve, reject) => {
       const { method = "GET", path, headers, body } = request;
-      const sent = httpRequest({ port: this.port, host: "127.0.0.1", method, path, headers, agent: this.#agent });
+      const { port, localAddress } = this;
+      const sent = httpRequest({ port, host: "127.0.0.1", localAddress, method, path, headers, agent: this.#agent });
       const hangUp = () => sent.destroy(new CallFailure("late", `no response within ${request.deadlineMs} ms`));
       signal.addEventListener("abort", hangUp, { once: true });
       sent.on("response", (response) => {

@@ -9,6 +9,9 @@ const templates: Readonly<Record<string, string>> = {
   ObserveMarketsDepthUpdates: "/api/v2/stream/markets/depth/updates",
   ListLedgerEntries: "/api/v2/ledgerentry/history",
   ExportLedgerEntries: "/api/v2/ledgerentry/export",
+  GetMarketDepthAt: "/api/v2/market/depth/{marketId}/at",
+  ListMarketDepthChanges: "/api/v2/market/depth/{marketId}/changes",
+  ReplayMarketsDepth: "/api/v2/stream/markets/depth/replay",
   ListERC20MultiSigSignerRemovedBundles: "/api/v2/erc20/multisigcontrol/signer/removed/bundles",
 };
 

@@ -50,10 +50,13 @@ export interface RpcClient {
   close(): void;
 }
 
-/** @param keepsConnection false: a connection for each call (HTTP/1.1 alone) */
-export function rpcClient(protocol: Protocol, port: number, keepsConnection = true): RpcClient {
+/**
+ * @param keepsConnection false: a connection for each call (HTTP/1.1 alone)
+ * @param localAddress where it calls from (HTTP/1.1 alone)
+ */
+export function rpcClient(protocol: Protocol, port: number, keepsConnection = true, localAddress?: string): RpcClient {
   if (protocol === "gRPC") return new GrpcRpcClient(port);
-  return new HttpRpcClient(protocol, new HttpClient(port, keepsConnection));
+  return new HttpRpcClient(protocol, new HttpClient(port, keepsConnection, localAddress));
 }
 
 function heightOf(text: string | undefined): number | undefined {

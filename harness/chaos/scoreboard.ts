@@ -35,7 +35,8 @@ export const allExcuses: readonly Excuse[] = [
   "stream",
 ];
 
-export type ClientKind = "hot" | "ledger" | "stream";
+/** A replay reads the past from the database, and is a stream like others then. */
+export type ClientKind = "hot" | "ledger" | "stream" | "replay";
 
 /** How much later than the end of its connections the end of a process may be heard of, in milliseconds. */
 const endHeardMsMax = 100;
@@ -271,24 +272,28 @@ function failed(client: ClientState, why: string): void {
   client.lastFailure = why;
 }
 
+/** What may refuse or end streams. */
+const causesOf = { stream: ["stream", "hot"], replay: ["stream", "hot", "ledger"] } as const;
+
 /** What would excuse a failure; undefined: nothing ever does. */
 function excuseFor(kind: ClientKind, failure: CallFailure): readonly Excuse[] | undefined {
   const { code, hasRetryInfo } = failure;
+  const slow: readonly Excuse[] =
+    kind === "replay" ? ["slow hot", "slow ledger"] : [kind === "ledger" ? "slow ledger" : "slow hot"];
   switch (failure.kind) {
     case "said":
-      if (code === codes.deadlineExceeded) return [kind === "ledger" ? "slow ledger" : "slow hot"];
+      if (code === codes.deadlineExceeded) return slow;
       if (!hasRetryInfo || (code !== codes.unavailable && code !== codes.resourceExhausted)) return undefined;
-      if (kind === "stream") return ["stream", "hot"];
-      return [kind];
+      return kind === "stream" || kind === "replay" ? causesOf[kind] : [kind];
     case "late":
-      return [kind === "ledger" ? "slow ledger" : "slow hot"];
+      return slow;
     case "refused":
       return ["connection", "refused"];
     case "broken":
       // On a connection of its own, the listener may have closed just then.
       return failure.reused ? ["connection"] : ["connection", "refused"];
     case "cut off":
-      return [kind, "connection", "refused"];
+      return [...(kind === "replay" ? causesOf[kind] : [kind]), "connection", "refused"];
     case "malformed":
       return undefined;
   }

@@ -108,7 +108,7 @@ async function readToEnd(
 }
 
 /** Hangs up on a stream that says nothing. */
-class SilenceWatch {
+export class SilenceWatch {
   isSilent = false;
   heardAt = 0;
   #timer: NodeJS.Timeout;

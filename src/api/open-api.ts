@@ -7,6 +7,7 @@ import { LedgerReader } from "../ledger/ledger-reader.js";
 import type { LiveLimits } from "../live/limits.js";
 import { draining, type Live, startLive } from "../live/live.js";
 import { type Database, openDatabase } from "../store/database.js";
+import { followPastFigures } from "../store/history-table.js";
 import { hasSchema } from "../store/migrate.js";
 import type { Log } from "../telemetry/log.js";
 import type { Metrics } from "../telemetry/metrics.js";
@@ -44,8 +45,10 @@ export async function openApi(options: {
   const history = new History({ database, live, toFailure, heartbeatMs: limits.heartbeatMs });
   history.register(metrics);
   const methods = createApi({ live, database, ledger, history, toFailure });
+  const endFigures = followPastFigures(database, metrics);
   const close = async (): Promise<void> => {
     history.end(draining());
+    endFigures();
     await live.stop();
     await database.close();
   };

@@ -31,6 +31,10 @@ export interface ServerStatus {
   readonly staleMarkets: number | undefined;
   /** Open depth streams of all clients; from the metrics, which may not be public. */
   readonly streams: number | undefined;
+  /** The size of the books' past in bytes, and from when on and up to when it is kept, in Unix seconds; from the metrics. */
+  readonly historyBytes: number | undefined;
+  readonly historyOldestSeconds: number | undefined;
+  readonly historyNewestSeconds: number | undefined;
   /** Seconds since the database last replied; -1 if it never did, which only the metrics tell. */
   readonly databaseSilenceSeconds: number | undefined;
 }
@@ -69,6 +73,9 @@ export async function askStatus(server: Server, timeoutMs: number): Promise<Serv
     knownMarkets: told.count("markets"),
     staleMarkets: told.count("staleMarkets") ?? numberOf(metrics("marketd_markets_stale")),
     streams: numberOf(metrics("marketd_depth_stream_subscribers")),
+    historyBytes: numberOf(metrics("marketd_history_bytes")),
+    historyOldestSeconds: numberOf(metrics("marketd_history_oldest_timestamp_seconds")),
+    historyNewestSeconds: numberOf(metrics("marketd_history_newest_timestamp_seconds")),
     databaseSilenceSeconds: numberOf(metrics("marketd_database_silence_seconds")) ?? told.databaseSilenceSeconds,
   };
 }
@@ -84,6 +91,9 @@ const unknown = {
   knownMarkets: undefined,
   staleMarkets: undefined,
   streams: undefined,
+  historyBytes: undefined,
+  historyOldestSeconds: undefined,
+  historyNewestSeconds: undefined,
   databaseSilenceSeconds: undefined,
 };
 

@@ -26,6 +26,7 @@ function screenOf(now: ServerStatus): string {
       block: blockText(now),
       markets: marketsText(now),
       streams: now.streams === undefined ? "not told" : `${grouped(String(now.streams), ",")} open`,
+      history: historyText(now),
       database: databaseText(now),
     }),
   };
@@ -58,6 +59,17 @@ function blockText({ blockHeight, blockTimestamp, blockAgeSeconds }: ServerStatu
   if (blockHeight === undefined) return "none yet";
   const age = blockAgeSeconds === undefined ? "" : `, ${duration(blockAgeSeconds)} old`;
   return `${grouped(blockHeight, ",")}${age} (${instant(blockTimestamp)} UTC)`;
+}
+
+function historyText({
+  historyBytes,
+  historyOldestSeconds: oldest,
+  historyNewestSeconds: newest,
+}: ServerStatus): string {
+  if (historyBytes === undefined) return "not told";
+  if (oldest === undefined || newest === undefined) return "not kept";
+  const day = (seconds: number) => instant(String(BigInt(Math.round(seconds)) * 1_000_000_000n)).slice(0, 19);
+  return `about ${grouped(String(Math.ceil(historyBytes / 1_000_000)), ",")} MB, from ${day(oldest)} to ${day(newest)} UTC`;
 }
 
 function databaseText({ databaseSilenceSeconds: seconds }: ServerStatus): string {

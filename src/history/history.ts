@@ -11,16 +11,16 @@ import type { Reader } from "../store/connection/lease.js";
 import type { Database } from "../store/database.js";
 import {
   type Moment,
+  type OldestBegin,
   type PastBlock,
   readBlockAt,
   readOldestBegins,
-  type SegmentBegin,
+  readOldestBooks,
   type StoreReach,
 } from "../store/history-reads.js";
-import { segmentStates } from "../store/history-table.js";
 import { addCounter, addGauge, type Metrics } from "../telemetry/metrics.js";
 import { Past } from "./past.js";
-import { findPlace, isAnnouncement, notKept, requirePassed } from "./place.js";
+import { findPlace, notKept, requirePassed } from "./place.js";
 import { PublishedNumbers } from "./published-at.js";
 import { Replay, type ReplayPlan } from "./replay.js";
 import { entryAt, reach } from "./resume.js";
@@ -139,13 +139,13 @@ export class History {
     const { marketIds, resume, until, speed, everyUpdate } = request;
     const oldest = await readOldestBegins(reader, marketIds);
     const moment = resume === undefined ? request.from : { streamSequence: resume.streamSequence };
-    const { block: from, reach: stored } = await startOf(reader, moment, oldest);
-    requireKept(from, oldest);
+    const { block: from, reach: stored } = await startOf(reader, moment, marketIds);
+    await requireKept(reader, from, oldest);
     const state = this.past.live.state();
     const selection = selectionHash(marketIds);
     return {
       marketIds,
-      begins: new Map(oldest.map(({ marketId, streamSequence }) => [marketId, streamSequence])),
+      begins: new Map(oldest.map((begin) => [begin.marketId, begin])),
       from,
       withBooks: resume === undefined || !resume.selection.equals(selection),
       until: until === undefined ? undefined : await endOf(reader, until, stored),
@@ -192,11 +192,10 @@ export class History {
 async function startOf(
   reader: Reader,
   moment: Moment | undefined,
-  oldest: readonly SegmentBegin[],
+  marketIds: readonly string[],
 ): Promise<{ readonly block: PastBlock; readonly reach: StoreReach }> {
   if (moment !== undefined) return findPlace(reader, moment);
-  const withBooks = oldest.filter(({ state }) => state !== segmentStates.notKept);
-  const [first] = withBooks.sort((a, b) => (a.streamSequence < b.streamSequence ? -1 : 1));
+  const [first] = inOrder(await readOldestBooks(reader, marketIds));
   if (first === undefined) throw notKept(undefined);
   const { height, timeNs, streamSequence } = first;
   const { reach: stored } = await readBlockAt(reader, { height });
@@ -204,10 +203,19 @@ async function startOf(
 }
 
 /** @throws Failure `failed_precondition` if the past of no market is kept so early */
-function requireKept({ streamSequence }: PastBlock, oldest: readonly SegmentBegin[]): void {
-  const [first] = [...oldest].sort((a, b) => (a.streamSequence < b.streamSequence ? -1 : 1));
-  if (first === undefined || first.streamSequence <= streamSequence || isAnnouncement(first)) return;
-  throw notKept(first);
+async function requireKept(
+  reader: Reader,
+  { streamSequence }: PastBlock,
+  oldest: readonly OldestBegin[],
+): Promise<void> {
+  const [first] = inOrder(oldest);
+  if (first === undefined || first.streamSequence <= streamSequence || first.isAnnouncement) return;
+  const ids = oldest.map(({ marketId }) => marketId);
+  throw notKept(inOrder(await readOldestBooks(reader, ids))[0]);
+}
+
+function inOrder<B extends PastBlock>(begins: readonly B[]): B[] {
+  return [...begins].sort((a, b) => (a.streamSequence < b.streamSequence ? -1 : 1));
 }
 
 /** The stream sequence number at which a replay ends, exclusive. */

@@ -2,7 +2,14 @@ import { type BookUpdate, decodeKeyframe } from "../domain/book-history.js";
 import type { ChangedLevel } from "../domain/order-book.js";
 import type { MarketDecimals } from "../live/live-market.js";
 import type { Reader } from "../store/connection/lease.js";
-import { type PastBlock, readBegin, readSegment, type StoredSegment } from "../store/history-reads.js";
+import {
+  type OldestBegin,
+  type PastBlock,
+  readBegin,
+  readBlockAt,
+  readSegment,
+  type StoredSegment,
+} from "../store/history-reads.js";
 import { segmentStates } from "../store/history-table.js";
 import { numberOf, type Past, updatesOf } from "./past.js";
 import { foldTo } from "./past-book.js";
@@ -41,16 +48,16 @@ export class MarketCursor {
   #updatesUpTo = 0n;
   isStale = false;
 
-  /** `begins`: where the market's oldest segment does; undefined: it has none. */
+  /** `oldest`: where the market's past begins; undefined: it has none. */
   constructor(
     past: Past,
     readonly marketId: string,
     position: bigint,
-    begins: bigint | undefined,
+    private readonly oldest: OldestBegin | undefined,
   ) {
     this.#past = past;
     this.#position = position;
-    this.#begins = begins;
+    this.#begins = oldest?.streamSequence;
   }
 
   /** The next event; undefined: none is read. */
@@ -87,7 +94,10 @@ export class MarketCursor {
    */
   async begin(reader: Reader, block: PastBlock, withBook: boolean): Promise<PastEvent | undefined> {
     const { streamSequence } = block;
-    if (this.#begins === undefined || this.#begins > streamSequence) return undefined;
+    if (this.oldest === undefined) return undefined;
+    if (this.oldest.streamSequence > streamSequence) {
+      return this.oldest.isAnnouncement ? undefined : this.#stale(undefined, block);
+    }
     const segment = await this.#read(reader, streamSequence, streamSequence, withBook, 0n);
     if (segment === undefined) return undefined;
     if (this.#isWithoutBook(segment)) return this.#stale(segment, block);
@@ -115,10 +125,12 @@ export class MarketCursor {
     if (!this.#isWithin) return;
     const segment = await this.#read(reader, this.#position, upTo, false, this.#position);
     if (segment !== undefined) return;
-    // It is kept no more.
+    // It is kept no more. The book is not known from here on, whatever other markets do up to where it is again.
     const next = await readBegin(reader, this.marketId, { after: this.#position }, everyState);
     this.#begins = next?.streamSequence;
-    if (!this.isStale && next !== undefined) this.#events.push(this.#stale(next, next));
+    if (this.isStale || next === undefined) return;
+    const { block } = await readBlockAt(reader, { streamSequence: this.#position });
+    if (block !== undefined) this.#events.push({ ...this.#stale(undefined, block), place: this.#position + 1n });
   }
 
   async #read(
@@ -176,10 +188,12 @@ export class MarketCursor {
       this.#position = this.#updatesUpTo;
       return;
     }
-    const isContinued = this.#segment?.nextState === segmentStates.continued;
+    // What goes on from a segment that is not kept begins with its whole book.
+    const wasWithin = this.#isWithin;
+    const isContinued = wasWithin && this.#segment?.nextState === segmentStates.continued;
     const segment = await this.#read(reader, begins, upTo, !isContinued, begins);
     this.#position = begins;
-    if (segment === undefined || segment.state === segmentStates.continued) return;
+    if (segment === undefined || (wasWithin && segment.state === segmentStates.continued)) return;
     const block = { height: segment.height, timeNs: segment.timeNs, streamSequence: begins };
     this.#events.push(this.#isWithoutBook(segment) ? this.#stale(segment, block) : this.#whole(segment, block));
   }
@@ -196,11 +210,12 @@ export class MarketCursor {
     return { block, place, kind: "whole", levels, sequenceNumber, decimals: decimalsOf(segment) };
   }
 
-  #stale(segment: Partial<StoredSegment>, block: PastBlock): PastEvent {
+  /** Undefined: the past is not kept. */
+  #stale(segment: StoredSegment | undefined, block: PastBlock): PastEvent {
     this.isStale = true;
     const place = block.streamSequence;
-    const last = segment.state === segmentStates.notKept ? { ...block, streamSequence: place - 1n } : block;
-    return { block: last, place, kind: "stale", levels: [], sequenceNumber: 0n, decimals: decimalsOf(segment) };
+    const last = segment?.state === segmentStates.notKept ? { ...block, streamSequence: place - 1n } : block;
+    return { block: last, place, kind: "stale", levels: [], sequenceNumber: 0n, decimals: decimalsOf(segment ?? {}) };
   }
 }
 

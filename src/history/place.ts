@@ -5,8 +5,8 @@ import {
   type PastBlock,
   readBegin,
   readBlockAt,
+  readOldestBegins,
   readSegment,
-  type SegmentBegin,
   type SegmentRequest,
   type StoredSegment,
   type StoreReach,
@@ -93,18 +93,12 @@ async function nearestBook(reader: Reader, marketId: string, streamSequence: big
 }
 
 async function beforeOldest(reader: Reader, marketId: string): Promise<Failure> {
-  const oldest = await readBegin(reader, marketId, {}, [...withBooks, ...withoutBooks]);
-  if (oldest !== undefined && isAnnouncement(oldest)) {
+  const [oldest] = await readOldestBegins(reader, [marketId]);
+  if (oldest?.isAnnouncement === true) {
     const message = `market ${marketId} was not announced yet; it was at block ${oldest.height}`;
     return new Failure("not_found", message, { reason: "MARKET_UNKNOWN" });
   }
-  return notKept(oldest);
-}
-
-/** Whether the market was announced where its oldest segment begins: nothing of it was before. */
-export function isAnnouncement({ state, publishedSequenceNumber, keyframeLevels }: SegmentBegin): boolean {
-  const isBeginning = state === segmentStates.whole || state === segmentStates.stale;
-  return isBeginning && publishedSequenceNumber === 0n && keyframeLevels === 0;
+  return notKept(await readBegin(reader, marketId, {}, withBooks));
 }
 
 /** FAILED_PRECONDITION for a time of which no books are kept. */

@@ -8,7 +8,7 @@ import type { LiveState } from "../live/live-state.js";
 import { packReplay, replayStream, type StreamResponse } from "../live/stream-kind.js";
 import type { Subscriber } from "../live/subscriber.js";
 import type { Reader } from "../store/connection/lease.js";
-import { type PastBlock, readOldestBegins } from "../store/history-reads.js";
+import { type OldestBegin, type PastBlock, readOldestBegins } from "../store/history-reads.js";
 import { MarketCursor } from "./market-cursor.js";
 import { Pace } from "./pace.js";
 import type { Past } from "./past.js";
@@ -37,7 +37,7 @@ export interface ReplayPlan {
   /** None: every market, those announced later included. */
   readonly marketIds: readonly string[];
   /** The oldest segment of each that has one. */
-  readonly begins: ReadonlyMap<string, bigint>;
+  readonly begins: ReadonlyMap<string, OldestBegin>;
   readonly from: PastBlock;
   /** False: the reader has the books as of `from`. */
   readonly withBooks: boolean;
@@ -178,8 +178,8 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   /** Sends the books of the beginning, in parts as they are read. */
   async #begin(): Promise<void> {
     const { begins, from, withBooks } = this.#plan;
-    for (const [marketId, first] of begins) {
-      const cursor = this.#addCursor(marketId, from.streamSequence, first);
+    for (const [marketId, oldest] of begins) {
+      const cursor = this.#addCursor(marketId, from.streamSequence, oldest);
       const state = await this.#lease(from.streamSequence, (reader) => cursor.begin(reader, from, withBooks));
       if (this.#isOver) return;
       if (state === undefined) continue;
@@ -194,7 +194,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     this.#pace.start(from.timeNs);
   }
 
-  #addCursor(marketId: string, position: bigint, begins: bigint | undefined): MarketCursor {
+  #addCursor(marketId: string, position: bigint, begins: OldestBegin | undefined): MarketCursor {
     const cursor = new MarketCursor(this.#options.past, marketId, position, begins);
     this.#cursors.set(marketId, cursor);
     return cursor;
@@ -225,7 +225,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     const missing = all.filter((id) => !this.#cursors.has(id));
     if (missing.length === 0) return;
     const begins = await this.#lease(this.#upTo, (reader) => readOldestBegins(reader, missing));
-    const known = new Map(begins.map(({ marketId, streamSequence }) => [marketId, streamSequence]));
+    const known = new Map(begins.map((begin) => [begin.marketId, begin]));
     for (const id of missing) this.#addCursor(id, this.#upTo, known.get(id));
   }
 

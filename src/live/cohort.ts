@@ -101,7 +101,7 @@ export class Subscription {
       cohort = new Cohort(-1, true);
       for (const market of this.#markets ?? announced) {
         const isHeld = entry !== undefined && !entry.held.has(market);
-        if (!isHeld) this.#begin(cohort, market, entry?.held.get(market));
+        if (!isHeld) this.#begin(cohort, market, cheaper(market, entry?.held.get(market)));
         else if (market.stale) this.#addState(cohort, market, State.STALE);
       }
       this.#cohorts.add(cohort);
@@ -199,6 +199,11 @@ export class Subscription {
     if (markets === undefined) for (const market of shown) concerned.set(market, undefined);
     return concerned;
   }
+}
+
+/** Undefined: the whole book takes fewer bytes than what changed since. */
+function cheaper(market: LiveMarket, held: Published | undefined): Published | undefined {
+  return held !== undefined && !market.stale && market.isSmallerThanSince(held) ? undefined : held;
 }
 
 const noStates: ReadonlyMap<LiveMarket, State> = new Map();

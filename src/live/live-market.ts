@@ -198,6 +198,13 @@ export class LiveMarket {
     return update;
   }
 
+  /** Whether the whole book has fewer levels than have changed since. */
+  isSmallerThanSince({ mark }: Published): boolean {
+    const changed = this.book.changedSince(mark);
+    const { buy, sell } = this.book.levels;
+    return changed !== undefined && buy.length + sell.length < changed.buy.length + changed.sell.length;
+  }
+
   #touchDepth(changedSequence: bigint): void {
     if (changedSequence > this.#depthChanged) this.#depthChanged = changedSequence;
     this.#depthResponses.clear();

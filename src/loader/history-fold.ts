@@ -293,7 +293,10 @@ export class HistoryFold {
   #passGap({ after, place, markets, trades }: HistoryGap): void {
     const lost = { ...after, streamSequence: after.streamSequence + 1n };
     if (lost.streamSequence < place.streamSequence) {
-      for (const [marketId, { newest }] of this.#markets) this.#begin(marketId, lost, segmentStates.notKept, newest);
+      // Also of a market whose past begins here: its segment of state 1 is no announcement.
+      for (const [marketId, { decimals }] of markets) {
+        this.#begin(marketId, lost, segmentStates.notKept, this.#markets.get(marketId)?.newest ?? decimals);
+      }
     }
     for (const [marketId, { decimals, stale }] of markets) {
       this.#begin(marketId, place, stale ? segmentStates.stale : segmentStates.whole, decimals);

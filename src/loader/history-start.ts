@@ -61,6 +61,27 @@ async function readGap(
   return { after, place, markets: new Map(markets), trades: await readLostTrades(connection, after) };
 }
 
+/** Blocks by which it is estimated how fast the past grows: their vanished levels are still there as tombstones. */
+const estimatedBlocks = 100n;
+
+/** Bytes of a changed level, with its part of a keyframe and of the indexes: docs/scale.md. */
+const bytesPerChange = 8;
+
+const secondsPerDay = 86_400;
+
+/** What a store of before will keep from now on, and about how much, for its operator. */
+export async function describeFirstPast(connection: Connection, { place, markets }: HistoryGap): Promise<string> {
+  const [row] = await connection.query<{ levels: bigint; seconds: bigint | null }>(
+    `SELECT COUNT(*) AS levels, CAST((? - MIN(before_it.time_ns)) / 1000000000 AS SIGNED) AS seconds
+     FROM (SELECT time_ns, stream_sequence FROM block WHERE height <= ? ORDER BY height DESC LIMIT 1) AS before_it
+     JOIN price_level ON changed_sequence > before_it.stream_sequence`,
+    [place.timeNs, place.height - estimatedBlocks],
+  );
+  const perSecond = Number(row?.levels ?? 0n) / Math.max(1, Number(row?.seconds ?? 1n));
+  const megabytes = Math.ceil((perSecond * secondsPerDay * bytesPerChange) / 1_000_000);
+  return `from block ${place.height} on, the past of ${markets.size} books and every trade are kept: about ${megabytes} MB a day by the last ${estimatedBlocks} blocks; --keep-books says for how long`;
+}
+
 /** The last trades of markets that came after a place. */
 async function readLostTrades(connection: Connection, after: BlockPlace): Promise<PastTradeRow[]> {
   const trades = await connection.query<{ [K in keyof TradeRow]: TradeRow[K] }>(

@@ -1,3 +1,4 @@
+import { type PastFigures, registerPastMetrics } from "../store/history-table.js";
 import { addCounter, addGauge, type Metrics } from "../telemetry/metrics.js";
 
 /** What a loader waits for, or "ready" while it loads or would as soon as there is something. */
@@ -29,6 +30,8 @@ export class LoadStatus {
   readonly #retries = { database: 0, source: 0 };
   #blocks = 0;
   #events = 0;
+  /** Undefined: not read yet. */
+  past: PastFigures | undefined;
 
   get state(): LoadState {
     if (this.#outages.database > 0) return "database_lost";
@@ -71,6 +74,7 @@ export class LoadStatus {
   }
 
   register(metrics: Metrics): void {
+    registerPastMetrics(metrics, () => this.past);
     const gauge = (name: string, help: string, read: () => number | undefined) => {
       addGauge(metrics, `marketd_loader_${name}`, help, read);
     };

@@ -3,8 +3,10 @@ import { OperatorError } from "../domain/operator-error.js";
 import { OrderBooks } from "../domain/order-book.js";
 import { readAccounts, readEntryClasses } from "../store/account-table.js";
 import { readBlockMarks, readLedgerEntries } from "../store/block-table.js";
+import type { Connection } from "../store/connection/connection.js";
 import { ServerBehindError } from "../store/connection/database-error.js";
 import { readBooks, readVenueMarkets } from "../store/depth-table.js";
+import { pastFiguresIntervalMs, readPastFigures } from "../store/history-table.js";
 import { readEntryText } from "../store/ledger-entry-table.js";
 import { checkNotBehind, lockProgress, type Progress, readProgress } from "../store/progress-table.js";
 import { readChainStart } from "../store/table-digest-table.js";
@@ -16,7 +18,7 @@ import { BlockChain } from "./block-chain.js";
 import { BlockFold } from "./block-fold.js";
 import { type Frame, FrameSplitter } from "./frames.js";
 import { HistoryFold } from "./history-fold.js";
-import { readHistoryStart } from "./history-start.js";
+import { describeFirstPast, readHistoryStart } from "./history-start.js";
 import { LedgerTextWriter } from "./ledger-text.js";
 import type { LoadStatus } from "./load-status.js";
 import { type LoadProgress, type LoadSummary, ProgressMeter } from "./load-summary.js";
@@ -127,6 +129,8 @@ class Loader {
   /** The one that is being read. */
   #source: Source | undefined;
   #isWriting = false;
+  /** When the figures of the past are due to be read again. */
+  #figuresAt = 0;
   /** Events in the batches that were handed over. */
   #eventsTaken = 0;
 
@@ -172,12 +176,13 @@ class Loader {
         const { text: root } = await readChainStart(connection);
         const chain = new BlockChain({ root, marks, entries, accounts, classes });
         const onNotice = (text: string) => options.log.warn(text);
-        const { keepBooks = "all" } = options;
-        const keepNs = typeof keepBooks === "bigint" ? keepBooks : undefined;
-        const history =
-          keepBooks === "off"
-            ? undefined
-            : new HistoryFold(books, await readHistoryStart(connection, progress, venueMarkets), keepNs);
+        const past =
+          options.keepBooks === "off" ? undefined : await readHistoryStart(connection, progress, venueMarkets);
+        if (past?.gap !== undefined && past.pasts.length === 0) {
+          options.log.info(await describeFirstPast(connection, past.gap));
+        }
+        const keepNs = typeof options.keepBooks === "bigint" ? options.keepBooks : undefined;
+        const history = past && new HistoryFold(books, past, keepNs);
         const fold = new BlockFold({ progress, position, books, ledger, chain, venueMarkets, onNotice, history });
         const sums = await TableSums.read(connection, progress);
         return new Loader(writer, options, turn, fold, ledger, sums, history, progress, marks[0]?.digest);
@@ -352,14 +357,24 @@ class Loader {
       const reached = isRetry ? await lockProgress(connection) : undefined;
       if (reached !== undefined && isSamePlace(reached, batch.reached)) return reached;
       if (isRetry) checkNotBehind(this.#progress, reached);
-      return writeBatch(connection, batch, this.#progress, {
+      const progress = await writeBatch(connection, batch, this.#progress, {
         localInfile: this.#localInfile,
         loaderId: this.#turn?.id ?? "",
         newestDigest: this.#newestDigest,
         sumsAfter: this.#sums.after,
         prunePast: this.#history?.prune,
       });
+      await this.#readFigures(connection);
+      return progress;
     });
+  }
+
+  /** Now and then, for the metrics. */
+  async #readFigures(connection: Connection): Promise<void> {
+    const { status } = this.#options;
+    if (status === undefined || performance.now() < this.#figuresAt) return;
+    status.past = await readPastFigures(connection);
+    this.#figuresAt = performance.now() + pastFiguresIntervalMs;
   }
 
   /** @throws OperatorError when the server has been behind for too long to catch up */

@@ -1,7 +1,14 @@
 import { firstIdOfBlock } from "../domain/block-position.js";
 import type { Reader } from "./connection/lease.js";
 import { type BlockPlace, parsePlace, placeSql } from "./connection/store-place.js";
-import { firstChangesPart, fromParts, type PastTradeRow, pastTradeRows, type SegmentRow } from "./history-table.js";
+import {
+  firstChangesPart,
+  fromParts,
+  type PastTradeRow,
+  pastTradeRows,
+  type SegmentRow,
+  segmentStates,
+} from "./history-table.js";
 
 /** A block with its place in the stream of events. */
 export interface PastBlock {
@@ -224,12 +231,33 @@ export async function readBegin(
   return row;
 }
 
+/** Where the past of a market begins. */
+export interface OldestBegin extends SegmentBegin {
+  /** The market was announced there: nothing of it was before. */
+  readonly isAnnouncement: boolean;
+}
+
 /** The oldest segment of each market, of all or of these. */
-export async function readOldestBegins(reader: Reader, marketIds: readonly string[]): Promise<SegmentBegin[]> {
-  const only = marketIds.length === 0 ? "" : "WHERE market_id IN (?)";
+export async function readOldestBegins(reader: Reader, marketIds: readonly string[]): Promise<OldestBegin[]> {
+  const rows = await reader.query<BeginColumns & { oldestDigest: string }>(
+    `SELECT ${beginColumns}, oldest_digest AS oldestDigest
+     FROM book_history JOIN book_segment USING (market_id)
+     WHERE first_sequence = oldest_sequence ${marketIds.length === 0 ? "" : "AND market_id IN (?)"}`,
+    marketIds.length === 0 ? [] : [marketIds],
+  );
+  return rows.map(({ oldestDigest, ...begin }) => {
+    return { ...begin, isAnnouncement: oldestDigest === "" && begin.state !== segmentStates.notKept };
+  });
+}
+
+/** The oldest books of markets, of all or of these: where the first segment begins that has one. */
+export async function readOldestBooks(reader: Reader, marketIds: readonly string[]): Promise<SegmentBegin[]> {
+  const only = marketIds.length === 0 ? "" : "AND market_id IN (?)";
+  const states = [segmentStates.continued, segmentStates.whole].join(", ");
   return reader.query<BeginColumns>(
     `SELECT ${beginColumns} FROM book_segment JOIN
-       (SELECT market_id, MIN(first_sequence) AS first_sequence FROM book_segment ${only} GROUP BY market_id) AS oldest
+       (SELECT market_id, MIN(first_sequence) AS first_sequence FROM book_segment
+        WHERE state IN (${states}) ${only} GROUP BY market_id) AS oldest
      USING (market_id, first_sequence)`,
     marketIds.length === 0 ? [] : [marketIds],
   );

@@ -1,6 +1,8 @@
 import { deflateRawSync, inflateRawSync } from "node:zlib";
 import { MalformedHistoryError } from "../domain/book-history.js";
+import { addGauge, type Metrics } from "../telemetry/metrics.js";
 import type { Connection } from "./connection/connection.js";
+import type { Database } from "./database.js";
 import { type TradeRow, tradeProperties } from "./market-table.js";
 import type { StatementRunner } from "./statement-group.js";
 import { insertRows, rowsPerStatementMax, rowTable, rowText, type TableRows, writeRows } from "./table-rows.js";
@@ -310,3 +312,67 @@ export async function readHistorySequence(connection: Pick<Connection, "query">)
 
 /** Every table of the past. */
 export const historyTables = [segmentRows, segmentPartRows, bookChangeRows, bookHistoryRows, pastTradeRows];
+
+/** How large the past is, and of when. */
+export interface PastFigures {
+  /** Of its tables with their indexes, about. */
+  readonly bytes: number;
+  /** The times of the oldest book that is kept and of the newest block that is in it; undefined: there is none. */
+  readonly oldestTimeNs: bigint | undefined;
+  readonly newestTimeNs: bigint | undefined;
+}
+
+export async function readPastFigures(connection: Pick<Connection, "query">): Promise<PastFigures> {
+  const [row] = await connection.query<{ bytes: bigint | null; oldest: bigint | null; newest: bigint | null }>(
+    `SELECT (SELECT CAST(SUM(data_length + index_length) AS UNSIGNED) FROM information_schema.tables
+         WHERE table_schema = DATABASE() AND table_name IN (?)) AS bytes,
+       (SELECT MIN(time_ns) FROM book_history JOIN book_segment
+         ON book_segment.market_id = book_history.market_id AND first_sequence = oldest_sequence) AS oldest,
+       (SELECT time_ns FROM block WHERE stream_sequence <= (SELECT history_sequence FROM progress WHERE id = 1)
+         ORDER BY stream_sequence DESC LIMIT 1) AS newest`,
+    [historyTables.map(({ table }) => table)],
+  );
+  return {
+    bytes: Number(row?.bytes ?? 0n),
+    oldestTimeNs: row?.oldest ?? undefined,
+    newestTimeNs: row?.newest ?? undefined,
+  };
+}
+
+/** How often the figures are read again. */
+export const pastFiguresIntervalMs = 60_000;
+
+/** Reads the figures now and then, for metrics. @returns what ends that */
+export function followPastFigures(database: Pick<Database, "withConnection">, metrics: Metrics): () => void {
+  let figures: PastFigures | undefined;
+  const read = () => {
+    // While the database is away, the last ones stay.
+    void database.withConnection(readPastFigures).then(
+      (now) => {
+        figures = now;
+      },
+      () => undefined,
+    );
+  };
+  registerPastMetrics(metrics, () => figures);
+  read();
+  const timer = setInterval(read, pastFiguresIntervalMs).unref();
+  return () => clearInterval(timer);
+}
+
+/** Metrics of the past; `figures` is undefined before they were read. */
+export function registerPastMetrics(metrics: Metrics, figures: () => PastFigures | undefined): void {
+  const gauge = (name: string, help: string, read: (figures: PastFigures) => number | undefined) => {
+    const value = () => {
+      const now = figures();
+      return now === undefined ? undefined : read(now);
+    };
+    addGauge(metrics, `marketd_history_${name}`, help, value, { aggregator: "max" });
+  };
+  const seconds = (timeNs: bigint | undefined) => (timeNs === undefined ? undefined : Number(timeNs) / 1e9);
+  gauge("bytes", "Size of the books' past with indexes, as the database estimates it.", ({ bytes }) => bytes);
+  const oldestHelp = "Block time of the oldest book that is kept, in Unix seconds.";
+  gauge("oldest_timestamp_seconds", oldestHelp, ({ oldestTimeNs }) => seconds(oldestTimeNs));
+  const newestHelp = "Block time up to which the books' past is written, in Unix seconds.";
+  gauge("newest_timestamp_seconds", newestHelp, ({ newestTimeNs }) => seconds(newestTimeNs));
+}

@@ -13,7 +13,9 @@ export async function renewExamples(url: string, basePath: string): Promise<void
   const get = (path: string, accept = "*/*") => fetch(`${url}/${path}`, { headers: { accept } });
   const getJson = async (path: string): Promise<unknown> => (await get(path)).json();
   const found = await liveExamples(getJson);
-  const [market, party, asset] = ["marketId", "partyId", "assetId"].map((name) => found.get(name));
+  const [market, party, asset, blockHeight] = ["marketId", "partyId", "assetId", "blockHeight"].map((name) =>
+    found.get(name),
+  );
   const exported = `api/v2/ledgerentry/export?partyId=${party}&assetId=${asset}`;
   const paths = {
     GetMarket: `api/v2/market/${market}`,
@@ -23,6 +25,9 @@ export async function renewExamples(url: string, basePath: string): Promise<void
     ObserveMarketsDepthUpdates: `api/v2/stream/markets/depth/updates?marketIds=${market}`,
     ListLedgerEntries: "api/v2/ledgerentry/history?pagination.first=2",
     ExportLedgerEntries: exported,
+    GetMarketDepthAt: `api/v2/market/depth/${market}/at?blockHeight=${blockHeight}&maxDepth=2`,
+    ListMarketDepthChanges: `api/v2/market/depth/${market}/changes?fromBlockHeight=${blockHeight}&pagination.first=2`,
+    ReplayMarketsDepth: `api/v2/stream/markets/depth/replay?marketIds=${market}&fromBlockHeight=${blockHeight}`,
     ListERC20MultiSigSignerRemovedBundles: "api/v2/erc20/multisigcontrol/signer/removed/bundles?pagination.first=1",
   };
   const responses = Object.entries(paths).map(async ([method, path]) => [
@@ -43,9 +48,19 @@ export async function renewExamples(url: string, basePath: string): Promise<void
       .slice(0, 1 + shownMax)
       .map((row) => `${row}\r\n`)
       .join(""),
-    blockHeight: (await get("markets/data")).headers.get("x-block-height") ?? "",
+    resumeToken: await resumeToken(await get(`api/v2/stream/markets/depth/updates?marketIds=${market}&alt=sse`)),
   };
   writeFileSync(file, `${JSON.stringify(examples, undefined, 2)}\n`);
+}
+
+/** The id of the first event of a stream. */
+async function resumeToken(response: Response): Promise<string> {
+  let text = "";
+  for await (const piece of response.body?.pipeThrough(new TextDecoderStream()) ?? []) {
+    text += piece;
+    if (text.includes("\n")) break;
+  }
+  return /^id: (.*)\n/.exec(text)?.[1] ?? "";
 }
 
 /** A whole response, or the first line of a stream. */

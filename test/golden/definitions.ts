@@ -25,6 +25,15 @@ export function buildDefinitions(): FileRegistry {
   return createFileRegistry(fromBinary(FileDescriptorSetSchema, bytes));
 }
 
+/** The services whose methods have URLs, in the order of their documentation. */
+export function servicesOf(definitions: FileRegistry): DescService[] {
+  return ["datanode.api.v2.TradingDataService", "marketd.history.v1.MarketHistoryService"].map((name) => {
+    const service = definitions.getService(name);
+    if (service === undefined) throw new Error(`the definitions have no ${name}`);
+    return service;
+  });
+}
+
 /** The messages of error details, and the body that holds them. */
 export function errorMessages(definitions: FileRegistry): DescMessage[] {
   return ["Status", "BadRequest", "ErrorInfo", "RetryInfo"].map((name) => {

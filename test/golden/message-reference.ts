@@ -9,9 +9,10 @@ What holds for all values (times in nanoseconds, scaled integers, 64-bit integer
 [api.md](api.md#values).
 `;
 
-/** The reference of every message and enum that a service's methods reach, in the order in which they are reached. */
-export function messageReference(service: DescService, further: readonly DescMessage[]): string {
-  const reached = reachable([...service.methods.flatMap((method) => [method.input, method.output]), ...further]);
+/** The reference of every message and enum that the services' methods reach, in the order in which they are reached. */
+export function messageReference(services: readonly DescService[], further: readonly DescMessage[]): string {
+  const methods = services.flatMap((service) => service.methods);
+  const reached = reachable([...methods.flatMap((method) => [method.input, method.output]), ...further]);
   const sections = [...reached].map((desc) => (desc.kind === "enum" ? enumSection(desc) : messageSection(desc)));
   return [introduction, ...sections].join("\n");
 }

@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { buildDefinitions, root } from "./definitions.js";
+import { buildDefinitions, root, servicesOf } from "./definitions.js";
 import { openApiDocument } from "./openapi-document.js";
 
 const file = join(root, "web/docs/openapi.json");
@@ -9,12 +9,12 @@ const examplesFile = join(root, "test/golden/openapi-examples.json");
 
 test("web/docs/openapi.json says what the definitions say", () => {
   const definitions = buildDefinitions();
-  const service = definitions.getService("datanode.api.v2.TradingDataService");
-  if (service === undefined) throw new Error("the definitions have no TradingDataService");
+  const services = servicesOf(definitions);
   const examples = JSON.parse(readFileSync(examplesFile, "utf8"));
-  const without = service.methods.filter(({ name }) => !(name in examples.responses));
+  const methods = services.flatMap((service) => service.methods);
+  const without = methods.filter(({ name }) => !(name in examples.responses));
   expect(without, "add a call to test/e2e/openapi-examples.ts, and renew them").toEqual([]);
-  const document = openApiDocument(definitions, service, examples);
+  const document = openApiDocument(definitions, services, examples);
   const text = `${JSON.stringify(document, undefined, 2)}\n`;
   if (process.env["MARKETD_RENEW_GOLDEN"] === "1") writeFileSync(file, text);
   const stale = "web/docs/openapi.json is stale: MARKETD_RENEW_GOLDEN=1 npx vitest run test/golden";

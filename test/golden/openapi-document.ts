@@ -29,6 +29,7 @@ import {
 
 const license = { name: "Apache License 2.0", identifier: "Apache-2.0" };
 const headTag = "HEAD";
+const tagTexts = ["Questions and streams.", "The same of the past, and streams that begin there."];
 
 const general = `What holds for every URL:
 - \`GET\` and \`HEAD\` are served, and \`OPTIONS\` for pages of other origins. Any other method is 405 with \`Allow\`.
@@ -41,22 +42,27 @@ const general = `What holds for every URL:
 The same methods are served on the same port over gRPC, gRPC-Web and Connect.`;
 
 /** The HTTP API as an OpenAPI 3.1 document, from the routes and parameters that the server makes of the definitions. */
-export function openApiDocument(definitions: FileRegistry, service: DescService, examples: Examples): Schema {
-  const { all } = new Routes(service.methods.map(described));
-  const [, version] = /\.(v[0-9]+)$/.exec(service.file.proto.package) ?? [];
+export function openApiDocument(
+  definitions: FileRegistry,
+  services: readonly DescService[],
+  examples: Examples,
+): Schema {
+  const { all } = new Routes(services.flatMap(({ methods }) => methods.map(described)));
+  const [, version] = /\.(v[0-9]+)$/.exec(services[0]?.file.proto.package ?? "") ?? [];
+  const descriptions = services.map((service) => describe(service)).join("\n\n");
   return {
     openapi: "3.1.0",
-    info: { title: "marketd", version, description: `${describe(service)}\n\n${general}`, license },
+    info: { title: "marketd", version, description: `${descriptions}\n\n${general}`, license },
     // The service puts its base path here.
     servers: [{ url: "/" }],
     security: [],
     tags: [
-      { name: service.name, description: "Questions and streams." },
+      ...services.map(({ name }, index) => ({ name, description: tagTexts[index] })),
       { name: headTag, description: "The same URLs without bodies." },
     ],
     paths: Object.fromEntries(all.map((route) => [pathOf(route), pathItem(route, all, examples)])),
     components: {
-      schemas: { ...schemaComponents(service, definitions), ...streamSchemas(all) },
+      schemas: { ...schemaComponents(services, definitions), ...streamSchemas(all) },
       responses: responseComponents(examples),
       headers: headerComponents,
     },
@@ -140,10 +146,13 @@ function exampleOf(name: string, { parameters }: Examples): Schema {
   return parameters[name] === undefined ? {} : { example: parameters[name] };
 }
 
-function schemaComponents(service: DescService, definitions: FileRegistry): Readonly<Record<string, Schema>> {
+function schemaComponents(
+  services: readonly DescService[],
+  definitions: FileRegistry,
+): Readonly<Record<string, Schema>> {
   const [status, ...details] = errorMessages(definitions);
   if (status === undefined) throw new Error("the definitions have no message for errors");
-  const reached = reachable([...service.methods.map(({ output }) => output), ...details]);
+  const reached = reachable([...services.flatMap(({ methods }) => methods.map(({ output }) => output)), ...details]);
   const schemas = Object.fromEntries([...reached].map((desc) => [title(desc), componentSchema(desc)]));
   if (Object.keys(schemas).length !== reached.size) throw new Error("two messages have the same name");
   for (const detail of details) {

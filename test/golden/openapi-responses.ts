@@ -15,7 +15,7 @@ export interface Examples {
   /** By HTTP status. */
   readonly errors: Readonly<Record<string, unknown>>;
   readonly csv: string;
-  readonly blockHeight: string;
+  readonly resumeToken: string;
 }
 
 const [heightName, timestampName] = blockHeaderNames;
@@ -62,7 +62,8 @@ const errorKinds: Readonly<Record<number, ErrorKind>> = {
     name: "BadRequest",
     text:
       "INVALID_ARGUMENT: a parameter, a cursor or a range is malformed, or parameters exclude each other. `details` " +
-      "name the parameter.",
+      "name the parameter. FAILED_PRECONDITION or OUT_OF_RANGE: the place has no books, or is not there yet; `details` name " +
+      "the nearest.",
   },
   403: {
     name: "OriginNotAllowed",
@@ -71,7 +72,7 @@ const errorKinds: Readonly<Record<number, ErrorKind>> = {
   },
   404: {
     name: "NotFound",
-    text: "NOT_FOUND: the market is unknown, or has no market data yet (reason `NO_MARKET_DATA_YET`).",
+    text: "NOT_FOUND: the market is unknown, was not announced yet, or has no market data yet (`NO_MARKET_DATA_YET`).",
     occurs: namesNotFound,
   },
   408: { name: "RequestTimeout", text: "DEADLINE_EXCEEDED: the request did not arrive whole in time." },
@@ -147,7 +148,7 @@ function contentOf({ method }: Route, examples: Examples): Schema {
   const line = reference("schemas", lineName(method));
   const lines = { "application/x-ndjson": { schema: line, example }, ...jsonContent(line, example) };
   if (isHttpBody(method)) return { ...lines, "text/csv": { schema: { type: "string" }, example: examples.csv } };
-  const event = `id: ${examples.blockHeight}\ndata: ${JSON.stringify(example)}\n\n`;
+  const event = `id: ${examples.resumeToken}\ndata: ${JSON.stringify(example)}\n\n`;
   return { ...lines, "text/event-stream": { schema: reference("schemas", eventName(method)), example: event } };
 }
 
@@ -185,7 +186,10 @@ function eventSchema(method: Method): Schema {
     type: "object",
     description: "An event of the stream.",
     properties: {
-      id: { type: "string", description: "Height of the block." },
+      id: {
+        type: "string",
+        description: "Resume token, to be sent as `Last-Event-ID`: the stream goes on behind this event.",
+      },
       event: { type: "string", description: "`error` if the stream fails." },
       retry: { type: "integer", description: "Milliseconds to wait before the next attempt." },
       data: { type: "string", contentMediaType: "application/json", contentSchema },
@@ -216,8 +220,8 @@ export function framingText({ method }: Route): string {
   return [
     "The response does not end by itself.",
     linesText,
-    "**Server-sent events** (`Accept: text/event-stream`, or `alt=sse`): `id` is the height of the block, `data` the " +
-      "same object as a line. A failure is `event: error`, with `retry` if it says how long to wait.",
+    "**Server-sent events** (`Accept: text/event-stream`, or `alt=sse`): `id` is a resume token: with it as " +
+      "`Last-Event-ID`, as browsers send it when they reconnect, the stream goes on. `data` is the same object as a line. A failure is `event: error`, with `retry` if it says how long to wait.",
     socketText,
     `After ${liveLimits.heartbeatMs / 1000} seconds without a message an empty one is sent.`,
   ].join("\n\n");

@@ -220,6 +220,11 @@ export class PastFixture {
       ...{ priceDecimals: market.decimals, sizeDecimals: 0n, keyframeLevels: levels.length, digest: undefined },
     };
     await insertRows(connection, segmentRows, [row]);
+    await connection.run("INSERT IGNORE INTO book_history VALUES (?, ?, '', ?, '')", [
+      marketId,
+      firstSequence,
+      firstSequence,
+    ]);
     if (!hasBook) return;
     this.#open.set(marketId, { firstSequence, encoder: new SegmentEncoder({ firstSequence, height }) });
     const key = { marketId, firstSequence };

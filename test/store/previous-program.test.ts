@@ -11,6 +11,7 @@ import { streamSource } from "../../src/loader/source.js";
 import { Network, networkDefaults } from "../../src/simulator/network.js";
 import type { Connection } from "../../src/store/connection/connection.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
+import { segmentStates } from "../../src/store/history-table.js";
 import { dropDatabase, migrate } from "../../src/store/migrate.js";
 import { readMigrations } from "../../src/store/migration-files.js";
 import { createLog } from "../../src/telemetry/log.js";
@@ -177,6 +178,36 @@ it("what both programs have loaded is verified, and blocks of the previous one a
   await withConnection((c) => c.run("UPDATE account SET type = type - 1 WHERE account_id = 1"));
   expect(await withDatabase(renewDigests)).toBe(60n);
   expect(await verified()).toEqual({ undigested: [], findings: [] });
+});
+
+it("the past of books has a gap where the previous program has loaded, and begins anew after it", async () => {
+  const places = () =>
+    withConnection((c) =>
+      c.query<{ history: bigint; stream: bigint }>(
+        "SELECT history_sequence AS history, stream_sequence AS stream FROM progress",
+      ),
+    );
+  const gaps = async () => {
+    const sql = "SELECT COUNT(*) AS n, COUNT(DISTINCT market_id) AS markets FROM book_segment WHERE state = ?";
+    return (await withConnection((c) => c.query(sql, [segmentStates.notKept])))[0];
+  };
+  const [{ n: all } = { n: 0n }] = await withConnection((c) =>
+    c.query<{ n: bigint }>("SELECT COUNT(*) AS n FROM market"),
+  );
+  // Before the first migration there was no past to have a gap: so far there is one, from blocks 51 to 55.
+  expect(await gaps()).toEqual({ n: all, markets: all });
+  const [before] = await places();
+  expect(before?.history).toBe(before?.stream);
+  await grow(previous, url, 5);
+  expect((await places())[0]?.history).toBe(before?.history);
+  await grow(ours, url, 5);
+  expect(await gaps()).toEqual({ n: 2n * all, markets: all });
+  const [after] = await places();
+  expect(after?.history).toBe(after?.stream);
+  const { findings } = await withDatabase((database) => verify(database));
+  expect(findings.listed.filter(({ table }) => /book|trade$|history/.test(table) && table !== "last_trade")).toEqual(
+    [],
+  );
 });
 
 it("a store that the previous program begins on today's schema gets its name later", async () => {

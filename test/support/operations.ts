@@ -17,7 +17,7 @@ export interface Known {
   readonly asset: string;
 }
 
-/** All eight operations, and failures of calls and streams. */
+/** All operations, and failures of calls and streams. */
 export function operationsOn({ market, other, party, asset }: Known): readonly Operation[] {
   return [
     { method: "getMarket", request: { marketId: other } },
@@ -37,7 +37,17 @@ export function operationsOn({ market, other, party, asset }: Known): readonly O
     { method: "exportLedgerEntries", request: { partyId: party, assetId: asset } },
     { method: "exportLedgerEntries", request: { assetId: asset } },
     { method: "listERC20MultiSigSignerRemovedBundles", request: { pagination: { first: 1 } } },
+    { method: "getMarketDepthAt", request: { marketId: market, blockHeight: "5", maxDepth: "2" } },
+    { method: "getMarketDepthAt", request: { marketId: market, blockHeight: "999999999" } },
+    { method: "getMarketDepthAt", request: { marketId: market } },
+    { method: "listMarketDepthChanges", request: { marketId: market, pagination: { first: 2 } } },
+    { method: "replayMarketsDepth", request: { marketIds: [market], fromBlockHeight: "5", untilBlockHeight: "8" } },
+    { method: "replayMarketsDepth", request: { marketIds: [market], everyUpdate: true } },
   ];
+}
+
+function isStream(method: Operation["method"]): method is StreamName {
+  return method === "observeMarketsDepthUpdates" || method === "exportLedgerEntries" || method === "replayMarketsDepth";
 }
 
 /** How many messages of a method are compared: of the endless stream the first, which holds whole books. */
@@ -47,8 +57,6 @@ export function messagesMax(method: Operation["method"]): number {
 
 /** What a client gets: one outcome, or those of a stream. */
 export async function outcomesOf(client: ProtocolClient, { method, request }: Operation): Promise<Outcome[]> {
-  if (method === "observeMarketsDepthUpdates" || method === "exportLedgerEntries") {
-    return client.stream(method, request, messagesMax(method));
-  }
+  if (isStream(method)) return client.stream(method, request, messagesMax(method));
   return [await client.unary(method, request)];
 }

@@ -1,5 +1,6 @@
 import { type DescMessage, type DescMethod, type JsonValue, toJson } from "@bufbuild/protobuf";
 import { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { MarketHistoryService } from "../../gen/marketd/history/v1/market_history_pb.js";
 import { jsonWriteOptions } from "../../src/encoding/json-encoder.js";
 
 /** The name of a unary method, as clients in TypeScript call it. */
@@ -9,10 +10,12 @@ export type UnaryName =
   | "getLatestMarketData"
   | "listLatestMarketData"
   | "listLedgerEntries"
-  | "listERC20MultiSigSignerRemovedBundles";
+  | "listERC20MultiSigSignerRemovedBundles"
+  | "getMarketDepthAt"
+  | "listMarketDepthChanges";
 
 /** The name of a streaming method. */
-export type StreamName = "observeMarketsDepthUpdates" | "exportLedgerEntries";
+export type StreamName = "observeMarketsDepthUpdates" | "exportLedgerEntries" | "replayMarketsDepth";
 
 /** What came back, whatever the protocol: the documented JSON, or the error. */
 export type Outcome =
@@ -30,12 +33,12 @@ export interface ProtocolClient {
 
 /** The definition of a method. */
 export function methodOf(name: UnaryName | StreamName): DescMethod {
-  return TradingDataService.method[name];
+  return { ...TradingDataService.method, ...MarketHistoryService.method }[name];
 }
 
 /** The path of a method in gRPC, gRPC-Web and Connect. */
 export function rpcPath(name: UnaryName | StreamName): string {
-  return `/${TradingDataService.typeName}/${methodOf(name).name}`;
+  return `/${methodOf(name).parent.typeName}/${methodOf(name).name}`;
 }
 
 /** A message that came, as the documented JSON. */

@@ -144,6 +144,9 @@ const urls: Record<UnaryName | StreamName, string> = {
   listLedgerEntries: "/api/v2/ledgerentry/history",
   exportLedgerEntries: "/api/v2/ledgerentry/export",
   listERC20MultiSigSignerRemovedBundles: "/api/v2/erc20/multisigcontrol/signer/removed/bundles",
+  getMarketDepthAt: "/api/v2/market/depth/{marketId}/at",
+  listMarketDepthChanges: "/api/v2/market/depth/{marketId}/changes",
+  replayMarketsDepth: "/api/v2/stream/markets/depth/replay",
 };
 
 /** Written down here and not read from the definitions, so that it is the specification that the server is held to. */

@@ -3,6 +3,7 @@ import { Code, type Client as ConnectClient, ConnectError, createClient, type Tr
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-web";
 import { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.js";
+import { MarketHistoryService } from "../../gen/marketd/history/v1/market_history_pb.js";
 import {
   methodOf,
   type Outcome,
@@ -15,11 +16,11 @@ import {
 /** gRPC-Web and Connect by Connect's library for browsers, over `fetch`. Runs in browsers and in Node. */
 class WebProtocolClient implements ProtocolClient {
   readonly name: string;
-  readonly #client: ConnectClient<typeof TradingDataService>;
+  readonly #client: ConnectClient<typeof TradingDataService> & ConnectClient<typeof MarketHistoryService>;
 
   constructor(name: string, transport: Transport) {
     this.name = name;
-    this.#client = createClient(TradingDataService, transport);
+    this.#client = { ...createClient(TradingDataService, transport), ...createClient(MarketHistoryService, transport) };
   }
 
   async unary(name: UnaryName, request: JsonValue): Promise<Outcome> {

@@ -21,11 +21,13 @@ interface LedgerEntries {
 const received =
   "api/v2/ledgerentry/history?pagination.first=1&filter.toAccountFilter.accountTypes=ACCOUNT_TYPE_GENERAL";
 
-/** A market, a party and an asset that a service has, by the parameters that take them; none where it has none. */
+/** A market, a party, an asset and the newest block that a service has, by the parameters that take them; none where it has none. */
 export async function liveExamples(getJson: (path: string) => Promise<unknown>): Promise<Map<string, unknown>> {
   const { marketsData } = (await getJson("markets/data")) as MarketsData;
   const { ledgerEntries } = (await getJson(received)) as LedgerEntries;
   const examples = new Map<string, unknown>();
+  const { blockHeight } = (await getJson("status")) as { readonly blockHeight?: string };
+  if (blockHeight !== undefined) examples.set("blockHeight", blockHeight);
   for (const { market } of marketsData.slice(0, 1)) {
     examples.set("marketId", market).set("market", [market]).set("marketIds", [market]);
   }

@@ -49,7 +49,7 @@ export const sessionSettings = `SET SESSION autocommit = 0, autocommit = 1, comp
     idle_write_transaction_timeout = 0 */
   /*M!101108 , innodb_snapshot_isolation = 0 */
   /*!80000 , transaction_isolation = 'REPEATABLE-READ', transaction_read_only = 0, max_execution_time = 0,
-    use_secondary_engine = OFF */`;
+    use_secondary_engine = OFF, information_schema_stats_expiry = 0 */`;
 
 /** The driver's options for an address. */
 export function driverOptions(address: DatabaseAddress): ConnectionOptions {

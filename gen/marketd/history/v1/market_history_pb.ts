@@ -178,7 +178,7 @@ export const GetMarketDepthAtResponseSchema: GenMessage<GetMarketDepthAtResponse
  */
 export type ListMarketDepthChangesRequest = Message<"marketd.history.v1.ListMarketDepthChangesRequest"> & {
   /**
-   * Required.
+   * Required. NOT_FOUND if it is unknown.
    *
    * @generated from field: string market_id = 1;
    */
@@ -332,7 +332,7 @@ export const MarketDepthChangeEdgeSchema: GenMessage<MarketDepthChangeEdge> = /*
  */
 export type ReplayMarketsDepthRequest = Message<"marketd.history.v1.ReplayMarketsDepthRequest"> & {
   /**
-   * None: every market, those announced later included.
+   * None: every market, those announced later included. NOT_FOUND if one is unknown.
    *
    * @generated from field: repeated string market_ids = 1;
    */
@@ -440,7 +440,8 @@ export type ReplayMarketsDepthResponse = Message<"marketd.history.v1.ReplayMarke
   resumeToken: string;
 
   /**
-   * Markets whose state changed, and in the first message all that are replayed.
+   * Markets whose state changed, and in the first message all that are replayed; behind a resume token those that come
+   * whole or are stale.
    *
    * @generated from field: repeated marketd.history.v1.MarketHistoryStatus status = 4;
    */

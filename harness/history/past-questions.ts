@@ -1,0 +1,400 @@
+import { type MessageInitShape, toJsonString } from "@bufbuild/protobuf";
+import {
+  type GetMarketDepthAtRequestSchema,
+  GetMarketDepthAtResponseSchema,
+  MarketHistoryService,
+} from "../../gen/marketd/history/v1/market_history_pb.js";
+import { CallFailure } from "../chaos/call-failure.js";
+import { HttpClient, type WholeResponse, wholeBody } from "../chaos/http-client.js";
+import type { RandomSource } from "../chaos/random-source.js";
+import { type RpcClient, rpcClient } from "../chaos/rpc-client.js";
+import { blockText, depthAtText, type ListedChange, listedChanges } from "./expected.js";
+import type { KeptPast, Standing } from "./kept-past.js";
+import type { BlockEnd, MarketPast } from "./market-past.js";
+import { codes, errorOf, errorText, type ServiceError } from "./service-error.js";
+import { difference, type Tally } from "./tally.js";
+
+const deadlineMs = 20_000;
+/** Blocks that a list of changes is of, at most. */
+const listedBlocksMax = 400;
+/** Pages of a list that are read. */
+const pagesMax = 30;
+/** Share of books that are asked for over other protocols than REST. */
+const otherProtocolsShare = 0.25;
+/** Share of refusals whose nearest place is asked for. */
+const nearestShare = 0.3;
+
+/** Who is asked. */
+export interface Asked {
+  readonly name: string;
+  readonly client: HttpClient;
+  /** Clients of the other protocols. */
+  readonly others: readonly RpcClient[];
+  /** Whether the service may not have a block yet that is committed. */
+  mayLack(block: BlockEnd): boolean;
+}
+
+/** A client of each protocol. */
+export function clientsOf(port: number): Pick<Asked, "client" | "others"> {
+  const others = (["Connect", "gRPC-Web", "gRPC"] as const).map((protocol) => rpcClient(protocol, port));
+  return { client: new HttpClient(port), others };
+}
+
+type Got = { readonly body: string; readonly headers: WholeResponse["headers"] } | { readonly error: ServiceError };
+
+/** What is asked. */
+interface Question {
+  readonly asked: Asked;
+  /** In a message of what went wrong. */
+  readonly path: string;
+  /** @throws CallFailure where there is neither a response nor an error of the service's */
+  get(): Promise<Got>;
+}
+
+function pageOf(asked: Asked, path: string): Question {
+  return { asked, path, get: over(asked.client, path) };
+}
+
+function over(client: HttpClient, path: string): Question["get"] {
+  return async () => {
+    const response = await client.exchange({ path, deadlineMs });
+    if (response.status !== 200) return { error: errorOf(response) };
+    return { body: response.body.toString(), headers: response.headers };
+  };
+}
+
+function overRpc(client: RpcClient, request: MessageInitShape<typeof GetMarketDepthAtRequestSchema>): Question["get"] {
+  return async () => {
+    try {
+      const { message } = await client.unary(MarketHistoryService.method.getMarketDepthAt, request, deadlineMs);
+      const body = toJsonString(GetMarketDepthAtResponseSchema, message, { alwaysEmitImplicit: true });
+      return { body, headers: {} };
+    } catch (error) {
+      if (!(error instanceof CallFailure) || error.kind !== "said") throw error;
+      return { error: { code: error.code, message: error.message, reason: error.reason, metadata: {} } };
+    }
+  };
+}
+
+/** A block, as a request names it. */
+interface Place {
+  readonly block: BlockEnd;
+  readonly name: (typeof placeNames)[number]["name"];
+  readonly value: bigint;
+}
+
+const placeNames = [
+  { name: "block_height", key: "height" },
+  { name: "timestamp", key: "timeNs" },
+  { name: "stream_sequence", key: "sequence" },
+] as const;
+
+function fieldOf(name: Place["name"]): "blockHeight" | "timestamp" | "streamSequence" {
+  if (name === "timestamp") return name;
+  return name === "block_height" ? "blockHeight" : "streamSequence";
+}
+
+/** Asks for past books and lists of changes, at random places, and compares them with the oracle byte for byte. */
+export class PastQuestions {
+  constructor(
+    private readonly kept: KeptPast,
+    private readonly random: RandomSource,
+    private readonly tally: Tally,
+    /** The newest block that is committed for certain. */
+    private readonly committed: () => BlockEnd,
+  ) {}
+
+  /** A market that is announced, more often a busy one. */
+  market(): MarketPast {
+    const markets = [...this.kept.oracle.markets.values()].filter(({ eras }) => eras.length > 0);
+    return this.random.pick(markets);
+  }
+
+  /** A block up to the newest committed one; often the newest ones, or one where a book begins anew. */
+  block(past: MarketPast): BlockEnd {
+    const { random } = this;
+    const { blocks } = this.kept.oracle;
+    const newest = this.committed().index;
+    const dice = random.next();
+    let index = random.below(newest + 1);
+    if (dice < 0.15) index = Math.max(0, newest - random.below(20));
+    else if (dice < 0.4 && past.eras.length > 0) {
+      index = Math.min(newest, Math.max(0, random.pick(past.eras).block.index + random.below(4) - 2));
+    }
+    return blocks[index] ?? this.kept.oracle.newest;
+  }
+
+  /** One book at one block. */
+  async askDepth(asked: Asked): Promise<void> {
+    const past = this.market();
+    const place = this.#placeUpTo(this.block(past));
+    const maxDepth = this.random.next() < 0.3 ? 1 + this.random.below(12) : 0;
+    const path = `${pathOf(past)}/at?${place.name}=${place.value}${maxDepth > 0 ? `&max_depth=${maxDepth}` : ""}`;
+    const { others } = asked;
+    const other = others.length > 0 && this.random.next() < otherProtocolsShare ? this.random.pick(others) : undefined;
+    const request = { marketId: past.id, maxDepth: BigInt(maxDepth), [fieldOf(place.name)]: place.value };
+    const get = other === undefined ? over(asked.client, path) : overRpc(other, request);
+    const what = { ...asked, name: `${asked.name} ${other?.protocol ?? "REST"}` };
+    await this.#judge("past book", { asked: what, path, get }, past, [place.block, place.block], (body) => {
+      const expected = depthAtText(past, place.block, maxDepth);
+      return body === expected ? undefined : difference(body, expected);
+    });
+  }
+
+  /** Beyond the newest block, or not a request. */
+  async askNonsense(asked: Asked): Promise<void> {
+    const { newest } = this.kept.oracle;
+    const at = `${pathOf(this.market())}/at`;
+    const replay = "/api/v2/stream/markets/depth/replay";
+    const beyond = [
+      `${at}?block_height=${newest.height + 1_000n}`,
+      `${at}?timestamp=${newest.timeNs + 3_600_000_000_000n}`,
+      `${at}?stream_sequence=${newest.sequence + 1_000_000n}`,
+      `${replay}?from_block_height=${newest.height + 1_000n}`,
+      `${replay}?until_block_height=${newest.height + 1_000n}`,
+    ];
+    const malformed = [
+      ...["", "?block_height=1&timestamp=1", "?max_depth=2", "?block_height=-1", "?timestamp=x"].map(
+        (query) => at + query,
+      ),
+      ...["every_update=true", "resume_token=abc", "speed=0", "speed=1001", "from_block_height=1&from_timestamp=1"].map(
+        (query) => `${replay}?${query}`,
+      ),
+    ];
+    const isBeyond = this.random.next() < 0.5;
+    const path = this.random.pick(isBeyond ? beyond : malformed);
+    const kind = "request that cannot be served";
+    const expected = isBeyond ? /^code 11 HISTORY_NOT_YET$/ : /^code 3\b/;
+    const stop = new AbortController();
+    try {
+      const response = await asked.client.open({ path, deadlineMs }, stop.signal);
+      const status = response.statusCode ?? 0;
+      const body = status === 200 ? Buffer.alloc(0) : await wholeBody(response);
+      const found = status === 200 ? "200" : errorText(errorOf({ status, headers: response.headers, body }));
+      if (expected.test(found)) this.tally.right(kind);
+      else if (isRefusal(found)) this.tally.honest(kind, found);
+      else this.tally.wrong(kind, `${asked.name} ${path}`, `${found}, and not ${expected}`);
+    } finally {
+      stop.abort();
+    }
+  }
+
+  /** All pages of the changes between two blocks. */
+  async askChanges(asked: Asked): Promise<void> {
+    const { random } = this;
+    const past = this.market();
+    const from = this.#placeFrom(this.block(past));
+    const first = from.block;
+    const last = Math.min(this.committed().index, first.index + random.below(listedBlocksMax));
+    const to = this.#placeFrom(this.kept.oracle.blocks[last] ?? first);
+    const until = to.block;
+    const newestFirst = random.next() < 0.3;
+    // Where the list begins is what it depends on.
+    const anchor = newestFirst ? (this.kept.oracle.blocks[until.index - 1] ?? first) : first;
+    if (until.index <= first.index || this.kept.standing(past, anchor).kind === "unknown") return;
+    const size = random.next() < 0.3 ? 1_000 : 1 + random.below(60);
+    const query = [`from_${from.name}=${from.value}`, `until_${to.name}=${to.value}`];
+    query.push(`pagination.first=${size}`, `pagination.newest_first=${newestFirst}`);
+    const path = `${pathOf(past)}/changes?${query.join("&")}`;
+    const texts: string[] = [];
+    let after = "";
+    for (let page = 0; page < pagesMax; page++) {
+      let next: string | undefined;
+      const isRight = await this.#judge(
+        "page of changes",
+        pageOf(asked, path + after),
+        past,
+        [anchor, until],
+        (body) => {
+          const { edges, hasNext, end } = readPage(body);
+          texts.push(...edges);
+          next = hasNext ? `&pagination.after=${encodeURIComponent(end)}` : undefined;
+          return edges.length > size ? `${edges.length} edges` : undefined;
+        },
+      );
+      if (!isRight) return;
+      if (next === undefined) {
+        const inOrder = newestFirst ? texts.reverse() : texts;
+        this.#compareChanges(`${asked.name} ${path}`, past, { anchor, first, until }, inOrder);
+        return;
+      }
+      after = next;
+    }
+  }
+
+  #compareChanges(
+    place: string,
+    past: MarketPast,
+    { anchor, first, until }: { readonly anchor: BlockEnd; readonly first: BlockEnd; readonly until: BlockEnd },
+    found: readonly string[],
+  ): void {
+    const kind = "list of changes";
+    const run = this.kept.run(past, anchor);
+    // What is old may be removed while it is listed.
+    if (run === undefined || this.kept.mayBePruned(first)) return;
+    const from = Math.max(first.index, run.beginnings[0].index);
+    const end = Math.min(until.index, run.end?.index ?? until.index);
+    const expected = listedChanges(past, run, from, end).map(changeText);
+    const index = Math.max(
+      expected.findIndex((text, at) => text !== found[at]),
+      found.findIndex((text, at) => text !== expected[at]),
+    );
+    if (index < 0) this.tally.right(kind);
+    else {
+      const counts = `change ${index} of ${found.length} (${expected.length} expected)`;
+      this.tally.wrong(kind, place, `${counts} ${difference(found[index] ?? "", expected[index] ?? "")}`);
+    }
+  }
+
+  /** @param differs what is wrong with the body of a response that is 200. @returns whether that was so, and right */
+  async #judge(
+    kind: string,
+    { asked, path, get }: Question,
+    past: MarketPast,
+    /** Where the standing of the market decides, and the newest block that the response depends on. */
+    [block, newest]: readonly [BlockEnd, BlockEnd],
+    differs: (body: string) => string | undefined,
+  ): Promise<boolean> {
+    const before = this.kept.standing(past, block);
+    const response = await get();
+    const standings = [before, this.kept.standing(past, block)];
+    const place = `${asked.name} ${path} (block ${block.index}, ${standings.map(({ kind }) => kind).join(", then ")})`;
+    if ("error" in response) {
+      await this.#judgeError(kind, asked, place, past, [block, newest], standings, response.error);
+      return false;
+    }
+    const problem = standings.some((standing) => standing.kind === "whole")
+      ? (differs(response.body) ?? this.#cacheProblem(response.headers, block))
+      : `it was served: ${response.body.slice(0, 200)}`;
+    if (problem === undefined) this.tally.right(kind);
+    else this.tally.wrong(kind, place, problem);
+    return problem === undefined;
+  }
+
+  /** A past book is immutable once a block of greater height and time exists. */
+  #cacheProblem(headers: WholeResponse["headers"], block: BlockEnd): string | undefined {
+    const cache = headers["cache-control"] ?? "";
+    const isPast = this.committed().index > block.index + 100;
+    if (isPast && !/immutable/.test(cache) && headers.etag !== undefined) return `Cache-Control: ${cache}`;
+    return undefined;
+  }
+
+  async #judgeError(
+    kind: string,
+    asked: Asked,
+    place: string,
+    past: MarketPast,
+    [block, newest]: readonly [BlockEnd, BlockEnd],
+    standings: readonly Standing[],
+    error: ServiceError,
+  ): Promise<void> {
+    const text = errorText(error);
+    const isExpected =
+      standings.some((standing) => expectedErrors(standing, this.kept.mayBePruned(block)).includes(text)) ||
+      (text === `code ${codes.outOfRange} HISTORY_NOT_YET` && asked.mayLack(newest)) ||
+      (text === `code ${codes.notFound} MARKET_UNKNOWN` && isNewTo(asked, past));
+    if (isExpected) {
+      this.tally.honest(kind, text);
+      if (text.endsWith("HISTORY_NOT_KEPT")) this.tally.fact("told that the past is not kept");
+      if (text.endsWith("MARKET_WAS_STALE")) this.tally.fact("told that a market was stale");
+      if (error.code === codes.failedPrecondition && this.random.next() < nearestShare) {
+        await this.#askNearest(asked, place, past, error);
+      }
+    } else if (isRefusal(text)) this.tally.honest(kind, text);
+    else this.tally.wrong(kind, place, `${text}: ${error.message}`);
+  }
+
+  /** The place that a refusal names instead must be a block, and can be had. */
+  async #askNearest(asked: Asked, place: string, past: MarketPast, { metadata }: ServiceError): Promise<void> {
+    const sequence = metadata["nearest_stream_sequence"];
+    if (sequence === undefined) return;
+    const kind = "nearest place of a refusal";
+    const block = this.kept.oracle.blockAt("sequence", BigInt(sequence));
+    const told = `${metadata["nearest_height"]} ${metadata["nearest_timestamp"]} ${sequence}`;
+    if (block === undefined || told !== `${block.height} ${block.timeNs} ${block.sequence}`) {
+      this.tally.wrong(kind, place, `${told} is no block`);
+      return;
+    }
+    const path = `${pathOf(past)}/at?stream_sequence=${sequence}`;
+    const response = await asked.client.exchange({ path, deadlineMs });
+    const text = response.status === 200 ? "" : errorText(errorOf(response));
+    if (response.status === 200) {
+      const expected = depthAtText(past, block, 0);
+      const body = response.body.toString();
+      if (body === expected) this.tally.right(kind);
+      else this.tally.wrong(kind, `${asked.name} ${path}`, difference(body, expected));
+    } else if (isRefusal(text) || (text.endsWith("HISTORY_NOT_KEPT") && this.kept.mayBePruned(block))) {
+      this.tally.honest(kind, text);
+    } else if (text.endsWith("HISTORY_NOT_YET") && asked.mayLack(block)) this.tally.honest(kind, text);
+    else this.tally.wrong(kind, `${place}, then ${path}`, text);
+  }
+
+  /** Names a block so that it is the newest not beyond the value; of several with the value, the last. */
+  #placeUpTo(near: BlockEnd): Place {
+    const { oracle } = this.kept;
+    const { name, key } = this.random.pick(placeNames);
+    const next = oracle.blocks[near.index + 1] ?? near;
+    const value = near[key] + (key === "height" || this.random.next() < 0.5 ? 0n : this.#below(next[key] - near[key]));
+    return { name, value, block: oracle.blockAt(key, value) ?? near };
+  }
+
+  /** Names a block so that it is the first not before the value. */
+  #placeFrom(near: BlockEnd): Place {
+    const { oracle } = this.kept;
+    const { name, key } = this.random.pick(placeNames);
+    const before = oracle.blocks[near.index - 1] ?? near;
+    const value =
+      near[key] - (key === "height" || this.random.next() < 0.5 ? 0n : this.#below(near[key] - before[key]));
+    const last = oracle.blockAt(key, value - 1n);
+    return { name, value, block: oracle.blocks[(last?.index ?? -1) + 1] ?? near };
+  }
+
+  #below(end: bigint): bigint {
+    return end <= 0n ? 0n : BigInt(Math.floor(this.random.next() * 1e9)) % end;
+  }
+}
+
+/** What a service may say instead of a book. */
+function expectedErrors(standing: Standing, mayBePruned: boolean): string[] {
+  const notKept = `code ${codes.failedPrecondition} HISTORY_NOT_KEPT`;
+  const pruned = mayBePruned ? [notKept] : [];
+  switch (standing.kind) {
+    case "unknown":
+      return [`code ${codes.notFound} MARKET_UNKNOWN`, ...pruned];
+    case "not kept":
+      return [notKept];
+    case "stale":
+      return [`code ${codes.failedPrecondition} MARKET_WAS_STALE`, ...pruned];
+    case "whole":
+      return pruned;
+  }
+}
+
+/** The service may not know yet that a market was announced. */
+function isNewTo(asked: Asked, { eras: [first] }: MarketPast): boolean {
+  return first !== undefined && asked.mayLack(first.block);
+}
+
+/** The service cannot do it now, and says so. */
+export function isRefusal(text: string): boolean {
+  return new RegExp(`^code (${codes.unavailable}|${codes.resourceExhausted})\\b`).test(text);
+}
+
+function pathOf(past: MarketPast): string {
+  return `/api/v2/market/depth/${encodeURIComponent(past.id)}`;
+}
+
+function changeText({ block, update }: ListedChange): string {
+  return `{"block":${blockText(block)},"update":${update}`;
+}
+
+/** The edges of a page as they are in its text, without their cursors. */
+function readPage(body: string): { readonly edges: string[]; readonly hasNext: boolean; readonly end: string } {
+  const { changes } = JSON.parse(body) as {
+    changes: { edges: { block: unknown; update: unknown }[]; pageInfo: { hasNextPage: boolean; endCursor: string } };
+  };
+  const edges = changes.edges.map(
+    ({ block, update }) => `{"block":${JSON.stringify(block)},"update":${JSON.stringify(update)}`,
+  );
+  return { edges, hasNext: changes.pageInfo.hasNextPage, end: changes.pageInfo.endCursor };
+}

@@ -1,0 +1,224 @@
+import { once } from "node:events";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fromJson, type JsonValue } from "@bufbuild/protobuf";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { WebSocket } from "ws";
+import { ObserveMarketsDepthUpdatesResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { ReplayMarketsDepthResponseSchema } from "../../gen/marketd/history/v1/market_history_pb.js";
+import type { Service } from "../../src/commands/service.js";
+import { parseResumeToken, ResumeTokens } from "../../src/domain/resume-token.js";
+import { replaysPerAddressMax } from "../../src/history/history.js";
+import { BookChecker } from "../live/book-checker.js";
+import { startTestService } from "../live/service.js";
+import { openClients } from "../support/protocol-clients.js";
+import { PastFixture } from "./past-fixture.js";
+import { ReplayReader } from "./replay-reader.js";
+
+const path = "/api/v2/stream/markets/depth/replay";
+const livePath = "/api/v2/stream/markets/depth/updates";
+let past: PastFixture;
+let service: Service;
+let volume = 0n;
+
+/** A block that changes both books. */
+function trade(): Promise<void> {
+  volume++;
+  const price = String(10n + (volume % 7n));
+  return past.add({
+    levels: [
+      { marketId: "a", side: 1, price, volume: volume % 3n },
+      { marketId: "b", side: 2, price, volume },
+    ],
+  });
+}
+
+beforeAll(async () => {
+  past = await PastFixture.create();
+  await past.add({ announce: ["a", "b"] });
+  for (let n = 0; n < 40; n++) await trade();
+  service = await startTestService(past.fixture.url);
+});
+
+afterAll(async () => {
+  await service.drain();
+  await past.fixture.drop();
+});
+
+/** Trades until `done` settles. */
+async function whileTrading<T>(done: Promise<T>): Promise<T> {
+  let isOver = false;
+  const end = () => {
+    isOver = true;
+  };
+  done.then(end, end);
+  while (!isOver) {
+    await trade();
+    await sleep(5);
+  }
+  return done;
+}
+
+interface ServerEvent {
+  readonly id: string | undefined;
+  readonly event: string | undefined;
+  readonly data: { readonly result?: JsonValue; readonly error?: { readonly details: readonly object[] } };
+}
+
+/** Reads events until `enough`, as a browser would that was there before. */
+async function readEvents(url: string, lastId: string, enough: (event: ServerEvent) => boolean): Promise<void> {
+  const gone = new AbortController();
+  const headers = { accept: "text/event-stream", ...(lastId === "" ? {} : { "last-event-id": lastId }) };
+  const response = await fetch(service.url + url, { headers, signal: gone.signal });
+  expect(response.status).toBe(200);
+  let rest = "";
+  const decoder = new TextDecoder();
+  try {
+    for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
+      const events = (rest + decoder.decode(chunk, { stream: true })).split("\n\n");
+      rest = events.pop() ?? "";
+      if (events.some((text) => enough(parseEvent(text)))) gone.abort();
+    }
+  } catch (error) {
+    if (!gone.signal.aborted) throw error;
+  }
+}
+
+function parseEvent(text: string): ServerEvent {
+  const fields = new Map(text.split("\n").map((line) => /^(\w+): ?(.*)$/.exec(line)?.slice(1, 3) as [string, string]));
+  return { id: fields.get("id"), event: fields.get("event"), data: JSON.parse(fields.get("data") ?? "") };
+}
+
+test("a replay becomes the live stream in every protocol", async () => {
+  const request = { marketIds: ["a", "b"], fromBlockHeight: "5" };
+  const count = past.blocks.length + 10;
+  const clients = openClients(service.url);
+  const reading = clients.map(async (client) => ({
+    client,
+    outcomes: await client.stream("replayMarketsDepth", request, count),
+  }));
+  const socket = new WebSocket(`${service.url.replace("http", "ws")}${path}?fromBlockHeight=5`);
+  const texts: string[] = [];
+  socket.on("message", (data) => {
+    if (texts.push(String(data)) === count) socket.close();
+  });
+  const [results] = await whileTrading(Promise.all([Promise.all(reading), once(socket, "close")]));
+  for (const { client, outcomes } of results) {
+    const reader = new ReplayReader(past, request.marketIds);
+    for (const outcome of outcomes) {
+      if ("error" in outcome) throw new Error(`${client.name}: ${outcome.error.message}`);
+      reader.fold(fromJson(ReplayMarketsDepthResponseSchema, outcome.reply));
+    }
+    expect([client.name, reader.caughtUp, outcomes.length]).toEqual([client.name, 1, count]);
+    client.close();
+  }
+  const reader = new ReplayReader(past, []);
+  for (const text of texts) reader.fold(fromJson(ReplayMarketsDepthResponseSchema, JSON.parse(text).result));
+  expect(reader.caughtUp).toBe(1);
+});
+
+test("a client of server-sent events goes on where it was, in a replay and in the depth stream", async () => {
+  const reader = new ReplayReader(past, []);
+  const checker = new BookChecker(() => past.network);
+  const ids = { replay: "", live: "" };
+  const reconnect = async (): Promise<void> => {
+    for (let n = 0; n < 12; n++) {
+      let left = 1 + (n % 4);
+      reader.caughtUp = 0;
+      await readEvents(`${path}?fromBlockHeight=7`, ids.replay, ({ id, data }) => {
+        reader.fold(fromJson(ReplayMarketsDepthResponseSchema, data.result ?? null));
+        ids.replay = id ?? ids.replay;
+        return reader.caughtUp > 0 && --left === 0;
+      });
+      left = 1 + (n % 4);
+      await readEvents(livePath, ids.live, ({ id, data }) => {
+        const { update } = fromJson(ObserveMarketsDepthUpdatesResponseSchema, data.result ?? null);
+        for (const each of update) checker.check(each);
+        ids.live = id ?? ids.live;
+        return --left === 0;
+      });
+    }
+  };
+  await whileTrading(reconnect());
+  expect(parseResumeToken(ids.live)?.kind).toBe("live");
+  expect(reader.token).toBe(ids.replay);
+  // One whole book of each market, at the start.
+  expect(checker.wholeBooks).toBe(2);
+});
+
+test("an event stream of another store makes its reader forget its place", async () => {
+  const token = new ResumeTokens(Buffer.alloc(8, 1), Buffer.alloc(8, 2)).at("live", 10n);
+  for (const url of [livePath, path]) {
+    const events: ServerEvent[] = [];
+    await readEvents(url, token, (event) => events.push(event) > 0);
+    expect(events[0]).toMatchObject({ id: "", event: "error" });
+    expect(JSON.stringify(events[0]?.data.error)).toContain("CHAIN_CHANGED");
+  }
+  const refused = await fetch(`${service.url}${path}?resumeToken=${token}`);
+  expect([refused.status, JSON.stringify(await refused.json())]).toEqual([
+    400,
+    expect.stringContaining("CHAIN_CHANGED"),
+  ]);
+  const malformed = await fetch(`${service.url}${path}?resumeToken=${token.slice(1)}x`);
+  expect([malformed.status, JSON.stringify(await malformed.json())]).toEqual([
+    400,
+    expect.stringContaining("INVALID_TOKEN"),
+  ]);
+  // The id of an earlier release is the height of a block.
+  await readEvents(livePath, "12", ({ event, data }) => event === undefined && data.result !== undefined);
+});
+
+test("a token of a block that nobody has is refused after a while, and the process goes on", async () => {
+  const state = parseResumeToken(await firstId(livePath));
+  const tokens = new ResumeTokens(state?.store ?? Buffer.alloc(8), state?.selection ?? Buffer.alloc(8));
+  const ahead = await fetch(`${service.url}${path}?resumeToken=${tokens.at("live", 1n << 40n)}`);
+  expect([ahead.status, JSON.stringify(await ahead.json())]).toEqual([503, expect.stringContaining("DATABASE_BEHIND")]);
+});
+
+async function firstId(url: string): Promise<string> {
+  let first = "";
+  await readEvents(url, "", ({ id }) => {
+    first = id ?? "";
+    return true;
+  });
+  return first;
+}
+
+test("a replay with a speed sends each block when it is due", async () => {
+  // Blocks are a millisecond apart.
+  const [from, until] = [10, 30];
+  const url = `${path}?fromBlockHeight=${from}&untilBlockHeight=${until}&speed=0.05&everyUpdate=true`;
+  const arrivals: { readonly height: number; readonly ms: number }[] = [];
+  await readEvents(url, "", ({ data }) => {
+    const { block } = fromJson(ReplayMarketsDepthResponseSchema, data.result ?? null);
+    arrivals.push({ height: Number(block?.height), ms: performance.now() });
+    return false;
+  });
+  expect(arrivals.map(({ height }) => height)).toEqual(Array.from({ length: until - from }, (_, n) => from + n));
+  // The first one may arrive late.
+  const tookMs = (arrivals.at(-1)?.ms ?? 0) - (arrivals[0]?.ms ?? 0);
+  expect(tookMs).toBeGreaterThan((until - from - 1) * 15);
+});
+
+test("an address has few replays that read the past at once, and live ones do not count", async () => {
+  const slow = `${service.url}${path}?fromBlockHeight=2&untilBlockHeight=40&speed=0.01`;
+  const gone = new AbortController();
+  const open = () => fetch(slow, { signal: gone.signal });
+  const replays = await Promise.all(Array.from({ length: replaysPerAddressMax }, open));
+  expect(replays.map(({ status }) => status)).toEqual(replays.map(() => 200));
+  const refused = await open();
+  expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, "5"]);
+  const metrics = await (await fetch(`${service.url}/metrics`)).text();
+  expect(metrics).toContain(`marketd_replays_reading ${replaysPerAddressMax}`);
+  gone.abort();
+  await expect
+    .poll(async () => (await (await fetch(`${service.url}/metrics`)).text()).includes("marketd_replays_reading 0"))
+    .toBe(true);
+  const live = new AbortController();
+  for (let n = 0; n <= replaysPerAddressMax; n++) {
+    const response = await fetch(`${service.url}${path}?fromBlockHeight=30`, { signal: live.signal });
+    expect(response.status).toBe(200);
+    const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+    for (let text = ""; !text.includes('"caughtUp":true'); text += (await reader?.read())?.value ?? "");
+  }
+  live.abort();
+});
