@@ -133,6 +133,12 @@ function parsePace(text: string): number {
   return pace;
 }
 
+function parseSpeed(text: string): number {
+  const speed = /^[0-9]{1,4}(\.[0-9]{1,2})?x?$/.test(text) ? Number(text.replace("x", "")) : Number.NaN;
+  if (!(speed >= 0.01 && speed <= 1_000)) throw new InvalidArgumentError("It takes 0.01x to 1000x, such as 10x.");
+  return speed;
+}
+
 const nsPerUnit = { d: 86_400_000_000_000n, h: 3_600_000_000_000n, m: 60_000_000_000n } as const;
 
 function parseKeep(text: string): bigint {
@@ -191,6 +197,11 @@ function parseTime(text: string): bigint {
     );
   }
   return time;
+}
+
+/** @throws UsageError for a range that ends before it begins */
+function checkOrder(first: string, start: bigint | undefined, second: string, end: bigint | undefined): void {
+  if (start !== undefined && end !== undefined && start > end) throw new UsageError(`${first} is after ${second}`);
 }
 
 function parseServer(text: string): string {
@@ -443,6 +454,12 @@ scram-sha-512), user, and password-file, the path of a file whose first line is 
     settings: {
       server,
       once: toggle("print the book as it is now, and end"),
+      at: setting("time", "print the book as it was at this time, and end", parseTime),
+      replay: setting(
+        "speed",
+        "show the past from --at on, or the oldest that is kept, as many times as fast; then what happens now",
+        parseSpeed,
+      ),
       maxDepth: wholeNumber("n", "levels of each side; 0: as many as fit, or all", 0, 0, 1_000_000),
     },
     notes: `
@@ -452,27 +469,40 @@ For example:
   marketd watch 6d4f1c --once --max-depth 5       its best five levels, once
   marketd watch 6d4f1c | grep --line-buffered -o 'bid=[^ ]*'
   marketd watch 6d4f1c --server https://example.org
+  marketd watch 6d4f1c --at 2026-11-24T12:00:00Z --replay 10x
 
 NO_COLOR=1 in the environment takes the colours away.`,
     exitCodes: `${exitCodesHelp}
 2 also: several markets have the name; their ids are listed.
 3: the server cannot be reached, at the start.`,
-    config: (values, { args: [market = ""] }) => ({ ...values, market }),
+    config: (values, { args: [market = ""] }) => {
+      if (values.once && values.replay !== undefined) throw new UsageError("--once shows one book, --replay many");
+      return { ...values, market };
+    },
   }),
   export: define({
-    summary: "a party's ledger entries as a verified CSV file",
+    summary: "a party's ledger entries, or a market's book changes, as a CSV file",
     description:
       "Writes the ledger entries of a party and an asset as CSV, oldest first, up to the newest block. It reads slices of " +
       "time, each of which counts only when rows, sum of effects and SHA-256 are those that the server states. A " +
       "connection that breaks costs one slice. FILE appears when all of it is verified; until then there are FILE.part " +
-      "and FILE.part.json, from which the same command continues after an interruption.",
+      "and FILE.part.json, from which the same command continues after an interruption.\n\n" +
+      "With --market: writes how the market's order book changed, the levels of each block. The first rows are the whole " +
+      "book as of --from. A level with volume 0 and 0 orders is gone.",
     settings: {
       server,
-      party: mandatory(setting("id", "entries that this party's accounts pay or receive", String)),
-      asset: mandatory(setting("id", "of this asset", String)),
+      party: setting("id", "entries that this party's accounts pay or receive", String),
+      asset: setting("id", "of this asset", String),
+      market: setting("id", "changes of this market's book: its id, code or name", String),
+      from: setting("time", "of --market: from the book at this time on; else the oldest that is kept", parseTime),
+      until: setting("time", "of --market: only before this block time; else up to the newest block", parseTime),
       start: setting("time", "only from this block time on", parseTime),
       end: setting("time", "only before this block time", parseTime),
-      out: setting("file", "where to write, - for standard output; else ledger-PARTY-ASSET.csv", String),
+      out: setting(
+        "file",
+        "where to write, - for standard output; else ledger-PARTY-ASSET.csv; .gz is gzipped for --market",
+        String,
+      ),
       force: toggle("replace a file of that name; one that --out names is replaced in any case"),
       giveUpMs: wholeNumber("ms", "how long to try again while nothing arrives", 300_000, 0, 86_400_000),
     },
@@ -480,15 +510,24 @@ NO_COLOR=1 in the environment takes the colours away.`,
 For example:
   marketd export --party 8b3a --asset usd                   into ledger-8b3a-usd.csv
   marketd export --party 8b3a --asset usd --start 2023-01-01 --end 2024-01-01 --out 2023.csv
-  marketd export --party 8b3a --asset usd --out - | gzip > ledger.csv.gz`,
+  marketd export --party 8b3a --asset usd --out - | gzip > ledger.csv.gz
+  marketd export --market BTC/USD --from 2026-11-24 --until 2026-11-25 --out changes.csv.gz`,
     exitCodes: `Exit codes: 0 verified; 1 failed; 2 wrong use; 130 interrupted.
 3: the server went away for too long, or cannot be reached; run the same command again to go on.
 4: what arrived is not what the server says it sent.`,
-    config: ({ party: partyId, asset: assetId, start: startNs, end: endNs, ...others }) => {
-      if (startNs !== undefined && endNs !== undefined && startNs > endNs) {
-        throw new UsageError("--start is after --end");
+    config: ({ party, asset, start, end, market, from, until, ...others }) => {
+      checkOrder("--start", start, "--end", end);
+      checkOrder("--from", from, "--until", until);
+      const isOfLedger = [party, asset, start, end].some((value) => value !== undefined);
+      if (market !== undefined) {
+        if (isOfLedger) throw new UsageError("--market takes --from and --until, and nothing of the ledger");
+        if (others.out === undefined) throw new UsageError("--market needs --out FILE");
+        return { kind: "market" as const, ...others, out: others.out, market, from, until };
       }
-      return { ...others, partyId, assetId, startNs, endNs };
+      if (from !== undefined || until !== undefined) throw new UsageError("--from and --until go with --market");
+      if (party === undefined) throw new UsageError("required option '--party <id>' not specified");
+      if (asset === undefined) throw new UsageError("required option '--asset <id>' not specified");
+      return { kind: "ledger" as const, ...others, partyId: party, assetId: asset, startNs: start, endNs: end };
     },
   }),
   status: define({

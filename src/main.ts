@@ -23,7 +23,10 @@ function program(argv: readonly string[]) {
     simulate: async (config) => (await import("./commands/simulate.js")).simulate(config),
     demo: async (config) => (await import("./commands/demo.js")).demo(config, argv),
     watch: async (config) => (await import("./commands/watch.js")).watch(config),
-    export: async (config) => (await import("./commands/export.js")).exportLedger(config),
+    export: async (config) => {
+      if (config.kind === "ledger") await (await import("./commands/export.js")).exportLedger(config);
+      else await (await import("./commands/export-changes.js")).exportChanges(config);
+    },
     status: async (config) => (await import("./commands/status.js")).status(config),
   });
 }

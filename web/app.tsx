@@ -30,7 +30,7 @@ const titles = { markets: "Markets", market: "Market", ledger: "Ledger", signers
 function View({ shown, app }: { readonly shown: Route; readonly app: AppProps }) {
   switch (shown.view) {
     case "market":
-      return <MarketView key={shown.marketId} marketId={shown.marketId} {...app} />;
+      return <MarketView key={shown.marketId} marketId={shown.marketId} at={shown.at} {...app} />;
     case "ledger":
       return <LedgerView query={shown.query} {...app} />;
     case "signers":

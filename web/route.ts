@@ -1,9 +1,15 @@
+import { instant, nanoseconds } from "../src/domain/instant.js";
 import { Observable } from "./hooks/observable.js";
 
 /** What the page shows, as its URL says. */
 export type Route =
   | { readonly view: "markets"; readonly find: string }
-  | { readonly view: "market"; readonly marketId: string }
+  | {
+      readonly view: "market";
+      readonly marketId: string;
+      /** The moment that is shown, in Unix nanoseconds; undefined: now. */
+      readonly at: string | undefined;
+    }
   | { readonly view: "ledger"; readonly query: URLSearchParams }
   | { readonly view: "signers"; readonly query: URLSearchParams };
 
@@ -11,7 +17,9 @@ export type Route =
 export function parseRoute(fragment: string): Route {
   const [path = "", query = ""] = fragment.replace(/^#/, "").split("?", 2);
   const [, view, argument = ""] = path.split("/");
-  if (view === "market" && argument !== "") return { view, marketId: decode(argument) };
+  if (view === "market" && argument !== "") {
+    return { view, marketId: decode(argument), at: nanoseconds(new URLSearchParams(query).get("at") ?? "") };
+  }
   if (view === "ledger" || view === "signers") return { view, query: new URLSearchParams(query) };
   return { view: "markets", find: new URLSearchParams(query).get("find") ?? "" };
 }
@@ -24,7 +32,11 @@ function decode(text: string): string {
   }
 }
 
-export const marketHref = (marketId: string): string => `#/market/${encodeURIComponent(marketId)}`;
+/** A link to a market, as of a moment in Unix nanoseconds, or now. */
+export function marketHref(marketId: string, at?: string): string {
+  const href = `#/market/${encodeURIComponent(marketId)}`;
+  return at === undefined ? href : `${href}?at=${instant(at).replace(" ", "T")}Z`;
+}
 
 /** A link to the overview; `find` leaves some of its markets. */
 export const marketsHref = (find: string): string => (find === "" ? "#/" : `#/?${new URLSearchParams({ find })}`);

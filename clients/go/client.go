@@ -10,24 +10,38 @@ import (
 
 	"connectrpc.com/connect"
 	"marketd.example/marketd/gen/datanode/api/v2/apiv2connect"
+	"marketd.example/marketd/gen/marketd/history/v1/historyv1connect"
 )
 
 // MessageMaxBytes is the size of the largest message that is read, and of the largest response that is not a stream. The
 // whole book of a million levels a side has 42 MB.
 const MessageMaxBytes = 64 << 20
 
-// Client has a method for each of the eight operations. It is safe for concurrent use.
-type Client = apiv2connect.TradingDataServiceClient
+// Client has a method for each operation of both services. It is safe for concurrent use.
+type Client interface {
+	apiv2connect.TradingDataServiceClient
+	historyv1connect.MarketHistoryServiceClient
+}
 
 // NewClient returns a client of the server at a URL, such as http://localhost:8080, over the Connect protocol. It opens
-// no connection yet. If it is not a URL of http or https, each call fails with CodeInvalidArgument. For gRPC, or for
-// another HTTP client, use apiv2connect.NewTradingDataServiceClient.
+// no connection yet. If it is not a URL of http or https, each call fails with CodeInvalidArgument.
 func NewClient(baseURL string) Client {
 	var http connect.HTTPClient = boundedClient{}
 	if parsed, err := url.Parse(baseURL); err != nil || !isServer(parsed) {
 		http, baseURL = refusingClient{baseURL}, "http://localhost"
 	}
-	return apiv2connect.NewTradingDataServiceClient(http, baseURL, connect.WithReadMaxBytes(MessageMaxBytes))
+	return NewClientWith(http, baseURL, connect.WithReadMaxBytes(MessageMaxBytes))
+}
+
+// NewClientWith returns a client over another HTTP client, or another protocol, such as connect.WithGRPC().
+func NewClientWith(http connect.HTTPClient, baseURL string, options ...connect.ClientOption) Client {
+	return struct {
+		apiv2connect.TradingDataServiceClient
+		historyv1connect.MarketHistoryServiceClient
+	}{
+		apiv2connect.NewTradingDataServiceClient(http, baseURL, options...),
+		historyv1connect.NewMarketHistoryServiceClient(http, baseURL, options...),
+	}
 }
 
 func isServer(parsed *url.URL) bool {

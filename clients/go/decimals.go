@@ -4,33 +4,37 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	"marketd.example/marketd/gen/vega"
 )
 
 // DecimalPlacesMax is the most decimal places that a market can have, before or after the point: numbers have at most 78
 // digits.
 const DecimalPlacesMax = 78
 
+// Scale says how a market's numbers are scaled: a vega.Market, a historyv1.MarketHistoryStatus, or a book of the past.
+type Scale interface {
+	GetDecimalPlaces() uint64
+	GetPositionDecimalPlaces() int64
+}
+
 // ScaledPrice returns a price of a market as a decimal number: "12345" with 2 decimal places is 123.45. Decimal places
 // that cannot be right are an error that names the market.
-func ScaledPrice(market *vega.Market, price string) (string, error) {
+func ScaledPrice(market Scale, price string) (string, error) {
 	places := market.GetDecimalPlaces()
 	return scaled(market, price, int64(min(places, DecimalPlacesMax+1)), strconv.FormatUint(places, 10))
 }
 
 // ScaledSize returns a volume or size of a market as a decimal number. Negative decimal places append zeros. Decimal
 // places that cannot be right are an error that names the market.
-func ScaledSize(market *vega.Market, size uint64) (string, error) {
+func ScaledSize(market Scale, size uint64) (string, error) {
 	places := market.GetPositionDecimalPlaces()
 	return scaled(market, strconv.FormatUint(size, 10), places, strconv.FormatInt(places, 10))
 }
 
-func scaled(market *vega.Market, integer string, places int64, stated string) (string, error) {
+func scaled(market Scale, integer string, places int64, stated string) (string, error) {
 	switch {
 	case places > DecimalPlacesMax || places < -DecimalPlacesMax:
 		return "", fmt.Errorf(
-			"market %s has %s decimal places; at most %d can be right", quoted(market.GetId()), stated, DecimalPlacesMax,
+			"market %s has %s decimal places; at most %d can be right", quoted(idOf(market)), stated, DecimalPlacesMax,
 		)
 	case places <= 0 && integer == "0":
 		return integer, nil
@@ -40,6 +44,16 @@ func scaled(market *vega.Market, integer string, places int64, stated string) (s
 	digits := strings.Repeat("0", max(0, int(places)+1-len(integer))) + integer
 	point := len(digits) - int(places)
 	return digits[:point] + "." + digits[point:], nil
+}
+
+func idOf(market Scale) string {
+	switch named := market.(type) {
+	case interface{ GetId() string }:
+		return named.GetId()
+	case interface{ GetMarketId() string }:
+		return named.GetMarketId()
+	}
+	return ""
 }
 
 // quotedMax is the number of bytes of a text of others that an error quotes.

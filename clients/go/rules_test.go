@@ -20,6 +20,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	apiv2 "marketd.example/marketd/gen/datanode/api/v2"
 	"marketd.example/marketd/gen/datanode/api/v2/apiv2connect"
+	historyv1 "marketd.example/marketd/gen/marketd/history/v1"
+	"marketd.example/marketd/gen/marketd/history/v1/historyv1connect"
 	"marketd.example/marketd/gen/vega"
 )
 
@@ -32,6 +34,14 @@ type update struct {
 	book
 	Previous string
 	Outcome  Outcome
+}
+
+type replayMessage struct {
+	Update       []update
+	Block, Token string
+	// Status is state, price and size decimals.
+	Status   []string
+	CaughtUp bool
 }
 
 // cases are those that the clients in every language are tried with, in the file that CASES names.
@@ -64,6 +74,17 @@ var cases struct {
 	Scales []struct {
 		Name        string
 		Price, Size scale
+	}
+	// Replays are streams of MarketHistoryService as a server sends them, and what a reader of them asks for and sees.
+	Replays []struct {
+		Name string
+		// Past is nil for the live stream.
+		Past    *struct{ From, Until, Speed string }
+		Streams []struct {
+			Messages []replayMessage
+			End      uint32
+		}
+		Requests, Seen []string
 	}
 	URLs []struct {
 		URL   string
@@ -298,6 +319,157 @@ func TestReadDepth(t *testing.T) {
 	}
 	if !reflect.DeepEqual(seen, want) {
 		t.Errorf("got %q, want %q", seen, want)
+	}
+}
+
+func (m replayMessage) message() *historyv1.ReplayMarketsDepthResponse {
+	message := &historyv1.ReplayMarketsDepthResponse{ResumeToken: m.Token, CaughtUp: m.CaughtUp}
+	if m.Block != "" {
+		message.Block = &historyv1.BlockPlace{StreamSequence: number(m.Block)}
+	}
+	for _, update := range m.Update {
+		message.Update = append(message.Update, update.message())
+	}
+	for _, text := range m.Status {
+		parts := strings.Fields(text)
+		message.Status = append(message.Status, &historyv1.MarketHistoryStatus{
+			MarketId:              "m",
+			State:                 historyv1.MarketHistoryState(historyv1.MarketHistoryState_value[statePrefix+parts[0]]),
+			DecimalPlaces:         number(parts[1]),
+			PositionDecimalPlaces: int64(number(parts[2])),
+		})
+	}
+	return message
+}
+
+const statePrefix = "MARKET_HISTORY_STATE_"
+
+// replays is a service whose streams are those of a case.
+type replays struct {
+	historyv1connect.UnimplementedMarketHistoryServiceHandler
+	send  func(request string, stream *connect.ServerStream[historyv1.ReplayMarketsDepthResponse]) error
+	asked int64
+}
+
+func (r *replays) ReplayMarketsDepth(
+	_ context.Context, request *historyv1.ReplayMarketsDepthRequest,
+	stream *connect.ServerStream[historyv1.ReplayMarketsDepthResponse],
+) error {
+	var fields []string
+	if request.FromTimestamp != nil {
+		fields = append(fields, fmt.Sprint("from=", request.GetFromTimestamp()))
+	}
+	if request.UntilTimestamp != nil {
+		fields = append(fields, fmt.Sprint("until=", request.GetUntilTimestamp()))
+	}
+	if request.Speed != nil {
+		fields = append(fields, "speed="+request.GetSpeed())
+	}
+	if request.ResumeToken != nil {
+		fields = append(fields, "token="+request.GetResumeToken())
+	}
+	return r.send(strings.Join(fields, " "), stream)
+}
+
+func (r *replays) GetMarketDepthAt(
+	_ context.Context, request *historyv1.GetMarketDepthAtRequest,
+) (*historyv1.GetMarketDepthAtResponse, error) {
+	r.asked = request.GetTimestamp()
+	return &historyv1.GetMarketDepthAtResponse{
+		MarketId: request.GetMarketId(), Buy: levels([]string{"9 1 1"}), SequenceNumber: 7,
+		DecimalPlaces: 2, PositionDecimalPlaces: -1,
+	}, nil
+}
+
+func serveReplays(t *testing.T, service *replays) Client {
+	_, handler := historyv1connect.NewMarketHistoryServiceHandler(service)
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return NewClient(server.URL)
+}
+
+func TestReplays(t *testing.T) {
+	for _, one := range cases.Replays {
+		t.Run(one.Name, func(t *testing.T) {
+			var requests, seen []string
+			client := serveReplays(t, &replays{send: func(
+				request string, stream *connect.ServerStream[historyv1.ReplayMarketsDepthResponse],
+			) error {
+				script := one.Streams[len(requests)]
+				requests = append(requests, request)
+				for _, message := range script.Messages {
+					if err := stream.Send(message.message()); err != nil {
+						return err
+					}
+				}
+				if script.End == 0 {
+					return nil
+				}
+				return connect.NewError(connect.Code(script.End), errors.New("as scripted"))
+			}})
+			options := DepthOptions{
+				OnConnect:    func(context.Context) error { seen = append(seen, "connected"); return nil },
+				OnDisconnect: func(err error, _ time.Duration) { seen = append(seen, messageOf(err)) },
+				OnStatus: func(status *historyv1.MarketHistoryStatus) {
+					seen = append(seen, strings.TrimPrefix(status.GetState().String(), statePrefix))
+				},
+			}
+			changes := ReadDepth(t.Context(), client, options)
+			if one.Past != nil {
+				past := ReplayOptions{DepthOptions: options, From: time.Unix(0, int64(number(one.Past.From)))}
+				if one.Past.Until != "" {
+					past.Until = time.Unix(0, int64(number(one.Past.Until)))
+					past.Speed, _ = strconv.ParseFloat(one.Past.Speed, 64)
+				}
+				changes = Replay(t.Context(), client, past)
+			}
+			books, wholeBooks := map[*DepthBook]bool{}, 0
+			for change, err := range changes {
+				if err != nil {
+					seen = append(seen, messageOf(err))
+					continue
+				}
+				books[change.Book] = true
+				if change.Update.GetPreviousSequenceNumber() == 0 {
+					wholeBooks++
+				}
+				sequence, _ := change.Book.SequenceNumber()
+				live := map[bool]string{true: " live"}[change.Live]
+				place := change.Block.GetStreamSequence()
+				seen = append(seen, fmt.Sprint(sequence, ": ", change.Book.BestBid().GetVolume(), " at ", place, live))
+				if change.Scale.GetPositionDecimalPlaces() != 3 {
+					t.Errorf("the scale is %v", change.Scale)
+				}
+			}
+			if !reflect.DeepEqual(seen, one.Seen) || !reflect.DeepEqual(requests, one.Requests) {
+				t.Errorf("asked %q, saw %q", requests, seen)
+			}
+			if len(books) != wholeBooks {
+				t.Errorf("%d books of %d whole ones", len(books), wholeBooks)
+			}
+		})
+	}
+}
+
+func messageOf(err error) string {
+	var failure *connect.Error
+	if errors.As(err, &failure) {
+		return failure.Message()
+	}
+	return err.Error()
+}
+
+func TestBookAt(t *testing.T) {
+	service := &replays{}
+	at := time.Unix(1_700_000_000, 123_456_789)
+	book, response, err := BookAt(t.Context(), serveReplays(t, service), "m", at)
+	if err != nil || service.asked != at.UnixNano() {
+		t.Fatal(service.asked, err)
+	}
+	price, priceErr := ScaledPrice(response, book.BestBid().GetPrice())
+	size, sizeErr := ScaledSize(response, 1)
+	if sequence, _ := book.SequenceNumber(); sequence != 7 || price != "0.09" || size != "10" {
+		t.Error(sequence, price, size, priceErr, sizeErr)
 	}
 }
 

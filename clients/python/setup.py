@@ -11,7 +11,7 @@ from setuptools.command.build_py import build_py
 
 DEFINITIONS = Path(__file__).resolve().parents[2] / "proto"
 # google/api and google/rpc come from googleapis-common-protos: a process can hold each definition only once.
-GENERATED = ("datanode/api/v2/*.proto", "vega/*.proto", "vega/data/v1/*.proto")
+GENERATED = ("datanode/api/v2/*.proto", "vega/*.proto", "vega/data/v1/*.proto", "marketd/history/v1/*.proto")
 
 
 class BuildWithGeneratedCode(build_py):
@@ -27,7 +27,7 @@ class BuildWithGeneratedCode(build_py):
             raise SystemExit(f"no code could be generated from {DEFINITIONS}")
         for path in target.rglob("*.py*"):
             # protoc imports from the root; these modules live in a package.
-            text = re.sub(r"^from (datanode|vega)\b", r"from marketd_client.gen.\1", path.read_text(), flags=re.M)
+            text = re.sub(r"^from (datanode|vega|marketd)\b", r"from marketd_client.gen.\1", path.read_text(), flags=re.M)
             path.write_text(text)
 
 

@@ -4,10 +4,11 @@ import {
 } from "../../gen/marketd/history/v1/market_history_pb.js";
 import { invalidArgument, invalidParameter, worded } from "../domain/failure.js";
 import { requireIdentifier } from "../domain/identifier.js";
-import { readResumeToken } from "../domain/resume-token.js";
+import { liveToken, readResumeToken } from "../domain/resume-token.js";
 import { type Call, type StreamMethod, serverStreaming } from "../domain/service.js";
 import type { History } from "../history/history.js";
 import type { Live } from "../live/live.js";
+import { replayStream } from "../live/stream-kind.js";
 import { lastEventId } from "./last-event-id.js";
 import { readRange } from "./list-market-depth-changes.js";
 import { refuseBoth } from "./moment.js";
@@ -28,6 +29,10 @@ export function replayMarketsDepth(options: { readonly live: Live; readonly hist
       if (from !== undefined && request.resumeToken) throw refuseBoth("resume_token", "from_…");
       const speed = readSpeed(request.speed);
       const everyUpdate = request.everyUpdate ?? false;
+      if (token === liveToken) {
+        if (until !== undefined || speed !== undefined || everyUpdate) throw notOfPast();
+        return live.observe(marketIds, { clientAddress: call.clientAddress, codec: call.codec, kind: replayStream });
+      }
       if (everyUpdate && until === undefined) throw endless();
       const resume = token === undefined ? undefined : readResumeToken("resume_token", token, live.state().storeHash);
       return history.replay({ marketIds, from, until, resume, speed, everyUpdate }, call);
@@ -40,6 +45,14 @@ function readSpeed(text: string | undefined): number | undefined {
   const speed = /^[0-9]{1,4}(\.[0-9]{1,9})?$/.test(text) ? Number(text) : Number.NaN;
   if (speed >= speedMin && speed <= speedMax) return speed;
   throw invalidArgument("speed", `takes a decimal number from ${speedMin} to ${speedMax}`, "INVALID_SPEED");
+}
+
+function notOfPast() {
+  return invalidArgument(
+    "resume_token",
+    `${liveToken} opens the live stream, which has no end and no speed`,
+    "INVALID_TOKEN",
+  );
 }
 
 function endless() {

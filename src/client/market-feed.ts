@@ -1,7 +1,14 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { Code, ConnectError } from "@connectrpc/connect";
-import { checkPrices, type DepthChange, readDepth } from "../../clients/typescript/src/depth-reader.js";
+import { decimalsOf, type Scale } from "../../clients/typescript/src/decimals.js";
+import { checkPrices, type DepthChange, readDepth, replay } from "../../clients/typescript/src/depth-reader.js";
+import { bookAt } from "../../clients/typescript/src/past-book.js";
 import { isTransient } from "../../clients/typescript/src/retry.js";
+import {
+  type BlockPlace,
+  MarketHistoryState,
+  type MarketHistoryStatus,
+} from "../../gen/marketd/history/v1/market_history_pb.js";
 import { type Market, Market_TradingMode } from "../../gen/vega/markets_pb.js";
 import { type BlockHead, blockHeadOf } from "../domain/block-headers.js";
 import { DepthBook } from "../domain/depth-book.js";
@@ -20,6 +27,13 @@ export interface Staleness {
   readonly reason: string;
 }
 
+/** Which past to show, and how fast. */
+export interface Past {
+  /** Undefined: from the oldest that is kept. */
+  readonly from: bigint | undefined;
+  readonly speed: number;
+}
+
 /** A market that is being followed: its book comes from the depth stream, everything else from requests. */
 export class MarketFeed {
   readonly #server: Server;
@@ -30,6 +44,8 @@ export class MarketFeed {
   #book: DepthBook | undefined;
   #heardAt = performance.now();
   #streamFailure: string | undefined;
+  /** Why the stream has no book of the market. */
+  #bookFailure: string | undefined;
   #factsFailure: string | undefined;
   /** Ends the current stream, or the wait for the next. */
   #stream = new AbortController();
@@ -62,7 +78,7 @@ export class MarketFeed {
 
   /** Undefined while everything is up to date. */
   get staleness(): Staleness | undefined {
-    const reason = this.#streamFailure ?? this.#factsFailure;
+    const reason = this.#streamFailure ?? this.#bookFailure ?? this.#factsFailure;
     return reason === undefined ? undefined : { since: this.#heardAt, reason };
   }
 
@@ -79,15 +95,70 @@ export class MarketFeed {
       // Decimals that are the same before and after the first message are those of its book.
       const onConnect = async () => {
         if (await this.#askMarket(ended)) throw otherDecimals();
+        this.#noteConnected();
       };
       const options = { marketIds: [this.#id], signal: ended, onConnect, onDisconnect };
-      for await (const change of readDepth(this.#server.client, options)) {
-        this.#streamFailure = undefined;
-        this.#heardAt = performance.now();
-        this.#book = change.book;
-        yield change;
-      }
+      yield* this.#shown(readDepth(this.#server.client, { ...options, onStatus: this.#noteStatus(onStale) }));
     }
+  }
+
+  /** The same of a past, which becomes the present where `speed` is above 1. Blocks come with it. @throws ConnectError */
+  async *replayed({ from, speed }: Past, signal: AbortSignal, onStale = () => {}): AsyncGenerator<DepthChange, void> {
+    const onDisconnect = (error: ConnectError) => {
+      this.#streamFailure = reasonOf(error);
+      onStale();
+    };
+    const span = { ...(from !== undefined && { from }), speed };
+    const calls = { onConnect: () => this.#noteConnected(), onDisconnect, onStatus: this.#noteStatus(onStale) };
+    const options = { marketIds: [this.#id], signal, ...span, ...calls };
+    yield* this.#shown(replay(this.#server.client, options), (place) => this.#notePlace(place));
+  }
+
+  async *#shown(
+    changes: AsyncIterable<DepthChange>,
+    onPlace: (place: BlockPlace) => void = () => {},
+  ): AsyncGenerator<DepthChange, void> {
+    for await (const change of changes) {
+      this.#noteConnected();
+      this.#book = change.book;
+      if (change.block !== undefined) onPlace(change.block);
+      yield change;
+    }
+  }
+
+  #noteConnected(): void {
+    this.#streamFailure = undefined;
+    this.#heardAt = performance.now();
+  }
+
+  /** Takes the decimals of a stream's books, which may be others than the market's newest. */
+  #noteStatus(onStale: () => void): (status: MarketHistoryStatus) => void {
+    return (status) => {
+      this.#scaleAs(status);
+      const isStale = status.state === MarketHistoryState.STALE;
+      this.#bookFailure = isStale ? "updates of the market's venue were wrong or missing" : undefined;
+      if (isStale) onStale();
+    };
+  }
+
+  #scaleAs({ decimalPlaces, positionDecimalPlaces }: Scale): void {
+    this.#market = { ...this.#market, decimalPlaces, positionDecimalPlaces };
+  }
+
+  #notePlace({ height, timestamp }: BlockPlace): void {
+    this.#block = { height, timeNs: timestamp };
+  }
+
+  /** Requests the book as it was at a time. @throws ConnectError */
+  async askAt(time: bigint, signal: AbortSignal): Promise<void> {
+    const { book, block, scale } = await bookAt(this.#server.client, this.#id, time, {
+      signal,
+      timeoutMs: shortResponseMaxMs,
+    });
+    decimalsOf(scale);
+    this.#scaleAs(scale);
+    this.#book = book;
+    if (block !== undefined) this.#notePlace(block);
   }
 
   /** Requests everything once, without the stream. `maxDepth` 0: all levels. @throws ConnectError */

@@ -1,10 +1,10 @@
-import { Code, ConnectError, createClient } from "@connectrpc/connect";
+import { Code, ConnectError } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
 import { messageMaxBytes } from "../../clients/typescript/src/bounded-fetch.js";
-import type { MarketdClient } from "../../clients/typescript/src/client.js";
+import { createMarketdClient, type MarketdClient } from "../../clients/typescript/src/client.js";
 import { decimalsOf } from "../../clients/typescript/src/decimals.js";
 import { isTransient } from "../../clients/typescript/src/retry.js";
-import { type GetMarketResponse, TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import type { GetMarketResponse } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import type { Market } from "../../gen/vega/markets_pb.js";
 import { exitUnavailable, OperatorError } from "../domain/operator-error.js";
 import { printable } from "../domain/printable.js";
@@ -26,7 +26,7 @@ export interface Server {
 export function openServer(url: string): Server {
   const limits = { readMaxBytes: messageMaxBytes };
   const transport = createConnectTransport({ baseUrl: url, httpVersion: "1.1", useBinaryFormat: true, ...limits });
-  return { url, client: createClient(TradingDataService, transport) };
+  return { url, client: createMarketdClient(transport) };
 }
 
 /** The market of a response. @throws ConnectError, also if its decimals cannot be right */

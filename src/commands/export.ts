@@ -33,11 +33,13 @@ const nothing: Checkpoint = {
   lastRows: undefined,
 };
 
+type LedgerExport = Extract<Config<"export">, { kind: "ledger" }>;
+
 /** What every download of the command has. */
 type Common = Omit<DownloadOptions, "part" | "onSlice">;
 
 /** Writes a party's ledger entries to a file, or to standard output. @throws OperatorError unless all is verified */
-export async function exportLedger(config: Config<"export">): Promise<void> {
+export async function exportLedger(config: LedgerExport): Promise<void> {
   const server = openServer(config.server);
   const stop = new AbortController();
   void untilStopped().then(() => stop.abort());
@@ -76,7 +78,7 @@ function interruptedText(out: string | undefined): string {
 }
 
 /** The file that a path names, itself or by links: a rename would replace a link. @throws OperatorError for a device */
-async function fileAt(path: string): Promise<string> {
+export async function fileAt(path: string): Promise<string> {
   const found = path === "-" ? undefined : await stat(path).catch(() => undefined);
   if (found === undefined) return path;
   if (found.isFile()) return (await lstat(path)).isSymbolicLink() ? realpath(path) : path;
@@ -132,7 +134,7 @@ async function toOutput(common: Common, progress: ProgressLine): Promise<void> {
   }
 }
 
-function writeOut(bytes: Uint8Array): Promise<void> {
+export function writeOut(bytes: Uint8Array): Promise<void> {
   return new Promise((resolve, reject) => {
     process.stdout.write(bytes, (error) => {
       if (error) reject(new OperatorError(`cannot write standard output: ${error.message}`, 1, error));
@@ -141,7 +143,7 @@ function writeOut(bytes: Uint8Array): Promise<void> {
   });
 }
 
-function tell(progress: ProgressLine, text: string): void {
+export function tell(progress: ProgressLine, text: string): void {
   progress.clear();
   process.stderr.write(`marketd: ${printable(text)}\n`);
 }

@@ -36,8 +36,9 @@ export async function watch(config: Config<"watch">): Promise<void> {
   process.stdout.once("error", () => stop.abort());
   try {
     const feed = new MarketFeed(server, await findMarket(server, config.market));
-    const show = config.once ? showOnce : process.stdout.isTTY ? showScreen : showLines;
-    await show(feed, config.maxDepth, stop);
+    const isOnce = config.once || (config.at !== undefined && config.replay === undefined);
+    const show = isOnce ? showOnce : process.stdout.isTTY ? showScreen : showLines;
+    await show(feed, config, stop);
   } catch (error) {
     throw serverProblem(error, server);
   } finally {
@@ -51,38 +52,55 @@ function shownMarket({ market, mode, block, book, staleness }: MarketFeed): Show
   return { id: market.id, name, mode, places: decimalsOf(market), block, book, staleness };
 }
 
-async function showOnce(feed: MarketFeed, maxDepth: number, stop: AbortController): Promise<void> {
-  await feed.ask(maxDepth, stop.signal);
+async function showOnce(feed: MarketFeed, { at, maxDepth }: Config<"watch">, stop: AbortController): Promise<void> {
+  if (at === undefined) await feed.ask(maxDepth, stop.signal);
+  else await feed.askAt(at, stop.signal);
   for (const line of marketText(shownMarket(feed), maxDepth)) process.stdout.write(`${line}\n`);
 }
 
-async function showLines(feed: MarketFeed, _: number, stop: AbortController): Promise<void> {
+/** The changes of the past or the present. */
+function changesOf(
+  feed: MarketFeed,
+  { at: from, replay: speed }: Config<"watch">,
+  signal: AbortSignal,
+  onStale = () => {},
+) {
+  return speed === undefined ? feed.changes(signal, onStale) : feed.replayed({ from, speed }, signal, onStale);
+}
+
+async function showLines(feed: MarketFeed, config: Config<"watch">, stop: AbortController): Promise<void> {
   const tellStale = () => {
     if (feed.staleness !== undefined) process.stderr.write(`marketd: ${stalenessText(feed.staleness)}\n`);
   };
-  for await (const _ of feed.changes(stop.signal, tellStale)) {
-    const line = `${bookLine(shownMarket(feed))}\n`;
+  for await (const { block } of changesOf(feed, config, stop.signal, tellStale)) {
+    const time = config.replay === undefined || block === undefined ? new Date() : dateOf(block.timestamp);
+    const line = `${bookLine(shownMarket(feed), time)}\n`;
     if (!process.stdout.write(line)) await once(process.stdout, "drain", { signal: stop.signal }).catch(() => {});
   }
 }
 
-async function showScreen(feed: MarketFeed, maxDepth: number, stop: AbortController): Promise<void> {
+function dateOf(timeNs: bigint): Date {
+  return new Date(Number(timeNs / 1_000_000n));
+}
+
+async function showScreen(feed: MarketFeed, config: Config<"watch">, stop: AbortController): Promise<void> {
   const { stdout, stdin } = process;
   const style = styleOf(stdout.hasColors());
   const flashes = new Flashes();
   const draw = () => {
     const { rows, columns } = screen;
-    screen.draw(marketScreen(shownMarket(feed), flashes, { rows, columns, style }, maxDepth));
+    screen.draw(marketScreen(shownMarket(feed), flashes, { rows, columns, style }, config.maxDepth));
   };
   const onKey = (key: string) => {
     if (key === "q") stop.abort();
   };
   const screen = new FullScreen(stdout, stdin.isTTY ? stdin : undefined, { onResize: draw, onKey });
   const timer = setInterval(draw, frameIntervalMs);
-  const facts = feed.pollFacts(stop.signal);
+  // Mode and newest block are those of the present.
+  const facts = config.replay === undefined ? feed.pollFacts(stop.signal) : undefined;
   try {
     const reading = (async () => {
-      for await (const { update } of feed.changes(stop.signal)) flashes.note(update);
+      for await (const { update } of changesOf(feed, config, stop.signal)) flashes.note(update);
     })();
     await Promise.all([facts, reading]);
   } finally {

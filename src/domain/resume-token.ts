@@ -2,6 +2,9 @@ import { createHash } from "node:crypto";
 import { crc32 } from "node:zlib";
 import { Failure, invalidArgument } from "./failure.js";
 
+/** In place of a token: the stream begins with the newest books, and is live from its first message on. */
+export const liveToken = "live";
+
 /** What a stream goes on with after its token. `live`: with the newest books. `past`: with the blocks that follow. */
 export type TokenKind = "live" | "past";
 

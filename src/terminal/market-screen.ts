@@ -88,16 +88,16 @@ export function marketText(market: ShownMarket, levelsMax: number): string[] {
 }
 
 /**
- * A book as one line for another program: time of reading, sequence number, best prices with sizes, spread, levels per
- * side. Amounts are scaled and not grouped; missing values are `-`.
+ * A book as one line for another program: time of reading (of a past book: of its block), sequence number, best prices
+ * with sizes, spread, levels per side. Amounts are scaled and not grouped; missing values are `-`.
  */
-export function bookLine({ book, places }: ShownMarket): string {
+export function bookLine({ book, places }: ShownMarket, at = new Date()): string {
   const [buy, sell] = [book?.buy ?? [], book?.sell ?? []];
   const { bid, ask, spread } = quoteOf(buy, sell);
   const text = (integer: string | bigint | undefined, decimals: number) =>
     integer === undefined ? "-" : scaled(integer, decimals, "");
   return [
-    new Date().toISOString(),
+    at.toISOString(),
     `sequence=${book?.sequenceNumber ?? 0n}`,
     `bid=${text(bid?.price, places.price)}`,
     `bidSize=${text(bid?.volume, places.size)}`,

@@ -4,7 +4,8 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { copyFile, mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fromJson } from "@bufbuild/protobuf";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fromJson, type JsonValue } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, type TestContext, test, vi } from "vitest";
 import type {
   GetLatestMarketDepthResponse,
@@ -12,6 +13,9 @@ import type {
   ListLatestMarketDataResponse,
   ListLedgerEntriesResponse,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { ListMarketDepthChangesResponseSchema } from "../../gen/marketd/history/v1/market_history_pb.js";
+import type { MarketDepthUpdate } from "../../gen/vega/vega_pb.js";
+import { DepthBook, type DepthLevel } from "../../src/domain/depth-book.js";
 import { anyRegistry } from "../../src/encoding/json-encoder.js";
 import { networkDefaults, simulate } from "../../src/simulator/network.js";
 import { launchChromium, serveScript } from "../e2e/browser-launch.js";
@@ -49,6 +53,10 @@ const firstBlocks = 150;
 const network = { ...networkDefaults, parties: 10, entriesPerBlock: 60, blocks: 200 };
 
 const examplesOfAll = ["best-prices", "live-order-book", "ledger-history", "verified-export"] as const;
+const backtest: Example = "backtest";
+const backtestPatience = { timeout: 40_000 };
+/** Until the next block of a market that strategies trade on. */
+const liveBlockMs = 200;
 
 /** What the examples ask for in one request. */
 const examplePageSize = 500;
@@ -235,7 +243,7 @@ describe.each(languages)("$name", { timeout: installMaxMs }, (language) => {
       await ready(language, context);
       const { checkTypes, example } = language;
       if (checkTypes === undefined) return;
-      const paths = examplesOfAll.map((name) => example(projectFolder(language), name).at(-1) ?? "");
+      const paths = [...examplesOfAll, backtest].map((name) => example(projectFolder(language), name).at(-1) ?? "");
       const wrong = join(projectFolder(language), "wrong.py");
       writeFileSync(wrong, 'from marketd_client import Client\nClient("http://localhost").GetMarket("gold")\n');
       try {
@@ -358,6 +366,58 @@ async function busiestParty() {
   expect(entries.length).toBeGreaterThan(examplePageSize);
   return { party, entries };
 }
+
+/** The changes of a market's book until the newest block, as listed. */
+async function changesOf(market: string): Promise<MarketDepthUpdate[]> {
+  const newest = await fetch(`${service.url}/api/v2/market/${market}`);
+  const query = { untilTimestamp: newest.headers.get("x-block-timestamp") ?? "", "pagination.first": "100" };
+  const updates: MarketDepthUpdate[] = [];
+  for (let after: Record<string, string> = {}; ; ) {
+    const response = await read(`/api/v2/market/depth/${market}/changes`, { ...query, ...after });
+    const { changes } = fromJson(ListMarketDepthChangesResponseSchema, response as JsonValue);
+    updates.push(...(changes?.edges ?? []).flatMap(({ update }) => update ?? []));
+    if (changes?.pageInfo?.hasNextPage !== true) return updates;
+    after = { "pagination.after": changes.pageInfo.endCursor };
+  }
+}
+
+/** What the strategy of the examples does with changes. */
+function strategyOf(market: string, updates: readonly MarketDepthUpdate[]) {
+  const book = new DepthBook(market);
+  let [trades, position, cash, profit] = [0, 0n, 0n, 0n];
+  const isHeavy = (level: DepthLevel, than: DepthLevel) => level.volume > 2n * than.volume;
+  for (const update of updates) {
+    expect(book.apply(update)).toBe("applied");
+    const { bestBid, bestOffer } = book;
+    if (bestBid === undefined || bestOffer === undefined) continue;
+    const wanted = isHeavy(bestBid, bestOffer) ? 1n : isHeavy(bestOffer, bestBid) ? -1n : position;
+    if (wanted !== position) trades++;
+    cash -= (wanted - position) * BigInt((wanted > position ? bestOffer : bestBid).price);
+    position = wanted;
+    profit = cash + position * BigInt((position > 0n ? bestBid : bestOffer).price);
+  }
+  return { trades, profit };
+}
+
+test("backtests have the same result in every language, and go on live", { timeout: installMaxMs }, async () => {
+  await Promise.all(installed.values());
+  const market = await firstMarket();
+  const { trades, profit } = strategyOf(market, await changesOf(market));
+  expect(trades).toBeGreaterThan(3);
+  const readers = languages
+    .filter(({ name }) => name !== "shell" && !skipped.has(name))
+    .map((language) => start([...language.example(projectFolder(language), backtest), market]));
+  const summary = `backtest: ${trades} trades, profit ${profit}`;
+  await vi.waitFor(() => {
+    for (const lines of readers) expect(lines).toContain(summary);
+  }, backtestPatience);
+  for (const lines of readers) expect(lines.slice(0, lines.indexOf(summary))).toHaveLength(trades);
+  for (let blocks = firstBlocks + 1; readers.some((lines) => lines.length === trades + 1); blocks++) {
+    expect(blocks).toBeLessThan(network.blocks);
+    await load(blocks);
+    await sleep(liveBlockMs);
+  }
+});
 
 test("live order books go on when the server restarts", { timeout: installMaxMs }, async () => {
   await Promise.all(installed.values());

@@ -6,7 +6,13 @@ import { promisify } from "node:util";
 import { goEnvironment, type PartnerName, partnerProgram } from "../support/partners.js";
 
 /** The examples, by their names in shell and TypeScript. */
-export type Example = "keep-a-book" | "best-prices" | "live-order-book" | "ledger-history" | "verified-export";
+export type Example =
+  | "keep-a-book"
+  | "best-prices"
+  | "live-order-book"
+  | "ledger-history"
+  | "verified-export"
+  | "backtest";
 
 /** A program and its arguments. */
 export type Command = readonly [string, ...string[]];

@@ -6,10 +6,11 @@ import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { durationFromMs } from "@bufbuild/protobuf/wkt";
-import { Code, ConnectError, createClient, createRouterTransport, type ServiceImpl } from "@connectrpc/connect";
+import { Code, ConnectError, createRouterTransport, type ServiceImpl } from "@connectrpc/connect";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
+  bookAt,
   createMarketdClient,
   DepthBook,
   type DepthChange,
@@ -19,8 +20,12 @@ import {
   type ListLedgerEntriesResponseSchema,
   ledgerEntries,
   MarketDepthUpdateSchema,
+  MarketHistoryService,
+  MarketHistoryState,
+  type MarketHistoryStatus,
   MarketSchema,
   readDepth,
+  replay,
   retryWaitMs,
   scaledPrice,
   scaledSize,
@@ -36,6 +41,15 @@ interface Update {
   readonly buy: readonly string[];
   readonly sell: readonly string[];
   readonly outcome: string;
+}
+
+interface ReplayMessage {
+  readonly update: readonly Omit<Update, "outcome">[];
+  readonly block?: string;
+  readonly token?: string;
+  /** State, price and size decimals. */
+  readonly status?: readonly string[];
+  readonly caughtUp?: boolean;
 }
 
 /** The cases that the clients in every language are tried with. */
@@ -73,6 +87,15 @@ interface Cases {
     readonly price: readonly [integer: string, places: number, scaled: string | null];
     readonly size: readonly [integer: string, places: number, scaled: string | null];
   }[];
+  /** Streams of MarketHistoryService as a server sends them, and what a reader of them asks for and sees. */
+  readonly replays: readonly {
+    readonly name: string;
+    /** Null: the live stream. */
+    readonly past: { readonly from: string; readonly until?: string; readonly speed?: string } | null;
+    readonly streams: readonly { readonly messages: readonly ReplayMessage[]; readonly end: number }[];
+    readonly requests: readonly string[];
+    readonly seen: readonly string[];
+  }[];
   readonly urls: readonly { readonly url: string; readonly valid: boolean }[];
 }
 
@@ -98,10 +121,7 @@ function depthUpdate(update: Omit<Update, "outcome">, marketId = "m") {
 
 /** A client of a service in this process: Connect's own router, with these methods. */
 function clientOf(service: Partial<ServiceImpl<typeof TradingDataService>>) {
-  return createClient(
-    TradingDataService,
-    createRouterTransport(({ service: add }) => void add(TradingDataService, service)),
-  );
+  return createMarketdClient(createRouterTransport(({ service: add }) => void add(TradingDataService, service)));
 }
 
 describe("decimals", () => {
@@ -260,6 +280,87 @@ describe("readDepth", () => {
     });
     await expect(readDepth(client).next()).rejects.toThrow("unknown market");
   });
+});
+
+describe("readDepth and replay", () => {
+  const stateOf = (text: string) => MarketHistoryState[text as keyof typeof MarketHistoryState];
+
+  function replayMessage({ update, block, token = "", status = [], caughtUp = false }: ReplayMessage) {
+    return {
+      update: update.map((one) => depthUpdate(one)),
+      ...(block !== undefined && { block: { streamSequence: BigInt(block) } }),
+      resumeToken: token,
+      status: status.map((text) => {
+        const [state = "", price = "", size = ""] = text.split(" ");
+        const decimals = { decimalPlaces: BigInt(price), positionDecimalPlaces: BigInt(size) };
+        return { marketId: "m", state: stateOf(state), ...decimals };
+      }),
+      caughtUp,
+    };
+  }
+
+  test.each(cases.replays)("$name", async ({ past, streams, requests, seen: expected }) => {
+    const asked: string[] = [];
+    const service: Partial<ServiceImpl<typeof MarketHistoryService>> = {
+      async *replayMarketsDepth({ fromTimestamp, untilTimestamp, speed, resumeToken }) {
+        const { messages, end } = streams[asked.length] ?? { messages: [], end: Code.NotFound };
+        const fields = { from: fromTimestamp, until: untilTimestamp, speed, token: resumeToken };
+        const given = Object.entries(fields).filter(([, value]) => value !== undefined);
+        asked.push(given.map(([name, value]) => `${name}=${value}`).join(" "));
+        for (const message of messages) yield replayMessage(message);
+        if (end !== 0) throw new ConnectError("as scripted", end);
+      },
+    };
+    const transport = createRouterTransport(({ service: add }) => void add(MarketHistoryService, service));
+    const seen: string[] = [];
+    const options = {
+      onConnect: () => void seen.push("connected"),
+      onDisconnect: ({ rawMessage }: ConnectError) => seen.push(rawMessage),
+      onStatus: ({ state }: MarketHistoryStatus) => seen.push(MarketHistoryState[state]),
+    };
+    const client = createMarketdClient(transport);
+    const { from, until, speed } = past ?? {};
+    const span = { ...(from && { from: BigInt(from) }), ...(until && { until: BigInt(until) }) };
+    const changes =
+      past === null
+        ? readDepth(client, options)
+        : replay(client, { ...options, ...span, ...(speed && { speed: Number(speed) }) });
+    const books = new Set<DepthChange["book"]>();
+    let wholeBooks = 0;
+    try {
+      for await (const { book, update, block, scale, isLive } of changes) {
+        books.add(book);
+        if (update.previousSequenceNumber === 0n) wholeBooks++;
+        expect(scale?.positionDecimalPlaces).toBe(3n);
+        const place = `${book.sequenceNumber}: ${book.bestBid?.volume} at ${block?.streamSequence}`;
+        seen.push(isLive ? `${place} live` : place);
+      }
+    } catch (error) {
+      seen.push((error as ConnectError).rawMessage);
+    }
+    expect(seen).toEqual(expected);
+    expect(asked).toEqual(requests);
+    expect(books.size).toBe(wholeBooks);
+  });
+});
+
+test("bookAt asks for a time, and scales by the decimals of that time", async () => {
+  const asked: bigint[] = [];
+  const service: Partial<ServiceImpl<typeof MarketHistoryService>> = {
+    getMarketDepthAt({ marketId, timestamp = 0n }) {
+      asked.push(timestamp);
+      const scale = { decimalPlaces: 2n, positionDecimalPlaces: -1n };
+      return { marketId, buy: levels(["9 1 1"]), sequenceNumber: 7n, block: { height: 3n }, ...scale };
+    },
+  };
+  const client = createMarketdClient(
+    createRouterTransport(({ service: add }) => void add(MarketHistoryService, service)),
+  );
+  const { book, block, scale } = await bookAt(client, "m", new Date(1_700_000_000_123));
+  await bookAt(client, "m", 1_700_000_000_123_456_789n);
+  expect(asked).toEqual([1_700_000_000_123_000_000n, 1_700_000_000_123_456_789n]);
+  expect([book.sequenceNumber, block?.height]).toEqual([7n, 3n]);
+  expect([scaledPrice(scale, book.bestBid?.price ?? ""), scaledSize(scale, 1n)]).toEqual(["0.09", "10"]);
 });
 
 describe("ledgerEntries", () => {

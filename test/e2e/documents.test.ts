@@ -23,7 +23,7 @@ import { ServiceProcess } from "./service-process.js";
  */
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
-const documents = ["README.md", "docs/api.md", "examples/README.md"];
+const documents = ["README.md", "docs/api.md", "docs/history.md", "examples/README.md"];
 const exampleMaxMs = 20_000;
 /** docs/feeding.md starts seven processes one after the other. */
 const feedingMaxMs = 90_000;

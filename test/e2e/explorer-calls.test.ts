@@ -43,6 +43,7 @@ describe.skipIf(chromium === undefined)("the calls that the explorer shows, past
     views = [
       "#/",
       `#/market/${marketsData[0]?.market}`,
+      `#/market/${marketsData[0]?.market}?at=2024-01-01T00:00:30Z`,
       `#/ledger?${filter}&filter.transferTypes=TRANSFER_TYPE_DEPOSIT&pagination.newestFirst=false`,
       "#/signers",
     ];

@@ -256,7 +256,10 @@ describe("watch without a terminal", () => {
     await service.kill();
     await vi.waitFor(() => expect(error()).toMatch(/^marketd: stale since .+; trying again\n$/), poll);
     await service.start();
+    // It goes on where it broke: nothing has changed until this block.
+    await loadBlock((r) => r.order({ id: "next", marketId: market, price: "4200080", remaining: 1n, size: 1n }));
     await vi.waitFor(() => expect(lines()).toHaveLength(3), poll);
+    expect(lines()[2]).toMatch(line((await depth()).sequenceNumber, "42000\\.80", "0\\.001"));
     child.kill("SIGTERM");
     expect((await ending).code).toBe(0);
   });
@@ -275,6 +278,38 @@ describe("watch without a terminal", () => {
     const value = create(MarketSchema, { id, decimalPlaces: 4n });
     await loadBlock((r) => r.event({ case: "marketUpdated", value }).order({ ...order, price: "1005000" }));
     await vi.waitFor(() => expect(bids()).toEqual(["100.50", "100.5000"]), poll);
+    child.kill("SIGTERM");
+    expect((await ending).code).toBe(0);
+  });
+
+  it("shows the past in the decimals of its time, and plays it until it is the present", async () => {
+    const id = "6d4f1f0000000000000000000000000000000000000000000000000000000004";
+    const order = { id: "past", marketId: id, price: "10050", remaining: 1n, size: 1n };
+    const timeNs = () => String(firstBlockNs + BigInt(height) * 1_000_000_000n);
+    const iso = (time: string) => new Date(Number(BigInt(time) / 1_000_000n)).toISOString();
+    await loadBlock((r) => r.market(id, { decimalPlaces: 2n }).order(order));
+    const before = timeNs();
+    const value = create(MarketSchema, { id, decimalPlaces: 4n });
+    await loadBlock((r) => r.event({ case: "marketUpdated", value }).order({ ...order, price: "1005000" }));
+    const after = timeNs();
+    // The service may not have read that block yet.
+    const text = (at: string) => runToEnd(["watch", id, "--at", at, "--server", service.url]);
+    for (const [at, price] of [
+      [before, /^ *100\.50 /m],
+      [after, /^ *100\.5000 /m],
+    ] as const) {
+      await vi.waitFor(async () => expect(String((await text(at)).out)).toMatch(price), poll);
+    }
+    const { child, ending } = startMarketd(["watch", id, "--at", before, "--replay", "10x", "--server", service.url]);
+    let out = "";
+    child.stdout?.on("data", (piece) => {
+      out += String(piece);
+    });
+    const bids = () => [...out.matchAll(/^(\S+) .* bid=(\S+) /gm)].map(([, time, bid]) => `${time} ${bid}`);
+    const played = [`${iso(before)} 100.50`, `${iso(after)} 100.5000`];
+    await vi.waitFor(() => expect(bids()).toEqual(played), poll);
+    await loadBlock((r) => r.order({ ...order, id: "live", price: "1006000" }));
+    await vi.waitFor(() => expect(bids()).toEqual([...played, `${iso(timeNs())} 100.6000`]), poll);
     child.kill("SIGTERM");
     expect((await ending).code).toBe(0);
   });
@@ -333,6 +368,9 @@ describe("watch without a terminal", () => {
     ],
     [["watch", "xmr-usdt", "--once"], 3, /^marketd: http:\S+: market stale-market is stale.*\n$/],
     [["watch"], 2, /^marketd: missing required argument 'market'\n/],
+    [["watch", market, "--at", "2100-01-01"], 1, /^marketd: http:\S+: that is beyond the newest block/],
+    [["watch", market, "--replay", "0x"], 2, /It takes 0\.01x to 1000x, such as 10x\.\n/],
+    [["watch", market, "--replay", "2x", "--once"], 2, /^marketd: --once shows one book, --replay many\n/],
     [["watch", market, "--server", "127.0.0.1:8080"], 2, /It looks like http:\/\/127\.0\.0\.1:8080 or https:/],
   ])("%j ends with %i", async (args, code, error) => {
     const server = args.includes("--server") ? [] : ["--server", service.url];

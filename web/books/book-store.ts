@@ -1,11 +1,11 @@
 import { DepthBook, type DepthLevel, type DepthUpdate } from "../../src/domain/depth-book.js";
 import { type Quote, quoteOf } from "../../src/domain/quote.js";
 import { Observable } from "../hooks/observable.js";
-import type { MarketDepthUpdate, PriceLevel } from "../service/messages.js";
+import type { MarketDepthUpdate, MarketHistoryStatus, PriceLevel, ReplayMessage } from "../service/messages.js";
 import { DepthStream, type DepthStreamListener, type StreamLoss } from "./depth-stream.js";
 
 /** Mid prices that are kept of each market, one a second. */
-const midSamplesMax = 3_600;
+export const midSamplesMax = 3_600;
 const midSampleMs = 1_000;
 /** A new connection has named all markets after this long. */
 const wholeBooksMs = 5_000;
@@ -78,8 +78,6 @@ export class BookStore implements DepthStreamListener {
   readonly #reading = new Set<string>();
   readonly #readDefinition: ReadDefinition;
   readonly #stream = new DepthStream(this);
-  /** When the stream ended because a market became stale; undefined: it last ended for another reason. */
-  #staleAt: number | undefined;
 
   constructor(readDefinition: ReadDefinition) {
     this.#readDefinition = readDefinition;
@@ -97,22 +95,26 @@ export class BookStore implements DepthStreamListener {
     }, 1_000);
   }
 
-  opened(): void {
+  opened(goesOn: boolean): void {
+    if (goesOn) return;
     this.#books = new Map();
+    this.#reading.clear();
     this.#generation += 1;
     const generation = this.#generation;
     setTimeout(() => this.#dropOlderThan(generation), wholeBooksMs);
   }
 
-  received(updates: readonly MarketDepthUpdate[], blockHeight: bigint): boolean {
+  received({ update: updates, status, block }: ReplayMessage): boolean {
     this.#updatesCounted += updates.length;
+    for (const each of status) this.#noteState(each);
     for (const update of updates) {
       const { marketId } = update;
-      const book = this.#books.get(marketId) ?? new DepthBook(marketId);
+      const held = update.previousSequenceNumber === "0" ? undefined : this.#books.get(marketId);
+      const book = held ?? new DepthBook(marketId);
       this.#books.set(marketId, book);
       this.#known.add(marketId);
       if (book.apply(toUpdate(update)) === "gap") return false;
-      if (this.#unread.has(marketId)) this.#read(marketId, blockHeight);
+      if (this.#unread.has(marketId)) this.#read(marketId, BigInt(block.height));
       else this.#changed.add(marketId);
     }
     if (this.stream.value.state !== "live") this.stream.set({ state: "live", since: Date.now(), message: "" });
@@ -120,28 +122,43 @@ export class BookStore implements DepthStreamListener {
     return true;
   }
 
+  /** A book that is wrong or missing goes, and so does one in other decimals. It comes back with its definition. */
+  #noteState({ marketId, state }: MarketHistoryStatus): void {
+    this.#known.add(marketId);
+    const isStale = state === "MARKET_HISTORY_STATE_STALE";
+    if (!isStale && state !== "MARKET_HISTORY_STATE_REDEFINED") return;
+    this.#books.delete(marketId);
+    this.#changed.delete(marketId);
+    this.#reading.delete(marketId);
+    this.#unread.add(marketId);
+    if (isStale) {
+      const since = this.#firstMids.has(marketId) ? Date.now() : undefined;
+      this.stale.set(new Map([[marketId, since], ...this.stale.value]));
+    }
+    this.#setViews(new Map([...this.views.value].filter(([id]) => id !== marketId)));
+  }
+
   lost({ message, reason, redefined }: StreamLoss): void {
-    this.#staleAt = reason === "MARKET_STALE" && !redefined ? Date.now() : undefined;
     const isOtherChain = reason === "CHAIN_CHANGED";
     if (isOtherChain || redefined) {
       // What is shown is not old, but wrong.
       for (const id of this.#known) this.#unread.add(id);
-      if (isOtherChain) this.#known.clear();
+      if (isOtherChain) {
+        this.#known.clear();
+        this.stale.set(new Map());
+      }
       this.#setViews(new Map());
     }
     this.#interrupt("lost", message);
   }
 
   paused(): void {
-    this.#staleAt = undefined;
     // Decimals may change until the page is shown.
     for (const id of this.#known) this.#unread.add(id);
     this.#interrupt("paused", "paused while hidden");
   }
 
   #interrupt(state: "lost" | "paused", message: string): void {
-    this.#books = new Map();
-    this.#reading.clear();
     const last = this.stream.value;
     const now = Date.now();
     if (last.state === "live") this.#endLines(now);
@@ -157,9 +174,22 @@ export class BookStore implements DepthStreamListener {
     }
   }
 
+  /** Puts mid prices from before the page was opened before those that it saw. */
+  addEarlierMids(marketId: string, earlier: readonly MidSample[]): void {
+    const mids = this.#mids.get(marketId) ?? [];
+    this.#mids.set(marketId, mids);
+    const firstMs = mids[0]?.atMs ?? Number.POSITIVE_INFINITY;
+    const second = ({ atMs }: MidSample) => Math.floor(atMs / midSampleMs);
+    const isLastOfSecond = (sample: MidSample, index: number) => {
+      const next = earlier[index + 1];
+      return sample.atMs < firstMs && (next === undefined || second(next) !== second(sample));
+    };
+    mids.unshift(...earlier.filter(isLastOfSecond));
+  }
+
   /** A market's decimals are others than those that its book was shown in. */
   redefined(): void {
-    this.#stream.openAgain({ message: "a market has other decimals", reason: "MARKET_STALE", redefined: true });
+    this.#stream.beginAnew({ message: "a market has other decimals", reason: "MARKET_STALE", redefined: true });
   }
 
   /** Drops the book and the mid prices of a market whose decimals are others than those that they were kept in. */
@@ -168,22 +198,6 @@ export class BookStore implements DepthStreamListener {
     this.#firstMids.delete(marketId);
     // The book of a stream that was paused, which is shown until the next frame.
     this.#setViews(new Map([...this.views.value].filter(([id]) => id !== marketId)));
-  }
-
-  /** Takes what the service says of stale markets. The stream knows better: it ends when a market of it becomes stale. */
-  noteStale(ids: readonly string[]): void {
-    const last = this.stale.value;
-    const stale = new Map<string, number | undefined>();
-    for (const id of ids) {
-      if (this.#books.has(id)) continue;
-      const since = this.#firstMids.has(id) ? this.#staleAt : undefined;
-      stale.set(id, last.has(id) ? last.get(id) : since);
-      this.#known.add(id);
-      this.#unread.add(id);
-    }
-    if (stale.size === last.size && [...stale.keys()].every((id) => last.has(id))) return;
-    this.stale.set(stale);
-    this.#setViews(new Map([...this.views.value].filter(([id]) => !stale.has(id))));
   }
 
   #read(marketId: string, blockHeight: bigint): void {
@@ -271,7 +285,7 @@ export class BookStore implements DepthStreamListener {
   }
 }
 
-function toUpdate(update: MarketDepthUpdate): DepthUpdate {
+export function toUpdate(update: MarketDepthUpdate): DepthUpdate {
   return {
     marketId: update.marketId,
     buy: update.buy.map(toLevel),
@@ -281,6 +295,6 @@ function toUpdate(update: MarketDepthUpdate): DepthUpdate {
   };
 }
 
-function toLevel({ price, volume, numberOfOrders }: PriceLevel): DepthLevel {
+export function toLevel({ price, volume, numberOfOrders }: PriceLevel): DepthLevel {
   return { price, volume: BigInt(volume), numberOfOrders: BigInt(numberOfOrders) };
 }

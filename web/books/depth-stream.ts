@@ -1,4 +1,4 @@
-import type { MarketDepthUpdate } from "../service/messages.js";
+import type { ReplayMessage, ReplayResponse } from "../service/messages.js";
 import { apiUrl, paths } from "../service/service.js";
 
 /** The service sends something at least every 15 seconds; after this long the connection counts as lost. */
@@ -13,13 +13,10 @@ const hiddenMaxMs = 5_000;
 
 /** What a stream tells its owner. */
 export interface DepthStreamListener {
-  /** A connection was opened: whole books of all markets follow. */
-  opened(): void;
-  /**
-   * @param blockHeight of the newest block that the updates are of
-   * @returns false when something is missing before an update, so that the stream has to be opened again
-   */
-  received(updates: readonly MarketDepthUpdate[], blockHeight: bigint): boolean;
+  /** A connection was opened: whole books of all markets follow, or what changed since the last one if it goes on. */
+  opened(goesOn: boolean): void;
+  /** @returns false when something is missing before an update, so that the stream has to be opened again */
+  received(message: ReplayMessage): boolean;
   /** The connection is lost, and will be opened again. */
   lost(loss: StreamLoss): void;
   /** The page is hidden. The connection was closed, and will be opened when the page is shown. */
@@ -35,33 +32,53 @@ export interface StreamLoss {
   readonly redefined: boolean;
 }
 
-interface ErrorDetail {
-  readonly reason?: string;
-  readonly metadata?: Readonly<Record<string, string>>;
+interface ErrorBody {
+  readonly error: {
+    readonly code: number;
+    readonly message: string;
+    readonly details?: readonly { readonly reason?: string }[];
+  };
 }
 
-interface StreamError {
-  readonly error: { readonly message: string; readonly details?: readonly ErrorDetail[] };
-}
-
-/** The reason in an `error` event; one without data is a lost connection. */
-function lossOf(event: Event): StreamLoss {
+/** What an `error` event of a stream says; undefined: nothing, the connection is lost. */
+export function errorIn(event: Event): ErrorBody["error"] | undefined {
   const hasData = "data" in event && typeof event.data === "string";
-  if (!hasData) return { message: "connection lost", reason: "", redefined: false };
-  const { error } = JSON.parse(String(event.data)) as StreamError;
-  const { reason = "", metadata } = error.details?.find((detail) => detail.reason !== undefined) ?? {};
-  return { message: error.message, reason, redefined: metadata?.["redefined"] === "true" };
+  return hasData ? (JSON.parse(String(event.data)) as ErrorBody).error : undefined;
+}
+
+/** UNAVAILABLE, such as that of a process that ends. */
+const transientCode = 14;
+
+/** The token that opens a stream at the newest block. */
+const newest = "live";
+
+/** Messages put together from their parts: what has no block goes on in the next. */
+export class MessageParts {
+  #parts: ReplayResponse[] = [];
+
+  /** Takes the data of an event. Undefined: it is a part of a message that goes on. */
+  add(data: string): ReplayMessage | undefined {
+    const { result } = JSON.parse(data) as { result: ReplayResponse };
+    this.#parts.push(result);
+    const { block } = result;
+    if (block === undefined) return undefined;
+    const parts = this.#parts.splice(0);
+    const [update, status] = [parts.flatMap((part) => part.update), parts.flatMap((part) => part.status)];
+    return { ...result, block, update, status };
+  }
 }
 
 /**
  * The depth stream of all markets over server-sent events, while the page is shown. A lost connection is opened again,
- * later and later.
+ * later and later, and goes on where the last one ended.
  */
 export class DepthStream {
   readonly #listener: DepthStreamListener;
   /** Undefined: not opened, or closed because the page is hidden. */
   #source: EventSource | undefined;
   #retryMs = retryMinMs;
+  /** Of the last message. */
+  #token = newest;
   /** Until the open connection counts as lost, or a lost one is opened again. */
   #timer: ReturnType<typeof setTimeout> | undefined;
 
@@ -90,28 +107,46 @@ export class DepthStream {
   }
 
   #open(): void {
-    const source = new EventSource(apiUrl(paths.depthUpdates, [["alt", "sse"]]));
+    const token = this.#token;
+    const query = [["alt", "sse"] as const, ["resumeToken", token] as const];
+    const source = new EventSource(apiUrl(paths.depthReplay, query));
+    const parts = new MessageParts();
     this.#source = source;
     this.#awaitMessage();
-    source.addEventListener("open", () => this.#listener.opened());
+    source.addEventListener("open", () => this.#listener.opened(token !== newest));
     source.addEventListener("message", (event: MessageEvent<string>) => {
       this.#awaitMessage();
       this.#retryMs = retryMinMs;
-      const { result } = JSON.parse(event.data) as { result: { update: MarketDepthUpdate[] } };
-      const isWhole = this.#listener.received(result.update, BigInt(event.lastEventId));
-      if (!isWhole) this.openAgain({ message: "an update was missing", reason: "", redefined: false });
+      const message = parts.add(event.data);
+      if (message === undefined) return;
+      if (this.#listener.received(message)) this.#token = message.resumeToken;
+      else this.beginAnew({ message: "an update was missing", reason: "", redefined: false });
     });
-    source.addEventListener("error", (event) => this.openAgain(lossOf(event)));
+    source.addEventListener("error", (event) => {
+      const error = errorIn(event);
+      const reason = error?.details?.find((detail) => detail.reason !== undefined)?.reason ?? "";
+      const loss = { message: error?.message ?? "connection lost", reason, redefined: false };
+      // Refused, and not cut off: perhaps because of the token.
+      const isRefused = error === undefined ? source.readyState === EventSource.CLOSED : error.code !== transientCode;
+      if (isRefused) this.beginAnew(loss);
+      else this.#openAgain(loss);
+    });
   }
 
   #awaitMessage(): void {
     clearTimeout(this.#timer);
     const silent = { message: "the stream is silent", reason: "", redefined: false };
-    this.#timer = setTimeout(() => this.openAgain(silent), silenceMaxMs);
+    this.#timer = setTimeout(() => this.#openAgain(silent), silenceMaxMs);
+  }
+
+  /** Ends the connection, and opens another one later, which begins with whole books. */
+  beginAnew(loss: StreamLoss): void {
+    this.#token = newest;
+    this.#openAgain(loss);
   }
 
   /** Ends the connection, and opens another one later; if the page is hidden, when it is shown. */
-  openAgain(loss: StreamLoss): void {
+  #openAgain(loss: StreamLoss): void {
     clearTimeout(this.#timer);
     this.#source?.close();
     this.#listener.lost(loss);

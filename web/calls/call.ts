@@ -5,7 +5,9 @@ export interface Call {
   readonly title: string;
   readonly path: string;
   readonly query?: Query;
-  /** Method of `datanode.api.v2.TradingDataService`. */
+  /** Default: `datanode.api.v2.TradingDataService`. */
+  readonly service?: string;
+  /** Of the service. */
   readonly method: string;
   /** The request message as JSON. */
   readonly request: object;
@@ -17,7 +19,7 @@ export interface Call {
 export const languages = ["curl", "grpcurl", "TypeScript", "Python", "Go"] as const;
 export type Language = (typeof languages)[number];
 
-const service = "datanode.api.v2.TradingDataService";
+const tradingData = "datanode.api.v2.TradingDataService";
 
 /** Text as one word of a shell. */
 function shellWord(text: string): string {
@@ -29,7 +31,7 @@ function curl(url: string, { response }: Call): string {
   return `curl ${flags} ${shellWord(url)}`;
 }
 
-function grpcurl(_url: string, { method, request }: Call): string {
+function grpcurl(_url: string, { service = tradingData, method, request }: Call): string {
   const isSecure = location.protocol === "https:";
   const address = `${location.hostname}:${location.port || (isSecure ? "443" : "80")}`;
   const data = JSON.stringify(request);

@@ -9,7 +9,7 @@ import { Scroll } from "./scroll.js";
 /** Height of a row, as the style sheet has it. */
 const rowHeightPx = 23;
 /** Rows of the window that the rest of the page needs above and below a ladder. */
-const otherHeightPx = 345;
+const otherHeightPx = 440;
 const levelsMin = 6;
 const flashMs = 700;
 

@@ -32,7 +32,7 @@ function options(colours: ChartColours): Omit<uPlot.Options, "width" | "height">
   };
 }
 
-/** The mid price since the page was opened, up to an hour. */
+/** The mid price of up to an hour: from a minute before the page was opened, or before the moment that is shown. */
 export function MidChart({ view, places }: { readonly view: BookView; readonly places: number }) {
   const { mids, quote } = view;
   const data = (): uPlot.AlignedData => [
@@ -41,6 +41,6 @@ export function MidChart({ view, places }: { readonly view: BookView; readonly p
   ];
   if (mids.every(({ midTwice }) => midTwice === undefined))
     return <p class="quiet">None yet: a side of the book is empty.</p>;
-  const description = `Mid price since the page was opened, now ${midPrice(quote, places)}`;
+  const description = `Mid price of the last minutes, now ${midPrice(quote, places)}`;
   return <Chart id="mid-chart" height={220} description={description} data={data} options={options} />;
 }

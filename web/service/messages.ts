@@ -89,6 +89,46 @@ export interface MarketDepthUpdate {
   readonly previousSequenceNumber: string;
 }
 
+export interface BlockPlace {
+  readonly height: string;
+  readonly timestamp: string;
+  readonly streamSequence: string;
+}
+
+export interface MarketHistoryStatus {
+  readonly marketId: string;
+  readonly state: string;
+  readonly decimalPlaces: string;
+  readonly positionDecimalPlaces: string;
+}
+
+/** A message of a replay, which may be live. */
+export interface ReplayResponse {
+  readonly update: readonly MarketDepthUpdate[];
+  /** Absent: the message goes on in the next. */
+  readonly block?: BlockPlace;
+  readonly resumeToken: string;
+  readonly status: readonly MarketHistoryStatus[];
+  readonly caughtUp: boolean;
+}
+
+/** A whole message: its parts put together. */
+export type ReplayMessage = ReplayResponse & { readonly block: BlockPlace };
+
+export interface PastDepthResponse {
+  readonly buy: readonly PriceLevel[];
+  readonly sell: readonly PriceLevel[];
+  readonly lastTrade?: Trade;
+  readonly sequenceNumber: string;
+  readonly block: BlockPlace;
+  readonly decimalPlaces: string;
+  readonly positionDecimalPlaces: string;
+}
+
+export interface ChangesResponse {
+  readonly changes: { readonly edges: readonly { readonly block: BlockPlace }[] };
+}
+
 export interface PageInfo {
   readonly hasNextPage: boolean;
   readonly hasPreviousPage: boolean;

@@ -23,25 +23,24 @@ export interface Status {
 export class ServiceStatus {
   readonly status = new Observable<Status>({ reachable: true, since: Date.now(), response: undefined, respondedAt: 0 });
 
-  /** Tells the books which markets are stale, which it asks at once when a stream ends. */
+  /** Asks at once when a stream ends. */
   start(books: BookStore): void {
     books.stream.subscribe(() => {
-      if (books.stream.value.state === "lost") void this.#poll(books);
+      if (books.stream.value.state === "lost") void this.#poll();
     });
-    this.#follow(books);
+    this.#follow();
   }
 
-  #follow(books: BookStore): void {
-    void this.#poll(books).finally(() => setTimeout(() => this.#follow(books), pollMs));
+  #follow(): void {
+    void this.#poll().finally(() => setTimeout(() => this.#follow(), pollMs));
   }
 
-  async #poll(books: BookStore): Promise<void> {
+  async #poll(): Promise<void> {
     const last = this.status.value;
     try {
       const response = await getStatus();
       const since = last.reachable ? last.since : Date.now();
       this.status.set({ reachable: true, since, response, respondedAt: performance.now() });
-      if (response.staleMarketIds !== undefined) books.noteStale(response.staleMarketIds);
     } catch {
       this.status.set({ ...last, reachable: false, since: last.reachable ? Date.now() : last.since });
     }

@@ -1,9 +1,12 @@
 // The service's HTTP API, seen from a page that it serves: URLs are relative, so that a base path is kept.
 import type {
+  BlockPlace,
+  ChangesResponse,
   DepthResponse,
   LedgerEntriesResponse,
   Market,
   MarketData,
+  PastDepthResponse,
   SignerBundlesResponse,
   StatusResponse,
 } from "./messages.js";
@@ -78,6 +81,9 @@ export const paths = {
   marketsData: "markets/data",
   status: "status",
   depthUpdates: "api/v2/stream/markets/depth/updates",
+  depthReplay: "api/v2/stream/markets/depth/replay",
+  depthAt: (id: string) => `api/v2/market/depth/${segment(id)}/at`,
+  depthChanges: (id: string) => `api/v2/market/depth/${segment(id)}/changes`,
   ledger: "api/v2/ledgerentry/history",
   ledgerExport: "api/v2/ledgerentry/export",
   signerBundles: "api/v2/erc20/multisigcontrol/signer/removed/bundles",
@@ -114,6 +120,12 @@ export async function getMarketData(id: string): Promise<MarketDataResponse> {
 
 export const getLastTrade = async (id: string) =>
   (await get<DepthResponse>(paths.depth(id), [["maxDepth", "1"]])).lastTrade;
+/** A market's book as of a time in nanoseconds. */
+export const getDepthAt = (id: string, timestamp: string) =>
+  get<PastDepthResponse>(paths.depthAt(id), [["timestamp", timestamp]]);
+/** The first block that changed a market's book of those that a query selects; undefined: there is none. */
+export const findChange = async (id: string, query: Query): Promise<BlockPlace | undefined> =>
+  (await get<ChangesResponse>(paths.depthChanges(id), [...query, ["pagination.first", "1"]])).changes.edges[0]?.block;
 export const listMarketsData = async () => (await get<{ marketsData: MarketData[] }>(paths.marketsData)).marketsData;
 export const listLedgerEntries = async (query: Query) =>
   (await get<LedgerEntriesResponse>(paths.ledger, query)).ledgerEntries;

@@ -1,9 +1,10 @@
-import type { BookStore } from "../books/book-store.js";
+import type { BookStore, BookView } from "../books/book-store.js";
 import { BestPrices } from "../components/best-prices.js";
 import { Card } from "../components/card.js";
 import { DepthChart } from "../components/depth-chart.js";
 import { Ladder } from "../components/ladder.js";
 import { MidChart } from "../components/mid-chart.js";
+import type { Places } from "../format/decimal.js";
 import { useObservable } from "../hooks/observable.js";
 import { placesOf } from "../service/market-directory.js";
 import type { Market } from "../service/messages.js";
@@ -40,23 +41,45 @@ export function BookPanels({ books, market, stale, staleMarket, standstill }: Bo
   }
   return (
     <>
-      <Card title="Order book" class="book" stale={stale}>
-        <BestPrices view={view} places={places} />
-        <Ladder view={view} places={places} />
-        <p class="quiet">
-          {view.buy.length} bid and {view.sell.length} ask levels, update{" "}
-          <span id="sequence-number">{String(view.sequenceNumber)}</span>
-        </p>
-      </Card>
+      <BookCard view={view} places={places} stale={stale} />
       <div class="charts">
-        <Card title="Mid price" stale={stale}>
-          <MidChart view={view} places={places.price} />
-        </Card>
-        <Card title="Depth" stale={stale}>
-          <DepthChart view={view} places={places} />
-        </Card>
+        <ChartCards view={view} places={places} stale={stale} />
         <TradesSeen market={market} standstill={standstill} />
       </div>
+    </>
+  );
+}
+
+interface ViewProps {
+  readonly view: BookView;
+  readonly places: Places;
+  readonly stale?: string | undefined;
+}
+
+/** A book by price. */
+export function BookCard({ view, places, stale }: ViewProps) {
+  return (
+    <Card title="Order book" class="book" stale={stale}>
+      <BestPrices view={view} places={places} />
+      <Ladder view={view} places={places} />
+      <p class="quiet">
+        {view.buy.length} bid and {view.sell.length} ask levels, update{" "}
+        <span id="sequence-number">{String(view.sequenceNumber)}</span>
+      </p>
+    </Card>
+  );
+}
+
+/** A book as charts. */
+export function ChartCards({ view, places, stale }: ViewProps) {
+  return (
+    <>
+      <Card title="Mid price" stale={stale}>
+        <MidChart view={view} places={places.price} />
+      </Card>
+      <Card title="Depth" stale={stale}>
+        <DepthChart view={view} places={places} />
+      </Card>
     </>
   );
 }

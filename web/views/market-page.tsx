@@ -1,18 +1,65 @@
+import { useEffect, useMemo, useState } from "preact/hooks";
 import type { AppProps } from "../app.js";
+import { minuteUntil, PastMarket } from "../books/past-market.js";
 import { MarketChoice } from "../components/market-choice.js";
+import { TimeControl } from "../components/time-control.js";
 import { enumName } from "../format/names.js";
 import { useObservable } from "../hooks/observable.js";
 import { staleBooks, staleMarket, staleNetwork } from "../hooks/staleness.js";
 import { useMarketData } from "../hooks/use-market-data.js";
 import { useSeconds } from "../hooks/use-seconds.js";
+import { marketHref, replaceRoute } from "../route.js";
 import { instrumentName, marketName } from "../service/market-directory.js";
 import type { Market } from "../service/messages.js";
+import { findChange } from "../service/service.js";
 import { BookPanels } from "./book-panels.js";
 import { Instrument } from "./instrument.js";
 import { MarketDataPanels } from "./market-data-panels.js";
+import { PastPanels } from "./past-panels.js";
+
+/** The past of a market, which follows the URL, and the time of its oldest block. */
+function usePast(marketId: string, at: string | undefined) {
+  const past = useMemo(
+    () => new PastMarket(marketId, (timestamp) => replaceRoute(marketHref(marketId, timestamp))),
+    [marketId],
+  );
+  const [oldest, setOldest] = useState<string | undefined>(undefined);
+  useEffect(() => {
+    void findChange(marketId, []).then(
+      (block) => setOldest(block?.timestamp),
+      () => {},
+    );
+    return () => void past.show(undefined);
+  }, [past]);
+  useEffect(() => void past.show(at), [past, at]);
+  return { past, oldest };
+}
+
+/** The mid prices of the minute before the page was opened, by the clock of the page. */
+function useLastMinute({ books }: AppProps, marketId: string, newest: string | undefined): void {
+  const isKnown = newest !== undefined;
+  useEffect(() => {
+    if (newest === undefined) return;
+    const shiftMs = Date.now() - Number(BigInt(newest) / 1_000_000n);
+    void minuteUntil(marketId, newest).then(
+      (mids) =>
+        books.addEarlierMids(
+          marketId,
+          mids.map(({ atMs, midTwice }) => ({ atMs: atMs + shiftMs, midTwice })),
+        ),
+      () => {},
+    );
+  }, [marketId, isKnown]);
+}
+
+interface MarketPageProps extends AppProps {
+  readonly market: Market;
+  /** The moment that is shown, in Unix nanoseconds; undefined: now. */
+  readonly at: string | undefined;
+}
 
 /** All panels of a market that exists. */
-export function MarketPage({ market, ...app }: AppProps & { readonly market: Market }) {
+export function MarketPage({ market, at, ...app }: MarketPageProps) {
   const { books, status } = app;
   const { id } = market;
   const stream = useObservable(books.stream, (value) => value);
@@ -20,6 +67,9 @@ export function MarketPage({ market, ...app }: AppProps & { readonly market: Mar
   const stale = useObservable(books.stale, (markets) => (markets.has(id) ? staleMarket(markets.get(id)) : undefined));
   useSeconds();
   const standstill = staleNetwork(network);
+  const { past, oldest } = usePast(id, at);
+  const newest = network.response?.blockTimestamp;
+  useLastMinute(app, id, newest);
   const marketData = useMarketData(id, network.response?.marketsWithData);
   const data = marketData.value?.data;
   const name = marketName(id, market);
@@ -34,20 +84,32 @@ export function MarketPage({ market, ...app }: AppProps & { readonly market: Mar
           <span class="name" title={title}>
             {title}
           </span>{" "}
-          · {stale === undefined ? `${state} · ${mode}` : <strong class="stale-mark">{stale}</strong>}
+          ·{" "}
+          {at !== undefined ? (
+            "in the past"
+          ) : stale === undefined ? (
+            `${state} · ${mode}`
+          ) : (
+            <strong class="stale-mark">{stale}</strong>
+          )}
         </p>
         <MarketChoice marketId={id} {...app} />
       </div>
+      <TimeControl past={past} marketId={id} at={at} oldest={oldest} newest={newest} />
       <div class="columns">
-        <BookPanels
-          books={books}
-          market={market}
-          stale={staleBooks(stream, network)}
-          staleMarket={stale}
-          standstill={standstill}
-        />
+        {at === undefined ? (
+          <BookPanels
+            books={books}
+            market={market}
+            stale={staleBooks(stream, network)}
+            staleMarket={stale}
+            standstill={standstill}
+          />
+        ) : (
+          <PastPanels past={past} />
+        )}
         <div class="facts-column">
-          <MarketDataPanels market={market} polled={marketData} standstill={standstill} />
+          {at === undefined && <MarketDataPanels market={market} polled={marketData} standstill={standstill} />}
           <Instrument market={market} />
         </div>
       </div>

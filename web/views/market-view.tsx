@@ -10,8 +10,14 @@ import { MarketPage } from "./market-page.js";
 
 const marketPollMs = 10_000;
 
+interface MarketViewProps extends AppProps {
+  readonly marketId: string;
+  /** The moment that is shown, in Unix nanoseconds; undefined: now. */
+  readonly at: string | undefined;
+}
+
 /** One market: its book, charts, trades and data. */
-export function MarketView({ marketId, ...app }: AppProps & { readonly marketId: string }) {
+export function MarketView({ marketId, at, ...app }: MarketViewProps) {
   const { value: response, error } = usePoll(() => getMarket(marketId), marketPollMs, marketId);
   useEffect(() => {
     if (response !== undefined) app.directory.refresh(response);
@@ -31,8 +37,8 @@ export function MarketView({ marketId, ...app }: AppProps & { readonly marketId:
           {error.message}
         </p>
       )}
-      {market !== undefined && <MarketPage market={market} {...app} />}
-      <Calls calls={marketCalls(marketId)} />
+      {market !== undefined && <MarketPage market={market} at={at} {...app} />}
+      <Calls calls={marketCalls(marketId, at)} />
     </>
   );
 }

@@ -5,6 +5,7 @@ import os
 import threading
 import unittest
 from concurrent import futures
+from datetime import datetime, timezone
 
 import grpc
 from google.rpc.error_details_pb2 import RetryInfo
@@ -15,9 +16,11 @@ from marketd_client import (
     DepthBook,
     ExportDiffers,
     ListDoesNotAdvance,
+    book_at,
     is_transient,
     ledger_entries,
     read_depth,
+    replay,
     retry_wait_seconds,
     scaled_price,
     scaled_size,
@@ -32,6 +35,17 @@ from marketd_client.gen.datanode.api.v2.trading_data_pb2 import (
 from marketd_client.gen.datanode.api.v2.trading_data_pb2_grpc import (
     TradingDataServiceServicer,
     add_TradingDataServiceServicer_to_server,
+)
+from marketd_client.gen.marketd.history.v1.market_history_pb2 import (
+    BlockPlace,
+    GetMarketDepthAtResponse,
+    MarketHistoryState,
+    MarketHistoryStatus,
+    ReplayMarketsDepthResponse,
+)
+from marketd_client.gen.marketd.history.v1.market_history_pb2_grpc import (
+    MarketHistoryServiceServicer,
+    add_MarketHistoryServiceServicer_to_server,
 )
 from marketd_client.gen.vega.markets_pb2 import Market
 from marketd_client.gen.vega.vega_pb2 import MarketDepthUpdate, PriceLevel
@@ -162,12 +176,62 @@ class Scripted(TradingDataServiceServicer):
         return self.pages.pop(0)
 
 
+class Replays(MarketHistoryServiceServicer):
+    """Each stream sends what the next script says."""
+
+    def __init__(self, streams=()):
+        self.streams = list(streams)
+        self.requests = []
+
+    def ReplayMarketsDepth(self, request, context):
+        names = ("from_timestamp", "until_timestamp", "speed", "resume_token")
+        given = [name for name in names if request.HasField(name)]
+        shown = [f"{name.partition('_')[0].replace('resume', 'token')}={getattr(request, name)}" for name in given]
+        self.requests.append(" ".join(shown))
+        script = self.streams.pop(0)
+        for message in script["messages"]:
+            yield replay_message(**message)
+        if script["end"] != 0:
+            context.abort(next(one for one in grpc.StatusCode if one.value[0] == script["end"]), "as scripted")
+
+    def GetMarketDepthAt(self, request, context):
+        self.requests.append(request.timestamp)
+        return GetMarketDepthAtResponse(
+            market_id=request.market_id,
+            buy=levels(["9 1 1"]),
+            sequence_number=7,
+            decimal_places=2,
+            position_decimal_places=-1,
+        )
+
+
+def replay_message(update, block=None, token="", status=(), caughtUp=False):
+    parts = [text.split() for text in status]
+    statuses = [
+        MarketHistoryStatus(
+            market_id="m",
+            state=f"MARKET_HISTORY_STATE_{state}",
+            decimal_places=int(price),
+            position_decimal_places=int(size),
+        )
+        for state, price, size in parts
+    ]
+    place = None if block is None else BlockPlace(stream_sequence=int(block))
+    updates = [update_of(one) for one in update]
+    return ReplayMarketsDepthResponse(
+        update=updates, block=place, resume_token=token, status=statuses, caught_up=caughtUp
+    )
+
+
 class Calls(unittest.TestCase):
     """Against a real server of gRPC in this process."""
 
     def serve(self, service):
         server = grpc.server(futures.ThreadPoolExecutor(max_workers=8))
-        add_TradingDataServiceServicer_to_server(service, server)
+        if isinstance(service, Replays):
+            add_MarketHistoryServiceServicer_to_server(service, server)
+        else:
+            add_TradingDataServiceServicer_to_server(service, server)
         port = server.add_insecure_port("127.0.0.1:0")
         server.start()
         self.addCleanup(lambda: server.stop(None).wait())
@@ -207,6 +271,49 @@ class Calls(unittest.TestCase):
         start = ["connected", "10: 1"]
         steps = [*start, "20: 2", "the stream ended", *start, "as scripted", *start, gap]
         self.assertEqual(seen, [*steps, *start, "no message for 0.5 s", *start])
+
+    def test_replays(self):
+        for case in CASES["replays"]:
+            with self.subTest(case["name"]):
+                service = Replays(case["streams"])
+                client = self.serve(service)
+                seen = []
+                calls = {
+                    "on_connect": lambda: seen.append("connected"),
+                    "on_disconnect": lambda error, _: seen.append(error.details()),
+                    "on_status": lambda status: seen.append(MarketHistoryState.Name(status.state).rpartition("_")[2]),
+                }
+                past = case["past"]
+                if past is None:
+                    changes = read_depth(client, **calls)
+                else:
+                    until = {"until": int(past["until"]), "speed": float(past["speed"])} if "until" in past else {}
+                    changes = replay(client, from_time=int(past["from"]), **until, **calls)
+                books, whole_books = [], 0
+                try:
+                    for change in changes:
+                        book, update = change
+                        books += [] if any(one is book for one in books) else [book]
+                        whole_books += update.previous_sequence_number == 0
+                        live = " live" if change.is_live else ""
+                        place = f"at {change.block.stream_sequence}{live}"
+                        seen.append(f"{book.sequence_number}: {book.best_bid.volume} {place}")
+                        self.assertEqual(change.scale.position_decimal_places, 3)
+                except grpc.RpcError as error:
+                    seen.append(error.details())
+                self.assertEqual(seen, case["seen"])
+                self.assertEqual(service.requests, case["requests"])
+                self.assertEqual(len(books), whole_books)
+
+    def test_book_at(self):
+        service = Replays()
+        client = self.serve(service)
+        book, response = book_at(client, "m", datetime(2023, 11, 14, 22, 13, 20, 123456, tzinfo=timezone.utc))
+        book_at(client, "m", 1_700_000_000_123_456_789)
+        self.assertEqual(service.requests, [1_700_000_000_123_456_000, 1_700_000_000_123_456_789])
+        self.assertEqual(book.sequence_number, 7)
+        scaled = [scaled_price(response, book.best_bid.price), scaled_size(response, 1)]
+        self.assertEqual(scaled, ["0.09", "10"])
 
     def test_the_depth_reader_can_be_stopped(self):
         whole = [update_of({"previous": "0", "sequence": "10", "buy": [], "sell": []})]

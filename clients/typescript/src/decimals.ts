@@ -1,4 +1,3 @@
-import type { Market } from "../../../gen/vega/markets_pb.js";
 import { scaled } from "../../../src/domain/decimal-text.js";
 import { quoted } from "../../../src/domain/printable.js";
 
@@ -11,13 +10,21 @@ export interface Decimals {
   readonly size: number;
 }
 
+/** What says how a market's numbers are scaled: a `Market`, a `MarketHistoryStatus`, or a book of the past. */
+export interface Scale {
+  readonly id?: string;
+  readonly marketId?: string;
+  readonly decimalPlaces: bigint;
+  readonly positionDecimalPlaces: bigint;
+}
+
 /** The decimal places of a market. @throws RangeError that names the market, beyond {@link decimalPlacesMax} */
-export function decimalsOf({ id, decimalPlaces, positionDecimalPlaces }: Market): Decimals {
+export function decimalsOf({ id, marketId, decimalPlaces, positionDecimalPlaces }: Scale): Decimals {
   const decimals = { price: Number(decimalPlaces), size: Number(positionDecimalPlaces) };
   for (const places of Object.values(decimals)) {
     if (Math.abs(places) > decimalPlacesMax) {
       throw new RangeError(
-        `market ${quoted(id)} has ${places} decimal places; at most ${decimalPlacesMax} can be right`,
+        `market ${quoted(id ?? marketId ?? "")} has ${places} decimal places; at most ${decimalPlacesMax} can be right`,
       );
     }
   }
@@ -25,11 +32,11 @@ export function decimalsOf({ id, decimalPlaces, positionDecimalPlaces }: Market)
 }
 
 /** A price of a market as a decimal number: `"12345"` with 2 decimal places is `123.45`. @throws RangeError */
-export function scaledPrice(market: Market, price: string | bigint): string {
+export function scaledPrice(market: Scale, price: string | bigint): string {
   return scaled(price, decimalsOf(market).price, "");
 }
 
 /** A volume or size of a market as a decimal number. @throws RangeError */
-export function scaledSize(market: Market, size: bigint | string): string {
+export function scaledSize(market: Scale, size: bigint | string): string {
   return scaled(size, decimalsOf(market).size, "");
 }

@@ -1,9 +1,9 @@
 """Client of marketd: order books that stay right, ledger paging, verified exports."""
 
 from .client import MESSAGE_MAX_BYTES, Client
-from .decimals import DECIMAL_PLACES_MAX, scaled_price, scaled_size
+from .decimals import DECIMAL_PLACES_MAX, Scale, scaled_price, scaled_size
 from .depth_book import DepthBook, Outcome
-from .depth_reader import SILENCE_MAX_SECONDS, DepthChange, FailedCall, read_depth
+from .depth_reader import SILENCE_MAX_SECONDS, DepthChange, FailedCall, PastBook, book_at, read_depth, replay
 from .ledger import ExportDiffers, ExportSummary, ListDoesNotAdvance, export_ledger, ledger_entries
 from .retry import is_transient, retry_wait_seconds
 
@@ -19,10 +19,14 @@ __all__ = [
     "FailedCall",
     "ListDoesNotAdvance",
     "Outcome",
+    "PastBook",
+    "Scale",
+    "book_at",
     "export_ledger",
     "is_transient",
     "ledger_entries",
     "read_depth",
+    "replay",
     "retry_wait_seconds",
     "scaled_price",
     "scaled_size",

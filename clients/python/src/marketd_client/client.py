@@ -8,6 +8,8 @@ import grpc
 
 from .gen.datanode.api.v2 import trading_data_pb2 as messages
 from .gen.datanode.api.v2.trading_data_pb2_grpc import TradingDataServiceStub
+from .gen.marketd.history.v1 import market_history_pb2 as history
+from .gen.marketd.history.v1.market_history_pb2_grpc import MarketHistoryServiceStub
 
 #: The largest message that is read, in bytes. The whole book of a million levels a side has 42 MB.
 MESSAGE_MAX_BYTES = 64 * 1024 * 1024
@@ -69,8 +71,8 @@ class StreamCall(Protocol[_Response]):
         """Waits until the stream has ended."""
 
 
-class Client(TradingDataServiceStub):
-    """A method for each of the eight operations, over gRPC: ``client.GetMarket(GetMarketRequest(market_id=...))``.
+class Client(TradingDataServiceStub, MarketHistoryServiceStub):
+    """A method for each operation of both services, over gRPC: ``client.GetMarket(GetMarketRequest(market_id=...))``.
 
     Takes the URL of a server, ``http://host:port`` or ``https://host:port``, and connects when it is first used.
     Close it, or use it in a ``with`` statement. Threads may share it.
@@ -88,6 +90,9 @@ class Client(TradingDataServiceStub):
     ListERC20MultiSigSignerRemovedBundles: UnaryMethod[
         messages.ListERC20MultiSigSignerRemovedBundlesRequest, messages.ListERC20MultiSigSignerRemovedBundlesResponse
     ]
+    GetMarketDepthAt: UnaryMethod[history.GetMarketDepthAtRequest, history.GetMarketDepthAtResponse]
+    ListMarketDepthChanges: UnaryMethod[history.ListMarketDepthChangesRequest, history.ListMarketDepthChangesResponse]
+    ReplayMarketsDepth: StreamMethod[history.ReplayMarketsDepthRequest, history.ReplayMarketsDepthResponse]
 
     def __init__(self, url: str) -> None:
         """Raises ValueError unless it is a URL of http or https."""
@@ -96,7 +101,8 @@ class Client(TradingDataServiceStub):
             self._channel = grpc.secure_channel(host, grpc.ssl_channel_credentials(), _OPTIONS)
         else:
             self._channel = grpc.insecure_channel(host, _OPTIONS)
-        super().__init__(self._channel)
+        TradingDataServiceStub.__init__(self, self._channel)
+        MarketHistoryServiceStub.__init__(self, self._channel)
 
     def close(self) -> None:
         """Ends all calls."""

@@ -360,7 +360,8 @@ export type ReplayMarketsDepthRequest = Message<"marketd.history.v1.ReplayMarket
   fromStreamSequence?: bigint | undefined;
 
   /**
-   * Go on after the message that had this token: with the changes since, instead of whole books.
+   * Go on after the message that had this token: with the changes since, instead of whole books. The word live: start
+   * with the newest books, and be live from the first message on.
    *
    * @generated from field: optional string resume_token = 5;
    */

@@ -1,0 +1,108 @@
+import { setImmediate as turn } from "node:timers/promises";
+import { ConnectError } from "@connectrpc/connect";
+import { scaledPrice, scaledSize } from "../../clients/typescript/src/decimals.js";
+import { type DepthChange, replay } from "../../clients/typescript/src/depth-reader.js";
+import { MarketHistoryState } from "../../gen/marketd/history/v1/market_history_pb.js";
+import { instant } from "../domain/instant.js";
+import { exitUnavailable, OperatorError } from "../domain/operator-error.js";
+import { reasonOf, type Server } from "./server.js";
+
+/** Lines are handed on in pieces of about this many characters. */
+const pieceCharacters = 65_536;
+
+const columns = "time,block,stream_sequence,side,price,volume,orders";
+
+/** Volume and orders of a level that is gone. */
+const gone = "0,0";
+
+/** A market, and block times in Unix nanoseconds. */
+export interface ChangeSubject {
+  readonly marketId: string;
+  /** Undefined: from the oldest book that is kept. */
+  readonly from: bigint | undefined;
+  /** Exclusive. */
+  readonly until: bigint;
+}
+
+/** What was written so far. */
+export interface ChangeCount {
+  rows: number;
+  blocks: number;
+  /** Times that the book was unknown: the venue's updates were wrong or missing, or the past is not kept. */
+  gaps: number;
+}
+
+/**
+ * The changes of a market's book as lines of CSV, counted in `count`. Folding them gives the
+ * right book after each block: where a book comes whole, levels that it has no more are removed. Broken connections
+ * are opened again, for `giveUpMs` at most.
+ * @throws ConnectError, OperatorError
+ */
+export async function* changeRows(
+  { client, url }: Server,
+  { marketId, from, until }: ChangeSubject,
+  count: ChangeCount,
+  { giveUpMs, signal, onFailure }: { giveUpMs: number; signal: AbortSignal; onFailure: (reason: string) => void },
+): AsyncGenerator<string> {
+  const givenUp = new AbortController();
+  let heardAt = performance.now();
+  const onDisconnect = (error: ConnectError, waitMs: number) => {
+    if (performance.now() + waitMs - heardAt > giveUpMs) givenUp.abort(error);
+    else onFailure(reasonOf(error));
+  };
+  /** The book as the lines have it: levels as `side,price`. */
+  const written = new Set<string>();
+  let piece = `${columns}\n`;
+  const changes = replay(client, {
+    marketIds: [marketId],
+    ...(from !== undefined && { from }),
+    until,
+    everyUpdate: true,
+    signal: AbortSignal.any([signal, givenUp.signal]),
+    onDisconnect,
+    onStatus: ({ state }) => {
+      if (state === MarketHistoryState.STALE) count.gaps++;
+    },
+  });
+  for await (const change of changes) {
+    heardAt = performance.now();
+    const lines = linesOf(change, written);
+    count.rows += lines.length;
+    count.blocks++;
+    for (const line of lines) piece += `${line}\n`;
+    if (piece.length < pieceCharacters) continue;
+    yield piece;
+    piece = "";
+    // Signals and timers need their turns.
+    await turn();
+  }
+  yield piece;
+  signal.throwIfAborted();
+  if (givenUp.signal.aborted) {
+    const error = ConnectError.from(givenUp.signal.reason);
+    throw new OperatorError(`${url}: ${reasonOf(error)}`, exitUnavailable, error);
+  }
+}
+
+function linesOf({ update, block, scale }: DepthChange, written: Set<string>): string[] {
+  if (block === undefined || scale === undefined) return [];
+  const time = `${instant(String(block.timestamp)).replace(" ", "T")}Z`;
+  const place = `${time},${block.height},${block.streamSequence}`;
+  const levels = new Map<string, string>();
+  for (const side of ["buy", "sell"] as const) {
+    for (const { price, volume, numberOfOrders } of update[side]) {
+      const isGone = volume === 0n && numberOfOrders === 0n;
+      levels.set(
+        `${side},${scaledPrice(scale, price)}`,
+        isGone ? gone : `${scaledSize(scale, volume)},${numberOfOrders}`,
+      );
+    }
+  }
+  if (update.previousSequenceNumber === 0n)
+    for (const level of written) if (!levels.has(level)) levels.set(level, gone);
+  for (const [level, rest] of levels) {
+    if (rest === gone) written.delete(level);
+    else written.add(level);
+  }
+  return Array.from(levels, ([level, rest]) => `${place},${level},${rest}`);
+}

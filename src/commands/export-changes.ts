@@ -1,0 +1,84 @@
+import { rm } from "node:fs/promises";
+import { pipeline } from "node:stream/promises";
+import { createGzip } from "node:zlib";
+import { type ChangeCount, changeRows } from "../client/change-rows.js";
+import { findMarket } from "../client/find-market.js";
+import { PartFile } from "../client/part-file.js";
+import { openServer, responseMaxMs, type Server, serverProblem } from "../client/server.js";
+import type { Config } from "../config.js";
+import { blockHeadOf } from "../domain/block-headers.js";
+import { grouped } from "../domain/decimal-text.js";
+import { exitInterrupted, OperatorError } from "../domain/operator-error.js";
+import { untilStopped } from "../runtime/stop-signal.js";
+import { fileAt, tell, writeOut } from "./export.js";
+import { ProgressLine } from "./progress-line.js";
+
+type ChangesExport = Extract<Config<"export">, { kind: "market" }>;
+
+/** Writes the changes of a market's book to a file, or to standard output. The file appears when it is complete. */
+export async function exportChanges(config: ChangesExport): Promise<void> {
+  const server = openServer(config.server);
+  const stop = new AbortController();
+  void untilStopped().then(() => stop.abort());
+  const progress = new ProgressLine();
+  try {
+    const path = await fileAt(config.out);
+    await write(server, config, path, progress, stop.signal);
+  } catch (error) {
+    if (stop.signal.aborted) throw new OperatorError("interrupted; nothing was written", exitInterrupted);
+    throw serverProblem(error, server);
+  } finally {
+    progress.clear();
+  }
+}
+
+async function write(
+  server: Server,
+  config: ChangesExport,
+  path: string,
+  progress: ProgressLine,
+  signal: AbortSignal,
+): Promise<void> {
+  const { id: marketId } = await findMarket(server, config.market);
+  const until = config.until ?? (await afterNewest(server, marketId));
+  const toFile = path !== "-";
+  const partPath = toFile ? `${path}.part` : undefined;
+  const part = await PartFile.create(partPath);
+  const count: ChangeCount = { rows: 0, blocks: 0, gaps: 0 };
+  const onFailure = (reason: string) => tell(progress, `${reason}; trying again`);
+  const rows = changeRows(server, { marketId, from: config.from, until }, count, { ...config, signal, onFailure });
+  try {
+    await pipeline(rows, path.endsWith(".gz") ? createGzip() : pass, async (bytes: AsyncIterable<Uint8Array>) => {
+      for await (const piece of bytes) {
+        await part.append(piece);
+        progress.update(() => `exporting: ${grouped(String(count.rows), ",")} rows`);
+      }
+    });
+    progress.clear();
+    if (toFile) await part.finish(path, true);
+    else await part.handOn(writeOut);
+    const { rows: written, blocks, gaps } = count;
+    const summary = [`${config.out}: ${written} rows of ${blocks} blocks, ${gaps} gaps`, `SHA-256 ${part.sha256}`];
+    for (const line of summary) {
+      if (toFile) process.stdout.write(`${line}\n`);
+      else tell(progress, line);
+    }
+  } finally {
+    await part.close();
+    if (partPath !== undefined) await rm(partPath, { force: true });
+  }
+}
+
+async function* pass(text: AsyncIterable<string>): AsyncGenerator<Uint8Array> {
+  for await (const piece of text) yield Buffer.from(piece);
+}
+
+/** The time right after the newest block. */
+async function afterNewest({ client }: Server, marketId: string): Promise<bigint> {
+  let newest: bigint | undefined;
+  const onHeader = (headers: Headers) => {
+    newest = blockHeadOf(headers.get("x-block-height"), headers.get("x-block-timestamp"))?.timeNs;
+  };
+  await client.getMarket({ marketId }, { timeoutMs: responseMaxMs, onHeader });
+  return (newest ?? 0n) + 1n;
+}
