@@ -23,7 +23,7 @@ const settleMaxMs = 40_000;
 const recoveryMaxMs = 10_000;
 
 /** How long an attack may go on beyond its round, until its connections have their responses or give up. */
-const overrunMaxMs = 60_000;
+const overrunMaxMs = 120_000;
 
 /** Descriptors that may differ from those before: connections of the database pool, and those of the bystander. */
 const descriptorsSpare = 24;
