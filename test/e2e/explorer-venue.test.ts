@@ -217,6 +217,9 @@ describe.skipIf(chromium === undefined)("the explorer and markets of venues", ()
     const page = await open("#/market/coins");
     const options = page.locator("#market-choice option");
     await expect.poll(async () => (await options.allTextContents()).includes("NEVER"), patience).toBe(true);
+    // Names arrive one by one; until then, the ids stand for them.
+    const unnamed = async () => (await options.allTextContents()).filter((text) => text === text.toLowerCase());
+    await expect.poll(unnamed, patience).toEqual([]);
     const texts = await options.allTextContents();
     expect(texts.filter((text) => text.startsWith("SAME · "))).toHaveLength(sameNames);
     expect(new Set(texts).size).toBe(texts.length);
