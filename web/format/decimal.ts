@@ -68,6 +68,18 @@ export function approximate(integer: string | bigint, places: number): number {
   return Number(integer) / 10 ** places;
 }
 
+/** Charts have no axis for numbers of more than 17 decimals: smaller prices than this many are drawn in a unit of theirs. */
+const drawnDecimalsMax = 6;
+
+/** The decimals by which prices near this one are multiplied where they are drawn: 0, or those that make it 1 to 10. */
+export function drawnDecimals(price: string | undefined, places: number): number {
+  const zeros = price === undefined ? 0 : places - price.length;
+  return zeros < drawnDecimalsMax ? 0 : zeros + 1;
+}
+
+/** What a chart says of {@link drawnDecimals}. */
+export const drawnUnit = (decimals: number): string => (decimals === 0 ? "" : ` Prices in units of 1e-${decimals}.`);
+
 /** A ratio of two integers as a percentage with two decimals and its sign: `+1.25 %`. */
 export function percentage(part: bigint, whole: bigint): string {
   if (whole === 0n) return missing;
