@@ -33,15 +33,21 @@ describe("a scaled amount", () => {
   });
 
   it.each([
-    ["104231.1234567891", `104${space}231.1234567891`],
-    ["1234567.12345678", `1${space}234${space}567.12345…`],
-    ["123456789.12345678", `123${space}456${space}789.123…`],
-    ["12345678901.2567", `12${space}345${space}678${space}901.2…`],
-    ["1234567890123.25", "1.23456…e12"],
-    ["123456789012345", `123${space}456${space}789${space}012${space}345`],
-  ])("%s is shortened to %s", (exact, text) => {
+    ["104231.1234567891", 19, `104${space}231.1234567891`],
+    ["1234567.12345678", 16, `1${space}234${space}567.12345…`],
+    ["123456789.12345678", 16, `123${space}456${space}789.123…`],
+    ["12345678901.2567", 16, `12${space}345${space}678${space}901.2…`],
+    ["1234567890123.25", 16, "1.23456…e12"],
+    ["123456789012345", 16, `123${space}456${space}789${space}012${space}345`],
+    ["0.00000000001234567890", 19, "0.0000000000123456…"],
+    ["0.00000000000123456789", 19, "1.23456…e-12"],
+    ["-0.000000000000000000000001234567", 19, "-1.23456…e-24"],
+    ["0.000000000000000000000000000012", 19, "1.2e-29"],
+    ["0.000000000000000000000000000001", 16, "1e-30"],
+    ["0.000000000000000000000000000000", 19, "0"],
+  ])("%s in %d characters is %s", (exact, lengthMax, text) => {
     const [integer = "", fraction = ""] = exact.split(".");
-    expect(shortened(scaled(integer + fraction, fraction.length))).toBe(text);
+    expect(shortened(scaled(integer + fraction, fraction.length), lengthMax)).toBe(text);
   });
 
   it("is short on demand, and says only what is true", () => {
@@ -50,13 +56,16 @@ describe("a scaled amount", () => {
         const exact = scaled(integer, places);
         const short = shortened(exact);
         expect(short.length).toBeLessThanOrEqual(19);
-        const [shown = "", exponent] = short.replaceAll(space, "").split("…");
         const plain = exact.replaceAll(space, "");
-        if (exponent === undefined) expect(short).toBe(exact);
-        else if (exponent === "") expect(plain.startsWith(shown)).toBe(true);
-        else expect(plain.replace("-", "")).toMatch(new RegExp(`^${shown.replace(/[-.]/g, "")}`));
-        if (exponent?.startsWith("e"))
-          expect(Number(exponent.slice(1))).toBe(plain.replace(/^-|\..*$/g, "").length - 1);
+        const [, shown = "", exponent] = /^([^…e]*)…?(?:e(.*))?$/.exec(short.replaceAll(space, "")) ?? [];
+        const whole = plain.replace(/^-|\..*$/g, "");
+        const zeros = /\.(0*)/.exec(plain)?.[1]?.length ?? 0;
+        const isCut = short.endsWith("…") || integer === 0n;
+        if (exponent === undefined) expect(isCut ? plain.slice(0, shown.length) : plain).toBe(shown);
+        else
+          expect(plain.replace(/^-|\./g, "").replace(/^0+/, "")).toMatch(new RegExp(`^${shown.replace(/[-.]/g, "")}`));
+        if (exponent !== undefined) expect(Number(exponent)).toBe(whole === "0" ? -zeros - 1 : whole.length - 1);
+        expect(shown.startsWith("-")).toBe(integer < 0n);
       }),
     );
   });

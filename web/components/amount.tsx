@@ -9,17 +9,19 @@ interface AmountProps {
   readonly value: string | bigint | undefined;
   /** Decimal places by which it is scaled. */
   readonly places?: number;
+  /** Characters of a short one, at most. */
+  readonly lengthMax?: number | undefined;
 }
 
 /** A scaled amount on one line. A long one is shortened; all digits are in its tooltip, and shown on demand. */
-export function Amount({ value, places = 0 }: AmountProps) {
-  return <Digits exact={scaled(value, places)} />;
+export function Amount({ value, places = 0, lengthMax }: AmountProps) {
+  return <Digits exact={scaled(value, places)} lengthMax={lengthMax} />;
 }
 
 /** A decimal text as {@link Amount} shows it. */
-export function Digits({ exact }: { readonly exact: string }) {
+export function Digits({ exact, lengthMax }: { readonly exact: string } & Pick<AmountProps, "lengthMax">) {
   const isExact = useObservable(exactAmounts, (value) => value);
-  const text = isExact ? exact : shortened(exact);
+  const text = isExact ? exact : shortened(exact, lengthMax);
   return (
     <span class="amount" title={text === exact ? undefined : exact}>
       {text}

@@ -3,7 +3,7 @@ import uPlot from "uplot";
 import type { DepthLevel } from "../../src/domain/depth-book.js";
 import type { BookView } from "../books/book-store.js";
 import { type DepthCurve, depthCurve } from "../books/depth-curve.js";
-import { type Places, scaled } from "../format/decimal.js";
+import { drawnDecimals, drawnUnit, type Places, scaled } from "../format/decimal.js";
 import { Chart, type ChartColours } from "./chart.js";
 import { bottomAxis, sideAxis } from "./chart-axis.js";
 import { Segments } from "./segments.js";
@@ -45,7 +45,8 @@ function rangeText({ far, levels, share }: DepthCurve): string {
 /** How much volume rests up to each price, on both sides. */
 export function DepthChart({ view, places }: { readonly view: BookView; readonly places: Places }) {
   const [range, setRange] = useState<"near" | "all">("near");
-  const curve = depthCurve(view, places, range === "all");
+  const decimals = drawnDecimals((view.quote.bid ?? view.quote.ask)?.price, places.price);
+  const curve = depthCurve(view, { ...places, price: places.price - decimals }, range === "all");
   if (curve.levels === 0) return <p class="quiet">The book is empty.</p>;
   const { bid, ask } = view.quote;
   const best = (level: DepthLevel | undefined) => (level === undefined ? "none" : scaled(level.price, places.price));
@@ -62,6 +63,7 @@ export function DepthChart({ view, places }: { readonly view: BookView; readonly
       <div class="chart-foot">
         <p id="depth-range" class="quiet">
           {rangeText(curve)}
+          {drawnUnit(decimals)}
         </p>
         <Segments legend="Prices" name="depth-range" values={["near", "all"]} chosen={range} onChoose={setRange} />
       </div>

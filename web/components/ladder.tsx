@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { DepthLevel } from "../../src/domain/depth-book.js";
 import type { BookView } from "../books/book-store.js";
 import { midPrice } from "../books/quote.js";
-import type { Places } from "../format/decimal.js";
+import { type Places, sizeLengthMax } from "../format/decimal.js";
 import { Amount, Digits } from "./amount.js";
 import { Scroll } from "./scroll.js";
 
@@ -101,10 +101,10 @@ export function Ladder({ view, places }: LadderProps) {
           <Amount value={level.price} places={places.price} />
         </th>
         <td>
-          <Amount value={level.volume} places={places.size} />
+          <Amount value={level.volume} places={places.size} lengthMax={sizeLengthMax} />
         </td>
         <td>
-          <Amount value={sum} places={places.size} />
+          <Amount value={sum} places={places.size} lengthMax={sizeLengthMax} />
         </td>
         {hasOrders.current && <td class="orders">{String(level.numberOfOrders)}</td>}
       </tr>

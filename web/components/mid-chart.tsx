@@ -1,7 +1,7 @@
 import type uPlot from "uplot";
 import type { BookView } from "../books/book-store.js";
 import { midPrice } from "../books/quote.js";
-import { approximate } from "../format/decimal.js";
+import { approximate, drawnDecimals, drawnUnit } from "../format/decimal.js";
 import { Chart, type ChartColours } from "./chart.js";
 import { sideAxis, timeAxis } from "./chart-axis.js";
 
@@ -35,12 +35,18 @@ function options(colours: ChartColours): Omit<uPlot.Options, "width" | "height">
 /** The mid price of up to an hour: from a minute before the page was opened, or before the moment that is shown. */
 export function MidChart({ view, places }: { readonly view: BookView; readonly places: number }) {
   const { mids, quote } = view;
+  const decimals = drawnDecimals((quote.bid ?? quote.ask)?.price, places);
   const data = (): uPlot.AlignedData => [
     mids.map(({ atMs }) => atMs / 1_000),
-    mids.map(({ midTwice }) => (midTwice === undefined ? null : approximate(midTwice, places) / 2)),
+    mids.map(({ midTwice }) => (midTwice === undefined ? null : approximate(midTwice, places - decimals) / 2)),
   ];
   if (mids.every(({ midTwice }) => midTwice === undefined))
     return <p class="quiet">None yet: a side of the book is empty.</p>;
   const description = `Mid price of the last minutes, now ${midPrice(quote, places)}`;
-  return <Chart id="mid-chart" height={220} description={description} data={data} options={options} />;
+  return (
+    <>
+      <Chart id="mid-chart" height={220} description={description} data={data} options={options} />
+      {decimals > 0 && <p class="quiet">{drawnUnit(decimals)}</p>}
+    </>
+  );
 }

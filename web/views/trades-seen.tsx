@@ -3,7 +3,7 @@ import { instant } from "../../src/domain/instant.js";
 import { Amount } from "../components/amount.js";
 import { Card } from "../components/card.js";
 import { Scroll } from "../components/scroll.js";
-import { missing } from "../format/decimal.js";
+import { missing, sizeLengthMax } from "../format/decimal.js";
 import { enumName } from "../format/names.js";
 import { stalePoll } from "../hooks/staleness.js";
 import { usePoll } from "../hooks/use-poll.js";
@@ -63,7 +63,7 @@ export function TradesSeen({ market, standstill }: TradesSeenProps) {
                     <Amount value={trade.price} places={places.price} />
                   </td>
                   <td>
-                    <Amount value={trade.size} places={places.size} />
+                    <Amount value={trade.size} places={places.size} lengthMax={sizeLengthMax} />
                   </td>
                   <td>{trade.aggressor in sideClasses ? enumName(trade.aggressor, "SIDE_") : missing}</td>
                 </tr>
