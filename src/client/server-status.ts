@@ -101,15 +101,8 @@ async function countMarkets({ client }: Server, timeoutMs: number): Promise<numb
   }
 }
 
-interface OwnStatus {
-  readonly state: string | undefined;
-  readonly headers: Headers;
-  readonly databaseSilenceSeconds: number | undefined;
-  readonly count: (name: string) => number | undefined;
-}
-
 /** What `/status` behind the base path tells, which not every server has. */
-async function readStatus(get: () => Promise<Response>): Promise<OwnStatus> {
+async function readStatus(get: () => Promise<Response>) {
   const response = await get().catch(() => undefined);
   const text = response?.ok ? await response.text().catch(() => "") : "";
   const state = stateOf(text);
