@@ -27,7 +27,7 @@ const numberingScript = `
 local n = 0
 request = function()
   n = n + 1
-  return wrk.format(nil, nil, { ["x-request-id"] = tostring(n) })
+  return wrk.format(nil, nil, { ["Host"] = "localhost", ["x-request-id"] = tostring(n) })
 end
 `;
 
@@ -71,7 +71,7 @@ local n = 0
 local body = "${bytes}"
 request = function()
   n = n + 1
-  local headers = { ["content-type"] = "${contentType}", ["x-request-id"] = tostring(n) }
+  local headers = { ["Host"] = "localhost", ["content-type"] = "${contentType}", ["x-request-id"] = tostring(n) }
   return wrk.format("POST", nil, headers, body)
 end
 `;

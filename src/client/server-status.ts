@@ -16,23 +16,23 @@ export interface ServerStatus {
   /** The state of `/readyz`: `ready`, or why not, or why it could not be requested. */
   readonly state: string;
   /** What a proxy answered in place of `/readyz`. The state is that of `/status` then, if that is there. */
-  readonly readyzProblem?: string | undefined;
+  readonly readyzProblem: string | undefined;
   /** Decimal. */
-  readonly blockHeight?: string | undefined;
+  readonly blockHeight: string | undefined;
   /** Unix nanoseconds, decimal. */
-  readonly blockTimestamp?: string | undefined;
+  readonly blockTimestamp: string | undefined;
   /** By the server's own clock. */
-  readonly blockAgeSeconds?: number | undefined;
+  readonly blockAgeSeconds: number | undefined;
   /** Markets that have market data. */
-  readonly markets?: number | undefined;
+  readonly markets: number | undefined;
   /** All markets, those of venues without market data included. */
-  readonly knownMarkets?: number | undefined;
+  readonly knownMarkets: number | undefined;
   /** Markets of venues whose books are wrong until the next snapshot. */
-  readonly staleMarkets?: number | undefined;
+  readonly staleMarkets: number | undefined;
   /** Open depth streams of all clients; from the metrics, which may not be public. */
-  readonly streams?: number | undefined;
+  readonly streams: number | undefined;
   /** Seconds since the database last replied; -1 if it never did, which only the metrics tell. */
-  readonly databaseSilenceSeconds?: number | undefined;
+  readonly databaseSilenceSeconds: number | undefined;
 }
 
 /** Requests the status of a server. Never rejects if the server is unreachable. */
@@ -45,7 +45,7 @@ export async function askStatus(server: Server, timeoutMs: number): Promise<Serv
     ready = await get("/readyz");
     readyState = stateOf(await ready.text());
   } catch (error) {
-    return { server: server.url, reachable: false, ready: false, state: whyNot(error) };
+    return { ...unknown, server: server.url, state: whyNot(error) };
   }
   const [markets, told, metrics] = await Promise.all([
     countMarkets(server, timeoutMs),
@@ -72,6 +72,20 @@ export async function askStatus(server: Server, timeoutMs: number): Promise<Serv
     databaseSilenceSeconds: numberOf(metrics("marketd_database_silence_seconds")) ?? told.databaseSilenceSeconds,
   };
 }
+
+const unknown = {
+  reachable: false,
+  ready: false,
+  readyzProblem: undefined,
+  blockHeight: undefined,
+  blockTimestamp: undefined,
+  blockAgeSeconds: undefined,
+  markets: undefined,
+  knownMarkets: undefined,
+  staleMarkets: undefined,
+  streams: undefined,
+  databaseSilenceSeconds: undefined,
+};
 
 /** The maximum number of characters of a state that are shown. */
 const stateMax = 200;
@@ -101,8 +115,15 @@ async function countMarkets({ client }: Server, timeoutMs: number): Promise<numb
   }
 }
 
+interface OwnStatus {
+  readonly state: string | undefined;
+  readonly headers: Headers;
+  readonly databaseSilenceSeconds: number | undefined;
+  readonly count: (name: string) => number | undefined;
+}
+
 /** What `/status` behind the base path tells, which not every server has. */
-async function readStatus(get: () => Promise<Response>) {
+async function readStatus(get: () => Promise<Response>): Promise<OwnStatus> {
   const response = await get().catch(() => undefined);
   const text = response?.ok ? await response.text().catch(() => "") : "";
   const state = stateOf(text);
