@@ -1,23 +1,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { Market_TradingMode } from "../../gen/vega/markets_pb.js";
+import { AccountType } from "../../gen/vega/vega_pb.js";
+import { openServer, type Server } from "../client/server.js";
 
-/** How long to wait for the service's first data. */
-const firstDataMs = 30_000;
-const retryMs = 100;
-
-interface Level {
-  readonly volume: string;
-}
-
-interface MarketData {
-  readonly market: string;
-  readonly marketTradingMode: string;
-}
-
-interface Node {
-  readonly fromAccountPartyId: string;
-  readonly fromAccountMarketId?: string;
-  readonly assetId: string;
-}
+/** How long to wait until the service has read its data. */
+const readyMsMax = 30_000;
+const pollMs = 100;
 
 /**
  * Calls with this demo's own data, to paste. It asks the service as any client would.
@@ -25,8 +13,10 @@ interface Node {
  * @param origin without
  */
 export async function demoCalls(url: string, origin: string): Promise<string> {
-  const marketId = await busiestMarket(url);
-  const { party, asset } = await traderOf(url);
+  await untilReady(origin);
+  const server = openServer(url);
+  const marketId = await busiestMarket(server);
+  const { party, asset } = await traderOf(server);
   const grpc = `grpcurl -plaintext${marketId === "" ? "" : ` -d '{"market_id":"${marketId}"}'`} ${new URL(origin).host}`;
   const service = "datanode.api.v2.TradingDataService";
   return `
@@ -51,37 +41,32 @@ Ctrl-C ends it, and nothing is left running.
 }
 
 /** The market in continuous trading with the most levels; empty if there is none. */
-async function busiestMarket(url: string): Promise<string> {
-  const { marketsData } = (await firstData(`${url}/markets/data`)) as { marketsData: MarketData[] };
+async function busiestMarket({ client }: Server): Promise<string> {
+  const { marketsData } = await client.listLatestMarketData({});
   let busiest = { id: "", levels: -1 };
   for (const { market, marketTradingMode } of marketsData) {
-    if (marketTradingMode !== "TRADING_MODE_CONTINUOUS") continue;
-    const depth = (await firstData(`${url}/api/v2/market/depth/${encodeURIComponent(market)}/latest`)) as {
-      buy: Level[];
-      sell: Level[];
-    };
-    const levels = depth.buy.length + depth.sell.length;
-    if (levels > busiest.levels) busiest = { id: market, levels };
+    if (marketTradingMode !== Market_TradingMode.CONTINUOUS) continue;
+    const { buy, sell } = await client.getLatestMarketDepth({ marketId: market });
+    if (buy.length + sell.length > busiest.levels) busiest = { id: market, levels: buy.length + sell.length };
   }
   return busiest.id;
 }
 
 /** A party that paid something recently, and the asset. */
-async function traderOf(url: string): Promise<{ party: string; asset: string }> {
-  const history = `${url}/api/v2/ledgerentry/history?filter.fromAccountFilter.accountTypes=ACCOUNT_TYPE_GENERAL&pagination.first=50`;
-  const { ledgerEntries } = (await firstData(history)) as { ledgerEntries: { edges: { node: Node }[] } };
-  const found = ledgerEntries.edges.find(({ node }) => node.fromAccountPartyId !== "network")?.node;
+async function traderOf({ client }: Server): Promise<{ party: string; asset: string }> {
+  const filter = { fromAccountFilter: { accountTypes: [AccountType.GENERAL] } };
+  const { ledgerEntries } = await client.listLedgerEntries({ filter, pagination: { first: 50 } });
+  const found = ledgerEntries?.edges.find(({ node }) => node?.fromAccountPartyId !== "network")?.node;
   return { party: found?.fromAccountPartyId ?? "network", asset: found?.assetId ?? "" };
 }
 
-/** The JSON at an address, once the service is ready. */
-async function firstData(url: string): Promise<unknown> {
-  const until = performance.now() + firstDataMs;
+async function untilReady(origin: string): Promise<void> {
+  const until = performance.now() + readyMsMax;
   for (;;) {
-    const response = await fetch(url);
-    if (response.ok) return await response.json();
-    if (response.status !== 503 || performance.now() > until) throw new Error(`${url} answers ${response.status}`);
+    const response = await fetch(`${origin}/readyz`);
     await response.body?.cancel();
-    await sleep(retryMs);
+    if (response.ok) return;
+    if (performance.now() > until) throw new Error(`${origin} is not ready after ${readyMsMax} ms`);
+    await sleep(pollMs);
   }
 }

@@ -83,10 +83,7 @@ async function inSearchPath(script: string, args: readonly string[], searchPath?
   return result.output.split("\n");
 }
 
-interface ServerVersion {
-  readonly kind: "mariadb" | "mysql";
-  readonly version: string;
-}
+type ServerVersion = Pick<ServerPrograms, "kind" | "version">;
 
 async function readVersion(server: string): Promise<ServerVersion | undefined> {
   const result = await run(server, ["--no-defaults", "--version"]);

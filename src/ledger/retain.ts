@@ -49,7 +49,8 @@ export async function retain(database: Database, options: RetainOptions): Promis
     for (let low = first?.id ?? end; low < end && options.signal?.aborted !== true; ) {
       const startedAt = performance.now();
       const high = await endOfPiece(connection, low, end, options.entriesPerDelete ?? entriesPerDelete);
-      entries += await connection.run("DELETE FROM ledger_entry WHERE id >= ? AND id < ?", [low, high]);
+      const { affectedRows } = await connection.run("DELETE FROM ledger_entry WHERE id >= ? AND id < ?", [low, high]);
+      entries += affectedRows;
       options.onProgress?.(entries);
       low = high;
       await sleep(Math.max(pauseMsMin, pauseFactor * (performance.now() - startedAt)));

@@ -271,7 +271,7 @@ export class FaultPlanter {
 
   async #remove(connection: Connection, table: string, row: Row): Promise<void> {
     const key = tables[table] ?? [];
-    const affectedRows = await connection.run(
+    const { affectedRows } = await connection.run(
       `DELETE FROM ${table} WHERE ${key.map((name) => `${name} = ?`).join(" AND ")}`,
       key.map((name) => parameter(row[name])),
     );

@@ -8,6 +8,9 @@ import { connectTimeoutMs, driverOptions, sessionSettings } from "./driver-optio
 /** Values for the `?` of a statement. A bigint is compared as a number, which text of digits is not. */
 export type Parameter = bigint | number | string | boolean | Uint8Array | null;
 
+/** How many rows a statement changed. */
+export type Affected = Pick<ResultSetHeader, "affectedRows">;
+
 /** The values of a statement, in order. An array becomes a list: `IN (?)`. */
 export type ParameterList = readonly (Parameter | readonly Parameter[])[];
 
@@ -15,8 +18,8 @@ export type ParameterList = readonly (Parameter | readonly Parameter[])[];
 export interface Connection {
   /** A query with `?`. Values are escaped by the driver: one round trip. */
   query<R extends { [K in keyof R]: ColumnValue } = Row>(sql: string, parameters?: ParameterList): Promise<R[]>;
-  /** A statement that changes something. Resolves with the number of rows that it affected. */
-  run(sql: string, parameters?: ParameterList): Promise<number>;
+  /** A statement that changes something. */
+  run(sql: string, parameters?: ParameterList): Promise<Affected>;
   /** The driver's connection, for what only it can do (LOAD DATA from a stream). Only the store may touch it. */
   readonly driver: DriverConnection;
 }
@@ -166,8 +169,8 @@ export class ServerConnection implements Connection {
     return this.#ask(sql, parameters);
   }
 
-  async run(sql: string, parameters?: ParameterList): Promise<number> {
-    return (await this.#ask<ResultSetHeader>(sql, parameters)).affectedRows;
+  run(sql: string, parameters?: ParameterList): Promise<Affected> {
+    return this.#ask(sql, parameters);
   }
 
   async #ask<R>(sql: string, parameters: ParameterList = []): Promise<R> {
