@@ -52,8 +52,8 @@ export const conformanceApi: Api = [
 
 /** A response whose JSON may hold the suite's own messages in an Any. */
 class DefinedResponse<S extends DescMessage> extends MessageResponse<S> {
-  override json(): Uint8Array {
-    return Buffer.from(toJsonString(this.schema, this.message(), { ...jsonWriteOptions, registry }));
+  override jsonText(): string {
+    return toJsonString(this.schema, this.message(), { ...jsonWriteOptions, registry });
   }
 }
 

@@ -63,15 +63,8 @@ export class StreamGuard {
 
   #guard(method: StreamMethod | BidiMethod): Method {
     const kind: Kind = method.desc.output.typeName === HttpBodySchema.typeName ? "file" : "subscription";
-    if (method.kind === "server_streaming") {
-      const open: StreamMethod["open"] = (request, call) => {
-        return this.#admit(call, kind, () => method.open(request, call));
-      };
-      return { ...method, open };
-    }
-    const open: BidiMethod["open"] = (requests, call) => {
-      return this.#admit(call, kind, () => method.open(requests, call));
-    };
+    // Either kind of method is given what it takes.
+    const open = (input: never, call: Call) => this.#admit(call, kind, () => method.open(input, call));
     return { ...method, open };
   }
 

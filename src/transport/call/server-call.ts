@@ -16,13 +16,7 @@ import {
 import type { HandlerOptions, TransportLimits } from "../options.js";
 import type { RequestCounters } from "../request-metrics.js";
 import type { CallError, CallWire } from "./call-wire.js";
-import {
-  isLargeMessage,
-  mayServeInTurn,
-  type OpenCall,
-  whenLargeMessageMayBeRead,
-  whenLoopTurned,
-} from "./event-loop.js";
+import { largeMessageBytesMin, largeMessages, mayServeInTurn, type OpenCall, whenLoopTurned } from "./event-loop.js";
 import { type ArrivedMessage, messageOf, type RequestReader, type RequestReading, requestReader } from "./framing.js";
 
 /** A method as served over one protocol. */
@@ -344,8 +338,12 @@ export class BodyCall extends ServerCall implements OpenCall {
       this.#reader.finish();
       if (this.#message === undefined) throw unimplemented(`missing input message for ${this.#kind} method`);
       const bytes = messageOf(this.#message, this.#reading.bounds);
-      if (isLargeMessage(bytes.length)) this.#readInTurn(bytes);
-      else this.#read(bytes);
+      if (bytes.length <= largeMessageBytesMin) {
+        this.#read(bytes);
+        return;
+      }
+      this.limit(this.served.options.limits.requestTimeoutMs);
+      largeMessages.push(() => this.#read(bytes));
     } catch (thrown) {
       this.fail(thrown);
     }
@@ -363,11 +361,6 @@ export class BodyCall extends ServerCall implements OpenCall {
   /** @throws ProtocolError if a message has arrived already */
   #refuseSecond(): void {
     if (this.#message !== undefined) throw unimplemented(`received extra input message for ${this.#kind} method`);
-  }
-
-  #readInTurn(bytes: Buffer): void {
-    this.limit(this.served.options.limits.requestTimeoutMs);
-    whenLargeMessageMayBeRead(() => this.#read(bytes));
   }
 
   #read(bytes: Buffer): void {

@@ -10,9 +10,8 @@ const ignoreError = (): void => {};
 /** Serves a request whose turn has come. */
 export type Http1Handler = (request: IncomingMessage, response: ServerResponse) => void;
 
-/** Options of an {@link Http1Connection}. */
-export interface Http1ConnectionOptions {
-  readonly limits: TransportLimits;
+/** What an {@link Http1Connection} reports to its server. */
+interface ConnectionEvents {
   /** The client cancelled `request` early; its connection came from `remoteAddress`. */
   cancelled(request: IncomingMessage, remoteAddress: string): void;
   /** A single packet held more requests than may wait. */
@@ -32,7 +31,7 @@ export class Http1Connection {
   readonly #socket: Socket;
   readonly #feeder: RequestFeeder;
   readonly #limits: TransportLimits;
-  readonly #cancelled: Http1ConnectionOptions["cancelled"];
+  readonly #events: ConnectionEvents;
   readonly #clientAddress: string;
   /** The newest request that is being served, until it is answered and has arrived completely. */
   #request: IncomingMessage | undefined;
@@ -52,18 +51,15 @@ export class Http1Connection {
   /** The socket belongs to another protocol, or ends; nothing more is served here. */
   #released = false;
 
-  readonly #flooded: () => void;
-
-  constructor(socket: Socket, options: Http1ConnectionOptions) {
-    this.#flooded = options.flooded;
+  constructor(socket: Socket, limits: TransportLimits, events: ConnectionEvents) {
     this.#socket = socket;
+    this.#limits = limits;
+    this.#events = events;
     this.#feeder = new RequestFeeder(socket, {
       isBusy: () => this.#isBusy(),
       proceed: this.#proceed,
       heldBack: () => this.#settleKeepAlive(),
     });
-    this.#limits = options.limits;
-    this.#cancelled = options.cancelled;
     this.#clientAddress = socket.remoteAddress ?? "";
     // How Node ends a connection after its last response.
     socket.destroySoon = () => this.#close();
@@ -179,14 +175,14 @@ export class Http1Connection {
   #countCancelled(): void {
     const isEarly = performance.now() - this.#startedMs < earlyCancelMs;
     if (!isEarly || this.#request === undefined || this.#response?.writableFinished !== false) return;
-    this.#cancelled(this.#request, this.#clientAddress);
+    this.#events.cancelled(this.#request, this.#clientAddress);
   }
 
   #wait(begin: () => void): void {
     if (this.#waiting.length >= this.#limits.unansweredRequestsMax) {
       this.#release();
       this.#socket.destroy();
-      this.#flooded();
+      this.#events.flooded();
       return;
     }
     // The client may have a response before the socket reports that it was written.

@@ -42,9 +42,8 @@ export class Http1Server {
 
   /** Serves a decrypted connection. `first` are bytes that were put back, and are read first. */
   serve(socket: Socket, first?: Buffer): void {
-    const { limits } = this.#options;
-    const flooded = (): void => this.#flooded();
-    const connection = new Http1Connection(socket, { limits, cancelled: this.#countCancelled, flooded });
+    const events = { cancelled: this.#countCancelled, flooded: this.#flooded };
+    const connection = new Http1Connection(socket, this.#options.limits, events);
     if (!this.#connections.has(socket)) socket.once("close", () => this.#connections.delete(socket));
     this.#connections.set(socket, connection);
     this.#server.emit("connection", socket);
@@ -64,13 +63,13 @@ export class Http1Server {
     this.#server.close();
   }
 
-  #flooded(): void {
+  readonly #flooded = (): void => {
     const nowMs = performance.now();
     const isKnown = nowMs < this.#oneByOneUntilMs;
     this.#oneByOneUntilMs = nowMs + floodMemoryMs;
     if (isKnown) return;
     for (const connection of this.#connections.values()) connection.feedOneByOne();
-  }
+  };
 
   #create(): http.Server {
     const { limits } = this.#options;

@@ -75,9 +75,11 @@ export class Http2Sessions {
       const isInvited = expect === "100-continue";
       const unmet = expect === undefined || isInvited ? undefined : expectationFailed(expect);
       const refusal = headerRefusal(rawHeaders, limits) ?? unmet;
-      if (isInvited && !exchange.isGone) exchange.output.additionalHeaders({ ":status": 100 });
-      if (refusal === undefined) handlers.request(exchange);
-      else exchange.sendError(refusal);
+      if (refusal !== undefined) exchange.sendError(refusal);
+      else {
+        if (isInvited && !exchange.isGone) exchange.output.additionalHeaders({ ":status": 100 });
+        handlers.request(exchange);
+      }
       // Nobody reads the body, and its bytes would keep the connection's window.
       if (exchange.body.readableFlowing === null) exchange.body.resume();
     };

@@ -8,7 +8,7 @@ import { type ServedMethod, ServerCall } from "../call/server-call.js";
 import type { CommonHeaders, HeaderFields } from "../common-headers.js";
 import type { Exchange } from "../connections/exchange.js";
 import { toFailure, unknownPath, urlTooLong, wrongMethod } from "../errors.js";
-import type { HandlerOptions, Readiness } from "../options.js";
+import type { HandlerOptions } from "../options.js";
 import { WholeResponse } from "../whole-response.js";
 import type { BoundRequest } from "./query-parameters.js";
 import type { RouteMatch, Routes } from "./routes.js";
@@ -102,7 +102,7 @@ export class RestHandler {
 
   #stream(match: RouteMatch, bound: BoundRequest, exchange: Exchange): void {
     const { method } = match.route;
-    const wire = new StreamResponse({ method, bound, exchange, vary: this.#streamVary });
+    const wire = new StreamResponse(method, bound, exchange, this.#streamVary);
     const counters = this.#options.requests.counters(method, wire.protocol);
     const served = { method, counters, options: this.#options, terms: this.#options.routes.terms };
     const call = new ServerCall(served, wire, exchange);
@@ -139,27 +139,18 @@ export interface ServiceStatus {
   readonly read: () => object;
 }
 
-/** What the operational endpoints report. */
-export interface OperationsOptions {
-  /** Undefined: there is no `/metrics`. */
-  readonly metrics: MetricsText | undefined;
-  /** Undefined: it is not served. */
-  readonly status: ServiceStatus | undefined;
-  readonly readiness: () => Readiness;
-}
-
 /**
  * The endpoints for operators: `/healthz` (200 while the process runs), `/readyz` (200 when ready, 503 while it loads
  * or drains) and `/metrics` (Prometheus text). Always at the root, regardless of the base path. The status is for
  * pages, which are behind it.
  */
 class Operations {
-  readonly #options: OperationsOptions;
+  readonly #options: RestHandlerOptions;
   #text = "";
   #bytes = Buffer.alloc(0);
   #making: Promise<Buffer> | undefined;
 
-  constructor(options: OperationsOptions) {
+  constructor(options: RestHandlerOptions) {
     this.#options = options;
   }
 

@@ -22,15 +22,6 @@ import {
 import type { BoundRequest } from "./query-parameters.js";
 import { isHttpBody } from "./routes.js";
 
-/** The formats of a stream. */
-export interface StreamResponseOptions {
-  readonly method: Method;
-  readonly bound: BoundRequest;
-  readonly exchange: Exchange;
-  /** The value of that header. */
-  readonly vary: string;
-}
-
 const blockNames: ReadonlySet<string> = new Set(blockHeaderNames);
 
 /**
@@ -41,7 +32,10 @@ export class StreamResponse implements CallWire {
   readonly codec = "json";
   /** Called when the response can take more. */
   onDrain: () => void = () => {};
-  readonly #options: StreamResponseOptions;
+  readonly #exchange: Exchange;
+  readonly #vary: string;
+  /** The value of `?alt=`. */
+  readonly #alt: string | undefined;
   readonly #isFile: boolean;
   #encoding: StreamEncoding;
   /** The pieces of a file are sent without their envelopes. */
@@ -52,12 +46,14 @@ export class StreamResponse implements CallWire {
   /** Compresses the body. */
   #packer: Transform | undefined;
 
-  constructor(options: StreamResponseOptions) {
-    const { method, bound, exchange } = options;
+  /** `vary`: the value of that header. */
+  constructor(method: Method, { alt }: BoundRequest, exchange: Exchange, vary: string) {
     const { accept } = exchange.headers;
-    this.#options = options;
+    this.#exchange = exchange;
+    this.#vary = vary;
+    this.#alt = alt;
     this.#isFile = isHttpBody(method);
-    this.#encoding = this.#isFile ? envelopeEncoding(accept) : streamEncoding(accept, bound.alt);
+    this.#encoding = this.#isFile ? envelopeEncoding(accept) : streamEncoding(accept, alt);
   }
 
   /** The protocol's name in metrics. */
@@ -77,14 +73,14 @@ export class StreamResponse implements CallWire {
 
   /** A file is sent in envelopes, unless the client may want the file itself: then its first piece decides. */
   adapt(stream: ResponseStream): ResponseStream | Promise<ResponseStream> {
-    const { exchange, bound } = this.#options;
+    const exchange = this.#exchange;
     const { accept } = exchange.headers;
     if (!this.#isFile && !exchange.isHead) this.#chunks = chunkSocket(exchange);
     const finished = (): ResponseStream => {
       this.#trailerNames = this.#hasTrailers ? (stream.trailerNames ?? []) : [];
       return exchange.isHead ? new HeadersAlone(stream) : stream;
     };
-    if (!this.#isFile || (accept === undefined && bound.alt === undefined)) return finished();
+    if (!this.#isFile || (accept === undefined && this.#alt === undefined)) return finished();
     const peeked = new PeekedStream(stream);
     return new Promise((resolve) => {
       peeked.peek((first) => {
@@ -96,7 +92,7 @@ export class StreamResponse implements CallWire {
   }
 
   start(own: ReadonlyMap<string, string>): void {
-    const { exchange } = this.#options;
+    const exchange = this.#exchange;
     const { output } = exchange;
     // Compression is worthwhile for a file, not for small messages.
     const coding = this.#isFile ? chooseCoding(exchange.headers["accept-encoding"]?.toString()) : undefined;
@@ -107,7 +103,7 @@ export class StreamResponse implements CallWire {
       "content-type": this.#encoding.contentType,
       "content-encoding": coding,
       "cache-control": "no-store",
-      vary: this.#options.vary,
+      vary: this.#vary,
       // Proxies such as nginx would otherwise buffer the stream.
       "x-accel-buffering": "no",
       trailer: this.#trailerNames.length === 0 ? undefined : this.#trailerNames.join(", "),
@@ -125,11 +121,11 @@ export class StreamResponse implements CallWire {
   write(frames: Uint8Array): boolean {
     const chunks = this.#chunks;
     if (chunks !== undefined) return !chunks.writable || chunks.write(frames);
-    return frames.length === 0 || (this.#packer ?? this.#options.exchange.output).write(frames);
+    return frames.length === 0 || (this.#packer ?? this.#exchange.output).write(frames);
   }
 
   finish(error: CallError | undefined, trailers: ReadonlyMap<string, string>): void {
-    const { exchange } = this.#options;
+    const exchange = this.#exchange;
     if (!(error instanceof Failure)) {
       this.#end(undefined, this.#hasTrailers && trailers.size > 0 ? trailers : undefined);
       return;
@@ -141,11 +137,11 @@ export class StreamResponse implements CallWire {
   }
 
   breakOff(): void {
-    this.#options.exchange.breakOff();
+    this.#exchange.breakOff();
   }
 
   #end(last?: Uint8Array, trailers?: ReadonlyMap<string, string>): void {
-    const { exchange } = this.#options;
+    const exchange = this.#exchange;
     if (this.#packer === undefined) {
       exchange.end(last, trailers);
       return;
@@ -155,7 +151,7 @@ export class StreamResponse implements CallWire {
   }
 
   get #hasTrailers(): boolean {
-    const { exchange } = this.#options;
+    const exchange = this.#exchange;
     const isPossible = !(exchange instanceof Http1Exchange) || exchange.hasChunks;
     return isPossible && !exchange.isHead && this.#hasOwnHeaders;
   }
@@ -166,16 +162,16 @@ export class StreamResponse implements CallWire {
   }
 
   #chooseFileFormat(first: EncodedResponse | undefined): void {
-    const { exchange, bound } = this.#options;
+    const exchange = this.#exchange;
     const contentType = contentTypeOf(first);
     const available = contentType === undefined ? [] : [this.#encoding.contentType, contentType];
     const wanted = contentType && preferredMediaType(exchange.headers.accept, available);
-    this.#raw = bound.alt === "media" || (contentType !== undefined && wanted === contentType);
+    this.#raw = this.#alt === "media" || (contentType !== undefined && wanted === contentType);
     if (this.#raw) this.#encoding = { ...this.#encoding, contentType: contentType ?? "application/octet-stream" };
   }
 
   #compress(coding: ContentCoding): void {
-    const { output } = this.#options.exchange;
+    const { output } = this.#exchange;
     const packer = compressor(coding);
     packer.on("drain", () => this.onDrain());
     packer.on("error", () => this.breakOff());

@@ -66,6 +66,13 @@ describe.each<[name: string, ask: Ask]>([
   ["HTTP/1.1", http1],
   ["HTTP/2", overHttp2],
 ])("over %s", (_name, ask) => {
+  test("an expectation is met, or refused with a reason", async () => {
+    expect((await ask(depthPath, { expect: "100-continue" })).status).toBe(200);
+    const refused = await ask(depthPath, { expect: "magic" });
+    expect(refused.status).toBe(417);
+    expect(refused.body.toString()).toContain("EXPECTATION_FAILED");
+  });
+
   test("a JSON response with its headers, the first time and from memory", async () => {
     for (let i = 0; i < 2; i++) {
       const reply = await ask(depthPath);
