@@ -48,14 +48,14 @@ export function sortLevels<L extends ChangedLevel>(levels: readonly L[]): L[] {
 }
 
 /**
- * Changed levels after which a segment is sealed, given the levels of its keyframe: twice as many, so that keyframes take
- * less than changes, but enough for columns to compress well, and few enough to read them within milliseconds.
+ * Changed levels after which a segment is sealed, given the levels of its keyframe: four times as many, so that keyframes
+ * take much less than changes; but 1,024 at least, which compress well, and no more than 4,096, which are read within
+ * milliseconds, except for books of more than 2,048 levels, whose keyframes cost more: twice as many.
  */
 export function changesPerSegment(keyframeLevels: number): number {
-  return Math.min(changesPerSegmentMax, Math.max(changesPerSegmentMin, 2 * keyframeLevels));
+  const usual = Math.min(4_096, Math.max(1_024, 4 * keyframeLevels));
+  return Math.min(changesPerSegmentMax, Math.max(usual, 2 * keyframeLevels));
 }
-
-export const changesPerSegmentMin = 1_024;
 
 /** A segment holds fewer changed levels than this before its last update. */
 export const changesPerSegmentMax = 65_536;

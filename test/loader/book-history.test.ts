@@ -163,7 +163,7 @@ function randomVenue(blocks: number, changes = 8, seed = 1): VenueRecording {
   return venue;
 }
 
-test("segments are sealed at 1,024 changes, or twice the levels of their keyframe, and each leads to the next", async () => {
+test("segments are sealed at 1,024 to 4,096 changes, by the levels of their keyframe, and each leads to the next", async () => {
   await loadBytes(randomVenue(1_000).bytes());
   const segments = await segmentsOf("m");
   expect(segments.length).toBeGreaterThan(5);
