@@ -107,13 +107,19 @@ function median(numbers: readonly number[]): number {
 /** Loads the recording with and without the past, in turn. @returns the ratio of the speeds */
 async function compareBooks(server: string, rounds: number): Promise<number> {
   const seconds: Record<"all" | "off", number[]> = { all: [], off: [] };
+  const cpuSeconds: Record<"all" | "off", number[]> = { all: [], off: [] };
   for (let round = 1; round <= rounds; round++) {
     for (const keep of round % 2 === 1 ? (["all", "off"] as const) : (["off", "all"] as const)) {
+      const before = process.cpuUsage();
       seconds[keep].push(await withNewDatabase(server, (url) => secondsOf(() => loadRecording(url, keep))));
+      const { user, system } = process.cpuUsage(before);
+      cpuSeconds[keep].push((user + system) / 1e6);
     }
   }
   const ratio = median(seconds.off) / median(seconds.all);
-  console.log(`keep books: ${median(seconds.all).toFixed(2)} s, off: ${median(seconds.off).toFixed(2)} s`);
+  const text = (keep: "all" | "off") =>
+    `${median(seconds[keep]).toFixed(2)} s (${median(cpuSeconds[keep]).toFixed(2)} s of CPU)`;
+  console.log(`keep books: ${text("all")}, off: ${text("off")}`);
   return Number(ratio.toFixed(3));
 }
 

@@ -47,9 +47,14 @@ export function sortLevels<L extends ChangedLevel>(levels: readonly L[]): L[] {
   return levels.length < 2 ? [...levels] : [...of(sides.buy), ...of(sides.sell)];
 }
 
-/** Changed levels after which a segment is sealed, given the levels of its keyframe: one never costs more than it saves. */
+/**
+ * Changed levels after which a segment is sealed, given the levels of its keyframe: four times as many, so that keyframes
+ * take much less than changes; but 1,024 at least, which compress well, and no more than 4,096, which are read within
+ * milliseconds, except for books of more than 2,048 levels, whose keyframes cost more: twice as many.
+ */
 export function changesPerSegment(keyframeLevels: number): number {
-  return Math.min(changesPerSegmentMax, Math.max(256, 2 * keyframeLevels));
+  const usual = Math.min(4_096, Math.max(1_024, 4 * keyframeLevels));
+  return Math.min(changesPerSegmentMax, Math.max(usual, 2 * keyframeLevels));
 }
 
 /** A segment holds fewer changed levels than this before its last update. */

@@ -1,7 +1,13 @@
 import { Readable } from "node:stream";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { firstIdOfBlock } from "../../src/domain/block-position.js";
-import { type BookUpdate, decodeKeyframe, decodeSegment, decodeUpdate } from "../../src/domain/book-history.js";
+import {
+  type BookUpdate,
+  changesPerSegment,
+  decodeKeyframe,
+  decodeSegment,
+  decodeUpdate,
+} from "../../src/domain/book-history.js";
 import type { ChangedLevel } from "../../src/domain/order-book.js";
 import { OrderBooks } from "../../src/domain/order-book.js";
 import { BlockFold } from "../../src/loader/block-fold.js";
@@ -157,14 +163,14 @@ function randomVenue(blocks: number, changes = 8, seed = 1): VenueRecording {
   return venue;
 }
 
-test("segments are sealed at 256 changes, or twice the levels of their keyframe, and each leads to the next", async () => {
-  await loadBytes(randomVenue(300).bytes());
+test("segments are sealed at 1,024 to 4,096 changes, by the levels of their keyframe, and each leads to the next", async () => {
+  await loadBytes(randomVenue(1_000).bytes());
   const segments = await segmentsOf("m");
   expect(segments.length).toBeGreaterThan(5);
   for (const [index, { row, keyframe, updates }] of segments.entries()) {
     if (row.state === segmentStates.stale) continue;
     expect(row.keyframeLevels).toBe(keyframe.length);
-    const limit = Math.max(256, 2 * keyframe.length);
+    const limit = changesPerSegment(keyframe.length);
     const changes = updates.map(({ levels }) => levels.length);
     const all = changes.reduce((sum, count) => sum + count, 0);
     const next = segments[index + 1]?.row;
@@ -320,7 +326,7 @@ describe("a gap", () => {
 
 describe("what is older than is kept", () => {
   test("goes, in transactions of bounded size, and the state at the edge stays", async () => {
-    const venue = randomVenue(2_000, 12);
+    const venue = randomVenue(2_500, 40);
     await loadBytes(venue.bytes());
     const all = await segmentsOf("m");
     const total = all.length;
@@ -334,7 +340,7 @@ describe("what is older than is kept", () => {
       expect(await findings()).toEqual([]);
     }
     const [oldest, second] = await segmentsOf("m");
-    const edge = 2_006n * 1_000_000_000n - keepNs;
+    const edge = 2_506n * 1_000_000_000n - keepNs;
     expect(oldest?.row.timeNs).toBeLessThanOrEqual(edge);
     expect(second?.row.timeNs).toBeGreaterThan(edge);
     expect(
@@ -350,7 +356,7 @@ describe("what is older than is kept", () => {
 });
 
 test("rows are the same for random batches and restarts", async () => {
-  const venue = randomVenue(400, 10, 7);
+  const venue = randomVenue(700, 20, 7);
   const frames = venue.frames;
   await loadBytes(venue.bytes());
   const whole = await dump(url);

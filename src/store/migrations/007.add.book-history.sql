@@ -20,12 +20,12 @@ CREATE TABLE book_segment (
   PRIMARY KEY (market_id, first_sequence)
 ) ENGINE = InnoDB;
 
--- The deflated keyframe (parts from 0 on) and the deflated changes (from 32768 on), cut so that rows share a page.
+-- The deflated keyframe (parts from 0 on) and the deflated changes (from 32768 on), cut into pieces that fill pages.
 CREATE TABLE book_segment_part (
   market_id VARBINARY(128) NOT NULL,
   first_sequence BIGINT UNSIGNED NOT NULL,
   part INT UNSIGNED NOT NULL,
-  body BLOB NOT NULL COMMENT 'at most 7500 bytes',
+  body BLOB NOT NULL COMMENT 'at most 1200 bytes',
   PRIMARY KEY (market_id, first_sequence, part)
 ) ENGINE = InnoDB;
 
