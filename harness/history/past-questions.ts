@@ -285,14 +285,17 @@ export class PastQuestions {
     error: ServiceError,
   ): Promise<void> {
     const text = errorText(error);
+    const isTrue = standings.some((standing) => expectedErrors(standing, false).includes(text));
     const isExpected =
       standings.some((standing) => expectedErrors(standing, this.kept.mayBePruned(block)).includes(text)) ||
       (text === `code ${codes.outOfRange} HISTORY_NOT_YET` && asked.mayLack(newest)) ||
       (text === `code ${codes.notFound} MARKET_UNKNOWN` && isNewTo(asked, past));
     if (isExpected) {
-      this.tally.honest(kind, text);
+      if (isTrue) this.tally.right(kind);
+      else this.tally.honest(kind, text);
       if (text.endsWith("HISTORY_NOT_KEPT")) this.tally.fact("told that the past is not kept");
       if (text.endsWith("MARKET_WAS_STALE")) this.tally.fact("told that a market was stale");
+      if (text.endsWith("MARKET_UNKNOWN")) this.tally.fact("told that a market was not announced");
       if (error.code === codes.failedPrecondition && this.random.next() < nearestShare) {
         await this.#askNearest(asked, place, past, error);
       }

@@ -58,7 +58,7 @@ export async function readTurn(connection: Connection): Promise<LoaderTurn | und
 
 /** Takes the turn, if it still is as it was found. */
 export async function takeTurn(connection: Connection, found: LoaderTurn, loaderId: string): Promise<boolean> {
-  const affectedRows = await connection.run(
+  const { affectedRows } = await connection.run(
     `UPDATE progress SET loader_id = ?, loader_beat = loader_beat + 1
      WHERE id = 1 AND loader_id = ? AND loader_beat = ?`,
     [loaderId, found.loaderId, found.beat],
@@ -68,7 +68,7 @@ export async function takeTurn(connection: Connection, found: LoaderTurn, loader
 
 /** Shows that the loader lives. False: the turn is another's. */
 export async function beatTurn(connection: Connection, loaderId: string): Promise<boolean> {
-  const affectedRows = await connection.run(
+  const { affectedRows } = await connection.run(
     "UPDATE progress SET loader_beat = loader_beat + 1 WHERE id = 1 AND loader_id = ?",
     [loaderId],
   );
@@ -114,7 +114,7 @@ export async function advanceProgress(
 ): Promise<void> {
   const values = [after.chainId, after.streamSequence, after.height, after.blockTimeNs];
   const past = keepsPast ? [after.streamSequence] : [];
-  const affectedRows =
+  const { affectedRows } =
     before === undefined
       ? await connection.run(
           `INSERT IGNORE INTO progress
