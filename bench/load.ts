@@ -1,8 +1,11 @@
-// npm run bench -- load [--entries N] [--parties N] [--rounds N] [--url URL]
+// npm run bench -- load [--entries N] [--parties N] [--blocks N] [--rounds N] [--url URL] [--venues FOLDER [--changes N]]
 // Ledger entries per second of `load` from a recording, against the server's own LOAD DATA LOCAL of the same rows, made
 // ready beforehand as a text file, into the same table with the same indexes. Both alternate in one run, each into a
 // new database. What `load` does beside that (decoding, numbering accounts, blocks) is its own time. By default there
-// are 200 entries to an account, as in the bench of the ledger.
+// are 200 entries to an account, as in the bench of the ledger. Then a recording of much trading is loaded with the past
+// of its books and without, in turn: keep_books_vs_off is the ratio of the speeds. With --venues, recorded frames of five
+// venues are loaded instead, repeated until their markets have --changes changed levels each on average, and it says
+// what a change takes in the database. --rounds 0 compares no speeds.
 import { createReadStream, createWriteStream, mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -17,6 +20,7 @@ import { openDatabase } from "../src/store/database.js";
 import { migrate } from "../src/store/migrate.js";
 import { openWriter } from "../src/store/writer.js";
 import { createLog } from "../src/telemetry/log.js";
+import { measurePast, venues, writeTrading, writeVenue } from "./load/books.js";
 
 const entriesPerBlock = 5_000;
 const loadFile = `LOAD DATA LOCAL INFILE 'rows' INTO TABLE ledger_entry CHARACTER SET binary`;
@@ -29,6 +33,9 @@ const { values } = parseArgs({
     parties: { type: "string", default: "1250" },
     rounds: { type: "string", default: "5" },
     url: { type: "string" },
+    blocks: { type: "string", default: "1000" },
+    venues: { type: "string" },
+    changes: { type: "string", default: "1000000" },
   },
 });
 const entries = Number(values.entries);
@@ -57,8 +64,8 @@ async function secondsOf(act: () => Promise<unknown>): Promise<number> {
   return (performance.now() - began) / 1_000;
 }
 
-async function loadRecording(url: string): Promise<void> {
-  await load({ database: url, sources: [await fileSource(recording)], log });
+async function loadRecording(url: string, keepBooks: "all" | "off" = "all"): Promise<void> {
+  await load({ database: url, sources: [await fileSource(recording)], log, keepBooks });
 }
 
 async function loadRows(url: string): Promise<number> {
@@ -97,6 +104,45 @@ function median(numbers: readonly number[]): number {
   return [...numbers].sort((a, b) => a - b)[numbers.length >> 1] ?? Number.NaN;
 }
 
+/** Loads the recording with and without the past, in turn. @returns the ratio of the speeds */
+async function compareBooks(server: string, rounds: number): Promise<number> {
+  const seconds: Record<"all" | "off", number[]> = { all: [], off: [] };
+  for (let round = 1; round <= rounds; round++) {
+    for (const keep of round % 2 === 1 ? (["all", "off"] as const) : (["off", "all"] as const)) {
+      seconds[keep].push(await withNewDatabase(server, (url) => secondsOf(() => loadRecording(url, keep))));
+    }
+  }
+  const ratio = median(seconds.off) / median(seconds.all);
+  console.log(`keep books: ${median(seconds.all).toFixed(2)} s, off: ${median(seconds.off).toFixed(2)} s`);
+  return Number(ratio.toFixed(3));
+}
+
+async function runVenues(server: string, folder: string): Promise<void> {
+  const ratios: Record<string, number> = {};
+  console.log("venue    changes/update  sealed   bytes/change  (bodies)  unsealed  bytes/change");
+  for (const [name, venue] of Object.entries(venues)) {
+    await writeVenue(recording, folder, venue, Number(values.changes));
+    const size = await withNewDatabase(server, async (url) => {
+      await loadRecording(url);
+      const database = openDatabase(url);
+      return await database.withConnection(measurePast).finally(() => database.close());
+    });
+    const { sealed, unsealed, updates, sealedBytes, unsealedBytes, bodyBytes } = size;
+    const each = (bytes: number, changes: number) => (changes === 0 ? "-" : (bytes / changes).toFixed(2));
+    const columns = [
+      name.padEnd(9),
+      ((sealed + unsealed) / updates).toFixed(1).padStart(14),
+      String(sealed).padStart(8),
+      ...[each(sealedBytes, sealed).padStart(15), each(bodyBytes, sealed).padStart(10)],
+      ...[String(unsealed).padStart(10), each(unsealedBytes, unsealed).padStart(14)],
+    ];
+    console.log(columns.join(""));
+    const rounds = Number(values.rounds);
+    if (rounds > 0) ratios[`${name}_keep_books_vs_off`] = await compareBooks(server, rounds);
+  }
+  console.log(JSON.stringify({ name: "load", ratios }));
+}
+
 async function run(server: string): Promise<void> {
   const blocks = Math.ceil(entries / entriesPerBlock);
   const options = { seed: 1, markets: 2, parties: Number(values.parties), ordersPerBlock: 0, entriesPerBlock, blocks };
@@ -124,7 +170,10 @@ async function run(server: string): Promise<void> {
     );
   }
   const ratio = median(theirs) / median(ours);
-  console.log(JSON.stringify({ name: "load", ratios: { vs_load_data: Number(ratio.toFixed(3)) } }));
+  await writeTrading(recording, Number(values.blocks));
+  const books = await compareBooks(server, Number(values.rounds));
+  const ratios = { vs_load_data: Number(ratio.toFixed(3)), keep_books_vs_off: books };
+  console.log(JSON.stringify({ name: "load", ratios }));
 }
 
 const embedded =
@@ -132,7 +181,9 @@ const embedded =
     ? await openEmbedded({ dataDir: join(directory, "database"), log, bufferPoolBytes: 1024 * 1024 * 1024 })
     : undefined;
 try {
-  await run(values.url ?? embedded?.url ?? "");
+  const server = values.url ?? embedded?.url ?? "";
+  if (values.venues === undefined) await run(server);
+  else await runVenues(server, values.venues);
 } finally {
   await embedded?.close();
   rmSync(directory, { recursive: true, force: true });

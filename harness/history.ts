@@ -39,8 +39,10 @@ const context: RunContext = { settings, report, random };
 const readers = Number(settings.more["readers"] ?? defaultReaders);
 report.say(`seed ${settings.seed}; ${settings.program}`);
 
-if (settings.more["only"] !== "world") await tryRecordings(context, tally, settings.seconds * recordingsShare);
-if (settings.more["only"] !== "recordings") await tryWorld(settings.seconds * (1 - recordingsShare));
+const { only } = settings.more;
+const ofRecordings = only === undefined ? recordingsShare : Number(only === "recordings");
+if (ofRecordings > 0) await tryRecordings(context, tally, settings.seconds * ofRecordings);
+if (ofRecordings < 1) await tryWorld(settings.seconds * (1 - ofRecordings));
 tally.finish();
 report.say(`${tally.questions} questions`);
 report.finish();

@@ -57,7 +57,12 @@ function pageOf(asked: Asked, path: string): Question {
 
 function over(client: HttpClient, path: string): Question["get"] {
   return async () => {
-    const response = await client.exchange({ path, deadlineMs });
+    const ask = () => client.exchange({ path, deadlineMs });
+    // A server may close a kept connection just when it is used again.
+    const response = await ask().catch((error: unknown) => {
+      if (error instanceof CallFailure && error.kind === "broken" && error.reused) return ask();
+      throw error;
+    });
     if (response.status !== 200) return { error: errorOf(response) };
     return { body: response.body.toString(), headers: response.headers };
   };
@@ -106,7 +111,10 @@ export class PastQuestions {
 
   /** A market that is announced, more often a busy one. */
   market(): MarketPast {
-    const markets = [...this.kept.oracle.markets.values()].filter(({ eras }) => eras.length > 0);
+    const { index } = this.committed();
+    const markets = [...this.kept.oracle.markets.values()].filter(
+      ({ eras: [first] }) => (first?.block.index ?? index + 1) <= index,
+    );
     return this.random.pick(markets);
   }
 
@@ -135,7 +143,7 @@ export class PastQuestions {
     const request = { marketId: past.id, maxDepth: BigInt(maxDepth), [fieldOf(place.name)]: place.value };
     const get = other === undefined ? over(asked.client, path) : overRpc(other, request);
     const what = { ...asked, name: `${asked.name} ${other?.protocol ?? "REST"}` };
-    await this.#judge("past book", { asked: what, path, get }, past, [place.block, place.block], (body) => {
+    await this.#judge("past book", { asked: what, path, get }, past, [place.block, this.#neededFor(place)], (body) => {
       const expected = depthAtText(past, place.block, maxDepth);
       return body === expected ? undefined : difference(body, expected);
     });
@@ -194,31 +202,19 @@ export class PastQuestions {
     if (until.index <= first.index || this.kept.standing(past, anchor).kind === "unknown") return;
     const size = random.next() < 0.3 ? 1_000 : 1 + random.below(60);
     const query = [`from_${from.name}=${from.value}`, `until_${to.name}=${to.value}`];
-    query.push(`pagination.first=${size}`, `pagination.newest_first=${newestFirst}`);
+    const isBackwards = random.next() < 0.3;
+    query.push(`pagination.${isBackwards ? "last" : "first"}=${size}`, `pagination.newest_first=${newestFirst}`);
     const path = `${pathOf(past)}/changes?${query.join("&")}`;
-    const texts: string[] = [];
-    let after = "";
-    for (let page = 0; page < pagesMax; page++) {
-      let next: string | undefined;
-      const isRight = await this.#judge(
-        "page of changes",
-        pageOf(asked, path + after),
-        past,
-        [anchor, until],
-        (body) => {
-          const { edges, hasNext, end } = readPage(body);
-          texts.push(...edges);
-          next = hasNext ? `&pagination.after=${encodeURIComponent(end)}` : undefined;
-          return edges.length > size ? `${edges.length} edges` : undefined;
-        },
-      );
+    const pages = new Pages(isBackwards, size);
+    while (pages.count < pagesMax) {
+      const question = pageOf(asked, path + pages.cursor);
+      const isRight = await this.#judge("page of changes", question, past, [anchor, until], (body) => pages.add(body));
       if (!isRight) return;
-      if (next === undefined) {
-        const inOrder = newestFirst ? texts.reverse() : texts;
+      if (pages.isWhole) {
+        const inOrder = newestFirst ? pages.texts.toReversed() : pages.texts;
         this.#compareChanges(`${asked.name} ${path}`, past, { anchor, first, until }, inOrder);
         return;
       }
-      after = next;
     }
   }
 
@@ -338,6 +334,12 @@ export class PastQuestions {
     return { name, value, block: oracle.blockAt(key, value) ?? near };
   }
 
+  /** A place between two blocks is beyond the newest one as long as the second is not there. */
+  #neededFor({ name, value, block }: Place): BlockEnd {
+    const key = placeNames.find((each) => each.name === name)?.key ?? "height";
+    return block[key] < value ? (this.kept.oracle.blocks[block.index + 1] ?? block) : block;
+  }
+
   /** Names a block so that it is the first not before the value. */
   #placeFrom(near: BlockEnd): Place {
     const { oracle } = this.kept;
@@ -388,13 +390,49 @@ function changeText({ block, update }: ListedChange): string {
   return `{"block":${blockText(block)},"update":${update}`;
 }
 
+/** The pages of a list, from one of its ends to the other. */
+class Pages {
+  texts: readonly string[] = [];
+  count = 0;
+  /** The parameter that asks for the next page; empty: for the first. */
+  cursor = "";
+  isWhole = false;
+
+  constructor(
+    private readonly isBackwards: boolean,
+    private readonly size: number,
+  ) {}
+
+  /** Adds the next page. @returns what is wrong with it */
+  add(body: string): string | undefined {
+    const { edges, pageInfo } = readPage(body);
+    const { hasNextPage, hasPreviousPage, startCursor, endCursor } = pageInfo;
+    const { isBackwards, size, count } = this;
+    this.count++;
+    this.texts = isBackwards ? [...edges, ...this.texts] : [...this.texts, ...edges];
+    const [goesOn, wasBefore] = isBackwards ? [hasPreviousPage, hasNextPage] : [hasNextPage, hasPreviousPage];
+    const cursor = encodeURIComponent(isBackwards ? startCursor : endCursor);
+    this.cursor = `&pagination.${isBackwards ? "before" : "after"}=${cursor}`;
+    this.isWhole = !goesOn;
+    if (wasBefore !== count > 0) return `page ${count} says that ${wasBefore ? "a" : "no"} page is before it`;
+    return edges.length > size || (edges.length === 0 && goesOn) ? `${edges.length} edges` : undefined;
+  }
+}
+
+interface PageInfo {
+  readonly hasNextPage: boolean;
+  readonly hasPreviousPage: boolean;
+  readonly startCursor: string;
+  readonly endCursor: string;
+}
+
 /** The edges of a page as they are in its text, without their cursors. */
-function readPage(body: string): { readonly edges: string[]; readonly hasNext: boolean; readonly end: string } {
+function readPage(body: string): { readonly edges: string[]; readonly pageInfo: PageInfo } {
   const { changes } = JSON.parse(body) as {
-    changes: { edges: { block: unknown; update: unknown }[]; pageInfo: { hasNextPage: boolean; endCursor: string } };
+    changes: { edges: { block: unknown; update: unknown }[]; pageInfo: PageInfo };
   };
-  const edges = changes.edges.map(
-    ({ block, update }) => `{"block":${JSON.stringify(block)},"update":${JSON.stringify(update)}`,
-  );
-  return { edges, hasNext: changes.pageInfo.hasNextPage, end: changes.pageInfo.endCursor };
+  const edges = changes.edges.map(({ block, update }) => {
+    return `{"block":${JSON.stringify(block)},"update":${JSON.stringify(update)}`;
+  });
+  return { edges, pageInfo: changes.pageInfo };
 }

@@ -9,6 +9,7 @@ import { type Call, type StreamMethod, serverStreaming } from "../domain/service
 import type { History } from "../history/history.js";
 import type { Live } from "../live/live.js";
 import { replayStream } from "../live/stream-kind.js";
+import type { Moment } from "../store/history-reads.js";
 import { lastEventId } from "./last-event-id.js";
 import { readRange } from "./list-market-depth-changes.js";
 import { refuseBoth } from "./moment.js";
@@ -26,7 +27,7 @@ export function replayMarketsDepth(options: { readonly live: Live; readonly hist
       const { from, until } = readRange(request);
       // A browser repeats the first request when it reconnects, with the token of the last message beside it.
       const token = lastEventId(call) ?? (request.resumeToken || undefined);
-      if (from !== undefined && request.resumeToken) throw refuseBoth("resume_token", "from_…");
+      if (from !== undefined && request.resumeToken) throw refuseBoth("resume_token", fieldOf(from));
       const speed = readSpeed(request.speed);
       const everyUpdate = request.everyUpdate ?? false;
       if (token === liveToken) {
@@ -38,6 +39,11 @@ export function replayMarketsDepth(options: { readonly live: Live; readonly hist
       return history.replay({ marketIds, from, until, resume, speed, everyUpdate }, call);
     },
   );
+}
+
+/** The field that gave a moment. */
+function fieldOf(from: Moment): string {
+  return "height" in from ? "from_block_height" : "timeNs" in from ? "from_timestamp" : "from_stream_sequence";
 }
 
 function readSpeed(text: string | undefined): number | undefined {

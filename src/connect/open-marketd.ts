@@ -6,6 +6,7 @@ import { createMetrics } from "../telemetry/metrics.js";
 import { registerRoutes } from "./routes.js";
 
 export { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
+export { MarketHistoryService } from "../../gen/marketd/history/v1/market_history_pb.js";
 
 /** Give these to your adapter: with them, the JSON of Connect has every field, as docs/api.md describes it. */
 export const jsonOptions: NonNullable<ConnectRouterOptions["jsonOptions"]> = jsonWriteOptions;
@@ -25,7 +26,7 @@ export interface MarketdOptions {
 
 /** The service over one database. */
 export interface Marketd {
-  /** Registers the methods of `TradingDataService`, for any adapter of Connect and for `createRouterTransport`. */
+  /** Registers the methods of `TradingDataService` and `MarketHistoryService`, for any adapter of Connect and for `createRouterTransport`. */
   readonly routes: (router: ConnectRouter) => void;
   /** Ends every stream with UNAVAILABLE, and resolves when the database is no longer used. Close your server first. */
   close(): Promise<void>;

@@ -45,7 +45,7 @@ export interface ChangesPage {
   readonly newest: BlockPlace | undefined;
 }
 
-/** The stretch of time whose changes are listed; undefined: everything that is kept. */
+/** The range of places whose changes are listed; undefined: everything that is kept. */
 export interface ChangesRange {
   /** Inclusive. */
   readonly from: Moment | undefined;
@@ -72,7 +72,7 @@ export function readChanges(
   call: Call,
 ): Promise<ChangesPage> {
   return past.lease(call, async (reader) => {
-    const { bounds, reach } = await boundsOf(reader, range);
+    const { bounds, reach } = await boundsOf(reader, range, page.newestFirst);
     const list = await clip(reader, marketId, bounds, page.newestFirst);
     const scan = new Scan(past, reader, marketId, list);
     const ascending = page.newestFirst === page.backwards;
@@ -90,6 +90,7 @@ export function readChanges(
 async function boundsOf(
   reader: Reader,
   { from, until }: ChangesRange,
+  newestFirst: boolean,
 ): Promise<{ readonly bounds: Bounds; readonly reach: StoreReach }> {
   const first = await readBlockAt(reader, from ?? { height: 0n }, true);
   const { reach } = first;
@@ -97,14 +98,16 @@ async function boundsOf(
   if (from !== undefined) requirePassed(from, reach);
   const newest = reach.newest?.streamSequence ?? 0n;
   const kept = reach.historySequence < newest ? reach.historySequence : newest;
-  let end = kept + 1n;
+  let wanted = newest + 1n;
   if (until !== undefined) {
     requirePassed(until, reach, 1n);
     const { block } = "streamSequence" in until ? { block: until } : await readBlockAt(reader, until, true);
-    if (block !== undefined && block.streamSequence < end) end = block.streamSequence;
+    if (block !== undefined && block.streamSequence < wanted) wanted = block.streamSequence;
   }
+  const end = wanted <= kept ? wanted : kept + 1n;
   const begin = first.block?.streamSequence ?? end;
-  if (from !== undefined && begin > kept) {
+  // Blocks are loaded whose past is not kept: a list must not begin with them.
+  if ((from !== undefined && begin > kept) || (newestFirst && end < wanted)) {
     throw notKept((await readBlockAt(reader, { streamSequence: kept })).block);
   }
   return { bounds: { from: from === undefined ? 0n : begin, until: end }, reach };

@@ -86,7 +86,7 @@ export class History {
   async resume(place: ResumePlace, marketIds: readonly string[], call: Call): Promise<Entry | undefined> {
     const state = await reach(this.past.live, place, call.signal);
     const key = `${state.chainVersion} ${selectionHash(marketIds).toString("hex")}`;
-    return entryAt(state, place, marketIds, this.#numbers.of(key, call));
+    return entryAt(state, place, marketIds, this.#numbers.of(key));
   }
 
   /** Opens a replay, or the live stream where its token is of that. @throws Failure as docs/api.md says */

@@ -37,7 +37,7 @@ export class Past {
   ) {}
 
   /** Leases a connection for reads of the past. With a place, the call has started to respond, and depends on it. */
-  lease<T>(call: Call, use: (reader: Reader) => Promise<T>, place?: StorePlace): Promise<T> {
+  lease<T>(call: Call | undefined, use: (reader: Reader) => Promise<T>, place?: StorePlace): Promise<T> {
     return this.database.lease({ class: "history", call, place }, use);
   }
 

@@ -1,5 +1,4 @@
 import type { BookUpdate } from "../domain/book-history.js";
-import type { Call } from "../domain/service.js";
 import type { Reader } from "../store/connection/lease.js";
 import { readBeginsAfter, readSegment } from "../store/history-reads.js";
 import { segmentStates } from "../store/history-table.js";
@@ -22,10 +21,10 @@ export class PublishedNumbers {
   }
 
   /** For readers of one selection, which `key` names. */
-  of(key: string, call: Call): PublishedAt {
+  of(key: string): PublishedAt {
     return (streamSequence, all, changed) => {
       const place = `${key} ${streamSequence}`;
-      return this.#known.get(place) ?? this.#read(place, streamSequence, all, changed, call);
+      return this.#known.get(place) ?? this.#read(place, streamSequence, all, changed);
     };
   }
 
@@ -34,11 +33,11 @@ export class PublishedNumbers {
     streamSequence: bigint,
     all: readonly string[],
     changed: readonly string[],
-    call: Call,
   ): ReturnType<PublishedAt> {
     const asOf = this.#past.live.state().progress.streamSequence;
     const reading = this.#past
-      .lease(call, (reader) => this.#numbers(reader, streamSequence, all, changed))
+      // Not for the call that asks first: others wait too, and it may be aborted.
+      .lease(undefined, (reader) => this.#numbers(reader, streamSequence, all, changed))
       .then((numbers) => ({ numbers, asOf }));
     if (this.#known.size >= numbersPlacesMax) this.#known.clear();
     this.#known.set(place, reading);

@@ -187,7 +187,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
       else this.#pending.hold(marketId, state);
       if (this.#pending.levels >= pendingLevelsMax) {
         await this.#send(undefined);
-        await this.#room();
+        await this.#capacity();
       }
     }
     await this.#send(from);
@@ -281,7 +281,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     const isLate = next !== undefined && this.#pace.isLate(next.timeNs);
     const mayMerge = !this.#plan.everyUpdate && this.#pending.levels < pendingLevelsMax;
     if (mayMerge && (isLate || this.#ready.length >= readyMessagesMax)) return;
-    await this.#room();
+    await this.#capacity();
     if (!this.#isOver) await this.#send(block);
   }
 
@@ -301,7 +301,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   }
 
   /** Resolves when the reader has taken what is ready. */
-  async #room(): Promise<void> {
+  async #capacity(): Promise<void> {
     while (this.#ready.length >= readyMessagesMax && !this.#isOver) {
       await new Promise<void>((resolve) => {
         this.#taken = resolve;

@@ -133,7 +133,7 @@ export class LiveMarket {
   *prepareLevels(rows: readonly LevelRow[], marks: SnapshotMarks): Generator<void, PreparedChange> {
     const { oldest } = marks;
     if (oldest === undefined) return yield* this.book.prepare(rows.map(bookLevel), marks.newest);
-    const marked = rows.map((row) => ({ ...bookLevel(row), mark: marks.of(row.changedSequence) }));
+    const marked = rows.map((row) => ({ ...bookLevel(row), mark: marks.of(row.changedSequence ?? 0n) }));
     return yield* this.book.prepareWhole(marked, oldest);
   }
 

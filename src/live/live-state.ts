@@ -10,7 +10,7 @@ import { CacheBudget } from "./cache-budget.js";
 import { type LiveLimits, liveRetryAfterMs } from "./limits.js";
 import { LiveMarket, type LiveMarketData, type Published } from "./live-market.js";
 import { SegmentResponse } from "./segment-response.js";
-import { SnapshotLog } from "./snapshot-log.js";
+import { type HeldMarkets, SnapshotLog } from "./snapshot-log.js";
 import { marksOf, type SnapshotMarks } from "./snapshot-marks.js";
 
 const listEnvelope = { schema: ListLatestMarketDataResponseSchema, open: '{"marketsData":[', close: "]}" } as const;
@@ -162,7 +162,8 @@ export class LiveState {
     const shown = [...announced, ...known].filter((market) => !market.stale);
     const stale = known.filter((market) => market.stale);
     const whole = [...shown, ...stale, ...redefined].map((market) => [market, undefined] as const);
-    this.log.add(marks, new Map<LiveMarket, Published | undefined>([...published, ...whole]));
+    const changed: HeldMarkets = whole.length === 0 ? published : new Map([...published, ...whole]);
+    this.log.add(marks, changed);
     return { shown, stale, redefined, turned, published };
   }
 

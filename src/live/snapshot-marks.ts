@@ -23,7 +23,7 @@ export function* marksOf(changes: Changes, before: Mark): Generator<void, Snapsh
   for (const rows of [changes.levels, changes.depths]) {
     for (const [index, { changedSequence }] of rows.entries()) {
       if (index % rowsYields === 0) yield;
-      if (changedSequence > prunedSequence) recent.add(changedSequence);
+      if (changedSequence !== undefined && changedSequence > prunedSequence) recent.add(changedSequence);
     }
   }
   const oldest = before + 1;

@@ -33,8 +33,8 @@ export interface LevelRow {
   readonly price: string;
   readonly volume: bigint;
   readonly numberOfOrders: bigint;
-  /** Of the block that last changed it. */
-  readonly changedSequence: bigint;
+  /** Of the block that last changed it, if it is one of a whole book. */
+  readonly changedSequence?: bigint;
 }
 
 /** Rows newer than a place, or all rows, of one snapshot. */
@@ -78,10 +78,7 @@ const depthsSql = `
     published_sequence_number AS publishedSequenceNumber, changed_sequence AS changedSequence, stale
   FROM market_depth LEFT JOIN venue_market USING (market_id)`;
 
-const levelsSql = `
-  SELECT market_id AS marketId, side, price, volume, number_of_orders AS numberOfOrders,
-    changed_sequence AS changedSequence
-  FROM price_level`;
+const levelColumns = "market_id AS marketId, side, price, volume, number_of_orders AS numberOfOrders";
 
 /**
  * Lends a reader on a connection of its own until `use` settles. If the server is silent for `silenceMs` during a
@@ -133,7 +130,9 @@ async function readSnapshot(connection: SnapshotConnection, since: bigint | unde
     `${marketDataRows.select} WHERE ${newer}`,
     `${depthsSql} WHERE ${newer}`,
     // All rows: vanished levels tell a process that has just started what changed since a recent place.
-    since === undefined ? levelsSql : `${levelsSql} WHERE ${newer}`,
+    since === undefined
+      ? `SELECT ${levelColumns}, changed_sequence AS changedSequence FROM price_level`
+      : `SELECT ${levelColumns} FROM price_level WHERE ${newer}`,
     `${tradeRows.select} WHERE ${newer}`,
   );
   if (progress === undefined) return undefined;

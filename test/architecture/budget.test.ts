@@ -17,7 +17,7 @@ const budgets: Readonly<Record<string, number>> = {
   history: 1_720,
   ledger: 1_810,
   live: 2_320,
-  loader: 4_760,
+  loader: 4_800,
   runtime: 1_460,
   simulator: 2_870,
   store: 4_700,

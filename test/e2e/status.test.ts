@@ -42,6 +42,7 @@ it("a server that is ready: one screen, and 0", async () => {
     expect.stringMatching(new RegExp(`^block     ${laterBlocks + 1}, [0-9]+ d old \\(${blockTime}\\)$`)),
     "markets   4 in all, 3 with market data, 0 stale",
     "streams   0 open",
+    expect.stringMatching(/^history {3}about [\d,]+ MB, from [-\d: ]{19} to [-\d: ]{19} UTC$/),
     "database  answers",
     "",
   ]);
@@ -77,6 +78,9 @@ it("the same as JSON", async () => {
     markets: 3,
     staleMarkets: 0,
     streams: 1,
+    historyBytes: expect.any(Number),
+    historyOldestSeconds: expect.any(Number),
+    historyNewestSeconds: expect.any(Number),
     databaseSilenceSeconds: expect.any(Number),
   });
   expect(told.databaseSilenceSeconds).toBeLessThan(3);
@@ -127,6 +131,7 @@ it("behind a proxy that hides all but the base path", async () => {
     expect.stringMatching(new RegExp(`^block     ${laterBlocks + 1}, [0-9]+ d old `)),
     "markets   4 in all, 3 with market data, 0 stale",
     "streams   not told",
+    "history   not told",
     "database  answers",
     "",
   ]);

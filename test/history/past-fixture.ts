@@ -90,7 +90,7 @@ export class PastFixture {
       ...step,
       quiet: [...(step.quiet ?? []), ...(step.stale ?? []), ...(step.healed ?? [])],
     });
-    const begun = !this.#unkept || step.unkept === true ? [] : this.network.announced;
+    const started = !this.#unkept || step.unkept === true ? [] : this.network.announced;
     const block = this.#note(rows, step);
     await this.fixture.database.withTransaction(async (connection) => {
       await writeBlock(connection, rows);
@@ -101,7 +101,7 @@ export class PastFixture {
       );
       for (const id of step.stale ?? []) await setStale(connection, id, 1);
       for (const id of step.healed ?? []) await setStale(connection, id, 0);
-      if (step.unkept !== true) await this.#write(connection, block, rows, begun);
+      if (step.unkept !== true) await this.#write(connection, block, rows, started);
     });
     this.#unkept = step.unkept === true;
   }
@@ -146,7 +146,7 @@ export class PastFixture {
     return block;
   }
 
-  async #write(connection: Connection, block: BlockAt, rows: BlockRows, begun: readonly string[]): Promise<void> {
+  async #write(connection: Connection, block: BlockAt, rows: BlockRows, started: readonly string[]): Promise<void> {
     const { height, streamSequence } = block;
     for (const [position, trade] of rows.trades.entries()) {
       await insertRows(connection, pastTradeRows, [{ ...trade, id: entryId(height, position) }]);
@@ -156,13 +156,13 @@ export class PastFixture {
     );
     for (const [id, market] of block.markets) {
       const before = this.blocks.at(-2)?.markets.get(id) ?? nowhere;
-      if (begun.includes(id) && kept?.markets.has(id)) {
+      if (started.includes(id) && kept?.markets.has(id)) {
         await this.#seal(connection, id);
         const gap = { ...kept, streamSequence: kept.streamSequence + 1n, markets: kept.markets };
         await this.#begin(connection, id, gap, segmentStates.notKept);
       }
       if (market.state === "stale") {
-        if (before.state === "stale" && !begun.includes(id)) continue;
+        if (before.state === "stale" && !started.includes(id)) continue;
         await this.#seal(connection, id);
         await this.#begin(connection, id, block, segmentStates.stale);
       } else if (market.begins) {
