@@ -7,14 +7,14 @@ import { readSource, trackedFiles } from "./sources.js";
  */
 const budgets: Readonly<Record<string, number>> = {
   ".": 730,
-  api: 1_110,
+  api: 1_130,
   client: 1_170,
   commands: 1_500,
   connect: 180,
   domain: 2_280,
   embedded: 1_180,
   encoding: 690,
-  history: 1_720,
+  history: 1_730,
   ledger: 1_810,
   live: 2_320,
   loader: 4_800,
