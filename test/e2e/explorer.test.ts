@@ -345,8 +345,15 @@ describe.skipIf(chromium === undefined)("the explorer, in a real browser", () =>
     await expect.poll(textOf(".book .stale-note"), patience).toMatch(/^Not updated since \d\d:\d\d:\d\d UTC: /);
     await expect.poll(textOf("#service-state"), patience).toMatch(/^no response since/);
     await world.load(5);
+    const tokens: (string | null)[] = [];
+    page.on("request", (request) => {
+      const { pathname, searchParams } = new URL(request.url());
+      if (pathname.endsWith("/replay")) tokens.push(searchParams.get("resumeToken"));
+    });
     await world.service.start();
     await expect.poll(textOf("#stream-state"), patience).toBe("live");
+    // It goes on, and does not begin anew.
+    expect(tokens.at(-1)).toMatch(/^[A-Za-z0-9_-]{20,64}$/);
     const { buy } = await world.getJson<DepthResponse>(`/api/v2/market/depth/${marketId}/latest`);
     await expect.poll(async () => (await ladder("bids"))[0]?.price, patience).toBe(buy[0]?.price);
     expect(problems).toEqual([]);

@@ -116,6 +116,35 @@ test("a replay becomes the live stream in every protocol", async () => {
   expect(reader.caughtUp).toBe(1);
 });
 
+test("the word live in place of a token opens a stream at the newest books, in every protocol", async () => {
+  const clients = openClients(service.url);
+  const request = { marketIds: ["a", "b"], resumeToken: "live" };
+  const count = 5;
+  const reading = clients.map((client) => client.stream("replayMarketsDepth", request, count));
+  const results = await whileTrading(Promise.all(reading));
+  for (const [index, client] of clients.entries()) {
+    const reader = new ReplayReader(past, request.marketIds);
+    const messages = (results[index] ?? []).map((outcome) => {
+      if ("error" in outcome) throw new Error(`${client.name}: ${outcome.error.message}`);
+      return fromJson(ReplayMarketsDepthResponseSchema, outcome.reply);
+    });
+    for (const message of messages) reader.fold(message);
+    const [first] = messages;
+    expect([client.name, messages.length, first?.caughtUp, first?.status.length]).toEqual([
+      client.name,
+      count,
+      true,
+      2,
+    ]);
+    expect(parseResumeToken(first?.resumeToken ?? "")?.streamSequence).toBe(first?.block?.streamSequence);
+    for (const part of [{ untilTimestamp: "1" }, { speed: "2" }, { fromBlockHeight: "5" }]) {
+      const [refused] = await client.stream("replayMarketsDepth", { ...request, ...part }, 1);
+      expect(refused, client.name).toMatchObject({ error: { code: 3 } });
+    }
+    client.close();
+  }
+});
+
 test("a client of server-sent events goes on where it was, in a replay and in the depth stream", async () => {
   const reader = new ReplayReader(past, []);
   const checker = new BookChecker(() => past.network);

@@ -1,5 +1,4 @@
-// Command backtest runs a toy strategy on what is kept of a market's past, then on what happens now. It follows the
-// heavier side of the best prices: go run ./backtest [MARKET]
+// Command backtest runs a toy strategy on a market's past, then on what happens now: go run ./backtest [MARKET]
 package main
 
 import (
@@ -8,16 +7,17 @@ import (
 	"fmt"
 	"iter"
 	"log"
+	"math/big"
 	"os"
-	"strconv"
 	"time"
 
 	"marketd.example/marketd"
 )
 
-type strategy struct{ trades, position, cash, profit int64 } // money in units of the last decimal of prices
+var trades, position int64
+var cash, profit big.Int // in units of the last decimal of prices
 
-func (s *strategy) run(changes iter.Seq2[marketd.DepthChange, error]) {
+func trade(changes iter.Seq2[marketd.DepthChange, error]) {
 	for change, err := range changes {
 		if err != nil {
 			log.Fatal(err)
@@ -26,20 +26,21 @@ func (s *strategy) run(changes iter.Seq2[marketd.DepthChange, error]) {
 		if best == nil || worst == nil {
 			continue
 		}
-		bid, _ := strconv.ParseInt(best.GetPrice(), 10, 64)
-		offer, _ := strconv.ParseInt(worst.GetPrice(), 10, 64) // Others than the demo's may need big.Int.
-		wanted, price := s.position, bid
+		bid, _ := new(big.Int).SetString(best.GetPrice(), 10)
+		offer, _ := new(big.Int).SetString(worst.GetPrice(), 10)
+		wanted, price := position, bid
 		if best.GetVolume() > 2*worst.GetVolume() {
 			wanted, price = 1, offer
 		} else if worst.GetVolume() > 2*best.GetVolume() {
 			wanted = -1
 		}
-		if wanted != s.position {
-			s.cash, s.position, s.trades = s.cash-(wanted-s.position)*price, wanted, s.trades+1
-			at, _ := marketd.ScaledPrice(change.Scale, strconv.FormatInt(price, 10))
-			fmt.Println(time.Unix(0, change.Block.GetTimestamp()).UTC(), "position", wanted, "at", at)
+		if wanted != position {
+			cash.Sub(&cash, new(big.Int).Mul(big.NewInt(wanted-position), price))
+			position, trades = wanted, trades+1
+			at, _ := marketd.ScaledPrice(change.Scale, price.String())
+			fmt.Println(time.Unix(0, change.Block.GetTimestamp()).UTC(), "position", position, "at", at)
 		}
-		s.profit = s.cash + map[int64]int64{1: bid, -1: -offer}[s.position]
+		profit.Add(&cash, new(big.Int).Mul(big.NewInt(position), map[bool]*big.Int{true: bid, false: offer}[position > 0]))
 	}
 }
 
@@ -53,8 +54,7 @@ func main() {
 		past.MarketIDs, past.Until = []string{change.Book.MarketID()}, time.Unix(0, change.Block.GetTimestamp())
 		break // The past ends at the time of the newest block.
 	}
-	var s strategy
-	s.run(marketd.Replay(ctx, client, past))
-	fmt.Printf("backtest: %d trades, profit %d\n", s.trades, s.profit)
-	s.run(marketd.Replay(ctx, client, marketd.ReplayOptions{DepthOptions: past.DepthOptions, From: past.Until.Add(-1)}))
+	trade(marketd.Replay(ctx, client, past))
+	fmt.Printf("backtest: %d trades, profit %v\n", trades, &profit)
+	trade(marketd.Replay(ctx, client, marketd.ReplayOptions{DepthOptions: past.DepthOptions, From: past.Until.Add(-1)}))
 }

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	_ "google.golang.org/protobuf/types/known/structpb" // may be in an Any
 	apiv2 "marketd.example/marketd/gen/datanode/api/v2"
+	historyv1 "marketd.example/marketd/gen/marketd/history/v1"
 )
 
 type call struct {
@@ -74,6 +75,10 @@ func run(address, file string) error {
 func outcomes(connection *grpc.ClientConn, each call) ([]outcome, error) {
 	service := apiv2.File_datanode_api_v2_trading_data_proto.Services().ByName("TradingDataService")
 	method := service.Methods().ByName(protoreflect.Name(each.Method))
+	if method == nil {
+		service = historyv1.File_marketd_history_v1_market_history_proto.Services().ByName("MarketHistoryService")
+		method = service.Methods().ByName(protoreflect.Name(each.Method))
+	}
 	request, err := newMessage(method.Input())
 	if err != nil {
 		return nil, err

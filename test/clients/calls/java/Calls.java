@@ -19,6 +19,8 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Iterator;
 import java.util.List;
+import java.util.stream.Stream;
+import marketd.history.v1.MarketHistoryServiceGrpc;
 
 /**
  * Makes calls by grpc-java, with the code that protoc and protoc-gen-grpc-java generate, and prints what each of them
@@ -59,7 +61,8 @@ public final class Calls {
 
   @SuppressWarnings("unchecked")
   private static MethodDescriptor<Message, Message> method(String name) {
-    var methods = TradingDataServiceGrpc.getServiceDescriptor().getMethods().stream();
+    var services = Stream.of(TradingDataServiceGrpc.getServiceDescriptor(), MarketHistoryServiceGrpc.getServiceDescriptor());
+    var methods = services.flatMap(service -> service.getMethods().stream());
     return (MethodDescriptor<Message, Message>)
         methods.filter(each -> name.equals(each.getBareMethodName())).findFirst().orElseThrow();
   }

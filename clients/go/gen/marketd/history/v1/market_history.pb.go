@@ -340,7 +340,7 @@ func (x *GetMarketDepthAtResponse) GetPositionDecimalPlaces() int64 {
 // Whose changes to list, and of when. Of each side at most one is set.
 type ListMarketDepthChangesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required.
+	// Required. NOT_FOUND if it is unknown.
 	MarketId string `protobuf:"bytes,1,opt,name=market_id,json=marketId,proto3" json:"market_id,omitempty"`
 	// From this block on. No from_… field: from the oldest kept block on.
 	FromBlockHeight *uint64 `protobuf:"varint,2,opt,name=from_block_height,json=fromBlockHeight,proto3,oneof" json:"from_block_height,omitempty"`
@@ -614,7 +614,7 @@ func (x *MarketDepthChangeEdge) GetCursor() string {
 // Which books to replay, from when, and how fast. Of from_… and resume_token at most one is set, of until_… at most one.
 type ReplayMarketsDepthRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// None: every market, those announced later included.
+	// None: every market, those announced later included. NOT_FOUND if one is unknown.
 	MarketIds []string `protobuf:"bytes,1,rep,name=market_ids,json=marketIds,proto3" json:"market_ids,omitempty"`
 	// Start with the books after this block. Nothing set: with the oldest that are kept.
 	FromBlockHeight *uint64 `protobuf:"varint,2,opt,name=from_block_height,json=fromBlockHeight,proto3,oneof" json:"from_block_height,omitempty"`
@@ -750,7 +750,8 @@ type ReplayMarketsDepthResponse struct {
 	Block *BlockPlace `protobuf:"bytes,2,opt,name=block,proto3" json:"block,omitempty"`
 	// To be given as ReplayMarketsDepthRequest.resume_token after a broken connection. Absent where block is.
 	ResumeToken string `protobuf:"bytes,3,opt,name=resume_token,json=resumeToken,proto3" json:"resume_token,omitempty"`
-	// Markets whose state changed, and in the first message all that are replayed.
+	// Markets whose state changed, and in the first message all that are replayed; behind a resume token those that come
+	// whole or are stale.
 	Status []*MarketHistoryStatus `protobuf:"bytes,4,rep,name=status,proto3" json:"status,omitempty"`
 	// True in one message: the books are now those of the live stream, which goes on here.
 	CaughtUp      bool `protobuf:"varint,5,opt,name=caught_up,json=caughtUp,proto3" json:"caught_up,omitempty"`
