@@ -5,8 +5,16 @@ import { streamSource } from "../../src/loader/source.js";
 import { Network, networkDefaults } from "../../src/simulator/network.js";
 import { createLog } from "../../src/telemetry/log.js";
 
-/** Blocks of each load: the loader goes on twice, once with few rows and once with many. */
-const loads = [60, 1, 50];
+/**
+ * The blocks of each load: the loader goes on with few rows and with many, as with a store whose past was not kept at
+ * first, nor for a block in between.
+ */
+const loads = [
+  { blocks: 40, keepBooks: "off" },
+  { blocks: 20, keepBooks: "all" },
+  { blocks: 1, keepBooks: "off" },
+  { blocks: 50, keepBooks: "all" },
+] as const;
 
 /** Loads a network that is the same each time, into a store that is migrated and empty. */
 export async function loadNetwork(databaseUrl: string): Promise<void> {
@@ -17,10 +25,10 @@ export async function loadNetwork(databaseUrl: string): Promise<void> {
     parties: 20,
     entriesPerBlock: 20,
   });
-  for (const blocks of loads) {
+  for (const { blocks, keepBooks } of loads) {
     const recording = Array.from({ length: blocks }, () => network.nextBlock());
     const source = streamSource(Readable.from(recording, { objectMode: false }), "a simulated network");
-    await load({ database: databaseUrl, sources: [source], log: createLog("silent") });
+    await load({ database: databaseUrl, sources: [source], keepBooks, log: createLog("silent") });
   }
 }
 
@@ -54,6 +62,13 @@ export async function networkResponses(serviceUrl: string): Promise<ReadonlyMap<
       `data/${market}/latest`,
     ]) {
       await get(`/api/v2/market/${path}`);
+    }
+    for (const moment of ["blockHeight=63", "blockHeight=80&maxDepth=5"]) {
+      await get(`/api/v2/market/depth/${market}/at?${moment}`);
+    }
+    const changes = `/api/v2/market/depth/${market}/changes`;
+    for (const range of ["fromBlockHeight=63", "fromBlockHeight=70&untilBlockHeight=90&pagination.newestFirst=true"]) {
+      await pages(changes, "changes", `${range}&pagination.first=7`);
     }
   }
   const history = "/api/v2/ledgerentry/history";
