@@ -35,7 +35,7 @@ export class Cohort {
     return this.#pending.size + this.#states.size > 0;
   }
 
-  /** A market published after `held`; undefined: the whole book is pending. */
+  /** A market published after `held`; undefined: the whole book is pending. What readers hold is the first `held`. */
   addPending(market: LiveMarket, held: Published | undefined): void {
     if (held === undefined || !this.#pending.has(market)) this.#pending.set(market, held);
     this.#responses = undefined;

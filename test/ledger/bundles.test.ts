@@ -103,6 +103,36 @@ describe("bundles", () => {
     },
   );
 
+  test.each([true, false])("of one time, pages of two have each bundle once; newest first: %s", async (newestFirst) => {
+    const submitter = "0xtied";
+    const ids = ["t1", "t2", "t3", "t4", "t5"];
+    const rows = ids.map((signatureId, index) => {
+      return {
+        signatureId,
+        nodeId: "n4",
+        submitter,
+        oldSigner: "0xold",
+        nonce: String(index),
+        timeNs: 3n,
+        epochSeq: "5",
+      };
+    });
+    await fixture.database.withTransaction((connection) => writeRows(connection, bundleRows, rows));
+    const expected = newestFirst ? ["4", "3", "2", "1", "0"] : ["0", "1", "2", "3", "4"];
+    const nonces = async (pagination: { first?: number; last?: number; after?: string; before?: string }) => {
+      const { nodes, info } = await ask({ submitter, pagination: { ...pagination, newestFirst } });
+      return { nonces: nodes.map((node) => node?.nonce), info };
+    };
+    const forwards = [await nonces({ first: 2 })];
+    const backwards = [await nonces({ last: 2 })];
+    for (let page = 1; page < 3; page++) {
+      forwards.push(await nonces({ first: 2, after: forwards.at(-1)?.info?.endCursor ?? "" }));
+      backwards.unshift(await nonces({ last: 2, before: backwards[0]?.info?.startCursor ?? "" }));
+    }
+    expect(forwards.flatMap((page) => page.nonces)).toEqual(expected);
+    expect(backwards.flatMap((page) => page.nonces)).toEqual(expected);
+  });
+
   test.each([["-1"], ["1.5"], ["18446744073709551616"], ["0x1"], ["9".repeat(41)]])(
     "epoch %s is refused",
     async (epochSeq) => {

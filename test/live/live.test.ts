@@ -126,6 +126,26 @@ test("readers that are up to date share responses, and so do those that lag alik
   ).toEqual(["12"]);
 });
 
+test("a reader that missed blocks is sent all their levels at once, after the update that it was sent last", async () => {
+  await fixture.add({ announce: ["a"], levels: [buy("a", "10", 5n)] });
+  const live = await start();
+  const [slow, late] = [0, 1].map(() => live.observe(["a"], { clientAddress: "client" }));
+  const take = (stream = slow) => stream?.take()[0]?.message().update[0];
+  const sent = take();
+  for (const price of ["11", "12", "13"]) {
+    await fixture.add({ levels: [buy("a", price, 1n)] });
+    await caughtUp(live);
+  }
+  const published = fixture.network.depth("a")?.publishedSequenceNumber;
+  const merged = take();
+  expect(merged).toMatchObject({ sequenceNumber: published, previousSequenceNumber: sent?.sequenceNumber });
+  expect(merged?.buy.map(({ price }) => price)).toEqual(["13", "12", "11"]);
+  // It was sent nothing yet, so it still gets the whole book.
+  const whole = take(late);
+  expect(whole).toMatchObject({ sequenceNumber: published, previousSequenceNumber: 0n });
+  expect(whole?.buy.map(({ price }) => price)).toEqual(["13", "12", "11", "10"]);
+});
+
 test("a market announced later joins the streams of all, with its whole book", async () => {
   await fixture.add({ announce: ["a"], levels: [buy("b", "10", 5n)] });
   const live = await start();

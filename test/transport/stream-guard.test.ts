@@ -87,6 +87,24 @@ test("draining ends subscriptions at once and refuses new ones; files may begin,
   expect(failureOf(() => open(file))).toMatchObject({ reason: "DRAINING" });
 });
 
+test("a reader that is always behind, but takes what it is given, is not ended before it stops", () => {
+  vi.useFakeTimers();
+  try {
+    const { depth, service } = guarded({ stalledReaderMs: 60_000 });
+    const behind = open(depth);
+    for (let i = 0; i < 10; i++) {
+      service.streams[0]?.give(depthUpdate(1n));
+      expect(behind.take()).toHaveLength(1);
+      vi.advanceTimersByTime(50_000);
+    }
+    expect(behind.failure).toBeUndefined();
+    vi.advanceTimersByTime(30_000);
+    expect(behind.failure).toMatchObject({ code: "resource_exhausted", reason: "READER_STALLED" });
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
 test("a reader that takes nothing of what it was given is ended; one that waits is not", () => {
   vi.useFakeTimers();
   try {
