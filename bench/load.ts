@@ -1,4 +1,4 @@
-// npm run bench -- load [--entries N] [--parties N] [--blocks N] [--rounds N] [--url URL] [--venues FOLDER [--changes N]]
+// npm run bench -- load [--entries N] [--parties N] [--blocks N] [--rounds N] [--url URL] [--venues FOLDER [--only NAME] [--changes N]]
 // Ledger entries per second of `load` from a recording, against the server's own LOAD DATA LOCAL of the same rows, made
 // ready beforehand as a text file, into the same table with the same indexes. Both alternate in one run, each into a
 // new database. What `load` does beside that (decoding, numbering accounts, blocks) is its own time. By default there
@@ -35,6 +35,7 @@ const { values } = parseArgs({
     url: { type: "string" },
     blocks: { type: "string", default: "1000" },
     venues: { type: "string" },
+    only: { type: "string" },
     changes: { type: "string", default: "1000000" },
   },
 });
@@ -127,6 +128,7 @@ async function runVenues(server: string, folder: string): Promise<void> {
   const ratios: Record<string, number> = {};
   console.log("venue    changes/update  sealed   bytes/change  (bodies)  unsealed  bytes/change");
   for (const [name, venue] of Object.entries(venues)) {
+    if (values.only !== undefined && values.only !== name) continue;
     await writeVenue(recording, folder, venue, Number(values.changes));
     const size = await withNewDatabase(server, async (url) => {
       await loadRecording(url);
