@@ -7,14 +7,14 @@ import { readSource, trackedFiles } from "./sources.js";
  */
 const budgets: Readonly<Record<string, number>> = {
   ".": 670,
-  api: 1_100,
+  api: 1_110,
   client: 1_000,
   commands: 1_390,
   connect: 180,
   domain: 2_280,
   embedded: 1_180,
   encoding: 690,
-  history: 1_720,
+  history: 1_740,
   ledger: 1_810,
   live: 2_320,
   loader: 4_800,

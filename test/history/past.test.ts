@@ -337,14 +337,37 @@ describe("a replay", () => {
       const most = reader.blocks + (breaks === 0 ? 1_000_000 : 1 + random.below(30));
       reader.caughtUp = 0;
       await reader.read(
-        await replay({ marketIds, ...place }, api, clientAddress),
+        await replay({ marketIds, ...place }, random.below(2) === 0 ? api : started, clientAddress),
         () => reader.blocks >= most || reader.liveBlocks > 15,
       );
     }
     expect(reader.caughtUp).toBe(1);
   }
 
-  test("becomes the live stream while markets trade, and resumes anywhere", async () => {
+  /** The methods of a process that has just started. */
+  let started: Api;
+
+  /** Starts processes, one after the other, until `done` settles. */
+  async function startAgain(done: Promise<unknown>): Promise<number> {
+    let isOver = false;
+    let starts = 0;
+    const end = () => {
+      isOver = true;
+    };
+    done.then(end, end);
+    const lives: Live[] = [];
+    for (; !isOver; starts++) {
+      const fresh = await start();
+      started = serve(fresh);
+      lives.push(fresh);
+      await new Promise((resolve) => setTimeout(resolve, 800));
+    }
+    for (const one of lives) await one.stop();
+    return starts;
+  }
+
+  test("becomes the live stream while markets trade, and resumes at any process, also one that just started", async () => {
+    started = api;
     let running = true;
     const trading = (async () => {
       while (running) {
@@ -353,8 +376,11 @@ describe("a replay", () => {
       }
     })();
     try {
-      const readers = Array.from({ length: 40 }, (_, n) => readOn(n));
-      await Promise.all(readers);
+      const readers = Array.from({ length: 24 }, (_, n) => readOn(n));
+      const reading = Promise.all(readers);
+      const starts = startAgain(reading);
+      await reading;
+      expect(await starts).toBeGreaterThan(1);
     } finally {
       running = false;
       await trading;
