@@ -16,6 +16,8 @@ const reconnectMs = 100;
 const connectionMsMax = 5_000;
 /** A reader hears of the newest block with the next heartbeat. */
 const behindMsMax = 2_500;
+/** One that has just connected is not behind yet: it may still read the past. */
+const catchUpMsMax = 3_000;
 const checkMs = 150;
 
 /** Readers of past books, and of replays that become live and go on by their token whenever the connection breaks. */
@@ -98,9 +100,10 @@ async function readOn(
   const isOurs = () => judge.chain === chain && judge.previousChain === undefined;
   const checkFresh = (): void => {
     const newest = judge.floor(performance.now() - behindMsMax);
-    if (!books.hasCaughtUp || Number(books.block?.height ?? 0n) < newest) {
+    if (books.hasCaughtUp && Number(books.block?.height ?? 0n) >= newest) scoreboard.fresh(client);
+    else if (performance.now() > startedAt + catchUpMsMax) {
       scoreboard.behind(client, `at block ${books.block?.height}, ${newest} is committed`);
-    } else scoreboard.fresh(client);
+    }
   };
   books.resume();
   try {

@@ -95,7 +95,8 @@ async function nearestBook(reader: Reader, marketId: string, streamSequence: big
 async function beforeOldest(reader: Reader, marketId: string): Promise<Failure> {
   const [oldest] = await readOldestBegins(reader, [marketId]);
   if (oldest?.isAnnouncement === true) {
-    const message = `market ${marketId} was not announced yet; it was at block ${oldest.height}`;
+    const when = oldest.state === segmentStates.notKept ? "later" : `at block ${oldest.height}`;
+    const message = `market ${marketId} was not announced yet; it was ${when}`;
     return new Failure("not_found", message, { reason: "MARKET_UNKNOWN" });
   }
   return notKept(await readBegin(reader, marketId, {}, withBooks));

@@ -27,6 +27,9 @@ const updatesOfMarketMin = 16;
 /** How long a replay computes before others have their turn, in milliseconds. */
 const sliceMs = 2;
 
+/** How often a read asks whether an empty message is due, in each heartbeat. */
+const beatsPerHeartbeat = 4;
+
 /** The pause between looks for a new block, in milliseconds. */
 const newBlockPauseMs = 10;
 
@@ -237,10 +240,20 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     if (cursor.head !== undefined) this.#insert(cursor);
   }
 
-  /** Reads that depend on a place. */
+  /** Reads that depend on a place. They may wait for their turn and for the database, but the reader hears of it. */
   #lease<T>(streamSequence: bigint, use: (reader: Reader) => Promise<T>): Promise<T> {
-    const { past, call } = this.#options;
-    return past.lease(call, use, { storeId: this.#plan.storeId, streamSequence });
+    const { past, call, heartbeatMs } = this.#options;
+    const beats = setInterval(() => this.#beat(), Math.ceil(heartbeatMs / beatsPerHeartbeat));
+    const read = past.lease(call, use, { storeId: this.#plan.storeId, streamSequence });
+    return read.finally(() => clearInterval(beats));
+  }
+
+  /** An empty message after a long silence. It names no block: the next one may be half read. */
+  #beat(): void {
+    if (this.#isOver || this.#ready.length > 0 || !this.#pace.isSilent) return;
+    this.#ready.push(...packReplay([], { statuses: [], caughtUp: false }, this.#options.messageBytesMax));
+    this.#pace.sent();
+    this.#listener();
   }
 
   /** All events of the earliest block. */

@@ -51,7 +51,9 @@ export class Cohort {
   /** The messages that bring its readers up to date: at most one update for each market, ordered by market id. */
   responses({ progress }: LiveState, { kind, tokens, bytesMax }: MessageSettings): readonly StreamResponse[] {
     if (this.#responses === undefined) {
-      const updates = sorted(this.#pending).map(([market, held]) => market.updateSince(held));
+      const updates = sorted(this.#pending).map(([market, held]) => {
+        return market.updateSince(this.isNew ? cheaper(market, held) : held);
+      });
       const statuses = sorted(this.#states).map(([market, state]) => statusOf(market, state));
       this.#responses = kind.pack(updates, { block: progress, statuses, caughtUp: this.isNew }, tokens, bytesMax);
     }
@@ -101,7 +103,7 @@ export class Subscription {
       cohort = new Cohort(-1, true);
       for (const market of this.#markets ?? announced) {
         const isHeld = entry !== undefined && !entry.held.has(market);
-        if (!isHeld) this.#begin(cohort, market, cheaper(market, entry?.held.get(market)));
+        if (!isHeld) this.#begin(cohort, market, entry?.held.get(market));
         else if (market.stale) this.#addState(cohort, market, State.STALE);
       }
       this.#cohorts.add(cohort);
@@ -201,9 +203,9 @@ export class Subscription {
   }
 }
 
-/** Undefined: the whole book takes fewer bytes than what changed since. */
+/** What the first message of a resumed stream goes on from; undefined: the whole book has fewer levels than changed. */
 function cheaper(market: LiveMarket, held: Published | undefined): Published | undefined {
-  return held !== undefined && !market.stale && market.isSmallerThanSince(held) ? undefined : held;
+  return held !== undefined && market.isSmallerThanSince(held) ? undefined : held;
 }
 
 const noStates: ReadonlyMap<LiveMarket, State> = new Map();

@@ -233,7 +233,7 @@ export async function readBegin(
 
 /** Where the past of a market begins. */
 export interface OldestBegin extends SegmentBegin {
-  /** The market was announced there: nothing of it was before. */
+  /** It was announced there, or while the past was not kept from there on: nothing of it was before. */
   readonly isAnnouncement: boolean;
 }
 
@@ -245,9 +245,7 @@ export async function readOldestBegins(reader: Reader, marketIds: readonly strin
      WHERE first_sequence = oldest_sequence ${marketIds.length === 0 ? "" : "AND market_id IN (?)"}`,
     marketIds.length === 0 ? [] : [marketIds],
   );
-  return rows.map(({ oldestDigest, ...begin }) => {
-    return { ...begin, isAnnouncement: oldestDigest === "" && begin.state !== segmentStates.notKept };
-  });
+  return rows.map(({ oldestDigest, ...begin }) => ({ ...begin, isAnnouncement: oldestDigest === "" }));
 }
 
 /** The oldest books of markets, of all or of these: where the first segment begins that has one. */
