@@ -108,7 +108,7 @@ describe.skipIf(chromium === undefined)("the explorer on a busy network", () => 
         const texts = (levels: readonly Level[]) =>
           levels.slice(0, shown.length / 2).map(({ price, volume }) => `${price} ${volume}`);
         const expected = [...texts(sell).reverse(), ...texts(buy)];
-        return shown.length > 20 && shown.join() === expected.join() ? "the same" : { shown, expected };
+        return shown.length >= 20 && shown.join() === expected.join() ? "the same" : { shown, expected };
       };
       await expect.poll(compare, patience).toBe("the same");
       expect(problems).toEqual([]);

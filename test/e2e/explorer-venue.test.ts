@@ -9,6 +9,8 @@ import { launchChromium } from "./browser-launch.js";
 import { chromium, patience } from "./explorer-world.js";
 import { ServiceProcess } from "./service-process.js";
 
+/** A page reads the last minute's mid prices, and what else it reads once, within this time. */
+const openingMs = 4_000;
 /** An open page that nothing happens on is watched for this long. */
 const idleMs = 8_000;
 /** What it may be sent meanwhile, headers included: 1.5 kB/s were measured; the metrics that it once read were 26 kB/s. */
@@ -203,7 +205,8 @@ describe.skipIf(chromium === undefined)("the explorer and markets of venues", ()
     const idle = async (fragment: string) => {
       const page = await open(fragment);
       await expect.poll(textOf(page, "#market-count"), patience).toContain("stale");
-      await page.waitForTimeout(1_000);
+      // What the page reads once, when it opens, has come.
+      await page.waitForTimeout(openingMs);
       const responses: Response[] = [];
       page.on("response", (response) => responses.push(response));
       await page.waitForTimeout(idleMs);
