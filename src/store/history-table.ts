@@ -329,8 +329,10 @@ export async function readPastFigures(connection: Pick<Connection, "query">): Pr
   const [row] = await connection.query<{ bytes: bigint | null; oldest: bigint | null; newest: bigint | null }>(
     `SELECT (SELECT CAST(SUM(data_length + index_length) AS UNSIGNED) FROM information_schema.tables
          WHERE table_schema = DATABASE() AND table_name IN (?)) AS bytes,
-       (SELECT MIN(time_ns) FROM book_history JOIN book_segment
-         ON book_segment.market_id = book_history.market_id AND first_sequence = oldest_sequence) AS oldest,
+       (SELECT MIN(books.time_ns) FROM (SELECT (SELECT s.time_ns FROM book_segment s
+           WHERE s.market_id = h.market_id AND s.first_sequence >= h.oldest_sequence
+             AND s.state IN (${segmentStates.continued}, ${segmentStates.whole})
+           ORDER BY s.first_sequence LIMIT 1) AS time_ns FROM book_history h) AS books) AS oldest,
        (SELECT time_ns FROM block WHERE stream_sequence <= (SELECT history_sequence FROM progress WHERE id = 1)
          ORDER BY stream_sequence DESC LIMIT 1) AS newest`,
     [historyTables.map(({ table }) => table)],
@@ -342,8 +344,8 @@ export async function readPastFigures(connection: Pick<Connection, "query">): Pr
   };
 }
 
-/** How often the figures are read again. */
-export const pastFiguresIntervalMs = 60_000;
+/** How often the figures are read again: seldom, so that they keep no connection from being idle. */
+export const pastFiguresIntervalMs = 300_000;
 
 /** Reads the figures now and then, for metrics. @returns what ends that */
 export function followPastFigures(database: Pick<Database, "withConnection">, metrics: Metrics): () => void {

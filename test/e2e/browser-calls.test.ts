@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { MarketHistoryService } from "../../gen/marketd/history/v1/market_history_pb.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { freePort } from "../support/free-port.js";
 import { loadRecording } from "../support/load-recording.js";
@@ -59,7 +60,8 @@ describe.skipIf(partnerProgram("browser") === undefined)("in a real browser", ()
   });
 
   test("no operation is left out", () => {
-    expect(new Set(operations.map(({ method }) => method)).size).toBe(TradingDataService.methods.length);
+    const methods = [...TradingDataService.methods, ...MarketHistoryService.methods];
+    expect(new Set(operations.map(({ method }) => method)).size).toBe(methods.length);
   });
 
   test.each(clientNames)("%s", async (name) => {

@@ -313,7 +313,10 @@ describe("a gap", () => {
     await loadBytes(venue.bytes(), {
       log: { ...log, info: (text: unknown) => lines.push(String(text)) } as typeof log,
     });
-    expect(await outline()).toEqual(["whole at 3 [buy 2000@101,buy 1000@100,sell 1000@200] changes 4"]);
+    expect(await outline()).toEqual([
+      "notKept at 0 [] changes ",
+      "whole at 3 [buy 2000@101,buy 1000@100,sell 1000@200] changes 4",
+    ]);
     expect(lines).toContainEqual(
       expect.stringMatching(/^from block 3 on, the past of 1 books and every trade are kept: about/),
     );
