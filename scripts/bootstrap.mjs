@@ -55,7 +55,7 @@ const forDevelopers = /^(bench|clients|examples|harness|test)(\/|$)|\.js$|\.d\.t
 
 /** What Node is started with, what it loads then (see scripts/bundle.mjs), and the types of `marketd/connect`. */
 const needed =
-  /^(src\/(main|commands\/worker|embedded\/supervisor)|(bundle|connect|web)\/.*)\.js$|^(src\/connect\/open-marketd|gen\/(datanode|google|vega)\/.*)\.d\.ts$/;
+  /^(src\/(main|commands\/worker|embedded\/supervisor)|(bundle|connect|web)\/.*)\.js$|^(src\/connect\/open-marketd|gen\/(datanode|google|marketd\/history|vega)\/.*)\.d\.ts$/;
 
 /** Builds that are kept beside the newest, for processes that were started from them. */
 const oldBuildsKept = 2;
