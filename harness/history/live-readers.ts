@@ -16,7 +16,7 @@ const kind = "depth stream resumed by Last-Event-ID";
 
 interface Held {
   readonly book: Book;
-  /** A block of which it is not older; of a whole book, whose number may be that of an earlier block, the newest then. */
+  /** A block of which it is not older; of a whole book, whose number may be that of an earlier block, the newest that there was. */
   readonly index: number;
   readonly sequenceNumber: bigint;
 }
@@ -109,7 +109,8 @@ export class LiveReader {
     const book = previous === 0n || held === undefined ? new Book() : held.book;
     setLevels(book, 1, update.buy);
     setLevels(book, 2, update.sell);
-    const index = previous === 0n ? this.context.committed().index : (published?.block.index ?? 0);
+    const { newest } = this.context.kept.oracle;
+    const index = previous === 0n ? newest.index : (published?.block.index ?? 0);
     this.#held.set(marketId, { book, index, sequenceNumber });
     return book.digest === (published?.digest ?? new Book().digest) ? undefined : `${what}: the book is another`;
   }

@@ -264,8 +264,8 @@ class ResumeWatch {
     this.#updates.push(...message.update);
     const { block } = this.books;
     if (message.block === undefined || block === undefined) return undefined;
-    if (message.update.length === 0 && this.#updates.length === 0) return undefined;
     this.#isOver = true;
+    if (this.#updates.length === 0) return undefined;
     const { oracle } = this.context.kept;
     const bytes = this.#updates.reduce((sum, update) => sum + JSON.stringify(update).length, 0);
     let whole = 0;
