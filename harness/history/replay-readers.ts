@@ -129,6 +129,8 @@ export async function replayToEnd(context: ReplayContext): Promise<void> {
   } finally {
     silence.end();
   }
+  // A response that is destroyed may just end.
+  if (context.signal.aborted) return;
   const missing =
     books.first === undefined
       ? "it ended without a block"
