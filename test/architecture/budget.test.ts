@@ -16,7 +16,7 @@ const budgets: Readonly<Record<string, number>> = {
   encoding: 690,
   history: 1_740,
   ledger: 1_810,
-  live: 2_320,
+  live: 2_340,
   loader: 4_800,
   runtime: 1_460,
   simulator: 2_870,
