@@ -69,12 +69,16 @@ async function replaySpeed(name: string, changes: number, aim: number): Promise<
     const path = `${service.url}${replayPath}?market_ids=${marketId}&from_block_height=1&until_block_height=${market.height + 1}&every_update=true`;
     const perSecond: number[] = [];
     for (let round = 0; round <= rounds; round++) {
-      const startedAt = performance.now();
+      const [startedAt, usedMicros] = [performance.now(), await service.cpuMicros()];
       const bytes = await bytesOf(await open(path));
+      const cpuSeconds = ((await service.cpuMicros()) - usedMicros) / 1e6;
       const rate = (updates * changes * 1_000) / (performance.now() - startedAt);
       // The first one warms up.
       if (round > 0) perSecond.push(rate);
-      if (round === rounds) console.log(`  ${(bytes / 2 ** 20).toFixed(0)} MiB of JSON`);
+      if (round === rounds) {
+        const perCpuSecond = Math.round((updates * changes) / cpuSeconds).toLocaleString("en");
+        console.log(`  ${(bytes / 2 ** 20).toFixed(0)} MiB of JSON; ${perCpuSecond} changes a second of CPU time`);
+      }
     }
     const median = quantile(perSecond, 0.5);
     console.log(`replay at ${changes} changes an update: ${Math.round(median).toLocaleString("en")} changes a second`);
@@ -132,14 +136,16 @@ async function pastBooks(service: ServiceProcess, newest: number): Promise<void>
   const ranges = { any: newest - 2, newest: Math.min(tail, newest - 2) };
   for (const [name, blocks] of Object.entries(ranges)) {
     const times: number[] = [];
+    const usedMicros = await service.cpuMicros();
     for (let request = -warmUpRequests; request < Number(values.requests); request++) {
       const ms = await ask(newest - Math.floor(Math.random() * blocks));
       if (request >= 0) times.push(ms);
     }
     const p99 = quantile(times, 0.99);
+    const cpuMs = ((await service.cpuMicros()) - usedMicros) / 1_000 / (times.length + warmUpRequests);
     console.log(
       `a book of ${2 * bookShape.levels} levels at ${name} block${name === "any" ? "" : "s"}: ` +
-        `${quantile(times, 0.5).toFixed(2)} ms at the median, ${p99.toFixed(2)} ms at the 99th percentile`,
+        `${quantile(times, 0.5).toFixed(2)} ms at the median, ${p99.toFixed(2)} ms at the 99th percentile, ${cpuMs.toFixed(2)} ms of CPU time`,
     );
     ratio(`ten_ms_vs_${name}_book_p99`, aims.bookMs / p99);
   }

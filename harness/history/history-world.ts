@@ -184,7 +184,7 @@ export class HistoryWorld {
       return Number(row?.["same"]) === 1;
     };
     await this.within(20_000, isKept);
-    gap.isClosed = true;
+    gap.closedAt = performance.now();
   }
 
   /** What `marketd verify` says of the primary, with its exit code. */

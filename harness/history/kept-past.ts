@@ -7,8 +7,8 @@ export interface Gap {
   readonly before: BlockEnd | undefined;
   /** The first block that is kept again, with the books as they are then; undefined: not yet. */
   until: BlockEnd | undefined;
-  /** A loader has kept `until`. */
-  isClosed: boolean;
+  /** When a loader had kept `until`; undefined: none has. */
+  closedAt: number | undefined;
 }
 
 /** What can be told of a market at the end of a block. */
@@ -45,14 +45,15 @@ export class KeptPast {
 
   /** A program that keeps no past loads what follows a block, until the caller says otherwise. */
   leaveOut(before: BlockEnd | undefined): Gap {
-    const gap: Gap = { before, until: undefined, isClosed: false };
+    const gap: Gap = { before, until: undefined, closedAt: undefined };
     this.#gaps.push(gap);
     return gap;
   }
 
-  /** Blocks are loaded now whose past is not kept: a replay ends where it does. */
-  get isLosing(): boolean {
-    return this.#gaps.some(({ isClosed }) => !isClosed);
+  /** Whether blocks are loaded now whose past is not kept, or were shortly before: a replay ends where it does. */
+  isLosing(beforeMs: number): boolean {
+    const since = performance.now() - beforeMs;
+    return this.#gaps.some(({ closedAt }) => closedAt === undefined || closedAt > since);
   }
 
   /** A loader was told to keep what is not older than that, as of now. */
@@ -112,9 +113,9 @@ export class KeptPast {
   }
 }
 
-function isIn({ before, until, isClosed }: Gap, index: number): boolean {
+function isIn({ before, until, closedAt }: Gap, index: number): boolean {
   if (index <= (before?.index ?? -1)) return false;
-  return !isClosed || until === undefined || index < until.index;
+  return closedAt === undefined || until === undefined || index < until.index;
 }
 
 function latest(blocks: readonly [BlockEnd, ...BlockEnd[]]): BlockEnd {

@@ -16,7 +16,8 @@ const kind = "depth stream resumed by Last-Event-ID";
 
 interface Held {
   readonly book: Book;
-  readonly update: PublishedUpdate | undefined;
+  /** A block of which it is not older; of a whole book, whose number may be that of an earlier block, the newest that there was. */
+  readonly index: number;
   readonly sequenceNumber: bigint;
 }
 
@@ -103,12 +104,14 @@ export class LiveReader {
       const expected = isResumed ? this.#numbers.get(marketId) : held?.sequenceNumber;
       if (previous !== expected) return `${what}, where ${expected} was held`;
       if (sequenceNumber <= previous) return `${what} goes back`;
-      if (beganAnewBetween(past, held?.update, published)) return `${what}, which begins anew in between`;
+      if (beganAnewBetween(past, held?.index, published)) return `${what}, which begins anew in between`;
     }
     const book = previous === 0n || held === undefined ? new Book() : held.book;
     setLevels(book, 1, update.buy);
     setLevels(book, 2, update.sell);
-    this.#held.set(marketId, { book, update: published, sequenceNumber });
+    const { newest } = this.context.kept.oracle;
+    const index = previous === 0n ? newest.index : (published?.block.index ?? 0);
+    this.#held.set(marketId, { book, index, sequenceNumber });
     return book.digest === (published?.digest ?? new Book().digest) ? undefined : `${what}: the book is another`;
   }
 }
@@ -117,13 +120,9 @@ export class LiveReader {
  * Whether a market has other decimals than with its last update, or was stale for so long that no poll of a service can
  * have missed it.
  */
-function beganAnewBetween(
-  past: MarketPast,
-  held: PublishedUpdate | undefined,
-  now: PublishedUpdate | undefined,
-): boolean {
-  if (held === undefined || now === undefined) return false;
-  const [from, to] = [held.block.index, now.block.index];
+function beganAnewBetween(past: MarketPast, from: number | undefined, now: PublishedUpdate | undefined): boolean {
+  if (from === undefined || now === undefined || now.block.index <= from) return false;
+  const to = now.block.index;
   const [before, after] = [past.decimals.at(from), past.decimals.at(to)];
   if (before?.price !== after?.price || before?.size !== after?.size) return true;
   return past.eras.some(({ block, isStale }) => {

@@ -16,6 +16,9 @@ const replayedBlocksMax = 300;
 /** A stream that says nothing for so long is dead: it has heartbeats every second. */
 const silenceMaxMs = 15_000;
 const retryMs = 150;
+/** How long a service may not know yet that the past is kept again: over a replica, and otherwise. */
+const gapLagMsMax = 10_000;
+const gapNoticedMsMax = 1_000;
 /** How long one connection of a reader that goes on lasts at most. */
 const connectionMaxMs = 6_000;
 /** Breaks within which a resume has to be cheap on large books. */
@@ -126,6 +129,8 @@ export async function replayToEnd(context: ReplayContext): Promise<void> {
   } finally {
     silence.end();
   }
+  // A response that is destroyed may just end.
+  if (context.signal.aborted) return;
   const missing =
     books.first === undefined
       ? "it ended without a block"
@@ -261,8 +266,8 @@ class ResumeWatch {
     this.#updates.push(...message.update);
     const { block } = this.books;
     if (message.block === undefined || block === undefined) return undefined;
-    if (message.update.length === 0 && this.#updates.length === 0) return undefined;
     this.#isOver = true;
+    if (this.#updates.length === 0) return undefined;
     const { oracle } = this.context.kept;
     const bytes = this.#updates.reduce((sum, update) => sum + JSON.stringify(update).length, 0);
     let whole = 0;
@@ -300,7 +305,8 @@ function mayBeSaid(kept: KeptPast, service: ReadService, text: string, from: Blo
   if (isRefusal(text)) return true;
   // A service that is behind knows neither the newest blocks nor the newest markets.
   if (new RegExp(`^code (${codes.outOfRange}|${codes.notFound})\\b`).test(text)) return service.mayFail();
-  return from !== undefined && isNotKept(kept, text, from);
+  const lagMs = service.mayFail() ? gapLagMsMax : gapNoticedMsMax;
+  return from !== undefined && isNotKept(kept, text, from, kept.isLosing(lagMs));
 }
 
 /** The service said why. */
@@ -314,12 +320,11 @@ function failureText(error: unknown): string {
 }
 
 /** Whether nothing of the past need be known at a block. */
-function isNotKept(kept: KeptPast, text: string, from: BlockEnd): boolean {
+function isNotKept(kept: KeptPast, text: string, from: BlockEnd, isLosing: boolean): boolean {
   const isGone = text.startsWith(`code ${codes.failedPrecondition}`);
   const markets = [...kept.oracle.markets.values()];
   return (
-    isGone &&
-    (kept.isLosing || kept.mayBePruned(from) || markets.some((past) => kept.standing(past, from).kind !== "whole"))
+    isGone && (isLosing || kept.mayBePruned(from) || markets.some((past) => kept.standing(past, from).kind !== "whole"))
   );
 }
 

@@ -1,5 +1,5 @@
 import { Book, type Side } from "../chaos/book.js";
-import type { KeptPast } from "./kept-past.js";
+import type { KeptPast, Standing } from "./kept-past.js";
 import type { BlockEnd, MarketPast } from "./market-past.js";
 
 /** The messages of a replay, as JSON has them. */
@@ -150,28 +150,34 @@ export class ReplayedBooks {
   #differs(marketId: string, past: MarketPast | undefined, block: BlockEnd): string | undefined {
     const held = this.#held.get(marketId);
     const standing = this.kept.standing(past, block);
-    if (standing.kind === "unknown") return held === undefined ? undefined : "is not announced yet";
-    if (held === undefined) {
-      return standing.kind === "whole" && !this.kept.mayBePruned(block) ? "is missing" : undefined;
-    }
-    if (held.state === "expected") return "was said to be whole, and did not come";
-    if (held.state === "stale") {
-      // A part that is not kept is told of with the last block before it.
-      const next = this.kept.oracle.blocks[block.index + 1];
-      const isLast = next !== undefined && this.kept.standing(past, next).kind === "not kept";
-      const isFalse = standing.kind === "whole" && !isLast && !this.kept.mayBePruned(block);
-      return isFalse ? `is said to be stale, and is whole since ${standing.since.sequence}` : undefined;
-    }
-    if (standing.kind === "stale") return "is stale, which was not said";
+    if (held?.state === "expected") return "was said to be whole, and did not come";
+    if (held?.state === "whole" && standing.kind === "stale") return "is stale, which was not said";
+    if (held?.state !== "whole") return this.#lacks(held?.state, past, standing, block);
+    if (standing.kind === "unknown") return notAnnounced;
     const update = past?.updateAt(block.index);
     const decimals = past?.decimals.at(block.index);
     if (held.decimals !== `${decimals?.price} ${decimals?.size}`) return `is said to have decimals ${held.decimals}`;
-    if (held.sequenceNumber !== (update?.sequenceNumber ?? 0n)) {
-      return `is at ${held.sequenceNumber}, and should be at ${update?.sequenceNumber ?? 0n}`;
-    }
+    const sequenceNumber = update?.sequenceNumber ?? 0n;
+    if (held.sequenceNumber !== sequenceNumber)
+      return `is at ${held.sequenceNumber}, and should be at ${sequenceNumber}`;
     return held.book.digest === (update?.digest ?? new Book().digest) ? undefined : "has another book";
   }
+
+  /** Why a reader should hold a book that it does not. @param state what it was told of the market */
+  #lacks(state: "stale" | undefined, past: MarketPast | undefined, standing: Standing, block: BlockEnd) {
+    // Of what is old, nobody knows any more when it was announced, or what it was.
+    if (this.kept.mayBePruned(block)) return undefined;
+    if (standing.kind === "unknown") return state === undefined ? undefined : notAnnounced;
+    if (standing.kind !== "whole") return undefined;
+    if (state === undefined) return "is missing";
+    // A part that is not kept is told of with the last block before it.
+    const next = this.kept.oracle.blocks[block.index + 1];
+    const isLast = next !== undefined && this.kept.standing(past, next).kind === "not kept";
+    return isLast ? undefined : `is said to be stale, and is whole since ${standing.since.sequence}`;
+  }
 }
+
+const notAnnounced = "is not announced yet";
 
 export function setLevels(book: Book, side: Side, levels: readonly PriceLevel[]): void {
   for (const { price, volume, numberOfOrders } of levels) {

@@ -210,7 +210,9 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     const ids = changed === undefined ? undefined : new Set([...changed.keys()].map(({ id }) => id));
     for (const cursor of this.#cursors.values()) {
       // What this process has seen since its last look at the past need not be read to know that nothing happened.
-      if (ids?.has(cursor.marketId) === false && cursor.isAt(this.#upTo)) cursor.skipTo(upTo);
+      // But a book that is not kept is whole again without a change.
+      const isQuiet = ids?.has(cursor.marketId) === false && !cursor.isStale;
+      if (isQuiet && cursor.isAt(this.#upTo)) cursor.skipTo(upTo);
       else await this.#fill(cursor, upTo);
       if (this.#isOver) return;
     }
