@@ -19,6 +19,8 @@ const deadlineMs = 20_000;
 const listedBlocksMax = 400;
 /** How much later than the harness a service may know that the past is kept again. */
 const losingMsMax = 1_000;
+/** Services know of a market that was announced so long ago. */
+const noticedNsMax = 5_000_000_000n;
 /** Pages of a list that are read. */
 const pagesMax = 30;
 /** Share of books that are asked for over other protocols than REST. */
@@ -111,13 +113,13 @@ export class PastQuestions {
     private readonly committed: () => BlockEnd,
   ) {}
 
-  /** A market that is announced, more often a busy one. */
+  /** A market that every service knows to be announced, where there is one. */
   market(): MarketPast {
-    const { index } = this.committed();
-    const markets = [...this.kept.oracle.markets.values()].filter(
-      ({ eras: [first] }) => (first?.block.index ?? index + 1) <= index,
-    );
-    return this.random.pick(markets);
+    const { index, timeNs } = this.committed();
+    const markets = [...this.kept.oracle.markets.values()];
+    const announced = markets.filter(({ eras: [first] }) => first !== undefined && first.block.index <= index);
+    const known = announced.filter(({ eras: [first] }) => (first?.block.timeNs ?? timeNs) < timeNs - noticedNsMax);
+    return this.random.pick(known.length > 0 ? known : announced);
   }
 
   /** A block up to the newest committed one; often the newest ones, or one where a book begins anew. */
