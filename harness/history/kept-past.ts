@@ -13,8 +13,8 @@ export interface Gap {
 
 /** What can be told of a market at the end of a block. */
 export type Standing =
-  /** Not announced yet. */
-  | { readonly kind: "unknown" }
+  /** Not announced yet; of a block that is not kept, nobody knows that. */
+  | { readonly kind: "unknown"; readonly isLost: boolean }
   /** Announced, and not kept. */
   | { readonly kind: "not kept" }
   | { readonly kind: "stale" }
@@ -73,9 +73,10 @@ export class KeptPast {
 
   standing(past: MarketPast | undefined, { index }: BlockEnd): Standing {
     const era = past?.eraAt(index);
-    if (past === undefined || era === undefined) return { kind: "unknown" };
     const gaps = this.#gaps.filter(({ before, until }) => until === undefined || until.index > (before?.index ?? -1));
-    if (gaps.some((gap) => isIn(gap, index))) return { kind: "not kept" };
+    const isLost = gaps.some((gap) => isIn(gap, index));
+    if (past === undefined || era === undefined) return { kind: "unknown", isLost };
+    if (isLost) return { kind: "not kept" };
     if (era.isStale) return { kind: "stale" };
     const beginnings = gaps.flatMap(({ until }) => (until !== undefined && until.index <= index ? [until] : []));
     const since = latest([era.block, ...beginnings]);

@@ -17,6 +17,10 @@ import { difference, type Tally } from "./tally.js";
 const deadlineMs = 20_000;
 /** Blocks that a list of changes is of, at most. */
 const listedBlocksMax = 400;
+/** How much later than the harness a service may know that the past is kept again. */
+const losingMsMax = 1_000;
+/** Services know of a market that was announced so long ago. */
+const noticedNsMax = 5_000_000_000n;
 /** Pages of a list that are read. */
 const pagesMax = 30;
 /** Share of books that are asked for over other protocols than REST. */
@@ -109,13 +113,13 @@ export class PastQuestions {
     private readonly committed: () => BlockEnd,
   ) {}
 
-  /** A market that is announced, more often a busy one. */
+  /** A market that every service knows to be announced, where there is one. */
   market(): MarketPast {
-    const { index } = this.committed();
-    const markets = [...this.kept.oracle.markets.values()].filter(
-      ({ eras: [first] }) => (first?.block.index ?? index + 1) <= index,
-    );
-    return this.random.pick(markets);
+    const { index, timeNs } = this.committed();
+    const markets = [...this.kept.oracle.markets.values()];
+    const announced = markets.filter(({ eras: [first] }) => first !== undefined && first.block.index <= index);
+    const known = announced.filter(({ eras: [first] }) => (first?.block.timeNs ?? timeNs) < timeNs - noticedNsMax);
+    return this.random.pick(known.length > 0 ? known : announced);
   }
 
   /** A block up to the newest committed one; often the newest ones, or one where a book begins anew. */
@@ -291,7 +295,9 @@ export class PastQuestions {
     const isExpected =
       standings.some((standing) => expectedErrors(standing, this.kept.mayBePruned(block)).includes(text)) ||
       (text === `code ${codes.outOfRange} HISTORY_NOT_YET` && asked.mayLack(newest)) ||
-      (text === `code ${codes.notFound} MARKET_UNKNOWN` && isNewTo(asked, past));
+      (text === `code ${codes.notFound} MARKET_UNKNOWN` && isNewTo(asked, past)) ||
+      // Of a market that was announced since, nothing is written at all.
+      (text.endsWith("HISTORY_NOT_KEPT") && this.kept.isLosing(losingMsMax));
     if (isExpected) {
       if (isTrue) this.tally.right(kind);
       else this.tally.honest(kind, text);
@@ -327,6 +333,8 @@ export class PastQuestions {
     } else if (isRefusal(text) || (text.endsWith("HISTORY_NOT_KEPT") && this.kept.mayBePruned(block))) {
       this.tally.honest(kind, text);
     } else if (text.endsWith("HISTORY_NOT_YET") && asked.mayLack(block)) this.tally.honest(kind, text);
+    // While the past is not kept, a refusal names the last block of all markets before that.
+    else if (/_WAS_STALE$|_NOT_KEPT$/.test(text) && this.kept.isLosing(losingMsMax)) this.tally.honest(kind, text);
     else this.tally.wrong(kind, `${place}, then ${path}`, text);
   }
 
@@ -367,7 +375,7 @@ function expectedErrors(standing: Standing, mayBePruned: boolean): string[] {
   const pruned = mayBePruned ? [notKept] : [];
   switch (standing.kind) {
     case "unknown":
-      return [`code ${codes.notFound} MARKET_UNKNOWN`, ...pruned];
+      return [`code ${codes.notFound} MARKET_UNKNOWN`, ...(standing.isLost ? [notKept] : pruned)];
     case "not kept":
       return [notKept];
     case "stale":

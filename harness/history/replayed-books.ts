@@ -167,12 +167,15 @@ export class ReplayedBooks {
   #lacks(state: "stale" | undefined, past: MarketPast | undefined, standing: Standing, block: BlockEnd) {
     // Of what is old, nobody knows any more when it was announced, or what it was.
     if (this.kept.mayBePruned(block)) return undefined;
-    if (standing.kind === "unknown") return state === undefined ? undefined : notAnnounced;
-    if (standing.kind !== "whole") return undefined;
-    if (state === undefined) return "is missing";
     // A part that is not kept is told of with the last block before it.
     const next = this.kept.oracle.blocks[block.index + 1];
-    const isLast = next !== undefined && this.kept.standing(past, next).kind === "not kept";
+    const nextStanding = next === undefined ? standing : this.kept.standing(past, next);
+    const isLast = [standing, nextStanding].some(
+      (each) => each.kind === "not kept" || (each.kind === "unknown" && each.isLost),
+    );
+    if (standing.kind === "unknown") return state === undefined || isLast ? undefined : notAnnounced;
+    if (standing.kind !== "whole") return undefined;
+    if (state === undefined) return "is missing";
     return isLast ? undefined : `is said to be stale, and is whole since ${standing.since.sequence}`;
   }
 }
