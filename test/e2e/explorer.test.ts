@@ -89,7 +89,8 @@ describe.skipIf(chromium === undefined)("the explorer, in a real browser", () =>
     }
     await page.keyboard.press("Enter");
     await expect.poll(() => page.locator("#ladder").count(), patience).toBe(1);
-    expect(await page.evaluate("document.activeElement.id")).toBe("content");
+    // The focus follows in a turn of its own.
+    await expect.poll(() => page.evaluate("document.activeElement.id"), patience).toBe("content");
     expect(page.url()).toContain("#/market/");
     await page.goBack();
     await expect.poll(() => page.locator("#markets").count(), patience).toBe(1);
