@@ -229,7 +229,11 @@ export class Fold {
     for (const [marketId, open] of this.#open) {
       const changed = open.book.digest !== open.before;
       if (!changed && !open.moved) continue;
-      if (changed) open.published = open.sequence;
+      if (changed) {
+        // A reader takes an update only if its number is above the one that it holds.
+        if (open.sequence <= open.published) open.sequence = open.published + 1n;
+        open.published = open.sequence;
+      }
       const { buy, sell } = open.book.best(Number.POSITIVE_INFINITY);
       const history = this.#market(marketId);
       history.depth.set(this.#height, {

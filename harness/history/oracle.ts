@@ -228,6 +228,9 @@ function endBlock(market: OpenMarket, block: BlockEnd): void {
   market.before.clear();
   const levels = now.filter(({ isChanged }) => isChanged).map(({ isChanged: _, ...level }) => level);
   if (levels.length > 0) {
+    // A reader takes an update only if its number is above the one that it holds.
+    const last = past.updates.at(-1)?.sequenceNumber ?? 0n;
+    if (market.sequenceNumber <= last) market.sequenceNumber = last + 1n;
     past.publish({ block, sequenceNumber: market.sequenceNumber, levels, digest: book.digest }, book);
   }
   if (market.lastTrade !== undefined) past.lastTrade.set(block.index, market.lastTrade);

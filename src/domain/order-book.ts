@@ -153,6 +153,12 @@ export class MarketBook {
     if (sequenceNumber > this.sequenceNumber) this.sequenceNumber = sequenceNumber;
   }
 
+  /** Publishes an update. Its number is above that of the one before, also where blocks of one time repeat numbers. */
+  publish(): void {
+    if (this.sequenceNumber <= this.published) this.sequenceNumber = this.published + 1n;
+    this.published = this.sequenceNumber;
+  }
+
   settle(): ChangedLevel[] {
     const changed: ChangedLevel[] = [];
     for (const level of this.touched.values()) {
@@ -266,7 +272,7 @@ export class OrderBooks {
     for (const book of this.#changedBooks) {
       const levels = book.settle();
       const previousSequenceNumber = book.published;
-      if (levels.length > 0) book.published = book.sequenceNumber;
+      if (levels.length > 0) book.publish();
       if (levels.length === 0 && !book.moved) continue;
       book.moved = false;
       markets.push({

@@ -99,9 +99,12 @@ class NaiveBooks {
       if (value !== (this.atBlockStart.get(key) ?? "0 0")) changed.set(key, value);
     }
     this.atBlockStart = now;
-    for (const key of changed.keys()) {
-      const marketId = key.split(" ")[0] ?? "";
-      this.published.set(marketId, this.numbers.get(marketId) ?? 0n);
+    for (const marketId of new Set([...changed.keys()].map((key) => key.split(" ")[0] ?? ""))) {
+      const before = this.published.get(marketId) ?? 0n;
+      const number = this.numbers.get(marketId) ?? 0n;
+      const published = number > before ? number : before + 1n;
+      this.numbers.set(marketId, published);
+      this.published.set(marketId, published);
     }
     return changed;
   }
@@ -139,7 +142,8 @@ it("does what the rules say, over restarts at any end of a block", () => {
           });
         }
         expect(live.size).toBe(naive.orders.size);
-        time += 1_500_000_000n;
+        // Some blocks have the time of the one before.
+        time += [1_500_000_000n, 0n, 900n][markets.length % 3] ?? 0n;
         n = 0n;
       };
       for (const step of life) {
