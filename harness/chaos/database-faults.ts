@@ -160,17 +160,18 @@ function diskFull(world: World, directory: string): Fault {
  */
 function laggingReplica(world: World): Fault {
   const { primary, replica, serviceProxy } = world;
-  const progressOf = async (server: typeof primary): Promise<bigint> => {
-    const [row] = await server.run("SELECT stream_sequence FROM marketd.progress").catch(() => []);
-    return BigInt(String(row?.["stream_sequence"] ?? 0));
+  const progressOf = async (server: typeof primary): Promise<{ readonly store: string; readonly sequence: bigint }> => {
+    const [row] = await server.run("SELECT store_id, stream_sequence FROM marketd.progress").catch(() => []);
+    return { store: String(row?.["store_id"] ?? ""), sequence: BigInt(String(row?.["stream_sequence"] ?? 0)) };
   };
   return {
     name: "lagging replica behind one balancer",
     excuses: ["ledger", "slow ledger"],
     holdMs: [2_000, 4_000],
     inject: async () => {
-      // It is to know the chain and to lag behind it.
-      await world.within(catchUpMaxMs, async () => (await progressOf(replica)) > 0n);
+      // It is to know the chain and to lag behind it: after a replacement it may still hold the one before.
+      const { store } = await progressOf(primary);
+      await world.within(catchUpMaxMs, async () => store !== "" && (await progressOf(replica)).store === store);
       await replica.run("STOP REPLICA SQL_THREAD");
       serviceProxy.balance([primary.port, replica.port]);
       serviceProxy.cut();
@@ -181,7 +182,7 @@ function laggingReplica(world: World): Fault {
       serviceProxy.balance([primary.port]);
       await replica.run("START REPLICA SQL_THREAD");
       const wanted = await progressOf(primary);
-      await world.within(catchUpMaxMs, async () => (await progressOf(replica)) >= wanted);
+      await world.within(catchUpMaxMs, async () => (await progressOf(replica)).sequence >= wanted.sequence);
       serviceProxy.cut();
     },
   };

@@ -25,6 +25,8 @@ const noticedNsMax = 5_000_000_000n;
 const pagesMax = 30;
 /** Share of books that are asked for over other protocols than REST. */
 const otherProtocolsShare = 0.25;
+/** Blocks that may have the time of the one before. */
+const sameTimeBlocksMax = 20n;
 /** Share of refusals whose nearest place is asked for. */
 const nearestShare = 0.3;
 
@@ -273,10 +275,10 @@ export class PastQuestions {
     return problem === undefined;
   }
 
-  /** A past book is immutable once a block of greater height and time exists. */
+  /** A past book is immutable once the service has a block of greater height and time: a few may have one time. */
   #cacheProblem(headers: WholeResponse["headers"], block: BlockEnd): string | undefined {
     const cache = headers["cache-control"] ?? "";
-    const isPast = this.committed().index > block.index + 100;
+    const isPast = BigInt(String(headers["x-block-height"] ?? 0)) > block.height + sameTimeBlocksMax;
     if (isPast && !/immutable/.test(cache) && headers.etag !== undefined) return `Cache-Control: ${cache}`;
     return undefined;
   }

@@ -31,6 +31,9 @@ export interface PastEvent {
 
 const everyState = Object.values(segmentStates);
 
+/** Leases a reader for `use`. */
+export type LeaseReader = <T>(use: (reader: Reader) => Promise<T>) => Promise<T>;
+
 /** Reads the events of one market in order, some at a time. */
 export class MarketCursor {
   readonly #past: Past;
@@ -90,20 +93,20 @@ export class MarketCursor {
 
   /**
    * The state at the place where it begins: the whole book, or without `withBook` only its number. Undefined: the market
-   * was not announced yet.
+   * was not announced yet. The book is folded in turns with others, when `read` has given its reader back.
    */
-  async begin(reader: Reader, block: PastBlock, withBook: boolean): Promise<PastEvent | undefined> {
+  async begin(read: LeaseReader, block: PastBlock, withBook: boolean): Promise<PastEvent | undefined> {
     const { streamSequence } = block;
     if (this.oldest === undefined) return undefined;
     if (this.oldest.streamSequence > streamSequence) {
       return this.oldest.isAnnouncement ? undefined : this.#stale(undefined, block);
     }
-    const segment = await this.#read(reader, streamSequence, streamSequence, withBook, 0n);
+    const segment = await read((reader) => this.#read(reader, streamSequence, streamSequence, withBook, 0n));
     if (segment === undefined) return undefined;
     if (this.#isWithoutBook(segment)) return this.#stale(segment, block);
     const { levels, last } = await foldTo(this.#past, segment, streamSequence);
-    const timeOf = await this.#past.timesOf(reader, last === undefined ? [] : [last]);
-    const sequenceNumber = last === undefined ? segment.publishedSequenceNumber : numberOf(last, timeOf(last.height));
+    const timeOf = last && (await read((reader) => this.#past.timesOf(reader, [last])));
+    const sequenceNumber = last && timeOf ? numberOf(last, timeOf(last.height)) : segment.publishedSequenceNumber;
     const { buy, sell } = levels.levels(true);
     const all = withBook ? ([...buy, ...sell] as ChangedLevel[]) : [];
     return { block, place: streamSequence, kind: "whole", levels: all, sequenceNumber, decimals: decimalsOf(segment) };

@@ -183,7 +183,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     const { begins, from, withBooks } = this.#plan;
     for (const [marketId, oldest] of begins) {
       const cursor = this.#addCursor(marketId, from.streamSequence, oldest);
-      const state = await this.#lease(from.streamSequence, (reader) => cursor.begin(reader, from, withBooks));
+      const state = await cursor.begin((use) => this.#lease(from.streamSequence, use), from, withBooks);
       if (this.#isOver) return;
       if (state === undefined) continue;
       if (withBooks || state.kind === "stale") this.#pending.add(marketId, state);
