@@ -39,7 +39,7 @@ export class Supervised {
    * @param onEnded hears of each end that nobody asked for
    */
   constructor(
-    private readonly command: Command,
+    readonly command: Command,
     private readonly begin: () => {
       readonly args: readonly string[];
       readonly started?: (child: ChildProcess) => void;

@@ -159,7 +159,7 @@ function refusedBuild(world: World): Fault {
     const log = join(world.directory, "installed.log");
     const port = await freePort();
     const args = serveArguments(DatabaseServer.url(world.primary.port), port);
-    const command = { name: "installed", program: installed.program, environment: {}, log };
+    const command = { name: "installed service", program: installed.program, environment: {}, log };
     const service = new Supervised(
       command,
       () => ({ args }),
@@ -167,7 +167,7 @@ function refusedBuild(world: World): Fault {
     );
     try {
       service.start();
-      await world.until("the installed service is ready", startMaxMs, () => world.isReady(port));
+      await world.untilReady(service, port, startMaxMs);
       const before = service.children();
       installed.replaceBuild((text, file) => (file === "worker.js" ? "process.exit(3);\n" : text), { keep: true });
       service.signal("SIGHUP");

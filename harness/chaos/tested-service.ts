@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { rmSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Report } from "../support/report.js";
@@ -21,6 +21,8 @@ export const firstBlocks = 60;
 /** Blocks that the network may be ahead of the database. */
 const blocksAheadMax = 120;
 const readyMaxMs = 90_000;
+/** Characters of the log of a service that does not become ready. */
+const logShown = 600;
 
 /** What all parts of a run share. */
 export interface RunContext {
@@ -103,7 +105,8 @@ export abstract class TestedService {
     this.loader.start();
     this.commits.start();
     this.service.start();
-    await this.until("the service is ready", readyMaxMs, async () => this.commits.height > 0 && (await this.isReady()));
+    await this.until("the first block is committed", readyMaxMs, () => this.commits.height > 0);
+    await this.untilReady(this.service, this.port, readyMaxMs);
     this.#pace = setInterval(() => this.#makeBlock(), 1000 / blocksPerSecond);
   }
 
@@ -175,14 +178,19 @@ export abstract class TestedService {
   }
 
   async isReady(port = this.port): Promise<boolean> {
-    try {
-      const signal = AbortSignal.timeout(1_000);
-      const response = await fetch(`http://127.0.0.1:${port}/readyz`, { headers: { connection: "close" }, signal });
-      await response.arrayBuffer();
-      return response.status === 200;
-    } catch {
-      return false;
-    }
+    return (await whyNotReady(port)) === undefined;
+  }
+
+  /** Resolves when a service is ready. @throws Error with its last answer and the end of its log when it is not in time */
+  async untilReady({ command }: Supervised, port: number, maxMs: number): Promise<void> {
+    let why: string | undefined;
+    const isReady = async () => {
+      why = await whyNotReady(port);
+      return why === undefined;
+    };
+    if (await this.within(maxMs, isReady)) return;
+    const log = existsSync(command.log) ? readFileSync(command.log, "utf8").slice(-logShown) : "nothing";
+    throw new Error(`the ${command.name} is not ready within ${maxMs} ms: ${why}; it wrote: ${log}`);
   }
 
   #feed(feed: Feed) {
@@ -204,5 +212,18 @@ export abstract class TestedService {
     const said = (lines.find((line) => /^marketd: |Error/.test(line)) ?? lines.at(-1) ?? "").slice(0, 200);
     this.unexpectedEnds.push(`${name} ended by itself with ${signal ?? `code ${code}`}: ${said}`);
     if (/^\s+at .+:\d+/m.test(printed)) this.unexpectedEnds.push(`${name} printed a stack`);
+  }
+}
+
+/** What a service answers to `/readyz`, or why nothing comes; undefined: it is ready. */
+async function whyNotReady(port: number): Promise<string | undefined> {
+  try {
+    const signal = AbortSignal.timeout(1_000);
+    const response = await fetch(`http://127.0.0.1:${port}/readyz`, { headers: { connection: "close" }, signal });
+    const text = await response.text();
+    return response.status === 200 ? undefined : `${response.status} ${text}`;
+  } catch (error) {
+    const { cause } = error as Error;
+    return `port ${port}: ${String(cause ?? error)}`;
   }
 }

@@ -10,8 +10,9 @@ export class Report {
       return;
     }
     const reason = typeof why === "string" ? why : why();
-    this.#failures.push(name);
-    this.say(`FAILED ${name}${reason === "" ? "" : `: ${reason}`}`);
+    const failure = reason === "" ? name : `${name}: ${reason}`;
+    this.#failures.push(failure);
+    this.say(`FAILED ${failure}`);
   }
 
   /** A line of progress, to standard error. */
@@ -31,9 +32,12 @@ export class Report {
     }
   }
 
-  /** Prints the failed checks and the last line, and sets the exit code: 0 when every check passed, otherwise 1. */
+  /**
+   * Prints the failed checks, with why, and the last line, and sets the exit code: 0 when every check passed, otherwise
+   * 1. The end of the output is often all that is kept.
+   */
   finish(): void {
-    for (const name of this.#failures) process.stdout.write(`failed: ${name}\n`);
+    for (const failure of this.#failures) process.stdout.write(`failed: ${failure}\n`);
     process.stdout.write(`${this.#passed} passed, ${this.#failures.length} failed\n`);
     process.exitCode = this.#failures.length === 0 && this.#passed > 0 ? 0 : 1;
   }

@@ -28,7 +28,7 @@ const tableLockPauseMs = 500;
  * each statement: servers commit at every schema change, so a migration may be killed in between.
  *
  * Programs refuse unknown rows of `migration`, and do not read `compatible_migration`. Migrations that older programs
- * tolerate are recorded there, so that they keep running during a rolling restart.
+ * tolerate are recorded there, so that they keep running during a rolling restart. The first migration is in `migration`.
  */
 const migrationTables = ["migration", "compatible_migration"] as const;
 
@@ -198,9 +198,10 @@ export async function findSchemaProblems(
   connection: Connection,
   migrations: readonly Migration[] = readMigrations(),
 ): Promise<{ readonly table: MigrationTable; readonly text: string }[]> {
-  const expected = migrations.map(({ version, name, checksum, statements: { length }, compatible }) => {
-    const table: MigrationTable = compatible === true ? "compatible_migration" : "migration";
-    return { table, version, name, checksum, statements: length, statements_done: length };
+  const expected = migrations.map((migration) => {
+    const { version, name, checksum } = migration;
+    const { length } = migration.statements;
+    return { table: tableOf(migration), version, name, checksum, statements: length, statements_done: length };
   });
   expected.push({ table: "migration", version: 0, name: "lock", checksum: "", statements: 0, statements_done: 0 });
   const problems: { readonly table: MigrationTable; readonly text: string }[] = [];
@@ -226,6 +227,8 @@ export async function findSchemaProblems(
 async function readApplied(connection: Connection): Promise<MigrationRow[]> {
   const rows: MigrationRow[] = [];
   for (const table of migrationTables) {
+    // What a migration that began in between wrote to the second table would look like an unknown version.
+    if (table === "compatible_migration" && rows.length === 0) break;
     try {
       const sql = `SELECT * FROM ${table} WHERE version > 0 ORDER BY version`;
       const found = await connection.query<Omit<MigrationRow, "noted_in">>(sql);
@@ -296,26 +299,33 @@ function checkApplied(rows: readonly MigrationRow[], migrations: readonly Migrat
 async function applyPending(connection: Connection, migrations: readonly Migration[], log: Log): Promise<number> {
   const rows = await readApplied(connection);
   checkApplied(rows, migrations);
+  const rowOf = ({ version }: Migration) => rows.find((row) => row.version === version);
+  const pending = migrations.filter((migration) => {
+    const row = rowOf(migration);
+    return row === undefined || isUnfinished(row);
+  });
+  // All of them first, so that a reader between two migrations sees that there are more, and not an older schema.
+  for (const migration of pending) if (rowOf(migration) === undefined) await note(connection, migration);
   await connection.run(`SET SESSION lock_wait_timeout = ${tableLockWaitSeconds}`);
-  let applied = 0;
-  for (const migration of migrations) {
-    const row = rows.find((candidate) => candidate.version === migration.version);
-    if (row !== undefined && !isUnfinished(row)) continue;
-    await apply(connection, migration, row);
-    applied++;
-    log.info({ version: migration.version, name: migration.name }, "migration applied");
+  for (const migration of pending) {
+    await apply(connection, migration, rowOf(migration)?.statements_done);
+    const { version, name } = migration;
+    log.info({ version, name }, "migration applied");
   }
   if (migrations.some(({ compatible }) => compatible)) await nameStore(connection);
-  return applied;
+  return pending.length;
 }
 
-async function apply(connection: Connection, migration: Migration, row: MigrationRow | undefined): Promise<void> {
+/** Notes a migration of which nothing is done yet. */
+async function note(connection: Connection, migration: Migration): Promise<void> {
   const { version, name, checksum, statements } = migration;
-  const table: MigrationTable = migration.compatible === true ? "compatible_migration" : "migration";
-  if (row === undefined) {
-    await connection.run(`INSERT INTO ${table} VALUES (?, ?, ?, ?, 0)`, [version, name, checksum, statements.length]);
-  }
-  const interruptedAt = row?.statements_done;
+  const sql = `INSERT INTO ${tableOf(migration)} VALUES (?, ?, ?, ?, 0)`;
+  await connection.run(sql, [version, name, checksum, statements.length]);
+}
+
+/** @param interruptedAt statements that an earlier process noted as done; undefined: it is new */
+async function apply(connection: Connection, migration: Migration, interruptedAt: number | undefined): Promise<void> {
+  const { version, statements } = migration;
   for (const [index, statement] of statements.entries()) {
     if (index < (interruptedAt ?? 0)) continue;
     try {
@@ -323,8 +333,13 @@ async function apply(connection: Connection, migration: Migration, row: Migratio
     } catch (error) {
       if (index !== interruptedAt || !alreadyDone.has(databaseErrorCode(error) ?? "")) throw error;
     }
-    await connection.run(`UPDATE ${table} SET statements_done = ? WHERE version = ?`, [index + 1, version]);
+    const sql = `UPDATE ${tableOf(migration)} SET statements_done = ? WHERE version = ?`;
+    await connection.run(sql, [index + 1, version]);
   }
+}
+
+function tableOf({ compatible }: Migration): MigrationTable {
+  return compatible === true ? "compatible_migration" : "migration";
 }
 
 /** Runs a schema change between the transactions of others. */

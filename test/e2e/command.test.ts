@@ -462,7 +462,8 @@ describe("a full disk behind standard error or output", () => {
       ["serve", "--database-url", url, "--listen", `127.0.0.1:${port}`, "--workers", "1", "--log-level", "debug"],
     ].map((args) => spawn(process.execPath, [program, ...args], { stdio: ["ignore", "ignore", full] }));
     const ready = () => fetch(`http://127.0.0.1:${port}/readyz`).then(({ status }) => status);
-    await expect.poll(() => ready().catch(() => 0), { timeout: runMaxMs }).toBe(200);
+    const endings = () => commands.map(({ exitCode, signalCode }) => signalCode ?? exitCode);
+    await expect.poll(() => ready().catch(endings), { timeout: runMaxMs }).toBe(200);
     const ends = commands.map((child) => once(child, "close"));
     for (const child of commands) child.kill("SIGTERM");
     expect((await Promise.all(ends)).map(([code]) => code)).toEqual([0, 0]);

@@ -77,6 +77,26 @@ it("tells readers to wait for a first migration, and refuses them another versio
   await refused.close();
 });
 
+it("never refuses a reader that looks between two migrations of a new database", async () => {
+  for (let round = 0; round < 2; round++) {
+    const { url } = newDatabaseUrl();
+    const database = openDatabase(url);
+    let isDone = false;
+    const look = async (): Promise<boolean> => {
+      const wasDone = isDone;
+      const found = await hasSchema(database);
+      return found || wasDone ? found : look();
+    };
+    const readers = [look(), look(), look(), look()];
+    const migrated = migrate(url, log).finally(() => {
+      isDone = true;
+    });
+    await Promise.allSettled([...readers, migrated]);
+    expect(await Promise.all([...readers, migrated])).toEqual([true, true, true, true, expect.anything()]);
+    await database.close();
+  }
+});
+
 it("does not adopt a table that was there before it", async () => {
   const { url } = newDatabaseUrl();
   await migrate(url, log, []);
