@@ -12,13 +12,13 @@ import { Report } from "./support/report.js";
 import { readSettings } from "./support/settings.js";
 
 /**
- * npm run chaos -- [--seconds S] [--seed N] [--program PATH] [--faults NAME,…] [--readers all]
+ * npm run chaos -- [--seconds S] [--seed N] [--program PATH] [--faults NAME,…]
  *
  * Readers on every protocol, and a loader, while one fault after the other is injected and healed. Every response is held
  * against an independent fold of the network's events (docs/reliability.md). It ends with `N passed, N failed`.
  */
 
-const settings = readSettings("chaos", secondsForAll, ["faults", "readers"]);
+const settings = readSettings("chaos", secondsForAll, ["faults"]);
 const report = new Report();
 const random = new RandomSource(settings.seed);
 const scoreboard = new Scoreboard(report);

@@ -58,7 +58,7 @@ export class FaultRun {
       ...startUnaryReaders(readers),
       ...startLedgerReaders(readers, () => world.exportBurst),
       ...startStreamReaders(readers),
-      ...(world.settings.more["readers"] === "all" ? startPastReaders(readers) : []),
+      ...startPastReaders(readers),
     ];
     await this.#everyoneIsRight();
     scoreboard.close(start, 0);

@@ -46,6 +46,13 @@ interface Window {
   readonly high: number;
 }
 
+/** A chain that a response about the past may be of. */
+export interface Store {
+  readonly chain: Chain;
+  /** A service that nothing is wrong with knows its blocks up to this one. */
+  readonly certain: number;
+}
+
 /** Holds every response against the judge's own fold of the chain, or of the two chains while one replaces the other. */
 export class Judge {
   /** Names of readers whose streams ended since because a market's decimals changed. */
@@ -77,10 +84,22 @@ export class Judge {
     if (this.#previous !== undefined) this.#previous.until = performance.now() + afterMs;
   }
 
+  /** The chain, and the one that was replaced as long as its responses count, for a call made at `time`. */
+  stores(time: number): [Store, ...Store[]] {
+    const present = { chain: this.#chain, certain: this.floor(time) };
+    const previous = this.#previous;
+    if (previous === undefined || performance.now() >= previous.until) return [present];
+    return [present, { chain: previous.chain, certain: previous.low }];
+  }
+
   /** The chain that was replaced, as long as its responses count. */
   get previousChain(): Chain | undefined {
-    const previous = this.#previous;
-    return previous !== undefined && performance.now() < previous.until ? previous.chain : undefined;
+    return this.stores(0)[1]?.chain;
+  }
+
+  /** The newest block of the chain that is in the database. */
+  get committed(): number {
+    return this.commits.height;
   }
 
   /** The oldest block that a call made at `time` may be answered from. */
@@ -134,11 +153,10 @@ export class Judge {
   #windows(startedAt: number): Window[] {
     const fresh = this.commits.heightAt(startedAt - freshnessMs);
     const high = Math.min(this.#chain.height, this.commits.height + aheadMax);
-    const windows = [{ fold: this.#chain.fold, fresh, low: this.floor(startedAt), high }];
-    const previous = this.#previous;
-    if (previous !== undefined && performance.now() < previous.until) {
-      const { fold, height } = previous.chain;
-      windows.push({ fold, fresh: Number.POSITIVE_INFINITY, low: previous.low, high: height });
+    const [{ chain, certain }, ...previous] = this.stores(startedAt);
+    const windows = [{ fold: chain.fold, fresh, low: certain, high }];
+    for (const { chain, certain } of previous) {
+      windows.push({ fold: chain.fold, fresh: Number.POSITIVE_INFINITY, low: certain, high: chain.height });
     }
     return windows;
   }
