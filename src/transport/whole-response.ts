@@ -1,23 +1,28 @@
 import type { Codec, EncodedResponse } from "../domain/encoded-response.js";
+import { Failure } from "../domain/failure.js";
 import type { Metadata } from "../domain/metadata.js";
 import type { CallError, CallWire } from "./call/call-wire.js";
 import { type ContentCoding, codingOfBody } from "./call/content-coding.js";
-import { compressedBodies, encoded } from "./call/framing.js";
+import { type BodyEncoding, messageBodies } from "./call/framing.js";
 import { type HeaderFields, noneMatch } from "./common-headers.js";
 import type { Exchange } from "./connections/exchange.js";
 
 /** What the whole responses of one kind have in common. */
 export interface WholeResponseFormat {
   readonly codec: Codec;
+  /** Default: the message in the codec. */
+  readonly body?: BodyEncoding;
   readonly contentType: string;
   /** The representation's name in ETags. */
   readonly name: string;
   /** The value of that header. */
   readonly vary: string;
+  /** Other headers of each 200. */
+  readonly headers?: HeaderFields;
 }
 
 /** The response to a unary call of which the body is the message itself, in a content coding and with an ETag. */
-export abstract class WholeResponse implements CallWire {
+export class WholeResponse implements CallWire {
   protected readonly exchange: Exchange;
   readonly #format: WholeResponseFormat;
   /** The content coding that the client wants. */
@@ -45,22 +50,26 @@ export abstract class WholeResponse implements CallWire {
   }
 
   /** Sends an error as the whole response. */
-  abstract finish(error: CallError | undefined): void;
+  finish(error: CallError | undefined): void {
+    if (error instanceof Failure) this.exchange.sendError(error);
+  }
 
   /** The headers that a response's metadata becomes. */
-  protected abstract headersOf(metadata: Metadata): ReadonlyMap<string, string>;
+  protected headersOf({ headers }: Metadata): ReadonlyMap<string, string> {
+    return headers;
+  }
 
   respond(response: EncodedResponse): undefined | Promise<() => void> {
-    const { codec } = this;
+    const { codec, body = messageBodies[codec] } = this.#format;
     if (codec === "json" && response.version === undefined && this.#wanted === undefined) {
       const text = response.jsonText();
       this.exchange.sendText(200, this.#headers(response, Buffer.byteLength(text), undefined), text);
       return undefined;
     }
-    const body = encoded(response, codec);
-    const coding = codingOfBody(body, this.#wanted);
+    const plain = body.plain(response);
+    const coding = codingOfBody(plain, this.#wanted);
     if (this.#notModified(response, coding)) return undefined;
-    const bytes = coding === undefined ? body : response.encode(compressedBodies[codec][coding]);
+    const bytes = coding === undefined ? plain : response.encode(body[coding]);
     if (bytes instanceof Promise) return bytes.then((ready) => () => this.#send(response, ready, coding));
     this.#send(response, bytes, coding);
     return undefined;
@@ -95,6 +104,7 @@ export abstract class WholeResponse implements CallWire {
       vary: this.#format.vary,
       etag,
       "content-encoding": coding,
+      ...this.#format.headers,
     };
   }
 

@@ -48,16 +48,24 @@ function fileJson(response: EncodedResponse): Uint8Array {
   return readable === message ? response.json() : Buffer.from(encodeJson(response.schema, readable));
 }
 
-/** The whole body of a response in a content coding. */
-function compressedBody(codec: Codec, coding: ContentCoding): Encoding<CompressedBytes> {
-  return { name: `${codec} ${coding}`, encode: (response) => compress(coding, encoded(response, codec)) };
+/** The body of a response without envelopes, plain and in each content coding. */
+export interface BodyEncoding extends Readonly<Record<ContentCoding, Encoding<CompressedBytes>>> {
+  plain(response: EncodedResponse): Uint8Array;
 }
 
-/** The bodies of responses without envelopes, in each content coding. */
-export const compressedBodies = {
-  proto: { br: compressedBody("proto", "br"), gzip: compressedBody("proto", "gzip") },
-  json: { br: compressedBody("json", "br"), gzip: compressedBody("json", "gzip") },
-} as const;
+/** Make it once: responses cache their compressed bytes under it. */
+export function bodyEncoding(name: string, plain: BodyEncoding["plain"]): BodyEncoding {
+  const compressed = (coding: ContentCoding): Encoding<CompressedBytes> => {
+    return { name: `${name} ${coding}`, encode: (response) => compress(coding, plain(response)) };
+  };
+  return { plain, br: compressed("br"), gzip: compressed("gzip") };
+}
+
+/** The bodies that are a message. */
+export const messageBodies: Readonly<Record<Codec, BodyEncoding>> = {
+  proto: bodyEncoding("proto", (response) => encoded(response, "proto")),
+  json: bodyEncoding("json", (response) => encoded(response, "json")),
+};
 
 /** How the messages of a response are put into envelopes. */
 export class Framing {

@@ -1,8 +1,5 @@
 import type { Message } from "@bufbuild/protobuf";
-import { Failure } from "../../domain/failure.js";
-import type { Metadata } from "../../domain/metadata.js";
 import type { MetricsText } from "../../telemetry/metrics.js";
-import type { CallError } from "../call/call-wire.js";
 import { chooseCoding } from "../call/content-coding.js";
 import { type ServedMethod, ServerCall } from "../call/server-call.js";
 import type { CommonHeaders, HeaderFields } from "../common-headers.js";
@@ -95,7 +92,9 @@ export class RestHandler {
   }
 
   #unary(target: UnaryTarget, exchange: Exchange): void {
-    const call = new ServerCall(target, new JsonResponse(exchange, this.#vary), exchange);
+    const format = { codec: "json", contentType: "application/json", name: "json", vary: this.#vary } as const;
+    const wire = new WholeResponse(exchange, format, chooseCoding(exchange.headers["accept-encoding"]?.toString()));
+    const call = new ServerCall(target, wire, exchange);
     call.invoke(target.message);
     if (!call.isDone) exchange.output.once("close", () => call.left());
   }
@@ -111,23 +110,6 @@ export class RestHandler {
     // The client of a pipelined request may be gone when its turn comes.
     if (exchange.output.destroyed) call.left();
     else call.invoke(bound.message);
-  }
-}
-
-/** The JSON response to a GET of a unary method. */
-class JsonResponse extends WholeResponse {
-  /** `vary`: the value of that header. */
-  constructor(exchange: Exchange, vary: string) {
-    const wanted = chooseCoding(exchange.headers["accept-encoding"]?.toString());
-    super(exchange, { codec: "json", contentType: "application/json", name: "json", vary }, wanted);
-  }
-
-  finish(error: CallError | undefined): void {
-    if (error instanceof Failure) this.exchange.sendError(error);
-  }
-
-  protected headersOf({ headers }: Metadata): ReadonlyMap<string, string> {
-    return headers;
   }
 }
 

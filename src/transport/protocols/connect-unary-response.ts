@@ -19,7 +19,7 @@ export class ConnectUnaryResponse extends WholeResponse {
     this.#vary = vary;
   }
 
-  finish(error: CallError | undefined): void {
+  override finish(error: CallError | undefined): void {
     if (error === undefined) return;
     const connectError = asConnectError(error);
     const body = errorToJsonBytes(connectError, jsonWriteOptions);
@@ -36,7 +36,7 @@ export class ConnectUnaryResponse extends WholeResponse {
   }
 
   /** Nothing follows the message, so trailers are headers with a prefix. */
-  protected headersOf({ headers, trailers }: Metadata): ReadonlyMap<string, string> {
+  protected override headersOf({ headers, trailers }: Metadata): ReadonlyMap<string, string> {
     return new Map([...headers, ...[...trailers].map(([name, value]) => [`trailer-${name}`, value] as const)]);
   }
 }
