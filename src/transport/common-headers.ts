@@ -25,28 +25,19 @@ const blockNames: ReadonlySet<string> = new Set(blockHeaderNames);
 /** How long a browser may cache a preflight, in seconds; browsers cap it at two hours or less. */
 const preflightMaxAgeSeconds = 7200;
 
-/** The headers with those of a metadata, which pages of other origins may read too. */
-export function withMetadata(common: HeaderList, own: ReadonlyMap<string, string>): HeaderList {
+/**
+ * The headers with those of a metadata, which pages of other origins may read too. A response with metadata comes from
+ * the database, so it names the block of its own statement, or none; never the process's newest block.
+ */
+export function withOwn(common: HeaderList, own: ReadonlyMap<string, string>): HeaderList {
   const list: (string | number)[] = [];
   const added = [...own.keys()].filter((name) => !exposedHeaders.includes(name));
   eachField(common, (name, value) => {
     const exposes = name === "access-control-expose-headers" && added.length > 0;
-    if (!own.has(name)) list.push(name, exposes ? [value, ...added].join(", ") : value);
+    if (!own.has(name) && !blockNames.has(name)) list.push(name, exposes ? [value, ...added].join(", ") : value);
   });
   for (const [name, value] of own) list.push(name, value);
   return list;
-}
-
-/**
- * The same for a response with metadata of its own. It comes from the database, so it names the block of its own
- * statement, or none; never the process's newest block.
- */
-export function withOwn(common: HeaderList, own: ReadonlyMap<string, string>): HeaderList {
-  const list: (string | number)[] = [];
-  eachField(common, (name, value) => {
-    if (!blockNames.has(name)) list.push(name, value);
-  });
-  return withMetadata(list, own);
 }
 
 /** The common headers of a response with its own, which replace them. */

@@ -1,9 +1,11 @@
-import { toJsonString } from "@bufbuild/protobuf";
+import { toUSVString } from "node:util";
+import { toBinary, toJsonString } from "@bufbuild/protobuf";
+import { ConnectError } from "@connectrpc/connect";
 import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
 import { Failure, type FailureCode, repeated } from "../domain/failure.js";
 import type { Metadata } from "../domain/metadata.js";
 import { jsonWriteOptions } from "../encoding/json-encoder.js";
-import { clientFailure, type ErrorLog, toStatus } from "../encoding/status.js";
+import { clientFailure, type ErrorLog, grpcCode, toConnectError, toStatus } from "../encoding/status.js";
 import type { HeaderFields } from "./common-headers.js";
 
 /** Failure codes as HTTP statuses: the only place where they are mapped. */
@@ -65,6 +67,9 @@ export class ProtocolError extends Error {
     this.metadata = metadata;
   }
 }
+
+/** Why a call ends without its response. */
+export type CallError = Failure | ProtocolError;
 
 /** A failure with a more specific HTTP status than that of its code, or with additional headers. */
 export class HttpFailure extends Failure {
@@ -148,3 +153,40 @@ export function requestTooSlow(limitMs: number): Failure {
  * capturing its stack would be the dearest step of a cancelled call.
  */
 export const clientLeft = new Failure("cancelled", "the client left", { reason: "CLIENT_LEFT" });
+
+/** Trailers of a successful call. */
+export const okTrailers: Readonly<Record<string, string>> = Object.freeze({ "grpc-status": "0" });
+
+/** Characters that HTTP header values may not contain, and the percent sign. */
+const unsafe = /[^\x20-\x24\x26-\x7e]+/g;
+
+/**
+ * Percent-encodes a `grpc-message`: UTF-8 bytes outside printable ASCII, and `%`.
+ * https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md, "Percent-Encoded".
+ */
+export function percentEncode(message: string): string {
+  return toUSVString(message).replace(unsafe, encodeURIComponent);
+}
+
+/** The trailers of a failed call; also the headers of a response that consists of an error. */
+export function errorTrailers(error: CallError): Record<string, string> {
+  if (!(error instanceof Failure)) {
+    return { "grpc-status": String(grpcCode(error)), "grpc-message": percentEncode(error.message) };
+  }
+  const status = toStatus(error);
+  return {
+    "grpc-status": String(status.code),
+    "grpc-message": percentEncode(status.message),
+    ...(status.details.length === 0 ? {} : { "grpc-status-details-bin": base64(toBinary(StatusSchema, status)) }),
+  };
+}
+
+/** Without padding, as gRPC requires. */
+function base64(bytes: Uint8Array): string {
+  return Buffer.from(bytes).toString("base64").replace(/=+$/, "");
+}
+
+/** The error of a call for Connect's encoders. */
+export function asConnectError(error: CallError): ConnectError {
+  return error instanceof Failure ? toConnectError(error) : new ConnectError(error.message, grpcCode(error));
+}

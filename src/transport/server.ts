@@ -13,7 +13,7 @@ import { RestHandler } from "./http/rest-handler.js";
 import { Routes, splitTarget } from "./http/routes.js";
 import { type StaticFile, StaticFiles } from "./http/static-files.js";
 import { WebSocketHandler } from "./http/web-socket-handler.js";
-import { type Readiness, type TransportLimits, transportLimits } from "./options.js";
+import { type HandlerOptions, type Readiness, type TransportLimits, transportLimits } from "./options.js";
 import { RpcHandler } from "./protocols/rpc-handler.js";
 import { createRequestMetrics } from "./request-metrics.js";
 import { healthMethods } from "./services/health.js";
@@ -77,22 +77,21 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const reflection = reflectionMethods([...services, Health]);
   const guard = new StreamGuard([...options.api, ...health, ...reflection], limits, log);
   const clients = new ClientAddresses(options.trustedProxies);
-  const requests = createRequestMetrics(metrics, guard.api);
-  const handlerOptions = { api: guard.api, log, limits, readiness, requests, clients };
   const data = new DataHeaders(options);
   const common = new CommonHeaders(options.corsOrigins, data);
-  const routes = new Routes(guard.api, basePath);
-  const metricsText = options.servesMetrics === false ? undefined : (options.metricsText ?? metrics);
-  const status = options.status && { path: `${basePath}/status`, read: options.status };
-  const rest = new RestHandler({ ...handlerOptions, metrics: metricsText, status, common, routes });
-  const rpc = new RpcHandler(handlerOptions, data, common.vary("accept-encoding"));
-  const files = new StaticFiles(options.files, common.vary("accept-encoding"), log);
-  const dispatcher = new RequestDispatcher({ rest, rpc, files }, basePath, log);
-  const webSockets = new WebSocketHandler({ ...handlerOptions, common, data, routes });
+  const handlers: HandlerOptions = {
+    ...{ api: guard.api, log, limits, readiness, clients, common, data },
+    routes: new Routes(guard.api, basePath),
+    requests: createRequestMetrics(metrics, guard.api),
+    metricsText: options.servesMetrics === false ? undefined : (options.metricsText ?? metrics),
+    status: options.status && { path: `${basePath}/status`, read: options.status },
+  };
+  const dispatch = dispatcher(handlers, basePath, options.files);
+  const webSockets = new WebSocketHandler(handlers);
   const port = new OnePort({
     ...{ tls, limits, common, clients, log },
     handlers: {
-      request: (exchange) => dispatcher.dispatch(exchange),
+      request: dispatch,
       upgrade: (request, socket, head) => webSockets.handle(request, socket, head),
     },
   });
@@ -132,38 +131,27 @@ async function drain(port: OnePort, guard: StreamGuard, ms: number): Promise<voi
 }
 
 /** Passes each request to the handler that serves it. Remembered URLs are tried first. */
-class RequestDispatcher {
-  readonly #handlers: { readonly rest: RestHandler; readonly rpc: RpcHandler; readonly files: StaticFiles };
-  /** Empty, or `/prefix`. */
-  readonly #basePath: string;
-  readonly #log: Log;
-
-  constructor(handlers: { rest: RestHandler; rpc: RpcHandler; files: StaticFiles }, basePath: string, log: Log) {
-    this.#handlers = handlers;
-    this.#basePath = basePath;
-    this.#log = log;
-  }
-
-  dispatch(exchange: Exchange): void {
-    try {
-      const isRead = exchange.method === "GET" || exchange.isHead;
-      if (isRead && this.#handlers.rest.takeRemembered(exchange)) return;
-      this.#dispatchNew(exchange, isRead);
-    } catch (thrown) {
-      exchange.sendError(toFailure(thrown, this.#log));
-    }
-  }
-
-  #dispatchNew(exchange: Exchange, isRead: boolean): void {
-    const { rest, rpc, files } = this.#handlers;
+function dispatcher(options: HandlerOptions, basePath: string, pages: ServerOptions["files"]) {
+  const rest = new RestHandler(options);
+  const rpc = new RpcHandler(options);
+  const files = new StaticFiles(pages, options);
+  const dispatchNew = (exchange: Exchange, isRead: boolean): void => {
     const { path, query } = splitTarget(exchange.url);
-    const inBase = path.startsWith(`${this.#basePath}/`);
-    const inner = inBase ? path.slice(this.#basePath.length) : path;
+    const inBase = path.startsWith(`${basePath}/`);
+    const inner = inBase ? path.slice(basePath.length) : path;
     if (exchange.method === "OPTIONS") sendPreflight(exchange, rpc.allowed(inner) ?? allowedMethods);
     else if (isRead && inBase && files.serve(exchange, inner)) return;
     else if (rpc.matches(exchange, inner)) rpc.handle(exchange, inner, query);
     else rest.handle(exchange, path, query);
-  }
+  };
+  return (exchange: Exchange): void => {
+    try {
+      const isRead = exchange.method === "GET" || exchange.isHead;
+      if (!isRead || !rest.takeRemembered(exchange)) dispatchNew(exchange, isRead);
+    } catch (thrown) {
+      exchange.sendError(toFailure(thrown, options.log));
+    }
+  };
 }
 
 function sendPreflight(exchange: Exchange, allow: string): void {

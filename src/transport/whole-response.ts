@@ -1,11 +1,12 @@
 import type { Codec, EncodedResponse } from "../domain/encoded-response.js";
 import { Failure } from "../domain/failure.js";
 import type { Metadata } from "../domain/metadata.js";
-import type { CallError, CallWire } from "./call/call-wire.js";
 import { type ContentCoding, codingOfBody } from "./call/content-coding.js";
 import { type BodyEncoding, messageBodies } from "./call/framing.js";
+import type { CallWire } from "./call/server-call.js";
 import { type HeaderFields, noneMatch } from "./common-headers.js";
 import type { Exchange } from "./connections/exchange.js";
+import type { CallError } from "./errors.js";
 
 /** What the whole responses of one kind have in common. */
 export interface WholeResponseFormat {

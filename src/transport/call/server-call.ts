@@ -5,6 +5,7 @@ import type { RequestHeaders } from "../../domain/metadata.js";
 import type { Call, Method, RequestStream, ResponseStream } from "../../domain/service.js";
 import { grpcCode } from "../../encoding/status.js";
 import {
+  type CallError,
   clientDeadlineExceeded,
   clientLeft,
   deadlineExceeded,
@@ -15,9 +16,31 @@ import {
 } from "../errors.js";
 import type { HandlerOptions, TransportLimits } from "../options.js";
 import type { RequestCounters } from "../request-metrics.js";
-import type { CallError, CallWire } from "./call-wire.js";
 import { largeMessageBytesMin, largeMessages, mayServeInTurn, type OpenCall, whenLoopTurned } from "./event-loop.js";
 import { type ArrivedMessage, messageOf, type RequestReader, type RequestReading, requestReader } from "./framing.js";
+
+/** The response to one call in one protocol. */
+export interface CallWire {
+  /** The form of its messages. */
+  readonly codec: Codec;
+  /** The encoding of a stream's messages. Read once the stream is open. */
+  readonly encoding: Encoding;
+  /**
+   * Sends the whole response to a unary call: at once, or by calling the function of the promise.
+   * @throws Failure before anything was sent; so does that function
+   */
+  respond(response: EncodedResponse): undefined | Promise<() => void>;
+  /** Replaces an opened stream, before its first message is written. */
+  adapt?(stream: ResponseStream): ResponseStream | Promise<ResponseStream>;
+  /** Sends the protocol's headers and these at once. Called once, before anything else. */
+  start(headers: ReadonlyMap<string, string>): void;
+  /** Sends frames. False: wait for the drain before writing more. */
+  write(frames: Uint8Array): boolean;
+  /** Ends the response, with or without an error. Without an earlier `start`, the error is the whole response. */
+  finish(error: CallError | undefined, trailers: ReadonlyMap<string, string>): void;
+  /** Aborts a response whose reader takes nothing. */
+  breakOff(error: CallError): void;
+}
 
 /** A method as served over one protocol. */
 export interface ServedMethod {
@@ -285,7 +308,7 @@ export class ServerCall implements Call {
     const { counters, method } = this.served;
     if (this.#phase === "streaming") counters.streamClosed(code);
     else if (method.kind === "unary") counters.answered(code, this.#startedMs);
-    else counters.streamRefused(code);
+    else counters.ended(code);
     this.#phase = "done";
     this.#stream?.close();
     clearTimeout(this.#timer);

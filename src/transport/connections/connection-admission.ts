@@ -93,7 +93,8 @@ export class ConnectionAdmission {
   readonly #refusing = new Set<Socket>();
   readonly #byClient = new Map<string, number>();
   #onClosed = (): void => {};
-  readonly #refused = new Map<RefusalReason, number>();
+  /** Connections refused since the start. */
+  readonly refused = new Map<RefusalReason, number>(connectionRefusals.map((reason) => [reason, 0]));
 
   constructor(options: PortOptions, cancelled: CancelledCalls) {
     this.#options = options;
@@ -103,11 +104,6 @@ export class ConnectionAdmission {
   /** Connections that are open now. */
   get size(): number {
     return this.#open.size;
-  }
-
-  /** Connections refused since the start. */
-  refused(reason: RefusalReason): number {
-    return this.#refused.get(reason) ?? 0;
   }
 
   /** Counts a new connection until it closes. False: it was refused, and the caller must not use it. */
@@ -157,7 +153,7 @@ export class ConnectionAdmission {
   }
 
   #refuse(socket: Socket, reason: RefusalReason): void {
-    this.#refused.set(reason, this.refused(reason) + 1);
+    this.refused.set(reason, (this.refused.get(reason) ?? 0) + 1);
     // With TLS, a reason would need a handshake.
     if (this.#options.tls !== undefined || this.#refusing.size >= refusalsMax) {
       socket.destroy();
@@ -176,7 +172,7 @@ const connectionRetryMs = 5_000;
 const refusalMs = 1_000;
 
 /** The reasons for refusing connections. */
-export const connectionRefusals = [
+const connectionRefusals = [
   "TOO_MANY_CONNECTIONS",
   "TOO_MANY_CONNECTIONS_OF_CLIENT",
   "TOO_MANY_CANCELLED_CALLS",

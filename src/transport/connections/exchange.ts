@@ -15,7 +15,6 @@ import {
   type HeaderFields,
   type HeaderList,
   mergedHeaders,
-  withMetadata,
   withOwn,
 } from "../common-headers.js";
 import { errorResponse } from "../errors.js";
@@ -68,12 +67,7 @@ export abstract class Exchange {
     this.clientAddress = port.clients.of(address, headers["x-forwarded-for"]);
   }
 
-  /** Sends these headers too, of an error's metadata. */
-  addMetadata(headers: ReadonlyMap<string, string>): void {
-    this.#common = withMetadata(this.#commonHeaders, headers);
-  }
-
-  /** Sends these headers too, of the metadata of a response: see {@link withOwn}. */
+  /** Sends these headers too, of the metadata of a response or an error: see {@link withOwn}. */
   addOwn(headers: ReadonlyMap<string, string>): void {
     this.#common = withOwn(this.#commonHeaders, headers);
   }

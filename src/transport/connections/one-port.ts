@@ -1,7 +1,7 @@
 import net, { type Socket } from "node:net";
 import { setImmediate } from "node:timers/promises";
 import tls, { type TLSSocket } from "node:tls";
-import { CancelledCalls, ConnectionAdmission, connectionRefusals } from "./connection-admission.js";
+import { CancelledCalls, ConnectionAdmission } from "./connection-admission.js";
 import type { PortOptions } from "./exchange.js";
 import { Http1Server } from "./http1-server.js";
 import { Http2Sessions } from "./http2-sessions.js";
@@ -41,7 +41,7 @@ export class OnePort {
 
   /** Connections refused since the start, by the reason of their error. */
   get refused(): ReadonlyMap<string, number> {
-    return new Map(connectionRefusals.map((reason) => [reason, this.#admission.refused(reason)]));
+    return this.#admission.refused;
   }
 
   /** Starts to listen and returns the port. @throws Error if the address is unavailable */

@@ -8,6 +8,7 @@ import { chooseCoding } from "../call/content-coding.js";
 import { bodyEncoding } from "../call/framing.js";
 import type { Exchange } from "../connections/exchange.js";
 import { toFailure } from "../errors.js";
+import type { HandlerOptions } from "../options.js";
 import { WholeResponse } from "../whole-response.js";
 import { bodyData } from "./encodings.js";
 
@@ -44,10 +45,9 @@ export class StaticFiles {
   readonly #vary: string;
   readonly #log: Log;
 
-  /** `vary`: the value of that header. */
-  constructor(files: ReadonlyMap<string, StaticFile> = new Map(), vary: string, log: Log) {
+  constructor(files: ReadonlyMap<string, StaticFile> = new Map(), { common, log }: HandlerOptions) {
     this.#files = files;
-    this.#vary = vary;
+    this.#vary = common.vary("accept-encoding");
     this.#log = log;
   }
 

@@ -6,9 +6,10 @@ import { blockHeaderNames } from "../../domain/block-headers.js";
 import type { EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import { Failure } from "../../domain/failure.js";
 import { ForwardingStream, type Method, type ResponseStream } from "../../domain/service.js";
-import type { CallError, CallWire } from "../call/call-wire.js";
 import { type ContentCoding, chooseCoding, compressor } from "../call/content-coding.js";
+import type { CallWire } from "../call/server-call.js";
 import { type Exchange, Http1Exchange } from "../connections/exchange.js";
+import type { CallError } from "../errors.js";
 import type { Protocol } from "../request-metrics.js";
 import {
   bodyData,

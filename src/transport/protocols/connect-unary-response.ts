@@ -1,12 +1,10 @@
 import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
 import type { Metadata } from "../../domain/metadata.js";
 import { jsonWriteOptions } from "../../encoding/json-encoder.js";
-import type { CallError } from "../call/call-wire.js";
 import type { ContentCoding } from "../call/content-coding.js";
 import type { Exchange } from "../connections/exchange.js";
-import { HttpFailure } from "../errors.js";
+import { asConnectError, type CallError, HttpFailure } from "../errors.js";
 import { WholeResponse } from "../whole-response.js";
-import { asConnectError } from "./rpc-errors.js";
 import type { RpcContentType } from "./rpc-methods.js";
 
 /** A Connect unary response: the message itself, or an error as JSON with its own HTTP status. */
