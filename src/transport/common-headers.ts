@@ -22,9 +22,6 @@ const exposedHeaders = [
 
 const blockNames: ReadonlySet<string> = new Set(blockHeaderNames);
 
-/** How long a browser may cache a preflight, in seconds; browsers cap it at two hours or less. */
-const preflightMaxAgeSeconds = 7200;
-
 /**
  * The headers with those of a metadata, which pages of other origins may read too. A response with metadata comes from
  * the database, so it names the block of its own statement, or none; never the process's newest block.
@@ -56,16 +53,6 @@ export function mergedHeaders(common: HeaderList, own: HeaderFields): (string | 
 /** Calls `take` with each name and value. */
 export function eachField(list: HeaderList, take: (name: string, value: string | number) => void): void {
   for (let i = 0; i < list.length; i += 2) take(String(list[i]), list[i + 1] ?? "");
-}
-
-/** The additional headers of a CORS preflight response. */
-export function preflightHeaders(requestedHeaders: string | undefined, allow: string): HeaderFields {
-  return {
-    allow,
-    "access-control-allow-methods": allow,
-    "access-control-max-age": preflightMaxAgeSeconds,
-    "access-control-allow-headers": requestedHeaders,
-  };
 }
 
 /** Whether an `If-None-Match` value contains this ETag (weak comparison, RFC 9110, 13.1.2). */

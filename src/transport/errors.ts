@@ -28,11 +28,6 @@ const httpStatuses: Readonly<Record<FailureCode, number>> = {
   unauthenticated: 401,
 };
 
-/** The HTTP status of a failure. */
-export function httpStatus(failure: Failure): number {
-  return httpStatuses[failure.code];
-}
-
 /** Failures of refused requests are often the same object, so their JSON is kept. */
 const errorTexts = new WeakMap<Failure, string>();
 
@@ -83,15 +78,8 @@ export class HttpFailure extends Failure {
   }
 }
 
-/** A failure as a whole HTTP response. */
-export interface ErrorResponse {
-  readonly status: number;
-  readonly headers: HeaderFields;
-  readonly body: Buffer;
-}
-
-/** Status, own headers and body of a failure. `Retry-After` is in whole seconds, rounded up. */
-export function errorResponse(failure: Failure): ErrorResponse {
+/** A failure as a whole HTTP response: its own headers only. `Retry-After` is in whole seconds, rounded up. */
+export function errorResponse(failure: Failure): { status: number; headers: HeaderFields; body: Buffer } {
   const body = Buffer.from(errorJson(failure));
   const { retryAfterMs } = failure;
   const headers = {
@@ -102,7 +90,7 @@ export function errorResponse(failure: Failure): ErrorResponse {
     ...Object.fromEntries(failure.metadata?.headers ?? []),
     ...(failure instanceof HttpFailure ? failure.headers : {}),
   };
-  return { status: failure instanceof HttpFailure ? failure.status : httpStatus(failure), headers, body };
+  return { status: failure instanceof HttpFailure ? failure.status : httpStatuses[failure.code], headers, body };
 }
 
 /** The methods that every path of the HTTP API supports. */

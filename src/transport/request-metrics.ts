@@ -86,9 +86,7 @@ export class RequestCounters {
 }
 
 /** The metrics of a method over a protocol. Looked up once per method at the start, not per request. */
-export interface RequestMetrics {
-  counters(method: Method, protocol: Protocol): RequestCounters;
-}
+export type RequestMetrics = (method: Method, protocol: Protocol) => RequestCounters;
 
 /** Counters for every method and protocol, registered with `metrics`. */
 export function createRequestMetrics(metrics: Metrics, api: Api): RequestMetrics {
@@ -122,11 +120,9 @@ export function createRequestMetrics(metrics: Metrics, api: Api): RequestMetrics
       .filter(({ method, streamsOpen }) => streamsOpen > 0 || streaming.has(method))
       .map(({ method, protocol, streamsOpen }) => [[method, protocol], streamsOpen] as const);
   addGauge(metrics, "marketd_streams_open", "Streams that are open now.", streams, { label: ["method", "protocol"] });
-  return {
-    counters(method, protocol) {
-      const found = table.get(`${protocol} ${method.desc.name}`);
-      if (found === undefined) throw new Error(`no counters for ${method.desc.name} over ${protocol}`);
-      return found;
-    },
+  return (method, protocol) => {
+    const found = table.get(`${protocol} ${method.desc.name}`);
+    if (found === undefined) throw new Error(`no counters for ${method.desc.name} over ${protocol}`);
+    return found;
   };
 }

@@ -3,8 +3,8 @@ import { setTimeout } from "node:timers/promises";
 import { Health } from "../../gen/grpc/health/v1/health_pb.js";
 import type { Api } from "../domain/service.js";
 import type { Log } from "../telemetry/log.js";
-import { addCounter, addGauge, type Metrics, type MetricsText } from "../telemetry/metrics.js";
-import { CommonHeaders, DataHeaders, type DataSource, preflightHeaders } from "./common-headers.js";
+import type { Metrics, MetricsText } from "../telemetry/metrics.js";
+import { CommonHeaders, DataHeaders, type DataSource } from "./common-headers.js";
 import { ClientAddresses, type Network } from "./connections/client-addresses.js";
 import type { Exchange } from "./connections/exchange.js";
 import { OnePort } from "./connections/one-port.js";
@@ -89,7 +89,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const dispatch = dispatcher(handlers, basePath, options.files);
   const webSockets = new WebSocketHandler(handlers);
   const port = new OnePort({
-    ...{ tls, limits, common, clients, log },
+    ...{ tls, limits, common, clients, log, metrics },
     handlers: {
       request: dispatch,
       upgrade: (request, socket, head) => webSockets.handle(request, socket, head),
@@ -97,7 +97,6 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   });
   const handed = options.handedConnections === true;
   const listening = handed ? listen.port : await port.listen(listen.host, listen.port);
-  watchPort(port, metrics);
   const host = listen.host.includes(":") ? `[${listen.host}]` : listen.host;
   return {
     address: { host: listen.host, port: listening },
@@ -106,13 +105,6 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     drain: (ms) => drain(port, guard, ms).finally(() => webSockets.stop()),
     close: () => drain(port, guard, 0).finally(() => webSockets.stop()),
   };
-}
-
-function watchPort(port: OnePort, metrics: Metrics): void {
-  addGauge(metrics, "marketd_connections_open", "Connections that are open now.", () => port.connections);
-  addGauge(metrics, "marketd_http2_sessions_open", "Connections that speak HTTP/2 now.", () => port.sessions);
-  const refusedHelp = "Connections refused because there are too many, by the reason of their error.";
-  addCounter(metrics, "marketd_connections_refused_total", refusedHelp, () => port.refused, { label: "reason" });
 }
 
 /** How long peers may read the end of streams that the end of a drain aborts. */
@@ -154,7 +146,14 @@ function dispatcher(options: HandlerOptions, basePath: string, pages: ServerOpti
   };
 }
 
+/** How long a browser may cache a preflight, in seconds; browsers cap it at two hours or less. */
+const preflightMaxAgeSeconds = 7200;
+
 function sendPreflight(exchange: Exchange, allow: string): void {
-  const requested = exchange.headers["access-control-request-headers"];
-  exchange.send(204, preflightHeaders(requested, allow));
+  exchange.send(204, {
+    allow,
+    "access-control-allow-methods": allow,
+    "access-control-max-age": preflightMaxAgeSeconds,
+    "access-control-allow-headers": exchange.headers["access-control-request-headers"],
+  });
 }

@@ -258,11 +258,6 @@ function isCompressed(head: Buffer): boolean {
   return ((head[0] ?? 0) & compressedFlag) !== 0;
 }
 
-/** The bytes of a message that arrived. @throws ProtocolError if they are not compressed as announced */
-export function messageOf({ bytes, compressed }: ArrivedMessage, bounds: RequestBounds): Buffer {
-  return compressed ? decompressed(bytes, bounds) : bytes;
-}
-
 /** Reads a base64 body whose parts may be padded separately (`application/grpc-web-text`). */
 class TextEnvelopeReader implements RequestReader {
   readonly #inner: RequestReader;
@@ -315,9 +310,9 @@ class BodyReader implements RequestReader {
   }
 }
 
-/** @throws ProtocolError */
-function decompressed(bytes: Buffer, { coding, bytesMax }: RequestBounds): Buffer {
-  if (coding === undefined) return bytes;
+/** The bytes of a message that arrived. @throws ProtocolError if they are not compressed as announced */
+export function messageOf({ bytes, compressed }: ArrivedMessage, { coding, bytesMax }: RequestBounds): Buffer {
+  if (!compressed || coding === undefined) return bytes;
   try {
     return decompress(coding, bytes, bytesMax);
   } catch (thrown) {

@@ -9,6 +9,7 @@ import type { Socket } from "node:net";
 import type { Readable, Writable } from "node:stream";
 import type { Failure } from "../../domain/failure.js";
 import type { Log } from "../../telemetry/log.js";
+import type { Metrics } from "../../telemetry/metrics.js";
 import {
   type CommonHeaders,
   eachField,
@@ -30,6 +31,7 @@ export interface PortOptions {
   readonly common: CommonHeaders;
   readonly clients: ClientAddresses;
   readonly log: Log;
+  readonly metrics: Metrics;
   readonly handlers: {
     request(exchange: Exchange): void;
     /** A request for a WebSocket; `head` is what follows its headers. */

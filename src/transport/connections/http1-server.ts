@@ -140,7 +140,9 @@ export class Http1Server {
    * other clients have their connections refused.
    */
   #refusalOf(request: IncomingMessage): Failure | undefined {
-    if (request.headers.host === undefined && request.httpVersion === "1.1") return hostMissing();
+    if (request.headers.host === undefined && request.httpVersion === "1.1") {
+      return new HttpFailure(400, "invalid_argument", "HOST_MISSING", "an HTTP/1.1 request must have a Host header");
+    }
     const { clients } = this.#options;
     const { remoteAddress = "" } = request.socket;
     if (!this.#cancelled.anyExceeded || !clients.isProxy(remoteAddress)) return undefined;
@@ -179,10 +181,6 @@ function withoutUpgrade({ method, url, httpVersion, rawHeaders }: IncomingMessag
     if (rawHeaders[i]?.toLowerCase() !== "upgrade") head += `${rawHeaders[i]}: ${rawHeaders[i + 1]}\r\n`;
   }
   return `${head}\r\n`;
-}
-
-function hostMissing(): HttpFailure {
-  return new HttpFailure(400, "invalid_argument", "HOST_MISSING", "an HTTP/1.1 request must have a Host header");
 }
 
 /** Interval between checks of connections, at most. */

@@ -113,14 +113,11 @@ export function preferredMediaType(accept: string | undefined, available: readon
   return new Negotiator({ headers: { accept } }).mediaType([...available]);
 }
 
-/** The encoding of a stream of messages; JSON lines if the client accepts none of them. */
-export function streamEncoding(accept: string | undefined, alt: string | undefined): StreamEncoding {
-  if (alt === "sse") return serverSentEvents;
-  return byMediaType.get(preferredMediaType(accept, [...byMediaType.keys()]) ?? "") ?? jsonLines;
-}
+const lineTypes = ["application/json", "application/x-ndjson"];
+const streamTypes = [...byMediaType.keys()];
 
-/** The encoding of a file's envelopes: lines, never events. */
-export function envelopeEncoding(accept: string | undefined): StreamEncoding {
-  const names = ["application/json", "application/x-ndjson"];
-  return byMediaType.get(preferredMediaType(accept, names) ?? "") ?? jsonLines;
+/** The encoding of a stream of messages; JSON lines if the client accepts none. A file's envelopes are never events. */
+export function streamEncoding(accept: string | undefined, alt: string | undefined, isFile: boolean): StreamEncoding {
+  if (alt === "sse") return serverSentEvents;
+  return byMediaType.get(preferredMediaType(accept, isFile ? lineTypes : streamTypes) ?? "") ?? jsonLines;
 }

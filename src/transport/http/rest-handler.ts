@@ -75,7 +75,7 @@ export class RestHandler {
 
   #served(method: Method, protocol: Protocol): ServedMethod {
     const { requests, routes } = this.#options;
-    return { method, counters: requests.counters(method, protocol), options: this.#options, terms: routes.terms };
+    return { method, counters: requests(method, protocol), options: this.#options, terms: routes.terms };
   }
 
   #remember(url: string, target: UnaryTarget): void {

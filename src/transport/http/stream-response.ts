@@ -13,7 +13,6 @@ import type { CallError } from "../errors.js";
 import type { Protocol } from "../request-metrics.js";
 import {
   bodyData,
-  envelopeEncoding,
   jsonLine,
   preferredMediaType,
   type StreamEncoding,
@@ -54,7 +53,7 @@ export class StreamResponse implements CallWire {
     this.#vary = vary;
     this.#alt = alt;
     this.#isFile = isHttpBody(method);
-    this.#encoding = this.#isFile ? envelopeEncoding(accept) : streamEncoding(accept, alt);
+    this.#encoding = streamEncoding(accept, alt, this.#isFile);
   }
 
   /** The protocol's name in metrics. */
@@ -77,18 +76,15 @@ export class StreamResponse implements CallWire {
     const exchange = this.#exchange;
     const { accept } = exchange.headers;
     if (!this.#isFile && !exchange.isHead) this.#chunks = chunkSocket(exchange);
-    const finished = (): ResponseStream => {
-      this.#trailerNames = this.#hasTrailers ? (stream.trailerNames ?? []) : [];
-      return exchange.isHead ? new HeadersAlone(stream) : stream;
+    const finished = (adapted: ResponseStream): ResponseStream => {
+      this.#trailerNames = this.#hasTrailers ? (adapted.trailerNames ?? []) : [];
+      return exchange.isHead ? new HeadersAlone(adapted) : adapted;
     };
-    if (!this.#isFile || (accept === undefined && this.#alt === undefined)) return finished();
+    if (!this.#isFile || (accept === undefined && this.#alt === undefined)) return finished(stream);
     const peeked = new PeekedStream(stream);
-    return new Promise((resolve) => {
-      peeked.peek((first) => {
-        this.#chooseFileFormat(first);
-        stream = peeked;
-        resolve(finished());
-      });
+    return peeked.peek().then((first) => {
+      this.#chooseFileFormat(first);
+      return finished(peeked);
     });
   }
 
@@ -228,19 +224,17 @@ class HeadersAlone extends ForwardingStream {
 class PeekedStream extends ForwardingStream {
   #held: readonly EncodedResponse[] = [];
 
-  /** Calls back once, with the first message, or without one if the stream ended. */
-  peek(then: (first: EncodedResponse | undefined) => void): void {
-    let notified = false;
-    const peek = (): void => {
-      if (notified) return;
-      this.#held = this.inner.take();
-      const [first] = this.#held;
-      if (first === undefined && !this.inner.ended && this.inner.failure === undefined) return;
-      notified = true;
-      then(first);
-    };
-    this.inner.onReady(peek);
-    peek();
+  /** The first message, or undefined if the stream ended without one. */
+  peek(): Promise<EncodedResponse | undefined> {
+    return new Promise((resolve) => {
+      const peek = (): void => {
+        if (this.#held.length === 0) this.#held = this.inner.take();
+        const [first] = this.#held;
+        if (first !== undefined || this.inner.ended || this.inner.failure !== undefined) resolve(first);
+      };
+      this.inner.onReady(peek);
+      peek();
+    });
   }
 
   override get ended(): boolean {

@@ -60,7 +60,11 @@ export class WebSocketHandler {
     socket.allowHalfOpen = false;
     const { common, limits, log } = this.#options;
     try {
-      if (!common.allows(request.headers.origin)) throw originRefused();
+      if (!common.allows(request.headers.origin)) {
+        // Browsers do not apply CORS to WebSockets.
+        const parts = { reason: "ORIGIN_NOT_ALLOWED" };
+        throw new Failure("permission_denied", "pages of this origin may not call this server", parts);
+      }
       checkHandshake(request);
     } catch (thrown) {
       const refusal = rawErrorResponse(toFailure(thrown, log), common.of(request.headers.origin));
@@ -96,7 +100,7 @@ export class WebSocketHandler {
         opened(webSocket);
       });
     });
-    const counters = requests.counters(method, "websocket");
+    const counters = requests(method, "websocket");
     const served = { method, counters, options: this.#options, terms: routes.terms };
     const { headers } = request;
     const clientAddress = clients.of(socket.remoteAddress, headers["x-forwarded-for"]);
@@ -207,8 +211,11 @@ class WebSocketResponse implements CallWire {
     if (this.#webSocket === undefined) this.start();
     const webSocket = this.#webSocket;
     if (webSocket === undefined) return;
-    if (error instanceof Failure) closeWith(webSocket, this.#socket, error);
-    else webSocket.close(closedWell);
+    if (!(error instanceof Failure)) webSocket.close(closedWell);
+    else if (webSocket.readyState === webSocket.OPEN) {
+      this.#socket.write(errorText(error));
+      webSocket.close(closeCodes[error.code] ?? closedByFailure, error.reason);
+    }
     // The peer should close too; if it does not, the connection is closed.
     setTimeout(() => this.#socket.destroy(), this.#breakOffMs).unref();
   }
@@ -216,18 +223,4 @@ class WebSocketResponse implements CallWire {
   breakOff(): void {
     this.#webSocket?.terminate();
   }
-}
-
-/** Sends the error as a message, and closes with its code. */
-function closeWith(webSocket: WebSocket, socket: Socket, failure: Failure): void {
-  if (webSocket.readyState !== webSocket.OPEN) return;
-  socket.write(errorText(failure));
-  webSocket.close(closeCodes[failure.code] ?? closedByFailure, failure.reason);
-}
-
-/** 403 for a page whose origin `--cors-origins` does not name. Browsers do not apply CORS to WebSockets. */
-function originRefused(): Failure {
-  return new Failure("permission_denied", "pages of this origin may not call this server", {
-    reason: "ORIGIN_NOT_ALLOWED",
-  });
 }
