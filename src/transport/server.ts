@@ -1,11 +1,13 @@
 import type { Socket } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import { Health } from "../../gen/grpc/health/v1/health_pb.js";
+import type { Network } from "../domain/client-address.js";
+import { type ListenAddress, urlOf } from "../domain/listen-address.js";
 import type { Api } from "../domain/service.js";
 import type { Log } from "../telemetry/log.js";
 import type { Metrics, MetricsText } from "../telemetry/metrics.js";
 import { CommonHeaders, DataHeaders, type DataSource } from "./common-headers.js";
-import { ClientAddresses, type Network } from "./connections/client-addresses.js";
+import { ClientAddresses } from "./connections/client-addresses.js";
 import type { Exchange } from "./connections/exchange.js";
 import { OnePort } from "./connections/one-port.js";
 import { allowedMethods, toFailure } from "./errors.js";
@@ -19,12 +21,6 @@ import { createRequestMetrics } from "./request-metrics.js";
 import { healthMethods } from "./services/health.js";
 import { reflectionMethods } from "./services/reflection.js";
 import { StreamGuard } from "./stream-guard.js";
-
-/** Where to listen. Port 0 takes a free one. */
-export interface ListenAddress {
-  readonly host: string;
-  readonly port: number;
-}
 
 /** Options of {@link startServer}. */
 export interface ServerOptions extends DataSource {
@@ -97,10 +93,10 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   });
   const handed = options.handedConnections === true;
   const listening = handed ? listen.port : await port.listen(listen.host, listen.port);
-  const host = listen.host.includes(":") ? `[${listen.host}]` : listen.host;
+  const address = { host: listen.host, port: listening };
   return {
-    address: { host: listen.host, port: listening },
-    url: `${tls === undefined ? "http" : "https"}://${host}:${listening}`,
+    address,
+    url: urlOf(tls === undefined ? "http" : "https", address),
     accept: (socket) => port.accept(socket),
     drain: (ms) => drain(port, guard, ms).finally(() => webSockets.stop()),
     close: () => drain(port, guard, 0).finally(() => webSockets.stop()),
