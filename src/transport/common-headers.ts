@@ -74,20 +74,17 @@ export interface DataSource {
 
 /** The headers that describe how new a response's data is, in every protocol. */
 export class DataHeaders {
-  readonly #source: DataSource;
   #seconds: number | undefined;
   #block: BlockHead | undefined;
   #fields: HeaderList = [];
 
-  constructor(source: DataSource) {
-    this.#source = source;
-  }
+  constructor(private readonly source: DataSource) {}
 
   /** The same object until a value changes. */
   current(): HeaderList {
-    const staleness = this.#source.staleness?.();
+    const staleness = this.source.staleness?.();
     const seconds = staleness === undefined ? undefined : Math.floor(staleness);
-    const block = this.#source.newestBlock?.();
+    const block = this.source.newestBlock?.();
     if (seconds !== this.#seconds || block !== this.#block) {
       this.#seconds = seconds;
       this.#block = block;

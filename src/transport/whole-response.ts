@@ -24,19 +24,15 @@ export interface WholeResponseFormat {
 
 /** The response to a unary call of which the body is the message itself, in a content coding and with an ETag. */
 export class WholeResponse implements CallWire {
-  protected readonly exchange: Exchange;
-  readonly #format: WholeResponseFormat;
-  /** The content coding that the client wants. */
-  readonly #wanted: ContentCoding | undefined;
-
-  constructor(exchange: Exchange, format: WholeResponseFormat, wanted: ContentCoding | undefined) {
-    this.exchange = exchange;
-    this.#format = format;
-    this.#wanted = wanted;
-  }
+  constructor(
+    protected readonly exchange: Exchange,
+    private readonly format: WholeResponseFormat,
+    /** The content coding that the client wants. */
+    private readonly wanted: ContentCoding | undefined,
+  ) {}
 
   get codec(): Codec {
-    return this.#format.codec;
+    return this.format.codec;
   }
 
   /** A unary response has no stream of messages; this and the next two are never used. */
@@ -61,14 +57,14 @@ export class WholeResponse implements CallWire {
   }
 
   respond(response: EncodedResponse): undefined | Promise<() => void> {
-    const { codec, body = messageBodies[codec] } = this.#format;
-    if (codec === "json" && response.version === undefined && this.#wanted === undefined) {
+    const { codec, body = messageBodies[codec] } = this.format;
+    if (codec === "json" && response.version === undefined && this.wanted === undefined) {
       const text = response.jsonText();
       this.exchange.sendText(200, this.#headers(response, Buffer.byteLength(text), undefined), text);
       return undefined;
     }
     const plain = body.plain(response);
-    const coding = codingOfBody(plain, this.#wanted);
+    const coding = codingOfBody(plain, this.wanted);
     if (this.#notModified(response, coding)) return undefined;
     const bytes = coding === undefined ? plain : response.encode(body[coding]);
     if (bytes instanceof Promise) return bytes.then((ready) => () => this.#send(response, ready, coding));
@@ -86,7 +82,7 @@ export class WholeResponse implements CallWire {
     const etag = this.#etagOf(response, coding);
     if (known === undefined || etag === undefined || !noneMatch(known, etag)) return false;
     this.#addMetadata(response);
-    this.exchange.send(304, { "cache-control": cacheControl(response, etag), vary: this.#format.vary, etag });
+    this.exchange.send(304, { "cache-control": cacheControl(response, etag), vary: this.format.vary, etag });
     return true;
   }
 
@@ -99,13 +95,13 @@ export class WholeResponse implements CallWire {
     const etag = this.#etagOf(response, coding);
     this.#addMetadata(response);
     return {
-      "content-type": this.#format.contentType,
+      "content-type": this.format.contentType,
       "content-length": bytes,
       "cache-control": cacheControl(response, etag),
-      vary: this.#format.vary,
+      vary: this.format.vary,
       etag,
       "content-encoding": coding,
-      ...this.#format.headers,
+      ...this.format.headers,
     };
   }
 
@@ -116,7 +112,7 @@ export class WholeResponse implements CallWire {
   /** Responses to POST have none. */
   #etagOf({ version }: EncodedResponse, coding: ContentCoding | undefined): string | undefined {
     if (version === undefined || this.exchange.method === "POST") return undefined;
-    return `"${version}.${this.#format.name}${coding === undefined ? "" : `.${coding}`}"`;
+    return `"${version}.${this.format.name}${coding === undefined ? "" : `.${coding}`}"`;
   }
 }
 

@@ -444,8 +444,6 @@ export class BidiCall extends ServerCall {
 
 /** Requests that wait to be taken, within the limits of {@link TransportLimits}. */
 class ArrivingRequests implements RequestStream {
-  readonly #limits: TransportLimits;
-  readonly #decode: (message: ArrivedMessage) => Message;
   #waiting: ArrivedMessage[] = [];
   #waitingBytes = 0;
   #count = 0;
@@ -456,10 +454,10 @@ class ArrivingRequests implements RequestStream {
   /** Restarted with each request that is taken. Set when a method follows the requests, which closes them. */
   #idle: NodeJS.Timeout | undefined;
 
-  constructor(limits: TransportLimits, decode: (message: ArrivedMessage) => Message) {
-    this.#limits = limits;
-    this.#decode = decode;
-  }
+  constructor(
+    private readonly limits: TransportLimits,
+    private readonly decode: (message: ArrivedMessage) => Message,
+  ) {}
 
   get ended(): boolean {
     return this.#hasEnded && this.#waiting.length === 0;
@@ -471,7 +469,7 @@ class ArrivingRequests implements RequestStream {
 
   onReady(listener: () => void): void {
     this.#listener = listener;
-    this.#idle ??= setTimeout(() => this.#timeIsOver(), this.#limits.requestStreamIdleMs).unref();
+    this.#idle ??= setTimeout(() => this.#timeIsOver(), this.limits.requestStreamIdleMs).unref();
   }
 
   take(): Message | undefined {
@@ -484,12 +482,12 @@ class ArrivingRequests implements RequestStream {
     if (next === undefined) return undefined;
     this.#waitingBytes -= next.bytes.length;
     this.#idle?.refresh();
-    return this.#decode(next);
+    return this.decode(next);
   }
 
   /** @throws Failure if it is one too many */
   add(message: ArrivedMessage): void {
-    const { streamedRequestsMax, pendingRequestBytesMax } = this.#limits;
+    const { streamedRequestsMax, pendingRequestBytesMax } = this.limits;
     this.#count++;
     this.#waitingBytes += message.bytes.length;
     if (this.#count > streamedRequestsMax) {
@@ -522,7 +520,7 @@ class ArrivingRequests implements RequestStream {
 
   /** Requests that wait for a slow reader are no silence; the stream guard ends readers that take nothing. */
   #timeIsOver(): void {
-    const { requestStreamIdleMs } = this.#limits;
+    const { requestStreamIdleMs } = this.limits;
     if (this.#waiting.length > 0) this.#idle?.refresh();
     else this.fail(exhausted("STREAM_IDLE", `no request came for ${requestStreamIdleMs} ms; open another stream`));
   }

@@ -87,8 +87,6 @@ const refusalsMax = 32;
  * count in all only.
  */
 export class ConnectionAdmission {
-  readonly #options: PortOptions;
-  readonly #cancelled: CancelledCalls;
   readonly #open = new Set<Socket>();
   readonly #refusing = new Set<Socket>();
   readonly #byClient = new Map<string, number>();
@@ -96,10 +94,10 @@ export class ConnectionAdmission {
   /** Connections refused since the start. */
   readonly refused = new Map<RefusalReason, number>(connectionRefusals.map((reason) => [reason, 0]));
 
-  constructor(options: PortOptions, cancelled: CancelledCalls) {
-    this.#options = options;
-    this.#cancelled = cancelled;
-  }
+  constructor(
+    private readonly options: PortOptions,
+    private readonly cancelled: CancelledCalls,
+  ) {}
 
   /** Connections that are open now. */
   get size(): number {
@@ -108,7 +106,7 @@ export class ConnectionAdmission {
 
   /** Counts a new connection until it closes. False: it was refused, and the caller must not use it. */
   admit(socket: Socket): boolean {
-    const { limits, clients } = this.#options;
+    const { limits, clients } = this.options;
     const address = socket.remoteAddress ?? "";
     const client = clients.isProxy(address) ? undefined : quotaKey(clients.of(address, undefined));
     if (this.#open.size >= limits.connectionsMax) {
@@ -120,7 +118,7 @@ export class ConnectionAdmission {
       this.#refuse(socket, "TOO_MANY_CONNECTIONS_OF_CLIENT");
       return false;
     }
-    if (client !== undefined && this.#cancelled.exceededBy(client)) {
+    if (client !== undefined && this.cancelled.exceededBy(client)) {
       this.#refuse(socket, "TOO_MANY_CANCELLED_CALLS");
       return false;
     }
@@ -155,7 +153,7 @@ export class ConnectionAdmission {
   #refuse(socket: Socket, reason: RefusalReason): void {
     this.refused.set(reason, (this.refused.get(reason) ?? 0) + 1);
     // With TLS, a reason would need a handshake.
-    if (this.#options.tls !== undefined || this.#refusing.size >= refusalsMax) {
+    if (this.options.tls !== undefined || this.#refusing.size >= refusalsMax) {
       socket.destroy();
       return;
     }

@@ -179,23 +179,20 @@ function checkHandshake({ headers }: IncomingMessage): void {
 class WebSocketResponse implements CallWire {
   readonly codec = "json";
   readonly encoding = webSocketText;
-  readonly #socket: Socket;
-  readonly #breakOffMs: number;
-  readonly #shake: Handshake;
   #webSocket: WebSocket | undefined;
 
-  constructor(socket: Socket, breakOffMs: number, shake: Handshake) {
-    this.#socket = socket;
-    this.#breakOffMs = breakOffMs;
-    this.#shake = shake;
-  }
+  constructor(
+    private readonly socket: Socket,
+    private readonly breakOffMs: number,
+    private readonly shake: Handshake,
+  ) {}
 
   respond(): never {
     throw new TypeError("a WebSocket carries streams only");
   }
 
   start(): void {
-    this.#shake((webSocket) => {
+    this.shake((webSocket) => {
       webSocket.on("error", () => {});
       this.#webSocket = webSocket;
     });
@@ -203,7 +200,7 @@ class WebSocketResponse implements CallWire {
 
   write(frames: Uint8Array): boolean {
     const webSocket = this.#webSocket;
-    return webSocket === undefined || webSocket.readyState !== webSocket.OPEN || this.#socket.write(frames);
+    return webSocket === undefined || webSocket.readyState !== webSocket.OPEN || this.socket.write(frames);
   }
 
   /** Errors follow a completed handshake too, because browsers show neither status nor body of a refused one. */
@@ -213,11 +210,11 @@ class WebSocketResponse implements CallWire {
     if (webSocket === undefined) return;
     if (!(error instanceof Failure)) webSocket.close(closedWell);
     else if (webSocket.readyState === webSocket.OPEN) {
-      this.#socket.write(errorText(error));
+      this.socket.write(errorText(error));
       webSocket.close(closeCodes[error.code] ?? closedByFailure, error.reason);
     }
     // The peer should close too; if it does not, the connection is closed.
-    setTimeout(() => this.#socket.destroy(), this.#breakOffMs).unref();
+    setTimeout(() => this.socket.destroy(), this.breakOffMs).unref();
   }
 
   breakOff(): void {
