@@ -193,7 +193,8 @@ const chunkedEncodings = new Map([jsonLine, serverSentEvent].map((encoding) => [
 
 /**
  * The connection to which finished chunks may be written directly, after the headers have left: 18% less CPU per message
- * than Node's response takes. Only for an HTTP/1.1 response whose turn it is.
+ * than Node's response takes. Only for an HTTP/1.1 response whose turn it is. A test compares the bytes on every
+ * supported Node.
  */
 function chunkSocket(exchange: Exchange): Socket | undefined {
   return exchange instanceof Http1Exchange && exchange.hasChunks ? (exchange.output.socket ?? undefined) : undefined;
