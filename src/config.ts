@@ -1,6 +1,8 @@
 import { isIP } from "node:net";
 import { Command, CommanderError, InvalidArgumentError, Option } from "commander";
+import type { Network } from "./domain/client-address.js";
 import { nanoseconds } from "./domain/instant.js";
+import type { ListenAddress } from "./domain/listen-address.js";
 import { type LogLevel, logLevels } from "./telemetry/log.js";
 
 /** The database: a URL, a file that holds one, or the private MariaDB under the data directory. */
@@ -8,19 +10,6 @@ export type DatabaseChoice =
   | { readonly kind: "url"; readonly url: string }
   | { readonly kind: "url_file"; readonly path: string }
   | { readonly kind: "embedded"; readonly dataDir: string };
-
-/** An address to listen on. */
-export interface Listen {
-  readonly host: string;
-  /** 0: any free port. */
-  readonly port: number;
-}
-
-/** A network: an address and the number of leading bits that name the network. */
-export interface Network {
-  readonly address: string;
-  readonly prefixBits: number;
-}
 
 /** A mistake in the arguments or the environment; the message says what to change. */
 export class UsageError extends Error {}
@@ -107,7 +96,7 @@ function wholeNumber(
   return setting(valueName, description, parse, fallback);
 }
 
-function parseListen(text: string): Listen {
+function parseListen(text: string): ListenAddress {
   const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]]*)):([0-9]{1,5})$/.exec(text);
   const port = Number(match?.[3]);
   if (match === null || port > 65_535) {

@@ -44,18 +44,13 @@ export function createApi(options: ApiOptions): readonly (UnaryMethod | StreamMe
 
 /** Before the first load an empty page would be wrong, and the tables may not exist. */
 function onceReady(live: Live, method: UnaryMethod | StreamMethod): UnaryMethod | StreamMethod {
-  if (method.kind === "unary") {
-    return {
-      ...method,
-      invoke: (request, call) => {
-        live.state();
-        return method.invoke(request, call);
-      },
+  const checked =
+    <A extends unknown[], R>(serve: (...args: A) => R) =>
+    (...args: A): R => {
+      live.state();
+      return serve(...args);
     };
-  }
-  const open: StreamMethod["open"] = (request, call) => {
-    live.state();
-    return method.open(request, call);
-  };
-  return { ...method, open };
+  return method.kind === "unary"
+    ? { ...method, invoke: checked(method.invoke) }
+    : { ...method, open: checked(method.open) };
 }

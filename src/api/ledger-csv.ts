@@ -27,7 +27,6 @@ export interface CsvFacts {
 
 /** Writes the CSV of one export (RFC 4180), and computes its summary. */
 export class LedgerCsv {
-  readonly #source: LedgerExport;
   readonly #hash = createHash("sha256");
   readonly #fromTexts = new Map<number, string>();
   readonly #toTexts = new Map<number, string>();
@@ -35,9 +34,7 @@ export class LedgerCsv {
   #rows = 0;
   readonly #clock = new UtcText();
 
-  constructor(source: LedgerExport) {
-    this.#source = source;
-  }
+  constructor(private readonly source: LedgerExport) {}
 
   header(): Buffer {
     return this.#piece(csvHeader);
@@ -73,27 +70,27 @@ export class LedgerCsv {
     const { from, to, classId, timeNs, quantity, fromBalance, toBalance } = parseEntry(entry);
     const time = this.#clock.of(timeNs);
     const effect = this.#effect(from, to, quantity);
-    const type = transferTypeText(this.#source.directory.entryClass(classId).transferType);
+    const type = transferTypeText(this.source.directory.entryClass(classId).transferType);
     return `${time},${quantity},${effect},${type},${this.#from(from)}${fromBalance},${this.#to(to)}${toBalance}\r\n`;
   }
 
   #effect(from: number, to: number, quantity: string): string {
-    const sent = this.#source.owns(from);
-    if (sent === this.#source.owns(to) || quantity === "0") return "0";
+    const sent = this.source.owns(from);
+    if (sent === this.source.owns(to) || quantity === "0") return "0";
     this.#sum.add(quantity, sent);
     return sent ? `-${quantity}` : quantity;
   }
 
   #from(id: number): string {
     return remembered(this.#fromTexts, id, () => {
-      const { kind, partyId } = this.#source.directory.account(id);
+      const { kind, partyId } = this.source.directory.account(id);
       return `${csvField(kind.assetId)},${csvField(kind.marketId)},${csvField(partyId)},${accountTypeText(kind.type)},`;
     });
   }
 
   #to(id: number): string {
     return remembered(this.#toTexts, id, () => {
-      const { kind, partyId } = this.#source.directory.account(id);
+      const { kind, partyId } = this.source.directory.account(id);
       return `${csvField(kind.marketId)},${csvField(partyId)},${accountTypeText(kind.type)},`;
     });
   }

@@ -9,7 +9,7 @@ import type { Config } from "../config.js";
 import { blockHeadOf } from "../domain/block-headers.js";
 import { grouped } from "../domain/decimal-text.js";
 import { exitInterrupted, OperatorError } from "../domain/operator-error.js";
-import { untilStopped } from "../runtime/stop-signal.js";
+import { stopOnSignal } from "../runtime/stop-signal.js";
 import { fileAt, tell, writeOut } from "./export.js";
 import { ProgressLine } from "./progress-line.js";
 
@@ -18,8 +18,7 @@ type ChangesExport = Extract<Config<"export">, { kind: "market" }>;
 /** Writes the changes of a market's book to a file, or to standard output. The file appears when it is complete. */
 export async function exportChanges(config: ChangesExport): Promise<void> {
   const server = openServer(config.server);
-  const stop = new AbortController();
-  void untilStopped().then(() => stop.abort());
+  const { stop } = stopOnSignal();
   const progress = new ProgressLine();
   try {
     const path = await fileAt(config.out);

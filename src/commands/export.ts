@@ -16,7 +16,7 @@ import type { Config } from "../config.js";
 import { grouped } from "../domain/decimal-text.js";
 import { exitInterrupted, exitNotVerified, OperatorError } from "../domain/operator-error.js";
 import { printable } from "../domain/printable.js";
-import { untilStopped } from "../runtime/stop-signal.js";
+import { stopOnSignal } from "../runtime/stop-signal.js";
 import { ProgressLine } from "./progress-line.js";
 
 const bytesPerMiB = 1024 * 1024;
@@ -41,8 +41,7 @@ type Common = Omit<DownloadOptions, "part" | "onSlice">;
 /** Writes a party's ledger entries to a file, or to standard output. @throws OperatorError unless all is verified */
 export async function exportLedger(config: LedgerExport): Promise<void> {
   const server = openServer(config.server);
-  const stop = new AbortController();
-  void untilStopped().then(() => stop.abort());
+  const { stop } = stopOnSignal();
   const progress = new ProgressLine();
   const startedAt = performance.now();
   const { partyId, assetId, startNs, endNs, giveUpMs, out } = config;

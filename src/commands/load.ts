@@ -1,4 +1,5 @@
-import type { Config, Listen } from "../config.js";
+import type { Config } from "../config.js";
+import { type ListenAddress, urlOf } from "../domain/listen-address.js";
 import { exitInterrupted, OperatorError } from "../domain/operator-error.js";
 import { isKafkaUrl } from "../loader/kafka-address.js";
 import { kafkaSource } from "../loader/kafka-source.js";
@@ -9,7 +10,7 @@ import { startRetries, withRetries } from "../loader/retry.js";
 import { fileSource, type Source, streamSource } from "../loader/source.js";
 import { AdminListener } from "../runtime/admin-listener.js";
 import { listenError } from "../runtime/listen-error.js";
-import { untilStopped } from "../runtime/stop-signal.js";
+import { stopOnSignal } from "../runtime/stop-signal.js";
 import { migrate } from "../store/migrate.js";
 import { SecondWriterError } from "../store/progress-table.js";
 import { createLog, type Log } from "../telemetry/log.js";
@@ -35,7 +36,7 @@ export async function load(config: Config<"load">): Promise<void> {
 
 /** @throws OperatorError if the address is unavailable */
 async function listenForAdmin(
-  at: Listen | undefined,
+  at: ListenAddress | undefined,
   status: LoadStatus,
   log: Log,
 ): Promise<AdminListener | undefined> {
@@ -48,23 +49,17 @@ async function listenForAdmin(
   const port = await admin.listen(at.host, at.port).catch((error: unknown) => {
     throw listenError(error, `${at.host}:${at.port}`, "--admin-listen");
   });
-  const host = at.host.includes(":") ? `[${at.host}]` : at.host;
-  log.info(`health and metrics on http://${host}:${port}`);
+  log.info(`health and metrics on ${urlOf("http", { ...at, port })}`);
   return admin;
 }
 
 async function loadInto(url: string, config: Config<"load">, log: Log, status: LoadStatus): Promise<void> {
   // Up to here a signal ends the process at once; the next command resumes a migration.
   await withRetries(() => migrate(url, log), startRetries(log));
-  const stopping = new AbortController();
-  let interrupted = false;
-  void untilStopped().then((signal) => {
-    interrupted = signal === "SIGINT";
-    stopping.abort();
-  });
+  const { stop, isInterrupted } = stopOnSignal();
   const progress = new ProgressLine(log);
   try {
-    const summary = await loadInTurn(url, config, { log, status, signal: stopping.signal }, progress);
+    const summary = await loadInTurn(url, config, { log, status, signal: stop.signal }, progress);
     progress.clear();
     for (const line of renderSummary(summary)) process.stdout.write(`${line}\n`);
   } finally {
@@ -72,7 +67,7 @@ async function loadInto(url: string, config: Config<"load">, log: Log, status: L
     // An open pipe would keep the process alive.
     if (config.sources.includes("-")) process.stdin.destroy();
   }
-  if (interrupted) throw new OperatorError("interrupted; what was committed stays", exitInterrupted);
+  if (isInterrupted()) throw new OperatorError("interrupted; what was committed stays", exitInterrupted);
 }
 
 /** What all loads of the command share. */

@@ -1,7 +1,7 @@
 import type { Config } from "../config.js";
 import { exitInterrupted, OperatorError } from "../domain/operator-error.js";
 import { type RetainSummary, retain as retainEntries } from "../ledger/retain.js";
-import { untilStopped } from "../runtime/stop-signal.js";
+import { stopOnSignal } from "../runtime/stop-signal.js";
 import { openDatabase } from "../store/database.js";
 import { hasSchema } from "../store/migrate.js";
 import { createLog } from "../telemetry/log.js";
@@ -14,18 +14,11 @@ const statementTimeoutMs = 60_000;
 /** Drops old ledger entries, and prints which are kept on standard output. */
 export async function retain(config: Config<"retain">): Promise<void> {
   const log = createLog(config.logLevel);
-  const stopping = new AbortController();
-  let interrupted = false;
-  void untilStopped().then((signal) => {
-    interrupted = signal === "SIGINT";
-    stopping.abort();
-  });
-  const { oldest, entries } = await withDatabase(config.database, log, (url) =>
-    drop(url, config.keepNs, stopping.signal),
-  );
+  const { stop, isInterrupted } = stopOnSignal();
+  const { oldest, entries } = await withDatabase(config.database, log, (url) => drop(url, config.keepNs, stop.signal));
   const kept = oldest === undefined ? "nothing was loaded" : `kept are those from block ${oldest.height} on`;
   process.stdout.write(`${entries} ledger entries dropped; ${kept}\n`);
-  if (interrupted) throw new OperatorError("interrupted; the next run drops the rest", exitInterrupted);
+  if (isInterrupted()) throw new OperatorError("interrupted; the next run drops the rest", exitInterrupted);
 }
 
 async function drop(url: string, keepNs: bigint, signal: AbortSignal): Promise<RetainSummary> {

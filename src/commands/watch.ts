@@ -5,7 +5,7 @@ import { MarketFeed } from "../client/market-feed.js";
 import { openServer, serverProblem } from "../client/server.js";
 import type { Config } from "../config.js";
 import { exitInterrupted, OperatorError } from "../domain/operator-error.js";
-import { untilStopped } from "../runtime/stop-signal.js";
+import { stopOnSignal } from "../runtime/stop-signal.js";
 import { FullScreen } from "../terminal/full-screen.js";
 import {
   bookLine,
@@ -26,12 +26,7 @@ const frameIntervalMs = 50;
  */
 export async function watch(config: Config<"watch">): Promise<void> {
   const server = openServer(config.server);
-  const stop = new AbortController();
-  let interrupted = false;
-  void untilStopped().then((signal) => {
-    interrupted = signal === "SIGINT";
-    stop.abort();
-  });
+  const { stop, isInterrupted } = stopOnSignal();
   process.once("SIGHUP", () => stop.abort());
   process.stdout.once("error", () => stop.abort());
   try {
@@ -44,7 +39,7 @@ export async function watch(config: Config<"watch">): Promise<void> {
   } finally {
     stop.abort();
   }
-  if (interrupted) throw new OperatorError("interrupted", exitInterrupted);
+  if (isInterrupted()) throw new OperatorError("interrupted", exitInterrupted);
 }
 
 function shownMarket({ market, mode, block, book, staleness }: MarketFeed): ShownMarket {

@@ -324,19 +324,16 @@ class Column {
 
 /** Reads what a {@link Column} wrote. */
 class ColumnReader {
-  readonly #bytes: Uint8Array;
   #at = 0;
 
-  constructor(bytes: Uint8Array) {
-    this.#bytes = bytes;
-  }
+  constructor(private readonly bytes: Uint8Array) {}
 
   get isAtEnd(): boolean {
-    return this.#at === this.#bytes.length;
+    return this.#at === this.bytes.length;
   }
 
   get bytesLeft(): number {
-    return this.#bytes.length - this.#at;
+    return this.bytes.length - this.#at;
   }
 
   end(): void {
@@ -344,7 +341,7 @@ class ColumnReader {
   }
 
   unsigned(): Integer {
-    const bytes = this.#bytes;
+    const bytes = this.bytes;
     let value = 0;
     let unit = 1;
     for (let count = 1; count <= safeBytes; count++) {
@@ -384,13 +381,13 @@ class ColumnReader {
     if (length > this.bytesLeft) throw new MalformedHistoryError("it ends within a column");
     const from = this.#at;
     this.#at += Number(length);
-    return this.#bytes.subarray(from, this.#at);
+    return this.bytes.subarray(from, this.#at);
   }
 
   #long(low: bigint): Integer {
     let value = low;
     for (let count = safeBytes; count < integerBytesMax; count++) {
-      const byte = this.#bytes[this.#at++];
+      const byte = this.bytes[this.#at++];
       if (byte === undefined) throw new MalformedHistoryError("it ends within an integer");
       value += BigInt(byte & 0x7f) << BigInt(7 * count);
       if (byte === 0) throw new MalformedHistoryError("an integer is longer than needed");

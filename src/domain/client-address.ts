@@ -1,3 +1,9 @@
+/** A network: an address and the number of leading bits that name the network. */
+export interface Network {
+  readonly address: string;
+  readonly prefixBits: number;
+}
+
 /**
  * The key by which quotas count: an IPv4 address, or the /64 network of an IPv6 address, because a client usually has a
  * whole /64. Takes an address as sockets print it; other text is returned unchanged.

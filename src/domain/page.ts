@@ -30,6 +30,42 @@ export interface Page<R, P> {
   readonly newestBlock: BlockHead | undefined;
 }
 
+/** What a scan from the cursor, inclusive, found. */
+interface Found<R, P> {
+  /** At least as many as wanted, unless the list or the scan ended before. */
+  readonly rows: readonly R[];
+  /** If it ended at the bound on work: the last position that was examined. */
+  readonly reached?: P | undefined;
+}
+
+/**
+ * The page of a request, from scans in either direction. The first takes one row more than the page, which tells
+ * whether it is the last, and the row at the cursor. If that is there, as usual, the other side is not empty, and no
+ * second scan is needed.
+ */
+export async function findPage<R, P>(
+  { cursor, size, backwards, newestFirst }: PageRequest<P>,
+  isAt: (row: R, cursor: P) => boolean,
+  scan: (descending: boolean, want: number) => Promise<Found<R, P>>,
+): Promise<Omit<Page<R, P>, "newestBlock">> {
+  const descending = newestFirst !== backwards;
+  const { rows: found, reached } = await scan(descending, size + (cursor === undefined ? 1 : 2));
+  const [first] = found;
+  const atCursor = cursor !== undefined && first !== undefined && isAt(first, cursor);
+  const after = atCursor ? found.slice(1) : found;
+  const rows = after.slice(0, size);
+  const more = after.length > size || reached !== undefined;
+  const behind = atCursor || (cursor !== undefined && isAny(await scan(!descending, 1)));
+  const early = after.length <= size && reached !== undefined ? { reached } : {};
+  return backwards
+    ? { rows: rows.reverse(), hasNext: behind, hasPrevious: more, ...early }
+    : { rows, hasNext: more, hasPrevious: behind, ...early };
+}
+
+function isAny({ rows, reached }: Found<unknown, unknown>): boolean {
+  return rows.length > 0 || reached !== undefined;
+}
+
 /** Reads `pagination`; absent text is empty. @throws Failure naming the invalid field */
 export function readPagination<P>(
   pagination: Pagination | undefined,

@@ -92,11 +92,7 @@ export interface ResponseStream<O extends DescMessage = DescMessage> extends Met
 
 /** A stream that passes everything on to another. Decorators override what they change. */
 export abstract class ForwardingStream implements ResponseStream {
-  protected readonly inner: ResponseStream;
-
-  constructor(inner: ResponseStream) {
-    this.inner = inner;
-  }
+  constructor(protected readonly inner: ResponseStream) {}
 
   get headers(): ReadonlyMap<string, string> {
     return this.inner.headers;

@@ -1,6 +1,6 @@
 import { firstIdOfBlock } from "../domain/block-position.js";
 import type { TimeRange } from "../domain/date-range.js";
-import type { Page, PageRequest } from "../domain/page.js";
+import { findPage, type Page, type PageRequest } from "../domain/page.js";
 import type { Call } from "../domain/service.js";
 import type { WorkClass } from "../store/connection/fair-queue.js";
 import { type BlockPlace, ReadBehindError, type StorePlace } from "../store/connection/store-place.js";
@@ -12,7 +12,7 @@ import { type IdRange, idMax } from "./id-range.js";
 import { PlanCounts } from "./ledger-metrics.js";
 import { always, type LedgerExtent, LedgerView, unknownLedger } from "./ledger-view.js";
 import { StatisticsMemory } from "./page-statistics.js";
-import { type ScannedEntries, scanEntries } from "./scan-entries.js";
+import { type ScanState, scanEntries } from "./scan-entries.js";
 import { type LedgerFilter, selectEntries } from "./selection.js";
 
 /** A ledger entry with its accounts and class. */
@@ -107,11 +107,12 @@ export class LedgerReader {
   ): Promise<Page<LedgerEntry, bigint>> {
     const { result, extent, directory } = await this.read(call, time, async (view, accounts) => {
       const selection = selectEntries(accounts, filter);
-      const page = await readPage(request, async (range, want) => {
+      const page = await findPage(request, isAt, async (descending, want) => {
+        const range = rangeFrom(request.cursor, descending);
         const known = this.#statistics.recall(filter, view.clip(range), want);
         const scanned = await scanEntries(view, selection, { rest: range, known }, want);
         this.#statistics.note(filter, range, want, view, scanned);
-        return scanned;
+        return { rows: scanned.rows, reached: reachedBy(scanned.state) };
       });
       const { newestBlock, start } = await view.reach();
       checkCursor(request.cursor, newestBlock);
@@ -150,40 +151,19 @@ function checkCursor(cursor: bigint | undefined, newest: BlockPlace | undefined)
   throw new ReadBehindError("the cursor lies beyond the newest block", cursorAttemptsMax);
 }
 
-/**
- * Reads from the cursor in the direction of the page, including the cursor's own position. If a row is there, as usual,
- * the other side is not empty, and no second scan is needed.
- */
-async function readPage(
-  { cursor, size, backwards, newestFirst }: PageRequest<bigint>,
-  scan: (range: IdRange, want: number) => Promise<ScannedEntries>,
-): Promise<Omit<Page<EntryText, bigint>, "newestBlock">> {
-  const descending = newestFirst !== backwards;
-  const low = descending ? 0n : (cursor ?? 0n);
-  const high = descending ? (cursor ?? idMax) : idMax;
-  // The page, one more row to tell whether it is the last, and the row at the cursor.
-  const { rows: found, state } = await scan({ low, high, descending }, size + (cursor === undefined ? 1 : 2));
-  const isCut = state.rest.low <= state.rest.high;
-  const atCursor = cursor !== undefined && found[0] !== undefined && idOf(found[0]) === cursor;
-  const after = atCursor ? found.slice(1) : found;
-  const rows = after.slice(0, size);
-  const more = after.length > size || isCut;
-  const behind = atCursor || (cursor !== undefined && (await isAnyBehind(cursor, descending, scan)));
-  const reached = descending ? state.rest.high + 1n : state.rest.low - 1n;
-  const early = after.length <= size && isCut ? { reached } : {};
-  return backwards
-    ? { rows: rows.reverse(), hasNext: behind, hasPrevious: more, ...early }
-    : { rows, hasNext: more, hasPrevious: behind, ...early };
+/** From the cursor on, inclusive. */
+function rangeFrom(cursor: bigint | undefined, descending: boolean): IdRange {
+  return descending ? { low: 0n, high: cursor ?? idMax, descending } : { low: cursor ?? 0n, high: idMax, descending };
 }
 
-async function isAnyBehind(
-  cursor: bigint,
-  descending: boolean,
-  scan: (range: IdRange, want: number) => Promise<ScannedEntries>,
-): Promise<boolean> {
-  const range = descending ? { low: cursor, high: idMax } : { low: 0n, high: cursor };
-  const { rows, state } = await scan({ ...range, descending: !descending }, 1);
-  return rows.length > 0 || state.rest.low <= state.rest.high;
+/** The last id that a scan examined, if it ended at the bound on work. */
+function reachedBy({ rest: { low, high, descending } }: ScanState): bigint | undefined {
+  if (low > high) return undefined;
+  return descending ? high + 1n : low - 1n;
+}
+
+function isAt(row: EntryText, cursor: bigint): boolean {
+  return idOf(row) === cursor;
 }
 
 function resolve(directory: AccountDirectory, entry: EntryText): LedgerEntry {

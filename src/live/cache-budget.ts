@@ -8,18 +8,15 @@ export interface BudgetUser {
  * dropped.
  */
 export class CacheBudget {
-  readonly #bytesMax: number;
   readonly #users = new Set<BudgetUser>();
   #bytes = 0;
 
-  constructor(bytesMax: number) {
-    this.#bytesMax = bytesMax;
-  }
+  constructor(private readonly bytesMax: number) {}
 
   /** Counts bytes that `user` is about to keep. False: that is too much for one response, keep nothing. */
   take(user: BudgetUser, bytes: number): boolean {
-    if (bytes > this.#bytesMax / responsesMin) return false;
-    if (this.#bytes + bytes > this.#bytesMax) {
+    if (bytes > this.bytesMax / responsesMin) return false;
+    if (this.#bytes + bytes > this.bytesMax) {
       for (const each of this.#users) each.forgetDepthResponses();
       this.#users.clear();
       this.#bytes = 0;

@@ -12,14 +12,6 @@ import { LiveState, type MarketCounts } from "./live-state.js";
 import type { Subscriber } from "./subscriber.js";
 import { Tail } from "./tail.js";
 
-/** Options of {@link startLive}. */
-export interface LiveOptions {
-  readonly database: Database;
-  readonly log: Log;
-  readonly metrics: Metrics;
-  readonly limits?: Partial<LiveLimits>;
-}
-
 /** The state in a few figures, as JSON shows them. Undefined: not known yet. */
 export interface LiveStatus extends Partial<MarketCounts> {
   /** Decimal. */
@@ -63,7 +55,12 @@ export interface Live {
  * Starts to follow a database. Resolves after the first attempt to read it. If that failed, or the database is empty,
  * the state becomes ready by itself later.
  */
-export async function startLive(options: LiveOptions): Promise<Live> {
+export async function startLive(options: {
+  readonly database: Database;
+  readonly log: Log;
+  readonly metrics: Metrics;
+  readonly limits?: Partial<LiveLimits>;
+}): Promise<Live> {
   const limits = { ...liveLimits, ...options.limits };
   const live = new FollowedLive(limits, options.log);
   const tail = new Tail({ database: options.database, limits, log: options.log, listener: live });
@@ -80,8 +77,6 @@ export function notReady(): Failure {
 
 class FollowedLive implements Live {
   tail: Tail | undefined;
-  readonly #limits: LiveLimits;
-  readonly #log: Log;
   readonly #listeners: ((ready: boolean) => void)[] = [];
   #state: LiveState | undefined;
   #hub: Hub | undefined;
@@ -90,10 +85,10 @@ class FollowedLive implements Live {
   /** Whether it was said that the database is empty. */
   #isEmpty = false;
 
-  constructor(limits: LiveLimits, log: Log) {
-    this.#limits = limits;
-    this.#log = log;
-  }
+  constructor(
+    private readonly limits: LiveLimits,
+    private readonly log: Log,
+  ) {}
 
   get ready(): boolean {
     return this.#state !== undefined;
@@ -168,27 +163,27 @@ class FollowedLive implements Live {
       for (const market of change.turned) this.#logTurned(market);
       return;
     }
-    const state = await LiveState.create(changes, this.#limits);
+    const state = await LiveState.create(changes, this.limits);
     this.#forget();
     this.#isEmpty = false;
-    if (!this.#draining) this.#hub = new Hub(state, this.#limits, this.#log);
+    if (!this.#draining) this.#hub = new Hub(state, this.limits, this.log);
     this.#state = state;
     const { chainId, height } = changes.progress;
-    this.#log.info({ chain: chainId, height: String(height), markets: state.announced.length }, "read the state");
+    this.log.info({ chain: chainId, height: String(height), markets: state.announced.length }, "read the state");
     for (const market of state.announced) if (market.stale) this.#logTurned(market);
     for (const listener of this.#listeners) listener(true);
   }
 
   #logTurned({ id, stale }: LiveMarket): void {
-    if (stale) this.#log.warn({ market: id }, "market is stale: it has no depth before its venue's next snapshot");
-    else this.#log.info({ market: id }, "market is no longer stale");
+    if (stale) this.log.warn({ market: id }, "market is stale: it has no depth before its venue's next snapshot");
+    else this.log.info({ market: id }, "market is no longer stale");
   }
 
   onEmpty(): void {
     if (this.#isEmpty) return;
     this.#isEmpty = true;
     const isNew = this.#state === undefined;
-    this.#log.warn(`the database has no block ${isNew ? "yet" : "any more"}; waiting for marketd load`);
+    this.log.warn(`the database has no block ${isNew ? "yet" : "any more"}; waiting for marketd load`);
     this.#forget();
   }
 

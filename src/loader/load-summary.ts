@@ -32,14 +32,11 @@ export interface LoadSummary extends FoldCounts {
 export class ProgressMeter {
   readonly rows = new Map<string, number>();
   readonly #startedMs = performance.now();
-  readonly #fold: BlockFold;
   #bytes = 0;
   #totalBytes: number | undefined;
   #sourceStarted = 0;
 
-  constructor(fold: BlockFold) {
-    this.#fold = fold;
-  }
+  constructor(private readonly fold: BlockFold) {}
 
   get seconds(): number {
     return (performance.now() - this.#startedMs) / 1_000;
@@ -75,7 +72,7 @@ export class ProgressMeter {
   }
 
   get progress(): LoadProgress {
-    const { blocks, events } = this.#fold.counts;
+    const { blocks, events } = this.fold.counts;
     const seconds = this.seconds;
     const part = this.#totalBytes === undefined || this.#bytes === 0 ? undefined : this.#bytes / this.#totalBytes;
     return {

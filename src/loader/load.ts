@@ -104,19 +104,21 @@ function endSoon(writer: Writer): void {
   setTimeout(() => writer.close(), stopMsMax).unref();
 }
 
+/** What a load goes on from. */
+interface LoaderStart {
+  readonly fold: BlockFold;
+  readonly ledger: LedgerTextWriter;
+  readonly sums: TableSums;
+  readonly history: HistoryFold | undefined;
+  readonly progress: Progress | undefined;
+  /** The digest of the block that the progress names. */
+  readonly newestDigest: Uint8Array | undefined;
+}
+
 class Loader {
-  readonly #writer: Writer;
-  readonly #options: LoadOptions;
-  /** Undefined: it takes no turns with other loaders. */
-  readonly #turn: Turn | undefined;
   readonly #retry: RetryOptions;
-  readonly #fold: BlockFold;
-  readonly #ledger: LedgerTextWriter;
-  readonly #sums: TableSums;
-  readonly #history: HistoryFold | undefined;
   readonly #meter: ProgressMeter;
   #progress: Progress | undefined;
-  /** The digest of the block that the progress names. */
   #newestDigest: Uint8Array | undefined;
   /** The transaction on its way: while the server writes one batch, the next is made. */
   #writing: Promise<void> | undefined;
@@ -135,29 +137,18 @@ class Loader {
   #eventsTaken = 0;
 
   private constructor(
-    writer: Writer,
-    options: LoadOptions,
-    turn: Turn | undefined,
-    fold: BlockFold,
-    ledger: LedgerTextWriter,
-    sums: TableSums,
-    history: HistoryFold | undefined,
-    progress: Progress | undefined,
-    newestDigest: Uint8Array | undefined,
+    private readonly writer: Writer,
+    private readonly options: LoadOptions,
+    /** Undefined: it takes no turns with other loaders. */
+    private readonly turn: Turn | undefined,
+    private readonly from: LoaderStart,
   ) {
-    this.#writer = writer;
-    this.#options = options;
-    this.#turn = turn;
     this.#retry = retryOptions(options);
-    this.#fold = fold;
-    this.#ledger = ledger;
-    this.#sums = sums;
-    this.#history = history;
-    this.#progress = progress;
-    this.#newestDigest = newestDigest;
+    this.#progress = from.progress;
+    this.#newestDigest = from.newestDigest;
     this.#localInfile = options.localInfile ?? true;
     this.#blockByBlock = options.blockByBlock === true || options.pace !== undefined;
-    this.#meter = new ProgressMeter(fold);
+    this.#meter = new ProgressMeter(from.fold);
   }
 
   /** Reads where the store is, in one snapshot. */
@@ -185,32 +176,33 @@ class Loader {
         const history = past && new HistoryFold(books, past, keepNs);
         const fold = new BlockFold({ progress, position, books, ledger, chain, venueMarkets, onNotice, history });
         const sums = await TableSums.read(connection, progress);
-        return new Loader(writer, options, turn, fold, ledger, sums, history, progress, marks[0]?.digest);
+        const from = { fold, ledger, sums, history, progress, newestDigest: marks[0]?.digest };
+        return new Loader(writer, options, turn, from);
       });
     return withRetries(read, retryOptions(options));
   }
 
   async run(): Promise<LoadSummary> {
     let upgrade = false;
-    this.#options.status?.reached(this.#progress, 0, 0);
+    this.options.status?.reached(this.#progress, 0, 0);
     this.#tellTurn();
     try {
-      for await (const source of this.#options.sources) {
-        this.#fold.beginSource(source.repeats);
-        source.startAt?.(this.#fold.needed);
+      for await (const source of this.options.sources) {
+        this.from.fold.beginSource(source.repeats);
+        source.startAt?.(this.from.fold.needed);
         this.#source = source;
-        this.#options.status?.reads(source.messagesBehind);
+        this.options.status?.reads(source.messagesBehind);
         upgrade = await this.#read(source);
         if (upgrade || this.#isAborted()) break;
       }
     } finally {
       // Also when the input is broken: the blocks before the break are whole.
-      const mayWrite = this.#failure === undefined && this.#turn?.isOurs !== false;
-      if (mayWrite && this.#fold.hasBatch) await this.#flush();
+      const mayWrite = this.#failure === undefined && this.turn?.isOurs !== false;
+      if (mayWrite && this.from.fold.hasBatch) await this.#flush();
       await this.#settle();
     }
     return {
-      ...this.#fold.summary(),
+      ...this.from.fold.summary(),
       rows: this.#meter.rows,
       seconds: this.#meter.seconds,
       localInfile: this.#localInfile,
@@ -234,8 +226,8 @@ class Loader {
         }
         if (await this.#frames(splitter.frames(next.value))) return true;
         // Input that is known already, or a block without an end, is read for long without a transaction.
-        if (this.#turn?.isDue === true && !this.#isWriting) await this.#showTurn(this.#turn);
-        this.#options.onProgress?.(() => this.#meter.progress);
+        if (this.turn?.isDue === true && !this.#isWriting) await this.#showTurn(this.turn);
+        this.options.onProgress?.(() => this.#meter.progress);
       }
       return false;
     } finally {
@@ -246,18 +238,18 @@ class Loader {
 
   /** Whether a protocol upgrade ended it. */
   async #frames(frames: Iterable<Frame>): Promise<boolean> {
-    const { counts } = this.#fold;
+    const { counts } = this.from.fold;
     for (const frame of frames) {
       const known = counts.events;
-      const outcome = this.#fold.apply(frame);
-      if (this.#turn?.isOurs === false && counts.events > known) {
-        await this.#turn.take();
+      const outcome = this.from.fold.apply(frame);
+      if (this.turn?.isOurs === false && counts.events > known) {
+        await this.turn.take();
         this.#tellTurn();
       }
       if (outcome === "protocol_upgrade") return true;
       if (outcome !== "block_end") continue;
       if (this.#isBatchFull()) await this.#flush();
-      if (this.#options.pace !== undefined) await this.#wait(this.#options.pace);
+      if (this.options.pace !== undefined) await this.#wait(this.options.pace);
       if (this.#isAborted()) return false;
     }
     return false;
@@ -271,7 +263,7 @@ class Loader {
     const next = chunks.next();
     if (await settlesWithin(next, inputIdleMs)) return await next;
     if (followed) this.#blockByBlock = true;
-    if (this.#fold.hasBatch) await this.#flush();
+    if (this.from.fold.hasBatch) await this.#flush();
     await this.#settle();
     return await this.#waitFor(next);
   }
@@ -281,8 +273,8 @@ class Loader {
    * @throws SecondWriterError when another took its turn
    */
   async #waitFor<T>(promise: Promise<T>): Promise<T | undefined> {
-    const outcome = untilAborted(promise, this.#options.signal);
-    const turn = this.#turn;
+    const outcome = untilAborted(promise, this.options.signal);
+    const turn = this.turn;
     if (turn !== undefined) while (!(await settlesWithin(outcome, beatIntervalMs))) await this.#showTurn(turn);
     return await outcome;
   }
@@ -294,23 +286,23 @@ class Loader {
   }
 
   #tellTurn(): void {
-    this.#options.status?.setTurn(this.#turn?.isOurs !== false);
+    this.options.status?.setTurn(this.turn?.isOurs !== false);
   }
 
   #isBatchFull(): boolean {
     if (this.#blockByBlock) return true;
-    const { bytes, rows } = this.#fold.size;
+    const { bytes, rows } = this.from.fold.size;
     return (
-      bytes >= (this.#options.transactionLedgerBytes ?? transactionLedgerBytes) ||
-      rows >= (this.#options.transactionRowsMax ?? transactionRowsMax)
+      bytes >= (this.options.transactionLedgerBytes ?? transactionLedgerBytes) ||
+      rows >= (this.options.transactionRowsMax ?? transactionRowsMax)
     );
   }
 
   /** Hands the batch over to be written, when the one before is. */
   async #flush(): Promise<void> {
     await this.#settle();
-    const batch = this.#fold.take();
-    const events = this.#fold.counts.events - this.#eventsTaken;
+    const batch = this.from.fold.take();
+    const events = this.from.fold.counts.events - this.#eventsTaken;
     this.#eventsTaken += events;
     this.#writing = this.#write(batch, events).catch((error: unknown) => {
       this.#failure = { error };
@@ -330,10 +322,10 @@ class Loader {
     this.#isWriting = true;
     this.#progress = await withRetries((attempt) => this.#attempt(batch, attempt > 0), this.#retry);
     this.#isWriting = false;
-    this.#turn?.wasShown();
-    this.#options.status?.reached(this.#progress, batch.blocks.size, events);
+    this.turn?.wasShown();
+    this.options.status?.reached(this.#progress, batch.blocks.size, events);
     this.#newestDigest = batch.blocks.get(batch.reached.height)?.digest ?? this.#newestDigest;
-    this.#ledger.giveBack(batch.text);
+    this.from.ledger.giveBack(batch.text);
     this.#meter.written(batch);
   }
 
@@ -346,23 +338,23 @@ class Loader {
       if (error instanceof ServerBehindError) this.#checkNothingLost(error);
       if (!this.#localInfile || !isLocalInfileRefused(error)) throw error;
       this.#localInfile = false;
-      this.#options.log.warn("the server forbids LOAD DATA LOCAL: loading with INSERT, which is slower");
+      this.options.log.warn("the server forbids LOAD DATA LOCAL: loading with INSERT, which is slower");
       return await this.#transact(batch, isRetry);
     }
   }
 
   /** An earlier attempt may have been committed, or still be: its lock on the progress is waited for. */
   #transact(batch: WholeBatch, isRetry: boolean): Promise<Progress> {
-    return this.#writer.transaction(async (connection) => {
+    return this.writer.transaction(async (connection) => {
       const reached = isRetry ? await lockProgress(connection) : undefined;
       if (reached !== undefined && isSamePlace(reached, batch.reached)) return reached;
       if (isRetry) checkNotBehind(this.#progress, reached);
       const progress = await writeBatch(connection, batch, this.#progress, {
         localInfile: this.#localInfile,
-        loaderId: this.#turn?.id ?? "",
+        loaderId: this.turn?.id ?? "",
         newestDigest: this.#newestDigest,
-        sumsAfter: this.#sums.after,
-        prunePast: this.#history?.prune,
+        sumsAfter: this.from.sums.after,
+        prunePast: this.from.history?.prune,
       });
       await this.#readFigures(connection);
       return progress;
@@ -371,7 +363,7 @@ class Loader {
 
   /** Now and then, for the metrics. */
   async #readFigures(connection: Connection): Promise<void> {
-    const { status } = this.#options;
+    const { status } = this.options;
     if (status === undefined || performance.now() < this.#figuresAt) return;
     status.past = await readPastFigures(connection);
     this.#figuresAt = performance.now() + pastFiguresIntervalMs;
@@ -397,7 +389,7 @@ class Loader {
   }
 
   #isAborted(): boolean {
-    return this.#options.signal?.aborted === true;
+    return this.options.signal?.aborted === true;
   }
 }
 

@@ -65,18 +65,15 @@ export async function withRetries<T>(work: (attempt: number) => Promise<T>, opti
 
 /** The time from the first failure to the next success. */
 class Outage {
-  readonly #options: RetryOptions;
   #since: number | undefined;
   #problem: string | undefined;
   #pauseMs = retryPauseMsMin;
 
-  constructor(options: RetryOptions) {
-    this.#options = options;
-  }
+  constructor(private readonly options: RetryOptions) {}
 
   /** Resolves when it is time for another attempt. @throws OperatorError when there is to be none */
   async pause(error: unknown): Promise<void> {
-    const { log, signal, outageMsMax: maxMs, describe = databaseProblem } = this.#options;
+    const { log, signal, outageMsMax: maxMs, describe = databaseProblem } = this.options;
     const problem = describe(error) ?? "the database failed";
     this.#since ??= performance.now();
     if (performance.now() - this.#since >= maxMs) {
@@ -93,6 +90,6 @@ class Outage {
 
   end(): void {
     if (this.#since === undefined) return;
-    this.#options.log.warn({ seconds: Math.round(performance.now() - this.#since) / 1_000 }, "the load goes on");
+    this.options.log.warn({ seconds: Math.round(performance.now() - this.#since) / 1_000 }, "the load goes on");
   }
 }

@@ -24,18 +24,16 @@ export const standbyPollMs = 100;
 export class Turn {
   /** Names this loader in the database. */
   readonly id = randomBytes(12).toString("hex");
-  readonly #writer: Writer;
-  readonly #retry: RetryOptions;
   /** As it was when this loader found it free; undefined: the database is empty. */
   #found: LoaderTurn | undefined;
   #isOurs = false;
   #hasWaited = false;
   #shownMs = performance.now();
 
-  constructor(writer: Writer, retry: RetryOptions) {
-    this.#writer = writer;
-    this.#retry = retry;
-  }
+  constructor(
+    private readonly writer: Writer,
+    private readonly retry: RetryOptions,
+  ) {}
 
   /** Whether this loader may write. In an empty database every loader may: the first block decides. */
   get isOurs(): boolean {
@@ -53,18 +51,18 @@ export class Turn {
    * @throws OperatorError when it is stopped before
    */
   async untilFree(): Promise<void> {
-    const { signal, log } = this.#retry;
+    const { signal, log } = this.retry;
     let seen: LoaderTurn | undefined;
     let movedMs = performance.now();
     for (;;) {
       // A transaction, because it notices a connection that is dead.
       const isFree = await withRetries(async (attempt) => {
-        const turn = await this.#writer.transaction(readTurn);
+        const turn = await this.writer.transaction(readTurn);
         // While the database was away, the loader that loads could not show that it lives.
         if (attempt > 0 || turn?.loaderId !== seen?.loaderId || turn?.beat !== seen?.beat) movedMs = performance.now();
         seen = turn;
         return !turn?.loaderId || performance.now() - movedMs >= beatSilenceMsMax;
-      }, this.#retry);
+      }, this.retry);
       if (isFree) break;
       if (!this.#hasWaited) log.info("another loader is loading; standing by");
       this.#hasWaited = true;
@@ -81,10 +79,10 @@ export class Turn {
     const found = this.#found;
     if (this.#isOurs || found === undefined) return;
     const take = (connection: Connection) => takeTurn(connection, found, this.id);
-    if (!(await withRetries(() => this.#writer.transaction(take), this.#retry))) throw new SecondWriterError();
+    if (!(await withRetries(() => this.writer.transaction(take), this.retry))) throw new SecondWriterError();
     this.#isOurs = true;
     this.wasShown();
-    if (this.#hasWaited) this.#retry.log.warn("no other loader is loading any more; it is this one's turn");
+    if (this.#hasWaited) this.retry.log.warn("no other loader is loading any more; it is this one's turn");
   }
 
   /** A block was written, which shows that this loader lives. */
@@ -124,18 +122,18 @@ export class Turn {
     if (this.#found?.loaderId !== "") return;
     this.#isOurs = false;
     this.#hasWaited = true;
-    this.#retry.log.warn("this loader has lost its source: any loader that can read on may take the turn");
+    this.retry.log.warn("this loader has lost its source: any loader that can read on may take the turn");
   }
 
   /** Gives the turn up for good, so that another loader need not wait. */
   async end(): Promise<void> {
-    await this.#writer.transaction((connection) => endTurn(connection, this.id)).catch(() => {});
+    await this.writer.transaction((connection) => endTurn(connection, this.id)).catch(() => {});
   }
 
   /** While the database is away nothing is known; the next block, or the next call, tries again. */
   async #whilePassing(isFine: (connection: Connection) => Promise<boolean>): Promise<void> {
     try {
-      if (await this.#writer.transaction(isFine)) return;
+      if (await this.writer.transaction(isFine)) return;
     } catch (error) {
       if (isPassing(error)) return;
       throw error;

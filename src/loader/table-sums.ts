@@ -26,19 +26,16 @@ interface Share {
 
 /** The rows of one table, by their keys, and what they add up to. */
 class TableSum {
-  readonly #table: Pick<TableRows<never>, "table" | "columns" | "keyColumns">;
   readonly #shares = new Map<string, Share>();
   sum: RowSum = noRows;
 
-  constructor(table: Pick<TableRows<never>, "table" | "columns" | "keyColumns">) {
-    this.#table = table;
-  }
+  constructor(private readonly table: Pick<TableRows<never>, "table" | "columns" | "keyColumns">) {}
 
   /** Adds a row in place of the one with its key. @returns the key */
   put(values: readonly Parameter[]): string {
-    const key = keyOf(this.#table, values);
+    const key = keyOf(this.table, values);
     this.remove(key);
-    const share = { hash: rowHash(this.#table.table, values), place: placeOf(this.#table, values) };
+    const share = { hash: rowHash(this.table.table, values), place: placeOf(this.table, values) };
     this.#shares.set(key, share);
     this.sum = addRow(this.sum, share.hash, share.place);
     return key;
@@ -46,7 +43,7 @@ class TableSum {
 
   /** Adds a row unless there is one with its key. */
   keep(values: readonly Parameter[]): void {
-    if (!this.#shares.has(keyOf(this.#table, values))) this.put(values);
+    if (!this.#shares.has(keyOf(this.table, values))) this.put(values);
   }
 
   remove(key: string): void {

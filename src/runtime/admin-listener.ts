@@ -1,5 +1,5 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
+import { startListening } from "./listen-error.js";
 
 /** Connections of the admin listener; further ones are closed at once. */
 export const adminConnectionsMax = 32;
@@ -47,16 +47,8 @@ export class AdminListener {
   }
 
   /** Resolves with the port. @throws Error if the address is unavailable */
-  async listen(host: string, port: number): Promise<number> {
-    await new Promise<void>((resolve, reject) => {
-      this.#server.once("error", reject);
-      this.#server.listen({ host, port }, () => {
-        this.#server.off("error", reject);
-        this.#server.on("error", () => {});
-        resolve();
-      });
-    });
-    return (this.#server.address() as AddressInfo).port;
+  listen(host: string, port: number): Promise<number> {
+    return startListening(this.#server, { host, port });
   }
 
   close(): void {

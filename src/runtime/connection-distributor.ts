@@ -1,7 +1,7 @@
-import type { AddressInfo } from "node:net";
 import { createServer, type Server, type Socket } from "node:net";
 import { setImmediate, setTimeout } from "node:timers/promises";
 import { RateLimit } from "../domain/rate-limit.js";
+import { startListening } from "./listen-error.js";
 import { WaitingConnections } from "./waiting-connections.js";
 
 /** A connection that no worker takes for this long is closed. Its client has given up, or should retry. */
@@ -74,17 +74,8 @@ export class ConnectionDistributor {
   }
 
   /** Resolves with the port. @throws Error if the address is unavailable */
-  async listen(host: string, port: number): Promise<number> {
-    await new Promise<void>((resolve, reject) => {
-      this.#server.once("error", reject);
-      this.#server.listen({ host, port, backlog: listenBacklog }, () => {
-        this.#server.off("error", reject);
-        // Later errors concern single connections (no descriptor, a peer that left), not the port.
-        this.#server.on("error", () => {});
-        resolve();
-      });
-    });
-    return (this.#server.address() as AddressInfo).port;
+  listen(host: string, port: number): Promise<number> {
+    return startListening(this.#server, { host, port, backlog: listenBacklog });
   }
 
   /** `taker` receives connections from now on. */

@@ -1,3 +1,4 @@
+import type { AddressInfo, ListenOptions, Server } from "node:net";
 import { OperatorError } from "../domain/operator-error.js";
 
 /** One line about the usual reasons why a port is unavailable, with what to change. `flag` names the address. */
@@ -10,4 +11,18 @@ export function listenError(error: unknown, where: string, flag = "--listen"): u
   };
   const hint = hints[(error as NodeJS.ErrnoException).code ?? ""];
   return hint === undefined ? error : new OperatorError(`cannot listen on ${where}: ${hint}`, 1, error);
+}
+
+/** Starts to listen, and resolves with the port. @throws Error if the address is unavailable */
+export async function startListening(server: Server, at: ListenOptions): Promise<number> {
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(at, () => {
+      server.off("error", reject);
+      // Later errors concern single connections (no descriptor, a peer that left), not the port.
+      server.on("error", () => {});
+      resolve();
+    });
+  });
+  return (server.address() as AddressInfo).port;
 }

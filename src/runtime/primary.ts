@@ -1,4 +1,5 @@
 import { existsSync, readFileSync, realpathSync } from "node:fs";
+import { type ListenAddress, urlOf } from "../domain/listen-address.js";
 import { OperatorError } from "../domain/operator-error.js";
 import type { Log } from "../telemetry/log.js";
 import { AdminListener, adminConnectionsMax } from "./admin-listener.js";
@@ -46,12 +47,6 @@ export const defaultPrimaryLimits: PrimaryLimits = {
   pingsUnansweredMax: 20,
   readyMaxMs: 60_000,
 };
-
-/** An address to listen on. Port 0 takes any free port. */
-export interface ListenAddress {
-  readonly host: string;
-  readonly port: number;
-}
 
 /** Options of a {@link Primary}. Workers read all other settings themselves. */
 export interface PrimaryOptions {
@@ -156,17 +151,15 @@ export class Primary {
     starting.catch(() => {});
     try {
       const port = await this.#listen(this.#connections, listen, "--listen");
-      const adminPort =
-        this.#admin === undefined || adminListen === undefined
-          ? undefined
-          : await this.#listen(this.#admin, adminListen, "--admin-listen");
+      const admin = this.#admin &&
+        adminListen && { ...adminListen, port: await this.#listen(this.#admin, adminListen, "--admin-listen") };
       this.#pings = setInterval(() => this.#watch(), this.#limits.pingIntervalMs);
       await starting;
       this.#started = true;
       this.#reportReadiness();
       return {
-        url: urlOf(tls ? "https" : "http", listen.host, port),
-        adminUrl: adminPort === undefined ? undefined : urlOf("http", adminListen?.host ?? "", adminPort),
+        url: urlOf(tls ? "https" : "http", { ...listen, port }),
+        adminUrl: admin && urlOf("http", admin),
       };
     } catch (error) {
       this.#draining = true;
@@ -446,8 +439,4 @@ function readIfThere(path: string): string | undefined {
   } catch {
     return undefined;
   }
-}
-
-function urlOf(scheme: string, host: string, port: number): string {
-  return `${scheme}://${host.includes(":") ? `[${host}]` : host}:${port}`;
 }

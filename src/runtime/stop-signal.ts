@@ -13,6 +13,17 @@ export function untilStopped(): Promise<NodeJS.Signals> {
   });
 }
 
+/** Aborts `stop` at the first of those signals. */
+export function stopOnSignal(): { readonly stop: AbortController; readonly isInterrupted: () => boolean } {
+  const stop = new AbortController();
+  let interrupted = false;
+  void untilStopped().then((signal) => {
+    interrupted = signal === "SIGINT";
+    stop.abort();
+  });
+  return { stop, isInterrupted: () => interrupted };
+}
+
 /** The SIGHUPs of this process, from the creation of this object. */
 export class HangUps {
   #listener: (() => void) | undefined;

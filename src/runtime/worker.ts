@@ -56,7 +56,6 @@ function say(message: FromWorker): Promise<void> {
 }
 
 class RunningWorker {
-  readonly #startService: StartWorkerService;
   readonly #metricsWaiters = new Map<number, (text: string) => void>();
   readonly #metricsText = new CachedText(() => this.#metricsOfAll());
   #metricsRequests = 0;
@@ -65,9 +64,7 @@ class RunningWorker {
   #connections = 0;
   #draining = false;
 
-  constructor(startService: StartWorkerService) {
-    this.#startService = startService;
-  }
+  constructor(private readonly startService: StartWorkerService) {}
 
   hear(message: ToWorker, socket: Socket | undefined): void {
     switch (message.kind) {
@@ -99,7 +96,7 @@ class RunningWorker {
   async #start(order: StartOrder): Promise<void> {
     try {
       if (order.protocol !== workerProtocol) throw otherProtocol(order.protocol);
-      const service = await this.#startService(order, {
+      const service = await this.startService(order, {
         readinessOfAll: () => this.#readinessOfAll,
         metricsOfAll: () => this.#metricsText.get(),
         onReadiness: (state) => void say({ kind: "readiness", state }),

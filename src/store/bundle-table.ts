@@ -1,5 +1,5 @@
 import type { BundlePlace } from "../domain/cursor.js";
-import type { Page, PageRequest } from "../domain/page.js";
+import { findPage, type Page, type PageRequest } from "../domain/page.js";
 import type { Call } from "../domain/service.js";
 import { asText } from "./connection/column.js";
 import type { Parameter } from "./connection/connection.js";
@@ -92,37 +92,22 @@ export function readBundles(
 ): Promise<Page<SignerRemovedBundle, BundlePlace>> {
   return database.lease({ class: "ledger", call }, async (reader) => {
     for (;;) {
-      const page = await findPage(reader, filter, request);
-      if (page.rows.length === 0) return { ...page, rows: [] };
+      // Of the first scan, which has the rows of the page.
+      let found: { readonly newestBlock: BlockPlace | undefined } | undefined;
+      const page = await findPage(request, isAt, async (descending, want) => {
+        const { bundles, place } = await scanBundles(reader, filter, request.cursor, descending, want);
+        found ??= { newestBlock: place };
+        return { rows: bundles };
+      });
+      const newestBlock = found?.newestBlock;
+      if (page.rows.length === 0) return { ...page, rows: [], newestBlock };
       const { place, signaturesOf } = await readSignatures(reader, page.rows);
       // A block in between may have brought signatures that the block of the page does not have.
-      if (place?.streamSequence !== page.newestBlock?.streamSequence) continue;
+      if (place?.streamSequence !== newestBlock?.streamSequence) continue;
       const rows = page.rows.map((row) => ({ ...row, signatures: signaturesOf.get(row.signatureId) ?? [] }));
-      return { ...page, rows };
+      return { ...page, rows, newestBlock };
     }
   });
-}
-
-interface FoundPage extends Page<BundleColumns, BundlePlace> {
-  readonly newestBlock: BlockPlace | undefined;
-}
-
-async function findPage(
-  reader: Reader,
-  filter: BundleFilter,
-  { cursor, size, backwards, newestFirst }: PageRequest<BundlePlace>,
-): Promise<FoundPage> {
-  const descending = newestFirst !== backwards;
-  const scan = (down: boolean, want: number) => scanBundles(reader, filter, cursor, down, want);
-  const { bundles: found, place: newestBlock } = await scan(descending, size + (cursor === undefined ? 1 : 2));
-  const atCursor = cursor !== undefined && found[0] !== undefined && isAt(found[0], cursor);
-  const beyond = atCursor ? found.slice(1) : found;
-  const rows = beyond.slice(0, size);
-  const more = beyond.length > size;
-  const behind = atCursor || (cursor !== undefined && (await scan(!descending, 1)).bundles.length > 0);
-  return backwards
-    ? { rows: rows.reverse(), hasNext: behind, hasPrevious: more, newestBlock }
-    : { rows, hasNext: more, hasPrevious: behind, newestBlock };
 }
 
 function isAt(bundle: BundleColumns, place: BundlePlace): boolean {

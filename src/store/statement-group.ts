@@ -10,17 +10,14 @@ export const groupCharactersMax = 64 * 1024;
 
 /** Sends statements together, in order, in one round trip. The connection must allow several statements in a query. */
 export class StatementGroup implements StatementRunner {
-  readonly #connection: Connection;
   #statements: string[] = [];
   #characters = 0;
 
-  constructor(connection: Connection) {
-    this.#connection = connection;
-  }
+  constructor(private readonly connection: Connection) {}
 
   /** Adds a statement. @throws the server's error for this one or an earlier one, after which none was run */
   async run(sql: string, parameters: ParameterList = []): Promise<void> {
-    const statement = parameters.length === 0 ? sql : this.#connection.driver.format(sql, [...parameters]);
+    const statement = parameters.length === 0 ? sql : this.connection.driver.format(sql, [...parameters]);
     this.#statements.push(statement);
     this.#characters += statement.length;
     if (this.#characters >= groupCharactersMax) await this.send();
@@ -32,6 +29,6 @@ export class StatementGroup implements StatementRunner {
     const text = this.#statements.join(";\n");
     this.#statements = [];
     this.#characters = 0;
-    await this.#connection.query(text);
+    await this.connection.query(text);
   }
 }

@@ -27,12 +27,13 @@ export function addProcessMetrics(metrics: Metrics): void {
   }
 }
 
-/** The value of a metric, or one for each value of its label; undefined: it has none now. */
-type Reading = number | undefined | Iterable<readonly [label: string, value: number]>;
+/** The value of a metric, or one for each value of its labels; undefined: it has none now. */
+type Reading = number | undefined | Iterable<readonly [labels: string | readonly string[], value: number]>;
 
 /** What else there is to say of a metric. */
 interface MetricOptions {
-  readonly label?: string;
+  /** The name of its label, or the names of several. */
+  readonly label?: string | readonly string[];
   /** What the values of several processes become; default their sum. */
   readonly aggregator?: "sum" | "max";
 }
@@ -43,12 +44,13 @@ export function addGauge(
   name: string,
   help: string,
   read: () => Reading,
-  { label, aggregator = "sum" }: MetricOptions = {},
+  { label = [], aggregator = "sum" }: MetricOptions = {},
 ): void {
+  const labelNames = [label].flat();
   const gauge: Gauge = new Gauge({
-    ...{ name, help, aggregator, labelNames: label === undefined ? [] : [label] },
+    ...{ name, help, aggregator, labelNames },
     registers: [metrics],
-    collect: () => fill(gauge, read(), label),
+    collect: () => fill(gauge, read(), labelNames),
   });
 }
 
@@ -58,18 +60,24 @@ export function addCounter(
   name: string,
   help: string,
   read: () => Reading,
-  { label }: Pick<MetricOptions, "label"> = {},
+  { label = [] }: Pick<MetricOptions, "label"> = {},
 ): void {
+  const labelNames = [label].flat();
   const counter: Counter = new Counter({
-    ...{ name, help, labelNames: label === undefined ? [] : [label] },
+    ...{ name, help, labelNames },
     registers: [metrics],
-    collect: () => fill(counter, read(), label),
+    collect: () => fill(counter, read(), labelNames),
   });
 }
 
-function fill(metric: Gauge | Counter, reading: Reading, label = ""): void {
+function fill(metric: Gauge | Counter, reading: Reading, labelNames: readonly string[]): void {
   metric.reset();
   if (reading === undefined) metric.remove();
   else if (typeof reading === "number") metric.inc(reading);
-  else for (const [value, count] of reading) metric.inc({ [label]: value }, count);
+  else {
+    for (const [labels, value] of reading) {
+      const texts = [labels].flat();
+      metric.inc(Object.fromEntries(labelNames.map((name, i) => [name, texts[i] ?? ""])), value);
+    }
+  }
 }

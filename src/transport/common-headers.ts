@@ -22,31 +22,19 @@ const exposedHeaders = [
 
 const blockNames: ReadonlySet<string> = new Set(blockHeaderNames);
 
-/** How long a browser may cache a preflight, in seconds; browsers cap it at two hours or less. */
-const preflightMaxAgeSeconds = 7200;
-
-/** The headers with those of a metadata, which pages of other origins may read too. */
-export function withMetadata(common: HeaderList, own: ReadonlyMap<string, string>): HeaderList {
+/**
+ * The headers with those of a metadata, which pages of other origins may read too. A response with metadata comes from
+ * the database, so it names the block of its own statement, or none; never the process's newest block.
+ */
+export function withOwn(common: HeaderList, own: ReadonlyMap<string, string>): HeaderList {
   const list: (string | number)[] = [];
   const added = [...own.keys()].filter((name) => !exposedHeaders.includes(name));
   eachField(common, (name, value) => {
     const exposes = name === "access-control-expose-headers" && added.length > 0;
-    if (!own.has(name)) list.push(name, exposes ? [value, ...added].join(", ") : value);
+    if (!own.has(name) && !blockNames.has(name)) list.push(name, exposes ? [value, ...added].join(", ") : value);
   });
   for (const [name, value] of own) list.push(name, value);
   return list;
-}
-
-/**
- * The same for a response with metadata of its own. It comes from the database, so it names the block of its own
- * statement, or none; never the process's newest block.
- */
-export function withOwn(common: HeaderList, own: ReadonlyMap<string, string>): HeaderList {
-  const list: (string | number)[] = [];
-  eachField(common, (name, value) => {
-    if (!blockNames.has(name)) list.push(name, value);
-  });
-  return withMetadata(list, own);
 }
 
 /** The common headers of a response with its own, which replace them. */
@@ -65,16 +53,6 @@ export function mergedHeaders(common: HeaderList, own: HeaderFields): (string | 
 /** Calls `take` with each name and value. */
 export function eachField(list: HeaderList, take: (name: string, value: string | number) => void): void {
   for (let i = 0; i < list.length; i += 2) take(String(list[i]), list[i + 1] ?? "");
-}
-
-/** The additional headers of a CORS preflight response. */
-export function preflightHeaders(requestedHeaders: string | undefined, allow: string): HeaderFields {
-  return {
-    allow,
-    "access-control-allow-methods": allow,
-    "access-control-max-age": preflightMaxAgeSeconds,
-    "access-control-allow-headers": requestedHeaders,
-  };
 }
 
 /** Whether an `If-None-Match` value contains this ETag (weak comparison, RFC 9110, 13.1.2). */
@@ -96,20 +74,17 @@ export interface DataSource {
 
 /** The headers that describe how new a response's data is, in every protocol. */
 export class DataHeaders {
-  readonly #source: DataSource;
   #seconds: number | undefined;
   #block: BlockHead | undefined;
   #fields: HeaderList = [];
 
-  constructor(source: DataSource) {
-    this.#source = source;
-  }
+  constructor(private readonly source: DataSource) {}
 
   /** The same object until a value changes. */
   current(): HeaderList {
-    const staleness = this.#source.staleness?.();
+    const staleness = this.source.staleness?.();
     const seconds = staleness === undefined ? undefined : Math.floor(staleness);
-    const block = this.#source.newestBlock?.();
+    const block = this.source.newestBlock?.();
     if (seconds !== this.#seconds || block !== this.#block) {
       this.#seconds = seconds;
       this.#block = block;

@@ -1,9 +1,11 @@
-import { toJsonString } from "@bufbuild/protobuf";
+import { toUSVString } from "node:util";
+import { toBinary, toJsonString } from "@bufbuild/protobuf";
+import { ConnectError } from "@connectrpc/connect";
 import { StatusSchema } from "../../gen/google/rpc/status_pb.js";
 import { Failure, type FailureCode, repeated } from "../domain/failure.js";
 import type { Metadata } from "../domain/metadata.js";
 import { jsonWriteOptions } from "../encoding/json-encoder.js";
-import { clientFailure, type ErrorLog, toStatus } from "../encoding/status.js";
+import { clientFailure, type ErrorLog, grpcCode, toConnectError, toStatus } from "../encoding/status.js";
 import type { HeaderFields } from "./common-headers.js";
 
 /** Failure codes as HTTP statuses: the only place where they are mapped. */
@@ -25,11 +27,6 @@ const httpStatuses: Readonly<Record<FailureCode, number>> = {
   data_loss: 500,
   unauthenticated: 401,
 };
-
-/** The HTTP status of a failure. */
-export function httpStatus(failure: Failure): number {
-  return httpStatuses[failure.code];
-}
 
 /** Failures of refused requests are often the same object, so their JSON is kept. */
 const errorTexts = new WeakMap<Failure, string>();
@@ -66,6 +63,9 @@ export class ProtocolError extends Error {
   }
 }
 
+/** Why a call ends without its response. */
+export type CallError = Failure | ProtocolError;
+
 /** A failure with a more specific HTTP status than that of its code, or with additional headers. */
 export class HttpFailure extends Failure {
   readonly status: number;
@@ -78,15 +78,8 @@ export class HttpFailure extends Failure {
   }
 }
 
-/** A failure as a whole HTTP response. */
-export interface ErrorResponse {
-  readonly status: number;
-  readonly headers: HeaderFields;
-  readonly body: Buffer;
-}
-
-/** Status, own headers and body of a failure. `Retry-After` is in whole seconds, rounded up. */
-export function errorResponse(failure: Failure): ErrorResponse {
+/** A failure as a whole HTTP response: its own headers only. `Retry-After` is in whole seconds, rounded up. */
+export function errorResponse(failure: Failure): { status: number; headers: HeaderFields; body: Buffer } {
   const body = Buffer.from(errorJson(failure));
   const { retryAfterMs } = failure;
   const headers = {
@@ -97,7 +90,7 @@ export function errorResponse(failure: Failure): ErrorResponse {
     ...Object.fromEntries(failure.metadata?.headers ?? []),
     ...(failure instanceof HttpFailure ? failure.headers : {}),
   };
-  return { status: failure instanceof HttpFailure ? failure.status : httpStatus(failure), headers, body };
+  return { status: failure instanceof HttpFailure ? failure.status : httpStatuses[failure.code], headers, body };
 }
 
 /** The methods that every path of the HTTP API supports. */
@@ -148,3 +141,40 @@ export function requestTooSlow(limitMs: number): Failure {
  * capturing its stack would be the dearest step of a cancelled call.
  */
 export const clientLeft = new Failure("cancelled", "the client left", { reason: "CLIENT_LEFT" });
+
+/** Trailers of a successful call. */
+export const okTrailers: Readonly<Record<string, string>> = Object.freeze({ "grpc-status": "0" });
+
+/** Characters that HTTP header values may not contain, and the percent sign. */
+const unsafe = /[^\x20-\x24\x26-\x7e]+/g;
+
+/**
+ * Percent-encodes a `grpc-message`: UTF-8 bytes outside printable ASCII, and `%`.
+ * https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md, "Percent-Encoded".
+ */
+export function percentEncode(message: string): string {
+  return toUSVString(message).replace(unsafe, encodeURIComponent);
+}
+
+/** The trailers of a failed call; also the headers of a response that consists of an error. */
+export function errorTrailers(error: CallError): Record<string, string> {
+  if (!(error instanceof Failure)) {
+    return { "grpc-status": String(grpcCode(error)), "grpc-message": percentEncode(error.message) };
+  }
+  const status = toStatus(error);
+  return {
+    "grpc-status": String(status.code),
+    "grpc-message": percentEncode(status.message),
+    ...(status.details.length === 0 ? {} : { "grpc-status-details-bin": base64(toBinary(StatusSchema, status)) }),
+  };
+}
+
+/** Without padding, as gRPC requires. */
+function base64(bytes: Uint8Array): string {
+  return Buffer.from(bytes).toString("base64").replace(/=+$/, "");
+}
+
+/** The error of a call for Connect's encoders. */
+export function asConnectError(error: CallError): ConnectError {
+  return error instanceof Failure ? toConnectError(error) : new ConnectError(error.message, grpcCode(error));
+}

@@ -1,20 +1,30 @@
 import type { Api } from "../domain/service.js";
 import type { Log } from "../telemetry/log.js";
+import type { MetricsText } from "../telemetry/metrics.js";
+import type { CommonHeaders, DataHeaders } from "./common-headers.js";
 import type { ClientAddresses } from "./connections/client-addresses.js";
+import type { Routes } from "./http/routes.js";
 import type { RequestMetrics } from "./request-metrics.js";
 
 /** Whether the process accepts requests. */
 export type Readiness = "ready" | "loading" | "draining";
 
-/** Options of the handlers of every protocol. */
+/** What the handlers of every protocol share. */
 export interface HandlerOptions {
   /** Guarded by {@link StreamGuard}: streams are counted, limited, watched and drained in every protocol. */
   readonly api: Api;
+  readonly routes: Routes;
   readonly log: Log;
   readonly limits: TransportLimits;
   readonly requests: RequestMetrics;
-  readonly readiness: () => Readiness;
   readonly clients: ClientAddresses;
+  readonly common: CommonHeaders;
+  readonly data: DataHeaders;
+  readonly readiness: () => Readiness;
+  /** Undefined: `/metrics` is not served. */
+  readonly metricsText: MetricsText | undefined;
+  /** What pages ask again and again: its path, and a small object. Undefined: it is not served. */
+  readonly status: { readonly path: string; readonly read: () => object } | undefined;
 }
 
 /** Every limit of the port, per process, with its default. A name without a unit is a count. */

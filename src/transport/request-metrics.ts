@@ -1,7 +1,6 @@
-import { performance } from "node:perf_hooks";
-import { Counter, Gauge, Histogram } from "prom-client";
+import { Histogram } from "prom-client";
 import type { Api, Method } from "../domain/service.js";
-import type { Metrics } from "../telemetry/metrics.js";
+import { addCounter, addGauge, type Metrics } from "../telemetry/metrics.js";
 
 /** The protocols that metrics distinguish. */
 export const protocols = ["http", "sse", "websocket", "connect", "grpc-web", "grpc"] as const;
@@ -57,9 +56,14 @@ export class RequestCounters {
     this.#durations = durations.labels({ method, protocol });
   }
 
-  /** A unary request ended with gRPC status `code`. `startedMs` is `performance.now()` at its start. */
-  answered(code: number, startedMs: number): void {
+  /** A request ended with gRPC status `code`, or a stream was refused before it opened. */
+  ended(code: number): void {
     this.byCode[code] = (this.byCode[code] ?? 0) + 1;
+  }
+
+  /** A unary request ended. `startedMs` is `performance.now()` at its start. */
+  answered(code: number, startedMs: number): void {
+    this.ended(code);
     this.#kept[this.#keptCount++] = (performance.now() - startedMs) / 1000;
     if (this.#keptCount === keptDurationsMax) this.giveDurations();
   }
@@ -77,19 +81,12 @@ export class RequestCounters {
   /** An opened stream ended with gRPC status `code`; 1 if the client left. */
   streamClosed(code: number): void {
     this.streamsOpen--;
-    this.byCode[code] = (this.byCode[code] ?? 0) + 1;
-  }
-
-  /** A stream was refused before it opened. */
-  streamRefused(code: number): void {
-    this.byCode[code] = (this.byCode[code] ?? 0) + 1;
+    this.ended(code);
   }
 }
 
 /** The metrics of a method over a protocol. Looked up once per method at the start, not per request. */
-export interface RequestMetrics {
-  counters(method: Method, protocol: Protocol): RequestCounters;
-}
+export type RequestMetrics = (method: Method, protocol: Protocol) => RequestCounters;
 
 /** Counters for every method and protocol, registered with `metrics`. */
 export function createRequestMetrics(metrics: Metrics, api: Api): RequestMetrics {
@@ -110,40 +107,22 @@ export function createRequestMetrics(metrics: Metrics, api: Api): RequestMetrics
     }
   }
   const counters = [...table.values()];
-  const requests = new Counter({
-    name: "marketd_requests_total",
-    help: "Requests answered and streams ended, by gRPC status.",
-    labelNames: ["method", "protocol", "code"],
-    registers: [metrics],
-    collect() {
-      this.reset();
-      for (const { method, protocol, byCode } of counters) {
-        byCode.forEach((count, code) => {
-          if (count > 0) this.inc({ method, protocol, code: codeNames[code] ?? String(code) }, count);
-        });
-      }
-    },
-  });
-  const streams = new Gauge({
-    name: "marketd_streams_open",
-    help: "Streams that are open now.",
-    labelNames: ["method", "protocol"],
-    registers: [metrics],
-    collect() {
-      for (const { method, protocol, streamsOpen } of counters) {
-        if (streamsOpen > 0 || api.some((m) => m.kind === "server_streaming" && m.desc.name === method)) {
-          this.set({ method, protocol }, streamsOpen);
-        }
-      }
-    },
-  });
-  void requests;
-  void streams;
-  return {
-    counters(method, protocol) {
-      const found = table.get(`${protocol} ${method.desc.name}`);
-      if (found === undefined) throw new Error(`no counters for ${method.desc.name} over ${protocol}`);
-      return found;
-    },
+  const requests = () =>
+    counters.flatMap(({ method, protocol, byCode }) => {
+      const labelled = codeNames.map((code, i) => [[method, protocol, code], byCode[i] ?? 0] as const);
+      return labelled.filter(([, count]) => count > 0);
+    });
+  const requestsHelp = "Requests answered and streams ended, by gRPC status.";
+  addCounter(metrics, "marketd_requests_total", requestsHelp, requests, { label: ["method", "protocol", "code"] });
+  const streaming = new Set(api.filter(({ kind }) => kind === "server_streaming").map(({ desc }) => desc.name));
+  const streams = () =>
+    counters
+      .filter(({ method, streamsOpen }) => streamsOpen > 0 || streaming.has(method))
+      .map(({ method, protocol, streamsOpen }) => [[method, protocol], streamsOpen] as const);
+  addGauge(metrics, "marketd_streams_open", "Streams that are open now.", streams, { label: ["method", "protocol"] });
+  return (method, protocol) => {
+    const found = table.get(`${protocol} ${method.desc.name}`);
+    if (found === undefined) throw new Error(`no counters for ${method.desc.name} over ${protocol}`);
+    return found;
   };
 }

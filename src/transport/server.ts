@@ -1,11 +1,13 @@
 import type { Socket } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import { Health } from "../../gen/grpc/health/v1/health_pb.js";
+import type { Network } from "../domain/client-address.js";
+import { type ListenAddress, urlOf } from "../domain/listen-address.js";
 import type { Api } from "../domain/service.js";
 import type { Log } from "../telemetry/log.js";
-import { addCounter, addGauge, type Metrics, type MetricsText } from "../telemetry/metrics.js";
-import { CommonHeaders, DataHeaders, type DataSource, preflightHeaders } from "./common-headers.js";
-import { ClientAddresses, type Network } from "./connections/client-addresses.js";
+import type { Metrics, MetricsText } from "../telemetry/metrics.js";
+import { CommonHeaders, DataHeaders, type DataSource } from "./common-headers.js";
+import { ClientAddresses } from "./connections/client-addresses.js";
 import type { Exchange } from "./connections/exchange.js";
 import { OnePort } from "./connections/one-port.js";
 import { allowedMethods, toFailure } from "./errors.js";
@@ -13,18 +15,12 @@ import { RestHandler } from "./http/rest-handler.js";
 import { Routes, splitTarget } from "./http/routes.js";
 import { type StaticFile, StaticFiles } from "./http/static-files.js";
 import { WebSocketHandler } from "./http/web-socket-handler.js";
-import { type Readiness, type TransportLimits, transportLimits } from "./options.js";
+import { type HandlerOptions, type Readiness, type TransportLimits, transportLimits } from "./options.js";
 import { RpcHandler } from "./protocols/rpc-handler.js";
 import { createRequestMetrics } from "./request-metrics.js";
 import { healthMethods } from "./services/health.js";
 import { reflectionMethods } from "./services/reflection.js";
 import { StreamGuard } from "./stream-guard.js";
-
-/** Where to listen. Port 0 takes a free one. */
-export interface ListenAddress {
-  readonly host: string;
-  readonly port: number;
-}
 
 /** Options of {@link startServer}. */
 export interface ServerOptions extends DataSource {
@@ -77,43 +73,34 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const reflection = reflectionMethods([...services, Health]);
   const guard = new StreamGuard([...options.api, ...health, ...reflection], limits, log);
   const clients = new ClientAddresses(options.trustedProxies);
-  const requests = createRequestMetrics(metrics, guard.api);
-  const handlerOptions = { api: guard.api, log, limits, readiness, requests, clients };
   const data = new DataHeaders(options);
   const common = new CommonHeaders(options.corsOrigins, data);
-  const routes = new Routes(guard.api, basePath);
-  const metricsText = options.servesMetrics === false ? undefined : (options.metricsText ?? metrics);
-  const status = options.status && { path: `${basePath}/status`, read: options.status };
-  const rest = new RestHandler({ ...handlerOptions, metrics: metricsText, status, common, routes });
-  const rpc = new RpcHandler(handlerOptions, data, common.vary("accept-encoding"));
-  const files = new StaticFiles(options.files, common.vary("accept-encoding"), log);
-  const dispatcher = new RequestDispatcher({ rest, rpc, files }, basePath, log);
-  const webSockets = new WebSocketHandler({ ...handlerOptions, common, data, routes });
+  const handlers: HandlerOptions = {
+    ...{ api: guard.api, log, limits, readiness, clients, common, data },
+    routes: new Routes(guard.api, basePath),
+    requests: createRequestMetrics(metrics, guard.api),
+    metricsText: options.servesMetrics === false ? undefined : (options.metricsText ?? metrics),
+    status: options.status && { path: `${basePath}/status`, read: options.status },
+  };
+  const dispatch = dispatcher(handlers, basePath, options.files);
+  const webSockets = new WebSocketHandler(handlers);
   const port = new OnePort({
-    ...{ tls, limits, common, clients, log },
+    ...{ tls, limits, common, clients, log, metrics },
     handlers: {
-      request: (exchange) => dispatcher.dispatch(exchange),
+      request: dispatch,
       upgrade: (request, socket, head) => webSockets.handle(request, socket, head),
     },
   });
   const handed = options.handedConnections === true;
   const listening = handed ? listen.port : await port.listen(listen.host, listen.port);
-  watchPort(port, metrics);
-  const host = listen.host.includes(":") ? `[${listen.host}]` : listen.host;
+  const address = { host: listen.host, port: listening };
   return {
-    address: { host: listen.host, port: listening },
-    url: `${tls === undefined ? "http" : "https"}://${host}:${listening}`,
+    address,
+    url: urlOf(tls === undefined ? "http" : "https", address),
     accept: (socket) => port.accept(socket),
     drain: (ms) => drain(port, guard, ms).finally(() => webSockets.stop()),
     close: () => drain(port, guard, 0).finally(() => webSockets.stop()),
   };
-}
-
-function watchPort(port: OnePort, metrics: Metrics): void {
-  addGauge(metrics, "marketd_connections_open", "Connections that are open now.", () => port.connections);
-  addGauge(metrics, "marketd_http2_sessions_open", "Connections that speak HTTP/2 now.", () => port.sessions);
-  const refusedHelp = "Connections refused because there are too many, by the reason of their error.";
-  addCounter(metrics, "marketd_connections_refused_total", refusedHelp, () => port.refused, { label: "reason" });
 }
 
 /** How long peers may read the end of streams that the end of a drain aborts. */
@@ -132,41 +119,37 @@ async function drain(port: OnePort, guard: StreamGuard, ms: number): Promise<voi
 }
 
 /** Passes each request to the handler that serves it. Remembered URLs are tried first. */
-class RequestDispatcher {
-  readonly #handlers: { readonly rest: RestHandler; readonly rpc: RpcHandler; readonly files: StaticFiles };
-  /** Empty, or `/prefix`. */
-  readonly #basePath: string;
-  readonly #log: Log;
-
-  constructor(handlers: { rest: RestHandler; rpc: RpcHandler; files: StaticFiles }, basePath: string, log: Log) {
-    this.#handlers = handlers;
-    this.#basePath = basePath;
-    this.#log = log;
-  }
-
-  dispatch(exchange: Exchange): void {
-    try {
-      const isRead = exchange.method === "GET" || exchange.isHead;
-      if (isRead && this.#handlers.rest.takeRemembered(exchange)) return;
-      this.#dispatchNew(exchange, isRead);
-    } catch (thrown) {
-      exchange.sendError(toFailure(thrown, this.#log));
-    }
-  }
-
-  #dispatchNew(exchange: Exchange, isRead: boolean): void {
-    const { rest, rpc, files } = this.#handlers;
+function dispatcher(options: HandlerOptions, basePath: string, pages: ServerOptions["files"]) {
+  const rest = new RestHandler(options);
+  const rpc = new RpcHandler(options);
+  const files = new StaticFiles(pages, options);
+  const dispatchNew = (exchange: Exchange, isRead: boolean): void => {
     const { path, query } = splitTarget(exchange.url);
-    const inBase = path.startsWith(`${this.#basePath}/`);
-    const inner = inBase ? path.slice(this.#basePath.length) : path;
+    const inBase = path.startsWith(`${basePath}/`);
+    const inner = inBase ? path.slice(basePath.length) : path;
     if (exchange.method === "OPTIONS") sendPreflight(exchange, rpc.allowed(inner) ?? allowedMethods);
     else if (isRead && inBase && files.serve(exchange, inner)) return;
     else if (rpc.matches(exchange, inner)) rpc.handle(exchange, inner, query);
     else rest.handle(exchange, path, query);
-  }
+  };
+  return (exchange: Exchange): void => {
+    try {
+      const isRead = exchange.method === "GET" || exchange.isHead;
+      if (!isRead || !rest.takeRemembered(exchange)) dispatchNew(exchange, isRead);
+    } catch (thrown) {
+      exchange.sendError(toFailure(thrown, options.log));
+    }
+  };
 }
 
+/** How long a browser may cache a preflight, in seconds; browsers cap it at two hours or less. */
+const preflightMaxAgeSeconds = 7200;
+
 function sendPreflight(exchange: Exchange, allow: string): void {
-  const requested = exchange.headers["access-control-request-headers"];
-  exchange.send(204, preflightHeaders(requested, allow));
+  exchange.send(204, {
+    allow,
+    "access-control-allow-methods": allow,
+    "access-control-max-age": preflightMaxAgeSeconds,
+    "access-control-allow-headers": exchange.headers["access-control-request-headers"],
+  });
 }

@@ -1,36 +1,38 @@
 import type { Codec, EncodedResponse } from "../domain/encoded-response.js";
+import { Failure } from "../domain/failure.js";
 import type { Metadata } from "../domain/metadata.js";
-import type { CallError, CallWire } from "./call/call-wire.js";
 import { type ContentCoding, codingOfBody } from "./call/content-coding.js";
-import { compressedBodies, encoded } from "./call/framing.js";
+import { type BodyEncoding, messageBodies } from "./call/framing.js";
+import type { CallWire } from "./call/server-call.js";
 import { type HeaderFields, noneMatch } from "./common-headers.js";
 import type { Exchange } from "./connections/exchange.js";
+import type { CallError } from "./errors.js";
 
 /** What the whole responses of one kind have in common. */
 export interface WholeResponseFormat {
   readonly codec: Codec;
+  /** Default: the message in the codec. */
+  readonly body?: BodyEncoding;
   readonly contentType: string;
   /** The representation's name in ETags. */
   readonly name: string;
   /** The value of that header. */
   readonly vary: string;
+  /** Other headers of each 200. */
+  readonly headers?: HeaderFields;
 }
 
 /** The response to a unary call of which the body is the message itself, in a content coding and with an ETag. */
-export abstract class WholeResponse implements CallWire {
-  protected readonly exchange: Exchange;
-  readonly #format: WholeResponseFormat;
-  /** The content coding that the client wants. */
-  readonly #wanted: ContentCoding | undefined;
-
-  constructor(exchange: Exchange, format: WholeResponseFormat, wanted: ContentCoding | undefined) {
-    this.exchange = exchange;
-    this.#format = format;
-    this.#wanted = wanted;
-  }
+export class WholeResponse implements CallWire {
+  constructor(
+    protected readonly exchange: Exchange,
+    private readonly format: WholeResponseFormat,
+    /** The content coding that the client wants. */
+    private readonly wanted: ContentCoding | undefined,
+  ) {}
 
   get codec(): Codec {
-    return this.#format.codec;
+    return this.format.codec;
   }
 
   /** A unary response has no stream of messages; this and the next two are never used. */
@@ -45,22 +47,26 @@ export abstract class WholeResponse implements CallWire {
   }
 
   /** Sends an error as the whole response. */
-  abstract finish(error: CallError | undefined): void;
+  finish(error: CallError | undefined): void {
+    if (error instanceof Failure) this.exchange.sendError(error);
+  }
 
   /** The headers that a response's metadata becomes. */
-  protected abstract headersOf(metadata: Metadata): ReadonlyMap<string, string>;
+  protected headersOf({ headers }: Metadata): ReadonlyMap<string, string> {
+    return headers;
+  }
 
   respond(response: EncodedResponse): undefined | Promise<() => void> {
-    const { codec } = this;
-    if (codec === "json" && response.version === undefined && this.#wanted === undefined) {
+    const { codec, body = messageBodies[codec] } = this.format;
+    if (codec === "json" && response.version === undefined && this.wanted === undefined) {
       const text = response.jsonText();
       this.exchange.sendText(200, this.#headers(response, Buffer.byteLength(text), undefined), text);
       return undefined;
     }
-    const body = encoded(response, codec);
-    const coding = codingOfBody(body, this.#wanted);
+    const plain = body.plain(response);
+    const coding = codingOfBody(plain, this.wanted);
     if (this.#notModified(response, coding)) return undefined;
-    const bytes = coding === undefined ? body : response.encode(compressedBodies[codec][coding]);
+    const bytes = coding === undefined ? plain : response.encode(body[coding]);
     if (bytes instanceof Promise) return bytes.then((ready) => () => this.#send(response, ready, coding));
     this.#send(response, bytes, coding);
     return undefined;
@@ -76,7 +82,7 @@ export abstract class WholeResponse implements CallWire {
     const etag = this.#etagOf(response, coding);
     if (known === undefined || etag === undefined || !noneMatch(known, etag)) return false;
     this.#addMetadata(response);
-    this.exchange.send(304, { "cache-control": cacheControl(response, etag), vary: this.#format.vary, etag });
+    this.exchange.send(304, { "cache-control": cacheControl(response, etag), vary: this.format.vary, etag });
     return true;
   }
 
@@ -89,12 +95,13 @@ export abstract class WholeResponse implements CallWire {
     const etag = this.#etagOf(response, coding);
     this.#addMetadata(response);
     return {
-      "content-type": this.#format.contentType,
+      "content-type": this.format.contentType,
       "content-length": bytes,
       "cache-control": cacheControl(response, etag),
-      vary: this.#format.vary,
+      vary: this.format.vary,
       etag,
       "content-encoding": coding,
+      ...this.format.headers,
     };
   }
 
@@ -105,7 +112,7 @@ export abstract class WholeResponse implements CallWire {
   /** Responses to POST have none. */
   #etagOf({ version }: EncodedResponse, coding: ContentCoding | undefined): string | undefined {
     if (version === undefined || this.exchange.method === "POST") return undefined;
-    return `"${version}.${this.#format.name}${coding === undefined ? "" : `.${coding}`}"`;
+    return `"${version}.${this.format.name}${coding === undefined ? "" : `.${coding}`}"`;
   }
 }
 

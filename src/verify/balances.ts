@@ -6,14 +6,11 @@ import { type Amount, add, isSame } from "./amount.js";
  * stands for the outside world: its transfers enter or leave the network, and it may state 0 instead of a balance.
  */
 export class Balances {
-  readonly #accounts: Accounts;
   /** The last stated balance of each account; undefined: none yet. */
   #stated: (Amount | undefined)[] = [];
   readonly #appeared = new Map<string, bigint>();
 
-  constructor(accounts: Accounts) {
-    this.#accounts = accounts;
-  }
+  constructor(private readonly accounts: Accounts) {}
 
   /** The effect of an entry on one account. @returns the error of the stated balance; undefined if it is right */
   leg(account: number, change: Amount, stated: Amount): bigint | undefined {
@@ -22,9 +19,9 @@ export class Balances {
     if (before === undefined) return undefined;
     const expected = add(before, change);
     if (isSame(expected, stated)) return undefined;
-    if (this.#accounts.isExternal(account) && isSame(stated, 0)) return undefined;
+    if (this.accounts.isExternal(account) && isSame(stated, 0)) return undefined;
     const difference = BigInt(stated) - BigInt(expected);
-    const asset = this.#accounts.assetOf(account);
+    const asset = this.accounts.assetOf(account);
     this.#appeared.set(asset, (this.#appeared.get(asset) ?? 0n) + difference);
     return difference;
   }

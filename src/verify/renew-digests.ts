@@ -90,30 +90,20 @@ async function renewAll(
 
 /** Writes the digests of blocks as they are passed on. */
 class DigestRenewal implements RenewDigests {
-  readonly #database: Database;
-  readonly #loaderId: string;
-  readonly #blocks: BlockRows;
-  readonly #newest: bigint;
-  /** The highest numbers of all rows. */
-  readonly #last: { readonly account: number; readonly class: number };
   #accountMax = 0;
   #classMax = 0;
   #pending: DigestedBlock[] = [];
   #writtenMs = performance.now();
 
   private constructor(
-    database: Database,
-    loaderId: string,
-    blocks: BlockRows,
-    newest: bigint,
-    last: { readonly account: number; readonly class: number },
-  ) {
-    this.#database = database;
-    this.#loaderId = loaderId;
-    this.#blocks = blocks;
-    this.#newest = newest;
-    this.#last = last;
-  }
+    private readonly database: Database,
+    private readonly loaderId: string,
+    private readonly blocks: BlockRows,
+    private readonly newest: bigint,
+
+    /** The highest numbers of all rows. */
+    private readonly last: { readonly account: number; readonly class: number },
+  ) {}
 
   static async start(database: Database, loaderId: string, blocks: BlockRows, newest: bigint): Promise<DigestRenewal> {
     const [row] = await database.query<{ account: number | null; class: number | null }>(
@@ -129,22 +119,22 @@ class DigestRenewal implements RenewDigests {
   }
 
   async block(block: StoredBlock, entriesDigest: string | undefined): Promise<void> {
-    const isNewest = block.height === this.#newest;
+    const isNewest = block.height === this.newest;
     // Which accounts the entries that were dropped brought, only the block can tell.
     const isDropped = entriesDigest === undefined;
     this.#accountMax = Math.max(
       this.#accountMax,
       isDropped ? (block.accountMax ?? 0) : 0,
-      isNewest ? this.#last.account : 0,
+      isNewest ? this.last.account : 0,
     );
-    this.#classMax = Math.max(this.#classMax, isDropped ? (block.classMax ?? 0) : 0, isNewest ? this.#last.class : 0);
+    this.#classMax = Math.max(this.#classMax, isDropped ? (block.classMax ?? 0) : 0, isNewest ? this.last.class : 0);
     const renewed = {
       ...block,
       accountMax: this.#accountMax,
       classMax: this.#classMax,
       entriesDigest: entriesDigest ?? block.entriesDigest ?? noEntries,
     };
-    this.#pending.push(await this.#blocks.renew(renewed));
+    this.#pending.push(await this.blocks.renew(renewed));
     if (this.#pending.length >= blocksPerTransaction) await this.write();
   }
 
@@ -166,8 +156,8 @@ class DigestRenewal implements RenewDigests {
 
   /** @throws OperatorError if a loader has started meanwhile */
   async inTurn(write: (connection: Connection) => Promise<void>): Promise<void> {
-    await this.#database.withTransaction(async (connection) => {
-      if (!(await beatTurn(connection, this.#loaderId))) {
+    await this.database.withTransaction(async (connection) => {
+      if (!(await beatTurn(connection, this.loaderId))) {
         throw new OperatorError("a loader has started: stop it, and renew the digests again");
       }
       await write(connection);

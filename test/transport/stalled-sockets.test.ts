@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { StalledSockets } from "../../src/transport/connections/http1-server.js";
+import { watchStalled } from "../../src/transport/connections/http1-server.js";
 
 const stalledMs = 300;
 
@@ -11,14 +11,14 @@ const large = Buffer.alloc(32 * 1024 * 1024);
 
 describe("sockets that hold bytes which their reader does not take", () => {
   let server: Server;
-  let stalled: StalledSockets;
+  let stalled: NodeJS.Timeout;
   let reader: Socket;
   let written: Socket;
-  let watched: Socket[];
+  let watched: Map<Socket, undefined>;
 
   beforeEach(async () => {
-    watched = [];
-    stalled = new StalledSockets(stalledMs, () => watched);
+    watched = new Map();
+    stalled = watchStalled(watched, stalledMs);
     server = createServer();
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     const address = server.address();
@@ -30,11 +30,11 @@ describe("sockets that hold bytes which their reader does not take", () => {
     written = socket;
     // As an HTTP server does.
     written.on("timeout", () => written.destroy());
-    watched.push(written);
+    watched.set(written, undefined);
   });
 
   afterEach(() => {
-    stalled.stop();
+    clearInterval(stalled);
     reader.destroy();
     written.destroy();
     server.close();

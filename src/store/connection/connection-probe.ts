@@ -24,19 +24,15 @@ const serverName = asText("CONCAT_WS(':', @@hostname, @@port, @@server_id)");
  * statement. A dead connection is destroyed, and its session is killed, so that its locks are released.
  */
 export class ConnectionProbe {
-  readonly #socket: Socket;
-  readonly #address: DatabaseAddress;
-  readonly #threadId: string;
-  readonly #server: string;
   #timer: NodeJS.Timeout | undefined;
   #bytes = 0;
 
-  private constructor(socket: Socket, address: DatabaseAddress, threadId: string, server: string) {
-    this.#socket = socket;
-    this.#address = address;
-    this.#threadId = threadId;
-    this.#server = server;
-  }
+  private constructor(
+    private readonly socket: Socket,
+    private readonly address: DatabaseAddress,
+    private readonly threadId: string,
+    private readonly server: string,
+  ) {}
 
   /** A probe for a connection, which must be idle now. @throws Failure `unavailable` */
   static async of(connection: ServerConnection, address: DatabaseAddress): Promise<ConnectionProbe> {
@@ -47,7 +43,7 @@ export class ConnectionProbe {
 
   /** Watches until `stop`. */
   start(): void {
-    this.#bytes = this.#socket.bytesRead + this.#socket.bytesWritten;
+    this.#bytes = this.socket.bytesRead + this.socket.bytesWritten;
     this.#checkAfter(probeAfterMs);
   }
 
@@ -69,7 +65,7 @@ export class ConnectionProbe {
   }
 
   #isSilent(): boolean {
-    return this.#socket.bytesRead + this.#socket.bytesWritten === this.#bytes;
+    return this.socket.bytesRead + this.socket.bytesWritten === this.#bytes;
   }
 
   /** Never rejects: if the server cannot be asked, the time limit of the silent connection decides. */
@@ -77,12 +73,12 @@ export class ConnectionProbe {
     let other: ServerConnection | undefined;
     try {
       const settings = { statementTimeoutMs: probeTimeoutMs };
-      other = await ServerConnection.open({ ...this.#address, database: "" }, settings, probeTimeoutMs);
+      other = await ServerConnection.open({ ...this.address, database: "" }, settings, probeTimeoutMs);
       if (!(await this.#isIdle(other))) return;
       await sleep(probeGraceMs, undefined, { ref: false });
       if (!isStillSilent()) return;
-      this.#socket.destroy(silentPeerError("the connection died half-way"));
-      await other.run(`KILL ${this.#threadId}`);
+      this.socket.destroy(silentPeerError("the connection died half-way"));
+      await other.run(`KILL ${this.threadId}`);
     } catch {
       // See above. A session that is gone needs no KILL.
     } finally {
@@ -94,8 +90,8 @@ export class ConnectionProbe {
   async #isIdle(connection: Connection): Promise<boolean> {
     const [row] = await connection.query<{ server: string; command: string | null }>(
       `SELECT ${serverName} AS server,
-        ${asText(`(SELECT command FROM information_schema.processlist WHERE id = ${this.#threadId})`)} AS command`,
+        ${asText(`(SELECT command FROM information_schema.processlist WHERE id = ${this.threadId})`)} AS command`,
     );
-    return row?.server === this.#server && (row.command === null || row.command === "Sleep");
+    return row?.server === this.server && (row.command === null || row.command === "Sleep");
   }
 }

@@ -238,15 +238,13 @@ const reconnectFactor = 4;
  * took too long, one that nobody waits for may take longer: if the server is not away but slow, the limit follows.
  */
 export class Connector {
-  readonly #address: DatabaseAddress;
-  readonly #reconnectMsMin: number;
   #limitMs = connectTimeoutMs;
   #isMeasuring = false;
 
-  constructor(address: DatabaseAddress, reconnectMsMin: number) {
-    this.#address = address;
-    this.#reconnectMsMin = reconnectMsMin;
-  }
+  constructor(
+    private readonly address: DatabaseAddress,
+    private readonly reconnectMsMin: number,
+  ) {}
 
   /** @throws Failure `unavailable`, or the server's refusal */
   async open(settings: ConnectionSettings): Promise<ServerConnection> {
@@ -261,8 +259,8 @@ export class Connector {
 
   async #attempt(settings: ConnectionSettings, limitMs: number): Promise<ServerConnection> {
     const startedAt = performance.now();
-    const opened = await ServerConnection.open(this.#address, settings, limitMs);
-    const nextMs = Math.max(this.#reconnectMsMin, (performance.now() - startedAt) * reconnectFactor);
+    const opened = await ServerConnection.open(this.address, settings, limitMs);
+    const nextMs = Math.max(this.reconnectMsMin, (performance.now() - startedAt) * reconnectFactor);
     this.#limitMs = Math.min(connectTimeoutMs, nextMs);
     return opened;
   }

@@ -90,7 +90,6 @@ interface Client {
  * wait too. An aborted request leaves at once, but its slot stays taken until its statement has ended.
  */
 export class FairQueue {
-  readonly #limits: QueueLimits;
   readonly #clients = new Map<string, Client>();
   /** Addresses with waiting requests, in the order of their turns. */
   readonly #turns = new Set<Client>();
@@ -102,9 +101,7 @@ export class FairQueue {
   /** First requests of calls only. */
   #waiting = 0;
 
-  constructor(limits: QueueLimits) {
-    this.#limits = limits;
-  }
+  constructor(private readonly limits: QueueLimits) {}
 
   /** Requests at the database now, including those whose client has left. */
   get running(): number {
@@ -186,7 +183,7 @@ export class FairQueue {
       timer = setTimeout(() => {
         this.#leave(client, request);
         request.refuse(this.#refusal("SERVER_BUSY"));
-      }, this.#limits.waitMsMax);
+      }, this.limits.waitMsMax);
     });
   }
 
@@ -211,13 +208,13 @@ export class FairQueue {
   }
 
   #hasSlotFor(client: Client, workClass: WorkClass): boolean {
-    if (this.#running >= this.#limits.slots || client.running >= client.runningMax) return false;
-    return this.#runningOf[workClass] < shareOf(this.#limits.slots, classShares[workClass]);
+    if (this.#running >= this.limits.slots || client.running >= client.runningMax) return false;
+    return this.#runningOf[workClass] < shareOf(this.limits.slots, classShares[workClass]);
   }
 
   #startNext(): void {
     for (const client of this.#turns) {
-      if (this.#running >= this.#limits.slots) return;
+      if (this.#running >= this.limits.slots) return;
       const request = this.#nextOf(client);
       if (request === undefined) continue;
       // Its next request follows those of the others; this loop reaches it again.
@@ -245,7 +242,7 @@ export class FairQueue {
 
   /** Why one more request of a client cannot wait; undefined if it can, possibly in place of another's. */
   #evict(client: Client): Failure | undefined {
-    if (this.#waiting < this.#limits.waitingMax) return undefined;
+    if (this.#waiting < this.limits.waitingMax) return undefined;
     let longest = client;
     for (const other of this.#turns) if (other.first.size > longest.first.size) longest = other;
     const newest = [...longest.first].at(-1);
@@ -267,7 +264,7 @@ export class FairQueue {
     const key = call === undefined ? internalKey : quotaKey(call.clientAddress);
     let client = this.#clients.get(key);
     if (client === undefined) {
-      const runningMax = shareOf(this.#limits.slots, call === undefined ? 1 : addressShare);
+      const runningMax = shareOf(this.limits.slots, call === undefined ? 1 : addressShare);
       client = { key, runningMax, running: 0, first: new Set(), unlimited: new Set() };
       this.#clients.set(key, client);
     }

@@ -67,15 +67,12 @@ export function chooseCoding(acceptEncoding: string | undefined): ContentCoding 
 const brotliAsync = promisify<Uint8Array, BrotliOptions, Buffer>(brotliCompress);
 const gzipAsync = promisify<Uint8Array, ZlibOptions, Buffer>(gzip);
 
-/** Compressed bytes. Compression takes about 40 ms per MB. */
-function compressInline(coding: ContentCoding, body: Uint8Array): Uint8Array {
-  return coding === "br" ? brotliCompressSync(body, brotliOptions) : gzipSync(body, gzipOptions);
-}
-
-/** Compressed bytes; a promise if the body is large. */
+/** Compressed bytes; a promise if the body is large, because compression takes about 40 ms per MB. */
 export function compress(coding: ContentCoding, body: Uint8Array): CompressedBytes {
-  if (body.length <= compressedInlineBytesMax) return compressInline(coding, body);
-  return coding === "br" ? brotliAsync(body, brotliOptions) : gzipAsync(body, gzipOptions);
+  if (body.length > compressedInlineBytesMax) {
+    return coding === "br" ? brotliAsync(body, brotliOptions) : gzipAsync(body, gzipOptions);
+  }
+  return coding === "br" ? brotliCompressSync(body, brotliOptions) : gzipSync(body, gzipOptions);
 }
 
 /**

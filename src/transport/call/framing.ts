@@ -48,16 +48,24 @@ function fileJson(response: EncodedResponse): Uint8Array {
   return readable === message ? response.json() : Buffer.from(encodeJson(response.schema, readable));
 }
 
-/** The whole body of a response in a content coding. */
-function compressedBody(codec: Codec, coding: ContentCoding): Encoding<CompressedBytes> {
-  return { name: `${codec} ${coding}`, encode: (response) => compress(coding, encoded(response, codec)) };
+/** The body of a response without envelopes, plain and in each content coding. */
+export interface BodyEncoding extends Readonly<Record<ContentCoding, Encoding<CompressedBytes>>> {
+  plain(response: EncodedResponse): Uint8Array;
 }
 
-/** The bodies of responses without envelopes, in each content coding. */
-export const compressedBodies = {
-  proto: { br: compressedBody("proto", "br"), gzip: compressedBody("proto", "gzip") },
-  json: { br: compressedBody("json", "br"), gzip: compressedBody("json", "gzip") },
-} as const;
+/** Make it once: responses cache their compressed bytes under it. */
+export function bodyEncoding(name: string, plain: BodyEncoding["plain"]): BodyEncoding {
+  const compressed = (coding: ContentCoding): Encoding<CompressedBytes> => {
+    return { name: `${name} ${coding}`, encode: (response) => compress(coding, plain(response)) };
+  };
+  return { plain, br: compressed("br"), gzip: compressed("gzip") };
+}
+
+/** The bodies that are a message. */
+export const messageBodies: Readonly<Record<Codec, BodyEncoding>> = {
+  proto: bodyEncoding("proto", (response) => encoded(response, "proto")),
+  json: bodyEncoding("json", (response) => encoded(response, "json")),
+};
 
 /** How the messages of a response are put into envelopes. */
 export class Framing {
@@ -197,17 +205,15 @@ export function requestReader(reading: RequestReading, arrived: (message: Arrive
 
 /** Reads a body of any number of enveloped messages. */
 class EnvelopeReader implements RequestReader {
-  readonly #bounds: RequestBounds;
-  readonly #arrived: (message: ArrivedMessage) => void;
   #chunks: Buffer[] = [];
   #received = 0;
   /** Bytes to receive before the next step: a head, or a whole envelope. */
   #expected = envelopeHeadBytes;
 
-  constructor(bounds: RequestBounds, arrived: (message: ArrivedMessage) => void) {
-    this.#bounds = bounds;
-    this.#arrived = arrived;
-  }
+  constructor(
+    private readonly bounds: RequestBounds,
+    private readonly arrived: (message: ArrivedMessage) => void,
+  ) {}
 
   push(chunk: Buffer): void {
     this.#chunks.push(chunk);
@@ -215,10 +221,10 @@ class EnvelopeReader implements RequestReader {
     if (this.#received < this.#expected) return;
     let bytes = joined(this.#chunks);
     while (bytes.length >= this.#expected) {
-      this.#expected = envelopeHeadBytes + lengthIn(bytes, this.#bounds);
+      this.#expected = envelopeHeadBytes + lengthIn(bytes, this.bounds);
       if (bytes.length < this.#expected) break;
       const message = bytes.subarray(envelopeHeadBytes, this.#expected);
-      this.#arrived({ bytes: message, compressed: isCompressed(bytes) });
+      this.arrived({ bytes: message, compressed: isCompressed(bytes) });
       bytes = bytes.subarray(this.#expected);
       this.#expected = envelopeHeadBytes;
     }
@@ -250,20 +256,12 @@ function isCompressed(head: Buffer): boolean {
   return ((head[0] ?? 0) & compressedFlag) !== 0;
 }
 
-/** The bytes of a message that arrived. @throws ProtocolError if they are not compressed as announced */
-export function messageOf({ bytes, compressed }: ArrivedMessage, bounds: RequestBounds): Buffer {
-  return compressed ? decompressed(bytes, bounds) : bytes;
-}
-
 /** Reads a base64 body whose parts may be padded separately (`application/grpc-web-text`). */
 class TextEnvelopeReader implements RequestReader {
-  readonly #inner: RequestReader;
   /** Characters of an incomplete group of four. */
   #rest = "";
 
-  constructor(inner: RequestReader) {
-    this.#inner = inner;
-  }
+  constructor(private readonly inner: RequestReader) {}
 
   push(chunk: Buffer): void {
     const text = this.#rest + chunk.toString("latin1");
@@ -272,30 +270,28 @@ class TextEnvelopeReader implements RequestReader {
     const parts = text.slice(0, whole).match(/[A-Za-z0-9+/]+={0,2}/g) ?? [];
     const length = parts.reduce((sum, part) => sum + (part.length % 4 === 0 ? part.length : 0), 0);
     if (length !== whole) throw notBase64();
-    for (const part of parts) this.#inner.push(Buffer.from(part, "base64"));
+    for (const part of parts) this.inner.push(Buffer.from(part, "base64"));
   }
 
   finish(): void {
     if (this.#rest !== "") throw notBase64();
-    this.#inner.finish();
+    this.inner.finish();
   }
 }
 
 /** Reads a body that is the message itself. */
 class BodyReader implements RequestReader {
-  readonly #bounds: RequestBounds;
-  readonly #arrived: (message: ArrivedMessage) => void;
   readonly #chunks: Buffer[] = [];
   #received = 0;
 
-  constructor(bounds: RequestBounds, arrived: (message: ArrivedMessage) => void) {
-    this.#bounds = bounds;
-    this.#arrived = arrived;
-  }
+  constructor(
+    private readonly bounds: RequestBounds,
+    private readonly arrived: (message: ArrivedMessage) => void,
+  ) {}
 
   push(chunk: Buffer): void {
     this.#received += chunk.length;
-    const { bytesMax } = this.#bounds;
+    const { bytesMax } = this.bounds;
     if (this.#received > bytesMax) {
       throw tooLarge(`message size ${this.#received} is larger than configured readMaxBytes ${bytesMax}`);
     }
@@ -303,13 +299,13 @@ class BodyReader implements RequestReader {
   }
 
   finish(): void {
-    this.#arrived({ bytes: joined(this.#chunks), compressed: this.#bounds.coding !== undefined });
+    this.arrived({ bytes: joined(this.#chunks), compressed: this.bounds.coding !== undefined });
   }
 }
 
-/** @throws ProtocolError */
-function decompressed(bytes: Buffer, { coding, bytesMax }: RequestBounds): Buffer {
-  if (coding === undefined) return bytes;
+/** The bytes of a message that arrived. @throws ProtocolError if they are not compressed as announced */
+export function messageOf({ bytes, compressed }: ArrivedMessage, { coding, bytesMax }: RequestBounds): Buffer {
+  if (!compressed || coding === undefined) return bytes;
   try {
     return decompress(coding, bytes, bytesMax);
   } catch (thrown) {

@@ -5,6 +5,7 @@ import type { RequestHeaders } from "../../domain/metadata.js";
 import type { Call, Method, RequestStream, ResponseStream } from "../../domain/service.js";
 import { grpcCode } from "../../encoding/status.js";
 import {
+  type CallError,
   clientDeadlineExceeded,
   clientLeft,
   deadlineExceeded,
@@ -15,9 +16,31 @@ import {
 } from "../errors.js";
 import type { HandlerOptions, TransportLimits } from "../options.js";
 import type { RequestCounters } from "../request-metrics.js";
-import type { CallError, CallWire } from "./call-wire.js";
 import { largeMessageBytesMin, largeMessages, mayServeInTurn, type OpenCall, whenLoopTurned } from "./event-loop.js";
 import { type ArrivedMessage, messageOf, type RequestReader, type RequestReading, requestReader } from "./framing.js";
+
+/** The response to one call in one protocol. */
+export interface CallWire {
+  /** The form of its messages. */
+  readonly codec: Codec;
+  /** The encoding of a stream's messages. Read once the stream is open. */
+  readonly encoding: Encoding;
+  /**
+   * Sends the whole response to a unary call: at once, or by calling the function of the promise.
+   * @throws Failure before anything was sent; so does that function
+   */
+  respond(response: EncodedResponse): undefined | Promise<() => void>;
+  /** Replaces an opened stream, before its first message is written. */
+  adapt?(stream: ResponseStream): ResponseStream | Promise<ResponseStream>;
+  /** Sends the protocol's headers and these at once. Called once, before anything else. */
+  start(headers: ReadonlyMap<string, string>): void;
+  /** Sends frames. False: wait for the drain before writing more. */
+  write(frames: Uint8Array): boolean;
+  /** Ends the response, with or without an error. Without an earlier `start`, the error is the whole response. */
+  finish(error: CallError | undefined, trailers: ReadonlyMap<string, string>): void;
+  /** Aborts a response whose reader takes nothing. */
+  breakOff(error: CallError): void;
+}
 
 /** A method as served over one protocol. */
 export interface ServedMethod {
@@ -285,7 +308,7 @@ export class ServerCall implements Call {
     const { counters, method } = this.served;
     if (this.#phase === "streaming") counters.streamClosed(code);
     else if (method.kind === "unary") counters.answered(code, this.#startedMs);
-    else counters.streamRefused(code);
+    else counters.ended(code);
     this.#phase = "done";
     this.#stream?.close();
     clearTimeout(this.#timer);
@@ -421,8 +444,6 @@ export class BidiCall extends ServerCall {
 
 /** Requests that wait to be taken, within the limits of {@link TransportLimits}. */
 class ArrivingRequests implements RequestStream {
-  readonly #limits: TransportLimits;
-  readonly #decode: (message: ArrivedMessage) => Message;
   #waiting: ArrivedMessage[] = [];
   #waitingBytes = 0;
   #count = 0;
@@ -433,10 +454,10 @@ class ArrivingRequests implements RequestStream {
   /** Restarted with each request that is taken. Set when a method follows the requests, which closes them. */
   #idle: NodeJS.Timeout | undefined;
 
-  constructor(limits: TransportLimits, decode: (message: ArrivedMessage) => Message) {
-    this.#limits = limits;
-    this.#decode = decode;
-  }
+  constructor(
+    private readonly limits: TransportLimits,
+    private readonly decode: (message: ArrivedMessage) => Message,
+  ) {}
 
   get ended(): boolean {
     return this.#hasEnded && this.#waiting.length === 0;
@@ -448,7 +469,7 @@ class ArrivingRequests implements RequestStream {
 
   onReady(listener: () => void): void {
     this.#listener = listener;
-    this.#idle ??= setTimeout(() => this.#timeIsOver(), this.#limits.requestStreamIdleMs).unref();
+    this.#idle ??= setTimeout(() => this.#timeIsOver(), this.limits.requestStreamIdleMs).unref();
   }
 
   take(): Message | undefined {
@@ -461,12 +482,12 @@ class ArrivingRequests implements RequestStream {
     if (next === undefined) return undefined;
     this.#waitingBytes -= next.bytes.length;
     this.#idle?.refresh();
-    return this.#decode(next);
+    return this.decode(next);
   }
 
   /** @throws Failure if it is one too many */
   add(message: ArrivedMessage): void {
-    const { streamedRequestsMax, pendingRequestBytesMax } = this.#limits;
+    const { streamedRequestsMax, pendingRequestBytesMax } = this.limits;
     this.#count++;
     this.#waitingBytes += message.bytes.length;
     if (this.#count > streamedRequestsMax) {
@@ -499,7 +520,7 @@ class ArrivingRequests implements RequestStream {
 
   /** Requests that wait for a slow reader are no silence; the stream guard ends readers that take nothing. */
   #timeIsOver(): void {
-    const { requestStreamIdleMs } = this.#limits;
+    const { requestStreamIdleMs } = this.limits;
     if (this.#waiting.length > 0) this.#idle?.refresh();
     else this.fail(exhausted("STREAM_IDLE", `no request came for ${requestStreamIdleMs} ms; open another stream`));
   }

@@ -1,10 +1,5 @@
 import { BlockList, isIP, SocketAddress } from "node:net";
-
-/** A network: an address and the number of leading bits that name the network. */
-export interface Network {
-  readonly address: string;
-  readonly prefixBits: number;
-}
+import type { Network } from "../../domain/client-address.js";
 
 /** Entries of `X-Forwarded-For` that are examined, from the right. */
 const forwardedEntriesMax = 20;

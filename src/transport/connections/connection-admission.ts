@@ -87,32 +87,26 @@ const refusalsMax = 32;
  * count in all only.
  */
 export class ConnectionAdmission {
-  readonly #options: PortOptions;
-  readonly #cancelled: CancelledCalls;
   readonly #open = new Set<Socket>();
   readonly #refusing = new Set<Socket>();
   readonly #byClient = new Map<string, number>();
   #onClosed = (): void => {};
-  readonly #refused = new Map<RefusalReason, number>();
+  /** Connections refused since the start. */
+  readonly refused = new Map<RefusalReason, number>(connectionRefusals.map((reason) => [reason, 0]));
 
-  constructor(options: PortOptions, cancelled: CancelledCalls) {
-    this.#options = options;
-    this.#cancelled = cancelled;
-  }
+  constructor(
+    private readonly options: PortOptions,
+    private readonly cancelled: CancelledCalls,
+  ) {}
 
   /** Connections that are open now. */
   get size(): number {
     return this.#open.size;
   }
 
-  /** Connections refused since the start. */
-  refused(reason: RefusalReason): number {
-    return this.#refused.get(reason) ?? 0;
-  }
-
   /** Counts a new connection until it closes. False: it was refused, and the caller must not use it. */
   admit(socket: Socket): boolean {
-    const { limits, clients } = this.#options;
+    const { limits, clients } = this.options;
     const address = socket.remoteAddress ?? "";
     const client = clients.isProxy(address) ? undefined : quotaKey(clients.of(address, undefined));
     if (this.#open.size >= limits.connectionsMax) {
@@ -124,7 +118,7 @@ export class ConnectionAdmission {
       this.#refuse(socket, "TOO_MANY_CONNECTIONS_OF_CLIENT");
       return false;
     }
-    if (client !== undefined && this.#cancelled.exceededBy(client)) {
+    if (client !== undefined && this.cancelled.exceededBy(client)) {
       this.#refuse(socket, "TOO_MANY_CANCELLED_CALLS");
       return false;
     }
@@ -157,9 +151,9 @@ export class ConnectionAdmission {
   }
 
   #refuse(socket: Socket, reason: RefusalReason): void {
-    this.#refused.set(reason, this.refused(reason) + 1);
+    this.refused.set(reason, (this.refused.get(reason) ?? 0) + 1);
     // With TLS, a reason would need a handshake.
-    if (this.#options.tls !== undefined || this.#refusing.size >= refusalsMax) {
+    if (this.options.tls !== undefined || this.#refusing.size >= refusalsMax) {
       socket.destroy();
       return;
     }
@@ -176,7 +170,7 @@ const connectionRetryMs = 5_000;
 const refusalMs = 1_000;
 
 /** The reasons for refusing connections. */
-export const connectionRefusals = [
+const connectionRefusals = [
   "TOO_MANY_CONNECTIONS",
   "TOO_MANY_CONNECTIONS_OF_CLIENT",
   "TOO_MANY_CANCELLED_CALLS",

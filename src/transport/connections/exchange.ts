@@ -9,13 +9,13 @@ import type { Socket } from "node:net";
 import type { Readable, Writable } from "node:stream";
 import type { Failure } from "../../domain/failure.js";
 import type { Log } from "../../telemetry/log.js";
+import type { Metrics } from "../../telemetry/metrics.js";
 import {
   type CommonHeaders,
   eachField,
   type HeaderFields,
   type HeaderList,
   mergedHeaders,
-  withMetadata,
   withOwn,
 } from "../common-headers.js";
 import { errorResponse } from "../errors.js";
@@ -31,6 +31,7 @@ export interface PortOptions {
   readonly common: CommonHeaders;
   readonly clients: ClientAddresses;
   readonly log: Log;
+  readonly metrics: Metrics;
   readonly handlers: {
     request(exchange: Exchange): void;
     /** A request for a WebSocket; `head` is what follows its headers. */
@@ -68,12 +69,7 @@ export abstract class Exchange {
     this.clientAddress = port.clients.of(address, headers["x-forwarded-for"]);
   }
 
-  /** Sends these headers too, of an error's metadata. */
-  addMetadata(headers: ReadonlyMap<string, string>): void {
-    this.#common = withMetadata(this.#commonHeaders, headers);
-  }
-
-  /** Sends these headers too, of the metadata of a response: see {@link withOwn}. */
+  /** Sends these headers too, of the metadata of a response or an error: see {@link withOwn}. */
   addOwn(headers: ReadonlyMap<string, string>): void {
     this.#common = withOwn(this.#commonHeaders, headers);
   }

@@ -26,7 +26,7 @@ export class Http1Server {
   /** By decrypted socket if TLS is used. */
   readonly #connections = new Map<Socket, Http1Connection>();
   /** Disconnects readers of large responses that take nothing. Streams have their own rule. */
-  readonly #stalled: StalledSockets;
+  readonly #stalled: NodeJS.Timeout;
   #draining = false;
   #oneByOneUntilMs = 0;
 
@@ -36,7 +36,7 @@ export class Http1Server {
     this.#server = this.#create();
     // It does not listen; its time limits start at this event.
     this.#server.emit("listening");
-    this.#stalled = new StalledSockets(options.limits.stalledReaderMs, () => this.#connections.keys());
+    this.#stalled = watchStalled(this.#connections, options.limits.stalledReaderMs);
     this.#listen();
   }
 
@@ -59,7 +59,7 @@ export class Http1Server {
 
   /** Stops the timers. Call it when every connection has ended. */
   stop(): void {
-    this.#stalled.stop();
+    clearInterval(this.#stalled);
     this.#server.close();
   }
 
@@ -140,7 +140,9 @@ export class Http1Server {
    * other clients have their connections refused.
    */
   #refusalOf(request: IncomingMessage): Failure | undefined {
-    if (request.headers.host === undefined && request.httpVersion === "1.1") return hostMissing();
+    if (request.headers.host === undefined && request.httpVersion === "1.1") {
+      return new HttpFailure(400, "invalid_argument", "HOST_MISSING", "an HTTP/1.1 request must have a Host header");
+    }
     const { clients } = this.#options;
     const { remoteAddress = "" } = request.socket;
     if (!this.#cancelled.anyExceeded || !clients.isProxy(remoteAddress)) return undefined;
@@ -181,47 +183,25 @@ function withoutUpgrade({ method, url, httpVersion, rawHeaders }: IncomingMessag
   return `${head}\r\n`;
 }
 
-function hostMissing(): HttpFailure {
-  return new HttpFailure(400, "invalid_argument", "HOST_MISSING", "an HTTP/1.1 request must have a Host header");
-}
-
 /** Interval between checks of connections, at most. */
 const checkIntervalMs = 5_000;
 
 /**
- * Closes HTTP/1.1 connections whose reader takes nothing. Node's server can do so too, with a timer that every request
- * of a kept connection sets and clears, which costs time in cached responses. Here a connection gets its timer once it
- * has bytes that its reader has not taken; progress renews it.
+ * Closes HTTP/1.1 connections whose reader took nothing for `stalledMs`, and at most twice that. Node's server can do so
+ * too, with a timer that every request of a kept connection sets and clears, which costs time in cached responses. Here
+ * a connection gets its timer once it has bytes that its reader has not taken; progress renews it.
  */
-export class StalledSockets {
-  readonly #stalledMs: number;
-  readonly #sockets: () => Iterable<Socket>;
-  readonly #timer: NodeJS.Timeout;
-
-  /**
-   * A connection is closed when its reader took nothing for `stalledMs`, and at most twice that. `sockets` returns the
-   * open ones.
-   */
-  constructor(stalledMs: number, sockets: () => Iterable<Socket>) {
-    this.#stalledMs = stalledMs;
-    this.#sockets = sockets;
-    this.#timer = setInterval(() => this.#watch(), Math.min(checkIntervalMs, stalledMs));
-    this.#timer.unref();
-  }
-
-  stop(): void {
-    clearInterval(this.#timer);
-  }
-
-  #watch(): void {
-    for (const socket of this.#sockets()) {
+export function watchStalled(sockets: ReadonlyMap<Socket, unknown>, stalledMs: number): NodeJS.Timeout {
+  const watch = (): void => {
+    for (const socket of sockets.keys()) {
       // The server itself closes a socket whose timer fires. It sets another timeout for idle connections.
       if (socket.writableLength > 0) {
-        if (!socket.timeout) socket.setTimeout(this.#stalledMs);
-      } else if (socket.timeout === this.#stalledMs) {
+        if (!socket.timeout) socket.setTimeout(stalledMs);
+      } else if (socket.timeout === stalledMs) {
         // Everything was taken: a stream may be silent for longer.
         socket.setTimeout(0);
       }
     }
-  }
+  };
+  return setInterval(watch, Math.min(checkIntervalMs, stalledMs)).unref();
 }

@@ -16,12 +16,6 @@ import { hasEnded, isWholeResponse, unreadBytes } from "./unread-responses.js";
  */
 export const cancelledShareOfServedAtOnce = 0.1;
 
-/** A stream that waits for another turn of the event loop. */
-interface WaitingStream {
-  readonly stream: ServerHttp2Stream;
-  readonly serve: () => void;
-}
-
 /**
  * One HTTP/2 session. It shares the event loop with other sessions, and ends when its peer is gone or exceeds a limit.
  */
@@ -35,12 +29,11 @@ export class Http2Connection implements OpenCall {
   readonly address: string;
   /** The client's quota key. On a trusted proxy's connection each stream has its own. */
   readonly #client: string | undefined;
-  readonly #clients = new WeakMap<ServerHttp2Stream, string>();
   readonly #cancels: RateLimit;
   /** Streams served in this turn of the event loop. */
   #served = 0;
   /** Streams that wait for another turn, oldest first. */
-  #waiting: WaitingStream[] = [];
+  #waiting: { readonly stream: ServerHttp2Stream; readonly serve: () => void }[] = [];
   /** How many of them, from the oldest on, have waited for a whole turn. */
   #waited = 0;
   /** {@link loopTurned} will be called. */
@@ -94,10 +87,14 @@ export class Http2Connection implements OpenCall {
       if (this.#client !== undefined) this.#cancelled.allows(this.#client);
       return;
     }
-    if (this.#client === undefined && this.#refuses(stream, headers)) return;
+    const client = this.#client ?? this.#clientBehindProxy(headers);
+    if (this.#client === undefined && this.#cancelled.exceededBy(client)) {
+      stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+      return;
+    }
     this.#used = true;
     this.#peer.streamOpened();
-    this.#open.push(new OpenStream(stream, this.#open.length, (gone) => this.#closed(gone)));
+    this.#open.push(new OpenStream(stream, client, this.#open.length, (gone) => this.#closed(gone)));
     const atOnce = this.#waiting.length === 0 && !this.#cancelsOften();
     if (atOnce && this.#shares.take(this.#served)) {
       this.#serve(serve);
@@ -142,12 +139,13 @@ export class Http2Connection implements OpenCall {
     const cancelsOften = this.#cancelsOften();
     const end = cancelsOften ? this.#waited : waiting.length;
     let next = 0;
-    for (; next < end; next++) {
-      const { stream, serve } = waiting[next] as WaitingStream;
-      if (stream.destroyed) continue;
-      if (cancelsOften && this.#served >= streamsOfConnectionMin) break;
-      if (!this.#shares.take(this.#served)) break;
-      this.#serve(serve);
+    for (const { stream, serve } of waiting.slice(0, end)) {
+      if (!stream.destroyed) {
+        if (cancelsOften && this.#served >= streamsOfConnectionMin) break;
+        if (!this.#shares.take(this.#served)) break;
+        this.#serve(serve);
+      }
+      next++;
     }
     this.#waiting = waiting.slice(next);
     this.#waited = this.#waiting.length;
@@ -172,23 +170,18 @@ export class Http2Connection implements OpenCall {
   /**
    * Counts a stream that ended early by a reset from either side (a client can provoke ours), or with its connection.
    */
-  #countCancelled({ stream, openedMs }: OpenStream): void {
-    if (!wasCancelled(stream) || performance.now() - openedMs >= earlyCancelMs) return;
-    const client = this.#client ?? this.#clients.get(stream) ?? "";
+  #countCancelled({ stream, client, openedMs }: OpenStream): void {
+    // It was reset, with an error or (a client may do so) without one before its response was complete.
+    const wasCancelled = stream.rstCode !== constants.NGHTTP2_NO_ERROR || stream.aborted;
+    if (!wasCancelled || performance.now() - openedMs >= earlyCancelMs) return;
     // Streams that end with a closed connection count too; otherwise reconnecting would avoid the limit.
     const allowed = this.#cancelled.allows(client);
     // Other clients of a proxy keep the connection: only this client's streams are refused.
     if (this.#client !== undefined && (!this.#cancels.allows() || !allowed)) this.#cut("cancelled calls");
   }
 
-  /** Whether the stream is from a proxy's client that cancels too many calls; it is then reset. */
-  #refuses(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean {
-    const { clients } = this.#options;
-    const client = quotaKey(clients.of(this.address, headers["x-forwarded-for"]));
-    this.#clients.set(stream, client);
-    if (!this.#cancelled.exceededBy(client)) return false;
-    stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
-    return true;
+  #clientBehindProxy(headers: IncomingHttpHeaders): string {
+    return quotaKey(this.#options.clients.of(this.address, headers["x-forwarded-for"]));
   }
 
   /**
@@ -205,16 +198,13 @@ export class Http2Connection implements OpenCall {
   }
 }
 
-/** Whether the stream was reset, with an error or (a client may do so) without one before its response was complete. */
-function wasCancelled(stream: ServerHttp2Stream): boolean {
-  return stream.rstCode !== constants.NGHTTP2_NO_ERROR || stream.aborted;
-}
-
 /**
  * An HTTP/2 stream, which is checked until its end: readers that take nothing are reset, and clients that keep sending after the whole response are stopped.
  */
 class OpenStream {
   readonly stream: ServerHttp2Stream;
+  /** The quota key. */
+  readonly client: string;
   /** In `performance.now()` time. */
   readonly openedMs = performance.now();
   /** Its index in its connection's list. */
@@ -225,8 +215,9 @@ class OpenStream {
   #takenMs = 0;
 
   /** `closed` is called once, with this stream. */
-  constructor(stream: ServerHttp2Stream, index: number, closed: (stream: OpenStream) => void) {
+  constructor(stream: ServerHttp2Stream, client: string, index: number, closed: (stream: OpenStream) => void) {
     this.stream = stream;
+    this.client = client;
     this.index = index;
     stream.on("close", () => closed(this));
     stream.on("finish", () => this.#stopSenderSoon());

@@ -1,7 +1,8 @@
 import net, { type Socket } from "node:net";
 import { setImmediate } from "node:timers/promises";
 import tls, { type TLSSocket } from "node:tls";
-import { CancelledCalls, ConnectionAdmission, connectionRefusals } from "./connection-admission.js";
+import { addCounter, addGauge, type Metrics } from "../../telemetry/metrics.js";
+import { CancelledCalls, ConnectionAdmission } from "./connection-admission.js";
 import type { PortOptions } from "./exchange.js";
 import { Http1Server } from "./http1-server.js";
 import { Http2Sessions } from "./http2-sessions.js";
@@ -27,21 +28,7 @@ export class OnePort {
     this.#http1 = new Http1Server(options, cancelled);
     this.#http2 = new Http2Sessions(options, cancelled);
     this.#server = this.#createServer();
-  }
-
-  /** Connections that are open now. */
-  get connections(): number {
-    return this.#admission.size;
-  }
-
-  /** HTTP/2 sessions that are open now. */
-  get sessions(): number {
-    return this.#http2.size;
-  }
-
-  /** Connections refused since the start, by the reason of their error. */
-  get refused(): ReadonlyMap<string, number> {
-    return new Map(connectionRefusals.map((reason) => [reason, this.#admission.refused(reason)]));
+    this.#addMetrics(options.metrics);
   }
 
   /** Starts to listen and returns the port. @throws Error if the address is unavailable */
@@ -98,6 +85,15 @@ export class OnePort {
     this.#cut = true;
     this.#http2.destroy();
     this.#admission.cut();
+  }
+
+  #addMetrics(metrics: Metrics): void {
+    const sessions = () => this.#http2.size;
+    const refusedHelp = "Connections refused because there are too many, by the reason of their error.";
+    const refused = () => this.#admission.refused;
+    addGauge(metrics, "marketd_connections_open", "Connections that are open now.", () => this.#admission.size);
+    addGauge(metrics, "marketd_http2_sessions_open", "Connections that speak HTTP/2 now.", sessions);
+    addCounter(metrics, "marketd_connections_refused_total", refusedHelp, refused, { label: "reason" });
   }
 
   #createServer(): net.Server {

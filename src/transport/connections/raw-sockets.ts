@@ -54,7 +54,7 @@ const discard = (): void => {};
 export function closeLingering(socket: Socket, lingerMs: number, lastBytes?: Uint8Array): void {
   socket.removeAllListeners("data");
   socket.on("data", discard);
-  // For a peer that does not take the last bytes (StalledSockets). An upgraded socket has no listener of Node's.
+  // For a peer that does not take the last bytes (watchStalled). An upgraded socket has no listener of Node's.
   socket.once("timeout", () => socket.destroy());
   socket.resume();
   if (lastBytes === undefined) socket.end();

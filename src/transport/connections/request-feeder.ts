@@ -33,8 +33,6 @@ interface FeederHost {
  * none, or more than one, Node keeps the connection. A test runs it on every supported Node.
  */
 export class RequestFeeder {
-  readonly #socket: Socket;
-  readonly #host: FeederHost;
   /** Node's listener, once this feeder has replaced it. */
   #parse: ((chunk: Buffer) => void) | undefined;
   #held: Buffer = noBytes;
@@ -42,10 +40,10 @@ export class RequestFeeder {
   #paused = false;
   #stopped = false;
 
-  constructor(socket: Socket, host: FeederHost) {
-    this.#socket = socket;
-    this.#host = host;
-  }
+  constructor(
+    private readonly socket: Socket,
+    private readonly host: FeederHost,
+  ) {}
 
   /** Bytes that the parser has not been given yet. */
   get held(): Buffer {
@@ -55,28 +53,28 @@ export class RequestFeeder {
   /** Starts feeding, unless Node has paused its parser because a slow reader takes nothing. */
   start(): void {
     if (this.#parse !== undefined || this.#stopped) return;
-    if (this.#socket.destroyed || this.#socket.writableNeedDrain) return;
-    const [parse, ...others] = this.#socket.listeners("data");
+    if (this.socket.destroyed || this.socket.writableNeedDrain) return;
+    const [parse, ...others] = this.socket.listeners("data");
     if (parse === undefined || others.length > 0) return;
-    this.#parse = (chunk) => Reflect.apply(parse, this.#socket, [chunk]);
+    this.#parse = (chunk) => Reflect.apply(parse, this.socket, [chunk]);
     // Node's parser stops reading from the kernel itself once the socket has a listener.
-    this.#socket.on("data", this.#read);
-    this.#socket.off("data", parse as (chunk: Buffer) => void);
-    this.#socket.on("drain", this.#host.proceed);
-    this.#socket.on("resume", this.#resumed);
+    this.socket.on("data", this.#read);
+    this.socket.off("data", parse as (chunk: Buffer) => void);
+    this.socket.on("drain", this.host.proceed);
+    this.socket.on("resume", this.#resumed);
   }
 
   /** Starts feeding now, or once the connection is not paused. */
   startSoon(): void {
     if (this.#parse !== undefined || this.#stopped) return;
     // A socket that was paused while the parser read it would not be read again.
-    const event = this.#socket.isPaused() ? "resume" : this.#socket.writableNeedDrain ? "drain" : undefined;
+    const event = this.socket.isPaused() ? "resume" : this.socket.writableNeedDrain ? "drain" : undefined;
     if (event === undefined) {
       this.start();
       return;
     }
-    this.#socket.off(event, this.#startNow);
-    this.#socket.once(event, this.#startNow);
+    this.socket.off(event, this.#startNow);
+    this.socket.once(event, this.#startNow);
   }
 
   readonly #startNow = (): void => this.start();
@@ -85,9 +83,9 @@ export class RequestFeeder {
   stop(): void {
     this.#stopped = true;
     this.#held = noBytes;
-    this.#socket.off("data", this.#read);
-    this.#socket.off("drain", this.#host.proceed);
-    this.#socket.off("resume", this.#resumed);
+    this.socket.off("data", this.#read);
+    this.socket.off("drain", this.host.proceed);
+    this.socket.off("resume", this.#resumed);
   }
 
   /**
@@ -95,7 +93,7 @@ export class RequestFeeder {
    * more is read.
    */
   feed(): void {
-    while (this.#held.length > 0 && !this.#host.isBusy()) {
+    while (this.#held.length > 0 && !this.host.isBusy()) {
       const held = this.#held;
       const head = held.indexOf(endOfHeaders) + endOfHeaders.length;
       const end = head < endOfHeaders.length ? held.length : head;
@@ -104,17 +102,17 @@ export class RequestFeeder {
     }
     if (this.#held.length > 0) {
       this.#paused = true;
-      this.#socket.pause();
-      this.#host.heldBack();
+      this.socket.pause();
+      this.host.heldBack();
     } else if (this.#paused && !this.#stopped) {
       this.#paused = false;
-      this.#socket.resume();
+      this.socket.resume();
     }
   }
 
   /** Node resumes a socket for its own reasons, such as the end of a response. */
   readonly #resumed = (): void => {
-    if (this.#held.length > 0) this.#socket.pause();
+    if (this.#held.length > 0) this.socket.pause();
   };
 
   readonly #read = (chunk: Buffer): void => {

@@ -88,26 +88,20 @@ export function countResponse(stream: Http2Stream, bytes: number): void {
   stream.once("close", () => unreadResponses.remove(session, bytes));
 }
 
-/** The pieces of a body that is written to `stream`. Request the next when the previous one was taken. */
-function* piecesOf(stream: Http2Stream, body: Uint8Array): Generator<Uint8Array, void, void> {
-  for (let at = 0; at < body.length; at += pieceBytes) {
-    bytesToWrite.set(stream, Math.max(0, body.length - at - pieceBytes));
-    yield body.subarray(at, at + pieceBytes);
-  }
-}
-
-/** Ends a stream with this body. */
+/** Ends a stream with this body. A large one is written piece by piece. */
 export function endWithBody(stream: Http2Stream, body: Uint8Array): void {
   if (body.length <= pieceBytes) {
     stream.end(body);
     return;
   }
-  const pieces = piecesOf(stream, body);
+  let left = body;
   const writeNext = (error?: Error | null): void => {
     if ((error !== undefined && error !== null) || stream.destroyed || stream.closed) return;
-    const { value = new Uint8Array() } = pieces.next();
-    if (bytesToWrite.get(stream) === 0) stream.end(value);
-    else stream.write(value, writeNext);
+    const piece = left.subarray(0, pieceBytes);
+    left = left.subarray(pieceBytes);
+    bytesToWrite.set(stream, left.length);
+    if (left.length === 0) stream.end(piece);
+    else stream.write(piece, writeNext);
   };
   writeNext();
 }

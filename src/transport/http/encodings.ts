@@ -43,21 +43,6 @@ export const bodyData: Encoding = {
   },
 };
 
-/** A failure as a stream's last line. */
-function errorLine(failure: Failure): Uint8Array {
-  return Buffer.from(`{"error":${errorJson(failure)}}\n`);
-}
-
-/**
- * A failure as the last server-sent event. It sets the reconnection time, if the failure has one, and makes the client
- * forget its last id where that is void.
- */
-function errorEvent(failure: Failure): Uint8Array {
-  const id = failure.voidsPlaces ? "id:\n" : "";
-  const retry = failure.retryAfterMs === undefined ? "" : `retry: ${failure.retryAfterMs}\n`;
-  return Buffer.from(`event: error\n${id}${retry}data: {"error":${errorJson(failure)}}\n\n`);
-}
-
 /** A failure as the last WebSocket text message. */
 export function errorText(failure: Failure): Uint8Array {
   return textFrame(Buffer.from(`{"error":${errorJson(failure)}}`));
@@ -97,7 +82,7 @@ const jsonLines: StreamEncoding = {
   encoding: jsonLine,
   contentType: "application/json",
   protocol: "http",
-  errorBytes: errorLine,
+  errorBytes: (failure) => Buffer.from(`{"error":${errorJson(failure)}}\n`),
 };
 
 /** The same, with the content type that tells clients to expect lines. */
@@ -108,7 +93,12 @@ const serverSentEvents: StreamEncoding = {
   encoding: serverSentEvent,
   contentType: "text/event-stream",
   protocol: "sse",
-  errorBytes: errorEvent,
+  /** Sets the reconnection time, if the failure has one, and makes the client forget its last id where that is void. */
+  errorBytes(failure) {
+    const id = failure.voidsPlaces ? "id:\n" : "";
+    const retry = failure.retryAfterMs === undefined ? "" : `retry: ${failure.retryAfterMs}\n`;
+    return Buffer.from(`event: error\n${id}${retry}data: {"error":${errorJson(failure)}}\n\n`);
+  },
 };
 
 const byMediaType = new Map<string, StreamEncoding>([
@@ -123,14 +113,11 @@ export function preferredMediaType(accept: string | undefined, available: readon
   return new Negotiator({ headers: { accept } }).mediaType([...available]);
 }
 
-/** The encoding of a stream of messages; JSON lines if the client accepts none of them. */
-export function streamEncoding(accept: string | undefined, alt: string | undefined): StreamEncoding {
-  if (alt === "sse") return serverSentEvents;
-  return byMediaType.get(preferredMediaType(accept, [...byMediaType.keys()]) ?? "") ?? jsonLines;
-}
+const lineTypes = ["application/json", "application/x-ndjson"];
+const streamTypes = [...byMediaType.keys()];
 
-/** The encoding of a file's envelopes: lines, never events. */
-export function envelopeEncoding(accept: string | undefined): StreamEncoding {
-  const names = ["application/json", "application/x-ndjson"];
-  return byMediaType.get(preferredMediaType(accept, names) ?? "") ?? jsonLines;
+/** The encoding of a stream of messages; JSON lines if the client accepts none. A file's envelopes are never events. */
+export function streamEncoding(accept: string | undefined, alt: string | undefined, isFile: boolean): StreamEncoding {
+  if (alt === "sse") return serverSentEvents;
+  return byMediaType.get(preferredMediaType(accept, isFile ? lineTypes : streamTypes) ?? "") ?? jsonLines;
 }

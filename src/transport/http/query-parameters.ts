@@ -104,7 +104,7 @@ export class QueryParameters {
     for (const piece of query.split("&")) {
       if (piece === "") continue;
       const equals = piece.indexOf("=");
-      const name = decodeName(equals === -1 ? piece : piece.slice(0, equals));
+      const name = decodeText(equals === -1 ? piece : piece.slice(0, equals));
       if (name.startsWith("_")) continue;
       const rawText = equals === -1 ? "" : piece.slice(equals + 1);
       const parameter = this.#byName.get(name);
@@ -127,7 +127,7 @@ export class QueryParameters {
 
 function bindParameter(message: ReflectMessage, parameter: Parameter, raw: string, given: Map<string, string>): void {
   const { name } = parameter;
-  const text = decodeText(name, raw);
+  const text = decodeText(raw, name);
   if (parameter.fromPath) {
     throw invalidParameter(name, `got ${quoted(text)} in the query; it is already given in the path`);
   }
@@ -136,7 +136,7 @@ function bindParameter(message: ReflectMessage, parameter: Parameter, raw: strin
 }
 
 function bindAlt(takes: string, raw: string, given: Map<string, string>): void {
-  const text = decodeText("alt", raw);
+  const text = decodeText(raw, "alt");
   onlyOnce(given, "alt", text);
   if (text !== "" && text !== takes) throw wrongValue("alt", text, takes);
 }
@@ -177,20 +177,11 @@ function cut(text: string): string {
   return shortened(text, quotedLengthMax);
 }
 
-function decodeName(raw: string): string {
-  const name = decodePlus(raw);
-  if (name === undefined) throw badEscape(cut(raw), raw);
-  return name;
-}
-
-function decodeText(name: string, raw: string): string {
-  const text = decodePlus(raw);
+/** Decodes a name, or the value of the parameter `name`. @throws Failure */
+function decodeText(raw: string, name = cut(raw)): string {
+  const text = decode(raw.includes("+") ? raw.replaceAll("+", " ") : raw);
   if (text === undefined) throw badEscape(name, raw);
   return text;
-}
-
-function decodePlus(text: string): string | undefined {
-  return decode(text.includes("+") ? text.replaceAll("+", " ") : text);
 }
 
 /** Percent-decodes. Undefined if an escape is malformed or not UTF-8. */
@@ -262,33 +253,22 @@ const integerPattern = /^-?[0-9]+$/;
 /** No 64-bit integer is longer, except for leading zeros. */
 const integerLengthMax = 64;
 
-function bigInteger(lowest: bigint, highest: bigint): ParameterValue {
+function integer(lowest: bigint, highest: bigint, toValue: (value: bigint) => bigint | number): ParameterValue {
   return {
     takes: `an integer from ${lowest} to ${highest}`,
     emptyIsAbsent: false,
     parse(value) {
       if (value.length > integerLengthMax || !integerPattern.test(value)) return undefined;
-      const integer = BigInt(value);
-      return integer < lowest || integer > highest ? undefined : integer;
+      const parsed = BigInt(value);
+      return parsed < lowest || parsed > highest ? undefined : toValue(parsed);
     },
   };
 }
 
-function smallInteger(lowest: bigint, highest: bigint): ParameterValue {
-  const big = bigInteger(lowest, highest);
-  return {
-    ...big,
-    parse(value) {
-      const integer = big.parse(value);
-      return integer === undefined ? undefined : Number(integer);
-    },
-  };
-}
-
-const int32 = smallInteger(-(2n ** 31n), 2n ** 31n - 1n);
-const uint32 = smallInteger(0n, 2n ** 32n - 1n);
-const int64 = bigInteger(-(2n ** 63n), 2n ** 63n - 1n);
-const uint64 = bigInteger(0n, 2n ** 64n - 1n);
+const int32 = integer(-(2n ** 31n), 2n ** 31n - 1n, Number);
+const uint32 = integer(0n, 2n ** 32n - 1n, Number);
+const int64 = integer(-(2n ** 63n), 2n ** 63n - 1n, BigInt);
+const uint64 = integer(0n, 2n ** 64n - 1n, BigInt);
 
 const scalars: Partial<Record<ScalarType, ParameterValue>> = {
   [ScalarType.STRING]: text,

@@ -1,27 +1,17 @@
 import type { Message } from "@bufbuild/protobuf";
-import { Failure } from "../../domain/failure.js";
-import type { Metadata } from "../../domain/metadata.js";
+import type { Method } from "../../domain/service.js";
 import type { MetricsText } from "../../telemetry/metrics.js";
-import type { CallError } from "../call/call-wire.js";
 import { chooseCoding } from "../call/content-coding.js";
 import { type ServedMethod, ServerCall } from "../call/server-call.js";
-import type { CommonHeaders, HeaderFields } from "../common-headers.js";
+import type { HeaderFields } from "../common-headers.js";
 import type { Exchange } from "../connections/exchange.js";
 import { toFailure, unknownPath, urlTooLong, wrongMethod } from "../errors.js";
 import type { HandlerOptions } from "../options.js";
+import type { Protocol } from "../request-metrics.js";
 import { WholeResponse } from "../whole-response.js";
 import type { BoundRequest } from "./query-parameters.js";
-import type { RouteMatch, Routes } from "./routes.js";
+import type { RouteMatch } from "./routes.js";
 import { StreamResponse } from "./stream-response.js";
-
-/** Options of the handler. */
-export interface RestHandlerOptions extends HandlerOptions {
-  /** Undefined: `/metrics` is not served. */
-  readonly metrics: MetricsText | undefined;
-  readonly status: ServiceStatus | undefined;
-  readonly common: CommonHeaders;
-  readonly routes: Routes;
-}
 
 /** The number of URLs that are remembered with their requests. */
 export const rememberedUrlsMax = 4_096;
@@ -36,16 +26,16 @@ interface UnaryTarget extends ServedMethod {
 
 /** The HTTP API: GET with parameters in the URL, JSON and streams as responses, in both HTTP versions. */
 export class RestHandler {
-  readonly #options: RestHandlerOptions;
-  readonly #operations: Operations;
+  readonly #options: HandlerOptions;
+  readonly #operations: ReadonlyMap<string, Operation>;
   /** The value of `Vary` on every response to a unary method, and on every stream. */
   readonly #vary: string;
   readonly #streamVary: string;
   readonly #targets = new Map<string, UnaryTarget>();
 
-  constructor(options: RestHandlerOptions) {
+  constructor(options: HandlerOptions) {
     this.#options = options;
-    this.#operations = new Operations(options);
+    this.#operations = operations(options);
     const { common } = options;
     this.#vary = common.vary("accept-encoding");
     this.#streamVary = common.vary("accept", "accept-encoding");
@@ -63,29 +53,29 @@ export class RestHandler {
   handle(exchange: Exchange, path: string, query: string): void {
     const { limits, routes, log } = this.#options;
     if (path.length + query.length >= limits.urlLengthMax) throw urlTooLong(limits.urlLengthMax);
-    const operation = this.#operations.matches(path);
-    const match = operation ? undefined : routes.match(path);
-    if (!operation && match === undefined) throw unknownPath(path);
+    const operation = this.#operations.get(path);
+    const match = operation === undefined ? routes.match(path) : undefined;
+    if (operation === undefined && match === undefined) throw unknownPath(path);
     if (!exchange.isHead && exchange.method !== "GET") throw wrongMethod(exchange.method);
-    if (match === undefined) {
-      this.#operations.handle(path, exchange).catch((thrown) => exchange.sendError(toFailure(thrown, log)));
-      return;
-    }
+    operation?.(exchange)?.catch((thrown: unknown) => exchange.sendError(toFailure(thrown, log)));
+    if (match !== undefined) this.#call(match, query, exchange);
+  }
+
+  #call(match: RouteMatch, query: string, exchange: Exchange): void {
     const bound = match.route.parameters.bind(match.segments, query);
     const { method } = match.route;
-    if (method.kind === "unary") {
-      const target = {
-        method,
-        message: bound.message,
-        counters: this.#options.requests.counters(method, "http"),
-        options: this.#options,
-        terms: this.#options.routes.terms,
-      };
-      this.#remember(exchange.url, target);
-      this.#unary(target, exchange);
-    } else {
+    if (method.kind !== "unary") {
       this.#stream(match, bound, exchange);
+      return;
     }
+    const target = { ...this.#served(method, "http"), message: bound.message };
+    this.#remember(exchange.url, target);
+    this.#unary(target, exchange);
+  }
+
+  #served(method: Method, protocol: Protocol): ServedMethod {
+    const { requests, routes } = this.#options;
+    return { method, counters: requests(method, protocol), options: this.#options, terms: routes.terms };
   }
 
   #remember(url: string, target: UnaryTarget): void {
@@ -95,7 +85,9 @@ export class RestHandler {
   }
 
   #unary(target: UnaryTarget, exchange: Exchange): void {
-    const call = new ServerCall(target, new JsonResponse(exchange, this.#vary), exchange);
+    const format = { codec: "json", contentType: "application/json", name: "json", vary: this.#vary } as const;
+    const wire = new WholeResponse(exchange, format, chooseCoding(exchange.headers["accept-encoding"]?.toString()));
+    const call = new ServerCall(target, wire, exchange);
     call.invoke(target.message);
     if (!call.isDone) exchange.output.once("close", () => call.left());
   }
@@ -103,9 +95,7 @@ export class RestHandler {
   #stream(match: RouteMatch, bound: BoundRequest, exchange: Exchange): void {
     const { method } = match.route;
     const wire = new StreamResponse(method, bound, exchange, this.#streamVary);
-    const counters = this.#options.requests.counters(method, wire.protocol);
-    const served = { method, counters, options: this.#options, terms: this.#options.routes.terms };
-    const call = new ServerCall(served, wire, exchange);
+    const call = new ServerCall(this.#served(method, wire.protocol), wire, exchange);
     wire.onDrain = () => call.drained();
     exchange.output.once("close", () => call.left());
     // The client of a pipelined request may be gone when its turn comes.
@@ -114,80 +104,49 @@ export class RestHandler {
   }
 }
 
-/** The JSON response to a GET of a unary method. */
-class JsonResponse extends WholeResponse {
-  /** `vary`: the value of that header. */
-  constructor(exchange: Exchange, vary: string) {
-    const wanted = chooseCoding(exchange.headers["accept-encoding"]?.toString());
-    super(exchange, { codec: "json", contentType: "application/json", name: "json", vary }, wanted);
-  }
-
-  finish(error: CallError | undefined): void {
-    if (error instanceof Failure) this.exchange.sendError(error);
-  }
-
-  protected headersOf({ headers }: Metadata): ReadonlyMap<string, string> {
-    return headers;
-  }
-}
-
-/** What a page asks of the service again and again. */
-export interface ServiceStatus {
-  /** Where it is served. */
-  readonly path: string;
-  /** A small object; its undefined fields are left out. */
-  readonly read: () => object;
-}
+type Operation = (exchange: Exchange) => void | Promise<void>;
 
 /**
- * The endpoints for operators: `/healthz` (200 while the process runs), `/readyz` (200 when ready, 503 while it loads
- * or drains) and `/metrics` (Prometheus text). Always at the root, regardless of the base path. The status is for
+ * The endpoints for operators by path: `/healthz` (200 while the process runs), `/readyz` (200 when ready, 503 while it
+ * loads or drains) and `/metrics` (Prometheus text). Always at the root, regardless of the base path. The status is for
  * pages, which are behind it.
  */
-class Operations {
-  readonly #options: RestHandlerOptions;
-  #text = "";
-  #bytes = Buffer.alloc(0);
-  #making: Promise<Buffer> | undefined;
-
-  constructor(options: RestHandlerOptions) {
-    this.#options = options;
+function operations({ metricsText, status, readiness }: HandlerOptions): ReadonlyMap<string, Operation> {
+  const served = new Map<string, Operation>([
+    ["/healthz", (exchange) => sendJson(exchange, 200, { status: "alive" })],
+    [
+      "/readyz",
+      (exchange) => {
+        if (readiness() === "ready") sendJson(exchange, 200, { status: "ready" });
+        else sendJson(exchange, 503, { status: readiness() }, { "retry-after": 1 });
+      },
+    ],
+  ]);
+  if (metricsText !== undefined) {
+    const bytes = sharedBytes(metricsText);
+    served.set("/metrics", async (exchange) => send(exchange, 200, metricsText.contentType, await bytes()));
   }
-
-  matches(path: string): boolean {
-    const { metrics, status } = this.#options;
-    return (
-      path === "/healthz" ||
-      path === "/readyz" ||
-      (path === "/metrics" && metrics !== undefined) ||
-      path === status?.path
-    );
+  if (status !== undefined) {
+    served.set(status.path, (exchange) => sendJson(exchange, 200, { status: readiness(), ...status.read() }));
   }
+  return served;
+}
 
-  async handle(path: string, exchange: Exchange): Promise<void> {
-    const { metrics, readiness, status } = this.#options;
-    if (path === status?.path) sendJson(exchange, 200, { status: readiness(), ...status.read() });
-    else if (path === "/metrics" && metrics !== undefined) {
-      send(exchange, 200, metrics.contentType, await this.#metricsBytes(metrics));
-    } else if (path === "/healthz") sendJson(exchange, 200, { status: "alive" });
-    else if (readiness() === "ready") sendJson(exchange, 200, { status: "ready" });
-    else sendJson(exchange, 503, { status: readiness() }, { "retry-after": 1 });
-  }
-
-  /** Requests share the bytes of a text, and a text while it is made. */
-  #metricsBytes(metrics: MetricsText): Promise<Buffer> {
-    this.#making ??= metrics
-      .metrics()
-      .then((text) => {
-        if (text !== this.#text) this.#bytes = Buffer.from(text);
-        this.#text = text;
-        return this.#bytes;
-      })
-      .finally(() => {
-        this.#making = undefined;
-      });
-    return this.#making;
-  }
+/** Requests share the bytes of a text, and a text while it is made. */
+function sharedBytes(metricsText: MetricsText): () => Promise<Buffer> {
+  let shared = { text: "", bytes: Buffer.alloc(0) };
+  let making: Promise<Buffer> | undefined;
+  const make = async (): Promise<Buffer> => {
+    const text = await metricsText.metrics();
+    if (text !== shared.text) shared = { text, bytes: Buffer.from(text) };
+    return shared.bytes;
+  };
+  return () => {
+    making ??= make().finally(() => {
+      making = undefined;
+    });
+    return making;
+  };
 }
 
 function sendJson(exchange: Exchange, status: number, content: object, headers: HeaderFields = {}): void {

@@ -39,7 +39,8 @@ export function isHttpBody(method: Method): boolean {
 export class Routes {
   /** Fields as parameters, methods as their URLs. */
   readonly terms: Terms;
-  readonly #all: Route[] = [];
+  /** In the order of the definitions. */
+  readonly all: Route[] = [];
   readonly #root = emptyNode();
   readonly #basePath: string;
 
@@ -55,11 +56,6 @@ export class Routes {
       const rule = getOption(method.desc, http);
       for (const binding of [rule, ...rule.additionalBindings]) this.#add(method, binding);
     }
-  }
-
-  /** In the order of the definitions. */
-  get all(): readonly Route[] {
-    return this.#all;
   }
 
   /** Finds a path, without its query. */
@@ -94,7 +90,7 @@ export class Routes {
     }
     const alt = method.kind === "unary" ? undefined : isHttpBody(method) ? "media" : "sse";
     node.route = { method, template, parameters: new QueryParameters(method.desc.input, pathFields, alt) };
-    this.#all.push(node.route);
+    this.all.push(node.route);
   }
 }
 

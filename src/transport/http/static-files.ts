@@ -1,9 +1,16 @@
 import { createHash } from "node:crypto";
+import { create } from "@bufbuild/protobuf";
+import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
+import type { EncodedResponse } from "../../domain/encoded-response.js";
+import { MessageResponse } from "../../encoding/message-response.js";
 import type { Log } from "../../telemetry/log.js";
-import { type ContentCoding, chooseCoding, compress, compressedBytesMin } from "../call/content-coding.js";
-import { type HeaderFields, noneMatch } from "../common-headers.js";
+import { chooseCoding } from "../call/content-coding.js";
+import { bodyEncoding } from "../call/framing.js";
 import type { Exchange } from "../connections/exchange.js";
 import { toFailure } from "../errors.js";
+import type { HandlerOptions } from "../options.js";
+import { WholeResponse } from "../whole-response.js";
+import { bodyData } from "./encodings.js";
 
 /** A file to serve. */
 export interface StaticFile {
@@ -23,23 +30,24 @@ export const contentSecurityPolicy = [
   "frame-ancestors 'none'",
 ].join("; ");
 
-/** A file in one encoding. */
-interface EncodedFile {
-  readonly fields: HeaderFields;
-  readonly bytes: Uint8Array;
-}
+const headers = {
+  "content-security-policy": contentSecurityPolicy,
+  "referrer-policy": "no-referrer",
+  "x-content-type-options": "nosniff",
+};
+
+const body = bodyEncoding("file", bodyData.encode);
 
 /** Files by path behind the base path; `/` is the page itself. Clients revalidate each time, and get 304. */
 export class StaticFiles {
   readonly #files: ReadonlyMap<string, StaticFile>;
-  readonly #encoded = new Map<string, EncodedFile | Promise<EncodedFile>>();
+  readonly #responses = new Map<string, EncodedResponse>();
   readonly #vary: string;
   readonly #log: Log;
 
-  /** `vary`: the value of that header. */
-  constructor(files: ReadonlyMap<string, StaticFile> = new Map(), vary: string, log: Log) {
+  constructor(files: ReadonlyMap<string, StaticFile> = new Map(), { common, log }: HandlerOptions) {
     this.#files = files;
-    this.#vary = vary;
+    this.#vary = common.vary("accept-encoding");
     this.#log = log;
   }
 
@@ -47,51 +55,21 @@ export class StaticFiles {
   serve(exchange: Exchange, path: string): boolean {
     const file = this.#files.get(path);
     if (file === undefined) return false;
-    const coding = chooseCoding(exchange.headers["accept-encoding"]?.toString());
-    const encoded = this.#encode(path, file, coding);
-    if (encoded instanceof Promise) {
-      const failed = (thrown: unknown): void => exchange.sendError(toFailure(thrown, this.#log));
-      encoded.then((ready) => send(exchange, file, ready)).catch(failed);
-    } else send(exchange, file, encoded);
+    const response = this.#responses.get(path) ?? responseOf(file);
+    this.#responses.set(path, response);
+    const { contentType } = file;
+    const format = { codec: "proto", body, contentType, name: "file", vary: this.#vary, headers } as const;
+    const whole = new WholeResponse(exchange, format, chooseCoding(exchange.headers["accept-encoding"]?.toString()));
+    // Large files are compressed on another thread, when first requested in a coding.
+    whole
+      .respond(response)
+      ?.then((send) => send())
+      .catch((thrown: unknown) => exchange.sendError(toFailure(thrown, this.#log)));
     return true;
   }
-
-  /** Files are compressed when first requested in a coding. Large ones resolve later. */
-  #encode(path: string, file: StaticFile, wanted: ContentCoding | undefined): EncodedFile | Promise<EncodedFile> {
-    const coding = file.bytes.length < compressedBytesMin ? undefined : wanted;
-    const key = `${coding ?? "identity"} ${path}`;
-    const known = this.#encoded.get(key);
-    if (known !== undefined) return known;
-    const keep = (bytes: Uint8Array): EncodedFile => {
-      const fields = { ...fieldsOf(bytes), vary: this.#vary, ...(coding && { "content-encoding": coding }) };
-      const encoded = { fields, bytes };
-      this.#encoded.set(key, encoded);
-      return encoded;
-    };
-    const bytes = coding === undefined ? file.bytes : compress(coding, file.bytes);
-    if (!(bytes instanceof Promise)) return keep(bytes);
-    const encoded = bytes.then(keep);
-    this.#encoded.set(key, encoded);
-    return encoded;
-  }
 }
 
-function send(exchange: Exchange, { contentType }: StaticFile, { fields, bytes }: EncodedFile): void {
-  const known = exchange.headers["if-none-match"];
-  if (known !== undefined && noneMatch(known, String(fields["etag"]))) {
-    exchange.send(304, fields);
-    return;
-  }
-  exchange.sendCounted(200, { "content-type": contentType, "content-length": bytes.length, ...fields }, bytes);
-}
-
-function fieldsOf(bytes: Uint8Array): HeaderFields {
-  const hash = createHash("sha256").update(bytes).digest("base64url").slice(0, 22);
-  return {
-    "cache-control": "no-cache",
-    "content-security-policy": contentSecurityPolicy,
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-    etag: `"${hash}"`,
-  };
+function responseOf({ bytes, contentType }: StaticFile): EncodedResponse {
+  const version = createHash("sha256").update(bytes).digest("base64url").slice(0, 22);
+  return new MessageResponse(HttpBodySchema, create(HttpBodySchema, { contentType, data: bytes }), { version });
 }

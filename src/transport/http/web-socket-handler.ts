@@ -2,22 +2,13 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { type WebSocket, WebSocketServer } from "ws";
 import { Failure, type FailureCode } from "../../domain/failure.js";
-import type { CallError, CallWire } from "../call/call-wire.js";
-import { ServerCall } from "../call/server-call.js";
-import { type CommonHeaders, type DataHeaders, eachField } from "../common-headers.js";
+import { type CallWire, ServerCall } from "../call/server-call.js";
+import { eachField } from "../common-headers.js";
 import { closeLingering, rawErrorResponse } from "../connections/raw-sockets.js";
-import { HttpFailure, toFailure, unknownPath, urlTooLong } from "../errors.js";
+import { type CallError, HttpFailure, toFailure, unknownPath, urlTooLong } from "../errors.js";
 import type { HandlerOptions } from "../options.js";
 import { errorText, webSocketText } from "./encodings.js";
-import { type RouteMatch, type Routes, splitTarget } from "./routes.js";
-
-/** Options of the handler. */
-export interface WebSocketHandlerOptions extends HandlerOptions {
-  readonly common: CommonHeaders;
-  /** Sent with every handshake. */
-  readonly data: DataHeaders;
-  readonly routes: Routes;
-}
+import { type RouteMatch, splitTarget } from "./routes.js";
 
 /** Close codes (RFC 6455, 7.4, and IANA's registry). */
 const closeCodes: Partial<Record<FailureCode, number>> = {
@@ -41,12 +32,12 @@ interface Peer {
 
 /** Serves streams over WebSockets at the URLs of the HTTP API, with one JSON object per text message. */
 export class WebSocketHandler {
-  readonly #options: WebSocketHandlerOptions;
+  readonly #options: HandlerOptions;
   readonly #handshakes: WebSocketServer;
   readonly #peers = new Map<WebSocket, Peer>();
   readonly #pings: NodeJS.Timeout;
 
-  constructor(options: WebSocketHandlerOptions) {
+  constructor(options: HandlerOptions) {
     this.#options = options;
     const handshakes = {
       noServer: true,
@@ -67,19 +58,24 @@ export class WebSocketHandler {
   handle(request: IncomingMessage, socket: Socket, head: Buffer): void {
     socket.on("error", () => {});
     socket.allowHalfOpen = false;
-    const handshake = new Handshake(this.#handshakes, request, socket, head);
+    const { common, limits, log } = this.#options;
     try {
-      if (!this.#options.common.allows(request.headers.origin)) throw originRefused();
-      handshake.check();
+      if (!common.allows(request.headers.origin)) {
+        // Browsers do not apply CORS to WebSockets.
+        const parts = { reason: "ORIGIN_NOT_ALLOWED" };
+        throw new Failure("permission_denied", "pages of this origin may not call this server", parts);
+      }
+      checkHandshake(request);
     } catch (thrown) {
-      this.#refuse(handshake, thrown);
+      const refusal = rawErrorResponse(toFailure(thrown, log), common.of(request.headers.origin));
+      closeLingering(socket, limits.lingerMs, refusal);
       return;
     }
+    const shake: Handshake = (opened) => this.#handshakes.handleUpgrade(request, socket, head, opened);
     try {
-      this.#open(handshake);
+      this.#open(request, socket, shake);
     } catch (thrown) {
-      const failure = toFailure(thrown, this.#options.log);
-      new WebSocketResponse(handshake, this.#options.limits.breakOffMs, () => {}).finish(failure);
+      new WebSocketResponse(socket, limits.breakOffMs, shake).finish(toFailure(thrown, log));
     }
   }
 
@@ -88,9 +84,8 @@ export class WebSocketHandler {
     clearInterval(this.#pings);
   }
 
-  #open(handshake: Handshake): void {
+  #open(request: IncomingMessage, socket: Socket, shake: Handshake): void {
     const { limits, routes, requests, clients } = this.#options;
-    const { request, socket } = handshake;
     const url = request.url ?? "/";
     if (url.length > limits.urlLengthMax) throw urlTooLong(limits.urlLengthMax);
     const { path, query } = splitTarget(url);
@@ -98,11 +93,14 @@ export class WebSocketHandler {
     if (match === undefined) throw unknownPath(path);
     const method = streamMethodOf(match);
     const { message } = match.route.parameters.bind(match.segments, query);
-    const wire = new WebSocketResponse(handshake, limits.breakOffMs, (webSocket) => {
-      this.#watch(webSocket, socket);
-      webSocket.once("close", () => call.left());
+    const wire = new WebSocketResponse(socket, limits.breakOffMs, (opened) => {
+      shake((webSocket) => {
+        this.#watch(webSocket, socket);
+        webSocket.once("close", () => call.left());
+        opened(webSocket);
+      });
     });
-    const counters = requests.counters(method, "websocket");
+    const counters = requests(method, "websocket");
     const served = { method, counters, options: this.#options, terms: routes.terms };
     const { headers } = request;
     const clientAddress = clients.of(socket.remoteAddress, headers["x-forwarded-for"]);
@@ -110,13 +108,6 @@ export class WebSocketHandler {
     socket.on("drain", () => call.drained());
     socket.once("close", () => call.left());
     if (!socket.destroyed) call.invoke(message);
-  }
-
-  /** Responds with an error instead of the handshake, and ends the connection. */
-  #refuse({ request, socket }: Handshake, thrown: unknown): void {
-    const { log, common, limits } = this.#options;
-    const failure = toFailure(thrown, log);
-    closeLingering(socket, limits.lingerMs, rawErrorResponse(failure, common.of(request.headers.origin)));
   }
 
   /** Messages of clients are ignored, up to a limit. */
@@ -164,38 +155,20 @@ function streamMethodOf(match: RouteMatch): Extract<RouteMatch["route"]["method"
   throw new HttpFailure(400, "invalid_argument", "NOT_A_STREAM", message);
 }
 
-/** A connection that may become a WebSocket. */
-class Handshake {
-  readonly request: IncomingMessage;
-  readonly socket: Socket;
-  readonly #server: WebSocketServer;
-  readonly #head: Buffer;
+/** Switches protocols. The callback is called at once, or never if the client is gone. */
+type Handshake = (opened: (webSocket: WebSocket) => void) => void;
 
-  constructor(server: WebSocketServer, request: IncomingMessage, socket: Socket, head: Buffer) {
-    this.#server = server;
-    this.request = request;
-    this.socket = socket;
-    this.#head = head;
+/** @throws HttpFailure if the request cannot be upgraded (RFC 6455, 4.2.1) */
+function checkHandshake({ headers }: IncomingMessage): void {
+  if (headers["sec-websocket-version"] !== "13") {
+    const message = "the WebSocket version must be 13";
+    throw new HttpFailure(426, "invalid_argument", "WEBSOCKET_VERSION", message, { "sec-websocket-version": "13" });
   }
-
-  /** @throws HttpFailure if the request cannot be upgraded (RFC 6455, 4.2.1) */
-  check(): void {
-    const { headers } = this.request;
-    if (headers["sec-websocket-version"] !== "13") {
-      const message = "the WebSocket version must be 13";
-      throw new HttpFailure(426, "invalid_argument", "WEBSOCKET_VERSION", message, { "sec-websocket-version": "13" });
-    }
-    const key = headers["sec-websocket-key"];
-    const hasBody = (headers["content-length"] ?? "0") !== "0" || headers["transfer-encoding"] !== undefined;
-    if (hasBody || key === undefined || !/^[+/0-9A-Za-z]{22}==$/.test(key)) {
-      const message = "the WebSocket handshake must have no body, and a Sec-WebSocket-Key of 16 bytes in base64";
-      throw new HttpFailure(400, "invalid_argument", "WEBSOCKET_HANDSHAKE", message);
-    }
-  }
-
-  /** Switches protocols. The callback is called at once, or never if the client is gone. */
-  complete(opened: (webSocket: WebSocket) => void): void {
-    this.#server.handleUpgrade(this.request, this.socket, this.#head, opened);
+  const key = headers["sec-websocket-key"];
+  const hasBody = (headers["content-length"] ?? "0") !== "0" || headers["transfer-encoding"] !== undefined;
+  if (hasBody || key === undefined || !/^[+/0-9A-Za-z]{22}==$/.test(key)) {
+    const message = "the WebSocket handshake must have no body, and a Sec-WebSocket-Key of 16 bytes in base64";
+    throw new HttpFailure(400, "invalid_argument", "WEBSOCKET_HANDSHAKE", message);
   }
 }
 
@@ -206,33 +179,28 @@ class Handshake {
 class WebSocketResponse implements CallWire {
   readonly codec = "json";
   readonly encoding = webSocketText;
-  readonly #handshake: Handshake;
-  readonly #breakOffMs: number;
-  readonly #opened: (webSocket: WebSocket) => void;
   #webSocket: WebSocket | undefined;
 
-  /** `opened` is called when the handshake is complete. */
-  constructor(handshake: Handshake, breakOffMs: number, opened: (webSocket: WebSocket) => void) {
-    this.#handshake = handshake;
-    this.#breakOffMs = breakOffMs;
-    this.#opened = opened;
-  }
+  constructor(
+    private readonly socket: Socket,
+    private readonly breakOffMs: number,
+    private readonly shake: Handshake,
+  ) {}
 
   respond(): never {
     throw new TypeError("a WebSocket carries streams only");
   }
 
   start(): void {
-    this.#handshake.complete((webSocket) => {
+    this.shake((webSocket) => {
       webSocket.on("error", () => {});
       this.#webSocket = webSocket;
-      this.#opened(webSocket);
     });
   }
 
   write(frames: Uint8Array): boolean {
     const webSocket = this.#webSocket;
-    return webSocket === undefined || webSocket.readyState !== webSocket.OPEN || this.#handshake.socket.write(frames);
+    return webSocket === undefined || webSocket.readyState !== webSocket.OPEN || this.socket.write(frames);
   }
 
   /** Errors follow a completed handshake too, because browsers show neither status nor body of a refused one. */
@@ -240,27 +208,16 @@ class WebSocketResponse implements CallWire {
     if (this.#webSocket === undefined) this.start();
     const webSocket = this.#webSocket;
     if (webSocket === undefined) return;
-    if (error instanceof Failure) closeWith(webSocket, this.#handshake.socket, error);
-    else webSocket.close(closedWell);
+    if (!(error instanceof Failure)) webSocket.close(closedWell);
+    else if (webSocket.readyState === webSocket.OPEN) {
+      this.socket.write(errorText(error));
+      webSocket.close(closeCodes[error.code] ?? closedByFailure, error.reason);
+    }
     // The peer should close too; if it does not, the connection is closed.
-    setTimeout(() => this.#handshake.socket.destroy(), this.#breakOffMs).unref();
+    setTimeout(() => this.socket.destroy(), this.breakOffMs).unref();
   }
 
   breakOff(): void {
     this.#webSocket?.terminate();
   }
-}
-
-/** Sends the error as a message, and closes with its code. */
-function closeWith(webSocket: WebSocket, socket: Socket, failure: Failure): void {
-  if (webSocket.readyState !== webSocket.OPEN) return;
-  socket.write(errorText(failure));
-  webSocket.close(closeCodes[failure.code] ?? closedByFailure, failure.reason);
-}
-
-/** 403 for a page whose origin `--cors-origins` does not name. Browsers do not apply CORS to WebSockets. */
-function originRefused(): Failure {
-  return new Failure("permission_denied", "pages of this origin may not call this server", {
-    reason: "ORIGIN_NOT_ALLOWED",
-  });
 }

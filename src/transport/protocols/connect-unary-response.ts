@@ -1,12 +1,10 @@
 import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
 import type { Metadata } from "../../domain/metadata.js";
 import { jsonWriteOptions } from "../../encoding/json-encoder.js";
-import type { CallError } from "../call/call-wire.js";
 import type { ContentCoding } from "../call/content-coding.js";
 import type { Exchange } from "../connections/exchange.js";
-import { HttpFailure } from "../errors.js";
+import { asConnectError, type CallError, HttpFailure } from "../errors.js";
 import { WholeResponse } from "../whole-response.js";
-import { asConnectError } from "./rpc-errors.js";
 import type { RpcContentType } from "./rpc-methods.js";
 
 /** A Connect unary response: the message itself, or an error as JSON with its own HTTP status. */
@@ -19,7 +17,7 @@ export class ConnectUnaryResponse extends WholeResponse {
     this.#vary = vary;
   }
 
-  finish(error: CallError | undefined): void {
+  override finish(error: CallError | undefined): void {
     if (error === undefined) return;
     const connectError = asConnectError(error);
     const body = errorToJsonBytes(connectError, jsonWriteOptions);
@@ -36,7 +34,7 @@ export class ConnectUnaryResponse extends WholeResponse {
   }
 
   /** Nothing follows the message, so trailers are headers with a prefix. */
-  protected headersOf({ headers, trailers }: Metadata): ReadonlyMap<string, string> {
+  protected override headersOf({ headers, trailers }: Metadata): ReadonlyMap<string, string> {
     return new Map([...headers, ...[...trailers].map(([name, value]) => [`trailer-${name}`, value] as const)]);
   }
 }

@@ -2,12 +2,12 @@ import { endStreamFlag, endStreamToJson } from "@connectrpc/connect/protocol-con
 import { trailerFlag } from "@connectrpc/connect/protocol-grpc-web";
 import type { Codec, EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import { jsonWriteOptions } from "../../encoding/json-encoder.js";
-import type { CallError, CallWire } from "../call/call-wire.js";
 import type { ContentCoding } from "../call/content-coding.js";
 import { type Framing, framingOf } from "../call/framing.js";
+import type { CallWire } from "../call/server-call.js";
 import type { HeaderFields } from "../common-headers.js";
 import type { Exchange } from "../connections/exchange.js";
-import { asConnectError, errorTrailers, okTrailers } from "./rpc-errors.js";
+import { asConnectError, type CallError, errorTrailers, okTrailers } from "../errors.js";
 import type { RpcContentType } from "./rpc-methods.js";
 
 type Fields = ReadonlyMap<string, string>;
@@ -80,7 +80,7 @@ export class EnvelopedResponse implements CallWire {
     const end = this.#end(error, error === undefined ? trailers : (error.metadata?.trailers ?? new Map()));
     if (this.#exchange.hasStarted) this.#exchange.end(end);
     else {
-      if (error?.metadata !== undefined) this.#exchange.addMetadata(error.metadata.headers);
+      if (error?.metadata !== undefined) this.#exchange.addOwn(error.metadata.headers);
       this.#exchange.send(200, this.#headers(end), end);
     }
   }

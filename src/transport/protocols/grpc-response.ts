@@ -1,12 +1,12 @@
 import type { OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import type { Codec, EncodedResponse, Encoding } from "../../domain/encoded-response.js";
-import type { CallError, CallWire } from "../call/call-wire.js";
 import type { ContentCoding } from "../call/content-coding.js";
 import { type Framing, framingOf } from "../call/framing.js";
+import type { CallWire } from "../call/server-call.js";
 import { type DataHeaders, eachField, withOwn } from "../common-headers.js";
 import type { Http2Exchange } from "../connections/exchange.js";
 import { countResponse, endWithBody } from "../connections/unread-responses.js";
-import { errorTrailers, okTrailers } from "./rpc-errors.js";
+import { type CallError, errorTrailers, okTrailers } from "../errors.js";
 import { grpcFields, type RpcContentType } from "./rpc-methods.js";
 
 type Fields = ReadonlyMap<string, string>;

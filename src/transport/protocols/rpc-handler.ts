@@ -5,16 +5,14 @@ import * as connectProtocol from "@connectrpc/connect/protocol-connect";
 import * as grpcProtocol from "@connectrpc/connect/protocol-grpc";
 import { repeated } from "../../domain/failure.js";
 import type { Method } from "../../domain/service.js";
-import type { CallWire } from "../call/call-wire.js";
-import { BidiCall, BodyCall } from "../call/server-call.js";
-import type { DataHeaders, HeaderFields } from "../common-headers.js";
+import { BidiCall, BodyCall, type CallWire } from "../call/server-call.js";
+import type { HeaderFields } from "../common-headers.js";
 import { type Exchange, Http2Exchange } from "../connections/exchange.js";
-import { ProtocolError } from "../errors.js";
-import type { HandlerOptions, TransportLimits } from "../options.js";
+import { errorTrailers, ProtocolError } from "../errors.js";
+import type { HandlerOptions } from "../options.js";
 import { ConnectUnaryResponse } from "./connect-unary-response.js";
 import { EnvelopedResponse } from "./enveloped-response.js";
 import { GrpcResponse } from "./grpc-response.js";
-import { errorTrailers } from "./rpc-errors.js";
 import {
   acceptedTypes,
   type Codings,
@@ -36,16 +34,14 @@ const streamFields = { used: "connect-content-encoding", accepted: "connect-acce
 /** Serves gRPC, gRPC-Web and Connect calls of all methods. */
 export class RpcHandler {
   readonly #methods: ReadonlyMap<string, RpcMethod>;
-  readonly #limits: TransportLimits;
-  readonly #data: DataHeaders;
+  readonly #options: HandlerOptions;
+  /** That header of unary Connect responses. */
   readonly #vary: string;
 
-  /** `data`: sent as metadata of every gRPC response. `vary`: that header of unary Connect responses. */
-  constructor(options: HandlerOptions, data: DataHeaders, vary: string) {
+  constructor(options: HandlerOptions) {
     this.#methods = rpcMethods(options);
-    this.#limits = options.limits;
-    this.#data = data;
-    this.#vary = vary;
+    this.#options = options;
+    this.#vary = options.common.vary("accept-encoding");
   }
 
   /** Whether the path is that of a method, or the headers are those of gRPC or Connect. `path` excludes the base path. */
@@ -76,7 +72,13 @@ export class RpcHandler {
     if (type === undefined || !suits(type, served.method)) refuseType(served.method, exchange);
     else if (type.protocol === "grpc" && isHttp2) {
       const codings = codingsOf(kind, grpcCodings(headers));
-      this.#receive(served, type, codings, exchange, new GrpcResponse(type, codings.response, exchange, this.#data));
+      this.#receive(
+        served,
+        type,
+        codings,
+        exchange,
+        new GrpcResponse(type, codings.response, exchange, this.#options.data),
+      );
     } else if (!hasUsableAuthority(headers)) refuseAuthority(exchange);
     else if (type.protocol === "grpc" || (kind === "bidi_streaming" && !isHttp2)) {
       send(exchange, 505, {}, "gRPC, and streams in both directions, need HTTP/2");
@@ -123,7 +125,7 @@ export class RpcHandler {
   #open(served: RpcMethod, type: RpcContentType, codings: Codings, exchange: Exchange, wire: CallWire): RpcCall {
     const { timeoutMs, error } = timeoutOf(type, exchange.headers);
     const { kind } = served.method;
-    const { streamedRequestBytesMax, requestBodyBytesMax } = this.#limits;
+    const { streamedRequestBytesMax, requestBodyBytesMax } = this.#options.limits;
     const bytesMax = kind === "bidi_streaming" ? streamedRequestBytesMax : requestBodyBytesMax;
     const { enveloped, text } = type;
     const bounds = { bytesMax, coding: codings.request };

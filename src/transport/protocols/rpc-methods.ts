@@ -29,7 +29,7 @@ export function rpcMethods(options: HandlerOptions): ReadonlyMap<string, RpcMeth
   const methods = new Map<string, RpcMethod>();
   for (const method of options.api) {
     const served = (protocol: RpcContentType["protocol"]): ServedMethod => {
-      return { method, counters: options.requests.counters(method, protocol), options };
+      return { method, counters: options.requests(method, protocol), options };
     };
     methods.set(`/${method.desc.parent.typeName}/${method.desc.name}`, {
       method,
@@ -65,25 +65,20 @@ export interface RpcContentType {
 const codecs: readonly Codec[] = ["json", "proto"];
 
 const byName = new Map<string, RpcContentType>();
-for (const codec of codecs) {
-  add(`application/${codec}`, { protocol: "connect", codec, enveloped: false, text: false });
-}
-for (const codec of codecs) {
-  add(`application/connect+${codec}`, { protocol: "connect", codec, enveloped: true, text: false });
-}
-for (const codec of codecs) {
-  add(`application/grpc+${codec}`, { protocol: "grpc", codec, enveloped: true, text: false });
-  add(`application/grpc-web+${codec}`, { protocol: "grpc-web", codec, enveloped: true, text: false });
-  add(`application/grpc-web-text+${codec}`, { protocol: "grpc-web", codec, enveloped: true, text: true });
-}
-// Without a codec, it is protobuf.
-for (const name of ["application/grpc", "application/grpc-web", "application/grpc-web-text"]) {
-  const type = byName.get(`${name}+proto`);
-  if (type !== undefined) byName.set(name, type);
-}
-
-function add(response: string, type: Omit<RpcContentType, "response">): void {
-  byName.set(response, { ...type, response });
+for (const [prefix, protocol] of [
+  ["application/", "connect"],
+  ["application/connect+", "connect"],
+  ["application/grpc+", "grpc"],
+  ["application/grpc-web+", "grpc-web"],
+  ["application/grpc-web-text+", "grpc-web"],
+] as const) {
+  for (const codec of codecs) {
+    const response = `${prefix}${codec}`;
+    const type = { protocol, codec, enveloped: prefix.endsWith("+"), text: prefix.endsWith("-text+"), response };
+    byName.set(response, type);
+    // Without a codec, it is protobuf.
+    if (protocol !== "connect" && codec === "proto") byName.set(prefix.slice(0, -1), type);
+  }
 }
 
 /** Undefined: not a content type of an RPC protocol. A charset must be UTF-8. */

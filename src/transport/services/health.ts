@@ -54,27 +54,25 @@ function healthResponse(status: ServingStatus): HealthResponse {
 class HealthWatch implements ResponseStream<typeof HealthCheckResponseSchema> {
   readonly headers: ReadonlyMap<string, string> = new Map();
   readonly trailers: ReadonlyMap<string, string> = new Map();
-  readonly #status: () => ServingStatus;
-  readonly #draining: () => boolean;
   #lastStatus: ServingStatus | undefined;
   #poll: NodeJS.Timeout | undefined;
 
-  constructor(status: () => ServingStatus, draining: () => boolean) {
-    this.#status = status;
-    this.#draining = draining;
-  }
+  constructor(
+    private readonly status: () => ServingStatus,
+    private readonly draining: () => boolean,
+  ) {}
 
   get ended(): boolean {
     return this.failure !== undefined;
   }
 
   get failure(): Failure | undefined {
-    if (!this.#draining() || this.#lastStatus !== this.#status()) return undefined;
+    if (!this.draining() || this.#lastStatus !== this.status()) return undefined;
     return unavailable("the server is draining", "DRAINING", retryMs);
   }
 
   take(): readonly HealthResponse[] {
-    const status = this.#status();
+    const status = this.status();
     if (status === this.#lastStatus) return [];
     this.#lastStatus = status;
     return [healthResponse(status)];

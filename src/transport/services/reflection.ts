@@ -62,53 +62,44 @@ export function reflectionMethods(services: readonly DescService[]): Api {
 class ReflectionStream implements ResponseStream {
   readonly headers: ReadonlyMap<string, string> = new Map();
   readonly trailers: ReadonlyMap<string, string> = new Map();
-  readonly #requests: RequestStream;
-  readonly #respond: (request: Message) => ReflectionResponse;
-  readonly #unread: UnreadBytes<string>;
-  readonly #client: string;
   #unreadBytes = 0;
 
   constructor(
-    requests: RequestStream,
-    respond: (request: Message) => ReflectionResponse,
-    unread: UnreadBytes<string>,
-    client: string,
-  ) {
-    this.#requests = requests;
-    this.#respond = respond;
-    this.#unread = unread;
-    this.#client = client;
-  }
+    private readonly requests: RequestStream,
+    private readonly respond: (request: Message) => ReflectionResponse,
+    private readonly unread: UnreadBytes<string>,
+    private readonly client: string,
+  ) {}
 
   get ended(): boolean {
-    return this.#requests.ended;
+    return this.requests.ended;
   }
 
   get failure(): Failure | undefined {
-    return this.#requests.failure;
+    return this.requests.failure;
   }
 
   take(): readonly EncodedResponse[] {
     this.#release();
-    const request = this.#requests.take();
+    const request = this.requests.take();
     if (request === undefined) return [];
-    const response = this.#respond(request);
-    this.#unread.add(this.#client, response.bytes);
+    const response = this.respond(request);
+    this.unread.add(this.client, response.bytes);
     this.#unreadBytes = response.bytes;
     return [response];
   }
 
   onReady(listener: () => void): void {
-    this.#requests.onReady(listener);
+    this.requests.onReady(listener);
   }
 
   close(): void {
-    this.#requests.close();
+    this.requests.close();
     this.#release();
   }
 
   #release(): void {
-    this.#unread.remove(this.#client, this.#unreadBytes);
+    this.unread.remove(this.client, this.#unreadBytes);
     this.#unreadBytes = 0;
   }
 }
@@ -150,15 +141,12 @@ type ReplyFields = NonNullable<MessageInitShape<typeof ServerReflectionResponseS
 
 /** Encoded replies, without what they repeat of their question. Those with files are made once. */
 class Replies {
-  readonly #index: DescriptorIndex;
   readonly #byFile = new Map<DescFile, Uint8Array>();
 
-  constructor(index: DescriptorIndex) {
-    this.#index = index;
-  }
+  constructor(private readonly index: DescriptorIndex) {}
 
   to(question: ServerReflectionRequest["messageRequest"]): Uint8Array {
-    const index = this.#index;
+    const index = this.index;
     switch (question.case) {
       case "fileByFilename":
         return this.#files(index.file(question.value), `file "${repeated(question.value)}"`);
@@ -189,7 +177,7 @@ class Replies {
     if (file === undefined) return notKnown(what);
     let reply = this.#byFile.get(file);
     if (reply === undefined) {
-      const fileDescriptorProto = this.#index.closure(file);
+      const fileDescriptorProto = this.index.closure(file);
       reply = encodeReply({ case: "fileDescriptorResponse", value: { fileDescriptorProto } });
       this.#byFile.set(file, reply);
     }

@@ -5,7 +5,7 @@ import {
   GetMarketRequestSchema,
   ObserveMarketsDepthUpdatesRequestSchema,
 } from "../../../gen/datanode/api/v2/trading_data_pb.js";
-import { percentEncode } from "../../../src/transport/protocols/rpc-errors.js";
+import { percentEncode } from "../../../src/transport/errors.js";
 import { depthMessage } from "./fake-api.js";
 import { envelope, grpcOutcome, rawCall, rawCallOn } from "./raw-call.js";
 import { type RpcServer, startRpcServer } from "./rpc-server.js";
