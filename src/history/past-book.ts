@@ -51,8 +51,7 @@ export async function foldTo(
   segment: StoredSegment,
   streamSequence: bigint,
 ): Promise<{ readonly levels: LevelMap; readonly last: BookUpdate | undefined }> {
-  const levels = new LevelMap();
-  levels.set(segment.keyframe === undefined ? [] : decodeKeyframe(segment.keyframe));
+  const levels = new LevelMap(segment.keyframe === undefined ? [] : decodeKeyframe(segment.keyframe));
   let last: BookUpdate | undefined;
   await past.inTurns(updatesOf(segment, segment.firstSequence, streamSequence), (update) => {
     levels.set(update.levels);

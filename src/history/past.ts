@@ -108,17 +108,12 @@ export function numberOf({ numberOffset }: BookUpdate, blockTimeNs: bigint): big
 export class LevelMap {
   readonly #levels = { 1: new Map<string, ChangedLevel>(), 2: new Map<string, ChangedLevel>() };
 
-  get size(): number {
-    return this.#levels[sides.buy].size + this.#levels[sides.sell].size;
+  constructor(levels: readonly ChangedLevel[]) {
+    this.set(levels);
   }
 
   set(levels: readonly ChangedLevel[]): void {
     for (const level of levels) this.#levels[level.side].set(level.price, level);
-  }
-
-  clear(): void {
-    this.#levels[sides.buy].clear();
-    this.#levels[sides.sell].clear();
   }
 
   /** Best first. A book has no levels that are gone; changes do. */

@@ -100,10 +100,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     this.#block = plan.from;
     this.#upTo = plan.from.streamSequence;
     this.#pace = new Pace(plan.speed, options.heartbeatMs);
-    this.#run().then(
-      () => this.#release(),
-      (thrown: unknown) => this.fail(options.toFailure(thrown)),
-    );
+    void this.#run();
   }
 
   get ended(): boolean {
@@ -146,14 +143,39 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     this.#pace.stop();
     this.#taken();
     this.#release();
-    this.#listener();
+    this.#notify();
   }
 
   #release(): void {
     this.#options.released();
   }
 
+  /** Calls the listener. One that throws takes nothing any more. */
+  #notify(): void {
+    try {
+      this.#listener();
+    } catch (thrown) {
+      this.#options.toFailure(thrown);
+      this.close();
+    }
+  }
+
+  /** Lets the reader take what is ready: before each wait, so that many messages are one write. */
+  #flush(): void {
+    if (this.#ready.length > 0) this.#notify();
+  }
+
   async #run(): Promise<void> {
+    try {
+      await this.#replay();
+    } catch (thrown) {
+      this.fail(this.#options.toFailure(thrown));
+    } finally {
+      this.#release();
+    }
+  }
+
+  async #replay(): Promise<void> {
     const { until, speed } = this.#plan;
     await this.#begin();
     while (!this.#isOver) {
@@ -188,12 +210,9 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
       if (state === undefined) continue;
       if (withBooks || state.kind === "stale") this.#pending.add(marketId, state);
       else this.#pending.hold(marketId, state);
-      if (this.#pending.levels >= pendingLevelsMax) {
-        await this.#send(undefined);
-        await this.#capacity();
-      }
+      if (this.#pending.levels >= pendingLevelsMax) await this.#sendNow(undefined);
     }
-    await this.#send(from);
+    await this.#sendNow(from);
     this.#pace.start(from.timeNs);
   }
 
@@ -216,10 +235,8 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
       else await this.#fill(cursor, upTo);
       if (this.#isOver) return;
     }
-    for (let next = this.#order[0]; next !== undefined && !this.#isOver; next = this.#order[0]) {
-      await this.#replayBlock(next, upTo);
-    }
-    if (!this.#pending.isEmpty && !this.#isOver) await this.#send(this.#block);
+    await this.#replayBlocks(upTo);
+    if (!this.#pending.isEmpty && !this.#isOver) await this.#sendNow(this.#block);
     this.#upTo = upTo;
   }
 
@@ -246,6 +263,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   #lease<T>(streamSequence: bigint, use: (reader: Reader) => Promise<T>): Promise<T> {
     const { past, call, heartbeatMs } = this.#options;
     const beats = setInterval(() => this.#beat(), Math.ceil(heartbeatMs / beatsPerHeartbeat));
+    this.#flush();
     const read = past.lease(call, use, { storeId: this.#plan.storeId, streamSequence });
     return read.finally(() => clearInterval(beats));
   }
@@ -255,15 +273,31 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     if (this.#isOver || this.#ready.length > 0 || !this.#pace.isSilent) return;
     this.#ready.push(...packReplay([], { statuses: [], caughtUp: false }, this.#options.messageBytesMax));
     this.#pace.sent();
-    this.#listener();
+    this.#notify();
   }
 
-  /** All events of the earliest block. */
-  async #replayBlock(first: MarketCursor, upTo: bigint): Promise<void> {
-    const { block, place } = first.head ?? { block: this.#block, place: 0n };
-    await this.#until(block);
-    if (this.#isOver) return;
-    this.#block = block;
+  /** All events that are read, block by block. It waits only where it must: awaits for each block would cost half of all. */
+  async #replayBlocks(upTo: bigint): Promise<void> {
+    for (let first = this.#order[0]?.head; first !== undefined && !this.#isOver; first = this.#order[0]?.head) {
+      const { block, place } = first;
+      if (!this.#isDue(block)) await this.#until(block);
+      if (this.#isOver) return;
+      this.#block = block;
+      const emptied = this.#takeEvents(place);
+      if (this.#isFull) this.#flush();
+      const mayMerge = this.#mayMerge();
+      if (!mayMerge && this.#isFull) await this.#capacity();
+      const encoding = mayMerge ? undefined : this.#send(block);
+      if (encoding !== undefined) await encoding;
+      for (const cursor of emptied) {
+        if (this.#isOver) return;
+        await this.#fill(cursor, upTo);
+      }
+    }
+  }
+
+  /** Adds all events of a place to what is pending. @returns the cursors that have no further one */
+  #takeEvents(place: bigint): MarketCursor[] {
     const emptied: MarketCursor[] = [];
     for (let next = this.#order[0]; next?.head?.place === place; next = this.#order[0]) {
       this.#order.shift();
@@ -272,52 +306,72 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
       if (next.head === undefined) emptied.push(next);
       else this.#insert(next);
     }
-    await this.#afterBlock(block);
-    for (const cursor of emptied) {
-      if (this.#isOver) return;
-      await this.#fill(cursor, upTo);
-    }
+    return emptied;
+  }
+
+  /** Whether a block may be sent now, and it is not the turn of others. */
+  #isDue({ timeNs }: PastBlock): boolean {
+    return this.#pace.waitMs(timeNs) <= 0 && performance.now() < this.#sliceEnd;
   }
 
   /** Waits for the moment of a block, and for others' turns. */
   async #until({ timeNs }: PastBlock): Promise<void> {
     for (let waitMs = this.#pace.waitMs(timeNs); waitMs > 0 && !this.#isOver; waitMs = this.#pace.waitMs(timeNs)) {
-      if (!this.#pending.isEmpty) await this.#send(this.#block);
+      if (!this.#pending.isEmpty) await this.#sendNow(this.#block);
       await this.#idle(waitMs);
     }
     if (performance.now() < this.#sliceEnd) return;
+    this.#flush();
     await this.#options.past.turn();
     this.#sliceEnd = performance.now() + sliceMs;
   }
 
-  /** Sends a block, unless it is to be merged with the next. */
-  async #afterBlock(block: PastBlock): Promise<void> {
+  /** Whether what is pending may be merged with the next block. */
+  #mayMerge(): boolean {
+    if (this.#plan.everyUpdate || this.#pending.levels >= pendingLevelsMax) return false;
     const next = this.#order[0]?.head?.block;
-    const isLate = next !== undefined && this.#pace.isLate(next.timeNs);
-    const mayMerge = !this.#plan.everyUpdate && this.#pending.levels < pendingLevelsMax;
-    if (mayMerge && (isLate || this.#ready.length >= readyMessagesMax)) return;
-    await this.#capacity();
-    if (!this.#isOver) await this.#send(block);
+    return this.#isFull || (next !== undefined && this.#pace.isLate(next.timeNs));
   }
 
-  /** Makes messages of what is pending; without a block, it is a part that the next message goes on with. */
-  async #send(block: PastBlock | undefined): Promise<void> {
+  get #isFull(): boolean {
+    return this.#ready.length >= readyMessagesMax;
+  }
+
+  /** Sends what is pending, and lets the reader take it. */
+  async #sendNow(block: PastBlock | undefined): Promise<void> {
+    await this.#send(block);
+    this.#flush();
+    if (this.#isFull) await this.#capacity();
+  }
+
+  /**
+   * Makes messages of what is pending; without a block, it is a part that the next message goes on with. A promise, if
+   * they are large and have to be encoded in turns.
+   */
+  #send(block: PastBlock | undefined): Promise<void> | undefined {
+    if (this.#isOver) return undefined;
     const { call, messageBytesMax } = this.#options;
     const { updates, statuses } = this.#pending.take();
     const place = block && { block, resumeToken: this.#plan.tokens.at("past", block.streamSequence) };
     const responses = packReplay(updates, { statuses, caughtUp: false, ...place }, messageBytesMax);
     const encoding = responses.flatMap((response) => response.prepare?.(call.codec ?? "json") ?? []);
-    if (encoding.length > 0) await Promise.all(encoding);
+    if (encoding.length === 0) {
+      this.#push(responses);
+      return undefined;
+    }
+    this.#flush();
+    return Promise.all(encoding).then(() => this.#push(responses));
+  }
+
+  #push(responses: readonly ReplayResponse[]): void {
     if (this.#isOver) return;
-    const wasEmpty = this.#ready.length === 0;
     this.#ready.push(...responses);
     this.#pace.sent();
-    if (wasEmpty) this.#listener();
   }
 
   /** Resolves when the reader has taken what is ready. */
   async #capacity(): Promise<void> {
-    while (this.#ready.length >= readyMessagesMax && !this.#isOver) {
+    while (this.#isFull && !this.#isOver) {
       await new Promise<void>((resolve) => {
         this.#taken = resolve;
       });
@@ -326,15 +380,16 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
 
   /** Waits, and sends an empty message after a long silence. */
   async #idle(ms: number): Promise<void> {
+    this.#flush();
     await this.#pace.sleep(ms);
     if (!this.#pace.isSilent || this.#isOver) return;
-    if (this.#ready.length === 0) await this.#send(this.#block);
+    if (this.#ready.length === 0) await this.#sendNow(this.#block);
     else this.#pace.sent();
   }
 
   #end(): void {
     this.#ended = true;
-    this.#listener();
+    this.#notify();
   }
 
   /** Becomes the live stream, if that still knows what changed since the last block. */
@@ -359,7 +414,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     const { clientAddress, codec } = call;
     this.#live = past.live.observe(marketIds, { clientAddress, codec, kind: replayStream, entry: { key, held } });
     this.#live.onReady(this.#listener);
-    this.#listener();
+    this.#notify();
     return true;
   }
 

@@ -321,6 +321,18 @@ describe("a replay", () => {
     }
   });
 
+  test.each([
+    ["in the past", { everyUpdate: true, untilBlockHeight: BigInt(blocksMin) }],
+    ["when it becomes live", {}],
+  ])("ends if its reader throws %s", async (_, request) => {
+    const stream = await replay({ fromBlockHeight: past.blocks[0]?.height, ...request });
+    stream.onReady(() => {
+      throw new Error("a fault of the reader's");
+    });
+    await vi.waitFor(() => expect(stream.ended).toBe(true));
+    expect(stream.take()).toEqual([]);
+  });
+
   /** Reads from a random place on until it is live, with some broken connections before. */
   async function readOn(n: number): Promise<void> {
     await new Promise((resolve) => setTimeout(resolve, n * 20));
