@@ -20,10 +20,6 @@ export const readyMessagesMax = 64;
 /** Changed levels of blocks that are merged for a slow reader, before reading stops. */
 export const pendingLevelsMax = 50_000;
 
-/** Updates that are decoded at once, over all markets. */
-const updatesAtOnce = 2_048;
-const updatesOfMarketMin = 16;
-
 /** How long a replay computes before others have their turn, in milliseconds. */
 const sliceMs = 2;
 
@@ -85,6 +81,8 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   #block: PastBlock;
   /** Everything up to here is read. */
   #upTo: bigint;
+  /** What reads depend on. */
+  #readingUpTo: bigint;
   #listener: () => void = () => {};
   #taken: () => void = () => {};
   #live: Subscriber | undefined;
@@ -99,6 +97,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     this.#state = options.past.live.state();
     this.#block = plan.from;
     this.#upTo = plan.from.streamSequence;
+    this.#readingUpTo = this.#upTo;
     this.#pace = new Pace(plan.speed, options.heartbeatMs);
     void this.#run();
   }
@@ -147,6 +146,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   }
 
   #release(): void {
+    for (const cursor of this.#cursors.values()) cursor.close();
     this.#options.released();
   }
 
@@ -205,7 +205,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     const { begins, from, withBooks } = this.#plan;
     for (const [marketId, oldest] of begins) {
       const cursor = this.#addCursor(marketId, from.streamSequence, oldest);
-      const state = await cursor.begin((use) => this.#lease(from.streamSequence, use), from, withBooks);
+      const state = await this.#patiently(cursor.begin(from, withBooks));
       if (this.#isOver) return;
       if (state === undefined) continue;
       if (withBooks || state.kind === "stale") this.#pending.add(marketId, state);
@@ -217,13 +217,14 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   }
 
   #addCursor(marketId: string, position: bigint, begins: OldestBegin | undefined): MarketCursor {
-    const cursor = new MarketCursor(this.#options.past, marketId, position, begins);
+    const cursor = new MarketCursor(this.#options.past, (use) => this.#lease(use), marketId, position, begins);
     this.#cursors.set(marketId, cursor);
     return cursor;
   }
 
   /** Replays all blocks up to a place. */
   async #advance(upTo: bigint): Promise<void> {
+    this.#readingUpTo = upTo;
     await this.#findMarkets();
     const changed = this.#newest().log.heldAt(this.#upTo);
     const ids = changed === undefined ? undefined : new Set([...changed.keys()].map(({ id }) => id));
@@ -246,26 +247,27 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     const all = marketIds.length === 0 ? this.#newest().announced.map(({ id }) => id) : marketIds;
     const missing = all.filter((id) => !this.#cursors.has(id));
     if (missing.length === 0) return;
-    const begins = await this.#lease(this.#upTo, (reader) => readOldestBegins(reader, missing));
+    const begins = await this.#patiently(this.#lease((reader) => readOldestBegins(reader, missing)));
     const known = new Map(begins.map((begin) => [begin.marketId, begin]));
     for (const id of missing) this.#addCursor(id, this.#upTo, known.get(id));
   }
 
   async #fill(cursor: MarketCursor, upTo: bigint): Promise<void> {
-    if (cursor.head === undefined && cursor.needsFill(upTo)) {
-      const count = Math.max(updatesOfMarketMin, Math.floor(updatesAtOnce / this.#cursors.size));
-      await this.#lease(upTo, (reader) => cursor.fill(reader, upTo, count));
-    }
+    if (!cursor.isAt(upTo)) await this.#patiently(cursor.fill(upTo));
     if (cursor.head !== undefined) this.#insert(cursor);
   }
 
-  /** Reads that depend on a place. They may wait for their turn and for the database, but the reader hears of it. */
-  #lease<T>(streamSequence: bigint, use: (reader: Reader) => Promise<T>): Promise<T> {
-    const { past, call, heartbeatMs } = this.#options;
-    const beats = setInterval(() => this.#beat(), Math.ceil(heartbeatMs / beatsPerHeartbeat));
+  /** Reads that depend on the place that is read up to. */
+  #lease<T>(use: (reader: Reader) => Promise<T>): Promise<T> {
+    const { past, call } = this.#options;
+    return past.lease(call, use, { storeId: this.#plan.storeId, streamSequence: this.#readingUpTo });
+  }
+
+  /** Reads may wait for their turn and for the database, but the reader hears of it. */
+  #patiently<T>(reading: Promise<T>): Promise<T> {
     this.#flush();
-    const read = past.lease(call, use, { storeId: this.#plan.storeId, streamSequence });
-    return read.finally(() => clearInterval(beats));
+    const beats = setInterval(() => this.#beat(), Math.ceil(this.#options.heartbeatMs / beatsPerHeartbeat));
+    return reading.finally(() => clearInterval(beats));
   }
 
   /** An empty message after a long silence. It names no block: the next one may be half read. */
