@@ -31,6 +31,13 @@ export interface PastEvent {
 
 const everyState = Object.values(segmentStates);
 
+/** How the cursors of a replay read. */
+export interface CursorReads {
+  readonly lease: LeaseReader;
+  /** Cursors that may read ahead, beside those that do: so that a replay of many markets does not fill the queue. */
+  aheadLeft: number;
+}
+
 /** A segment without what is in it. */
 type OpenSegment = Omit<StoredSegment, "keyframe" | "content" | "changes">;
 
@@ -40,7 +47,7 @@ type OpenSegment = Omit<StoredSegment, "keyframe" | "content" | "changes">;
  */
 export class MarketCursor {
   readonly #past: Past;
-  readonly #lease: LeaseReader;
+  readonly #reads: CursorReads;
   #events: readonly PastEvent[] = [];
   #at = 0;
   /** The events behind those. */
@@ -62,13 +69,13 @@ export class MarketCursor {
   /** `oldest`: where the market's past begins; undefined: it has none. */
   constructor(
     past: Past,
-    lease: LeaseReader,
+    reads: CursorReads,
     readonly marketId: string,
     position: bigint,
     private readonly oldest: OldestBegin | undefined,
   ) {
     this.#past = past;
-    this.#lease = lease;
+    this.#reads = reads;
     this.#position = position;
     this.#begins = oldest?.streamSequence;
     past.held.cursors++;
@@ -103,20 +110,20 @@ export class MarketCursor {
 
   /**
    * The state at the place where it begins: the whole book, or without `withBook` only its number. Undefined: the market
-   * was not announced yet.
+   * was not announced yet. It will be filled up to `upTo` first.
    */
-  async begin(block: PastBlock, withBook: boolean): Promise<PastEvent | undefined> {
+  async begin(block: PastBlock, withBook: boolean, upTo: bigint): Promise<PastEvent | undefined> {
     const { streamSequence } = block;
     if (this.oldest === undefined) return undefined;
     if (this.oldest.streamSequence > streamSequence) {
       return this.oldest.isAnnouncement ? undefined : this.#stale(undefined, block);
     }
-    const segment = await this.#read({ streamSequence, keyframe: withBook, changesAfter: 0n }, streamSequence);
-    this.#drop();
+    const segment = await this.#read({ streamSequence, keyframe: withBook, changesAfter: 0n }, upTo);
+    if (this.#heldBytes === 0) this.#drop();
     if (segment === undefined) return undefined;
     if (isWithoutBook(segment)) return this.#stale(segment, block);
     const { levels, last } = await foldTo(this.#past, segment, streamSequence);
-    const [timeNs] = await this.#past.timesOf(this.#lease, last === undefined ? [] : [last]);
+    const [timeNs] = await this.#past.timesOf(this.#reads.lease, last === undefined ? [] : [last]);
     const sequenceNumber = last && timeNs ? numberOf(last, timeNs) : segment.publishedSequenceNumber;
     const { buy, sell } = levels.levels(true);
     const all = withBook ? ([...buy, ...sell] as ChangedLevel[]) : [];
@@ -130,10 +137,14 @@ export class MarketCursor {
     this.#events = events;
     this.#at = 0;
     this.#ahead = undefined;
-    if (events.length === 0 || this.#closed) return;
+    if (events.length === 0 || this.#closed || this.#reads.aheadLeft === 0) return;
+    this.#reads.aheadLeft--;
     const ahead = this.#next(upTo);
-    // Who asks for it hears of it.
-    ahead.catch(() => {});
+    const isRead = () => {
+      this.#reads.aheadLeft++;
+    };
+    // Who asks for it hears of an error.
+    ahead.then(isRead, isRead);
     this.#ahead = ahead;
   }
 
@@ -143,7 +154,7 @@ export class MarketCursor {
     while (event === undefined && this.#position < upTo && !this.#closed) {
       if (this.#updates === undefined) event = await this.#open(upTo);
       const updates = this.#take();
-      if (updates.length > 0) return this.#toEvents(updates, await this.#past.timesOf(this.#lease, updates));
+      if (updates.length > 0) return this.#toEvents(updates, await this.#past.timesOf(this.#reads.lease, updates));
       event ??= await this.#goOn(upTo);
     }
     return event === undefined ? [] : [event];
@@ -161,7 +172,7 @@ export class MarketCursor {
   /** What is behind the position is not kept any more, up to where the oldest segment begins. */
   async #lost(): Promise<PastEvent | undefined> {
     const [streamSequence, wasStale] = [this.#position, this.isStale];
-    const { next, block } = await this.#lease(async (reader) => ({
+    const { next, block } = await this.#reads.lease(async (reader) => ({
       next: await readBegin(reader, this.marketId, { after: streamSequence }, everyState),
       block: (await readBlockAt(reader, { streamSequence })).block,
     }));
@@ -173,7 +184,9 @@ export class MarketCursor {
 
   async #read(request: Omit<SegmentRequest, "marketId" | "changesUpTo">, upTo: bigint) {
     const { marketId } = this;
-    const segment = await this.#lease((reader) => readSegment(reader, { marketId, ...request, changesUpTo: upTo }));
+    const segment = await this.#reads.lease((reader) =>
+      readSegment(reader, { marketId, ...request, changesUpTo: upTo }),
+    );
     this.#drop();
     this.#segment = segment;
     if (segment === undefined) return undefined;

@@ -19,9 +19,9 @@ import { readBlockTimes, type StoredSegment } from "../store/history-reads.js";
 /** What the replays of a process hold in memory of the segments that they read. */
 export const pastLimits = {
   /** Bytes, inflated. Beyond that a replay reads a segment again each time that it decodes some of it. */
-  heldBytesMax: 128 * 1024 * 1024,
+  heldBytesMax: 64 * 1024 * 1024,
   /** Levels that are decoded and not sent yet; of each market one block at least. */
-  decodedLevelsMax: 262_144,
+  decodedLevelsMax: 65_536,
 };
 
 /** Levels that a replay decodes at once of a market: of a segment of usual size. */
@@ -61,9 +61,9 @@ export class Past {
     return this.database.lease({ class: "history", call, place }, use);
   }
 
-  /** Levels that a cursor decodes at once, and some more while those wait. */
+  /** Levels that a cursor decodes at once. */
   get levelsAtOnce(): number {
-    return Math.min(levelsAtOnceMax, this.limits.decodedLevelsMax / (2 * this.held.cursors));
+    return Math.min(levelsAtOnceMax, this.limits.decodedLevelsMax / this.held.cursors);
   }
 
   /** Counts what a segment holds. 0: it is too much, and must not be held. */

@@ -9,7 +9,7 @@ import { packReplay, replayStream, type StreamResponse } from "../live/stream-ki
 import type { Subscriber } from "../live/subscriber.js";
 import type { Reader } from "../store/connection/lease.js";
 import { type OldestBegin, type PastBlock, readOldestBegins } from "../store/history-reads.js";
-import { MarketCursor } from "./market-cursor.js";
+import { type CursorReads, MarketCursor } from "./market-cursor.js";
 import { Pace } from "./pace.js";
 import type { Past } from "./past.js";
 import { PendingBlocks } from "./pending-blocks.js";
@@ -19,6 +19,9 @@ export const readyMessagesMax = 64;
 
 /** Changed levels of blocks that are merged for a slow reader, before reading stops. */
 export const pendingLevelsMax = 50_000;
+
+/** Markets whose next segments are read at once before they are needed. */
+const readsAheadMax = 2;
 
 /** How long a replay computes before others have their turn, in milliseconds. */
 const sliceMs = 2;
@@ -71,6 +74,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   readonly #plan: ReplayPlan;
   readonly #options: ReplayOptions;
   readonly #state: LiveState;
+  readonly #reads: CursorReads = { lease: (use) => this.#lease(use), aheadLeft: readsAheadMax };
   readonly #cursors = new Map<string, MarketCursor>();
   /** Cursors with an event, the earliest first. */
   readonly #order: MarketCursor[] = [];
@@ -82,7 +86,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   /** Everything up to here is read. */
   #upTo: bigint;
   /** What reads depend on. */
-  #readingUpTo: bigint;
+  #readingUpTo = 0n;
   #listener: () => void = () => {};
   #taken: () => void = () => {};
   #live: Subscriber | undefined;
@@ -97,7 +101,6 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     this.#state = options.past.live.state();
     this.#block = plan.from;
     this.#upTo = plan.from.streamSequence;
-    this.#readingUpTo = this.#upTo;
     this.#pace = new Pace(plan.speed, options.heartbeatMs);
     void this.#run();
   }
@@ -177,16 +180,22 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
 
   async #replay(): Promise<void> {
     const { until, speed } = this.#plan;
-    await this.#begin();
-    while (!this.#isOver) {
-      const { streamSequence } = this.#newest().progress;
-      const upTo = until !== undefined && until <= streamSequence ? until - 1n : streamSequence;
+    let upTo = this.#reached();
+    await this.#begin(upTo);
+    for (; !this.#isOver; upTo = this.#reached()) {
       await this.#advance(upTo);
       if (this.#isOver) return;
       if (until !== undefined && upTo === until - 1n) return this.#end();
       if (until === undefined && (speed === undefined || speed > 1) && this.#join()) return;
       if (this.#newest().progress.streamSequence === upTo) await this.#idle(newBlockPauseMs);
     }
+  }
+
+  /** Up to where it may read now. */
+  #reached(): bigint {
+    const { until } = this.#plan;
+    const { streamSequence } = this.#newest().progress;
+    return until !== undefined && until <= streamSequence ? until - 1n : streamSequence;
   }
 
   get #isOver(): boolean {
@@ -201,11 +210,14 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   }
 
   /** Sends the books of the beginning, in parts as they are read. */
-  async #begin(): Promise<void> {
+  async #begin(upTo: bigint): Promise<void> {
     const { begins, from, withBooks } = this.#plan;
+    // The database may be ahead of this process.
+    const reached = upTo > from.streamSequence ? upTo : from.streamSequence;
+    this.#readingUpTo = reached;
     for (const [marketId, oldest] of begins) {
       const cursor = this.#addCursor(marketId, from.streamSequence, oldest);
-      const state = await this.#patiently(cursor.begin(from, withBooks));
+      const state = await this.#patiently(cursor.begin(from, withBooks, reached));
       if (this.#isOver) return;
       if (state === undefined) continue;
       if (withBooks || state.kind === "stale") this.#pending.add(marketId, state);
@@ -217,7 +229,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   }
 
   #addCursor(marketId: string, position: bigint, begins: OldestBegin | undefined): MarketCursor {
-    const cursor = new MarketCursor(this.#options.past, (use) => this.#lease(use), marketId, position, begins);
+    const cursor = new MarketCursor(this.#options.past, this.#reads, marketId, position, begins);
     this.#cursors.set(marketId, cursor);
     return cursor;
   }
