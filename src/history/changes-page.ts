@@ -226,7 +226,9 @@ class Scan {
 
 async function timed(past: Past, reader: Reader, raw: readonly RawChange[]): Promise<PastChange[]> {
   const needed = raw.flatMap(({ update, before }) => (before === undefined ? [update] : [update, before]));
-  const timeOf = await past.timesOf(reader, needed);
+  const times = await past.timesOf((use) => use(reader), needed);
+  const timeOfHeight = new Map(needed.map(({ height }, index) => [height, times[index] ?? 0n]));
+  const timeOf = (height: bigint) => timeOfHeight.get(height) ?? 0n;
   return raw.map(({ update, before, segment, isWhole }) => {
     const timeNs = timeOf(update.height);
     const begin = segment.publishedSequenceNumber;

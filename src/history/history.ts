@@ -19,7 +19,7 @@ import {
   type StoreReach,
 } from "../store/history-reads.js";
 import { addCounter, addGauge, type Metrics } from "../telemetry/metrics.js";
-import { Past } from "./past.js";
+import { Past, type pastLimits } from "./past.js";
 import { findPlace, notKept, requirePassed } from "./place.js";
 import { PublishedNumbers } from "./published-at.js";
 import { Replay, type ReplayPlan } from "./replay.js";
@@ -53,6 +53,7 @@ export interface HistoryOptions {
   readonly live: Live;
   readonly toFailure: (thrown: unknown) => Failure;
   readonly heartbeatMs?: number | undefined;
+  readonly limits?: typeof pastLimits;
 }
 
 /** Replays and resumed streams, with their limits. */
@@ -67,7 +68,7 @@ export class History {
 
   constructor(options: HistoryOptions) {
     this.#options = options;
-    this.past = new Past(options.database, options.live);
+    this.past = new Past(options.database, options.live, options.limits);
     this.#numbers = new PublishedNumbers(this.past);
   }
 

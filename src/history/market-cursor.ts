@@ -1,17 +1,17 @@
 import { type BookUpdate, decodeKeyframe } from "../domain/book-history.js";
 import type { ChangedLevel } from "../domain/order-book.js";
 import type { MarketDecimals } from "../live/live-market.js";
-import type { Reader } from "../store/connection/lease.js";
 import {
   type OldestBegin,
   type PastBlock,
   readBegin,
   readBlockAt,
   readSegment,
+  type SegmentRequest,
   type StoredSegment,
 } from "../store/history-reads.js";
 import { segmentStates } from "../store/history-table.js";
-import { numberOf, type Past, updatesOf } from "./past.js";
+import { type LeaseReader, numberOf, type Past, updatesOf } from "./past.js";
 import { foldTo } from "./past-book.js";
 
 /** What happened to a market's book in a block. */
@@ -31,36 +31,54 @@ export interface PastEvent {
 
 const everyState = Object.values(segmentStates);
 
-/** Leases a reader for `use`. */
-export type LeaseReader = <T>(use: (reader: Reader) => Promise<T>) => Promise<T>;
+/** How the cursors of a replay read. */
+export interface CursorReads {
+  readonly lease: LeaseReader;
+  /** Cursors that may read ahead, beside those that do: so that a replay of many markets does not fill the queue. */
+  aheadLeft: number;
+}
 
-/** Reads the events of one market in order, some at a time. */
+/** A segment without what is in it. */
+type OpenSegment = Omit<StoredSegment, "keyframe" | "content" | "changes">;
+
+/**
+ * Reads the events of one market in order: some while those before are taken, so that the database has time. It has to
+ * be closed.
+ */
 export class MarketCursor {
   readonly #past: Past;
-  readonly #events: PastEvent[] = [];
+  readonly #reads: CursorReads;
+  #events: readonly PastEvent[] = [];
   #at = 0;
-  /** Everything up to here is read. */
+  /** The events behind those. */
+  #ahead: Promise<readonly PastEvent[]> | undefined;
+  #closed = false;
+  /** Everything up to here is read, also ahead. So is what follows. */
   #position: bigint;
-  #segment: StoredSegment | undefined;
+  /** The segment that holds the position. */
+  #segment: OpenSegment | undefined;
   #updates: Iterator<BookUpdate> | undefined;
-  /** Where the next segment begins. */
-  #begins: bigint | undefined;
-  /** Whether a segment holds the position. */
-  #isWithin = false;
   /** {@link #updates} are all up to here. */
   #updatesUpTo = 0n;
+  /** Bytes that {@link #updates} hold, as far as they are counted. */
+  #heldBytes = 0;
+  /** Where the next segment begins. */
+  #begins: bigint | undefined;
   isStale = false;
 
   /** `oldest`: where the market's past begins; undefined: it has none. */
   constructor(
     past: Past,
+    reads: CursorReads,
     readonly marketId: string,
     position: bigint,
     private readonly oldest: OldestBegin | undefined,
   ) {
     this.#past = past;
+    this.#reads = reads;
     this.#position = position;
     this.#begins = oldest?.streamSequence;
+    past.held.cursors++;
   }
 
   /** The next event; undefined: none is read. */
@@ -68,141 +86,167 @@ export class MarketCursor {
     return this.#events[this.#at];
   }
 
-  /** Whether {@link fill} has to be called before the next event up to a place is known. */
-  needsFill(upTo: bigint): boolean {
-    return this.head === undefined && this.#position < upTo;
-  }
-
   /** Whether it has read everything up to exactly this place. */
   isAt(position: bigint): boolean {
-    return this.head === undefined && this.#position === position;
+    return this.head === undefined && this.#ahead === undefined && this.#position === position;
   }
 
   /** Nothing happened up to a place. */
   skipTo(position: bigint): void {
     this.#position = position;
-    this.#updates = undefined;
+    this.#drop();
   }
 
   shift(): void {
     this.#at++;
-    if (this.#at < this.#events.length) return;
-    this.#events.length = 0;
-    this.#at = 0;
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#past.held.cursors--;
+    this.#drop();
   }
 
   /**
    * The state at the place where it begins: the whole book, or without `withBook` only its number. Undefined: the market
-   * was not announced yet. The book is folded in turns with others, when `read` has given its reader back.
+   * was not announced yet. It will be filled up to `upTo` first.
    */
-  async begin(read: LeaseReader, block: PastBlock, withBook: boolean): Promise<PastEvent | undefined> {
+  async begin(block: PastBlock, withBook: boolean, upTo: bigint): Promise<PastEvent | undefined> {
     const { streamSequence } = block;
     if (this.oldest === undefined) return undefined;
     if (this.oldest.streamSequence > streamSequence) {
       return this.oldest.isAnnouncement ? undefined : this.#stale(undefined, block);
     }
-    const segment = await read((reader) => this.#read(reader, streamSequence, streamSequence, withBook, 0n));
+    const segment = await this.#read({ streamSequence, keyframe: withBook, changesAfter: 0n }, upTo);
+    if (this.#heldBytes === 0) this.#drop();
     if (segment === undefined) return undefined;
-    if (this.#isWithoutBook(segment)) return this.#stale(segment, block);
+    if (isWithoutBook(segment)) return this.#stale(segment, block);
     const { levels, last } = await foldTo(this.#past, segment, streamSequence);
-    const timeOf = last && (await read((reader) => this.#past.timesOf(reader, [last])));
-    const sequenceNumber = last && timeOf ? numberOf(last, timeOf(last.height)) : segment.publishedSequenceNumber;
+    const [timeNs] = await this.#past.timesOf(this.#reads.lease, last === undefined ? [] : [last]);
+    const sequenceNumber = last && timeNs ? numberOf(last, timeNs) : segment.publishedSequenceNumber;
     const { buy, sell } = levels.levels(true);
     const all = withBook ? ([...buy, ...sell] as ChangedLevel[]) : [];
     return { block, place: streamSequence, kind: "whole", levels: all, sequenceNumber, decimals: decimalsOf(segment) };
   }
 
-  /** Reads until there is an event, or everything up to a place is read. At most `count` are decoded at once. */
-  async fill(reader: Reader, upTo: bigint, count: number): Promise<void> {
-    while (this.needsFill(upTo)) {
-      if (this.#updates === undefined) await this.#open(reader, upTo);
-      const updates = this.#take(count);
-      if (updates.length > 0) await this.#push(reader, updates);
-      else await this.#goOn(reader, upTo);
+  /** Resolves when there is an event, or everything up to a place is read. Until then the place must be the same. */
+  async fill(upTo: bigint): Promise<void> {
+    if (this.head !== undefined || this.#closed) return;
+    const events = await (this.#ahead ?? this.#next(upTo));
+    this.#events = events;
+    this.#at = 0;
+    this.#ahead = undefined;
+    if (events.length === 0 || this.#closed || this.#reads.aheadLeft === 0) return;
+    this.#reads.aheadLeft--;
+    const ahead = this.#next(upTo);
+    const isRead = () => {
+      this.#reads.aheadLeft++;
+    };
+    // Who asks for it hears of an error.
+    ahead.then(isRead, isRead);
+    this.#ahead = ahead;
+  }
+
+  /** Some events; none: everything up to the place is read. */
+  async #next(upTo: bigint): Promise<readonly PastEvent[]> {
+    let event: PastEvent | undefined;
+    while (event === undefined && this.#position < upTo && !this.#closed) {
+      if (this.#updates === undefined) event = await this.#open(upTo);
+      const updates = this.#take();
+      if (updates.length > 0) return this.#toEvents(updates, await this.#past.timesOf(this.#reads.lease, updates));
+      event ??= await this.#goOn(upTo);
     }
+    return event === undefined ? [] : [event];
   }
 
-  /** Opens the segment that holds the position, for what is behind it. */
-  async #open(reader: Reader, upTo: bigint): Promise<void> {
+  /** Opens the segment that holds the position, for what is behind it. An event: it is kept no more. */
+  async #open(upTo: bigint): Promise<PastEvent | undefined> {
+    const streamSequence = this.#position;
     this.#updatesUpTo = upTo;
-    if (!this.#isWithin) return;
-    const segment = await this.#read(reader, this.#position, upTo, false, this.#position);
-    if (segment !== undefined) return;
-    // It is kept no more. The book is not known from here on, whatever other markets do up to where it is again.
-    const next = await readBegin(reader, this.marketId, { after: this.#position }, everyState);
+    if (this.#segment === undefined) return undefined;
+    const segment = await this.#read({ streamSequence, keyframe: false, changesAfter: streamSequence }, upTo);
+    return segment === undefined ? this.#lost() : undefined;
+  }
+
+  /** What is behind the position is not kept any more, up to where the oldest segment begins. */
+  async #lost(): Promise<PastEvent | undefined> {
+    const [streamSequence, wasStale] = [this.#position, this.isStale];
+    const { next, block } = await this.#reads.lease(async (reader) => ({
+      next: await readBegin(reader, this.marketId, { after: streamSequence }, everyState),
+      block: (await readBlockAt(reader, { streamSequence })).block,
+    }));
     this.#begins = next?.streamSequence;
-    if (this.isStale || next === undefined) return;
-    const { block } = await readBlockAt(reader, { streamSequence: this.#position });
-    if (block !== undefined) this.#events.push({ ...this.#stale(undefined, block), place: this.#position + 1n });
+    if (wasStale || next === undefined || block === undefined) return undefined;
+    // At once, whatever other markets do up to there.
+    return { ...this.#stale(undefined, block), place: streamSequence + 1n };
   }
 
-  async #read(
-    reader: Reader,
-    streamSequence: bigint,
-    upTo: bigint,
-    keyframe: boolean,
-    changesAfter: bigint,
-  ): Promise<StoredSegment | undefined> {
+  async #read(request: Omit<SegmentRequest, "marketId" | "changesUpTo">, upTo: bigint) {
     const { marketId } = this;
-    const segment = await readSegment(reader, { marketId, streamSequence, keyframe, changesAfter, changesUpTo: upTo });
+    const segment = await this.#reads.lease((reader) =>
+      readSegment(reader, { marketId, ...request, changesUpTo: upTo }),
+    );
+    this.#drop();
     this.#segment = segment;
-    this.#isWithin = segment !== undefined;
     if (segment === undefined) return undefined;
-    this.#updatesUpTo = upTo;
+    const { keyframe: _, content, changes, ...rest } = segment;
+    this.#segment = rest;
     this.#begins = segment.nextSequence;
-    this.#updates = updatesOf(segment, streamSequence, upTo);
+    this.#updatesUpTo = upTo;
+    this.#updates = updatesOf(segment, request.streamSequence, upTo);
+    this.#heldBytes = this.#closed ? 0 : this.#past.hold(content, changes);
     return segment;
   }
 
-  #take(count: number): BookUpdate[] {
+  /** The updates that follow, as many as are decoded at once. */
+  #take(): BookUpdate[] {
     const updates: BookUpdate[] = [];
-    while (updates.length < count) {
+    for (let levels = 0; levels < this.#past.levelsAtOnce; levels += updates.at(-1)?.levels.length ?? 0) {
       const { done, value } = this.#updates?.next() ?? { done: true };
       if (done === true || value === undefined) break;
       updates.push(value);
     }
+    const last = updates.at(-1);
+    if (last === undefined) return updates;
+    this.#position = last.streamSequence;
+    if (this.#heldBytes === 0 || this.#closed) this.#drop();
     return updates;
   }
 
-  async #push(reader: Reader, updates: readonly BookUpdate[]): Promise<void> {
-    const timeOf = await this.#past.timesOf(reader, updates);
-    for (const update of updates) {
+  #toEvents(updates: readonly BookUpdate[], times: readonly bigint[]): PastEvent[] {
+    return updates.map((update, index) => {
       const { height, streamSequence, levels } = update;
-      const timeNs = timeOf(height);
+      const timeNs = times[index] ?? 0n;
+      const block = { height, timeNs, streamSequence };
       const sequenceNumber = numberOf(update, timeNs);
-      this.#events.push({
-        block: { height, timeNs, streamSequence },
-        place: streamSequence,
-        kind: "update",
-        levels,
-        sequenceNumber,
-        decimals: undefined,
-      });
-      this.#position = streamSequence;
-    }
+      return { block, place: streamSequence, kind: "update", levels, sequenceNumber, decimals: undefined };
+    });
   }
 
   /** Behind the last update of a segment: goes on to the next one, if it begins in time. */
-  async #goOn(reader: Reader, upTo: bigint): Promise<void> {
-    const begins = this.#begins;
-    this.#updates = undefined;
-    if (this.head !== undefined) return;
+  async #goOn(upTo: bigint): Promise<PastEvent | undefined> {
+    const [begins, before] = [this.#begins, this.#segment];
+    this.#drop();
     if (begins === undefined || begins > this.#updatesUpTo) {
       this.#position = this.#updatesUpTo;
-      return;
+      return undefined;
     }
     // What goes on from a segment that is not kept begins with its whole book.
-    const wasWithin = this.#isWithin;
-    const isContinued = wasWithin && this.#segment?.nextState === segmentStates.continued;
-    const segment = await this.#read(reader, begins, upTo, !isContinued, begins);
+    const isContinued = before?.nextState === segmentStates.continued;
+    const segment = await this.#read({ streamSequence: begins, keyframe: !isContinued, changesAfter: begins }, upTo);
+    if (segment === undefined) return this.#lost();
     this.#position = begins;
-    if (segment === undefined || (wasWithin && segment.state === segmentStates.continued)) return;
+    if (before !== undefined && segment.state === segmentStates.continued) return undefined;
     const block = { height: segment.height, timeNs: segment.timeNs, streamSequence: begins };
-    this.#events.push(this.#isWithoutBook(segment) ? this.#stale(segment, block) : this.#whole(segment, block));
+    return isWithoutBook(segment) ? this.#stale(segment, block) : this.#whole(segment, block);
   }
 
-  #isWithoutBook({ state }: StoredSegment): boolean {
-    return state === segmentStates.stale || state === segmentStates.notKept;
+  /** Gives back what is read of the segment; it is opened again for what is behind the position. */
+  #drop(): void {
+    this.#updates = undefined;
+    this.#past.held.bytes -= this.#heldBytes;
+    this.#heldBytes = 0;
   }
 
   #whole(segment: StoredSegment, block: PastBlock): PastEvent {
@@ -220,6 +264,10 @@ export class MarketCursor {
     const last = segment?.state === segmentStates.notKept ? { ...block, streamSequence: place - 1n } : block;
     return { block: last, place, kind: "stale", levels: [], sequenceNumber: 0n, decimals: decimalsOf(segment ?? {}) };
   }
+}
+
+function isWithoutBook({ state }: StoredSegment): boolean {
+  return state === segmentStates.stale || state === segmentStates.notKept;
 }
 
 function decimalsOf({ priceDecimals = 0n, sizeDecimals = 0n }: Partial<StoredSegment>): MarketDecimals {

@@ -30,12 +30,12 @@ export function readPastBook(past: Past, marketId: string, moment: Moment, call:
     const request = { marketId, streamSequence, keyframe: true, changesAfter: 0n, changesUpTo: streamSequence };
     const segment = await requireSegment(reader, request);
     const { levels, last } = await foldTo(past, segment, streamSequence);
-    const timeOf = await past.timesOf(reader, last === undefined ? [] : [last]);
+    const [timeNs] = await past.timesOf((use) => use(reader), last === undefined ? [] : [last]);
     const { newest } = reach;
     return {
       block,
       levels: levels.levels(true),
-      sequenceNumber: last === undefined ? segment.publishedSequenceNumber : numberOf(last, timeOf(last.height)),
+      sequenceNumber: last && timeNs ? numberOf(last, timeNs) : segment.publishedSequenceNumber,
       lastTrade: await readLastTrade(reader, marketId, block.height),
       priceDecimals: segment.priceDecimals,
       sizeDecimals: segment.sizeDecimals,
@@ -51,8 +51,7 @@ export async function foldTo(
   segment: StoredSegment,
   streamSequence: bigint,
 ): Promise<{ readonly levels: LevelMap; readonly last: BookUpdate | undefined }> {
-  const levels = new LevelMap();
-  levels.set(segment.keyframe === undefined ? [] : decodeKeyframe(segment.keyframe));
+  const levels = new LevelMap(segment.keyframe === undefined ? [] : decodeKeyframe(segment.keyframe));
   let last: BookUpdate | undefined;
   await past.inTurns(updatesOf(segment, segment.firstSequence, streamSequence), (update) => {
     levels.set(update.levels);

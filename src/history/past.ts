@@ -16,6 +16,20 @@ import type { StorePlace } from "../store/connection/store-place.js";
 import type { Database } from "../store/database.js";
 import { readBlockTimes, type StoredSegment } from "../store/history-reads.js";
 
+/** What the replays of a process hold in memory of the segments that they read. */
+export const pastLimits = {
+  /** Bytes, inflated. Beyond that a replay reads a segment again each time that it decodes some of it. */
+  heldBytesMax: 64 * 1024 * 1024,
+  /** Levels that are decoded and not sent yet; of each market one block at least. */
+  decodedLevelsMax: 65_536,
+};
+
+/** Levels that a replay decodes at once of a market: of a segment of usual size. */
+const levelsAtOnceMax = 4_096;
+
+/** Memory of a row of an unsealed segment beside its body. */
+const changeRowBytes = 200;
+
 /** Block times that a process remembers. */
 export const blockTimesMax = 65_536;
 
@@ -25,8 +39,13 @@ const sliceMs = 2;
 /** Updates between two looks at the clock. */
 const updatesPerClockRead = 64;
 
+/** Leases a reader for `use`. */
+export type LeaseReader = <T>(use: (reader: Reader) => Promise<T>) => Promise<T>;
+
 /** What methods that read the past share: a class of work at the database, and turns of the event loop. */
 export class Past {
+  /** The markets that replays read, and the bytes of their segments that they hold. */
+  readonly held = { cursors: 0, bytes: 0 };
   readonly #pacer = new WorkPacer();
   readonly #times = new Map<bigint, bigint>();
   #timesOf = "";
@@ -34,11 +53,25 @@ export class Past {
   constructor(
     readonly database: Database,
     readonly live: Live,
+    private readonly limits = pastLimits,
   ) {}
 
   /** Leases a connection for reads of the past. With a place, the call has started to respond, and depends on it. */
   lease<T>(call: Call | undefined, use: (reader: Reader) => Promise<T>, place?: StorePlace): Promise<T> {
     return this.database.lease({ class: "history", call, place }, use);
+  }
+
+  /** Levels that a cursor decodes at once. */
+  get levelsAtOnce(): number {
+    return Math.min(levelsAtOnceMax, this.limits.decodedLevelsMax / this.held.cursors);
+  }
+
+  /** Counts what a segment holds. 0: it is too much, and must not be held. */
+  hold(content: Uint8Array, changes: StoredSegment["changes"]): number {
+    const bytes = changes.reduce((sum, { body }) => sum + body.length + changeRowBytes, content.length);
+    if (this.held.bytes + bytes > this.limits.heldBytesMax) return 0;
+    this.held.bytes += bytes;
+    return bytes;
   }
 
   /** Resolves when it is the caller's turn to compute for a while: {@link sliceMs}. */
@@ -59,27 +92,20 @@ export class Past {
     }
   }
 
-  /** The times of the blocks of updates, by height. */
-  async timesOf(reader: Reader, updates: readonly Pick<BookUpdate, "height">[]): Promise<(height: bigint) => bigint> {
+  /** The time of the block of each update. */
+  async timesOf(lease: LeaseReader, updates: readonly Pick<BookUpdate, "height">[]): Promise<bigint[]> {
     const storeId = this.database.knownPlace.current?.storeId ?? "";
     if (storeId !== this.#timesOf || this.#times.size > blockTimesMax) this.#times.clear();
     this.#timesOf = storeId;
-    const found = new Map<bigint, bigint>();
-    const missing = new Set<bigint>();
-    for (const { height } of updates) {
-      const known = this.#times.get(height);
-      if (known === undefined) missing.add(height);
-      else found.set(height, known);
-    }
-    for (const [height, timeNs] of await readBlockTimes(reader, [...missing])) {
-      found.set(height, timeNs);
-      if (storeId === this.#timesOf) this.#times.set(height, timeNs);
-    }
-    return (height) => {
-      const timeNs = found.get(height);
+    const known = updates.map(({ height }) => this.#times.get(height));
+    const missing = updates.filter((_, index) => known[index] === undefined).map(({ height }) => height);
+    const read = missing.length === 0 ? undefined : await lease((reader) => readBlockTimes(reader, missing));
+    if (storeId === this.#timesOf) for (const [height, timeNs] of read ?? []) this.#times.set(height, timeNs);
+    return updates.map(({ height }, index) => {
+      const timeNs = known[index] ?? read?.get(height);
       if (timeNs === undefined) throw new MalformedHistoryError(`there is no block ${height}`);
       return timeNs;
-    };
+    });
   }
 }
 
@@ -108,17 +134,12 @@ export function numberOf({ numberOffset }: BookUpdate, blockTimeNs: bigint): big
 export class LevelMap {
   readonly #levels = { 1: new Map<string, ChangedLevel>(), 2: new Map<string, ChangedLevel>() };
 
-  get size(): number {
-    return this.#levels[sides.buy].size + this.#levels[sides.sell].size;
+  constructor(levels: readonly ChangedLevel[]) {
+    this.set(levels);
   }
 
   set(levels: readonly ChangedLevel[]): void {
     for (const level of levels) this.#levels[level.side].set(level.price, level);
-  }
-
-  clear(): void {
-    this.#levels[sides.buy].clear();
-    this.#levels[sides.sell].clear();
   }
 
   /** Best first. A book has no levels that are gone; changes do. */

@@ -14,9 +14,8 @@ import { bySide, LevelMap } from "./past.js";
 /** What a reader is to be sent of one market. */
 interface PendingMarket {
   readonly isWhole: boolean;
-  /** Of one block; undefined: of several, which {@link PendingMarket.merged} holds. */
-  single: readonly ChangedLevel[] | undefined;
-  readonly merged: LevelMap;
+  /** Of one block in order; of several merged. */
+  levels: readonly ChangedLevel[] | LevelMap;
   sequenceNumber: bigint;
 }
 
@@ -56,23 +55,20 @@ export class PendingBlocks {
     this.levels += levels.length;
     const known = this.#markets.get(marketId);
     if (known === undefined || kind === "whole") {
-      const isWhole = kind === "whole";
-      this.#markets.set(marketId, { isWhole, single: levels, merged: new LevelMap(), sequenceNumber });
+      this.#markets.set(marketId, { isWhole: kind === "whole", levels, sequenceNumber });
       return;
     }
-    if (known.single !== undefined) known.merged.set(known.single);
-    known.single = undefined;
-    known.merged.set(levels);
+    if (!(known.levels instanceof LevelMap)) known.levels = new LevelMap(known.levels);
+    known.levels.set(levels);
     known.sequenceNumber = sequenceNumber;
   }
 
   /** Everything that is pending, by market id; the reader then has it. */
   take(): { readonly updates: DepthSegment[]; readonly statuses: MarketHistoryStatus[] } {
-    const updates = sorted(this.#markets).map(([marketId, market]) => {
-      const { isWhole, single, merged, sequenceNumber } = market;
+    const updates = sorted(this.#markets).map(([marketId, { isWhole, levels: pending, sequenceNumber }]) => {
       const previous = isWhole ? 0n : (this.#sent.get(marketId) ?? 0n);
       this.#sent.set(marketId, sequenceNumber);
-      const levels = single === undefined ? merged.levels(isWhole) : bySide(single);
+      const levels = pending instanceof LevelMap ? pending.levels(isWhole) : bySide(pending);
       const isLarge = levels.buy.length + levels.sell.length > levelsAtOnceMax;
       return depthSegment(marketId, isLarge ? new EncodedLevels(levels) : levels, sequenceNumber, previous);
     });

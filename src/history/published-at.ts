@@ -76,7 +76,7 @@ export class PublishedNumbers {
     await this.#past.inTurns(updatesOf(segment, segment.firstSequence, streamSequence), (update) => {
       last = update;
     });
-    if (last === undefined) return segment.publishedSequenceNumber;
-    return numberOf(last, (await this.#past.timesOf(reader, [last]))(last.height));
+    const [timeNs] = await this.#past.timesOf((use) => use(reader), last === undefined ? [] : [last]);
+    return last && timeNs ? numberOf(last, timeNs) : segment.publishedSequenceNumber;
   }
 }

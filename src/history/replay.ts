@@ -9,7 +9,7 @@ import { packReplay, replayStream, type StreamResponse } from "../live/stream-ki
 import type { Subscriber } from "../live/subscriber.js";
 import type { Reader } from "../store/connection/lease.js";
 import { type OldestBegin, type PastBlock, readOldestBegins } from "../store/history-reads.js";
-import { MarketCursor } from "./market-cursor.js";
+import { type CursorReads, MarketCursor } from "./market-cursor.js";
 import { Pace } from "./pace.js";
 import type { Past } from "./past.js";
 import { PendingBlocks } from "./pending-blocks.js";
@@ -20,9 +20,8 @@ export const readyMessagesMax = 64;
 /** Changed levels of blocks that are merged for a slow reader, before reading stops. */
 export const pendingLevelsMax = 50_000;
 
-/** Updates that are decoded at once, over all markets. */
-const updatesAtOnce = 2_048;
-const updatesOfMarketMin = 16;
+/** Markets whose next segments are read at once before they are needed. */
+const readsAheadMax = 2;
 
 /** How long a replay computes before others have their turn, in milliseconds. */
 const sliceMs = 2;
@@ -75,6 +74,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   readonly #plan: ReplayPlan;
   readonly #options: ReplayOptions;
   readonly #state: LiveState;
+  readonly #reads: CursorReads = { lease: (use) => this.#lease(use), aheadLeft: readsAheadMax };
   readonly #cursors = new Map<string, MarketCursor>();
   /** Cursors with an event, the earliest first. */
   readonly #order: MarketCursor[] = [];
@@ -85,6 +85,8 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   #block: PastBlock;
   /** Everything up to here is read. */
   #upTo: bigint;
+  /** What reads depend on. */
+  #readingUpTo = 0n;
   #listener: () => void = () => {};
   #taken: () => void = () => {};
   #live: Subscriber | undefined;
@@ -100,10 +102,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     this.#block = plan.from;
     this.#upTo = plan.from.streamSequence;
     this.#pace = new Pace(plan.speed, options.heartbeatMs);
-    this.#run().then(
-      () => this.#release(),
-      (thrown: unknown) => this.fail(options.toFailure(thrown)),
-    );
+    void this.#run();
   }
 
   get ended(): boolean {
@@ -146,25 +145,57 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     this.#pace.stop();
     this.#taken();
     this.#release();
-    this.#listener();
+    this.#notify();
   }
 
   #release(): void {
+    for (const cursor of this.#cursors.values()) cursor.close();
     this.#options.released();
   }
 
+  /** Calls the listener. One that throws takes nothing any more. */
+  #notify(): void {
+    try {
+      this.#listener();
+    } catch (thrown) {
+      this.#options.toFailure(thrown);
+      this.close();
+    }
+  }
+
+  /** Lets the reader take what is ready: before each wait, so that many messages are one write. */
+  #flush(): void {
+    if (this.#ready.length > 0) this.#notify();
+  }
+
   async #run(): Promise<void> {
+    try {
+      await this.#replay();
+    } catch (thrown) {
+      this.fail(this.#options.toFailure(thrown));
+    } finally {
+      this.#release();
+    }
+  }
+
+  async #replay(): Promise<void> {
     const { until, speed } = this.#plan;
-    await this.#begin();
-    while (!this.#isOver) {
-      const { streamSequence } = this.#newest().progress;
-      const upTo = until !== undefined && until <= streamSequence ? until - 1n : streamSequence;
+    let upTo = this.#reached();
+    await this.#begin(upTo);
+    for (; !this.#isOver; upTo = this.#reached()) {
       await this.#advance(upTo);
       if (this.#isOver) return;
       if (until !== undefined && upTo === until - 1n) return this.#end();
       if (until === undefined && (speed === undefined || speed > 1) && this.#join()) return;
       if (this.#newest().progress.streamSequence === upTo) await this.#idle(newBlockPauseMs);
     }
+  }
+
+  /** Up to where it may read now. */
+  #reached(): bigint {
+    const { until } = this.#plan;
+    const { streamSequence } = this.#newest().progress;
+    return until !== undefined && until <= streamSequence ? until - 1n : streamSequence;
   }
 
   get #isOver(): boolean {
@@ -179,32 +210,33 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   }
 
   /** Sends the books of the beginning, in parts as they are read. */
-  async #begin(): Promise<void> {
+  async #begin(upTo: bigint): Promise<void> {
     const { begins, from, withBooks } = this.#plan;
+    // The database may be ahead of this process.
+    const reached = upTo > from.streamSequence ? upTo : from.streamSequence;
+    this.#readingUpTo = reached;
     for (const [marketId, oldest] of begins) {
       const cursor = this.#addCursor(marketId, from.streamSequence, oldest);
-      const state = await cursor.begin((use) => this.#lease(from.streamSequence, use), from, withBooks);
+      const state = await this.#patiently(cursor.begin(from, withBooks, reached));
       if (this.#isOver) return;
       if (state === undefined) continue;
       if (withBooks || state.kind === "stale") this.#pending.add(marketId, state);
       else this.#pending.hold(marketId, state);
-      if (this.#pending.levels >= pendingLevelsMax) {
-        await this.#send(undefined);
-        await this.#capacity();
-      }
+      if (this.#pending.levels >= pendingLevelsMax) await this.#sendNow(undefined);
     }
-    await this.#send(from);
+    await this.#sendNow(from);
     this.#pace.start(from.timeNs);
   }
 
   #addCursor(marketId: string, position: bigint, begins: OldestBegin | undefined): MarketCursor {
-    const cursor = new MarketCursor(this.#options.past, marketId, position, begins);
+    const cursor = new MarketCursor(this.#options.past, this.#reads, marketId, position, begins);
     this.#cursors.set(marketId, cursor);
     return cursor;
   }
 
   /** Replays all blocks up to a place. */
   async #advance(upTo: bigint): Promise<void> {
+    this.#readingUpTo = upTo;
     await this.#findMarkets();
     const changed = this.#newest().log.heldAt(this.#upTo);
     const ids = changed === undefined ? undefined : new Set([...changed.keys()].map(({ id }) => id));
@@ -216,10 +248,8 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
       else await this.#fill(cursor, upTo);
       if (this.#isOver) return;
     }
-    for (let next = this.#order[0]; next !== undefined && !this.#isOver; next = this.#order[0]) {
-      await this.#replayBlock(next, upTo);
-    }
-    if (!this.#pending.isEmpty && !this.#isOver) await this.#send(this.#block);
+    await this.#replayBlocks(upTo);
+    if (!this.#pending.isEmpty && !this.#isOver) await this.#sendNow(this.#block);
     this.#upTo = upTo;
   }
 
@@ -229,25 +259,27 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     const all = marketIds.length === 0 ? this.#newest().announced.map(({ id }) => id) : marketIds;
     const missing = all.filter((id) => !this.#cursors.has(id));
     if (missing.length === 0) return;
-    const begins = await this.#lease(this.#upTo, (reader) => readOldestBegins(reader, missing));
+    const begins = await this.#patiently(this.#lease((reader) => readOldestBegins(reader, missing)));
     const known = new Map(begins.map((begin) => [begin.marketId, begin]));
     for (const id of missing) this.#addCursor(id, this.#upTo, known.get(id));
   }
 
   async #fill(cursor: MarketCursor, upTo: bigint): Promise<void> {
-    if (cursor.head === undefined && cursor.needsFill(upTo)) {
-      const count = Math.max(updatesOfMarketMin, Math.floor(updatesAtOnce / this.#cursors.size));
-      await this.#lease(upTo, (reader) => cursor.fill(reader, upTo, count));
-    }
+    if (!cursor.isAt(upTo)) await this.#patiently(cursor.fill(upTo));
     if (cursor.head !== undefined) this.#insert(cursor);
   }
 
-  /** Reads that depend on a place. They may wait for their turn and for the database, but the reader hears of it. */
-  #lease<T>(streamSequence: bigint, use: (reader: Reader) => Promise<T>): Promise<T> {
-    const { past, call, heartbeatMs } = this.#options;
-    const beats = setInterval(() => this.#beat(), Math.ceil(heartbeatMs / beatsPerHeartbeat));
-    const read = past.lease(call, use, { storeId: this.#plan.storeId, streamSequence });
-    return read.finally(() => clearInterval(beats));
+  /** Reads that depend on the place that is read up to. */
+  #lease<T>(use: (reader: Reader) => Promise<T>): Promise<T> {
+    const { past, call } = this.#options;
+    return past.lease(call, use, { storeId: this.#plan.storeId, streamSequence: this.#readingUpTo });
+  }
+
+  /** Reads may wait for their turn and for the database, but the reader hears of it. */
+  #patiently<T>(reading: Promise<T>): Promise<T> {
+    this.#flush();
+    const beats = setInterval(() => this.#beat(), Math.ceil(this.#options.heartbeatMs / beatsPerHeartbeat));
+    return reading.finally(() => clearInterval(beats));
   }
 
   /** An empty message after a long silence. It names no block: the next one may be half read. */
@@ -255,15 +287,31 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     if (this.#isOver || this.#ready.length > 0 || !this.#pace.isSilent) return;
     this.#ready.push(...packReplay([], { statuses: [], caughtUp: false }, this.#options.messageBytesMax));
     this.#pace.sent();
-    this.#listener();
+    this.#notify();
   }
 
-  /** All events of the earliest block. */
-  async #replayBlock(first: MarketCursor, upTo: bigint): Promise<void> {
-    const { block, place } = first.head ?? { block: this.#block, place: 0n };
-    await this.#until(block);
-    if (this.#isOver) return;
-    this.#block = block;
+  /** All events that are read, block by block. It waits only where it must: awaits for each block would cost half of all. */
+  async #replayBlocks(upTo: bigint): Promise<void> {
+    for (let first = this.#order[0]?.head; first !== undefined && !this.#isOver; first = this.#order[0]?.head) {
+      const { block, place } = first;
+      if (!this.#isDue(block)) await this.#until(block);
+      if (this.#isOver) return;
+      this.#block = block;
+      const emptied = this.#takeEvents(place);
+      if (this.#isFull) this.#flush();
+      const mayMerge = this.#mayMerge();
+      if (!mayMerge && this.#isFull) await this.#capacity();
+      const encoding = mayMerge ? undefined : this.#send(block);
+      if (encoding !== undefined) await encoding;
+      for (const cursor of emptied) {
+        if (this.#isOver) return;
+        await this.#fill(cursor, upTo);
+      }
+    }
+  }
+
+  /** Adds all events of a place to what is pending. @returns the cursors that have no further one */
+  #takeEvents(place: bigint): MarketCursor[] {
     const emptied: MarketCursor[] = [];
     for (let next = this.#order[0]; next?.head?.place === place; next = this.#order[0]) {
       this.#order.shift();
@@ -272,52 +320,72 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
       if (next.head === undefined) emptied.push(next);
       else this.#insert(next);
     }
-    await this.#afterBlock(block);
-    for (const cursor of emptied) {
-      if (this.#isOver) return;
-      await this.#fill(cursor, upTo);
-    }
+    return emptied;
+  }
+
+  /** Whether a block may be sent now, and it is not the turn of others. */
+  #isDue({ timeNs }: PastBlock): boolean {
+    return this.#pace.waitMs(timeNs) <= 0 && performance.now() < this.#sliceEnd;
   }
 
   /** Waits for the moment of a block, and for others' turns. */
   async #until({ timeNs }: PastBlock): Promise<void> {
     for (let waitMs = this.#pace.waitMs(timeNs); waitMs > 0 && !this.#isOver; waitMs = this.#pace.waitMs(timeNs)) {
-      if (!this.#pending.isEmpty) await this.#send(this.#block);
+      if (!this.#pending.isEmpty) await this.#sendNow(this.#block);
       await this.#idle(waitMs);
     }
     if (performance.now() < this.#sliceEnd) return;
+    this.#flush();
     await this.#options.past.turn();
     this.#sliceEnd = performance.now() + sliceMs;
   }
 
-  /** Sends a block, unless it is to be merged with the next. */
-  async #afterBlock(block: PastBlock): Promise<void> {
+  /** Whether what is pending may be merged with the next block. */
+  #mayMerge(): boolean {
+    if (this.#plan.everyUpdate || this.#pending.levels >= pendingLevelsMax) return false;
     const next = this.#order[0]?.head?.block;
-    const isLate = next !== undefined && this.#pace.isLate(next.timeNs);
-    const mayMerge = !this.#plan.everyUpdate && this.#pending.levels < pendingLevelsMax;
-    if (mayMerge && (isLate || this.#ready.length >= readyMessagesMax)) return;
-    await this.#capacity();
-    if (!this.#isOver) await this.#send(block);
+    return this.#isFull || (next !== undefined && this.#pace.isLate(next.timeNs));
   }
 
-  /** Makes messages of what is pending; without a block, it is a part that the next message goes on with. */
-  async #send(block: PastBlock | undefined): Promise<void> {
+  get #isFull(): boolean {
+    return this.#ready.length >= readyMessagesMax;
+  }
+
+  /** Sends what is pending, and lets the reader take it. */
+  async #sendNow(block: PastBlock | undefined): Promise<void> {
+    await this.#send(block);
+    this.#flush();
+    if (this.#isFull) await this.#capacity();
+  }
+
+  /**
+   * Makes messages of what is pending; without a block, it is a part that the next message goes on with. A promise, if
+   * they are large and have to be encoded in turns.
+   */
+  #send(block: PastBlock | undefined): Promise<void> | undefined {
+    if (this.#isOver) return undefined;
     const { call, messageBytesMax } = this.#options;
     const { updates, statuses } = this.#pending.take();
     const place = block && { block, resumeToken: this.#plan.tokens.at("past", block.streamSequence) };
     const responses = packReplay(updates, { statuses, caughtUp: false, ...place }, messageBytesMax);
     const encoding = responses.flatMap((response) => response.prepare?.(call.codec ?? "json") ?? []);
-    if (encoding.length > 0) await Promise.all(encoding);
+    if (encoding.length === 0) {
+      this.#push(responses);
+      return undefined;
+    }
+    this.#flush();
+    return Promise.all(encoding).then(() => this.#push(responses));
+  }
+
+  #push(responses: readonly ReplayResponse[]): void {
     if (this.#isOver) return;
-    const wasEmpty = this.#ready.length === 0;
     this.#ready.push(...responses);
     this.#pace.sent();
-    if (wasEmpty) this.#listener();
   }
 
   /** Resolves when the reader has taken what is ready. */
   async #capacity(): Promise<void> {
-    while (this.#ready.length >= readyMessagesMax && !this.#isOver) {
+    while (this.#isFull && !this.#isOver) {
       await new Promise<void>((resolve) => {
         this.#taken = resolve;
       });
@@ -326,15 +394,16 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
 
   /** Waits, and sends an empty message after a long silence. */
   async #idle(ms: number): Promise<void> {
+    this.#flush();
     await this.#pace.sleep(ms);
     if (!this.#pace.isSilent || this.#isOver) return;
-    if (this.#ready.length === 0) await this.#send(this.#block);
+    if (this.#ready.length === 0) await this.#sendNow(this.#block);
     else this.#pace.sent();
   }
 
   #end(): void {
     this.#ended = true;
-    this.#listener();
+    this.#notify();
   }
 
   /** Becomes the live stream, if that still knows what changed since the last block. */
@@ -359,7 +428,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     const { clientAddress, codec } = call;
     this.#live = past.live.observe(marketIds, { clientAddress, codec, kind: replayStream, entry: { key, held } });
     this.#live.onReady(this.#listener);
-    this.#listener();
+    this.#notify();
     return true;
   }
 

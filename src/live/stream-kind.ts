@@ -84,29 +84,29 @@ export function packReplay(
 ): EncodedResponse<typeof ReplayMarketsDepthResponseSchema>[] {
   return packUpdates(updates, bytesMax, (content, isFirst, isLast) => {
     const status = isFirst ? statuses : [];
-    if (!isLast || block === undefined) return messageOf(replayEnvelope({ status }), content, undefined);
+    if (!isLast || block === undefined) return messageOf(new ReplayEnvelope({ status }), content, undefined);
     const { height, timeNs: timestamp, streamSequence } = block;
     const last = { block: { height, timestamp, streamSequence }, resumeToken: resumeToken ?? "", caughtUp };
-    return messageOf(replayEnvelope({ status, ...last }), content, resumeToken);
+    return messageOf(new ReplayEnvelope({ status, ...last }), content, resumeToken);
   });
 }
 
 const emptyUpdates = '{"update":[';
 
-function replayEnvelope(
-  fields: Encodable<typeof ReplayMarketsDepthResponseSchema>,
-): Envelope<typeof ReplayMarketsDepthResponseSchema> {
-  const schema = ReplayMarketsDepthResponseSchema;
-  return {
-    schema,
-    open: emptyUpdates,
-    get close() {
-      return encodeJson(schema, fields).slice(emptyUpdates.length);
-    },
-    get rest() {
-      return encodeBinary(schema, fields);
-    },
-  };
+/** A message of a replay around its updates. */
+class ReplayEnvelope implements Envelope<typeof ReplayMarketsDepthResponseSchema> {
+  readonly schema = ReplayMarketsDepthResponseSchema;
+  readonly open = emptyUpdates;
+
+  constructor(private readonly fields: Encodable<typeof ReplayMarketsDepthResponseSchema>) {}
+
+  get close(): string {
+    return encodeJson(this.schema, this.fields).slice(emptyUpdates.length);
+  }
+
+  get rest(): Uint8Array {
+    return encodeBinary(this.schema, this.fields);
+  }
 }
 
 /** The state of a market as readers are told. */

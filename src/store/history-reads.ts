@@ -72,10 +72,13 @@ export async function readBlockAt(
 
 /** Times of blocks by height; blocks that are not there are left out. */
 export async function readBlockTimes(reader: Reader, heights: readonly bigint[]): Promise<Map<bigint, bigint>> {
-  const sorted = heights.toSorted((a, b) => (a < b ? -1 : 1));
-  const [first] = sorted;
-  const last = sorted.at(-1);
-  if (first === undefined || last === undefined) return new Map();
+  const [some] = heights;
+  if (some === undefined) return new Map();
+  let [first, last] = [some, some];
+  for (const height of heights) {
+    if (height < first) first = height;
+    if (height > last) last = height;
+  }
   const isDense = last - first < 2n * BigInt(heights.length);
   const where = isDense ? `height BETWEEN ${first} AND ${last}` : `height IN (${heights.join(", ")})`;
   const rows = await reader.query<{ height: bigint; timeNs: bigint }>(

@@ -4,6 +4,7 @@ import {
   GetMarketDepthAtResponseSchema,
   ListMarketDepthChangesResponseSchema,
   type MarketDepthChangeEdge,
+  MarketHistoryState as State,
 } from "../../gen/marketd/history/v1/market_history_pb.js";
 import { createApi } from "../../src/api/api.js";
 import { sortLevels } from "../../src/domain/book-history.js";
@@ -12,6 +13,7 @@ import { Failure } from "../../src/domain/failure.js";
 import type { Api, Call, ResponseStream } from "../../src/domain/service.js";
 import { clientFailure } from "../../src/encoding/status.js";
 import { History } from "../../src/history/history.js";
+import type { pastLimits } from "../../src/history/past.js";
 import { LedgerReader } from "../../src/ledger/ledger-reader.js";
 import { type Live, startLive } from "../../src/live/live.js";
 import { createLog } from "../../src/telemetry/log.js";
@@ -34,10 +36,14 @@ function start(database = past.fixture.database): Promise<Live> {
   return startLive({ database, log, metrics: createMetrics(), limits: { pollIntervalMs: 2, heartbeatMs: 60_000 } });
 }
 
-function serve(on: Live): Api {
+function serve(on: Live, history = historyOf(on)): Api {
   const { database } = past.fixture;
-  const history = new History({ database, live: on, toFailure: (thrown) => clientFailure(thrown, log) });
   return createApi({ live: on, database, ledger: new LedgerReader(database), history });
+}
+
+function historyOf(on: Live, limits?: typeof pastLimits): History {
+  const toFailure = (thrown: unknown) => clientFailure(thrown, log);
+  return new History({ database: past.fixture.database, live: on, toFailure, ...(limits && { limits }) });
 }
 
 function newCall(clientAddress = "10.0.0.1"): Call {
@@ -321,6 +327,45 @@ describe("a replay", () => {
     }
   });
 
+  test.each([
+    ["nothing", 0],
+    ["some", 500],
+  ])("holds of all markets' segments %s, as its limits say, and is right all the same", async (_, heldBytesMax) => {
+    const history = historyOf(live, { heldBytesMax, decodedLevelsMax: 1 });
+    const limited = serve(live, history);
+    const { held } = history.past;
+    let [cursors, bytes] = [0, 0];
+    const sample = setInterval(() => {
+      [cursors, bytes] = [Math.max(cursors, held.cursors), Math.max(bytes, held.bytes)];
+    }, 0);
+    const untilStreamSequence = past.network.progress.streamSequence + 1n;
+    const last = past.blocks.findLast((block) => markets.some((id) => changeOf(block, id) !== undefined));
+    const readers = Array.from({ length: 20 }, async (__, n) => {
+      const request = { untilStreamSequence, everyUpdate: n % 2 === 0, fromBlockHeight: past.blocks[n]?.height };
+      const reader = new ReplayReader(past, []);
+      await reader.read(await replay(request, limited, `10.0.1.${n}`));
+      expect(reader.place).toBe(last?.streamSequence);
+    });
+    await Promise.all(readers);
+    clearInterval(sample);
+    expect(cursors).toBeGreaterThan(40);
+    expect(bytes).toBeLessThanOrEqual(heldBytesMax);
+    expect(bytes > 0).toBe(heldBytesMax > 0);
+    expect(held).toEqual({ cursors: 0, bytes: 0 });
+  });
+
+  test.each([
+    ["in the past", { everyUpdate: true, untilBlockHeight: BigInt(blocksMin) }],
+    ["when it becomes live", {}],
+  ])("ends if its reader throws %s", async (_, request) => {
+    const stream = await replay({ fromBlockHeight: past.blocks[0]?.height, ...request });
+    stream.onReady(() => {
+      throw new Error("a fault of the reader's");
+    });
+    await vi.waitFor(() => expect(stream.ended).toBe(true));
+    expect(stream.take()).toEqual([]);
+  });
+
   /** Reads from a random place on until it is live, with some broken connections before. */
   async function readOn(n: number): Promise<void> {
     await new Promise((resolve) => setTimeout(resolve, n * 20));
@@ -386,5 +431,18 @@ describe("a replay", () => {
       await trading;
     }
     await seen();
+  });
+
+  test("goes on where the past is kept, if what it was to read next is dropped", async () => {
+    const newest = past.network.progress.streamSequence;
+    const request = { untilStreamSequence: newest + 1n, everyUpdate: true, fromBlockHeight: past.blocks[3]?.height };
+    const stream = await replay(request);
+    const reader = new ReplayReader(past, []);
+    // It has read as much as it may before its reader takes something.
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    await past.prune(newest);
+    await reader.read(stream);
+    expect(reader.messages.some(({ status }) => status.some(({ state }) => state === State.STALE))).toBe(true);
+    expect([...reader.states.values()]).toEqual(markets.map(() => State.WHOLE));
   });
 });
