@@ -9,6 +9,7 @@ const templates: Readonly<Record<string, string>> = {
   ObserveMarketsDepthUpdates: "/api/v2/stream/markets/depth/updates",
   ListLedgerEntries: "/api/v2/ledgerentry/history",
   ExportLedgerEntries: "/api/v2/ledgerentry/export",
+  ListMarkets: "/api/v2/markets",
   GetMarketDepthAt: "/api/v2/market/depth/{marketId}/at",
   ListMarketDepthChanges: "/api/v2/market/depth/{marketId}/changes",
   ReplayMarketsDepth: "/api/v2/stream/markets/depth/replay",

@@ -12,6 +12,7 @@ import { listErc20MultiSigSignerRemovedBundles } from "./list-erc20-multi-sig-si
 import { listLatestMarketData } from "./list-latest-market-data.js";
 import { listLedgerEntries } from "./list-ledger-entries.js";
 import { listMarketDepthChanges } from "./list-market-depth-changes.js";
+import { listMarkets } from "./list-markets.js";
 import { observeMarketsDepthUpdates } from "./observe-markets-depth-updates.js";
 import { replayMarketsDepth } from "./replay-markets-depth.js";
 
@@ -36,6 +37,7 @@ export function createApi(options: ApiOptions): readonly (UnaryMethod | StreamMe
     onceReady(options.live, listLedgerEntries(options)),
     onceReady(options.live, exportLedgerEntries(options)),
     onceReady(options.live, listErc20MultiSigSignerRemovedBundles(options)),
+    listMarkets(options),
     getMarketDepthAt(options),
     listMarketDepthChanges(options),
     replayMarketsDepth(options),

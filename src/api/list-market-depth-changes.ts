@@ -6,7 +6,7 @@ import {
 import { blockMetadata } from "../domain/block-headers.js";
 import { decodeChangeCursor, encodeChangeCursor } from "../domain/cursor.js";
 import { requireIdentifier } from "../domain/identifier.js";
-import { pageInfo, readPagination } from "../domain/page.js";
+import { pageInfo, readForwardPagination } from "../domain/page.js";
 import { type Call, type UnaryMethod, unary } from "../domain/service.js";
 import { MessageResponse } from "../encoding/message-response.js";
 import { type PastChange, readChanges } from "../history/changes-page.js";
@@ -22,8 +22,7 @@ export function listMarketDepthChanges(options: { readonly live: Live; readonly 
     async (request: ListMarketDepthChangesRequest, call: Call) => {
       const marketId = requireIdentifier("market_id", request.marketId);
       const range = readRange(request);
-      const newestFirst = request.pagination?.newestFirst ?? false;
-      const pageRequest = { ...readPagination(request.pagination, decodeChangeCursor), newestFirst };
+      const pageRequest = readForwardPagination(request.pagination, decodeChangeCursor);
       live.state().requireMarket(marketId);
       const page = await readChanges(history.past, marketId, range, pageRequest, call);
       const edges = page.changes.map((change) => edge(marketId, change));

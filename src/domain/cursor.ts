@@ -1,8 +1,11 @@
 import { crc32 } from "node:zlib";
 import { invalidArgument, repeated } from "./failure.js";
 
+/** The lists that are ordered by id. */
+export type IdListName = "markets";
+
 /** The lists that have cursors. A cursor is valid for its own list only. */
-export type ListName = "ledger" | "bundles" | "changes";
+export type ListName = "ledger" | "bundles" | "changes" | IdListName;
 
 const checksumBytes = 4;
 
@@ -95,6 +98,16 @@ export function encodeChangeCursor(streamSequence: bigint): string {
 /** The place in a change's cursor. @throws Failure naming `field` */
 export function decodeChangeCursor(field: string, text: string): bigint {
   return numberIn(field, decodeCursor("changes", field, text));
+}
+
+/** The cursor of an id in a list that is ordered by id. */
+export function encodeIdCursor(list: IdListName, id: string): string {
+  return encodeCursor(list, Buffer.from(id, "latin1"));
+}
+
+/** Reads the id in a cursor of such a list. @throws Failure naming `field` */
+export function idCursorDecoder(list: IdListName): (field: string, text: string) => string {
+  return (field, text) => Buffer.from(decodeCursor(list, field, text)).toString("latin1");
 }
 
 /** The number of eight bytes that a position is. */

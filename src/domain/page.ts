@@ -51,6 +51,14 @@ export function readPagination<P>(
   return { newestFirst, size, backwards, cursor: undefined };
 }
 
+/** The same for a list by id, or one that is oldest first by default: `newest_first` reverses it. */
+export function readForwardPagination<P>(
+  pagination: Pagination | undefined,
+  decode: (field: string, text: string) => P,
+): PageRequest<P> {
+  return { ...readPagination(pagination, decode), newestFirst: pagination?.newestFirst ?? false };
+}
+
 function refuseBoth(name: string, value: unknown, other: string, otherValue: unknown): void {
   if (value === undefined || otherValue === undefined) return;
   throw invalidArgument(

@@ -1,5 +1,11 @@
 import { createHash } from "node:crypto";
-import { ListLatestMarketDataResponseSchema, TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import {
+  ListLatestMarketDataResponseSchema,
+  ListMarketsResponseSchema,
+  MarketConnectionSchema,
+  MarketEdgeSchema,
+  TradingDataService,
+} from "../../gen/datanode/api/v2/trading_data_pb.js";
 import type { EncodedResponse } from "../domain/encoded-response.js";
 import { Failure, unavailable, worded } from "../domain/failure.js";
 import { storeHash } from "../domain/resume-token.js";
@@ -7,6 +13,7 @@ import type { Mark, PreparedChange } from "../domain/tracked-book.js";
 import { runAtOnce, runInTurns } from "../domain/work-pacer.js";
 import type { Changes, LevelRow, Place, Progress } from "../store/changes.js";
 import { CacheBudget } from "./cache-budget.js";
+import { IdList, ResponseCache, selectionVersion } from "./id-list.js";
 import { type LiveLimits, liveRetryAfterMs } from "./limits.js";
 import { LiveMarket, type LiveMarketData, type Published } from "./live-market.js";
 import { SegmentResponse } from "./segment-response.js";
@@ -14,6 +21,13 @@ import { type HeldMarkets, SnapshotLog } from "./snapshot-log.js";
 import { marksOf, type SnapshotMarks } from "./snapshot-marks.js";
 
 const listEnvelope = { schema: ListLatestMarketDataResponseSchema, open: '{"marketsData":[', close: "]}" } as const;
+
+const marketList = {
+  name: "markets",
+  response: ListMarketsResponseSchema,
+  connection: MarketConnectionSchema,
+  edge: MarketEdgeSchema,
+} as const;
 
 /** The changes of a snapshot that concern streams. */
 export interface StateChange {
@@ -69,7 +83,9 @@ export class LiveState {
   readonly #budget: CacheBudget;
   readonly #markets = new Map<string, LiveMarket>();
   readonly #announced: LiveMarket[] = [];
-  readonly #lists = new Map<string, EncodedResponse<typeof ListLatestMarketDataResponseSchema>>();
+  readonly #lists: ResponseCache<typeof ListLatestMarketDataResponseSchema>;
+  /** Pages of the announced markets. */
+  readonly marketList: IdList<typeof ListMarketsResponseSchema>;
   #counts: MarketCounts | undefined;
   #progress: Progress;
   #mark: Mark = 0;
@@ -81,6 +97,8 @@ export class LiveState {
     this.storeHash = storeHash(this.chainId, storeId);
     this.chainVersion = createHash("sha256").update(`${this.chainId}\0${storeId}`).digest("base64url").slice(0, 10);
     this.#limits = limits;
+    this.#lists = new ResponseCache(limits.listResponsesMax);
+    this.marketList = new IdList(marketList, this.chainVersion, limits.listResponsesMax);
     this.#budget = new CacheBudget(limits.depthResponsesBytesMax);
     this.#progress = changes.progress;
     this.apply(changes);
@@ -104,8 +122,8 @@ export class LiveState {
     const market = this.#markets.get(id);
     if (market !== undefined && isAnnounced(market)) return market;
     throw worded(({ method }) => {
-      const list = method(TradingDataService.method.listLatestMarketData);
-      const message = `market ${id} is not known; ${list} lists those that have data`;
+      const list = method(TradingDataService.method.listMarkets);
+      const message = `market ${id} is not known; ${list} lists all`;
       return new Failure("not_found", message, { reason: "MARKET_UNKNOWN" });
     });
   }
@@ -148,6 +166,7 @@ export class LiveState {
       const market = this.#marketOf(row.marketId);
       if (market.market === undefined) announced.push(market);
       if (market.setMarket(row)) redefined.push(market);
+      this.marketList.changed(row.changedSequence);
     }
     for (const row of changes.marketData) this.#marketOf(row.marketId).setData(row);
     for (const row of changes.trades) this.#marketOf(row.marketId).setTrade(row);
@@ -169,22 +188,14 @@ export class LiveState {
 
   /** The list of market data in the given order; all of the markets have some. `key` names the selection. */
   list(key: string, data: () => readonly LiveMarketData[]): EncodedResponse<typeof ListLatestMarketDataResponseSchema> {
-    let response = this.#lists.get(key);
-    if (response === undefined) {
-      if (this.#lists.size >= this.#limits.listResponsesMax) this.#lists.clear();
+    return this.#lists.get(key, () => {
       const selected = data();
       let newest = 0n;
       for (const { changedSequence } of selected) if (changedSequence > newest) newest = changedSequence;
-      const selection = createHash("sha256").update(key).digest("base64url").slice(0, 10);
-      const version = `${this.chainVersion}-${newest}-${selection}`;
-      response = new SegmentResponse(
-        listEnvelope,
-        selected.map((one) => one.segment),
-        version,
-      );
-      this.#lists.set(key, response);
-    }
-    return response;
+      const version = `${this.chainVersion}-${newest}-${selectionVersion(key)}`;
+      const segments = selected.map((one) => one.segment);
+      return new SegmentResponse(listEnvelope, segments, version);
+    });
   }
 
   /** Those that published, with what they had published before, and those that became stale, or no longer are. */

@@ -25,6 +25,7 @@ export async function renewExamples(url: string, basePath: string): Promise<void
     ObserveMarketsDepthUpdates: `api/v2/stream/markets/depth/updates?marketIds=${market}`,
     ListLedgerEntries: "api/v2/ledgerentry/history?pagination.first=2",
     ExportLedgerEntries: exported,
+    ListMarkets: "api/v2/markets?pagination.first=1",
     GetMarketDepthAt: `api/v2/market/depth/${market}/at?blockHeight=${blockHeight}&maxDepth=2`,
     ListMarketDepthChanges: `api/v2/market/depth/${market}/changes?fromBlockHeight=${blockHeight}&pagination.first=2`,
     ReplayMarketsDepth: `api/v2/stream/markets/depth/replay?marketIds=${market}&fromBlockHeight=${blockHeight}`,

@@ -37,6 +37,8 @@ export function operationsOn({ market, other, party, asset }: Known): readonly O
     { method: "exportLedgerEntries", request: { partyId: party, assetId: asset } },
     { method: "exportLedgerEntries", request: { assetId: asset } },
     { method: "listERC20MultiSigSignerRemovedBundles", request: { pagination: { first: 1 } } },
+    { method: "listMarkets", request: { pagination: { first: 1 }, includeSettled: false } },
+    { method: "listMarkets", request: { pagination: { after: "nowhere" } } },
     { method: "getMarketDepthAt", request: { marketId: market, blockHeight: "5", maxDepth: "2" } },
     { method: "getMarketDepthAt", request: { marketId: market, blockHeight: "999999999" } },
     { method: "getMarketDepthAt", request: { marketId: market } },

@@ -11,6 +11,7 @@ export type UnaryName =
   | "listLatestMarketData"
   | "listLedgerEntries"
   | "listERC20MultiSigSignerRemovedBundles"
+  | "listMarkets"
   | "getMarketDepthAt"
   | "listMarketDepthChanges";
 

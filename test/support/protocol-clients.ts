@@ -144,6 +144,7 @@ const urls: Record<UnaryName | StreamName, string> = {
   listLedgerEntries: "/api/v2/ledgerentry/history",
   exportLedgerEntries: "/api/v2/ledgerentry/export",
   listERC20MultiSigSignerRemovedBundles: "/api/v2/erc20/multisigcontrol/signer/removed/bundles",
+  listMarkets: "/api/v2/markets",
   getMarketDepthAt: "/api/v2/market/depth/{marketId}/at",
   listMarketDepthChanges: "/api/v2/market/depth/{marketId}/changes",
   replayMarketsDepth: "/api/v2/stream/markets/depth/replay",

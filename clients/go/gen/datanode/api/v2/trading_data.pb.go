@@ -1638,6 +1638,217 @@ func (x *PageInfo) GetEndCursor() string {
 	return ""
 }
 
+// Which markets to list.
+type ListMarketsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Absent: the first 1000. Markets have no time: newest_first is false unless it is set, and reverses the order.
+	Pagination *Pagination `protobuf:"bytes,2,opt,name=pagination,proto3,oneof" json:"pagination,omitempty"`
+	// False: without the markets whose state is STATE_SETTLED or STATE_CLOSED. Absent: true.
+	IncludeSettled *bool `protobuf:"varint,3,opt,name=include_settled,json=includeSettled,proto3,oneof" json:"include_settled,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ListMarketsRequest) Reset() {
+	*x = ListMarketsRequest{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListMarketsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListMarketsRequest) ProtoMessage() {}
+
+func (x *ListMarketsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListMarketsRequest.ProtoReflect.Descriptor instead.
+func (*ListMarketsRequest) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ListMarketsRequest) GetPagination() *Pagination {
+	if x != nil {
+		return x.Pagination
+	}
+	return nil
+}
+
+func (x *ListMarketsRequest) GetIncludeSettled() bool {
+	if x != nil && x.IncludeSettled != nil {
+		return *x.IncludeSettled
+	}
+	return false
+}
+
+// A page of markets.
+type ListMarketsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Always set, also when nothing matches.
+	Markets       *MarketConnection `protobuf:"bytes,1,opt,name=markets,proto3" json:"markets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListMarketsResponse) Reset() {
+	*x = ListMarketsResponse{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListMarketsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListMarketsResponse) ProtoMessage() {}
+
+func (x *ListMarketsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListMarketsResponse.ProtoReflect.Descriptor instead.
+func (*ListMarketsResponse) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ListMarketsResponse) GetMarkets() *MarketConnection {
+	if x != nil {
+		return x.Markets
+	}
+	return nil
+}
+
+// A page of markets and its place in the list.
+type MarketConnection struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In list order: by market id.
+	Edges []*MarketEdge `protobuf:"bytes,1,rep,name=edges,proto3" json:"edges,omitempty"`
+	// Always set.
+	PageInfo      *PageInfo `protobuf:"bytes,2,opt,name=page_info,json=pageInfo,proto3" json:"page_info,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MarketConnection) Reset() {
+	*x = MarketConnection{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MarketConnection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MarketConnection) ProtoMessage() {}
+
+func (x *MarketConnection) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MarketConnection.ProtoReflect.Descriptor instead.
+func (*MarketConnection) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *MarketConnection) GetEdges() []*MarketEdge {
+	if x != nil {
+		return x.Edges
+	}
+	return nil
+}
+
+func (x *MarketConnection) GetPageInfo() *PageInfo {
+	if x != nil {
+		return x.PageInfo
+	}
+	return nil
+}
+
+// A market with its cursor.
+type MarketEdge struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Always set. As GetMarket returns it.
+	Node *vega.Market `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Stands for the market's place in the list; to be used as Pagination.after or before.
+	Cursor        string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MarketEdge) Reset() {
+	*x = MarketEdge{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MarketEdge) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MarketEdge) ProtoMessage() {}
+
+func (x *MarketEdge) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MarketEdge.ProtoReflect.Descriptor instead.
+func (*MarketEdge) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *MarketEdge) GetNode() *vega.Market {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+func (x *MarketEdge) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
 var File_datanode_api_v2_trading_data_proto protoreflect.FileDescriptor
 
 const file_datanode_api_v2_trading_data_proto_rawDesc = "" +
@@ -1773,8 +1984,23 @@ const file_datanode_api_v2_trading_data_proto_rawDesc = "" +
 	"\x11has_previous_page\x18\x02 \x01(\bR\x0fhasPreviousPage\x12!\n" +
 	"\fstart_cursor\x18\x03 \x01(\tR\vstartCursor\x12\x1d\n" +
 	"\n" +
-	"end_cursor\x18\x04 \x01(\tR\tendCursor2\xbe\n" +
+	"end_cursor\x18\x04 \x01(\tR\tendCursor\"\xa7\x01\n" +
+	"\x12ListMarketsRequest\x12@\n" +
 	"\n" +
+	"pagination\x18\x02 \x01(\v2\x1b.datanode.api.v2.PaginationH\x00R\n" +
+	"pagination\x88\x01\x01\x12,\n" +
+	"\x0finclude_settled\x18\x03 \x01(\bH\x01R\x0eincludeSettled\x88\x01\x01B\r\n" +
+	"\v_paginationB\x12\n" +
+	"\x10_include_settled\"R\n" +
+	"\x13ListMarketsResponse\x12;\n" +
+	"\amarkets\x18\x01 \x01(\v2!.datanode.api.v2.MarketConnectionR\amarkets\"}\n" +
+	"\x10MarketConnection\x121\n" +
+	"\x05edges\x18\x01 \x03(\v2\x1b.datanode.api.v2.MarketEdgeR\x05edges\x126\n" +
+	"\tpage_info\x18\x02 \x01(\v2\x19.datanode.api.v2.PageInfoR\bpageInfo\"F\n" +
+	"\n" +
+	"MarketEdge\x12 \n" +
+	"\x04node\x18\x01 \x01(\v2\f.vega.MarketR\x04node\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor2\xb4\v\n" +
 	"\x12TradingDataService\x12y\n" +
 	"\tGetMarket\x12!.datanode.api.v2.GetMarketRequest\x1a\".datanode.api.v2.GetMarketResponse\"%\x82\xd3\xe4\x93\x02\x1c\x12\x1a/api/v2/market/{market_id}\x90\x02\x01\x12\xa7\x01\n" +
 	"\x14GetLatestMarketDepth\x12,.datanode.api.v2.GetLatestMarketDepthRequest\x1a-.datanode.api.v2.GetLatestMarketDepthResponse\"2\x82\xd3\xe4\x93\x02)\x12'/api/v2/market/depth/{market_id}/latest\x90\x02\x01\x12\xa3\x01\n" +
@@ -1783,7 +2009,8 @@ const file_datanode_api_v2_trading_data_proto_rawDesc = "" +
 	"\x1aObserveMarketsDepthUpdates\x122.datanode.api.v2.ObserveMarketsDepthUpdatesRequest\x1a3.datanode.api.v2.ObserveMarketsDepthUpdatesResponse\",\x82\xd3\xe4\x93\x02&\x12$/api/v2/stream/markets/depth/updates0\x01\x12\x92\x01\n" +
 	"\x11ListLedgerEntries\x12).datanode.api.v2.ListLedgerEntriesRequest\x1a*.datanode.api.v2.ListLedgerEntriesResponse\"&\x82\xd3\xe4\x93\x02\x1d\x12\x1b/api/v2/ledgerentry/history\x90\x02\x01\x12~\n" +
 	"\x13ExportLedgerEntries\x12+.datanode.api.v2.ExportLedgerEntriesRequest\x1a\x14.google.api.HttpBody\"\"\x82\xd3\xe4\x93\x02\x1c\x12\x1a/api/v2/ledgerentry/export0\x01\x12\xe7\x01\n" +
-	"%ListERC20MultiSigSignerRemovedBundles\x12=.datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest\x1a>.datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse\"?\x82\xd3\xe4\x93\x026\x124/api/v2/erc20/multisigcontrol/signer/removed/bundles\x90\x02\x01B\xb8\x01\n" +
+	"%ListERC20MultiSigSignerRemovedBundles\x12=.datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest\x1a>.datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse\"?\x82\xd3\xe4\x93\x026\x124/api/v2/erc20/multisigcontrol/signer/removed/bundles\x90\x02\x01\x12t\n" +
+	"\vListMarkets\x12#.datanode.api.v2.ListMarketsRequest\x1a$.datanode.api.v2.ListMarketsResponse\"\x1a\x82\xd3\xe4\x93\x02\x11\x12\x0f/api/v2/markets\x90\x02\x01B\xb8\x01\n" +
 	"\x13com.datanode.api.v2B\x10TradingDataProtoP\x01Z1marketd.example/marketd/gen/datanode/api/v2;apiv2\xa2\x02\x03DAX\xaa\x02\x0fDatanode.Api.V2\xca\x02\x0fDatanode\\Api\\V2\xe2\x02\x1bDatanode\\Api\\V2\\GPBMetadata\xea\x02\x11Datanode::Api::V2b\x06proto3"
 
 var (
@@ -1798,7 +2025,7 @@ func file_datanode_api_v2_trading_data_proto_rawDescGZIP() []byte {
 	return file_datanode_api_v2_trading_data_proto_rawDescData
 }
 
-var file_datanode_api_v2_trading_data_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_datanode_api_v2_trading_data_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_datanode_api_v2_trading_data_proto_goTypes = []any{
 	(*GetMarketRequest)(nil),                              // 0: datanode.api.v2.GetMarketRequest
 	(*GetMarketResponse)(nil),                             // 1: datanode.api.v2.GetMarketResponse
@@ -1826,64 +2053,75 @@ var file_datanode_api_v2_trading_data_proto_goTypes = []any{
 	(*DateRange)(nil),                                     // 23: datanode.api.v2.DateRange
 	(*Pagination)(nil),                                    // 24: datanode.api.v2.Pagination
 	(*PageInfo)(nil),                                      // 25: datanode.api.v2.PageInfo
-	(*vega.Market)(nil),                                   // 26: vega.Market
-	(*vega.PriceLevel)(nil),                               // 27: vega.PriceLevel
-	(*vega.Trade)(nil),                                    // 28: vega.Trade
-	(*vega.MarketData)(nil),                               // 29: vega.MarketData
-	(*vega.MarketDepthUpdate)(nil),                        // 30: vega.MarketDepthUpdate
-	(vega.TransferType)(0),                                // 31: vega.TransferType
-	(vega.AccountType)(0),                                 // 32: vega.AccountType
-	(*httpbody.HttpBody)(nil),                             // 33: google.api.HttpBody
+	(*ListMarketsRequest)(nil),                            // 26: datanode.api.v2.ListMarketsRequest
+	(*ListMarketsResponse)(nil),                           // 27: datanode.api.v2.ListMarketsResponse
+	(*MarketConnection)(nil),                              // 28: datanode.api.v2.MarketConnection
+	(*MarketEdge)(nil),                                    // 29: datanode.api.v2.MarketEdge
+	(*vega.Market)(nil),                                   // 30: vega.Market
+	(*vega.PriceLevel)(nil),                               // 31: vega.PriceLevel
+	(*vega.Trade)(nil),                                    // 32: vega.Trade
+	(*vega.MarketData)(nil),                               // 33: vega.MarketData
+	(*vega.MarketDepthUpdate)(nil),                        // 34: vega.MarketDepthUpdate
+	(vega.TransferType)(0),                                // 35: vega.TransferType
+	(vega.AccountType)(0),                                 // 36: vega.AccountType
+	(*httpbody.HttpBody)(nil),                             // 37: google.api.HttpBody
 }
 var file_datanode_api_v2_trading_data_proto_depIdxs = []int32{
-	26, // 0: datanode.api.v2.GetMarketResponse.market:type_name -> vega.Market
-	27, // 1: datanode.api.v2.GetLatestMarketDepthResponse.buy:type_name -> vega.PriceLevel
-	27, // 2: datanode.api.v2.GetLatestMarketDepthResponse.sell:type_name -> vega.PriceLevel
-	28, // 3: datanode.api.v2.GetLatestMarketDepthResponse.last_trade:type_name -> vega.Trade
-	29, // 4: datanode.api.v2.GetLatestMarketDataResponse.market_data:type_name -> vega.MarketData
-	29, // 5: datanode.api.v2.ListLatestMarketDataResponse.markets_data:type_name -> vega.MarketData
-	30, // 6: datanode.api.v2.ObserveMarketsDepthUpdatesResponse.update:type_name -> vega.MarketDepthUpdate
+	30, // 0: datanode.api.v2.GetMarketResponse.market:type_name -> vega.Market
+	31, // 1: datanode.api.v2.GetLatestMarketDepthResponse.buy:type_name -> vega.PriceLevel
+	31, // 2: datanode.api.v2.GetLatestMarketDepthResponse.sell:type_name -> vega.PriceLevel
+	32, // 3: datanode.api.v2.GetLatestMarketDepthResponse.last_trade:type_name -> vega.Trade
+	33, // 4: datanode.api.v2.GetLatestMarketDataResponse.market_data:type_name -> vega.MarketData
+	33, // 5: datanode.api.v2.ListLatestMarketDataResponse.markets_data:type_name -> vega.MarketData
+	34, // 6: datanode.api.v2.ObserveMarketsDepthUpdatesResponse.update:type_name -> vega.MarketDepthUpdate
 	12, // 7: datanode.api.v2.ListLedgerEntriesRequest.filter:type_name -> datanode.api.v2.LedgerEntryFilter
 	24, // 8: datanode.api.v2.ListLedgerEntriesRequest.pagination:type_name -> datanode.api.v2.Pagination
 	23, // 9: datanode.api.v2.ListLedgerEntriesRequest.date_range:type_name -> datanode.api.v2.DateRange
 	14, // 10: datanode.api.v2.ListLedgerEntriesResponse.ledger_entries:type_name -> datanode.api.v2.AggregatedLedgerEntriesConnection
 	13, // 11: datanode.api.v2.LedgerEntryFilter.from_account_filter:type_name -> datanode.api.v2.AccountFilter
 	13, // 12: datanode.api.v2.LedgerEntryFilter.to_account_filter:type_name -> datanode.api.v2.AccountFilter
-	31, // 13: datanode.api.v2.LedgerEntryFilter.transfer_types:type_name -> vega.TransferType
-	32, // 14: datanode.api.v2.AccountFilter.account_types:type_name -> vega.AccountType
+	35, // 13: datanode.api.v2.LedgerEntryFilter.transfer_types:type_name -> vega.TransferType
+	36, // 14: datanode.api.v2.AccountFilter.account_types:type_name -> vega.AccountType
 	15, // 15: datanode.api.v2.AggregatedLedgerEntriesConnection.edges:type_name -> datanode.api.v2.AggregatedLedgerEntriesEdge
 	25, // 16: datanode.api.v2.AggregatedLedgerEntriesConnection.page_info:type_name -> datanode.api.v2.PageInfo
 	16, // 17: datanode.api.v2.AggregatedLedgerEntriesEdge.node:type_name -> datanode.api.v2.AggregatedLedgerEntry
-	31, // 18: datanode.api.v2.AggregatedLedgerEntry.transfer_type:type_name -> vega.TransferType
-	32, // 19: datanode.api.v2.AggregatedLedgerEntry.from_account_type:type_name -> vega.AccountType
-	32, // 20: datanode.api.v2.AggregatedLedgerEntry.to_account_type:type_name -> vega.AccountType
+	35, // 18: datanode.api.v2.AggregatedLedgerEntry.transfer_type:type_name -> vega.TransferType
+	36, // 19: datanode.api.v2.AggregatedLedgerEntry.from_account_type:type_name -> vega.AccountType
+	36, // 20: datanode.api.v2.AggregatedLedgerEntry.to_account_type:type_name -> vega.AccountType
 	23, // 21: datanode.api.v2.ExportLedgerEntriesRequest.date_range:type_name -> datanode.api.v2.DateRange
 	24, // 22: datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest.pagination:type_name -> datanode.api.v2.Pagination
 	20, // 23: datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse.bundles:type_name -> datanode.api.v2.ERC20MultiSigSignerRemovedConnection
 	21, // 24: datanode.api.v2.ERC20MultiSigSignerRemovedConnection.edges:type_name -> datanode.api.v2.ERC20MultiSigSignerRemovedBundleEdge
 	25, // 25: datanode.api.v2.ERC20MultiSigSignerRemovedConnection.page_info:type_name -> datanode.api.v2.PageInfo
 	22, // 26: datanode.api.v2.ERC20MultiSigSignerRemovedBundleEdge.node:type_name -> datanode.api.v2.ERC20MultiSigSignerRemovedBundle
-	0,  // 27: datanode.api.v2.TradingDataService.GetMarket:input_type -> datanode.api.v2.GetMarketRequest
-	2,  // 28: datanode.api.v2.TradingDataService.GetLatestMarketDepth:input_type -> datanode.api.v2.GetLatestMarketDepthRequest
-	4,  // 29: datanode.api.v2.TradingDataService.GetLatestMarketData:input_type -> datanode.api.v2.GetLatestMarketDataRequest
-	6,  // 30: datanode.api.v2.TradingDataService.ListLatestMarketData:input_type -> datanode.api.v2.ListLatestMarketDataRequest
-	8,  // 31: datanode.api.v2.TradingDataService.ObserveMarketsDepthUpdates:input_type -> datanode.api.v2.ObserveMarketsDepthUpdatesRequest
-	10, // 32: datanode.api.v2.TradingDataService.ListLedgerEntries:input_type -> datanode.api.v2.ListLedgerEntriesRequest
-	17, // 33: datanode.api.v2.TradingDataService.ExportLedgerEntries:input_type -> datanode.api.v2.ExportLedgerEntriesRequest
-	18, // 34: datanode.api.v2.TradingDataService.ListERC20MultiSigSignerRemovedBundles:input_type -> datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest
-	1,  // 35: datanode.api.v2.TradingDataService.GetMarket:output_type -> datanode.api.v2.GetMarketResponse
-	3,  // 36: datanode.api.v2.TradingDataService.GetLatestMarketDepth:output_type -> datanode.api.v2.GetLatestMarketDepthResponse
-	5,  // 37: datanode.api.v2.TradingDataService.GetLatestMarketData:output_type -> datanode.api.v2.GetLatestMarketDataResponse
-	7,  // 38: datanode.api.v2.TradingDataService.ListLatestMarketData:output_type -> datanode.api.v2.ListLatestMarketDataResponse
-	9,  // 39: datanode.api.v2.TradingDataService.ObserveMarketsDepthUpdates:output_type -> datanode.api.v2.ObserveMarketsDepthUpdatesResponse
-	11, // 40: datanode.api.v2.TradingDataService.ListLedgerEntries:output_type -> datanode.api.v2.ListLedgerEntriesResponse
-	33, // 41: datanode.api.v2.TradingDataService.ExportLedgerEntries:output_type -> google.api.HttpBody
-	19, // 42: datanode.api.v2.TradingDataService.ListERC20MultiSigSignerRemovedBundles:output_type -> datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse
-	35, // [35:43] is the sub-list for method output_type
-	27, // [27:35] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	24, // 27: datanode.api.v2.ListMarketsRequest.pagination:type_name -> datanode.api.v2.Pagination
+	28, // 28: datanode.api.v2.ListMarketsResponse.markets:type_name -> datanode.api.v2.MarketConnection
+	29, // 29: datanode.api.v2.MarketConnection.edges:type_name -> datanode.api.v2.MarketEdge
+	25, // 30: datanode.api.v2.MarketConnection.page_info:type_name -> datanode.api.v2.PageInfo
+	30, // 31: datanode.api.v2.MarketEdge.node:type_name -> vega.Market
+	0,  // 32: datanode.api.v2.TradingDataService.GetMarket:input_type -> datanode.api.v2.GetMarketRequest
+	2,  // 33: datanode.api.v2.TradingDataService.GetLatestMarketDepth:input_type -> datanode.api.v2.GetLatestMarketDepthRequest
+	4,  // 34: datanode.api.v2.TradingDataService.GetLatestMarketData:input_type -> datanode.api.v2.GetLatestMarketDataRequest
+	6,  // 35: datanode.api.v2.TradingDataService.ListLatestMarketData:input_type -> datanode.api.v2.ListLatestMarketDataRequest
+	8,  // 36: datanode.api.v2.TradingDataService.ObserveMarketsDepthUpdates:input_type -> datanode.api.v2.ObserveMarketsDepthUpdatesRequest
+	10, // 37: datanode.api.v2.TradingDataService.ListLedgerEntries:input_type -> datanode.api.v2.ListLedgerEntriesRequest
+	17, // 38: datanode.api.v2.TradingDataService.ExportLedgerEntries:input_type -> datanode.api.v2.ExportLedgerEntriesRequest
+	18, // 39: datanode.api.v2.TradingDataService.ListERC20MultiSigSignerRemovedBundles:input_type -> datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest
+	26, // 40: datanode.api.v2.TradingDataService.ListMarkets:input_type -> datanode.api.v2.ListMarketsRequest
+	1,  // 41: datanode.api.v2.TradingDataService.GetMarket:output_type -> datanode.api.v2.GetMarketResponse
+	3,  // 42: datanode.api.v2.TradingDataService.GetLatestMarketDepth:output_type -> datanode.api.v2.GetLatestMarketDepthResponse
+	5,  // 43: datanode.api.v2.TradingDataService.GetLatestMarketData:output_type -> datanode.api.v2.GetLatestMarketDataResponse
+	7,  // 44: datanode.api.v2.TradingDataService.ListLatestMarketData:output_type -> datanode.api.v2.ListLatestMarketDataResponse
+	9,  // 45: datanode.api.v2.TradingDataService.ObserveMarketsDepthUpdates:output_type -> datanode.api.v2.ObserveMarketsDepthUpdatesResponse
+	11, // 46: datanode.api.v2.TradingDataService.ListLedgerEntries:output_type -> datanode.api.v2.ListLedgerEntriesResponse
+	37, // 47: datanode.api.v2.TradingDataService.ExportLedgerEntries:output_type -> google.api.HttpBody
+	19, // 48: datanode.api.v2.TradingDataService.ListERC20MultiSigSignerRemovedBundles:output_type -> datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse
+	27, // 49: datanode.api.v2.TradingDataService.ListMarkets:output_type -> datanode.api.v2.ListMarketsResponse
+	41, // [41:50] is the sub-list for method output_type
+	32, // [32:41] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_datanode_api_v2_trading_data_proto_init() }
@@ -1897,13 +2135,14 @@ func file_datanode_api_v2_trading_data_proto_init() {
 	file_datanode_api_v2_trading_data_proto_msgTypes[17].OneofWrappers = []any{}
 	file_datanode_api_v2_trading_data_proto_msgTypes[23].OneofWrappers = []any{}
 	file_datanode_api_v2_trading_data_proto_msgTypes[24].OneofWrappers = []any{}
+	file_datanode_api_v2_trading_data_proto_msgTypes[26].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_datanode_api_v2_trading_data_proto_rawDesc), len(file_datanode_api_v2_trading_data_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -58,6 +58,9 @@ const (
 	// TradingDataServiceListERC20MultiSigSignerRemovedBundlesProcedure is the fully-qualified name of
 	// the TradingDataService's ListERC20MultiSigSignerRemovedBundles RPC.
 	TradingDataServiceListERC20MultiSigSignerRemovedBundlesProcedure = "/datanode.api.v2.TradingDataService/ListERC20MultiSigSignerRemovedBundles"
+	// TradingDataServiceListMarketsProcedure is the fully-qualified name of the TradingDataService's
+	// ListMarkets RPC.
+	TradingDataServiceListMarketsProcedure = "/datanode.api.v2.TradingDataService/ListMarkets"
 )
 
 // TradingDataServiceClient is a client for the datanode.api.v2.TradingDataService service.
@@ -83,6 +86,8 @@ type TradingDataServiceClient interface {
 	// Bundles of signatures that remove a validator from the signers of the ERC20 multi-signature contract, ordered by
 	// time.
 	ListERC20MultiSigSignerRemovedBundles(context.Context, *v2.ListERC20MultiSigSignerRemovedBundlesRequest) (*v2.ListERC20MultiSigSignerRemovedBundlesResponse, error)
+	// The markets that the network announced, a page at a time, ordered by market id.
+	ListMarkets(context.Context, *v2.ListMarketsRequest) (*v2.ListMarketsResponse, error)
 }
 
 // NewTradingDataServiceClient constructs a client for the datanode.api.v2.TradingDataService
@@ -150,6 +155,13 @@ func NewTradingDataServiceClient(httpClient connect.HTTPClient, baseURL string, 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		listMarkets: connect.NewClient[v2.ListMarketsRequest, v2.ListMarketsResponse](
+			httpClient,
+			baseURL+TradingDataServiceListMarketsProcedure,
+			connect.WithSchema(tradingDataServiceMethods.ByName("ListMarkets")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -163,6 +175,7 @@ type tradingDataServiceClient struct {
 	listLedgerEntries                     *connect.Client[v2.ListLedgerEntriesRequest, v2.ListLedgerEntriesResponse]
 	exportLedgerEntries                   *connect.Client[v2.ExportLedgerEntriesRequest, httpbody.HttpBody]
 	listERC20MultiSigSignerRemovedBundles *connect.Client[v2.ListERC20MultiSigSignerRemovedBundlesRequest, v2.ListERC20MultiSigSignerRemovedBundlesResponse]
+	listMarkets                           *connect.Client[v2.ListMarketsRequest, v2.ListMarketsResponse]
 }
 
 // GetMarket calls datanode.api.v2.TradingDataService.GetMarket.
@@ -230,6 +243,15 @@ func (c *tradingDataServiceClient) ListERC20MultiSigSignerRemovedBundles(ctx con
 	return nil, err
 }
 
+// ListMarkets calls datanode.api.v2.TradingDataService.ListMarkets.
+func (c *tradingDataServiceClient) ListMarkets(ctx context.Context, req *v2.ListMarketsRequest) (*v2.ListMarketsResponse, error) {
+	response, err := c.listMarkets.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // TradingDataServiceHandler is an implementation of the datanode.api.v2.TradingDataService service.
 type TradingDataServiceHandler interface {
 	// One market as the network last announced it. NOT_FOUND if it never did.
@@ -253,6 +275,8 @@ type TradingDataServiceHandler interface {
 	// Bundles of signatures that remove a validator from the signers of the ERC20 multi-signature contract, ordered by
 	// time.
 	ListERC20MultiSigSignerRemovedBundles(context.Context, *v2.ListERC20MultiSigSignerRemovedBundlesRequest) (*v2.ListERC20MultiSigSignerRemovedBundlesResponse, error)
+	// The markets that the network announced, a page at a time, ordered by market id.
+	ListMarkets(context.Context, *v2.ListMarketsRequest) (*v2.ListMarketsResponse, error)
 }
 
 // NewTradingDataServiceHandler builds an HTTP handler from the service implementation. It returns
@@ -316,6 +340,13 @@ func NewTradingDataServiceHandler(svc TradingDataServiceHandler, opts ...connect
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	tradingDataServiceListMarketsHandler := connect.NewUnaryHandlerSimple(
+		TradingDataServiceListMarketsProcedure,
+		svc.ListMarkets,
+		connect.WithSchema(tradingDataServiceMethods.ByName("ListMarkets")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/datanode.api.v2.TradingDataService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case TradingDataServiceGetMarketProcedure:
@@ -334,6 +365,8 @@ func NewTradingDataServiceHandler(svc TradingDataServiceHandler, opts ...connect
 			tradingDataServiceExportLedgerEntriesHandler.ServeHTTP(w, r)
 		case TradingDataServiceListERC20MultiSigSignerRemovedBundlesProcedure:
 			tradingDataServiceListERC20MultiSigSignerRemovedBundlesHandler.ServeHTTP(w, r)
+		case TradingDataServiceListMarketsProcedure:
+			tradingDataServiceListMarketsHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -373,4 +406,8 @@ func (UnimplementedTradingDataServiceHandler) ExportLedgerEntries(context.Contex
 
 func (UnimplementedTradingDataServiceHandler) ListERC20MultiSigSignerRemovedBundles(context.Context, *v2.ListERC20MultiSigSignerRemovedBundlesRequest) (*v2.ListERC20MultiSigSignerRemovedBundlesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.ListERC20MultiSigSignerRemovedBundles is not implemented"))
+}
+
+func (UnimplementedTradingDataServiceHandler) ListMarkets(context.Context, *v2.ListMarketsRequest) (*v2.ListMarketsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.ListMarkets is not implemented"))
 }
