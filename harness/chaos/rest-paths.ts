@@ -10,6 +10,8 @@ const templates: Readonly<Record<string, string>> = {
   ListLedgerEntries: "/api/v2/ledgerentry/history",
   ExportLedgerEntries: "/api/v2/ledgerentry/export",
   ListMarkets: "/api/v2/markets",
+  ListAssets: "/api/v2/assets",
+  GetAsset: "/api/v2/asset/{assetId}",
   GetMarketDepthAt: "/api/v2/market/depth/{marketId}/at",
   ListMarketDepthChanges: "/api/v2/market/depth/{marketId}/changes",
   ReplayMarketsDepth: "/api/v2/stream/markets/depth/replay",

@@ -4,10 +4,12 @@ import type { LedgerReader } from "../ledger/ledger-reader.js";
 import type { Live } from "../live/live.js";
 import type { Database } from "../store/database.js";
 import { exportLedgerEntries, type FailureOf } from "./export-ledger-entries.js";
+import { getAsset } from "./get-asset.js";
 import { getLatestMarketData } from "./get-latest-market-data.js";
 import { getLatestMarketDepth } from "./get-latest-market-depth.js";
 import { getMarket } from "./get-market.js";
 import { getMarketDepthAt } from "./get-market-depth-at.js";
+import { listAssets } from "./list-assets.js";
 import { listErc20MultiSigSignerRemovedBundles } from "./list-erc20-multi-sig-signer-removed-bundles.js";
 import { listLatestMarketData } from "./list-latest-market-data.js";
 import { listLedgerEntries } from "./list-ledger-entries.js";
@@ -38,6 +40,8 @@ export function createApi(options: ApiOptions): readonly (UnaryMethod | StreamMe
     onceReady(options.live, exportLedgerEntries(options)),
     onceReady(options.live, listErc20MultiSigSignerRemovedBundles(options)),
     listMarkets(options),
+    listAssets(options),
+    getAsset(options),
     getMarketDepthAt(options),
     listMarketDepthChanges(options),
     replayMarketsDepth(options),

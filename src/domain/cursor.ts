@@ -2,7 +2,7 @@ import { crc32 } from "node:zlib";
 import { invalidArgument, repeated } from "./failure.js";
 
 /** The lists that are ordered by id. */
-export type IdListName = "markets";
+export type IdListName = "assets" | "markets";
 
 /** The lists that have cursors. A cursor is valid for its own list only. */
 export type ListName = "ledger" | "bundles" | "changes" | IdListName;

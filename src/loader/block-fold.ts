@@ -1,5 +1,6 @@
 import { type DescMessage, fromBinary, type MessageShape, toBinary } from "@bufbuild/protobuf";
 import { type MarketDefinition, VenueEventSchema } from "../../gen/marketd/events/v1/venue_pb.js";
+import { AssetSchema } from "../../gen/vega/assets_pb.js";
 import { NodeSignatureSchema } from "../../gen/vega/commands/v1/validator_commands_pb.js";
 import {
   BeginBlockSchema,
@@ -18,6 +19,7 @@ import { type Batch, emptyBatch, rowCount, type WholeBatch } from "./batch.js";
 import { BlockChain } from "./block-chain.js";
 import { EventEnvelope, eventMembers, kindName } from "./bus-event.js";
 import {
+  checkAsset,
   checkMarket,
   checkMarketData,
   checkNodeSignature,
@@ -35,7 +37,7 @@ import { type VenueCounts, VenueMarkets } from "./venue-markets.js";
 /** Differences from the network's best prices that are described; all are counted. */
 export const mismatchesDescribedMax = 10;
 
-/** The longest market or market data event in bytes, because it is one value of one row. Usually they have some KiB. */
+/** The longest market, market data or asset event in bytes, because it is one value of one row. Usually they have some KiB. */
 export const keptWholeBytesMax = 1024 * 1024;
 
 /** The maximum memory for the events of one block, in bytes, as counted with {@link eventOverheadBytes}. */
@@ -97,6 +99,7 @@ interface OpenBlock {
   readonly timeNs: bigint;
   readonly markets: Map<string, Uint8Array>;
   readonly marketData: Map<string, MarketData>;
+  readonly assets: Map<string, Uint8Array>;
   readonly decimals: Map<string, Decimals>;
   readonly trades: Trade[];
   readonly bundles: Batch["bundles"];
@@ -110,6 +113,7 @@ const storedMembers: ReadonlySet<number> = new Set([
   eventMembers.order,
   eventMembers.trade,
   eventMembers.marketData,
+  eventMembers.asset,
   eventMembers.nodeSignature,
   eventMembers.marketCreated,
   eventMembers.marketUpdated,
@@ -139,7 +143,7 @@ export class BlockFold {
   readonly #history: HistoryFold | undefined;
   readonly #envelope = new EventEnvelope();
   #batch = emptyBatch();
-  /** Bytes of markets and market data in the batch. */
+  /** Bytes of markets, market data and assets in the batch. */
   #keptBytes = 0;
   #chainId: Buffer | undefined;
   /** Of the last event; undefined: any may be first. */
@@ -350,6 +354,12 @@ export class BlockFold {
       case eventMembers.marketUpdated:
         this.#market(block, "market_updated");
         return;
+      case eventMembers.asset: {
+        const asset = this.#decode(AssetSchema);
+        checkAsset(asset);
+        block.assets.set(asset.id, Uint8Array.from(this.#keptWhole("asset")));
+        return;
+      }
       case eventMembers.venueEvent:
         this.#venueEvent(block);
         return;
@@ -400,6 +410,7 @@ export class BlockFold {
       timeNs: timestamp,
       markets: new Map(),
       marketData: new Map(),
+      assets: new Map(),
       decimals: new Map(),
       trades: [],
       bundles: new Map(),
@@ -425,6 +436,10 @@ export class BlockFold {
       const body = toBinary(MarketDataSchema, data);
       this.#keptBytes += body.length;
       batch.marketData.set(marketId, { marketId, changedSequence: sequence, body });
+    }
+    for (const [assetId, body] of block.assets) {
+      this.#keptBytes += body.length;
+      batch.assets.set(assetId, { assetId, changedSequence: sequence, body });
     }
     const trades = block.trades.map((trade) => toTradeRow(trade, sequence, block.timeNs));
     for (const trade of trades) batch.trades.set(trade.marketId, trade);

@@ -4,7 +4,7 @@ import { entriesPerBlockMax, entryId, firstIdOfBlock } from "../domain/block-pos
 import type { Connection } from "../store/connection/connection.js";
 import type { VenueMarketRow } from "../store/depth-table.js";
 import { type PastTradeRow, readHistorySequence, readPasts } from "../store/history-table.js";
-import { type TradeRow, tradeRows } from "../store/market-table.js";
+import { assetRows, type TradeRow, tradeRows } from "../store/market-table.js";
 import type { Progress } from "../store/progress-table.js";
 import { readTableDigests } from "../store/table-digest-table.js";
 import { type BlockPlace, decimalsOf, type HistoryGap, type HistoryStart } from "./history-fold.js";
@@ -25,6 +25,8 @@ export async function readHistoryStart(
   const historySequence = await readHistorySequence(connection);
   const pasts = await readPasts(connection);
   const digests = await readTableDigests(connection, "history_digest");
+  // That of assets is written whether or not the past is.
+  digests.delete(assetRows.table);
   const ends = [firstIdOfBlock(height), entryId(height, firstCarriedPosition)];
   const [last] = await connection.query<{ id: bigint | null }>(
     "SELECT MAX(id) AS id FROM trade WHERE id >= ? AND id < ?",

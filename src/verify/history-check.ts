@@ -30,6 +30,7 @@ import {
   segmentRowText,
   segmentStates,
 } from "../store/history-table.js";
+import { assetRows } from "../store/market-table.js";
 import type { Progress } from "../store/progress-table.js";
 import {
   addRow,
@@ -68,6 +69,9 @@ export async function checkPastNow(
 ): Promise<PastSnapshot> {
   const historySequence = await readHistorySequence(connection);
   const digests = await readTableDigests(connection, "history_digest");
+  // Without any asset there was no reason to write it.
+  const writtenAssets = digests.get(assetRows.table) ?? noRows;
+  digests.delete(assetRows.table);
   const isKept = historySequence > 0n || digests.size > 0;
   const histories = await readBookHistories(connection);
   const changes = await readBookChanges(connection);
@@ -76,6 +80,8 @@ export async function checkPastNow(
     const found = sumOf(table, rows.map(table.values));
     return compare(connection, table.table, found, written(table.table), { progress, findings }, "history_digest");
   };
+  const assets = sumOf(assetRows, await readRows(connection, assetRows));
+  await compare(connection, assetRows.table, assets, writtenAssets, { progress, findings }, "history_digest");
   await check(bookHistoryRows, histories);
   await check(bookChangeRows, changes);
   if (isKept) await check(historySequenceRows, [historySequence]);
@@ -325,13 +331,30 @@ function fold(book: Book, { levels }: Pick<BookUpdate, "levels">): void {
   }
 }
 
-/** Makes the digests of the past anew; `write` runs its statements as the only writer. */
+/** Makes the digests of the past and of assets anew; `write` runs its statements as the only writer. */
 export async function renewPast(
   connection: Connection,
   write: (statements: (connection: Connection) => Promise<void>) => Promise<void>,
 ): Promise<void> {
-  const historySequence = await readHistorySequence(connection);
-  if (historySequence === 0n) return;
+  const sums = new Map([[assetRows.table, sumOf(assetRows, await readRows(connection, assetRows))]]);
+  if ((await readHistorySequence(connection)) > 0n) {
+    await renewSegments(connection, write);
+    const [last] = await connection.query<{ id: bigint | null }>("SELECT MAX(id) AS id FROM trade");
+    sums.set(pastTradeRows.table, await sumTrades(connection, last?.id ?? 0n));
+    for (const table of [bookHistoryRows, bookChangeRows, historySequenceRows]) {
+      sums.set(table.table, sumOf(table, await readRows(connection, table)));
+    }
+  }
+  await write(async (writer) => {
+    await writer.run("DELETE FROM history_digest");
+    await writeTableDigests(writer, sums, "history_digest");
+  });
+}
+
+async function renewSegments(
+  connection: Connection,
+  write: (statements: (connection: Connection) => Promise<void>) => Promise<void>,
+): Promise<void> {
   for (const history of await readBookHistories(connection)) {
     let rows: SegmentRow[] = [];
     let newestDigest = history.newestDigest;
@@ -347,13 +370,4 @@ export async function renewPast(
       await writeRows(writer, bookHistoryRows, [{ ...history, newestDigest }]);
     });
   }
-  const [last] = await connection.query<{ id: bigint | null }>("SELECT MAX(id) AS id FROM trade");
-  const sums = new Map<string, RowSum>([[pastTradeRows.table, await sumTrades(connection, last?.id ?? 0n)]]);
-  for (const table of [bookHistoryRows, bookChangeRows, historySequenceRows]) {
-    sums.set(table.table, sumOf(table, await readRows(connection, table)));
-  }
-  await write(async (writer) => {
-    await writer.run("DELETE FROM history_digest");
-    await writeTableDigests(writer, sums, "history_digest");
-  });
 }

@@ -1,5 +1,6 @@
 import { type DescMessage, fromBinary, type JsonObject, toJson } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Asset, AssetSchema } from "../../gen/vega/assets_pb.js";
 import { type Market, Market_State, MarketSchema } from "../../gen/vega/markets_pb.js";
 import { jsonWriteOptions } from "../../src/encoding/json-encoder.js";
 import { simulate } from "../../src/simulator/network.js";
@@ -8,19 +9,21 @@ import { ApiCaller } from "../support/api-caller.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { loadRecording } from "../support/load-recording.js";
 
-/* ListMarkets against the events of a simulated network. */
+/* ListMarkets, ListAssets and GetAsset against the events of a simulated network. */
 
 const { url } = newDatabaseUrl();
 const markets = new Map<string, Market>();
+const assets = new Map<string, Asset>();
 let api: ApiCaller;
 let twin: ApiCaller;
 
 beforeAll(async () => {
-  const options = { seed: 5, blocks: 700, markets: 24, parties: 8, ordersPerBlock: 4, entriesPerBlock: 0 };
+  const options = { seed: 5, blocks: 700, markets: 24, parties: 8, ordersPerBlock: 4, entriesPerBlock: 1 };
   const recording = Buffer.concat([...simulate(options)]);
   for (const { event } of frames(recording)) {
     const { case: kind, value } = event.event;
     if (kind === "marketCreated" || kind === "marketUpdated") markets.set(value.id, value);
+    if (kind === "asset") assets.set(value.id, value);
   }
   await loadRecording(url, recording);
   api = await ApiCaller.open(url);
@@ -50,6 +53,7 @@ describe.each([
         [...markets.values()].filter((m) => !isOver(m)),
       ),
   ],
+  ["ListAssets", {}, () => json(AssetSchema, assets.values())],
 ])("%s %j", (name, request, expected) => {
   test("lists by id what the network announced, in pages of any size and either direction", async () => {
     const whole = expected();
@@ -90,6 +94,20 @@ describe.each([
     const failure = await api.failure("ListLedgerEntries", { pagination: { after: endCursor } });
     expect(failure.reason).toBe("INVALID_CURSOR");
   });
+});
+
+test("an asset is given as it was last announced, alone and in a list", async () => {
+  for (const [id, asset] of assets) {
+    const [node] = json(AssetSchema, [asset]);
+    expect(await api.json("GetAsset", { assetId: id })).toEqual({ asset: node });
+    const { edges, pageInfo } = await api.page("ListAssets", { assetId: id });
+    expect(edges.map((edge) => edge.node)).toEqual([node]);
+    expect(pageInfo).toMatchObject({ hasNextPage: false, hasPreviousPage: false });
+  }
+  for (const name of ["GetAsset", "ListAssets"]) {
+    const failure = await api.failure(name, { assetId: "nowhere" });
+    expect(failure).toEqual({ code: "not_found", reason: "ASSET_UNKNOWN" });
+  }
 });
 
 test("markets that are over are some of all", () => {

@@ -106,7 +106,7 @@ export function hasEtag({ method }: Route): boolean {
 }
 
 /** Pages that are not read from the database. */
-const listsInMemory: ReadonlySet<string> = new Set(["ListMarkets"]);
+const listsInMemory: ReadonlySet<string> = new Set(["ListAssets", "ListMarkets"]);
 
 /** What the operations of GET and HEAD share. HEAD has no bodies. */
 export function responseComponents(examples: Examples): Readonly<Record<string, Schema>> {

@@ -199,7 +199,16 @@ describe("frames", () => {
 
   it("hold every kind that feeds a response, and others that feed none", () => {
     const counts = cases(all);
-    const kinds = ["beginBlock", "endBlock", "timeUpdate", "marketCreated", "marketUpdated", "marketData", "order"];
+    const kinds = [
+      "beginBlock",
+      "endBlock",
+      "timeUpdate",
+      "marketCreated",
+      "marketUpdated",
+      "marketData",
+      "order",
+      "asset",
+    ];
     kinds.push("expiredOrders", "trade", "ledgerMovements", "nodeSignature");
     kinds.push("erc20MultisigSignerAdded", "erc20MultisigSignerRemoved", "none");
     expect([...counts.keys()].sort()).toEqual(kinds.sort());

@@ -12,7 +12,7 @@ export interface Known {
   /** Two markets that have data. */
   readonly market: string;
   readonly other: string;
-  /** A party that has entries of an asset. */
+  /** A party that has entries of an announced asset. */
   readonly party: string;
   readonly asset: string;
 }
@@ -39,6 +39,10 @@ export function operationsOn({ market, other, party, asset }: Known): readonly O
     { method: "listERC20MultiSigSignerRemovedBundles", request: { pagination: { first: 1 } } },
     { method: "listMarkets", request: { pagination: { first: 1 }, includeSettled: false } },
     { method: "listMarkets", request: { pagination: { after: "nowhere" } } },
+    { method: "listAssets", request: { pagination: { first: 2, newestFirst: true } } },
+    { method: "listAssets", request: { assetId: "nowhere" } },
+    { method: "getAsset", request: { assetId: asset } },
+    { method: "getAsset", request: { assetId: "nowhere" } },
     { method: "getMarketDepthAt", request: { marketId: market, blockHeight: "5", maxDepth: "2" } },
     { method: "getMarketDepthAt", request: { marketId: market, blockHeight: "999999999" } },
     { method: "getMarketDepthAt", request: { marketId: market } },

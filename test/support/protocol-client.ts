@@ -12,6 +12,8 @@ export type UnaryName =
   | "listLedgerEntries"
   | "listERC20MultiSigSignerRemovedBundles"
   | "listMarkets"
+  | "listAssets"
+  | "getAsset"
   | "getMarketDepthAt"
   | "listMarketDepthChanges";
 

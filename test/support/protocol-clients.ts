@@ -145,6 +145,8 @@ const urls: Record<UnaryName | StreamName, string> = {
   exportLedgerEntries: "/api/v2/ledgerentry/export",
   listERC20MultiSigSignerRemovedBundles: "/api/v2/erc20/multisigcontrol/signer/removed/bundles",
   listMarkets: "/api/v2/markets",
+  listAssets: "/api/v2/assets",
+  getAsset: "/api/v2/asset/{assetId}",
   getMarketDepthAt: "/api/v2/market/depth/{marketId}/at",
   listMarketDepthChanges: "/api/v2/market/depth/{marketId}/changes",
   replayMarketsDepth: "/api/v2/stream/markets/depth/replay",

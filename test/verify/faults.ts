@@ -13,6 +13,7 @@ const tables: Readonly<Record<string, readonly string[]>> = {
   block: ["height"],
   market: ["market_id"],
   market_data: ["market_id"],
+  asset: ["asset_id"],
   market_depth: ["market_id"],
   price_level: ["market_id", "side", "price"],
   live_order: ["order_id"],

@@ -7,6 +7,8 @@ import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2
 import { file_google_api_annotations } from "../../../google/api/annotations_pb.js";
 import type { HttpBodySchema } from "../../../google/api/httpbody_pb.js";
 import { file_google_api_httpbody } from "../../../google/api/httpbody_pb.js";
+import type { Asset } from "../../../vega/assets_pb.js";
+import { file_vega_assets } from "../../../vega/assets_pb.js";
 import type { Market } from "../../../vega/markets_pb.js";
 import { file_vega_markets } from "../../../vega/markets_pb.js";
 import type { AccountType, MarketData, MarketDepthUpdate, PriceLevel, Trade, TransferType } from "../../../vega/vega_pb.js";
@@ -17,7 +19,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file datanode/api/v2/trading_data.proto.
  */
 export const file_datanode_api_v2_trading_data: GenFile = /*@__PURE__*/
-  fileDesc("CiJkYXRhbm9kZS9hcGkvdjIvdHJhZGluZ19kYXRhLnByb3RvEg9kYXRhbm9kZS5hcGkudjIiJQoQR2V0TWFya2V0UmVxdWVzdBIRCgltYXJrZXRfaWQYASABKAkiMQoRR2V0TWFya2V0UmVzcG9uc2USHAoGbWFya2V0GAEgASgLMgwudmVnYS5NYXJrZXQiVgobR2V0TGF0ZXN0TWFya2V0RGVwdGhSZXF1ZXN0EhEKCW1hcmtldF9pZBgBIAEoCRIWCgltYXhfZGVwdGgYAiABKARIAIgBAUIMCgpfbWF4X2RlcHRoIqoBChxHZXRMYXRlc3RNYXJrZXREZXB0aFJlc3BvbnNlEhEKCW1hcmtldF9pZBgBIAEoCRIdCgNidXkYAiADKAsyEC52ZWdhLlByaWNlTGV2ZWwSHgoEc2VsbBgDIAMoCzIQLnZlZ2EuUHJpY2VMZXZlbBIfCgpsYXN0X3RyYWRlGAQgASgLMgsudmVnYS5UcmFkZRIXCg9zZXF1ZW5jZV9udW1iZXIYBSABKAQiLwoaR2V0TGF0ZXN0TWFya2V0RGF0YVJlcXVlc3QSEQoJbWFya2V0X2lkGAEgASgJIkQKG0dldExhdGVzdE1hcmtldERhdGFSZXNwb25zZRIlCgttYXJrZXRfZGF0YRgBIAEoCzIQLnZlZ2EuTWFya2V0RGF0YSItChtMaXN0TGF0ZXN0TWFya2V0RGF0YVJlcXVlc3QSDgoGbWFya2V0GAEgAygJIkYKHExpc3RMYXRlc3RNYXJrZXREYXRhUmVzcG9uc2USJgoMbWFya2V0c19kYXRhGAEgAygLMhAudmVnYS5NYXJrZXREYXRhIjcKIU9ic2VydmVNYXJrZXRzRGVwdGhVcGRhdGVzUmVxdWVzdBISCgptYXJrZXRfaWRzGAEgAygJIk0KIk9ic2VydmVNYXJrZXRzRGVwdGhVcGRhdGVzUmVzcG9uc2USJwoGdXBkYXRlGAEgAygLMhcudmVnYS5NYXJrZXREZXB0aFVwZGF0ZSLXAQoYTGlzdExlZGdlckVudHJpZXNSZXF1ZXN0EjIKBmZpbHRlchgBIAEoCzIiLmRhdGFub2RlLmFwaS52Mi5MZWRnZXJFbnRyeUZpbHRlchI0CgpwYWdpbmF0aW9uGAIgASgLMhsuZGF0YW5vZGUuYXBpLnYyLlBhZ2luYXRpb25IAIgBARIzCgpkYXRlX3JhbmdlGAMgASgLMhouZGF0YW5vZGUuYXBpLnYyLkRhdGVSYW5nZUgBiAEBQg0KC19wYWdpbmF0aW9uQg0KC19kYXRlX3JhbmdlImcKGUxpc3RMZWRnZXJFbnRyaWVzUmVzcG9uc2USSgoObGVkZ2VyX2VudHJpZXMYASABKAsyMi5kYXRhbm9kZS5hcGkudjIuQWdncmVnYXRlZExlZGdlckVudHJpZXNDb25uZWN0aW9uItkBChFMZWRnZXJFbnRyeUZpbHRlchIgChhjbG9zZV9vbl9hY2NvdW50X2ZpbHRlcnMYASABKAgSOwoTZnJvbV9hY2NvdW50X2ZpbHRlchgCIAEoCzIeLmRhdGFub2RlLmFwaS52Mi5BY2NvdW50RmlsdGVyEjkKEXRvX2FjY291bnRfZmlsdGVyGAMgASgLMh4uZGF0YW5vZGUuYXBpLnYyLkFjY291bnRGaWx0ZXISKgoOdHJhbnNmZXJfdHlwZXMYBSADKA4yEi52ZWdhLlRyYW5zZmVyVHlwZSJyCg1BY2NvdW50RmlsdGVyEhAKCGFzc2V0X2lkGAEgASgJEhEKCXBhcnR5X2lkcxgCIAMoCRISCgptYXJrZXRfaWRzGAMgAygJEigKDWFjY291bnRfdHlwZXMYBCADKA4yES52ZWdhLkFjY291bnRUeXBlIo4BCiFBZ2dyZWdhdGVkTGVkZ2VyRW50cmllc0Nvbm5lY3Rpb24SOwoFZWRnZXMYASADKAsyLC5kYXRhbm9kZS5hcGkudjIuQWdncmVnYXRlZExlZGdlckVudHJpZXNFZGdlEiwKCXBhZ2VfaW5mbxgCIAEoCzIZLmRhdGFub2RlLmFwaS52Mi5QYWdlSW5mbyJjChtBZ2dyZWdhdGVkTGVkZ2VyRW50cmllc0VkZ2USNAoEbm9kZRgBIAEoCzImLmRhdGFub2RlLmFwaS52Mi5BZ2dyZWdhdGVkTGVkZ2VyRW50cnkSDgoGY3Vyc29yGAIgASgJIpkEChVBZ2dyZWdhdGVkTGVkZ2VyRW50cnkSEQoJdGltZXN0YW1wGAIgASgDEhAKCHF1YW50aXR5GAMgASgJEikKDXRyYW5zZmVyX3R5cGUYBCABKA4yEi52ZWdhLlRyYW5zZmVyVHlwZRIVCghhc3NldF9pZBgFIAEoCUgAiAEBEiwKEWZyb21fYWNjb3VudF90eXBlGAYgASgOMhEudmVnYS5BY2NvdW50VHlwZRIqCg90b19hY2NvdW50X3R5cGUYByABKA4yES52ZWdhLkFjY291bnRUeXBlEiIKFWZyb21fYWNjb3VudF9wYXJ0eV9pZBgIIAEoCUgBiAEBEiAKE3RvX2FjY291bnRfcGFydHlfaWQYCSABKAlIAogBARIjChZmcm9tX2FjY291bnRfbWFya2V0X2lkGAogASgJSAOIAQESIQoUdG9fYWNjb3VudF9tYXJrZXRfaWQYCyABKAlIBIgBARIcChRmcm9tX2FjY291bnRfYmFsYW5jZRgMIAEoCRIaChJ0b19hY2NvdW50X2JhbGFuY2UYDSABKAlCCwoJX2Fzc2V0X2lkQhgKFl9mcm9tX2FjY291bnRfcGFydHlfaWRCFgoUX3RvX2FjY291bnRfcGFydHlfaWRCGQoXX2Zyb21fYWNjb3VudF9tYXJrZXRfaWRCFwoVX3RvX2FjY291bnRfbWFya2V0X2lkSgQIARACIoQBChpFeHBvcnRMZWRnZXJFbnRyaWVzUmVxdWVzdBIQCghwYXJ0eV9pZBgBIAEoCRIQCghhc3NldF9pZBgCIAEoCRIzCgpkYXRlX3JhbmdlGAQgASgLMhouZGF0YW5vZGUuYXBpLnYyLkRhdGVSYW5nZUgAiAEBQg0KC19kYXRlX3JhbmdlIpYBCixMaXN0RVJDMjBNdWx0aVNpZ1NpZ25lclJlbW92ZWRCdW5kbGVzUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEhEKCXN1Ym1pdHRlchgCIAEoCRIRCgllcG9jaF9zZXEYAyABKAkSLwoKcGFnaW5hdGlvbhgEIAEoCzIbLmRhdGFub2RlLmFwaS52Mi5QYWdpbmF0aW9uIncKLUxpc3RFUkMyME11bHRpU2lnU2lnbmVyUmVtb3ZlZEJ1bmRsZXNSZXNwb25zZRJGCgdidW5kbGVzGAEgASgLMjUuZGF0YW5vZGUuYXBpLnYyLkVSQzIwTXVsdGlTaWdTaWduZXJSZW1vdmVkQ29ubmVjdGlvbiKaAQokRVJDMjBNdWx0aVNpZ1NpZ25lclJlbW92ZWRDb25uZWN0aW9uEkQKBWVkZ2VzGAEgAygLMjUuZGF0YW5vZGUuYXBpLnYyLkVSQzIwTXVsdGlTaWdTaWduZXJSZW1vdmVkQnVuZGxlRWRnZRIsCglwYWdlX2luZm8YAiABKAsyGS5kYXRhbm9kZS5hcGkudjIuUGFnZUluZm8idwokRVJDMjBNdWx0aVNpZ1NpZ25lclJlbW92ZWRCdW5kbGVFZGdlEj8KBG5vZGUYASABKAsyMS5kYXRhbm9kZS5hcGkudjIuRVJDMjBNdWx0aVNpZ1NpZ25lclJlbW92ZWRCdW5kbGUSDgoGY3Vyc29yGAIgASgJIpIBCiBFUkMyME11bHRpU2lnU2lnbmVyUmVtb3ZlZEJ1bmRsZRISCgpvbGRfc2lnbmVyGAEgASgJEhEKCXN1Ym1pdHRlchgCIAEoCRINCgVub25jZRgEIAEoCRIRCgl0aW1lc3RhbXAYBSABKAMSEgoKc2lnbmF0dXJlcxgGIAEoCRIRCgllcG9jaF9zZXEYByABKAkiawoJRGF0ZVJhbmdlEhwKD3N0YXJ0X3RpbWVzdGFtcBgBIAEoA0gAiAEBEhoKDWVuZF90aW1lc3RhbXAYAiABKANIAYgBAUISChBfc3RhcnRfdGltZXN0YW1wQhAKDl9lbmRfdGltZXN0YW1wIrABCgpQYWdpbmF0aW9uEhIKBWZpcnN0GAEgASgFSACIAQESEgoFYWZ0ZXIYAiABKAlIAYgBARIRCgRsYXN0GAMgASgFSAKIAQESEwoGYmVmb3JlGAQgASgJSAOIAQESGQoMbmV3ZXN0X2ZpcnN0GAUgASgISASIAQFCCAoGX2ZpcnN0QggKBl9hZnRlckIHCgVfbGFzdEIJCgdfYmVmb3JlQg8KDV9uZXdlc3RfZmlyc3QiZgoIUGFnZUluZm8SFQoNaGFzX25leHRfcGFnZRgBIAEoCBIZChFoYXNfcHJldmlvdXNfcGFnZRgCIAEoCBIUCgxzdGFydF9jdXJzb3IYAyABKAkSEgoKZW5kX2N1cnNvchgEIAEoCSKLAQoSTGlzdE1hcmtldHNSZXF1ZXN0EjQKCnBhZ2luYXRpb24YAiABKAsyGy5kYXRhbm9kZS5hcGkudjIuUGFnaW5hdGlvbkgAiAEBEhwKD2luY2x1ZGVfc2V0dGxlZBgDIAEoCEgBiAEBQg0KC19wYWdpbmF0aW9uQhIKEF9pbmNsdWRlX3NldHRsZWQiSQoTTGlzdE1hcmtldHNSZXNwb25zZRIyCgdtYXJrZXRzGAEgASgLMiEuZGF0YW5vZGUuYXBpLnYyLk1hcmtldENvbm5lY3Rpb24ibAoQTWFya2V0Q29ubmVjdGlvbhIqCgVlZGdlcxgBIAMoCzIbLmRhdGFub2RlLmFwaS52Mi5NYXJrZXRFZGdlEiwKCXBhZ2VfaW5mbxgCIAEoCzIZLmRhdGFub2RlLmFwaS52Mi5QYWdlSW5mbyI4CgpNYXJrZXRFZGdlEhoKBG5vZGUYASABKAsyDC52ZWdhLk1hcmtldBIOCgZjdXJzb3IYAiABKAkytAsKElRyYWRpbmdEYXRhU2VydmljZRJ5CglHZXRNYXJrZXQSIS5kYXRhbm9kZS5hcGkudjIuR2V0TWFya2V0UmVxdWVzdBoiLmRhdGFub2RlLmFwaS52Mi5HZXRNYXJrZXRSZXNwb25zZSIlkAIBgtPkkwIcEhovYXBpL3YyL21hcmtldC97bWFya2V0X2lkfRKnAQoUR2V0TGF0ZXN0TWFya2V0RGVwdGgSLC5kYXRhbm9kZS5hcGkudjIuR2V0TGF0ZXN0TWFya2V0RGVwdGhSZXF1ZXN0Gi0uZGF0YW5vZGUuYXBpLnYyLkdldExhdGVzdE1hcmtldERlcHRoUmVzcG9uc2UiMpACAYLT5JMCKRInL2FwaS92Mi9tYXJrZXQvZGVwdGgve21hcmtldF9pZH0vbGF0ZXN0EqMBChNHZXRMYXRlc3RNYXJrZXREYXRhEisuZGF0YW5vZGUuYXBpLnYyLkdldExhdGVzdE1hcmtldERhdGFSZXF1ZXN0GiwuZGF0YW5vZGUuYXBpLnYyLkdldExhdGVzdE1hcmtldERhdGFSZXNwb25zZSIxkAIBgtPkkwIoEiYvYXBpL3YyL21hcmtldC9kYXRhL3ttYXJrZXRfaWR9L2xhdGVzdBKlAQoUTGlzdExhdGVzdE1hcmtldERhdGESLC5kYXRhbm9kZS5hcGkudjIuTGlzdExhdGVzdE1hcmtldERhdGFSZXF1ZXN0Gi0uZGF0YW5vZGUuYXBpLnYyLkxpc3RMYXRlc3RNYXJrZXREYXRhUmVzcG9uc2UiMJACAYLT5JMCJ1oWEhQvYXBpL3YyL21hcmtldHMvZGF0YRINL21hcmtldHMvZGF0YRK1AQoaT2JzZXJ2ZU1hcmtldHNEZXB0aFVwZGF0ZXMSMi5kYXRhbm9kZS5hcGkudjIuT2JzZXJ2ZU1hcmtldHNEZXB0aFVwZGF0ZXNSZXF1ZXN0GjMuZGF0YW5vZGUuYXBpLnYyLk9ic2VydmVNYXJrZXRzRGVwdGhVcGRhdGVzUmVzcG9uc2UiLILT5JMCJhIkL2FwaS92Mi9zdHJlYW0vbWFya2V0cy9kZXB0aC91cGRhdGVzMAESkgEKEUxpc3RMZWRnZXJFbnRyaWVzEikuZGF0YW5vZGUuYXBpLnYyLkxpc3RMZWRnZXJFbnRyaWVzUmVxdWVzdBoqLmRhdGFub2RlLmFwaS52Mi5MaXN0TGVkZ2VyRW50cmllc1Jlc3BvbnNlIiaQAgGC0+STAh0SGy9hcGkvdjIvbGVkZ2VyZW50cnkvaGlzdG9yeRJ+ChNFeHBvcnRMZWRnZXJFbnRyaWVzEisuZGF0YW5vZGUuYXBpLnYyLkV4cG9ydExlZGdlckVudHJpZXNSZXF1ZXN0GhQuZ29vZ2xlLmFwaS5IdHRwQm9keSIigtPkkwIcEhovYXBpL3YyL2xlZGdlcmVudHJ5L2V4cG9ydDABEucBCiVMaXN0RVJDMjBNdWx0aVNpZ1NpZ25lclJlbW92ZWRCdW5kbGVzEj0uZGF0YW5vZGUuYXBpLnYyLkxpc3RFUkMyME11bHRpU2lnU2lnbmVyUmVtb3ZlZEJ1bmRsZXNSZXF1ZXN0Gj4uZGF0YW5vZGUuYXBpLnYyLkxpc3RFUkMyME11bHRpU2lnU2lnbmVyUmVtb3ZlZEJ1bmRsZXNSZXNwb25zZSI/kAIBgtPkkwI2EjQvYXBpL3YyL2VyYzIwL211bHRpc2lnY29udHJvbC9zaWduZXIvcmVtb3ZlZC9idW5kbGVzEnQKC0xpc3RNYXJrZXRzEiMuZGF0YW5vZGUuYXBpLnYyLkxpc3RNYXJrZXRzUmVxdWVzdBokLmRhdGFub2RlLmFwaS52Mi5MaXN0TWFya2V0c1Jlc3BvbnNlIhqQAgGC0+STAhESDy9hcGkvdjIvbWFya2V0c2IGcHJvdG8z", [file_google_api_annotations, file_google_api_httpbody, file_vega_markets, file_vega_vega]);
+  fileDesc("CiJkYXRhbm9kZS9hcGkvdjIvdHJhZGluZ19kYXRhLnByb3RvEg9kYXRhbm9kZS5hcGkudjIiJQoQR2V0TWFya2V0UmVxdWVzdBIRCgltYXJrZXRfaWQYASABKAkiMQoRR2V0TWFya2V0UmVzcG9uc2USHAoGbWFya2V0GAEgASgLMgwudmVnYS5NYXJrZXQiVgobR2V0TGF0ZXN0TWFya2V0RGVwdGhSZXF1ZXN0EhEKCW1hcmtldF9pZBgBIAEoCRIWCgltYXhfZGVwdGgYAiABKARIAIgBAUIMCgpfbWF4X2RlcHRoIqoBChxHZXRMYXRlc3RNYXJrZXREZXB0aFJlc3BvbnNlEhEKCW1hcmtldF9pZBgBIAEoCRIdCgNidXkYAiADKAsyEC52ZWdhLlByaWNlTGV2ZWwSHgoEc2VsbBgDIAMoCzIQLnZlZ2EuUHJpY2VMZXZlbBIfCgpsYXN0X3RyYWRlGAQgASgLMgsudmVnYS5UcmFkZRIXCg9zZXF1ZW5jZV9udW1iZXIYBSABKAQiLwoaR2V0TGF0ZXN0TWFya2V0RGF0YVJlcXVlc3QSEQoJbWFya2V0X2lkGAEgASgJIkQKG0dldExhdGVzdE1hcmtldERhdGFSZXNwb25zZRIlCgttYXJrZXRfZGF0YRgBIAEoCzIQLnZlZ2EuTWFya2V0RGF0YSItChtMaXN0TGF0ZXN0TWFya2V0RGF0YVJlcXVlc3QSDgoGbWFya2V0GAEgAygJIkYKHExpc3RMYXRlc3RNYXJrZXREYXRhUmVzcG9uc2USJgoMbWFya2V0c19kYXRhGAEgAygLMhAudmVnYS5NYXJrZXREYXRhIjcKIU9ic2VydmVNYXJrZXRzRGVwdGhVcGRhdGVzUmVxdWVzdBISCgptYXJrZXRfaWRzGAEgAygJIk0KIk9ic2VydmVNYXJrZXRzRGVwdGhVcGRhdGVzUmVzcG9uc2USJwoGdXBkYXRlGAEgAygLMhcudmVnYS5NYXJrZXREZXB0aFVwZGF0ZSLXAQoYTGlzdExlZGdlckVudHJpZXNSZXF1ZXN0EjIKBmZpbHRlchgBIAEoCzIiLmRhdGFub2RlLmFwaS52Mi5MZWRnZXJFbnRyeUZpbHRlchI0CgpwYWdpbmF0aW9uGAIgASgLMhsuZGF0YW5vZGUuYXBpLnYyLlBhZ2luYXRpb25IAIgBARIzCgpkYXRlX3JhbmdlGAMgASgLMhouZGF0YW5vZGUuYXBpLnYyLkRhdGVSYW5nZUgBiAEBQg0KC19wYWdpbmF0aW9uQg0KC19kYXRlX3JhbmdlImcKGUxpc3RMZWRnZXJFbnRyaWVzUmVzcG9uc2USSgoObGVkZ2VyX2VudHJpZXMYASABKAsyMi5kYXRhbm9kZS5hcGkudjIuQWdncmVnYXRlZExlZGdlckVudHJpZXNDb25uZWN0aW9uItkBChFMZWRnZXJFbnRyeUZpbHRlchIgChhjbG9zZV9vbl9hY2NvdW50X2ZpbHRlcnMYASABKAgSOwoTZnJvbV9hY2NvdW50X2ZpbHRlchgCIAEoCzIeLmRhdGFub2RlLmFwaS52Mi5BY2NvdW50RmlsdGVyEjkKEXRvX2FjY291bnRfZmlsdGVyGAMgASgLMh4uZGF0YW5vZGUuYXBpLnYyLkFjY291bnRGaWx0ZXISKgoOdHJhbnNmZXJfdHlwZXMYBSADKA4yEi52ZWdhLlRyYW5zZmVyVHlwZSJyCg1BY2NvdW50RmlsdGVyEhAKCGFzc2V0X2lkGAEgASgJEhEKCXBhcnR5X2lkcxgCIAMoCRISCgptYXJrZXRfaWRzGAMgAygJEigKDWFjY291bnRfdHlwZXMYBCADKA4yES52ZWdhLkFjY291bnRUeXBlIo4BCiFBZ2dyZWdhdGVkTGVkZ2VyRW50cmllc0Nvbm5lY3Rpb24SOwoFZWRnZXMYASADKAsyLC5kYXRhbm9kZS5hcGkudjIuQWdncmVnYXRlZExlZGdlckVudHJpZXNFZGdlEiwKCXBhZ2VfaW5mbxgCIAEoCzIZLmRhdGFub2RlLmFwaS52Mi5QYWdlSW5mbyJjChtBZ2dyZWdhdGVkTGVkZ2VyRW50cmllc0VkZ2USNAoEbm9kZRgBIAEoCzImLmRhdGFub2RlLmFwaS52Mi5BZ2dyZWdhdGVkTGVkZ2VyRW50cnkSDgoGY3Vyc29yGAIgASgJIpkEChVBZ2dyZWdhdGVkTGVkZ2VyRW50cnkSEQoJdGltZXN0YW1wGAIgASgDEhAKCHF1YW50aXR5GAMgASgJEikKDXRyYW5zZmVyX3R5cGUYBCABKA4yEi52ZWdhLlRyYW5zZmVyVHlwZRIVCghhc3NldF9pZBgFIAEoCUgAiAEBEiwKEWZyb21fYWNjb3VudF90eXBlGAYgASgOMhEudmVnYS5BY2NvdW50VHlwZRIqCg90b19hY2NvdW50X3R5cGUYByABKA4yES52ZWdhLkFjY291bnRUeXBlEiIKFWZyb21fYWNjb3VudF9wYXJ0eV9pZBgIIAEoCUgBiAEBEiAKE3RvX2FjY291bnRfcGFydHlfaWQYCSABKAlIAogBARIjChZmcm9tX2FjY291bnRfbWFya2V0X2lkGAogASgJSAOIAQESIQoUdG9fYWNjb3VudF9tYXJrZXRfaWQYCyABKAlIBIgBARIcChRmcm9tX2FjY291bnRfYmFsYW5jZRgMIAEoCRIaChJ0b19hY2NvdW50X2JhbGFuY2UYDSABKAlCCwoJX2Fzc2V0X2lkQhgKFl9mcm9tX2FjY291bnRfcGFydHlfaWRCFgoUX3RvX2FjY291bnRfcGFydHlfaWRCGQoXX2Zyb21fYWNjb3VudF9tYXJrZXRfaWRCFwoVX3RvX2FjY291bnRfbWFya2V0X2lkSgQIARACIoQBChpFeHBvcnRMZWRnZXJFbnRyaWVzUmVxdWVzdBIQCghwYXJ0eV9pZBgBIAEoCRIQCghhc3NldF9pZBgCIAEoCRIzCgpkYXRlX3JhbmdlGAQgASgLMhouZGF0YW5vZGUuYXBpLnYyLkRhdGVSYW5nZUgAiAEBQg0KC19kYXRlX3JhbmdlIpYBCixMaXN0RVJDMjBNdWx0aVNpZ1NpZ25lclJlbW92ZWRCdW5kbGVzUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEhEKCXN1Ym1pdHRlchgCIAEoCRIRCgllcG9jaF9zZXEYAyABKAkSLwoKcGFnaW5hdGlvbhgEIAEoCzIbLmRhdGFub2RlLmFwaS52Mi5QYWdpbmF0aW9uIncKLUxpc3RFUkMyME11bHRpU2lnU2lnbmVyUmVtb3ZlZEJ1bmRsZXNSZXNwb25zZRJGCgdidW5kbGVzGAEgASgLMjUuZGF0YW5vZGUuYXBpLnYyLkVSQzIwTXVsdGlTaWdTaWduZXJSZW1vdmVkQ29ubmVjdGlvbiKaAQokRVJDMjBNdWx0aVNpZ1NpZ25lclJlbW92ZWRDb25uZWN0aW9uEkQKBWVkZ2VzGAEgAygLMjUuZGF0YW5vZGUuYXBpLnYyLkVSQzIwTXVsdGlTaWdTaWduZXJSZW1vdmVkQnVuZGxlRWRnZRIsCglwYWdlX2luZm8YAiABKAsyGS5kYXRhbm9kZS5hcGkudjIuUGFnZUluZm8idwokRVJDMjBNdWx0aVNpZ1NpZ25lclJlbW92ZWRCdW5kbGVFZGdlEj8KBG5vZGUYASABKAsyMS5kYXRhbm9kZS5hcGkudjIuRVJDMjBNdWx0aVNpZ1NpZ25lclJlbW92ZWRCdW5kbGUSDgoGY3Vyc29yGAIgASgJIpIBCiBFUkMyME11bHRpU2lnU2lnbmVyUmVtb3ZlZEJ1bmRsZRISCgpvbGRfc2lnbmVyGAEgASgJEhEKCXN1Ym1pdHRlchgCIAEoCRINCgVub25jZRgEIAEoCRIRCgl0aW1lc3RhbXAYBSABKAMSEgoKc2lnbmF0dXJlcxgGIAEoCRIRCgllcG9jaF9zZXEYByABKAkiawoJRGF0ZVJhbmdlEhwKD3N0YXJ0X3RpbWVzdGFtcBgBIAEoA0gAiAEBEhoKDWVuZF90aW1lc3RhbXAYAiABKANIAYgBAUISChBfc3RhcnRfdGltZXN0YW1wQhAKDl9lbmRfdGltZXN0YW1wIrABCgpQYWdpbmF0aW9uEhIKBWZpcnN0GAEgASgFSACIAQESEgoFYWZ0ZXIYAiABKAlIAYgBARIRCgRsYXN0GAMgASgFSAKIAQESEwoGYmVmb3JlGAQgASgJSAOIAQESGQoMbmV3ZXN0X2ZpcnN0GAUgASgISASIAQFCCAoGX2ZpcnN0QggKBl9hZnRlckIHCgVfbGFzdEIJCgdfYmVmb3JlQg8KDV9uZXdlc3RfZmlyc3QiZgoIUGFnZUluZm8SFQoNaGFzX25leHRfcGFnZRgBIAEoCBIZChFoYXNfcHJldmlvdXNfcGFnZRgCIAEoCBIUCgxzdGFydF9jdXJzb3IYAyABKAkSEgoKZW5kX2N1cnNvchgEIAEoCSKLAQoSTGlzdE1hcmtldHNSZXF1ZXN0EjQKCnBhZ2luYXRpb24YAiABKAsyGy5kYXRhbm9kZS5hcGkudjIuUGFnaW5hdGlvbkgAiAEBEhwKD2luY2x1ZGVfc2V0dGxlZBgDIAEoCEgBiAEBQg0KC19wYWdpbmF0aW9uQhIKEF9pbmNsdWRlX3NldHRsZWQiSQoTTGlzdE1hcmtldHNSZXNwb25zZRIyCgdtYXJrZXRzGAEgASgLMiEuZGF0YW5vZGUuYXBpLnYyLk1hcmtldENvbm5lY3Rpb24ibAoQTWFya2V0Q29ubmVjdGlvbhIqCgVlZGdlcxgBIAMoCzIbLmRhdGFub2RlLmFwaS52Mi5NYXJrZXRFZGdlEiwKCXBhZ2VfaW5mbxgCIAEoCzIZLmRhdGFub2RlLmFwaS52Mi5QYWdlSW5mbyI4CgpNYXJrZXRFZGdlEhoKBG5vZGUYASABKAsyDC52ZWdhLk1hcmtldBIOCgZjdXJzb3IYAiABKAkifAoRTGlzdEFzc2V0c1JlcXVlc3QSFQoIYXNzZXRfaWQYASABKAlIAIgBARI0CgpwYWdpbmF0aW9uGAIgASgLMhsuZGF0YW5vZGUuYXBpLnYyLlBhZ2luYXRpb25IAYgBAUILCglfYXNzZXRfaWRCDQoLX3BhZ2luYXRpb24iRwoSTGlzdEFzc2V0c1Jlc3BvbnNlEjEKBmFzc2V0cxgBIAEoCzIhLmRhdGFub2RlLmFwaS52Mi5Bc3NldHNDb25uZWN0aW9uImsKEEFzc2V0c0Nvbm5lY3Rpb24SKQoFZWRnZXMYASADKAsyGi5kYXRhbm9kZS5hcGkudjIuQXNzZXRFZGdlEiwKCXBhZ2VfaW5mbxgCIAEoCzIZLmRhdGFub2RlLmFwaS52Mi5QYWdlSW5mbyI2CglBc3NldEVkZ2USGQoEbm9kZRgBIAEoCzILLnZlZ2EuQXNzZXQSDgoGY3Vyc29yGAIgASgJIiMKD0dldEFzc2V0UmVxdWVzdBIQCghhc3NldF9pZBgBIAEoCSIuChBHZXRBc3NldFJlc3BvbnNlEhoKBWFzc2V0GAEgASgLMgsudmVnYS5Bc3NldDKcDQoSVHJhZGluZ0RhdGFTZXJ2aWNlEnkKCUdldE1hcmtldBIhLmRhdGFub2RlLmFwaS52Mi5HZXRNYXJrZXRSZXF1ZXN0GiIuZGF0YW5vZGUuYXBpLnYyLkdldE1hcmtldFJlc3BvbnNlIiWQAgGC0+STAhwSGi9hcGkvdjIvbWFya2V0L3ttYXJrZXRfaWR9EqcBChRHZXRMYXRlc3RNYXJrZXREZXB0aBIsLmRhdGFub2RlLmFwaS52Mi5HZXRMYXRlc3RNYXJrZXREZXB0aFJlcXVlc3QaLS5kYXRhbm9kZS5hcGkudjIuR2V0TGF0ZXN0TWFya2V0RGVwdGhSZXNwb25zZSIykAIBgtPkkwIpEicvYXBpL3YyL21hcmtldC9kZXB0aC97bWFya2V0X2lkfS9sYXRlc3QSowEKE0dldExhdGVzdE1hcmtldERhdGESKy5kYXRhbm9kZS5hcGkudjIuR2V0TGF0ZXN0TWFya2V0RGF0YVJlcXVlc3QaLC5kYXRhbm9kZS5hcGkudjIuR2V0TGF0ZXN0TWFya2V0RGF0YVJlc3BvbnNlIjGQAgGC0+STAigSJi9hcGkvdjIvbWFya2V0L2RhdGEve21hcmtldF9pZH0vbGF0ZXN0EqUBChRMaXN0TGF0ZXN0TWFya2V0RGF0YRIsLmRhdGFub2RlLmFwaS52Mi5MaXN0TGF0ZXN0TWFya2V0RGF0YVJlcXVlc3QaLS5kYXRhbm9kZS5hcGkudjIuTGlzdExhdGVzdE1hcmtldERhdGFSZXNwb25zZSIwkAIBgtPkkwInWhYSFC9hcGkvdjIvbWFya2V0cy9kYXRhEg0vbWFya2V0cy9kYXRhErUBChpPYnNlcnZlTWFya2V0c0RlcHRoVXBkYXRlcxIyLmRhdGFub2RlLmFwaS52Mi5PYnNlcnZlTWFya2V0c0RlcHRoVXBkYXRlc1JlcXVlc3QaMy5kYXRhbm9kZS5hcGkudjIuT2JzZXJ2ZU1hcmtldHNEZXB0aFVwZGF0ZXNSZXNwb25zZSIsgtPkkwImEiQvYXBpL3YyL3N0cmVhbS9tYXJrZXRzL2RlcHRoL3VwZGF0ZXMwARKSAQoRTGlzdExlZGdlckVudHJpZXMSKS5kYXRhbm9kZS5hcGkudjIuTGlzdExlZGdlckVudHJpZXNSZXF1ZXN0GiouZGF0YW5vZGUuYXBpLnYyLkxpc3RMZWRnZXJFbnRyaWVzUmVzcG9uc2UiJpACAYLT5JMCHRIbL2FwaS92Mi9sZWRnZXJlbnRyeS9oaXN0b3J5En4KE0V4cG9ydExlZGdlckVudHJpZXMSKy5kYXRhbm9kZS5hcGkudjIuRXhwb3J0TGVkZ2VyRW50cmllc1JlcXVlc3QaFC5nb29nbGUuYXBpLkh0dHBCb2R5IiKC0+STAhwSGi9hcGkvdjIvbGVkZ2VyZW50cnkvZXhwb3J0MAES5wEKJUxpc3RFUkMyME11bHRpU2lnU2lnbmVyUmVtb3ZlZEJ1bmRsZXMSPS5kYXRhbm9kZS5hcGkudjIuTGlzdEVSQzIwTXVsdGlTaWdTaWduZXJSZW1vdmVkQnVuZGxlc1JlcXVlc3QaPi5kYXRhbm9kZS5hcGkudjIuTGlzdEVSQzIwTXVsdGlTaWdTaWduZXJSZW1vdmVkQnVuZGxlc1Jlc3BvbnNlIj+QAgGC0+STAjYSNC9hcGkvdjIvZXJjMjAvbXVsdGlzaWdjb250cm9sL3NpZ25lci9yZW1vdmVkL2J1bmRsZXMSdAoLTGlzdE1hcmtldHMSIy5kYXRhbm9kZS5hcGkudjIuTGlzdE1hcmtldHNSZXF1ZXN0GiQuZGF0YW5vZGUuYXBpLnYyLkxpc3RNYXJrZXRzUmVzcG9uc2UiGpACAYLT5JMCERIPL2FwaS92Mi9tYXJrZXRzEnAKCkxpc3RBc3NldHMSIi5kYXRhbm9kZS5hcGkudjIuTGlzdEFzc2V0c1JlcXVlc3QaIy5kYXRhbm9kZS5hcGkudjIuTGlzdEFzc2V0c1Jlc3BvbnNlIhmQAgGC0+STAhASDi9hcGkvdjIvYXNzZXRzEnQKCEdldEFzc2V0EiAuZGF0YW5vZGUuYXBpLnYyLkdldEFzc2V0UmVxdWVzdBohLmRhdGFub2RlLmFwaS52Mi5HZXRBc3NldFJlc3BvbnNlIiOQAgGC0+STAhoSGC9hcGkvdjIvYXNzZXQve2Fzc2V0X2lkfWIGcHJvdG8z", [file_google_api_annotations, file_google_api_httpbody, file_vega_assets, file_vega_markets, file_vega_vega]);
 
 /**
  * Which market to get.
@@ -997,13 +999,160 @@ export const MarketEdgeSchema: GenMessage<MarketEdge> = /*@__PURE__*/
   messageDesc(file_datanode_api_v2_trading_data, 29);
 
 /**
- * Read-only queries over what a trading network announced: markets, order books, market data, the ledger, and the
+ * Which assets to list.
+ *
+ * @generated from message datanode.api.v2.ListAssetsRequest
+ */
+export type ListAssetsRequest = Message<"datanode.api.v2.ListAssetsRequest"> & {
+  /**
+   * Only this one. Absent or empty: all.
+   *
+   * @generated from field: optional string asset_id = 1;
+   */
+  assetId?: string | undefined;
+
+  /**
+   * Absent: the first 1000. Assets have no time: newest_first is false unless it is set, and reverses the order.
+   *
+   * @generated from field: optional datanode.api.v2.Pagination pagination = 2;
+   */
+  pagination?: Pagination | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.ListAssetsRequest.
+ * Use `create(ListAssetsRequestSchema)` to create a new message.
+ */
+export const ListAssetsRequestSchema: GenMessage<ListAssetsRequest> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 30);
+
+/**
+ * A page of assets.
+ *
+ * @generated from message datanode.api.v2.ListAssetsResponse
+ */
+export type ListAssetsResponse = Message<"datanode.api.v2.ListAssetsResponse"> & {
+  /**
+   * Always set, also when there is none.
+   *
+   * @generated from field: datanode.api.v2.AssetsConnection assets = 1;
+   */
+  assets?: AssetsConnection | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.ListAssetsResponse.
+ * Use `create(ListAssetsResponseSchema)` to create a new message.
+ */
+export const ListAssetsResponseSchema: GenMessage<ListAssetsResponse> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 31);
+
+/**
+ * A page of assets and its place in the list.
+ *
+ * @generated from message datanode.api.v2.AssetsConnection
+ */
+export type AssetsConnection = Message<"datanode.api.v2.AssetsConnection"> & {
+  /**
+   * In list order: by asset id.
+   *
+   * @generated from field: repeated datanode.api.v2.AssetEdge edges = 1;
+   */
+  edges: AssetEdge[];
+
+  /**
+   * Always set.
+   *
+   * @generated from field: datanode.api.v2.PageInfo page_info = 2;
+   */
+  pageInfo?: PageInfo | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.AssetsConnection.
+ * Use `create(AssetsConnectionSchema)` to create a new message.
+ */
+export const AssetsConnectionSchema: GenMessage<AssetsConnection> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 32);
+
+/**
+ * An asset with its cursor.
+ *
+ * @generated from message datanode.api.v2.AssetEdge
+ */
+export type AssetEdge = Message<"datanode.api.v2.AssetEdge"> & {
+  /**
+   * Always set. As GetAsset returns it.
+   *
+   * @generated from field: vega.Asset node = 1;
+   */
+  node?: Asset | undefined;
+
+  /**
+   * Stands for the asset's place in the list; to be used as Pagination.after or before.
+   *
+   * @generated from field: string cursor = 2;
+   */
+  cursor: string;
+};
+
+/**
+ * Describes the message datanode.api.v2.AssetEdge.
+ * Use `create(AssetEdgeSchema)` to create a new message.
+ */
+export const AssetEdgeSchema: GenMessage<AssetEdge> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 33);
+
+/**
+ * Which asset to get.
+ *
+ * @generated from message datanode.api.v2.GetAssetRequest
+ */
+export type GetAssetRequest = Message<"datanode.api.v2.GetAssetRequest"> & {
+  /**
+   * Required.
+   *
+   * @generated from field: string asset_id = 1;
+   */
+  assetId: string;
+};
+
+/**
+ * Describes the message datanode.api.v2.GetAssetRequest.
+ * Use `create(GetAssetRequestSchema)` to create a new message.
+ */
+export const GetAssetRequestSchema: GenMessage<GetAssetRequest> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 34);
+
+/**
+ * The asset asked for.
+ *
+ * @generated from message datanode.api.v2.GetAssetResponse
+ */
+export type GetAssetResponse = Message<"datanode.api.v2.GetAssetResponse"> & {
+  /**
+   * Always set. From the last asset event with this id.
+   *
+   * @generated from field: vega.Asset asset = 1;
+   */
+  asset?: Asset | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.GetAssetResponse.
+ * Use `create(GetAssetResponseSchema)` to create a new message.
+ */
+export const GetAssetResponseSchema: GenMessage<GetAssetResponse> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 35);
+
+/**
+ * Read-only queries over what a trading network announced: markets, assets, order books, market data, the ledger, and the
  * signatures that remove a validator from the multi-signature contract.
  *
  * What holds for every method:
  * - Times are Unix time in nanoseconds. The time of a trade, a ledger entry or market data is the time of its block.
  * - Prices, quantities and balances are decimal text of an integer of up to 256 bits. A price is scaled by
- *   10^Market.decimal_places, an amount of an asset by the asset's own decimals.
+ *   10^Market.decimal_places, an amount of an asset by 10^AssetDetails.decimals.
  * - Volumes and sizes are whole numbers, scaled by 10^Market.position_decimal_places.
  * - Identifiers are 1 to 128 printable ASCII characters and compare by bytes.
  * - Errors carry google.rpc details: BadRequest names the wrong field, ErrorInfo the reason, RetryInfo the wait.
@@ -1105,6 +1254,28 @@ export const TradingDataService: GenService<{
     methodKind: "unary";
     input: typeof ListMarketsRequestSchema;
     output: typeof ListMarketsResponseSchema;
+  },
+  /**
+   * The assets that the network announced, a page at a time, ordered by asset id. An asset_id that it never announced is
+   * NOT_FOUND.
+   *
+   * @generated from rpc datanode.api.v2.TradingDataService.ListAssets
+   */
+  listAssets: {
+    methodKind: "unary";
+    input: typeof ListAssetsRequestSchema;
+    output: typeof ListAssetsResponseSchema;
+  },
+  /**
+   * One asset as the network last announced it: its name, its symbol, and the decimals of its amounts. NOT_FOUND if it
+   * never did.
+   *
+   * @generated from rpc datanode.api.v2.TradingDataService.GetAsset
+   */
+  getAsset: {
+    methodKind: "unary";
+    input: typeof GetAssetRequestSchema;
+    output: typeof GetAssetResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_datanode_api_v2_trading_data, 0);

@@ -61,6 +61,12 @@ const (
 	// TradingDataServiceListMarketsProcedure is the fully-qualified name of the TradingDataService's
 	// ListMarkets RPC.
 	TradingDataServiceListMarketsProcedure = "/datanode.api.v2.TradingDataService/ListMarkets"
+	// TradingDataServiceListAssetsProcedure is the fully-qualified name of the TradingDataService's
+	// ListAssets RPC.
+	TradingDataServiceListAssetsProcedure = "/datanode.api.v2.TradingDataService/ListAssets"
+	// TradingDataServiceGetAssetProcedure is the fully-qualified name of the TradingDataService's
+	// GetAsset RPC.
+	TradingDataServiceGetAssetProcedure = "/datanode.api.v2.TradingDataService/GetAsset"
 )
 
 // TradingDataServiceClient is a client for the datanode.api.v2.TradingDataService service.
@@ -88,6 +94,12 @@ type TradingDataServiceClient interface {
 	ListERC20MultiSigSignerRemovedBundles(context.Context, *v2.ListERC20MultiSigSignerRemovedBundlesRequest) (*v2.ListERC20MultiSigSignerRemovedBundlesResponse, error)
 	// The markets that the network announced, a page at a time, ordered by market id.
 	ListMarkets(context.Context, *v2.ListMarketsRequest) (*v2.ListMarketsResponse, error)
+	// The assets that the network announced, a page at a time, ordered by asset id. An asset_id that it never announced is
+	// NOT_FOUND.
+	ListAssets(context.Context, *v2.ListAssetsRequest) (*v2.ListAssetsResponse, error)
+	// One asset as the network last announced it: its name, its symbol, and the decimals of its amounts. NOT_FOUND if it
+	// never did.
+	GetAsset(context.Context, *v2.GetAssetRequest) (*v2.GetAssetResponse, error)
 }
 
 // NewTradingDataServiceClient constructs a client for the datanode.api.v2.TradingDataService
@@ -162,6 +174,20 @@ func NewTradingDataServiceClient(httpClient connect.HTTPClient, baseURL string, 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		listAssets: connect.NewClient[v2.ListAssetsRequest, v2.ListAssetsResponse](
+			httpClient,
+			baseURL+TradingDataServiceListAssetsProcedure,
+			connect.WithSchema(tradingDataServiceMethods.ByName("ListAssets")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		getAsset: connect.NewClient[v2.GetAssetRequest, v2.GetAssetResponse](
+			httpClient,
+			baseURL+TradingDataServiceGetAssetProcedure,
+			connect.WithSchema(tradingDataServiceMethods.ByName("GetAsset")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -176,6 +202,8 @@ type tradingDataServiceClient struct {
 	exportLedgerEntries                   *connect.Client[v2.ExportLedgerEntriesRequest, httpbody.HttpBody]
 	listERC20MultiSigSignerRemovedBundles *connect.Client[v2.ListERC20MultiSigSignerRemovedBundlesRequest, v2.ListERC20MultiSigSignerRemovedBundlesResponse]
 	listMarkets                           *connect.Client[v2.ListMarketsRequest, v2.ListMarketsResponse]
+	listAssets                            *connect.Client[v2.ListAssetsRequest, v2.ListAssetsResponse]
+	getAsset                              *connect.Client[v2.GetAssetRequest, v2.GetAssetResponse]
 }
 
 // GetMarket calls datanode.api.v2.TradingDataService.GetMarket.
@@ -252,6 +280,24 @@ func (c *tradingDataServiceClient) ListMarkets(ctx context.Context, req *v2.List
 	return nil, err
 }
 
+// ListAssets calls datanode.api.v2.TradingDataService.ListAssets.
+func (c *tradingDataServiceClient) ListAssets(ctx context.Context, req *v2.ListAssetsRequest) (*v2.ListAssetsResponse, error) {
+	response, err := c.listAssets.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetAsset calls datanode.api.v2.TradingDataService.GetAsset.
+func (c *tradingDataServiceClient) GetAsset(ctx context.Context, req *v2.GetAssetRequest) (*v2.GetAssetResponse, error) {
+	response, err := c.getAsset.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // TradingDataServiceHandler is an implementation of the datanode.api.v2.TradingDataService service.
 type TradingDataServiceHandler interface {
 	// One market as the network last announced it. NOT_FOUND if it never did.
@@ -277,6 +323,12 @@ type TradingDataServiceHandler interface {
 	ListERC20MultiSigSignerRemovedBundles(context.Context, *v2.ListERC20MultiSigSignerRemovedBundlesRequest) (*v2.ListERC20MultiSigSignerRemovedBundlesResponse, error)
 	// The markets that the network announced, a page at a time, ordered by market id.
 	ListMarkets(context.Context, *v2.ListMarketsRequest) (*v2.ListMarketsResponse, error)
+	// The assets that the network announced, a page at a time, ordered by asset id. An asset_id that it never announced is
+	// NOT_FOUND.
+	ListAssets(context.Context, *v2.ListAssetsRequest) (*v2.ListAssetsResponse, error)
+	// One asset as the network last announced it: its name, its symbol, and the decimals of its amounts. NOT_FOUND if it
+	// never did.
+	GetAsset(context.Context, *v2.GetAssetRequest) (*v2.GetAssetResponse, error)
 }
 
 // NewTradingDataServiceHandler builds an HTTP handler from the service implementation. It returns
@@ -347,6 +399,20 @@ func NewTradingDataServiceHandler(svc TradingDataServiceHandler, opts ...connect
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	tradingDataServiceListAssetsHandler := connect.NewUnaryHandlerSimple(
+		TradingDataServiceListAssetsProcedure,
+		svc.ListAssets,
+		connect.WithSchema(tradingDataServiceMethods.ByName("ListAssets")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	tradingDataServiceGetAssetHandler := connect.NewUnaryHandlerSimple(
+		TradingDataServiceGetAssetProcedure,
+		svc.GetAsset,
+		connect.WithSchema(tradingDataServiceMethods.ByName("GetAsset")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/datanode.api.v2.TradingDataService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case TradingDataServiceGetMarketProcedure:
@@ -367,6 +433,10 @@ func NewTradingDataServiceHandler(svc TradingDataServiceHandler, opts ...connect
 			tradingDataServiceListERC20MultiSigSignerRemovedBundlesHandler.ServeHTTP(w, r)
 		case TradingDataServiceListMarketsProcedure:
 			tradingDataServiceListMarketsHandler.ServeHTTP(w, r)
+		case TradingDataServiceListAssetsProcedure:
+			tradingDataServiceListAssetsHandler.ServeHTTP(w, r)
+		case TradingDataServiceGetAssetProcedure:
+			tradingDataServiceGetAssetHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -410,4 +480,12 @@ func (UnimplementedTradingDataServiceHandler) ListERC20MultiSigSignerRemovedBund
 
 func (UnimplementedTradingDataServiceHandler) ListMarkets(context.Context, *v2.ListMarketsRequest) (*v2.ListMarketsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.ListMarkets is not implemented"))
+}
+
+func (UnimplementedTradingDataServiceHandler) ListAssets(context.Context, *v2.ListAssetsRequest) (*v2.ListAssetsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.ListAssets is not implemented"))
+}
+
+func (UnimplementedTradingDataServiceHandler) GetAsset(context.Context, *v2.GetAssetRequest) (*v2.GetAssetResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.GetAsset is not implemented"))
 }
