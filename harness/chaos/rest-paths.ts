@@ -12,6 +12,8 @@ const templates: Readonly<Record<string, string>> = {
   ListMarkets: "/api/v2/markets",
   ListAssets: "/api/v2/assets",
   GetAsset: "/api/v2/asset/{assetId}",
+  ListTrades: "/api/v2/trades",
+  GetLastTrade: "/api/v2/market/{marketId}/trade/latest",
   GetMarketDepthAt: "/api/v2/market/depth/{marketId}/at",
   ListMarketDepthChanges: "/api/v2/market/depth/{marketId}/changes",
   ReplayMarketsDepth: "/api/v2/stream/markets/depth/replay",

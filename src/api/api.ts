@@ -5,6 +5,7 @@ import type { Live } from "../live/live.js";
 import type { Database } from "../store/database.js";
 import { exportLedgerEntries, type FailureOf } from "./export-ledger-entries.js";
 import { getAsset } from "./get-asset.js";
+import { getLastTrade } from "./get-last-trade.js";
 import { getLatestMarketData } from "./get-latest-market-data.js";
 import { getLatestMarketDepth } from "./get-latest-market-depth.js";
 import { getMarket } from "./get-market.js";
@@ -15,6 +16,7 @@ import { listLatestMarketData } from "./list-latest-market-data.js";
 import { listLedgerEntries } from "./list-ledger-entries.js";
 import { listMarketDepthChanges } from "./list-market-depth-changes.js";
 import { listMarkets } from "./list-markets.js";
+import { listTrades } from "./list-trades.js";
 import { observeMarketsDepthUpdates } from "./observe-markets-depth-updates.js";
 import { replayMarketsDepth } from "./replay-markets-depth.js";
 
@@ -42,6 +44,8 @@ export function createApi(options: ApiOptions): readonly (UnaryMethod | StreamMe
     listMarkets(options),
     listAssets(options),
     getAsset(options),
+    onceReady(options.live, listTrades(options)),
+    getLastTrade(options),
     getMarketDepthAt(options),
     listMarketDepthChanges(options),
     replayMarketsDepth(options),

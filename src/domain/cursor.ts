@@ -5,7 +5,7 @@ import { invalidArgument, repeated } from "./failure.js";
 export type IdListName = "assets" | "markets";
 
 /** The lists that have cursors. A cursor is valid for its own list only. */
-export type ListName = "ledger" | "bundles" | "changes" | IdListName;
+export type ListName = "ledger" | "bundles" | "changes" | "trades" | IdListName;
 
 const checksumBytes = 4;
 
@@ -88,16 +88,16 @@ export function decodeBundleCursor(field: string, text: string): BundlePlace {
   };
 }
 
-/** The cursor of a change of a book: the place of its block. */
-export function encodeChangeCursor(streamSequence: bigint): string {
+/** The cursor of a position that is a number of 64 bits: a change's place in the stream of events, a trade's id. */
+export function encodePositionCursor(list: "changes" | "trades", position: bigint): string {
   const bytes = Buffer.allocUnsafe(8);
-  bytes.writeBigUInt64BE(streamSequence);
-  return encodeCursor("changes", bytes);
+  bytes.writeBigUInt64BE(position);
+  return encodeCursor(list, bytes);
 }
 
-/** The place in a change's cursor. @throws Failure naming `field` */
-export function decodeChangeCursor(field: string, text: string): bigint {
-  return numberIn(field, decodeCursor("changes", field, text));
+/** Reads the number in a cursor of such a list. @throws Failure naming `field` */
+export function decodePositionCursor(list: "changes" | "trades"): (field: string, text: string) => bigint {
+  return (field, text) => numberIn(field, decodeCursor(list, field, text));
 }
 
 /** The cursor of an id in a list that is ordered by id. */

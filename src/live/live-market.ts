@@ -1,5 +1,6 @@
 import { create, fromBinary } from "@bufbuild/protobuf";
 import {
+  GetLastTradeResponseSchema,
   GetLatestMarketDataResponseSchema,
   GetLatestMarketDepthResponseSchema,
   GetMarketResponseSchema,
@@ -65,6 +66,7 @@ export class LiveMarket {
   #definition: MarketDefinition | undefined;
   #data: LiveMarketData | undefined;
   #trade: TradeRow | undefined;
+  #lastTrade: EncodedResponse<typeof GetLastTradeResponseSchema> | undefined;
   #sequenceNumber = 0n;
   #depthChanged = 0n;
   #published: Published = { mark: 0, sequenceNumber: 0n };
@@ -106,6 +108,17 @@ export class LiveMarket {
     return this.#data;
   }
 
+  /** The GetLastTrade response; undefined until the market has traded. */
+  get lastTrade(): EncodedResponse<typeof GetLastTradeResponseSchema> | undefined {
+    if (this.#trade === undefined) return undefined;
+    this.#lastTrade ??= new MessageResponse(
+      GetLastTradeResponseSchema,
+      { trade: tradeMessage(this.#trade) },
+      { version: `${this.chainVersion}-${this.#trade.changedSequence}` },
+    );
+    return this.#lastTrade;
+  }
+
   /** The last published update; sequence number 0 if there is none. */
   get published(): Published {
     return this.#published;
@@ -143,6 +156,7 @@ export class LiveMarket {
 
   setTrade(row: TradeRow): void {
     this.#trade = row;
+    this.#lastTrade = undefined;
     this.#touchDepth(row.changedSequence);
   }
 

@@ -35,6 +35,7 @@ import { advanceProgress, type Progress, type ProgressWriter } from "../store/pr
 import { StatementGroup } from "../store/statement-group.js";
 import { type RowSum, writeTableDigests } from "../store/table-digest-table.js";
 import { insertRows, rowsWorthLoading, writeRows } from "../store/table-rows.js";
+import { type TradeBatch, writeTrades } from "../store/trade-table.js";
 import type { HistoryBatch, HistoryFold } from "./history-fold.js";
 
 /**
@@ -62,6 +63,7 @@ export interface WholeBatch extends Batch {
   readonly classes: readonly EntryClassRow[];
   /** Undefined: the past of books is not kept. */
   readonly past: HistoryBatch | undefined;
+  readonly allTrades: TradeBatch;
   readonly reached: Omit<Progress, "prunedSequence">;
 }
 
@@ -142,6 +144,7 @@ export async function writeBatch(
   else await insertLedgerEntries(group, batch.text);
   await writeRows(group, bundleRows, [...batch.bundles.values()]);
   await writeRows(group, signatureRows, batch.signatures);
+  await writeTrades(group, batch.allTrades);
   if (past !== undefined) {
     await writePast(group, past);
     await prunePast?.(connection, group, past, batch.reached.blockTimeNs);

@@ -32,6 +32,7 @@ import type { Frame } from "./frames.js";
 import { type Decimals, decimalsOf, type HistoryFold } from "./history-fold.js";
 import type { LedgerTextWriter } from "./ledger-text.js";
 import { RecordingError } from "./recording-error.js";
+import { noTrades, TradeFold } from "./trade-fold.js";
 import { type VenueCounts, VenueMarkets } from "./venue-markets.js";
 
 /** Differences from the network's best prices that are described; all are counted. */
@@ -91,6 +92,8 @@ export interface FoldStart {
   readonly chain?: BlockChain;
   /** Undefined: the past of books is not kept. */
   readonly history?: HistoryFold | undefined;
+  /** Default: that of an empty store. */
+  readonly trades?: TradeFold;
 }
 
 /** The open block. */
@@ -141,6 +144,7 @@ export class BlockFold {
   readonly #ledger: LedgerTextWriter;
   readonly #chain: BlockChain;
   readonly #history: HistoryFold | undefined;
+  readonly #trades: TradeFold;
   readonly #envelope = new EventEnvelope();
   #batch = emptyBatch();
   /** Bytes of markets, market data and assets in the batch. */
@@ -171,6 +175,7 @@ export class BlockFold {
     this.#ledger = start.ledger;
     this.#chain = start.chain ?? new BlockChain();
     this.#history = start.history;
+    this.#trades = start.trades ?? new TradeFold(noTrades);
     this.#position = start.position;
     this.#reached = start.progress;
     this.#loadedUpTo = start.progress?.streamSequence ?? -1n;
@@ -185,7 +190,10 @@ export class BlockFold {
   /** The size of the batch. */
   get size(): { readonly bytes: number; readonly rows: number } {
     const { bytes = 0, rows = 0 } = this.#history ?? {};
-    return { bytes: this.#ledger.pendingBytes + this.#keptBytes + bytes, rows: rowCount(this.#batch) + rows };
+    return {
+      bytes: this.#ledger.pendingBytes + this.#keptBytes + bytes,
+      rows: rowCount(this.#batch) + rows + this.#trades.rows,
+    };
   }
 
   /** The next event that is needed; earlier ones may precede it. Undefined: any may be first. */
@@ -196,8 +204,10 @@ export class BlockFold {
   /** The changes of whole blocks since the last `take`. Changes of an open block stay here. */
   take(): WholeBatch {
     if (this.#reached === undefined) throw new Error("no block has ended yet");
-    const past = this.#history?.take(this.#reached.streamSequence);
-    const batch = { ...this.#batch, ...this.#ledger.take(), past, reached: this.#reached };
+    const { streamSequence } = this.#reached;
+    const past = this.#history?.take(streamSequence);
+    const allTrades = this.#trades.take(streamSequence);
+    const batch = { ...this.#batch, ...this.#ledger.take(), past, allTrades, reached: this.#reached };
     this.#batch = emptyBatch();
     this.#keptBytes = 0;
     this.#moved = false;
@@ -449,7 +459,8 @@ export class BlockFold {
     const venueMarkets = this.#venues.takeChanged();
     for (const market of venueMarkets) batch.venueMarkets.set(market.marketId, market);
     const blockPlace = { streamSequence: sequence, height, timeNs: block.timeNs };
-    this.#history?.endBlock(blockPlace, { changes: changes.markets, decimals: block.decimals, venueMarkets, trades });
+    this.#history?.endBlock(blockPlace, { changes: changes.markets, decimals: block.decimals, venueMarkets });
+    this.#trades.endBlock(height, trades);
     this.counts.ledgerEntries += this.#ledger.position - this.#position;
     this.#position = this.#ledger.position;
     const place = { height, timeNs: block.timeNs, streamSequence: sequence, ledgerEntries: this.#position };

@@ -8,6 +8,7 @@ import { assetRows } from "../store/market-table.js";
 import { findSchemaProblems } from "../store/migrate.js";
 import { type Progress, readProgress } from "../store/progress-table.js";
 import { digestedTables, readChainStart } from "../store/table-digest-table.js";
+import { tradeProgressRows } from "../store/trade-table.js";
 import { BlockRows, type UndigestedBlocks } from "./block-rows.js";
 import { Findings } from "./findings.js";
 import { checkPast, checkPastNow, type PastSnapshot } from "./history-check.js";
@@ -104,7 +105,15 @@ async function checkNow(
 
 /** Without progress nothing was loaded, and all other tables are empty. */
 async function checkEmpty(connection: Connection, findings: Findings): Promise<void> {
-  const tables = [...digestedTables, ...historyTables, assetRows, accountRows, entryClassRows, retentionRows];
+  const tables = [
+    ...digestedTables,
+    ...historyTables,
+    assetRows,
+    tradeProgressRows,
+    accountRows,
+    entryClassRows,
+    retentionRows,
+  ];
   const names = tables.map(({ table }) => table);
   for (const table of [...names, "table_digest", "history_digest"]) {
     const [row] = await connection.query<{ n: bigint }>(`SELECT COUNT(*) AS n FROM ${table}`);

@@ -28,6 +28,8 @@ export async function renewExamples(url: string, basePath: string): Promise<void
     ListMarkets: "api/v2/markets?pagination.first=1",
     ListAssets: "api/v2/assets?pagination.first=1",
     GetAsset: `api/v2/asset/${asset}`,
+    ListTrades: `api/v2/trades?marketIds=${market}&pagination.first=1`,
+    GetLastTrade: `api/v2/market/${market}/trade/latest`,
     GetMarketDepthAt: `api/v2/market/depth/${market}/at?blockHeight=${blockHeight}&maxDepth=2`,
     ListMarketDepthChanges: `api/v2/market/depth/${market}/changes?fromBlockHeight=${blockHeight}&pagination.first=2`,
     ReplayMarketsDepth: `api/v2/stream/markets/depth/replay?marketIds=${market}&fromBlockHeight=${blockHeight}`,

@@ -24,6 +24,7 @@ export const storeTables = {
   book_change: "market_id, stream_sequence",
   book_history: "market_id",
   trade: "id",
+  trade_progress: "id",
   history_digest: "table_name",
 } as const;
 

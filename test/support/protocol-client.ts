@@ -14,6 +14,8 @@ export type UnaryName =
   | "listMarkets"
   | "listAssets"
   | "getAsset"
+  | "listTrades"
+  | "getLastTrade"
   | "getMarketDepthAt"
   | "listMarketDepthChanges";
 

@@ -147,6 +147,8 @@ const urls: Record<UnaryName | StreamName, string> = {
   listMarkets: "/api/v2/markets",
   listAssets: "/api/v2/assets",
   getAsset: "/api/v2/asset/{assetId}",
+  listTrades: "/api/v2/trades",
+  getLastTrade: "/api/v2/market/{marketId}/trade/latest",
   getMarketDepthAt: "/api/v2/market/depth/{marketId}/at",
   listMarketDepthChanges: "/api/v2/market/depth/{marketId}/changes",
   replayMarketsDepth: "/api/v2/stream/markets/depth/replay",

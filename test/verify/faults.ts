@@ -31,6 +31,7 @@ const tables: Readonly<Record<string, readonly string[]>> = {
   book_change: ["market_id", "stream_sequence"],
   book_history: ["market_id"],
   trade: ["id"],
+  trade_progress: ["id"],
   history_digest: ["table_name"],
   migration: ["version"],
   compatible_migration: ["version"],

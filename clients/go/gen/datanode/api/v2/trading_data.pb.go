@@ -2152,6 +2152,336 @@ func (x *GetAssetResponse) GetAsset() *vega.Asset {
 	return nil
 }
 
+// Which trades to list. Fields that are set must all match.
+type ListTradesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Trades of one of these markets; none: any.
+	MarketIds []string `protobuf:"bytes,1,rep,name=market_ids,json=marketIds,proto3" json:"market_ids,omitempty"`
+	// Trades with one of these as buy order or sell order; none: any.
+	OrderIds []string `protobuf:"bytes,2,rep,name=order_ids,json=orderIds,proto3" json:"order_ids,omitempty"`
+	// Trades with one of these as buyer or seller; none: any.
+	PartyIds []string `protobuf:"bytes,3,rep,name=party_ids,json=partyIds,proto3" json:"party_ids,omitempty"`
+	// Absent: the newest 1000 trades.
+	Pagination *Pagination `protobuf:"bytes,4,opt,name=pagination,proto3,oneof" json:"pagination,omitempty"`
+	// Absent: all times.
+	DateRange     *DateRange `protobuf:"bytes,5,opt,name=date_range,json=dateRange,proto3,oneof" json:"date_range,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTradesRequest) Reset() {
+	*x = ListTradesRequest{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTradesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTradesRequest) ProtoMessage() {}
+
+func (x *ListTradesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTradesRequest.ProtoReflect.Descriptor instead.
+func (*ListTradesRequest) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ListTradesRequest) GetMarketIds() []string {
+	if x != nil {
+		return x.MarketIds
+	}
+	return nil
+}
+
+func (x *ListTradesRequest) GetOrderIds() []string {
+	if x != nil {
+		return x.OrderIds
+	}
+	return nil
+}
+
+func (x *ListTradesRequest) GetPartyIds() []string {
+	if x != nil {
+		return x.PartyIds
+	}
+	return nil
+}
+
+func (x *ListTradesRequest) GetPagination() *Pagination {
+	if x != nil {
+		return x.Pagination
+	}
+	return nil
+}
+
+func (x *ListTradesRequest) GetDateRange() *DateRange {
+	if x != nil {
+		return x.DateRange
+	}
+	return nil
+}
+
+// A page of trades.
+type ListTradesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Always set, also when nothing matches.
+	Trades        *TradeConnection `protobuf:"bytes,1,opt,name=trades,proto3" json:"trades,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTradesResponse) Reset() {
+	*x = ListTradesResponse{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTradesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTradesResponse) ProtoMessage() {}
+
+func (x *ListTradesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTradesResponse.ProtoReflect.Descriptor instead.
+func (*ListTradesResponse) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ListTradesResponse) GetTrades() *TradeConnection {
+	if x != nil {
+		return x.Trades
+	}
+	return nil
+}
+
+// A page of trades and its place in the list.
+type TradeConnection struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In list order: newest first unless asked otherwise.
+	Edges []*TradeEdge `protobuf:"bytes,1,rep,name=edges,proto3" json:"edges,omitempty"`
+	// Always set.
+	PageInfo      *PageInfo `protobuf:"bytes,2,opt,name=page_info,json=pageInfo,proto3" json:"page_info,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TradeConnection) Reset() {
+	*x = TradeConnection{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TradeConnection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TradeConnection) ProtoMessage() {}
+
+func (x *TradeConnection) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TradeConnection.ProtoReflect.Descriptor instead.
+func (*TradeConnection) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *TradeConnection) GetEdges() []*TradeEdge {
+	if x != nil {
+		return x.Edges
+	}
+	return nil
+}
+
+func (x *TradeConnection) GetPageInfo() *PageInfo {
+	if x != nil {
+		return x.PageInfo
+	}
+	return nil
+}
+
+// A trade with its cursor.
+type TradeEdge struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Always set.
+	Node *vega.Trade `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Stands for the trade's place in the list; to be used as Pagination.after or before.
+	Cursor        string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TradeEdge) Reset() {
+	*x = TradeEdge{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TradeEdge) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TradeEdge) ProtoMessage() {}
+
+func (x *TradeEdge) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TradeEdge.ProtoReflect.Descriptor instead.
+func (*TradeEdge) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *TradeEdge) GetNode() *vega.Trade {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+func (x *TradeEdge) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+// Whose last trade to get.
+type GetLastTradeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required.
+	MarketId      string `protobuf:"bytes,1,opt,name=market_id,json=marketId,proto3" json:"market_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetLastTradeRequest) Reset() {
+	*x = GetLastTradeRequest{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetLastTradeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetLastTradeRequest) ProtoMessage() {}
+
+func (x *GetLastTradeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetLastTradeRequest.ProtoReflect.Descriptor instead.
+func (*GetLastTradeRequest) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *GetLastTradeRequest) GetMarketId() string {
+	if x != nil {
+		return x.MarketId
+	}
+	return ""
+}
+
+// The trade asked for.
+type GetLastTradeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Always set.
+	Trade         *vega.Trade `protobuf:"bytes,1,opt,name=trade,proto3" json:"trade,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetLastTradeResponse) Reset() {
+	*x = GetLastTradeResponse{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetLastTradeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetLastTradeResponse) ProtoMessage() {}
+
+func (x *GetLastTradeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetLastTradeResponse.ProtoReflect.Descriptor instead.
+func (*GetLastTradeResponse) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *GetLastTradeResponse) GetTrade() *vega.Trade {
+	if x != nil {
+		return x.Trade
+	}
+	return nil
+}
+
 var File_datanode_api_v2_trading_data_proto protoreflect.FileDescriptor
 
 const file_datanode_api_v2_trading_data_proto_rawDesc = "" +
@@ -2322,7 +2652,31 @@ const file_datanode_api_v2_trading_data_proto_rawDesc = "" +
 	"\x0fGetAssetRequest\x12\x19\n" +
 	"\basset_id\x18\x01 \x01(\tR\aassetId\"5\n" +
 	"\x10GetAssetResponse\x12!\n" +
-	"\x05asset\x18\x01 \x01(\v2\v.vega.AssetR\x05asset2\x9c\r\n" +
+	"\x05asset\x18\x01 \x01(\v2\v.vega.AssetR\x05asset\"\x8c\x02\n" +
+	"\x11ListTradesRequest\x12\x1d\n" +
+	"\n" +
+	"market_ids\x18\x01 \x03(\tR\tmarketIds\x12\x1b\n" +
+	"\torder_ids\x18\x02 \x03(\tR\borderIds\x12\x1b\n" +
+	"\tparty_ids\x18\x03 \x03(\tR\bpartyIds\x12@\n" +
+	"\n" +
+	"pagination\x18\x04 \x01(\v2\x1b.datanode.api.v2.PaginationH\x00R\n" +
+	"pagination\x88\x01\x01\x12>\n" +
+	"\n" +
+	"date_range\x18\x05 \x01(\v2\x1a.datanode.api.v2.DateRangeH\x01R\tdateRange\x88\x01\x01B\r\n" +
+	"\v_paginationB\r\n" +
+	"\v_date_range\"N\n" +
+	"\x12ListTradesResponse\x128\n" +
+	"\x06trades\x18\x01 \x01(\v2 .datanode.api.v2.TradeConnectionR\x06trades\"{\n" +
+	"\x0fTradeConnection\x120\n" +
+	"\x05edges\x18\x01 \x03(\v2\x1a.datanode.api.v2.TradeEdgeR\x05edges\x126\n" +
+	"\tpage_info\x18\x02 \x01(\v2\x19.datanode.api.v2.PageInfoR\bpageInfo\"D\n" +
+	"\tTradeEdge\x12\x1f\n" +
+	"\x04node\x18\x01 \x01(\v2\v.vega.TradeR\x04node\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"2\n" +
+	"\x13GetLastTradeRequest\x12\x1b\n" +
+	"\tmarket_id\x18\x01 \x01(\tR\bmarketId\"9\n" +
+	"\x14GetLastTradeResponse\x12!\n" +
+	"\x05trade\x18\x01 \x01(\v2\v.vega.TradeR\x05trade2\xa0\x0f\n" +
 	"\x12TradingDataService\x12y\n" +
 	"\tGetMarket\x12!.datanode.api.v2.GetMarketRequest\x1a\".datanode.api.v2.GetMarketResponse\"%\x82\xd3\xe4\x93\x02\x1c\x12\x1a/api/v2/market/{market_id}\x90\x02\x01\x12\xa7\x01\n" +
 	"\x14GetLatestMarketDepth\x12,.datanode.api.v2.GetLatestMarketDepthRequest\x1a-.datanode.api.v2.GetLatestMarketDepthResponse\"2\x82\xd3\xe4\x93\x02)\x12'/api/v2/market/depth/{market_id}/latest\x90\x02\x01\x12\xa3\x01\n" +
@@ -2335,7 +2689,10 @@ const file_datanode_api_v2_trading_data_proto_rawDesc = "" +
 	"\vListMarkets\x12#.datanode.api.v2.ListMarketsRequest\x1a$.datanode.api.v2.ListMarketsResponse\"\x1a\x82\xd3\xe4\x93\x02\x11\x12\x0f/api/v2/markets\x90\x02\x01\x12p\n" +
 	"\n" +
 	"ListAssets\x12\".datanode.api.v2.ListAssetsRequest\x1a#.datanode.api.v2.ListAssetsResponse\"\x19\x82\xd3\xe4\x93\x02\x10\x12\x0e/api/v2/assets\x90\x02\x01\x12t\n" +
-	"\bGetAsset\x12 .datanode.api.v2.GetAssetRequest\x1a!.datanode.api.v2.GetAssetResponse\"#\x82\xd3\xe4\x93\x02\x1a\x12\x18/api/v2/asset/{asset_id}\x90\x02\x01B\xb8\x01\n" +
+	"\bGetAsset\x12 .datanode.api.v2.GetAssetRequest\x1a!.datanode.api.v2.GetAssetResponse\"#\x82\xd3\xe4\x93\x02\x1a\x12\x18/api/v2/asset/{asset_id}\x90\x02\x01\x12p\n" +
+	"\n" +
+	"ListTrades\x12\".datanode.api.v2.ListTradesRequest\x1a#.datanode.api.v2.ListTradesResponse\"\x19\x82\xd3\xe4\x93\x02\x10\x12\x0e/api/v2/trades\x90\x02\x01\x12\x8f\x01\n" +
+	"\fGetLastTrade\x12$.datanode.api.v2.GetLastTradeRequest\x1a%.datanode.api.v2.GetLastTradeResponse\"2\x82\xd3\xe4\x93\x02)\x12'/api/v2/market/{market_id}/trade/latest\x90\x02\x01B\xb8\x01\n" +
 	"\x13com.datanode.api.v2B\x10TradingDataProtoP\x01Z1marketd.example/marketd/gen/datanode/api/v2;apiv2\xa2\x02\x03DAX\xaa\x02\x0fDatanode.Api.V2\xca\x02\x0fDatanode\\Api\\V2\xe2\x02\x1bDatanode\\Api\\V2\\GPBMetadata\xea\x02\x11Datanode::Api::V2b\x06proto3"
 
 var (
@@ -2350,7 +2707,7 @@ func file_datanode_api_v2_trading_data_proto_rawDescGZIP() []byte {
 	return file_datanode_api_v2_trading_data_proto_rawDescData
 }
 
-var file_datanode_api_v2_trading_data_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_datanode_api_v2_trading_data_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_datanode_api_v2_trading_data_proto_goTypes = []any{
 	(*GetMarketRequest)(nil),                              // 0: datanode.api.v2.GetMarketRequest
 	(*GetMarketResponse)(nil),                             // 1: datanode.api.v2.GetMarketResponse
@@ -2388,38 +2745,44 @@ var file_datanode_api_v2_trading_data_proto_goTypes = []any{
 	(*AssetEdge)(nil),                                     // 33: datanode.api.v2.AssetEdge
 	(*GetAssetRequest)(nil),                               // 34: datanode.api.v2.GetAssetRequest
 	(*GetAssetResponse)(nil),                              // 35: datanode.api.v2.GetAssetResponse
-	(*vega.Market)(nil),                                   // 36: vega.Market
-	(*vega.PriceLevel)(nil),                               // 37: vega.PriceLevel
-	(*vega.Trade)(nil),                                    // 38: vega.Trade
-	(*vega.MarketData)(nil),                               // 39: vega.MarketData
-	(*vega.MarketDepthUpdate)(nil),                        // 40: vega.MarketDepthUpdate
-	(vega.TransferType)(0),                                // 41: vega.TransferType
-	(vega.AccountType)(0),                                 // 42: vega.AccountType
-	(*vega.Asset)(nil),                                    // 43: vega.Asset
-	(*httpbody.HttpBody)(nil),                             // 44: google.api.HttpBody
+	(*ListTradesRequest)(nil),                             // 36: datanode.api.v2.ListTradesRequest
+	(*ListTradesResponse)(nil),                            // 37: datanode.api.v2.ListTradesResponse
+	(*TradeConnection)(nil),                               // 38: datanode.api.v2.TradeConnection
+	(*TradeEdge)(nil),                                     // 39: datanode.api.v2.TradeEdge
+	(*GetLastTradeRequest)(nil),                           // 40: datanode.api.v2.GetLastTradeRequest
+	(*GetLastTradeResponse)(nil),                          // 41: datanode.api.v2.GetLastTradeResponse
+	(*vega.Market)(nil),                                   // 42: vega.Market
+	(*vega.PriceLevel)(nil),                               // 43: vega.PriceLevel
+	(*vega.Trade)(nil),                                    // 44: vega.Trade
+	(*vega.MarketData)(nil),                               // 45: vega.MarketData
+	(*vega.MarketDepthUpdate)(nil),                        // 46: vega.MarketDepthUpdate
+	(vega.TransferType)(0),                                // 47: vega.TransferType
+	(vega.AccountType)(0),                                 // 48: vega.AccountType
+	(*vega.Asset)(nil),                                    // 49: vega.Asset
+	(*httpbody.HttpBody)(nil),                             // 50: google.api.HttpBody
 }
 var file_datanode_api_v2_trading_data_proto_depIdxs = []int32{
-	36, // 0: datanode.api.v2.GetMarketResponse.market:type_name -> vega.Market
-	37, // 1: datanode.api.v2.GetLatestMarketDepthResponse.buy:type_name -> vega.PriceLevel
-	37, // 2: datanode.api.v2.GetLatestMarketDepthResponse.sell:type_name -> vega.PriceLevel
-	38, // 3: datanode.api.v2.GetLatestMarketDepthResponse.last_trade:type_name -> vega.Trade
-	39, // 4: datanode.api.v2.GetLatestMarketDataResponse.market_data:type_name -> vega.MarketData
-	39, // 5: datanode.api.v2.ListLatestMarketDataResponse.markets_data:type_name -> vega.MarketData
-	40, // 6: datanode.api.v2.ObserveMarketsDepthUpdatesResponse.update:type_name -> vega.MarketDepthUpdate
+	42, // 0: datanode.api.v2.GetMarketResponse.market:type_name -> vega.Market
+	43, // 1: datanode.api.v2.GetLatestMarketDepthResponse.buy:type_name -> vega.PriceLevel
+	43, // 2: datanode.api.v2.GetLatestMarketDepthResponse.sell:type_name -> vega.PriceLevel
+	44, // 3: datanode.api.v2.GetLatestMarketDepthResponse.last_trade:type_name -> vega.Trade
+	45, // 4: datanode.api.v2.GetLatestMarketDataResponse.market_data:type_name -> vega.MarketData
+	45, // 5: datanode.api.v2.ListLatestMarketDataResponse.markets_data:type_name -> vega.MarketData
+	46, // 6: datanode.api.v2.ObserveMarketsDepthUpdatesResponse.update:type_name -> vega.MarketDepthUpdate
 	12, // 7: datanode.api.v2.ListLedgerEntriesRequest.filter:type_name -> datanode.api.v2.LedgerEntryFilter
 	24, // 8: datanode.api.v2.ListLedgerEntriesRequest.pagination:type_name -> datanode.api.v2.Pagination
 	23, // 9: datanode.api.v2.ListLedgerEntriesRequest.date_range:type_name -> datanode.api.v2.DateRange
 	14, // 10: datanode.api.v2.ListLedgerEntriesResponse.ledger_entries:type_name -> datanode.api.v2.AggregatedLedgerEntriesConnection
 	13, // 11: datanode.api.v2.LedgerEntryFilter.from_account_filter:type_name -> datanode.api.v2.AccountFilter
 	13, // 12: datanode.api.v2.LedgerEntryFilter.to_account_filter:type_name -> datanode.api.v2.AccountFilter
-	41, // 13: datanode.api.v2.LedgerEntryFilter.transfer_types:type_name -> vega.TransferType
-	42, // 14: datanode.api.v2.AccountFilter.account_types:type_name -> vega.AccountType
+	47, // 13: datanode.api.v2.LedgerEntryFilter.transfer_types:type_name -> vega.TransferType
+	48, // 14: datanode.api.v2.AccountFilter.account_types:type_name -> vega.AccountType
 	15, // 15: datanode.api.v2.AggregatedLedgerEntriesConnection.edges:type_name -> datanode.api.v2.AggregatedLedgerEntriesEdge
 	25, // 16: datanode.api.v2.AggregatedLedgerEntriesConnection.page_info:type_name -> datanode.api.v2.PageInfo
 	16, // 17: datanode.api.v2.AggregatedLedgerEntriesEdge.node:type_name -> datanode.api.v2.AggregatedLedgerEntry
-	41, // 18: datanode.api.v2.AggregatedLedgerEntry.transfer_type:type_name -> vega.TransferType
-	42, // 19: datanode.api.v2.AggregatedLedgerEntry.from_account_type:type_name -> vega.AccountType
-	42, // 20: datanode.api.v2.AggregatedLedgerEntry.to_account_type:type_name -> vega.AccountType
+	47, // 18: datanode.api.v2.AggregatedLedgerEntry.transfer_type:type_name -> vega.TransferType
+	48, // 19: datanode.api.v2.AggregatedLedgerEntry.from_account_type:type_name -> vega.AccountType
+	48, // 20: datanode.api.v2.AggregatedLedgerEntry.to_account_type:type_name -> vega.AccountType
 	23, // 21: datanode.api.v2.ExportLedgerEntriesRequest.date_range:type_name -> datanode.api.v2.DateRange
 	24, // 22: datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest.pagination:type_name -> datanode.api.v2.Pagination
 	20, // 23: datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse.bundles:type_name -> datanode.api.v2.ERC20MultiSigSignerRemovedConnection
@@ -2430,40 +2793,51 @@ var file_datanode_api_v2_trading_data_proto_depIdxs = []int32{
 	28, // 28: datanode.api.v2.ListMarketsResponse.markets:type_name -> datanode.api.v2.MarketConnection
 	29, // 29: datanode.api.v2.MarketConnection.edges:type_name -> datanode.api.v2.MarketEdge
 	25, // 30: datanode.api.v2.MarketConnection.page_info:type_name -> datanode.api.v2.PageInfo
-	36, // 31: datanode.api.v2.MarketEdge.node:type_name -> vega.Market
+	42, // 31: datanode.api.v2.MarketEdge.node:type_name -> vega.Market
 	24, // 32: datanode.api.v2.ListAssetsRequest.pagination:type_name -> datanode.api.v2.Pagination
 	32, // 33: datanode.api.v2.ListAssetsResponse.assets:type_name -> datanode.api.v2.AssetsConnection
 	33, // 34: datanode.api.v2.AssetsConnection.edges:type_name -> datanode.api.v2.AssetEdge
 	25, // 35: datanode.api.v2.AssetsConnection.page_info:type_name -> datanode.api.v2.PageInfo
-	43, // 36: datanode.api.v2.AssetEdge.node:type_name -> vega.Asset
-	43, // 37: datanode.api.v2.GetAssetResponse.asset:type_name -> vega.Asset
-	0,  // 38: datanode.api.v2.TradingDataService.GetMarket:input_type -> datanode.api.v2.GetMarketRequest
-	2,  // 39: datanode.api.v2.TradingDataService.GetLatestMarketDepth:input_type -> datanode.api.v2.GetLatestMarketDepthRequest
-	4,  // 40: datanode.api.v2.TradingDataService.GetLatestMarketData:input_type -> datanode.api.v2.GetLatestMarketDataRequest
-	6,  // 41: datanode.api.v2.TradingDataService.ListLatestMarketData:input_type -> datanode.api.v2.ListLatestMarketDataRequest
-	8,  // 42: datanode.api.v2.TradingDataService.ObserveMarketsDepthUpdates:input_type -> datanode.api.v2.ObserveMarketsDepthUpdatesRequest
-	10, // 43: datanode.api.v2.TradingDataService.ListLedgerEntries:input_type -> datanode.api.v2.ListLedgerEntriesRequest
-	17, // 44: datanode.api.v2.TradingDataService.ExportLedgerEntries:input_type -> datanode.api.v2.ExportLedgerEntriesRequest
-	18, // 45: datanode.api.v2.TradingDataService.ListERC20MultiSigSignerRemovedBundles:input_type -> datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest
-	26, // 46: datanode.api.v2.TradingDataService.ListMarkets:input_type -> datanode.api.v2.ListMarketsRequest
-	30, // 47: datanode.api.v2.TradingDataService.ListAssets:input_type -> datanode.api.v2.ListAssetsRequest
-	34, // 48: datanode.api.v2.TradingDataService.GetAsset:input_type -> datanode.api.v2.GetAssetRequest
-	1,  // 49: datanode.api.v2.TradingDataService.GetMarket:output_type -> datanode.api.v2.GetMarketResponse
-	3,  // 50: datanode.api.v2.TradingDataService.GetLatestMarketDepth:output_type -> datanode.api.v2.GetLatestMarketDepthResponse
-	5,  // 51: datanode.api.v2.TradingDataService.GetLatestMarketData:output_type -> datanode.api.v2.GetLatestMarketDataResponse
-	7,  // 52: datanode.api.v2.TradingDataService.ListLatestMarketData:output_type -> datanode.api.v2.ListLatestMarketDataResponse
-	9,  // 53: datanode.api.v2.TradingDataService.ObserveMarketsDepthUpdates:output_type -> datanode.api.v2.ObserveMarketsDepthUpdatesResponse
-	11, // 54: datanode.api.v2.TradingDataService.ListLedgerEntries:output_type -> datanode.api.v2.ListLedgerEntriesResponse
-	44, // 55: datanode.api.v2.TradingDataService.ExportLedgerEntries:output_type -> google.api.HttpBody
-	19, // 56: datanode.api.v2.TradingDataService.ListERC20MultiSigSignerRemovedBundles:output_type -> datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse
-	27, // 57: datanode.api.v2.TradingDataService.ListMarkets:output_type -> datanode.api.v2.ListMarketsResponse
-	31, // 58: datanode.api.v2.TradingDataService.ListAssets:output_type -> datanode.api.v2.ListAssetsResponse
-	35, // 59: datanode.api.v2.TradingDataService.GetAsset:output_type -> datanode.api.v2.GetAssetResponse
-	49, // [49:60] is the sub-list for method output_type
-	38, // [38:49] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	49, // 36: datanode.api.v2.AssetEdge.node:type_name -> vega.Asset
+	49, // 37: datanode.api.v2.GetAssetResponse.asset:type_name -> vega.Asset
+	24, // 38: datanode.api.v2.ListTradesRequest.pagination:type_name -> datanode.api.v2.Pagination
+	23, // 39: datanode.api.v2.ListTradesRequest.date_range:type_name -> datanode.api.v2.DateRange
+	38, // 40: datanode.api.v2.ListTradesResponse.trades:type_name -> datanode.api.v2.TradeConnection
+	39, // 41: datanode.api.v2.TradeConnection.edges:type_name -> datanode.api.v2.TradeEdge
+	25, // 42: datanode.api.v2.TradeConnection.page_info:type_name -> datanode.api.v2.PageInfo
+	44, // 43: datanode.api.v2.TradeEdge.node:type_name -> vega.Trade
+	44, // 44: datanode.api.v2.GetLastTradeResponse.trade:type_name -> vega.Trade
+	0,  // 45: datanode.api.v2.TradingDataService.GetMarket:input_type -> datanode.api.v2.GetMarketRequest
+	2,  // 46: datanode.api.v2.TradingDataService.GetLatestMarketDepth:input_type -> datanode.api.v2.GetLatestMarketDepthRequest
+	4,  // 47: datanode.api.v2.TradingDataService.GetLatestMarketData:input_type -> datanode.api.v2.GetLatestMarketDataRequest
+	6,  // 48: datanode.api.v2.TradingDataService.ListLatestMarketData:input_type -> datanode.api.v2.ListLatestMarketDataRequest
+	8,  // 49: datanode.api.v2.TradingDataService.ObserveMarketsDepthUpdates:input_type -> datanode.api.v2.ObserveMarketsDepthUpdatesRequest
+	10, // 50: datanode.api.v2.TradingDataService.ListLedgerEntries:input_type -> datanode.api.v2.ListLedgerEntriesRequest
+	17, // 51: datanode.api.v2.TradingDataService.ExportLedgerEntries:input_type -> datanode.api.v2.ExportLedgerEntriesRequest
+	18, // 52: datanode.api.v2.TradingDataService.ListERC20MultiSigSignerRemovedBundles:input_type -> datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest
+	26, // 53: datanode.api.v2.TradingDataService.ListMarkets:input_type -> datanode.api.v2.ListMarketsRequest
+	30, // 54: datanode.api.v2.TradingDataService.ListAssets:input_type -> datanode.api.v2.ListAssetsRequest
+	34, // 55: datanode.api.v2.TradingDataService.GetAsset:input_type -> datanode.api.v2.GetAssetRequest
+	36, // 56: datanode.api.v2.TradingDataService.ListTrades:input_type -> datanode.api.v2.ListTradesRequest
+	40, // 57: datanode.api.v2.TradingDataService.GetLastTrade:input_type -> datanode.api.v2.GetLastTradeRequest
+	1,  // 58: datanode.api.v2.TradingDataService.GetMarket:output_type -> datanode.api.v2.GetMarketResponse
+	3,  // 59: datanode.api.v2.TradingDataService.GetLatestMarketDepth:output_type -> datanode.api.v2.GetLatestMarketDepthResponse
+	5,  // 60: datanode.api.v2.TradingDataService.GetLatestMarketData:output_type -> datanode.api.v2.GetLatestMarketDataResponse
+	7,  // 61: datanode.api.v2.TradingDataService.ListLatestMarketData:output_type -> datanode.api.v2.ListLatestMarketDataResponse
+	9,  // 62: datanode.api.v2.TradingDataService.ObserveMarketsDepthUpdates:output_type -> datanode.api.v2.ObserveMarketsDepthUpdatesResponse
+	11, // 63: datanode.api.v2.TradingDataService.ListLedgerEntries:output_type -> datanode.api.v2.ListLedgerEntriesResponse
+	50, // 64: datanode.api.v2.TradingDataService.ExportLedgerEntries:output_type -> google.api.HttpBody
+	19, // 65: datanode.api.v2.TradingDataService.ListERC20MultiSigSignerRemovedBundles:output_type -> datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse
+	27, // 66: datanode.api.v2.TradingDataService.ListMarkets:output_type -> datanode.api.v2.ListMarketsResponse
+	31, // 67: datanode.api.v2.TradingDataService.ListAssets:output_type -> datanode.api.v2.ListAssetsResponse
+	35, // 68: datanode.api.v2.TradingDataService.GetAsset:output_type -> datanode.api.v2.GetAssetResponse
+	37, // 69: datanode.api.v2.TradingDataService.ListTrades:output_type -> datanode.api.v2.ListTradesResponse
+	41, // 70: datanode.api.v2.TradingDataService.GetLastTrade:output_type -> datanode.api.v2.GetLastTradeResponse
+	58, // [58:71] is the sub-list for method output_type
+	45, // [45:58] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_datanode_api_v2_trading_data_proto_init() }
@@ -2479,13 +2853,14 @@ func file_datanode_api_v2_trading_data_proto_init() {
 	file_datanode_api_v2_trading_data_proto_msgTypes[24].OneofWrappers = []any{}
 	file_datanode_api_v2_trading_data_proto_msgTypes[26].OneofWrappers = []any{}
 	file_datanode_api_v2_trading_data_proto_msgTypes[30].OneofWrappers = []any{}
+	file_datanode_api_v2_trading_data_proto_msgTypes[36].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_datanode_api_v2_trading_data_proto_rawDesc), len(file_datanode_api_v2_trading_data_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   36,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -67,6 +67,12 @@ const (
 	// TradingDataServiceGetAssetProcedure is the fully-qualified name of the TradingDataService's
 	// GetAsset RPC.
 	TradingDataServiceGetAssetProcedure = "/datanode.api.v2.TradingDataService/GetAsset"
+	// TradingDataServiceListTradesProcedure is the fully-qualified name of the TradingDataService's
+	// ListTrades RPC.
+	TradingDataServiceListTradesProcedure = "/datanode.api.v2.TradingDataService/ListTrades"
+	// TradingDataServiceGetLastTradeProcedure is the fully-qualified name of the TradingDataService's
+	// GetLastTrade RPC.
+	TradingDataServiceGetLastTradeProcedure = "/datanode.api.v2.TradingDataService/GetLastTrade"
 )
 
 // TradingDataServiceClient is a client for the datanode.api.v2.TradingDataService service.
@@ -100,6 +106,10 @@ type TradingDataServiceClient interface {
 	// One asset as the network last announced it: its name, its symbol, and the decimals of its amounts. NOT_FOUND if it
 	// never did.
 	GetAsset(context.Context, *v2.GetAssetRequest) (*v2.GetAssetResponse, error)
+	// Trades that match a filter, a page at a time, in the order of the network.
+	ListTrades(context.Context, *v2.ListTradesRequest) (*v2.ListTradesResponse, error)
+	// A market's newest trade. NOT_FOUND with reason NO_TRADE_YET if it has not traded.
+	GetLastTrade(context.Context, *v2.GetLastTradeRequest) (*v2.GetLastTradeResponse, error)
 }
 
 // NewTradingDataServiceClient constructs a client for the datanode.api.v2.TradingDataService
@@ -188,6 +198,20 @@ func NewTradingDataServiceClient(httpClient connect.HTTPClient, baseURL string, 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		listTrades: connect.NewClient[v2.ListTradesRequest, v2.ListTradesResponse](
+			httpClient,
+			baseURL+TradingDataServiceListTradesProcedure,
+			connect.WithSchema(tradingDataServiceMethods.ByName("ListTrades")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		getLastTrade: connect.NewClient[v2.GetLastTradeRequest, v2.GetLastTradeResponse](
+			httpClient,
+			baseURL+TradingDataServiceGetLastTradeProcedure,
+			connect.WithSchema(tradingDataServiceMethods.ByName("GetLastTrade")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -204,6 +228,8 @@ type tradingDataServiceClient struct {
 	listMarkets                           *connect.Client[v2.ListMarketsRequest, v2.ListMarketsResponse]
 	listAssets                            *connect.Client[v2.ListAssetsRequest, v2.ListAssetsResponse]
 	getAsset                              *connect.Client[v2.GetAssetRequest, v2.GetAssetResponse]
+	listTrades                            *connect.Client[v2.ListTradesRequest, v2.ListTradesResponse]
+	getLastTrade                          *connect.Client[v2.GetLastTradeRequest, v2.GetLastTradeResponse]
 }
 
 // GetMarket calls datanode.api.v2.TradingDataService.GetMarket.
@@ -298,6 +324,24 @@ func (c *tradingDataServiceClient) GetAsset(ctx context.Context, req *v2.GetAsse
 	return nil, err
 }
 
+// ListTrades calls datanode.api.v2.TradingDataService.ListTrades.
+func (c *tradingDataServiceClient) ListTrades(ctx context.Context, req *v2.ListTradesRequest) (*v2.ListTradesResponse, error) {
+	response, err := c.listTrades.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetLastTrade calls datanode.api.v2.TradingDataService.GetLastTrade.
+func (c *tradingDataServiceClient) GetLastTrade(ctx context.Context, req *v2.GetLastTradeRequest) (*v2.GetLastTradeResponse, error) {
+	response, err := c.getLastTrade.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // TradingDataServiceHandler is an implementation of the datanode.api.v2.TradingDataService service.
 type TradingDataServiceHandler interface {
 	// One market as the network last announced it. NOT_FOUND if it never did.
@@ -329,6 +373,10 @@ type TradingDataServiceHandler interface {
 	// One asset as the network last announced it: its name, its symbol, and the decimals of its amounts. NOT_FOUND if it
 	// never did.
 	GetAsset(context.Context, *v2.GetAssetRequest) (*v2.GetAssetResponse, error)
+	// Trades that match a filter, a page at a time, in the order of the network.
+	ListTrades(context.Context, *v2.ListTradesRequest) (*v2.ListTradesResponse, error)
+	// A market's newest trade. NOT_FOUND with reason NO_TRADE_YET if it has not traded.
+	GetLastTrade(context.Context, *v2.GetLastTradeRequest) (*v2.GetLastTradeResponse, error)
 }
 
 // NewTradingDataServiceHandler builds an HTTP handler from the service implementation. It returns
@@ -413,6 +461,20 @@ func NewTradingDataServiceHandler(svc TradingDataServiceHandler, opts ...connect
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	tradingDataServiceListTradesHandler := connect.NewUnaryHandlerSimple(
+		TradingDataServiceListTradesProcedure,
+		svc.ListTrades,
+		connect.WithSchema(tradingDataServiceMethods.ByName("ListTrades")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	tradingDataServiceGetLastTradeHandler := connect.NewUnaryHandlerSimple(
+		TradingDataServiceGetLastTradeProcedure,
+		svc.GetLastTrade,
+		connect.WithSchema(tradingDataServiceMethods.ByName("GetLastTrade")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/datanode.api.v2.TradingDataService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case TradingDataServiceGetMarketProcedure:
@@ -437,6 +499,10 @@ func NewTradingDataServiceHandler(svc TradingDataServiceHandler, opts ...connect
 			tradingDataServiceListAssetsHandler.ServeHTTP(w, r)
 		case TradingDataServiceGetAssetProcedure:
 			tradingDataServiceGetAssetHandler.ServeHTTP(w, r)
+		case TradingDataServiceListTradesProcedure:
+			tradingDataServiceListTradesHandler.ServeHTTP(w, r)
+		case TradingDataServiceGetLastTradeProcedure:
+			tradingDataServiceGetLastTradeHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -488,4 +554,12 @@ func (UnimplementedTradingDataServiceHandler) ListAssets(context.Context, *v2.Li
 
 func (UnimplementedTradingDataServiceHandler) GetAsset(context.Context, *v2.GetAssetRequest) (*v2.GetAssetResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.GetAsset is not implemented"))
+}
+
+func (UnimplementedTradingDataServiceHandler) ListTrades(context.Context, *v2.ListTradesRequest) (*v2.ListTradesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.ListTrades is not implemented"))
+}
+
+func (UnimplementedTradingDataServiceHandler) GetLastTrade(context.Context, *v2.GetLastTradeRequest) (*v2.GetLastTradeResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.GetLastTrade is not implemented"))
 }
