@@ -4,7 +4,7 @@ import { type PastTradeRow, pastTradeRows, readHistorySequence } from "../store/
 import { everythingKept } from "../store/ledger-entry-table.js";
 import { type TradeRow, tradeRows } from "../store/market-table.js";
 import type { Progress } from "../store/progress-table.js";
-import { addRow, noRows, type RowSum, readTableDigests, rowHash } from "../store/table-digest-table.js";
+import { addRow, noRows, placeOf, type RowSum, readTableDigests, rowHash } from "../store/table-digest-table.js";
 import { readTradeProgress, type TradeBatch, type TradeProgress, tradeProgressRows } from "../store/trade-table.js";
 
 /**
@@ -122,10 +122,12 @@ export class TradeFold {
     const trades = this.#trades;
     this.#trades = [];
     this.#progress = { ...this.#progress, streamSequence };
-    const { table, values } = tradeProgressRows;
+    const { table } = tradeProgressRows;
+    const values = tradeProgressRows.values(this.#progress);
+    const progressSum = addRow(noRows, rowHash(table, values), placeOf(tradeProgressRows, values));
     const sums = new Map([
       [pastTradeRows.table, this.#sum],
-      [table, addRow(noRows, rowHash(table, values(this.#progress)), 0n)],
+      [table, progressSum],
     ]);
     for (const missing of this.#missing) sums.delete(missing);
     return { trades, progress: this.#progress, sums };
