@@ -14,6 +14,8 @@ const templates: Readonly<Record<string, string>> = {
   GetAsset: "/api/v2/asset/{assetId}",
   ListTrades: "/api/v2/trades",
   GetLastTrade: "/api/v2/market/{marketId}/trade/latest",
+  ListAccounts: "/api/v2/accounts",
+  ListBalanceChanges: "/api/v2/balance/changes",
   GetMarketDepthAt: "/api/v2/market/depth/{marketId}/at",
   ListMarketDepthChanges: "/api/v2/market/depth/{marketId}/changes",
   ReplayMarketsDepth: "/api/v2/stream/markets/depth/replay",

@@ -10,7 +10,9 @@ import { getLatestMarketData } from "./get-latest-market-data.js";
 import { getLatestMarketDepth } from "./get-latest-market-depth.js";
 import { getMarket } from "./get-market.js";
 import { getMarketDepthAt } from "./get-market-depth-at.js";
+import { listAccounts } from "./list-accounts.js";
 import { listAssets } from "./list-assets.js";
+import { listBalanceChanges } from "./list-balance-changes.js";
 import { listErc20MultiSigSignerRemovedBundles } from "./list-erc20-multi-sig-signer-removed-bundles.js";
 import { listLatestMarketData } from "./list-latest-market-data.js";
 import { listLedgerEntries } from "./list-ledger-entries.js";
@@ -46,6 +48,8 @@ export function createApi(options: ApiOptions): readonly (UnaryMethod | StreamMe
     getAsset(options),
     onceReady(options.live, listTrades(options)),
     getLastTrade(options),
+    onceReady(options.live, listAccounts(options)),
+    onceReady(options.live, listBalanceChanges(options)),
     getMarketDepthAt(options),
     listMarketDepthChanges(options),
     replayMarketsDepth(options),

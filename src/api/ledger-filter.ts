@@ -18,7 +18,8 @@ export function readLedgerFilter(filter: LedgerEntryFilter | undefined): LedgerF
   };
 }
 
-function readAccountFilter(field: string, filter: AccountFilter | undefined): AccountSide | undefined {
+/** Checks an account filter; undefined if it has no field. @throws Failure naming the field */
+export function readAccountFilter(field: string, filter: AccountFilter | undefined): AccountSide | undefined {
   if (filter === undefined) return undefined;
   if (filter.partyIds.length > 1) {
     throw invalidArgument(

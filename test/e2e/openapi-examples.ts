@@ -30,6 +30,8 @@ export async function renewExamples(url: string, basePath: string): Promise<void
     GetAsset: `api/v2/asset/${asset}`,
     ListTrades: `api/v2/trades?marketIds=${market}&pagination.first=1`,
     GetLastTrade: `api/v2/market/${market}/trade/latest`,
+    ListAccounts: `api/v2/accounts?filter.partyIds=${party}&pagination.first=1`,
+    ListBalanceChanges: `api/v2/balance/changes?filter.partyIds=${party}&pagination.first=1`,
     GetMarketDepthAt: `api/v2/market/depth/${market}/at?blockHeight=${blockHeight}&maxDepth=2`,
     ListMarketDepthChanges: `api/v2/market/depth/${market}/changes?fromBlockHeight=${blockHeight}&pagination.first=2`,
     ReplayMarketsDepth: `api/v2/stream/markets/depth/replay?marketIds=${market}&fromBlockHeight=${blockHeight}`,

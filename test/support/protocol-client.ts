@@ -16,6 +16,8 @@ export type UnaryName =
   | "getAsset"
   | "listTrades"
   | "getLastTrade"
+  | "listAccounts"
+  | "listBalanceChanges"
   | "getMarketDepthAt"
   | "listMarketDepthChanges";
 

@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
 import { create, type JsonObject, toJson } from "@bufbuild/protobuf";
+import type { BusEvent } from "../../gen/vega/events/v1/events_pb.js";
 import { type Fee, FeeSchema, type Trade, TradeSchema } from "../../gen/vega/vega_pb.js";
 import { jsonWriteOptions } from "../../src/encoding/json-encoder.js";
 import type { Random } from "../../src/simulator/random.js";
@@ -21,24 +22,36 @@ export interface TradeQuery {
   readonly dateRange?: { startTimestamp?: string; endTimestamp?: string };
 }
 
-/** All trades of whole blocks, in the order of the network: an independent reading of a recording. */
-export function tradesOf(recording: Uint8Array): ModelTrade[] {
-  const trades: ModelTrade[] = [];
-  let block: ModelTrade[] | undefined;
-  let place = { height: 0n, timeNs: 0n };
+/** A whole block, as a recording brings it. */
+export interface ModelBlock {
+  readonly height: bigint;
+  readonly timeNs: bigint;
+  readonly events: readonly BusEvent["event"][];
+  /** Its height came before, just now. */
+  readonly isReplayed: boolean;
+}
+
+/** The whole blocks of a recording. */
+export function* wholeBlocks(recording: Uint8Array): Generator<ModelBlock> {
+  let block: { height: bigint; timeNs: bigint; events: BusEvent["event"][] } | undefined;
+  let before = -1n;
   for (const { event } of wholeFrames(recording)) {
     const { case: kind, value } = event.event;
-    if (kind === "beginBlock") {
-      block = [];
-      place = { height: value.height, timeNs: value.timestamp };
-    }
-    if (kind === "trade") block?.push({ trade: value, ...place });
-    if (kind === "endBlock" && block !== undefined) {
-      trades.push(...block);
+    if (kind === "beginBlock") block = { height: value.height, timeNs: value.timestamp, events: [] };
+    else if (kind !== "endBlock") block?.events.push(event.event);
+    else if (block !== undefined) {
+      yield { ...block, isReplayed: block.height === before };
+      before = block.height;
       block = undefined;
     }
   }
-  return trades;
+}
+
+/** All trades of whole blocks, in the order of the network: an independent reading of a recording. */
+export function tradesOf(recording: Uint8Array): ModelTrade[] {
+  return [...wholeBlocks(recording)].flatMap(({ height, timeNs, events }) =>
+    events.flatMap((event) => (event.case === "trade" ? [{ trade: event.value, height, timeNs }] : [])),
+  );
 }
 
 /** The frames of a recording up to a half one. */

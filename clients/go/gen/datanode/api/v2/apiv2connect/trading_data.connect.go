@@ -73,6 +73,12 @@ const (
 	// TradingDataServiceGetLastTradeProcedure is the fully-qualified name of the TradingDataService's
 	// GetLastTrade RPC.
 	TradingDataServiceGetLastTradeProcedure = "/datanode.api.v2.TradingDataService/GetLastTrade"
+	// TradingDataServiceListAccountsProcedure is the fully-qualified name of the TradingDataService's
+	// ListAccounts RPC.
+	TradingDataServiceListAccountsProcedure = "/datanode.api.v2.TradingDataService/ListAccounts"
+	// TradingDataServiceListBalanceChangesProcedure is the fully-qualified name of the
+	// TradingDataService's ListBalanceChanges RPC.
+	TradingDataServiceListBalanceChangesProcedure = "/datanode.api.v2.TradingDataService/ListBalanceChanges"
 )
 
 // TradingDataServiceClient is a client for the datanode.api.v2.TradingDataService service.
@@ -110,6 +116,12 @@ type TradingDataServiceClient interface {
 	ListTrades(context.Context, *v2.ListTradesRequest) (*v2.ListTradesResponse, error)
 	// A market's newest trade. NOT_FOUND with reason NO_TRADE_YET if it has not traded.
 	GetLastTrade(context.Context, *v2.GetLastTradeRequest) (*v2.GetLastTradeResponse, error)
+	// Accounts that match a filter, each with what it holds, or held at a time. By the order in which the network first
+	// named them.
+	ListAccounts(context.Context, *v2.ListAccountsRequest) (*v2.ListAccountsResponse, error)
+	// What accounts that match a filter held at the ends of blocks, wherever that differs from before. By block, then by
+	// account.
+	ListBalanceChanges(context.Context, *v2.ListBalanceChangesRequest) (*v2.ListBalanceChangesResponse, error)
 }
 
 // NewTradingDataServiceClient constructs a client for the datanode.api.v2.TradingDataService
@@ -212,6 +224,20 @@ func NewTradingDataServiceClient(httpClient connect.HTTPClient, baseURL string, 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		listAccounts: connect.NewClient[v2.ListAccountsRequest, v2.ListAccountsResponse](
+			httpClient,
+			baseURL+TradingDataServiceListAccountsProcedure,
+			connect.WithSchema(tradingDataServiceMethods.ByName("ListAccounts")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		listBalanceChanges: connect.NewClient[v2.ListBalanceChangesRequest, v2.ListBalanceChangesResponse](
+			httpClient,
+			baseURL+TradingDataServiceListBalanceChangesProcedure,
+			connect.WithSchema(tradingDataServiceMethods.ByName("ListBalanceChanges")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -230,6 +256,8 @@ type tradingDataServiceClient struct {
 	getAsset                              *connect.Client[v2.GetAssetRequest, v2.GetAssetResponse]
 	listTrades                            *connect.Client[v2.ListTradesRequest, v2.ListTradesResponse]
 	getLastTrade                          *connect.Client[v2.GetLastTradeRequest, v2.GetLastTradeResponse]
+	listAccounts                          *connect.Client[v2.ListAccountsRequest, v2.ListAccountsResponse]
+	listBalanceChanges                    *connect.Client[v2.ListBalanceChangesRequest, v2.ListBalanceChangesResponse]
 }
 
 // GetMarket calls datanode.api.v2.TradingDataService.GetMarket.
@@ -342,6 +370,24 @@ func (c *tradingDataServiceClient) GetLastTrade(ctx context.Context, req *v2.Get
 	return nil, err
 }
 
+// ListAccounts calls datanode.api.v2.TradingDataService.ListAccounts.
+func (c *tradingDataServiceClient) ListAccounts(ctx context.Context, req *v2.ListAccountsRequest) (*v2.ListAccountsResponse, error) {
+	response, err := c.listAccounts.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListBalanceChanges calls datanode.api.v2.TradingDataService.ListBalanceChanges.
+func (c *tradingDataServiceClient) ListBalanceChanges(ctx context.Context, req *v2.ListBalanceChangesRequest) (*v2.ListBalanceChangesResponse, error) {
+	response, err := c.listBalanceChanges.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // TradingDataServiceHandler is an implementation of the datanode.api.v2.TradingDataService service.
 type TradingDataServiceHandler interface {
 	// One market as the network last announced it. NOT_FOUND if it never did.
@@ -377,6 +423,12 @@ type TradingDataServiceHandler interface {
 	ListTrades(context.Context, *v2.ListTradesRequest) (*v2.ListTradesResponse, error)
 	// A market's newest trade. NOT_FOUND with reason NO_TRADE_YET if it has not traded.
 	GetLastTrade(context.Context, *v2.GetLastTradeRequest) (*v2.GetLastTradeResponse, error)
+	// Accounts that match a filter, each with what it holds, or held at a time. By the order in which the network first
+	// named them.
+	ListAccounts(context.Context, *v2.ListAccountsRequest) (*v2.ListAccountsResponse, error)
+	// What accounts that match a filter held at the ends of blocks, wherever that differs from before. By block, then by
+	// account.
+	ListBalanceChanges(context.Context, *v2.ListBalanceChangesRequest) (*v2.ListBalanceChangesResponse, error)
 }
 
 // NewTradingDataServiceHandler builds an HTTP handler from the service implementation. It returns
@@ -475,6 +527,20 @@ func NewTradingDataServiceHandler(svc TradingDataServiceHandler, opts ...connect
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	tradingDataServiceListAccountsHandler := connect.NewUnaryHandlerSimple(
+		TradingDataServiceListAccountsProcedure,
+		svc.ListAccounts,
+		connect.WithSchema(tradingDataServiceMethods.ByName("ListAccounts")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	tradingDataServiceListBalanceChangesHandler := connect.NewUnaryHandlerSimple(
+		TradingDataServiceListBalanceChangesProcedure,
+		svc.ListBalanceChanges,
+		connect.WithSchema(tradingDataServiceMethods.ByName("ListBalanceChanges")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/datanode.api.v2.TradingDataService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case TradingDataServiceGetMarketProcedure:
@@ -503,6 +569,10 @@ func NewTradingDataServiceHandler(svc TradingDataServiceHandler, opts ...connect
 			tradingDataServiceListTradesHandler.ServeHTTP(w, r)
 		case TradingDataServiceGetLastTradeProcedure:
 			tradingDataServiceGetLastTradeHandler.ServeHTTP(w, r)
+		case TradingDataServiceListAccountsProcedure:
+			tradingDataServiceListAccountsHandler.ServeHTTP(w, r)
+		case TradingDataServiceListBalanceChangesProcedure:
+			tradingDataServiceListBalanceChangesHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -562,4 +632,12 @@ func (UnimplementedTradingDataServiceHandler) ListTrades(context.Context, *v2.Li
 
 func (UnimplementedTradingDataServiceHandler) GetLastTrade(context.Context, *v2.GetLastTradeRequest) (*v2.GetLastTradeResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.GetLastTrade is not implemented"))
+}
+
+func (UnimplementedTradingDataServiceHandler) ListAccounts(context.Context, *v2.ListAccountsRequest) (*v2.ListAccountsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.ListAccounts is not implemented"))
+}
+
+func (UnimplementedTradingDataServiceHandler) ListBalanceChanges(context.Context, *v2.ListBalanceChangesRequest) (*v2.ListBalanceChangesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.ListBalanceChanges is not implemented"))
 }
