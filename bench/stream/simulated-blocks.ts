@@ -88,6 +88,7 @@ function changesOf(batch: WholeBatch, wholeBooks: boolean): Changes {
     progress: { ...batch.reached, timeNs: batch.reached.blockTimeNs, storeId: "bench", prunedSequence: 0n },
     markets: [...batch.markets.values()],
     marketData: [...batch.marketData.values()],
+    assets: [],
     depths: [...batch.depths.values()],
     levels: wholeBooks ? levels.filter((level) => level.volume > 0n) : levels,
     trades: [],

@@ -4,14 +4,21 @@ import type { LedgerReader } from "../ledger/ledger-reader.js";
 import type { Live } from "../live/live.js";
 import type { Database } from "../store/database.js";
 import { exportLedgerEntries, type FailureOf } from "./export-ledger-entries.js";
+import { getAsset } from "./get-asset.js";
+import { getLastTrade } from "./get-last-trade.js";
 import { getLatestMarketData } from "./get-latest-market-data.js";
 import { getLatestMarketDepth } from "./get-latest-market-depth.js";
 import { getMarket } from "./get-market.js";
 import { getMarketDepthAt } from "./get-market-depth-at.js";
+import { listAccounts } from "./list-accounts.js";
+import { listAssets } from "./list-assets.js";
+import { listBalanceChanges } from "./list-balance-changes.js";
 import { listErc20MultiSigSignerRemovedBundles } from "./list-erc20-multi-sig-signer-removed-bundles.js";
 import { listLatestMarketData } from "./list-latest-market-data.js";
 import { listLedgerEntries } from "./list-ledger-entries.js";
 import { listMarketDepthChanges } from "./list-market-depth-changes.js";
+import { listMarkets } from "./list-markets.js";
+import { listTrades } from "./list-trades.js";
 import { observeMarketsDepthUpdates } from "./observe-markets-depth-updates.js";
 import { replayMarketsDepth } from "./replay-markets-depth.js";
 
@@ -36,6 +43,13 @@ export function createApi(options: ApiOptions): readonly (UnaryMethod | StreamMe
     onceReady(options.live, listLedgerEntries(options)),
     onceReady(options.live, exportLedgerEntries(options)),
     onceReady(options.live, listErc20MultiSigSignerRemovedBundles(options)),
+    listMarkets(options),
+    listAssets(options),
+    getAsset(options),
+    onceReady(options.live, listTrades(options)),
+    getLastTrade(options),
+    onceReady(options.live, listAccounts(options)),
+    onceReady(options.live, listBalanceChanges(options)),
     getMarketDepthAt(options),
     listMarketDepthChanges(options),
     replayMarketsDepth(options),

@@ -18,7 +18,8 @@ export function readLedgerFilter(filter: LedgerEntryFilter | undefined): LedgerF
   };
 }
 
-function readAccountFilter(field: string, filter: AccountFilter | undefined): AccountSide | undefined {
+/** Checks an account filter; undefined if it has no field. @throws Failure naming the field */
+export function readAccountFilter(field: string, filter: AccountFilter | undefined): AccountSide | undefined {
   if (filter === undefined) return undefined;
   if (filter.partyIds.length > 1) {
     throw invalidArgument(
@@ -31,14 +32,15 @@ function readAccountFilter(field: string, filter: AccountFilter | undefined): Ac
   const side: AccountSide = {
     partyId: party === undefined ? undefined : requireIdentifier(`${field}.party_ids`, party),
     assetId: filter.assetId === "" ? undefined : requireIdentifier(`${field}.asset_id`, filter.assetId),
-    marketIds: readMarketIds(`${field}.market_ids`, filter.marketIds),
+    marketIds: readIdentifiers(`${field}.market_ids`, filter.marketIds),
     types: requireEnumValues(`${field}.account_types`, AccountTypeSchema, filter.accountTypes),
   };
   const given = side.partyId ?? side.assetId;
   return given === undefined && side.marketIds.length === 0 && side.types.length === 0 ? undefined : side;
 }
 
-function readMarketIds(field: string, given: readonly string[]): readonly string[] {
+/** The different identifiers in one list of a filter. @throws Failure naming the field */
+export function readIdentifiers(field: string, given: readonly string[]): readonly string[] {
   const ids = [...new Set(given)];
   if (ids.length > filterValuesMax) {
     throw invalidArgument(field, `has ${ids.length} values; it takes at most ${filterValuesMax}`, "TOO_MANY_VALUES");

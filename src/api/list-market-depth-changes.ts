@@ -4,15 +4,17 @@ import {
   MarketHistoryService,
 } from "../../gen/marketd/history/v1/market_history_pb.js";
 import { blockMetadata } from "../domain/block-headers.js";
-import { decodeChangeCursor, encodeChangeCursor } from "../domain/cursor.js";
+import { decodePositionCursor, encodePositionCursor } from "../domain/cursor.js";
 import { requireIdentifier } from "../domain/identifier.js";
-import { pageInfo, readPagination } from "../domain/page.js";
+import { pageInfo, readForwardPagination } from "../domain/page.js";
 import { type Call, type UnaryMethod, unary } from "../domain/service.js";
 import { MessageResponse } from "../encoding/message-response.js";
 import { type PastChange, readChanges } from "../history/changes-page.js";
 import type { History } from "../history/history.js";
 import type { Live } from "../live/live.js";
 import { readMoment } from "./moment.js";
+
+const decode = decodePositionCursor("changes");
 
 /** ListMarketDepthChanges: a page of the changes of a market's book, an update for each block. */
 export function listMarketDepthChanges(options: { readonly live: Live; readonly history: History }): UnaryMethod {
@@ -22,8 +24,7 @@ export function listMarketDepthChanges(options: { readonly live: Live; readonly 
     async (request: ListMarketDepthChangesRequest, call: Call) => {
       const marketId = requireIdentifier("market_id", request.marketId);
       const range = readRange(request);
-      const newestFirst = request.pagination?.newestFirst ?? false;
-      const pageRequest = { ...readPagination(request.pagination, decodeChangeCursor), newestFirst };
+      const pageRequest = readForwardPagination(request.pagination, decode);
       live.state().requireMarket(marketId);
       const page = await readChanges(history.past, marketId, range, pageRequest, call);
       const edges = page.changes.map((change) => edge(marketId, change));
@@ -58,6 +59,6 @@ function edge(marketId: string, { block, levels, sequenceNumber, previousSequenc
   return {
     block: { height, timestamp, streamSequence },
     update: { marketId, buy: levels.buy, sell: levels.sell, sequenceNumber, previousSequenceNumber },
-    cursor: encodeChangeCursor(streamSequence),
+    cursor: encodePositionCursor("changes", streamSequence),
   };
 }

@@ -1,8 +1,11 @@
 import { crc32 } from "node:zlib";
 import { invalidArgument, repeated } from "./failure.js";
 
+/** The lists that are ordered by id. */
+export type IdListName = "assets" | "markets";
+
 /** The lists that have cursors. A cursor is valid for its own list only. */
-export type ListName = "ledger" | "bundles" | "changes";
+export type ListName = "ledger" | "bundles" | "changes" | "trades" | "accounts" | "balances" | IdListName;
 
 const checksumBytes = 4;
 
@@ -85,16 +88,43 @@ export function decodeBundleCursor(field: string, text: string): BundlePlace {
   };
 }
 
-/** The cursor of a change of a book: the place of its block. */
-export function encodeChangeCursor(streamSequence: bigint): string {
+/** Lists whose positions are numbers of 64 bits: of a change's place in the stream of events, a trade, an account. */
+type PositionListName = "changes" | "trades" | "accounts";
+
+/** The cursor of a position in such a list. */
+export function encodePositionCursor(list: PositionListName, position: bigint): string {
   const bytes = Buffer.allocUnsafe(8);
-  bytes.writeBigUInt64BE(streamSequence);
-  return encodeCursor("changes", bytes);
+  bytes.writeBigUInt64BE(position);
+  return encodeCursor(list, bytes);
 }
 
-/** The place in a change's cursor. @throws Failure naming `field` */
-export function decodeChangeCursor(field: string, text: string): bigint {
-  return numberIn(field, decodeCursor("changes", field, text));
+/** Reads the number in a cursor of such a list. @throws Failure naming `field` */
+export function decodePositionCursor(list: PositionListName): (field: string, text: string) => bigint {
+  return (field, text) => numberIn(field, decodeCursor(list, field, text));
+}
+
+/** The cursor of a place that is two numbers: of a balance its block and its account. */
+export function encodePlaceCursor(list: "balances", first: bigint, second: bigint): string {
+  const bytes = Buffer.allocUnsafe(16);
+  bytes.writeBigUInt64BE(first);
+  bytes.writeBigUInt64BE(second, 8);
+  return encodeCursor(list, bytes);
+}
+
+/** Reads the two numbers. @throws Failure naming `field` */
+export function decodePlaceCursor(list: "balances", field: string, text: string): readonly [bigint, bigint] {
+  const position = decodeCursor(list, field, text);
+  return [numberIn(field, position.subarray(0, 8)), numberIn(field, position.subarray(8))];
+}
+
+/** The cursor of an id in a list that is ordered by id. */
+export function encodeIdCursor(list: IdListName, id: string): string {
+  return encodeCursor(list, Buffer.from(id, "latin1"));
+}
+
+/** Reads the id in a cursor of such a list. @throws Failure naming `field` */
+export function idCursorDecoder(list: IdListName): (field: string, text: string) => string {
+  return (field, text) => Buffer.from(decodeCursor(list, field, text)).toString("latin1");
 }
 
 /** The number of eight bytes that a position is. */

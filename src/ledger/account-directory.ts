@@ -111,7 +111,7 @@ export class AccountDirectory {
   }
 
   /** The accounts of a party, in the order of their numbers. */
-  accountsOf(partyId: string): readonly Account[] {
+  accountsOf(partyId: string): Account[] {
     const accounts: Account[] = [];
     for (let id = this.#newestOfParty.get(partyId) ?? 0; id > 0; id = this.#previousOf[id] ?? 0) {
       accounts.push(this.account(id));

@@ -138,7 +138,8 @@ export class LedgerReader {
   }
 }
 
-function cursorName({ backwards }: PageRequest<bigint>): string {
+/** The field that has the cursor of a page. */
+export function cursorName({ backwards }: PageRequest<unknown>): string {
   return backwards ? "pagination.before" : "pagination.after";
 }
 
@@ -146,7 +147,7 @@ function cursorName({ backwards }: PageRequest<bigint>): string {
 const cursorAttemptsMax = 3;
 
 /** @throws ReadBehindError for a cursor of a block that is not there */
-function checkCursor(cursor: bigint | undefined, newest: BlockPlace | undefined): void {
+export function checkCursor(cursor: bigint | undefined, newest: BlockPlace | undefined): void {
   if (cursor === undefined || newest === undefined || cursor < firstIdOfBlock(newest.height + 1n)) return;
   throw new ReadBehindError("the cursor lies beyond the newest block", cursorAttemptsMax);
 }

@@ -1,4 +1,4 @@
-import type { AccountDirectory, AccountKind, EntryClass } from "./account-directory.js";
+import type { Account, AccountDirectory, AccountKind, EntryClass } from "./account-directory.js";
 
 /** The accounts on one side of an entry. An empty list or undefined does not restrict. */
 export interface AccountSide {
@@ -45,6 +45,17 @@ export type LedgerSelection =
 
 /** The selected accounts of one kind: a party has one at most. */
 type Chosen = "all" | "none" | number;
+
+/** Whether a side selects an account; undefined selects all. */
+export function selectsAccount(side: AccountSide | undefined, { partyId, kind }: Account): boolean {
+  if (side === undefined) return true;
+  return (
+    (side.partyId ?? partyId) === partyId &&
+    (side.assetId ?? kind.assetId) === kind.assetId &&
+    (side.marketIds.length === 0 || side.marketIds.includes(kind.marketId)) &&
+    (side.types.length === 0 || side.types.includes(kind.type))
+  );
+}
 
 /** Converts a filter to exact ranges of the indexes. */
 export function selectEntries(directory: AccountDirectory, filter: LedgerFilter): LedgerSelection {

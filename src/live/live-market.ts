@@ -1,10 +1,11 @@
 import { create, fromBinary } from "@bufbuild/protobuf";
 import {
+  GetLastTradeResponseSchema,
   GetLatestMarketDataResponseSchema,
   GetLatestMarketDepthResponseSchema,
   GetMarketResponseSchema,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
-import { MarketSchema } from "../../gen/vega/markets_pb.js";
+import { Market_State, MarketSchema } from "../../gen/vega/markets_pb.js";
 import { FeeSchema, MarketDataSchema, type Trade, TradeSchema } from "../../gen/vega/vega_pb.js";
 import type { EncodedResponse } from "../domain/encoded-response.js";
 import { type BookLevel, type Levels, type Mark, type PreparedChange, TrackedBook } from "../domain/tracked-book.js";
@@ -15,6 +16,7 @@ import { BookResponse } from "./book-response.js";
 import type { CacheBudget } from "./cache-budget.js";
 import { type DepthSegment, depthSegment, levelMessage } from "./depth-segment.js";
 import { EncodedLevels, levelsAtOnceMax } from "./encoded-levels.js";
+import type { Listed } from "./id-list.js";
 import type { LiveLimits } from "./limits.js";
 import { Segment, SegmentResponse } from "./segment-response.js";
 import type { SnapshotMarks } from "./snapshot-marks.js";
@@ -38,6 +40,14 @@ export interface MarketDecimals {
 const marketEnvelope = { schema: GetMarketResponseSchema, open: '{"market":', close: "}" } as const;
 const dataEnvelope = { schema: GetLatestMarketDataResponseSchema, open: '{"marketData":', close: "}" } as const;
 
+/** A market's definition in memory. */
+export interface MarketDefinition extends Listed {
+  /** Whether nobody will trade there any more: it is settled or closed. */
+  readonly isOver: boolean;
+}
+
+const overStates: ReadonlySet<Market_State> = new Set([Market_State.SETTLED, Market_State.CLOSED]);
+
 /** Market data in memory; responses that contain it share its bytes. */
 export interface LiveMarketData {
   readonly changedSequence: bigint;
@@ -53,8 +63,10 @@ export interface LiveMarketData {
 export class LiveMarket {
   readonly book: TrackedBook;
   #market: EncodedResponse<typeof GetMarketResponseSchema> | undefined;
+  #definition: MarketDefinition | undefined;
   #data: LiveMarketData | undefined;
   #trade: TradeRow | undefined;
+  #lastTrade: EncodedResponse<typeof GetLastTradeResponseSchema> | undefined;
   #sequenceNumber = 0n;
   #depthChanged = 0n;
   #published: Published = { mark: 0, sequenceNumber: 0n };
@@ -81,6 +93,11 @@ export class LiveMarket {
     return this.#market;
   }
 
+  /** The market as the network last announced it; undefined until it did. */
+  get definition(): MarketDefinition | undefined {
+    return this.#definition;
+  }
+
   /** The scales of its prices and sizes; undefined until the network announced the market. */
   get decimals(): MarketDecimals | undefined {
     return this.#decimals;
@@ -89,6 +106,17 @@ export class LiveMarket {
   /** Undefined until the network published market data. */
   get data(): LiveMarketData | undefined {
     return this.#data;
+  }
+
+  /** The GetLastTrade response; undefined until the market has traded. */
+  get lastTrade(): EncodedResponse<typeof GetLastTradeResponseSchema> | undefined {
+    if (this.#trade === undefined) return undefined;
+    this.#lastTrade ??= new MessageResponse(
+      GetLastTradeResponseSchema,
+      { trade: tradeMessage(this.#trade) },
+      { version: `${this.chainVersion}-${this.#trade.changedSequence}` },
+    );
+    return this.#lastTrade;
   }
 
   /** The last published update; sequence number 0 if there is none. */
@@ -107,11 +135,13 @@ export class LiveMarket {
    */
   setMarket(row: KeptWhole): boolean {
     const before = this.#decimals;
-    const { decimalPlaces, positionDecimalPlaces } = fromBinary(MarketSchema, row.body);
+    const { body, changedSequence } = row;
+    const { decimalPlaces, positionDecimalPlaces, state } = fromBinary(MarketSchema, body);
     this.#decimals = { decimalPlaces, positionDecimalPlaces };
-    const segments = [Segment.ofBinary(MarketSchema, row.body)];
-    this.#market = new SegmentResponse(marketEnvelope, segments, `${this.chainVersion}-${row.changedSequence}`);
-    this.#touchDepth(row.changedSequence);
+    const segment = Segment.ofBinary(MarketSchema, body);
+    this.#definition = { id: this.id, changedSequence, segment, isOver: overStates.has(state) };
+    this.#market = new SegmentResponse(marketEnvelope, [segment], `${this.chainVersion}-${changedSequence}`);
+    this.#touchDepth(changedSequence);
     return (
       before !== undefined &&
       (before.decimalPlaces !== decimalPlaces || before.positionDecimalPlaces !== positionDecimalPlaces)
@@ -126,6 +156,7 @@ export class LiveMarket {
 
   setTrade(row: TradeRow): void {
     this.#trade = row;
+    this.#lastTrade = undefined;
     this.#touchDepth(row.changedSequence);
   }
 

@@ -1,19 +1,53 @@
 import { createHash } from "node:crypto";
-import { ListLatestMarketDataResponseSchema, TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import {
+  AssetEdgeSchema,
+  AssetsConnectionSchema,
+  GetAssetResponseSchema,
+  ListAssetsResponseSchema,
+  ListLatestMarketDataResponseSchema,
+  ListMarketsResponseSchema,
+  MarketConnectionSchema,
+  MarketEdgeSchema,
+  TradingDataService,
+} from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { AssetSchema } from "../../gen/vega/assets_pb.js";
 import type { EncodedResponse } from "../domain/encoded-response.js";
 import { Failure, unavailable, worded } from "../domain/failure.js";
 import { storeHash } from "../domain/resume-token.js";
 import type { Mark, PreparedChange } from "../domain/tracked-book.js";
 import { runAtOnce, runInTurns } from "../domain/work-pacer.js";
 import type { Changes, LevelRow, Place, Progress } from "../store/changes.js";
+import type { AssetRow } from "../store/market-table.js";
 import { CacheBudget } from "./cache-budget.js";
+import { IdList, type Listed, ResponseCache, selectionVersion } from "./id-list.js";
 import { type LiveLimits, liveRetryAfterMs } from "./limits.js";
 import { LiveMarket, type LiveMarketData, type Published } from "./live-market.js";
-import { SegmentResponse } from "./segment-response.js";
+import { Segment, SegmentResponse } from "./segment-response.js";
 import { type HeldMarkets, SnapshotLog } from "./snapshot-log.js";
 import { marksOf, type SnapshotMarks } from "./snapshot-marks.js";
 
 const listEnvelope = { schema: ListLatestMarketDataResponseSchema, open: '{"marketsData":[', close: "]}" } as const;
+
+const marketList = {
+  name: "markets",
+  response: ListMarketsResponseSchema,
+  connection: MarketConnectionSchema,
+  edge: MarketEdgeSchema,
+} as const;
+
+const assetList = {
+  name: "assets",
+  response: ListAssetsResponseSchema,
+  connection: AssetsConnectionSchema,
+  edge: AssetEdgeSchema,
+} as const;
+
+const assetEnvelope = { schema: GetAssetResponseSchema, open: '{"asset":', close: "}" } as const;
+
+/** An asset in memory. */
+export interface LiveAsset extends Listed {
+  readonly response: EncodedResponse<typeof GetAssetResponseSchema>;
+}
 
 /** The changes of a snapshot that concern streams. */
 export interface StateChange {
@@ -69,7 +103,12 @@ export class LiveState {
   readonly #budget: CacheBudget;
   readonly #markets = new Map<string, LiveMarket>();
   readonly #announced: LiveMarket[] = [];
-  readonly #lists = new Map<string, EncodedResponse<typeof ListLatestMarketDataResponseSchema>>();
+  readonly #assets = new Map<string, LiveAsset>();
+  readonly #lists: ResponseCache<typeof ListLatestMarketDataResponseSchema>;
+  /** Pages of the announced markets. */
+  readonly marketList: IdList<typeof ListMarketsResponseSchema>;
+  /** Pages of the assets. */
+  readonly assetList: IdList<typeof ListAssetsResponseSchema>;
   #counts: MarketCounts | undefined;
   #progress: Progress;
   #mark: Mark = 0;
@@ -81,6 +120,9 @@ export class LiveState {
     this.storeHash = storeHash(this.chainId, storeId);
     this.chainVersion = createHash("sha256").update(`${this.chainId}\0${storeId}`).digest("base64url").slice(0, 10);
     this.#limits = limits;
+    this.#lists = new ResponseCache(limits.listResponsesMax);
+    this.marketList = new IdList(marketList, this.chainVersion, limits.listResponsesMax);
+    this.assetList = new IdList(assetList, this.chainVersion, limits.listResponsesMax);
     this.#budget = new CacheBudget(limits.depthResponsesBytesMax);
     this.#progress = changes.progress;
     this.apply(changes);
@@ -99,14 +141,29 @@ export class LiveState {
     return this.#announced;
   }
 
+  /** The assets that the network announced, by id. */
+  get assets(): readonly LiveAsset[] {
+    return [...this.#assets.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
+  }
+
   /** An announced market. @throws Failure `not_found` */
   requireMarket(id: string): AnnouncedMarket {
     const market = this.#markets.get(id);
     if (market !== undefined && isAnnounced(market)) return market;
     throw worded(({ method }) => {
-      const list = method(TradingDataService.method.listLatestMarketData);
-      const message = `market ${id} is not known; ${list} lists those that have data`;
+      const list = method(TradingDataService.method.listMarkets);
+      const message = `market ${id} is not known; ${list} lists all`;
       return new Failure("not_found", message, { reason: "MARKET_UNKNOWN" });
+    });
+  }
+
+  /** An announced asset. @throws Failure `not_found` */
+  requireAsset(id: string): LiveAsset {
+    const asset = this.#assets.get(id);
+    if (asset !== undefined) return asset;
+    throw worded(({ method }) => {
+      const message = `asset ${id} is not known; ${method(TradingDataService.method.listAssets)} lists all`;
+      return new Failure("not_found", message, { reason: "ASSET_UNKNOWN" });
     });
   }
 
@@ -126,7 +183,7 @@ export class LiveState {
   /** The state of the first snapshot, made in turns of the event loop. */
   static async create(changes: Changes, limits: LiveLimits): Promise<LiveState> {
     const { progress, wholeBooks } = changes;
-    const none = { progress, wholeBooks, markets: [], marketData: [], depths: [], levels: [], trades: [] };
+    const none = { progress, wholeBooks, markets: [], marketData: [], assets: [], depths: [], levels: [], trades: [] };
     const state = new LiveState(none, limits);
     state.apply(changes, await state.prepare(changes));
     return state;
@@ -148,7 +205,9 @@ export class LiveState {
       const market = this.#marketOf(row.marketId);
       if (market.market === undefined) announced.push(market);
       if (market.setMarket(row)) redefined.push(market);
+      this.marketList.changed(row.changedSequence);
     }
+    for (const row of changes.assets) this.#setAsset(row);
     for (const row of changes.marketData) this.#marketOf(row.marketId).setData(row);
     for (const row of changes.trades) this.#marketOf(row.marketId).setTrade(row);
     if (changes.marketData.length > 0 || announced.length > 0) this.#lists.clear();
@@ -169,22 +228,14 @@ export class LiveState {
 
   /** The list of market data in the given order; all of the markets have some. `key` names the selection. */
   list(key: string, data: () => readonly LiveMarketData[]): EncodedResponse<typeof ListLatestMarketDataResponseSchema> {
-    let response = this.#lists.get(key);
-    if (response === undefined) {
-      if (this.#lists.size >= this.#limits.listResponsesMax) this.#lists.clear();
+    return this.#lists.get(key, () => {
       const selected = data();
       let newest = 0n;
       for (const { changedSequence } of selected) if (changedSequence > newest) newest = changedSequence;
-      const selection = createHash("sha256").update(key).digest("base64url").slice(0, 10);
-      const version = `${this.chainVersion}-${newest}-${selection}`;
-      response = new SegmentResponse(
-        listEnvelope,
-        selected.map((one) => one.segment),
-        version,
-      );
-      this.#lists.set(key, response);
-    }
-    return response;
+      const version = `${this.chainVersion}-${newest}-${selectionVersion(key)}`;
+      const segments = selected.map((one) => one.segment);
+      return new SegmentResponse(listEnvelope, segments, version);
+    });
   }
 
   /** Those that published, with what they had published before, and those that became stale, or no longer are. */
@@ -235,6 +286,13 @@ export class LiveState {
       prepared.set(market, yield* market.prepareLevels(rows, marks));
     }
     return { marks, levels: prepared };
+  }
+
+  #setAsset({ assetId: id, changedSequence, body }: AssetRow): void {
+    const segment = Segment.ofBinary(AssetSchema, body);
+    const response = new SegmentResponse(assetEnvelope, [segment], `${this.chainVersion}-${changedSequence}`);
+    this.#assets.set(id, { id, changedSequence, segment, response });
+    this.assetList.changed(changedSequence);
   }
 
   #marketOf(id: string): LiveMarket {

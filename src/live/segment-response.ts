@@ -33,6 +33,14 @@ export class Segment {
     );
   }
 
+  /** From a response that is a part of another one. */
+  static from(response: { binary(): Uint8Array; jsonText(): string }): Segment {
+    return new Segment(
+      () => response.binary(),
+      () => response.jsonText(),
+    );
+  }
+
   /** The bytes as field 1 of the enclosing message: tag, length, content. */
   field(): Uint8Array {
     this.#field ??= new BinaryWriter().tag(1, WireType.LengthDelimited).bytes(this.#binary()).finish();

@@ -22,11 +22,20 @@ import {
 } from "../store/depth-table.js";
 import { writePast } from "../store/history-table.js";
 import { insertLedgerEntries, type LedgerText, loadLedgerEntries } from "../store/ledger-entry-table.js";
-import { type KeptWhole, marketDataRows, marketRows, type TradeRow, tradeRows } from "../store/market-table.js";
+import {
+  type AssetRow,
+  assetRows,
+  type KeptWhole,
+  marketDataRows,
+  marketRows,
+  type TradeRow,
+  tradeRows,
+} from "../store/market-table.js";
 import { advanceProgress, type Progress, type ProgressWriter } from "../store/progress-table.js";
 import { StatementGroup } from "../store/statement-group.js";
 import { type RowSum, writeTableDigests } from "../store/table-digest-table.js";
 import { insertRows, rowsWorthLoading, writeRows } from "../store/table-rows.js";
+import { type TradeBatch, writeTrades } from "../store/trade-table.js";
 import type { HistoryBatch, HistoryFold } from "./history-fold.js";
 
 /**
@@ -37,6 +46,7 @@ export interface Batch {
   readonly blocks: Map<bigint, BlockRow>;
   readonly markets: Map<string, KeptWhole>;
   readonly marketData: Map<string, KeptWhole>;
+  readonly assets: Map<string, AssetRow>;
   readonly depths: Map<string, DepthRow>;
   readonly levels: Map<string, LevelRow>;
   readonly orders: Map<string, LiveOrder | undefined>;
@@ -53,6 +63,7 @@ export interface WholeBatch extends Batch {
   readonly classes: readonly EntryClassRow[];
   /** Undefined: the past of books is not kept. */
   readonly past: HistoryBatch | undefined;
+  readonly allTrades: TradeBatch;
   readonly reached: Omit<Progress, "prunedSequence">;
 }
 
@@ -62,6 +73,7 @@ export function emptyBatch(): Batch {
     blocks: new Map(),
     markets: new Map(),
     marketData: new Map(),
+    assets: new Map(),
     depths: new Map(),
     levels: new Map(),
     orders: new Map(),
@@ -78,6 +90,7 @@ export function rowCount(batch: Batch): number {
     batch.blocks.size +
     batch.markets.size +
     batch.marketData.size +
+    batch.assets.size +
     batch.depths.size +
     batch.levels.size +
     batch.orders.size +
@@ -88,12 +101,19 @@ export function rowCount(batch: Batch): number {
   );
 }
 
+/** What tables add up to when a batch is written. */
+export interface SumsAfter {
+  /** Those of `table_digest`, by their names. */
+  readonly tables: ReadonlyMap<string, RowSum>;
+  readonly assets: RowSum;
+}
+
 /** Options for writing a batch. */
 export interface WriteOptions extends Omit<ProgressWriter, "keepsPast"> {
   /** Use LOAD DATA LOCAL for many rows. */
   readonly localInfile: boolean;
   /** The sums of the tables including the batch. May be called repeatedly. */
-  readonly sumsAfter: (batch: WholeBatch, progress: Progress) => ReadonlyMap<string, RowSum>;
+  readonly sumsAfter: (batch: WholeBatch, progress: Progress) => SumsAfter;
   readonly prunePast?: HistoryFold["prune"] | undefined;
 }
 
@@ -111,6 +131,7 @@ export async function writeBatch(
   await writeRows(group, blockRows, [...batch.blocks.values()]);
   await writeRows(group, marketRows, [...batch.markets.values()]);
   await writeRows(group, marketDataRows, [...batch.marketData.values()]);
+  await writeRows(group, assetRows, [...batch.assets.values()]);
   await writeRows(group, depthRows, [...batch.depths.values()]);
   await writeRows(group, levelRows, [...batch.levels.values()]);
   await writeLiveOrders(group, batch.orders);
@@ -123,6 +144,7 @@ export async function writeBatch(
   else await insertLedgerEntries(group, batch.text);
   await writeRows(group, bundleRows, [...batch.bundles.values()]);
   await writeRows(group, signatureRows, batch.signatures);
+  await writeTrades(group, batch.allTrades);
   if (past !== undefined) {
     await writePast(group, past);
     await prunePast?.(connection, group, past, batch.reached.blockTimeNs);
@@ -134,7 +156,9 @@ export async function writeBatch(
     prunedSequence = await pruneTombstones(connection, batch.reached.height, prunedSequence);
   }
   const progress = { ...batch.reached, prunedSequence };
-  await writeTableDigests(group, sumsAfter(batch, progress));
+  const { tables, assets } = sumsAfter(batch, progress);
+  await writeTableDigests(group, tables);
+  if (batch.assets.size > 0) await writeTableDigests(group, new Map([[assetRows.table, assets]]), "history_digest");
   await group.send();
   return progress;
 }

@@ -1,5 +1,6 @@
 import { type DescMessage, fromBinary, type MessageShape, toBinary } from "@bufbuild/protobuf";
 import { type MarketDefinition, VenueEventSchema } from "../../gen/marketd/events/v1/venue_pb.js";
+import { AssetSchema } from "../../gen/vega/assets_pb.js";
 import { NodeSignatureSchema } from "../../gen/vega/commands/v1/validator_commands_pb.js";
 import {
   BeginBlockSchema,
@@ -18,6 +19,7 @@ import { type Batch, emptyBatch, rowCount, type WholeBatch } from "./batch.js";
 import { BlockChain } from "./block-chain.js";
 import { EventEnvelope, eventMembers, kindName } from "./bus-event.js";
 import {
+  checkAsset,
   checkMarket,
   checkMarketData,
   checkNodeSignature,
@@ -30,12 +32,13 @@ import type { Frame } from "./frames.js";
 import { type Decimals, decimalsOf, type HistoryFold } from "./history-fold.js";
 import type { LedgerTextWriter } from "./ledger-text.js";
 import { RecordingError } from "./recording-error.js";
+import { noTrades, TradeFold } from "./trade-fold.js";
 import { type VenueCounts, VenueMarkets } from "./venue-markets.js";
 
 /** Differences from the network's best prices that are described; all are counted. */
 export const mismatchesDescribedMax = 10;
 
-/** The longest market or market data event in bytes, because it is one value of one row. Usually they have some KiB. */
+/** The longest market, market data or asset event in bytes, because it is one value of one row. Usually they have some KiB. */
 export const keptWholeBytesMax = 1024 * 1024;
 
 /** The maximum memory for the events of one block, in bytes, as counted with {@link eventOverheadBytes}. */
@@ -89,6 +92,8 @@ export interface FoldStart {
   readonly chain?: BlockChain;
   /** Undefined: the past of books is not kept. */
   readonly history?: HistoryFold | undefined;
+  /** Default: that of an empty store. */
+  readonly trades?: TradeFold;
 }
 
 /** The open block. */
@@ -97,6 +102,7 @@ interface OpenBlock {
   readonly timeNs: bigint;
   readonly markets: Map<string, Uint8Array>;
   readonly marketData: Map<string, MarketData>;
+  readonly assets: Map<string, Uint8Array>;
   readonly decimals: Map<string, Decimals>;
   readonly trades: Trade[];
   readonly bundles: Batch["bundles"];
@@ -110,6 +116,7 @@ const storedMembers: ReadonlySet<number> = new Set([
   eventMembers.order,
   eventMembers.trade,
   eventMembers.marketData,
+  eventMembers.asset,
   eventMembers.nodeSignature,
   eventMembers.marketCreated,
   eventMembers.marketUpdated,
@@ -137,9 +144,10 @@ export class BlockFold {
   readonly #ledger: LedgerTextWriter;
   readonly #chain: BlockChain;
   readonly #history: HistoryFold | undefined;
+  readonly #trades: TradeFold;
   readonly #envelope = new EventEnvelope();
   #batch = emptyBatch();
-  /** Bytes of markets and market data in the batch. */
+  /** Bytes of markets, market data and assets in the batch. */
   #keptBytes = 0;
   #chainId: Buffer | undefined;
   /** Of the last event; undefined: any may be first. */
@@ -167,6 +175,7 @@ export class BlockFold {
     this.#ledger = start.ledger;
     this.#chain = start.chain ?? new BlockChain();
     this.#history = start.history;
+    this.#trades = start.trades ?? new TradeFold(noTrades);
     this.#position = start.position;
     this.#reached = start.progress;
     this.#loadedUpTo = start.progress?.streamSequence ?? -1n;
@@ -181,7 +190,10 @@ export class BlockFold {
   /** The size of the batch. */
   get size(): { readonly bytes: number; readonly rows: number } {
     const { bytes = 0, rows = 0 } = this.#history ?? {};
-    return { bytes: this.#ledger.pendingBytes + this.#keptBytes + bytes, rows: rowCount(this.#batch) + rows };
+    return {
+      bytes: this.#ledger.pendingBytes + this.#keptBytes + bytes,
+      rows: rowCount(this.#batch) + rows + this.#trades.rows,
+    };
   }
 
   /** The next event that is needed; earlier ones may precede it. Undefined: any may be first. */
@@ -192,8 +204,10 @@ export class BlockFold {
   /** The changes of whole blocks since the last `take`. Changes of an open block stay here. */
   take(): WholeBatch {
     if (this.#reached === undefined) throw new Error("no block has ended yet");
-    const past = this.#history?.take(this.#reached.streamSequence);
-    const batch = { ...this.#batch, ...this.#ledger.take(), past, reached: this.#reached };
+    const { streamSequence } = this.#reached;
+    const past = this.#history?.take(streamSequence);
+    const allTrades = this.#trades.take(streamSequence);
+    const batch = { ...this.#batch, ...this.#ledger.take(), past, allTrades, reached: this.#reached };
     this.#batch = emptyBatch();
     this.#keptBytes = 0;
     this.#moved = false;
@@ -350,6 +364,12 @@ export class BlockFold {
       case eventMembers.marketUpdated:
         this.#market(block, "market_updated");
         return;
+      case eventMembers.asset: {
+        const asset = this.#decode(AssetSchema);
+        checkAsset(asset);
+        block.assets.set(asset.id, Uint8Array.from(this.#keptWhole("asset")));
+        return;
+      }
       case eventMembers.venueEvent:
         this.#venueEvent(block);
         return;
@@ -400,6 +420,7 @@ export class BlockFold {
       timeNs: timestamp,
       markets: new Map(),
       marketData: new Map(),
+      assets: new Map(),
       decimals: new Map(),
       trades: [],
       bundles: new Map(),
@@ -426,6 +447,10 @@ export class BlockFold {
       this.#keptBytes += body.length;
       batch.marketData.set(marketId, { marketId, changedSequence: sequence, body });
     }
+    for (const [assetId, body] of block.assets) {
+      this.#keptBytes += body.length;
+      batch.assets.set(assetId, { assetId, changedSequence: sequence, body });
+    }
     const trades = block.trades.map((trade) => toTradeRow(trade, sequence, block.timeNs));
     for (const trade of trades) batch.trades.set(trade.marketId, trade);
     for (const [id, bundle] of block.bundles) if (!batch.bundles.has(id)) batch.bundles.set(id, bundle);
@@ -434,7 +459,8 @@ export class BlockFold {
     const venueMarkets = this.#venues.takeChanged();
     for (const market of venueMarkets) batch.venueMarkets.set(market.marketId, market);
     const blockPlace = { streamSequence: sequence, height, timeNs: block.timeNs };
-    this.#history?.endBlock(blockPlace, { changes: changes.markets, decimals: block.decimals, venueMarkets, trades });
+    this.#history?.endBlock(blockPlace, { changes: changes.markets, decimals: block.decimals, venueMarkets });
+    this.#trades.endBlock(height, trades);
     this.counts.ledgerEntries += this.#ledger.position - this.#position;
     this.#position = this.#ledger.position;
     const place = { height, timeNs: block.timeNs, streamSequence: sequence, ledgerEntries: this.#position };

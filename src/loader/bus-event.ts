@@ -14,6 +14,7 @@ export const eventMembers = {
   marketData: 111,
   nodeSignature: 112,
   marketCreated: 116,
+  asset: 117,
   marketUpdated: 125,
   signerRemoved: 144,
   beginBlock: 148,

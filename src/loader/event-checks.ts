@@ -1,8 +1,10 @@
+import type { Asset } from "../../gen/vega/assets_pb.js";
 import type { NodeSignature } from "../../gen/vega/commands/v1/validator_commands_pb.js";
 import type { ERC20MultiSigSignerRemoved } from "../../gen/vega/events/v1/events_pb.js";
 import type { Instrument, Market } from "../../gen/vega/markets_pb.js";
 import type { Fee, MarketData, Order, PriceMonitoringBounds, Trade } from "../../gen/vega/vega_pb.js";
 import {
+  assetDecimalsMax,
   checkFraction,
   checkId,
   checkQuantity,
@@ -82,6 +84,24 @@ function checkBounds(field: string, bounds: PriceMonitoringBounds): void {
   checkQuantity(`${field}.max_valid_price`, bounds.maxValidPrice);
   checkFraction(`${field}.reference_price`, bounds.referencePrice);
   checkFraction(`${field}.trigger.probability`, bounds.trigger?.probability ?? "");
+}
+
+/** An asset. */
+export function checkAsset({ id, details }: Asset): void {
+  requireId("asset.id", id);
+  if (details === undefined) return;
+  const { name, symbol, decimals, quantum, source } = details;
+  checkTexts({ "asset.details.name": name, "asset.details.symbol": symbol });
+  if (decimals > assetDecimalsMax)
+    throw fieldError("asset.details.decimals", `${decimals}`, `0 to ${assetDecimalsMax}`);
+  checkFraction("asset.details.quantum", quantum);
+  if (source.case === "builtinAsset") {
+    checkQuantity("asset.details.builtin_asset.max_faucet_amount_mint", source.value.maxFaucetAmountMint);
+  }
+  if (source.case !== "erc20") return;
+  checkId("asset.details.erc20.contract_address", source.value.contractAddress);
+  checkQuantity("asset.details.erc20.lifetime_limit", source.value.lifetimeLimit);
+  checkQuantity("asset.details.erc20.withdraw_threshold", source.value.withdrawThreshold);
 }
 
 /** A market. `kind` is that of the event. */

@@ -13,7 +13,10 @@ export const fractionLengthMax = 160;
 /** The most decimals of prices and sizes: the finest units of real markets have 18. */
 export const decimalsMax = 30;
 
-/** The longest name, code, tag or other text of a market, in characters. */
+/** The most decimals of an asset: an ERC20 token states them in a byte. */
+export const assetDecimalsMax = 255n;
+
+/** The longest name, code, tag or other text of a market or an asset, in characters. */
 export const textLengthMax = 1_024;
 
 /** The most tags of a market. */
@@ -104,8 +107,12 @@ export function requireBlockTime(field: string, timeNs: bigint): void {
   throw fieldError(field, `${timeNs}`, `Unix nanoseconds, 0 or more, at most ${blockTimeNsMax}`);
 }
 
-/** @throws RecordingError for texts of a market that are too long, or too many tags */
-export function checkTexts(texts: Readonly<Record<string, string>>, tagsField: string, tags: readonly string[]): void {
+/** @throws RecordingError for texts that are too long, or too many tags */
+export function checkTexts(
+  texts: Readonly<Record<string, string>>,
+  tagsField = "",
+  tags: readonly string[] = [],
+): void {
   const tooLong = (text: string): boolean => text.length > textLengthMax;
   const [field, text] = Object.entries(texts).find(([, each]) => tooLong(each)) ?? [tagsField, tags.find(tooLong)];
   if (text !== undefined) throw fieldError(field, text, `at most ${textLengthMax} characters`);

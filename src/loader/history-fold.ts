@@ -1,5 +1,4 @@
 import type { Market } from "../../gen/vega/markets_pb.js";
-import { entryId } from "../domain/block-position.js";
 import {
   type BookUpdate,
   changesPerSegment,
@@ -24,8 +23,6 @@ import {
   firstChangesPart,
   historySequenceRows,
   type PastBatch,
-  type PastTradeRow,
-  pastTradeRows,
   readSegments,
   type SegmentPartRow,
   type SegmentRow,
@@ -34,7 +31,6 @@ import {
   segmentStates,
   toParts,
 } from "../store/history-table.js";
-import type { TradeRow } from "../store/market-table.js";
 import type { StatementGroup } from "../store/statement-group.js";
 import { addRow, noRows, type RowSum, rowHash, subtractSum } from "../store/table-digest-table.js";
 import { type TableRows, writeRows } from "../store/table-rows.js";
@@ -63,8 +59,6 @@ export interface HistoryStart {
   readonly historySequence: bigint;
   readonly pasts: readonly StoredPast[];
   readonly digests: ReadonlyMap<string, RowSum>;
-  /** The newest block, and how many trades it has. */
-  readonly tradeBlock: { readonly height: bigint; readonly position: number };
   /** Undefined: it is written up to the newest block. */
   readonly gap: HistoryGap | undefined;
 }
@@ -76,8 +70,6 @@ export interface HistoryGap {
   /** The newest block. */
   readonly place: BlockPlace;
   readonly markets: ReadonlyMap<string, { readonly decimals: Decimals; readonly stale: boolean }>;
-  /** The last trades that are not in the past yet. */
-  readonly trades: readonly PastTradeRow[];
 }
 
 /** What a block did. */
@@ -86,8 +78,6 @@ export interface BlockOutcome {
   /** Of the markets that it announced or updated. */
   readonly decimals: ReadonlyMap<string, Decimals>;
   readonly venueMarkets: readonly Pick<VenueMarketRow, "marketId" | "stale">[];
-  /** All of them, in order. */
-  readonly trades: readonly TradeRow[];
 }
 
 /** The past of a market, as far as the next blocks need it. */
@@ -109,7 +99,7 @@ interface MarketPast {
   written: BookHistoryRow | undefined;
 }
 
-const digestedTables = [bookHistoryRows, historySequenceRows, bookChangeRows, pastTradeRows];
+const digestedTables = [bookHistoryRows, historySequenceRows, bookChangeRows];
 
 /** The batch of a past, and what its tables add up to with it. */
 export interface HistoryBatch extends PastBatch {
@@ -132,17 +122,14 @@ export class HistoryFold {
   #historySum: RowSum;
   #sequenceSum: RowSum;
   #changeSum: RowSum;
-  #tradeSum: RowSum;
   /** Tables whose digest was removed: it stays missing, because nobody knows what it was. */
   readonly #missing: readonly string[];
   #segments = new Map<string, SegmentRow>();
   #parts: SegmentPartRow[] = [];
-  #trades: PastTradeRow[] = [];
   #sealed = new Set<string>();
   /** Markets with pending updates, and those whose row of `book_history` changes. */
   readonly #grown = new Set<MarketPast>();
   readonly #moved = new Set<MarketPast>();
-  #tradeBlock: { readonly height: bigint; position: number };
   /** Rows and bytes of the batch, about. */
   rows = 0;
   bytes = 0;
@@ -151,7 +138,6 @@ export class HistoryFold {
   constructor(books: OrderBooks, start: HistoryStart, keepNs: bigint | undefined) {
     this.#books = books;
     this.#keepNs = keepNs;
-    this.#tradeBlock = { ...start.tradeBlock };
     const { digests } = start;
     for (const stored of start.pasts) {
       const past = toMarketPast(stored);
@@ -163,8 +149,7 @@ export class HistoryFold {
     this.#historySum = digests.get(bookHistoryRows.table) ?? noRows;
     this.#sequenceSum = digests.get(historySequenceRows.table) ?? noRows;
     this.#changeSum = digests.get(bookChangeRows.table) ?? noRows;
-    this.#tradeSum = digests.get(pastTradeRows.table) ?? noRows;
-    const isFirst = start.historySequence === 0n && digests.size === 0;
+    const isFirst = start.historySequence === 0n && !digestedTables.some(({ table }) => digests.has(table));
     if (isFirst) this.#sequenceSum = replaceRow(noRows, historySequenceRows, undefined, this.#sequence);
     this.#missing = isFirst ? [] : digestedTables.map(({ table }) => table).filter((table) => !digests.has(table));
     if (start.gap !== undefined) this.#passGap(start.gap);
@@ -180,16 +165,12 @@ export class HistoryFold {
   }
 
   /** Ends a block. The books are as of its end. */
-  endBlock(place: BlockPlace, { changes, decimals, venueMarkets, trades }: BlockOutcome): void {
+  endBlock(place: BlockPlace, { changes, decimals, venueMarkets }: BlockOutcome): void {
     const stale = new Map(venueMarkets.map((market) => [market.marketId, market.stale]));
     for (const marketId of new Set([...decimals.keys(), ...stale.keys()])) {
       this.#define(marketId, place, decimals.get(marketId), stale.get(marketId));
     }
     for (const change of changes) if (change.levels.length > 0) this.#append(change, place);
-    if (trades.length > 0 && this.#tradeBlock.height !== place.height) {
-      this.#tradeBlock = { height: place.height, position: 0 };
-    }
-    for (const trade of trades) this.#addTrade({ id: entryId(place.height, this.#tradeBlock.position++), ...trade });
   }
 
   /** What was folded since the last time, up to an event. */
@@ -212,14 +193,12 @@ export class HistoryFold {
       segments: [...this.#segments.values()],
       parts: this.#parts,
       sealed: [...this.#sealed],
-      trades: this.#trades,
       sums: this.#sums(),
       changes,
       histories,
     };
     for (const set of [this.#segments, this.#sealed, this.#grown, this.#moved]) set.clear();
     this.#parts = [];
-    this.#trades = [];
     this.rows = 0;
     this.bytes = 0;
     return batch;
@@ -283,14 +262,13 @@ export class HistoryFold {
       [bookHistoryRows.table, this.#historySum],
       [historySequenceRows.table, this.#sequenceSum],
       [bookChangeRows.table, this.#changeSum],
-      [pastTradeRows.table, this.#tradeSum],
     ]);
     for (const table of this.#missing) sums.delete(table);
     return sums;
   }
 
   /** Nothing was written of the blocks from `after` on: what is known now begins anew. */
-  #passGap({ after, place, markets, trades }: HistoryGap): void {
+  #passGap({ after, place, markets }: HistoryGap): void {
     const lost = { ...after, streamSequence: after.streamSequence + 1n };
     if (lost.streamSequence < place.streamSequence) {
       // Also of a market whose past begins here: its segment of state 1 is no announcement.
@@ -301,13 +279,6 @@ export class HistoryFold {
     for (const [marketId, { decimals, stale }] of markets) {
       this.#begin(marketId, place, stale ? segmentStates.stale : segmentStates.whole, decimals);
     }
-    for (const trade of trades) this.#addTrade(trade);
-  }
-
-  #addTrade(row: PastTradeRow): void {
-    this.#trades.push(row);
-    this.#tradeSum = addRow(this.#tradeSum, rowHash(pastTradeRows.table, pastTradeRows.values(row)), 0n);
-    this.rows++;
   }
 
   /** A block told of a market: its past begins, or begins anew, if that changes what its book means. */

@@ -1,19 +1,11 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import { MarketSchema } from "../../gen/vega/markets_pb.js";
-import { entriesPerBlockMax, entryId, firstIdOfBlock } from "../domain/block-position.js";
 import type { Connection } from "../store/connection/connection.js";
 import type { VenueMarketRow } from "../store/depth-table.js";
-import { type PastTradeRow, readHistorySequence, readPasts } from "../store/history-table.js";
-import { type TradeRow, tradeRows } from "../store/market-table.js";
+import { readHistorySequence, readPasts } from "../store/history-table.js";
 import type { Progress } from "../store/progress-table.js";
 import { readTableDigests } from "../store/table-digest-table.js";
 import { type BlockPlace, decimalsOf, type HistoryGap, type HistoryStart } from "./history-fold.js";
-
-/**
- * Where trades from before the past was written lie in their block: their last positions, down from its end. Others count
- * from 0.
- */
-const firstCarriedPosition = entriesPerBlockMax / 2;
 
 /** Reads where the loader goes on, in the snapshot of the progress. */
 export async function readHistoryStart(
@@ -25,14 +17,8 @@ export async function readHistoryStart(
   const historySequence = await readHistorySequence(connection);
   const pasts = await readPasts(connection);
   const digests = await readTableDigests(connection, "history_digest");
-  const ends = [firstIdOfBlock(height), entryId(height, firstCarriedPosition)];
-  const [last] = await connection.query<{ id: bigint | null }>(
-    "SELECT MAX(id) AS id FROM trade WHERE id >= ? AND id < ?",
-    ends,
-  );
-  const position = last?.id == null ? 0 : Number(last.id - firstIdOfBlock(height)) + 1;
   const gap = await readGap(connection, height, historySequence, venueMarkets);
-  return { historySequence, pasts, digests, tradeBlock: { height, position }, gap };
+  return { historySequence, pasts, digests, gap };
 }
 
 async function readGap(
@@ -58,7 +44,7 @@ async function readGap(
   const markets = bodies.map(({ marketId, body }) => {
     return [marketId, { decimals: decimalsOf(fromBinary(MarketSchema, body)), stale: stale.has(marketId) }] as const;
   });
-  return { after, place, markets: new Map(markets), trades: await readLostTrades(connection, after) };
+  return { after, place, markets: new Map(markets) };
 }
 
 /** Blocks by which it is estimated how fast the past grows: their vanished levels are still there as tombstones. */
@@ -80,31 +66,4 @@ export async function describeFirstPast(connection: Connection, { place, markets
   const perSecond = Number(row?.levels ?? 0n) / Math.max(1, Number(row?.seconds ?? 1n));
   const megabytes = Math.ceil((perSecond * secondsPerDay * bytesPerChange) / 1_000_000);
   return `from block ${place.height} on, the past of ${markets.size} books and every trade are kept: about ${megabytes} MB a day by the last ${estimatedBlocks} blocks; --keep-books says for how long`;
-}
-
-/** The last trades of markets that came after a place. */
-async function readLostTrades(connection: Connection, after: BlockPlace): Promise<PastTradeRow[]> {
-  const trades = await connection.query<{ [K in keyof TradeRow]: TradeRow[K] }>(
-    `${tradeRows.select} WHERE changed_sequence > ? ORDER BY market_id`,
-    [after.streamSequence],
-  );
-  const heights = await connection.query<{ marketId: string; height: bigint }>(
-    `SELECT market_id AS marketId, (
-       SELECT b.height FROM block AS b WHERE b.stream_sequence >= changed_sequence
-       ORDER BY b.stream_sequence LIMIT 1) AS height
-     FROM last_trade WHERE changed_sequence > ?`,
-    [after.streamSequence],
-  );
-  const heightOf = new Map(heights.map((row) => [row.marketId, row.height]));
-  // A block that goes on after the past was lost may have some already.
-  const [lowest] = await connection.query<{ id: bigint | null }>("SELECT MIN(id) AS id FROM trade WHERE id >= ?", [
-    entryId(after.height, firstCarriedPosition),
-  ]);
-  const next = new Map<bigint, bigint>(lowest?.id == null ? [] : [[lowest.id >> 24n, lowest.id]]);
-  return trades.map((trade) => {
-    const height = heightOf.get(trade.marketId) ?? after.height;
-    const id = (next.get(height) ?? firstIdOfBlock(height + 1n)) - 1n;
-    next.set(height, id);
-    return { id, ...trade };
-  });
 }

@@ -60,6 +60,7 @@ export class ProgressMeter {
       market_depth: batch.depths.size,
       price_level: batch.levels.size,
       last_trade: batch.trades.size,
+      trade: batch.allTrades.trades.length,
       venue_market: batch.venueMarkets.size,
       account: batch.accounts.length,
       entry_class: batch.classes.length,

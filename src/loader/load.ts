@@ -26,6 +26,7 @@ import { outageMsMax, type RetryOptions, startRetries, withRetries } from "./ret
 import { plainBytes, type Source } from "./source.js";
 import { beatIntervalMs, Turn } from "./standby.js";
 import { TableSums } from "./table-sums.js";
+import { readTradeStart, TradeFold } from "./trade-fold.js";
 
 /** A transaction is committed when it has this many bytes of ledger entries, markets and market data … */
 export const transactionLedgerBytes = 4 * 1024 * 1024;
@@ -174,7 +175,18 @@ class Loader {
         }
         const keepNs = typeof options.keepBooks === "bigint" ? options.keepBooks : undefined;
         const history = past && new HistoryFold(books, past, keepNs);
-        const fold = new BlockFold({ progress, position, books, ledger, chain, venueMarkets, onNotice, history });
+        const trades = new TradeFold(await readTradeStart(connection, progress));
+        const fold = new BlockFold({
+          progress,
+          position,
+          books,
+          ledger,
+          chain,
+          venueMarkets,
+          onNotice,
+          history,
+          trades,
+        });
         const sums = await TableSums.read(connection, progress);
         const from = { fold, ledger, sums, history, progress, newestDigest: marks[0]?.digest };
         return new Loader(writer, options, turn, from);

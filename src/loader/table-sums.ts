@@ -2,7 +2,7 @@ import { readBlockMarks } from "../store/block-table.js";
 import { bundleRows, signatureRows } from "../store/bundle-table.js";
 import type { Connection, Parameter } from "../store/connection/connection.js";
 import { depthRows, levelRows, liveOrderRows, venueMarketRows } from "../store/depth-table.js";
-import { marketDataRows, marketRows, tradeRows } from "../store/market-table.js";
+import { assetRows, marketDataRows, marketRows, tradeRows } from "../store/market-table.js";
 import { type Progress, progressRows } from "../store/progress-table.js";
 import {
   addRow,
@@ -16,7 +16,7 @@ import {
   rowHash,
 } from "../store/table-digest-table.js";
 import { readRows, type TableRows } from "../store/table-rows.js";
-import type { WholeBatch } from "./batch.js";
+import type { SumsAfter, WholeBatch } from "./batch.js";
 
 /** What a row adds to the sum of its table. */
 interface Share {
@@ -64,6 +64,8 @@ class TableSum {
  */
 export class TableSums {
   readonly #tables = new Map(digestedTables.map((table) => [table.table, new TableSum(table)]));
+  /** In `history_digest`: earlier programs do not know the table. */
+  readonly #assets = new TableSum(assetRows);
   /** Keys of levels that have vanished. */
   readonly #tombstones = new Set<string>();
   /** Tables whose digest is missing, though others are there: it stays missing, because nobody knows what it was. */
@@ -80,6 +82,8 @@ export class TableSums {
         if (table === levelRows && values[3] === 0n && values[4] === 0n) sums.#tombstones.add(key);
       }
     }
+    for (const values of await readRows(connection, assetRows)) sums.#assets.put(values);
+    sums.#assets.sum = (await readTableDigests(connection, "history_digest")).get(assetRows.table) ?? noRows;
     const [newest] = progress === undefined ? [] : await readBlockMarks(connection, progress.height);
     const written = await readTableDigests(connection);
     if (!hasTableDigests(written) && newest?.digest === undefined) return sums;
@@ -93,7 +97,7 @@ export class TableSums {
   }
 
   /** What the tables add up to when a batch is written, by their names. The same batch counts once. */
-  readonly after = (batch: WholeBatch, progress: Progress): Map<string, RowSum> => {
+  readonly after = (batch: WholeBatch, progress: Progress): SumsAfter => {
     if (this.#applied !== batch) this.#apply(batch);
     this.#applied = batch;
     const levels = this.#table(levelRows);
@@ -104,7 +108,7 @@ export class TableSums {
     }
     this.#table(progressRows).put(progressRows.values(progress));
     const known = [...this.#tables].filter(([name]) => !this.#missing.has(name));
-    return new Map(known.map(([name, { sum }]) => [name, sum]));
+    return { tables: new Map(known.map(([name, { sum }]) => [name, sum])), assets: this.#assets.sum };
   };
 
   #apply(batch: WholeBatch): void {
@@ -113,6 +117,7 @@ export class TableSums {
     this.#put(depthRows, batch.depths.values());
     this.#put(tradeRows, batch.trades.values());
     this.#put(venueMarketRows, batch.venueMarkets.values());
+    for (const asset of batch.assets.values()) this.#assets.put(assetRows.values(asset));
     const levels = this.#table(levelRows);
     for (const level of batch.levels.values()) {
       const key = levels.put(levelRows.values(level));

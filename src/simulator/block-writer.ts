@@ -1,5 +1,6 @@
 import type { DescField, DescMessage } from "@bufbuild/protobuf";
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
+import { AssetSchema } from "../../gen/vega/assets_pb.js";
 import { NodeSignatureSchema } from "../../gen/vega/commands/v1/validator_commands_pb.js";
 import {
   BeginBlockSchema,
@@ -38,6 +39,7 @@ export const eventKinds = {
   endBlock: kind(BusEventType.END_BLOCK, member.endBlock, EndBlockSchema),
   timeUpdate: kind(BusEventType.TIME_UPDATE, member.timeUpdate, TimeUpdateSchema),
   marketCreated: kind(BusEventType.MARKET_CREATED, member.marketCreated, MarketSchema),
+  asset: kind(BusEventType.ASSET, member.asset, AssetSchema),
   marketUpdated: kind(BusEventType.MARKET_UPDATED, member.marketUpdated, MarketSchema),
   marketData: kind(BusEventType.MARKET_DATA, member.marketData, MarketDataSchema),
   order: kind(BusEventType.ORDER, member.order, OrderSchema),

@@ -1,4 +1,5 @@
 import { AccountType, TransferType } from "../../gen/vega/vega_pb.js";
+import type { AssetDefinition } from "./asset.js";
 import { type BlockWriter, eventKinds, writeVarint } from "./block-writer.js";
 import type { Random } from "./random.js";
 
@@ -22,7 +23,11 @@ const warmHundredths = 35;
 /** The share of early entries that belong to those parties, in hundredths. */
 const pastHundredths = 50;
 
-const assetCount = 2;
+const bulkAssets = [
+  { symbol: "bUSD", name: "Bulk dollar", decimals: 6 },
+  { symbol: "bETH", name: "Bulk ether", decimals: 18 },
+] as const;
+const assetCount = bulkAssets.length;
 /** Balances are integers that a double holds exactly. */
 const balanceMax = 8e15;
 const amountMax = 1e9;
@@ -139,6 +144,7 @@ export interface BulkLedgerOptions {
  * half of the entries there.
  */
 export class BulkLedger {
+  readonly assets: readonly AssetDefinition[];
   readonly #random: Random;
   readonly #parties: number;
   readonly #markets: number;
@@ -164,7 +170,8 @@ export class BulkLedger {
     for (let party = 0; party < options.parties; party++) {
       this.#partyIds.write(random.identifier(), party * idBytes, "latin1");
     }
-    const assets = Array.from({ length: assetCount }, () => random.identifier());
+    this.assets = bulkAssets.map((named) => ({ id: random.identifier(), ...named }));
+    const assets = this.assets.map(({ id }) => id);
     const places = [external, general, margin, settlement, makerFees, liquidityFees, infrastructureFees];
     this.#heads = new Map(places.map((place) => [place, assets.map((asset) => head(place, asset))]));
     this.#balances = new Map(places.map((place) => [place, new Float64Array(this.#accountsAt(place))]));

@@ -1,5 +1,5 @@
 import { Market_State, Market_TradingMode } from "../../gen/vega/markets_pb.js";
-import { type Asset, type MarketProfile, makeAssets } from "./asset.js";
+import { type Asset, assetLife, type MarketProfile, makeAssets } from "./asset.js";
 import { BlockWriter, eventKinds } from "./block-writer.js";
 import { BulkLedger } from "./bulk-ledger.js";
 import { Ledger } from "./ledger.js";
@@ -158,6 +158,7 @@ export class Network {
 
   /** New markets, and what becomes of those that are there. */
   #announce(block: Block): void {
+    if (block.height === 1) this.#announceAssets(block);
     for (const market of this.#markets) {
       const announced = market.role === "later" ? announcementHeight : 1;
       if (block.height === announced) block.writer.event(eventKinds.marketCreated, market.definition);
@@ -171,6 +172,13 @@ export class Network {
       const factor = this.#random.between(5, 9);
       market.definition.lpPriceRange = `0.${factor}`;
       market.update(block, market.definition.state, market.definition.tradingMode);
+    }
+  }
+
+  #announceAssets(block: Block): void {
+    const bulk = this.#options.entriesPerBlock > 0 ? this.#bulk.assets : [];
+    for (const [index, asset] of [...this.#assets, ...bulk].entries()) {
+      for (const state of assetLife(asset, index)) block.writer.event(eventKinds.asset, state);
     }
   }
 

@@ -1,5 +1,13 @@
 import type { Database, SnapshotConnection } from "./database.js";
-import { type KeptWhole, marketDataRows, marketRows, type TradeRow, tradeRows } from "./market-table.js";
+import {
+  type AssetRow,
+  assetRows,
+  type KeptWhole,
+  marketDataRows,
+  marketRows,
+  type TradeRow,
+  tradeRows,
+} from "./market-table.js";
 
 /** The progress of the loader. */
 export interface Progress {
@@ -42,6 +50,7 @@ export interface Changes {
   readonly progress: Progress;
   readonly markets: readonly KeptWhole[];
   readonly marketData: readonly KeptWhole[];
+  readonly assets: readonly AssetRow[];
   readonly depths: readonly DepthRow[];
   readonly levels: readonly LevelRow[];
   readonly trades: readonly TradeRow[];
@@ -122,12 +131,13 @@ function leadsOn(progress: Progress, place: Place): boolean {
 
 async function readSnapshot(connection: SnapshotConnection, since: bigint | undefined): Promise<Changes | undefined> {
   const newer = `changed_sequence > ${since ?? 0n}`;
-  const [[progress], markets, marketData, depths, levels, trades] = await connection.snapshot<
-    [Progress, KeptWhole, KeptWhole, DepthRow, LevelRow, TradeRow]
+  const [[progress], markets, marketData, assets, depths, levels, trades] = await connection.snapshot<
+    [Progress, KeptWhole, KeptWhole, AssetRow, DepthRow, LevelRow, TradeRow]
   >(
     progressSql,
     `${marketRows.select} WHERE ${newer}`,
     `${marketDataRows.select} WHERE ${newer}`,
+    `${assetRows.select} WHERE ${newer}`,
     `${depthsSql} WHERE ${newer}`,
     // All rows: vanished levels tell a process that has just started what changed since a recent place.
     since === undefined
@@ -136,5 +146,5 @@ async function readSnapshot(connection: SnapshotConnection, since: bigint | unde
     `${tradeRows.select} WHERE ${newer}`,
   );
   if (progress === undefined) return undefined;
-  return { progress, markets, marketData, depths, levels, trades, wholeBooks: since === undefined };
+  return { progress, markets, marketData, assets, depths, levels, trades, wholeBooks: since === undefined };
 }

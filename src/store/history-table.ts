@@ -158,7 +158,6 @@ export interface PastBatch {
   readonly sealed: readonly string[];
   readonly changes: readonly BookChangeRow[];
   readonly histories: readonly BookHistoryRow[];
-  readonly trades: readonly PastTradeRow[];
 }
 
 /** Writes what a batch brings. */
@@ -171,7 +170,6 @@ export async function writePast(connection: StatementRunner, batch: PastBatch): 
   await writeRows(connection, segmentRows, batch.segments);
   await insertRows(connection, segmentPartRows, batch.parts);
   await writeRows(connection, bookHistoryRows, batch.histories);
-  await insertRows(connection, pastTradeRows, batch.trades);
 }
 
 /** Where the past of a market is, for the loader to go on. */

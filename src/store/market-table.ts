@@ -16,6 +16,13 @@ export const marketRows = rowTable<KeptWhole>("market", 1, bodyProperties);
 
 export const marketDataRows = rowTable<KeptWhole>("market_data", 1, bodyProperties);
 
+/** An asset as protobuf bytes. */
+export interface AssetRow extends Omit<KeptWhole, "marketId"> {
+  readonly assetId: string;
+}
+
+export const assetRows = rowTable<AssetRow>("asset", 1, ["assetId", "changedSequence", "body"]);
+
 /** The last trade of a market. */
 export interface TradeRow {
   readonly marketId: string;

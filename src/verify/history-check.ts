@@ -30,6 +30,7 @@ import {
   segmentRowText,
   segmentStates,
 } from "../store/history-table.js";
+import { assetRows } from "../store/market-table.js";
 import type { Progress } from "../store/progress-table.js";
 import {
   addRow,
@@ -40,6 +41,7 @@ import {
   writeTableDigests,
 } from "../store/table-digest-table.js";
 import { readRows, type TableRows, writeRows } from "../store/table-rows.js";
+import { tradeProgressRows } from "../store/trade-table.js";
 import type { Findings } from "./findings.js";
 import { type Books, compare, sumOf } from "./table-check.js";
 
@@ -68,7 +70,10 @@ export async function checkPastNow(
 ): Promise<PastSnapshot> {
   const historySequence = await readHistorySequence(connection);
   const digests = await readTableDigests(connection, "history_digest");
-  const isKept = historySequence > 0n || digests.size > 0;
+  // Without any asset there was no reason to write it.
+  const writtenAssets = digests.get(assetRows.table) ?? noRows;
+  const pastTables = [bookHistoryRows, bookChangeRows, historySequenceRows].map(({ table }) => table);
+  const isKept = historySequence > 0n || pastTables.some((table) => digests.has(table));
   const histories = await readBookHistories(connection);
   const changes = await readBookChanges(connection);
   const written = (table: string) => digests.get(table) ?? (isKept ? undefined : noRows);
@@ -76,14 +81,13 @@ export async function checkPastNow(
     const found = sumOf(table, rows.map(table.values));
     return compare(connection, table.table, found, written(table.table), { progress, findings }, "history_digest");
   };
+  const assets = sumOf(assetRows, await readRows(connection, assetRows));
+  await compare(connection, assetRows.table, assets, writtenAssets, { progress, findings }, "history_digest");
   await check(bookHistoryRows, histories);
   await check(bookChangeRows, changes);
   if (isKept) await check(historySequenceRows, [historySequence]);
-  const tradeSum = written(pastTradeRows.table);
-  if (tradeSum === undefined) findings.add("history_digest", undefined, `it has no row of ${pastTradeRows.table}`);
-  const tables: string[] = [bookHistoryRows, bookChangeRows, historySequenceRows, pastTradeRows].map(
-    ({ table }) => table,
-  );
+  const tradeSum = await checkTradeProgress(connection, digests, progress, findings);
+  const tables: string[] = [...pastTables, assetRows.table, pastTradeRows.table, tradeProgressRows.table];
   for (const table of digests.keys()) {
     if (!tables.includes(table))
       findings.add("history_digest", undefined, `it has a row of ${table}, which has no digest`);
@@ -97,6 +101,23 @@ export async function checkPastNow(
     lastTrade: last?.id ?? 0n,
     tradeSum,
   };
+}
+
+/** @returns what all trades have to add up to; undefined: it is not known */
+async function checkTradeProgress(
+  connection: Connection,
+  digests: ReadonlyMap<string, RowSum>,
+  progress: Progress,
+  findings: Findings,
+): Promise<RowSum | undefined> {
+  const rows = await readRows(connection, tradeProgressRows);
+  const isKept = rows.length > 0 || digests.has(tradeProgressRows.table);
+  const written = digests.get(tradeProgressRows.table) ?? (isKept ? undefined : noRows);
+  const { table } = tradeProgressRows;
+  await compare(connection, table, sumOf(tradeProgressRows, rows), written, { progress, findings }, "history_digest");
+  const tradeSum = digests.get(pastTradeRows.table) ?? (isKept ? undefined : noRows);
+  if (tradeSum === undefined) findings.add("history_digest", undefined, `it has no row of ${pastTradeRows.table}`);
+  return tradeSum;
 }
 
 /** Segments, and parts of them, before the oldest or after the newest of their market, or of no market. */
@@ -325,13 +346,33 @@ function fold(book: Book, { levels }: Pick<BookUpdate, "levels">): void {
   }
 }
 
-/** Makes the digests of the past anew; `write` runs its statements as the only writer. */
+/** Makes the digests of the past and of assets anew; `write` runs its statements as the only writer. */
 export async function renewPast(
   connection: Connection,
   write: (statements: (connection: Connection) => Promise<void>) => Promise<void>,
 ): Promise<void> {
-  const historySequence = await readHistorySequence(connection);
-  if (historySequence === 0n) return;
+  const sums = new Map<string, RowSum>();
+  for (const table of [assetRows, tradeProgressRows]) {
+    sums.set(table.table, sumOf(table, await readRows(connection, table)));
+  }
+  const [last] = await connection.query<{ id: bigint | null }>("SELECT MAX(id) AS id FROM trade");
+  sums.set(pastTradeRows.table, await sumTrades(connection, last?.id ?? 0n));
+  if ((await readHistorySequence(connection)) > 0n) {
+    await renewSegments(connection, write);
+    for (const table of [bookHistoryRows, bookChangeRows, historySequenceRows]) {
+      sums.set(table.table, sumOf(table, await readRows(connection, table)));
+    }
+  }
+  await write(async (writer) => {
+    await writer.run("DELETE FROM history_digest");
+    await writeTableDigests(writer, sums, "history_digest");
+  });
+}
+
+async function renewSegments(
+  connection: Connection,
+  write: (statements: (connection: Connection) => Promise<void>) => Promise<void>,
+): Promise<void> {
   for (const history of await readBookHistories(connection)) {
     let rows: SegmentRow[] = [];
     let newestDigest = history.newestDigest;
@@ -347,13 +388,4 @@ export async function renewPast(
       await writeRows(writer, bookHistoryRows, [{ ...history, newestDigest }]);
     });
   }
-  const [last] = await connection.query<{ id: bigint | null }>("SELECT MAX(id) AS id FROM trade");
-  const sums = new Map<string, RowSum>([[pastTradeRows.table, await sumTrades(connection, last?.id ?? 0n)]]);
-  for (const table of [bookHistoryRows, bookChangeRows, historySequenceRows]) {
-    sums.set(table.table, sumOf(table, await readRows(connection, table)));
-  }
-  await write(async (writer) => {
-    await writer.run("DELETE FROM history_digest");
-    await writeTableDigests(writer, sums, "history_digest");
-  });
 }

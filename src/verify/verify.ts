@@ -4,9 +4,11 @@ import type { Connection } from "../store/connection/connection.js";
 import type { Database } from "../store/database.js";
 import { historyTables } from "../store/history-table.js";
 import { readOldestKept, retentionRows } from "../store/ledger-entry-table.js";
+import { assetRows } from "../store/market-table.js";
 import { findSchemaProblems } from "../store/migrate.js";
 import { type Progress, readProgress } from "../store/progress-table.js";
 import { digestedTables, readChainStart } from "../store/table-digest-table.js";
+import { tradeProgressRows } from "../store/trade-table.js";
 import { BlockRows, type UndigestedBlocks } from "./block-rows.js";
 import { Findings } from "./findings.js";
 import { checkPast, checkPastNow, type PastSnapshot } from "./history-check.js";
@@ -103,7 +105,15 @@ async function checkNow(
 
 /** Without progress nothing was loaded, and all other tables are empty. */
 async function checkEmpty(connection: Connection, findings: Findings): Promise<void> {
-  const tables = [...digestedTables, ...historyTables, accountRows, entryClassRows, retentionRows];
+  const tables = [
+    ...digestedTables,
+    ...historyTables,
+    assetRows,
+    tradeProgressRows,
+    accountRows,
+    entryClassRows,
+    retentionRows,
+  ];
   const names = tables.map(({ table }) => table);
   for (const table of [...names, "table_digest", "history_digest"]) {
     const [row] = await connection.query<{ n: bigint }>(`SELECT COUNT(*) AS n FROM ${table}`);

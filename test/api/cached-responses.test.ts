@@ -203,7 +203,7 @@ describe("versions", () => {
 
 describe("refusals", () => {
   const long = "m".repeat(129);
-  const unknown = "market nowhere is not known; TradingDataService.ListLatestMarketData lists those that have data";
+  const unknown = "market nowhere is not known; TradingDataService.ListMarkets lists all";
   const noData = "market quiet has no market data yet, and a venue's market may never have any; ask for its depth";
   test.each([
     [

@@ -61,13 +61,8 @@ const missing = (method: Row["method"], request: JsonObject, reason: string, mes
 };
 
 const unknown = (method: Row["method"], request: JsonObject): Row => ({
-  ...missing(
-    method,
-    request,
-    "MARKET_UNKNOWN",
-    "market nowhere is not known; GET /markets/data lists those that have data",
-  ),
-  rpcMessage: "market nowhere is not known; TradingDataService.ListLatestMarketData lists those that have data",
+  ...missing(method, request, "MARKET_UNKNOWN", "market nowhere is not known; GET /api/v2/markets lists all"),
+  rpcMessage: "market nowhere is not known; TradingDataService.ListMarkets lists all",
 });
 
 const noData = "market quiet has no market data yet, and a venue's market may never have any; ask for its depth";

@@ -14,7 +14,7 @@ export const laterBlocks = 3;
 export const entryTimes = Array.from({ length: laterBlocks }, (_, n) => firstBlockNs + BigInt(n + 1) * blockIntervalNs);
 
 /**
- * A network with one of each: a market with a book, a trade and data; one whose id needs escapes; one with orders and
+ * A network with one of each: an asset; a market with a book, a trade and data; one whose id needs escapes; one with orders and
  * data but no book any more; one with nothing yet. Alice pays Bob in each later block, and the last pays into a margin
  * account of Alice's own.
  */
@@ -34,6 +34,7 @@ export function smallNetwork(): RecordingBuilder {
     r.trade({ id: "t", marketId: "busy", price: "105", size: 1n, buyer: "alice", seller: "bob" });
     r.order({ id: "e", marketId: "emptied" }).order({ id: "e", marketId: "emptied", remaining: 0n });
     for (const market of ["busy", "a/b +%", "emptied"]) r.marketData({ market, markPrice: "105" });
+    r.asset("usd", { details: { name: "US dollar", symbol: "USD", decimals: 2n, quantum: "1" } });
   });
   for (const [n, time] of entryTimes.entries()) {
     recording.block(n + 2, time, (r) => {

@@ -101,8 +101,12 @@ function namesNotFound({ method }: Route): boolean {
 
 /** Whether responses have an ETag: pages are read from the database, all others are in memory under a version. */
 export function hasEtag({ method }: Route): boolean {
-  return method.kind === "unary" && !method.desc.input.fields.some(({ message }) => message?.name === "Pagination");
+  const isPaged = method.desc.input.fields.some(({ message }) => message?.name === "Pagination");
+  return method.kind === "unary" && (!isPaged || listsInMemory.has(method.desc.name));
 }
+
+/** Pages that are not read from the database. */
+const listsInMemory: ReadonlySet<string> = new Set(["ListAssets", "ListMarkets"]);
 
 /** What the operations of GET and HEAD share. HEAD has no bodies. */
 export function responseComponents(examples: Examples): Readonly<Record<string, Schema>> {

@@ -39,6 +39,7 @@ const valueLimits: Readonly<Record<string, Schema>> = {
   marketIds: identifier,
   partyId: identifier,
   partyIds: identifier,
+  orderIds: identifier,
   assetId: identifier,
   nodeId: identifier,
   submitter: identifier,
@@ -49,7 +50,7 @@ const valueLimits: Readonly<Record<string, Schema>> = {
   before: cursor,
 };
 /** Longer lists of markets than the service takes have a longer URL than it takes. */
-const listLimits: Readonly<Record<string, Schema>> = { partyIds: { maxItems: 1 } };
+const listLimits: Readonly<Record<string, Schema>> = { "AccountFilter.partyIds": { maxItems: 1 } };
 
 /** The schema of a message or an enum, with the comments of its fields or values. */
 export function componentSchema(desc: DescMessage | DescEnum): Schema {
@@ -112,7 +113,7 @@ export function parameterSchema({ field, value }: Parameter): Schema {
     ...valueLimits[field.jsonName],
   };
   if (field.fieldKind !== "list") return single;
-  return { type: "array", items: single, ...listLimits[field.jsonName] };
+  return { type: "array", items: single, ...listLimits[`${field.parent.name}.${field.jsonName}`] };
 }
 
 export function reference(kind: string, name: string): Schema {

@@ -153,6 +153,7 @@ export class ModelNetwork {
       progress: this.progress,
       markets: newer(this.#markets),
       marketData: newer(this.#data),
+      assets: [],
       depths: newer(this.#depths),
       levels: wholeBooks ? [...this.#levels.values()] : newer(this.#levels),
       trades: newer(this.#trades),

@@ -7,6 +7,7 @@ export const storeTables = {
   block: "height",
   market: "market_id",
   market_data: "market_id",
+  asset: "asset_id",
   market_depth: "market_id",
   price_level: "market_id, side, price",
   live_order: "order_id",
@@ -23,6 +24,7 @@ export const storeTables = {
   book_change: "market_id, stream_sequence",
   book_history: "market_id",
   trade: "id",
+  trade_progress: "id",
   history_digest: "table_name",
 } as const;
 

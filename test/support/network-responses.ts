@@ -118,11 +118,31 @@ export async function networkResponses(serviceUrl: string): Promise<ReadonlyMap<
   for (const party of parties) {
     for (const asset of assets) await get(`/api/v2/ledgerentry/export?partyId=${party}&assetId=${asset}`);
   }
+  await pages("/api/v2/markets", "markets", "pagination.first=5");
+  await pages("/api/v2/assets", "assets", "pagination.first=2");
+  const trades = (await pages("/api/v2/trades", "trades", "pagination.first=40")) as TradeIds[];
+  for (const { buyer, buyOrder, sellOrder, marketId } of trades.slice(0, 3)) {
+    await pages("/api/v2/trades", "trades", `partyIds=${buyer}&marketIds=${marketId}&pagination.first=3`);
+    await pages("/api/v2/trades", "trades", `orderIds=${buyOrder}&orderIds=${sellOrder}&${range}`);
+    await get(`/api/v2/market/${marketId}/trade/latest`);
+  }
+  for (const filter of ["", ...parties.map((party) => `filter.partyIds=${party}`)]) {
+    await pages("/api/v2/accounts", "accounts", `${filter}&pagination.first=90`);
+    await pages("/api/v2/accounts", "accounts", `${filter}&asOf=${time(0.5)}&pagination.first=90`);
+    await pages("/api/v2/balance/changes", "balances", `${filter}&pagination.first=300`);
+  }
   const removed = "/api/v2/erc20/multisigcontrol/signer/removed/bundles";
   const bundles = (await pages(removed, "bundles", "pagination.first=2")) as { epochSeq: string; newSigner: string }[];
   for (const epoch of new Set(bundles.map(({ epochSeq }) => epochSeq)))
     await pages(removed, "bundles", `epochSeq=${epoch}`);
   return responses;
+}
+
+interface TradeIds {
+  readonly buyer: string;
+  readonly buyOrder: string;
+  readonly sellOrder: string;
+  readonly marketId: string;
 }
 
 interface Page {

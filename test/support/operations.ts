@@ -12,7 +12,7 @@ export interface Known {
   /** Two markets that have data. */
   readonly market: string;
   readonly other: string;
-  /** A party that has entries of an asset. */
+  /** A party that has entries of an announced asset. */
   readonly party: string;
   readonly asset: string;
 }
@@ -37,6 +37,20 @@ export function operationsOn({ market, other, party, asset }: Known): readonly O
     { method: "exportLedgerEntries", request: { partyId: party, assetId: asset } },
     { method: "exportLedgerEntries", request: { assetId: asset } },
     { method: "listERC20MultiSigSignerRemovedBundles", request: { pagination: { first: 1 } } },
+    { method: "listMarkets", request: { pagination: { first: 1 }, includeSettled: false } },
+    { method: "listMarkets", request: { pagination: { after: "nowhere" } } },
+    { method: "listAssets", request: { pagination: { first: 2, newestFirst: true } } },
+    { method: "listAssets", request: { assetId: "nowhere" } },
+    { method: "getAsset", request: { assetId: asset } },
+    { method: "getAsset", request: { assetId: "nowhere" } },
+    { method: "listTrades", request: { marketIds: [market], pagination: { first: 2 } } },
+    { method: "listTrades", request: { partyIds: [party], dateRange: { startTimestamp: "2", endTimestamp: "1" } } },
+    { method: "getLastTrade", request: { marketId: market } },
+    { method: "getLastTrade", request: { marketId: "nowhere" } },
+    { method: "listAccounts", request: { filter: { partyIds: [party] }, asOf: "1" } },
+    { method: "listAccounts", request: { filter: { partyIds: [party, other] } } },
+    { method: "listBalanceChanges", request: { filter: { assetId: asset }, pagination: { first: 3 } } },
+    { method: "listBalanceChanges", request: { pagination: { last: 0 } } },
     { method: "getMarketDepthAt", request: { marketId: market, blockHeight: "5", maxDepth: "2" } },
     { method: "getMarketDepthAt", request: { marketId: market, blockHeight: "999999999" } },
     { method: "getMarketDepthAt", request: { marketId: market } },

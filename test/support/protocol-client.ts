@@ -11,6 +11,13 @@ export type UnaryName =
   | "listLatestMarketData"
   | "listLedgerEntries"
   | "listERC20MultiSigSignerRemovedBundles"
+  | "listMarkets"
+  | "listAssets"
+  | "getAsset"
+  | "listTrades"
+  | "getLastTrade"
+  | "listAccounts"
+  | "listBalanceChanges"
   | "getMarketDepthAt"
   | "listMarketDepthChanges";
 

@@ -1,5 +1,6 @@
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { VenueBusEventSchema, type VenueEventSchema } from "../../gen/marketd/events/v1/venue_pb.js";
+import { AssetSchema } from "../../gen/vega/assets_pb.js";
 import { NodeSignatureSchema } from "../../gen/vega/commands/v1/validator_commands_pb.js";
 import {
   type BusEvent,
@@ -116,6 +117,10 @@ export class RecordingBuilder {
       { case: "marketCreated", value: create(MarketSchema, { ...init, id }) },
       BusEventType.MARKET_CREATED,
     );
+  }
+
+  asset(id: string, init: MessageInitShape<typeof AssetSchema> = {}): this {
+    return this.event({ case: "asset", value: create(AssetSchema, { ...init, id }) }, BusEventType.ASSET);
   }
 
   /** An active limit order, good till cancelled, to buy 1 at price 100, unless told otherwise. */

@@ -7,6 +7,8 @@ import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2
 import { file_google_api_annotations } from "../../../google/api/annotations_pb.js";
 import type { HttpBodySchema } from "../../../google/api/httpbody_pb.js";
 import { file_google_api_httpbody } from "../../../google/api/httpbody_pb.js";
+import type { Asset } from "../../../vega/assets_pb.js";
+import { file_vega_assets } from "../../../vega/assets_pb.js";
 import type { Market } from "../../../vega/markets_pb.js";
 import { file_vega_markets } from "../../../vega/markets_pb.js";
 import type { AccountType, MarketData, MarketDepthUpdate, PriceLevel, Trade, TransferType } from "../../../vega/vega_pb.js";
@@ -17,7 +19,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file datanode/api/v2/trading_data.proto.
  */
 export const file_datanode_api_v2_trading_data: GenFile = /*@__PURE__*/
-  fileDesc("CiJkYXRhbm9kZS9hcGkvdjIvdHJhZGluZ19kYXRhLnByb3RvEg9kYXRhbm9kZS5hcGkudjIiJQoQR2V0TWFya2V0UmVxdWVzdBIRCgltYXJrZXRfaWQYASABKAkiMQoRR2V0TWFya2V0UmVzcG9uc2USHAoGbWFya2V0GAEgASgLMgwudmVnYS5NYXJrZXQiVgobR2V0TGF0ZXN0TWFya2V0RGVwdGhSZXF1ZXN0EhEKCW1hcmtldF9pZBgBIAEoCRIWCgltYXhfZGVwdGgYAiABKARIAIgBAUIMCgpfbWF4X2RlcHRoIqoBChxHZXRMYXRlc3RNYXJrZXREZXB0aFJlc3BvbnNlEhEKCW1hcmtldF9pZBgBIAEoCRIdCgNidXkYAiADKAsyEC52ZWdhLlByaWNlTGV2ZWwSHgoEc2VsbBgDIAMoCzIQLnZlZ2EuUHJpY2VMZXZlbBIfCgpsYXN0X3RyYWRlGAQgASgLMgsudmVnYS5UcmFkZRIXCg9zZXF1ZW5jZV9udW1iZXIYBSABKAQiLwoaR2V0TGF0ZXN0TWFya2V0RGF0YVJlcXVlc3QSEQoJbWFya2V0X2lkGAEgASgJIkQKG0dldExhdGVzdE1hcmtldERhdGFSZXNwb25zZRIlCgttYXJrZXRfZGF0YRgBIAEoCzIQLnZlZ2EuTWFya2V0RGF0YSItChtMaXN0TGF0ZXN0TWFya2V0RGF0YVJlcXVlc3QSDgoGbWFya2V0GAEgAygJIkYKHExpc3RMYXRlc3RNYXJrZXREYXRhUmVzcG9uc2USJgoMbWFya2V0c19kYXRhGAEgAygLMhAudmVnYS5NYXJrZXREYXRhIjcKIU9ic2VydmVNYXJrZXRzRGVwdGhVcGRhdGVzUmVxdWVzdBISCgptYXJrZXRfaWRzGAEgAygJIk0KIk9ic2VydmVNYXJrZXRzRGVwdGhVcGRhdGVzUmVzcG9uc2USJwoGdXBkYXRlGAEgAygLMhcudmVnYS5NYXJrZXREZXB0aFVwZGF0ZSLXAQoYTGlzdExlZGdlckVudHJpZXNSZXF1ZXN0EjIKBmZpbHRlchgBIAEoCzIiLmRhdGFub2RlLmFwaS52Mi5MZWRnZXJFbnRyeUZpbHRlchI0CgpwYWdpbmF0aW9uGAIgASgLMhsuZGF0YW5vZGUuYXBpLnYyLlBhZ2luYXRpb25IAIgBARIzCgpkYXRlX3JhbmdlGAMgASgLMhouZGF0YW5vZGUuYXBpLnYyLkRhdGVSYW5nZUgBiAEBQg0KC19wYWdpbmF0aW9uQg0KC19kYXRlX3JhbmdlImcKGUxpc3RMZWRnZXJFbnRyaWVzUmVzcG9uc2USSgoObGVkZ2VyX2VudHJpZXMYASABKAsyMi5kYXRhbm9kZS5hcGkudjIuQWdncmVnYXRlZExlZGdlckVudHJpZXNDb25uZWN0aW9uItkBChFMZWRnZXJFbnRyeUZpbHRlchIgChhjbG9zZV9vbl9hY2NvdW50X2ZpbHRlcnMYASABKAgSOwoTZnJvbV9hY2NvdW50X2ZpbHRlchgCIAEoCzIeLmRhdGFub2RlLmFwaS52Mi5BY2NvdW50RmlsdGVyEjkKEXRvX2FjY291bnRfZmlsdGVyGAMgASgLMh4uZGF0YW5vZGUuYXBpLnYyLkFjY291bnRGaWx0ZXISKgoOdHJhbnNmZXJfdHlwZXMYBSADKA4yEi52ZWdhLlRyYW5zZmVyVHlwZSJyCg1BY2NvdW50RmlsdGVyEhAKCGFzc2V0X2lkGAEgASgJEhEKCXBhcnR5X2lkcxgCIAMoCRISCgptYXJrZXRfaWRzGAMgAygJEigKDWFjY291bnRfdHlwZXMYBCADKA4yES52ZWdhLkFjY291bnRUeXBlIo4BCiFBZ2dyZWdhdGVkTGVkZ2VyRW50cmllc0Nvbm5lY3Rpb24SOwoFZWRnZXMYASADKAsyLC5kYXRhbm9kZS5hcGkudjIuQWdncmVnYXRlZExlZGdlckVudHJpZXNFZGdlEiwKCXBhZ2VfaW5mbxgCIAEoCzIZLmRhdGFub2RlLmFwaS52Mi5QYWdlSW5mbyJjChtBZ2dyZWdhdGVkTGVkZ2VyRW50cmllc0VkZ2USNAoEbm9kZRgBIAEoCzImLmRhdGFub2RlLmFwaS52Mi5BZ2dyZWdhdGVkTGVkZ2VyRW50cnkSDgoGY3Vyc29yGAIgASgJIpkEChVBZ2dyZWdhdGVkTGVkZ2VyRW50cnkSEQoJdGltZXN0YW1wGAIgASgDEhAKCHF1YW50aXR5GAMgASgJEikKDXRyYW5zZmVyX3R5cGUYBCABKA4yEi52ZWdhLlRyYW5zZmVyVHlwZRIVCghhc3NldF9pZBgFIAEoCUgAiAEBEiwKEWZyb21fYWNjb3VudF90eXBlGAYgASgOMhEudmVnYS5BY2NvdW50VHlwZRIqCg90b19hY2NvdW50X3R5cGUYByABKA4yES52ZWdhLkFjY291bnRUeXBlEiIKFWZyb21fYWNjb3VudF9wYXJ0eV9pZBgIIAEoCUgBiAEBEiAKE3RvX2FjY291bnRfcGFydHlfaWQYCSABKAlIAogBARIjChZmcm9tX2FjY291bnRfbWFya2V0X2lkGAogASgJSAOIAQESIQoUdG9fYWNjb3VudF9tYXJrZXRfaWQYCyABKAlIBIgBARIcChRmcm9tX2FjY291bnRfYmFsYW5jZRgMIAEoCRIaChJ0b19hY2NvdW50X2JhbGFuY2UYDSABKAlCCwoJX2Fzc2V0X2lkQhgKFl9mcm9tX2FjY291bnRfcGFydHlfaWRCFgoUX3RvX2FjY291bnRfcGFydHlfaWRCGQoXX2Zyb21fYWNjb3VudF9tYXJrZXRfaWRCFwoVX3RvX2FjY291bnRfbWFya2V0X2lkSgQIARACIoQBChpFeHBvcnRMZWRnZXJFbnRyaWVzUmVxdWVzdBIQCghwYXJ0eV9pZBgBIAEoCRIQCghhc3NldF9pZBgCIAEoCRIzCgpkYXRlX3JhbmdlGAQgASgLMhouZGF0YW5vZGUuYXBpLnYyLkRhdGVSYW5nZUgAiAEBQg0KC19kYXRlX3JhbmdlIpYBCixMaXN0RVJDMjBNdWx0aVNpZ1NpZ25lclJlbW92ZWRCdW5kbGVzUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEhEKCXN1Ym1pdHRlchgCIAEoCRIRCgllcG9jaF9zZXEYAyABKAkSLwoKcGFnaW5hdGlvbhgEIAEoCzIbLmRhdGFub2RlLmFwaS52Mi5QYWdpbmF0aW9uIncKLUxpc3RFUkMyME11bHRpU2lnU2lnbmVyUmVtb3ZlZEJ1bmRsZXNSZXNwb25zZRJGCgdidW5kbGVzGAEgASgLMjUuZGF0YW5vZGUuYXBpLnYyLkVSQzIwTXVsdGlTaWdTaWduZXJSZW1vdmVkQ29ubmVjdGlvbiKaAQokRVJDMjBNdWx0aVNpZ1NpZ25lclJlbW92ZWRDb25uZWN0aW9uEkQKBWVkZ2VzGAEgAygLMjUuZGF0YW5vZGUuYXBpLnYyLkVSQzIwTXVsdGlTaWdTaWduZXJSZW1vdmVkQnVuZGxlRWRnZRIsCglwYWdlX2luZm8YAiABKAsyGS5kYXRhbm9kZS5hcGkudjIuUGFnZUluZm8idwokRVJDMjBNdWx0aVNpZ1NpZ25lclJlbW92ZWRCdW5kbGVFZGdlEj8KBG5vZGUYASABKAsyMS5kYXRhbm9kZS5hcGkudjIuRVJDMjBNdWx0aVNpZ1NpZ25lclJlbW92ZWRCdW5kbGUSDgoGY3Vyc29yGAIgASgJIpIBCiBFUkMyME11bHRpU2lnU2lnbmVyUmVtb3ZlZEJ1bmRsZRISCgpvbGRfc2lnbmVyGAEgASgJEhEKCXN1Ym1pdHRlchgCIAEoCRINCgVub25jZRgEIAEoCRIRCgl0aW1lc3RhbXAYBSABKAMSEgoKc2lnbmF0dXJlcxgGIAEoCRIRCgllcG9jaF9zZXEYByABKAkiawoJRGF0ZVJhbmdlEhwKD3N0YXJ0X3RpbWVzdGFtcBgBIAEoA0gAiAEBEhoKDWVuZF90aW1lc3RhbXAYAiABKANIAYgBAUISChBfc3RhcnRfdGltZXN0YW1wQhAKDl9lbmRfdGltZXN0YW1wIrABCgpQYWdpbmF0aW9uEhIKBWZpcnN0GAEgASgFSACIAQESEgoFYWZ0ZXIYAiABKAlIAYgBARIRCgRsYXN0GAMgASgFSAKIAQESEwoGYmVmb3JlGAQgASgJSAOIAQESGQoMbmV3ZXN0X2ZpcnN0GAUgASgISASIAQFCCAoGX2ZpcnN0QggKBl9hZnRlckIHCgVfbGFzdEIJCgdfYmVmb3JlQg8KDV9uZXdlc3RfZmlyc3QiZgoIUGFnZUluZm8SFQoNaGFzX25leHRfcGFnZRgBIAEoCBIZChFoYXNfcHJldmlvdXNfcGFnZRgCIAEoCBIUCgxzdGFydF9jdXJzb3IYAyABKAkSEgoKZW5kX2N1cnNvchgEIAEoCTK+CgoSVHJhZGluZ0RhdGFTZXJ2aWNlEnkKCUdldE1hcmtldBIhLmRhdGFub2RlLmFwaS52Mi5HZXRNYXJrZXRSZXF1ZXN0GiIuZGF0YW5vZGUuYXBpLnYyLkdldE1hcmtldFJlc3BvbnNlIiWQAgGC0+STAhwSGi9hcGkvdjIvbWFya2V0L3ttYXJrZXRfaWR9EqcBChRHZXRMYXRlc3RNYXJrZXREZXB0aBIsLmRhdGFub2RlLmFwaS52Mi5HZXRMYXRlc3RNYXJrZXREZXB0aFJlcXVlc3QaLS5kYXRhbm9kZS5hcGkudjIuR2V0TGF0ZXN0TWFya2V0RGVwdGhSZXNwb25zZSIykAIBgtPkkwIpEicvYXBpL3YyL21hcmtldC9kZXB0aC97bWFya2V0X2lkfS9sYXRlc3QSowEKE0dldExhdGVzdE1hcmtldERhdGESKy5kYXRhbm9kZS5hcGkudjIuR2V0TGF0ZXN0TWFya2V0RGF0YVJlcXVlc3QaLC5kYXRhbm9kZS5hcGkudjIuR2V0TGF0ZXN0TWFya2V0RGF0YVJlc3BvbnNlIjGQAgGC0+STAigSJi9hcGkvdjIvbWFya2V0L2RhdGEve21hcmtldF9pZH0vbGF0ZXN0EqUBChRMaXN0TGF0ZXN0TWFya2V0RGF0YRIsLmRhdGFub2RlLmFwaS52Mi5MaXN0TGF0ZXN0TWFya2V0RGF0YVJlcXVlc3QaLS5kYXRhbm9kZS5hcGkudjIuTGlzdExhdGVzdE1hcmtldERhdGFSZXNwb25zZSIwkAIBgtPkkwInWhYSFC9hcGkvdjIvbWFya2V0cy9kYXRhEg0vbWFya2V0cy9kYXRhErUBChpPYnNlcnZlTWFya2V0c0RlcHRoVXBkYXRlcxIyLmRhdGFub2RlLmFwaS52Mi5PYnNlcnZlTWFya2V0c0RlcHRoVXBkYXRlc1JlcXVlc3QaMy5kYXRhbm9kZS5hcGkudjIuT2JzZXJ2ZU1hcmtldHNEZXB0aFVwZGF0ZXNSZXNwb25zZSIsgtPkkwImEiQvYXBpL3YyL3N0cmVhbS9tYXJrZXRzL2RlcHRoL3VwZGF0ZXMwARKSAQoRTGlzdExlZGdlckVudHJpZXMSKS5kYXRhbm9kZS5hcGkudjIuTGlzdExlZGdlckVudHJpZXNSZXF1ZXN0GiouZGF0YW5vZGUuYXBpLnYyLkxpc3RMZWRnZXJFbnRyaWVzUmVzcG9uc2UiJpACAYLT5JMCHRIbL2FwaS92Mi9sZWRnZXJlbnRyeS9oaXN0b3J5En4KE0V4cG9ydExlZGdlckVudHJpZXMSKy5kYXRhbm9kZS5hcGkudjIuRXhwb3J0TGVkZ2VyRW50cmllc1JlcXVlc3QaFC5nb29nbGUuYXBpLkh0dHBCb2R5IiKC0+STAhwSGi9hcGkvdjIvbGVkZ2VyZW50cnkvZXhwb3J0MAES5wEKJUxpc3RFUkMyME11bHRpU2lnU2lnbmVyUmVtb3ZlZEJ1bmRsZXMSPS5kYXRhbm9kZS5hcGkudjIuTGlzdEVSQzIwTXVsdGlTaWdTaWduZXJSZW1vdmVkQnVuZGxlc1JlcXVlc3QaPi5kYXRhbm9kZS5hcGkudjIuTGlzdEVSQzIwTXVsdGlTaWdTaWduZXJSZW1vdmVkQnVuZGxlc1Jlc3BvbnNlIj+QAgGC0+STAjYSNC9hcGkvdjIvZXJjMjAvbXVsdGlzaWdjb250cm9sL3NpZ25lci9yZW1vdmVkL2J1bmRsZXNiBnByb3RvMw", [file_google_api_annotations, file_google_api_httpbody, file_vega_markets, file_vega_vega]);
+  fileDesc("CiJkYXRhbm9kZS9hcGkvdjIvdHJhZGluZ19kYXRhLnByb3RvEg9kYXRhbm9kZS5hcGkudjIiJQoQR2V0TWFya2V0UmVxdWVzdBIRCgltYXJrZXRfaWQYASABKAkiMQoRR2V0TWFya2V0UmVzcG9uc2USHAoGbWFya2V0GAEgASgLMgwudmVnYS5NYXJrZXQiVgobR2V0TGF0ZXN0TWFya2V0RGVwdGhSZXF1ZXN0EhEKCW1hcmtldF9pZBgBIAEoCRIWCgltYXhfZGVwdGgYAiABKARIAIgBAUIMCgpfbWF4X2RlcHRoIqoBChxHZXRMYXRlc3RNYXJrZXREZXB0aFJlc3BvbnNlEhEKCW1hcmtldF9pZBgBIAEoCRIdCgNidXkYAiADKAsyEC52ZWdhLlByaWNlTGV2ZWwSHgoEc2VsbBgDIAMoCzIQLnZlZ2EuUHJpY2VMZXZlbBIfCgpsYXN0X3RyYWRlGAQgASgLMgsudmVnYS5UcmFkZRIXCg9zZXF1ZW5jZV9udW1iZXIYBSABKAQiLwoaR2V0TGF0ZXN0TWFya2V0RGF0YVJlcXVlc3QSEQoJbWFya2V0X2lkGAEgASgJIkQKG0dldExhdGVzdE1hcmtldERhdGFSZXNwb25zZRIlCgttYXJrZXRfZGF0YRgBIAEoCzIQLnZlZ2EuTWFya2V0RGF0YSItChtMaXN0TGF0ZXN0TWFya2V0RGF0YVJlcXVlc3QSDgoGbWFya2V0GAEgAygJIkYKHExpc3RMYXRlc3RNYXJrZXREYXRhUmVzcG9uc2USJgoMbWFya2V0c19kYXRhGAEgAygLMhAudmVnYS5NYXJrZXREYXRhIjcKIU9ic2VydmVNYXJrZXRzRGVwdGhVcGRhdGVzUmVxdWVzdBISCgptYXJrZXRfaWRzGAEgAygJIk0KIk9ic2VydmVNYXJrZXRzRGVwdGhVcGRhdGVzUmVzcG9uc2USJwoGdXBkYXRlGAEgAygLMhcudmVnYS5NYXJrZXREZXB0aFVwZGF0ZSLXAQoYTGlzdExlZGdlckVudHJpZXNSZXF1ZXN0EjIKBmZpbHRlchgBIAEoCzIiLmRhdGFub2RlLmFwaS52Mi5MZWRnZXJFbnRyeUZpbHRlchI0CgpwYWdpbmF0aW9uGAIgASgLMhsuZGF0YW5vZGUuYXBpLnYyLlBhZ2luYXRpb25IAIgBARIzCgpkYXRlX3JhbmdlGAMgASgLMhouZGF0YW5vZGUuYXBpLnYyLkRhdGVSYW5nZUgBiAEBQg0KC19wYWdpbmF0aW9uQg0KC19kYXRlX3JhbmdlImcKGUxpc3RMZWRnZXJFbnRyaWVzUmVzcG9uc2USSgoObGVkZ2VyX2VudHJpZXMYASABKAsyMi5kYXRhbm9kZS5hcGkudjIuQWdncmVnYXRlZExlZGdlckVudHJpZXNDb25uZWN0aW9uItkBChFMZWRnZXJFbnRyeUZpbHRlchIgChhjbG9zZV9vbl9hY2NvdW50X2ZpbHRlcnMYASABKAgSOwoTZnJvbV9hY2NvdW50X2ZpbHRlchgCIAEoCzIeLmRhdGFub2RlLmFwaS52Mi5BY2NvdW50RmlsdGVyEjkKEXRvX2FjY291bnRfZmlsdGVyGAMgASgLMh4uZGF0YW5vZGUuYXBpLnYyLkFjY291bnRGaWx0ZXISKgoOdHJhbnNmZXJfdHlwZXMYBSADKA4yEi52ZWdhLlRyYW5zZmVyVHlwZSJyCg1BY2NvdW50RmlsdGVyEhAKCGFzc2V0X2lkGAEgASgJEhEKCXBhcnR5X2lkcxgCIAMoCRISCgptYXJrZXRfaWRzGAMgAygJEigKDWFjY291bnRfdHlwZXMYBCADKA4yES52ZWdhLkFjY291bnRUeXBlIo4BCiFBZ2dyZWdhdGVkTGVkZ2VyRW50cmllc0Nvbm5lY3Rpb24SOwoFZWRnZXMYASADKAsyLC5kYXRhbm9kZS5hcGkudjIuQWdncmVnYXRlZExlZGdlckVudHJpZXNFZGdlEiwKCXBhZ2VfaW5mbxgCIAEoCzIZLmRhdGFub2RlLmFwaS52Mi5QYWdlSW5mbyJjChtBZ2dyZWdhdGVkTGVkZ2VyRW50cmllc0VkZ2USNAoEbm9kZRgBIAEoCzImLmRhdGFub2RlLmFwaS52Mi5BZ2dyZWdhdGVkTGVkZ2VyRW50cnkSDgoGY3Vyc29yGAIgASgJIpkEChVBZ2dyZWdhdGVkTGVkZ2VyRW50cnkSEQoJdGltZXN0YW1wGAIgASgDEhAKCHF1YW50aXR5GAMgASgJEikKDXRyYW5zZmVyX3R5cGUYBCABKA4yEi52ZWdhLlRyYW5zZmVyVHlwZRIVCghhc3NldF9pZBgFIAEoCUgAiAEBEiwKEWZyb21fYWNjb3VudF90eXBlGAYgASgOMhEudmVnYS5BY2NvdW50VHlwZRIqCg90b19hY2NvdW50X3R5cGUYByABKA4yES52ZWdhLkFjY291bnRUeXBlEiIKFWZyb21fYWNjb3VudF9wYXJ0eV9pZBgIIAEoCUgBiAEBEiAKE3RvX2FjY291bnRfcGFydHlfaWQYCSABKAlIAogBARIjChZmcm9tX2FjY291bnRfbWFya2V0X2lkGAogASgJSAOIAQESIQoUdG9fYWNjb3VudF9tYXJrZXRfaWQYCyABKAlIBIgBARIcChRmcm9tX2FjY291bnRfYmFsYW5jZRgMIAEoCRIaChJ0b19hY2NvdW50X2JhbGFuY2UYDSABKAlCCwoJX2Fzc2V0X2lkQhgKFl9mcm9tX2FjY291bnRfcGFydHlfaWRCFgoUX3RvX2FjY291bnRfcGFydHlfaWRCGQoXX2Zyb21fYWNjb3VudF9tYXJrZXRfaWRCFwoVX3RvX2FjY291bnRfbWFya2V0X2lkSgQIARACIoQBChpFeHBvcnRMZWRnZXJFbnRyaWVzUmVxdWVzdBIQCghwYXJ0eV9pZBgBIAEoCRIQCghhc3NldF9pZBgCIAEoCRIzCgpkYXRlX3JhbmdlGAQgASgLMhouZGF0YW5vZGUuYXBpLnYyLkRhdGVSYW5nZUgAiAEBQg0KC19kYXRlX3JhbmdlIpYBCixMaXN0RVJDMjBNdWx0aVNpZ1NpZ25lclJlbW92ZWRCdW5kbGVzUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEhEKCXN1Ym1pdHRlchgCIAEoCRIRCgllcG9jaF9zZXEYAyABKAkSLwoKcGFnaW5hdGlvbhgEIAEoCzIbLmRhdGFub2RlLmFwaS52Mi5QYWdpbmF0aW9uIncKLUxpc3RFUkMyME11bHRpU2lnU2lnbmVyUmVtb3ZlZEJ1bmRsZXNSZXNwb25zZRJGCgdidW5kbGVzGAEgASgLMjUuZGF0YW5vZGUuYXBpLnYyLkVSQzIwTXVsdGlTaWdTaWduZXJSZW1vdmVkQ29ubmVjdGlvbiKaAQokRVJDMjBNdWx0aVNpZ1NpZ25lclJlbW92ZWRDb25uZWN0aW9uEkQKBWVkZ2VzGAEgAygLMjUuZGF0YW5vZGUuYXBpLnYyLkVSQzIwTXVsdGlTaWdTaWduZXJSZW1vdmVkQnVuZGxlRWRnZRIsCglwYWdlX2luZm8YAiABKAsyGS5kYXRhbm9kZS5hcGkudjIuUGFnZUluZm8idwokRVJDMjBNdWx0aVNpZ1NpZ25lclJlbW92ZWRCdW5kbGVFZGdlEj8KBG5vZGUYASABKAsyMS5kYXRhbm9kZS5hcGkudjIuRVJDMjBNdWx0aVNpZ1NpZ25lclJlbW92ZWRCdW5kbGUSDgoGY3Vyc29yGAIgASgJIpIBCiBFUkMyME11bHRpU2lnU2lnbmVyUmVtb3ZlZEJ1bmRsZRISCgpvbGRfc2lnbmVyGAEgASgJEhEKCXN1Ym1pdHRlchgCIAEoCRINCgVub25jZRgEIAEoCRIRCgl0aW1lc3RhbXAYBSABKAMSEgoKc2lnbmF0dXJlcxgGIAEoCRIRCgllcG9jaF9zZXEYByABKAkiawoJRGF0ZVJhbmdlEhwKD3N0YXJ0X3RpbWVzdGFtcBgBIAEoA0gAiAEBEhoKDWVuZF90aW1lc3RhbXAYAiABKANIAYgBAUISChBfc3RhcnRfdGltZXN0YW1wQhAKDl9lbmRfdGltZXN0YW1wIrABCgpQYWdpbmF0aW9uEhIKBWZpcnN0GAEgASgFSACIAQESEgoFYWZ0ZXIYAiABKAlIAYgBARIRCgRsYXN0GAMgASgFSAKIAQESEwoGYmVmb3JlGAQgASgJSAOIAQESGQoMbmV3ZXN0X2ZpcnN0GAUgASgISASIAQFCCAoGX2ZpcnN0QggKBl9hZnRlckIHCgVfbGFzdEIJCgdfYmVmb3JlQg8KDV9uZXdlc3RfZmlyc3QiZgoIUGFnZUluZm8SFQoNaGFzX25leHRfcGFnZRgBIAEoCBIZChFoYXNfcHJldmlvdXNfcGFnZRgCIAEoCBIUCgxzdGFydF9jdXJzb3IYAyABKAkSEgoKZW5kX2N1cnNvchgEIAEoCSKLAQoSTGlzdE1hcmtldHNSZXF1ZXN0EjQKCnBhZ2luYXRpb24YAiABKAsyGy5kYXRhbm9kZS5hcGkudjIuUGFnaW5hdGlvbkgAiAEBEhwKD2luY2x1ZGVfc2V0dGxlZBgDIAEoCEgBiAEBQg0KC19wYWdpbmF0aW9uQhIKEF9pbmNsdWRlX3NldHRsZWQiSQoTTGlzdE1hcmtldHNSZXNwb25zZRIyCgdtYXJrZXRzGAEgASgLMiEuZGF0YW5vZGUuYXBpLnYyLk1hcmtldENvbm5lY3Rpb24ibAoQTWFya2V0Q29ubmVjdGlvbhIqCgVlZGdlcxgBIAMoCzIbLmRhdGFub2RlLmFwaS52Mi5NYXJrZXRFZGdlEiwKCXBhZ2VfaW5mbxgCIAEoCzIZLmRhdGFub2RlLmFwaS52Mi5QYWdlSW5mbyI4CgpNYXJrZXRFZGdlEhoKBG5vZGUYASABKAsyDC52ZWdhLk1hcmtldBIOCgZjdXJzb3IYAiABKAkifAoRTGlzdEFzc2V0c1JlcXVlc3QSFQoIYXNzZXRfaWQYASABKAlIAIgBARI0CgpwYWdpbmF0aW9uGAIgASgLMhsuZGF0YW5vZGUuYXBpLnYyLlBhZ2luYXRpb25IAYgBAUILCglfYXNzZXRfaWRCDQoLX3BhZ2luYXRpb24iRwoSTGlzdEFzc2V0c1Jlc3BvbnNlEjEKBmFzc2V0cxgBIAEoCzIhLmRhdGFub2RlLmFwaS52Mi5Bc3NldHNDb25uZWN0aW9uImsKEEFzc2V0c0Nvbm5lY3Rpb24SKQoFZWRnZXMYASADKAsyGi5kYXRhbm9kZS5hcGkudjIuQXNzZXRFZGdlEiwKCXBhZ2VfaW5mbxgCIAEoCzIZLmRhdGFub2RlLmFwaS52Mi5QYWdlSW5mbyI2CglBc3NldEVkZ2USGQoEbm9kZRgBIAEoCzILLnZlZ2EuQXNzZXQSDgoGY3Vyc29yGAIgASgJIiMKD0dldEFzc2V0UmVxdWVzdBIQCghhc3NldF9pZBgBIAEoCSIuChBHZXRBc3NldFJlc3BvbnNlEhoKBWFzc2V0GAEgASgLMgsudmVnYS5Bc3NldCLWAQoRTGlzdFRyYWRlc1JlcXVlc3QSEgoKbWFya2V0X2lkcxgBIAMoCRIRCglvcmRlcl9pZHMYAiADKAkSEQoJcGFydHlfaWRzGAMgAygJEjQKCnBhZ2luYXRpb24YBCABKAsyGy5kYXRhbm9kZS5hcGkudjIuUGFnaW5hdGlvbkgAiAEBEjMKCmRhdGVfcmFuZ2UYBSABKAsyGi5kYXRhbm9kZS5hcGkudjIuRGF0ZVJhbmdlSAGIAQFCDQoLX3BhZ2luYXRpb25CDQoLX2RhdGVfcmFuZ2UiRgoSTGlzdFRyYWRlc1Jlc3BvbnNlEjAKBnRyYWRlcxgBIAEoCzIgLmRhdGFub2RlLmFwaS52Mi5UcmFkZUNvbm5lY3Rpb24iagoPVHJhZGVDb25uZWN0aW9uEikKBWVkZ2VzGAEgAygLMhouZGF0YW5vZGUuYXBpLnYyLlRyYWRlRWRnZRIsCglwYWdlX2luZm8YAiABKAsyGS5kYXRhbm9kZS5hcGkudjIuUGFnZUluZm8iNgoJVHJhZGVFZGdlEhkKBG5vZGUYASABKAsyCy52ZWdhLlRyYWRlEg4KBmN1cnNvchgCIAEoCSIoChNHZXRMYXN0VHJhZGVSZXF1ZXN0EhEKCW1hcmtldF9pZBgBIAEoCSIyChRHZXRMYXN0VHJhZGVSZXNwb25zZRIaCgV0cmFkZRgBIAEoCzILLnZlZ2EuVHJhZGUiqQEKE0xpc3RBY2NvdW50c1JlcXVlc3QSLgoGZmlsdGVyGAEgASgLMh4uZGF0YW5vZGUuYXBpLnYyLkFjY291bnRGaWx0ZXISNAoKcGFnaW5hdGlvbhgCIAEoCzIbLmRhdGFub2RlLmFwaS52Mi5QYWdpbmF0aW9uSACIAQESEwoFYXNfb2YYkU4gASgDSAGIAQFCDQoLX3BhZ2luYXRpb25CCAoGX2FzX29mIk0KFExpc3RBY2NvdW50c1Jlc3BvbnNlEjUKCGFjY291bnRzGAEgASgLMiMuZGF0YW5vZGUuYXBpLnYyLkFjY291bnRzQ29ubmVjdGlvbiJvChJBY2NvdW50c0Nvbm5lY3Rpb24SKwoFZWRnZXMYASADKAsyHC5kYXRhbm9kZS5hcGkudjIuQWNjb3VudEVkZ2USLAoJcGFnZV9pbmZvGAIgASgLMhkuZGF0YW5vZGUuYXBpLnYyLlBhZ2VJbmZvIkwKC0FjY291bnRFZGdlEi0KBG5vZGUYASABKAsyHy5kYXRhbm9kZS5hcGkudjIuQWNjb3VudEJhbGFuY2USDgoGY3Vyc29yGAIgASgJInMKDkFjY291bnRCYWxhbmNlEg0KBW93bmVyGAIgASgJEg8KB2JhbGFuY2UYAyABKAkSDQoFYXNzZXQYBCABKAkSEQoJbWFya2V0X2lkGAUgASgJEh8KBHR5cGUYBiABKA4yES52ZWdhLkFjY291bnRUeXBlItQBChlMaXN0QmFsYW5jZUNoYW5nZXNSZXF1ZXN0Ei4KBmZpbHRlchgBIAEoCzIeLmRhdGFub2RlLmFwaS52Mi5BY2NvdW50RmlsdGVyEjQKCnBhZ2luYXRpb24YBSABKAsyGy5kYXRhbm9kZS5hcGkudjIuUGFnaW5hdGlvbkgAiAEBEjMKCmRhdGVfcmFuZ2UYBiABKAsyGi5kYXRhbm9kZS5hcGkudjIuRGF0ZVJhbmdlSAGIAQFCDQoLX3BhZ2luYXRpb25CDQoLX2RhdGVfcmFuZ2UiXAoaTGlzdEJhbGFuY2VDaGFuZ2VzUmVzcG9uc2USPgoIYmFsYW5jZXMYASABKAsyLC5kYXRhbm9kZS5hcGkudjIuQWdncmVnYXRlZEJhbGFuY2VDb25uZWN0aW9uIoIBChtBZ2dyZWdhdGVkQmFsYW5jZUNvbm5lY3Rpb24SNQoFZWRnZXMYASADKAsyJi5kYXRhbm9kZS5hcGkudjIuQWdncmVnYXRlZEJhbGFuY2VFZGdlEiwKCXBhZ2VfaW5mbxgCIAEoCzIZLmRhdGFub2RlLmFwaS52Mi5QYWdlSW5mbyJZChVBZ2dyZWdhdGVkQmFsYW5jZUVkZ2USMAoEbm9kZRgBIAEoCzIiLmRhdGFub2RlLmFwaS52Mi5BZ2dyZWdhdGVkQmFsYW5jZRIOCgZjdXJzb3IYAiABKAki5AEKEUFnZ3JlZ2F0ZWRCYWxhbmNlEhEKCXRpbWVzdGFtcBgBIAEoAxIPCgdiYWxhbmNlGAIgASgJEhUKCHBhcnR5X2lkGAQgASgJSACIAQESFQoIYXNzZXRfaWQYBSABKAlIAYgBARIWCgltYXJrZXRfaWQYBiABKAlIAogBARIsCgxhY2NvdW50X3R5cGUYByABKA4yES52ZWdhLkFjY291bnRUeXBlSAOIAQFCCwoJX3BhcnR5X2lkQgsKCV9hc3NldF9pZEIMCgpfbWFya2V0X2lkQg8KDV9hY2NvdW50X3R5cGUyrhEKElRyYWRpbmdEYXRhU2VydmljZRJ5CglHZXRNYXJrZXQSIS5kYXRhbm9kZS5hcGkudjIuR2V0TWFya2V0UmVxdWVzdBoiLmRhdGFub2RlLmFwaS52Mi5HZXRNYXJrZXRSZXNwb25zZSIlkAIBgtPkkwIcEhovYXBpL3YyL21hcmtldC97bWFya2V0X2lkfRKnAQoUR2V0TGF0ZXN0TWFya2V0RGVwdGgSLC5kYXRhbm9kZS5hcGkudjIuR2V0TGF0ZXN0TWFya2V0RGVwdGhSZXF1ZXN0Gi0uZGF0YW5vZGUuYXBpLnYyLkdldExhdGVzdE1hcmtldERlcHRoUmVzcG9uc2UiMpACAYLT5JMCKRInL2FwaS92Mi9tYXJrZXQvZGVwdGgve21hcmtldF9pZH0vbGF0ZXN0EqMBChNHZXRMYXRlc3RNYXJrZXREYXRhEisuZGF0YW5vZGUuYXBpLnYyLkdldExhdGVzdE1hcmtldERhdGFSZXF1ZXN0GiwuZGF0YW5vZGUuYXBpLnYyLkdldExhdGVzdE1hcmtldERhdGFSZXNwb25zZSIxkAIBgtPkkwIoEiYvYXBpL3YyL21hcmtldC9kYXRhL3ttYXJrZXRfaWR9L2xhdGVzdBKlAQoUTGlzdExhdGVzdE1hcmtldERhdGESLC5kYXRhbm9kZS5hcGkudjIuTGlzdExhdGVzdE1hcmtldERhdGFSZXF1ZXN0Gi0uZGF0YW5vZGUuYXBpLnYyLkxpc3RMYXRlc3RNYXJrZXREYXRhUmVzcG9uc2UiMJACAYLT5JMCJ1oWEhQvYXBpL3YyL21hcmtldHMvZGF0YRINL21hcmtldHMvZGF0YRK1AQoaT2JzZXJ2ZU1hcmtldHNEZXB0aFVwZGF0ZXMSMi5kYXRhbm9kZS5hcGkudjIuT2JzZXJ2ZU1hcmtldHNEZXB0aFVwZGF0ZXNSZXF1ZXN0GjMuZGF0YW5vZGUuYXBpLnYyLk9ic2VydmVNYXJrZXRzRGVwdGhVcGRhdGVzUmVzcG9uc2UiLILT5JMCJhIkL2FwaS92Mi9zdHJlYW0vbWFya2V0cy9kZXB0aC91cGRhdGVzMAESkgEKEUxpc3RMZWRnZXJFbnRyaWVzEikuZGF0YW5vZGUuYXBpLnYyLkxpc3RMZWRnZXJFbnRyaWVzUmVxdWVzdBoqLmRhdGFub2RlLmFwaS52Mi5MaXN0TGVkZ2VyRW50cmllc1Jlc3BvbnNlIiaQAgGC0+STAh0SGy9hcGkvdjIvbGVkZ2VyZW50cnkvaGlzdG9yeRJ+ChNFeHBvcnRMZWRnZXJFbnRyaWVzEisuZGF0YW5vZGUuYXBpLnYyLkV4cG9ydExlZGdlckVudHJpZXNSZXF1ZXN0GhQuZ29vZ2xlLmFwaS5IdHRwQm9keSIigtPkkwIcEhovYXBpL3YyL2xlZGdlcmVudHJ5L2V4cG9ydDABEucBCiVMaXN0RVJDMjBNdWx0aVNpZ1NpZ25lclJlbW92ZWRCdW5kbGVzEj0uZGF0YW5vZGUuYXBpLnYyLkxpc3RFUkMyME11bHRpU2lnU2lnbmVyUmVtb3ZlZEJ1bmRsZXNSZXF1ZXN0Gj4uZGF0YW5vZGUuYXBpLnYyLkxpc3RFUkMyME11bHRpU2lnU2lnbmVyUmVtb3ZlZEJ1bmRsZXNSZXNwb25zZSI/kAIBgtPkkwI2EjQvYXBpL3YyL2VyYzIwL211bHRpc2lnY29udHJvbC9zaWduZXIvcmVtb3ZlZC9idW5kbGVzEnQKC0xpc3RNYXJrZXRzEiMuZGF0YW5vZGUuYXBpLnYyLkxpc3RNYXJrZXRzUmVxdWVzdBokLmRhdGFub2RlLmFwaS52Mi5MaXN0TWFya2V0c1Jlc3BvbnNlIhqQAgGC0+STAhESDy9hcGkvdjIvbWFya2V0cxJwCgpMaXN0QXNzZXRzEiIuZGF0YW5vZGUuYXBpLnYyLkxpc3RBc3NldHNSZXF1ZXN0GiMuZGF0YW5vZGUuYXBpLnYyLkxpc3RBc3NldHNSZXNwb25zZSIZkAIBgtPkkwIQEg4vYXBpL3YyL2Fzc2V0cxJ0CghHZXRBc3NldBIgLmRhdGFub2RlLmFwaS52Mi5HZXRBc3NldFJlcXVlc3QaIS5kYXRhbm9kZS5hcGkudjIuR2V0QXNzZXRSZXNwb25zZSIjkAIBgtPkkwIaEhgvYXBpL3YyL2Fzc2V0L3thc3NldF9pZH0ScAoKTGlzdFRyYWRlcxIiLmRhdGFub2RlLmFwaS52Mi5MaXN0VHJhZGVzUmVxdWVzdBojLmRhdGFub2RlLmFwaS52Mi5MaXN0VHJhZGVzUmVzcG9uc2UiGZACAYLT5JMCEBIOL2FwaS92Mi90cmFkZXMSjwEKDEdldExhc3RUcmFkZRIkLmRhdGFub2RlLmFwaS52Mi5HZXRMYXN0VHJhZGVSZXF1ZXN0GiUuZGF0YW5vZGUuYXBpLnYyLkdldExhc3RUcmFkZVJlc3BvbnNlIjKQAgGC0+STAikSJy9hcGkvdjIvbWFya2V0L3ttYXJrZXRfaWR9L3RyYWRlL2xhdGVzdBJ4CgxMaXN0QWNjb3VudHMSJC5kYXRhbm9kZS5hcGkudjIuTGlzdEFjY291bnRzUmVxdWVzdBolLmRhdGFub2RlLmFwaS52Mi5MaXN0QWNjb3VudHNSZXNwb25zZSIbkAIBgtPkkwISEhAvYXBpL3YyL2FjY291bnRzEpEBChJMaXN0QmFsYW5jZUNoYW5nZXMSKi5kYXRhbm9kZS5hcGkudjIuTGlzdEJhbGFuY2VDaGFuZ2VzUmVxdWVzdBorLmRhdGFub2RlLmFwaS52Mi5MaXN0QmFsYW5jZUNoYW5nZXNSZXNwb25zZSIikAIBgtPkkwIZEhcvYXBpL3YyL2JhbGFuY2UvY2hhbmdlc2IGcHJvdG8z", [file_google_api_annotations, file_google_api_httpbody, file_vega_assets, file_vega_markets, file_vega_vega]);
 
 /**
  * Which market to get.
@@ -892,13 +894,763 @@ export const PageInfoSchema: GenMessage<PageInfo> = /*@__PURE__*/
   messageDesc(file_datanode_api_v2_trading_data, 25);
 
 /**
- * Read-only queries over what a trading network announced: markets, order books, market data, the ledger, and the
+ * Which markets to list.
+ *
+ * @generated from message datanode.api.v2.ListMarketsRequest
+ */
+export type ListMarketsRequest = Message<"datanode.api.v2.ListMarketsRequest"> & {
+  /**
+   * Absent: the first 1000. Markets have no time: newest_first is false unless it is set, and reverses the order.
+   *
+   * @generated from field: optional datanode.api.v2.Pagination pagination = 2;
+   */
+  pagination?: Pagination | undefined;
+
+  /**
+   * False: without the markets whose state is STATE_SETTLED or STATE_CLOSED. Absent: true.
+   *
+   * @generated from field: optional bool include_settled = 3;
+   */
+  includeSettled?: boolean | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.ListMarketsRequest.
+ * Use `create(ListMarketsRequestSchema)` to create a new message.
+ */
+export const ListMarketsRequestSchema: GenMessage<ListMarketsRequest> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 26);
+
+/**
+ * A page of markets.
+ *
+ * @generated from message datanode.api.v2.ListMarketsResponse
+ */
+export type ListMarketsResponse = Message<"datanode.api.v2.ListMarketsResponse"> & {
+  /**
+   * Always set, also when nothing matches.
+   *
+   * @generated from field: datanode.api.v2.MarketConnection markets = 1;
+   */
+  markets?: MarketConnection | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.ListMarketsResponse.
+ * Use `create(ListMarketsResponseSchema)` to create a new message.
+ */
+export const ListMarketsResponseSchema: GenMessage<ListMarketsResponse> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 27);
+
+/**
+ * A page of markets and its place in the list.
+ *
+ * @generated from message datanode.api.v2.MarketConnection
+ */
+export type MarketConnection = Message<"datanode.api.v2.MarketConnection"> & {
+  /**
+   * In list order: by market id.
+   *
+   * @generated from field: repeated datanode.api.v2.MarketEdge edges = 1;
+   */
+  edges: MarketEdge[];
+
+  /**
+   * Always set.
+   *
+   * @generated from field: datanode.api.v2.PageInfo page_info = 2;
+   */
+  pageInfo?: PageInfo | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.MarketConnection.
+ * Use `create(MarketConnectionSchema)` to create a new message.
+ */
+export const MarketConnectionSchema: GenMessage<MarketConnection> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 28);
+
+/**
+ * A market with its cursor.
+ *
+ * @generated from message datanode.api.v2.MarketEdge
+ */
+export type MarketEdge = Message<"datanode.api.v2.MarketEdge"> & {
+  /**
+   * Always set. As GetMarket returns it.
+   *
+   * @generated from field: vega.Market node = 1;
+   */
+  node?: Market | undefined;
+
+  /**
+   * Stands for the market's place in the list; to be used as Pagination.after or before.
+   *
+   * @generated from field: string cursor = 2;
+   */
+  cursor: string;
+};
+
+/**
+ * Describes the message datanode.api.v2.MarketEdge.
+ * Use `create(MarketEdgeSchema)` to create a new message.
+ */
+export const MarketEdgeSchema: GenMessage<MarketEdge> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 29);
+
+/**
+ * Which assets to list.
+ *
+ * @generated from message datanode.api.v2.ListAssetsRequest
+ */
+export type ListAssetsRequest = Message<"datanode.api.v2.ListAssetsRequest"> & {
+  /**
+   * Only this one. Absent or empty: all.
+   *
+   * @generated from field: optional string asset_id = 1;
+   */
+  assetId?: string | undefined;
+
+  /**
+   * Absent: the first 1000. Assets have no time: newest_first is false unless it is set, and reverses the order.
+   *
+   * @generated from field: optional datanode.api.v2.Pagination pagination = 2;
+   */
+  pagination?: Pagination | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.ListAssetsRequest.
+ * Use `create(ListAssetsRequestSchema)` to create a new message.
+ */
+export const ListAssetsRequestSchema: GenMessage<ListAssetsRequest> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 30);
+
+/**
+ * A page of assets.
+ *
+ * @generated from message datanode.api.v2.ListAssetsResponse
+ */
+export type ListAssetsResponse = Message<"datanode.api.v2.ListAssetsResponse"> & {
+  /**
+   * Always set, also when there is none.
+   *
+   * @generated from field: datanode.api.v2.AssetsConnection assets = 1;
+   */
+  assets?: AssetsConnection | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.ListAssetsResponse.
+ * Use `create(ListAssetsResponseSchema)` to create a new message.
+ */
+export const ListAssetsResponseSchema: GenMessage<ListAssetsResponse> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 31);
+
+/**
+ * A page of assets and its place in the list.
+ *
+ * @generated from message datanode.api.v2.AssetsConnection
+ */
+export type AssetsConnection = Message<"datanode.api.v2.AssetsConnection"> & {
+  /**
+   * In list order: by asset id.
+   *
+   * @generated from field: repeated datanode.api.v2.AssetEdge edges = 1;
+   */
+  edges: AssetEdge[];
+
+  /**
+   * Always set.
+   *
+   * @generated from field: datanode.api.v2.PageInfo page_info = 2;
+   */
+  pageInfo?: PageInfo | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.AssetsConnection.
+ * Use `create(AssetsConnectionSchema)` to create a new message.
+ */
+export const AssetsConnectionSchema: GenMessage<AssetsConnection> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 32);
+
+/**
+ * An asset with its cursor.
+ *
+ * @generated from message datanode.api.v2.AssetEdge
+ */
+export type AssetEdge = Message<"datanode.api.v2.AssetEdge"> & {
+  /**
+   * Always set. As GetAsset returns it.
+   *
+   * @generated from field: vega.Asset node = 1;
+   */
+  node?: Asset | undefined;
+
+  /**
+   * Stands for the asset's place in the list; to be used as Pagination.after or before.
+   *
+   * @generated from field: string cursor = 2;
+   */
+  cursor: string;
+};
+
+/**
+ * Describes the message datanode.api.v2.AssetEdge.
+ * Use `create(AssetEdgeSchema)` to create a new message.
+ */
+export const AssetEdgeSchema: GenMessage<AssetEdge> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 33);
+
+/**
+ * Which asset to get.
+ *
+ * @generated from message datanode.api.v2.GetAssetRequest
+ */
+export type GetAssetRequest = Message<"datanode.api.v2.GetAssetRequest"> & {
+  /**
+   * Required.
+   *
+   * @generated from field: string asset_id = 1;
+   */
+  assetId: string;
+};
+
+/**
+ * Describes the message datanode.api.v2.GetAssetRequest.
+ * Use `create(GetAssetRequestSchema)` to create a new message.
+ */
+export const GetAssetRequestSchema: GenMessage<GetAssetRequest> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 34);
+
+/**
+ * The asset asked for.
+ *
+ * @generated from message datanode.api.v2.GetAssetResponse
+ */
+export type GetAssetResponse = Message<"datanode.api.v2.GetAssetResponse"> & {
+  /**
+   * Always set. From the last asset event with this id.
+   *
+   * @generated from field: vega.Asset asset = 1;
+   */
+  asset?: Asset | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.GetAssetResponse.
+ * Use `create(GetAssetResponseSchema)` to create a new message.
+ */
+export const GetAssetResponseSchema: GenMessage<GetAssetResponse> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 35);
+
+/**
+ * Which trades to list. Fields that are set must all match.
+ *
+ * @generated from message datanode.api.v2.ListTradesRequest
+ */
+export type ListTradesRequest = Message<"datanode.api.v2.ListTradesRequest"> & {
+  /**
+   * Trades of one of these markets; none: any.
+   *
+   * @generated from field: repeated string market_ids = 1;
+   */
+  marketIds: string[];
+
+  /**
+   * Trades with one of these as buy order or sell order; none: any.
+   *
+   * @generated from field: repeated string order_ids = 2;
+   */
+  orderIds: string[];
+
+  /**
+   * Trades with one of these as buyer or seller; none: any.
+   *
+   * @generated from field: repeated string party_ids = 3;
+   */
+  partyIds: string[];
+
+  /**
+   * Absent: the newest 1000 trades.
+   *
+   * @generated from field: optional datanode.api.v2.Pagination pagination = 4;
+   */
+  pagination?: Pagination | undefined;
+
+  /**
+   * Absent: all times.
+   *
+   * @generated from field: optional datanode.api.v2.DateRange date_range = 5;
+   */
+  dateRange?: DateRange | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.ListTradesRequest.
+ * Use `create(ListTradesRequestSchema)` to create a new message.
+ */
+export const ListTradesRequestSchema: GenMessage<ListTradesRequest> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 36);
+
+/**
+ * A page of trades.
+ *
+ * @generated from message datanode.api.v2.ListTradesResponse
+ */
+export type ListTradesResponse = Message<"datanode.api.v2.ListTradesResponse"> & {
+  /**
+   * Always set, also when nothing matches.
+   *
+   * @generated from field: datanode.api.v2.TradeConnection trades = 1;
+   */
+  trades?: TradeConnection | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.ListTradesResponse.
+ * Use `create(ListTradesResponseSchema)` to create a new message.
+ */
+export const ListTradesResponseSchema: GenMessage<ListTradesResponse> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 37);
+
+/**
+ * A page of trades and its place in the list.
+ *
+ * @generated from message datanode.api.v2.TradeConnection
+ */
+export type TradeConnection = Message<"datanode.api.v2.TradeConnection"> & {
+  /**
+   * In list order: newest first unless asked otherwise.
+   *
+   * @generated from field: repeated datanode.api.v2.TradeEdge edges = 1;
+   */
+  edges: TradeEdge[];
+
+  /**
+   * Always set.
+   *
+   * @generated from field: datanode.api.v2.PageInfo page_info = 2;
+   */
+  pageInfo?: PageInfo | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.TradeConnection.
+ * Use `create(TradeConnectionSchema)` to create a new message.
+ */
+export const TradeConnectionSchema: GenMessage<TradeConnection> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 38);
+
+/**
+ * A trade with its cursor.
+ *
+ * @generated from message datanode.api.v2.TradeEdge
+ */
+export type TradeEdge = Message<"datanode.api.v2.TradeEdge"> & {
+  /**
+   * Always set.
+   *
+   * @generated from field: vega.Trade node = 1;
+   */
+  node?: Trade | undefined;
+
+  /**
+   * Stands for the trade's place in the list; to be used as Pagination.after or before.
+   *
+   * @generated from field: string cursor = 2;
+   */
+  cursor: string;
+};
+
+/**
+ * Describes the message datanode.api.v2.TradeEdge.
+ * Use `create(TradeEdgeSchema)` to create a new message.
+ */
+export const TradeEdgeSchema: GenMessage<TradeEdge> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 39);
+
+/**
+ * Whose last trade to get.
+ *
+ * @generated from message datanode.api.v2.GetLastTradeRequest
+ */
+export type GetLastTradeRequest = Message<"datanode.api.v2.GetLastTradeRequest"> & {
+  /**
+   * Required.
+   *
+   * @generated from field: string market_id = 1;
+   */
+  marketId: string;
+};
+
+/**
+ * Describes the message datanode.api.v2.GetLastTradeRequest.
+ * Use `create(GetLastTradeRequestSchema)` to create a new message.
+ */
+export const GetLastTradeRequestSchema: GenMessage<GetLastTradeRequest> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 40);
+
+/**
+ * The trade asked for.
+ *
+ * @generated from message datanode.api.v2.GetLastTradeResponse
+ */
+export type GetLastTradeResponse = Message<"datanode.api.v2.GetLastTradeResponse"> & {
+  /**
+   * Always set.
+   *
+   * @generated from field: vega.Trade trade = 1;
+   */
+  trade?: Trade | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.GetLastTradeResponse.
+ * Use `create(GetLastTradeResponseSchema)` to create a new message.
+ */
+export const GetLastTradeResponseSchema: GenMessage<GetLastTradeResponse> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 41);
+
+/**
+ * Which accounts to list.
+ *
+ * @generated from message datanode.api.v2.ListAccountsRequest
+ */
+export type ListAccountsRequest = Message<"datanode.api.v2.ListAccountsRequest"> & {
+  /**
+   * Absent: every account that a ledger entry names.
+   *
+   * @generated from field: datanode.api.v2.AccountFilter filter = 1;
+   */
+  filter?: AccountFilter | undefined;
+
+  /**
+   * Absent: the 1000 accounts that were named last.
+   *
+   * @generated from field: optional datanode.api.v2.Pagination pagination = 2;
+   */
+  pagination?: Pagination | undefined;
+
+  /**
+   * Balances at the end of the newest block that is not after this, in nanoseconds. Absent: the newest.
+   *
+   * @generated from field: optional int64 as_of = 10001;
+   */
+  asOf?: bigint | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.ListAccountsRequest.
+ * Use `create(ListAccountsRequestSchema)` to create a new message.
+ */
+export const ListAccountsRequestSchema: GenMessage<ListAccountsRequest> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 42);
+
+/**
+ * A page of accounts.
+ *
+ * @generated from message datanode.api.v2.ListAccountsResponse
+ */
+export type ListAccountsResponse = Message<"datanode.api.v2.ListAccountsResponse"> & {
+  /**
+   * Always set, also when nothing matches.
+   *
+   * @generated from field: datanode.api.v2.AccountsConnection accounts = 1;
+   */
+  accounts?: AccountsConnection | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.ListAccountsResponse.
+ * Use `create(ListAccountsResponseSchema)` to create a new message.
+ */
+export const ListAccountsResponseSchema: GenMessage<ListAccountsResponse> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 43);
+
+/**
+ * A page of accounts and its place in the list.
+ *
+ * @generated from message datanode.api.v2.AccountsConnection
+ */
+export type AccountsConnection = Message<"datanode.api.v2.AccountsConnection"> & {
+  /**
+   * In list order: newest first unless asked otherwise.
+   *
+   * @generated from field: repeated datanode.api.v2.AccountEdge edges = 1;
+   */
+  edges: AccountEdge[];
+
+  /**
+   * Always set.
+   *
+   * @generated from field: datanode.api.v2.PageInfo page_info = 2;
+   */
+  pageInfo?: PageInfo | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.AccountsConnection.
+ * Use `create(AccountsConnectionSchema)` to create a new message.
+ */
+export const AccountsConnectionSchema: GenMessage<AccountsConnection> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 44);
+
+/**
+ * An account with its cursor.
+ *
+ * @generated from message datanode.api.v2.AccountEdge
+ */
+export type AccountEdge = Message<"datanode.api.v2.AccountEdge"> & {
+  /**
+   * Always set.
+   *
+   * @generated from field: datanode.api.v2.AccountBalance node = 1;
+   */
+  node?: AccountBalance | undefined;
+
+  /**
+   * Stands for the account's place in the list; to be used as Pagination.after or before.
+   *
+   * @generated from field: string cursor = 2;
+   */
+  cursor: string;
+};
+
+/**
+ * Describes the message datanode.api.v2.AccountEdge.
+ * Use `create(AccountEdgeSchema)` to create a new message.
+ */
+export const AccountEdgeSchema: GenMessage<AccountEdge> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 45);
+
+/**
+ * What an account holds. An account is the combination of owner, asset, market and type.
+ *
+ * @generated from message datanode.api.v2.AccountBalance
+ */
+export type AccountBalance = Message<"datanode.api.v2.AccountBalance"> & {
+  /**
+   * The party; `network` is the network itself.
+   *
+   * @generated from field: string owner = 2;
+   */
+  owner: string;
+
+  /**
+   * That of the newest ledger entry that names the account, on either side: an integer scaled by the asset's decimals.
+   * 0 if there was none by then.
+   *
+   * @generated from field: string balance = 3;
+   */
+  balance: string;
+
+  /**
+   * The asset's id.
+   *
+   * @generated from field: string asset = 4;
+   */
+  asset: string;
+
+  /**
+   * Empty if it belongs to none.
+   *
+   * @generated from field: string market_id = 5;
+   */
+  marketId: string;
+
+  /**
+   * The kind of account.
+   *
+   * @generated from field: vega.AccountType type = 6;
+   */
+  type: AccountType;
+};
+
+/**
+ * Describes the message datanode.api.v2.AccountBalance.
+ * Use `create(AccountBalanceSchema)` to create a new message.
+ */
+export const AccountBalanceSchema: GenMessage<AccountBalance> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 46);
+
+/**
+ * Which changes of balances to list.
+ *
+ * @generated from message datanode.api.v2.ListBalanceChangesRequest
+ */
+export type ListBalanceChangesRequest = Message<"datanode.api.v2.ListBalanceChangesRequest"> & {
+  /**
+   * Absent: every account that a ledger entry names.
+   *
+   * @generated from field: datanode.api.v2.AccountFilter filter = 1;
+   */
+  filter?: AccountFilter | undefined;
+
+  /**
+   * Absent: the newest 1000 changes.
+   *
+   * @generated from field: optional datanode.api.v2.Pagination pagination = 5;
+   */
+  pagination?: Pagination | undefined;
+
+  /**
+   * Absent: all times.
+   *
+   * @generated from field: optional datanode.api.v2.DateRange date_range = 6;
+   */
+  dateRange?: DateRange | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.ListBalanceChangesRequest.
+ * Use `create(ListBalanceChangesRequestSchema)` to create a new message.
+ */
+export const ListBalanceChangesRequestSchema: GenMessage<ListBalanceChangesRequest> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 47);
+
+/**
+ * A page of changes of balances.
+ *
+ * @generated from message datanode.api.v2.ListBalanceChangesResponse
+ */
+export type ListBalanceChangesResponse = Message<"datanode.api.v2.ListBalanceChangesResponse"> & {
+  /**
+   * Always set, also when nothing matches.
+   *
+   * @generated from field: datanode.api.v2.AggregatedBalanceConnection balances = 1;
+   */
+  balances?: AggregatedBalanceConnection | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.ListBalanceChangesResponse.
+ * Use `create(ListBalanceChangesResponseSchema)` to create a new message.
+ */
+export const ListBalanceChangesResponseSchema: GenMessage<ListBalanceChangesResponse> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 48);
+
+/**
+ * A page of changes of balances and its place in the list.
+ *
+ * @generated from message datanode.api.v2.AggregatedBalanceConnection
+ */
+export type AggregatedBalanceConnection = Message<"datanode.api.v2.AggregatedBalanceConnection"> & {
+  /**
+   * In list order: newest first unless asked otherwise.
+   *
+   * @generated from field: repeated datanode.api.v2.AggregatedBalanceEdge edges = 1;
+   */
+  edges: AggregatedBalanceEdge[];
+
+  /**
+   * Always set.
+   *
+   * @generated from field: datanode.api.v2.PageInfo page_info = 2;
+   */
+  pageInfo?: PageInfo | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.AggregatedBalanceConnection.
+ * Use `create(AggregatedBalanceConnectionSchema)` to create a new message.
+ */
+export const AggregatedBalanceConnectionSchema: GenMessage<AggregatedBalanceConnection> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 49);
+
+/**
+ * A change of a balance with its cursor.
+ *
+ * @generated from message datanode.api.v2.AggregatedBalanceEdge
+ */
+export type AggregatedBalanceEdge = Message<"datanode.api.v2.AggregatedBalanceEdge"> & {
+  /**
+   * Always set.
+   *
+   * @generated from field: datanode.api.v2.AggregatedBalance node = 1;
+   */
+  node?: AggregatedBalance | undefined;
+
+  /**
+   * Stands for the change's place in the list; to be used as Pagination.after or before.
+   *
+   * @generated from field: string cursor = 2;
+   */
+  cursor: string;
+};
+
+/**
+ * Describes the message datanode.api.v2.AggregatedBalanceEdge.
+ * Use `create(AggregatedBalanceEdgeSchema)` to create a new message.
+ */
+export const AggregatedBalanceEdgeSchema: GenMessage<AggregatedBalanceEdge> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 50);
+
+/**
+ * What an account held at the end of a block.
+ *
+ * @generated from message datanode.api.v2.AggregatedBalance
+ */
+export type AggregatedBalance = Message<"datanode.api.v2.AggregatedBalance"> & {
+  /**
+   * Block time, in nanoseconds.
+   *
+   * @generated from field: int64 timestamp = 1;
+   */
+  timestamp: bigint;
+
+  /**
+   * An integer scaled by the asset's decimals.
+   *
+   * @generated from field: string balance = 2;
+   */
+  balance: string;
+
+  /**
+   * The owner; `network` is the network itself. Always set.
+   *
+   * @generated from field: optional string party_id = 4;
+   */
+  partyId?: string | undefined;
+
+  /**
+   * Always set.
+   *
+   * @generated from field: optional string asset_id = 5;
+   */
+  assetId?: string | undefined;
+
+  /**
+   * Absent if the account belongs to none.
+   *
+   * @generated from field: optional string market_id = 6;
+   */
+  marketId?: string | undefined;
+
+  /**
+   * Always set.
+   *
+   * @generated from field: optional vega.AccountType account_type = 7;
+   */
+  accountType?: AccountType | undefined;
+};
+
+/**
+ * Describes the message datanode.api.v2.AggregatedBalance.
+ * Use `create(AggregatedBalanceSchema)` to create a new message.
+ */
+export const AggregatedBalanceSchema: GenMessage<AggregatedBalance> = /*@__PURE__*/
+  messageDesc(file_datanode_api_v2_trading_data, 51);
+
+/**
+ * Read-only queries over what a trading network announced: markets, assets, order books, market data, the ledger, and the
  * signatures that remove a validator from the multi-signature contract.
  *
  * What holds for every method:
  * - Times are Unix time in nanoseconds. The time of a trade, a ledger entry or market data is the time of its block.
  * - Prices, quantities and balances are decimal text of an integer of up to 256 bits. A price is scaled by
- *   10^Market.decimal_places, an amount of an asset by the asset's own decimals.
+ *   10^Market.decimal_places, an amount of an asset by 10^AssetDetails.decimals.
  * - Volumes and sizes are whole numbers, scaled by 10^Market.position_decimal_places.
  * - Identifiers are 1 to 128 printable ASCII characters and compare by bytes.
  * - Errors carry google.rpc details: BadRequest names the wrong field, ErrorInfo the reason, RetryInfo the wait.
@@ -990,6 +1742,80 @@ export const TradingDataService: GenService<{
     methodKind: "unary";
     input: typeof ListERC20MultiSigSignerRemovedBundlesRequestSchema;
     output: typeof ListERC20MultiSigSignerRemovedBundlesResponseSchema;
+  },
+  /**
+   * The markets that the network announced, a page at a time, ordered by market id.
+   *
+   * @generated from rpc datanode.api.v2.TradingDataService.ListMarkets
+   */
+  listMarkets: {
+    methodKind: "unary";
+    input: typeof ListMarketsRequestSchema;
+    output: typeof ListMarketsResponseSchema;
+  },
+  /**
+   * The assets that the network announced, a page at a time, ordered by asset id. An asset_id that it never announced is
+   * NOT_FOUND.
+   *
+   * @generated from rpc datanode.api.v2.TradingDataService.ListAssets
+   */
+  listAssets: {
+    methodKind: "unary";
+    input: typeof ListAssetsRequestSchema;
+    output: typeof ListAssetsResponseSchema;
+  },
+  /**
+   * One asset as the network last announced it: its name, its symbol, and the decimals of its amounts. NOT_FOUND if it
+   * never did.
+   *
+   * @generated from rpc datanode.api.v2.TradingDataService.GetAsset
+   */
+  getAsset: {
+    methodKind: "unary";
+    input: typeof GetAssetRequestSchema;
+    output: typeof GetAssetResponseSchema;
+  },
+  /**
+   * Trades that match a filter, a page at a time, in the order of the network.
+   *
+   * @generated from rpc datanode.api.v2.TradingDataService.ListTrades
+   */
+  listTrades: {
+    methodKind: "unary";
+    input: typeof ListTradesRequestSchema;
+    output: typeof ListTradesResponseSchema;
+  },
+  /**
+   * A market's newest trade. NOT_FOUND with reason NO_TRADE_YET if it has not traded.
+   *
+   * @generated from rpc datanode.api.v2.TradingDataService.GetLastTrade
+   */
+  getLastTrade: {
+    methodKind: "unary";
+    input: typeof GetLastTradeRequestSchema;
+    output: typeof GetLastTradeResponseSchema;
+  },
+  /**
+   * Accounts that match a filter, each with what it holds, or held at a time. By the order in which the network first
+   * named them.
+   *
+   * @generated from rpc datanode.api.v2.TradingDataService.ListAccounts
+   */
+  listAccounts: {
+    methodKind: "unary";
+    input: typeof ListAccountsRequestSchema;
+    output: typeof ListAccountsResponseSchema;
+  },
+  /**
+   * What accounts that match a filter held at the ends of blocks, wherever that differs from before. By block, then by
+   * account.
+   *
+   * @generated from rpc datanode.api.v2.TradingDataService.ListBalanceChanges
+   */
+  listBalanceChanges: {
+    methodKind: "unary";
+    input: typeof ListBalanceChangesRequestSchema;
+    output: typeof ListBalanceChangesResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_datanode_api_v2_trading_data, 0);

@@ -1638,11 +1638,1469 @@ func (x *PageInfo) GetEndCursor() string {
 	return ""
 }
 
+// Which markets to list.
+type ListMarketsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Absent: the first 1000. Markets have no time: newest_first is false unless it is set, and reverses the order.
+	Pagination *Pagination `protobuf:"bytes,2,opt,name=pagination,proto3,oneof" json:"pagination,omitempty"`
+	// False: without the markets whose state is STATE_SETTLED or STATE_CLOSED. Absent: true.
+	IncludeSettled *bool `protobuf:"varint,3,opt,name=include_settled,json=includeSettled,proto3,oneof" json:"include_settled,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ListMarketsRequest) Reset() {
+	*x = ListMarketsRequest{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListMarketsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListMarketsRequest) ProtoMessage() {}
+
+func (x *ListMarketsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListMarketsRequest.ProtoReflect.Descriptor instead.
+func (*ListMarketsRequest) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ListMarketsRequest) GetPagination() *Pagination {
+	if x != nil {
+		return x.Pagination
+	}
+	return nil
+}
+
+func (x *ListMarketsRequest) GetIncludeSettled() bool {
+	if x != nil && x.IncludeSettled != nil {
+		return *x.IncludeSettled
+	}
+	return false
+}
+
+// A page of markets.
+type ListMarketsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Always set, also when nothing matches.
+	Markets       *MarketConnection `protobuf:"bytes,1,opt,name=markets,proto3" json:"markets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListMarketsResponse) Reset() {
+	*x = ListMarketsResponse{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListMarketsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListMarketsResponse) ProtoMessage() {}
+
+func (x *ListMarketsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListMarketsResponse.ProtoReflect.Descriptor instead.
+func (*ListMarketsResponse) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ListMarketsResponse) GetMarkets() *MarketConnection {
+	if x != nil {
+		return x.Markets
+	}
+	return nil
+}
+
+// A page of markets and its place in the list.
+type MarketConnection struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In list order: by market id.
+	Edges []*MarketEdge `protobuf:"bytes,1,rep,name=edges,proto3" json:"edges,omitempty"`
+	// Always set.
+	PageInfo      *PageInfo `protobuf:"bytes,2,opt,name=page_info,json=pageInfo,proto3" json:"page_info,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MarketConnection) Reset() {
+	*x = MarketConnection{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MarketConnection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MarketConnection) ProtoMessage() {}
+
+func (x *MarketConnection) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MarketConnection.ProtoReflect.Descriptor instead.
+func (*MarketConnection) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *MarketConnection) GetEdges() []*MarketEdge {
+	if x != nil {
+		return x.Edges
+	}
+	return nil
+}
+
+func (x *MarketConnection) GetPageInfo() *PageInfo {
+	if x != nil {
+		return x.PageInfo
+	}
+	return nil
+}
+
+// A market with its cursor.
+type MarketEdge struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Always set. As GetMarket returns it.
+	Node *vega.Market `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Stands for the market's place in the list; to be used as Pagination.after or before.
+	Cursor        string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MarketEdge) Reset() {
+	*x = MarketEdge{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MarketEdge) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MarketEdge) ProtoMessage() {}
+
+func (x *MarketEdge) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MarketEdge.ProtoReflect.Descriptor instead.
+func (*MarketEdge) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *MarketEdge) GetNode() *vega.Market {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+func (x *MarketEdge) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+// Which assets to list.
+type ListAssetsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only this one. Absent or empty: all.
+	AssetId *string `protobuf:"bytes,1,opt,name=asset_id,json=assetId,proto3,oneof" json:"asset_id,omitempty"`
+	// Absent: the first 1000. Assets have no time: newest_first is false unless it is set, and reverses the order.
+	Pagination    *Pagination `protobuf:"bytes,2,opt,name=pagination,proto3,oneof" json:"pagination,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAssetsRequest) Reset() {
+	*x = ListAssetsRequest{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAssetsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAssetsRequest) ProtoMessage() {}
+
+func (x *ListAssetsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAssetsRequest.ProtoReflect.Descriptor instead.
+func (*ListAssetsRequest) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ListAssetsRequest) GetAssetId() string {
+	if x != nil && x.AssetId != nil {
+		return *x.AssetId
+	}
+	return ""
+}
+
+func (x *ListAssetsRequest) GetPagination() *Pagination {
+	if x != nil {
+		return x.Pagination
+	}
+	return nil
+}
+
+// A page of assets.
+type ListAssetsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Always set, also when there is none.
+	Assets        *AssetsConnection `protobuf:"bytes,1,opt,name=assets,proto3" json:"assets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAssetsResponse) Reset() {
+	*x = ListAssetsResponse{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAssetsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAssetsResponse) ProtoMessage() {}
+
+func (x *ListAssetsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAssetsResponse.ProtoReflect.Descriptor instead.
+func (*ListAssetsResponse) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *ListAssetsResponse) GetAssets() *AssetsConnection {
+	if x != nil {
+		return x.Assets
+	}
+	return nil
+}
+
+// A page of assets and its place in the list.
+type AssetsConnection struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In list order: by asset id.
+	Edges []*AssetEdge `protobuf:"bytes,1,rep,name=edges,proto3" json:"edges,omitempty"`
+	// Always set.
+	PageInfo      *PageInfo `protobuf:"bytes,2,opt,name=page_info,json=pageInfo,proto3" json:"page_info,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AssetsConnection) Reset() {
+	*x = AssetsConnection{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AssetsConnection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AssetsConnection) ProtoMessage() {}
+
+func (x *AssetsConnection) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AssetsConnection.ProtoReflect.Descriptor instead.
+func (*AssetsConnection) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *AssetsConnection) GetEdges() []*AssetEdge {
+	if x != nil {
+		return x.Edges
+	}
+	return nil
+}
+
+func (x *AssetsConnection) GetPageInfo() *PageInfo {
+	if x != nil {
+		return x.PageInfo
+	}
+	return nil
+}
+
+// An asset with its cursor.
+type AssetEdge struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Always set. As GetAsset returns it.
+	Node *vega.Asset `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Stands for the asset's place in the list; to be used as Pagination.after or before.
+	Cursor        string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AssetEdge) Reset() {
+	*x = AssetEdge{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AssetEdge) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AssetEdge) ProtoMessage() {}
+
+func (x *AssetEdge) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AssetEdge.ProtoReflect.Descriptor instead.
+func (*AssetEdge) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *AssetEdge) GetNode() *vega.Asset {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+func (x *AssetEdge) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+// Which asset to get.
+type GetAssetRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required.
+	AssetId       string `protobuf:"bytes,1,opt,name=asset_id,json=assetId,proto3" json:"asset_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetAssetRequest) Reset() {
+	*x = GetAssetRequest{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetAssetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetAssetRequest) ProtoMessage() {}
+
+func (x *GetAssetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetAssetRequest.ProtoReflect.Descriptor instead.
+func (*GetAssetRequest) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *GetAssetRequest) GetAssetId() string {
+	if x != nil {
+		return x.AssetId
+	}
+	return ""
+}
+
+// The asset asked for.
+type GetAssetResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Always set. From the last asset event with this id.
+	Asset         *vega.Asset `protobuf:"bytes,1,opt,name=asset,proto3" json:"asset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetAssetResponse) Reset() {
+	*x = GetAssetResponse{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetAssetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetAssetResponse) ProtoMessage() {}
+
+func (x *GetAssetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetAssetResponse.ProtoReflect.Descriptor instead.
+func (*GetAssetResponse) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *GetAssetResponse) GetAsset() *vega.Asset {
+	if x != nil {
+		return x.Asset
+	}
+	return nil
+}
+
+// Which trades to list. Fields that are set must all match.
+type ListTradesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Trades of one of these markets; none: any.
+	MarketIds []string `protobuf:"bytes,1,rep,name=market_ids,json=marketIds,proto3" json:"market_ids,omitempty"`
+	// Trades with one of these as buy order or sell order; none: any.
+	OrderIds []string `protobuf:"bytes,2,rep,name=order_ids,json=orderIds,proto3" json:"order_ids,omitempty"`
+	// Trades with one of these as buyer or seller; none: any.
+	PartyIds []string `protobuf:"bytes,3,rep,name=party_ids,json=partyIds,proto3" json:"party_ids,omitempty"`
+	// Absent: the newest 1000 trades.
+	Pagination *Pagination `protobuf:"bytes,4,opt,name=pagination,proto3,oneof" json:"pagination,omitempty"`
+	// Absent: all times.
+	DateRange     *DateRange `protobuf:"bytes,5,opt,name=date_range,json=dateRange,proto3,oneof" json:"date_range,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTradesRequest) Reset() {
+	*x = ListTradesRequest{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTradesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTradesRequest) ProtoMessage() {}
+
+func (x *ListTradesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTradesRequest.ProtoReflect.Descriptor instead.
+func (*ListTradesRequest) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ListTradesRequest) GetMarketIds() []string {
+	if x != nil {
+		return x.MarketIds
+	}
+	return nil
+}
+
+func (x *ListTradesRequest) GetOrderIds() []string {
+	if x != nil {
+		return x.OrderIds
+	}
+	return nil
+}
+
+func (x *ListTradesRequest) GetPartyIds() []string {
+	if x != nil {
+		return x.PartyIds
+	}
+	return nil
+}
+
+func (x *ListTradesRequest) GetPagination() *Pagination {
+	if x != nil {
+		return x.Pagination
+	}
+	return nil
+}
+
+func (x *ListTradesRequest) GetDateRange() *DateRange {
+	if x != nil {
+		return x.DateRange
+	}
+	return nil
+}
+
+// A page of trades.
+type ListTradesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Always set, also when nothing matches.
+	Trades        *TradeConnection `protobuf:"bytes,1,opt,name=trades,proto3" json:"trades,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTradesResponse) Reset() {
+	*x = ListTradesResponse{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTradesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTradesResponse) ProtoMessage() {}
+
+func (x *ListTradesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTradesResponse.ProtoReflect.Descriptor instead.
+func (*ListTradesResponse) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ListTradesResponse) GetTrades() *TradeConnection {
+	if x != nil {
+		return x.Trades
+	}
+	return nil
+}
+
+// A page of trades and its place in the list.
+type TradeConnection struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In list order: newest first unless asked otherwise.
+	Edges []*TradeEdge `protobuf:"bytes,1,rep,name=edges,proto3" json:"edges,omitempty"`
+	// Always set.
+	PageInfo      *PageInfo `protobuf:"bytes,2,opt,name=page_info,json=pageInfo,proto3" json:"page_info,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TradeConnection) Reset() {
+	*x = TradeConnection{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TradeConnection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TradeConnection) ProtoMessage() {}
+
+func (x *TradeConnection) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TradeConnection.ProtoReflect.Descriptor instead.
+func (*TradeConnection) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *TradeConnection) GetEdges() []*TradeEdge {
+	if x != nil {
+		return x.Edges
+	}
+	return nil
+}
+
+func (x *TradeConnection) GetPageInfo() *PageInfo {
+	if x != nil {
+		return x.PageInfo
+	}
+	return nil
+}
+
+// A trade with its cursor.
+type TradeEdge struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Always set.
+	Node *vega.Trade `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Stands for the trade's place in the list; to be used as Pagination.after or before.
+	Cursor        string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TradeEdge) Reset() {
+	*x = TradeEdge{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TradeEdge) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TradeEdge) ProtoMessage() {}
+
+func (x *TradeEdge) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TradeEdge.ProtoReflect.Descriptor instead.
+func (*TradeEdge) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *TradeEdge) GetNode() *vega.Trade {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+func (x *TradeEdge) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+// Whose last trade to get.
+type GetLastTradeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required.
+	MarketId      string `protobuf:"bytes,1,opt,name=market_id,json=marketId,proto3" json:"market_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetLastTradeRequest) Reset() {
+	*x = GetLastTradeRequest{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetLastTradeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetLastTradeRequest) ProtoMessage() {}
+
+func (x *GetLastTradeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetLastTradeRequest.ProtoReflect.Descriptor instead.
+func (*GetLastTradeRequest) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *GetLastTradeRequest) GetMarketId() string {
+	if x != nil {
+		return x.MarketId
+	}
+	return ""
+}
+
+// The trade asked for.
+type GetLastTradeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Always set.
+	Trade         *vega.Trade `protobuf:"bytes,1,opt,name=trade,proto3" json:"trade,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetLastTradeResponse) Reset() {
+	*x = GetLastTradeResponse{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetLastTradeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetLastTradeResponse) ProtoMessage() {}
+
+func (x *GetLastTradeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetLastTradeResponse.ProtoReflect.Descriptor instead.
+func (*GetLastTradeResponse) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *GetLastTradeResponse) GetTrade() *vega.Trade {
+	if x != nil {
+		return x.Trade
+	}
+	return nil
+}
+
+// Which accounts to list.
+type ListAccountsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Absent: every account that a ledger entry names.
+	Filter *AccountFilter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Absent: the 1000 accounts that were named last.
+	Pagination *Pagination `protobuf:"bytes,2,opt,name=pagination,proto3,oneof" json:"pagination,omitempty"`
+	// Balances at the end of the newest block that is not after this, in nanoseconds. Absent: the newest.
+	AsOf          *int64 `protobuf:"varint,10001,opt,name=as_of,json=asOf,proto3,oneof" json:"as_of,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAccountsRequest) Reset() {
+	*x = ListAccountsRequest{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAccountsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAccountsRequest) ProtoMessage() {}
+
+func (x *ListAccountsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAccountsRequest.ProtoReflect.Descriptor instead.
+func (*ListAccountsRequest) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *ListAccountsRequest) GetFilter() *AccountFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *ListAccountsRequest) GetPagination() *Pagination {
+	if x != nil {
+		return x.Pagination
+	}
+	return nil
+}
+
+func (x *ListAccountsRequest) GetAsOf() int64 {
+	if x != nil && x.AsOf != nil {
+		return *x.AsOf
+	}
+	return 0
+}
+
+// A page of accounts.
+type ListAccountsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Always set, also when nothing matches.
+	Accounts      *AccountsConnection `protobuf:"bytes,1,opt,name=accounts,proto3" json:"accounts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAccountsResponse) Reset() {
+	*x = ListAccountsResponse{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAccountsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAccountsResponse) ProtoMessage() {}
+
+func (x *ListAccountsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAccountsResponse.ProtoReflect.Descriptor instead.
+func (*ListAccountsResponse) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *ListAccountsResponse) GetAccounts() *AccountsConnection {
+	if x != nil {
+		return x.Accounts
+	}
+	return nil
+}
+
+// A page of accounts and its place in the list.
+type AccountsConnection struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In list order: newest first unless asked otherwise.
+	Edges []*AccountEdge `protobuf:"bytes,1,rep,name=edges,proto3" json:"edges,omitempty"`
+	// Always set.
+	PageInfo      *PageInfo `protobuf:"bytes,2,opt,name=page_info,json=pageInfo,proto3" json:"page_info,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountsConnection) Reset() {
+	*x = AccountsConnection{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountsConnection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountsConnection) ProtoMessage() {}
+
+func (x *AccountsConnection) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountsConnection.ProtoReflect.Descriptor instead.
+func (*AccountsConnection) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *AccountsConnection) GetEdges() []*AccountEdge {
+	if x != nil {
+		return x.Edges
+	}
+	return nil
+}
+
+func (x *AccountsConnection) GetPageInfo() *PageInfo {
+	if x != nil {
+		return x.PageInfo
+	}
+	return nil
+}
+
+// An account with its cursor.
+type AccountEdge struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Always set.
+	Node *AccountBalance `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Stands for the account's place in the list; to be used as Pagination.after or before.
+	Cursor        string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountEdge) Reset() {
+	*x = AccountEdge{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountEdge) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountEdge) ProtoMessage() {}
+
+func (x *AccountEdge) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountEdge.ProtoReflect.Descriptor instead.
+func (*AccountEdge) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *AccountEdge) GetNode() *AccountBalance {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+func (x *AccountEdge) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+// What an account holds. An account is the combination of owner, asset, market and type.
+type AccountBalance struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The party; `network` is the network itself.
+	Owner string `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	// That of the newest ledger entry that names the account, on either side: an integer scaled by the asset's decimals.
+	// 0 if there was none by then.
+	Balance string `protobuf:"bytes,3,opt,name=balance,proto3" json:"balance,omitempty"`
+	// The asset's id.
+	Asset string `protobuf:"bytes,4,opt,name=asset,proto3" json:"asset,omitempty"`
+	// Empty if it belongs to none.
+	MarketId string `protobuf:"bytes,5,opt,name=market_id,json=marketId,proto3" json:"market_id,omitempty"`
+	// The kind of account.
+	Type          vega.AccountType `protobuf:"varint,6,opt,name=type,proto3,enum=vega.AccountType" json:"type,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountBalance) Reset() {
+	*x = AccountBalance{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountBalance) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountBalance) ProtoMessage() {}
+
+func (x *AccountBalance) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountBalance.ProtoReflect.Descriptor instead.
+func (*AccountBalance) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *AccountBalance) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *AccountBalance) GetBalance() string {
+	if x != nil {
+		return x.Balance
+	}
+	return ""
+}
+
+func (x *AccountBalance) GetAsset() string {
+	if x != nil {
+		return x.Asset
+	}
+	return ""
+}
+
+func (x *AccountBalance) GetMarketId() string {
+	if x != nil {
+		return x.MarketId
+	}
+	return ""
+}
+
+func (x *AccountBalance) GetType() vega.AccountType {
+	if x != nil {
+		return x.Type
+	}
+	return vega.AccountType(0)
+}
+
+// Which changes of balances to list.
+type ListBalanceChangesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Absent: every account that a ledger entry names.
+	Filter *AccountFilter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Absent: the newest 1000 changes.
+	Pagination *Pagination `protobuf:"bytes,5,opt,name=pagination,proto3,oneof" json:"pagination,omitempty"`
+	// Absent: all times.
+	DateRange     *DateRange `protobuf:"bytes,6,opt,name=date_range,json=dateRange,proto3,oneof" json:"date_range,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBalanceChangesRequest) Reset() {
+	*x = ListBalanceChangesRequest{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBalanceChangesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBalanceChangesRequest) ProtoMessage() {}
+
+func (x *ListBalanceChangesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBalanceChangesRequest.ProtoReflect.Descriptor instead.
+func (*ListBalanceChangesRequest) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *ListBalanceChangesRequest) GetFilter() *AccountFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *ListBalanceChangesRequest) GetPagination() *Pagination {
+	if x != nil {
+		return x.Pagination
+	}
+	return nil
+}
+
+func (x *ListBalanceChangesRequest) GetDateRange() *DateRange {
+	if x != nil {
+		return x.DateRange
+	}
+	return nil
+}
+
+// A page of changes of balances.
+type ListBalanceChangesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Always set, also when nothing matches.
+	Balances      *AggregatedBalanceConnection `protobuf:"bytes,1,opt,name=balances,proto3" json:"balances,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBalanceChangesResponse) Reset() {
+	*x = ListBalanceChangesResponse{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBalanceChangesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBalanceChangesResponse) ProtoMessage() {}
+
+func (x *ListBalanceChangesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBalanceChangesResponse.ProtoReflect.Descriptor instead.
+func (*ListBalanceChangesResponse) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *ListBalanceChangesResponse) GetBalances() *AggregatedBalanceConnection {
+	if x != nil {
+		return x.Balances
+	}
+	return nil
+}
+
+// A page of changes of balances and its place in the list.
+type AggregatedBalanceConnection struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In list order: newest first unless asked otherwise.
+	Edges []*AggregatedBalanceEdge `protobuf:"bytes,1,rep,name=edges,proto3" json:"edges,omitempty"`
+	// Always set.
+	PageInfo      *PageInfo `protobuf:"bytes,2,opt,name=page_info,json=pageInfo,proto3" json:"page_info,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AggregatedBalanceConnection) Reset() {
+	*x = AggregatedBalanceConnection{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AggregatedBalanceConnection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AggregatedBalanceConnection) ProtoMessage() {}
+
+func (x *AggregatedBalanceConnection) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AggregatedBalanceConnection.ProtoReflect.Descriptor instead.
+func (*AggregatedBalanceConnection) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *AggregatedBalanceConnection) GetEdges() []*AggregatedBalanceEdge {
+	if x != nil {
+		return x.Edges
+	}
+	return nil
+}
+
+func (x *AggregatedBalanceConnection) GetPageInfo() *PageInfo {
+	if x != nil {
+		return x.PageInfo
+	}
+	return nil
+}
+
+// A change of a balance with its cursor.
+type AggregatedBalanceEdge struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Always set.
+	Node *AggregatedBalance `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Stands for the change's place in the list; to be used as Pagination.after or before.
+	Cursor        string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AggregatedBalanceEdge) Reset() {
+	*x = AggregatedBalanceEdge{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AggregatedBalanceEdge) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AggregatedBalanceEdge) ProtoMessage() {}
+
+func (x *AggregatedBalanceEdge) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AggregatedBalanceEdge.ProtoReflect.Descriptor instead.
+func (*AggregatedBalanceEdge) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *AggregatedBalanceEdge) GetNode() *AggregatedBalance {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+func (x *AggregatedBalanceEdge) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+// What an account held at the end of a block.
+type AggregatedBalance struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Block time, in nanoseconds.
+	Timestamp int64 `protobuf:"varint,1,opt,name=timestamp,proto3" json:"timestamp,omitempty"`
+	// An integer scaled by the asset's decimals.
+	Balance string `protobuf:"bytes,2,opt,name=balance,proto3" json:"balance,omitempty"`
+	// The owner; `network` is the network itself. Always set.
+	PartyId *string `protobuf:"bytes,4,opt,name=party_id,json=partyId,proto3,oneof" json:"party_id,omitempty"`
+	// Always set.
+	AssetId *string `protobuf:"bytes,5,opt,name=asset_id,json=assetId,proto3,oneof" json:"asset_id,omitempty"`
+	// Absent if the account belongs to none.
+	MarketId *string `protobuf:"bytes,6,opt,name=market_id,json=marketId,proto3,oneof" json:"market_id,omitempty"`
+	// Always set.
+	AccountType   *vega.AccountType `protobuf:"varint,7,opt,name=account_type,json=accountType,proto3,enum=vega.AccountType,oneof" json:"account_type,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AggregatedBalance) Reset() {
+	*x = AggregatedBalance{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AggregatedBalance) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AggregatedBalance) ProtoMessage() {}
+
+func (x *AggregatedBalance) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AggregatedBalance.ProtoReflect.Descriptor instead.
+func (*AggregatedBalance) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *AggregatedBalance) GetTimestamp() int64 {
+	if x != nil {
+		return x.Timestamp
+	}
+	return 0
+}
+
+func (x *AggregatedBalance) GetBalance() string {
+	if x != nil {
+		return x.Balance
+	}
+	return ""
+}
+
+func (x *AggregatedBalance) GetPartyId() string {
+	if x != nil && x.PartyId != nil {
+		return *x.PartyId
+	}
+	return ""
+}
+
+func (x *AggregatedBalance) GetAssetId() string {
+	if x != nil && x.AssetId != nil {
+		return *x.AssetId
+	}
+	return ""
+}
+
+func (x *AggregatedBalance) GetMarketId() string {
+	if x != nil && x.MarketId != nil {
+		return *x.MarketId
+	}
+	return ""
+}
+
+func (x *AggregatedBalance) GetAccountType() vega.AccountType {
+	if x != nil && x.AccountType != nil {
+		return *x.AccountType
+	}
+	return vega.AccountType(0)
+}
+
 var File_datanode_api_v2_trading_data_proto protoreflect.FileDescriptor
 
 const file_datanode_api_v2_trading_data_proto_rawDesc = "" +
 	"\n" +
-	"\"datanode/api/v2/trading_data.proto\x12\x0fdatanode.api.v2\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a\x12vega/markets.proto\x1a\x0fvega/vega.proto\"/\n" +
+	"\"datanode/api/v2/trading_data.proto\x12\x0fdatanode.api.v2\x1a\x1cgoogle/api/annotations.proto\x1a\x19google/api/httpbody.proto\x1a\x11vega/assets.proto\x1a\x12vega/markets.proto\x1a\x0fvega/vega.proto\"/\n" +
 	"\x10GetMarketRequest\x12\x1b\n" +
 	"\tmarket_id\x18\x01 \x01(\tR\bmarketId\"9\n" +
 	"\x11GetMarketResponse\x12$\n" +
@@ -1773,8 +3231,117 @@ const file_datanode_api_v2_trading_data_proto_rawDesc = "" +
 	"\x11has_previous_page\x18\x02 \x01(\bR\x0fhasPreviousPage\x12!\n" +
 	"\fstart_cursor\x18\x03 \x01(\tR\vstartCursor\x12\x1d\n" +
 	"\n" +
-	"end_cursor\x18\x04 \x01(\tR\tendCursor2\xbe\n" +
+	"end_cursor\x18\x04 \x01(\tR\tendCursor\"\xa7\x01\n" +
+	"\x12ListMarketsRequest\x12@\n" +
 	"\n" +
+	"pagination\x18\x02 \x01(\v2\x1b.datanode.api.v2.PaginationH\x00R\n" +
+	"pagination\x88\x01\x01\x12,\n" +
+	"\x0finclude_settled\x18\x03 \x01(\bH\x01R\x0eincludeSettled\x88\x01\x01B\r\n" +
+	"\v_paginationB\x12\n" +
+	"\x10_include_settled\"R\n" +
+	"\x13ListMarketsResponse\x12;\n" +
+	"\amarkets\x18\x01 \x01(\v2!.datanode.api.v2.MarketConnectionR\amarkets\"}\n" +
+	"\x10MarketConnection\x121\n" +
+	"\x05edges\x18\x01 \x03(\v2\x1b.datanode.api.v2.MarketEdgeR\x05edges\x126\n" +
+	"\tpage_info\x18\x02 \x01(\v2\x19.datanode.api.v2.PageInfoR\bpageInfo\"F\n" +
+	"\n" +
+	"MarketEdge\x12 \n" +
+	"\x04node\x18\x01 \x01(\v2\f.vega.MarketR\x04node\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\x91\x01\n" +
+	"\x11ListAssetsRequest\x12\x1e\n" +
+	"\basset_id\x18\x01 \x01(\tH\x00R\aassetId\x88\x01\x01\x12@\n" +
+	"\n" +
+	"pagination\x18\x02 \x01(\v2\x1b.datanode.api.v2.PaginationH\x01R\n" +
+	"pagination\x88\x01\x01B\v\n" +
+	"\t_asset_idB\r\n" +
+	"\v_pagination\"O\n" +
+	"\x12ListAssetsResponse\x129\n" +
+	"\x06assets\x18\x01 \x01(\v2!.datanode.api.v2.AssetsConnectionR\x06assets\"|\n" +
+	"\x10AssetsConnection\x120\n" +
+	"\x05edges\x18\x01 \x03(\v2\x1a.datanode.api.v2.AssetEdgeR\x05edges\x126\n" +
+	"\tpage_info\x18\x02 \x01(\v2\x19.datanode.api.v2.PageInfoR\bpageInfo\"D\n" +
+	"\tAssetEdge\x12\x1f\n" +
+	"\x04node\x18\x01 \x01(\v2\v.vega.AssetR\x04node\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\",\n" +
+	"\x0fGetAssetRequest\x12\x19\n" +
+	"\basset_id\x18\x01 \x01(\tR\aassetId\"5\n" +
+	"\x10GetAssetResponse\x12!\n" +
+	"\x05asset\x18\x01 \x01(\v2\v.vega.AssetR\x05asset\"\x8c\x02\n" +
+	"\x11ListTradesRequest\x12\x1d\n" +
+	"\n" +
+	"market_ids\x18\x01 \x03(\tR\tmarketIds\x12\x1b\n" +
+	"\torder_ids\x18\x02 \x03(\tR\borderIds\x12\x1b\n" +
+	"\tparty_ids\x18\x03 \x03(\tR\bpartyIds\x12@\n" +
+	"\n" +
+	"pagination\x18\x04 \x01(\v2\x1b.datanode.api.v2.PaginationH\x00R\n" +
+	"pagination\x88\x01\x01\x12>\n" +
+	"\n" +
+	"date_range\x18\x05 \x01(\v2\x1a.datanode.api.v2.DateRangeH\x01R\tdateRange\x88\x01\x01B\r\n" +
+	"\v_paginationB\r\n" +
+	"\v_date_range\"N\n" +
+	"\x12ListTradesResponse\x128\n" +
+	"\x06trades\x18\x01 \x01(\v2 .datanode.api.v2.TradeConnectionR\x06trades\"{\n" +
+	"\x0fTradeConnection\x120\n" +
+	"\x05edges\x18\x01 \x03(\v2\x1a.datanode.api.v2.TradeEdgeR\x05edges\x126\n" +
+	"\tpage_info\x18\x02 \x01(\v2\x19.datanode.api.v2.PageInfoR\bpageInfo\"D\n" +
+	"\tTradeEdge\x12\x1f\n" +
+	"\x04node\x18\x01 \x01(\v2\v.vega.TradeR\x04node\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"2\n" +
+	"\x13GetLastTradeRequest\x12\x1b\n" +
+	"\tmarket_id\x18\x01 \x01(\tR\bmarketId\"9\n" +
+	"\x14GetLastTradeResponse\x12!\n" +
+	"\x05trade\x18\x01 \x01(\v2\v.vega.TradeR\x05trade\"\xc3\x01\n" +
+	"\x13ListAccountsRequest\x126\n" +
+	"\x06filter\x18\x01 \x01(\v2\x1e.datanode.api.v2.AccountFilterR\x06filter\x12@\n" +
+	"\n" +
+	"pagination\x18\x02 \x01(\v2\x1b.datanode.api.v2.PaginationH\x00R\n" +
+	"pagination\x88\x01\x01\x12\x19\n" +
+	"\x05as_of\x18\x91N \x01(\x03H\x01R\x04asOf\x88\x01\x01B\r\n" +
+	"\v_paginationB\b\n" +
+	"\x06_as_of\"W\n" +
+	"\x14ListAccountsResponse\x12?\n" +
+	"\baccounts\x18\x01 \x01(\v2#.datanode.api.v2.AccountsConnectionR\baccounts\"\x80\x01\n" +
+	"\x12AccountsConnection\x122\n" +
+	"\x05edges\x18\x01 \x03(\v2\x1c.datanode.api.v2.AccountEdgeR\x05edges\x126\n" +
+	"\tpage_info\x18\x02 \x01(\v2\x19.datanode.api.v2.PageInfoR\bpageInfo\"Z\n" +
+	"\vAccountEdge\x123\n" +
+	"\x04node\x18\x01 \x01(\v2\x1f.datanode.api.v2.AccountBalanceR\x04node\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\x9a\x01\n" +
+	"\x0eAccountBalance\x12\x14\n" +
+	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x18\n" +
+	"\abalance\x18\x03 \x01(\tR\abalance\x12\x14\n" +
+	"\x05asset\x18\x04 \x01(\tR\x05asset\x12\x1b\n" +
+	"\tmarket_id\x18\x05 \x01(\tR\bmarketId\x12%\n" +
+	"\x04type\x18\x06 \x01(\x0e2\x11.vega.AccountTypeR\x04type\"\xf3\x01\n" +
+	"\x19ListBalanceChangesRequest\x126\n" +
+	"\x06filter\x18\x01 \x01(\v2\x1e.datanode.api.v2.AccountFilterR\x06filter\x12@\n" +
+	"\n" +
+	"pagination\x18\x05 \x01(\v2\x1b.datanode.api.v2.PaginationH\x00R\n" +
+	"pagination\x88\x01\x01\x12>\n" +
+	"\n" +
+	"date_range\x18\x06 \x01(\v2\x1a.datanode.api.v2.DateRangeH\x01R\tdateRange\x88\x01\x01B\r\n" +
+	"\v_paginationB\r\n" +
+	"\v_date_range\"f\n" +
+	"\x1aListBalanceChangesResponse\x12H\n" +
+	"\bbalances\x18\x01 \x01(\v2,.datanode.api.v2.AggregatedBalanceConnectionR\bbalances\"\x93\x01\n" +
+	"\x1bAggregatedBalanceConnection\x12<\n" +
+	"\x05edges\x18\x01 \x03(\v2&.datanode.api.v2.AggregatedBalanceEdgeR\x05edges\x126\n" +
+	"\tpage_info\x18\x02 \x01(\v2\x19.datanode.api.v2.PageInfoR\bpageInfo\"g\n" +
+	"\x15AggregatedBalanceEdge\x126\n" +
+	"\x04node\x18\x01 \x01(\v2\".datanode.api.v2.AggregatedBalanceR\x04node\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\xa1\x02\n" +
+	"\x11AggregatedBalance\x12\x1c\n" +
+	"\ttimestamp\x18\x01 \x01(\x03R\ttimestamp\x12\x18\n" +
+	"\abalance\x18\x02 \x01(\tR\abalance\x12\x1e\n" +
+	"\bparty_id\x18\x04 \x01(\tH\x00R\apartyId\x88\x01\x01\x12\x1e\n" +
+	"\basset_id\x18\x05 \x01(\tH\x01R\aassetId\x88\x01\x01\x12 \n" +
+	"\tmarket_id\x18\x06 \x01(\tH\x02R\bmarketId\x88\x01\x01\x129\n" +
+	"\faccount_type\x18\a \x01(\x0e2\x11.vega.AccountTypeH\x03R\vaccountType\x88\x01\x01B\v\n" +
+	"\t_party_idB\v\n" +
+	"\t_asset_idB\f\n" +
+	"\n" +
+	"_market_idB\x0f\n" +
+	"\r_account_type2\xae\x11\n" +
 	"\x12TradingDataService\x12y\n" +
 	"\tGetMarket\x12!.datanode.api.v2.GetMarketRequest\x1a\".datanode.api.v2.GetMarketResponse\"%\x82\xd3\xe4\x93\x02\x1c\x12\x1a/api/v2/market/{market_id}\x90\x02\x01\x12\xa7\x01\n" +
 	"\x14GetLatestMarketDepth\x12,.datanode.api.v2.GetLatestMarketDepthRequest\x1a-.datanode.api.v2.GetLatestMarketDepthResponse\"2\x82\xd3\xe4\x93\x02)\x12'/api/v2/market/depth/{market_id}/latest\x90\x02\x01\x12\xa3\x01\n" +
@@ -1783,7 +3350,16 @@ const file_datanode_api_v2_trading_data_proto_rawDesc = "" +
 	"\x1aObserveMarketsDepthUpdates\x122.datanode.api.v2.ObserveMarketsDepthUpdatesRequest\x1a3.datanode.api.v2.ObserveMarketsDepthUpdatesResponse\",\x82\xd3\xe4\x93\x02&\x12$/api/v2/stream/markets/depth/updates0\x01\x12\x92\x01\n" +
 	"\x11ListLedgerEntries\x12).datanode.api.v2.ListLedgerEntriesRequest\x1a*.datanode.api.v2.ListLedgerEntriesResponse\"&\x82\xd3\xe4\x93\x02\x1d\x12\x1b/api/v2/ledgerentry/history\x90\x02\x01\x12~\n" +
 	"\x13ExportLedgerEntries\x12+.datanode.api.v2.ExportLedgerEntriesRequest\x1a\x14.google.api.HttpBody\"\"\x82\xd3\xe4\x93\x02\x1c\x12\x1a/api/v2/ledgerentry/export0\x01\x12\xe7\x01\n" +
-	"%ListERC20MultiSigSignerRemovedBundles\x12=.datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest\x1a>.datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse\"?\x82\xd3\xe4\x93\x026\x124/api/v2/erc20/multisigcontrol/signer/removed/bundles\x90\x02\x01B\xb8\x01\n" +
+	"%ListERC20MultiSigSignerRemovedBundles\x12=.datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest\x1a>.datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse\"?\x82\xd3\xe4\x93\x026\x124/api/v2/erc20/multisigcontrol/signer/removed/bundles\x90\x02\x01\x12t\n" +
+	"\vListMarkets\x12#.datanode.api.v2.ListMarketsRequest\x1a$.datanode.api.v2.ListMarketsResponse\"\x1a\x82\xd3\xe4\x93\x02\x11\x12\x0f/api/v2/markets\x90\x02\x01\x12p\n" +
+	"\n" +
+	"ListAssets\x12\".datanode.api.v2.ListAssetsRequest\x1a#.datanode.api.v2.ListAssetsResponse\"\x19\x82\xd3\xe4\x93\x02\x10\x12\x0e/api/v2/assets\x90\x02\x01\x12t\n" +
+	"\bGetAsset\x12 .datanode.api.v2.GetAssetRequest\x1a!.datanode.api.v2.GetAssetResponse\"#\x82\xd3\xe4\x93\x02\x1a\x12\x18/api/v2/asset/{asset_id}\x90\x02\x01\x12p\n" +
+	"\n" +
+	"ListTrades\x12\".datanode.api.v2.ListTradesRequest\x1a#.datanode.api.v2.ListTradesResponse\"\x19\x82\xd3\xe4\x93\x02\x10\x12\x0e/api/v2/trades\x90\x02\x01\x12\x8f\x01\n" +
+	"\fGetLastTrade\x12$.datanode.api.v2.GetLastTradeRequest\x1a%.datanode.api.v2.GetLastTradeResponse\"2\x82\xd3\xe4\x93\x02)\x12'/api/v2/market/{market_id}/trade/latest\x90\x02\x01\x12x\n" +
+	"\fListAccounts\x12$.datanode.api.v2.ListAccountsRequest\x1a%.datanode.api.v2.ListAccountsResponse\"\x1b\x82\xd3\xe4\x93\x02\x12\x12\x10/api/v2/accounts\x90\x02\x01\x12\x91\x01\n" +
+	"\x12ListBalanceChanges\x12*.datanode.api.v2.ListBalanceChangesRequest\x1a+.datanode.api.v2.ListBalanceChangesResponse\"\"\x82\xd3\xe4\x93\x02\x19\x12\x17/api/v2/balance/changes\x90\x02\x01B\xb8\x01\n" +
 	"\x13com.datanode.api.v2B\x10TradingDataProtoP\x01Z1marketd.example/marketd/gen/datanode/api/v2;apiv2\xa2\x02\x03DAX\xaa\x02\x0fDatanode.Api.V2\xca\x02\x0fDatanode\\Api\\V2\xe2\x02\x1bDatanode\\Api\\V2\\GPBMetadata\xea\x02\x11Datanode::Api::V2b\x06proto3"
 
 var (
@@ -1798,7 +3374,7 @@ func file_datanode_api_v2_trading_data_proto_rawDescGZIP() []byte {
 	return file_datanode_api_v2_trading_data_proto_rawDescData
 }
 
-var file_datanode_api_v2_trading_data_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_datanode_api_v2_trading_data_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_datanode_api_v2_trading_data_proto_goTypes = []any{
 	(*GetMarketRequest)(nil),                              // 0: datanode.api.v2.GetMarketRequest
 	(*GetMarketResponse)(nil),                             // 1: datanode.api.v2.GetMarketResponse
@@ -1826,64 +3402,138 @@ var file_datanode_api_v2_trading_data_proto_goTypes = []any{
 	(*DateRange)(nil),                                     // 23: datanode.api.v2.DateRange
 	(*Pagination)(nil),                                    // 24: datanode.api.v2.Pagination
 	(*PageInfo)(nil),                                      // 25: datanode.api.v2.PageInfo
-	(*vega.Market)(nil),                                   // 26: vega.Market
-	(*vega.PriceLevel)(nil),                               // 27: vega.PriceLevel
-	(*vega.Trade)(nil),                                    // 28: vega.Trade
-	(*vega.MarketData)(nil),                               // 29: vega.MarketData
-	(*vega.MarketDepthUpdate)(nil),                        // 30: vega.MarketDepthUpdate
-	(vega.TransferType)(0),                                // 31: vega.TransferType
-	(vega.AccountType)(0),                                 // 32: vega.AccountType
-	(*httpbody.HttpBody)(nil),                             // 33: google.api.HttpBody
+	(*ListMarketsRequest)(nil),                            // 26: datanode.api.v2.ListMarketsRequest
+	(*ListMarketsResponse)(nil),                           // 27: datanode.api.v2.ListMarketsResponse
+	(*MarketConnection)(nil),                              // 28: datanode.api.v2.MarketConnection
+	(*MarketEdge)(nil),                                    // 29: datanode.api.v2.MarketEdge
+	(*ListAssetsRequest)(nil),                             // 30: datanode.api.v2.ListAssetsRequest
+	(*ListAssetsResponse)(nil),                            // 31: datanode.api.v2.ListAssetsResponse
+	(*AssetsConnection)(nil),                              // 32: datanode.api.v2.AssetsConnection
+	(*AssetEdge)(nil),                                     // 33: datanode.api.v2.AssetEdge
+	(*GetAssetRequest)(nil),                               // 34: datanode.api.v2.GetAssetRequest
+	(*GetAssetResponse)(nil),                              // 35: datanode.api.v2.GetAssetResponse
+	(*ListTradesRequest)(nil),                             // 36: datanode.api.v2.ListTradesRequest
+	(*ListTradesResponse)(nil),                            // 37: datanode.api.v2.ListTradesResponse
+	(*TradeConnection)(nil),                               // 38: datanode.api.v2.TradeConnection
+	(*TradeEdge)(nil),                                     // 39: datanode.api.v2.TradeEdge
+	(*GetLastTradeRequest)(nil),                           // 40: datanode.api.v2.GetLastTradeRequest
+	(*GetLastTradeResponse)(nil),                          // 41: datanode.api.v2.GetLastTradeResponse
+	(*ListAccountsRequest)(nil),                           // 42: datanode.api.v2.ListAccountsRequest
+	(*ListAccountsResponse)(nil),                          // 43: datanode.api.v2.ListAccountsResponse
+	(*AccountsConnection)(nil),                            // 44: datanode.api.v2.AccountsConnection
+	(*AccountEdge)(nil),                                   // 45: datanode.api.v2.AccountEdge
+	(*AccountBalance)(nil),                                // 46: datanode.api.v2.AccountBalance
+	(*ListBalanceChangesRequest)(nil),                     // 47: datanode.api.v2.ListBalanceChangesRequest
+	(*ListBalanceChangesResponse)(nil),                    // 48: datanode.api.v2.ListBalanceChangesResponse
+	(*AggregatedBalanceConnection)(nil),                   // 49: datanode.api.v2.AggregatedBalanceConnection
+	(*AggregatedBalanceEdge)(nil),                         // 50: datanode.api.v2.AggregatedBalanceEdge
+	(*AggregatedBalance)(nil),                             // 51: datanode.api.v2.AggregatedBalance
+	(*vega.Market)(nil),                                   // 52: vega.Market
+	(*vega.PriceLevel)(nil),                               // 53: vega.PriceLevel
+	(*vega.Trade)(nil),                                    // 54: vega.Trade
+	(*vega.MarketData)(nil),                               // 55: vega.MarketData
+	(*vega.MarketDepthUpdate)(nil),                        // 56: vega.MarketDepthUpdate
+	(vega.TransferType)(0),                                // 57: vega.TransferType
+	(vega.AccountType)(0),                                 // 58: vega.AccountType
+	(*vega.Asset)(nil),                                    // 59: vega.Asset
+	(*httpbody.HttpBody)(nil),                             // 60: google.api.HttpBody
 }
 var file_datanode_api_v2_trading_data_proto_depIdxs = []int32{
-	26, // 0: datanode.api.v2.GetMarketResponse.market:type_name -> vega.Market
-	27, // 1: datanode.api.v2.GetLatestMarketDepthResponse.buy:type_name -> vega.PriceLevel
-	27, // 2: datanode.api.v2.GetLatestMarketDepthResponse.sell:type_name -> vega.PriceLevel
-	28, // 3: datanode.api.v2.GetLatestMarketDepthResponse.last_trade:type_name -> vega.Trade
-	29, // 4: datanode.api.v2.GetLatestMarketDataResponse.market_data:type_name -> vega.MarketData
-	29, // 5: datanode.api.v2.ListLatestMarketDataResponse.markets_data:type_name -> vega.MarketData
-	30, // 6: datanode.api.v2.ObserveMarketsDepthUpdatesResponse.update:type_name -> vega.MarketDepthUpdate
+	52, // 0: datanode.api.v2.GetMarketResponse.market:type_name -> vega.Market
+	53, // 1: datanode.api.v2.GetLatestMarketDepthResponse.buy:type_name -> vega.PriceLevel
+	53, // 2: datanode.api.v2.GetLatestMarketDepthResponse.sell:type_name -> vega.PriceLevel
+	54, // 3: datanode.api.v2.GetLatestMarketDepthResponse.last_trade:type_name -> vega.Trade
+	55, // 4: datanode.api.v2.GetLatestMarketDataResponse.market_data:type_name -> vega.MarketData
+	55, // 5: datanode.api.v2.ListLatestMarketDataResponse.markets_data:type_name -> vega.MarketData
+	56, // 6: datanode.api.v2.ObserveMarketsDepthUpdatesResponse.update:type_name -> vega.MarketDepthUpdate
 	12, // 7: datanode.api.v2.ListLedgerEntriesRequest.filter:type_name -> datanode.api.v2.LedgerEntryFilter
 	24, // 8: datanode.api.v2.ListLedgerEntriesRequest.pagination:type_name -> datanode.api.v2.Pagination
 	23, // 9: datanode.api.v2.ListLedgerEntriesRequest.date_range:type_name -> datanode.api.v2.DateRange
 	14, // 10: datanode.api.v2.ListLedgerEntriesResponse.ledger_entries:type_name -> datanode.api.v2.AggregatedLedgerEntriesConnection
 	13, // 11: datanode.api.v2.LedgerEntryFilter.from_account_filter:type_name -> datanode.api.v2.AccountFilter
 	13, // 12: datanode.api.v2.LedgerEntryFilter.to_account_filter:type_name -> datanode.api.v2.AccountFilter
-	31, // 13: datanode.api.v2.LedgerEntryFilter.transfer_types:type_name -> vega.TransferType
-	32, // 14: datanode.api.v2.AccountFilter.account_types:type_name -> vega.AccountType
+	57, // 13: datanode.api.v2.LedgerEntryFilter.transfer_types:type_name -> vega.TransferType
+	58, // 14: datanode.api.v2.AccountFilter.account_types:type_name -> vega.AccountType
 	15, // 15: datanode.api.v2.AggregatedLedgerEntriesConnection.edges:type_name -> datanode.api.v2.AggregatedLedgerEntriesEdge
 	25, // 16: datanode.api.v2.AggregatedLedgerEntriesConnection.page_info:type_name -> datanode.api.v2.PageInfo
 	16, // 17: datanode.api.v2.AggregatedLedgerEntriesEdge.node:type_name -> datanode.api.v2.AggregatedLedgerEntry
-	31, // 18: datanode.api.v2.AggregatedLedgerEntry.transfer_type:type_name -> vega.TransferType
-	32, // 19: datanode.api.v2.AggregatedLedgerEntry.from_account_type:type_name -> vega.AccountType
-	32, // 20: datanode.api.v2.AggregatedLedgerEntry.to_account_type:type_name -> vega.AccountType
+	57, // 18: datanode.api.v2.AggregatedLedgerEntry.transfer_type:type_name -> vega.TransferType
+	58, // 19: datanode.api.v2.AggregatedLedgerEntry.from_account_type:type_name -> vega.AccountType
+	58, // 20: datanode.api.v2.AggregatedLedgerEntry.to_account_type:type_name -> vega.AccountType
 	23, // 21: datanode.api.v2.ExportLedgerEntriesRequest.date_range:type_name -> datanode.api.v2.DateRange
 	24, // 22: datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest.pagination:type_name -> datanode.api.v2.Pagination
 	20, // 23: datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse.bundles:type_name -> datanode.api.v2.ERC20MultiSigSignerRemovedConnection
 	21, // 24: datanode.api.v2.ERC20MultiSigSignerRemovedConnection.edges:type_name -> datanode.api.v2.ERC20MultiSigSignerRemovedBundleEdge
 	25, // 25: datanode.api.v2.ERC20MultiSigSignerRemovedConnection.page_info:type_name -> datanode.api.v2.PageInfo
 	22, // 26: datanode.api.v2.ERC20MultiSigSignerRemovedBundleEdge.node:type_name -> datanode.api.v2.ERC20MultiSigSignerRemovedBundle
-	0,  // 27: datanode.api.v2.TradingDataService.GetMarket:input_type -> datanode.api.v2.GetMarketRequest
-	2,  // 28: datanode.api.v2.TradingDataService.GetLatestMarketDepth:input_type -> datanode.api.v2.GetLatestMarketDepthRequest
-	4,  // 29: datanode.api.v2.TradingDataService.GetLatestMarketData:input_type -> datanode.api.v2.GetLatestMarketDataRequest
-	6,  // 30: datanode.api.v2.TradingDataService.ListLatestMarketData:input_type -> datanode.api.v2.ListLatestMarketDataRequest
-	8,  // 31: datanode.api.v2.TradingDataService.ObserveMarketsDepthUpdates:input_type -> datanode.api.v2.ObserveMarketsDepthUpdatesRequest
-	10, // 32: datanode.api.v2.TradingDataService.ListLedgerEntries:input_type -> datanode.api.v2.ListLedgerEntriesRequest
-	17, // 33: datanode.api.v2.TradingDataService.ExportLedgerEntries:input_type -> datanode.api.v2.ExportLedgerEntriesRequest
-	18, // 34: datanode.api.v2.TradingDataService.ListERC20MultiSigSignerRemovedBundles:input_type -> datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest
-	1,  // 35: datanode.api.v2.TradingDataService.GetMarket:output_type -> datanode.api.v2.GetMarketResponse
-	3,  // 36: datanode.api.v2.TradingDataService.GetLatestMarketDepth:output_type -> datanode.api.v2.GetLatestMarketDepthResponse
-	5,  // 37: datanode.api.v2.TradingDataService.GetLatestMarketData:output_type -> datanode.api.v2.GetLatestMarketDataResponse
-	7,  // 38: datanode.api.v2.TradingDataService.ListLatestMarketData:output_type -> datanode.api.v2.ListLatestMarketDataResponse
-	9,  // 39: datanode.api.v2.TradingDataService.ObserveMarketsDepthUpdates:output_type -> datanode.api.v2.ObserveMarketsDepthUpdatesResponse
-	11, // 40: datanode.api.v2.TradingDataService.ListLedgerEntries:output_type -> datanode.api.v2.ListLedgerEntriesResponse
-	33, // 41: datanode.api.v2.TradingDataService.ExportLedgerEntries:output_type -> google.api.HttpBody
-	19, // 42: datanode.api.v2.TradingDataService.ListERC20MultiSigSignerRemovedBundles:output_type -> datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse
-	35, // [35:43] is the sub-list for method output_type
-	27, // [27:35] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	24, // 27: datanode.api.v2.ListMarketsRequest.pagination:type_name -> datanode.api.v2.Pagination
+	28, // 28: datanode.api.v2.ListMarketsResponse.markets:type_name -> datanode.api.v2.MarketConnection
+	29, // 29: datanode.api.v2.MarketConnection.edges:type_name -> datanode.api.v2.MarketEdge
+	25, // 30: datanode.api.v2.MarketConnection.page_info:type_name -> datanode.api.v2.PageInfo
+	52, // 31: datanode.api.v2.MarketEdge.node:type_name -> vega.Market
+	24, // 32: datanode.api.v2.ListAssetsRequest.pagination:type_name -> datanode.api.v2.Pagination
+	32, // 33: datanode.api.v2.ListAssetsResponse.assets:type_name -> datanode.api.v2.AssetsConnection
+	33, // 34: datanode.api.v2.AssetsConnection.edges:type_name -> datanode.api.v2.AssetEdge
+	25, // 35: datanode.api.v2.AssetsConnection.page_info:type_name -> datanode.api.v2.PageInfo
+	59, // 36: datanode.api.v2.AssetEdge.node:type_name -> vega.Asset
+	59, // 37: datanode.api.v2.GetAssetResponse.asset:type_name -> vega.Asset
+	24, // 38: datanode.api.v2.ListTradesRequest.pagination:type_name -> datanode.api.v2.Pagination
+	23, // 39: datanode.api.v2.ListTradesRequest.date_range:type_name -> datanode.api.v2.DateRange
+	38, // 40: datanode.api.v2.ListTradesResponse.trades:type_name -> datanode.api.v2.TradeConnection
+	39, // 41: datanode.api.v2.TradeConnection.edges:type_name -> datanode.api.v2.TradeEdge
+	25, // 42: datanode.api.v2.TradeConnection.page_info:type_name -> datanode.api.v2.PageInfo
+	54, // 43: datanode.api.v2.TradeEdge.node:type_name -> vega.Trade
+	54, // 44: datanode.api.v2.GetLastTradeResponse.trade:type_name -> vega.Trade
+	13, // 45: datanode.api.v2.ListAccountsRequest.filter:type_name -> datanode.api.v2.AccountFilter
+	24, // 46: datanode.api.v2.ListAccountsRequest.pagination:type_name -> datanode.api.v2.Pagination
+	44, // 47: datanode.api.v2.ListAccountsResponse.accounts:type_name -> datanode.api.v2.AccountsConnection
+	45, // 48: datanode.api.v2.AccountsConnection.edges:type_name -> datanode.api.v2.AccountEdge
+	25, // 49: datanode.api.v2.AccountsConnection.page_info:type_name -> datanode.api.v2.PageInfo
+	46, // 50: datanode.api.v2.AccountEdge.node:type_name -> datanode.api.v2.AccountBalance
+	58, // 51: datanode.api.v2.AccountBalance.type:type_name -> vega.AccountType
+	13, // 52: datanode.api.v2.ListBalanceChangesRequest.filter:type_name -> datanode.api.v2.AccountFilter
+	24, // 53: datanode.api.v2.ListBalanceChangesRequest.pagination:type_name -> datanode.api.v2.Pagination
+	23, // 54: datanode.api.v2.ListBalanceChangesRequest.date_range:type_name -> datanode.api.v2.DateRange
+	49, // 55: datanode.api.v2.ListBalanceChangesResponse.balances:type_name -> datanode.api.v2.AggregatedBalanceConnection
+	50, // 56: datanode.api.v2.AggregatedBalanceConnection.edges:type_name -> datanode.api.v2.AggregatedBalanceEdge
+	25, // 57: datanode.api.v2.AggregatedBalanceConnection.page_info:type_name -> datanode.api.v2.PageInfo
+	51, // 58: datanode.api.v2.AggregatedBalanceEdge.node:type_name -> datanode.api.v2.AggregatedBalance
+	58, // 59: datanode.api.v2.AggregatedBalance.account_type:type_name -> vega.AccountType
+	0,  // 60: datanode.api.v2.TradingDataService.GetMarket:input_type -> datanode.api.v2.GetMarketRequest
+	2,  // 61: datanode.api.v2.TradingDataService.GetLatestMarketDepth:input_type -> datanode.api.v2.GetLatestMarketDepthRequest
+	4,  // 62: datanode.api.v2.TradingDataService.GetLatestMarketData:input_type -> datanode.api.v2.GetLatestMarketDataRequest
+	6,  // 63: datanode.api.v2.TradingDataService.ListLatestMarketData:input_type -> datanode.api.v2.ListLatestMarketDataRequest
+	8,  // 64: datanode.api.v2.TradingDataService.ObserveMarketsDepthUpdates:input_type -> datanode.api.v2.ObserveMarketsDepthUpdatesRequest
+	10, // 65: datanode.api.v2.TradingDataService.ListLedgerEntries:input_type -> datanode.api.v2.ListLedgerEntriesRequest
+	17, // 66: datanode.api.v2.TradingDataService.ExportLedgerEntries:input_type -> datanode.api.v2.ExportLedgerEntriesRequest
+	18, // 67: datanode.api.v2.TradingDataService.ListERC20MultiSigSignerRemovedBundles:input_type -> datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest
+	26, // 68: datanode.api.v2.TradingDataService.ListMarkets:input_type -> datanode.api.v2.ListMarketsRequest
+	30, // 69: datanode.api.v2.TradingDataService.ListAssets:input_type -> datanode.api.v2.ListAssetsRequest
+	34, // 70: datanode.api.v2.TradingDataService.GetAsset:input_type -> datanode.api.v2.GetAssetRequest
+	36, // 71: datanode.api.v2.TradingDataService.ListTrades:input_type -> datanode.api.v2.ListTradesRequest
+	40, // 72: datanode.api.v2.TradingDataService.GetLastTrade:input_type -> datanode.api.v2.GetLastTradeRequest
+	42, // 73: datanode.api.v2.TradingDataService.ListAccounts:input_type -> datanode.api.v2.ListAccountsRequest
+	47, // 74: datanode.api.v2.TradingDataService.ListBalanceChanges:input_type -> datanode.api.v2.ListBalanceChangesRequest
+	1,  // 75: datanode.api.v2.TradingDataService.GetMarket:output_type -> datanode.api.v2.GetMarketResponse
+	3,  // 76: datanode.api.v2.TradingDataService.GetLatestMarketDepth:output_type -> datanode.api.v2.GetLatestMarketDepthResponse
+	5,  // 77: datanode.api.v2.TradingDataService.GetLatestMarketData:output_type -> datanode.api.v2.GetLatestMarketDataResponse
+	7,  // 78: datanode.api.v2.TradingDataService.ListLatestMarketData:output_type -> datanode.api.v2.ListLatestMarketDataResponse
+	9,  // 79: datanode.api.v2.TradingDataService.ObserveMarketsDepthUpdates:output_type -> datanode.api.v2.ObserveMarketsDepthUpdatesResponse
+	11, // 80: datanode.api.v2.TradingDataService.ListLedgerEntries:output_type -> datanode.api.v2.ListLedgerEntriesResponse
+	60, // 81: datanode.api.v2.TradingDataService.ExportLedgerEntries:output_type -> google.api.HttpBody
+	19, // 82: datanode.api.v2.TradingDataService.ListERC20MultiSigSignerRemovedBundles:output_type -> datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse
+	27, // 83: datanode.api.v2.TradingDataService.ListMarkets:output_type -> datanode.api.v2.ListMarketsResponse
+	31, // 84: datanode.api.v2.TradingDataService.ListAssets:output_type -> datanode.api.v2.ListAssetsResponse
+	35, // 85: datanode.api.v2.TradingDataService.GetAsset:output_type -> datanode.api.v2.GetAssetResponse
+	37, // 86: datanode.api.v2.TradingDataService.ListTrades:output_type -> datanode.api.v2.ListTradesResponse
+	41, // 87: datanode.api.v2.TradingDataService.GetLastTrade:output_type -> datanode.api.v2.GetLastTradeResponse
+	43, // 88: datanode.api.v2.TradingDataService.ListAccounts:output_type -> datanode.api.v2.ListAccountsResponse
+	48, // 89: datanode.api.v2.TradingDataService.ListBalanceChanges:output_type -> datanode.api.v2.ListBalanceChangesResponse
+	75, // [75:90] is the sub-list for method output_type
+	60, // [60:75] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_datanode_api_v2_trading_data_proto_init() }
@@ -1897,13 +3547,19 @@ func file_datanode_api_v2_trading_data_proto_init() {
 	file_datanode_api_v2_trading_data_proto_msgTypes[17].OneofWrappers = []any{}
 	file_datanode_api_v2_trading_data_proto_msgTypes[23].OneofWrappers = []any{}
 	file_datanode_api_v2_trading_data_proto_msgTypes[24].OneofWrappers = []any{}
+	file_datanode_api_v2_trading_data_proto_msgTypes[26].OneofWrappers = []any{}
+	file_datanode_api_v2_trading_data_proto_msgTypes[30].OneofWrappers = []any{}
+	file_datanode_api_v2_trading_data_proto_msgTypes[36].OneofWrappers = []any{}
+	file_datanode_api_v2_trading_data_proto_msgTypes[42].OneofWrappers = []any{}
+	file_datanode_api_v2_trading_data_proto_msgTypes[47].OneofWrappers = []any{}
+	file_datanode_api_v2_trading_data_proto_msgTypes[51].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_datanode_api_v2_trading_data_proto_rawDesc), len(file_datanode_api_v2_trading_data_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

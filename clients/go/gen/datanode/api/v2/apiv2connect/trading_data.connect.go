@@ -58,6 +58,27 @@ const (
 	// TradingDataServiceListERC20MultiSigSignerRemovedBundlesProcedure is the fully-qualified name of
 	// the TradingDataService's ListERC20MultiSigSignerRemovedBundles RPC.
 	TradingDataServiceListERC20MultiSigSignerRemovedBundlesProcedure = "/datanode.api.v2.TradingDataService/ListERC20MultiSigSignerRemovedBundles"
+	// TradingDataServiceListMarketsProcedure is the fully-qualified name of the TradingDataService's
+	// ListMarkets RPC.
+	TradingDataServiceListMarketsProcedure = "/datanode.api.v2.TradingDataService/ListMarkets"
+	// TradingDataServiceListAssetsProcedure is the fully-qualified name of the TradingDataService's
+	// ListAssets RPC.
+	TradingDataServiceListAssetsProcedure = "/datanode.api.v2.TradingDataService/ListAssets"
+	// TradingDataServiceGetAssetProcedure is the fully-qualified name of the TradingDataService's
+	// GetAsset RPC.
+	TradingDataServiceGetAssetProcedure = "/datanode.api.v2.TradingDataService/GetAsset"
+	// TradingDataServiceListTradesProcedure is the fully-qualified name of the TradingDataService's
+	// ListTrades RPC.
+	TradingDataServiceListTradesProcedure = "/datanode.api.v2.TradingDataService/ListTrades"
+	// TradingDataServiceGetLastTradeProcedure is the fully-qualified name of the TradingDataService's
+	// GetLastTrade RPC.
+	TradingDataServiceGetLastTradeProcedure = "/datanode.api.v2.TradingDataService/GetLastTrade"
+	// TradingDataServiceListAccountsProcedure is the fully-qualified name of the TradingDataService's
+	// ListAccounts RPC.
+	TradingDataServiceListAccountsProcedure = "/datanode.api.v2.TradingDataService/ListAccounts"
+	// TradingDataServiceListBalanceChangesProcedure is the fully-qualified name of the
+	// TradingDataService's ListBalanceChanges RPC.
+	TradingDataServiceListBalanceChangesProcedure = "/datanode.api.v2.TradingDataService/ListBalanceChanges"
 )
 
 // TradingDataServiceClient is a client for the datanode.api.v2.TradingDataService service.
@@ -83,6 +104,24 @@ type TradingDataServiceClient interface {
 	// Bundles of signatures that remove a validator from the signers of the ERC20 multi-signature contract, ordered by
 	// time.
 	ListERC20MultiSigSignerRemovedBundles(context.Context, *v2.ListERC20MultiSigSignerRemovedBundlesRequest) (*v2.ListERC20MultiSigSignerRemovedBundlesResponse, error)
+	// The markets that the network announced, a page at a time, ordered by market id.
+	ListMarkets(context.Context, *v2.ListMarketsRequest) (*v2.ListMarketsResponse, error)
+	// The assets that the network announced, a page at a time, ordered by asset id. An asset_id that it never announced is
+	// NOT_FOUND.
+	ListAssets(context.Context, *v2.ListAssetsRequest) (*v2.ListAssetsResponse, error)
+	// One asset as the network last announced it: its name, its symbol, and the decimals of its amounts. NOT_FOUND if it
+	// never did.
+	GetAsset(context.Context, *v2.GetAssetRequest) (*v2.GetAssetResponse, error)
+	// Trades that match a filter, a page at a time, in the order of the network.
+	ListTrades(context.Context, *v2.ListTradesRequest) (*v2.ListTradesResponse, error)
+	// A market's newest trade. NOT_FOUND with reason NO_TRADE_YET if it has not traded.
+	GetLastTrade(context.Context, *v2.GetLastTradeRequest) (*v2.GetLastTradeResponse, error)
+	// Accounts that match a filter, each with what it holds, or held at a time. By the order in which the network first
+	// named them.
+	ListAccounts(context.Context, *v2.ListAccountsRequest) (*v2.ListAccountsResponse, error)
+	// What accounts that match a filter held at the ends of blocks, wherever that differs from before. By block, then by
+	// account.
+	ListBalanceChanges(context.Context, *v2.ListBalanceChangesRequest) (*v2.ListBalanceChangesResponse, error)
 }
 
 // NewTradingDataServiceClient constructs a client for the datanode.api.v2.TradingDataService
@@ -150,6 +189,55 @@ func NewTradingDataServiceClient(httpClient connect.HTTPClient, baseURL string, 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		listMarkets: connect.NewClient[v2.ListMarketsRequest, v2.ListMarketsResponse](
+			httpClient,
+			baseURL+TradingDataServiceListMarketsProcedure,
+			connect.WithSchema(tradingDataServiceMethods.ByName("ListMarkets")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		listAssets: connect.NewClient[v2.ListAssetsRequest, v2.ListAssetsResponse](
+			httpClient,
+			baseURL+TradingDataServiceListAssetsProcedure,
+			connect.WithSchema(tradingDataServiceMethods.ByName("ListAssets")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		getAsset: connect.NewClient[v2.GetAssetRequest, v2.GetAssetResponse](
+			httpClient,
+			baseURL+TradingDataServiceGetAssetProcedure,
+			connect.WithSchema(tradingDataServiceMethods.ByName("GetAsset")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		listTrades: connect.NewClient[v2.ListTradesRequest, v2.ListTradesResponse](
+			httpClient,
+			baseURL+TradingDataServiceListTradesProcedure,
+			connect.WithSchema(tradingDataServiceMethods.ByName("ListTrades")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		getLastTrade: connect.NewClient[v2.GetLastTradeRequest, v2.GetLastTradeResponse](
+			httpClient,
+			baseURL+TradingDataServiceGetLastTradeProcedure,
+			connect.WithSchema(tradingDataServiceMethods.ByName("GetLastTrade")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		listAccounts: connect.NewClient[v2.ListAccountsRequest, v2.ListAccountsResponse](
+			httpClient,
+			baseURL+TradingDataServiceListAccountsProcedure,
+			connect.WithSchema(tradingDataServiceMethods.ByName("ListAccounts")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		listBalanceChanges: connect.NewClient[v2.ListBalanceChangesRequest, v2.ListBalanceChangesResponse](
+			httpClient,
+			baseURL+TradingDataServiceListBalanceChangesProcedure,
+			connect.WithSchema(tradingDataServiceMethods.ByName("ListBalanceChanges")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -163,6 +251,13 @@ type tradingDataServiceClient struct {
 	listLedgerEntries                     *connect.Client[v2.ListLedgerEntriesRequest, v2.ListLedgerEntriesResponse]
 	exportLedgerEntries                   *connect.Client[v2.ExportLedgerEntriesRequest, httpbody.HttpBody]
 	listERC20MultiSigSignerRemovedBundles *connect.Client[v2.ListERC20MultiSigSignerRemovedBundlesRequest, v2.ListERC20MultiSigSignerRemovedBundlesResponse]
+	listMarkets                           *connect.Client[v2.ListMarketsRequest, v2.ListMarketsResponse]
+	listAssets                            *connect.Client[v2.ListAssetsRequest, v2.ListAssetsResponse]
+	getAsset                              *connect.Client[v2.GetAssetRequest, v2.GetAssetResponse]
+	listTrades                            *connect.Client[v2.ListTradesRequest, v2.ListTradesResponse]
+	getLastTrade                          *connect.Client[v2.GetLastTradeRequest, v2.GetLastTradeResponse]
+	listAccounts                          *connect.Client[v2.ListAccountsRequest, v2.ListAccountsResponse]
+	listBalanceChanges                    *connect.Client[v2.ListBalanceChangesRequest, v2.ListBalanceChangesResponse]
 }
 
 // GetMarket calls datanode.api.v2.TradingDataService.GetMarket.
@@ -230,6 +325,69 @@ func (c *tradingDataServiceClient) ListERC20MultiSigSignerRemovedBundles(ctx con
 	return nil, err
 }
 
+// ListMarkets calls datanode.api.v2.TradingDataService.ListMarkets.
+func (c *tradingDataServiceClient) ListMarkets(ctx context.Context, req *v2.ListMarketsRequest) (*v2.ListMarketsResponse, error) {
+	response, err := c.listMarkets.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListAssets calls datanode.api.v2.TradingDataService.ListAssets.
+func (c *tradingDataServiceClient) ListAssets(ctx context.Context, req *v2.ListAssetsRequest) (*v2.ListAssetsResponse, error) {
+	response, err := c.listAssets.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetAsset calls datanode.api.v2.TradingDataService.GetAsset.
+func (c *tradingDataServiceClient) GetAsset(ctx context.Context, req *v2.GetAssetRequest) (*v2.GetAssetResponse, error) {
+	response, err := c.getAsset.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListTrades calls datanode.api.v2.TradingDataService.ListTrades.
+func (c *tradingDataServiceClient) ListTrades(ctx context.Context, req *v2.ListTradesRequest) (*v2.ListTradesResponse, error) {
+	response, err := c.listTrades.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetLastTrade calls datanode.api.v2.TradingDataService.GetLastTrade.
+func (c *tradingDataServiceClient) GetLastTrade(ctx context.Context, req *v2.GetLastTradeRequest) (*v2.GetLastTradeResponse, error) {
+	response, err := c.getLastTrade.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListAccounts calls datanode.api.v2.TradingDataService.ListAccounts.
+func (c *tradingDataServiceClient) ListAccounts(ctx context.Context, req *v2.ListAccountsRequest) (*v2.ListAccountsResponse, error) {
+	response, err := c.listAccounts.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListBalanceChanges calls datanode.api.v2.TradingDataService.ListBalanceChanges.
+func (c *tradingDataServiceClient) ListBalanceChanges(ctx context.Context, req *v2.ListBalanceChangesRequest) (*v2.ListBalanceChangesResponse, error) {
+	response, err := c.listBalanceChanges.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // TradingDataServiceHandler is an implementation of the datanode.api.v2.TradingDataService service.
 type TradingDataServiceHandler interface {
 	// One market as the network last announced it. NOT_FOUND if it never did.
@@ -253,6 +411,24 @@ type TradingDataServiceHandler interface {
 	// Bundles of signatures that remove a validator from the signers of the ERC20 multi-signature contract, ordered by
 	// time.
 	ListERC20MultiSigSignerRemovedBundles(context.Context, *v2.ListERC20MultiSigSignerRemovedBundlesRequest) (*v2.ListERC20MultiSigSignerRemovedBundlesResponse, error)
+	// The markets that the network announced, a page at a time, ordered by market id.
+	ListMarkets(context.Context, *v2.ListMarketsRequest) (*v2.ListMarketsResponse, error)
+	// The assets that the network announced, a page at a time, ordered by asset id. An asset_id that it never announced is
+	// NOT_FOUND.
+	ListAssets(context.Context, *v2.ListAssetsRequest) (*v2.ListAssetsResponse, error)
+	// One asset as the network last announced it: its name, its symbol, and the decimals of its amounts. NOT_FOUND if it
+	// never did.
+	GetAsset(context.Context, *v2.GetAssetRequest) (*v2.GetAssetResponse, error)
+	// Trades that match a filter, a page at a time, in the order of the network.
+	ListTrades(context.Context, *v2.ListTradesRequest) (*v2.ListTradesResponse, error)
+	// A market's newest trade. NOT_FOUND with reason NO_TRADE_YET if it has not traded.
+	GetLastTrade(context.Context, *v2.GetLastTradeRequest) (*v2.GetLastTradeResponse, error)
+	// Accounts that match a filter, each with what it holds, or held at a time. By the order in which the network first
+	// named them.
+	ListAccounts(context.Context, *v2.ListAccountsRequest) (*v2.ListAccountsResponse, error)
+	// What accounts that match a filter held at the ends of blocks, wherever that differs from before. By block, then by
+	// account.
+	ListBalanceChanges(context.Context, *v2.ListBalanceChangesRequest) (*v2.ListBalanceChangesResponse, error)
 }
 
 // NewTradingDataServiceHandler builds an HTTP handler from the service implementation. It returns
@@ -316,6 +492,55 @@ func NewTradingDataServiceHandler(svc TradingDataServiceHandler, opts ...connect
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	tradingDataServiceListMarketsHandler := connect.NewUnaryHandlerSimple(
+		TradingDataServiceListMarketsProcedure,
+		svc.ListMarkets,
+		connect.WithSchema(tradingDataServiceMethods.ByName("ListMarkets")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	tradingDataServiceListAssetsHandler := connect.NewUnaryHandlerSimple(
+		TradingDataServiceListAssetsProcedure,
+		svc.ListAssets,
+		connect.WithSchema(tradingDataServiceMethods.ByName("ListAssets")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	tradingDataServiceGetAssetHandler := connect.NewUnaryHandlerSimple(
+		TradingDataServiceGetAssetProcedure,
+		svc.GetAsset,
+		connect.WithSchema(tradingDataServiceMethods.ByName("GetAsset")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	tradingDataServiceListTradesHandler := connect.NewUnaryHandlerSimple(
+		TradingDataServiceListTradesProcedure,
+		svc.ListTrades,
+		connect.WithSchema(tradingDataServiceMethods.ByName("ListTrades")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	tradingDataServiceGetLastTradeHandler := connect.NewUnaryHandlerSimple(
+		TradingDataServiceGetLastTradeProcedure,
+		svc.GetLastTrade,
+		connect.WithSchema(tradingDataServiceMethods.ByName("GetLastTrade")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	tradingDataServiceListAccountsHandler := connect.NewUnaryHandlerSimple(
+		TradingDataServiceListAccountsProcedure,
+		svc.ListAccounts,
+		connect.WithSchema(tradingDataServiceMethods.ByName("ListAccounts")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	tradingDataServiceListBalanceChangesHandler := connect.NewUnaryHandlerSimple(
+		TradingDataServiceListBalanceChangesProcedure,
+		svc.ListBalanceChanges,
+		connect.WithSchema(tradingDataServiceMethods.ByName("ListBalanceChanges")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/datanode.api.v2.TradingDataService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case TradingDataServiceGetMarketProcedure:
@@ -334,6 +559,20 @@ func NewTradingDataServiceHandler(svc TradingDataServiceHandler, opts ...connect
 			tradingDataServiceExportLedgerEntriesHandler.ServeHTTP(w, r)
 		case TradingDataServiceListERC20MultiSigSignerRemovedBundlesProcedure:
 			tradingDataServiceListERC20MultiSigSignerRemovedBundlesHandler.ServeHTTP(w, r)
+		case TradingDataServiceListMarketsProcedure:
+			tradingDataServiceListMarketsHandler.ServeHTTP(w, r)
+		case TradingDataServiceListAssetsProcedure:
+			tradingDataServiceListAssetsHandler.ServeHTTP(w, r)
+		case TradingDataServiceGetAssetProcedure:
+			tradingDataServiceGetAssetHandler.ServeHTTP(w, r)
+		case TradingDataServiceListTradesProcedure:
+			tradingDataServiceListTradesHandler.ServeHTTP(w, r)
+		case TradingDataServiceGetLastTradeProcedure:
+			tradingDataServiceGetLastTradeHandler.ServeHTTP(w, r)
+		case TradingDataServiceListAccountsProcedure:
+			tradingDataServiceListAccountsHandler.ServeHTTP(w, r)
+		case TradingDataServiceListBalanceChangesProcedure:
+			tradingDataServiceListBalanceChangesHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -373,4 +612,32 @@ func (UnimplementedTradingDataServiceHandler) ExportLedgerEntries(context.Contex
 
 func (UnimplementedTradingDataServiceHandler) ListERC20MultiSigSignerRemovedBundles(context.Context, *v2.ListERC20MultiSigSignerRemovedBundlesRequest) (*v2.ListERC20MultiSigSignerRemovedBundlesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.ListERC20MultiSigSignerRemovedBundles is not implemented"))
+}
+
+func (UnimplementedTradingDataServiceHandler) ListMarkets(context.Context, *v2.ListMarketsRequest) (*v2.ListMarketsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.ListMarkets is not implemented"))
+}
+
+func (UnimplementedTradingDataServiceHandler) ListAssets(context.Context, *v2.ListAssetsRequest) (*v2.ListAssetsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.ListAssets is not implemented"))
+}
+
+func (UnimplementedTradingDataServiceHandler) GetAsset(context.Context, *v2.GetAssetRequest) (*v2.GetAssetResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.GetAsset is not implemented"))
+}
+
+func (UnimplementedTradingDataServiceHandler) ListTrades(context.Context, *v2.ListTradesRequest) (*v2.ListTradesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.ListTrades is not implemented"))
+}
+
+func (UnimplementedTradingDataServiceHandler) GetLastTrade(context.Context, *v2.GetLastTradeRequest) (*v2.GetLastTradeResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.GetLastTrade is not implemented"))
+}
+
+func (UnimplementedTradingDataServiceHandler) ListAccounts(context.Context, *v2.ListAccountsRequest) (*v2.ListAccountsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.ListAccounts is not implemented"))
+}
+
+func (UnimplementedTradingDataServiceHandler) ListBalanceChanges(context.Context, *v2.ListBalanceChangesRequest) (*v2.ListBalanceChangesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.ListBalanceChanges is not implemented"))
 }

@@ -1,0 +1,42 @@
+import {
+  type ListAccountsRequest,
+  ListAccountsResponseSchema,
+  TradingDataService,
+} from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { blockMetadata } from "../domain/block-headers.js";
+import { decodePositionCursor, encodePositionCursor } from "../domain/cursor.js";
+import { pageInfo, readPagination } from "../domain/page.js";
+import { type Call, type UnaryMethod, unary } from "../domain/service.js";
+import { MessageResponse } from "../encoding/message-response.js";
+import { type AccountBalance, readAccountPage } from "../ledger/account-pages.js";
+import type { LedgerReader } from "../ledger/ledger-reader.js";
+import { readAccountFilter } from "./ledger-filter.js";
+
+const decode = decodePositionCursor("accounts");
+
+/** ListAccounts: a page of accounts, each with its newest balance, or that as of a time. */
+export function listAccounts(options: { readonly ledger: LedgerReader }): UnaryMethod {
+  return unary(TradingDataService.method.listAccounts, async (request: ListAccountsRequest, call: Call) => {
+    const side = readAccountFilter("filter", request.filter);
+    const pageRequest = readPagination(request.pagination, (field, text) => Number(decode(field, text)));
+    const page = await readAccountPage(options.ledger, side, request.asOf, pageRequest, call);
+    const edges = page.rows.map(edge);
+    const reached = page.reached === undefined ? {} : { reached: cursorOf(page.reached) };
+    const cursors = { first: edges[0]?.cursor, last: edges.at(-1)?.cursor, ...reached };
+    return new MessageResponse(
+      ListAccountsResponseSchema,
+      { accounts: { edges, pageInfo: pageInfo(page, pageRequest, cursors) } },
+      { metadata: blockMetadata(page.newestBlock) },
+    );
+  });
+}
+
+function cursorOf(account: number): string {
+  return encodePositionCursor("accounts", BigInt(account));
+}
+
+function edge({ account, balance }: AccountBalance) {
+  const { id, partyId: owner, kind } = account;
+  const node = { owner, balance, asset: kind.assetId, marketId: kind.marketId, type: kind.type };
+  return { node, cursor: cursorOf(id) };
+}

@@ -1,0 +1,39 @@
+import {
+  type ListTradesRequest,
+  ListTradesResponseSchema,
+  TradingDataService,
+} from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { blockMetadata } from "../domain/block-headers.js";
+import { decodePositionCursor, encodePositionCursor } from "../domain/cursor.js";
+import { readDateRange } from "../domain/date-range.js";
+import { pageInfo, readPagination } from "../domain/page.js";
+import { type Call, type UnaryMethod, unary } from "../domain/service.js";
+import { MessageResponse } from "../encoding/message-response.js";
+import { tradeMessage } from "../live/live-market.js";
+import type { Database } from "../store/database.js";
+import { readTrades } from "../trades/trade-reader.js";
+import { readIdentifiers } from "./ledger-filter.js";
+
+const decode = decodePositionCursor("trades");
+
+/** ListTrades: a page of the trades that a filter selects, in the order of the network. */
+export function listTrades(options: { readonly database: Database }): UnaryMethod {
+  return unary(TradingDataService.method.listTrades, async (request: ListTradesRequest, call: Call) => {
+    const filter = {
+      marketIds: readIdentifiers("market_ids", request.marketIds),
+      partyIds: readIdentifiers("party_ids", request.partyIds),
+      orderIds: readIdentifiers("order_ids", request.orderIds),
+    };
+    const pageRequest = readPagination(request.pagination, decode);
+    const time = readDateRange(request.dateRange);
+    const page = await readTrades(options.database, filter, time, pageRequest, call);
+    const edges = page.rows.map((row) => ({ node: tradeMessage(row), cursor: encodePositionCursor("trades", row.id) }));
+    const reached = page.reached === undefined ? {} : { reached: encodePositionCursor("trades", page.reached) };
+    const cursors = { first: edges[0]?.cursor, last: edges.at(-1)?.cursor, ...reached };
+    return new MessageResponse(
+      ListTradesResponseSchema,
+      { trades: { edges, pageInfo: pageInfo(page, pageRequest, cursors) } },
+      { metadata: blockMetadata(page.newestBlock) },
+    );
+  });
+}

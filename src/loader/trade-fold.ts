@@ -1,0 +1,140 @@
+import { entriesPerBlockMax, entryId, firstIdOfBlock } from "../domain/block-position.js";
+import type { Connection } from "../store/connection/connection.js";
+import { type PastTradeRow, pastTradeRows, readHistorySequence } from "../store/history-table.js";
+import { everythingKept } from "../store/ledger-entry-table.js";
+import { type TradeRow, tradeRows } from "../store/market-table.js";
+import type { Progress } from "../store/progress-table.js";
+import { addRow, noRows, placeOf, type RowSum, readTableDigests, rowHash } from "../store/table-digest-table.js";
+import { readTradeProgress, type TradeBatch, type TradeProgress, tradeProgressRows } from "../store/trade-table.js";
+
+/**
+ * Where trades that were carried over from blocks without trades lie in their block: their last positions, down from its
+ * end. Others count from 0.
+ */
+const firstCarriedPosition = entriesPerBlockMax / 2;
+
+/** The trades as the last loader left them. */
+export interface TradeStart {
+  readonly progress: TradeProgress;
+  /** The newest block, and how many trades it has. */
+  readonly block: { readonly height: bigint; readonly position: number };
+  /** The last trades of markets that are not written. */
+  readonly lost: readonly PastTradeRow[];
+  readonly digests: ReadonlyMap<string, RowSum>;
+  /** Whether no loader that keeps trades was here before. */
+  readonly isFirst: boolean;
+}
+
+/** Of an empty store. */
+export const noTrades: TradeStart = {
+  progress: { streamSequence: 0n, oldest: everythingKept },
+  block: { height: 0n, position: 0 },
+  lost: [],
+  digests: new Map(),
+  isFirst: true,
+};
+
+/** Reads where the loader goes on, in the snapshot of the progress. */
+export async function readTradeStart(connection: Connection, store: Progress | undefined): Promise<TradeStart> {
+  const found = await readTradeProgress(connection);
+  const digests = await readTableDigests(connection, "history_digest");
+  const height = store?.height ?? 0n;
+  const [last] = await connection.query<{ id: bigint | null }>(
+    "SELECT MAX(id) AS id FROM trade WHERE id >= ? AND id < ?",
+    [firstIdOfBlock(height), entryId(height, firstCarriedPosition)],
+  );
+  const position = last?.id == null ? 0 : Number(last.id - firstIdOfBlock(height)) + 1;
+  const isFirst = found === undefined && !digests.has(tradeProgressRows.table);
+  const start = { block: { height, position }, digests, isFirst };
+  const reached = found?.streamSequence ?? 0n;
+  if (store === undefined || reached === store.streamSequence) {
+    return { ...start, progress: found ?? noTrades.progress, lost: [] };
+  }
+  // Blocks were loaded without their trades. The next one has a height of its own, and may have the same time.
+  const oldest = { height: height + 1n, timeNs: store.blockTimeNs + 1n };
+  // Before there was a progress of its own, the one of the past was that of trades.
+  const after = found?.streamSequence ?? (await readHistorySequence(connection));
+  return { ...start, progress: { streamSequence: reached, oldest }, lost: await readLostTrades(connection, after) };
+}
+
+/** The last trades of markets that came after an event. */
+async function readLostTrades(connection: Connection, after: bigint): Promise<PastTradeRow[]> {
+  const trades = await connection.query<{ [K in keyof TradeRow]: TradeRow[K] }>(
+    `${tradeRows.select} WHERE changed_sequence > ? ORDER BY market_id`,
+    [after],
+  );
+  const heights = await connection.query<{ marketId: string; height: bigint }>(
+    `SELECT market_id AS marketId, (
+       SELECT b.height FROM block AS b WHERE b.stream_sequence >= changed_sequence
+       ORDER BY b.stream_sequence LIMIT 1) AS height
+     FROM last_trade WHERE changed_sequence > ?`,
+    [after],
+  );
+  const heightOf = new Map(heights.map((row) => [row.marketId, row.height]));
+  const [before] = await connection.query<{ height: bigint }>(
+    "SELECT height FROM block WHERE stream_sequence <= ? ORDER BY stream_sequence DESC LIMIT 1",
+    [after],
+  );
+  // A block that goes on after trades were lost may have some already.
+  const [lowest] = await connection.query<{ id: bigint | null }>("SELECT MIN(id) AS id FROM trade WHERE id >= ?", [
+    entryId(before?.height ?? 0n, firstCarriedPosition),
+  ]);
+  const next = new Map<bigint, bigint>(lowest?.id == null ? [] : [[lowest.id >> 24n, lowest.id]]);
+  return trades.map((trade) => {
+    const height = heightOf.get(trade.marketId) ?? before?.height ?? 0n;
+    const id = (next.get(height) ?? firstIdOfBlock(height + 1n)) - 1n;
+    next.set(height, id);
+    return { id, ...trade };
+  });
+}
+
+/** Numbers the trades of blocks, whether or not the past of books is kept. */
+export class TradeFold {
+  readonly #missing: readonly string[];
+  #block: { readonly height: bigint; position: number };
+  #progress: TradeProgress;
+  #sum: RowSum;
+  #trades: PastTradeRow[] = [];
+
+  constructor({ progress, block, lost, digests, isFirst }: TradeStart) {
+    this.#block = { ...block };
+    this.#progress = progress;
+    // Not what is there now: a row that was changed by others stays wrong.
+    this.#sum = digests.get(pastTradeRows.table) ?? noRows;
+    const tables = [pastTradeRows.table, tradeProgressRows.table];
+    this.#missing = isFirst ? [] : tables.filter((table) => !digests.has(table));
+    for (const trade of lost) this.#add(trade);
+  }
+
+  /** Trades that were not taken yet. */
+  get rows(): number {
+    return this.#trades.length;
+  }
+
+  /** Ends a block with these trades, in order. */
+  endBlock(height: bigint, trades: readonly TradeRow[]): void {
+    if (this.#block.height !== height) this.#block = { height, position: 0 };
+    for (const trade of trades) this.#add({ id: entryId(height, this.#block.position++), ...trade });
+  }
+
+  /** What was folded since the last time, up to an event. */
+  take(streamSequence: bigint): TradeBatch {
+    const trades = this.#trades;
+    this.#trades = [];
+    this.#progress = { ...this.#progress, streamSequence };
+    const { table } = tradeProgressRows;
+    const values = tradeProgressRows.values(this.#progress);
+    const progressSum = addRow(noRows, rowHash(table, values), placeOf(tradeProgressRows, values));
+    const sums = new Map([
+      [pastTradeRows.table, this.#sum],
+      [table, progressSum],
+    ]);
+    for (const missing of this.#missing) sums.delete(missing);
+    return { trades, progress: this.#progress, sums };
+  }
+
+  #add(row: PastTradeRow): void {
+    this.#trades.push(row);
+    this.#sum = addRow(this.#sum, rowHash(pastTradeRows.table, pastTradeRows.values(row)), 0n);
+  }
+}

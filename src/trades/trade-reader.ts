@@ -1,0 +1,255 @@
+import { firstIdOfBlock } from "../domain/block-position.js";
+import type { TimeRange } from "../domain/date-range.js";
+import { Failure, worded } from "../domain/failure.js";
+import { type Page, type PageRequest, readPage, type Scan } from "../domain/page.js";
+import type { Call } from "../domain/service.js";
+import type { Parameter } from "../store/connection/connection.js";
+import type { Reader } from "../store/connection/lease.js";
+import { type BlockPlace, parsePlace, placeSql, ReadBehindError } from "../store/connection/store-place.js";
+import type { Database } from "../store/database.js";
+import { type PastTradeRow, pastTradeRows } from "../store/history-table.js";
+import type { OldestKept } from "../store/ledger-entry-table.js";
+import { parseTradeProgress, tradeProgressSql } from "../store/trade-table.js";
+
+/** Which trades are selected; an empty list selects by nothing. */
+export interface TradeFilter {
+  readonly marketIds: readonly string[];
+  /** Of the buyer or the seller. */
+  readonly partyIds: readonly string[];
+  /** Of the buy order or the sell order. */
+  readonly orderIds: readonly string[];
+}
+
+/** Keys of trades that a page examines at most. Then it is short, with a cursor to go on from. */
+export const tradeKeysMax = 40_000;
+
+/** Branches of one statement. The server opens a table for each, and all connections share its table cache. */
+const branchesPerStatement = 64;
+
+/** Connections that are tried where a cursor lies beyond the newest block: another process may have read that. */
+const cursorAttemptsMax = 3;
+
+/** A range of ids, inclusive, and the direction of its scan. Empty if `low` > `high`. */
+interface IdRange {
+  readonly low: bigint;
+  readonly high: bigint;
+  readonly descending: boolean;
+}
+
+/** What a store has of a range of time. */
+export interface TradeExtent {
+  readonly newest: BlockPlace | undefined;
+  readonly oldest: OldestKept;
+  /** Ids of the trades in the range that are kept; `low` > `high`: there are none. */
+  readonly low: bigint;
+  readonly high: bigint;
+}
+
+/** FAILED_PRECONDITION, because a request needs trades that are not kept. */
+export function tradesNotKept(path: string, { height, timeNs }: OldestKept): Failure {
+  return worded(({ field }) => {
+    const message = `${field(path)} reaches before block ${height}, the oldest whose trades are kept; begin at its time, ${timeNs}, or later`;
+    return new Failure("failed_precondition", message, { reason: "TRADES_NOT_RETAINED" });
+  });
+}
+
+/**
+ * Reads which trades there are. What is read afterwards depends on that.
+ * @throws Failure `failed_precondition` if they are not kept up to the newest block, or not from the start of the range
+ */
+export async function readTradeExtent(
+  reader: Reader,
+  { startNs, endNs }: TimeRange,
+  startField = "date_range.start_timestamp",
+): Promise<TradeExtent> {
+  const heightAt = (timeNs = 0n) =>
+    `(SELECT height FROM block WHERE time_ns >= ${timeNs} ORDER BY time_ns, height LIMIT 1)`;
+  const [row] = await reader.query<{
+    place: string | null;
+    trades: string | null;
+    startHeight: bigint | null;
+    endHeight: bigint | null;
+  }>(
+    `SELECT ${placeSql} AS place, ${tradeProgressSql} AS trades,
+       ${heightAt(startNs)} AS startHeight, ${endNs === undefined ? "NULL" : heightAt(endNs)} AS endHeight`,
+  );
+  const newest = parsePlace(row?.place ?? null);
+  reader.found(newest);
+  const progress = parseTradeProgress(row?.trades);
+  if (newest !== undefined && progress?.streamSequence !== newest.streamSequence) {
+    const message = "the newest trades are not kept: blocks were loaded by a release before trades were served";
+    throw new Failure("failed_precondition", message, { reason: "TRADES_NOT_RETAINED" });
+  }
+  const oldest = progress?.oldest ?? { height: 0n, timeNs: 0n };
+  const startHeight = startNs === undefined ? 0n : row?.startHeight;
+  const hasRange = startNs !== undefined || endNs !== undefined;
+  if (hasRange && startHeight != null && startHeight < oldest.height) throw tradesNotKept(startField, oldest);
+  if (newest === undefined || startHeight == null) return { newest, oldest, low: 1n, high: 0n };
+  const low = firstIdOfBlock(startHeight > oldest.height ? startHeight : oldest.height);
+  return { newest, oldest, low, high: firstIdOfBlock(row?.endHeight ?? newest.height + 1n) - 1n };
+}
+
+/** @throws Failure `failed_precondition`, ReadBehindError for a cursor of a block that is not there */
+export function checkTradeCursor(cursor: bigint | undefined, { newest, oldest }: TradeExtent, path: string): void {
+  if (cursor === undefined || newest === undefined) return;
+  if (cursor < firstIdOfBlock(oldest.height)) throw tradesNotKept(path, oldest);
+  if (cursor < firstIdOfBlock(newest.height + 1n)) return;
+  throw new ReadBehindError("the cursor lies beyond the newest block", cursorAttemptsMax);
+}
+
+/** One page of the trades that a filter selects, in the order of the network. */
+export function readTrades(
+  database: Pick<Database, "lease">,
+  filter: TradeFilter,
+  time: TimeRange,
+  request: PageRequest<bigint>,
+  call: Call,
+): Promise<Page<PastTradeRow, bigint>> {
+  return database.lease({ class: "ledger", call }, async (reader) => {
+    const extent = await readTradeExtent(reader, time);
+    checkTradeCursor(request.cursor, extent, request.backwards ? "pagination.before" : "pagination.after");
+    const scan: Scan<PastTradeRow, bigint> = async (from, descending, want) => {
+      const { low, high } = extent;
+      const range = {
+        low: descending || from === undefined || from < low ? low : from,
+        high: !descending || from === undefined || from > high ? high : from,
+        descending,
+      };
+      if (range.low > range.high) return { rows: [], reached: undefined };
+      return await scanTrades(reader, filter, range, want);
+    };
+    const page = await readPage(request, ({ id }) => id, scan);
+    return { ...page, newestBlock: extent.newest };
+  });
+}
+
+/** The trades of a range of ids, in its direction. */
+async function scanTrades(reader: Reader, filter: TradeFilter, range: IdRange, want: number) {
+  const branches = branchesOf(filter, range);
+  const [only] = branches;
+  if (branches.length === 1 && only !== undefined && only.rest.sql === "") {
+    const { sql, parameters } = rangeSql(only, range);
+    const found = `${pastTradeRows.select} ${sql.replace("WHERE", `WHERE ${reader.holds} AND`)} LIMIT ${want}`;
+    return {
+      rows: await reader.query<{ [K in keyof PastTradeRow]: PastTradeRow[K] }>(found, parameters),
+      reached: undefined,
+    };
+  }
+  const { ids, reached } = await mergeBranches(reader, branches, range, want);
+  if (ids.length === 0) return { rows: [], reached };
+  const rows = await reader.query<{ [K in keyof PastTradeRow]: PastTradeRow[K] }>(
+    `${pastTradeRows.select} WHERE id IN (${ids.join(", ")}) AND ${reader.holds}`,
+  );
+  return { rows: rows.sort((a, b) => compareIds(a.id, b.id, range)), reached };
+}
+
+/** Trades of one value in one index, and what else they have to match. */
+interface Branch {
+  readonly index: string;
+  /** Undefined: all trades. */
+  readonly column: string | undefined;
+  readonly value: string;
+  readonly rest: { readonly sql: string; readonly parameters: readonly (readonly string[])[] };
+  /** What was not examined yet; undefined: nothing is left. */
+  open: IdRange | undefined;
+}
+
+/** By orders if they are given, as there are the fewest trades of each; otherwise by parties, or by markets. */
+function branchesOf({ orderIds, partyIds, marketIds }: TradeFilter, open: IdRange): Branch[] {
+  const ofMarkets = { sql: "market_id IN (?)", parameters: [marketIds] };
+  const ofParties = { sql: "(buyer IN (?) OR seller IN (?))", parameters: [partyIds, partyIds] };
+  const rest = (...parts: readonly Branch["rest"][]): Branch["rest"] => {
+    const used = parts.filter(({ parameters }) => parameters.every((values) => values.length > 0));
+    return { sql: used.map(({ sql }) => sql).join(" AND "), parameters: used.flatMap(({ parameters }) => parameters) };
+  };
+  const branches = (columns: readonly string[], values: readonly string[], others: Branch["rest"]) =>
+    values.flatMap((value) =>
+      columns.map((column) => ({ index: `trade_${column}`, column, value, rest: others, open })),
+    );
+  if (orderIds.length > 0) return branches(["buy_order", "sell_order"], orderIds, rest(ofMarkets, ofParties));
+  if (partyIds.length > 0) return branches(["buyer", "seller"], partyIds, rest(ofMarkets));
+  if (marketIds.length === 0) return [{ index: "PRIMARY", column: undefined, value: "", rest: rest(), open }];
+  return branches(["market_id"], marketIds, rest()).map((branch) => ({ ...branch, index: "trade_market" }));
+}
+
+function rangeSql({ index, column, value }: Branch, { low, high, descending }: IdRange) {
+  const selected = column === undefined ? "" : `${column} = ? AND`;
+  const sql = `FORCE INDEX (${index}) WHERE ${selected} id >= ${low} AND id <= ${high} ORDER BY id ${descending ? "DESC" : "ASC"}`;
+  return { sql, parameters: column === undefined ? [] : [value] };
+}
+
+function compareIds(a: bigint, b: bigint, { descending }: IdRange): number {
+  if (a === b) return 0;
+  return a < b === descending ? 1 : -1;
+}
+
+/**
+ * The first ids of all branches: reads a few keys of each, then four times as many of the branches that delay the merge.
+ * `reached`: the last key up to which all were examined, if that is not everything.
+ */
+async function mergeBranches(reader: Reader, branches: readonly Branch[], range: IdRange, want: number) {
+  const found = new Set<bigint>();
+  let examined = 0;
+  let share = Math.ceil((2 * want) / branches.length) + 2;
+  for (;;) {
+    const ids = [...found].sort((a, b) => compareIds(a, b, range));
+    const worst = ids[want - 1];
+    const delaying = branches.filter(({ open }) => {
+      return open !== undefined && (worst === undefined || compareIds(startOf(open), worst, range) <= 0);
+    });
+    if (delaying.length === 0) return { ids: ids.slice(0, want), reached: undefined };
+    if (examined >= tradeKeysMax) return cutAt(ids, delaying, range);
+    const limit = Math.min(share, Math.ceil((tradeKeysMax - examined) / delaying.length));
+    for (let i = 0; i < delaying.length; i += branchesPerStatement) {
+      examined += await readKeys(reader, delaying.slice(i, i + branchesPerStatement), limit, found);
+    }
+    share *= 4;
+  }
+}
+
+function startOf({ low, high, descending }: IdRange): bigint {
+  return descending ? high : low;
+}
+
+/** What is known up to where every branch was examined. */
+function cutAt(ids: readonly bigint[], open: readonly Branch[], range: IdRange) {
+  const nexts = open.flatMap((branch) => (branch.open === undefined ? [] : [startOf(branch.open)]));
+  const [next = 0n] = nexts.sort((a, b) => compareIds(a, b, range));
+  const reached = range.descending ? next + 1n : next - 1n;
+  return { ids: ids.filter((id) => compareIds(id, reached, range) <= 0), reached };
+}
+
+/** Reads the next keys of branches. @returns how many there were */
+async function readKeys(
+  reader: Reader,
+  branches: readonly Branch[],
+  limit: number,
+  found: Set<bigint>,
+): Promise<number> {
+  const parameters: (Parameter | readonly Parameter[])[] = [];
+  const parts = branches.map((branch, number) => {
+    const { sql, parameters: own } = rangeSql(branch, branch.open ?? { low: 1n, high: 0n, descending: false });
+    parameters.push(...branch.rest.parameters, ...own);
+    const fits = branch.rest.sql === "" ? "1" : `(${branch.rest.sql})`;
+    return `(SELECT ${number} AS branch, id, ${fits} AS fits FROM trade ${sql} LIMIT ${limit})`;
+  });
+  const keys = await reader.query<{ branch: number | bigint; id: bigint; fits: number | bigint }>(
+    parts.join("\nUNION ALL "),
+    parameters,
+  );
+  const counts = new Array<number>(branches.length).fill(0);
+  for (const { branch: number, id, fits } of keys) {
+    const branch = branches[Number(number)];
+    if (branch?.open === undefined) continue;
+    counts[Number(number)] = (counts[Number(number)] ?? 0) + 1;
+    // Rows of a union come in any order.
+    const isFurther = compareIds(id, startOf(branch.open), branch.open) >= 0;
+    if (isFurther)
+      branch.open = branch.open.descending ? { ...branch.open, high: id - 1n } : { ...branch.open, low: id + 1n };
+    if (Number(fits) === 1) found.add(id);
+  }
+  branches.forEach((branch, number) => {
+    if ((counts[number] ?? 0) < limit) branch.open = undefined;
+  });
+  return keys.length;
+}
