@@ -4,7 +4,7 @@ import type { Levels } from "../domain/tracked-book.js";
 import type { BlockPlace } from "../store/connection/store-place.js";
 import { type Moment, type PastBlock, readLastTrade, type StoredSegment } from "../store/history-reads.js";
 import type { PastTradeRow } from "../store/history-table.js";
-import { LevelMap, numberOf, type Past, updatesOf } from "./past.js";
+import { type LeaseReader, LevelMap, numberOf, type Past, updatesOf } from "./past.js";
 import { findPlace, requireSegment } from "./place.js";
 
 /** A book of the past. */
@@ -29,13 +29,12 @@ export function readPastBook(past: Past, marketId: string, moment: Moment, call:
     const { streamSequence } = block;
     const request = { marketId, streamSequence, keyframe: true, changesAfter: 0n, changesUpTo: streamSequence };
     const segment = await requireSegment(reader, request);
-    const { levels, last } = await foldTo(past, segment, streamSequence);
-    const [timeNs] = await past.timesOf((use) => use(reader), last === undefined ? [] : [last]);
+    const { levels, sequenceNumber } = await foldTo(past, (use) => use(reader), segment, block);
     const { newest } = reach;
     return {
       block,
       levels: levels.levels(true),
-      sequenceNumber: last && timeNs ? numberOf(last, timeNs) : segment.publishedSequenceNumber,
+      sequenceNumber,
       lastTrade: await readLastTrade(reader, marketId, block.height),
       priceDecimals: segment.priceDecimals,
       sizeDecimals: segment.sizeDecimals,
@@ -45,17 +44,20 @@ export function readPastBook(past: Past, marketId: string, moment: Moment, call:
   });
 }
 
-/** The book of a segment at a place, and its last update up to there. */
+/** The book of a segment at a place, and the number of its last update. Without a keyframe: the number alone. */
 export async function foldTo(
   past: Past,
+  lease: LeaseReader,
   segment: StoredSegment,
-  streamSequence: bigint,
-): Promise<{ readonly levels: LevelMap; readonly last: BookUpdate | undefined }> {
+  place: Pick<PastBlock, "streamSequence"> & Partial<PastBlock>,
+): Promise<{ readonly levels: LevelMap; readonly sequenceNumber: bigint }> {
   const levels = new LevelMap(segment.keyframe === undefined ? [] : decodeKeyframe(segment.keyframe));
   let last: BookUpdate | undefined;
-  await past.inTurns(updatesOf(segment, segment.firstSequence, streamSequence), (update) => {
+  await past.inTurns(updatesOf(segment, segment.firstSequence, place.streamSequence), (update) => {
     levels.set(update.levels);
     last = update;
   });
-  return { levels, last };
+  if (last === undefined) return { levels, sequenceNumber: segment.publishedSequenceNumber };
+  const [timeNs = 0n] = last.height === place.height ? [place.timeNs] : await past.timesOf(lease, [last]);
+  return { levels, sequenceNumber: numberOf(last, timeNs) };
 }
