@@ -23,25 +23,20 @@ export interface PastBook {
 }
 
 /** Reads a market's book at the end of a block. @throws Failure as {@link findPlace} and {@link requireSegment} */
-export function readPastBook(past: Past, marketId: string, moment: Moment, call: Call): Promise<PastBook> {
-  return past.lease(call, async (reader) => {
+export async function readPastBook(past: Past, marketId: string, moment: Moment, call: Call): Promise<PastBook> {
+  const { block, newest, segment, lastTrade } = await past.lease(call, async (reader) => {
     const { block, reach } = await findPlace(reader, moment);
     const { streamSequence } = block;
     const request = { marketId, streamSequence, keyframe: true, changesAfter: 0n, changesUpTo: streamSequence };
-    const segment = await requireSegment(reader, request);
-    const { levels, sequenceNumber } = await foldTo(past, (use) => use(reader), segment, block);
-    const { newest } = reach;
-    return {
-      block,
-      levels: levels.levels(true),
-      sequenceNumber,
-      lastTrade: await readLastTrade(reader, marketId, block.height),
-      priceDecimals: segment.priceDecimals,
-      sizeDecimals: segment.sizeDecimals,
-      newest,
-      isFinal: newest !== undefined && newest.height > block.height && newest.timeNs > block.timeNs,
-    };
+    const lastTrade = await readLastTrade(reader, marketId, block.height);
+    return { block, newest: reach.newest, segment: await requireSegment(reader, request), lastTrade };
   });
+  // Others have the connection while this computes.
+  const { levels, sequenceNumber } = await foldTo(past, (use) => past.lease(call, use, newest), segment, block);
+  const { priceDecimals, sizeDecimals } = segment;
+  const isFinal = newest !== undefined && newest.height > block.height && newest.timeNs > block.timeNs;
+  const book = { block, levels: levels.levels(true), sequenceNumber, lastTrade, newest, isFinal };
+  return { ...book, priceDecimals, sizeDecimals };
 }
 
 /** The book of a segment at a place, and the number of its last update. Without a keyframe: the number alone. */
