@@ -166,9 +166,7 @@ export function* decodeSegment({ firstSequence, height }: SegmentStart, content:
     const numberOffset = BigInt(offsets.signed());
     const counts = { buys: buys.count(), sells: sells.count() };
     if (counts.buys + counts.sells === 0) throw new MalformedHistoryError("an update has no level");
-    const levels = readPrices(prices, counts, first).map(([side, price]): ChangedLevel => {
-      return { side, price, volume: volumes.uint64(), numberOfOrders: orders.uint64() };
-    });
+    const levels = readPrices(prices, counts, first, volumes, orders);
     yield { streamSequence, height: blockHeight, numberOffset, levels };
   }
   if (streamSequence === firstSequence) throw new MalformedHistoryError("it has no update");
@@ -228,11 +226,10 @@ function writeLevels(column: Column, levels: readonly ChangedLevel[]): void {
 
 function readLevels(column: ColumnReader): ChangedLevel[] {
   const counts = { buys: column.count(), sells: column.count() };
-  const prices = readPrices(column, counts, { [sides.buy]: 0, [sides.sell]: 0 });
-  const volumes = prices.map(() => column.uint64());
-  return prices.map(([side, price], i) => {
-    return { side, price, volume: volumes[i] ?? 0n, numberOfOrders: column.uint64() };
-  });
+  const levels = readPrices(column, counts, { [sides.buy]: 0, [sides.sell]: 0 });
+  for (const level of levels) level.volume = column.uint64();
+  for (const level of levels) level.numberOfOrders = column.uint64();
+  return levels;
 }
 
 /** `first` holds the first price of the update before, by side, and is moved on. */
@@ -251,27 +248,36 @@ function writePrices(column: Column, levels: readonly ChangedLevel[], first: Rec
   }
 }
 
+/** A level that is being read. */
+type ReadLevel = { -readonly [K in keyof ChangedLevel]: ChangedLevel[K] };
+
+/** Levels with their prices, and with volumes and orders where those are in other columns. */
 function readPrices(
   column: ColumnReader,
   { buys, sells }: { readonly buys: number; readonly sells: number },
   first: Record<BookSide, Integer>,
-): [side: BookSide, price: string][] {
-  const prices: [BookSide, string][] = [];
-  for (const [side, count] of [
-    [sides.buy, buys],
-    [sides.sell, sells],
-  ] as const) {
-    let price = first[side];
-    for (let n = 0; n < count; n++) {
-      const step = column.signed();
-      if (n > 0 && (side === sides.buy ? step >= 0 : step <= 0)) throw new MalformedHistoryError("levels are unsorted");
-      price = add(price, step);
-      if (price <= 0 || price > priceMax) throw new MalformedHistoryError("a price is out of range");
-      if (n === 0) first[side] = price;
-      prices.push([side, String(price)]);
+  volumes?: ColumnReader,
+  orders?: ColumnReader,
+): ReadLevel[] {
+  const levels: ReadLevel[] = [];
+  let side: BookSide = sides.buy;
+  let price: Integer = first[side];
+  for (let n = 0; n < buys + sells; n++) {
+    const isFirst = n === 0 || n === buys;
+    if (n === buys) {
+      side = sides.sell;
+      price = first[side];
     }
+    const step = column.signed();
+    if (!isFirst && (side === sides.buy ? step >= 0 : step <= 0))
+      throw new MalformedHistoryError("levels are unsorted");
+    price = add(price, step);
+    if (price <= 0 || price > priceMax) throw new MalformedHistoryError("a price is out of range");
+    if (isFirst) first[side] = price;
+    const [volume, numberOfOrders] = [volumes?.uint64() ?? 0n, orders?.uint64() ?? 0n];
+    levels.push({ side, price: String(price), volume, numberOfOrders });
   }
-  return prices;
+  return levels;
 }
 
 const priceMax = (1n << 256n) - 1n;
@@ -279,6 +285,9 @@ const uint64Max = (1n << 64n) - 1n;
 
 /** The bytes of one integer: of a difference of two prices, which has a sign. */
 const integerBytesMax = Math.ceil(257 / 7);
+
+/** Most numbers of orders: a bigint takes memory. */
+const smallIntegers = Array.from({ length: 256 }, (_, value) => BigInt(value));
 
 /** Bits of integers that are written and read as numbers of 32 bits. */
 const smallMax = 0x7fff_ffff;
@@ -366,7 +375,7 @@ class ColumnReader {
   uint64(): bigint {
     const value = this.unsigned();
     if (value > uint64Max) throw new MalformedHistoryError("an integer has more than 64 bits");
-    return BigInt(value);
+    return typeof value === "bigint" ? value : (smallIntegers[value] ?? BigInt(value));
   }
 
   /** A number of levels, each of which takes a byte at least. */

@@ -1,4 +1,3 @@
-import { type BookUpdate, decodeKeyframe } from "../domain/book-history.js";
 import type { PageRequest } from "../domain/page.js";
 import type { Call } from "../domain/service.js";
 import type { Levels } from "../domain/tracked-book.js";
@@ -6,17 +5,17 @@ import type { Reader } from "../store/connection/lease.js";
 import type { BlockPlace } from "../store/connection/store-place.js";
 import {
   type Moment,
+  type OldestBegin,
   type PastBlock,
   readBegin,
   readBlockAt,
-  readSegment,
-  type SegmentRequest,
-  type StoredSegment,
+  readOldestBegins,
   type StoreReach,
 } from "../store/history-reads.js";
 import { segmentStates } from "../store/history-table.js";
-import { bySide, numberOf, type Past, updatesOf } from "./past.js";
-import { notKept, requirePassed, requireSegment, withoutBooks } from "./place.js";
+import { MarketCursor } from "./market-cursor.js";
+import { bySide, type Past } from "./past.js";
+import { notKept, requirePassed, requireSegment, withBooks, withoutBooks } from "./place.js";
 
 /** Changes of a page, at most. */
 export const changesPerPageMax = 1_000;
@@ -74,15 +73,16 @@ export function readChanges(
   return past.lease(call, async (reader) => {
     const { bounds, reach } = await boundsOf(reader, range, page.newestFirst);
     const list = await clip(reader, marketId, bounds, page.newestFirst);
-    const scan = new Scan(past, reader, marketId, list);
+    const [oldest] = await readOldestBegins(reader, [marketId]);
+    const scan = new Scan(past, reader, marketId, oldest, list);
     const ascending = page.newestFirst === page.backwards;
     const { cursor } = page;
     const found = await scan.run(ascending, cursor, Math.min(page.size, changesPerPageMax));
     // Of the other side one change, that of the cursor too, tells whether there are any.
     const behind = cursor === undefined ? undefined : await scan.run(!ascending, cursor + (ascending ? 1n : -1n), 1);
-    const isBehind = behind !== undefined && behind.raw.length > 0;
+    const isBehind = behind !== undefined && behind.changes.length > 0;
     const [hasNext, hasPrevious] = page.backwards ? [isBehind, found.isCut] : [found.isCut, isBehind];
-    const changes = await timed(past, reader, page.backwards ? found.raw.reverse() : found.raw);
+    const changes = page.backwards ? found.changes.reverse() : found.changes;
     return { changes, hasNext, hasPrevious, newest: reach.newest };
   });
 }
@@ -115,31 +115,21 @@ async function boundsOf(
 
 /** The part of a range that hangs together, from its beginning on; of a list that begins with the newest, from its end on. */
 async function clip(reader: Reader, marketId: string, { from, until }: Bounds, newestFirst: boolean): Promise<Bounds> {
-  const whole = [segmentStates.continued, segmentStates.whole];
   const request = { marketId, keyframe: false, changesAfter: 0n, changesUpTo: 0n };
   if (newestFirst) {
     if (until > 0n) await requireSegment(reader, { ...request, streamSequence: until - 1n });
     const gap = await readBegin(reader, marketId, { before: until, last: true }, withoutBooks);
-    const after = await readBegin(reader, marketId, gap === undefined ? {} : { after: gap.streamSequence }, whole);
+    const after = await readBegin(reader, marketId, gap === undefined ? {} : { after: gap.streamSequence }, withBooks);
     const start = after?.streamSequence ?? until;
     // The first kept segment may begin before the range, which then begins where it says.
     if (start > from) return { from: start, until };
     return { from, until };
   }
-  const oldest = await readBegin(reader, marketId, {}, whole);
+  const oldest = await readBegin(reader, marketId, {}, withBooks);
   const start = from === 0n ? (oldest?.streamSequence ?? until) : from;
   if (start < until) await requireSegment(reader, { ...request, streamSequence: start });
   const gap = await readBegin(reader, marketId, { after: start, before: until }, withoutBooks);
   return { from: start, until: gap === undefined ? until : gap.streamSequence };
-}
-
-/** A change whose block's time is not known yet. */
-interface RawChange {
-  readonly update: BookUpdate;
-  /** Undefined: the number is that of the segment's beginning, and the book is whole. */
-  readonly before: BookUpdate | undefined;
-  readonly segment: StoredSegment;
-  readonly isWhole: boolean;
 }
 
 /** Reads changes in a range, segment by segment. */
@@ -148,6 +138,7 @@ class Scan {
     private readonly past: Past,
     private readonly reader: Reader,
     private readonly marketId: string,
+    private readonly oldest: OldestBegin | undefined,
     private readonly bounds: Bounds,
   ) {}
 
@@ -156,93 +147,57 @@ class Scan {
     ascending: boolean,
     cursor: bigint | undefined,
     size: number,
-  ): Promise<{ readonly raw: RawChange[]; readonly isCut: boolean }> {
+  ): Promise<{ readonly changes: PastChange[]; readonly isCut: boolean }> {
     const { from, until } = this.bounds;
     const low = ascending && cursor !== undefined && cursor >= from ? cursor + 1n : from;
     const high = !ascending && cursor !== undefined && cursor < until ? cursor : until;
-    const raw: RawChange[] = [];
+    const changes: PastChange[] = [];
     let bytes = 0;
     for await (const change of ascending ? this.#upwards(low, high) : this.#downwards(low, high)) {
-      bytes += bytesMax(change.update);
-      const isCut = raw.length >= size || (raw.length > 0 && bytes > changesPageBytesMax);
-      if (isCut) return { raw, isCut };
-      raw.push(change);
+      bytes += bytesMax(change);
+      const isCut = changes.length >= size || (changes.length > 0 && bytes > changesPageBytesMax);
+      if (isCut) return { changes, isCut };
+      changes.push(change);
     }
-    return { raw, isCut: false };
+    return { changes, isCut: false };
   }
 
-  async *#upwards(low: bigint, high: bigint): AsyncGenerator<RawChange> {
-    for (let at: bigint | undefined = low; at !== undefined && at < high; ) {
-      const segment: StoredSegment = await this.#segmentAt(at, high);
-      const { firstSequence, state } = segment;
-      if (firstSequence === low && state === segmentStates.continued) yield* await this.#changeAt(low);
-      yield* await this.#changesOf(segment, low, high);
-      at = segment.nextSequence;
+  async *#upwards(low: bigint, high: bigint): AsyncGenerator<PastChange> {
+    const reads = { lease: <T>(use: (reader: Reader) => Promise<T>) => use(this.reader), aheadLeft: 0 };
+    const cursor = new MarketCursor(this.past, reads, this.marketId, low - 1n, this.oldest);
+    try {
+      // Its number alone is of use.
+      const before = { streamSequence: low - 1n, height: 0n, timeNs: 0n };
+      let held = (await cursor.begin(before, false, high - 1n))?.sequenceNumber ?? 0n;
+      for (await cursor.fill(high - 1n); cursor.head !== undefined; await cursor.fill(high - 1n)) {
+        const { block, kind, levels, sequenceNumber, isAnew } = cursor.head;
+        cursor.shift();
+        const previousSequenceNumber = kind === "whole" ? 0n : held;
+        held = sequenceNumber;
+        if (kind === "whole" && !isAnew) continue;
+        yield { block, levels: bySide(levels), sequenceNumber, previousSequenceNumber };
+      }
+    } finally {
+      cursor.close();
     }
   }
 
-  async *#downwards(low: bigint, high: bigint): AsyncGenerator<RawChange> {
-    for (let at = high - 1n; at >= low; ) {
-      const segment = await this.#segmentAt(at, high);
-      const { firstSequence, state } = segment;
-      yield* (await this.#changesOf(segment, low, high)).reverse();
-      if (firstSequence === low && state === segmentStates.continued) yield* await this.#changeAt(low);
-      at = firstSequence - 1n;
+  async *#downwards(low: bigint, high: bigint): AsyncGenerator<PastChange> {
+    for (let end = high, at = high; end > low; ) {
+      const segment = await readBegin(this.reader, this.marketId, { before: at, last: true }, withBooks);
+      if (segment === undefined) return;
+      // The change of its first block is in the segment before, if it goes on from there.
+      at = segment.streamSequence;
+      const begin = segment.state === segmentStates.continued ? at + 1n : at;
+      const start = begin > low ? begin : low;
+      const changes: PastChange[] = [];
+      for await (const change of this.#upwards(start, end)) changes.push(change);
+      yield* changes.reverse();
+      end = start;
     }
-  }
-
-  /** The change of a block at which a segment begins: the last one of the segment before, if that is still kept. */
-  async #changeAt(streamSequence: bigint): Promise<RawChange[]> {
-    const segment = await readSegment(this.reader, this.#request(streamSequence - 1n, streamSequence + 1n));
-    return segment === undefined ? [] : this.#changesOf(segment, streamSequence, streamSequence + 1n);
-  }
-
-  #segmentAt(streamSequence: bigint, high: bigint): Promise<StoredSegment> {
-    return requireSegment(this.reader, this.#request(streamSequence, high));
-  }
-
-  #request(streamSequence: bigint, high: bigint): SegmentRequest {
-    const { marketId } = this;
-    return { marketId, streamSequence, keyframe: true, changesAfter: 0n, changesUpTo: high - 1n };
-  }
-
-  /** In order, in the range. */
-  async #changesOf(segment: StoredSegment, low: bigint, high: bigint): Promise<RawChange[]> {
-    const changes: RawChange[] = [];
-    const { firstSequence, height, keyframe } = segment;
-    if (segment.state === segmentStates.whole && firstSequence >= low && firstSequence < high) {
-      const levels = keyframe === undefined ? [] : decodeKeyframe(keyframe);
-      const update = { streamSequence: firstSequence, height, numberOffset: 0n, levels };
-      changes.push({ update, before: undefined, segment, isWhole: true });
-    }
-    let before: BookUpdate | undefined;
-    await this.past.inTurns(updatesOf(segment, firstSequence, high - 1n), (update) => {
-      if (update.streamSequence >= low) changes.push({ update, before, segment, isWhole: false });
-      before = update;
-    });
-    return changes;
   }
 }
 
-async function timed(past: Past, reader: Reader, raw: readonly RawChange[]): Promise<PastChange[]> {
-  const needed = raw.flatMap(({ update, before }) => (before === undefined ? [update] : [update, before]));
-  const times = await past.timesOf((use) => use(reader), needed);
-  const timeOfHeight = new Map(needed.map(({ height }, index) => [height, times[index] ?? 0n]));
-  const timeOf = (height: bigint) => timeOfHeight.get(height) ?? 0n;
-  return raw.map(({ update, before, segment, isWhole }) => {
-    const timeNs = timeOf(update.height);
-    const begin = segment.publishedSequenceNumber;
-    const previous = before === undefined ? begin : numberOf(before, timeOf(before.height));
-    const { height, streamSequence } = update;
-    return {
-      block: { height, timeNs, streamSequence },
-      levels: bySide(update.levels),
-      sequenceNumber: isWhole ? begin : numberOf(update, timeNs),
-      previousSequenceNumber: isWhole ? 0n : previous,
-    };
-  });
-}
-
-function bytesMax({ levels }: BookUpdate): number {
-  return levels.reduce((sum, { price }) => sum + levelBytesMax + price.length, changeBytesMax);
+function bytesMax({ levels: { buy, sell } }: PastChange): number {
+  return [...buy, ...sell].reduce((sum, { price }) => sum + levelBytesMax + price.length, changeBytesMax);
 }

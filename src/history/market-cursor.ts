@@ -25,6 +25,8 @@ export interface PastEvent {
   readonly levels: readonly ChangedLevel[];
   /** Of the last published update. */
   readonly sequenceNumber: bigint;
+  /** False: only the reading of the past begins here. */
+  readonly isAnew?: boolean;
   /** With `whole` and `stale`: the scales from here on. */
   readonly decimals: MarketDecimals | undefined;
 }
@@ -122,9 +124,7 @@ export class MarketCursor {
     if (this.#heldBytes === 0) this.#drop();
     if (segment === undefined) return undefined;
     if (isWithoutBook(segment)) return this.#stale(segment, block);
-    const { levels, last } = await foldTo(this.#past, segment, streamSequence);
-    const [timeNs] = await this.#past.timesOf(this.#reads.lease, last === undefined ? [] : [last]);
-    const sequenceNumber = last && timeNs ? numberOf(last, timeNs) : segment.publishedSequenceNumber;
+    const { levels, sequenceNumber } = await foldTo(this.#past, this.#reads.lease, segment, block);
     const { buy, sell } = levels.levels(true);
     const all = withBook ? ([...buy, ...sell] as ChangedLevel[]) : [];
     return { block, place: streamSequence, kind: "whole", levels: all, sequenceNumber, decimals: decimalsOf(segment) };
@@ -254,7 +254,8 @@ export class MarketCursor {
     const levels = segment.keyframe === undefined ? [] : decodeKeyframe(segment.keyframe);
     const { publishedSequenceNumber: sequenceNumber } = segment;
     const place = block.streamSequence;
-    return { block, place, kind: "whole", levels, sequenceNumber, decimals: decimalsOf(segment) };
+    const isAnew = segment.state === segmentStates.whole;
+    return { block, place, kind: "whole", levels, sequenceNumber, isAnew, decimals: decimalsOf(segment) };
   }
 
   /** Undefined: the past is not kept. */

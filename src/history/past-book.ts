@@ -4,7 +4,7 @@ import type { Levels } from "../domain/tracked-book.js";
 import type { BlockPlace } from "../store/connection/store-place.js";
 import { type Moment, type PastBlock, readLastTrade, type StoredSegment } from "../store/history-reads.js";
 import type { PastTradeRow } from "../store/history-table.js";
-import { LevelMap, numberOf, type Past, updatesOf } from "./past.js";
+import { type LeaseReader, LevelMap, numberOf, type Past, updatesOf } from "./past.js";
 import { findPlace, requireSegment } from "./place.js";
 
 /** A book of the past. */
@@ -23,39 +23,36 @@ export interface PastBook {
 }
 
 /** Reads a market's book at the end of a block. @throws Failure as {@link findPlace} and {@link requireSegment} */
-export function readPastBook(past: Past, marketId: string, moment: Moment, call: Call): Promise<PastBook> {
-  return past.lease(call, async (reader) => {
+export async function readPastBook(past: Past, marketId: string, moment: Moment, call: Call): Promise<PastBook> {
+  const { block, newest, segment, lastTrade } = await past.lease(call, async (reader) => {
     const { block, reach } = await findPlace(reader, moment);
     const { streamSequence } = block;
     const request = { marketId, streamSequence, keyframe: true, changesAfter: 0n, changesUpTo: streamSequence };
-    const segment = await requireSegment(reader, request);
-    const { levels, last } = await foldTo(past, segment, streamSequence);
-    const [timeNs] = await past.timesOf((use) => use(reader), last === undefined ? [] : [last]);
-    const { newest } = reach;
-    return {
-      block,
-      levels: levels.levels(true),
-      sequenceNumber: last && timeNs ? numberOf(last, timeNs) : segment.publishedSequenceNumber,
-      lastTrade: await readLastTrade(reader, marketId, block.height),
-      priceDecimals: segment.priceDecimals,
-      sizeDecimals: segment.sizeDecimals,
-      newest,
-      isFinal: newest !== undefined && newest.height > block.height && newest.timeNs > block.timeNs,
-    };
+    const lastTrade = await readLastTrade(reader, marketId, block.height);
+    return { block, newest: reach.newest, segment: await requireSegment(reader, request), lastTrade };
   });
+  // Others have the connection while this computes.
+  const { levels, sequenceNumber } = await foldTo(past, (use) => past.lease(call, use, newest), segment, block);
+  const { priceDecimals, sizeDecimals } = segment;
+  const isFinal = newest !== undefined && newest.height > block.height && newest.timeNs > block.timeNs;
+  const book = { block, levels: levels.levels(true), sequenceNumber, lastTrade, newest, isFinal };
+  return { ...book, priceDecimals, sizeDecimals };
 }
 
-/** The book of a segment at a place, and its last update up to there. */
+/** The book of a segment at a place, and the number of its last update. Without a keyframe: the number alone. */
 export async function foldTo(
   past: Past,
+  lease: LeaseReader,
   segment: StoredSegment,
-  streamSequence: bigint,
-): Promise<{ readonly levels: LevelMap; readonly last: BookUpdate | undefined }> {
+  place: Pick<PastBlock, "streamSequence"> & Partial<PastBlock>,
+): Promise<{ readonly levels: LevelMap; readonly sequenceNumber: bigint }> {
   const levels = new LevelMap(segment.keyframe === undefined ? [] : decodeKeyframe(segment.keyframe));
   let last: BookUpdate | undefined;
-  await past.inTurns(updatesOf(segment, segment.firstSequence, streamSequence), (update) => {
+  await past.inTurns(updatesOf(segment, segment.firstSequence, place.streamSequence), (update) => {
     levels.set(update.levels);
     last = update;
   });
-  return { levels, last };
+  if (last === undefined) return { levels, sequenceNumber: segment.publishedSequenceNumber };
+  const [timeNs = 0n] = last.height === place.height ? [place.timeNs] : await past.timesOf(lease, [last]);
+  return { levels, sequenceNumber: numberOf(last, timeNs) };
 }

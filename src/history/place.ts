@@ -14,7 +14,7 @@ import {
 import { segmentStates } from "../store/history-table.js";
 
 /** States of segments that hold books. */
-const withBooks = [segmentStates.continued, segmentStates.whole];
+export const withBooks: readonly number[] = [segmentStates.continued, segmentStates.whole];
 
 /** The states that nothing bridges. */
 export const withoutBooks = [segmentStates.stale, segmentStates.notKept];
@@ -64,7 +64,7 @@ export async function requireSegment(reader: Reader, request: SegmentRequest): P
   const segment = await readSegment(reader, request);
   const { marketId, streamSequence } = request;
   if (segment === undefined) throw await beforeOldest(reader, marketId);
-  if (withBooks.includes(segment.state as 0 | 1)) return segment;
+  if (withBooks.includes(segment.state)) return segment;
   throw await withoutBook(reader, marketId, segment.state, streamSequence);
 }
 

@@ -1,8 +1,8 @@
-import type { BookUpdate } from "../domain/book-history.js";
 import type { Reader } from "../store/connection/lease.js";
 import { readBeginsAfter, readSegment } from "../store/history-reads.js";
 import { segmentStates } from "../store/history-table.js";
-import { numberOf, type Past, updatesOf } from "./past.js";
+import type { Past } from "./past.js";
+import { foldTo } from "./past-book.js";
 import type { PublishedAt } from "./resume.js";
 
 /** How long the numbers at a place are remembered: readers of a process that ended come back together. */
@@ -72,11 +72,6 @@ export class PublishedNumbers {
     const request = { marketId, streamSequence, keyframe: false, changesAfter: 0n, changesUpTo: streamSequence };
     const segment = await readSegment(reader, request);
     if (segment === undefined || segment.state >= segmentStates.stale) return undefined;
-    let last: BookUpdate | undefined;
-    await this.#past.inTurns(updatesOf(segment, segment.firstSequence, streamSequence), (update) => {
-      last = update;
-    });
-    const [timeNs] = await this.#past.timesOf((use) => use(reader), last === undefined ? [] : [last]);
-    return last && timeNs ? numberOf(last, timeNs) : segment.publishedSequenceNumber;
+    return (await foldTo(this.#past, (use) => use(reader), segment, { streamSequence })).sequenceNumber;
   }
 }

@@ -8,7 +8,7 @@ import type { LiveState } from "../live/live-state.js";
 import { packReplay, replayStream, type StreamResponse } from "../live/stream-kind.js";
 import type { Subscriber } from "../live/subscriber.js";
 import type { Reader } from "../store/connection/lease.js";
-import { type OldestBegin, type PastBlock, readOldestBegins } from "../store/history-reads.js";
+import { type OldestBegin, type PastBlock, readOldestBegins, readReach } from "../store/history-reads.js";
 import { type CursorReads, MarketCursor } from "./market-cursor.js";
 import { Pace } from "./pace.js";
 import type { Past } from "./past.js";
@@ -31,6 +31,9 @@ const beatsPerHeartbeat = 4;
 
 /** The pause between looks for a new block, in milliseconds. */
 const newBlockPauseMs = 10;
+
+/** The same while the past is not written. */
+const unwrittenPauseMs = 500;
 
 type ReplayResponse = EncodedResponse<typeof ReplayMarketsDepthResponseSchema>;
 
@@ -85,8 +88,10 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   #block: PastBlock;
   /** Everything up to here is read. */
   #upTo: bigint;
-  /** What reads depend on. */
-  #readingUpTo = 0n;
+  /** The newest block when it was last asked how far the past is written, which reads depend on. */
+  #newestSequence: bigint;
+  /** Whether it was written up to that block. */
+  #isWritten = true;
   #listener: () => void = () => {};
   #taken: () => void = () => {};
   #live: Subscriber | undefined;
@@ -101,6 +106,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     this.#state = options.past.live.state();
     this.#block = plan.from;
     this.#upTo = plan.from.streamSequence;
+    this.#newestSequence = this.#upTo;
     this.#pace = new Pace(plan.speed, options.heartbeatMs);
     void this.#run();
   }
@@ -180,22 +186,32 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
 
   async #replay(): Promise<void> {
     const { until, speed } = this.#plan;
-    let upTo = this.#reached();
+    let upTo = await this.#reached();
     await this.#begin(upTo);
-    for (; !this.#isOver; upTo = this.#reached()) {
+    for (; !this.#isOver; upTo = await this.#reached()) {
       await this.#advance(upTo);
       if (this.#isOver) return;
       if (until !== undefined && upTo === until - 1n) return this.#end();
       if (until === undefined && (speed === undefined || speed > 1) && this.#join()) return;
-      if (this.#newest().progress.streamSequence === upTo) await this.#idle(newBlockPauseMs);
+      const hasMore = this.#newest().progress.streamSequence > this.#newestSequence;
+      if (!this.#isWritten) await this.#idle(unwrittenPauseMs);
+      else if (!hasMore) await this.#idle(newBlockPauseMs);
     }
   }
 
-  /** Up to where it may read now. */
-  #reached(): bigint {
-    const { until } = this.#plan;
-    const { streamSequence } = this.#newest().progress;
-    return until !== undefined && until <= streamSequence ? until - 1n : streamSequence;
+  /**
+   * Up to where it may read now. Not beyond what is written of the past: a loader that keeps it again tells only then
+   * of what was not kept, and where books begin anew.
+   */
+  async #reached(): Promise<bigint> {
+    const { until, from } = this.#plan;
+    this.#newestSequence = this.#newest().progress.streamSequence;
+    // The database may be ahead of this process.
+    if (this.#newestSequence < from.streamSequence) this.#newestSequence = from.streamSequence;
+    const { historySequence } = await this.#patiently(this.#lease(readReach));
+    this.#isWritten = historySequence >= this.#newestSequence;
+    const reached = this.#isWritten ? this.#newestSequence : historySequence;
+    return until !== undefined && until <= reached ? until - 1n : reached;
   }
 
   get #isOver(): boolean {
@@ -212,9 +228,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   /** Sends the books of the beginning, in parts as they are read. */
   async #begin(upTo: bigint): Promise<void> {
     const { begins, from, withBooks } = this.#plan;
-    // The database may be ahead of this process.
     const reached = upTo > from.streamSequence ? upTo : from.streamSequence;
-    this.#readingUpTo = reached;
     for (const [marketId, oldest] of begins) {
       const cursor = this.#addCursor(marketId, from.streamSequence, oldest);
       const state = await this.#patiently(cursor.begin(from, withBooks, reached));
@@ -236,7 +250,6 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
 
   /** Replays all blocks up to a place. */
   async #advance(upTo: bigint): Promise<void> {
-    this.#readingUpTo = upTo;
     await this.#findMarkets();
     const changed = this.#newest().log.heldAt(this.#upTo);
     const ids = changed === undefined ? undefined : new Set([...changed.keys()].map(({ id }) => id));
@@ -269,10 +282,10 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     if (cursor.head !== undefined) this.#insert(cursor);
   }
 
-  /** Reads that depend on the place that is read up to. */
+  /** Reads that depend on the newest block. */
   #lease<T>(use: (reader: Reader) => Promise<T>): Promise<T> {
     const { past, call } = this.#options;
-    return past.lease(call, use, { storeId: this.#plan.storeId, streamSequence: this.#readingUpTo });
+    return past.lease(call, use, { storeId: this.#plan.storeId, streamSequence: this.#newestSequence });
   }
 
   /** Reads may wait for their turn and for the database, but the reader hears of it. */
@@ -411,7 +424,8 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     const { past, call } = this.#options;
     const state = this.#newest();
     const changed = state.log.heldAt(this.#upTo);
-    if (changed === undefined) return false;
+    // Where the past is not written, reading on does not help: all books come whole.
+    if (changed === undefined && this.#isWritten) return false;
     const held = new Map(changed);
     const { marketIds } = this.#plan;
     const ids = marketIds.length === 0 ? undefined : new Set(marketIds);
@@ -426,7 +440,8 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     }
     const key = differs ? `${this.#upTo} ${uniqueKeys++}` : String(this.#upTo);
     const { clientAddress, codec } = call;
-    this.#live = past.live.observe(marketIds, { clientAddress, codec, kind: replayStream, entry: { key, held } });
+    const entry = changed === undefined ? undefined : { key, held };
+    this.#live = past.live.observe(marketIds, { clientAddress, codec, kind: replayStream, entry });
     this.#live.onReady(this.#listener);
     this.#notify();
     return true;

@@ -41,6 +41,12 @@ function reachOf(reader: Reader, row: ReachRow | undefined): StoreReach {
   return { newest, historySequence: row?.historySequence ?? 0n };
 }
 
+/** How far the store reaches. */
+export async function readReach(reader: Reader): Promise<StoreReach> {
+  const [row] = await reader.query<ReachRow>(`SELECT ${reachSql} FROM progress WHERE id = 1`);
+  return reachOf(reader, row);
+}
+
 /**
  * The newest block up to a moment, or with `from` the first one that is not earlier; undefined: there is none. And how
  * far the store reaches.
@@ -270,8 +276,7 @@ export async function readBeginsAfter(
   marketIds: readonly string[],
   after: bigint,
 ): Promise<{ readonly reach: StoreReach; readonly begins: SegmentBegin[] }> {
-  const [row] = await reader.query<ReachRow>(`SELECT ${reachSql} FROM progress WHERE id = 1`);
-  const reach = reachOf(reader, row);
+  const reach = await readReach(reader);
   if (marketIds.length === 0) return { reach, begins: [] };
   const begins = await reader.query<BeginColumns>(
     `SELECT ${beginColumns} FROM book_segment WHERE market_id IN (?) AND first_sequence > ${after}`,

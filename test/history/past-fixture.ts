@@ -68,6 +68,7 @@ export class PastFixture {
   readonly blocks: BlockAt[] = [];
   readonly #open = new Map<string, Open>();
   #unkept = false;
+  #keptSequence = 0n;
   #prunedBefore = 0n;
 
   private constructor(readonly fixture: MarketFixture) {}
@@ -102,6 +103,8 @@ export class PastFixture {
       for (const id of step.stale ?? []) await setStale(connection, id, 1);
       for (const id of step.healed ?? []) await setStale(connection, id, 0);
       if (step.unkept !== true) await this.#write(connection, block, rows, started);
+      // Writing the progress anew has reset it.
+      await connection.run("UPDATE progress SET history_sequence = ?", [this.#keptSequence]);
     });
     this.#unkept = step.unkept === true;
   }
@@ -172,7 +175,7 @@ export class PastFixture {
         await this.#append(connection, id, block, market);
       }
     }
-    await connection.run("UPDATE progress SET history_sequence = ?", [streamSequence]);
+    this.#keptSequence = streamSequence;
   }
 
   async #append(
