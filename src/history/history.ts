@@ -4,7 +4,7 @@ import { type ResumePlace, ResumeTokens, selectionHash } from "../domain/resume-
 import type { Call } from "../domain/service.js";
 import type { Entry } from "../live/cohort.js";
 import { liveLimits } from "../live/limits.js";
-import type { Live } from "../live/live.js";
+import { chainChanged, type Live } from "../live/live.js";
 import { replayStream } from "../live/stream-kind.js";
 import type { Subscriber } from "../live/subscriber.js";
 import type { Reader } from "../store/connection/lease.js";
@@ -69,6 +69,10 @@ export class History {
     this.#options = options;
     this.past = new Past(options.database, options.live);
     this.#numbers = new PublishedNumbers(this.past);
+    // What was read ahead is of the store before.
+    options.live.onReadiness((isReady) => {
+      if (!isReady) this.end(chainChanged());
+    });
   }
 
   /** Registers metrics of replays. */
