@@ -20,7 +20,7 @@ import {
 } from "../store/history-reads.js";
 import { addCounter, addGauge, type Metrics } from "../telemetry/metrics.js";
 import { Past } from "./past.js";
-import { findPlace, notKept, requirePassed } from "./place.js";
+import { findPlace, firstPlace, notKept, requirePassed } from "./place.js";
 import { PublishedNumbers } from "./published-at.js";
 import { Replay, type ReplayPlan } from "./replay.js";
 import { entryAt, reach } from "./resume.js";
@@ -143,7 +143,8 @@ export class History {
     const { marketIds, resume, until, speed, everyUpdate } = request;
     const oldest = await readOldestBegins(reader, marketIds);
     const moment = resume === undefined ? request.from : { streamSequence: resume.streamSequence };
-    const { block: from, reach: stored } = await startOf(reader, moment, marketIds);
+    const { block, reach: stored } = await startOf(reader, moment, marketIds);
+    const from = resume === undefined ? block : await endedAt(reader, block, resume.streamSequence);
     await requireKept(reader, from, oldest);
     const state = this.past.live.state();
     const selection = selectionHash(marketIds);
@@ -198,12 +199,24 @@ async function startOf(
   moment: Moment | undefined,
   marketIds: readonly string[],
 ): Promise<{ readonly block: PastBlock; readonly reach: StoreReach }> {
-  if (moment !== undefined) return findPlace(reader, moment);
-  const [first] = inOrder(await readOldestBooks(reader, marketIds));
+  const oldest = async () => inOrder(await readOldestBooks(reader, marketIds))[0];
+  if (moment !== undefined) {
+    return findPlace(reader, moment, async (streamSequence) => {
+      return streamSequence === 0n ? oldest() : (await readBlockAt(reader, { streamSequence })).block;
+    });
+  }
+  const first = await oldest();
   if (first === undefined) throw notKept(undefined);
   const { height, timeNs, streamSequence } = first;
   const { reach: stored } = await readBlockAt(reader, { height });
   return { block: { height, timeNs, streamSequence }, reach: stored };
+}
+
+/** The block that ended at a place, not before `block`. One whose height is repeated has ended several times. */
+async function endedAt(reader: Reader, block: PastBlock, streamSequence: bigint): Promise<PastBlock> {
+  if (block.streamSequence === streamSequence) return block;
+  const { block: repeated = block } = await readBlockAt(reader, { streamSequence }, true);
+  return { ...repeated, streamSequence };
 }
 
 /** @throws Failure `failed_precondition` if the past of no market is kept so early */
@@ -225,11 +238,7 @@ function inOrder<B extends PastBlock>(begins: readonly B[]): B[] {
 /** The stream sequence number at which a replay ends, exclusive. */
 async function endOf(reader: Reader, until: Moment, { newest, historySequence }: StoreReach): Promise<bigint> {
   requirePassed(until, { newest, historySequence }, 1n);
-  const after = (newest?.streamSequence ?? 0n) + 1n;
-  const end =
-    "streamSequence" in until
-      ? until.streamSequence
-      : ((await readBlockAt(reader, until, true)).block?.streamSequence ?? after);
+  const end = await firstPlace(reader, until);
   if (end - 1n <= historySequence) return end;
   throw notKept((await readBlockAt(reader, { streamSequence: historySequence })).block);
 }
