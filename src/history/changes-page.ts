@@ -114,7 +114,8 @@ async function boundsOf(
   const end = wanted <= kept ? wanted : kept + 1n;
   const firstEnd = first.block?.streamSequence ?? end;
   // Blocks are loaded whose past is not kept: a list must not begin with them.
-  if ((from !== undefined && firstEnd > kept) || (newestFirst && end < wanted)) {
+  const isOff = kept < newest;
+  if (isOff && ((from !== undefined && firstEnd > kept) || (newestFirst && end < wanted))) {
     throw notKept(await nearestBook(reader, marketId, kept));
   }
   if (from === undefined) return { bounds: { from: 0n, firstEnd: 0n, until: end }, reach };

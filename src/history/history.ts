@@ -144,7 +144,7 @@ export class History {
     const oldest = await readOldestBegins(reader, marketIds);
     const moment = resume === undefined ? request.from : { streamSequence: resume.streamSequence };
     const { block, reach: stored } = await startOf(reader, moment, marketIds);
-    const from = resume === undefined ? block : await endedAt(reader, block, resume.streamSequence);
+    const from = resume === undefined ? block : await blockOf(reader, block, resume);
     await requireKept(reader, from, oldest);
     const state = this.past.live.state();
     const selection = selectionHash(marketIds);
@@ -212,11 +212,14 @@ async function startOf(
   return { block: { height, timeNs, streamSequence }, reach: stored };
 }
 
-/** The block that ended at a place, not before `block`. One whose height is repeated has ended several times. */
-async function endedAt(reader: Reader, block: PastBlock, streamSequence: bigint): Promise<PastBlock> {
-  if (block.streamSequence === streamSequence) return block;
-  const { block: repeated = block } = await readBlockAt(reader, { streamSequence }, true);
-  return { ...repeated, streamSequence };
+/**
+ * The block of a token, whose place may be behind the last block up to there: in the past, where the height of the next
+ * one is repeated; of the newest books, where the network stopped to be upgraded.
+ */
+async function blockOf(reader: Reader, last: PastBlock, { kind, streamSequence }: ResumePlace): Promise<PastBlock> {
+  if (last.streamSequence === streamSequence) return last;
+  const { block = last } = kind === "past" ? await readBlockAt(reader, { streamSequence }, true) : { block: last };
+  return { ...block, streamSequence };
 }
 
 /** @throws Failure `failed_precondition` if the past of no market is kept so early */

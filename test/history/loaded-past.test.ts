@@ -76,10 +76,8 @@ beforeAll(async () => {
   block(3, (r) => r.venue(snapshot(20n)));
   block(4, (r) => r.order(order("5")));
   block(5, (r) => r.order(order("6")));
+  recording.event({ case: "protocolUpgradeStarted", value: {} });
   await loadAll();
-  block(6, (r) => r.market("late").venue(delta(29n)));
-  block(7, (r) => r.order(order("7")));
-  await loadAll({ keepBooks: "off" });
   service = await startTestService(url);
 });
 
@@ -116,19 +114,41 @@ test("a replay is resumed behind each end of a repeated block", async () => {
   expect((await replayed("untilBlockHeight=3&everyUpdate=true")).at(-1)?.block.streamSequence).toBe(String(ends[3]));
 });
 
+test("a network that stopped to be upgraded has nothing behind its last block", async () => {
+  const stop = ends
+    .slice(-1)
+    .map((end) => end + 1n)
+    .join();
+  expect(await listed("m", `fromStreamSequence=${stop}`)).toEqual([]);
+  const response = await fetch(`${service.url}/api/v2/stream/markets/depth/replay?resumeToken=live`);
+  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+  const token = JSON.parse((await reader?.read())?.value ?? "").result.resumeToken;
+  await reader?.cancel();
+  block(6, (r) => r.market("late").venue(delta(29n)));
+  await loadAll();
+  const untilNow = `resumeToken=${token}&untilStreamSequence=${recording.sequence}`;
+  await expect.poll(() => replayed(untilNow)).toHaveLength(2);
+  const [empty, next] = await replayed(untilNow);
+  expect([empty?.block, next?.block]).toMatchObject([{ height: "5", streamSequence: stop }, { height: "6" }]);
+});
+
 test("the nearest place of an error is one that can be answered", async () => {
+  block(7, (r) => r.market("later").order(order("7")));
+  await loadAll({ keepBooks: "off" });
+  await expect.poll(async () => (await at("later", "blockHeight=7")).reason).toBe("HISTORY_NOT_KEPT");
   const stale = await at("v", "blockHeight=2");
   expect(stale).toMatchObject({ reason: "MARKET_WAS_STALE", metadata: { nearest_height: "3" } });
   const end = `streamSequence=${stale.metadata["nearest_stream_sequence"]}`;
   expect(await at("v", end)).toMatchObject({ block: { height: "3", streamSequence: String(ends[6]) } });
   const lost = await at("v", "blockHeight=7");
+  // It was stale again.
   expect(lost).toMatchObject({ reason: "HISTORY_NOT_KEPT", metadata: { nearest_height: "5" } });
   expect(await at("v", `streamSequence=${lost.metadata["nearest_stream_sequence"]}`)).toHaveProperty(
     "block.height",
     "5",
   );
   // It was announced while the past was not kept.
-  expect(await at("late", "blockHeight=7")).toMatchObject({ reason: "HISTORY_NOT_KEPT", metadata: {} });
+  expect(await at("later", "blockHeight=7")).toMatchObject({ reason: "HISTORY_NOT_KEPT", metadata: {} });
   expect(await at("m", "timestamp=0")).toMatchObject({ metadata: { nearest_height: "1" } });
   expect(await at("v", "timestamp=0")).toMatchObject({ metadata: { nearest_height: "3" } });
 });
