@@ -199,13 +199,14 @@ async function startOf(
   moment: Moment | undefined,
   marketIds: readonly string[],
 ): Promise<{ readonly block: PastBlock; readonly reach: StoreReach }> {
-  const oldest = async () => inOrder(await readOldestBooks(reader, marketIds))[0];
   if (moment !== undefined) {
     return findPlace(reader, moment, async (streamSequence) => {
-      return streamSequence === 0n ? oldest() : (await readBlockAt(reader, { streamSequence })).block;
+      return streamSequence === 0n
+        ? oldestPlace(reader, marketIds)
+        : (await readBlockAt(reader, { streamSequence })).block;
     });
   }
-  const first = await oldest();
+  const [first] = inOrder(await readOldestBooks(reader, marketIds));
   if (first === undefined) throw notKept(undefined);
   const { height, timeNs, streamSequence } = first;
   const { reach: stored } = await readBlockAt(reader, { height });
@@ -231,7 +232,13 @@ async function requireKept(
   const [first] = inOrder(oldest);
   if (first === undefined || first.streamSequence <= streamSequence || first.isAnnouncement) return;
   const ids = oldest.map(({ marketId }) => marketId);
-  throw notKept(inOrder(await readOldestBooks(reader, ids))[0]);
+  throw notKept(await oldestPlace(reader, ids));
+}
+
+/** The oldest block, by its last end, from which on a market has a book. */
+async function oldestPlace(reader: Reader, marketIds: readonly string[]): Promise<PastBlock | undefined> {
+  const [first] = inOrder(await readOldestBooks(reader, marketIds));
+  return first && (await readBlockAt(reader, { streamSequence: first.streamSequence }, true)).block;
 }
 
 function inOrder<B extends PastBlock>(begins: readonly B[]): B[] {

@@ -99,7 +99,7 @@ export async function nearestBook(
   marketId: string,
   streamSequence: bigint,
 ): Promise<PastBlock | undefined> {
-  const next = await readBegin(reader, marketId, { after: streamSequence }, [segmentStates.whole]);
+  const next = await readBegin(reader, marketId, { after: streamSequence }, withBooks);
   if (next !== undefined) {
     const { block } = await readBlockAt(reader, { streamSequence: next.streamSequence }, true);
     if (block === undefined || block.streamSequence === next.streamSequence) return block;
@@ -123,7 +123,7 @@ async function beforeOldest(reader: Reader, marketId: string): Promise<Failure> 
     const message = `market ${marketId} was not announced yet; it was ${when}`;
     return new Failure("not_found", message, { reason: "MARKET_UNKNOWN" });
   }
-  return notKept(await readBegin(reader, marketId, {}, withBooks));
+  return notKept(await nearestBook(reader, marketId, 0n));
 }
 
 /** FAILED_PRECONDITION for a time of which no books are kept. */
