@@ -140,7 +140,10 @@ export class HistoryWorld {
 
   /** The newest block that is certainly in the primary; undefined: none. */
   get committed(): BlockEnd | undefined {
-    return this.oracle.blockAt("height", BigInt(this.commits.height));
+    const newest = this.oracle.blockAt("height", BigInt(this.commits.height));
+    const isRepeated = newest?.height === this.oracle.blocks[(newest?.index ?? 0) - 1]?.height;
+    // Of a repeated height it may be the first end.
+    return newest && isRepeated ? this.oracle.blockAt("height", newest.height - 1n) : newest;
   }
 
   /** Blocks from now on, so many a second. */
@@ -151,7 +154,7 @@ export class HistoryWorld {
 
   /** Makes a block, unless the loader is far behind. */
   makeBlock(timeNs = BigInt(Date.now()) * 1_000_000n + 123_456n): void {
-    if (this.oracle.blocks.length - this.commits.height > blocksAheadMax) return;
+    if (Number(this.oracle.newest.height) - this.commits.height > blocksAheadMax) return;
     this.#advance(timeNs);
   }
 
@@ -205,7 +208,7 @@ export class HistoryWorld {
   /** No further blocks; resolves when the loader has committed those of now, or could not, and has ended. */
   async settle(): Promise<void> {
     clearInterval(this.#pace);
-    await this.within(20_000, () => this.commits.height === this.oracle.blocks.length);
+    await this.within(20_000, () => BigInt(this.commits.height) === this.oracle.newest.height);
     await this.loader.stop(10_000);
   }
 

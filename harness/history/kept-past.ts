@@ -106,6 +106,12 @@ export class KeptPast {
     return { beginnings, end };
   }
 
+  /** Whether a market's book is known all the time from one block to another. */
+  isOneRun(past: MarketPast, from: BlockEnd, to: BlockEnd): boolean {
+    const run = this.run(past, from);
+    return run !== undefined && (run.end === undefined || run.end.index > to.index);
+  }
+
   /** Where the book of the block before began, if it was known. */
   #before(past: MarketPast, { index }: BlockEnd): BlockEnd | undefined {
     const block = this.oracle.blocks[index - 1];

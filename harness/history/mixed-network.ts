@@ -32,6 +32,9 @@ const shapes: readonly BookShape[] = [
   { name: "unnumbered", levels: 10, changesMax: 8, priceDecimals: 5, busy: 0.4, isUnnumbered: true, redefines: 0.004 },
 ];
 
+/** Share of the blocks that come in two, the second with the height of the first. */
+const repeatedShare = 0.03;
+
 /** Blocks after which another market is announced. */
 const announcementBlocks = 90;
 const marketsMax = 16;
@@ -77,6 +80,9 @@ export class MixedNetwork {
     }
     const events = this.#books.flatMap((book) => book.next());
     events.forEach((event, index) => void bodies.push(this.#venueEvent(height, firstVenueNumber + index, event)));
+    const [begin = last] = bodies;
+    const middle = 1 + this.#random.below(bodies.length);
+    if (this.#random.next() < repeatedShare) bodies.splice(middle, 0, last, begin);
     return Buffer.concat([...bodies, last].map((body) => this.#frame(body)));
   }
 

@@ -76,6 +76,11 @@ export class Oracle {
     return this.blocks[low - 1];
   }
 
+  /** The last end of a block. */
+  lastEnd(block: BlockEnd): BlockEnd {
+    return this.blockAt("height", block.height) ?? block;
+  }
+
   #frame(bytes: Uint8Array, sequence: bigint): void {
     const busEvent = fromBinary(BusEventSchema, bytes);
     const n = BigInt(busEvent.id.slice(busEvent.id.indexOf("-") + 1));

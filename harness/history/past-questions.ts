@@ -135,7 +135,7 @@ export class PastQuestions {
     else if (dice < 0.4 && past.eras.length > 0) {
       index = Math.min(newest, Math.max(0, random.pick(past.eras).block.index + random.below(4) - 2));
     }
-    return blocks[index] ?? this.kept.oracle.newest;
+    return this.kept.oracle.lastEnd(blocks[index] ?? this.kept.oracle.newest);
   }
 
   /** One book at one block. */
@@ -206,6 +206,9 @@ export class PastQuestions {
     // Where the list begins is what it depends on.
     const anchor = newestFirst ? (this.kept.oracle.blocks[until.index - 1] ?? first) : first;
     if (until.index <= first.index || this.kept.standing(past, anchor).kind === "unknown") return;
+    // A block that is repeated counts as it was at last.
+    const end = this.kept.oracle.lastEnd(first);
+    if (first !== end && (until.index <= end.index || !this.kept.isOneRun(past, first, end))) return;
     const size = random.next() < 0.3 ? 1_000 : 1 + random.below(60);
     const query = [`from_${from.name}=${from.value}`, `until_${to.name}=${to.value}`];
     const isBackwards = random.next() < 0.3;

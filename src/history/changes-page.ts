@@ -15,7 +15,7 @@ import {
 import { segmentStates } from "../store/history-table.js";
 import { MarketCursor } from "./market-cursor.js";
 import { bySide, type Past } from "./past.js";
-import { notKept, requirePassed, requireSegment, withBooks, withoutBooks } from "./place.js";
+import { firstPlace, nearestBook, notKept, requirePassed, requireSegment, withBooks, withoutBooks } from "./place.js";
 
 /** Changes of a page, at most. */
 export const changesPerPageMax = 1_000;
@@ -58,6 +58,12 @@ interface Bounds {
   readonly until: bigint;
 }
 
+/** What a request asks for. */
+interface Wanted extends Bounds {
+  /** The end of the first block; 0: it begins with the oldest that is kept. */
+  readonly firstEnd: bigint;
+}
+
 /**
  * Reads a page of a market's changes. Nothing bridges a part without a book: the list ends before it, as seen from where
  * it begins.
@@ -71,7 +77,7 @@ export function readChanges(
   call: Call,
 ): Promise<ChangesPage> {
   return past.lease(call, async (reader) => {
-    const { bounds, reach } = await boundsOf(reader, range, page.newestFirst);
+    const { bounds, reach } = await boundsOf(reader, marketId, range, page.newestFirst);
     const list = await clip(reader, marketId, bounds, page.newestFirst);
     const [oldest] = await readOldestBegins(reader, [marketId]);
     const scan = new Scan(past, reader, marketId, oldest, list);
@@ -89,9 +95,10 @@ export function readChanges(
 
 async function boundsOf(
   reader: Reader,
+  marketId: string,
   { from, until }: ChangesRange,
   newestFirst: boolean,
-): Promise<{ readonly bounds: Bounds; readonly reach: StoreReach }> {
+): Promise<{ readonly bounds: Wanted; readonly reach: StoreReach }> {
   const first = await readBlockAt(reader, from ?? { height: 0n }, true);
   const { reach } = first;
   if (reach.historySequence === 0n) throw notKept(undefined);
@@ -101,35 +108,48 @@ async function boundsOf(
   let wanted = newest + 1n;
   if (until !== undefined) {
     requirePassed(until, reach, 1n);
-    const { block } = "streamSequence" in until ? { block: until } : await readBlockAt(reader, until, true);
-    if (block !== undefined && block.streamSequence < wanted) wanted = block.streamSequence;
+    const place = await firstPlace(reader, until);
+    if (place < wanted) wanted = place;
   }
   const end = wanted <= kept ? wanted : kept + 1n;
-  const begin = first.block?.streamSequence ?? end;
+  const firstEnd = first.block?.streamSequence ?? end;
   // Blocks are loaded whose past is not kept: a list must not begin with them.
-  if ((from !== undefined && begin > kept) || (newestFirst && end < wanted)) {
-    throw notKept((await readBlockAt(reader, { streamSequence: kept })).block);
+  const isOff = kept < newest;
+  if (isOff && ((from !== undefined && firstEnd > kept) || (newestFirst && end < wanted))) {
+    throw notKept(await nearestBook(reader, marketId, kept));
   }
-  return { bounds: { from: from === undefined ? 0n : begin, until: end }, reach };
+  if (from === undefined) return { bounds: { from: 0n, firstEnd: 0n, until: end }, reach };
+  return { bounds: { from: await firstPlace(reader, from), firstEnd, until: end }, reach };
 }
 
 /** The part of a range that hangs together, from its beginning on; of a list that begins with the newest, from its end on. */
-async function clip(reader: Reader, marketId: string, { from, until }: Bounds, newestFirst: boolean): Promise<Bounds> {
+async function clip(reader: Reader, marketId: string, wanted: Wanted, newestFirst: boolean): Promise<Bounds> {
+  const { from, firstEnd, until } = wanted;
   const request = { marketId, keyframe: false, changesAfter: 0n, changesUpTo: 0n };
+  // The part may begin before the range, which then begins where it says.
+  const partBefore = async (place: bigint) => {
+    const begins = await beginOfPart(reader, marketId, place);
+    if (begins === undefined) return until;
+    if (begins > from) return begins;
+    return from;
+  };
   if (newestFirst) {
     if (until > 0n) await requireSegment(reader, { ...request, streamSequence: until - 1n });
-    const gap = await readBegin(reader, marketId, { before: until, last: true }, withoutBooks);
-    const after = await readBegin(reader, marketId, gap === undefined ? {} : { after: gap.streamSequence }, withBooks);
-    const start = after?.streamSequence ?? until;
-    // The first kept segment may begin before the range, which then begins where it says.
-    if (start > from) return { from: start, until };
-    return { from, until };
+    return { from: await partBefore(until), until };
   }
-  const oldest = await readBegin(reader, marketId, {}, withBooks);
-  const start = from === 0n ? (oldest?.streamSequence ?? until) : from;
-  if (start < until) await requireSegment(reader, { ...request, streamSequence: start });
-  const gap = await readBegin(reader, marketId, { after: start, before: until }, withoutBooks);
-  return { from: start, until: gap === undefined ? until : gap.streamSequence };
+  const first = firstEnd === 0n ? (await readBegin(reader, marketId, {}, withBooks))?.streamSequence : firstEnd;
+  if (first === undefined) return { from: until, until };
+  if (first >= until) return { from: await partBefore(until), until };
+  await requireSegment(reader, { ...request, streamSequence: first });
+  const gap = await readBegin(reader, marketId, { after: first, before: until }, withoutBooks);
+  return { from: await partBefore(first + 1n), until: gap?.streamSequence ?? until };
+}
+
+/** Where the part with books begins that is the last one before a place. */
+async function beginOfPart(reader: Reader, marketId: string, before: bigint): Promise<bigint | undefined> {
+  const gap = await readBegin(reader, marketId, { before, last: true }, withoutBooks);
+  const begin = await readBegin(reader, marketId, gap === undefined ? {} : { after: gap.streamSequence }, withBooks);
+  return begin?.streamSequence;
 }
 
 /** Reads changes in a range, segment by segment. */

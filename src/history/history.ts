@@ -4,7 +4,7 @@ import { type ResumePlace, ResumeTokens, selectionHash } from "../domain/resume-
 import type { Call } from "../domain/service.js";
 import type { Entry } from "../live/cohort.js";
 import { liveLimits } from "../live/limits.js";
-import type { Live } from "../live/live.js";
+import { chainChanged, type Live } from "../live/live.js";
 import { replayStream } from "../live/stream-kind.js";
 import type { Subscriber } from "../live/subscriber.js";
 import type { Reader } from "../store/connection/lease.js";
@@ -20,7 +20,7 @@ import {
 } from "../store/history-reads.js";
 import { addCounter, addGauge, type Metrics } from "../telemetry/metrics.js";
 import { Past, type pastLimits } from "./past.js";
-import { findPlace, notKept, requirePassed } from "./place.js";
+import { findPlace, firstPlace, notKept, requirePassed } from "./place.js";
 import { PublishedNumbers } from "./published-at.js";
 import { Replay, type ReplayPlan } from "./replay.js";
 import { entryAt, reach } from "./resume.js";
@@ -70,6 +70,10 @@ export class History {
     this.#options = options;
     this.past = new Past(options.database, options.live, options.limits);
     this.#numbers = new PublishedNumbers(this.past);
+    // What was read ahead is of the store before.
+    options.live.onReadiness((isReady) => {
+      if (!isReady) this.end(chainChanged());
+    });
   }
 
   /** Registers metrics of replays. */
@@ -140,7 +144,8 @@ export class History {
     const { marketIds, resume, until, speed, everyUpdate } = request;
     const oldest = await readOldestBegins(reader, marketIds);
     const moment = resume === undefined ? request.from : { streamSequence: resume.streamSequence };
-    const { block: from, reach: stored } = await startOf(reader, moment, marketIds);
+    const { block, reach: stored } = await startOf(reader, moment, marketIds);
+    const from = resume === undefined ? block : await blockOf(reader, block, resume);
     await requireKept(reader, from, oldest);
     const state = this.past.live.state();
     const selection = selectionHash(marketIds);
@@ -195,12 +200,28 @@ async function startOf(
   moment: Moment | undefined,
   marketIds: readonly string[],
 ): Promise<{ readonly block: PastBlock; readonly reach: StoreReach }> {
-  if (moment !== undefined) return findPlace(reader, moment);
+  if (moment !== undefined) {
+    return findPlace(reader, moment, async (streamSequence) => {
+      return streamSequence === 0n
+        ? oldestPlace(reader, marketIds)
+        : (await readBlockAt(reader, { streamSequence })).block;
+    });
+  }
   const [first] = inOrder(await readOldestBooks(reader, marketIds));
   if (first === undefined) throw notKept(undefined);
   const { height, timeNs, streamSequence } = first;
   const { reach: stored } = await readBlockAt(reader, { height });
   return { block: { height, timeNs, streamSequence }, reach: stored };
+}
+
+/**
+ * The block of a token, whose place may be behind the last block up to there: in the past, where the height of the next
+ * one is repeated; of the newest books, where the network stopped to be upgraded.
+ */
+async function blockOf(reader: Reader, last: PastBlock, { kind, streamSequence }: ResumePlace): Promise<PastBlock> {
+  if (last.streamSequence === streamSequence) return last;
+  const { block = last } = kind === "past" ? await readBlockAt(reader, { streamSequence }, true) : { block: last };
+  return { ...block, streamSequence };
 }
 
 /** @throws Failure `failed_precondition` if the past of no market is kept so early */
@@ -212,7 +233,13 @@ async function requireKept(
   const [first] = inOrder(oldest);
   if (first === undefined || first.streamSequence <= streamSequence || first.isAnnouncement) return;
   const ids = oldest.map(({ marketId }) => marketId);
-  throw notKept(inOrder(await readOldestBooks(reader, ids))[0]);
+  throw notKept(await oldestPlace(reader, ids));
+}
+
+/** The oldest block, by its last end, from which on a market has a book. */
+async function oldestPlace(reader: Reader, marketIds: readonly string[]): Promise<PastBlock | undefined> {
+  const [first] = inOrder(await readOldestBooks(reader, marketIds));
+  return first && (await readBlockAt(reader, { streamSequence: first.streamSequence }, true)).block;
 }
 
 function inOrder<B extends PastBlock>(begins: readonly B[]): B[] {
@@ -222,11 +249,7 @@ function inOrder<B extends PastBlock>(begins: readonly B[]): B[] {
 /** The stream sequence number at which a replay ends, exclusive. */
 async function endOf(reader: Reader, until: Moment, { newest, historySequence }: StoreReach): Promise<bigint> {
   requirePassed(until, { newest, historySequence }, 1n);
-  const after = (newest?.streamSequence ?? 0n) + 1n;
-  const end =
-    "streamSequence" in until
-      ? until.streamSequence
-      : ((await readBlockAt(reader, until, true)).block?.streamSequence ?? after);
+  const end = await firstPlace(reader, until);
   if (end - 1n <= historySequence) return end;
   throw notKept((await readBlockAt(reader, { streamSequence: historySequence })).block);
 }

@@ -5,7 +5,7 @@ import type { BlockPlace } from "../store/connection/store-place.js";
 import { type Moment, type PastBlock, readLastTrade, type StoredSegment } from "../store/history-reads.js";
 import type { PastTradeRow } from "../store/history-table.js";
 import { type LeaseReader, LevelMap, numberOf, type Past, updatesOf } from "./past.js";
-import { findPlace, requireSegment } from "./place.js";
+import { findPlace, nearestBook, requireSegment } from "./place.js";
 
 /** A book of the past. */
 export interface PastBook {
@@ -25,7 +25,7 @@ export interface PastBook {
 /** Reads a market's book at the end of a block. @throws Failure as {@link findPlace} and {@link requireSegment} */
 export async function readPastBook(past: Past, marketId: string, moment: Moment, call: Call): Promise<PastBook> {
   const { block, newest, segment, lastTrade } = await past.lease(call, async (reader) => {
-    const { block, reach } = await findPlace(reader, moment);
+    const { block, reach } = await findPlace(reader, moment, (place) => nearestBook(reader, marketId, place));
     const { streamSequence } = block;
     const request = { marketId, streamSequence, keyframe: true, changesAfter: 0n, changesUpTo: streamSequence };
     const lastTrade = await readLastTrade(reader, marketId, block.height);

@@ -16,6 +16,8 @@ import { segmentStates } from "../store/history-table.js";
 /** States of segments that hold books. */
 export const withBooks: readonly number[] = [segmentStates.continued, segmentStates.whole];
 
+const everyState = Object.values(segmentStates);
+
 /** The states that nothing bridges. */
 export const withoutBooks = [segmentStates.stale, segmentStates.notKept];
 
@@ -26,17 +28,32 @@ export interface FoundPlace {
 }
 
 /**
- * The newest block up to a moment. `next`: the moment right after the newest block is one, too.
+ * The newest block up to a moment. `nearest` finds what an error names, from the place on where the past ends or, with 0,
+ * begins.
  * @throws Failure `out_of_range` beyond the newest block, `failed_precondition` if the past was not kept yet, or is not
  * any more
  */
-export async function findPlace(reader: Reader, moment: Moment): Promise<FoundPlace> {
+export async function findPlace(
+  reader: Reader,
+  moment: Moment,
+  nearest: (streamSequence: bigint) => Promise<PastBlock | undefined>,
+): Promise<FoundPlace> {
   const { block, reach } = await readBlockAt(reader, moment);
   requirePassed(moment, reach);
-  if (block === undefined) throw notKept(await oldestBlock(reader));
+  if (block === undefined) throw notKept(await nearest(0n));
   if (block.streamSequence <= reach.historySequence) return { block, reach };
-  const newest = await readBlockAt(reader, { streamSequence: reach.historySequence });
-  throw notKept(newest.block);
+  throw notKept(await nearest(reach.historySequence));
+}
+
+/**
+ * The place right behind the last block before a moment. A block whose height is repeated has ended several times, and may
+ * have changed a book each time: everything from here on belongs to the moment's block, or to later ones.
+ */
+export async function firstPlace(reader: Reader, moment: Moment): Promise<bigint> {
+  if ("streamSequence" in moment) return moment.streamSequence;
+  const before = "height" in moment ? { height: moment.height - 1n } : { timeNs: moment.timeNs - 1n };
+  const { block } = await readBlockAt(reader, before);
+  return (block?.streamSequence ?? 0n) + 1n;
 }
 
 /** @throws Failure `out_of_range` for a moment beyond the newest block; `beyond`: beyond the place right after it */
@@ -49,11 +66,6 @@ export function requirePassed(moment: Moment, { newest }: StoreReach, beyond = 0
         ? moment.timeNs > newest.timeNs + beyond
         : moment.streamSequence > newest.streamSequence + beyond;
   if (isBeyond) throw notYet(newest);
-}
-
-/** The oldest block that there is. */
-async function oldestBlock(reader: Reader): Promise<PastBlock | undefined> {
-  return (await readBlockAt(reader, { height: 0n }, true)).block;
 }
 
 /**
@@ -81,15 +93,27 @@ export async function withoutBook(
   return new Failure("failed_precondition", message, parts("MARKET_WAS_STALE", nearest));
 }
 
-/** The first block from a place on at which a market has a book, or the last one before. */
-async function nearestBook(reader: Reader, marketId: string, streamSequence: bigint): Promise<PastBlock | undefined> {
-  const next = await readBegin(reader, marketId, { after: streamSequence }, [segmentStates.whole]);
-  if (next !== undefined) return next;
-  const last = await readBegin(reader, marketId, { before: streamSequence, last: true }, withBooks);
+/** The first block behind a place at whose end a market has a book, or the last one before. */
+export async function nearestBook(
+  reader: Reader,
+  marketId: string,
+  streamSequence: bigint,
+): Promise<PastBlock | undefined> {
+  const next = await readBegin(reader, marketId, { after: streamSequence }, withBooks);
+  if (next !== undefined) {
+    const { block } = await readBlockAt(reader, { streamSequence: next.streamSequence }, true);
+    if (block === undefined || block.streamSequence === next.streamSequence) return block;
+    // The height is repeated, and counts as it was at last.
+    const last = await readBegin(reader, marketId, { before: block.streamSequence + 1n, last: true }, everyState);
+    const isThere = withBooks.includes(last?.state as 0 | 1);
+    return isThere ? block : nearestBook(reader, marketId, block.streamSequence);
+  }
+  const last = await readBegin(reader, marketId, { before: streamSequence + 1n, last: true }, withBooks);
   if (last === undefined) return undefined;
   const end = await readBegin(reader, marketId, { after: last.streamSequence }, withoutBooks);
-  if (end === undefined) return last;
-  return (await readBlockAt(reader, { streamSequence: end.streamSequence - 1n })).block;
+  const upTo = end === undefined ? streamSequence : end.streamSequence - 1n;
+  const { block } = await readBlockAt(reader, { streamSequence: upTo });
+  return block !== undefined && block.streamSequence >= last.streamSequence ? block : undefined;
 }
 
 async function beforeOldest(reader: Reader, marketId: string): Promise<Failure> {
@@ -99,7 +123,7 @@ async function beforeOldest(reader: Reader, marketId: string): Promise<Failure> 
     const message = `market ${marketId} was not announced yet; it was ${when}`;
     return new Failure("not_found", message, { reason: "MARKET_UNKNOWN" });
   }
-  return notKept(await readBegin(reader, marketId, {}, withBooks));
+  return notKept(await nearestBook(reader, marketId, 0n));
 }
 
 /** FAILED_PRECONDITION for a time of which no books are kept. */

@@ -251,3 +251,14 @@ test("an address has few replays that read the past at once, and live ones do no
   }
   live.abort();
 });
+
+test("a replay of a store that is replaced ends at once, in the past too", async () => {
+  const text = fetch(`${service.url}${path}?fromBlockHeight=5&speed=0.01`).then((response) => response.text());
+  const reading = async () =>
+    /marketd_replays_reading (\d+)/.exec(await (await fetch(`${service.url}/metrics`)).text())?.[1];
+  await expect.poll(reading).toBe("1");
+  await past.fixture.database.query("UPDATE progress SET store_id = 'another'");
+  const { error } = JSON.parse((await text).trim().split("\n").at(-1) ?? "");
+  expect(error.details).toContainEqual(expect.objectContaining({ reason: "CHAIN_CHANGED" }));
+  expect(await reading()).toBe("0");
+});

@@ -1,5 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { MalformedHistoryError } from "../../src/domain/book-history.js";
 import { unavailable } from "../../src/domain/failure.js";
 import type { Connection } from "../../src/store/connection/connection.js";
 import type { Reader } from "../../src/store/connection/lease.js";
@@ -62,4 +63,18 @@ test("many requests that are aborted at any moment leave one connection, and not
   await Promise.all(requests);
   expect(await ask(new AbortController().signal, connectionId)).toEqual(before);
   await expect.poll(() => [database.queue.running, database.queue.waiting, database.queue.clients]).toEqual([0, 0, 0]);
+});
+
+test("rows that do not fit together are no fault of a store that is gone meanwhile", async () => {
+  await database.query(
+    "CREATE TABLE progress (id INT PRIMARY KEY, store_id CHAR(4), stream_sequence INT, height INT, block_time_ns INT)",
+  );
+  await database.query("INSERT INTO progress VALUES (1, 'here', 5, 1, 1)");
+  const read = (storeId: string) => {
+    const place = { storeId, streamSequence: 5n };
+    const malformed = () => Promise.reject(new MalformedHistoryError("there is no block 7"));
+    return database.lease({ class: "history", call: undefined, place }, malformed);
+  };
+  await expect(read("here")).rejects.toThrow(MalformedHistoryError);
+  await expect(read("gone")).rejects.toMatchObject({ code: "unavailable", reason: "DATABASE_BEHIND" });
 });

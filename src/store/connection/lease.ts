@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { MalformedHistoryError } from "../../domain/book-history.js";
 import { Failure, unavailable } from "../../domain/failure.js";
 import type { Call } from "../../domain/service.js";
 import type { ColumnValue, Row } from "./column.js";
@@ -130,10 +131,17 @@ export async function leaseReader<T>(
     try {
       return await pool.run(slot, (leased) => {
         const reader = new Reader(leased, known, lease);
-        const statements = use(reader).then(async (result) => {
-          await reader.prove();
-          return result;
-        });
+        const statements = use(reader).then(
+          async (result) => {
+            await reader.prove();
+            return result;
+          },
+          async (thrown: unknown) => {
+            // Rows of two stores do not fit together.
+            if (thrown instanceof MalformedHistoryError) await reader.prove();
+            throw thrown;
+          },
+        );
         return inTime(leased, statements, lease.timeoutMs);
       });
     } catch (error) {

@@ -1,0 +1,154 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { Order_Status } from "../../gen/vega/vega_pb.js";
+import type { Service } from "../../src/commands/service.js";
+import { type LoadOptions, load } from "../../src/loader/load.js";
+import { readBytes, streamSource } from "../../src/loader/source.js";
+import { dropDatabase, migrate } from "../../src/store/migrate.js";
+import { createLog } from "../../src/telemetry/log.js";
+import { startTestService } from "../live/service.js";
+import { newDatabaseUrl } from "../support/database.js";
+import { inChunks, RecordingBuilder } from "../support/recording.js";
+import { level } from "../support/venue-recording.js";
+
+const log = createLog("silent");
+const { url } = newDatabaseUrl();
+const recording = new RecordingBuilder();
+/** The stream sequence number of each end of a block. */
+const ends: bigint[] = [];
+let service: Service;
+
+interface Place {
+  readonly height: string;
+  readonly streamSequence: string;
+}
+
+interface Message {
+  readonly update: readonly object[];
+  readonly block: Place;
+  readonly resumeToken: string;
+}
+
+function block(height: number, fill: (recording: RecordingBuilder) => unknown): void {
+  recording.block(height, BigInt(height) * 1_000_000_000n, fill);
+  ends.push(recording.sequence - 1n);
+}
+
+function loadAll(options: Partial<LoadOptions> = {}): Promise<unknown> {
+  const sources = [streamSource(inChunks(recording.bytes(), readBytes), "a recording")];
+  return load({ database: url, sources, log, ...options });
+}
+
+async function get(path: string): Promise<string> {
+  return (await fetch(`${service.url}/api/v2/${path}`)).text();
+}
+
+async function at(marketId: string, place: string) {
+  const body = JSON.parse(await get(`market/depth/${marketId}/at?${place}`));
+  const info = body.details?.find((detail: { reason?: string }) => detail.reason !== undefined);
+  return { block: body.block as Place | undefined, reason: info?.reason, metadata: info?.metadata };
+}
+
+/** Where the changes of a market are, by their blocks. */
+async function listed(marketId: string, range: string): Promise<string[]> {
+  const { changes } = JSON.parse(await get(`market/depth/${marketId}/changes?${range}`));
+  return changes.edges.map(({ block: { height, streamSequence } }: { block: Place }) => `${height} ${streamSequence}`);
+}
+
+async function replayed(request: string): Promise<Message[]> {
+  const lines = (await get(`stream/markets/depth/replay?${request}`)).trim().split("\n");
+  return lines.map((line) => JSON.parse(line).result);
+}
+
+const order = (id: string, status = Order_Status.ACTIVE) => ({ id, marketId: "m", price: `10${id}`, status });
+const venue = (value: object) => ({ marketId: "v", bids: [level("1", "1")], ...value });
+const snapshot = (sequenceNumber: bigint) => ({ case: "bookSnapshot" as const, value: venue({ sequenceNumber }) });
+const delta = (sequenceNumber: bigint) => ({ case: "bookDelta" as const, value: venue({ sequenceNumber }) });
+
+beforeAll(async () => {
+  await migrate(url, log);
+  block(1, (r) => r.market("m").venue({ case: "marketDefinition", value: { marketId: "v" } }));
+  // Heights are repeated, as that of a genesis block is: both are applied.
+  block(2, (r) => r.order(order("1")).venue(snapshot(1n)));
+  block(2, (r) => r.order(order("2")).venue(delta(9n))); // an update is missing
+  block(2, (r) => r.order(order("2", Order_Status.CANCELLED)));
+  block(3, (r) => r.order(order("3")).venue(snapshot(10n)));
+  block(3, (r) => r.order(order("4")).venue(delta(19n)));
+  block(3, (r) => r.venue(snapshot(20n)));
+  block(4, (r) => r.order(order("5")));
+  block(5, (r) => r.order(order("6")));
+  recording.event({ case: "protocolUpgradeStarted", value: {} });
+  await loadAll();
+  service = await startTestService(url);
+});
+
+afterAll(async () => {
+  await service.drain();
+  await dropDatabase(url);
+});
+
+const place = (height: number, index: number) => `${height} ${ends[index]}`;
+
+test("all ends of a repeated block are in a list from it, and none in one up to it", async () => {
+  const [second, third] = [[1, 2, 3].map((n) => place(2, n)), [4, 5].map((n) => place(3, n))];
+  expect(await listed("m", "fromBlockHeight=2&untilBlockHeight=4")).toEqual([...second, ...third]);
+  expect(await listed("m", "fromBlockHeight=2&untilTimestamp=3000000000")).toEqual(second);
+  expect(await listed("m", "fromTimestamp=3000000000&untilBlockHeight=4")).toEqual(third);
+  expect(await listed("m", `fromStreamSequence=${ends[2]}&untilStreamSequence=${ends[3]}`)).toEqual([place(2, 2)]);
+  expect(await listed("m", "untilBlockHeight=3&pagination.newestFirst=true")).toEqual([
+    ...second.toReversed(),
+    place(1, 0),
+  ]);
+  // Nothing bridges a gap in the block.
+  expect(await listed("v", "fromBlockHeight=3&untilBlockHeight=4")).toEqual([place(3, 6)]);
+  expect(await listed("v", `fromBlockHeight=3&untilStreamSequence=${ends[5]}`)).toEqual([place(3, 4)]);
+});
+
+test("a replay is resumed behind each end of a repeated block", async () => {
+  const messages = await replayed("untilBlockHeight=5&everyUpdate=true");
+  expect(messages.map(({ block: { height } }) => Number(height))).toEqual([1, 2, 2, 2, 3, 3, 3, 4]);
+  for (const [n, { resumeToken }] of messages.entries()) {
+    const [empty, ...rest] = await replayed(`resumeToken=${resumeToken}&untilBlockHeight=5&everyUpdate=true`);
+    expect(empty).toMatchObject({ update: [], block: messages[n]?.block });
+    expect(rest).toEqual(messages.slice(n + 1));
+  }
+  expect((await replayed("untilBlockHeight=3&everyUpdate=true")).at(-1)?.block.streamSequence).toBe(String(ends[3]));
+});
+
+test("a network that stopped to be upgraded has nothing behind its last block", async () => {
+  const stop = ends
+    .slice(-1)
+    .map((end) => end + 1n)
+    .join();
+  expect(await listed("m", `fromStreamSequence=${stop}`)).toEqual([]);
+  const response = await fetch(`${service.url}/api/v2/stream/markets/depth/replay?resumeToken=live`);
+  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+  const token = JSON.parse((await reader?.read())?.value ?? "").result.resumeToken;
+  await reader?.cancel();
+  block(6, (r) => r.market("late").venue(delta(29n)));
+  await loadAll();
+  const untilNow = `resumeToken=${token}&untilStreamSequence=${recording.sequence}`;
+  await expect.poll(() => replayed(untilNow)).toHaveLength(2);
+  const [empty, next] = await replayed(untilNow);
+  expect([empty?.block, next?.block]).toMatchObject([{ height: "5", streamSequence: stop }, { height: "6" }]);
+});
+
+test("the nearest place of an error is one that can be answered", async () => {
+  block(7, (r) => r.market("later").order(order("7")));
+  await loadAll({ keepBooks: "off" });
+  await expect.poll(async () => (await at("later", "blockHeight=7")).reason).toBe("HISTORY_NOT_KEPT");
+  const stale = await at("v", "blockHeight=2");
+  expect(stale).toMatchObject({ reason: "MARKET_WAS_STALE", metadata: { nearest_height: "3" } });
+  const end = `streamSequence=${stale.metadata["nearest_stream_sequence"]}`;
+  expect(await at("v", end)).toMatchObject({ block: { height: "3", streamSequence: String(ends[6]) } });
+  const lost = await at("v", "blockHeight=7");
+  // It was stale again.
+  expect(lost).toMatchObject({ reason: "HISTORY_NOT_KEPT", metadata: { nearest_height: "5" } });
+  expect(await at("v", `streamSequence=${lost.metadata["nearest_stream_sequence"]}`)).toHaveProperty(
+    "block.height",
+    "5",
+  );
+  // It was announced while the past was not kept.
+  expect(await at("later", "blockHeight=7")).toMatchObject({ reason: "HISTORY_NOT_KEPT", metadata: {} });
+  expect(await at("m", "timestamp=0")).toMatchObject({ metadata: { nearest_height: "1" } });
+  expect(await at("v", "timestamp=0")).toMatchObject({ metadata: { nearest_height: "3" } });
+});
