@@ -14,6 +14,8 @@ const templates: Readonly<Record<string, string>> = {
   GetAsset: "/api/v2/asset/{assetId}",
   ListTrades: "/api/v2/trades",
   GetLastTrade: "/api/v2/market/{marketId}/trade/latest",
+  ListCandleIntervals: "/api/v2/candle/intervals",
+  ListCandleData: "/api/v2/candle",
   ListAccounts: "/api/v2/accounts",
   ListBalanceChanges: "/api/v2/balance/changes",
   GetMarketDepthAt: "/api/v2/market/depth/{marketId}/at",

@@ -13,6 +13,8 @@ import { getMarketDepthAt } from "./get-market-depth-at.js";
 import { listAccounts } from "./list-accounts.js";
 import { listAssets } from "./list-assets.js";
 import { listBalanceChanges } from "./list-balance-changes.js";
+import { listCandleData } from "./list-candle-data.js";
+import { listCandleIntervals } from "./list-candle-intervals.js";
 import { listErc20MultiSigSignerRemovedBundles } from "./list-erc20-multi-sig-signer-removed-bundles.js";
 import { listLatestMarketData } from "./list-latest-market-data.js";
 import { listLedgerEntries } from "./list-ledger-entries.js";
@@ -48,6 +50,8 @@ export function createApi(options: ApiOptions): readonly (UnaryMethod | StreamMe
     getAsset(options),
     onceReady(options.live, listTrades(options)),
     getLastTrade(options),
+    listCandleIntervals(options),
+    listCandleData(options),
     onceReady(options.live, listAccounts(options)),
     onceReady(options.live, listBalanceChanges(options)),
     getMarketDepthAt(options),

@@ -5,7 +5,7 @@ import { invalidArgument, repeated } from "./failure.js";
 export type IdListName = "assets" | "markets";
 
 /** The lists that have cursors. A cursor is valid for its own list only. */
-export type ListName = "ledger" | "bundles" | "changes" | "trades" | "accounts" | "balances" | IdListName;
+export type ListName = "ledger" | "bundles" | "changes" | "trades" | "accounts" | PlaceListName | IdListName;
 
 const checksumBytes = 4;
 
@@ -103,8 +103,11 @@ export function decodePositionCursor(list: PositionListName): (field: string, te
   return (field, text) => numberIn(field, decodeCursor(list, field, text));
 }
 
-/** The cursor of a place that is two numbers: of a balance its block and its account. */
-export function encodePlaceCursor(list: "balances", first: bigint, second: bigint): string {
+/** Lists whose places are two numbers: of a balance its block and its account, of a candle its time and its first trade. */
+type PlaceListName = "balances" | "candles";
+
+/** The cursor of a place in such a list. */
+export function encodePlaceCursor(list: PlaceListName, first: bigint, second: bigint): string {
   const bytes = Buffer.allocUnsafe(16);
   bytes.writeBigUInt64BE(first);
   bytes.writeBigUInt64BE(second, 8);
@@ -112,7 +115,7 @@ export function encodePlaceCursor(list: "balances", first: bigint, second: bigin
 }
 
 /** Reads the two numbers. @throws Failure naming `field` */
-export function decodePlaceCursor(list: "balances", field: string, text: string): readonly [bigint, bigint] {
+export function decodePlaceCursor(list: PlaceListName, field: string, text: string): readonly [bigint, bigint] {
   const position = decodeCursor(list, field, text);
   return [numberIn(field, position.subarray(0, 8)), numberIn(field, position.subarray(8))];
 }

@@ -32,7 +32,7 @@ import type { Frame } from "./frames.js";
 import { type Decimals, decimalsOf, type HistoryFold } from "./history-fold.js";
 import type { LedgerTextWriter } from "./ledger-text.js";
 import { RecordingError } from "./recording-error.js";
-import { noTrades, TradeFold } from "./trade-fold.js";
+import { type NewScale, noTrades, TradeFold } from "./trade-fold.js";
 import { type VenueCounts, VenueMarkets } from "./venue-markets.js";
 
 /** Differences from the network's best prices that are described; all are counted. */
@@ -105,6 +105,7 @@ interface OpenBlock {
   readonly assets: Map<string, Uint8Array>;
   readonly decimals: Map<string, Decimals>;
   readonly trades: Trade[];
+  readonly scales: NewScale[];
   readonly bundles: Batch["bundles"];
   readonly signatures: Batch["signatures"];
   /** Memory of its events. */
@@ -423,6 +424,7 @@ export class BlockFold {
       assets: new Map(),
       decimals: new Map(),
       trades: [],
+      scales: [],
       bundles: new Map(),
       signatures: [],
       bytes: 0,
@@ -460,7 +462,7 @@ export class BlockFold {
     for (const market of venueMarkets) batch.venueMarkets.set(market.marketId, market);
     const blockPlace = { streamSequence: sequence, height, timeNs: block.timeNs };
     this.#history?.endBlock(blockPlace, { changes: changes.markets, decimals: block.decimals, venueMarkets });
-    this.#trades.endBlock(height, trades);
+    this.#trades.endBlock(height, trades, block.scales);
     this.counts.ledgerEntries += this.#ledger.position - this.#position;
     this.#position = this.#ledger.position;
     const place = { height, timeNs: block.timeNs, streamSequence: sequence, ledgerEntries: this.#position };
@@ -527,7 +529,13 @@ export class BlockFold {
     checkMarket(kind, market);
     this.#checkNoVenue(kind, market.id);
     block.markets.set(market.id, Uint8Array.from(body));
-    block.decimals.set(market.id, decimalsOf(market));
+    this.#scale(block, market);
+  }
+
+  #scale({ decimals, scales, trades }: OpenBlock, market: Market): void {
+    const scale = decimalsOf(market);
+    decimals.set(market.id, scale);
+    scales.push({ marketId: market.id, trades: trades.length, scale });
   }
 
   /** @throws RecordingError if a market has events of a venue and of a network */
@@ -561,7 +569,7 @@ export class BlockFold {
 
   #define(block: OpenBlock, market: Market): void {
     block.markets.set(market.id, toBinary(MarketSchema, market));
-    block.decimals.set(market.id, decimalsOf(market));
+    this.#scale(block, market);
   }
 
   #marketData(block: OpenBlock): void {

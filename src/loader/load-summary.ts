@@ -61,6 +61,7 @@ export class ProgressMeter {
       price_level: batch.levels.size,
       last_trade: batch.trades.size,
       trade: batch.allTrades.trades.length,
+      candle: batch.allTrades.candles.length,
       venue_market: batch.venueMarkets.size,
       account: batch.accounts.length,
       entry_class: batch.classes.length,

@@ -1,4 +1,8 @@
+import { fromBinary } from "@bufbuild/protobuf";
+import { MarketSchema } from "../../gen/vega/markets_pb.js";
 import { entriesPerBlockMax, entryId, firstIdOfBlock } from "../domain/block-position.js";
+import { addToCandle, type Candle, type CandleScale, type CandleTrade, candleIntervals } from "../domain/candle.js";
+import { candleRows, readNewestCandles } from "../store/candle-table.js";
 import type { Connection } from "../store/connection/connection.js";
 import { type PastTradeRow, pastTradeRows, readHistorySequence } from "../store/history-table.js";
 import { everythingKept } from "../store/ledger-entry-table.js";
@@ -6,6 +10,7 @@ import { type TradeRow, tradeRows } from "../store/market-table.js";
 import type { Progress } from "../store/progress-table.js";
 import { addRow, noRows, placeOf, type RowSum, readTableDigests, rowHash } from "../store/table-digest-table.js";
 import { readTradeProgress, type TradeBatch, type TradeProgress, tradeProgressRows } from "../store/trade-table.js";
+import { decimalsOf } from "./history-fold.js";
 
 /**
  * Where trades that were carried over from blocks without trades lie in their block: their last positions, down from its
@@ -20,6 +25,10 @@ export interface TradeStart {
   readonly block: { readonly height: bigint; readonly position: number };
   /** The last trades of markets that are not written. */
   readonly lost: readonly PastTradeRow[];
+  /** The newest candles, in the order of their first trades. */
+  readonly candles: readonly Candle[];
+  /** Of the markets that are announced. */
+  readonly scales: ReadonlyMap<string, CandleScale>;
   readonly digests: ReadonlyMap<string, RowSum>;
   /** Whether no loader that keeps trades was here before. */
   readonly isFirst: boolean;
@@ -30,6 +39,8 @@ export const noTrades: TradeStart = {
   progress: { streamSequence: 0n, oldest: everythingKept },
   block: { height: 0n, position: 0 },
   lost: [],
+  candles: [],
+  scales: new Map(),
   digests: new Map(),
   isFirst: true,
 };
@@ -45,16 +56,25 @@ export async function readTradeStart(connection: Connection, store: Progress | u
   );
   const position = last?.id == null ? 0 : Number(last.id - firstIdOfBlock(height)) + 1;
   const isFirst = found === undefined && !digests.has(tradeProgressRows.table);
-  const start = { block: { height, position }, digests, isFirst };
+  const start = { block: { height, position }, digests, isFirst, scales: await readScales(connection) };
   const reached = found?.streamSequence ?? 0n;
   if (store === undefined || reached === store.streamSequence) {
-    return { ...start, progress: found ?? noTrades.progress, lost: [] };
+    return { ...start, progress: found ?? noTrades.progress, lost: [], candles: await readNewestCandles(connection) };
   }
   // Blocks were loaded without their trades. The next one has a height of its own, and may have the same time.
   const oldest = { height: height + 1n, timeNs: store.blockTimeNs + 1n };
   // Before there was a progress of its own, the one of the past was that of trades.
   const after = found?.streamSequence ?? (await readHistorySequence(connection));
-  return { ...start, progress: { streamSequence: reached, oldest }, lost: await readLostTrades(connection, after) };
+  const lost = await readLostTrades(connection, after);
+  // Candles that go on would lack the trades in between.
+  return { ...start, progress: { streamSequence: reached, oldest }, lost, candles: [] };
+}
+
+async function readScales(connection: Connection): Promise<Map<string, CandleScale>> {
+  const bodies = await connection.query<{ marketId: string; body: Uint8Array }>(
+    "SELECT market_id AS marketId, body FROM market",
+  );
+  return new Map(bodies.map(({ marketId, body }) => [marketId, decimalsOf(fromBinary(MarketSchema, body))]));
 }
 
 /** The last trades of markets that came after an event. */
@@ -88,53 +108,116 @@ async function readLostTrades(connection: Connection, after: bigint): Promise<Pa
   });
 }
 
-/** Numbers the trades of blocks, whether or not the past of books is kept. */
+/** A market's prices and sizes have these decimals from a trade of its block on, by its place among them. */
+export interface NewScale {
+  readonly marketId: string;
+  readonly trades: number;
+  readonly scale: CandleScale;
+}
+
+/** Of a market that was not announced yet. */
+const noScale: CandleScale = { priceDecimals: 0n, sizeDecimals: 0n };
+
+/** Numbers the trades of blocks, and folds them into candles, whether or not the past of books is kept. */
 export class TradeFold {
   readonly #missing: readonly string[];
   #block: { readonly height: bigint; position: number };
   #progress: TradeProgress;
   #sum: RowSum;
   #trades: PastTradeRow[] = [];
+  readonly #scales: Map<string, CandleScale>;
+  /** The newest candle of each market and interval. */
+  readonly #newest = new Map<string, Candle>();
+  #candles = new Map<string, Candle>();
+  /** Of each market and interval the newest that was taken, and what all of those add up to. */
+  readonly #taken = new Map<string, Candle>();
+  #candleSum: RowSum;
 
-  constructor({ progress, block, lost, digests, isFirst }: TradeStart) {
+  constructor({ progress, block, lost, candles, scales, digests, isFirst }: TradeStart) {
     this.#block = { ...block };
     this.#progress = progress;
     // Not what is there now: a row that was changed by others stays wrong.
     this.#sum = digests.get(pastTradeRows.table) ?? noRows;
-    const tables = [pastTradeRows.table, tradeProgressRows.table];
+    this.#candleSum = digests.get(candleRows.table) ?? noRows;
+    const tables = [pastTradeRows.table, tradeProgressRows.table, candleRows.table];
     this.#missing = isFirst ? [] : tables.filter((table) => !digests.has(table));
+    this.#scales = new Map(scales);
+    for (const candle of candles) {
+      this.#newest.set(keyOf(candle), candle);
+      this.#taken.set(keyOf(candle), candle);
+    }
     for (const trade of lost) this.#add(trade);
   }
 
   /** Trades that were not taken yet. */
   get rows(): number {
-    return this.#trades.length;
+    return this.#trades.length + this.#candles.size;
   }
 
-  /** Ends a block with these trades, in order. */
-  endBlock(height: bigint, trades: readonly TradeRow[]): void {
+  /** Ends a block with these trades and new scales, in order. */
+  endBlock(height: bigint, trades: readonly TradeRow[], newScales: readonly NewScale[]): void {
     if (this.#block.height !== height) this.#block = { height, position: 0 };
-    for (const trade of trades) this.#add({ id: entryId(height, this.#block.position++), ...trade });
+    const scales = [...newScales];
+    const setScales = (before: number) => {
+      for (; scales[0] !== undefined && scales[0].trades <= before; scales.shift()) {
+        this.#scales.set(scales[0].marketId, scales[0].scale);
+      }
+    };
+    for (const [index, trade] of trades.entries()) {
+      setScales(index);
+      const row = { id: entryId(height, this.#block.position++), ...trade };
+      this.#add(row);
+      this.#addToCandles(row);
+    }
+    setScales(trades.length);
   }
 
   /** What was folded since the last time, up to an event. */
   take(streamSequence: bigint): TradeBatch {
     const trades = this.#trades;
+    const candles = [...this.#candles.values()];
+    for (const candle of candles) this.#sumUp(candle);
     this.#trades = [];
+    this.#candles = new Map();
     this.#progress = { ...this.#progress, streamSequence };
     const { table } = tradeProgressRows;
     const values = tradeProgressRows.values(this.#progress);
     const progressSum = addRow(noRows, rowHash(table, values), placeOf(tradeProgressRows, values));
     const sums = new Map([
       [pastTradeRows.table, this.#sum],
+      [candleRows.table, this.#candleSum],
       [table, progressSum],
     ]);
     for (const missing of this.#missing) sums.delete(missing);
-    return { trades, progress: this.#progress, sums };
+    return { trades, candles, progress: this.#progress, sums };
+  }
+
+  /** Candles of a market and interval come in their order. */
+  #sumUp(candle: Candle): void {
+    const hashOf = (one: Candle) => rowHash(candleRows.table, candleRows.values(one));
+    const before = this.#taken.get(keyOf(candle));
+    if (before?.firstTrade === candle.firstTrade) this.#candleSum = addRow(this.#candleSum, hashOf(before), 0n, -1n);
+    this.#candleSum = addRow(this.#candleSum, hashOf(candle), 0n);
+    this.#taken.set(keyOf(candle), candle);
+  }
+
+  #addToCandles(trade: CandleTrade): void {
+    const { marketId } = trade;
+    const scale = this.#scales.get(marketId) ?? noScale;
+    for (const { seconds: periodSeconds } of candleIntervals) {
+      const key = keyOf({ marketId, periodSeconds });
+      const candle = addToCandle(this.#newest.get(key), trade, periodSeconds, scale);
+      this.#newest.set(key, candle);
+      this.#candles.set(`${candle.firstTrade} ${periodSeconds}`, candle);
+    }
   }
 
   #add(row: PastTradeRow): void {
     this.#trades.push(row);
     this.#sum = addRow(this.#sum, rowHash(pastTradeRows.table, pastTradeRows.values(row)), 0n);
   }
+}
+
+function keyOf({ marketId, periodSeconds }: Pick<Candle, "marketId" | "periodSeconds">): string {
+  return `${periodSeconds} ${marketId}`;
 }

@@ -1,3 +1,5 @@
+import type { Candle } from "../domain/candle.js";
+import { candleRows } from "./candle-table.js";
 import { asText } from "./connection/column.js";
 import type { Connection } from "./connection/connection.js";
 import { type PastTradeRow, pastTradeRows } from "./history-table.js";
@@ -41,6 +43,8 @@ export async function readTradeProgress(connection: Pick<Connection, "query">): 
 /** The trades of a batch of blocks. */
 export interface TradeBatch {
   readonly trades: readonly PastTradeRow[];
+  /** Those that it changes, as they are with it. */
+  readonly candles: readonly Candle[];
   readonly progress: TradeProgress;
   /** What the tables add up to with the batch, by their names. */
   readonly sums: ReadonlyMap<string, RowSum>;
@@ -48,6 +52,7 @@ export interface TradeBatch {
 
 export async function writeTrades(connection: StatementRunner, batch: TradeBatch): Promise<void> {
   await insertRows(connection, pastTradeRows, batch.trades);
+  await writeRows(connection, candleRows, batch.candles);
   await writeRows(connection, tradeProgressRows, [batch.progress]);
   await writeTableDigests(connection, batch.sums, "history_digest");
 }

@@ -8,6 +8,7 @@ import {
   startDigest,
 } from "../domain/book-history.js";
 import type { ChangedLevel } from "../domain/order-book.js";
+import { candleRows } from "../store/candle-table.js";
 import type { Connection } from "../store/connection/connection.js";
 import {
   type BookChangeRow,
@@ -42,6 +43,7 @@ import {
 } from "../store/table-digest-table.js";
 import { readRows, type TableRows, writeRows } from "../store/table-rows.js";
 import { tradeProgressRows } from "../store/trade-table.js";
+import { type CandleSnapshot, checkCandles, checkTradesNow } from "./candle-check.js";
 import type { Findings } from "./findings.js";
 import { type Books, compare, sumOf } from "./table-check.js";
 
@@ -60,6 +62,7 @@ export interface PastSnapshot {
   /** The newest trade, and what all add up to; undefined: it is not known. */
   readonly lastTrade: bigint;
   readonly tradeSum: RowSum | undefined;
+  readonly candles: CandleSnapshot;
 }
 
 /** What can change is read and checked in the snapshot of the progress. */
@@ -86,8 +89,9 @@ export async function checkPastNow(
   await check(bookHistoryRows, histories);
   await check(bookChangeRows, changes);
   if (isKept) await check(historySequenceRows, [historySequence]);
-  const tradeSum = await checkTradeProgress(connection, digests, progress, findings);
-  const tables: string[] = [...pastTables, assetRows.table, pastTradeRows.table, tradeProgressRows.table];
+  const { tradeSum, candleSum } = await checkTradeProgress(connection, digests, progress, findings);
+  const ofTrades = [pastTradeRows.table, tradeProgressRows.table, candleRows.table];
+  const tables: string[] = [...pastTables, assetRows.table, ...ofTrades];
   for (const table of digests.keys()) {
     if (!tables.includes(table))
       findings.add("history_digest", undefined, `it has a row of ${table}, which has no digest`);
@@ -100,16 +104,17 @@ export async function checkPastNow(
     isCurrent: historySequence === progress.streamSequence,
     lastTrade: last?.id ?? 0n,
     tradeSum,
+    candles: await checkTradesNow(connection, candleSum, findings),
   };
 }
 
-/** @returns what all trades have to add up to; undefined: it is not known */
+/** @returns what all trades and candles have to add up to; undefined: it is not known */
 async function checkTradeProgress(
   connection: Connection,
   digests: ReadonlyMap<string, RowSum>,
   progress: Progress,
   findings: Findings,
-): Promise<RowSum | undefined> {
+): Promise<{ readonly tradeSum: RowSum | undefined; readonly candleSum: RowSum | undefined }> {
   const rows = await readRows(connection, tradeProgressRows);
   const isKept = rows.length > 0 || digests.has(tradeProgressRows.table);
   const written = digests.get(tradeProgressRows.table) ?? (isKept ? undefined : noRows);
@@ -117,7 +122,7 @@ async function checkTradeProgress(
   await compare(connection, table, sumOf(tradeProgressRows, rows), written, { progress, findings }, "history_digest");
   const tradeSum = digests.get(pastTradeRows.table) ?? (isKept ? undefined : noRows);
   if (tradeSum === undefined) findings.add("history_digest", undefined, `it has no row of ${pastTradeRows.table}`);
-  return tradeSum;
+  return { tradeSum, candleSum: digests.get(candleRows.table) ?? (isKept ? undefined : noRows) };
 }
 
 /** Segments, and parts of them, before the oldest or after the newest of their market, or of no market. */
@@ -157,6 +162,7 @@ export async function checkPast(
     const live = past.isCurrent ? (books.get(marketId) ?? []) : undefined;
     await new MarketCheck(connection, history, past.changes.get(marketId) ?? [], live, findings).run();
   }
+  await checkCandles(connection, past.candles, past.lastTrade, findings);
   if (past.tradeSum === undefined) return;
   const sum = await sumTrades(connection, past.lastTrade);
   await compare(connection, pastTradeRows.table, sum, past.tradeSum, { progress, findings }, "history_digest");
@@ -352,7 +358,7 @@ export async function renewPast(
   write: (statements: (connection: Connection) => Promise<void>) => Promise<void>,
 ): Promise<void> {
   const sums = new Map<string, RowSum>();
-  for (const table of [assetRows, tradeProgressRows]) {
+  for (const table of [assetRows, tradeProgressRows, candleRows]) {
     sums.set(table.table, sumOf(table, await readRows(connection, table)));
   }
   const [last] = await connection.query<{ id: bigint | null }>("SELECT MAX(id) AS id FROM trade");

@@ -1,5 +1,6 @@
 import { firstIdOfBlock } from "../domain/block-position.js";
 import { accountRows, entryClassRows } from "../store/account-table.js";
+import { candleRows } from "../store/candle-table.js";
 import type { Connection } from "../store/connection/connection.js";
 import type { Database } from "../store/database.js";
 import { historyTables } from "../store/history-table.js";
@@ -110,6 +111,7 @@ async function checkEmpty(connection: Connection, findings: Findings): Promise<v
     ...historyTables,
     assetRows,
     tradeProgressRows,
+    candleRows,
     accountRows,
     entryClassRows,
     retentionRows,

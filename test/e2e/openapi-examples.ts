@@ -13,9 +13,8 @@ export async function renewExamples(url: string, basePath: string): Promise<void
   const get = (path: string, accept = "*/*") => fetch(`${url}/${path}`, { headers: { accept } });
   const getJson = async (path: string): Promise<unknown> => (await get(path)).json();
   const found = await liveExamples(getJson);
-  const [market, party, asset, blockHeight] = ["marketId", "partyId", "assetId", "blockHeight"].map((name) =>
-    found.get(name),
-  );
+  const names = ["marketId", "partyId", "assetId", "blockHeight", "candleId"];
+  const [market, party, asset, blockHeight, candleId] = names.map((name) => found.get(name));
   const exported = `api/v2/ledgerentry/export?partyId=${party}&assetId=${asset}`;
   const paths = {
     GetMarket: `api/v2/market/${market}`,
@@ -30,6 +29,8 @@ export async function renewExamples(url: string, basePath: string): Promise<void
     GetAsset: `api/v2/asset/${asset}`,
     ListTrades: `api/v2/trades?marketIds=${market}&pagination.first=1`,
     GetLastTrade: `api/v2/market/${market}/trade/latest`,
+    ListCandleIntervals: `api/v2/candle/intervals?marketId=${market}`,
+    ListCandleData: `api/v2/candle?candleId=${candleId}&pagination.first=1`,
     ListAccounts: `api/v2/accounts?filter.partyIds=${party}&pagination.first=1`,
     ListBalanceChanges: `api/v2/balance/changes?filter.partyIds=${party}&pagination.first=1`,
     GetMarketDepthAt: `api/v2/market/depth/${market}/at?blockHeight=${blockHeight}&maxDepth=2`,

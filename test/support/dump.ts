@@ -25,6 +25,7 @@ export const storeTables = {
   book_history: "market_id",
   trade: "id",
   trade_progress: "id",
+  candle: "market_id, period_seconds, start_ns, first_trade",
   history_digest: "table_name",
 } as const;
 

@@ -125,6 +125,10 @@ export async function networkResponses(serviceUrl: string): Promise<ReadonlyMap<
     await pages("/api/v2/trades", "trades", `partyIds=${buyer}&marketIds=${marketId}&pagination.first=3`);
     await pages("/api/v2/trades", "trades", `orderIds=${buyOrder}&orderIds=${sellOrder}&${range}`);
     await get(`/api/v2/market/${marketId}/trade/latest`);
+    await get(`/api/v2/candle/intervals?marketId=${marketId}`);
+    for (const interval of ["block", "1_minute", "1_day"]) {
+      await pages("/api/v2/candle", "candles", `candleId=trades_candle_${interval}_${marketId}&pagination.first=7`);
+    }
   }
   for (const filter of ["", ...parties.map((party) => `filter.partyIds=${party}`)]) {
     await pages("/api/v2/accounts", "accounts", `${filter}&pagination.first=90`);

@@ -16,6 +16,8 @@ export type UnaryName =
   | "getAsset"
   | "listTrades"
   | "getLastTrade"
+  | "listCandleIntervals"
+  | "listCandleData"
   | "listAccounts"
   | "listBalanceChanges"
   | "getMarketDepthAt"

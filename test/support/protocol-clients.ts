@@ -149,6 +149,8 @@ const urls: Record<UnaryName | StreamName, string> = {
   getAsset: "/api/v2/asset/{assetId}",
   listTrades: "/api/v2/trades",
   getLastTrade: "/api/v2/market/{marketId}/trade/latest",
+  listCandleIntervals: "/api/v2/candle/intervals",
+  listCandleData: "/api/v2/candle",
   listAccounts: "/api/v2/accounts",
   listBalanceChanges: "/api/v2/balance/changes",
   getMarketDepthAt: "/api/v2/market/depth/{marketId}/at",

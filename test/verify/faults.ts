@@ -32,6 +32,7 @@ const tables: Readonly<Record<string, readonly string[]>> = {
   book_history: ["market_id"],
   trade: ["id"],
   trade_progress: ["id"],
+  candle: ["market_id", "period_seconds", "start_ns", "first_trade"],
   history_digest: ["table_name"],
   migration: ["version"],
   compatible_migration: ["version"],

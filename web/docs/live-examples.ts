@@ -30,6 +30,7 @@ export async function liveExamples(getJson: (path: string) => Promise<unknown>):
   if (blockHeight !== undefined) examples.set("blockHeight", blockHeight);
   for (const { market } of marketsData.slice(0, 1)) {
     examples.set("marketId", market).set("market", [market]).set("marketIds", [market]);
+    examples.set("candleId", `trades_candle_1_minute_${market}`);
   }
   for (const { node } of ledgerEntries.edges) {
     examples.set("partyId", node.toAccountPartyId).set("assetId", node.assetId);

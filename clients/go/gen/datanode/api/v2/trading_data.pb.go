@@ -3096,6 +3096,483 @@ func (x *AggregatedBalance) GetAccountType() vega.AccountType {
 	return vega.AccountType(0)
 }
 
+// Whose intervals to list.
+type ListCandleIntervalsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required.
+	MarketId      string `protobuf:"bytes,1,opt,name=market_id,json=marketId,proto3" json:"market_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListCandleIntervalsRequest) Reset() {
+	*x = ListCandleIntervalsRequest{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListCandleIntervalsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListCandleIntervalsRequest) ProtoMessage() {}
+
+func (x *ListCandleIntervalsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListCandleIntervalsRequest.ProtoReflect.Descriptor instead.
+func (*ListCandleIntervalsRequest) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *ListCandleIntervalsRequest) GetMarketId() string {
+	if x != nil {
+		return x.MarketId
+	}
+	return ""
+}
+
+// The intervals of a market.
+type ListCandleIntervalsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Shortest first.
+	IntervalToCandleId []*IntervalToCandleId `protobuf:"bytes,1,rep,name=interval_to_candle_id,json=intervalToCandleId,proto3" json:"interval_to_candle_id,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *ListCandleIntervalsResponse) Reset() {
+	*x = ListCandleIntervalsResponse{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListCandleIntervalsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListCandleIntervalsResponse) ProtoMessage() {}
+
+func (x *ListCandleIntervalsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListCandleIntervalsResponse.ProtoReflect.Descriptor instead.
+func (*ListCandleIntervalsResponse) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *ListCandleIntervalsResponse) GetIntervalToCandleId() []*IntervalToCandleId {
+	if x != nil {
+		return x.IntervalToCandleId
+	}
+	return nil
+}
+
+// An interval, and the id of its candles.
+type IntervalToCandleId struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// `block`, `1 minute`, `5 minutes`, `15 minutes`, `1 hour`, `6 hours` or `1 day`.
+	Interval string `protobuf:"bytes,1,opt,name=interval,proto3" json:"interval,omitempty"`
+	// `trades_candle_`, the interval with `_` for spaces, `_`, and the market id.
+	CandleId      string `protobuf:"bytes,2,opt,name=candle_id,json=candleId,proto3" json:"candle_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IntervalToCandleId) Reset() {
+	*x = IntervalToCandleId{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IntervalToCandleId) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IntervalToCandleId) ProtoMessage() {}
+
+func (x *IntervalToCandleId) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IntervalToCandleId.ProtoReflect.Descriptor instead.
+func (*IntervalToCandleId) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *IntervalToCandleId) GetInterval() string {
+	if x != nil {
+		return x.Interval
+	}
+	return ""
+}
+
+func (x *IntervalToCandleId) GetCandleId() string {
+	if x != nil {
+		return x.CandleId
+	}
+	return ""
+}
+
+// Which candles to list.
+type ListCandleDataRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. From ListCandleIntervals.
+	CandleId string `protobuf:"bytes,1,opt,name=candle_id,json=candleId,proto3" json:"candle_id,omitempty"`
+	// Periods that begin at this time, in nanoseconds, or later. 0: from the first candle that is kept.
+	FromTimestamp int64 `protobuf:"varint,2,opt,name=from_timestamp,json=fromTimestamp,proto3" json:"from_timestamp,omitempty"`
+	// Periods that begin before this time, in nanoseconds. 0: without end.
+	ToTimestamp int64 `protobuf:"varint,3,opt,name=to_timestamp,json=toTimestamp,proto3" json:"to_timestamp,omitempty"`
+	// Absent: the newest 1000 candles.
+	Pagination    *Pagination `protobuf:"bytes,5,opt,name=pagination,proto3,oneof" json:"pagination,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListCandleDataRequest) Reset() {
+	*x = ListCandleDataRequest{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListCandleDataRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListCandleDataRequest) ProtoMessage() {}
+
+func (x *ListCandleDataRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListCandleDataRequest.ProtoReflect.Descriptor instead.
+func (*ListCandleDataRequest) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *ListCandleDataRequest) GetCandleId() string {
+	if x != nil {
+		return x.CandleId
+	}
+	return ""
+}
+
+func (x *ListCandleDataRequest) GetFromTimestamp() int64 {
+	if x != nil {
+		return x.FromTimestamp
+	}
+	return 0
+}
+
+func (x *ListCandleDataRequest) GetToTimestamp() int64 {
+	if x != nil {
+		return x.ToTimestamp
+	}
+	return 0
+}
+
+func (x *ListCandleDataRequest) GetPagination() *Pagination {
+	if x != nil {
+		return x.Pagination
+	}
+	return nil
+}
+
+// A page of candles.
+type ListCandleDataResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Always set, also when there is none.
+	Candles       *CandleDataConnection `protobuf:"bytes,1,opt,name=candles,proto3" json:"candles,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListCandleDataResponse) Reset() {
+	*x = ListCandleDataResponse{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListCandleDataResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListCandleDataResponse) ProtoMessage() {}
+
+func (x *ListCandleDataResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListCandleDataResponse.ProtoReflect.Descriptor instead.
+func (*ListCandleDataResponse) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *ListCandleDataResponse) GetCandles() *CandleDataConnection {
+	if x != nil {
+		return x.Candles
+	}
+	return nil
+}
+
+// A page of candles and its place in the list.
+type CandleDataConnection struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In list order: newest first unless asked otherwise.
+	Edges []*CandleEdge `protobuf:"bytes,1,rep,name=edges,proto3" json:"edges,omitempty"`
+	// Always set.
+	PageInfo      *PageInfo `protobuf:"bytes,2,opt,name=page_info,json=pageInfo,proto3" json:"page_info,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CandleDataConnection) Reset() {
+	*x = CandleDataConnection{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CandleDataConnection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CandleDataConnection) ProtoMessage() {}
+
+func (x *CandleDataConnection) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CandleDataConnection.ProtoReflect.Descriptor instead.
+func (*CandleDataConnection) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *CandleDataConnection) GetEdges() []*CandleEdge {
+	if x != nil {
+		return x.Edges
+	}
+	return nil
+}
+
+func (x *CandleDataConnection) GetPageInfo() *PageInfo {
+	if x != nil {
+		return x.PageInfo
+	}
+	return nil
+}
+
+// A candle with its cursor.
+type CandleEdge struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Always set.
+	Node *Candle `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Stands for the candle's place in the list; to be used as Pagination.after or before.
+	Cursor        string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CandleEdge) Reset() {
+	*x = CandleEdge{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CandleEdge) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CandleEdge) ProtoMessage() {}
+
+func (x *CandleEdge) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CandleEdge.ProtoReflect.Descriptor instead.
+func (*CandleEdge) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *CandleEdge) GetNode() *Candle {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+func (x *CandleEdge) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+// The trades of a market in a period, in brief. Periods without trades have none. Two candles begin at the same time if
+// the market got other decimals in between, or if their volume exceeds 64 bits.
+type Candle struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When the period begins, in nanoseconds: a multiple of the interval since 1970, or the time of the block.
+	Start int64 `protobuf:"varint,1,opt,name=start,proto3" json:"start,omitempty"`
+	// Time of the last trade, in nanoseconds.
+	LastUpdate int64 `protobuf:"varint,2,opt,name=last_update,json=lastUpdate,proto3" json:"last_update,omitempty"`
+	// The highest price.
+	High string `protobuf:"bytes,3,opt,name=high,proto3" json:"high,omitempty"`
+	// The lowest price.
+	Low string `protobuf:"bytes,4,opt,name=low,proto3" json:"low,omitempty"`
+	// The price of the first trade, in the order of the network.
+	Open string `protobuf:"bytes,5,opt,name=open,proto3" json:"open,omitempty"`
+	// The price of the last trade, in the order of the network.
+	Close string `protobuf:"bytes,6,opt,name=close,proto3" json:"close,omitempty"`
+	// The sum of the sizes.
+	Volume        uint64 `protobuf:"varint,7,opt,name=volume,proto3" json:"volume,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Candle) Reset() {
+	*x = Candle{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Candle) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Candle) ProtoMessage() {}
+
+func (x *Candle) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Candle.ProtoReflect.Descriptor instead.
+func (*Candle) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *Candle) GetStart() int64 {
+	if x != nil {
+		return x.Start
+	}
+	return 0
+}
+
+func (x *Candle) GetLastUpdate() int64 {
+	if x != nil {
+		return x.LastUpdate
+	}
+	return 0
+}
+
+func (x *Candle) GetHigh() string {
+	if x != nil {
+		return x.High
+	}
+	return ""
+}
+
+func (x *Candle) GetLow() string {
+	if x != nil {
+		return x.Low
+	}
+	return ""
+}
+
+func (x *Candle) GetOpen() string {
+	if x != nil {
+		return x.Open
+	}
+	return ""
+}
+
+func (x *Candle) GetClose() string {
+	if x != nil {
+		return x.Close
+	}
+	return ""
+}
+
+func (x *Candle) GetVolume() uint64 {
+	if x != nil {
+		return x.Volume
+	}
+	return 0
+}
+
 var File_datanode_api_v2_trading_data_proto protoreflect.FileDescriptor
 
 const file_datanode_api_v2_trading_data_proto_rawDesc = "" +
@@ -3341,7 +3818,40 @@ const file_datanode_api_v2_trading_data_proto_rawDesc = "" +
 	"\t_asset_idB\f\n" +
 	"\n" +
 	"_market_idB\x0f\n" +
-	"\r_account_type2\xae\x11\n" +
+	"\r_account_type\"9\n" +
+	"\x1aListCandleIntervalsRequest\x12\x1b\n" +
+	"\tmarket_id\x18\x01 \x01(\tR\bmarketId\"u\n" +
+	"\x1bListCandleIntervalsResponse\x12V\n" +
+	"\x15interval_to_candle_id\x18\x01 \x03(\v2#.datanode.api.v2.IntervalToCandleIdR\x12intervalToCandleId\"M\n" +
+	"\x12IntervalToCandleId\x12\x1a\n" +
+	"\binterval\x18\x01 \x01(\tR\binterval\x12\x1b\n" +
+	"\tcandle_id\x18\x02 \x01(\tR\bcandleId\"\xd5\x01\n" +
+	"\x15ListCandleDataRequest\x12\x1b\n" +
+	"\tcandle_id\x18\x01 \x01(\tR\bcandleId\x12%\n" +
+	"\x0efrom_timestamp\x18\x02 \x01(\x03R\rfromTimestamp\x12!\n" +
+	"\fto_timestamp\x18\x03 \x01(\x03R\vtoTimestamp\x12@\n" +
+	"\n" +
+	"pagination\x18\x05 \x01(\v2\x1b.datanode.api.v2.PaginationH\x00R\n" +
+	"pagination\x88\x01\x01B\r\n" +
+	"\v_paginationJ\x04\b\x04\x10\x05\"Y\n" +
+	"\x16ListCandleDataResponse\x12?\n" +
+	"\acandles\x18\x01 \x01(\v2%.datanode.api.v2.CandleDataConnectionR\acandles\"\x81\x01\n" +
+	"\x14CandleDataConnection\x121\n" +
+	"\x05edges\x18\x01 \x03(\v2\x1b.datanode.api.v2.CandleEdgeR\x05edges\x126\n" +
+	"\tpage_info\x18\x02 \x01(\v2\x19.datanode.api.v2.PageInfoR\bpageInfo\"Q\n" +
+	"\n" +
+	"CandleEdge\x12+\n" +
+	"\x04node\x18\x01 \x01(\v2\x17.datanode.api.v2.CandleR\x04node\x12\x16\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\xa7\x01\n" +
+	"\x06Candle\x12\x14\n" +
+	"\x05start\x18\x01 \x01(\x03R\x05start\x12\x1f\n" +
+	"\vlast_update\x18\x02 \x01(\x03R\n" +
+	"lastUpdate\x12\x12\n" +
+	"\x04high\x18\x03 \x01(\tR\x04high\x12\x10\n" +
+	"\x03low\x18\x04 \x01(\tR\x03low\x12\x12\n" +
+	"\x04open\x18\x05 \x01(\tR\x04open\x12\x14\n" +
+	"\x05close\x18\x06 \x01(\tR\x05close\x12\x16\n" +
+	"\x06volume\x18\a \x01(\x04R\x06volume2\xc4\x13\n" +
 	"\x12TradingDataService\x12y\n" +
 	"\tGetMarket\x12!.datanode.api.v2.GetMarketRequest\x1a\".datanode.api.v2.GetMarketResponse\"%\x82\xd3\xe4\x93\x02\x1c\x12\x1a/api/v2/market/{market_id}\x90\x02\x01\x12\xa7\x01\n" +
 	"\x14GetLatestMarketDepth\x12,.datanode.api.v2.GetLatestMarketDepthRequest\x1a-.datanode.api.v2.GetLatestMarketDepthResponse\"2\x82\xd3\xe4\x93\x02)\x12'/api/v2/market/depth/{market_id}/latest\x90\x02\x01\x12\xa3\x01\n" +
@@ -3357,7 +3867,9 @@ const file_datanode_api_v2_trading_data_proto_rawDesc = "" +
 	"\bGetAsset\x12 .datanode.api.v2.GetAssetRequest\x1a!.datanode.api.v2.GetAssetResponse\"#\x82\xd3\xe4\x93\x02\x1a\x12\x18/api/v2/asset/{asset_id}\x90\x02\x01\x12p\n" +
 	"\n" +
 	"ListTrades\x12\".datanode.api.v2.ListTradesRequest\x1a#.datanode.api.v2.ListTradesResponse\"\x19\x82\xd3\xe4\x93\x02\x10\x12\x0e/api/v2/trades\x90\x02\x01\x12\x8f\x01\n" +
-	"\fGetLastTrade\x12$.datanode.api.v2.GetLastTradeRequest\x1a%.datanode.api.v2.GetLastTradeResponse\"2\x82\xd3\xe4\x93\x02)\x12'/api/v2/market/{market_id}/trade/latest\x90\x02\x01\x12x\n" +
+	"\fGetLastTrade\x12$.datanode.api.v2.GetLastTradeRequest\x1a%.datanode.api.v2.GetLastTradeResponse\"2\x82\xd3\xe4\x93\x02)\x12'/api/v2/market/{market_id}/trade/latest\x90\x02\x01\x12\x95\x01\n" +
+	"\x13ListCandleIntervals\x12+.datanode.api.v2.ListCandleIntervalsRequest\x1a,.datanode.api.v2.ListCandleIntervalsResponse\"#\x82\xd3\xe4\x93\x02\x1a\x12\x18/api/v2/candle/intervals\x90\x02\x01\x12|\n" +
+	"\x0eListCandleData\x12&.datanode.api.v2.ListCandleDataRequest\x1a'.datanode.api.v2.ListCandleDataResponse\"\x19\x82\xd3\xe4\x93\x02\x10\x12\x0e/api/v2/candle\x90\x02\x01\x12x\n" +
 	"\fListAccounts\x12$.datanode.api.v2.ListAccountsRequest\x1a%.datanode.api.v2.ListAccountsResponse\"\x1b\x82\xd3\xe4\x93\x02\x12\x12\x10/api/v2/accounts\x90\x02\x01\x12\x91\x01\n" +
 	"\x12ListBalanceChanges\x12*.datanode.api.v2.ListBalanceChangesRequest\x1a+.datanode.api.v2.ListBalanceChangesResponse\"\"\x82\xd3\xe4\x93\x02\x19\x12\x17/api/v2/balance/changes\x90\x02\x01B\xb8\x01\n" +
 	"\x13com.datanode.api.v2B\x10TradingDataProtoP\x01Z1marketd.example/marketd/gen/datanode/api/v2;apiv2\xa2\x02\x03DAX\xaa\x02\x0fDatanode.Api.V2\xca\x02\x0fDatanode\\Api\\V2\xe2\x02\x1bDatanode\\Api\\V2\\GPBMetadata\xea\x02\x11Datanode::Api::V2b\x06proto3"
@@ -3374,7 +3886,7 @@ func file_datanode_api_v2_trading_data_proto_rawDescGZIP() []byte {
 	return file_datanode_api_v2_trading_data_proto_rawDescData
 }
 
-var file_datanode_api_v2_trading_data_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_datanode_api_v2_trading_data_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
 var file_datanode_api_v2_trading_data_proto_goTypes = []any{
 	(*GetMarketRequest)(nil),                              // 0: datanode.api.v2.GetMarketRequest
 	(*GetMarketResponse)(nil),                             // 1: datanode.api.v2.GetMarketResponse
@@ -3428,38 +3940,46 @@ var file_datanode_api_v2_trading_data_proto_goTypes = []any{
 	(*AggregatedBalanceConnection)(nil),                   // 49: datanode.api.v2.AggregatedBalanceConnection
 	(*AggregatedBalanceEdge)(nil),                         // 50: datanode.api.v2.AggregatedBalanceEdge
 	(*AggregatedBalance)(nil),                             // 51: datanode.api.v2.AggregatedBalance
-	(*vega.Market)(nil),                                   // 52: vega.Market
-	(*vega.PriceLevel)(nil),                               // 53: vega.PriceLevel
-	(*vega.Trade)(nil),                                    // 54: vega.Trade
-	(*vega.MarketData)(nil),                               // 55: vega.MarketData
-	(*vega.MarketDepthUpdate)(nil),                        // 56: vega.MarketDepthUpdate
-	(vega.TransferType)(0),                                // 57: vega.TransferType
-	(vega.AccountType)(0),                                 // 58: vega.AccountType
-	(*vega.Asset)(nil),                                    // 59: vega.Asset
-	(*httpbody.HttpBody)(nil),                             // 60: google.api.HttpBody
+	(*ListCandleIntervalsRequest)(nil),                    // 52: datanode.api.v2.ListCandleIntervalsRequest
+	(*ListCandleIntervalsResponse)(nil),                   // 53: datanode.api.v2.ListCandleIntervalsResponse
+	(*IntervalToCandleId)(nil),                            // 54: datanode.api.v2.IntervalToCandleId
+	(*ListCandleDataRequest)(nil),                         // 55: datanode.api.v2.ListCandleDataRequest
+	(*ListCandleDataResponse)(nil),                        // 56: datanode.api.v2.ListCandleDataResponse
+	(*CandleDataConnection)(nil),                          // 57: datanode.api.v2.CandleDataConnection
+	(*CandleEdge)(nil),                                    // 58: datanode.api.v2.CandleEdge
+	(*Candle)(nil),                                        // 59: datanode.api.v2.Candle
+	(*vega.Market)(nil),                                   // 60: vega.Market
+	(*vega.PriceLevel)(nil),                               // 61: vega.PriceLevel
+	(*vega.Trade)(nil),                                    // 62: vega.Trade
+	(*vega.MarketData)(nil),                               // 63: vega.MarketData
+	(*vega.MarketDepthUpdate)(nil),                        // 64: vega.MarketDepthUpdate
+	(vega.TransferType)(0),                                // 65: vega.TransferType
+	(vega.AccountType)(0),                                 // 66: vega.AccountType
+	(*vega.Asset)(nil),                                    // 67: vega.Asset
+	(*httpbody.HttpBody)(nil),                             // 68: google.api.HttpBody
 }
 var file_datanode_api_v2_trading_data_proto_depIdxs = []int32{
-	52, // 0: datanode.api.v2.GetMarketResponse.market:type_name -> vega.Market
-	53, // 1: datanode.api.v2.GetLatestMarketDepthResponse.buy:type_name -> vega.PriceLevel
-	53, // 2: datanode.api.v2.GetLatestMarketDepthResponse.sell:type_name -> vega.PriceLevel
-	54, // 3: datanode.api.v2.GetLatestMarketDepthResponse.last_trade:type_name -> vega.Trade
-	55, // 4: datanode.api.v2.GetLatestMarketDataResponse.market_data:type_name -> vega.MarketData
-	55, // 5: datanode.api.v2.ListLatestMarketDataResponse.markets_data:type_name -> vega.MarketData
-	56, // 6: datanode.api.v2.ObserveMarketsDepthUpdatesResponse.update:type_name -> vega.MarketDepthUpdate
+	60, // 0: datanode.api.v2.GetMarketResponse.market:type_name -> vega.Market
+	61, // 1: datanode.api.v2.GetLatestMarketDepthResponse.buy:type_name -> vega.PriceLevel
+	61, // 2: datanode.api.v2.GetLatestMarketDepthResponse.sell:type_name -> vega.PriceLevel
+	62, // 3: datanode.api.v2.GetLatestMarketDepthResponse.last_trade:type_name -> vega.Trade
+	63, // 4: datanode.api.v2.GetLatestMarketDataResponse.market_data:type_name -> vega.MarketData
+	63, // 5: datanode.api.v2.ListLatestMarketDataResponse.markets_data:type_name -> vega.MarketData
+	64, // 6: datanode.api.v2.ObserveMarketsDepthUpdatesResponse.update:type_name -> vega.MarketDepthUpdate
 	12, // 7: datanode.api.v2.ListLedgerEntriesRequest.filter:type_name -> datanode.api.v2.LedgerEntryFilter
 	24, // 8: datanode.api.v2.ListLedgerEntriesRequest.pagination:type_name -> datanode.api.v2.Pagination
 	23, // 9: datanode.api.v2.ListLedgerEntriesRequest.date_range:type_name -> datanode.api.v2.DateRange
 	14, // 10: datanode.api.v2.ListLedgerEntriesResponse.ledger_entries:type_name -> datanode.api.v2.AggregatedLedgerEntriesConnection
 	13, // 11: datanode.api.v2.LedgerEntryFilter.from_account_filter:type_name -> datanode.api.v2.AccountFilter
 	13, // 12: datanode.api.v2.LedgerEntryFilter.to_account_filter:type_name -> datanode.api.v2.AccountFilter
-	57, // 13: datanode.api.v2.LedgerEntryFilter.transfer_types:type_name -> vega.TransferType
-	58, // 14: datanode.api.v2.AccountFilter.account_types:type_name -> vega.AccountType
+	65, // 13: datanode.api.v2.LedgerEntryFilter.transfer_types:type_name -> vega.TransferType
+	66, // 14: datanode.api.v2.AccountFilter.account_types:type_name -> vega.AccountType
 	15, // 15: datanode.api.v2.AggregatedLedgerEntriesConnection.edges:type_name -> datanode.api.v2.AggregatedLedgerEntriesEdge
 	25, // 16: datanode.api.v2.AggregatedLedgerEntriesConnection.page_info:type_name -> datanode.api.v2.PageInfo
 	16, // 17: datanode.api.v2.AggregatedLedgerEntriesEdge.node:type_name -> datanode.api.v2.AggregatedLedgerEntry
-	57, // 18: datanode.api.v2.AggregatedLedgerEntry.transfer_type:type_name -> vega.TransferType
-	58, // 19: datanode.api.v2.AggregatedLedgerEntry.from_account_type:type_name -> vega.AccountType
-	58, // 20: datanode.api.v2.AggregatedLedgerEntry.to_account_type:type_name -> vega.AccountType
+	65, // 18: datanode.api.v2.AggregatedLedgerEntry.transfer_type:type_name -> vega.TransferType
+	66, // 19: datanode.api.v2.AggregatedLedgerEntry.from_account_type:type_name -> vega.AccountType
+	66, // 20: datanode.api.v2.AggregatedLedgerEntry.to_account_type:type_name -> vega.AccountType
 	23, // 21: datanode.api.v2.ExportLedgerEntriesRequest.date_range:type_name -> datanode.api.v2.DateRange
 	24, // 22: datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest.pagination:type_name -> datanode.api.v2.Pagination
 	20, // 23: datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse.bundles:type_name -> datanode.api.v2.ERC20MultiSigSignerRemovedConnection
@@ -3470,27 +3990,27 @@ var file_datanode_api_v2_trading_data_proto_depIdxs = []int32{
 	28, // 28: datanode.api.v2.ListMarketsResponse.markets:type_name -> datanode.api.v2.MarketConnection
 	29, // 29: datanode.api.v2.MarketConnection.edges:type_name -> datanode.api.v2.MarketEdge
 	25, // 30: datanode.api.v2.MarketConnection.page_info:type_name -> datanode.api.v2.PageInfo
-	52, // 31: datanode.api.v2.MarketEdge.node:type_name -> vega.Market
+	60, // 31: datanode.api.v2.MarketEdge.node:type_name -> vega.Market
 	24, // 32: datanode.api.v2.ListAssetsRequest.pagination:type_name -> datanode.api.v2.Pagination
 	32, // 33: datanode.api.v2.ListAssetsResponse.assets:type_name -> datanode.api.v2.AssetsConnection
 	33, // 34: datanode.api.v2.AssetsConnection.edges:type_name -> datanode.api.v2.AssetEdge
 	25, // 35: datanode.api.v2.AssetsConnection.page_info:type_name -> datanode.api.v2.PageInfo
-	59, // 36: datanode.api.v2.AssetEdge.node:type_name -> vega.Asset
-	59, // 37: datanode.api.v2.GetAssetResponse.asset:type_name -> vega.Asset
+	67, // 36: datanode.api.v2.AssetEdge.node:type_name -> vega.Asset
+	67, // 37: datanode.api.v2.GetAssetResponse.asset:type_name -> vega.Asset
 	24, // 38: datanode.api.v2.ListTradesRequest.pagination:type_name -> datanode.api.v2.Pagination
 	23, // 39: datanode.api.v2.ListTradesRequest.date_range:type_name -> datanode.api.v2.DateRange
 	38, // 40: datanode.api.v2.ListTradesResponse.trades:type_name -> datanode.api.v2.TradeConnection
 	39, // 41: datanode.api.v2.TradeConnection.edges:type_name -> datanode.api.v2.TradeEdge
 	25, // 42: datanode.api.v2.TradeConnection.page_info:type_name -> datanode.api.v2.PageInfo
-	54, // 43: datanode.api.v2.TradeEdge.node:type_name -> vega.Trade
-	54, // 44: datanode.api.v2.GetLastTradeResponse.trade:type_name -> vega.Trade
+	62, // 43: datanode.api.v2.TradeEdge.node:type_name -> vega.Trade
+	62, // 44: datanode.api.v2.GetLastTradeResponse.trade:type_name -> vega.Trade
 	13, // 45: datanode.api.v2.ListAccountsRequest.filter:type_name -> datanode.api.v2.AccountFilter
 	24, // 46: datanode.api.v2.ListAccountsRequest.pagination:type_name -> datanode.api.v2.Pagination
 	44, // 47: datanode.api.v2.ListAccountsResponse.accounts:type_name -> datanode.api.v2.AccountsConnection
 	45, // 48: datanode.api.v2.AccountsConnection.edges:type_name -> datanode.api.v2.AccountEdge
 	25, // 49: datanode.api.v2.AccountsConnection.page_info:type_name -> datanode.api.v2.PageInfo
 	46, // 50: datanode.api.v2.AccountEdge.node:type_name -> datanode.api.v2.AccountBalance
-	58, // 51: datanode.api.v2.AccountBalance.type:type_name -> vega.AccountType
+	66, // 51: datanode.api.v2.AccountBalance.type:type_name -> vega.AccountType
 	13, // 52: datanode.api.v2.ListBalanceChangesRequest.filter:type_name -> datanode.api.v2.AccountFilter
 	24, // 53: datanode.api.v2.ListBalanceChangesRequest.pagination:type_name -> datanode.api.v2.Pagination
 	23, // 54: datanode.api.v2.ListBalanceChangesRequest.date_range:type_name -> datanode.api.v2.DateRange
@@ -3498,42 +4018,52 @@ var file_datanode_api_v2_trading_data_proto_depIdxs = []int32{
 	50, // 56: datanode.api.v2.AggregatedBalanceConnection.edges:type_name -> datanode.api.v2.AggregatedBalanceEdge
 	25, // 57: datanode.api.v2.AggregatedBalanceConnection.page_info:type_name -> datanode.api.v2.PageInfo
 	51, // 58: datanode.api.v2.AggregatedBalanceEdge.node:type_name -> datanode.api.v2.AggregatedBalance
-	58, // 59: datanode.api.v2.AggregatedBalance.account_type:type_name -> vega.AccountType
-	0,  // 60: datanode.api.v2.TradingDataService.GetMarket:input_type -> datanode.api.v2.GetMarketRequest
-	2,  // 61: datanode.api.v2.TradingDataService.GetLatestMarketDepth:input_type -> datanode.api.v2.GetLatestMarketDepthRequest
-	4,  // 62: datanode.api.v2.TradingDataService.GetLatestMarketData:input_type -> datanode.api.v2.GetLatestMarketDataRequest
-	6,  // 63: datanode.api.v2.TradingDataService.ListLatestMarketData:input_type -> datanode.api.v2.ListLatestMarketDataRequest
-	8,  // 64: datanode.api.v2.TradingDataService.ObserveMarketsDepthUpdates:input_type -> datanode.api.v2.ObserveMarketsDepthUpdatesRequest
-	10, // 65: datanode.api.v2.TradingDataService.ListLedgerEntries:input_type -> datanode.api.v2.ListLedgerEntriesRequest
-	17, // 66: datanode.api.v2.TradingDataService.ExportLedgerEntries:input_type -> datanode.api.v2.ExportLedgerEntriesRequest
-	18, // 67: datanode.api.v2.TradingDataService.ListERC20MultiSigSignerRemovedBundles:input_type -> datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest
-	26, // 68: datanode.api.v2.TradingDataService.ListMarkets:input_type -> datanode.api.v2.ListMarketsRequest
-	30, // 69: datanode.api.v2.TradingDataService.ListAssets:input_type -> datanode.api.v2.ListAssetsRequest
-	34, // 70: datanode.api.v2.TradingDataService.GetAsset:input_type -> datanode.api.v2.GetAssetRequest
-	36, // 71: datanode.api.v2.TradingDataService.ListTrades:input_type -> datanode.api.v2.ListTradesRequest
-	40, // 72: datanode.api.v2.TradingDataService.GetLastTrade:input_type -> datanode.api.v2.GetLastTradeRequest
-	42, // 73: datanode.api.v2.TradingDataService.ListAccounts:input_type -> datanode.api.v2.ListAccountsRequest
-	47, // 74: datanode.api.v2.TradingDataService.ListBalanceChanges:input_type -> datanode.api.v2.ListBalanceChangesRequest
-	1,  // 75: datanode.api.v2.TradingDataService.GetMarket:output_type -> datanode.api.v2.GetMarketResponse
-	3,  // 76: datanode.api.v2.TradingDataService.GetLatestMarketDepth:output_type -> datanode.api.v2.GetLatestMarketDepthResponse
-	5,  // 77: datanode.api.v2.TradingDataService.GetLatestMarketData:output_type -> datanode.api.v2.GetLatestMarketDataResponse
-	7,  // 78: datanode.api.v2.TradingDataService.ListLatestMarketData:output_type -> datanode.api.v2.ListLatestMarketDataResponse
-	9,  // 79: datanode.api.v2.TradingDataService.ObserveMarketsDepthUpdates:output_type -> datanode.api.v2.ObserveMarketsDepthUpdatesResponse
-	11, // 80: datanode.api.v2.TradingDataService.ListLedgerEntries:output_type -> datanode.api.v2.ListLedgerEntriesResponse
-	60, // 81: datanode.api.v2.TradingDataService.ExportLedgerEntries:output_type -> google.api.HttpBody
-	19, // 82: datanode.api.v2.TradingDataService.ListERC20MultiSigSignerRemovedBundles:output_type -> datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse
-	27, // 83: datanode.api.v2.TradingDataService.ListMarkets:output_type -> datanode.api.v2.ListMarketsResponse
-	31, // 84: datanode.api.v2.TradingDataService.ListAssets:output_type -> datanode.api.v2.ListAssetsResponse
-	35, // 85: datanode.api.v2.TradingDataService.GetAsset:output_type -> datanode.api.v2.GetAssetResponse
-	37, // 86: datanode.api.v2.TradingDataService.ListTrades:output_type -> datanode.api.v2.ListTradesResponse
-	41, // 87: datanode.api.v2.TradingDataService.GetLastTrade:output_type -> datanode.api.v2.GetLastTradeResponse
-	43, // 88: datanode.api.v2.TradingDataService.ListAccounts:output_type -> datanode.api.v2.ListAccountsResponse
-	48, // 89: datanode.api.v2.TradingDataService.ListBalanceChanges:output_type -> datanode.api.v2.ListBalanceChangesResponse
-	75, // [75:90] is the sub-list for method output_type
-	60, // [60:75] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	66, // 59: datanode.api.v2.AggregatedBalance.account_type:type_name -> vega.AccountType
+	54, // 60: datanode.api.v2.ListCandleIntervalsResponse.interval_to_candle_id:type_name -> datanode.api.v2.IntervalToCandleId
+	24, // 61: datanode.api.v2.ListCandleDataRequest.pagination:type_name -> datanode.api.v2.Pagination
+	57, // 62: datanode.api.v2.ListCandleDataResponse.candles:type_name -> datanode.api.v2.CandleDataConnection
+	58, // 63: datanode.api.v2.CandleDataConnection.edges:type_name -> datanode.api.v2.CandleEdge
+	25, // 64: datanode.api.v2.CandleDataConnection.page_info:type_name -> datanode.api.v2.PageInfo
+	59, // 65: datanode.api.v2.CandleEdge.node:type_name -> datanode.api.v2.Candle
+	0,  // 66: datanode.api.v2.TradingDataService.GetMarket:input_type -> datanode.api.v2.GetMarketRequest
+	2,  // 67: datanode.api.v2.TradingDataService.GetLatestMarketDepth:input_type -> datanode.api.v2.GetLatestMarketDepthRequest
+	4,  // 68: datanode.api.v2.TradingDataService.GetLatestMarketData:input_type -> datanode.api.v2.GetLatestMarketDataRequest
+	6,  // 69: datanode.api.v2.TradingDataService.ListLatestMarketData:input_type -> datanode.api.v2.ListLatestMarketDataRequest
+	8,  // 70: datanode.api.v2.TradingDataService.ObserveMarketsDepthUpdates:input_type -> datanode.api.v2.ObserveMarketsDepthUpdatesRequest
+	10, // 71: datanode.api.v2.TradingDataService.ListLedgerEntries:input_type -> datanode.api.v2.ListLedgerEntriesRequest
+	17, // 72: datanode.api.v2.TradingDataService.ExportLedgerEntries:input_type -> datanode.api.v2.ExportLedgerEntriesRequest
+	18, // 73: datanode.api.v2.TradingDataService.ListERC20MultiSigSignerRemovedBundles:input_type -> datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest
+	26, // 74: datanode.api.v2.TradingDataService.ListMarkets:input_type -> datanode.api.v2.ListMarketsRequest
+	30, // 75: datanode.api.v2.TradingDataService.ListAssets:input_type -> datanode.api.v2.ListAssetsRequest
+	34, // 76: datanode.api.v2.TradingDataService.GetAsset:input_type -> datanode.api.v2.GetAssetRequest
+	36, // 77: datanode.api.v2.TradingDataService.ListTrades:input_type -> datanode.api.v2.ListTradesRequest
+	40, // 78: datanode.api.v2.TradingDataService.GetLastTrade:input_type -> datanode.api.v2.GetLastTradeRequest
+	52, // 79: datanode.api.v2.TradingDataService.ListCandleIntervals:input_type -> datanode.api.v2.ListCandleIntervalsRequest
+	55, // 80: datanode.api.v2.TradingDataService.ListCandleData:input_type -> datanode.api.v2.ListCandleDataRequest
+	42, // 81: datanode.api.v2.TradingDataService.ListAccounts:input_type -> datanode.api.v2.ListAccountsRequest
+	47, // 82: datanode.api.v2.TradingDataService.ListBalanceChanges:input_type -> datanode.api.v2.ListBalanceChangesRequest
+	1,  // 83: datanode.api.v2.TradingDataService.GetMarket:output_type -> datanode.api.v2.GetMarketResponse
+	3,  // 84: datanode.api.v2.TradingDataService.GetLatestMarketDepth:output_type -> datanode.api.v2.GetLatestMarketDepthResponse
+	5,  // 85: datanode.api.v2.TradingDataService.GetLatestMarketData:output_type -> datanode.api.v2.GetLatestMarketDataResponse
+	7,  // 86: datanode.api.v2.TradingDataService.ListLatestMarketData:output_type -> datanode.api.v2.ListLatestMarketDataResponse
+	9,  // 87: datanode.api.v2.TradingDataService.ObserveMarketsDepthUpdates:output_type -> datanode.api.v2.ObserveMarketsDepthUpdatesResponse
+	11, // 88: datanode.api.v2.TradingDataService.ListLedgerEntries:output_type -> datanode.api.v2.ListLedgerEntriesResponse
+	68, // 89: datanode.api.v2.TradingDataService.ExportLedgerEntries:output_type -> google.api.HttpBody
+	19, // 90: datanode.api.v2.TradingDataService.ListERC20MultiSigSignerRemovedBundles:output_type -> datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse
+	27, // 91: datanode.api.v2.TradingDataService.ListMarkets:output_type -> datanode.api.v2.ListMarketsResponse
+	31, // 92: datanode.api.v2.TradingDataService.ListAssets:output_type -> datanode.api.v2.ListAssetsResponse
+	35, // 93: datanode.api.v2.TradingDataService.GetAsset:output_type -> datanode.api.v2.GetAssetResponse
+	37, // 94: datanode.api.v2.TradingDataService.ListTrades:output_type -> datanode.api.v2.ListTradesResponse
+	41, // 95: datanode.api.v2.TradingDataService.GetLastTrade:output_type -> datanode.api.v2.GetLastTradeResponse
+	53, // 96: datanode.api.v2.TradingDataService.ListCandleIntervals:output_type -> datanode.api.v2.ListCandleIntervalsResponse
+	56, // 97: datanode.api.v2.TradingDataService.ListCandleData:output_type -> datanode.api.v2.ListCandleDataResponse
+	43, // 98: datanode.api.v2.TradingDataService.ListAccounts:output_type -> datanode.api.v2.ListAccountsResponse
+	48, // 99: datanode.api.v2.TradingDataService.ListBalanceChanges:output_type -> datanode.api.v2.ListBalanceChangesResponse
+	83, // [83:100] is the sub-list for method output_type
+	66, // [66:83] is the sub-list for method input_type
+	66, // [66:66] is the sub-list for extension type_name
+	66, // [66:66] is the sub-list for extension extendee
+	0,  // [0:66] is the sub-list for field type_name
 }
 
 func init() { file_datanode_api_v2_trading_data_proto_init() }
@@ -3553,13 +4083,14 @@ func file_datanode_api_v2_trading_data_proto_init() {
 	file_datanode_api_v2_trading_data_proto_msgTypes[42].OneofWrappers = []any{}
 	file_datanode_api_v2_trading_data_proto_msgTypes[47].OneofWrappers = []any{}
 	file_datanode_api_v2_trading_data_proto_msgTypes[51].OneofWrappers = []any{}
+	file_datanode_api_v2_trading_data_proto_msgTypes[55].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_datanode_api_v2_trading_data_proto_rawDesc), len(file_datanode_api_v2_trading_data_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   52,
+			NumMessages:   60,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -73,6 +73,12 @@ const (
 	// TradingDataServiceGetLastTradeProcedure is the fully-qualified name of the TradingDataService's
 	// GetLastTrade RPC.
 	TradingDataServiceGetLastTradeProcedure = "/datanode.api.v2.TradingDataService/GetLastTrade"
+	// TradingDataServiceListCandleIntervalsProcedure is the fully-qualified name of the
+	// TradingDataService's ListCandleIntervals RPC.
+	TradingDataServiceListCandleIntervalsProcedure = "/datanode.api.v2.TradingDataService/ListCandleIntervals"
+	// TradingDataServiceListCandleDataProcedure is the fully-qualified name of the TradingDataService's
+	// ListCandleData RPC.
+	TradingDataServiceListCandleDataProcedure = "/datanode.api.v2.TradingDataService/ListCandleData"
 	// TradingDataServiceListAccountsProcedure is the fully-qualified name of the TradingDataService's
 	// ListAccounts RPC.
 	TradingDataServiceListAccountsProcedure = "/datanode.api.v2.TradingDataService/ListAccounts"
@@ -116,6 +122,12 @@ type TradingDataServiceClient interface {
 	ListTrades(context.Context, *v2.ListTradesRequest) (*v2.ListTradesResponse, error)
 	// A market's newest trade. NOT_FOUND with reason NO_TRADE_YET if it has not traded.
 	GetLastTrade(context.Context, *v2.GetLastTradeRequest) (*v2.GetLastTradeResponse, error)
+	// The intervals of a market's candles, each with the id by which its candles are asked for. An unknown market is
+	// NOT_FOUND.
+	ListCandleIntervals(context.Context, *v2.ListCandleIntervalsRequest) (*v2.ListCandleIntervalsResponse, error)
+	// Candles of one market and interval, a page at a time, by the beginning of their periods. They are exact at every
+	// block. A market that is not known is NOT_FOUND.
+	ListCandleData(context.Context, *v2.ListCandleDataRequest) (*v2.ListCandleDataResponse, error)
 	// Accounts that match a filter, each with what it holds, or held at a time. By the order in which the network first
 	// named them.
 	ListAccounts(context.Context, *v2.ListAccountsRequest) (*v2.ListAccountsResponse, error)
@@ -224,6 +236,20 @@ func NewTradingDataServiceClient(httpClient connect.HTTPClient, baseURL string, 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		listCandleIntervals: connect.NewClient[v2.ListCandleIntervalsRequest, v2.ListCandleIntervalsResponse](
+			httpClient,
+			baseURL+TradingDataServiceListCandleIntervalsProcedure,
+			connect.WithSchema(tradingDataServiceMethods.ByName("ListCandleIntervals")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		listCandleData: connect.NewClient[v2.ListCandleDataRequest, v2.ListCandleDataResponse](
+			httpClient,
+			baseURL+TradingDataServiceListCandleDataProcedure,
+			connect.WithSchema(tradingDataServiceMethods.ByName("ListCandleData")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		listAccounts: connect.NewClient[v2.ListAccountsRequest, v2.ListAccountsResponse](
 			httpClient,
 			baseURL+TradingDataServiceListAccountsProcedure,
@@ -256,6 +282,8 @@ type tradingDataServiceClient struct {
 	getAsset                              *connect.Client[v2.GetAssetRequest, v2.GetAssetResponse]
 	listTrades                            *connect.Client[v2.ListTradesRequest, v2.ListTradesResponse]
 	getLastTrade                          *connect.Client[v2.GetLastTradeRequest, v2.GetLastTradeResponse]
+	listCandleIntervals                   *connect.Client[v2.ListCandleIntervalsRequest, v2.ListCandleIntervalsResponse]
+	listCandleData                        *connect.Client[v2.ListCandleDataRequest, v2.ListCandleDataResponse]
 	listAccounts                          *connect.Client[v2.ListAccountsRequest, v2.ListAccountsResponse]
 	listBalanceChanges                    *connect.Client[v2.ListBalanceChangesRequest, v2.ListBalanceChangesResponse]
 }
@@ -370,6 +398,24 @@ func (c *tradingDataServiceClient) GetLastTrade(ctx context.Context, req *v2.Get
 	return nil, err
 }
 
+// ListCandleIntervals calls datanode.api.v2.TradingDataService.ListCandleIntervals.
+func (c *tradingDataServiceClient) ListCandleIntervals(ctx context.Context, req *v2.ListCandleIntervalsRequest) (*v2.ListCandleIntervalsResponse, error) {
+	response, err := c.listCandleIntervals.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListCandleData calls datanode.api.v2.TradingDataService.ListCandleData.
+func (c *tradingDataServiceClient) ListCandleData(ctx context.Context, req *v2.ListCandleDataRequest) (*v2.ListCandleDataResponse, error) {
+	response, err := c.listCandleData.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // ListAccounts calls datanode.api.v2.TradingDataService.ListAccounts.
 func (c *tradingDataServiceClient) ListAccounts(ctx context.Context, req *v2.ListAccountsRequest) (*v2.ListAccountsResponse, error) {
 	response, err := c.listAccounts.CallUnary(ctx, connect.NewRequest(req))
@@ -423,6 +469,12 @@ type TradingDataServiceHandler interface {
 	ListTrades(context.Context, *v2.ListTradesRequest) (*v2.ListTradesResponse, error)
 	// A market's newest trade. NOT_FOUND with reason NO_TRADE_YET if it has not traded.
 	GetLastTrade(context.Context, *v2.GetLastTradeRequest) (*v2.GetLastTradeResponse, error)
+	// The intervals of a market's candles, each with the id by which its candles are asked for. An unknown market is
+	// NOT_FOUND.
+	ListCandleIntervals(context.Context, *v2.ListCandleIntervalsRequest) (*v2.ListCandleIntervalsResponse, error)
+	// Candles of one market and interval, a page at a time, by the beginning of their periods. They are exact at every
+	// block. A market that is not known is NOT_FOUND.
+	ListCandleData(context.Context, *v2.ListCandleDataRequest) (*v2.ListCandleDataResponse, error)
 	// Accounts that match a filter, each with what it holds, or held at a time. By the order in which the network first
 	// named them.
 	ListAccounts(context.Context, *v2.ListAccountsRequest) (*v2.ListAccountsResponse, error)
@@ -527,6 +579,20 @@ func NewTradingDataServiceHandler(svc TradingDataServiceHandler, opts ...connect
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	tradingDataServiceListCandleIntervalsHandler := connect.NewUnaryHandlerSimple(
+		TradingDataServiceListCandleIntervalsProcedure,
+		svc.ListCandleIntervals,
+		connect.WithSchema(tradingDataServiceMethods.ByName("ListCandleIntervals")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	tradingDataServiceListCandleDataHandler := connect.NewUnaryHandlerSimple(
+		TradingDataServiceListCandleDataProcedure,
+		svc.ListCandleData,
+		connect.WithSchema(tradingDataServiceMethods.ByName("ListCandleData")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	tradingDataServiceListAccountsHandler := connect.NewUnaryHandlerSimple(
 		TradingDataServiceListAccountsProcedure,
 		svc.ListAccounts,
@@ -569,6 +635,10 @@ func NewTradingDataServiceHandler(svc TradingDataServiceHandler, opts ...connect
 			tradingDataServiceListTradesHandler.ServeHTTP(w, r)
 		case TradingDataServiceGetLastTradeProcedure:
 			tradingDataServiceGetLastTradeHandler.ServeHTTP(w, r)
+		case TradingDataServiceListCandleIntervalsProcedure:
+			tradingDataServiceListCandleIntervalsHandler.ServeHTTP(w, r)
+		case TradingDataServiceListCandleDataProcedure:
+			tradingDataServiceListCandleDataHandler.ServeHTTP(w, r)
 		case TradingDataServiceListAccountsProcedure:
 			tradingDataServiceListAccountsHandler.ServeHTTP(w, r)
 		case TradingDataServiceListBalanceChangesProcedure:
@@ -632,6 +702,14 @@ func (UnimplementedTradingDataServiceHandler) ListTrades(context.Context, *v2.Li
 
 func (UnimplementedTradingDataServiceHandler) GetLastTrade(context.Context, *v2.GetLastTradeRequest) (*v2.GetLastTradeResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.GetLastTrade is not implemented"))
+}
+
+func (UnimplementedTradingDataServiceHandler) ListCandleIntervals(context.Context, *v2.ListCandleIntervalsRequest) (*v2.ListCandleIntervalsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.ListCandleIntervals is not implemented"))
+}
+
+func (UnimplementedTradingDataServiceHandler) ListCandleData(context.Context, *v2.ListCandleDataRequest) (*v2.ListCandleDataResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.ListCandleData is not implemented"))
 }
 
 func (UnimplementedTradingDataServiceHandler) ListAccounts(context.Context, *v2.ListAccountsRequest) (*v2.ListAccountsResponse, error) {

@@ -1,0 +1,92 @@
+import type { Candle } from "../domain/candle.js";
+import { type Page, type PageRequest, readPage, type Scan } from "../domain/page.js";
+import type { Call } from "../domain/service.js";
+import { type CandleColumns, candleRows } from "../store/candle-table.js";
+import type { Reader } from "../store/connection/lease.js";
+import { type BlockPlace, parsePlace, placeSql } from "../store/connection/store-place.js";
+import type { Database } from "../store/database.js";
+import type { OldestKept } from "../store/ledger-entry-table.js";
+import { readTradeExtent, tradesNotKept } from "./trade-reader.js";
+
+/** The candles of a market and an interval. */
+export interface CandleSeries {
+  readonly marketId: string;
+  readonly seconds: number;
+}
+
+/** Periods that begin in a range of time: start inclusive, end exclusive; undefined: unbounded on that side. */
+export interface PeriodRange {
+  readonly fromNs: bigint | undefined;
+  readonly toNs: bigint | undefined;
+}
+
+/** The place of a candle in its list. */
+export type CandlePlace = Pick<Candle, "startNs" | "firstTrade">;
+
+const always = { startNs: undefined, endNs: undefined };
+
+/**
+ * One page of candles, by the beginning of their periods, the running one included.
+ * @throws Failure `failed_precondition` if trades of the range or behind the cursor are not kept
+ */
+export function readCandles(
+  database: Pick<Database, "lease">,
+  series: CandleSeries,
+  { fromNs, toNs }: PeriodRange,
+  request: PageRequest<CandlePlace>,
+  call: Call,
+): Promise<Page<Candle, CandlePlace>> {
+  return database.lease({ class: "ledger", call }, async (reader) => {
+    const { oldest, newest } = await readTradeExtent(reader, always);
+    const { cursor } = request;
+    checkKept("from_timestamp", fromNs, oldest);
+    checkKept(request.backwards ? "pagination.before" : "pagination.after", cursor?.startNs, oldest);
+    let newestBlock = newest;
+    const low = fromNs ?? oldest.timeNs;
+    const scan: Scan<Candle, CandlePlace> = async (from, descending, want) => {
+      const { candles, place } = await scanCandles(reader, series, { low, high: toNs, from, descending }, want);
+      newestBlock = place ?? newestBlock;
+      return { rows: candles, reached: undefined };
+    };
+    const isSame = (a: CandlePlace, b: CandlePlace) => a.startNs === b.startNs && a.firstTrade === b.firstTrade;
+    const page = await readPage<Candle, CandlePlace>(request, (candle) => candle, scan, isSame);
+    return { ...page, newestBlock };
+  });
+}
+
+/** A period that began before all trades were kept has a candle of some of them. */
+function checkKept(path: string, timeNs: bigint | undefined, oldest: OldestKept): void {
+  if (timeNs !== undefined && timeNs < oldest.timeNs) throw tradesNotKept(path, oldest);
+}
+
+interface CandleRange {
+  readonly low: bigint;
+  readonly high: bigint | undefined;
+  readonly from: CandlePlace | undefined;
+  readonly descending: boolean;
+}
+
+/** Candles from a place on, inclusive. The same statement tells the newest block that they have. */
+async function scanCandles(
+  reader: Reader,
+  { marketId, seconds }: CandleSeries,
+  { low, high, from, descending }: CandleRange,
+  want: number,
+): Promise<{ readonly candles: CandleColumns[]; readonly place: BlockPlace | undefined }> {
+  const [order, beyond, before] = descending ? ["DESC", "<=", ">"] : ["ASC", ">=", "<"];
+  const bounds = [`start_ns >= ${low}`, ...(high === undefined ? [] : [`start_ns < ${high}`])];
+  if (from !== undefined) {
+    bounds.push(`start_ns ${beyond} ${from.startNs}`);
+    bounds.push(`NOT (start_ns = ${from.startNs} AND first_trade ${before} ${from.firstTrade})`);
+  }
+  const rows = await reader.query<CandleColumns & { readonly place: string | null }>(
+    `${candleRows.select.replace("SELECT", `SELECT ${placeSql} AS place,`)} FORCE INDEX (PRIMARY)
+     WHERE market_id = ? AND period_seconds = ${seconds} AND ${bounds.join(" AND ")}
+     ORDER BY start_ns ${order}, first_trade ${order} LIMIT ${want}`,
+    [marketId],
+  );
+  const [row] = rows;
+  const place = row === undefined ? undefined : parsePlace(row.place);
+  if (place !== undefined) reader.found(place);
+  return { candles: rows, place };
+}

@@ -1,0 +1,186 @@
+import { firstIdOfBlock } from "../domain/block-position.js";
+import { addToCandle, type Candle, type CandleTrade, candleIntervals } from "../domain/candle.js";
+import { type CandleColumns, candleRows, readNewestCandles } from "../store/candle-table.js";
+import { asText } from "../store/connection/column.js";
+import type { Connection } from "../store/connection/connection.js";
+import { tradeProperties } from "../store/market-table.js";
+import { addRow, noRows, type RowSum, rowHash } from "../store/table-digest-table.js";
+import { readTradeProgress } from "../store/trade-table.js";
+import type { Findings } from "./findings.js";
+
+const rowsPerQuery = 10_000;
+
+/** What can change later, as of the snapshot of the progress. */
+export interface CandleSnapshot {
+  /** The newest candles, which go on. */
+  readonly newest: readonly Candle[];
+  /** Trades and candles from this id on are those of every block. */
+  readonly firstTrade: bigint;
+  /** What all candles have to add up to; undefined: it is not known. */
+  readonly sum: RowSum | undefined;
+}
+
+/** Compares last trades with the trades, and reads what {@link checkCandles} needs. In the snapshot of the progress. */
+export async function checkTradesNow(
+  connection: Connection,
+  sum: RowSum | undefined,
+  findings: Findings,
+): Promise<CandleSnapshot> {
+  const kept = await readTradeProgress(connection);
+  const firstTrade = firstIdOfBlock(kept?.oldest.height ?? 0n);
+  const isSame = tradeProperties
+    .map((name) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`))
+    .map((column) => `t.${column} = l.${column}`);
+  const differing = await connection.query<{ marketId: string }>(
+    `SELECT l.market_id AS marketId FROM last_trade l JOIN trade t
+       ON t.id = (SELECT x.id FROM trade x WHERE x.market_id = l.market_id ORDER BY x.id DESC LIMIT 1)
+     WHERE NOT (${isSame.join(" AND ")})`,
+  );
+  for (const { marketId } of differing) {
+    findings.add("last_trade", undefined, `market ${marketId}: it is not the newest of the market's trades`);
+  }
+  const [count] = await connection.query<{ n: bigint }>("SELECT COUNT(*) AS n FROM candle");
+  if (sum === undefined) findings.add("history_digest", undefined, `it has no row of ${candleRows.table}`);
+  else if (count?.n !== sum.rows) {
+    findings.add(candleRows.table, undefined, `it has ${count?.n} rows in place of ${sum.rows}`);
+  }
+  return { newest: await readNewestCandles(connection), firstTrade, sum };
+}
+
+/** Compares the candles with their digest, and with a fold of the trades up to one. The loader may run meanwhile. */
+export async function checkCandles(
+  connection: Connection,
+  { newest, firstTrade, sum }: CandleSnapshot,
+  lastTrade: bigint,
+  findings: Findings,
+): Promise<void> {
+  const markets = await connection.query<{ marketId: string }>(
+    `SELECT ${asText("market_id")} AS marketId FROM candle GROUP BY market_id
+     UNION SELECT ${asText("market_id")} FROM trade GROUP BY market_id`,
+  );
+  const all = { sum: noRows };
+  for (const { marketId } of markets) {
+    const series = candleIntervals.map(({ seconds }) => {
+      return new SeriesCheck(connection, { marketId, seconds, firstTrade, lastTrade, all }, newest);
+    });
+    for await (const trade of readTrades(connection, marketId, firstTrade, lastTrade)) {
+      for (const each of series) await each.add(trade);
+    }
+    for (const each of series) {
+      if (await each.isRight()) continue;
+      findings.add(
+        candleRows.table,
+        undefined,
+        `market ${marketId}, ${each.seconds} s: they are not what the trades add up to`,
+      );
+    }
+  }
+  if (sum !== undefined && (sum.rows !== all.sum.rows || sum.sum !== all.sum.sum)) {
+    findings.add(candleRows.table, undefined, "it is not what was written");
+  }
+}
+
+async function* readTrades(
+  connection: Connection,
+  marketId: string,
+  first: bigint,
+  last: bigint,
+): AsyncGenerator<CandleTrade> {
+  for (let next = first; ; ) {
+    const rows = await connection.query<{ [K in keyof CandleTrade]: CandleTrade[K] }>(
+      `SELECT id, market_id AS marketId, time_ns AS timeNs, price, size FROM trade FORCE INDEX (trade_market)
+       WHERE market_id = ? AND id >= ${next} AND id <= ${last} ORDER BY id LIMIT ${rowsPerQuery}`,
+      [marketId],
+    );
+    yield* rows;
+    const end = rows.at(-1);
+    if (end === undefined || rows.length < rowsPerQuery) return;
+    next = end.id + 1n;
+  }
+}
+
+/** What the series of candles is, and what it has to be. Their decimals are believed: only the rows have them. */
+class SeriesCheck {
+  readonly seconds: number;
+  readonly #rows: AsyncGenerator<Candle>;
+  #expected: RowSum = noRows;
+  #found: RowSum = noRows;
+  #folded: Candle | undefined;
+  #row: Candle | undefined;
+  #next: Candle | undefined;
+  #isStarted = false;
+
+  constructor(connection: Connection, range: SeriesRange, newest: readonly Candle[]) {
+    this.seconds = range.seconds;
+    this.#rows = readCandles(connection, range, newest);
+  }
+
+  async add(trade: CandleTrade): Promise<void> {
+    if (!this.#isStarted) await this.#advance();
+    while (this.#next !== undefined && this.#next.firstTrade <= trade.id) await this.#advance();
+    const scale = this.#row ?? { priceDecimals: 0n, sizeDecimals: 0n };
+    const folded = addToCandle(this.#folded, trade, this.seconds, scale);
+    if (folded.firstTrade === trade.id) this.#end();
+    this.#folded = folded;
+  }
+
+  async isRight(): Promise<boolean> {
+    this.#end();
+    do await this.#advance();
+    while (this.#row !== undefined || this.#next !== undefined);
+    return this.#expected.rows === this.#found.rows && this.#expected.sum === this.#found.sum;
+  }
+
+  #end(): void {
+    if (this.#folded !== undefined) this.#expected = addCandle(this.#expected, this.#folded);
+    this.#folded = undefined;
+  }
+
+  async #advance(): Promise<void> {
+    this.#isStarted = true;
+    this.#row = this.#next;
+    const { value, done } = await this.#rows.next();
+    this.#next = done === true ? undefined : value;
+    if (this.#next !== undefined) this.#found = addCandle(this.#found, this.#next);
+  }
+}
+
+function addCandle(sum: RowSum, candle: Candle): RowSum {
+  return addRow(sum, rowHash(candleRows.table, candleRows.values(candle)), 0n);
+}
+
+interface SeriesRange {
+  readonly marketId: string;
+  readonly seconds: number;
+  readonly firstTrade: bigint;
+  readonly lastTrade: bigint;
+  /** What the rows of all series add up to. */
+  readonly all: { sum: RowSum };
+}
+
+/** The rows of a series as they were in the snapshot. */
+async function* readCandles(
+  connection: Connection,
+  { marketId, seconds, firstTrade, lastTrade, all }: SeriesRange,
+  newest: readonly Candle[],
+): AsyncGenerator<Candle> {
+  const current = newest.filter((one) => one.marketId === marketId && one.periodSeconds === seconds);
+  let after = { startNs: -1n, firstTrade: 0n };
+  for (;;) {
+    const rows = await connection.query<CandleColumns>(
+      `${candleRows.select} FORCE INDEX (PRIMARY) WHERE market_id = ? AND period_seconds = ${seconds}
+         AND start_ns >= ${after.startNs} AND NOT (start_ns = ${after.startNs} AND first_trade <= ${after.firstTrade})
+       ORDER BY start_ns, first_trade LIMIT ${rowsPerQuery}`,
+      [marketId],
+    );
+    for (const row of rows) {
+      if (row.firstTrade > lastTrade) continue;
+      const then = current.find((one) => one.startNs === row.startNs && one.firstTrade === row.firstTrade) ?? row;
+      all.sum = addCandle(all.sum, then);
+      if (row.firstTrade >= firstTrade) yield then;
+    }
+    const end = rows.at(-1);
+    if (end === undefined || rows.length < rowsPerQuery) return;
+    after = end;
+  }
+}
