@@ -291,7 +291,7 @@ describe("reflection keeps to limits", () => {
     const asked = envelope(0, toBinary(RequestSchema, create(RequestSchema, { host: "x".repeat(2_000) })));
     // The first responses are written, and wait: Node's streams hold 16 or, since Node 22, 64 KiB.
     const files = envelope(0, toBinary(RequestSchema, create(RequestSchema, question)));
-    const connection = await unread(own.port, 1, Buffer.concat(Array<Uint8Array>(8).fill(files)));
+    const connection = await unread(own.port, 1, Buffer.concat(Array<Uint8Array>(32).fill(files)));
     for (let n = 0; n < 7; n++) connection.send(data(1, asked));
     const reset = await connection.frame(({ type, streamId }) => type === frameType.rstStream && streamId === 1);
     expect(reset?.payload.readUInt32BE()).toBe(11);
