@@ -3,11 +3,12 @@ import { MarketSchema } from "../../gen/vega/markets_pb.js";
 import { entriesPerBlockMax, entryId, firstIdOfBlock } from "../domain/block-position.js";
 import type { Connection } from "../store/connection/connection.js";
 import type { VenueMarketRow } from "../store/depth-table.js";
+import type { PastBlock } from "../store/history-reads.js";
 import { type PastTradeRow, readHistorySequence, readPasts } from "../store/history-table.js";
 import { type TradeRow, tradeRows } from "../store/market-table.js";
 import type { Progress } from "../store/progress-table.js";
 import { readTableDigests } from "../store/table-digest-table.js";
-import { type BlockPlace, decimalsOf, type HistoryGap, type HistoryStart } from "./history-fold.js";
+import { decimalsOf, type HistoryGap, type HistoryStart } from "./history-fold.js";
 
 /**
  * Where trades from before the past was written lie in their block: their last positions, down from its end. Others count
@@ -42,11 +43,11 @@ async function readGap(
   venueMarkets: readonly VenueMarketRow[],
 ): Promise<HistoryGap | undefined> {
   const placeSql = "SELECT height, time_ns AS timeNs, stream_sequence AS streamSequence FROM block";
-  const [place] = await connection.query<{ [K in keyof BlockPlace]: BlockPlace[K] }>(`${placeSql} WHERE height = ?`, [
+  const [place] = await connection.query<{ [K in keyof PastBlock]: PastBlock[K] }>(`${placeSql} WHERE height = ?`, [
     newestHeight,
   ]);
   if (place === undefined || place.streamSequence <= historySequence) return undefined;
-  const [before] = await connection.query<{ [K in keyof BlockPlace]: BlockPlace[K] }>(
+  const [before] = await connection.query<{ [K in keyof PastBlock]: PastBlock[K] }>(
     `${placeSql} WHERE stream_sequence <= ? ORDER BY stream_sequence DESC LIMIT 1`,
     [historySequence],
   );
@@ -83,7 +84,7 @@ export async function describeFirstPast(connection: Connection, { place, markets
 }
 
 /** The last trades of markets that came after a place. */
-async function readLostTrades(connection: Connection, after: BlockPlace): Promise<PastTradeRow[]> {
+async function readLostTrades(connection: Connection, after: PastBlock): Promise<PastTradeRow[]> {
   const trades = await connection.query<{ [K in keyof TradeRow]: TradeRow[K] }>(
     `${tradeRows.select} WHERE changed_sequence > ? ORDER BY market_id`,
     [after.streamSequence],
