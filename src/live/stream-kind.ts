@@ -7,12 +7,12 @@ import {
   ReplayMarketsDepthResponseSchema,
   MarketHistoryState as State,
 } from "../../gen/marketd/history/v1/market_history_pb.js";
-import type { BlockHead } from "../domain/block-headers.js";
 import type { EncodedResponse } from "../domain/encoded-response.js";
 import type { ResumeTokens } from "../domain/resume-token.js";
 import { encodeBinary } from "../encoding/binary-encoder.js";
 import type { Encodable } from "../encoding/field-values.js";
 import { encodeJson } from "../encoding/json-encoder.js";
+import type { PastBlock } from "../store/history-reads.js";
 import { type DepthSegment, messageOf, packUpdates } from "./depth-segment.js";
 import type { LiveMarket } from "./live-market.js";
 import type { Envelope } from "./segment-response.js";
@@ -22,15 +22,10 @@ export type StreamResponse = EncodedResponse<
   typeof ObserveMarketsDepthUpdatesResponseSchema | typeof ReplayMarketsDepthResponseSchema
 >;
 
-/** A block with its place in the stream of events. */
-export interface StreamBlock extends BlockHead {
-  readonly streamSequence: bigint;
-}
-
 /** What a batch of messages says beside its updates. */
 export interface BatchParts {
   /** The block that readers have everything of, once they have the batch. */
-  readonly block: StreamBlock;
+  readonly block: PastBlock;
   readonly statuses: readonly MarketHistoryStatus[];
   /** Whether the reader's books are those of the live stream from now on, and were not before. */
   readonly caughtUp: boolean;
@@ -74,7 +69,7 @@ export const replayStream: StreamKind = {
 };
 
 /** What a batch of a replay says. Without a block it is a part of one that goes on. */
-export type ReplayParts = Omit<BatchParts, "block"> & { readonly block?: StreamBlock; readonly resumeToken?: string };
+export type ReplayParts = Omit<BatchParts, "block"> & { readonly block?: PastBlock; readonly resumeToken?: string };
 
 /** The messages of a replay for one block. Only the last one has the block and the token. */
 export function packReplay(

@@ -14,6 +14,7 @@ import {
 import type { MarketChange, OrderBooks } from "../domain/order-book.js";
 import type { Connection } from "../store/connection/connection.js";
 import type { VenueMarketRow } from "../store/depth-table.js";
+import type { PastBlock } from "../store/history-reads.js";
 import {
   type BookChangeRow,
   type BookHistoryRow,
@@ -42,13 +43,6 @@ export const prunedSegmentsMax = 32;
 /** What the numbers of a market's book mean. */
 export type Decimals = Pick<SegmentRow, "priceDecimals" | "sizeDecimals">;
 
-/** The place of a block; the sequence number is that of its end. */
-export interface BlockPlace {
-  readonly streamSequence: bigint;
-  readonly height: bigint;
-  readonly timeNs: bigint;
-}
-
 /** What the numbers of a market's book mean. */
 export function decimalsOf(market: Pick<Market, "decimalPlaces" | "positionDecimalPlaces">): Decimals {
   return { priceDecimals: market.decimalPlaces, sizeDecimals: market.positionDecimalPlaces };
@@ -66,9 +60,9 @@ export interface HistoryStart {
 /** Blocks that were loaded without their past, by an earlier release or with `--keep-books off`. */
 export interface HistoryGap {
   /** The last block before; with `height` 0 if there is none. Its sequence is up to where the past is written. */
-  readonly after: BlockPlace;
+  readonly after: PastBlock;
   /** The newest block. */
-  readonly place: BlockPlace;
+  readonly place: PastBlock;
   readonly markets: ReadonlyMap<string, { readonly decimals: Decimals; readonly stale: boolean }>;
 }
 
@@ -165,7 +159,7 @@ export class HistoryFold {
   }
 
   /** Ends a block. The books are as of its end. */
-  endBlock(place: BlockPlace, { changes, decimals, venueMarkets }: BlockOutcome): void {
+  endBlock(place: PastBlock, { changes, decimals, venueMarkets }: BlockOutcome): void {
     const stale = new Map(venueMarkets.map((market) => [market.marketId, market.stale]));
     for (const marketId of new Set([...decimals.keys(), ...stale.keys()])) {
       this.#define(marketId, place, decimals.get(marketId), stale.get(marketId));
@@ -282,7 +276,7 @@ export class HistoryFold {
   }
 
   /** A block told of a market: its past begins, or begins anew, if that changes what its book means. */
-  #define(marketId: string, place: BlockPlace, told: Decimals | undefined, toldStale: boolean | undefined): void {
+  #define(marketId: string, place: PastBlock, told: Decimals | undefined, toldStale: boolean | undefined): void {
     const newest = this.#markets.get(marketId)?.newest;
     const decimals = told ?? newest;
     // It is not announced yet.
@@ -296,7 +290,7 @@ export class HistoryFold {
     if (!isSame) this.#begin(marketId, place, stale ? segmentStates.stale : segmentStates.whole, decimals);
   }
 
-  #append({ marketId, publishedSequenceNumber, levels }: MarketChange, place: BlockPlace): void {
+  #append({ marketId, publishedSequenceNumber, levels }: MarketChange, place: PastBlock): void {
     const past = this.#markets.get(marketId);
     if (past === undefined || past.newest.state === segmentStates.stale) return;
     const { streamSequence, height } = place;
@@ -313,7 +307,7 @@ export class HistoryFold {
   }
 
   /** Begins a market's next segment, and seals the one before. */
-  #begin(marketId: string, place: BlockPlace, state: number, { priceDecimals, sizeDecimals }: Decimals): void {
+  #begin(marketId: string, place: PastBlock, state: number, { priceDecimals, sizeDecimals }: Decimals): void {
     const before = this.#markets.get(marketId);
     const beforeDigest = before === undefined ? noDigest : this.#seal(before);
     const hasBook = state === segmentStates.continued || state === segmentStates.whole;

@@ -2,10 +2,11 @@ import { fromBinary } from "@bufbuild/protobuf";
 import { MarketSchema } from "../../gen/vega/markets_pb.js";
 import type { Connection } from "../store/connection/connection.js";
 import type { VenueMarketRow } from "../store/depth-table.js";
+import type { PastBlock } from "../store/history-reads.js";
 import { readHistorySequence, readPasts } from "../store/history-table.js";
 import type { Progress } from "../store/progress-table.js";
 import { readTableDigests } from "../store/table-digest-table.js";
-import { type BlockPlace, decimalsOf, type HistoryGap, type HistoryStart } from "./history-fold.js";
+import { decimalsOf, type HistoryGap, type HistoryStart } from "./history-fold.js";
 
 /** Reads where the loader goes on, in the snapshot of the progress. */
 export async function readHistoryStart(
@@ -28,11 +29,11 @@ async function readGap(
   venueMarkets: readonly VenueMarketRow[],
 ): Promise<HistoryGap | undefined> {
   const placeSql = "SELECT height, time_ns AS timeNs, stream_sequence AS streamSequence FROM block";
-  const [place] = await connection.query<{ [K in keyof BlockPlace]: BlockPlace[K] }>(`${placeSql} WHERE height = ?`, [
+  const [place] = await connection.query<{ [K in keyof PastBlock]: PastBlock[K] }>(`${placeSql} WHERE height = ?`, [
     newestHeight,
   ]);
   if (place === undefined || place.streamSequence <= historySequence) return undefined;
-  const [before] = await connection.query<{ [K in keyof BlockPlace]: BlockPlace[K] }>(
+  const [before] = await connection.query<{ [K in keyof PastBlock]: PastBlock[K] }>(
     `${placeSql} WHERE stream_sequence <= ? ORDER BY stream_sequence DESC LIMIT 1`,
     [historySequence],
   );

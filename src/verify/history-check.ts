@@ -258,49 +258,29 @@ type Book = Map<string, string>;
 
 /** Checks the segments of a market against their digests, and against each other. */
 class MarketCheck {
-  readonly #connection: Connection;
-  readonly #history: BookHistoryRow;
-  readonly #changes: readonly BookChangeRow[];
-  readonly #live: readonly ChangedLevel[] | undefined;
-  readonly #findings: Findings;
-
   constructor(
-    connection: Connection,
-    history: BookHistoryRow,
-    changes: readonly BookChangeRow[],
-    live: readonly ChangedLevel[] | undefined,
-    findings: Findings,
-  ) {
-    this.#connection = connection;
-    this.#history = history;
-    this.#changes = changes;
-    this.#live = live;
-    this.#findings = findings;
-  }
+    private readonly connection: Connection,
+    private readonly history: BookHistoryRow,
+    private readonly changes: readonly BookChangeRow[],
+    private readonly live: readonly ChangedLevel[] | undefined,
+    private readonly findings: Findings,
+  ) {}
 
   async run(): Promise<void> {
-    const { marketId, newestSequence } = this.#history;
+    const { marketId, newestSequence } = this.history;
     let book: Book | undefined;
     let last: SegmentRow | undefined;
-    for await (const segment of readPastOf(
-      this.#connection,
-      this.#history,
-      ({ row, sealed }) => row.digest ?? sealed,
-    )) {
+    for await (const segment of readPastOf(this.connection, this.history, ({ row, sealed }) => row.digest ?? sealed)) {
       const { row } = segment;
       last = row;
       const problem = this.#problemOf(segment, book);
       book = typeof problem === "string" ? undefined : problem;
       if (typeof problem === "string" && !(await this.#isPruned(row))) {
-        this.#findings.add("book_segment", row.height, `market ${marketId}, segment ${row.firstSequence}: ${problem}`);
+        this.findings.add("book_segment", row.height, `market ${marketId}, segment ${row.firstSequence}: ${problem}`);
       }
     }
     if (last?.firstSequence === newestSequence) return;
-    this.#findings.add(
-      "book_segment",
-      undefined,
-      `market ${marketId}: its newest segment ${newestSequence} is missing`,
-    );
+    this.findings.add("book_segment", undefined, `market ${marketId}: its newest segment ${newestSequence} is missing`);
   }
 
   /** The book at the end of the segment, given that at its start by the one before; or what is wrong. */
@@ -308,7 +288,7 @@ class MarketCheck {
     { row, keyframe, content, start, sealed }: StoredSegment,
     before: Book | undefined,
   ): Book | string | undefined {
-    const { newestSequence, newestDigest } = this.#history;
+    const { newestSequence, newestDigest } = this.history;
     const isNewest = row.firstSequence === newestSequence;
     const found = isNewest ? start : sealed;
     const written = isNewest ? newestDigest : row.digest;
@@ -321,19 +301,19 @@ class MarketCheck {
         return "its keyframe is not the book that the changes before it lead to";
       }
       for (const update of isNewest ? this.#updates() : decodeSegment(row, content)) fold(book, update);
-      const isLive = isNewest && this.#live !== undefined;
-      return isLive && !isDeepStrictEqual(book, toBook(this.#live)) ? "its changes do not lead to the live book" : book;
+      const isLive = isNewest && this.live !== undefined;
+      return isLive && !isDeepStrictEqual(book, toBook(this.live)) ? "its changes do not lead to the live book" : book;
     } catch (error) {
       return (error as Error).message;
     }
   }
 
   *#updates(): Generator<BookUpdate> {
-    for (const { streamSequence, body } of this.#changes) yield decodeUpdate(streamSequence, body);
+    for (const { streamSequence, body } of this.changes) yield decodeUpdate(streamSequence, body);
   }
 
   async #isPruned({ firstSequence }: SegmentRow): Promise<boolean> {
-    const [now] = await readBookHistories(this.#connection, this.#history.marketId);
+    const [now] = await readBookHistories(this.connection, this.history.marketId);
     return now !== undefined && firstSequence < now.oldestSequence;
   }
 }
