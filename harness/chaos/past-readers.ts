@@ -57,7 +57,7 @@ interface Question {
   readonly height: number;
 }
 
-/** Whether this answers a question about the past as a service over `store` does. */
+/** Whether it is the response to a question about the past of a service over `store`. */
 function fits({ chain, certain }: Store, { marketId, height }: Question, response: WholeResponse): boolean {
   if (isNotYet(response)) return height > certain;
   const { oracle } = chain.past;
