@@ -57,7 +57,7 @@ interface Question {
   readonly height: number;
 }
 
-/** Whether this is what a service over `store` says of the past. */
+/** Whether it is the response to a question about the past of a service over `store`. */
 function fits({ chain, certain }: Store, { marketId, height }: Question, response: WholeResponse): boolean {
   if (isNotYet(response)) return height > certain;
   const { oracle } = chain.past;
@@ -118,8 +118,11 @@ class ReplayReader {
     const stores = judge.stores(startedAt);
     const stop = new AbortController();
     const watch = new SilenceWatch(stop);
-    const hangUp = setTimeout(() => stop.abort(), connectionMsMax * (0.2 + random.next()));
-    const check = setInterval(() => this.#checkFresh(held, startedAt), checkMs);
+    const hangUpAt = startedAt + connectionMsMax * (0.2 + random.next());
+    const check = setInterval(() => {
+      this.#checkFresh(held, startedAt);
+      if (performance.now() > hangUpAt && this.#mayHangUp(held)) stop.abort();
+    }, checkMs);
     this.#client.openSince = startedAt;
     try {
       await this.#read(held, AbortSignal.any([signal, stop.signal]), watch);
@@ -131,7 +134,6 @@ class ReplayReader {
     } finally {
       this.#client.openSince = undefined;
       clearInterval(check);
-      clearTimeout(hangUp);
       watch.end();
       stop.abort();
     }
@@ -164,6 +166,12 @@ class ReplayReader {
     const mayBeOther = books.size > 1 || stores.some(({ chain }) => chain !== judge.chain);
     const isOther = reason === chainChanged && code === codes.failedPrecondition && mayBeOther;
     if (!isNotYet && !isOther) scoreboard.failure(this.#client, since, failure);
+  }
+
+  /** While a recovery is awaited, a reader that has not caught up must not be what delays it. */
+  #mayHangUp({ books }: Held): boolean {
+    const { judge, scoreboard } = this.readers;
+    return scoreboard.unsettledSince === undefined || books.get(judge.chain)?.hasCaughtUp === true;
   }
 
   #checkFresh({ books }: Held, startedAt: number): void {

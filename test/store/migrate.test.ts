@@ -82,12 +82,12 @@ it("never refuses a reader that looks between two migrations of a new database",
     const { url } = newDatabaseUrl();
     const database = openDatabase(url);
     let isDone = false;
-    const peek = async (): Promise<boolean> => {
+    const poll = async (): Promise<boolean> => {
       const wasDone = isDone;
       const found = await hasSchema(database);
-      return found || wasDone ? found : peek();
+      return found || wasDone ? found : poll();
     };
-    const readers = [peek(), peek(), peek(), peek()];
+    const readers = [poll(), poll(), poll(), poll()];
     const migrated = migrate(url, log).finally(() => {
       isDone = true;
     });

@@ -7,7 +7,7 @@ it("fetch refuses none of the ports that harnesses are given", async () => {
   vi.unstubAllEnvs();
   const ports = new Set<number>();
   for (let call = 0; call < 600; call++) ports.add(await freePort());
-  const replies = [...ports].map((port) => fetch(`http://127.0.0.1:${port}`).catch(({ cause }) => String(cause)));
-  const refusals = (await Promise.all(replies)).filter((reply) => /bad port/.test(String(reply)));
+  const responses = [...ports].map((port) => fetch(`http://127.0.0.1:${port}`).catch(({ cause }) => String(cause)));
+  const refusals = (await Promise.all(responses)).filter((response) => /bad port/.test(String(response)));
   expect([ports.size > 400, refusals]).toEqual([true, []]);
 });
