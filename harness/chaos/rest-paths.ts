@@ -10,6 +10,7 @@ const templates: Readonly<Record<string, string>> = {
   ListLedgerEntries: "/api/v2/ledgerentry/history",
   ExportLedgerEntries: "/api/v2/ledgerentry/export",
   ListMarkets: "/api/v2/markets",
+  ObserveMarketsData: "/api/v2/stream/markets/data",
   ListAssets: "/api/v2/assets",
   GetAsset: "/api/v2/asset/{assetId}",
   ListTrades: "/api/v2/trades",

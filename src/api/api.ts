@@ -21,6 +21,7 @@ import { listLedgerEntries } from "./list-ledger-entries.js";
 import { listMarketDepthChanges } from "./list-market-depth-changes.js";
 import { listMarkets } from "./list-markets.js";
 import { listTrades } from "./list-trades.js";
+import { observeMarketsData } from "./observe-markets-data.js";
 import { observeMarketsDepthUpdates } from "./observe-markets-depth-updates.js";
 import { replayMarketsDepth } from "./replay-markets-depth.js";
 
@@ -54,6 +55,7 @@ export function createApi(options: ApiOptions): readonly (UnaryMethod | StreamMe
     listCandleData(options),
     onceReady(options.live, listAccounts(options)),
     onceReady(options.live, listBalanceChanges(options)),
+    observeMarketsData(options),
     getMarketDepthAt(options),
     listMarketDepthChanges(options),
     replayMarketsDepth(options),

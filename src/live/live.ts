@@ -1,14 +1,18 @@
+import type { ObserveMarketsDataResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import type { BlockHead } from "../domain/block-headers.js";
 import { Failure, unavailable } from "../domain/failure.js";
+import type { ResponseStream } from "../domain/service.js";
 import type { Changes } from "../store/changes.js";
 import type { Database } from "../store/database.js";
 import type { Log } from "../telemetry/log.js";
 import type { Metrics } from "../telemetry/metrics.js";
+import { Feeds } from "./feed.js";
 import { Hub, type StreamOptions } from "./hub.js";
 import { type LiveLimits, liveLimits, liveRetryAfterMs } from "./limits.js";
 import type { LiveMarket } from "./live-market.js";
 import { blockAgeSeconds, databaseSilenceSeconds, registerLiveMetrics } from "./live-metrics.js";
 import { LiveState, type MarketCounts } from "./live-state.js";
+import { MarketDataFeed } from "./market-data-feed.js";
 import type { Subscriber } from "./subscriber.js";
 import { Tail } from "./tail.js";
 
@@ -51,6 +55,11 @@ export interface Live {
    * stream tells of it, `not_found` naming the first unknown one
    */
   observe(marketIds: readonly string[], options: StreamOptions): Subscriber;
+  /**
+   * Opens a stream of the market data of markets, chosen as in {@link observe}; also of those that are stale.
+   * @throws Failure `unavailable` while not ready or draining, `not_found` naming the first unknown market
+   */
+  observeData(marketIds: readonly string[]): ResponseStream<typeof ObserveMarketsDataResponseSchema>;
   /** Called with each change of {@link ready}. */
   onReadiness(listener: (ready: boolean) => void): void;
   /** Ends every stream with UNAVAILABLE, and refuses new ones. Unary calls continue. */
@@ -85,6 +94,7 @@ class FollowedLive implements Live {
   readonly #listeners: ((ready: boolean) => void)[] = [];
   #state: LiveState | undefined;
   #hub: Hub | undefined;
+  #feeds: Feeds | undefined;
   #messagesBefore = 0;
   #draining = false;
   /** Whether it was said that the database is empty. */
@@ -143,6 +153,15 @@ class FollowedLive implements Live {
     return this.#hub.open(markets, options);
   }
 
+  observeData(marketIds: readonly string[]): ResponseStream<typeof ObserveMarketsDataResponseSchema> {
+    const state = this.state();
+    if (this.#draining || this.#feeds === undefined) throw draining();
+    const ids = [...new Set(marketIds)].sort();
+    const markets = ids.length === 0 ? undefined : ids.map((id) => state.requireMarket(id));
+    const makeSource = () => new MarketDataFeed(state, markets, this.#limits.messageBytesMax);
+    return this.#feeds.open(`data ${JSON.stringify(ids)}`, -1n, makeSource);
+  }
+
   counts() {
     return this.#hub?.counts() ?? { subscribers: 0, lagging: 0 };
   }
@@ -165,13 +184,17 @@ class FollowedLive implements Live {
     if (this.#state !== undefined && !afresh) {
       const change = this.#state.apply(changes, await this.#state.prepare(changes));
       this.#hub?.publish(change);
+      this.#feeds?.publish();
       for (const market of change.turned) this.#logTurned(market);
       return;
     }
     const state = await LiveState.create(changes, this.#limits);
     this.#forget();
     this.#isEmpty = false;
-    if (!this.#draining) this.#hub = new Hub(state, this.#limits, this.#log);
+    if (!this.#draining) {
+      this.#hub = new Hub(state, this.#limits, this.#log);
+      this.#feeds = new Feeds(this.#limits, this.#log);
+    }
     this.#state = state;
     const { chainId, height } = changes.progress;
     this.#log.info({ chain: chainId, height: String(height), markets: state.announced.length }, "read the state");
@@ -202,6 +225,8 @@ class FollowedLive implements Live {
 
   #endStreams(failure: Failure): void {
     const hub = this.#hub;
+    this.#feeds?.end(failure);
+    this.#feeds = undefined;
     this.#hub = undefined;
     if (hub === undefined) return;
     this.#messagesBefore += hub.messages;

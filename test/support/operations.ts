@@ -39,6 +39,8 @@ export function operationsOn({ market, other, party, asset }: Known): readonly O
     { method: "listERC20MultiSigSignerRemovedBundles", request: { pagination: { first: 1 } } },
     { method: "listMarkets", request: { pagination: { first: 1 }, includeSettled: false } },
     { method: "listMarkets", request: { pagination: { after: "nowhere" } } },
+    { method: "observeMarketsData", request: { marketIds: [market, other] } },
+    { method: "observeMarketsData", request: { marketIds: ["nowhere"] } },
     { method: "listAssets", request: { pagination: { first: 2, newestFirst: true } } },
     { method: "listAssets", request: { assetId: "nowhere" } },
     { method: "getAsset", request: { assetId: asset } },
@@ -65,7 +67,7 @@ export function operationsOn({ market, other, party, asset }: Known): readonly O
 }
 
 function isStream(method: Operation["method"]): method is StreamName {
-  return method === "observeMarketsDepthUpdates" || method === "exportLedgerEntries" || method === "replayMarketsDepth";
+  return method.startsWith("observe") || method === "exportLedgerEntries" || method === "replayMarketsDepth";
 }
 
 /** How many messages of a method are compared: of the endless stream the first, which holds whole books. */

@@ -145,6 +145,7 @@ const urls: Record<UnaryName | StreamName, string> = {
   exportLedgerEntries: "/api/v2/ledgerentry/export",
   listERC20MultiSigSignerRemovedBundles: "/api/v2/erc20/multisigcontrol/signer/removed/bundles",
   listMarkets: "/api/v2/markets",
+  observeMarketsData: "/api/v2/stream/markets/data",
   listAssets: "/api/v2/assets",
   getAsset: "/api/v2/asset/{assetId}",
   listTrades: "/api/v2/trades",

@@ -61,6 +61,9 @@ const (
 	// TradingDataServiceListMarketsProcedure is the fully-qualified name of the TradingDataService's
 	// ListMarkets RPC.
 	TradingDataServiceListMarketsProcedure = "/datanode.api.v2.TradingDataService/ListMarkets"
+	// TradingDataServiceObserveMarketsDataProcedure is the fully-qualified name of the
+	// TradingDataService's ObserveMarketsData RPC.
+	TradingDataServiceObserveMarketsDataProcedure = "/datanode.api.v2.TradingDataService/ObserveMarketsData"
 	// TradingDataServiceListAssetsProcedure is the fully-qualified name of the TradingDataService's
 	// ListAssets RPC.
 	TradingDataServiceListAssetsProcedure = "/datanode.api.v2.TradingDataService/ListAssets"
@@ -112,6 +115,9 @@ type TradingDataServiceClient interface {
 	ListERC20MultiSigSignerRemovedBundles(context.Context, *v2.ListERC20MultiSigSignerRemovedBundlesRequest) (*v2.ListERC20MultiSigSignerRemovedBundlesResponse, error)
 	// The markets that the network announced, a page at a time, ordered by market id.
 	ListMarkets(context.Context, *v2.ListMarketsRequest) (*v2.ListMarketsResponse, error)
+	// Market data as it changes: first that of each selected market that has any, then, block by block, what changed. A
+	// reader that is slow gets the newest of each market. An unknown market is NOT_FOUND.
+	ObserveMarketsData(context.Context, *v2.ObserveMarketsDataRequest) (*connect.ServerStreamForClient[v2.ObserveMarketsDataResponse], error)
 	// The assets that the network announced, a page at a time, ordered by asset id. An asset_id that it never announced is
 	// NOT_FOUND.
 	ListAssets(context.Context, *v2.ListAssetsRequest) (*v2.ListAssetsResponse, error)
@@ -208,6 +214,12 @@ func NewTradingDataServiceClient(httpClient connect.HTTPClient, baseURL string, 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		observeMarketsData: connect.NewClient[v2.ObserveMarketsDataRequest, v2.ObserveMarketsDataResponse](
+			httpClient,
+			baseURL+TradingDataServiceObserveMarketsDataProcedure,
+			connect.WithSchema(tradingDataServiceMethods.ByName("ObserveMarketsData")),
+			connect.WithClientOptions(opts...),
+		),
 		listAssets: connect.NewClient[v2.ListAssetsRequest, v2.ListAssetsResponse](
 			httpClient,
 			baseURL+TradingDataServiceListAssetsProcedure,
@@ -278,6 +290,7 @@ type tradingDataServiceClient struct {
 	exportLedgerEntries                   *connect.Client[v2.ExportLedgerEntriesRequest, httpbody.HttpBody]
 	listERC20MultiSigSignerRemovedBundles *connect.Client[v2.ListERC20MultiSigSignerRemovedBundlesRequest, v2.ListERC20MultiSigSignerRemovedBundlesResponse]
 	listMarkets                           *connect.Client[v2.ListMarketsRequest, v2.ListMarketsResponse]
+	observeMarketsData                    *connect.Client[v2.ObserveMarketsDataRequest, v2.ObserveMarketsDataResponse]
 	listAssets                            *connect.Client[v2.ListAssetsRequest, v2.ListAssetsResponse]
 	getAsset                              *connect.Client[v2.GetAssetRequest, v2.GetAssetResponse]
 	listTrades                            *connect.Client[v2.ListTradesRequest, v2.ListTradesResponse]
@@ -360,6 +373,11 @@ func (c *tradingDataServiceClient) ListMarkets(ctx context.Context, req *v2.List
 		return response.Msg, err
 	}
 	return nil, err
+}
+
+// ObserveMarketsData calls datanode.api.v2.TradingDataService.ObserveMarketsData.
+func (c *tradingDataServiceClient) ObserveMarketsData(ctx context.Context, req *v2.ObserveMarketsDataRequest) (*connect.ServerStreamForClient[v2.ObserveMarketsDataResponse], error) {
+	return c.observeMarketsData.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // ListAssets calls datanode.api.v2.TradingDataService.ListAssets.
@@ -459,6 +477,9 @@ type TradingDataServiceHandler interface {
 	ListERC20MultiSigSignerRemovedBundles(context.Context, *v2.ListERC20MultiSigSignerRemovedBundlesRequest) (*v2.ListERC20MultiSigSignerRemovedBundlesResponse, error)
 	// The markets that the network announced, a page at a time, ordered by market id.
 	ListMarkets(context.Context, *v2.ListMarketsRequest) (*v2.ListMarketsResponse, error)
+	// Market data as it changes: first that of each selected market that has any, then, block by block, what changed. A
+	// reader that is slow gets the newest of each market. An unknown market is NOT_FOUND.
+	ObserveMarketsData(context.Context, *v2.ObserveMarketsDataRequest, *connect.ServerStream[v2.ObserveMarketsDataResponse]) error
 	// The assets that the network announced, a page at a time, ordered by asset id. An asset_id that it never announced is
 	// NOT_FOUND.
 	ListAssets(context.Context, *v2.ListAssetsRequest) (*v2.ListAssetsResponse, error)
@@ -551,6 +572,12 @@ func NewTradingDataServiceHandler(svc TradingDataServiceHandler, opts ...connect
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	tradingDataServiceObserveMarketsDataHandler := connect.NewServerStreamHandlerSimple(
+		TradingDataServiceObserveMarketsDataProcedure,
+		svc.ObserveMarketsData,
+		connect.WithSchema(tradingDataServiceMethods.ByName("ObserveMarketsData")),
+		connect.WithHandlerOptions(opts...),
+	)
 	tradingDataServiceListAssetsHandler := connect.NewUnaryHandlerSimple(
 		TradingDataServiceListAssetsProcedure,
 		svc.ListAssets,
@@ -627,6 +654,8 @@ func NewTradingDataServiceHandler(svc TradingDataServiceHandler, opts ...connect
 			tradingDataServiceListERC20MultiSigSignerRemovedBundlesHandler.ServeHTTP(w, r)
 		case TradingDataServiceListMarketsProcedure:
 			tradingDataServiceListMarketsHandler.ServeHTTP(w, r)
+		case TradingDataServiceObserveMarketsDataProcedure:
+			tradingDataServiceObserveMarketsDataHandler.ServeHTTP(w, r)
 		case TradingDataServiceListAssetsProcedure:
 			tradingDataServiceListAssetsHandler.ServeHTTP(w, r)
 		case TradingDataServiceGetAssetProcedure:
@@ -686,6 +715,10 @@ func (UnimplementedTradingDataServiceHandler) ListERC20MultiSigSignerRemovedBund
 
 func (UnimplementedTradingDataServiceHandler) ListMarkets(context.Context, *v2.ListMarketsRequest) (*v2.ListMarketsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.ListMarkets is not implemented"))
+}
+
+func (UnimplementedTradingDataServiceHandler) ObserveMarketsData(context.Context, *v2.ObserveMarketsDataRequest, *connect.ServerStream[v2.ObserveMarketsDataResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.ObserveMarketsData is not implemented"))
 }
 
 func (UnimplementedTradingDataServiceHandler) ListAssets(context.Context, *v2.ListAssetsRequest) (*v2.ListAssetsResponse, error) {
