@@ -156,6 +156,9 @@ async function ours(blocks: SimulatedBlocks): Promise<FanOut> {
     observeData: () => {
       throw new Error("it is not served");
     },
+    openFeed: () => {
+      throw new Error("it is not served");
+    },
     onReadiness: () => {},
     drain: () => {},
     stop: async () => {},

@@ -11,6 +11,7 @@ const templates: Readonly<Record<string, string>> = {
   ExportLedgerEntries: "/api/v2/ledgerentry/export",
   ListMarkets: "/api/v2/markets",
   ObserveMarketsData: "/api/v2/stream/markets/data",
+  ObserveTrades: "/api/v2/stream/trades",
   ListAssets: "/api/v2/assets",
   GetAsset: "/api/v2/asset/{assetId}",
   ListTrades: "/api/v2/trades",

@@ -23,6 +23,7 @@ import { listMarkets } from "./list-markets.js";
 import { listTrades } from "./list-trades.js";
 import { observeMarketsData } from "./observe-markets-data.js";
 import { observeMarketsDepthUpdates } from "./observe-markets-depth-updates.js";
+import { observeTrades } from "./observe-trades.js";
 import { replayMarketsDepth } from "./replay-markets-depth.js";
 
 /** What the methods read from. */
@@ -56,6 +57,7 @@ export function createApi(options: ApiOptions): readonly (UnaryMethod | StreamMe
     onceReady(options.live, listAccounts(options)),
     onceReady(options.live, listBalanceChanges(options)),
     observeMarketsData(options),
+    observeTrades(options),
     getMarketDepthAt(options),
     listMarketDepthChanges(options),
     replayMarketsDepth(options),

@@ -7,10 +7,23 @@ import type { LiveLimits } from "./limits.js";
 
 /** What readers of one selection get. A place says how far a reader is; they share the messages behind it. */
 export interface FeedSource<S extends DescMessage = DescMessage> {
-  /** The messages behind a place, and the place behind them. No messages: there is nothing now. */
-  next(place: bigint): { readonly responses: readonly EncodedResponse<S>[]; readonly place: bigint };
+  /** The messages behind a place, and the place behind them. The same place: there is nothing now. */
+  next(
+    place: bigint,
+    reader: FeedReader,
+  ): { readonly responses: readonly EncodedResponse<S>[]; readonly place: bigint };
   /** A message of nothing, which says that the stream lives. */
   readonly heartbeat: EncodedResponse<S>;
+  /** There is a newer block. A source that reads something first wakes its readers afterwards. */
+  changed?(): void;
+  /** It has no reader any more. */
+  ended?(): void;
+}
+
+/** What a source may do with a reader that asks it. */
+export interface FeedReader {
+  /** Ends its stream with an error. */
+  fail(failure: Failure): void;
 }
 
 const none: ReadonlyMap<string, string> = new Map();
@@ -54,8 +67,14 @@ export class FeedStream<S extends DescMessage = DescMessage> implements Response
 
   take(): readonly EncodedResponse<S>[] {
     if (this.#closed) return [];
-    const { responses, place } = this.#source.next(this.#place);
-    this.#place = place;
+    let responses: readonly EncodedResponse<S>[] = [];
+    // A place may lead on without a message: there may be one behind it.
+    for (let isMoving = true; isMoving && responses.length === 0; ) {
+      const next = this.#source.next(this.#place, this);
+      isMoving = next.place !== this.#place;
+      ({ responses } = next);
+      this.#place = next.place;
+    }
     const isSilent = responses.length === 0;
     this.#waiting = isSilent && !this.#heartbeatDue;
     if (this.#waiting) return [];
@@ -96,15 +115,19 @@ export class FeedStream<S extends DescMessage = DescMessage> implements Response
 /** A stream, whatever its messages are. */
 type OpenFeed = Pick<FeedStream, "wake" | "sweep" | "fail" | "close">;
 
+interface OpenSelection {
+  readonly source: FeedSource;
+  readonly streams: Set<OpenFeed>;
+}
+
 /** The streams of one chain, beside those of depth. */
 export class Feeds {
   readonly #limits: LiveLimits;
   readonly #log: Log;
-  /** By selection. */
-  readonly #open = new Map<string, { readonly source: unknown; readonly streams: Set<OpenFeed> }>();
+  readonly #open = new Map<string, OpenSelection>();
   readonly #sweeper: NodeJS.Timeout;
+  readonly #queue = new Set<OpenFeed>();
   #waking = false;
-  #isStale = false;
 
   constructor(limits: LiveLimits, log: Log) {
     this.#limits = limits;
@@ -113,26 +136,40 @@ export class Feeds {
     this.#sweeper.unref();
   }
 
-  /** Opens a stream of a selection, from a place on. Readers of the same key share the source, so a key has one kind of it. */
-  open<S extends DescMessage>(key: string, place: bigint, makeSource: () => FeedSource<S>): FeedStream<S> {
-    const feed = this.#open.get(key) ?? { source: makeSource(), streams: new Set<OpenFeed>() };
-    this.#open.set(key, feed);
-    const stream = new FeedStream(feed.source as FeedSource<S>, place, (closed) => {
-      feed.streams.delete(closed);
-      if (feed.streams.size === 0 && this.#open.get(key) === feed) this.#open.delete(key);
+  /**
+   * Opens a stream of a selection, from a place on. Readers of the same key share the source, so a key has one kind of
+   * it. `wakeAll` wakes its readers.
+   */
+  open<S extends DescMessage>(
+    key: string,
+    place: bigint,
+    makeSource: (wakeAll: () => void) => FeedSource<S>,
+  ): FeedStream<S> {
+    const selection = this.#open.get(key) ?? this.#begin(makeSource);
+    this.#open.set(key, selection);
+    const stream = new FeedStream(selection.source as unknown as FeedSource<S>, place, (closed) => {
+      selection.streams.delete(closed);
+      this.#queue.delete(closed);
+      if (selection.streams.size > 0) return;
+      this.#open.delete(key);
+      selection.source.ended?.();
     });
-    feed.streams.add(stream);
+    selection.streams.add(stream);
     return stream;
   }
 
-  /** Wakes all readers, in slices with turns of the event loop in between. */
+  #begin<S extends DescMessage>(makeSource: (wakeAll: () => void) => FeedSource<S>): OpenSelection {
+    const streams = new Set<OpenFeed>();
+    const source = makeSource(() => this.#wakeAll(streams));
+    return { source: source as unknown as FeedSource, streams };
+  }
+
+  /** There is a newer block. */
   publish(): void {
-    this.#isStale = this.#waking;
-    if (!this.#waking)
-      this.#wake(
-        [...this.#open.values()].flatMap(({ streams }) => [...streams]),
-        0,
-      );
+    for (const { source, streams } of this.#open.values()) {
+      if (source.changed === undefined) this.#wakeAll(streams);
+      else source.changed();
+    }
   }
 
   /** Ends every stream. No stream may be opened afterwards. */
@@ -141,19 +178,25 @@ export class Feeds {
     for (const { streams } of [...this.#open.values()]) for (const stream of [...streams]) stream.fail(failure);
   }
 
-  #wake(streams: readonly OpenFeed[], from: number): void {
+  /** Wakes readers in slices, with turns of the event loop in between. */
+  #wakeAll(streams: ReadonlySet<OpenFeed>): void {
+    for (const stream of streams) this.#queue.add(stream);
+    if (!this.#waking) this.#wake();
+  }
+
+  #wake(): void {
     this.#waking = true;
     const until = performance.now() + this.#limits.fanOutSliceMs;
-    for (let index = from; index < streams.length; index++) {
-      const stream = streams[index];
-      if (stream !== undefined) this.#wakeOne(stream);
-      if (index % wakesPerClockRead === 0 && performance.now() > until) {
-        setImmediate(() => this.#wake(streams, index + 1));
+    let woken = 0;
+    for (const stream of this.#queue) {
+      this.#queue.delete(stream);
+      this.#wakeOne(stream);
+      if (++woken % wakesPerClockRead === 0 && performance.now() > until) {
+        setImmediate(() => this.#wake());
         return;
       }
     }
     this.#waking = false;
-    if (this.#isStale) this.publish();
   }
 
   #wakeOne(stream: OpenFeed): void {

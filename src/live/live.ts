@@ -1,3 +1,4 @@
+import type { DescMessage } from "@bufbuild/protobuf";
 import type { ObserveMarketsDataResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import type { BlockHead } from "../domain/block-headers.js";
 import { Failure, unavailable } from "../domain/failure.js";
@@ -6,7 +7,7 @@ import type { Changes } from "../store/changes.js";
 import type { Database } from "../store/database.js";
 import type { Log } from "../telemetry/log.js";
 import type { Metrics } from "../telemetry/metrics.js";
-import { Feeds } from "./feed.js";
+import { type FeedSource, Feeds } from "./feed.js";
 import { Hub, type StreamOptions } from "./hub.js";
 import { type LiveLimits, liveLimits, liveRetryAfterMs } from "./limits.js";
 import type { LiveMarket } from "./live-market.js";
@@ -55,6 +56,15 @@ export interface Live {
    * stream tells of it, `not_found` naming the first unknown one
    */
   observe(marketIds: readonly string[], options: StreamOptions): Subscriber;
+  /**
+   * Opens a stream of a selection behind a place; see {@link Feeds.open}.
+   * @throws Failure `unavailable` while not ready or draining
+   */
+  openFeed<S extends DescMessage>(
+    key: string,
+    place: bigint,
+    makeSource: (wakeAll: () => void) => FeedSource<S>,
+  ): ResponseStream<S>;
   /**
    * Opens a stream of the market data of markets, chosen as in {@link observe}; also of those that are stale.
    * @throws Failure `unavailable` while not ready or draining, `not_found` naming the first unknown market
@@ -155,11 +165,20 @@ class FollowedLive implements Live {
 
   observeData(marketIds: readonly string[]): ResponseStream<typeof ObserveMarketsDataResponseSchema> {
     const state = this.state();
-    if (this.#draining || this.#feeds === undefined) throw draining();
     const ids = [...new Set(marketIds)].sort();
     const markets = ids.length === 0 ? undefined : ids.map((id) => state.requireMarket(id));
     const makeSource = () => new MarketDataFeed(state, markets, this.#limits.messageBytesMax);
-    return this.#feeds.open(`data ${JSON.stringify(ids)}`, -1n, makeSource);
+    return this.openFeed(`data ${JSON.stringify(ids)}`, -1n, makeSource);
+  }
+
+  openFeed<S extends DescMessage>(
+    key: string,
+    place: bigint,
+    makeSource: (wakeAll: () => void) => FeedSource<S>,
+  ): ResponseStream<S> {
+    this.state();
+    if (this.#draining || this.#feeds === undefined) throw draining();
+    return this.#feeds.open(key, place, makeSource);
   }
 
   counts() {

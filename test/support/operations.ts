@@ -47,6 +47,8 @@ export function operationsOn({ market, other, party, asset }: Known): readonly O
     { method: "getAsset", request: { assetId: "nowhere" } },
     { method: "listTrades", request: { marketIds: [market], pagination: { first: 2 } } },
     { method: "listTrades", request: { partyIds: [party], dateRange: { startTimestamp: "2", endTimestamp: "1" } } },
+    { method: "observeTrades", request: { marketIds: [market], partyIds: [party] } },
+    { method: "observeTrades", request: { marketIds: ["nowhere"] } },
     { method: "getLastTrade", request: { marketId: market } },
     { method: "getLastTrade", request: { marketId: "nowhere" } },
     { method: "listCandleIntervals", request: { marketId: market } },

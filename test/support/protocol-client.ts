@@ -27,6 +27,7 @@ export type UnaryName =
 export type StreamName =
   | "observeMarketsDepthUpdates"
   | "observeMarketsData"
+  | "observeTrades"
   | "exportLedgerEntries"
   | "replayMarketsDepth";
 

@@ -146,6 +146,7 @@ const urls: Record<UnaryName | StreamName, string> = {
   listERC20MultiSigSignerRemovedBundles: "/api/v2/erc20/multisigcontrol/signer/removed/bundles",
   listMarkets: "/api/v2/markets",
   observeMarketsData: "/api/v2/stream/markets/data",
+  observeTrades: "/api/v2/stream/trades",
   listAssets: "/api/v2/assets",
   getAsset: "/api/v2/asset/{assetId}",
   listTrades: "/api/v2/trades",

@@ -73,6 +73,9 @@ const (
 	// TradingDataServiceListTradesProcedure is the fully-qualified name of the TradingDataService's
 	// ListTrades RPC.
 	TradingDataServiceListTradesProcedure = "/datanode.api.v2.TradingDataService/ListTrades"
+	// TradingDataServiceObserveTradesProcedure is the fully-qualified name of the TradingDataService's
+	// ObserveTrades RPC.
+	TradingDataServiceObserveTradesProcedure = "/datanode.api.v2.TradingDataService/ObserveTrades"
 	// TradingDataServiceGetLastTradeProcedure is the fully-qualified name of the TradingDataService's
 	// GetLastTrade RPC.
 	TradingDataServiceGetLastTradeProcedure = "/datanode.api.v2.TradingDataService/GetLastTrade"
@@ -126,6 +129,9 @@ type TradingDataServiceClient interface {
 	GetAsset(context.Context, *v2.GetAssetRequest) (*v2.GetAssetResponse, error)
 	// Trades that match a filter, a page at a time, in the order of the network.
 	ListTrades(context.Context, *v2.ListTradesRequest) (*v2.ListTradesResponse, error)
+	// Trades as they are made, in the order of the network, each once: from the block after the newest one on. An unknown
+	// market is NOT_FOUND.
+	ObserveTrades(context.Context, *v2.ObserveTradesRequest) (*connect.ServerStreamForClient[v2.ObserveTradesResponse], error)
 	// A market's newest trade. NOT_FOUND with reason NO_TRADE_YET if it has not traded.
 	GetLastTrade(context.Context, *v2.GetLastTradeRequest) (*v2.GetLastTradeResponse, error)
 	// The intervals of a market's candles, each with the id by which its candles are asked for. An unknown market is
@@ -241,6 +247,12 @@ func NewTradingDataServiceClient(httpClient connect.HTTPClient, baseURL string, 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		observeTrades: connect.NewClient[v2.ObserveTradesRequest, v2.ObserveTradesResponse](
+			httpClient,
+			baseURL+TradingDataServiceObserveTradesProcedure,
+			connect.WithSchema(tradingDataServiceMethods.ByName("ObserveTrades")),
+			connect.WithClientOptions(opts...),
+		),
 		getLastTrade: connect.NewClient[v2.GetLastTradeRequest, v2.GetLastTradeResponse](
 			httpClient,
 			baseURL+TradingDataServiceGetLastTradeProcedure,
@@ -294,6 +306,7 @@ type tradingDataServiceClient struct {
 	listAssets                            *connect.Client[v2.ListAssetsRequest, v2.ListAssetsResponse]
 	getAsset                              *connect.Client[v2.GetAssetRequest, v2.GetAssetResponse]
 	listTrades                            *connect.Client[v2.ListTradesRequest, v2.ListTradesResponse]
+	observeTrades                         *connect.Client[v2.ObserveTradesRequest, v2.ObserveTradesResponse]
 	getLastTrade                          *connect.Client[v2.GetLastTradeRequest, v2.GetLastTradeResponse]
 	listCandleIntervals                   *connect.Client[v2.ListCandleIntervalsRequest, v2.ListCandleIntervalsResponse]
 	listCandleData                        *connect.Client[v2.ListCandleDataRequest, v2.ListCandleDataResponse]
@@ -407,6 +420,11 @@ func (c *tradingDataServiceClient) ListTrades(ctx context.Context, req *v2.ListT
 	return nil, err
 }
 
+// ObserveTrades calls datanode.api.v2.TradingDataService.ObserveTrades.
+func (c *tradingDataServiceClient) ObserveTrades(ctx context.Context, req *v2.ObserveTradesRequest) (*connect.ServerStreamForClient[v2.ObserveTradesResponse], error) {
+	return c.observeTrades.CallServerStream(ctx, connect.NewRequest(req))
+}
+
 // GetLastTrade calls datanode.api.v2.TradingDataService.GetLastTrade.
 func (c *tradingDataServiceClient) GetLastTrade(ctx context.Context, req *v2.GetLastTradeRequest) (*v2.GetLastTradeResponse, error) {
 	response, err := c.getLastTrade.CallUnary(ctx, connect.NewRequest(req))
@@ -488,6 +506,9 @@ type TradingDataServiceHandler interface {
 	GetAsset(context.Context, *v2.GetAssetRequest) (*v2.GetAssetResponse, error)
 	// Trades that match a filter, a page at a time, in the order of the network.
 	ListTrades(context.Context, *v2.ListTradesRequest) (*v2.ListTradesResponse, error)
+	// Trades as they are made, in the order of the network, each once: from the block after the newest one on. An unknown
+	// market is NOT_FOUND.
+	ObserveTrades(context.Context, *v2.ObserveTradesRequest, *connect.ServerStream[v2.ObserveTradesResponse]) error
 	// A market's newest trade. NOT_FOUND with reason NO_TRADE_YET if it has not traded.
 	GetLastTrade(context.Context, *v2.GetLastTradeRequest) (*v2.GetLastTradeResponse, error)
 	// The intervals of a market's candles, each with the id by which its candles are asked for. An unknown market is
@@ -599,6 +620,12 @@ func NewTradingDataServiceHandler(svc TradingDataServiceHandler, opts ...connect
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	tradingDataServiceObserveTradesHandler := connect.NewServerStreamHandlerSimple(
+		TradingDataServiceObserveTradesProcedure,
+		svc.ObserveTrades,
+		connect.WithSchema(tradingDataServiceMethods.ByName("ObserveTrades")),
+		connect.WithHandlerOptions(opts...),
+	)
 	tradingDataServiceGetLastTradeHandler := connect.NewUnaryHandlerSimple(
 		TradingDataServiceGetLastTradeProcedure,
 		svc.GetLastTrade,
@@ -662,6 +689,8 @@ func NewTradingDataServiceHandler(svc TradingDataServiceHandler, opts ...connect
 			tradingDataServiceGetAssetHandler.ServeHTTP(w, r)
 		case TradingDataServiceListTradesProcedure:
 			tradingDataServiceListTradesHandler.ServeHTTP(w, r)
+		case TradingDataServiceObserveTradesProcedure:
+			tradingDataServiceObserveTradesHandler.ServeHTTP(w, r)
 		case TradingDataServiceGetLastTradeProcedure:
 			tradingDataServiceGetLastTradeHandler.ServeHTTP(w, r)
 		case TradingDataServiceListCandleIntervalsProcedure:
@@ -731,6 +760,10 @@ func (UnimplementedTradingDataServiceHandler) GetAsset(context.Context, *v2.GetA
 
 func (UnimplementedTradingDataServiceHandler) ListTrades(context.Context, *v2.ListTradesRequest) (*v2.ListTradesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.ListTrades is not implemented"))
+}
+
+func (UnimplementedTradingDataServiceHandler) ObserveTrades(context.Context, *v2.ObserveTradesRequest, *connect.ServerStream[v2.ObserveTradesResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.ObserveTrades is not implemented"))
 }
 
 func (UnimplementedTradingDataServiceHandler) GetLastTrade(context.Context, *v2.GetLastTradeRequest) (*v2.GetLastTradeResponse, error) {
