@@ -60,7 +60,7 @@ class Reader {
         while (this.take() > 0);
         expect(new Map(this.newest)).toEqual(upTo);
       },
-      { timeout: 10_000, interval: 2 },
+      { timeout: 60_000, interval: 2 },
     );
   }
 }

@@ -55,7 +55,7 @@ class Reader {
         while (this.take() > 0);
         expect(this.trades.length).toBe(expected.length);
       },
-      { timeout: 20_000, interval: 2 },
+      { timeout: 60_000, interval: 2 },
     );
     expect(this.trades).toEqual(expected);
   }
