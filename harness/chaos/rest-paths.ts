@@ -12,6 +12,7 @@ const templates: Readonly<Record<string, string>> = {
   ListMarkets: "/api/v2/markets",
   ObserveMarketsData: "/api/v2/stream/markets/data",
   ObserveTrades: "/api/v2/stream/trades",
+  ObserveCandleData: "/api/v2/stream/candle/data",
   ListAssets: "/api/v2/assets",
   GetAsset: "/api/v2/asset/{assetId}",
   ListTrades: "/api/v2/trades",

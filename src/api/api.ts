@@ -21,6 +21,7 @@ import { listLedgerEntries } from "./list-ledger-entries.js";
 import { listMarketDepthChanges } from "./list-market-depth-changes.js";
 import { listMarkets } from "./list-markets.js";
 import { listTrades } from "./list-trades.js";
+import { observeCandleData } from "./observe-candle-data.js";
 import { observeMarketsData } from "./observe-markets-data.js";
 import { observeMarketsDepthUpdates } from "./observe-markets-depth-updates.js";
 import { observeTrades } from "./observe-trades.js";
@@ -58,6 +59,7 @@ export function createApi(options: ApiOptions): readonly (UnaryMethod | StreamMe
     onceReady(options.live, listBalanceChanges(options)),
     observeMarketsData(options),
     observeTrades(options),
+    observeCandleData(options),
     getMarketDepthAt(options),
     listMarketDepthChanges(options),
     replayMarketsDepth(options),

@@ -27,6 +27,7 @@ export async function renewExamples(url: string, basePath: string): Promise<void
     ListMarkets: "api/v2/markets?pagination.first=1",
     ObserveMarketsData: `api/v2/stream/markets/data?marketIds=${market}`,
     ObserveTrades: `api/v2/stream/trades?marketIds=${market}`,
+    ObserveCandleData: `api/v2/stream/candle/data?candleId=${candleId}`,
     ListAssets: "api/v2/assets?pagination.first=1",
     GetAsset: `api/v2/asset/${asset}`,
     ListTrades: `api/v2/trades?marketIds=${market}&pagination.first=1`,

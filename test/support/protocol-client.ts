@@ -28,6 +28,7 @@ export type StreamName =
   | "observeMarketsDepthUpdates"
   | "observeMarketsData"
   | "observeTrades"
+  | "observeCandleData"
   | "exportLedgerEntries"
   | "replayMarketsDepth";
 

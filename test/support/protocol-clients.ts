@@ -147,6 +147,7 @@ const urls: Record<UnaryName | StreamName, string> = {
   listMarkets: "/api/v2/markets",
   observeMarketsData: "/api/v2/stream/markets/data",
   observeTrades: "/api/v2/stream/trades",
+  observeCandleData: "/api/v2/stream/candle/data",
   listAssets: "/api/v2/assets",
   getAsset: "/api/v2/asset/{assetId}",
   listTrades: "/api/v2/trades",

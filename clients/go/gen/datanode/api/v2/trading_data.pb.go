@@ -3768,6 +3768,99 @@ func (x *ObserveTradesResponse) GetTrades() []*vega.Trade {
 	return nil
 }
 
+// Which candles to follow.
+type ObserveCandleDataRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. From ListCandleIntervals.
+	CandleId      string `protobuf:"bytes,1,opt,name=candle_id,json=candleId,proto3" json:"candle_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ObserveCandleDataRequest) Reset() {
+	*x = ObserveCandleDataRequest{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObserveCandleDataRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObserveCandleDataRequest) ProtoMessage() {}
+
+func (x *ObserveCandleDataRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObserveCandleDataRequest.ProtoReflect.Descriptor instead.
+func (*ObserveCandleDataRequest) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *ObserveCandleDataRequest) GetCandleId() string {
+	if x != nil {
+		return x.CandleId
+	}
+	return ""
+}
+
+// One message of the stream.
+type ObserveCandleDataResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The running candle, or one that was the running one before. Absent: the stream lives; such a message comes after 15
+	// seconds without another, and may come at first.
+	Candle        *Candle `protobuf:"bytes,1,opt,name=candle,proto3" json:"candle,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ObserveCandleDataResponse) Reset() {
+	*x = ObserveCandleDataResponse{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObserveCandleDataResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObserveCandleDataResponse) ProtoMessage() {}
+
+func (x *ObserveCandleDataResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObserveCandleDataResponse.ProtoReflect.Descriptor instead.
+func (*ObserveCandleDataResponse) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *ObserveCandleDataResponse) GetCandle() *Candle {
+	if x != nil {
+		return x.Candle
+	}
+	return nil
+}
+
 var File_datanode_api_v2_trading_data_proto protoreflect.FileDescriptor
 
 const file_datanode_api_v2_trading_data_proto_rawDesc = "" +
@@ -4058,7 +4151,11 @@ const file_datanode_api_v2_trading_data_proto_rawDesc = "" +
 	"market_ids\x18\x01 \x03(\tR\tmarketIds\x12\x1b\n" +
 	"\tparty_ids\x18\x02 \x03(\tR\bpartyIds\"<\n" +
 	"\x15ObserveTradesResponse\x12#\n" +
-	"\x06trades\x18\x01 \x03(\v2\v.vega.TradeR\x06trades2\xdc\x15\n" +
+	"\x06trades\x18\x01 \x03(\v2\v.vega.TradeR\x06trades\"7\n" +
+	"\x18ObserveCandleDataRequest\x12\x1b\n" +
+	"\tcandle_id\x18\x01 \x01(\tR\bcandleId\"L\n" +
+	"\x19ObserveCandleDataResponse\x12/\n" +
+	"\x06candle\x18\x01 \x01(\v2\x17.datanode.api.v2.CandleR\x06candle2\xef\x16\n" +
 	"\x12TradingDataService\x12y\n" +
 	"\tGetMarket\x12!.datanode.api.v2.GetMarketRequest\x1a\".datanode.api.v2.GetMarketResponse\"%\x82\xd3\xe4\x93\x02\x1c\x12\x1a/api/v2/market/{market_id}\x90\x02\x01\x12\xa7\x01\n" +
 	"\x14GetLatestMarketDepth\x12,.datanode.api.v2.GetLatestMarketDepthRequest\x1a-.datanode.api.v2.GetLatestMarketDepthResponse\"2\x82\xd3\xe4\x93\x02)\x12'/api/v2/market/depth/{market_id}/latest\x90\x02\x01\x12\xa3\x01\n" +
@@ -4078,7 +4175,8 @@ const file_datanode_api_v2_trading_data_proto_rawDesc = "" +
 	"\rObserveTrades\x12%.datanode.api.v2.ObserveTradesRequest\x1a&.datanode.api.v2.ObserveTradesResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/api/v2/stream/trades0\x01\x12\x8f\x01\n" +
 	"\fGetLastTrade\x12$.datanode.api.v2.GetLastTradeRequest\x1a%.datanode.api.v2.GetLastTradeResponse\"2\x82\xd3\xe4\x93\x02)\x12'/api/v2/market/{market_id}/trade/latest\x90\x02\x01\x12\x95\x01\n" +
 	"\x13ListCandleIntervals\x12+.datanode.api.v2.ListCandleIntervalsRequest\x1a,.datanode.api.v2.ListCandleIntervalsResponse\"#\x82\xd3\xe4\x93\x02\x1a\x12\x18/api/v2/candle/intervals\x90\x02\x01\x12|\n" +
-	"\x0eListCandleData\x12&.datanode.api.v2.ListCandleDataRequest\x1a'.datanode.api.v2.ListCandleDataResponse\"\x19\x82\xd3\xe4\x93\x02\x10\x12\x0e/api/v2/candle\x90\x02\x01\x12x\n" +
+	"\x0eListCandleData\x12&.datanode.api.v2.ListCandleDataRequest\x1a'.datanode.api.v2.ListCandleDataResponse\"\x19\x82\xd3\xe4\x93\x02\x10\x12\x0e/api/v2/candle\x90\x02\x01\x12\x90\x01\n" +
+	"\x11ObserveCandleData\x12).datanode.api.v2.ObserveCandleDataRequest\x1a*.datanode.api.v2.ObserveCandleDataResponse\"\"\x82\xd3\xe4\x93\x02\x1c\x12\x1a/api/v2/stream/candle/data0\x01\x12x\n" +
 	"\fListAccounts\x12$.datanode.api.v2.ListAccountsRequest\x1a%.datanode.api.v2.ListAccountsResponse\"\x1b\x82\xd3\xe4\x93\x02\x12\x12\x10/api/v2/accounts\x90\x02\x01\x12\x91\x01\n" +
 	"\x12ListBalanceChanges\x12*.datanode.api.v2.ListBalanceChangesRequest\x1a+.datanode.api.v2.ListBalanceChangesResponse\"\"\x82\xd3\xe4\x93\x02\x19\x12\x17/api/v2/balance/changes\x90\x02\x01B\xb8\x01\n" +
 	"\x13com.datanode.api.v2B\x10TradingDataProtoP\x01Z1marketd.example/marketd/gen/datanode/api/v2;apiv2\xa2\x02\x03DAX\xaa\x02\x0fDatanode.Api.V2\xca\x02\x0fDatanode\\Api\\V2\xe2\x02\x1bDatanode\\Api\\V2\\GPBMetadata\xea\x02\x11Datanode::Api::V2b\x06proto3"
@@ -4095,7 +4193,7 @@ func file_datanode_api_v2_trading_data_proto_rawDescGZIP() []byte {
 	return file_datanode_api_v2_trading_data_proto_rawDescData
 }
 
-var file_datanode_api_v2_trading_data_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
+var file_datanode_api_v2_trading_data_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_datanode_api_v2_trading_data_proto_goTypes = []any{
 	(*GetMarketRequest)(nil),                              // 0: datanode.api.v2.GetMarketRequest
 	(*GetMarketResponse)(nil),                             // 1: datanode.api.v2.GetMarketResponse
@@ -4161,38 +4259,40 @@ var file_datanode_api_v2_trading_data_proto_goTypes = []any{
 	(*ObserveMarketsDataResponse)(nil),                    // 61: datanode.api.v2.ObserveMarketsDataResponse
 	(*ObserveTradesRequest)(nil),                          // 62: datanode.api.v2.ObserveTradesRequest
 	(*ObserveTradesResponse)(nil),                         // 63: datanode.api.v2.ObserveTradesResponse
-	(*vega.Market)(nil),                                   // 64: vega.Market
-	(*vega.PriceLevel)(nil),                               // 65: vega.PriceLevel
-	(*vega.Trade)(nil),                                    // 66: vega.Trade
-	(*vega.MarketData)(nil),                               // 67: vega.MarketData
-	(*vega.MarketDepthUpdate)(nil),                        // 68: vega.MarketDepthUpdate
-	(vega.TransferType)(0),                                // 69: vega.TransferType
-	(vega.AccountType)(0),                                 // 70: vega.AccountType
-	(*vega.Asset)(nil),                                    // 71: vega.Asset
-	(*httpbody.HttpBody)(nil),                             // 72: google.api.HttpBody
+	(*ObserveCandleDataRequest)(nil),                      // 64: datanode.api.v2.ObserveCandleDataRequest
+	(*ObserveCandleDataResponse)(nil),                     // 65: datanode.api.v2.ObserveCandleDataResponse
+	(*vega.Market)(nil),                                   // 66: vega.Market
+	(*vega.PriceLevel)(nil),                               // 67: vega.PriceLevel
+	(*vega.Trade)(nil),                                    // 68: vega.Trade
+	(*vega.MarketData)(nil),                               // 69: vega.MarketData
+	(*vega.MarketDepthUpdate)(nil),                        // 70: vega.MarketDepthUpdate
+	(vega.TransferType)(0),                                // 71: vega.TransferType
+	(vega.AccountType)(0),                                 // 72: vega.AccountType
+	(*vega.Asset)(nil),                                    // 73: vega.Asset
+	(*httpbody.HttpBody)(nil),                             // 74: google.api.HttpBody
 }
 var file_datanode_api_v2_trading_data_proto_depIdxs = []int32{
-	64, // 0: datanode.api.v2.GetMarketResponse.market:type_name -> vega.Market
-	65, // 1: datanode.api.v2.GetLatestMarketDepthResponse.buy:type_name -> vega.PriceLevel
-	65, // 2: datanode.api.v2.GetLatestMarketDepthResponse.sell:type_name -> vega.PriceLevel
-	66, // 3: datanode.api.v2.GetLatestMarketDepthResponse.last_trade:type_name -> vega.Trade
-	67, // 4: datanode.api.v2.GetLatestMarketDataResponse.market_data:type_name -> vega.MarketData
-	67, // 5: datanode.api.v2.ListLatestMarketDataResponse.markets_data:type_name -> vega.MarketData
-	68, // 6: datanode.api.v2.ObserveMarketsDepthUpdatesResponse.update:type_name -> vega.MarketDepthUpdate
+	66, // 0: datanode.api.v2.GetMarketResponse.market:type_name -> vega.Market
+	67, // 1: datanode.api.v2.GetLatestMarketDepthResponse.buy:type_name -> vega.PriceLevel
+	67, // 2: datanode.api.v2.GetLatestMarketDepthResponse.sell:type_name -> vega.PriceLevel
+	68, // 3: datanode.api.v2.GetLatestMarketDepthResponse.last_trade:type_name -> vega.Trade
+	69, // 4: datanode.api.v2.GetLatestMarketDataResponse.market_data:type_name -> vega.MarketData
+	69, // 5: datanode.api.v2.ListLatestMarketDataResponse.markets_data:type_name -> vega.MarketData
+	70, // 6: datanode.api.v2.ObserveMarketsDepthUpdatesResponse.update:type_name -> vega.MarketDepthUpdate
 	12, // 7: datanode.api.v2.ListLedgerEntriesRequest.filter:type_name -> datanode.api.v2.LedgerEntryFilter
 	24, // 8: datanode.api.v2.ListLedgerEntriesRequest.pagination:type_name -> datanode.api.v2.Pagination
 	23, // 9: datanode.api.v2.ListLedgerEntriesRequest.date_range:type_name -> datanode.api.v2.DateRange
 	14, // 10: datanode.api.v2.ListLedgerEntriesResponse.ledger_entries:type_name -> datanode.api.v2.AggregatedLedgerEntriesConnection
 	13, // 11: datanode.api.v2.LedgerEntryFilter.from_account_filter:type_name -> datanode.api.v2.AccountFilter
 	13, // 12: datanode.api.v2.LedgerEntryFilter.to_account_filter:type_name -> datanode.api.v2.AccountFilter
-	69, // 13: datanode.api.v2.LedgerEntryFilter.transfer_types:type_name -> vega.TransferType
-	70, // 14: datanode.api.v2.AccountFilter.account_types:type_name -> vega.AccountType
+	71, // 13: datanode.api.v2.LedgerEntryFilter.transfer_types:type_name -> vega.TransferType
+	72, // 14: datanode.api.v2.AccountFilter.account_types:type_name -> vega.AccountType
 	15, // 15: datanode.api.v2.AggregatedLedgerEntriesConnection.edges:type_name -> datanode.api.v2.AggregatedLedgerEntriesEdge
 	25, // 16: datanode.api.v2.AggregatedLedgerEntriesConnection.page_info:type_name -> datanode.api.v2.PageInfo
 	16, // 17: datanode.api.v2.AggregatedLedgerEntriesEdge.node:type_name -> datanode.api.v2.AggregatedLedgerEntry
-	69, // 18: datanode.api.v2.AggregatedLedgerEntry.transfer_type:type_name -> vega.TransferType
-	70, // 19: datanode.api.v2.AggregatedLedgerEntry.from_account_type:type_name -> vega.AccountType
-	70, // 20: datanode.api.v2.AggregatedLedgerEntry.to_account_type:type_name -> vega.AccountType
+	71, // 18: datanode.api.v2.AggregatedLedgerEntry.transfer_type:type_name -> vega.TransferType
+	72, // 19: datanode.api.v2.AggregatedLedgerEntry.from_account_type:type_name -> vega.AccountType
+	72, // 20: datanode.api.v2.AggregatedLedgerEntry.to_account_type:type_name -> vega.AccountType
 	23, // 21: datanode.api.v2.ExportLedgerEntriesRequest.date_range:type_name -> datanode.api.v2.DateRange
 	24, // 22: datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest.pagination:type_name -> datanode.api.v2.Pagination
 	20, // 23: datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse.bundles:type_name -> datanode.api.v2.ERC20MultiSigSignerRemovedConnection
@@ -4203,27 +4303,27 @@ var file_datanode_api_v2_trading_data_proto_depIdxs = []int32{
 	28, // 28: datanode.api.v2.ListMarketsResponse.markets:type_name -> datanode.api.v2.MarketConnection
 	29, // 29: datanode.api.v2.MarketConnection.edges:type_name -> datanode.api.v2.MarketEdge
 	25, // 30: datanode.api.v2.MarketConnection.page_info:type_name -> datanode.api.v2.PageInfo
-	64, // 31: datanode.api.v2.MarketEdge.node:type_name -> vega.Market
+	66, // 31: datanode.api.v2.MarketEdge.node:type_name -> vega.Market
 	24, // 32: datanode.api.v2.ListAssetsRequest.pagination:type_name -> datanode.api.v2.Pagination
 	32, // 33: datanode.api.v2.ListAssetsResponse.assets:type_name -> datanode.api.v2.AssetsConnection
 	33, // 34: datanode.api.v2.AssetsConnection.edges:type_name -> datanode.api.v2.AssetEdge
 	25, // 35: datanode.api.v2.AssetsConnection.page_info:type_name -> datanode.api.v2.PageInfo
-	71, // 36: datanode.api.v2.AssetEdge.node:type_name -> vega.Asset
-	71, // 37: datanode.api.v2.GetAssetResponse.asset:type_name -> vega.Asset
+	73, // 36: datanode.api.v2.AssetEdge.node:type_name -> vega.Asset
+	73, // 37: datanode.api.v2.GetAssetResponse.asset:type_name -> vega.Asset
 	24, // 38: datanode.api.v2.ListTradesRequest.pagination:type_name -> datanode.api.v2.Pagination
 	23, // 39: datanode.api.v2.ListTradesRequest.date_range:type_name -> datanode.api.v2.DateRange
 	38, // 40: datanode.api.v2.ListTradesResponse.trades:type_name -> datanode.api.v2.TradeConnection
 	39, // 41: datanode.api.v2.TradeConnection.edges:type_name -> datanode.api.v2.TradeEdge
 	25, // 42: datanode.api.v2.TradeConnection.page_info:type_name -> datanode.api.v2.PageInfo
-	66, // 43: datanode.api.v2.TradeEdge.node:type_name -> vega.Trade
-	66, // 44: datanode.api.v2.GetLastTradeResponse.trade:type_name -> vega.Trade
+	68, // 43: datanode.api.v2.TradeEdge.node:type_name -> vega.Trade
+	68, // 44: datanode.api.v2.GetLastTradeResponse.trade:type_name -> vega.Trade
 	13, // 45: datanode.api.v2.ListAccountsRequest.filter:type_name -> datanode.api.v2.AccountFilter
 	24, // 46: datanode.api.v2.ListAccountsRequest.pagination:type_name -> datanode.api.v2.Pagination
 	44, // 47: datanode.api.v2.ListAccountsResponse.accounts:type_name -> datanode.api.v2.AccountsConnection
 	45, // 48: datanode.api.v2.AccountsConnection.edges:type_name -> datanode.api.v2.AccountEdge
 	25, // 49: datanode.api.v2.AccountsConnection.page_info:type_name -> datanode.api.v2.PageInfo
 	46, // 50: datanode.api.v2.AccountEdge.node:type_name -> datanode.api.v2.AccountBalance
-	70, // 51: datanode.api.v2.AccountBalance.type:type_name -> vega.AccountType
+	72, // 51: datanode.api.v2.AccountBalance.type:type_name -> vega.AccountType
 	13, // 52: datanode.api.v2.ListBalanceChangesRequest.filter:type_name -> datanode.api.v2.AccountFilter
 	24, // 53: datanode.api.v2.ListBalanceChangesRequest.pagination:type_name -> datanode.api.v2.Pagination
 	23, // 54: datanode.api.v2.ListBalanceChangesRequest.date_range:type_name -> datanode.api.v2.DateRange
@@ -4231,58 +4331,61 @@ var file_datanode_api_v2_trading_data_proto_depIdxs = []int32{
 	50, // 56: datanode.api.v2.AggregatedBalanceConnection.edges:type_name -> datanode.api.v2.AggregatedBalanceEdge
 	25, // 57: datanode.api.v2.AggregatedBalanceConnection.page_info:type_name -> datanode.api.v2.PageInfo
 	51, // 58: datanode.api.v2.AggregatedBalanceEdge.node:type_name -> datanode.api.v2.AggregatedBalance
-	70, // 59: datanode.api.v2.AggregatedBalance.account_type:type_name -> vega.AccountType
+	72, // 59: datanode.api.v2.AggregatedBalance.account_type:type_name -> vega.AccountType
 	54, // 60: datanode.api.v2.ListCandleIntervalsResponse.interval_to_candle_id:type_name -> datanode.api.v2.IntervalToCandleId
 	24, // 61: datanode.api.v2.ListCandleDataRequest.pagination:type_name -> datanode.api.v2.Pagination
 	57, // 62: datanode.api.v2.ListCandleDataResponse.candles:type_name -> datanode.api.v2.CandleDataConnection
 	58, // 63: datanode.api.v2.CandleDataConnection.edges:type_name -> datanode.api.v2.CandleEdge
 	25, // 64: datanode.api.v2.CandleDataConnection.page_info:type_name -> datanode.api.v2.PageInfo
 	59, // 65: datanode.api.v2.CandleEdge.node:type_name -> datanode.api.v2.Candle
-	67, // 66: datanode.api.v2.ObserveMarketsDataResponse.market_data:type_name -> vega.MarketData
-	66, // 67: datanode.api.v2.ObserveTradesResponse.trades:type_name -> vega.Trade
-	0,  // 68: datanode.api.v2.TradingDataService.GetMarket:input_type -> datanode.api.v2.GetMarketRequest
-	2,  // 69: datanode.api.v2.TradingDataService.GetLatestMarketDepth:input_type -> datanode.api.v2.GetLatestMarketDepthRequest
-	4,  // 70: datanode.api.v2.TradingDataService.GetLatestMarketData:input_type -> datanode.api.v2.GetLatestMarketDataRequest
-	6,  // 71: datanode.api.v2.TradingDataService.ListLatestMarketData:input_type -> datanode.api.v2.ListLatestMarketDataRequest
-	8,  // 72: datanode.api.v2.TradingDataService.ObserveMarketsDepthUpdates:input_type -> datanode.api.v2.ObserveMarketsDepthUpdatesRequest
-	10, // 73: datanode.api.v2.TradingDataService.ListLedgerEntries:input_type -> datanode.api.v2.ListLedgerEntriesRequest
-	17, // 74: datanode.api.v2.TradingDataService.ExportLedgerEntries:input_type -> datanode.api.v2.ExportLedgerEntriesRequest
-	18, // 75: datanode.api.v2.TradingDataService.ListERC20MultiSigSignerRemovedBundles:input_type -> datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest
-	26, // 76: datanode.api.v2.TradingDataService.ListMarkets:input_type -> datanode.api.v2.ListMarketsRequest
-	60, // 77: datanode.api.v2.TradingDataService.ObserveMarketsData:input_type -> datanode.api.v2.ObserveMarketsDataRequest
-	30, // 78: datanode.api.v2.TradingDataService.ListAssets:input_type -> datanode.api.v2.ListAssetsRequest
-	34, // 79: datanode.api.v2.TradingDataService.GetAsset:input_type -> datanode.api.v2.GetAssetRequest
-	36, // 80: datanode.api.v2.TradingDataService.ListTrades:input_type -> datanode.api.v2.ListTradesRequest
-	62, // 81: datanode.api.v2.TradingDataService.ObserveTrades:input_type -> datanode.api.v2.ObserveTradesRequest
-	40, // 82: datanode.api.v2.TradingDataService.GetLastTrade:input_type -> datanode.api.v2.GetLastTradeRequest
-	52, // 83: datanode.api.v2.TradingDataService.ListCandleIntervals:input_type -> datanode.api.v2.ListCandleIntervalsRequest
-	55, // 84: datanode.api.v2.TradingDataService.ListCandleData:input_type -> datanode.api.v2.ListCandleDataRequest
-	42, // 85: datanode.api.v2.TradingDataService.ListAccounts:input_type -> datanode.api.v2.ListAccountsRequest
-	47, // 86: datanode.api.v2.TradingDataService.ListBalanceChanges:input_type -> datanode.api.v2.ListBalanceChangesRequest
-	1,  // 87: datanode.api.v2.TradingDataService.GetMarket:output_type -> datanode.api.v2.GetMarketResponse
-	3,  // 88: datanode.api.v2.TradingDataService.GetLatestMarketDepth:output_type -> datanode.api.v2.GetLatestMarketDepthResponse
-	5,  // 89: datanode.api.v2.TradingDataService.GetLatestMarketData:output_type -> datanode.api.v2.GetLatestMarketDataResponse
-	7,  // 90: datanode.api.v2.TradingDataService.ListLatestMarketData:output_type -> datanode.api.v2.ListLatestMarketDataResponse
-	9,  // 91: datanode.api.v2.TradingDataService.ObserveMarketsDepthUpdates:output_type -> datanode.api.v2.ObserveMarketsDepthUpdatesResponse
-	11, // 92: datanode.api.v2.TradingDataService.ListLedgerEntries:output_type -> datanode.api.v2.ListLedgerEntriesResponse
-	72, // 93: datanode.api.v2.TradingDataService.ExportLedgerEntries:output_type -> google.api.HttpBody
-	19, // 94: datanode.api.v2.TradingDataService.ListERC20MultiSigSignerRemovedBundles:output_type -> datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse
-	27, // 95: datanode.api.v2.TradingDataService.ListMarkets:output_type -> datanode.api.v2.ListMarketsResponse
-	61, // 96: datanode.api.v2.TradingDataService.ObserveMarketsData:output_type -> datanode.api.v2.ObserveMarketsDataResponse
-	31, // 97: datanode.api.v2.TradingDataService.ListAssets:output_type -> datanode.api.v2.ListAssetsResponse
-	35, // 98: datanode.api.v2.TradingDataService.GetAsset:output_type -> datanode.api.v2.GetAssetResponse
-	37, // 99: datanode.api.v2.TradingDataService.ListTrades:output_type -> datanode.api.v2.ListTradesResponse
-	63, // 100: datanode.api.v2.TradingDataService.ObserveTrades:output_type -> datanode.api.v2.ObserveTradesResponse
-	41, // 101: datanode.api.v2.TradingDataService.GetLastTrade:output_type -> datanode.api.v2.GetLastTradeResponse
-	53, // 102: datanode.api.v2.TradingDataService.ListCandleIntervals:output_type -> datanode.api.v2.ListCandleIntervalsResponse
-	56, // 103: datanode.api.v2.TradingDataService.ListCandleData:output_type -> datanode.api.v2.ListCandleDataResponse
-	43, // 104: datanode.api.v2.TradingDataService.ListAccounts:output_type -> datanode.api.v2.ListAccountsResponse
-	48, // 105: datanode.api.v2.TradingDataService.ListBalanceChanges:output_type -> datanode.api.v2.ListBalanceChangesResponse
-	87, // [87:106] is the sub-list for method output_type
-	68, // [68:87] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	69, // 66: datanode.api.v2.ObserveMarketsDataResponse.market_data:type_name -> vega.MarketData
+	68, // 67: datanode.api.v2.ObserveTradesResponse.trades:type_name -> vega.Trade
+	59, // 68: datanode.api.v2.ObserveCandleDataResponse.candle:type_name -> datanode.api.v2.Candle
+	0,  // 69: datanode.api.v2.TradingDataService.GetMarket:input_type -> datanode.api.v2.GetMarketRequest
+	2,  // 70: datanode.api.v2.TradingDataService.GetLatestMarketDepth:input_type -> datanode.api.v2.GetLatestMarketDepthRequest
+	4,  // 71: datanode.api.v2.TradingDataService.GetLatestMarketData:input_type -> datanode.api.v2.GetLatestMarketDataRequest
+	6,  // 72: datanode.api.v2.TradingDataService.ListLatestMarketData:input_type -> datanode.api.v2.ListLatestMarketDataRequest
+	8,  // 73: datanode.api.v2.TradingDataService.ObserveMarketsDepthUpdates:input_type -> datanode.api.v2.ObserveMarketsDepthUpdatesRequest
+	10, // 74: datanode.api.v2.TradingDataService.ListLedgerEntries:input_type -> datanode.api.v2.ListLedgerEntriesRequest
+	17, // 75: datanode.api.v2.TradingDataService.ExportLedgerEntries:input_type -> datanode.api.v2.ExportLedgerEntriesRequest
+	18, // 76: datanode.api.v2.TradingDataService.ListERC20MultiSigSignerRemovedBundles:input_type -> datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest
+	26, // 77: datanode.api.v2.TradingDataService.ListMarkets:input_type -> datanode.api.v2.ListMarketsRequest
+	60, // 78: datanode.api.v2.TradingDataService.ObserveMarketsData:input_type -> datanode.api.v2.ObserveMarketsDataRequest
+	30, // 79: datanode.api.v2.TradingDataService.ListAssets:input_type -> datanode.api.v2.ListAssetsRequest
+	34, // 80: datanode.api.v2.TradingDataService.GetAsset:input_type -> datanode.api.v2.GetAssetRequest
+	36, // 81: datanode.api.v2.TradingDataService.ListTrades:input_type -> datanode.api.v2.ListTradesRequest
+	62, // 82: datanode.api.v2.TradingDataService.ObserveTrades:input_type -> datanode.api.v2.ObserveTradesRequest
+	40, // 83: datanode.api.v2.TradingDataService.GetLastTrade:input_type -> datanode.api.v2.GetLastTradeRequest
+	52, // 84: datanode.api.v2.TradingDataService.ListCandleIntervals:input_type -> datanode.api.v2.ListCandleIntervalsRequest
+	55, // 85: datanode.api.v2.TradingDataService.ListCandleData:input_type -> datanode.api.v2.ListCandleDataRequest
+	64, // 86: datanode.api.v2.TradingDataService.ObserveCandleData:input_type -> datanode.api.v2.ObserveCandleDataRequest
+	42, // 87: datanode.api.v2.TradingDataService.ListAccounts:input_type -> datanode.api.v2.ListAccountsRequest
+	47, // 88: datanode.api.v2.TradingDataService.ListBalanceChanges:input_type -> datanode.api.v2.ListBalanceChangesRequest
+	1,  // 89: datanode.api.v2.TradingDataService.GetMarket:output_type -> datanode.api.v2.GetMarketResponse
+	3,  // 90: datanode.api.v2.TradingDataService.GetLatestMarketDepth:output_type -> datanode.api.v2.GetLatestMarketDepthResponse
+	5,  // 91: datanode.api.v2.TradingDataService.GetLatestMarketData:output_type -> datanode.api.v2.GetLatestMarketDataResponse
+	7,  // 92: datanode.api.v2.TradingDataService.ListLatestMarketData:output_type -> datanode.api.v2.ListLatestMarketDataResponse
+	9,  // 93: datanode.api.v2.TradingDataService.ObserveMarketsDepthUpdates:output_type -> datanode.api.v2.ObserveMarketsDepthUpdatesResponse
+	11, // 94: datanode.api.v2.TradingDataService.ListLedgerEntries:output_type -> datanode.api.v2.ListLedgerEntriesResponse
+	74, // 95: datanode.api.v2.TradingDataService.ExportLedgerEntries:output_type -> google.api.HttpBody
+	19, // 96: datanode.api.v2.TradingDataService.ListERC20MultiSigSignerRemovedBundles:output_type -> datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse
+	27, // 97: datanode.api.v2.TradingDataService.ListMarkets:output_type -> datanode.api.v2.ListMarketsResponse
+	61, // 98: datanode.api.v2.TradingDataService.ObserveMarketsData:output_type -> datanode.api.v2.ObserveMarketsDataResponse
+	31, // 99: datanode.api.v2.TradingDataService.ListAssets:output_type -> datanode.api.v2.ListAssetsResponse
+	35, // 100: datanode.api.v2.TradingDataService.GetAsset:output_type -> datanode.api.v2.GetAssetResponse
+	37, // 101: datanode.api.v2.TradingDataService.ListTrades:output_type -> datanode.api.v2.ListTradesResponse
+	63, // 102: datanode.api.v2.TradingDataService.ObserveTrades:output_type -> datanode.api.v2.ObserveTradesResponse
+	41, // 103: datanode.api.v2.TradingDataService.GetLastTrade:output_type -> datanode.api.v2.GetLastTradeResponse
+	53, // 104: datanode.api.v2.TradingDataService.ListCandleIntervals:output_type -> datanode.api.v2.ListCandleIntervalsResponse
+	56, // 105: datanode.api.v2.TradingDataService.ListCandleData:output_type -> datanode.api.v2.ListCandleDataResponse
+	65, // 106: datanode.api.v2.TradingDataService.ObserveCandleData:output_type -> datanode.api.v2.ObserveCandleDataResponse
+	43, // 107: datanode.api.v2.TradingDataService.ListAccounts:output_type -> datanode.api.v2.ListAccountsResponse
+	48, // 108: datanode.api.v2.TradingDataService.ListBalanceChanges:output_type -> datanode.api.v2.ListBalanceChangesResponse
+	89, // [89:109] is the sub-list for method output_type
+	69, // [69:89] is the sub-list for method input_type
+	69, // [69:69] is the sub-list for extension type_name
+	69, // [69:69] is the sub-list for extension extendee
+	0,  // [0:69] is the sub-list for field type_name
 }
 
 func init() { file_datanode_api_v2_trading_data_proto_init() }
@@ -4309,7 +4412,7 @@ func file_datanode_api_v2_trading_data_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_datanode_api_v2_trading_data_proto_rawDesc), len(file_datanode_api_v2_trading_data_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   64,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -85,6 +85,9 @@ const (
 	// TradingDataServiceListCandleDataProcedure is the fully-qualified name of the TradingDataService's
 	// ListCandleData RPC.
 	TradingDataServiceListCandleDataProcedure = "/datanode.api.v2.TradingDataService/ListCandleData"
+	// TradingDataServiceObserveCandleDataProcedure is the fully-qualified name of the
+	// TradingDataService's ObserveCandleData RPC.
+	TradingDataServiceObserveCandleDataProcedure = "/datanode.api.v2.TradingDataService/ObserveCandleData"
 	// TradingDataServiceListAccountsProcedure is the fully-qualified name of the TradingDataService's
 	// ListAccounts RPC.
 	TradingDataServiceListAccountsProcedure = "/datanode.api.v2.TradingDataService/ListAccounts"
@@ -140,6 +143,9 @@ type TradingDataServiceClient interface {
 	// Candles of one market and interval, a page at a time, by the beginning of their periods. They are exact at every
 	// block. A market that is not known is NOT_FOUND.
 	ListCandleData(context.Context, *v2.ListCandleDataRequest) (*v2.ListCandleDataResponse, error)
+	// The running candle of a market and interval, whenever it changes. A reader that is slow gets each candle as it is
+	// then. A market that is not known is NOT_FOUND.
+	ObserveCandleData(context.Context, *v2.ObserveCandleDataRequest) (*connect.ServerStreamForClient[v2.ObserveCandleDataResponse], error)
 	// Accounts that match a filter, each with what it holds, or held at a time. By the order in which the network first
 	// named them.
 	ListAccounts(context.Context, *v2.ListAccountsRequest) (*v2.ListAccountsResponse, error)
@@ -274,6 +280,12 @@ func NewTradingDataServiceClient(httpClient connect.HTTPClient, baseURL string, 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		observeCandleData: connect.NewClient[v2.ObserveCandleDataRequest, v2.ObserveCandleDataResponse](
+			httpClient,
+			baseURL+TradingDataServiceObserveCandleDataProcedure,
+			connect.WithSchema(tradingDataServiceMethods.ByName("ObserveCandleData")),
+			connect.WithClientOptions(opts...),
+		),
 		listAccounts: connect.NewClient[v2.ListAccountsRequest, v2.ListAccountsResponse](
 			httpClient,
 			baseURL+TradingDataServiceListAccountsProcedure,
@@ -310,6 +322,7 @@ type tradingDataServiceClient struct {
 	getLastTrade                          *connect.Client[v2.GetLastTradeRequest, v2.GetLastTradeResponse]
 	listCandleIntervals                   *connect.Client[v2.ListCandleIntervalsRequest, v2.ListCandleIntervalsResponse]
 	listCandleData                        *connect.Client[v2.ListCandleDataRequest, v2.ListCandleDataResponse]
+	observeCandleData                     *connect.Client[v2.ObserveCandleDataRequest, v2.ObserveCandleDataResponse]
 	listAccounts                          *connect.Client[v2.ListAccountsRequest, v2.ListAccountsResponse]
 	listBalanceChanges                    *connect.Client[v2.ListBalanceChangesRequest, v2.ListBalanceChangesResponse]
 }
@@ -452,6 +465,11 @@ func (c *tradingDataServiceClient) ListCandleData(ctx context.Context, req *v2.L
 	return nil, err
 }
 
+// ObserveCandleData calls datanode.api.v2.TradingDataService.ObserveCandleData.
+func (c *tradingDataServiceClient) ObserveCandleData(ctx context.Context, req *v2.ObserveCandleDataRequest) (*connect.ServerStreamForClient[v2.ObserveCandleDataResponse], error) {
+	return c.observeCandleData.CallServerStream(ctx, connect.NewRequest(req))
+}
+
 // ListAccounts calls datanode.api.v2.TradingDataService.ListAccounts.
 func (c *tradingDataServiceClient) ListAccounts(ctx context.Context, req *v2.ListAccountsRequest) (*v2.ListAccountsResponse, error) {
 	response, err := c.listAccounts.CallUnary(ctx, connect.NewRequest(req))
@@ -517,6 +535,9 @@ type TradingDataServiceHandler interface {
 	// Candles of one market and interval, a page at a time, by the beginning of their periods. They are exact at every
 	// block. A market that is not known is NOT_FOUND.
 	ListCandleData(context.Context, *v2.ListCandleDataRequest) (*v2.ListCandleDataResponse, error)
+	// The running candle of a market and interval, whenever it changes. A reader that is slow gets each candle as it is
+	// then. A market that is not known is NOT_FOUND.
+	ObserveCandleData(context.Context, *v2.ObserveCandleDataRequest, *connect.ServerStream[v2.ObserveCandleDataResponse]) error
 	// Accounts that match a filter, each with what it holds, or held at a time. By the order in which the network first
 	// named them.
 	ListAccounts(context.Context, *v2.ListAccountsRequest) (*v2.ListAccountsResponse, error)
@@ -647,6 +668,12 @@ func NewTradingDataServiceHandler(svc TradingDataServiceHandler, opts ...connect
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	tradingDataServiceObserveCandleDataHandler := connect.NewServerStreamHandlerSimple(
+		TradingDataServiceObserveCandleDataProcedure,
+		svc.ObserveCandleData,
+		connect.WithSchema(tradingDataServiceMethods.ByName("ObserveCandleData")),
+		connect.WithHandlerOptions(opts...),
+	)
 	tradingDataServiceListAccountsHandler := connect.NewUnaryHandlerSimple(
 		TradingDataServiceListAccountsProcedure,
 		svc.ListAccounts,
@@ -697,6 +724,8 @@ func NewTradingDataServiceHandler(svc TradingDataServiceHandler, opts ...connect
 			tradingDataServiceListCandleIntervalsHandler.ServeHTTP(w, r)
 		case TradingDataServiceListCandleDataProcedure:
 			tradingDataServiceListCandleDataHandler.ServeHTTP(w, r)
+		case TradingDataServiceObserveCandleDataProcedure:
+			tradingDataServiceObserveCandleDataHandler.ServeHTTP(w, r)
 		case TradingDataServiceListAccountsProcedure:
 			tradingDataServiceListAccountsHandler.ServeHTTP(w, r)
 		case TradingDataServiceListBalanceChangesProcedure:
@@ -776,6 +805,10 @@ func (UnimplementedTradingDataServiceHandler) ListCandleIntervals(context.Contex
 
 func (UnimplementedTradingDataServiceHandler) ListCandleData(context.Context, *v2.ListCandleDataRequest) (*v2.ListCandleDataResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.ListCandleData is not implemented"))
+}
+
+func (UnimplementedTradingDataServiceHandler) ObserveCandleData(context.Context, *v2.ObserveCandleDataRequest, *connect.ServerStream[v2.ObserveCandleDataResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.ObserveCandleData is not implemented"))
 }
 
 func (UnimplementedTradingDataServiceHandler) ListAccounts(context.Context, *v2.ListAccountsRequest) (*v2.ListAccountsResponse, error) {
