@@ -153,6 +153,12 @@ async function ours(blocks: SimulatedBlocks): Promise<FanOut> {
     blockAgeSeconds: () => 0,
     status: () => ({}),
     observe: (_ids, options) => driven.hub.open(undefined, options),
+    observeData: () => {
+      throw new Error("it is not served");
+    },
+    openFeed: () => {
+      throw new Error("it is not served");
+    },
     onReadiness: () => {},
     drain: () => {},
     stop: async () => {},

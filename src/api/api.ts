@@ -21,7 +21,10 @@ import { listLedgerEntries } from "./list-ledger-entries.js";
 import { listMarketDepthChanges } from "./list-market-depth-changes.js";
 import { listMarkets } from "./list-markets.js";
 import { listTrades } from "./list-trades.js";
+import { observeCandleData } from "./observe-candle-data.js";
+import { observeMarketsData } from "./observe-markets-data.js";
 import { observeMarketsDepthUpdates } from "./observe-markets-depth-updates.js";
+import { observeTrades } from "./observe-trades.js";
 import { replayMarketsDepth } from "./replay-markets-depth.js";
 
 /** What the methods read from. */
@@ -54,6 +57,9 @@ export function createApi(options: ApiOptions): readonly (UnaryMethod | StreamMe
     listCandleData(options),
     onceReady(options.live, listAccounts(options)),
     onceReady(options.live, listBalanceChanges(options)),
+    observeMarketsData(options),
+    observeTrades(options),
+    observeCandleData(options),
     getMarketDepthAt(options),
     listMarketDepthChanges(options),
     replayMarketsDepth(options),

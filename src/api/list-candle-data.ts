@@ -4,7 +4,6 @@ import {
   TradingDataService,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { blockMetadata } from "../domain/block-headers.js";
-import type { Candle } from "../domain/candle.js";
 import { decodePlaceCursor, encodePlaceCursor } from "../domain/cursor.js";
 import { invalidParameter, worded } from "../domain/failure.js";
 import { pageInfo, readPagination } from "../domain/page.js";
@@ -12,7 +11,7 @@ import { type Call, type UnaryMethod, unary } from "../domain/service.js";
 import { MessageResponse } from "../encoding/message-response.js";
 import type { Live } from "../live/live.js";
 import type { Database } from "../store/database.js";
-import { type CandlePlace, type PeriodRange, readCandles } from "../trades/candle-reader.js";
+import { type CandlePlace, candleMessage, type PeriodRange, readCandles } from "../trades/candle-reader.js";
 import { requireCandles } from "./candle-id.js";
 
 /** ListCandleData: a page of candles, by the beginning of their periods. */
@@ -50,9 +49,4 @@ function decode(field: string, text: string): CandlePlace {
 
 function cursorOf({ startNs, firstTrade }: CandlePlace): string {
   return encodePlaceCursor("candles", startNs, firstTrade);
-}
-
-/** A candle as a message. */
-export function candleMessage({ startNs, lastNs, high, low, open, close, volume }: Candle) {
-  return { start: startNs, lastUpdate: lastNs, high, low, open, close, volume };
 }

@@ -1,14 +1,19 @@
+import type { DescMessage } from "@bufbuild/protobuf";
+import type { ObserveMarketsDataResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import type { BlockHead } from "../domain/block-headers.js";
 import { Failure, unavailable } from "../domain/failure.js";
+import type { ResponseStream } from "../domain/service.js";
 import type { Changes } from "../store/changes.js";
 import type { Database } from "../store/database.js";
 import type { Log } from "../telemetry/log.js";
 import type { Metrics } from "../telemetry/metrics.js";
+import { type FeedSource, Feeds } from "./feed.js";
 import { Hub, type StreamOptions } from "./hub.js";
 import { type LiveLimits, liveLimits, liveRetryAfterMs } from "./limits.js";
 import type { LiveMarket } from "./live-market.js";
 import { blockAgeSeconds, databaseSilenceSeconds, registerLiveMetrics } from "./live-metrics.js";
 import { LiveState, type MarketCounts } from "./live-state.js";
+import { MarketDataFeed } from "./market-data-feed.js";
 import type { Subscriber } from "./subscriber.js";
 import { Tail } from "./tail.js";
 
@@ -43,6 +48,20 @@ export interface Live {
    * stream tells of it, `not_found` naming the first unknown one
    */
   observe(marketIds: readonly string[], options: StreamOptions): Subscriber;
+  /**
+   * Opens a stream of a selection behind a place; see {@link Feeds.open}.
+   * @throws Failure `unavailable` while not ready or draining
+   */
+  openFeed<S extends DescMessage>(
+    key: string,
+    place: bigint,
+    makeSource: (wakeAll: () => void) => FeedSource<S>,
+  ): ResponseStream<S>;
+  /**
+   * Opens a stream of the market data of markets, chosen as in {@link observe}; also of those that are stale.
+   * @throws Failure `unavailable` while not ready or draining, `not_found` naming the first unknown market
+   */
+  observeData(marketIds: readonly string[]): ResponseStream<typeof ObserveMarketsDataResponseSchema>;
   /** Called with each change of {@link ready}. */
   onReadiness(listener: (ready: boolean) => void): void;
   /** Ends every stream with UNAVAILABLE, and refuses new ones. Unary calls continue. */
@@ -80,6 +99,7 @@ class FollowedLive implements Live {
   readonly #listeners: ((ready: boolean) => void)[] = [];
   #state: LiveState | undefined;
   #hub: Hub | undefined;
+  #feeds: Feeds | undefined;
   #messagesBefore = 0;
   #draining = false;
   /** Whether it was said that the database is empty. */
@@ -138,6 +158,24 @@ class FollowedLive implements Live {
     return this.#hub.open(markets, options);
   }
 
+  observeData(marketIds: readonly string[]): ResponseStream<typeof ObserveMarketsDataResponseSchema> {
+    const state = this.state();
+    const ids = [...new Set(marketIds)].sort();
+    const markets = ids.length === 0 ? undefined : ids.map((id) => state.requireMarket(id));
+    const makeSource = () => new MarketDataFeed(state, markets, this.limits.messageBytesMax);
+    return this.openFeed(`data ${JSON.stringify(ids)}`, -1n, makeSource);
+  }
+
+  openFeed<S extends DescMessage>(
+    key: string,
+    place: bigint,
+    makeSource: (wakeAll: () => void) => FeedSource<S>,
+  ): ResponseStream<S> {
+    this.state();
+    if (this.#draining || this.#feeds === undefined) throw draining();
+    return this.#feeds.open(key, place, makeSource);
+  }
+
   counts() {
     return this.#hub?.counts() ?? { subscribers: 0, lagging: 0 };
   }
@@ -160,13 +198,17 @@ class FollowedLive implements Live {
     if (this.#state !== undefined && !afresh) {
       const change = this.#state.apply(changes, await this.#state.prepare(changes));
       this.#hub?.publish(change);
+      this.#feeds?.publish();
       for (const market of change.turned) this.#logTurned(market);
       return;
     }
     const state = await LiveState.create(changes, this.limits);
     this.#forget();
     this.#isEmpty = false;
-    if (!this.#draining) this.#hub = new Hub(state, this.limits, this.log);
+    if (!this.#draining) {
+      this.#hub = new Hub(state, this.limits, this.log);
+      this.#feeds = new Feeds(this.limits, this.log);
+    }
     this.#state = state;
     const { chainId, height } = changes.progress;
     this.log.info({ chain: chainId, height: String(height), markets: state.announced.length }, "read the state");
@@ -197,6 +239,8 @@ class FollowedLive implements Live {
 
   #endStreams(failure: Failure): void {
     const hub = this.#hub;
+    this.#feeds?.end(failure);
+    this.#feeds = undefined;
     this.#hub = undefined;
     if (hub === undefined) return;
     this.#messagesBefore += hub.messages;

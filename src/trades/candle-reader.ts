@@ -54,6 +54,36 @@ export function readCandles(
   });
 }
 
+/** Candles that one read for a stream gives. */
+const candlesPerRead = 1_000;
+
+/** The newest candle, or all that begin at a time or later, as they are now. */
+export async function* readCandlesFrom(
+  reader: Reader,
+  series: CandleSeries,
+  fromNs: bigint | undefined,
+): AsyncGenerator<Candle> {
+  const { oldest } = await readTradeExtent(reader, always);
+  const low = fromNs ?? oldest.timeNs;
+  if (fromNs === undefined) {
+    const range = { low, high: undefined, from: undefined, descending: true };
+    yield* (await scanCandles(reader, series, range, 1)).candles;
+    return;
+  }
+  for (let from: CandlePlace | undefined; ; ) {
+    const range = { low, high: undefined, from, descending: false };
+    const { candles } = await scanCandles(reader, series, range, candlesPerRead);
+    yield* candles;
+    if (candles.length < candlesPerRead) return;
+    from = candles.at(-1);
+  }
+}
+
+/** A candle as a message. */
+export function candleMessage({ startNs, lastNs, high, low, open, close, volume }: Candle) {
+  return { start: startNs, lastUpdate: lastNs, high, low, open, close, volume };
+}
+
 /** A period that began before all trades were kept has a candle of some of them. */
 function checkKept(path: string, timeNs: bigint | undefined, oldest: OldestKept): void {
   if (timeNs !== undefined && timeNs < oldest.timeNs) throw tradesNotKept(path, oldest);

@@ -3,6 +3,7 @@ import type { TimeRange } from "../domain/date-range.js";
 import { Failure, worded } from "../domain/failure.js";
 import { type Page, type PageRequest, readPage, type Scan } from "../domain/page.js";
 import type { Call } from "../domain/service.js";
+import { asText } from "../store/connection/column.js";
 import type { Parameter } from "../store/connection/connection.js";
 import type { Reader } from "../store/connection/lease.js";
 import { type BlockPlace, parsePlace, placeSql, ReadBehindError } from "../store/connection/store-place.js";
@@ -230,13 +231,11 @@ async function readKeys(
   const parts = branches.map((branch, number) => {
     const { sql, parameters: own } = rangeSql(branch, branch.open ?? { low: 1n, high: 0n, descending: false });
     parameters.push(...branch.rest.parameters, ...own);
-    const fits = branch.rest.sql === "" ? "1" : `(${branch.rest.sql})`;
-    return `(SELECT ${number} AS branch, id, ${fits} AS fits FROM trade ${sql} LIMIT ${limit})`;
+    // Servers have types of their own for a literal and a condition.
+    const [branchSql, fitsSql] = [number, branch.rest.sql || 1].map((sql) => asText(`${sql}`));
+    return `(SELECT ${branchSql} AS branch, id, ${fitsSql} AS fits FROM trade ${sql} LIMIT ${limit})`;
   });
-  const keys = await reader.query<{ branch: number | bigint; id: bigint; fits: number | bigint }>(
-    parts.join("\nUNION ALL "),
-    parameters,
-  );
+  const keys = await reader.query<{ branch: string; id: bigint; fits: string }>(parts.join("\nUNION ALL "), parameters);
   const counts = new Array<number>(branches.length).fill(0);
   for (const { branch: number, id, fits } of keys) {
     const branch = branches[Number(number)];
@@ -246,7 +245,7 @@ async function readKeys(
     const isFurther = compareIds(id, startOf(branch.open), branch.open) >= 0;
     if (isFurther)
       branch.open = branch.open.descending ? { ...branch.open, high: id - 1n } : { ...branch.open, low: id + 1n };
-    if (Number(fits) === 1) found.add(id);
+    if (fits === "1") found.add(id);
   }
   branches.forEach((branch, number) => {
     if ((counts[number] ?? 0) < limit) branch.open = undefined;

@@ -39,18 +39,23 @@ export function operationsOn({ market, other, party, asset }: Known): readonly O
     { method: "listERC20MultiSigSignerRemovedBundles", request: { pagination: { first: 1 } } },
     { method: "listMarkets", request: { pagination: { first: 1 }, includeSettled: false } },
     { method: "listMarkets", request: { pagination: { after: "nowhere" } } },
+    { method: "observeMarketsData", request: { marketIds: [market, other] } },
+    { method: "observeMarketsData", request: { marketIds: ["nowhere"] } },
     { method: "listAssets", request: { pagination: { first: 2, newestFirst: true } } },
     { method: "listAssets", request: { assetId: "nowhere" } },
     { method: "getAsset", request: { assetId: asset } },
     { method: "getAsset", request: { assetId: "nowhere" } },
     { method: "listTrades", request: { marketIds: [market], pagination: { first: 2 } } },
     { method: "listTrades", request: { partyIds: [party], dateRange: { startTimestamp: "2", endTimestamp: "1" } } },
+    { method: "observeTrades", request: { marketIds: [market], partyIds: [party] } },
+    { method: "observeTrades", request: { marketIds: ["nowhere"] } },
     { method: "getLastTrade", request: { marketId: market } },
     { method: "getLastTrade", request: { marketId: "nowhere" } },
     { method: "listCandleIntervals", request: { marketId: market } },
     { method: "listCandleIntervals", request: { marketId: "nowhere" } },
     { method: "listCandleData", request: { candleId: `trades_candle_1_minute_${market}`, pagination: { first: 2 } } },
     { method: "listCandleData", request: { candleId: "trades_candle_2_minutes" } },
+    { method: "observeCandleData", request: { candleId: "trades_candle_block_nowhere" } },
     { method: "listAccounts", request: { filter: { partyIds: [party] }, asOf: "1" } },
     { method: "listAccounts", request: { filter: { partyIds: [party, other] } } },
     { method: "listBalanceChanges", request: { filter: { assetId: asset }, pagination: { first: 3 } } },
@@ -65,7 +70,7 @@ export function operationsOn({ market, other, party, asset }: Known): readonly O
 }
 
 function isStream(method: Operation["method"]): method is StreamName {
-  return method === "observeMarketsDepthUpdates" || method === "exportLedgerEntries" || method === "replayMarketsDepth";
+  return method.startsWith("observe") || method === "exportLedgerEntries" || method === "replayMarketsDepth";
 }
 
 /** How many messages of a method are compared: of the endless stream the first, which holds whole books. */

@@ -24,7 +24,13 @@ export type UnaryName =
   | "listMarketDepthChanges";
 
 /** The name of a streaming method. */
-export type StreamName = "observeMarketsDepthUpdates" | "exportLedgerEntries" | "replayMarketsDepth";
+export type StreamName =
+  | "observeMarketsDepthUpdates"
+  | "observeMarketsData"
+  | "observeTrades"
+  | "observeCandleData"
+  | "exportLedgerEntries"
+  | "replayMarketsDepth";
 
 /** What came back, whatever the protocol: the documented JSON, or the error. */
 export type Outcome =

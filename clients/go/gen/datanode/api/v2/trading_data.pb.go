@@ -3573,6 +3573,294 @@ func (x *Candle) GetVolume() uint64 {
 	return 0
 }
 
+// Whose market data to follow.
+type ObserveMarketsDataRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// None: every market, those announced later included. An unknown one is NOT_FOUND.
+	MarketIds     []string `protobuf:"bytes,1,rep,name=market_ids,json=marketIds,proto3" json:"market_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ObserveMarketsDataRequest) Reset() {
+	*x = ObserveMarketsDataRequest{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObserveMarketsDataRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObserveMarketsDataRequest) ProtoMessage() {}
+
+func (x *ObserveMarketsDataRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObserveMarketsDataRequest.ProtoReflect.Descriptor instead.
+func (*ObserveMarketsDataRequest) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *ObserveMarketsDataRequest) GetMarketIds() []string {
+	if x != nil {
+		return x.MarketIds
+	}
+	return nil
+}
+
+// One message of the stream. An empty one says that the stream lives; it comes after 15 seconds without another, and at
+// first if there is no market data.
+type ObserveMarketsDataResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most one per market, ordered by market id.
+	MarketData    []*vega.MarketData `protobuf:"bytes,1,rep,name=market_data,json=marketData,proto3" json:"market_data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ObserveMarketsDataResponse) Reset() {
+	*x = ObserveMarketsDataResponse{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObserveMarketsDataResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObserveMarketsDataResponse) ProtoMessage() {}
+
+func (x *ObserveMarketsDataResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObserveMarketsDataResponse.ProtoReflect.Descriptor instead.
+func (*ObserveMarketsDataResponse) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *ObserveMarketsDataResponse) GetMarketData() []*vega.MarketData {
+	if x != nil {
+		return x.MarketData
+	}
+	return nil
+}
+
+// Which trades to follow. Fields that are set must all match.
+type ObserveTradesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Trades of one of these markets; none: any. An unknown one is NOT_FOUND.
+	MarketIds []string `protobuf:"bytes,1,rep,name=market_ids,json=marketIds,proto3" json:"market_ids,omitempty"`
+	// Trades with one of these as buyer or seller; none: any.
+	PartyIds      []string `protobuf:"bytes,2,rep,name=party_ids,json=partyIds,proto3" json:"party_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ObserveTradesRequest) Reset() {
+	*x = ObserveTradesRequest{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObserveTradesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObserveTradesRequest) ProtoMessage() {}
+
+func (x *ObserveTradesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObserveTradesRequest.ProtoReflect.Descriptor instead.
+func (*ObserveTradesRequest) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *ObserveTradesRequest) GetMarketIds() []string {
+	if x != nil {
+		return x.MarketIds
+	}
+	return nil
+}
+
+func (x *ObserveTradesRequest) GetPartyIds() []string {
+	if x != nil {
+		return x.PartyIds
+	}
+	return nil
+}
+
+// One message of the stream. An empty one says that the stream lives; it comes at first, and after 15 seconds without
+// another.
+type ObserveTradesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of the network.
+	Trades        []*vega.Trade `protobuf:"bytes,1,rep,name=trades,proto3" json:"trades,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ObserveTradesResponse) Reset() {
+	*x = ObserveTradesResponse{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObserveTradesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObserveTradesResponse) ProtoMessage() {}
+
+func (x *ObserveTradesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObserveTradesResponse.ProtoReflect.Descriptor instead.
+func (*ObserveTradesResponse) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *ObserveTradesResponse) GetTrades() []*vega.Trade {
+	if x != nil {
+		return x.Trades
+	}
+	return nil
+}
+
+// Which candles to follow.
+type ObserveCandleDataRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. From ListCandleIntervals.
+	CandleId      string `protobuf:"bytes,1,opt,name=candle_id,json=candleId,proto3" json:"candle_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ObserveCandleDataRequest) Reset() {
+	*x = ObserveCandleDataRequest{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObserveCandleDataRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObserveCandleDataRequest) ProtoMessage() {}
+
+func (x *ObserveCandleDataRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObserveCandleDataRequest.ProtoReflect.Descriptor instead.
+func (*ObserveCandleDataRequest) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *ObserveCandleDataRequest) GetCandleId() string {
+	if x != nil {
+		return x.CandleId
+	}
+	return ""
+}
+
+// One message of the stream.
+type ObserveCandleDataResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The running candle, or one that was the running one before. Absent: the stream lives; such a message comes after 15
+	// seconds without another, and may come at first.
+	Candle        *Candle `protobuf:"bytes,1,opt,name=candle,proto3" json:"candle,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ObserveCandleDataResponse) Reset() {
+	*x = ObserveCandleDataResponse{}
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObserveCandleDataResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObserveCandleDataResponse) ProtoMessage() {}
+
+func (x *ObserveCandleDataResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_datanode_api_v2_trading_data_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObserveCandleDataResponse.ProtoReflect.Descriptor instead.
+func (*ObserveCandleDataResponse) Descriptor() ([]byte, []int) {
+	return file_datanode_api_v2_trading_data_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *ObserveCandleDataResponse) GetCandle() *Candle {
+	if x != nil {
+		return x.Candle
+	}
+	return nil
+}
+
 var File_datanode_api_v2_trading_data_proto protoreflect.FileDescriptor
 
 const file_datanode_api_v2_trading_data_proto_rawDesc = "" +
@@ -3851,7 +4139,23 @@ const file_datanode_api_v2_trading_data_proto_rawDesc = "" +
 	"\x03low\x18\x04 \x01(\tR\x03low\x12\x12\n" +
 	"\x04open\x18\x05 \x01(\tR\x04open\x12\x14\n" +
 	"\x05close\x18\x06 \x01(\tR\x05close\x12\x16\n" +
-	"\x06volume\x18\a \x01(\x04R\x06volume2\xc4\x13\n" +
+	"\x06volume\x18\a \x01(\x04R\x06volume\":\n" +
+	"\x19ObserveMarketsDataRequest\x12\x1d\n" +
+	"\n" +
+	"market_ids\x18\x01 \x03(\tR\tmarketIds\"O\n" +
+	"\x1aObserveMarketsDataResponse\x121\n" +
+	"\vmarket_data\x18\x01 \x03(\v2\x10.vega.MarketDataR\n" +
+	"marketData\"R\n" +
+	"\x14ObserveTradesRequest\x12\x1d\n" +
+	"\n" +
+	"market_ids\x18\x01 \x03(\tR\tmarketIds\x12\x1b\n" +
+	"\tparty_ids\x18\x02 \x03(\tR\bpartyIds\"<\n" +
+	"\x15ObserveTradesResponse\x12#\n" +
+	"\x06trades\x18\x01 \x03(\v2\v.vega.TradeR\x06trades\"7\n" +
+	"\x18ObserveCandleDataRequest\x12\x1b\n" +
+	"\tcandle_id\x18\x01 \x01(\tR\bcandleId\"L\n" +
+	"\x19ObserveCandleDataResponse\x12/\n" +
+	"\x06candle\x18\x01 \x01(\v2\x17.datanode.api.v2.CandleR\x06candle2\xef\x16\n" +
 	"\x12TradingDataService\x12y\n" +
 	"\tGetMarket\x12!.datanode.api.v2.GetMarketRequest\x1a\".datanode.api.v2.GetMarketResponse\"%\x82\xd3\xe4\x93\x02\x1c\x12\x1a/api/v2/market/{market_id}\x90\x02\x01\x12\xa7\x01\n" +
 	"\x14GetLatestMarketDepth\x12,.datanode.api.v2.GetLatestMarketDepthRequest\x1a-.datanode.api.v2.GetLatestMarketDepthResponse\"2\x82\xd3\xe4\x93\x02)\x12'/api/v2/market/depth/{market_id}/latest\x90\x02\x01\x12\xa3\x01\n" +
@@ -3861,15 +4165,18 @@ const file_datanode_api_v2_trading_data_proto_rawDesc = "" +
 	"\x11ListLedgerEntries\x12).datanode.api.v2.ListLedgerEntriesRequest\x1a*.datanode.api.v2.ListLedgerEntriesResponse\"&\x82\xd3\xe4\x93\x02\x1d\x12\x1b/api/v2/ledgerentry/history\x90\x02\x01\x12~\n" +
 	"\x13ExportLedgerEntries\x12+.datanode.api.v2.ExportLedgerEntriesRequest\x1a\x14.google.api.HttpBody\"\"\x82\xd3\xe4\x93\x02\x1c\x12\x1a/api/v2/ledgerentry/export0\x01\x12\xe7\x01\n" +
 	"%ListERC20MultiSigSignerRemovedBundles\x12=.datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest\x1a>.datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse\"?\x82\xd3\xe4\x93\x026\x124/api/v2/erc20/multisigcontrol/signer/removed/bundles\x90\x02\x01\x12t\n" +
-	"\vListMarkets\x12#.datanode.api.v2.ListMarketsRequest\x1a$.datanode.api.v2.ListMarketsResponse\"\x1a\x82\xd3\xe4\x93\x02\x11\x12\x0f/api/v2/markets\x90\x02\x01\x12p\n" +
+	"\vListMarkets\x12#.datanode.api.v2.ListMarketsRequest\x1a$.datanode.api.v2.ListMarketsResponse\"\x1a\x82\xd3\xe4\x93\x02\x11\x12\x0f/api/v2/markets\x90\x02\x01\x12\x94\x01\n" +
+	"\x12ObserveMarketsData\x12*.datanode.api.v2.ObserveMarketsDataRequest\x1a+.datanode.api.v2.ObserveMarketsDataResponse\"#\x82\xd3\xe4\x93\x02\x1d\x12\x1b/api/v2/stream/markets/data0\x01\x12p\n" +
 	"\n" +
 	"ListAssets\x12\".datanode.api.v2.ListAssetsRequest\x1a#.datanode.api.v2.ListAssetsResponse\"\x19\x82\xd3\xe4\x93\x02\x10\x12\x0e/api/v2/assets\x90\x02\x01\x12t\n" +
 	"\bGetAsset\x12 .datanode.api.v2.GetAssetRequest\x1a!.datanode.api.v2.GetAssetResponse\"#\x82\xd3\xe4\x93\x02\x1a\x12\x18/api/v2/asset/{asset_id}\x90\x02\x01\x12p\n" +
 	"\n" +
-	"ListTrades\x12\".datanode.api.v2.ListTradesRequest\x1a#.datanode.api.v2.ListTradesResponse\"\x19\x82\xd3\xe4\x93\x02\x10\x12\x0e/api/v2/trades\x90\x02\x01\x12\x8f\x01\n" +
+	"ListTrades\x12\".datanode.api.v2.ListTradesRequest\x1a#.datanode.api.v2.ListTradesResponse\"\x19\x82\xd3\xe4\x93\x02\x10\x12\x0e/api/v2/trades\x90\x02\x01\x12\x7f\n" +
+	"\rObserveTrades\x12%.datanode.api.v2.ObserveTradesRequest\x1a&.datanode.api.v2.ObserveTradesResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/api/v2/stream/trades0\x01\x12\x8f\x01\n" +
 	"\fGetLastTrade\x12$.datanode.api.v2.GetLastTradeRequest\x1a%.datanode.api.v2.GetLastTradeResponse\"2\x82\xd3\xe4\x93\x02)\x12'/api/v2/market/{market_id}/trade/latest\x90\x02\x01\x12\x95\x01\n" +
 	"\x13ListCandleIntervals\x12+.datanode.api.v2.ListCandleIntervalsRequest\x1a,.datanode.api.v2.ListCandleIntervalsResponse\"#\x82\xd3\xe4\x93\x02\x1a\x12\x18/api/v2/candle/intervals\x90\x02\x01\x12|\n" +
-	"\x0eListCandleData\x12&.datanode.api.v2.ListCandleDataRequest\x1a'.datanode.api.v2.ListCandleDataResponse\"\x19\x82\xd3\xe4\x93\x02\x10\x12\x0e/api/v2/candle\x90\x02\x01\x12x\n" +
+	"\x0eListCandleData\x12&.datanode.api.v2.ListCandleDataRequest\x1a'.datanode.api.v2.ListCandleDataResponse\"\x19\x82\xd3\xe4\x93\x02\x10\x12\x0e/api/v2/candle\x90\x02\x01\x12\x90\x01\n" +
+	"\x11ObserveCandleData\x12).datanode.api.v2.ObserveCandleDataRequest\x1a*.datanode.api.v2.ObserveCandleDataResponse\"\"\x82\xd3\xe4\x93\x02\x1c\x12\x1a/api/v2/stream/candle/data0\x01\x12x\n" +
 	"\fListAccounts\x12$.datanode.api.v2.ListAccountsRequest\x1a%.datanode.api.v2.ListAccountsResponse\"\x1b\x82\xd3\xe4\x93\x02\x12\x12\x10/api/v2/accounts\x90\x02\x01\x12\x91\x01\n" +
 	"\x12ListBalanceChanges\x12*.datanode.api.v2.ListBalanceChangesRequest\x1a+.datanode.api.v2.ListBalanceChangesResponse\"\"\x82\xd3\xe4\x93\x02\x19\x12\x17/api/v2/balance/changes\x90\x02\x01B\xb8\x01\n" +
 	"\x13com.datanode.api.v2B\x10TradingDataProtoP\x01Z1marketd.example/marketd/gen/datanode/api/v2;apiv2\xa2\x02\x03DAX\xaa\x02\x0fDatanode.Api.V2\xca\x02\x0fDatanode\\Api\\V2\xe2\x02\x1bDatanode\\Api\\V2\\GPBMetadata\xea\x02\x11Datanode::Api::V2b\x06proto3"
@@ -3886,7 +4193,7 @@ func file_datanode_api_v2_trading_data_proto_rawDescGZIP() []byte {
 	return file_datanode_api_v2_trading_data_proto_rawDescData
 }
 
-var file_datanode_api_v2_trading_data_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
+var file_datanode_api_v2_trading_data_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_datanode_api_v2_trading_data_proto_goTypes = []any{
 	(*GetMarketRequest)(nil),                              // 0: datanode.api.v2.GetMarketRequest
 	(*GetMarketResponse)(nil),                             // 1: datanode.api.v2.GetMarketResponse
@@ -3948,38 +4255,44 @@ var file_datanode_api_v2_trading_data_proto_goTypes = []any{
 	(*CandleDataConnection)(nil),                          // 57: datanode.api.v2.CandleDataConnection
 	(*CandleEdge)(nil),                                    // 58: datanode.api.v2.CandleEdge
 	(*Candle)(nil),                                        // 59: datanode.api.v2.Candle
-	(*vega.Market)(nil),                                   // 60: vega.Market
-	(*vega.PriceLevel)(nil),                               // 61: vega.PriceLevel
-	(*vega.Trade)(nil),                                    // 62: vega.Trade
-	(*vega.MarketData)(nil),                               // 63: vega.MarketData
-	(*vega.MarketDepthUpdate)(nil),                        // 64: vega.MarketDepthUpdate
-	(vega.TransferType)(0),                                // 65: vega.TransferType
-	(vega.AccountType)(0),                                 // 66: vega.AccountType
-	(*vega.Asset)(nil),                                    // 67: vega.Asset
-	(*httpbody.HttpBody)(nil),                             // 68: google.api.HttpBody
+	(*ObserveMarketsDataRequest)(nil),                     // 60: datanode.api.v2.ObserveMarketsDataRequest
+	(*ObserveMarketsDataResponse)(nil),                    // 61: datanode.api.v2.ObserveMarketsDataResponse
+	(*ObserveTradesRequest)(nil),                          // 62: datanode.api.v2.ObserveTradesRequest
+	(*ObserveTradesResponse)(nil),                         // 63: datanode.api.v2.ObserveTradesResponse
+	(*ObserveCandleDataRequest)(nil),                      // 64: datanode.api.v2.ObserveCandleDataRequest
+	(*ObserveCandleDataResponse)(nil),                     // 65: datanode.api.v2.ObserveCandleDataResponse
+	(*vega.Market)(nil),                                   // 66: vega.Market
+	(*vega.PriceLevel)(nil),                               // 67: vega.PriceLevel
+	(*vega.Trade)(nil),                                    // 68: vega.Trade
+	(*vega.MarketData)(nil),                               // 69: vega.MarketData
+	(*vega.MarketDepthUpdate)(nil),                        // 70: vega.MarketDepthUpdate
+	(vega.TransferType)(0),                                // 71: vega.TransferType
+	(vega.AccountType)(0),                                 // 72: vega.AccountType
+	(*vega.Asset)(nil),                                    // 73: vega.Asset
+	(*httpbody.HttpBody)(nil),                             // 74: google.api.HttpBody
 }
 var file_datanode_api_v2_trading_data_proto_depIdxs = []int32{
-	60, // 0: datanode.api.v2.GetMarketResponse.market:type_name -> vega.Market
-	61, // 1: datanode.api.v2.GetLatestMarketDepthResponse.buy:type_name -> vega.PriceLevel
-	61, // 2: datanode.api.v2.GetLatestMarketDepthResponse.sell:type_name -> vega.PriceLevel
-	62, // 3: datanode.api.v2.GetLatestMarketDepthResponse.last_trade:type_name -> vega.Trade
-	63, // 4: datanode.api.v2.GetLatestMarketDataResponse.market_data:type_name -> vega.MarketData
-	63, // 5: datanode.api.v2.ListLatestMarketDataResponse.markets_data:type_name -> vega.MarketData
-	64, // 6: datanode.api.v2.ObserveMarketsDepthUpdatesResponse.update:type_name -> vega.MarketDepthUpdate
+	66, // 0: datanode.api.v2.GetMarketResponse.market:type_name -> vega.Market
+	67, // 1: datanode.api.v2.GetLatestMarketDepthResponse.buy:type_name -> vega.PriceLevel
+	67, // 2: datanode.api.v2.GetLatestMarketDepthResponse.sell:type_name -> vega.PriceLevel
+	68, // 3: datanode.api.v2.GetLatestMarketDepthResponse.last_trade:type_name -> vega.Trade
+	69, // 4: datanode.api.v2.GetLatestMarketDataResponse.market_data:type_name -> vega.MarketData
+	69, // 5: datanode.api.v2.ListLatestMarketDataResponse.markets_data:type_name -> vega.MarketData
+	70, // 6: datanode.api.v2.ObserveMarketsDepthUpdatesResponse.update:type_name -> vega.MarketDepthUpdate
 	12, // 7: datanode.api.v2.ListLedgerEntriesRequest.filter:type_name -> datanode.api.v2.LedgerEntryFilter
 	24, // 8: datanode.api.v2.ListLedgerEntriesRequest.pagination:type_name -> datanode.api.v2.Pagination
 	23, // 9: datanode.api.v2.ListLedgerEntriesRequest.date_range:type_name -> datanode.api.v2.DateRange
 	14, // 10: datanode.api.v2.ListLedgerEntriesResponse.ledger_entries:type_name -> datanode.api.v2.AggregatedLedgerEntriesConnection
 	13, // 11: datanode.api.v2.LedgerEntryFilter.from_account_filter:type_name -> datanode.api.v2.AccountFilter
 	13, // 12: datanode.api.v2.LedgerEntryFilter.to_account_filter:type_name -> datanode.api.v2.AccountFilter
-	65, // 13: datanode.api.v2.LedgerEntryFilter.transfer_types:type_name -> vega.TransferType
-	66, // 14: datanode.api.v2.AccountFilter.account_types:type_name -> vega.AccountType
+	71, // 13: datanode.api.v2.LedgerEntryFilter.transfer_types:type_name -> vega.TransferType
+	72, // 14: datanode.api.v2.AccountFilter.account_types:type_name -> vega.AccountType
 	15, // 15: datanode.api.v2.AggregatedLedgerEntriesConnection.edges:type_name -> datanode.api.v2.AggregatedLedgerEntriesEdge
 	25, // 16: datanode.api.v2.AggregatedLedgerEntriesConnection.page_info:type_name -> datanode.api.v2.PageInfo
 	16, // 17: datanode.api.v2.AggregatedLedgerEntriesEdge.node:type_name -> datanode.api.v2.AggregatedLedgerEntry
-	65, // 18: datanode.api.v2.AggregatedLedgerEntry.transfer_type:type_name -> vega.TransferType
-	66, // 19: datanode.api.v2.AggregatedLedgerEntry.from_account_type:type_name -> vega.AccountType
-	66, // 20: datanode.api.v2.AggregatedLedgerEntry.to_account_type:type_name -> vega.AccountType
+	71, // 18: datanode.api.v2.AggregatedLedgerEntry.transfer_type:type_name -> vega.TransferType
+	72, // 19: datanode.api.v2.AggregatedLedgerEntry.from_account_type:type_name -> vega.AccountType
+	72, // 20: datanode.api.v2.AggregatedLedgerEntry.to_account_type:type_name -> vega.AccountType
 	23, // 21: datanode.api.v2.ExportLedgerEntriesRequest.date_range:type_name -> datanode.api.v2.DateRange
 	24, // 22: datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest.pagination:type_name -> datanode.api.v2.Pagination
 	20, // 23: datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse.bundles:type_name -> datanode.api.v2.ERC20MultiSigSignerRemovedConnection
@@ -3990,27 +4303,27 @@ var file_datanode_api_v2_trading_data_proto_depIdxs = []int32{
 	28, // 28: datanode.api.v2.ListMarketsResponse.markets:type_name -> datanode.api.v2.MarketConnection
 	29, // 29: datanode.api.v2.MarketConnection.edges:type_name -> datanode.api.v2.MarketEdge
 	25, // 30: datanode.api.v2.MarketConnection.page_info:type_name -> datanode.api.v2.PageInfo
-	60, // 31: datanode.api.v2.MarketEdge.node:type_name -> vega.Market
+	66, // 31: datanode.api.v2.MarketEdge.node:type_name -> vega.Market
 	24, // 32: datanode.api.v2.ListAssetsRequest.pagination:type_name -> datanode.api.v2.Pagination
 	32, // 33: datanode.api.v2.ListAssetsResponse.assets:type_name -> datanode.api.v2.AssetsConnection
 	33, // 34: datanode.api.v2.AssetsConnection.edges:type_name -> datanode.api.v2.AssetEdge
 	25, // 35: datanode.api.v2.AssetsConnection.page_info:type_name -> datanode.api.v2.PageInfo
-	67, // 36: datanode.api.v2.AssetEdge.node:type_name -> vega.Asset
-	67, // 37: datanode.api.v2.GetAssetResponse.asset:type_name -> vega.Asset
+	73, // 36: datanode.api.v2.AssetEdge.node:type_name -> vega.Asset
+	73, // 37: datanode.api.v2.GetAssetResponse.asset:type_name -> vega.Asset
 	24, // 38: datanode.api.v2.ListTradesRequest.pagination:type_name -> datanode.api.v2.Pagination
 	23, // 39: datanode.api.v2.ListTradesRequest.date_range:type_name -> datanode.api.v2.DateRange
 	38, // 40: datanode.api.v2.ListTradesResponse.trades:type_name -> datanode.api.v2.TradeConnection
 	39, // 41: datanode.api.v2.TradeConnection.edges:type_name -> datanode.api.v2.TradeEdge
 	25, // 42: datanode.api.v2.TradeConnection.page_info:type_name -> datanode.api.v2.PageInfo
-	62, // 43: datanode.api.v2.TradeEdge.node:type_name -> vega.Trade
-	62, // 44: datanode.api.v2.GetLastTradeResponse.trade:type_name -> vega.Trade
+	68, // 43: datanode.api.v2.TradeEdge.node:type_name -> vega.Trade
+	68, // 44: datanode.api.v2.GetLastTradeResponse.trade:type_name -> vega.Trade
 	13, // 45: datanode.api.v2.ListAccountsRequest.filter:type_name -> datanode.api.v2.AccountFilter
 	24, // 46: datanode.api.v2.ListAccountsRequest.pagination:type_name -> datanode.api.v2.Pagination
 	44, // 47: datanode.api.v2.ListAccountsResponse.accounts:type_name -> datanode.api.v2.AccountsConnection
 	45, // 48: datanode.api.v2.AccountsConnection.edges:type_name -> datanode.api.v2.AccountEdge
 	25, // 49: datanode.api.v2.AccountsConnection.page_info:type_name -> datanode.api.v2.PageInfo
 	46, // 50: datanode.api.v2.AccountEdge.node:type_name -> datanode.api.v2.AccountBalance
-	66, // 51: datanode.api.v2.AccountBalance.type:type_name -> vega.AccountType
+	72, // 51: datanode.api.v2.AccountBalance.type:type_name -> vega.AccountType
 	13, // 52: datanode.api.v2.ListBalanceChangesRequest.filter:type_name -> datanode.api.v2.AccountFilter
 	24, // 53: datanode.api.v2.ListBalanceChangesRequest.pagination:type_name -> datanode.api.v2.Pagination
 	23, // 54: datanode.api.v2.ListBalanceChangesRequest.date_range:type_name -> datanode.api.v2.DateRange
@@ -4018,52 +4331,61 @@ var file_datanode_api_v2_trading_data_proto_depIdxs = []int32{
 	50, // 56: datanode.api.v2.AggregatedBalanceConnection.edges:type_name -> datanode.api.v2.AggregatedBalanceEdge
 	25, // 57: datanode.api.v2.AggregatedBalanceConnection.page_info:type_name -> datanode.api.v2.PageInfo
 	51, // 58: datanode.api.v2.AggregatedBalanceEdge.node:type_name -> datanode.api.v2.AggregatedBalance
-	66, // 59: datanode.api.v2.AggregatedBalance.account_type:type_name -> vega.AccountType
+	72, // 59: datanode.api.v2.AggregatedBalance.account_type:type_name -> vega.AccountType
 	54, // 60: datanode.api.v2.ListCandleIntervalsResponse.interval_to_candle_id:type_name -> datanode.api.v2.IntervalToCandleId
 	24, // 61: datanode.api.v2.ListCandleDataRequest.pagination:type_name -> datanode.api.v2.Pagination
 	57, // 62: datanode.api.v2.ListCandleDataResponse.candles:type_name -> datanode.api.v2.CandleDataConnection
 	58, // 63: datanode.api.v2.CandleDataConnection.edges:type_name -> datanode.api.v2.CandleEdge
 	25, // 64: datanode.api.v2.CandleDataConnection.page_info:type_name -> datanode.api.v2.PageInfo
 	59, // 65: datanode.api.v2.CandleEdge.node:type_name -> datanode.api.v2.Candle
-	0,  // 66: datanode.api.v2.TradingDataService.GetMarket:input_type -> datanode.api.v2.GetMarketRequest
-	2,  // 67: datanode.api.v2.TradingDataService.GetLatestMarketDepth:input_type -> datanode.api.v2.GetLatestMarketDepthRequest
-	4,  // 68: datanode.api.v2.TradingDataService.GetLatestMarketData:input_type -> datanode.api.v2.GetLatestMarketDataRequest
-	6,  // 69: datanode.api.v2.TradingDataService.ListLatestMarketData:input_type -> datanode.api.v2.ListLatestMarketDataRequest
-	8,  // 70: datanode.api.v2.TradingDataService.ObserveMarketsDepthUpdates:input_type -> datanode.api.v2.ObserveMarketsDepthUpdatesRequest
-	10, // 71: datanode.api.v2.TradingDataService.ListLedgerEntries:input_type -> datanode.api.v2.ListLedgerEntriesRequest
-	17, // 72: datanode.api.v2.TradingDataService.ExportLedgerEntries:input_type -> datanode.api.v2.ExportLedgerEntriesRequest
-	18, // 73: datanode.api.v2.TradingDataService.ListERC20MultiSigSignerRemovedBundles:input_type -> datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest
-	26, // 74: datanode.api.v2.TradingDataService.ListMarkets:input_type -> datanode.api.v2.ListMarketsRequest
-	30, // 75: datanode.api.v2.TradingDataService.ListAssets:input_type -> datanode.api.v2.ListAssetsRequest
-	34, // 76: datanode.api.v2.TradingDataService.GetAsset:input_type -> datanode.api.v2.GetAssetRequest
-	36, // 77: datanode.api.v2.TradingDataService.ListTrades:input_type -> datanode.api.v2.ListTradesRequest
-	40, // 78: datanode.api.v2.TradingDataService.GetLastTrade:input_type -> datanode.api.v2.GetLastTradeRequest
-	52, // 79: datanode.api.v2.TradingDataService.ListCandleIntervals:input_type -> datanode.api.v2.ListCandleIntervalsRequest
-	55, // 80: datanode.api.v2.TradingDataService.ListCandleData:input_type -> datanode.api.v2.ListCandleDataRequest
-	42, // 81: datanode.api.v2.TradingDataService.ListAccounts:input_type -> datanode.api.v2.ListAccountsRequest
-	47, // 82: datanode.api.v2.TradingDataService.ListBalanceChanges:input_type -> datanode.api.v2.ListBalanceChangesRequest
-	1,  // 83: datanode.api.v2.TradingDataService.GetMarket:output_type -> datanode.api.v2.GetMarketResponse
-	3,  // 84: datanode.api.v2.TradingDataService.GetLatestMarketDepth:output_type -> datanode.api.v2.GetLatestMarketDepthResponse
-	5,  // 85: datanode.api.v2.TradingDataService.GetLatestMarketData:output_type -> datanode.api.v2.GetLatestMarketDataResponse
-	7,  // 86: datanode.api.v2.TradingDataService.ListLatestMarketData:output_type -> datanode.api.v2.ListLatestMarketDataResponse
-	9,  // 87: datanode.api.v2.TradingDataService.ObserveMarketsDepthUpdates:output_type -> datanode.api.v2.ObserveMarketsDepthUpdatesResponse
-	11, // 88: datanode.api.v2.TradingDataService.ListLedgerEntries:output_type -> datanode.api.v2.ListLedgerEntriesResponse
-	68, // 89: datanode.api.v2.TradingDataService.ExportLedgerEntries:output_type -> google.api.HttpBody
-	19, // 90: datanode.api.v2.TradingDataService.ListERC20MultiSigSignerRemovedBundles:output_type -> datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse
-	27, // 91: datanode.api.v2.TradingDataService.ListMarkets:output_type -> datanode.api.v2.ListMarketsResponse
-	31, // 92: datanode.api.v2.TradingDataService.ListAssets:output_type -> datanode.api.v2.ListAssetsResponse
-	35, // 93: datanode.api.v2.TradingDataService.GetAsset:output_type -> datanode.api.v2.GetAssetResponse
-	37, // 94: datanode.api.v2.TradingDataService.ListTrades:output_type -> datanode.api.v2.ListTradesResponse
-	41, // 95: datanode.api.v2.TradingDataService.GetLastTrade:output_type -> datanode.api.v2.GetLastTradeResponse
-	53, // 96: datanode.api.v2.TradingDataService.ListCandleIntervals:output_type -> datanode.api.v2.ListCandleIntervalsResponse
-	56, // 97: datanode.api.v2.TradingDataService.ListCandleData:output_type -> datanode.api.v2.ListCandleDataResponse
-	43, // 98: datanode.api.v2.TradingDataService.ListAccounts:output_type -> datanode.api.v2.ListAccountsResponse
-	48, // 99: datanode.api.v2.TradingDataService.ListBalanceChanges:output_type -> datanode.api.v2.ListBalanceChangesResponse
-	83, // [83:100] is the sub-list for method output_type
-	66, // [66:83] is the sub-list for method input_type
-	66, // [66:66] is the sub-list for extension type_name
-	66, // [66:66] is the sub-list for extension extendee
-	0,  // [0:66] is the sub-list for field type_name
+	69, // 66: datanode.api.v2.ObserveMarketsDataResponse.market_data:type_name -> vega.MarketData
+	68, // 67: datanode.api.v2.ObserveTradesResponse.trades:type_name -> vega.Trade
+	59, // 68: datanode.api.v2.ObserveCandleDataResponse.candle:type_name -> datanode.api.v2.Candle
+	0,  // 69: datanode.api.v2.TradingDataService.GetMarket:input_type -> datanode.api.v2.GetMarketRequest
+	2,  // 70: datanode.api.v2.TradingDataService.GetLatestMarketDepth:input_type -> datanode.api.v2.GetLatestMarketDepthRequest
+	4,  // 71: datanode.api.v2.TradingDataService.GetLatestMarketData:input_type -> datanode.api.v2.GetLatestMarketDataRequest
+	6,  // 72: datanode.api.v2.TradingDataService.ListLatestMarketData:input_type -> datanode.api.v2.ListLatestMarketDataRequest
+	8,  // 73: datanode.api.v2.TradingDataService.ObserveMarketsDepthUpdates:input_type -> datanode.api.v2.ObserveMarketsDepthUpdatesRequest
+	10, // 74: datanode.api.v2.TradingDataService.ListLedgerEntries:input_type -> datanode.api.v2.ListLedgerEntriesRequest
+	17, // 75: datanode.api.v2.TradingDataService.ExportLedgerEntries:input_type -> datanode.api.v2.ExportLedgerEntriesRequest
+	18, // 76: datanode.api.v2.TradingDataService.ListERC20MultiSigSignerRemovedBundles:input_type -> datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesRequest
+	26, // 77: datanode.api.v2.TradingDataService.ListMarkets:input_type -> datanode.api.v2.ListMarketsRequest
+	60, // 78: datanode.api.v2.TradingDataService.ObserveMarketsData:input_type -> datanode.api.v2.ObserveMarketsDataRequest
+	30, // 79: datanode.api.v2.TradingDataService.ListAssets:input_type -> datanode.api.v2.ListAssetsRequest
+	34, // 80: datanode.api.v2.TradingDataService.GetAsset:input_type -> datanode.api.v2.GetAssetRequest
+	36, // 81: datanode.api.v2.TradingDataService.ListTrades:input_type -> datanode.api.v2.ListTradesRequest
+	62, // 82: datanode.api.v2.TradingDataService.ObserveTrades:input_type -> datanode.api.v2.ObserveTradesRequest
+	40, // 83: datanode.api.v2.TradingDataService.GetLastTrade:input_type -> datanode.api.v2.GetLastTradeRequest
+	52, // 84: datanode.api.v2.TradingDataService.ListCandleIntervals:input_type -> datanode.api.v2.ListCandleIntervalsRequest
+	55, // 85: datanode.api.v2.TradingDataService.ListCandleData:input_type -> datanode.api.v2.ListCandleDataRequest
+	64, // 86: datanode.api.v2.TradingDataService.ObserveCandleData:input_type -> datanode.api.v2.ObserveCandleDataRequest
+	42, // 87: datanode.api.v2.TradingDataService.ListAccounts:input_type -> datanode.api.v2.ListAccountsRequest
+	47, // 88: datanode.api.v2.TradingDataService.ListBalanceChanges:input_type -> datanode.api.v2.ListBalanceChangesRequest
+	1,  // 89: datanode.api.v2.TradingDataService.GetMarket:output_type -> datanode.api.v2.GetMarketResponse
+	3,  // 90: datanode.api.v2.TradingDataService.GetLatestMarketDepth:output_type -> datanode.api.v2.GetLatestMarketDepthResponse
+	5,  // 91: datanode.api.v2.TradingDataService.GetLatestMarketData:output_type -> datanode.api.v2.GetLatestMarketDataResponse
+	7,  // 92: datanode.api.v2.TradingDataService.ListLatestMarketData:output_type -> datanode.api.v2.ListLatestMarketDataResponse
+	9,  // 93: datanode.api.v2.TradingDataService.ObserveMarketsDepthUpdates:output_type -> datanode.api.v2.ObserveMarketsDepthUpdatesResponse
+	11, // 94: datanode.api.v2.TradingDataService.ListLedgerEntries:output_type -> datanode.api.v2.ListLedgerEntriesResponse
+	74, // 95: datanode.api.v2.TradingDataService.ExportLedgerEntries:output_type -> google.api.HttpBody
+	19, // 96: datanode.api.v2.TradingDataService.ListERC20MultiSigSignerRemovedBundles:output_type -> datanode.api.v2.ListERC20MultiSigSignerRemovedBundlesResponse
+	27, // 97: datanode.api.v2.TradingDataService.ListMarkets:output_type -> datanode.api.v2.ListMarketsResponse
+	61, // 98: datanode.api.v2.TradingDataService.ObserveMarketsData:output_type -> datanode.api.v2.ObserveMarketsDataResponse
+	31, // 99: datanode.api.v2.TradingDataService.ListAssets:output_type -> datanode.api.v2.ListAssetsResponse
+	35, // 100: datanode.api.v2.TradingDataService.GetAsset:output_type -> datanode.api.v2.GetAssetResponse
+	37, // 101: datanode.api.v2.TradingDataService.ListTrades:output_type -> datanode.api.v2.ListTradesResponse
+	63, // 102: datanode.api.v2.TradingDataService.ObserveTrades:output_type -> datanode.api.v2.ObserveTradesResponse
+	41, // 103: datanode.api.v2.TradingDataService.GetLastTrade:output_type -> datanode.api.v2.GetLastTradeResponse
+	53, // 104: datanode.api.v2.TradingDataService.ListCandleIntervals:output_type -> datanode.api.v2.ListCandleIntervalsResponse
+	56, // 105: datanode.api.v2.TradingDataService.ListCandleData:output_type -> datanode.api.v2.ListCandleDataResponse
+	65, // 106: datanode.api.v2.TradingDataService.ObserveCandleData:output_type -> datanode.api.v2.ObserveCandleDataResponse
+	43, // 107: datanode.api.v2.TradingDataService.ListAccounts:output_type -> datanode.api.v2.ListAccountsResponse
+	48, // 108: datanode.api.v2.TradingDataService.ListBalanceChanges:output_type -> datanode.api.v2.ListBalanceChangesResponse
+	89, // [89:109] is the sub-list for method output_type
+	69, // [69:89] is the sub-list for method input_type
+	69, // [69:69] is the sub-list for extension type_name
+	69, // [69:69] is the sub-list for extension extendee
+	0,  // [0:69] is the sub-list for field type_name
 }
 
 func init() { file_datanode_api_v2_trading_data_proto_init() }
@@ -4090,7 +4412,7 @@ func file_datanode_api_v2_trading_data_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_datanode_api_v2_trading_data_proto_rawDesc), len(file_datanode_api_v2_trading_data_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   60,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

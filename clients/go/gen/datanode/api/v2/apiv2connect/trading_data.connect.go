@@ -61,6 +61,9 @@ const (
 	// TradingDataServiceListMarketsProcedure is the fully-qualified name of the TradingDataService's
 	// ListMarkets RPC.
 	TradingDataServiceListMarketsProcedure = "/datanode.api.v2.TradingDataService/ListMarkets"
+	// TradingDataServiceObserveMarketsDataProcedure is the fully-qualified name of the
+	// TradingDataService's ObserveMarketsData RPC.
+	TradingDataServiceObserveMarketsDataProcedure = "/datanode.api.v2.TradingDataService/ObserveMarketsData"
 	// TradingDataServiceListAssetsProcedure is the fully-qualified name of the TradingDataService's
 	// ListAssets RPC.
 	TradingDataServiceListAssetsProcedure = "/datanode.api.v2.TradingDataService/ListAssets"
@@ -70,6 +73,9 @@ const (
 	// TradingDataServiceListTradesProcedure is the fully-qualified name of the TradingDataService's
 	// ListTrades RPC.
 	TradingDataServiceListTradesProcedure = "/datanode.api.v2.TradingDataService/ListTrades"
+	// TradingDataServiceObserveTradesProcedure is the fully-qualified name of the TradingDataService's
+	// ObserveTrades RPC.
+	TradingDataServiceObserveTradesProcedure = "/datanode.api.v2.TradingDataService/ObserveTrades"
 	// TradingDataServiceGetLastTradeProcedure is the fully-qualified name of the TradingDataService's
 	// GetLastTrade RPC.
 	TradingDataServiceGetLastTradeProcedure = "/datanode.api.v2.TradingDataService/GetLastTrade"
@@ -79,6 +85,9 @@ const (
 	// TradingDataServiceListCandleDataProcedure is the fully-qualified name of the TradingDataService's
 	// ListCandleData RPC.
 	TradingDataServiceListCandleDataProcedure = "/datanode.api.v2.TradingDataService/ListCandleData"
+	// TradingDataServiceObserveCandleDataProcedure is the fully-qualified name of the
+	// TradingDataService's ObserveCandleData RPC.
+	TradingDataServiceObserveCandleDataProcedure = "/datanode.api.v2.TradingDataService/ObserveCandleData"
 	// TradingDataServiceListAccountsProcedure is the fully-qualified name of the TradingDataService's
 	// ListAccounts RPC.
 	TradingDataServiceListAccountsProcedure = "/datanode.api.v2.TradingDataService/ListAccounts"
@@ -112,6 +121,9 @@ type TradingDataServiceClient interface {
 	ListERC20MultiSigSignerRemovedBundles(context.Context, *v2.ListERC20MultiSigSignerRemovedBundlesRequest) (*v2.ListERC20MultiSigSignerRemovedBundlesResponse, error)
 	// The markets that the network announced, a page at a time, ordered by market id.
 	ListMarkets(context.Context, *v2.ListMarketsRequest) (*v2.ListMarketsResponse, error)
+	// Market data as it changes: first that of each selected market that has any, then, block by block, what changed. A
+	// reader that is slow gets the newest of each market. An unknown market is NOT_FOUND.
+	ObserveMarketsData(context.Context, *v2.ObserveMarketsDataRequest) (*connect.ServerStreamForClient[v2.ObserveMarketsDataResponse], error)
 	// The assets that the network announced, a page at a time, ordered by asset id. An asset_id that it never announced is
 	// NOT_FOUND.
 	ListAssets(context.Context, *v2.ListAssetsRequest) (*v2.ListAssetsResponse, error)
@@ -120,6 +132,9 @@ type TradingDataServiceClient interface {
 	GetAsset(context.Context, *v2.GetAssetRequest) (*v2.GetAssetResponse, error)
 	// Trades that match a filter, a page at a time, in the order of the network.
 	ListTrades(context.Context, *v2.ListTradesRequest) (*v2.ListTradesResponse, error)
+	// Trades as they are made, in the order of the network, each once: from the block after the newest one on. An unknown
+	// market is NOT_FOUND.
+	ObserveTrades(context.Context, *v2.ObserveTradesRequest) (*connect.ServerStreamForClient[v2.ObserveTradesResponse], error)
 	// A market's newest trade. NOT_FOUND with reason NO_TRADE_YET if it has not traded.
 	GetLastTrade(context.Context, *v2.GetLastTradeRequest) (*v2.GetLastTradeResponse, error)
 	// The intervals of a market's candles, each with the id by which its candles are asked for. An unknown market is
@@ -128,6 +143,9 @@ type TradingDataServiceClient interface {
 	// Candles of one market and interval, a page at a time, by the beginning of their periods. They are exact at every
 	// block. A market that is not known is NOT_FOUND.
 	ListCandleData(context.Context, *v2.ListCandleDataRequest) (*v2.ListCandleDataResponse, error)
+	// The running candle of a market and interval, whenever it changes. A reader that is slow gets each candle as it is
+	// then. A market that is not known is NOT_FOUND.
+	ObserveCandleData(context.Context, *v2.ObserveCandleDataRequest) (*connect.ServerStreamForClient[v2.ObserveCandleDataResponse], error)
 	// Accounts that match a filter, each with what it holds, or held at a time. By the order in which the network first
 	// named them.
 	ListAccounts(context.Context, *v2.ListAccountsRequest) (*v2.ListAccountsResponse, error)
@@ -208,6 +226,12 @@ func NewTradingDataServiceClient(httpClient connect.HTTPClient, baseURL string, 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		observeMarketsData: connect.NewClient[v2.ObserveMarketsDataRequest, v2.ObserveMarketsDataResponse](
+			httpClient,
+			baseURL+TradingDataServiceObserveMarketsDataProcedure,
+			connect.WithSchema(tradingDataServiceMethods.ByName("ObserveMarketsData")),
+			connect.WithClientOptions(opts...),
+		),
 		listAssets: connect.NewClient[v2.ListAssetsRequest, v2.ListAssetsResponse](
 			httpClient,
 			baseURL+TradingDataServiceListAssetsProcedure,
@@ -229,6 +253,12 @@ func NewTradingDataServiceClient(httpClient connect.HTTPClient, baseURL string, 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		observeTrades: connect.NewClient[v2.ObserveTradesRequest, v2.ObserveTradesResponse](
+			httpClient,
+			baseURL+TradingDataServiceObserveTradesProcedure,
+			connect.WithSchema(tradingDataServiceMethods.ByName("ObserveTrades")),
+			connect.WithClientOptions(opts...),
+		),
 		getLastTrade: connect.NewClient[v2.GetLastTradeRequest, v2.GetLastTradeResponse](
 			httpClient,
 			baseURL+TradingDataServiceGetLastTradeProcedure,
@@ -248,6 +278,12 @@ func NewTradingDataServiceClient(httpClient connect.HTTPClient, baseURL string, 
 			baseURL+TradingDataServiceListCandleDataProcedure,
 			connect.WithSchema(tradingDataServiceMethods.ByName("ListCandleData")),
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		observeCandleData: connect.NewClient[v2.ObserveCandleDataRequest, v2.ObserveCandleDataResponse](
+			httpClient,
+			baseURL+TradingDataServiceObserveCandleDataProcedure,
+			connect.WithSchema(tradingDataServiceMethods.ByName("ObserveCandleData")),
 			connect.WithClientOptions(opts...),
 		),
 		listAccounts: connect.NewClient[v2.ListAccountsRequest, v2.ListAccountsResponse](
@@ -278,12 +314,15 @@ type tradingDataServiceClient struct {
 	exportLedgerEntries                   *connect.Client[v2.ExportLedgerEntriesRequest, httpbody.HttpBody]
 	listERC20MultiSigSignerRemovedBundles *connect.Client[v2.ListERC20MultiSigSignerRemovedBundlesRequest, v2.ListERC20MultiSigSignerRemovedBundlesResponse]
 	listMarkets                           *connect.Client[v2.ListMarketsRequest, v2.ListMarketsResponse]
+	observeMarketsData                    *connect.Client[v2.ObserveMarketsDataRequest, v2.ObserveMarketsDataResponse]
 	listAssets                            *connect.Client[v2.ListAssetsRequest, v2.ListAssetsResponse]
 	getAsset                              *connect.Client[v2.GetAssetRequest, v2.GetAssetResponse]
 	listTrades                            *connect.Client[v2.ListTradesRequest, v2.ListTradesResponse]
+	observeTrades                         *connect.Client[v2.ObserveTradesRequest, v2.ObserveTradesResponse]
 	getLastTrade                          *connect.Client[v2.GetLastTradeRequest, v2.GetLastTradeResponse]
 	listCandleIntervals                   *connect.Client[v2.ListCandleIntervalsRequest, v2.ListCandleIntervalsResponse]
 	listCandleData                        *connect.Client[v2.ListCandleDataRequest, v2.ListCandleDataResponse]
+	observeCandleData                     *connect.Client[v2.ObserveCandleDataRequest, v2.ObserveCandleDataResponse]
 	listAccounts                          *connect.Client[v2.ListAccountsRequest, v2.ListAccountsResponse]
 	listBalanceChanges                    *connect.Client[v2.ListBalanceChangesRequest, v2.ListBalanceChangesResponse]
 }
@@ -362,6 +401,11 @@ func (c *tradingDataServiceClient) ListMarkets(ctx context.Context, req *v2.List
 	return nil, err
 }
 
+// ObserveMarketsData calls datanode.api.v2.TradingDataService.ObserveMarketsData.
+func (c *tradingDataServiceClient) ObserveMarketsData(ctx context.Context, req *v2.ObserveMarketsDataRequest) (*connect.ServerStreamForClient[v2.ObserveMarketsDataResponse], error) {
+	return c.observeMarketsData.CallServerStream(ctx, connect.NewRequest(req))
+}
+
 // ListAssets calls datanode.api.v2.TradingDataService.ListAssets.
 func (c *tradingDataServiceClient) ListAssets(ctx context.Context, req *v2.ListAssetsRequest) (*v2.ListAssetsResponse, error) {
 	response, err := c.listAssets.CallUnary(ctx, connect.NewRequest(req))
@@ -389,6 +433,11 @@ func (c *tradingDataServiceClient) ListTrades(ctx context.Context, req *v2.ListT
 	return nil, err
 }
 
+// ObserveTrades calls datanode.api.v2.TradingDataService.ObserveTrades.
+func (c *tradingDataServiceClient) ObserveTrades(ctx context.Context, req *v2.ObserveTradesRequest) (*connect.ServerStreamForClient[v2.ObserveTradesResponse], error) {
+	return c.observeTrades.CallServerStream(ctx, connect.NewRequest(req))
+}
+
 // GetLastTrade calls datanode.api.v2.TradingDataService.GetLastTrade.
 func (c *tradingDataServiceClient) GetLastTrade(ctx context.Context, req *v2.GetLastTradeRequest) (*v2.GetLastTradeResponse, error) {
 	response, err := c.getLastTrade.CallUnary(ctx, connect.NewRequest(req))
@@ -414,6 +463,11 @@ func (c *tradingDataServiceClient) ListCandleData(ctx context.Context, req *v2.L
 		return response.Msg, err
 	}
 	return nil, err
+}
+
+// ObserveCandleData calls datanode.api.v2.TradingDataService.ObserveCandleData.
+func (c *tradingDataServiceClient) ObserveCandleData(ctx context.Context, req *v2.ObserveCandleDataRequest) (*connect.ServerStreamForClient[v2.ObserveCandleDataResponse], error) {
+	return c.observeCandleData.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // ListAccounts calls datanode.api.v2.TradingDataService.ListAccounts.
@@ -459,6 +513,9 @@ type TradingDataServiceHandler interface {
 	ListERC20MultiSigSignerRemovedBundles(context.Context, *v2.ListERC20MultiSigSignerRemovedBundlesRequest) (*v2.ListERC20MultiSigSignerRemovedBundlesResponse, error)
 	// The markets that the network announced, a page at a time, ordered by market id.
 	ListMarkets(context.Context, *v2.ListMarketsRequest) (*v2.ListMarketsResponse, error)
+	// Market data as it changes: first that of each selected market that has any, then, block by block, what changed. A
+	// reader that is slow gets the newest of each market. An unknown market is NOT_FOUND.
+	ObserveMarketsData(context.Context, *v2.ObserveMarketsDataRequest, *connect.ServerStream[v2.ObserveMarketsDataResponse]) error
 	// The assets that the network announced, a page at a time, ordered by asset id. An asset_id that it never announced is
 	// NOT_FOUND.
 	ListAssets(context.Context, *v2.ListAssetsRequest) (*v2.ListAssetsResponse, error)
@@ -467,6 +524,9 @@ type TradingDataServiceHandler interface {
 	GetAsset(context.Context, *v2.GetAssetRequest) (*v2.GetAssetResponse, error)
 	// Trades that match a filter, a page at a time, in the order of the network.
 	ListTrades(context.Context, *v2.ListTradesRequest) (*v2.ListTradesResponse, error)
+	// Trades as they are made, in the order of the network, each once: from the block after the newest one on. An unknown
+	// market is NOT_FOUND.
+	ObserveTrades(context.Context, *v2.ObserveTradesRequest, *connect.ServerStream[v2.ObserveTradesResponse]) error
 	// A market's newest trade. NOT_FOUND with reason NO_TRADE_YET if it has not traded.
 	GetLastTrade(context.Context, *v2.GetLastTradeRequest) (*v2.GetLastTradeResponse, error)
 	// The intervals of a market's candles, each with the id by which its candles are asked for. An unknown market is
@@ -475,6 +535,9 @@ type TradingDataServiceHandler interface {
 	// Candles of one market and interval, a page at a time, by the beginning of their periods. They are exact at every
 	// block. A market that is not known is NOT_FOUND.
 	ListCandleData(context.Context, *v2.ListCandleDataRequest) (*v2.ListCandleDataResponse, error)
+	// The running candle of a market and interval, whenever it changes. A reader that is slow gets each candle as it is
+	// then. A market that is not known is NOT_FOUND.
+	ObserveCandleData(context.Context, *v2.ObserveCandleDataRequest, *connect.ServerStream[v2.ObserveCandleDataResponse]) error
 	// Accounts that match a filter, each with what it holds, or held at a time. By the order in which the network first
 	// named them.
 	ListAccounts(context.Context, *v2.ListAccountsRequest) (*v2.ListAccountsResponse, error)
@@ -551,6 +614,12 @@ func NewTradingDataServiceHandler(svc TradingDataServiceHandler, opts ...connect
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	tradingDataServiceObserveMarketsDataHandler := connect.NewServerStreamHandlerSimple(
+		TradingDataServiceObserveMarketsDataProcedure,
+		svc.ObserveMarketsData,
+		connect.WithSchema(tradingDataServiceMethods.ByName("ObserveMarketsData")),
+		connect.WithHandlerOptions(opts...),
+	)
 	tradingDataServiceListAssetsHandler := connect.NewUnaryHandlerSimple(
 		TradingDataServiceListAssetsProcedure,
 		svc.ListAssets,
@@ -572,6 +641,12 @@ func NewTradingDataServiceHandler(svc TradingDataServiceHandler, opts ...connect
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	tradingDataServiceObserveTradesHandler := connect.NewServerStreamHandlerSimple(
+		TradingDataServiceObserveTradesProcedure,
+		svc.ObserveTrades,
+		connect.WithSchema(tradingDataServiceMethods.ByName("ObserveTrades")),
+		connect.WithHandlerOptions(opts...),
+	)
 	tradingDataServiceGetLastTradeHandler := connect.NewUnaryHandlerSimple(
 		TradingDataServiceGetLastTradeProcedure,
 		svc.GetLastTrade,
@@ -591,6 +666,12 @@ func NewTradingDataServiceHandler(svc TradingDataServiceHandler, opts ...connect
 		svc.ListCandleData,
 		connect.WithSchema(tradingDataServiceMethods.ByName("ListCandleData")),
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	tradingDataServiceObserveCandleDataHandler := connect.NewServerStreamHandlerSimple(
+		TradingDataServiceObserveCandleDataProcedure,
+		svc.ObserveCandleData,
+		connect.WithSchema(tradingDataServiceMethods.ByName("ObserveCandleData")),
 		connect.WithHandlerOptions(opts...),
 	)
 	tradingDataServiceListAccountsHandler := connect.NewUnaryHandlerSimple(
@@ -627,18 +708,24 @@ func NewTradingDataServiceHandler(svc TradingDataServiceHandler, opts ...connect
 			tradingDataServiceListERC20MultiSigSignerRemovedBundlesHandler.ServeHTTP(w, r)
 		case TradingDataServiceListMarketsProcedure:
 			tradingDataServiceListMarketsHandler.ServeHTTP(w, r)
+		case TradingDataServiceObserveMarketsDataProcedure:
+			tradingDataServiceObserveMarketsDataHandler.ServeHTTP(w, r)
 		case TradingDataServiceListAssetsProcedure:
 			tradingDataServiceListAssetsHandler.ServeHTTP(w, r)
 		case TradingDataServiceGetAssetProcedure:
 			tradingDataServiceGetAssetHandler.ServeHTTP(w, r)
 		case TradingDataServiceListTradesProcedure:
 			tradingDataServiceListTradesHandler.ServeHTTP(w, r)
+		case TradingDataServiceObserveTradesProcedure:
+			tradingDataServiceObserveTradesHandler.ServeHTTP(w, r)
 		case TradingDataServiceGetLastTradeProcedure:
 			tradingDataServiceGetLastTradeHandler.ServeHTTP(w, r)
 		case TradingDataServiceListCandleIntervalsProcedure:
 			tradingDataServiceListCandleIntervalsHandler.ServeHTTP(w, r)
 		case TradingDataServiceListCandleDataProcedure:
 			tradingDataServiceListCandleDataHandler.ServeHTTP(w, r)
+		case TradingDataServiceObserveCandleDataProcedure:
+			tradingDataServiceObserveCandleDataHandler.ServeHTTP(w, r)
 		case TradingDataServiceListAccountsProcedure:
 			tradingDataServiceListAccountsHandler.ServeHTTP(w, r)
 		case TradingDataServiceListBalanceChangesProcedure:
@@ -688,6 +775,10 @@ func (UnimplementedTradingDataServiceHandler) ListMarkets(context.Context, *v2.L
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.ListMarkets is not implemented"))
 }
 
+func (UnimplementedTradingDataServiceHandler) ObserveMarketsData(context.Context, *v2.ObserveMarketsDataRequest, *connect.ServerStream[v2.ObserveMarketsDataResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.ObserveMarketsData is not implemented"))
+}
+
 func (UnimplementedTradingDataServiceHandler) ListAssets(context.Context, *v2.ListAssetsRequest) (*v2.ListAssetsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.ListAssets is not implemented"))
 }
@@ -700,6 +791,10 @@ func (UnimplementedTradingDataServiceHandler) ListTrades(context.Context, *v2.Li
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.ListTrades is not implemented"))
 }
 
+func (UnimplementedTradingDataServiceHandler) ObserveTrades(context.Context, *v2.ObserveTradesRequest, *connect.ServerStream[v2.ObserveTradesResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.ObserveTrades is not implemented"))
+}
+
 func (UnimplementedTradingDataServiceHandler) GetLastTrade(context.Context, *v2.GetLastTradeRequest) (*v2.GetLastTradeResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.GetLastTrade is not implemented"))
 }
@@ -710,6 +805,10 @@ func (UnimplementedTradingDataServiceHandler) ListCandleIntervals(context.Contex
 
 func (UnimplementedTradingDataServiceHandler) ListCandleData(context.Context, *v2.ListCandleDataRequest) (*v2.ListCandleDataResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.ListCandleData is not implemented"))
+}
+
+func (UnimplementedTradingDataServiceHandler) ObserveCandleData(context.Context, *v2.ObserveCandleDataRequest, *connect.ServerStream[v2.ObserveCandleDataResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("datanode.api.v2.TradingDataService.ObserveCandleData is not implemented"))
 }
 
 func (UnimplementedTradingDataServiceHandler) ListAccounts(context.Context, *v2.ListAccountsRequest) (*v2.ListAccountsResponse, error) {

@@ -1,0 +1,218 @@
+import type { DescMessage } from "@bufbuild/protobuf";
+import type { EncodedResponse } from "../domain/encoded-response.js";
+import type { Failure } from "../domain/failure.js";
+import type { ResponseStream } from "../domain/service.js";
+import type { Log } from "../telemetry/log.js";
+import type { LiveLimits } from "./limits.js";
+
+/** What readers of one selection get. A place says how far a reader is; they share the messages behind it. */
+export interface FeedSource<S extends DescMessage = DescMessage> {
+  /** The messages behind a place, and the place behind them. The same place: there is nothing now. */
+  next(
+    place: bigint,
+    reader: FeedReader,
+  ): { readonly responses: readonly EncodedResponse<S>[]; readonly place: bigint };
+  /** A message of nothing, which says that the stream lives. */
+  readonly heartbeat: EncodedResponse<S>;
+  /** There is a newer block. A source that reads something first wakes its readers afterwards. */
+  changed?(): void;
+  /** It has no reader any more. */
+  ended?(): void;
+}
+
+/** What a source may do with a reader that asks it. */
+export interface FeedReader {
+  /** Ends its stream with an error. */
+  fail(failure: Failure): void;
+}
+
+const none: ReadonlyMap<string, string> = new Map();
+
+/** Readers that are woken between two reads of the clock. */
+const wakesPerClockRead = 16;
+
+/** A stream of one reader, which asks its source for what comes behind its place. */
+export class FeedStream<S extends DescMessage = DescMessage> implements ResponseStream<S> {
+  readonly headers = none;
+  readonly trailers = none;
+  readonly #source: FeedSource<S>;
+  readonly #onClose: (stream: FeedStream<S>) => void;
+  #place: bigint;
+  #listener: (() => void) | undefined;
+  #failure: Failure | undefined;
+  #closed = false;
+  /** The last `take` was empty, and the listener is to be called. */
+  #waiting = true;
+  /** The first message comes at once, also if there is nothing to say. */
+  #heartbeatDue = true;
+  #sentAt = performance.now();
+
+  constructor(source: FeedSource<S>, place: bigint, onClose: (stream: FeedStream<S>) => void) {
+    this.#source = source;
+    this.#place = place;
+    this.#onClose = onClose;
+  }
+
+  get ended(): boolean {
+    return this.#closed;
+  }
+
+  get failure(): Failure | undefined {
+    return this.#failure;
+  }
+
+  onReady(listener: () => void): void {
+    this.#listener = listener;
+  }
+
+  take(): readonly EncodedResponse<S>[] {
+    if (this.#closed) return [];
+    let responses: readonly EncodedResponse<S>[] = [];
+    // A place may lead on without a message: there may be one behind it.
+    for (let isMoving = true; isMoving && responses.length === 0; ) {
+      const next = this.#source.next(this.#place, this);
+      isMoving = next.place !== this.#place;
+      ({ responses } = next);
+      this.#place = next.place;
+    }
+    const isSilent = responses.length === 0;
+    this.#waiting = isSilent && !this.#heartbeatDue;
+    if (this.#waiting) return [];
+    this.#heartbeatDue = false;
+    this.#sentAt = performance.now();
+    return isSilent ? [this.#source.heartbeat] : responses;
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#onClose(this);
+  }
+
+  /** Ends the stream with an error, at once. */
+  fail(failure: Failure): void {
+    if (this.#closed) return;
+    this.#failure = failure;
+    this.close();
+    this.#listener?.();
+  }
+
+  /** Calls the listener, if the reader waits. */
+  wake(): void {
+    if (!this.#waiting || this.#closed) return;
+    this.#waiting = false;
+    this.#listener?.();
+  }
+
+  /** Makes an empty message due after a silence. */
+  sweep(now: number, heartbeatMs: number): void {
+    if (this.#heartbeatDue || now - this.#sentAt < heartbeatMs) return;
+    this.#heartbeatDue = true;
+    this.wake();
+  }
+}
+
+/** A stream, whatever its messages are. */
+type OpenFeed = Pick<FeedStream, "wake" | "sweep" | "fail" | "close">;
+
+interface OpenSelection {
+  readonly source: FeedSource;
+  readonly streams: Set<OpenFeed>;
+}
+
+/** The streams of one chain, beside those of depth. */
+export class Feeds {
+  readonly #limits: LiveLimits;
+  readonly #log: Log;
+  readonly #open = new Map<string, OpenSelection>();
+  readonly #sweeper: NodeJS.Timeout;
+  readonly #queue = new Set<OpenFeed>();
+  #waking = false;
+
+  constructor(limits: LiveLimits, log: Log) {
+    this.#limits = limits;
+    this.#log = log;
+    this.#sweeper = setInterval(() => this.#sweep(), Math.min(limits.sweepIntervalMs, limits.heartbeatMs / 2));
+    this.#sweeper.unref();
+  }
+
+  /**
+   * Opens a stream of a selection, from a place on. Readers of the same key share the source, so a key has one kind of
+   * it. `wakeAll` wakes its readers.
+   */
+  open<S extends DescMessage>(
+    key: string,
+    place: bigint,
+    makeSource: (wakeAll: () => void) => FeedSource<S>,
+  ): FeedStream<S> {
+    const selection = this.#open.get(key) ?? this.#begin(makeSource);
+    this.#open.set(key, selection);
+    const stream = new FeedStream(selection.source as unknown as FeedSource<S>, place, (closed) => {
+      selection.streams.delete(closed);
+      this.#queue.delete(closed);
+      if (selection.streams.size > 0) return;
+      this.#open.delete(key);
+      selection.source.ended?.();
+    });
+    selection.streams.add(stream);
+    return stream;
+  }
+
+  #begin<S extends DescMessage>(makeSource: (wakeAll: () => void) => FeedSource<S>): OpenSelection {
+    const streams = new Set<OpenFeed>();
+    const source = makeSource(() => this.#wakeAll(streams));
+    return { source: source as unknown as FeedSource, streams };
+  }
+
+  /** There is a newer block. */
+  publish(): void {
+    for (const { source, streams } of this.#open.values()) {
+      if (source.changed === undefined) this.#wakeAll(streams);
+      else source.changed();
+    }
+  }
+
+  /** Ends every stream. No stream may be opened afterwards. */
+  end(failure: Failure): void {
+    clearInterval(this.#sweeper);
+    for (const { streams } of [...this.#open.values()]) for (const stream of [...streams]) stream.fail(failure);
+  }
+
+  /** Wakes readers in slices, with turns of the event loop in between. */
+  #wakeAll(streams: ReadonlySet<OpenFeed>): void {
+    for (const stream of streams) this.#queue.add(stream);
+    if (!this.#waking) this.#wake();
+  }
+
+  #wake(): void {
+    this.#waking = true;
+    const until = performance.now() + this.#limits.fanOutSliceMs;
+    let woken = 0;
+    for (const stream of this.#queue) {
+      this.#queue.delete(stream);
+      this.#wakeOne(stream);
+      if (++woken % wakesPerClockRead === 0 && performance.now() > until) {
+        setImmediate(() => this.#wake());
+        return;
+      }
+    }
+    this.#waking = false;
+  }
+
+  #wakeOne(stream: OpenFeed): void {
+    try {
+      stream.wake();
+    } catch (error) {
+      // One reader's failure does not affect the others.
+      this.#log.error({ err: error }, "a stream's reader failed");
+      stream.close();
+    }
+  }
+
+  #sweep(): void {
+    const now = performance.now();
+    for (const { streams } of this.#open.values()) {
+      for (const stream of streams) stream.sweep(now, this.#limits.heartbeatMs);
+    }
+  }
+}

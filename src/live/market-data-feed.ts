@@ -1,0 +1,62 @@
+import { ObserveMarketsDataResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import type { EncodedResponse } from "../domain/encoded-response.js";
+import type { FeedSource } from "./feed.js";
+import type { LiveMarket } from "./live-market.js";
+import type { LiveState } from "./live-state.js";
+import { type Segment, SegmentResponse } from "./segment-response.js";
+
+type Schema = typeof ObserveMarketsDataResponseSchema;
+type Messages = ReturnType<FeedSource<Schema>["next"]>;
+
+const envelope = { schema: ObserveMarketsDataResponseSchema, open: '{"marketData":[', close: "]}" } as const;
+
+/** The market data of some markets, as it changes. A place is that of a block: a slow reader gets the newest of each. */
+export class MarketDataFeed implements FeedSource<Schema> {
+  readonly heartbeat = new SegmentResponse(envelope, []);
+  readonly #state: LiveState;
+  readonly #markets: readonly LiveMarket[] | undefined;
+  readonly #bytesMax: number;
+  /** By the place before, as of the newest snapshot. */
+  readonly #known = new Map<bigint, Messages>();
+  #streamSequence = -1n;
+
+  /** `markets` undefined: every market, also those announced later. */
+  constructor(state: LiveState, markets: readonly LiveMarket[] | undefined, bytesMax: number) {
+    this.#state = state;
+    this.#markets = markets;
+    this.#bytesMax = bytesMax;
+  }
+
+  next(place: bigint): Messages {
+    const { streamSequence } = this.#state.progress;
+    if (streamSequence !== this.#streamSequence) this.#known.clear();
+    this.#streamSequence = streamSequence;
+    let messages = this.#known.get(place);
+    if (messages === undefined) {
+      const markets = this.#markets ?? this.#state.announced;
+      const changed = markets.flatMap(({ data }) => {
+        return data === undefined || data.changedSequence <= place ? [] : [data.segment];
+      });
+      messages = { responses: this.#pack(changed), place: streamSequence };
+      this.#known.set(place, messages);
+    }
+    return messages;
+  }
+
+  /** Messages of at most `bytesMax`, unless the data of one market exceeds it. */
+  #pack(segments: readonly Segment[]): EncodedResponse<Schema>[] {
+    const messages: Segment[][] = [];
+    let bytes = Number.POSITIVE_INFINITY;
+    for (const segment of segments) {
+      // In UTF-8, a character has three bytes at most.
+      const size = 3 * segment.json().length;
+      if (bytes + size > this.#bytesMax) {
+        messages.push([]);
+        bytes = 0;
+      }
+      messages.at(-1)?.push(segment);
+      bytes += size;
+    }
+    return messages.map((message) => new SegmentResponse(envelope, message));
+  }
+}

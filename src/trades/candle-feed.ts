@@ -1,0 +1,119 @@
+import { ObserveCandleDataResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import type { Candle } from "../domain/candle.js";
+import { Failure, unavailable } from "../domain/failure.js";
+import { MessageResponse } from "../encoding/message-response.js";
+import type { FeedReader, FeedSource } from "../live/feed.js";
+import type { LiveState } from "../live/live-state.js";
+import type { Database } from "../store/database.js";
+import { type CandleSeries, candleMessage, readCandlesFrom } from "./candle-reader.js";
+
+type Schema = typeof ObserveCandleDataResponseSchema;
+type Messages = ReturnType<FeedSource<Schema>["next"]>;
+
+/** Candles that are remembered for slow readers. */
+export const candlesRememberedMax = 1_000;
+
+/** The place of a reader that was sent nothing yet. */
+export const noCandle = -1n;
+
+const retryAfterMs = 1_000;
+
+/** A candle, and when it changed last, as a count. */
+interface Version {
+  readonly version: bigint;
+  readonly message: MessageResponse<Schema>;
+}
+
+/**
+ * The running candle of a series whenever it changes, and what was the running one since. A place counts changes: a slow
+ * reader gets each candle as it is now.
+ */
+export class CandleFeed implements FeedSource<Schema> {
+  readonly heartbeat = new MessageResponse(ObserveCandleDataResponseSchema, {});
+  readonly #database: Pick<Database, "lease">;
+  readonly #state: LiveState;
+  readonly #series: CandleSeries;
+  readonly #wakeAll: () => void;
+  /** By first trade, in the order of their last changes. */
+  readonly #candles = new Map<bigint, Version>();
+  #newest: Candle | undefined;
+  #version = 0n;
+  /** Changes up to this are no longer remembered. */
+  #forgotten = 0n;
+  #isRead = false;
+  #isReading = false;
+  /** The market's last trade when candles were read: without another, they are the same. */
+  #lastTrade: string | undefined;
+  #failure: Failure | undefined;
+
+  constructor(database: Pick<Database, "lease">, state: LiveState, series: CandleSeries, wakeAll: () => void) {
+    this.#database = database;
+    this.#state = state;
+    this.#series = series;
+    this.#wakeAll = wakeAll;
+    this.changed();
+  }
+
+  changed(): void {
+    const lastTrade = this.#state.requireMarket(this.#series.marketId).lastTrade?.version;
+    if (this.#isReading || (this.#isRead && lastTrade === this.#lastTrade)) return;
+    this.#isReading = true;
+    this.#read().then(
+      () => {
+        this.#isReading = false;
+        this.#isRead = true;
+        this.#lastTrade = lastTrade;
+        this.#wakeAll();
+        this.changed();
+      },
+      (error: unknown) => {
+        // After any other failure the next block tries again.
+        this.#isReading = false;
+        if (!(error instanceof Failure) || error.code !== "failed_precondition") return;
+        this.#failure = error;
+        this.#wakeAll();
+      },
+    );
+  }
+
+  next(place: bigint, reader: FeedReader): Messages {
+    if (this.#failure !== undefined) reader.fail(this.#failure);
+    else if (place !== noCandle && place < this.#forgotten) reader.fail(tooSlow());
+    else if (place !== noCandle || this.#isRead) {
+      const versions = [...this.#candles.values()];
+      const behind = place === noCandle ? versions.slice(-1) : versions.filter(({ version }) => version > place);
+      return { responses: behind.map(({ message }) => message), place: this.#version };
+    }
+    return { responses: [], place };
+  }
+
+  async #read(): Promise<void> {
+    const { storeId, streamSequence } = this.#state.progress;
+    const lease = { class: "history", call: undefined, place: { storeId, streamSequence } } as const;
+    await this.#database.lease(lease, async (reader) => {
+      for await (const candle of readCandlesFrom(reader, this.#series, this.#newest?.startNs)) this.#note(candle);
+    });
+  }
+
+  #note(candle: Candle): void {
+    const { firstTrade } = candle;
+    const known = this.#newest;
+    if (known !== undefined && firstTrade < known.firstTrade) return;
+    if (firstTrade === known?.firstTrade && candle.volume === known.volume && candle.lastNs === known.lastNs) return;
+    this.#newest = candle;
+    this.#candles.delete(firstTrade);
+    const message = new MessageResponse(ObserveCandleDataResponseSchema, { candle: candleMessage(candle) });
+    this.#candles.set(firstTrade, { version: ++this.#version, message });
+    if (this.#candles.size <= candlesRememberedMax) return;
+    for (const [oldest, { version }] of this.#candles) {
+      this.#candles.delete(oldest);
+      this.#forgotten = version;
+      break;
+    }
+  }
+}
+
+function tooSlow(): Failure {
+  const message = `the reader is more than ${candlesRememberedMax} candles behind; open the stream again, and list what it missed`;
+  return unavailable(message, "READER_STALLED", retryAfterMs);
+}

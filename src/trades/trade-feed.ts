@@ -1,0 +1,223 @@
+import { ObserveTradesResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { firstIdOfBlock } from "../domain/block-position.js";
+import { Failure } from "../domain/failure.js";
+import { MessageResponse } from "../encoding/message-response.js";
+import type { FeedReader, FeedSource } from "../live/feed.js";
+import { tradeMessage } from "../live/live-market.js";
+import type { LiveState } from "../live/live-state.js";
+import type { Reader } from "../store/connection/lease.js";
+import type { Database } from "../store/database.js";
+import { type PastTradeRow, pastTradeRows } from "../store/history-table.js";
+import { readTradeExtent, tradesNotKept } from "./trade-reader.js";
+
+type Schema = typeof ObserveTradesResponseSchema;
+type Messages = ReturnType<FeedSource<Schema>["next"]>;
+
+/** Trades in memory: a reader that is further behind reads the table until it has caught up. */
+export const tradesInMemoryMax = 10_000;
+
+/** Trades that one read of the table gives. */
+const tradesPerRead = 1_000;
+
+/** A trade is at most 1.5 KB of JSON, so a message has less than 1 MiB. */
+const tradesPerMessageMax = 500;
+
+/** The pause before a read of the table is tried again. */
+const retryMs = 500;
+
+const always = { startNs: undefined, endNs: undefined };
+
+/** The newest trades of a store in memory, while somebody follows them. One for all selections. */
+export class TradeFollower {
+  readonly #database: Pick<Database, "lease">;
+  readonly #state: LiveState;
+  #trades: PastTradeRow[] = [];
+  /** All trades behind this id, up to `reached`, are in memory. */
+  #from: bigint;
+  #reached: bigint;
+  #reading: Promise<void> | undefined;
+  #feeds = 0;
+  readonly #tradesMax: number;
+
+  constructor(database: Pick<Database, "lease">, state: LiveState, tradesMax = tradesInMemoryMax) {
+    this.#database = database;
+    this.#state = state;
+    this.#tradesMax = tradesMax;
+    this.#reached = this.newest;
+    this.#from = this.#reached;
+  }
+
+  /** Somebody follows: where nobody did, what came meanwhile is left out. */
+  enter(): void {
+    if (this.#feeds++ > 0) return;
+    this.#trades = [];
+    this.#reached = this.newest;
+    this.#from = this.#reached;
+  }
+
+  leave(): void {
+    this.#feeds--;
+  }
+
+  /** The last id that a trade of the newest block can have. */
+  get newest(): bigint {
+    return firstIdOfBlock(this.#state.progress.height + 1n) - 1n;
+  }
+
+  get reached(): bigint {
+    return this.#reached;
+  }
+
+  /** The trades behind an id; undefined: not all of them are in memory. */
+  behind(id: bigint): readonly PastTradeRow[] | undefined {
+    if (id < this.#from) return undefined;
+    const first = this.#trades.findIndex((trade) => trade.id > id);
+    return first < 0 ? [] : this.#trades.slice(first);
+  }
+
+  /** Reads what is new. Calls at the same time share a read. @returns whether there is anything */
+  async refresh(): Promise<boolean> {
+    const before = this.#reached;
+    while (this.#reached < this.newest) {
+      this.#reading ??= this.#read().finally(() => {
+        this.#reading = undefined;
+      });
+      await this.#reading;
+    }
+    return this.#reached > before;
+  }
+
+  async #read(): Promise<void> {
+    const bound = this.newest;
+    const before = this.#reached;
+    const found = await this.read(before, bound, this.#tradesMax);
+    // Meanwhile everybody left, and somebody began anew.
+    if (this.#reached !== before) return;
+    this.#reached = found.length < this.#tradesMax ? bound : (found.at(-1)?.id ?? bound);
+    this.#trades.push(...found);
+    const surplus = this.#trades.length - this.#tradesMax;
+    if (surplus > 0) this.#from = this.#trades.splice(0, surplus).at(-1)?.id ?? this.#from;
+  }
+
+  /** Trades behind an id, in order. @throws Failure `failed_precondition` if they are not kept */
+  read(after: bigint, upTo: bigint, rowsMax: number): Promise<PastTradeRow[]> {
+    const { storeId, streamSequence } = this.#state.progress;
+    const place = { storeId, streamSequence };
+    return this.#database.lease({ class: "history", call: undefined, place }, async (reader: Reader) => {
+      const { oldest } = await readTradeExtent(reader, always);
+      if (after < firstIdOfBlock(oldest.height) - 1n) throw tradesNotKept("market_ids", oldest);
+      return await reader.query<{ [K in keyof PastTradeRow]: PastTradeRow[K] }>(
+        `${pastTradeRows.select} WHERE id > ${after} AND id <= ${upTo} AND ${reader.holds} ORDER BY id LIMIT ${rowsMax}`,
+      );
+    });
+  }
+}
+
+/** Which trades a stream has; an empty list selects by nothing. */
+export interface TradeSelection {
+  readonly marketIds: readonly string[];
+  readonly partyIds: readonly string[];
+}
+
+/** The trades of a selection as they come, each once. A place is the id of the last one that a reader has passed. */
+export class TradeFeed implements FeedSource<Schema> {
+  readonly heartbeat = new MessageResponse(ObserveTradesResponseSchema, { trades: [] });
+  readonly #follower: TradeFollower;
+  readonly #selects: (trade: PastTradeRow) => boolean;
+  readonly #wakeAll: () => void;
+  /** By the place before, as far as the follower had reached then. */
+  readonly #known = new Map<bigint, Messages>();
+  #knownAt = -1n;
+  /** Why there are no trades any more. */
+  #failure: Failure | undefined;
+  /** What was read of the table for readers that are behind. */
+  readonly #past = new Map<bigint, Messages>();
+  readonly #reading = new Set<bigint>();
+
+  constructor(follower: TradeFollower, { marketIds, partyIds }: TradeSelection, wakeAll: () => void) {
+    this.#follower = follower;
+    const [markets, parties] = [new Set(marketIds), new Set(partyIds)];
+    this.#selects = ({ marketId, buyer, seller }) =>
+      (markets.size === 0 || markets.has(marketId)) &&
+      (parties.size === 0 || parties.has(buyer) || parties.has(seller));
+    this.#wakeAll = wakeAll;
+    follower.enter();
+  }
+
+  ended(): void {
+    this.#follower.leave();
+  }
+
+  changed(): void {
+    this.#follower.refresh().then(
+      (isMore) => {
+        if (isMore) this.#wakeAll();
+      },
+      // After any other failure the next block tries again.
+      (error: unknown) => {
+        if (!isNotKept(error)) return;
+        this.#failure = error;
+        this.#wakeAll();
+      },
+    );
+  }
+
+  next(place: bigint, reader: FeedReader): Messages {
+    if (this.#failure !== undefined) {
+      reader.fail(this.#failure);
+      return { responses: [], place };
+    }
+    const past = this.#past.get(place);
+    this.#past.delete(place);
+    const { reached } = this.#follower;
+    if (reached !== this.#knownAt) this.#known.clear();
+    this.#knownAt = reached;
+    const known = past ?? this.#known.get(place);
+    if (known !== undefined) return known;
+    // The reader came with a block that the follower has not read yet.
+    if (place >= reached) return { responses: [], place };
+    const trades = this.#follower.behind(place);
+    if (trades === undefined) {
+      this.#catchUp(place, reader);
+      return { responses: [], place };
+    }
+    const messages = { responses: this.#pack(trades), place: reached };
+    this.#known.set(place, messages);
+    return messages;
+  }
+
+  /** Reads what comes behind a place that is no longer in memory, and wakes who waits for it. */
+  #catchUp(place: bigint, reader: FeedReader): void {
+    if (this.#reading.has(place)) return;
+    this.#reading.add(place);
+    const bound = this.#follower.reached;
+    this.#follower.read(place, bound, tradesPerRead).then(
+      (trades) => {
+        const last = trades.length < tradesPerRead ? bound : (trades.at(-1)?.id ?? bound);
+        this.#past.set(place, { responses: this.#pack(trades), place: last });
+        this.#reading.delete(place);
+        this.#wakeAll();
+      },
+      (error: unknown) => {
+        this.#reading.delete(place);
+        if (isNotKept(error)) reader.fail(error);
+        else setTimeout(this.#wakeAll, retryMs).unref();
+      },
+    );
+  }
+
+  #pack(trades: readonly PastTradeRow[]): MessageResponse<Schema>[] {
+    const selected = trades.filter(this.#selects).map(tradeMessage);
+    const messages: MessageResponse<Schema>[] = [];
+    for (let at = 0; at < selected.length; at += tradesPerMessageMax) {
+      messages.push(
+        new MessageResponse(ObserveTradesResponseSchema, { trades: selected.slice(at, at + tradesPerMessageMax) }),
+      );
+    }
+    return messages;
+  }
+}
+
+function isNotKept(error: unknown): error is Failure {
+  return error instanceof Failure && error.code === "failed_precondition";
+}

@@ -1,0 +1,93 @@
+import type { JsonObject } from "@bufbuild/protobuf";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import type { ResponseStream } from "../../src/domain/service.js";
+import { load } from "../../src/loader/load.js";
+import { streamSource } from "../../src/loader/source.js";
+import { migrate } from "../../src/store/migrate.js";
+import { createLog } from "../../src/telemetry/log.js";
+import { ApiCaller } from "../support/api-caller.js";
+import { newDatabaseUrl } from "../support/database.js";
+import { inChunks, RecordingBuilder } from "../support/recording.js";
+
+/* ObserveCandleData while blocks of known trades are loaded. */
+
+const second = 1_000_000_000n;
+const { url } = newDatabaseUrl();
+const log = createLog("silent");
+const builder = new RecordingBuilder();
+let height = 0;
+let api: ApiCaller;
+
+/** Loads a block at a time in seconds, with trades of these prices, each of size 1. */
+async function loadBlock(seconds: number, ...prices: number[]): Promise<void> {
+  height++;
+  builder.block(height, BigInt(seconds) * second, (r) => {
+    if (height === 1) r.market("m").market("quiet");
+    for (const [n, price] of prices.entries()) {
+      r.trade({ id: `${height}-${n}`, marketId: "m", price: `${price}`, size: 1n });
+    }
+  });
+  await load({ database: url, sources: [streamSource(inChunks(builder.bytes()), "blocks")], log });
+}
+
+/** What a stream has sent: start, open, high, low, close and volume of each candle. */
+class Reader {
+  readonly candles: string[] = [];
+
+  constructor(readonly stream: ResponseStream) {}
+
+  take(): void {
+    for (const response of this.stream.take()) {
+      const { candle } = JSON.parse(response.jsonText()) as { candle?: JsonObject };
+      if (candle === undefined) continue;
+      const { start, open, high, low, close, volume } = candle;
+      this.candles.push([BigInt(String(start)) / second, open, high, low, close, volume].join(" "));
+    }
+  }
+
+  async follow(...expected: string[]): Promise<void> {
+    await vi.waitFor(
+      () => {
+        this.take();
+        expect(this.candles).toEqual(expected);
+      },
+      { timeout: 30_000, interval: 2 },
+    );
+  }
+}
+
+beforeAll(async () => {
+  await migrate(url, log);
+  await loadBlock(60, 5, 7);
+  await loadBlock(121, 9);
+  api = await ApiCaller.open(url, { pollIntervalMs: 1 });
+});
+
+afterAll(() => api.opened.close());
+
+test("readers get the running candle, then each change; slow ones each candle as it is now", async () => {
+  const open = async () => new Reader(await api.stream("ObserveCandleData", { candleId: "trades_candle_1_minute_m" }));
+  const [quick, slow] = [await open(), await open()];
+  await quick.follow("120 9 9 9 9 1");
+  await slow.follow("120 9 9 9 9 1");
+  await loadBlock(122, 4, 8);
+  await quick.follow("120 9 9 9 9 1", "120 9 9 4 8 3");
+  await loadBlock(150);
+  await loadBlock(179, 10);
+  await quick.follow("120 9 9 9 9 1", "120 9 9 4 8 3", "120 9 10 4 10 4");
+  await loadBlock(241, 3);
+  await quick.follow("120 9 9 9 9 1", "120 9 9 4 8 3", "120 9 10 4 10 4", "240 3 3 3 3 1");
+  await slow.follow("120 9 9 9 9 1", "120 9 10 4 10 4", "240 3 3 3 3 1");
+  const late = await open();
+  await late.follow("240 3 3 3 3 1");
+  for (const { stream } of [quick, slow, late]) stream.close();
+});
+
+test("a market without trades has no candle before its first, and a wrong id is refused", async () => {
+  const stream = await api.stream("ObserveCandleData", { candleId: "trades_candle_1_day_quiet" });
+  expect(stream.take().map((response) => response.jsonText())).toEqual(["{}"]);
+  expect(stream.take()).toEqual([]);
+  stream.close();
+  const wrong = api.stream("ObserveCandleData", { candleId: "trades_candle_1_day_nowhere" });
+  await expect(wrong).rejects.toMatchObject({ code: "not_found", reason: "MARKET_UNKNOWN" });
+});

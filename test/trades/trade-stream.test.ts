@@ -1,0 +1,121 @@
+import type { JsonObject } from "@bufbuild/protobuf";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import type { ResponseStream } from "../../src/domain/service.js";
+import { load } from "../../src/loader/load.js";
+import { streamSource } from "../../src/loader/source.js";
+import { simulate } from "../../src/simulator/network.js";
+import { type Database, openDatabase } from "../../src/store/database.js";
+import { migrate } from "../../src/store/migrate.js";
+import { createLog } from "../../src/telemetry/log.js";
+import { TradeFeed, TradeFollower } from "../../src/trades/trade-feed.js";
+import { ApiCaller } from "../support/api-caller.js";
+import { newDatabaseUrl } from "../support/database.js";
+import { inChunks } from "../support/recording.js";
+import { selects, type TradeQuery, tradeJson, tradesOf } from "./trade-model.js";
+
+/* ObserveTrades against the trades of a simulated network, while it is loaded block by block. */
+
+const { url } = newDatabaseUrl();
+const log = createLog("silent");
+const blocks = [...simulate({ seed: 31, blocks: 160, markets: 5, parties: 9, ordersPerBlock: 30, entriesPerBlock: 0 })];
+const trades = tradesOf(Buffer.concat(blocks));
+const start = 60;
+let api: ApiCaller;
+let database: Database;
+
+function loadBlocks(upTo: number): Promise<unknown> {
+  const source = streamSource(inChunks(Buffer.concat(blocks.slice(0, upTo))), "some blocks");
+  return load({ database: url, sources: [source], blockByBlock: true, log });
+}
+
+function tradesBetween(after: number, upTo: number, query: TradeQuery = {}): JsonObject[] {
+  const between = trades.filter(({ height }) => height > BigInt(after) && height <= BigInt(upTo));
+  return between.filter((trade) => selects(query, trade)).map(tradeJson);
+}
+
+/** What a stream has sent. */
+class Reader {
+  readonly trades: JsonObject[] = [];
+  messages = 0;
+
+  constructor(readonly stream: ResponseStream) {}
+
+  take(): number {
+    const responses = this.stream.take();
+    for (const response of responses) {
+      this.messages++;
+      this.trades.push(...(JSON.parse(response.jsonText()) as { trades: JsonObject[] }).trades);
+    }
+    return responses.length;
+  }
+
+  async follow(expected: readonly JsonObject[]): Promise<void> {
+    await vi.waitFor(
+      () => {
+        while (this.take() > 0);
+        expect(this.trades.length).toBe(expected.length);
+      },
+      { timeout: 60_000, interval: 2 },
+    );
+    expect(this.trades).toEqual(expected);
+  }
+}
+
+beforeAll(async () => {
+  await migrate(url, log);
+  await loadBlocks(start);
+  api = await ApiCaller.open(url, { pollIntervalMs: 1 });
+  database = openDatabase(url);
+});
+
+afterAll(async () => {
+  await api.opened.close();
+  await database.close();
+});
+
+test("each trade is sent once, in order, to quick readers and to slow ones, from memory and from the table", async () => {
+  const { trade } = trades.findLast(({ height }) => height > 100n) ?? {};
+  const query = { marketIds: [trade?.marketId ?? ""], partyIds: [trade?.buyer ?? "", trade?.seller ?? ""] };
+  const open = async (request: object) => new Reader(await api.stream("ObserveTrades", request as JsonObject));
+  const [quick, slow, some] = [await open({}), await open({}), await open(query)];
+  const state = api.opened.live.state();
+  // A follower that keeps little in memory.
+  const follower = new TradeFollower(database, state, 20);
+  const far = new Reader(
+    api.opened.live.openFeed("far", follower.newest, (wakeAll) => {
+      return new TradeFeed(follower, { marketIds: [], partyIds: [] }, wakeAll);
+    }),
+  );
+  const all = [quick, slow, some, far];
+  for (const reader of all) expect([reader.take(), reader.trades.length]).toEqual([1, 0]);
+  const expected = tradesBetween(start, 160);
+  expect(expected.length).toBeGreaterThan(100);
+  const loaded = loadBlocks(160);
+  await quick.follow(expected);
+  await loaded;
+  await slow.follow(expected);
+  await far.follow(expected);
+  await some.follow(tradesBetween(start, 160, query));
+  expect(some.trades.length).toBeGreaterThan(0);
+  expect(quick.messages).toBeGreaterThan(slow.messages);
+  for (const { stream } of all) stream.close();
+  // Nobody followed meanwhile: a new reader begins with the next block.
+  const late = await open({});
+  expect([late.take(), late.take(), late.trades.length]).toEqual([1, 0, 0]);
+  late.stream.close();
+});
+
+test("an unknown market is refused, and trades that are no longer written end a stream", async () => {
+  const unknown = api.stream("ObserveTrades", { marketIds: ["nowhere"] });
+  await expect(unknown).rejects.toMatchObject({ code: "not_found", reason: "MARKET_UNKNOWN" });
+  const reader = new Reader(await api.stream("ObserveTrades", {}));
+  reader.take();
+  await database.withConnection(async (connection) => {
+    // As a release does that keeps no trades.
+    await connection.run("UPDATE progress SET stream_sequence = stream_sequence + 1, height = height + 1");
+  });
+  await vi.waitFor(() => {
+    reader.take();
+    expect(reader.stream.failure).toMatchObject({ code: "failed_precondition", reason: "TRADES_NOT_RETAINED" });
+  });
+});
