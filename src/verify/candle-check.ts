@@ -1,7 +1,6 @@
 import { firstIdOfBlock } from "../domain/block-position.js";
 import { addToCandle, type Candle, type CandleTrade, candleIntervals } from "../domain/candle.js";
 import { type CandleColumns, candleRows, readNewestCandles } from "../store/candle-table.js";
-import { asText } from "../store/connection/column.js";
 import type { Connection } from "../store/connection/connection.js";
 import { tradeProperties } from "../store/market-table.js";
 import { addRow, noRows, type RowSum, rowHash } from "../store/table-digest-table.js";
@@ -54,12 +53,8 @@ export async function checkCandles(
   lastTrade: bigint,
   findings: Findings,
 ): Promise<void> {
-  const markets = await connection.query<{ marketId: string }>(
-    `SELECT ${asText("market_id")} AS marketId FROM candle GROUP BY market_id
-     UNION SELECT ${asText("market_id")} FROM trade GROUP BY market_id`,
-  );
   const all = { sum: noRows };
-  for (const { marketId } of markets) {
+  for (const marketId of await readMarketIds(connection)) {
     const series = candleIntervals.map(({ seconds }) => {
       return new SeriesCheck(connection, { marketId, seconds, firstTrade, lastTrade, all }, newest);
     });
@@ -78,6 +73,18 @@ export async function checkCandles(
   if (sum !== undefined && (sum.rows !== all.sum.rows || sum.sum !== all.sum.sum)) {
     findings.add(candleRows.table, undefined, "it is not what was written");
   }
+}
+
+/** The markets that have candles or trades. A UNION of texts would take those for one that differ in case. */
+async function readMarketIds(connection: Connection): Promise<Set<string>> {
+  const ids = new Set<string>();
+  for (const table of [candleRows.table, "trade"]) {
+    const markets = await connection.query<{ marketId: string }>(
+      `SELECT market_id AS marketId FROM ${table} GROUP BY market_id`,
+    );
+    for (const { marketId } of markets) ids.add(marketId);
+  }
+  return ids;
 }
 
 async function* readTrades(

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Network } from "../../src/simulator/network.js";
 import { Random } from "../../src/simulator/random.js";
 import { openDatabase } from "../../src/store/database.js";
+import { verify } from "../../src/verify/verify.js";
 import { ApiCaller } from "../support/api-caller.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { loadRecording } from "../support/load-recording.js";
@@ -185,6 +186,17 @@ describe("candles", () => {
   ])("%j is %s, %s", async (request, code, reason) => {
     expect(await api.failure("ListCandleData", request)).toEqual({ code, reason });
   });
+});
+
+test("candles of markets whose ids differ in case only are verified", async () => {
+  const { url } = newDatabaseUrl();
+  const builder = new RecordingBuilder().block(1, 5n, (r) => {
+    for (const marketId of ["Aa", "aA"]) r.market(marketId).trade({ id: marketId, marketId, price: "10", size: 1n });
+  });
+  await loadRecording(url, builder.bytes());
+  const database = openDatabase(url);
+  expect((await verify(database)).findings.listed).toEqual([]);
+  await database.close();
 });
 
 test("a period that began before trades were kept has no candle, and asking for it fails", async () => {
