@@ -362,7 +362,7 @@ describe("a replay", () => {
     stream.onReady(() => {
       throw new Error("a fault of the reader's");
     });
-    await vi.waitFor(() => expect(stream.ended).toBe(true));
+    await vi.waitFor(() => expect(stream.ended).toBe(true), { timeout: 20_000 });
     expect(stream.take()).toEqual([]);
   });
 
@@ -443,7 +443,7 @@ describe("a replay", () => {
       const reader = new ReplayReader(past, []);
       const stream = await replay({ fromBlockHeight: past.blocks[5]?.height }, serve(fresh));
       const reading = reader.read(stream, () => reader.liveBlocks > 1);
-      await vi.waitFor(() => expect(reader.caughtUp, process).toBe(1));
+      await vi.waitFor(() => expect(reader.caughtUp, process).toBe(1), { timeout: 20_000 });
       await past.add({ levels: [level("market-b")] });
       await reading;
       expect(reader.place).toBe(past.network.progress.streamSequence);
