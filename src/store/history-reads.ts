@@ -1,4 +1,5 @@
 import { firstIdOfBlock } from "../domain/block-position.js";
+import { MalformedHistoryError } from "../domain/book-history.js";
 import type { Reader } from "./connection/lease.js";
 import { type BlockPlace, parsePlace, placeSql } from "./connection/store-place.js";
 import {
@@ -120,7 +121,10 @@ export interface SegmentRequest {
 /** Sealing moves changes between two statements: more often than this it does not happen. */
 const attemptsMax = 10;
 
-/** The segment that holds a place, from one or two statements; undefined: the market has none so early. */
+/**
+ * The segment that holds a place, from one or two statements; undefined: the market has none so early.
+ * @throws MalformedHistoryError if the book that it begins with is missing
+ */
 export async function readSegment(reader: Reader, request: SegmentRequest): Promise<StoredSegment | undefined> {
   for (let attempt = 1; attempt <= attemptsMax; attempt++) {
     const segment = await readSealed(reader, request);
@@ -170,6 +174,9 @@ async function readSealed(
     rows.flatMap(({ part, body }) => (part !== null && body !== null && isWanted(part) ? [body] : []));
   const keyframes = bodies((part) => part < firstChangesPart);
   const changed = bodies((part) => part >= firstChangesPart);
+  if (keyframe && row.keyframeLevels > 0 && keyframes.length === 0) {
+    throw new MalformedHistoryError(`the book of market ${marketId} at ${row.firstSequence} is missing`);
+  }
   const { digest, nextSequence, nextState, part: _, body: __, place: ___, ...columns } = row;
   return {
     ...columns,

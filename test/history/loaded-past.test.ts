@@ -1,8 +1,10 @@
+import { Code } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Order_Status } from "../../gen/vega/vega_pb.js";
 import type { Service } from "../../src/commands/service.js";
 import { type LoadOptions, load } from "../../src/loader/load.js";
 import { readBytes, streamSource } from "../../src/loader/source.js";
+import { openDatabase } from "../../src/store/database.js";
 import { dropDatabase, migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { startTestService } from "../live/service.js";
@@ -151,4 +153,12 @@ test("the nearest place of an error is one that can be answered", async () => {
   expect(await at("later", "blockHeight=7")).toMatchObject({ reason: "HISTORY_NOT_KEPT", metadata: {} });
   expect(await at("m", "timestamp=0")).toMatchObject({ metadata: { nearest_height: "1" } });
   expect(await at("v", "timestamp=0")).toMatchObject({ metadata: { nearest_height: "3" } });
+});
+
+test("a book is not made of changes alone where the one before them was damaged", async () => {
+  expect(await at("v", "blockHeight=3")).toHaveProperty("block.height", "3");
+  const database = openDatabase(url);
+  await database.withConnection((connection) => connection.run("DELETE FROM book_segment_part WHERE part = 0"));
+  await database.close();
+  expect(JSON.parse(await get("market/depth/v/at?blockHeight=3"))).toMatchObject({ code: Code.Internal });
 });
