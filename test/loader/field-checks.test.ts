@@ -260,7 +260,8 @@ describe("a mistake in a field", () => {
     expect(await store.query("SELECT market_id FROM market")).toEqual([{ market_id: "first" }]);
     expect(await store.query("SELECT height, ledger_entries FROM block")).toEqual([{ height: 1n, ledger_entries: 0 }]);
     const others = Object.keys(storeTables).filter(
-      (table) => !/^(progress|block|market|book_segment(_part)?|book_history|(table|history)_digest)$/.test(table),
+      (table) =>
+        !/^((trade_)?progress|block|market|book_segment(_part)?|book_history|(table|history)_digest)$/.test(table),
     );
     expect(await rowsOf(others)).toBe(0);
     expect(await store.query("SELECT market_id FROM book_segment")).toEqual([{ market_id: "first" }]);

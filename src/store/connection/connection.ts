@@ -80,7 +80,7 @@ export class ServerConnection implements Connection {
     socket.once("finish", () => socket.destroy());
   }
 
-  /** Connects within a time limit. @throws Failure `unavailable`, or the server's refusal */
+  /** Connects; the server may be silent for `timeoutMs`. @throws Failure `unavailable`, or the server's refusal */
   static async open(
     address: DatabaseAddress,
     options: ConnectionSettings,
@@ -90,9 +90,19 @@ export class ServerConnection implements Connection {
     const { socketPath, host, port } = address;
     const socket =
       socketPath === undefined ? connect({ port, host, noDelay: true, keepAlive: true }) : connect(socketPath);
-    const limit = setTimeout(() => {
-      afterInput(() => socket.destroy(silentPeerError(`no connection within ${timeoutMs} ms`)));
-    }, timeoutMs);
+    const startedAt = performance.now();
+    let limit: NodeJS.Timeout | undefined;
+    // A server that goes on with the handshake is slow, or this process is: it is not away.
+    const limitSilence = (): void => {
+      const { bytesRead } = socket;
+      const verdict = (): void => {
+        const isHeard = socket.bytesRead > bytesRead && performance.now() - startedAt < connectTimeoutMs;
+        if (isHeard) limitSilence();
+        else socket.destroy(silentPeerError(`no connection within ${timeoutMs} ms`));
+      };
+      limit = setTimeout(() => afterInput(verdict), timeoutMs);
+    };
+    limitSilence();
     const abort = () => socket.destroy(silentPeerError("the attempt to connect was given up"));
     signal?.addEventListener("abort", abort, { once: true });
     try {
