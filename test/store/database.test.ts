@@ -2,12 +2,15 @@ import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { Failure } from "../../src/domain/failure.js";
 import { asText } from "../../src/store/connection/column.js";
+import { ServerConnection } from "../../src/store/connection/connection.js";
+import { parseDatabaseUrl } from "../../src/store/connection/database-url.js";
 import { groupConcatBytesMax } from "../../src/store/connection/driver-options.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
 import { readEntries } from "../../src/store/ledger-entry-table.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { newDatabaseUrl } from "../support/database.js";
+import { HalfOpenProxy } from "../support/half-open-proxy.js";
 
 const { url, name } = newDatabaseUrl();
 let database: Database;
@@ -152,4 +155,27 @@ it("gives up a statement that takes too long, and its connection", async () => {
   });
   expect(await connectionId()).not.toBe(before);
   await hasty.close();
+});
+
+it("gives up a server that is silent while it connects, not one that takes its time", async () => {
+  const proxy = await HalfOpenProxy.before(url);
+  const limitMs = 1_000;
+  const open = () => ServerConnection.open(parseDatabaseUrl(proxy.url), { statementTimeoutMs: 20_000 }, limitMs);
+  // Its greeting, that it lets the client in, and its settings: more than the limit in all.
+  proxy.replyDelayMs = 0.6 * limitMs;
+  const startedAt = performance.now();
+  const connection = await open();
+  expect(performance.now() - startedAt).toBeGreaterThan(limitMs);
+  // Nor is it given up afterwards.
+  await setTimeout(2 * limitMs);
+  expect(await connection.query("SELECT 1 AS one")).toEqual([{ one: 1 }]);
+  connection.destroy();
+  proxy.replyDelayMs = 0;
+  const silenced = proxy.loseReplyTo("SET ");
+  const givenUp = expect(open()).rejects.toMatchObject({ code: "unavailable" });
+  await silenced;
+  await givenUp;
+  proxy.revive();
+  (await open()).destroy();
+  await proxy.close();
 });

@@ -8,6 +8,8 @@ import { type AddressInfo, createServer, connect as netConnect, type Server, typ
 export class HalfOpenProxy {
   /** The database's URL by way of this proxy. */
   readonly url: string;
+  /** Each reply of the database arrives so much later. */
+  replyDelayMs = 0;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
   #generation = 0;
@@ -79,7 +81,9 @@ export class HalfOpenProxy {
       if (this.#generation === generation) database.write(chunk);
     });
     database.on("data", (chunk) => {
-      if (this.#generation === generation) client.write(chunk);
+      setTimeout(() => {
+        if (this.#generation === generation) client.write(chunk);
+      }, this.replyDelayMs);
     });
     const end = () => {
       if (this.#generation !== generation) return;

@@ -92,10 +92,12 @@ export class ServerConnection implements Connection {
       socketPath === undefined ? connect({ port, host, noDelay: true, keepAlive: true }) : connect(socketPath);
     const startedAt = performance.now();
     let limit: NodeJS.Timeout | undefined;
+    let isOver = false;
     // A server that goes on with the handshake is slow, or this process is: it is not away.
     const limitSilence = (): void => {
       const { bytesRead } = socket;
       const verdict = (): void => {
+        if (isOver) return;
         const isHeard = socket.bytesRead > bytesRead && performance.now() - startedAt < connectTimeoutMs;
         if (isHeard) limitSilence();
         else socket.destroy(silentPeerError(`no connection within ${timeoutMs} ms`));
@@ -120,6 +122,7 @@ export class ServerConnection implements Connection {
       socket.destroy();
       throw toDatabaseFailure(error);
     } finally {
+      isOver = true;
       clearTimeout(limit);
       signal?.removeEventListener("abort", abort);
     }
