@@ -38,6 +38,8 @@ export class CandleFeed implements FeedSource<Schema> {
   readonly #candles = new Map<bigint, Version>();
   #newest: Candle | undefined;
   #version = 0n;
+  /** By the place before, as of the newest version. */
+  readonly #known = new Map<bigint, Messages>();
   /** Changes up to this are no longer remembered. */
   #forgotten = 0n;
   #isRead = false;
@@ -80,11 +82,17 @@ export class CandleFeed implements FeedSource<Schema> {
     if (this.#failure !== undefined) reader.fail(this.#failure);
     else if (place !== noCandle && place < this.#forgotten) reader.fail(tooSlow());
     else if (place !== noCandle || this.#isRead) {
-      const versions = [...this.#candles.values()];
-      const behind = place === noCandle ? versions.slice(-1) : versions.filter(({ version }) => version > place);
-      return { responses: behind.map(({ message }) => message), place: this.#version };
+      const messages = this.#known.get(place) ?? this.#behind(place);
+      this.#known.set(place, messages);
+      return messages;
     }
     return { responses: [], place };
+  }
+
+  #behind(place: bigint): Messages {
+    const versions = [...this.#candles.values()];
+    const behind = place === noCandle ? versions.slice(-1) : versions.filter(({ version }) => version > place);
+    return { responses: behind.map(({ message }) => message), place: this.#version };
   }
 
   async #read(): Promise<void> {
@@ -101,6 +109,7 @@ export class CandleFeed implements FeedSource<Schema> {
     if (known !== undefined && firstTrade < known.firstTrade) return;
     if (firstTrade === known?.firstTrade && candle.volume === known.volume && candle.lastNs === known.lastNs) return;
     this.#newest = candle;
+    this.#known.clear();
     this.#candles.delete(firstTrade);
     const message = new MessageResponse(ObserveCandleDataResponseSchema, { candle: candleMessage(candle) });
     this.#candles.set(firstTrade, { version: ++this.#version, message });

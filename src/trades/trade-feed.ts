@@ -22,6 +22,9 @@ const tradesPerRead = 1_000;
 /** A trade is at most 1.5 KB of JSON, so a message has less than 1 MiB. */
 const tradesPerMessageMax = 500;
 
+/** Reads of the table that wait for their readers, which may be gone; those of before are read again. */
+const readsHeldMax = 64;
+
 /** The pause before a read of the table is tried again. */
 const retryMs = 500;
 
@@ -71,8 +74,7 @@ export class TradeFollower {
   /** The trades behind an id; undefined: not all of them are in memory. */
   behind(id: bigint): readonly PastTradeRow[] | undefined {
     if (id < this.#from) return undefined;
-    const first = this.#trades.findIndex((trade) => trade.id > id);
-    return first < 0 ? [] : this.#trades.slice(first);
+    return this.#trades.slice(this.#trades.findLastIndex((trade) => trade.id <= id) + 1);
   }
 
   /** Reads what is new. Calls at the same time share a read. @returns whether there is anything */
@@ -195,6 +197,8 @@ export class TradeFeed implements FeedSource<Schema> {
       (trades) => {
         const last = trades.length < tradesPerRead ? bound : (trades.at(-1)?.id ?? bound);
         this.#past.set(place, { responses: this.#pack(trades), place: last });
+        const [oldest = place] = this.#past.keys();
+        if (this.#past.size > readsHeldMax) this.#past.delete(oldest);
         this.#reading.delete(place);
         this.#wakeAll();
       },
