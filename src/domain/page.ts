@@ -31,7 +31,7 @@ export interface Page<R, P> {
 }
 
 /** What a scan from the cursor, inclusive, found. */
-interface Found<R, P> {
+export interface Found<R, P> {
   /** At least as many as wanted, unless the list or the scan ended before. */
   readonly rows: readonly R[];
   /** If it ended at the bound on work: the last position that was examined. */
@@ -108,47 +108,6 @@ function readSize(field: string, size: number | undefined): number {
   if (size === undefined) return pageSizeDefault;
   if (size < 1) throw invalidArgument(field, `is ${size}; it takes a number from 1`, "INVALID_PAGINATION");
   return Math.min(size, pageSizeMax);
-}
-
-/**
- * Finds up to `want` rows from a position on, inclusive. `reached`: the last position that was examined, if the bound on
- * work ended it.
- */
-export type Scan<R, P> = (
-  from: P | undefined,
-  descending: boolean,
-  want: number,
-) => Promise<{ readonly rows: readonly R[]; readonly reached: P | undefined }>;
-
-/**
- * Reads a page from the cursor in its direction, including the cursor's own position. If a row is there, as usual, the
- * other side is not empty, and no second scan is needed.
- */
-export async function readPage<R, P>(
-  { cursor, size, backwards, newestFirst }: PageRequest<P>,
-  positionOf: (row: R) => P,
-  scan: Scan<R, P>,
-  isSame: (a: P, b: P) => boolean = (a, b) => a === b,
-): Promise<Omit<Page<R, P>, "newestBlock">> {
-  const descending = newestFirst !== backwards;
-  // The page, one more row to tell whether it is the last, and the row at the cursor.
-  const found = await scan(cursor, descending, size + (cursor === undefined ? 1 : 2));
-  const [first] = found.rows;
-  const atCursor = cursor !== undefined && first !== undefined && isSame(positionOf(first), cursor);
-  const beyond = atCursor ? found.rows.slice(1) : found.rows;
-  const rows = beyond.slice(0, size);
-  const isCut = found.reached !== undefined;
-  const more = beyond.length > size || isCut;
-  const early = beyond.length <= size && found.reached !== undefined ? { reached: found.reached } : {};
-  const behind = atCursor || (cursor !== undefined && (await isAnyBehind(cursor, descending, scan)));
-  return backwards
-    ? { rows: rows.reverse(), hasNext: behind, hasPrevious: more, ...early }
-    : { rows, hasNext: more, hasPrevious: behind, ...early };
-}
-
-async function isAnyBehind<R, P>(cursor: P, descending: boolean, scan: Scan<R, P>): Promise<boolean> {
-  const { rows, reached } = await scan(cursor, !descending, 1);
-  return rows.length > 0 || reached !== undefined;
 }
 
 /** The `PageInfo` of a page with these cursors. `reached` is the cursor of a page that ended at the bound on work. */

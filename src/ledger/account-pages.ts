@@ -1,4 +1,4 @@
-import { type Page, type PageRequest, readPage, type Scan } from "../domain/page.js";
+import { type Found, findPage, type Page, type PageRequest } from "../domain/page.js";
 import type { Call } from "../domain/service.js";
 import { type Account, type AccountDirectory, covers } from "./account-directory.js";
 import { balanceNotKept, readBalances } from "./balances.js";
@@ -33,10 +33,9 @@ export async function readAccountPage(
     const reach = await view.reach();
     // The accounts that are missing are fetched, and this runs again.
     if (!covers(directory.extent, reach)) return { rows: [], hasNext: false, hasPrevious: false };
-    const scan: Scan<Account, number> = async (from, descending, want) => {
-      return findAccounts(directory, side, idsFrom(from, descending, reach.accountMax), want);
-    };
-    const page = await readPage(request, ({ id }) => id, scan);
+    const page = await findPage(request, isAt, async (descending, want) => {
+      return findAccounts(directory, side, idsFrom(request.cursor, descending, reach.accountMax), want);
+    });
     const before = reach.high < reach.low ? 0n : reach.high + 1n;
     const balances = await readBalances(
       view,
@@ -51,6 +50,10 @@ export async function readAccountPage(
     return { ...page, rows };
   });
   return { ...result, newestBlock: extent.newestBlock };
+}
+
+function isAt({ id }: Account, cursor: number): boolean {
+  return id === cursor;
 }
 
 /** Account numbers from one on, in the direction of a scan. */
@@ -70,13 +73,13 @@ function findAccounts(
   side: AccountSide | undefined,
   range: AccountRange,
   want: number,
-): { rows: Account[]; reached: number | undefined } {
+): Found<Account, number> {
   const { first, last, step } = range;
   const isAfter = (id: number, than: number) => (id - than) * step > 0;
   if (side?.partyId !== undefined) {
     const ofParty = directory.accountsOf(side.partyId).sort((a, b) => (a.id - b.id) * step);
     const rows = ofParty.filter((account) => !isAfter(first, account.id) && !isAfter(account.id, last));
-    return { rows: rows.filter((account) => selectsAccount(side, account)).slice(0, want), reached: undefined };
+    return { rows: rows.filter((account) => selectsAccount(side, account)).slice(0, want) };
   }
   const rows: Account[] = [];
   for (let id = first; !isAfter(id, last) && rows.length < want; id += step) {
@@ -84,5 +87,5 @@ function findAccounts(
     const account = directory.account(id);
     if (selectsAccount(side, account)) rows.push(account);
   }
-  return { rows, reached: undefined };
+  return { rows };
 }

@@ -1,6 +1,6 @@
 import { firstIdOfBlock, positionBits } from "../domain/block-position.js";
 import type { TimeRange } from "../domain/date-range.js";
-import { type Page, type PageRequest, readPage, type Scan } from "../domain/page.js";
+import { type Found, findPage, type Page, type PageRequest } from "../domain/page.js";
 import type { Call } from "../domain/service.js";
 import { type Account, type AccountDirectory, covers } from "./account-directory.js";
 import { readBalances } from "./balances.js";
@@ -52,11 +52,14 @@ export async function readBalanceChanges(
     const hasRange = time.startNs !== undefined || time.endNs !== undefined;
     if (hasRange && reach.start !== undefined) view.requireKept(reach.start, "date_range.start_timestamp");
     const fold = new BalanceFold(view, accounts, side);
-    const isSame = (a: BalancePlace, b: BalancePlace) => comparePlaces(a, b) === 0;
-    return await readPage<BalanceChange, BalancePlace>(request, (row) => row, fold.scan, isSame);
+    return await findPage(request, isAt, (descending, want) => fold.scan(cursor, descending, want));
   });
   const rows = result.rows.map((row) => ({ ...row, of: directory.account(row.account) }));
   return { ...result, rows, newestBlock: extent.newestBlock };
+}
+
+function isAt(change: BalanceChange, cursor: BalancePlace): boolean {
+  return comparePlaces(change, cursor) === 0;
 }
 
 function comparePlaces(a: BalancePlace, b: BalancePlace): number {
@@ -86,7 +89,12 @@ class BalanceFold {
     this.#selection = selectEntries(directory, { from: side, to: side, closed: false, transferTypes: [] });
   }
 
-  readonly scan: Scan<BalanceChange, BalancePlace> = async (from, descending, want) => {
+  /** Up to `want` changes from a place on, inclusive. */
+  async scan(
+    from: BalancePlace | undefined,
+    descending: boolean,
+    want: number,
+  ): Promise<Found<BalanceChange, BalancePlace>> {
     const direction = descending ? -1 : 1;
     const rows: BalanceChange[] = [];
     const last = new Map<number, string>();
@@ -105,12 +113,12 @@ class BalanceFold {
       while (rows.length < want && pending.length > 0) {
         rows.push(...(await this.#changes(pending.splice(0, want - rows.length))));
       }
-      if (isEnd || rows.length >= want) return { rows, reached: undefined };
+      if (isEnd || rows.length >= want) return { rows };
       const reached = reachedBy(state.rest);
       const hasMoved = from === undefined || comparePlaces(reached, from) * direction > 0;
       if (hasMoved && (examined >= entriesFoldedMax || scanned.rows.length === 0)) return { rows, reached };
     }
-  };
+  }
 
   /** The blocks of entries, in their direction; the first goes on from `open`, and the last may go on. */
   #blocksOf(entries: readonly EntryText[], open: OpenBlock | undefined, descending: boolean): OpenBlock[] {

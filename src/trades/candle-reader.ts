@@ -1,5 +1,5 @@
 import type { Candle } from "../domain/candle.js";
-import { type Page, type PageRequest, readPage, type Scan } from "../domain/page.js";
+import { findPage, type Page, type PageRequest } from "../domain/page.js";
 import type { Call } from "../domain/service.js";
 import { type CandleColumns, candleRows } from "../store/candle-table.js";
 import type { Reader } from "../store/connection/lease.js";
@@ -43,15 +43,18 @@ export function readCandles(
     checkKept(request.backwards ? "pagination.before" : "pagination.after", cursor?.startNs, oldest);
     let newestBlock = newest;
     const low = fromNs ?? oldest.timeNs;
-    const scan: Scan<Candle, CandlePlace> = async (from, descending, want) => {
-      const { candles, place } = await scanCandles(reader, series, { low, high: toNs, from, descending }, want);
+    const page = await findPage(request, isAt, async (descending, want) => {
+      const range = { low, high: toNs, from: cursor, descending };
+      const { candles, place } = await scanCandles(reader, series, range, want);
       newestBlock = place ?? newestBlock;
-      return { rows: candles, reached: undefined };
-    };
-    const isSame = (a: CandlePlace, b: CandlePlace) => a.startNs === b.startNs && a.firstTrade === b.firstTrade;
-    const page = await readPage<Candle, CandlePlace>(request, (candle) => candle, scan, isSame);
+      return { rows: candles };
+    });
     return { ...page, newestBlock };
   });
+}
+
+function isAt({ startNs, firstTrade }: Candle, cursor: CandlePlace): boolean {
+  return startNs === cursor.startNs && firstTrade === cursor.firstTrade;
 }
 
 /** Candles that one read for a stream gives. */

@@ -1,7 +1,7 @@
 import { firstIdOfBlock } from "../domain/block-position.js";
 import type { TimeRange } from "../domain/date-range.js";
 import { Failure, worded } from "../domain/failure.js";
-import { type Page, type PageRequest, readPage, type Scan } from "../domain/page.js";
+import { type Found, findPage, type Page, type PageRequest } from "../domain/page.js";
 import type { Call } from "../domain/service.js";
 import { asText } from "../store/connection/column.js";
 import type { Parameter } from "../store/connection/connection.js";
@@ -109,32 +109,37 @@ export function readTrades(
   return database.lease({ class: "ledger", call }, async (reader) => {
     const extent = await readTradeExtent(reader, time);
     checkTradeCursor(request.cursor, extent, request.backwards ? "pagination.before" : "pagination.after");
-    const scan: Scan<PastTradeRow, bigint> = async (from, descending, want) => {
+    const { cursor } = request;
+    const page = await findPage(request, isAt, async (descending, want) => {
       const { low, high } = extent;
       const range = {
-        low: descending || from === undefined || from < low ? low : from,
-        high: !descending || from === undefined || from > high ? high : from,
+        low: descending || cursor === undefined || cursor < low ? low : cursor,
+        high: !descending || cursor === undefined || cursor > high ? high : cursor,
         descending,
       };
-      if (range.low > range.high) return { rows: [], reached: undefined };
-      return await scanTrades(reader, filter, range, want);
-    };
-    const page = await readPage(request, ({ id }) => id, scan);
+      return range.low > range.high ? { rows: [] } : scanTrades(reader, filter, range, want);
+    });
     return { ...page, newestBlock: extent.newest };
   });
 }
 
+function isAt({ id }: PastTradeRow, cursor: bigint): boolean {
+  return id === cursor;
+}
+
 /** The trades of a range of ids, in its direction. */
-async function scanTrades(reader: Reader, filter: TradeFilter, range: IdRange, want: number) {
+async function scanTrades(
+  reader: Reader,
+  filter: TradeFilter,
+  range: IdRange,
+  want: number,
+): Promise<Found<PastTradeRow, bigint>> {
   const branches = branchesOf(filter, range);
   const [only] = branches;
   if (branches.length === 1 && only !== undefined && only.rest.sql === "") {
-    const { sql, parameters } = rangeSql(only, range);
-    const found = `${pastTradeRows.select} ${sql.replace("WHERE", `WHERE ${reader.holds} AND`)} LIMIT ${want}`;
-    return {
-      rows: await reader.query<{ [K in keyof PastTradeRow]: PastTradeRow[K] }>(found, parameters),
-      reached: undefined,
-    };
+    const { sql, parameters } = rangeSql(only, range, reader.holds);
+    const found = `${pastTradeRows.select} ${sql} LIMIT ${want}`;
+    return { rows: await reader.query<{ [K in keyof PastTradeRow]: PastTradeRow[K] }>(found, parameters) };
   }
   const { ids, reached } = await mergeBranches(reader, branches, range, want);
   if (ids.length === 0) return { rows: [], reached };
@@ -173,9 +178,11 @@ function branchesOf({ orderIds, partyIds, marketIds }: TradeFilter, open: IdRang
   return branches(["market_id"], marketIds, rest()).map((branch) => ({ ...branch, index: "trade_market" }));
 }
 
-function rangeSql({ index, column, value }: Branch, { low, high, descending }: IdRange) {
-  const selected = column === undefined ? "" : `${column} = ? AND`;
-  const sql = `FORCE INDEX (${index}) WHERE ${selected} id >= ${low} AND id <= ${high} ORDER BY id ${descending ? "DESC" : "ASC"}`;
+function rangeSql({ index, column, value }: Branch, { low, high, descending }: IdRange, holds?: string) {
+  const selected = column === undefined ? [] : [`${column} = ?`];
+  const conditions = [...selected, `id >= ${low}`, `id <= ${high}`, ...(holds === undefined ? [] : [holds])];
+  const order = descending ? "DESC" : "ASC";
+  const sql = `FORCE INDEX (${index}) WHERE ${conditions.join(" AND ")} ORDER BY id ${order}`;
   return { sql, parameters: column === undefined ? [] : [value] };
 }
 

@@ -2,7 +2,8 @@ import { firstIdOfBlock } from "../domain/block-position.js";
 import { addToCandle, type Candle, type CandleTrade, candleIntervals } from "../domain/candle.js";
 import { type CandleColumns, candleRows, readNewestCandles } from "../store/candle-table.js";
 import type { Connection } from "../store/connection/connection.js";
-import { tradeProperties } from "../store/market-table.js";
+import { pastTradeRows } from "../store/history-table.js";
+import { tradeRows } from "../store/market-table.js";
 import { addRow, noRows, type RowSum, rowHash } from "../store/table-digest-table.js";
 import { readTradeProgress } from "../store/trade-table.js";
 import type { Findings } from "./findings.js";
@@ -27,9 +28,8 @@ export async function checkTradesNow(
 ): Promise<CandleSnapshot> {
   const kept = await readTradeProgress(connection);
   const firstTrade = firstIdOfBlock(kept?.oldest.height ?? 0n);
-  const isSame = tradeProperties
-    .map((name) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`))
-    .map((column) => `t.${column} = l.${column}`);
+  const columns = tradeRows.columns.filter((column) => pastTradeRows.columns.includes(column));
+  const isSame = columns.map((column) => `t.${column} = l.${column}`);
   const differing = await connection.query<{ marketId: string }>(
     `SELECT l.market_id AS marketId FROM last_trade l JOIN trade t
        ON t.id = (SELECT x.id FROM trade x WHERE x.market_id = l.market_id ORDER BY x.id DESC LIMIT 1)
