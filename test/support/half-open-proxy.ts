@@ -81,9 +81,9 @@ export class HalfOpenProxy {
       if (this.#generation === generation) database.write(chunk);
     });
     database.on("data", (chunk) => {
-      setTimeout(() => {
+      this.#reply(() => {
         if (this.#generation === generation) client.write(chunk);
-      }, this.replyDelayMs);
+      });
     });
     const end = () => {
       if (this.#generation !== generation) return;
@@ -91,7 +91,13 @@ export class HalfOpenProxy {
       database.destroy();
     };
     client.on("close", end);
-    database.on("close", end);
+    // Behind what the database said last: an error, often.
+    database.on("close", () => this.#reply(end));
+  }
+
+  #reply(pass: () => void): void {
+    if (this.replyDelayMs === 0) pass();
+    else setTimeout(pass, this.replyDelayMs);
   }
 
   #keep(socket: Socket): void {
