@@ -98,9 +98,10 @@ export class History {
   async replay(request: ReplayRequest, call: Call): Promise<Replay | Subscriber> {
     const { live } = this.#options;
     const { marketIds, resume, until, speed } = request;
+    // Up to a token's place another process may have seen markets that this one has not.
+    if (resume !== undefined) await reach(live, resume, call.signal);
     for (const id of marketIds) live.state().requireMarket(id);
     const becomesLive = until === undefined && (speed === undefined || speed > 1);
-    if (resume !== undefined) await reach(live, resume, call.signal);
     if (resume?.kind === "live" && becomesLive) {
       const entry = await this.resume(resume, marketIds, call);
       const { clientAddress, codec } = call;

@@ -6,7 +6,7 @@ import { WebSocket } from "ws";
 import { ObserveMarketsDepthUpdatesResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { ReplayMarketsDepthResponseSchema } from "../../gen/marketd/history/v1/market_history_pb.js";
 import type { Service } from "../../src/commands/service.js";
-import { parseResumeToken, ResumeTokens } from "../../src/domain/resume-token.js";
+import { parseResumeToken, ResumeTokens, selectionHash } from "../../src/domain/resume-token.js";
 import { replaysPerAddressMax } from "../../src/history/history.js";
 import { BookChecker } from "../live/book-checker.js";
 import { startTestService } from "../live/service.js";
@@ -201,6 +201,16 @@ test("a token of a block that nobody has is refused after a while, and the proce
   const tokens = new ResumeTokens(state?.store ?? Buffer.alloc(8), state?.selection ?? Buffer.alloc(8));
   const ahead = await fetch(`${service.url}${path}?resumeToken=${tokens.at("live", 1n << 40n)}`);
   expect([ahead.status, JSON.stringify(await ahead.json())]).toEqual([503, expect.stringContaining("DATABASE_BEHIND")]);
+});
+
+test("a token of a market that this process has not seen yet waits for its announcement", async () => {
+  const { store } = parseResumeToken(await firstId(livePath)) ?? { store: Buffer.alloc(8) };
+  const next = (past.blocks.at(-1)?.streamSequence ?? 0n) + 1n;
+  const token = new ResumeTokens(store, selectionHash(["late"])).at("live", next);
+  const opened = firstId(`${path}?marketIds=late&resumeToken=${token}`);
+  await sleep(100);
+  await past.add({ announce: ["late"] });
+  expect(parseResumeToken(await opened)?.streamSequence).toBeGreaterThanOrEqual(next);
 });
 
 async function firstId(url: string): Promise<string> {
