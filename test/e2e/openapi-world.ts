@@ -67,7 +67,9 @@ export async function cutStreams(target: string): Promise<{ readonly url: string
         received.pipe(response);
         return;
       }
+      // A piece that was read before may still follow the end.
       received.on("data", (piece: Buffer) => {
+        if (response.writableEnded) return;
         response.write(piece);
         if (piece.at(-1) !== lineEnd) return;
         response.end();

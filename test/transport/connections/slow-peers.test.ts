@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { connect as connectTls } from "node:tls";
+import { connect as connectTls, type TLSSocket } from "node:tls";
 import { describe, expect, test } from "vitest";
 import type { RunningServer, ServerOptions } from "../../../src/transport/server.js";
 import { partnerProgram } from "../../support/partners.js";
@@ -92,13 +92,22 @@ describe.skipIf(partnerProgram("openssl") === undefined)("with TLS", { concurren
     });
   });
 
+  /** The limit of a handshake is short here, and a busy machine may miss it: then another is tried. */
+  async function handshake(port: number): Promise<TLSSocket> {
+    const socket = connectTls({ port, rejectUnauthorized: false });
+    socket.on("error", () => {});
+    socket.resume();
+    const isSecure = await new Promise((resolve) => {
+      socket.once("secureConnect", () => resolve(true));
+      socket.once("close", () => resolve(false));
+    });
+    return isSecure ? socket : handshake(port);
+  }
+
   test.each(["", "G", "GET / HTTP/1.1\r\nX: "])("a handshake, and then %j", async (bytes) => {
     await withServer(certificate(), async (server) => {
-      const socket = connectTls({ port: server.address.port, rejectUnauthorized: false });
+      const socket = await handshake(server.address.port);
       const startedMs = performance.now();
-      socket.on("error", () => {});
-      socket.resume();
-      await new Promise((resolve) => socket.once("secureConnect", resolve));
       if (bytes !== "") socket.write(bytes);
       await new Promise((resolve) => socket.once("close", resolve));
       expect(performance.now() - startedMs).toBeLessThan(limits.headersTimeoutMs + slackMs);
