@@ -131,9 +131,16 @@ function parseSpeed(text: string): number {
 const nsPerUnit = { d: 86_400_000_000_000n, h: 3_600_000_000_000n, m: 60_000_000_000n } as const;
 
 function parseKeep(text: string): bigint {
+  return parseDuration(text, "");
+}
+
+/** @param words the words that are taken too, for the error */
+function parseDuration(text: string, words: string): bigint {
   const [, count = "", unit] = /^([1-9][0-9]{0,5})([dhm])$/.exec(text) ?? [];
   if (unit !== "d" && unit !== "h" && unit !== "m") {
-    throw new InvalidArgumentError("It takes a whole number of days, hours or minutes, such as 90d, 36h or 30m.");
+    throw new InvalidArgumentError(
+      `It takes ${words}a whole number of days, hours or minutes, such as 90d, 36h or 30m.`,
+    );
   }
   return BigInt(count) * nsPerUnit[unit];
 }
@@ -142,7 +149,22 @@ function parseKeep(text: string): bigint {
 export type KeepBooks = bigint | "all" | "off";
 
 function parseKeepBooks(text: string): KeepBooks {
-  return text === "all" || text === "off" ? text : parseKeep(text);
+  return text === "all" || text === "off" ? text : parseDuration(text, "all, off, or ");
+}
+
+/** How long trades are kept: nanoseconds before the newest block, or all of them. */
+export type KeepTrades = bigint | "all";
+
+function parseKeepTrades(text: string): KeepTrades {
+  return text === "all" ? text : parseDuration(text, "all, or ");
+}
+
+/** @throws UsageError if past books would lack their last trades */
+function checkKept(keepBooks: KeepBooks, keepTrades: KeepTrades): void {
+  if (keepTrades === "all" || keepBooks === "off" || (keepBooks !== "all" && keepBooks <= keepTrades)) return;
+  throw new UsageError(
+    "--keep-trades is shorter than --keep-books, and a past book has its last trade; give --keep-books a time that is not longer, or off",
+  );
 }
 
 function parseOrigins(text: string): readonly string[] {
@@ -363,6 +385,13 @@ const definitions = {
         7n * nsPerUnit.d,
         "7d",
       ),
+      keepTrades: setting(
+        "time",
+        "how long trades are kept: 30d, 36h or 90m before the newest block, or all; not shorter than --keep-books",
+        parseKeepTrades,
+        "all" as KeepTrades,
+        "all",
+      ),
       adminListen: setting("host:port", "a listener for health and metrics", parseListen),
     },
     argument: ["<source...>", "recordings and topics, in order"],
@@ -377,6 +406,7 @@ scram-sha-512), user, and password-file, the path of a file whose first line is 
       if (values.standby && sources.includes("-")) {
         throw new UsageError("--standby reads its sources again at each turn, which standard input (-) cannot be");
       }
+      checkKept(values.keepBooks, values.keepTrades);
       return { ...withDatabase(values, command), sources };
     },
   }),

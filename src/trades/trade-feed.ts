@@ -106,11 +106,13 @@ export class TradeFollower {
     const { storeId, streamSequence } = this.#state.progress;
     const place = { storeId, streamSequence };
     return this.#database.lease({ class: "history", call: undefined, place }, async (reader: Reader) => {
-      const { oldest } = await readTradeExtent(reader, always);
-      if (after < firstIdOfBlock(oldest.height) - 1n) throw tradesNotKept("market_ids", oldest);
-      return await reader.query<{ [K in keyof PastTradeRow]: PastTradeRow[K] }>(
+      const trades = await reader.query<{ [K in keyof PastTradeRow]: PastTradeRow[K] }>(
         `${pastTradeRows.select} WHERE id > ${after} AND id <= ${upTo} AND ${reader.holds} ORDER BY id LIMIT ${rowsMax}`,
       );
+      // Afterwards, because the loader may drop trades at any time.
+      const { oldest } = await readTradeExtent(reader, always);
+      if (after < firstIdOfBlock(oldest.height) - 1n) throw tradesNotKept("market_ids", oldest);
+      return trades;
     });
   }
 }

@@ -1,6 +1,6 @@
 import { firstIdOfBlock } from "../domain/block-position.js";
 import type { TimeRange } from "../domain/date-range.js";
-import { Failure, worded } from "../domain/failure.js";
+import { Failure, unavailable, worded } from "../domain/failure.js";
 import { type Found, findPage, type Page, type PageRequest } from "../domain/page.js";
 import type { Call } from "../domain/service.js";
 import { asText } from "../store/connection/column.js";
@@ -9,8 +9,8 @@ import type { Reader } from "../store/connection/lease.js";
 import { type BlockPlace, parsePlace, placeSql, ReadBehindError } from "../store/connection/store-place.js";
 import type { Database } from "../store/database.js";
 import { type PastTradeRow, pastTradeRows } from "../store/history-table.js";
-import type { OldestKept } from "../store/ledger-entry-table.js";
-import { parseTradeProgress, tradeProgressSql } from "../store/trade-table.js";
+import { everythingKept, type OldestKept } from "../store/ledger-entry-table.js";
+import { parseTradeProgress, type TradeProgress, tradeProgressSql } from "../store/trade-table.js";
 
 /** Which trades are selected; an empty list selects by nothing. */
 export interface TradeFilter {
@@ -41,10 +41,18 @@ interface IdRange {
 export interface TradeExtent {
   readonly newest: BlockPlace | undefined;
   readonly oldest: OldestKept;
+  /** Of candles; those of a block go with its trades. */
+  readonly oldestOfCandles: OldestKept;
   /** Ids of the trades in the range that are kept; `low` > `high`: there are none. */
   readonly low: bigint;
   readonly high: bigint;
 }
+
+/** Of a store without trades. */
+const allKept: Pick<TradeProgress, "oldest" | "oldestOfCandles"> = {
+  oldest: everythingKept,
+  oldestOfCandles: everythingKept,
+};
 
 /** FAILED_PRECONDITION, because a request needs trades that are not kept. */
 export function tradesNotKept(path: string, { height, timeNs }: OldestKept): Failure {
@@ -81,13 +89,37 @@ export async function readTradeExtent(
     const message = "the newest trades are not kept: blocks were loaded by a release before trades were served";
     throw new Failure("failed_precondition", message, { reason: "TRADES_NOT_RETAINED" });
   }
-  const oldest = progress?.oldest ?? { height: 0n, timeNs: 0n };
+  const { oldest, oldestOfCandles } = progress ?? allKept;
   const startHeight = startNs === undefined ? 0n : row?.startHeight;
   const hasRange = startNs !== undefined || endNs !== undefined;
   if (hasRange && startHeight != null && startHeight < oldest.height) throw tradesNotKept(startField, oldest);
-  if (newest === undefined || startHeight == null) return { newest, oldest, low: 1n, high: 0n };
+  if (newest === undefined || startHeight == null) return { newest, oldest, oldestOfCandles, low: 1n, high: 0n };
   const low = firstIdOfBlock(startHeight > oldest.height ? startHeight : oldest.height);
-  return { newest, oldest, low, high: firstIdOfBlock(row?.endHeight ?? newest.height + 1n) - 1n };
+  return { newest, oldest, oldestOfCandles, low, high: firstIdOfBlock(row?.endHeight ?? newest.height + 1n) - 1n };
+}
+
+/** Reads of one request, when the loader drops trades between the statements of each. */
+const keptAttemptsMax = 5;
+
+const retryAfterMs = 1_000;
+
+/** What `read` finds in the extent, read again where the loader dropped trades meanwhile. */
+export async function readKept<T>(
+  reader: Reader,
+  time: TimeRange,
+  read: (extent: TradeExtent) => Promise<T>,
+): Promise<T> {
+  for (let attempt = 1; attempt <= keptAttemptsMax; attempt++) {
+    const extent = await readTradeExtent(reader, time);
+    const found = await read(extent);
+    const [row] = await reader.query<{ place: string | null; trades: string | null }>(
+      `SELECT ${placeSql} AS place, ${tradeProgressSql} AS trades`,
+    );
+    reader.found(parsePlace(row?.place ?? null));
+    const { oldest } = parseTradeProgress(row?.trades) ?? allKept;
+    if (oldest.height === extent.oldest.height) return found;
+  }
+  throw unavailable("old trades are being dropped faster than they are read; try again", "SERVER_BUSY", retryAfterMs);
 }
 
 /** @throws Failure `failed_precondition`, ReadBehindError for a cursor of a block that is not there */
@@ -106,8 +138,7 @@ export function readTrades(
   request: PageRequest<bigint>,
   call: Call,
 ): Promise<Page<PastTradeRow, bigint>> {
-  return database.lease({ class: "ledger", call }, async (reader) => {
-    const extent = await readTradeExtent(reader, time);
+  const readIn = async (reader: Reader, extent: TradeExtent) => {
     checkTradeCursor(request.cursor, extent, request.backwards ? "pagination.before" : "pagination.after");
     const { cursor } = request;
     const page = await findPage(request, isAt, async (descending, want) => {
@@ -120,6 +151,9 @@ export function readTrades(
       return range.low > range.high ? { rows: [] } : scanTrades(reader, filter, range, want);
     });
     return { ...page, newestBlock: extent.newest };
+  };
+  return database.lease({ class: "ledger", call }, (reader) => {
+    return readKept(reader, time, (extent) => readIn(reader, extent));
   });
 }
 
