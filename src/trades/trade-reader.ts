@@ -1,6 +1,7 @@
 import { firstIdOfBlock } from "../domain/block-position.js";
 import type { TimeRange } from "../domain/date-range.js";
 import { Failure, unavailable, worded } from "../domain/failure.js";
+import { type BranchCursor, kWayMerge } from "../domain/k-way-merge.js";
 import { type Found, findPage, type Page, type PageRequest } from "../domain/page.js";
 import type { Call } from "../domain/service.js";
 import { asText } from "../store/connection/column.js";
@@ -23,9 +24,6 @@ export interface TradeFilter {
 
 /** Keys of trades that a page examines at most. Then it is short, with a cursor to go on from. */
 export const tradeKeysMax = 40_000;
-
-/** Branches of one statement. The server opens a table for each, and all connections share its table cache. */
-const branchesPerStatement = 64;
 
 /** Connections that are tried where a cursor lies beyond the newest block: another process may have read that. */
 const cursorAttemptsMax = 3;
@@ -168,14 +166,14 @@ async function scanTrades(
   range: IdRange,
   want: number,
 ): Promise<Found<PastTradeRow, bigint>> {
-  const branches = branchesOf(filter, range);
+  const branches = branchesOf(filter);
   const [only] = branches;
   if (branches.length === 1 && only !== undefined && only.rest.sql === "") {
     const { sql, parameters } = rangeSql(only, range, reader.holds);
     const found = `${pastTradeRows.select} ${sql} LIMIT ${want}`;
     return { rows: await reader.query<{ [K in keyof PastTradeRow]: PastTradeRow[K] }>(found, parameters) };
   }
-  const { ids, reached } = await mergeBranches(reader, branches, range, want);
+  const { keys: ids, reached } = await mergeBranches(reader, branches, range, want);
   if (ids.length === 0) return { rows: [], reached };
   const rows = await reader.query<{ [K in keyof PastTradeRow]: PastTradeRow[K] }>(
     `${pastTradeRows.select} WHERE id IN (${ids.join(", ")}) AND ${reader.holds}`,
@@ -190,12 +188,10 @@ interface Branch {
   readonly column: string | undefined;
   readonly value: string;
   readonly rest: { readonly sql: string; readonly parameters: readonly (readonly string[])[] };
-  /** What was not examined yet; undefined: nothing is left. */
-  open: IdRange | undefined;
 }
 
 /** By orders if they are given, as there are the fewest trades of each; otherwise by parties, or by markets. */
-function branchesOf({ orderIds, partyIds, marketIds }: TradeFilter, open: IdRange): Branch[] {
+function branchesOf({ orderIds, partyIds, marketIds }: TradeFilter): Branch[] {
   const ofMarkets = { sql: "market_id IN (?)", parameters: [marketIds] };
   const ofParties = { sql: "(buyer IN (?) OR seller IN (?))", parameters: [partyIds, partyIds] };
   const rest = (...parts: readonly Branch["rest"][]): Branch["rest"] => {
@@ -203,12 +199,10 @@ function branchesOf({ orderIds, partyIds, marketIds }: TradeFilter, open: IdRang
     return { sql: used.map(({ sql }) => sql).join(" AND "), parameters: used.flatMap(({ parameters }) => parameters) };
   };
   const branches = (columns: readonly string[], values: readonly string[], others: Branch["rest"]) =>
-    values.flatMap((value) =>
-      columns.map((column) => ({ index: `trade_${column}`, column, value, rest: others, open })),
-    );
+    values.flatMap((value) => columns.map((column) => ({ index: `trade_${column}`, column, value, rest: others })));
   if (orderIds.length > 0) return branches(["buy_order", "sell_order"], orderIds, rest(ofMarkets, ofParties));
   if (partyIds.length > 0) return branches(["buyer", "seller"], partyIds, rest(ofMarkets));
-  if (marketIds.length === 0) return [{ index: "PRIMARY", column: undefined, value: "", rest: rest(), open }];
+  if (marketIds.length === 0) return [{ index: "PRIMARY", column: undefined, value: "", rest: rest() }];
   return branches(["market_id"], marketIds, rest()).map((branch) => ({ ...branch, index: "trade_market" }));
 }
 
@@ -226,70 +220,27 @@ function compareIds(a: bigint, b: bigint, { descending }: IdRange): number {
 }
 
 /**
- * The first ids of all branches: reads a few keys of each, then four times as many of the branches that delay the merge.
- * `reached`: the last key up to which all were examined, if that is not everything.
+ * The first ids of all branches. `reached`: the last key up to which all were examined, if that is not everything.
  */
 async function mergeBranches(reader: Reader, branches: readonly Branch[], range: IdRange, want: number) {
-  const found = new Set<bigint>();
-  let examined = 0;
-  let share = Math.ceil((2 * want) / branches.length) + 2;
-  for (;;) {
-    const ids = [...found].sort((a, b) => compareIds(a, b, range));
-    const worst = ids[want - 1];
-    const delaying = branches.filter(({ open }) => {
-      return open !== undefined && (worst === undefined || compareIds(startOf(open), worst, range) <= 0);
+  const read = async (cursors: readonly BranchCursor<Branch, bigint>[], limit: number) => {
+    const parameters: (Parameter | readonly Parameter[])[] = [];
+    const parts = cursors.map(({ branch, last }, number) => {
+      const { sql, parameters: own } = rangeSql(branch, last === undefined ? range : beyond(range, last));
+      parameters.push(...branch.rest.parameters, ...own);
+      // Servers have types of their own for a literal and a condition.
+      const [branchSql, fitsSql] = [number, branch.rest.sql || 1].map((sql) => asText(`${sql}`));
+      return `(SELECT ${branchSql} AS branch, id, ${fitsSql} AS fits FROM trade ${sql} LIMIT ${limit})`;
     });
-    if (delaying.length === 0) return { ids: ids.slice(0, want), reached: undefined };
-    if (examined >= tradeKeysMax) return cutAt(ids, delaying, range);
-    const limit = Math.min(share, Math.ceil((tradeKeysMax - examined) / delaying.length));
-    for (let i = 0; i < delaying.length; i += branchesPerStatement) {
-      examined += await readKeys(reader, delaying.slice(i, i + branchesPerStatement), limit, found);
-    }
-    share *= 4;
-  }
+    const sql = parts.join("\nUNION ALL ");
+    const keys = await reader.query<{ branch: string; id: bigint; fits: string }>(sql, parameters);
+    return keys.map(({ branch, id, fits }) => ({ number: Number(branch), key: id, matches: fits === "1" }));
+  };
+  const compare = (a: bigint, b: bigint) => compareIds(a, b, range);
+  return kWayMerge({ branches, want, keysMax: tradeKeysMax, isSparse: true, compare, read });
 }
 
-function startOf({ low, high, descending }: IdRange): bigint {
-  return descending ? high : low;
-}
-
-/** What is known up to where every branch was examined. */
-function cutAt(ids: readonly bigint[], open: readonly Branch[], range: IdRange) {
-  const nexts = open.flatMap((branch) => (branch.open === undefined ? [] : [startOf(branch.open)]));
-  const [next = 0n] = nexts.sort((a, b) => compareIds(a, b, range));
-  const reached = range.descending ? next + 1n : next - 1n;
-  return { ids: ids.filter((id) => compareIds(id, reached, range) <= 0), reached };
-}
-
-/** Reads the next keys of branches. @returns how many there were */
-async function readKeys(
-  reader: Reader,
-  branches: readonly Branch[],
-  limit: number,
-  found: Set<bigint>,
-): Promise<number> {
-  const parameters: (Parameter | readonly Parameter[])[] = [];
-  const parts = branches.map((branch, number) => {
-    const { sql, parameters: own } = rangeSql(branch, branch.open ?? { low: 1n, high: 0n, descending: false });
-    parameters.push(...branch.rest.parameters, ...own);
-    // Servers have types of their own for a literal and a condition.
-    const [branchSql, fitsSql] = [number, branch.rest.sql || 1].map((sql) => asText(`${sql}`));
-    return `(SELECT ${branchSql} AS branch, id, ${fitsSql} AS fits FROM trade ${sql} LIMIT ${limit})`;
-  });
-  const keys = await reader.query<{ branch: string; id: bigint; fits: string }>(parts.join("\nUNION ALL "), parameters);
-  const counts = new Array<number>(branches.length).fill(0);
-  for (const { branch: number, id, fits } of keys) {
-    const branch = branches[Number(number)];
-    if (branch?.open === undefined) continue;
-    counts[Number(number)] = (counts[Number(number)] ?? 0) + 1;
-    // Rows of a union come in any order.
-    const isFurther = compareIds(id, startOf(branch.open), branch.open) >= 0;
-    if (isFurther)
-      branch.open = branch.open.descending ? { ...branch.open, high: id - 1n } : { ...branch.open, low: id + 1n };
-    if (fits === "1") found.add(id);
-  }
-  branches.forEach((branch, number) => {
-    if ((counts[number] ?? 0) < limit) branch.open = undefined;
-  });
-  return keys.length;
+/** What is left of a range after an id. */
+function beyond(range: IdRange, id: bigint): IdRange {
+  return range.descending ? { ...range, high: id - 1n } : { ...range, low: id + 1n };
 }
