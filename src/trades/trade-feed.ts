@@ -62,9 +62,14 @@ export class TradeFollower {
     this.#feeds--;
   }
 
-  /** The last id that a trade of the newest block can have. */
+  /**
+   * The id of the newest trade, or the last id before the newest block, if that has no trade. Not the last id of that
+   * block: a height that is repeated has further trades.
+   */
   get newest(): bigint {
-    return firstIdOfBlock(this.#state.progress.height + 1n) - 1n;
+    const { lastTradeId, progress } = this.#state;
+    const before = firstIdOfBlock(progress.height) - 1n;
+    return lastTradeId > before ? lastTradeId : before;
   }
 
   get reached(): bigint {
