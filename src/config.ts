@@ -131,9 +131,16 @@ function parseSpeed(text: string): number {
 const nsPerUnit = { d: 86_400_000_000_000n, h: 3_600_000_000_000n, m: 60_000_000_000n } as const;
 
 function parseKeep(text: string): bigint {
+  return parseDuration(text, "");
+}
+
+/** @param words the words that are taken too, for the error */
+function parseDuration(text: string, words: string): bigint {
   const [, count = "", unit] = /^([1-9][0-9]{0,5})([dhm])$/.exec(text) ?? [];
   if (unit !== "d" && unit !== "h" && unit !== "m") {
-    throw new InvalidArgumentError("It takes a whole number of days, hours or minutes, such as 90d, 36h or 30m.");
+    throw new InvalidArgumentError(
+      `It takes ${words}a whole number of days, hours or minutes, such as 90d, 36h or 30m.`,
+    );
   }
   return BigInt(count) * nsPerUnit[unit];
 }
@@ -142,7 +149,22 @@ function parseKeep(text: string): bigint {
 export type KeepBooks = bigint | "all" | "off";
 
 function parseKeepBooks(text: string): KeepBooks {
-  return text === "all" || text === "off" ? text : parseKeep(text);
+  return text === "all" || text === "off" ? text : parseDuration(text, "all, off, or ");
+}
+
+/** How long trades are kept: nanoseconds before the newest block, or all of them. */
+export type KeepTrades = bigint | "all";
+
+function parseKeepTrades(text: string): KeepTrades {
+  return text === "all" ? text : parseDuration(text, "all, or ");
+}
+
+/** @throws UsageError if past books would lack their last trades */
+function checkKept(keepBooks: KeepBooks, keepTrades: KeepTrades): void {
+  if (keepTrades === "all" || keepBooks === "off" || (keepBooks !== "all" && keepBooks <= keepTrades)) return;
+  throw new UsageError(
+    "--keep-trades is shorter than --keep-books, and a past book has its last trade; give --keep-books a time that is not longer, or off",
+  );
 }
 
 function parseOrigins(text: string): readonly string[] {
@@ -363,6 +385,13 @@ const definitions = {
         7n * nsPerUnit.d,
         "7d",
       ),
+      keepTrades: setting(
+        "time",
+        "how long trades are kept: 30d, 36h or 90m before the newest block, or all; not shorter than --keep-books",
+        parseKeepTrades,
+        "all" as KeepTrades,
+        "all",
+      ),
       adminListen: setting("host:port", "a listener for health and metrics", parseListen),
     },
     argument: ["<source...>", "recordings and topics, in order"],
@@ -377,6 +406,7 @@ scram-sha-512), user, and password-file, the path of a file whose first line is 
       if (values.standby && sources.includes("-")) {
         throw new UsageError("--standby reads its sources again at each turn, which standard input (-) cannot be");
       }
+      checkKept(values.keepBooks, values.keepTrades);
       return { ...withDatabase(values, command), sources };
     },
   }),
@@ -470,20 +500,21 @@ NO_COLOR=1 in the environment takes the colours away.`,
     },
   }),
   export: define({
-    summary: "a party's ledger entries, or a market's book changes, as a CSV file",
+    summary: "a party's ledger entries, or a market's book changes or trades, as a CSV file",
     description:
       "Writes the ledger entries of a party and an asset as CSV, oldest first, up to the newest block. It reads slices of " +
       "time, each of which counts only when rows, sum of effects and SHA-256 are those that the server states. A " +
       "connection that breaks costs one slice. FILE appears when all of it is verified; until then there are FILE.part " +
       "and FILE.part.json, from which the same command continues after an interruption.\n\n" +
       "With --market: writes how the market's order book changed, the levels of each block. The first rows are the whole " +
-      "book as of --from. A level with volume 0 and 0 orders is gone.",
+      "book as of --from. A level with volume 0 and 0 orders is gone. With --trades too: writes the market's trades.",
     settings: {
       server,
       party: setting("id", "entries that this party's accounts pay or receive", String),
       asset: setting("id", "of this asset", String),
       market: setting("id", "changes of this market's book: its id, code or name", String),
-      from: setting("time", "of --market: from the book at this time on; else the oldest that is kept", parseTime),
+      trades: toggle("the trades of --market in place of its book's changes"),
+      from: setting("time", "of --market: from this block time on; else from the oldest that is kept", parseTime),
       until: setting("time", "of --market: only before this block time; else up to the newest block", parseTime),
       start: setting("time", "only from this block time on", parseTime),
       end: setting("time", "only before this block time", parseTime),
@@ -500,7 +531,8 @@ For example:
   marketd export --party 8b3a --asset usd                   into ledger-8b3a-usd.csv
   marketd export --party 8b3a --asset usd --start 2023-01-01 --end 2024-01-01 --out 2023.csv
   marketd export --party 8b3a --asset usd --out - | gzip > ledger.csv.gz
-  marketd export --market BTC/USD --from 2026-11-24 --until 2026-11-25 --out changes.csv.gz`,
+  marketd export --market BTC/USD --from 2026-11-24 --until 2026-11-25 --out changes.csv.gz
+  marketd export --market BTC/USD --trades --from 2026-11-24 --out trades.csv.gz`,
     exitCodes: `Exit codes: 0 verified; 1 failed; 2 wrong use; 130 interrupted.
 3: the server went away for too long, or cannot be reached; run the same command again to go on.
 4: what arrived is not what the server says it sent.`,
@@ -514,6 +546,7 @@ For example:
         return { kind: "market" as const, ...others, out: others.out, market, from, until };
       }
       if (from !== undefined || until !== undefined) throw new UsageError("--from and --until go with --market");
+      if (others.trades) throw new UsageError("--trades goes with --market");
       if (party === undefined) throw new UsageError("required option '--party <id>' not specified");
       if (asset === undefined) throw new UsageError("required option '--asset <id>' not specified");
       return { kind: "ledger" as const, ...others, partyId: party, assetId: asset, startNs: start, endNs: end };

@@ -25,7 +25,7 @@ function program(argv: readonly string[]) {
     watch: async (config) => (await import("./commands/watch.js")).watch(config),
     export: async (config) => {
       if (config.kind === "ledger") await (await import("./commands/export.js")).exportLedger(config);
-      else await (await import("./commands/export-changes.js")).exportChanges(config);
+      else await (await import("./commands/export-market.js")).exportMarket(config);
     },
     status: async (config) => (await import("./commands/status.js")).status(config),
   });

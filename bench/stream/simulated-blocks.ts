@@ -92,6 +92,7 @@ function changesOf(batch: WholeBatch, wholeBooks: boolean): Changes {
     depths: [...batch.depths.values()],
     levels: wholeBooks ? levels.filter((level) => level.volume > 0n) : levels,
     trades: [],
+    lastTradeId: 0n,
     wholeBooks,
   };
 }

@@ -3,7 +3,7 @@ import { ConnectError } from "@connectrpc/connect";
 import { scaledPrice, scaledSize } from "../../clients/typescript/src/decimals.js";
 import { type DepthChange, replay } from "../../clients/typescript/src/depth-reader.js";
 import { MarketHistoryState } from "../../gen/marketd/history/v1/market_history_pb.js";
-import { instant } from "../domain/instant.js";
+import { isoInstant } from "../domain/instant.js";
 import { exitUnavailable, OperatorError } from "../domain/operator-error.js";
 import { reasonOf, type Server } from "./server.js";
 
@@ -16,12 +16,19 @@ const columns = "time,block,stream_sequence,side,price,volume,orders";
 const gone = "0,0";
 
 /** A market, and block times in Unix nanoseconds. */
-export interface ChangeSubject {
+export interface MarketSubject {
   readonly marketId: string;
-  /** Undefined: from the oldest book that is kept. */
+  /** Undefined: from the oldest that is kept. */
   readonly from: bigint | undefined;
   /** Exclusive. */
   readonly until: bigint;
+}
+
+/** How long, in milliseconds, is tried again while nothing arrives, and who hears of it. */
+export interface Patience {
+  readonly giveUpMs: number;
+  readonly signal: AbortSignal;
+  readonly onFailure: (reason: string) => void;
 }
 
 /** What was written so far. */
@@ -40,9 +47,9 @@ export interface ChangeCount {
  */
 export async function* changeRows(
   { client, url }: Server,
-  { marketId, from, until }: ChangeSubject,
+  { marketId, from, until }: MarketSubject,
   count: ChangeCount,
-  { giveUpMs, signal, onFailure }: { giveUpMs: number; signal: AbortSignal; onFailure: (reason: string) => void },
+  { giveUpMs, signal, onFailure }: Patience,
 ): AsyncGenerator<string> {
   const givenUp = new AbortController();
   let heardAt = performance.now();
@@ -86,8 +93,7 @@ export async function* changeRows(
 
 function linesOf({ update, block, scale }: DepthChange, written: Set<string>): string[] {
   if (block === undefined || scale === undefined) return [];
-  const time = `${instant(String(block.timestamp)).replace(" ", "T")}Z`;
-  const place = `${time},${block.height},${block.streamSequence}`;
+  const place = `${isoInstant(block.timestamp)},${block.height},${block.streamSequence}`;
   const levels = new Map<string, string>();
   for (const side of ["buy", "sell"] as const) {
     for (const { price, volume, numberOfOrders } of update[side]) {

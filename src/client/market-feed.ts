@@ -10,8 +10,10 @@ import {
   type MarketHistoryStatus,
 } from "../../gen/marketd/history/v1/market_history_pb.js";
 import { type Market, Market_TradingMode } from "../../gen/vega/markets_pb.js";
+import type { Trade } from "../../gen/vega/vega_pb.js";
 import { type BlockHead, blockHeadOf } from "../domain/block-headers.js";
 import { DepthBook } from "../domain/depth-book.js";
+import { RecentTrades } from "./recent-trades.js";
 import { marketOf, reasonOf, type Server, shortResponseMaxMs } from "./server.js";
 
 /** Interval of requests for what the depth stream does not contain: mode, newest block, market. */
@@ -38,6 +40,7 @@ export interface Past {
 export class MarketFeed {
   readonly #server: Server;
   readonly #id: string;
+  readonly #trades: RecentTrades;
   #market: Market;
   #mode: Market_TradingMode | undefined;
   #block: BlockHead | undefined;
@@ -54,6 +57,7 @@ export class MarketFeed {
     this.#server = server;
     this.#id = market.id;
     this.#market = market;
+    this.#trades = new RecentTrades(server, market.id);
   }
 
   get market(): Market {
@@ -74,6 +78,11 @@ export class MarketFeed {
   /** Undefined until the stream has sent it. */
   get book(): DepthBook | undefined {
     return this.#book;
+  }
+
+  /** Newest first; undefined while they are not followed, or where the server tells none. */
+  get trades(): readonly Trade[] | undefined {
+    return this.#trades.newest;
   }
 
   /** Undefined while everything is up to date. */
@@ -141,7 +150,13 @@ export class MarketFeed {
     };
   }
 
+  /** Follows the trades until `signal`, or until the server says that it tells none. */
+  followTrades(signal: AbortSignal): Promise<void> {
+    return this.#trades.follow(() => this.#market, signal);
+  }
+
   #scaleAs({ decimalPlaces, positionDecimalPlaces }: Scale): void {
+    if (!this.#isScaledAs({ decimalPlaces, positionDecimalPlaces })) this.#trades.redefined();
     this.#market = { ...this.#market, decimalPlaces, positionDecimalPlaces };
   }
 
@@ -213,11 +228,17 @@ export class MarketFeed {
   async #askMarket(signal: AbortSignal): Promise<boolean> {
     const options = { signal, timeoutMs: shortResponseMaxMs };
     const market = marketOf(await this.#server.client.getMarket({ marketId: this.#id }, options));
-    const { decimalPlaces, positionDecimalPlaces } = this.#market;
-    const isSame = market.decimalPlaces === decimalPlaces && market.positionDecimalPlaces === positionDecimalPlaces;
-    if (!isSame) this.#book = undefined;
+    const isSame = this.#isScaledAs(market);
     this.#market = market;
-    return !isSame;
+    if (isSame) return false;
+    this.#book = undefined;
+    this.#trades.redefined();
+    return true;
+  }
+
+  #isScaledAs({ decimalPlaces, positionDecimalPlaces }: Scale): boolean {
+    const { decimalPlaces: price, positionDecimalPlaces: size } = this.#market;
+    return decimalPlaces === price && positionDecimalPlaces === size;
   }
 
   #noteBlock(headers: Headers): void {

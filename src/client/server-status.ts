@@ -35,6 +35,9 @@ export interface ServerStatus {
   readonly historyBytes?: number | undefined;
   readonly historyOldestSeconds?: number | undefined;
   readonly historyNewestSeconds?: number | undefined;
+  /** The size of trades and candles in bytes, and from when on trades are kept, in Unix seconds; 0: of every block. */
+  readonly tradesBytes?: number | undefined;
+  readonly tradesOldestSeconds?: number | undefined;
   /** Seconds since the database last replied; -1 if it never did, which only the metrics tell. */
   readonly databaseSilenceSeconds?: number | undefined;
 }
@@ -76,6 +79,8 @@ export async function askStatus(server: Server, timeoutMs: number): Promise<Serv
     historyBytes: numberOf(metrics("marketd_history_bytes")),
     historyOldestSeconds: numberOf(metrics("marketd_history_oldest_timestamp_seconds")),
     historyNewestSeconds: numberOf(metrics("marketd_history_newest_timestamp_seconds")),
+    tradesBytes: numberOf(metrics("marketd_trades_bytes")),
+    tradesOldestSeconds: numberOf(metrics("marketd_trades_oldest_timestamp_seconds")),
     databaseSilenceSeconds: numberOf(metrics("marketd_database_silence_seconds")) ?? told.databaseSilenceSeconds,
   };
 }

@@ -84,14 +84,15 @@ async function loadInTurn(
   shared: Shared,
   progress: ProgressLine,
 ): Promise<LoadSummary> {
-  const { pace, standby, keepBooks } = config;
+  const { pace, standby, keepBooks, keepTrades } = config;
   const { log, signal } = shared;
   for (;;) {
     const turn = new AbortController();
     const sources = openSources(config, { ...shared, signal: AbortSignal.any([signal, turn.signal]) });
     const onProgress = (now: () => LoadProgress) => progress.update(() => progressText(now()));
     try {
-      return await loadRecordings({ database, sources, pace, standby, keepBooks, ...shared, onProgress });
+      const keep = { keepBooks, keepTrades };
+      return await loadRecordings({ database, sources, pace, standby, ...keep, ...shared, onProgress });
     } catch (error) {
       if (!standby || !(error instanceof SecondWriterError)) throw error;
       log.warn("another loader took over; standing by");

@@ -27,6 +27,7 @@ function screenOf(now: ServerStatus): string {
       markets: marketsText(now),
       streams: now.streams === undefined ? "not told" : `${grouped(String(now.streams), ",")} open`,
       history: historyText(now),
+      trades: tradesText(now),
       database: databaseText(now),
     }),
   };
@@ -68,8 +69,22 @@ function historyText({
 }: ServerStatus): string {
   if (historyBytes === undefined) return "not told";
   if (oldest === undefined || newest === undefined) return "not kept";
-  const day = (seconds: number) => instant(String(BigInt(Math.round(seconds)) * 1_000_000_000n)).slice(0, 19);
-  return `about ${grouped(String(Math.ceil(historyBytes / 1_000_000)), ",")} MB, from ${day(oldest)} to ${day(newest)} UTC`;
+  return `${megabytes(historyBytes)}, from ${second(oldest)} to ${second(newest)} UTC`;
+}
+
+function tradesText({ tradesBytes, tradesOldestSeconds: oldest }: ServerStatus): string {
+  if (tradesBytes === undefined) return "not told";
+  if (oldest === undefined) return "not kept";
+  return `${megabytes(tradesBytes)}, ${oldest === 0 ? "of every block" : `from ${second(oldest)} UTC`}`;
+}
+
+function megabytes(bytes: number): string {
+  return `about ${grouped(String(Math.ceil(bytes / 1_000_000)), ",")} MB`;
+}
+
+/** A time without its fraction. */
+function second(seconds: number): string {
+  return instant(String(BigInt(Math.round(seconds)) * 1_000_000_000n)).slice(0, 19);
 }
 
 function databaseText({ databaseSilenceSeconds: seconds }: ServerStatus): string {

@@ -42,9 +42,9 @@ export async function watch(config: Config<"watch">): Promise<void> {
   if (isInterrupted()) throw new OperatorError("interrupted", exitInterrupted);
 }
 
-function shownMarket({ market, mode, block, book, staleness }: MarketFeed): ShownMarket {
+function shownMarket({ market, mode, block, book, trades, staleness }: MarketFeed): ShownMarket {
   const name = namesOf(market).join(" · ");
-  return { id: market.id, name, mode, places: decimalsOf(market), block, book, staleness };
+  return { id: market.id, name, mode, places: decimalsOf(market), block, book, trades, staleness };
 }
 
 async function showOnce(feed: MarketFeed, { at, maxDepth }: Config<"watch">, stop: AbortController): Promise<void> {
@@ -91,13 +91,13 @@ async function showScreen(feed: MarketFeed, config: Config<"watch">, stop: Abort
   };
   const screen = new FullScreen(stdout, stdin.isTTY ? stdin : undefined, { onResize: draw, onKey });
   const timer = setInterval(draw, frameIntervalMs);
-  // Mode and newest block are those of the present.
-  const facts = config.replay === undefined ? feed.pollFacts(stop.signal) : undefined;
+  // Mode, newest block and trades are those of the present.
+  const facts = config.replay === undefined ? [feed.pollFacts(stop.signal), feed.followTrades(stop.signal)] : [];
   try {
     const reading = (async () => {
       for await (const { update } of changesOf(feed, config, stop.signal)) flashes.note(update);
     })();
-    await Promise.all([facts, reading]);
+    await Promise.all([...facts, reading]);
   } finally {
     clearInterval(timer);
     screen.close();

@@ -10,6 +10,11 @@ export function instant(nanoseconds: string | undefined): string {
   return `${date.toISOString().slice(0, 19).replace("T", " ")}.${String(value % nsPerSecond).padStart(9, "0")}`;
 }
 
+/** The same in ISO 8601, for files: `2023-01-18T01:09:55.425088123Z`. */
+export function isoInstant(timeNs: bigint): string {
+  return `${instant(String(timeNs)).replace(" ", "T")}Z`;
+}
+
 /** Unix nanoseconds of UTC text such as `2023-01-18 01:09:55.425088123`, or of the number itself; undefined: neither. */
 export function nanoseconds(text: string): string | undefined {
   const trimmed = text.trim();

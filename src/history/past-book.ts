@@ -1,11 +1,13 @@
 import { type BookUpdate, decodeKeyframe } from "../domain/book-history.js";
 import type { Call } from "../domain/service.js";
 import type { Levels } from "../domain/tracked-book.js";
+import type { Reader } from "../store/connection/lease.js";
 import type { BlockPlace } from "../store/connection/store-place.js";
-import { type Moment, type PastBlock, readLastTrade, type StoredSegment } from "../store/history-reads.js";
+import { type Moment, type PastBlock, readBlockAt, readLastTrade, type StoredSegment } from "../store/history-reads.js";
 import type { PastTradeRow } from "../store/history-table.js";
+import { readTradeProgress } from "../store/trade-table.js";
 import { type LeaseReader, LevelMap, numberOf, type Past, updatesOf } from "./past.js";
-import { findPlace, nearestBook, requireSegment } from "./place.js";
+import { findPlace, nearestBook, notKept, requireSegment } from "./place.js";
 
 /** A book of the past. */
 export interface PastBook {
@@ -29,6 +31,7 @@ export async function readPastBook(past: Past, marketId: string, moment: Moment,
     const { streamSequence } = block;
     const request = { marketId, streamSequence, keyframe: true, changesAfter: 0n, changesUpTo: streamSequence };
     const lastTrade = await readLastTrade(reader, marketId, block.height);
+    if (lastTrade === undefined) await requireTrades(reader, block);
     return { block, newest: reach.newest, segment: await requireSegment(reader, request), lastTrade };
   });
   // Others have the connection while this computes.
@@ -37,6 +40,13 @@ export async function readPastBook(past: Past, marketId: string, moment: Moment,
   const isFinal = newest !== undefined && newest.height > block.height && newest.timeNs > block.timeNs;
   const book = { block, levels: levels.levels(true), sequenceNumber, lastTrade, newest, isFinal };
   return { ...book, priceDecimals, sizeDecimals };
+}
+
+/** @throws Failure `failed_precondition` if the market's last trade as of a block may have been dropped */
+async function requireTrades(reader: Reader, { height }: PastBlock): Promise<void> {
+  const { oldest, oldestOfCandles } = (await readTradeProgress(reader)) ?? {};
+  if (oldest === undefined || height >= oldest.height || oldest.height === oldestOfCandles?.height) return;
+  throw notKept((await readBlockAt(reader, { height: oldest.height })).block);
 }
 
 /** The book of a segment at a place, and the number of its last update. Without a keyframe: the number alone. */

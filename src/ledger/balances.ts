@@ -1,9 +1,9 @@
 import { firstIdOfBlock } from "../domain/block-position.js";
 import { Failure } from "../domain/failure.js";
+import { branchesPerStatement } from "../domain/k-way-merge.js";
 import { asText } from "../store/connection/column.js";
 import type { Account, AccountDirectory, AccountKind } from "./account-directory.js";
 import { entrySql, parseEntry } from "./entry-row.js";
-import { branchesPerStatement } from "./k-way-merge.js";
 import type { LedgerView } from "./ledger-view.js";
 
 /** An account, and the id before which its newest entry is looked for. */

@@ -111,6 +111,7 @@ export class LiveState {
   readonly assetList: IdList<typeof ListAssetsResponseSchema>;
   #counts: MarketCounts | undefined;
   #progress: Progress;
+  #lastTradeId = 0n;
   #mark: Mark = 0;
 
   /** Starts from the first snapshot. */
@@ -130,6 +131,11 @@ export class LiveState {
 
   get progress(): Progress {
     return this.#progress;
+  }
+
+  /** The highest id of a trade as of the progress; 0: there is none. */
+  get lastTradeId(): bigint {
+    return this.#lastTradeId;
   }
 
   get place(): Place {
@@ -182,9 +188,8 @@ export class LiveState {
 
   /** The state of the first snapshot, made in turns of the event loop. */
   static async create(changes: Changes, limits: LiveLimits): Promise<LiveState> {
-    const { progress, wholeBooks } = changes;
-    const none = { progress, wholeBooks, markets: [], marketData: [], assets: [], depths: [], levels: [], trades: [] };
-    const state = new LiveState(none, limits);
+    const noRows = { markets: [], marketData: [], assets: [], depths: [], levels: [], trades: [] };
+    const state = new LiveState({ ...changes, ...noRows }, limits);
     state.apply(changes, await state.prepare(changes));
     return state;
   }
@@ -199,6 +204,7 @@ export class LiveState {
     const { marks } = prepared;
     this.#mark = marks.newest;
     this.#progress = changes.progress;
+    this.#lastTradeId = changes.lastTradeId;
     const announced: LiveMarket[] = [];
     const redefined: LiveMarket[] = [];
     for (const row of changes.markets) {

@@ -35,8 +35,9 @@ import { advanceProgress, type Progress, type ProgressWriter } from "../store/pr
 import { StatementGroup } from "../store/statement-group.js";
 import { type RowSum, writeTableDigests } from "../store/table-digest-table.js";
 import { insertRows, rowsWorthLoading, writeRows } from "../store/table-rows.js";
-import { type TradeBatch, writeTrades } from "../store/trade-table.js";
+import { type TradeBatch, writeTradeProgress, writeTrades } from "../store/trade-table.js";
 import type { HistoryBatch, HistoryFold } from "./history-fold.js";
+import type { TradeFold } from "./trade-fold.js";
 
 /**
  * The changes of whole blocks, to be written in one transaction. A row that several blocks changed is included once, in
@@ -115,6 +116,7 @@ export interface WriteOptions extends Omit<ProgressWriter, "keepsPast"> {
   /** The sums of the tables including the batch. May be called repeatedly. */
   readonly sumsAfter: (batch: WholeBatch, progress: Progress) => SumsAfter;
   readonly prunePast?: HistoryFold["prune"] | undefined;
+  readonly pruneTrades?: TradeFold["prune"] | undefined;
 }
 
 /** Writes a batch within a transaction; returns the progress for the next one. */
@@ -122,7 +124,7 @@ export async function writeBatch(
   connection: Connection,
   batch: WholeBatch,
   before: Progress | undefined,
-  { localInfile, sumsAfter, prunePast, ...writer }: WriteOptions,
+  { localInfile, sumsAfter, prunePast, pruneTrades, ...writer }: WriteOptions,
 ): Promise<Progress> {
   const loads = (rows: number) => localInfile && rows >= rowsWorthLoading;
   const { past } = batch;
@@ -145,6 +147,8 @@ export async function writeBatch(
   await writeRows(group, bundleRows, [...batch.bundles.values()]);
   await writeRows(group, signatureRows, batch.signatures);
   await writeTrades(group, batch.allTrades);
+  await pruneTrades?.(connection, group, batch.allTrades, batch.reached.blockTimeNs);
+  await writeTradeProgress(group, batch.allTrades);
   if (past !== undefined) {
     await writePast(group, past);
     await prunePast?.(connection, group, past, batch.reached.blockTimeNs);

@@ -73,6 +73,8 @@ export interface LoadOptions {
   readonly localInfile?: boolean | undefined;
   /** How much of the books' past is kept before the newest block, in nanoseconds. Default: all. */
   readonly keepBooks?: bigint | "all" | "off" | undefined;
+  /** How long trades are kept before the newest block, in nanoseconds. Default: all are. */
+  readonly keepTrades?: bigint | "all" | undefined;
   readonly transactionLedgerBytes?: number | undefined;
   readonly transactionRowsMax?: number | undefined;
 }
@@ -111,6 +113,7 @@ interface LoaderStart {
   readonly ledger: LedgerTextWriter;
   readonly sums: TableSums;
   readonly history: HistoryFold | undefined;
+  readonly trades: TradeFold;
   readonly progress: Progress | undefined;
   /** The digest of the block that the progress names. */
   readonly newestDigest: Uint8Array | undefined;
@@ -173,9 +176,8 @@ class Loader {
         if (past?.gap !== undefined && past.pasts.length === 0) {
           options.log.info(await describeFirstPast(connection, past.gap));
         }
-        const keepNs = typeof options.keepBooks === "bigint" ? options.keepBooks : undefined;
-        const history = past && new HistoryFold(books, past, keepNs);
-        const trades = new TradeFold(await readTradeStart(connection, progress));
+        const history = past && new HistoryFold(books, past, limitNs(options.keepBooks));
+        const trades = new TradeFold(await readTradeStart(connection, progress), limitNs(options.keepTrades));
         const fold = new BlockFold({
           progress,
           position,
@@ -188,7 +190,7 @@ class Loader {
           trades,
         });
         const sums = await TableSums.read(connection, progress);
-        const from = { fold, ledger, sums, history, progress, newestDigest: marks[0]?.digest };
+        const from = { fold, ledger, sums, history, trades, progress, newestDigest: marks[0]?.digest };
         return new Loader(writer, options, turn, from);
       });
     return withRetries(read, retryOptions(options));
@@ -367,6 +369,7 @@ class Loader {
         newestDigest: this.#newestDigest,
         sumsAfter: this.from.sums.after,
         prunePast: this.from.history?.prune,
+        pruneTrades: this.from.trades.prune,
       });
       await this.#readFigures(connection);
       return progress;
@@ -407,6 +410,11 @@ class Loader {
 
 function retryOptions({ log, signal, outageMsMax: givenMs, status }: LoadOptions): RetryOptions {
   return { log, signal, outageMsMax: givenMs ?? outageMsMax, watch: status?.watch("database") };
+}
+
+/** Nanoseconds before the newest block; undefined: no limit. */
+function limitNs(keep: LoadOptions["keepBooks"]): bigint | undefined {
+  return typeof keep === "bigint" ? keep : undefined;
 }
 
 function isSamePlace(a: Omit<Progress, "prunedSequence">, b: Omit<Progress, "prunedSequence">): boolean {

@@ -5,11 +5,29 @@ import { addToCandle, type Candle, type CandleScale, type CandleTrade, candleInt
 import { candleRows, readNewestCandles } from "../store/candle-table.js";
 import type { Connection } from "../store/connection/connection.js";
 import { type PastTradeRow, pastTradeRows, readHistorySequence } from "../store/history-table.js";
-import { everythingKept } from "../store/ledger-entry-table.js";
+import { everythingKept, type OldestKept } from "../store/ledger-entry-table.js";
 import { type TradeRow, tradeRows } from "../store/market-table.js";
 import type { Progress } from "../store/progress-table.js";
-import { addRow, noRows, placeOf, type RowSum, readTableDigests, rowHash } from "../store/table-digest-table.js";
-import { readTradeProgress, type TradeBatch, type TradeProgress, tradeProgressRows } from "../store/trade-table.js";
+import type { StatementGroup } from "../store/statement-group.js";
+import {
+  addRow,
+  noRows,
+  placeOf,
+  type RowSum,
+  readTableDigests,
+  rowHash,
+  subtractSum,
+} from "../store/table-digest-table.js";
+import type { TableRows } from "../store/table-rows.js";
+import {
+  dropTrades,
+  readCandlesOfTrades,
+  readTradeProgress,
+  type TradeBatch,
+  type TradeProgress,
+  toTradeProgressRows,
+  tradeProgressRows,
+} from "../store/trade-table.js";
 import { decimalsOf } from "./history-fold.js";
 
 /**
@@ -17,6 +35,9 @@ import { decimalsOf } from "./history-fold.js";
  * end. Others count from 0.
  */
 const firstCarriedPosition = entriesPerBlockMax / 2;
+
+/** Old trades that one transaction examines, besides as many as it writes: a bounded time of the server's. */
+export const droppedTradesMax = 2_000;
 
 /** The trades as the last loader left them. */
 export interface TradeStart {
@@ -36,7 +57,7 @@ export interface TradeStart {
 
 /** Of an empty store. */
 export const noTrades: TradeStart = {
-  progress: { streamSequence: 0n, oldest: everythingKept },
+  progress: { streamSequence: 0n, oldest: everythingKept, oldestOfCandles: everythingKept },
   block: { height: 0n, position: 0 },
   lost: [],
   candles: [],
@@ -67,7 +88,7 @@ export async function readTradeStart(connection: Connection, store: Progress | u
   const after = found?.streamSequence ?? (await readHistorySequence(connection));
   const lost = await readLostTrades(connection, after);
   // Candles that go on would lack the trades in between.
-  return { ...start, progress: { streamSequence: reached, oldest }, lost, candles: [] };
+  return { ...start, progress: { streamSequence: reached, oldest, oldestOfCandles: oldest }, lost, candles: [] };
 }
 
 async function readScales(connection: Connection): Promise<Map<string, CandleScale>> {
@@ -132,8 +153,12 @@ export class TradeFold {
   /** Of each market and interval the newest that was taken, and what all of those add up to. */
   readonly #taken = new Map<string, Candle>();
   #candleSum: RowSum;
+  readonly #keepNs: bigint | undefined;
+  readonly #old = new OldTrades();
 
-  constructor({ progress, block, lost, candles, scales, digests, isFirst }: TradeStart) {
+  /** @param keepNs how long trades are kept before the newest block, in nanoseconds; undefined: all are */
+  constructor({ progress, block, lost, candles, scales, digests, isFirst }: TradeStart, keepNs?: bigint) {
+    this.#keepNs = keepNs;
     this.#block = { ...block };
     this.#progress = progress;
     // Not what is there now: a row that was changed by others stays wrong.
@@ -180,16 +205,55 @@ export class TradeFold {
     this.#trades = [];
     this.#candles = new Map();
     this.#progress = { ...this.#progress, streamSequence };
-    const { table } = tradeProgressRows;
-    const values = tradeProgressRows.values(this.#progress);
-    const progressSum = addRow(noRows, rowHash(table, values), placeOf(tradeProgressRows, values));
     const sums = new Map([
       [pastTradeRows.table, this.#sum],
       [candleRows.table, this.#candleSum],
-      [table, progressSum],
+      [tradeProgressRows.table, sumOf(tradeProgressRows, toTradeProgressRows(this.#progress))],
     ]);
     for (const missing of this.#missing) sums.delete(missing);
     return { trades, candles, progress: this.#progress, sums };
+  }
+
+  /**
+   * Drops some of the trades that are older than those that are kept, within the transaction of the batch that was taken
+   * last, whose statements are in the group. May be called repeatedly.
+   */
+  readonly prune = async (
+    connection: Connection,
+    group: StatementGroup,
+    batch: TradeBatch,
+    newestTimeNs: bigint,
+  ): Promise<void> => {
+    if (this.#keepNs === undefined) return;
+    const beforeNs = newestTimeNs - this.#keepNs;
+    if (batch.dropped === undefined && !this.#old.isDue(beforeNs)) return;
+    // The rows of the batch are among those that are read.
+    await group.send();
+    batch.dropped ??= await this.#findDropped(connection, batch, beforeNs);
+    await dropTrades(group, batch.dropped);
+  };
+
+  async #findDropped(connection: Connection, batch: TradeBatch, beforeNs: bigint): Promise<readonly bigint[]> {
+    const { oldest, trades } = await this.#old.find(connection, beforeNs, droppedTradesMax + batch.trades.length);
+    if (oldest.height > batch.progress.oldest.height) {
+      this.#progress = { ...batch.progress, oldest };
+      batch.progress = this.#progress;
+      this.#replace(batch, tradeProgressRows.table, sumOf(tradeProgressRows, toTradeProgressRows(this.#progress)));
+    }
+    const ids = trades.map(({ id }) => id);
+    const sum = sumOf(pastTradeRows, trades);
+    const candleSum = sumOf(candleRows, await readCandlesOfTrades(connection, ids));
+    // Of trades, this one has those of later blocks already.
+    this.#sum = subtractSum(this.#sum, sum);
+    this.#candleSum = subtractSum(this.#candleSum, candleSum);
+    this.#replace(batch, pastTradeRows.table, subtractSum(batch.sums.get(pastTradeRows.table) ?? noRows, sum));
+    this.#replace(batch, candleRows.table, this.#candleSum);
+    return ids;
+  }
+
+  /** A digest that is missing stays missing. */
+  #replace({ sums }: TradeBatch, table: string, sum: RowSum): void {
+    if (sums.has(table)) sums.set(table, sum);
   }
 
   /** Candles of a market and interval come in their order. */
@@ -216,6 +280,61 @@ export class TradeFold {
     this.#trades.push(row);
     this.#sum = addRow(this.#sum, rowHash(pastTradeRows.table, pastTradeRows.values(row)), 0n);
   }
+}
+
+/**
+ * The trades before those that are kept, in the order in which they go. The newest of each market stays, because past
+ * books have it as their last trade.
+ */
+class OldTrades {
+  /** Found by its time; undefined: not yet. */
+  #oldest: OldestKept | undefined;
+  /** Trades before this id are dropped, but for the newest of each market. */
+  #reached = 0n;
+  #isBehind = true;
+  readonly #newest = new Map<string, PastTradeRow>();
+
+  isDue(beforeNs: bigint): boolean {
+    return this.#isBehind || this.#oldest === undefined || this.#oldest.timeNs < beforeNs;
+  }
+
+  /** The oldest block whose trades are kept, and trades that go; `examinedMax` are examined. */
+  async find(connection: Connection, beforeNs: bigint, examinedMax: number) {
+    const oldest = await this.#findOldest(connection, beforeNs);
+    const found = await connection.query<{ [K in keyof PastTradeRow]: PastTradeRow[K] }>(
+      `${pastTradeRows.select} WHERE id >= ? AND id < ? ORDER BY id LIMIT ${examinedMax}`,
+      [this.#reached, firstIdOfBlock(oldest.height)],
+    );
+    this.#isBehind = found.length === examinedMax;
+    const trades: PastTradeRow[] = [];
+    for (const trade of found) {
+      const before = this.#newest.get(trade.marketId);
+      if (before !== undefined) trades.push(before);
+      this.#newest.set(trade.marketId, trade);
+      this.#reached = trade.id + 1n;
+    }
+    return { oldest, trades };
+  }
+
+  async #findOldest(connection: Connection, beforeNs: bigint): Promise<OldestKept> {
+    if (this.#oldest !== undefined && this.#oldest.timeNs >= beforeNs) return this.#oldest;
+    const [block] = await connection.query<{ height: bigint; timeNs: bigint; first: bigint }>(
+      `SELECT height, time_ns AS timeNs, (SELECT MIN(height) FROM block) AS first
+       FROM block WHERE time_ns >= ? ORDER BY time_ns, height LIMIT 1`,
+      [beforeNs],
+    );
+    if (block === undefined) return everythingKept;
+    const { height, timeNs, first } = block;
+    // With no block before it there is nothing to drop.
+    this.#oldest = { height: height === first ? 0n : height, timeNs };
+    return this.#oldest;
+  }
+}
+
+function sumOf<R>(table: TableRows<R>, rows: readonly R[]): RowSum {
+  return rows.map(table.values).reduce((sum, values) => {
+    return addRow(sum, rowHash(table.table, values), placeOf(table, values));
+  }, noRows);
 }
 
 function keyOf({ marketId, periodSeconds }: Pick<Candle, "marketId" | "periodSeconds">): string {

@@ -54,6 +54,8 @@ export interface Changes {
   readonly depths: readonly DepthRow[];
   readonly levels: readonly LevelRow[];
   readonly trades: readonly TradeRow[];
+  /** The highest id of a trade; 0: there is none. */
+  readonly lastTradeId: bigint;
   /** True: these are all rows, and `levels` are complete books. False: only changes. Vanished levels are there in both. */
   readonly wholeBooks: boolean;
 }
@@ -131,8 +133,8 @@ function leadsOn(progress: Progress, place: Place): boolean {
 
 async function readSnapshot(connection: SnapshotConnection, since: bigint | undefined): Promise<Changes | undefined> {
   const newer = `changed_sequence > ${since ?? 0n}`;
-  const [[progress], markets, marketData, assets, depths, levels, trades] = await connection.snapshot<
-    [Progress, KeptWhole, KeptWhole, AssetRow, DepthRow, LevelRow, TradeRow]
+  const [[progress], markets, marketData, assets, depths, levels, trades, [last]] = await connection.snapshot<
+    [Progress, KeptWhole, KeptWhole, AssetRow, DepthRow, LevelRow, TradeRow, { id: bigint | null }]
   >(
     progressSql,
     `${marketRows.select} WHERE ${newer}`,
@@ -144,7 +146,9 @@ async function readSnapshot(connection: SnapshotConnection, since: bigint | unde
       ? `SELECT ${levelColumns}, changed_sequence AS changedSequence FROM price_level`
       : `SELECT ${levelColumns} FROM price_level WHERE ${newer}`,
     `${tradeRows.select} WHERE ${newer}`,
+    "SELECT MAX(id) AS id FROM trade",
   );
   if (progress === undefined) return undefined;
-  return { progress, markets, marketData, assets, depths, levels, trades, wholeBooks: since === undefined };
+  const rows = { markets, marketData, assets, depths, levels, trades };
+  return { progress, ...rows, lastTradeId: last?.id ?? 0n, wholeBooks: since === undefined };
 }

@@ -1,6 +1,7 @@
 import { deflateRawSync, inflateRawSync } from "node:zlib";
 import { MalformedHistoryError } from "../domain/book-history.js";
 import { addGauge, type Metrics } from "../telemetry/metrics.js";
+import { candleRows } from "./candle-table.js";
 import type { Connection } from "./connection/connection.js";
 import type { Database } from "./database.js";
 import { type TradeRow, tradeProperties } from "./market-table.js";
@@ -311,32 +312,45 @@ export async function readHistorySequence(connection: Pick<Connection, "query">)
   return row?.sequence ?? 0n;
 }
 
+/** Every table of the books' past. */
+const bookTables = [segmentRows, segmentPartRows, bookChangeRows, bookHistoryRows];
+
 /** Every table of the past. */
-export const historyTables = [segmentRows, segmentPartRows, bookChangeRows, bookHistoryRows, pastTradeRows];
+export const historyTables = [...bookTables, pastTradeRows];
 
 /** How large the past is, and of when. */
 export interface PastFigures {
-  /** Of its tables with their indexes, about. */
+  /** Of the books' tables with their indexes, about. */
   readonly bytes: number;
+  /** Of trades and candles with their indexes, about. */
+  readonly tradeBytes: number;
+  /** The time of the oldest block whose trades are kept, 0 if all are; undefined: none were loaded. */
+  readonly oldestTradeNs: bigint | undefined;
   /** The times of the oldest book that is kept and of the newest block that is in it; undefined: there is none. */
   readonly oldestTimeNs: bigint | undefined;
   readonly newestTimeNs: bigint | undefined;
 }
 
 export async function readPastFigures(connection: Pick<Connection, "query">): Promise<PastFigures> {
-  const [row] = await connection.query<{ bytes: bigint | null; oldest: bigint | null; newest: bigint | null }>(
-    `SELECT (SELECT CAST(SUM(data_length + index_length) AS UNSIGNED) FROM information_schema.tables
-         WHERE table_schema = DATABASE() AND table_name IN (?)) AS bytes,
+  const bytesOf = `(SELECT CAST(SUM(data_length + index_length) AS UNSIGNED) FROM information_schema.tables
+    WHERE table_schema = DATABASE() AND table_name IN (?))`;
+  const [row] = await connection.query<
+    Record<"bytes" | "tradeBytes" | "oldestTrade" | "oldest" | "newest", bigint | null>
+  >(
+    `SELECT ${bytesOf} AS bytes, ${bytesOf} AS tradeBytes,
+       (SELECT oldest_time_ns FROM trade_progress WHERE id = 1) AS oldestTrade,
        (SELECT MIN(books.time_ns) FROM (SELECT (SELECT s.time_ns FROM book_segment s
            WHERE s.market_id = h.market_id AND s.first_sequence >= h.oldest_sequence
              AND s.state IN (${segmentStates.continued}, ${segmentStates.whole})
            ORDER BY s.first_sequence LIMIT 1) AS time_ns FROM book_history h) AS books) AS oldest,
        (SELECT time_ns FROM block WHERE stream_sequence <= (SELECT history_sequence FROM progress WHERE id = 1)
          ORDER BY stream_sequence DESC LIMIT 1) AS newest`,
-    [historyTables.map(({ table }) => table)],
+    [bookTables.map(({ table }) => table), [pastTradeRows.table, candleRows.table]],
   );
   return {
     bytes: Number(row?.bytes ?? 0n),
+    tradeBytes: Number(row?.tradeBytes ?? 0n),
+    oldestTradeNs: row?.oldestTrade ?? undefined,
     oldestTimeNs: row?.oldest ?? undefined,
     newestTimeNs: row?.newest ?? undefined,
   };
@@ -370,12 +384,16 @@ export function registerPastMetrics(metrics: Metrics, figures: () => PastFigures
       const now = figures();
       return now === undefined ? undefined : read(now);
     };
-    addGauge(metrics, `marketd_history_${name}`, help, value, { aggregator: "max" });
+    addGauge(metrics, `marketd_${name}`, help, value, { aggregator: "max" });
   };
   const seconds = (timeNs: bigint | undefined) => (timeNs === undefined ? undefined : Number(timeNs) / 1e9);
-  gauge("bytes", "Size of the books' past with indexes, as the database estimates it.", ({ bytes }) => bytes);
+  gauge("history_bytes", "Size of the books' past with indexes, as the database estimates it.", ({ bytes }) => bytes);
   const oldestHelp = "Block time of the oldest book that is kept, in Unix seconds.";
-  gauge("oldest_timestamp_seconds", oldestHelp, ({ oldestTimeNs }) => seconds(oldestTimeNs));
+  gauge("history_oldest_timestamp_seconds", oldestHelp, ({ oldestTimeNs }) => seconds(oldestTimeNs));
   const newestHelp = "Block time up to which the books' past is written, in Unix seconds.";
-  gauge("newest_timestamp_seconds", newestHelp, ({ newestTimeNs }) => seconds(newestTimeNs));
+  gauge("history_newest_timestamp_seconds", newestHelp, ({ newestTimeNs }) => seconds(newestTimeNs));
+  const tradeBytesHelp = "Size of trades and candles with indexes, as the database estimates it.";
+  gauge("trades_bytes", tradeBytesHelp, ({ tradeBytes }) => tradeBytes);
+  const oldestTradeHelp = "Time of the oldest block whose trades are kept, in Unix seconds; 0: all are.";
+  gauge("trades_oldest_timestamp_seconds", oldestTradeHelp, ({ oldestTradeNs }) => seconds(oldestTradeNs));
 }

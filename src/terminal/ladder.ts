@@ -79,6 +79,12 @@ export function ladderLines(book: LadderBook, levels: number, columns: number, s
   ];
 }
 
+/** The columns that nothing of a ladder needs more than, without bars. */
+export function ladderWidth(book: Pick<LadderBook, "buy" | "sell" | "places">, levels: number): number {
+  const rows = [...rowsOf(book.sell, levels), ...rowsOf(book.buy, levels)];
+  return new Table(rows, book.places, Number.POSITIVE_INFINITY).width;
+}
+
 /** Columns of right-aligned texts, with a bar if it fits. */
 class Table {
   readonly headings: string;

@@ -1,18 +1,24 @@
+import { stripVTControlCharacters } from "node:util";
+import type { Trade } from "../../gen/vega/vega_pb.js";
 import type { BlockHead } from "../domain/block-headers.js";
 import { grouped, scaled } from "../domain/decimal-text.js";
 import type { DepthBook, DepthUpdate } from "../domain/depth-book.js";
 import { duration, timeOfDay } from "../domain/instant.js";
 import { printable } from "../domain/printable.js";
 import { quoteOf } from "../domain/quote.js";
-import { type LadderSide, ladderLines, type Places } from "./ladder.js";
+import { type LadderBook, type LadderSide, ladderLines, ladderWidth, type Places } from "./ladder.js";
 import type { Style } from "./style.js";
 import { clipped } from "./text-width.js";
+import { tradeList } from "./trade-list.js";
 
 /** How long a changed level is highlighted. */
 const flashMs = 400;
 
 /** Lines besides the levels: title, facts, warning or keys, headings, spread. */
 const otherLines = 5;
+
+/** Columns between the ladder and the trades. */
+const tradesGap = 4;
 
 /** Columns of a name and of an id at most: ids have at most 128 characters, names of venues at most 1,024. */
 const nameMaxColumns = 100;
@@ -26,6 +32,8 @@ export interface ShownMarket {
   readonly places: Places;
   readonly block: BlockHead | undefined;
   readonly book: DepthBook | undefined;
+  /** The newest trades, newest first; undefined: they are not told. */
+  readonly trades: readonly Trade[] | undefined;
   /** Why it is out of date, and since when by `performance.now()`; undefined: it is up to date. */
   readonly staleness: { readonly since: number; readonly reason: string } | undefined;
 }
@@ -72,8 +80,33 @@ export function marketScreen(market: ShownMarket, flashes: Flashes, terminal: Te
       ? style(clipped(book === undefined ? "waiting for the book" : "q ends", columns), "dim")
       : style(clipped(stalenessText(staleness), columns), "bold", "yellow"),
     // Outdated data also has another colour.
-    ...ladderLines(ladder, levels, columns, staleness === undefined ? style : (text) => style(text, "dim")),
+    ...bookLines(
+      ladder,
+      levels,
+      columns,
+      market.trades,
+      staleness === undefined ? style : (text) => style(text, "dim"),
+    ),
   ];
+}
+
+/** The ladder, and the newest trades to the right of it, if they fit without taking a column of it. */
+function bookLines(
+  ladder: LadderBook,
+  levels: number,
+  columns: number,
+  trades: readonly Trade[] | undefined,
+  style: Style,
+): string[] {
+  const list = tradeList(trades ?? [], ladder.places, 2 * levels + 1, style);
+  const left = columns - list.width - tradesGap;
+  const isShown = list.lines.length > 1 && ladderWidth(ladder, levels) <= left;
+  if (!isShown) return ladderLines(ladder, levels, columns, style);
+  return ladderLines(ladder, levels, left, style).map((line, index) => {
+    const trade = list.lines[index];
+    if (trade === undefined) return line;
+    return `${line}${" ".repeat(left - stripVTControlCharacters(line).length + tradesGap)}${trade}`;
+  });
 }
 
 /** A book for standard output: title, facts and levels, without colours. `levelsMax` 0: all. */

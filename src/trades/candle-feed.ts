@@ -5,7 +5,7 @@ import { MessageResponse } from "../encoding/message-response.js";
 import type { FeedReader, FeedSource } from "../live/feed.js";
 import type { LiveState } from "../live/live-state.js";
 import type { Database } from "../store/database.js";
-import { type CandleSeries, candleMessage, readCandlesFrom } from "./candle-reader.js";
+import { type CandleSeries, candleMessage, readCandlesFrom, readNewestCandle } from "./candle-reader.js";
 
 type Schema = typeof ObserveCandleDataResponseSchema;
 type Messages = ReturnType<FeedSource<Schema>["next"]>;
@@ -37,6 +37,8 @@ export class CandleFeed implements FeedSource<Schema> {
   /** By first trade, in the order of their last changes. */
   readonly #candles = new Map<bigint, Version>();
   #newest: Candle | undefined;
+  /** The block up to which candles were read. */
+  #seenHeight = 0n;
   #version = 0n;
   /** By the place before, as of the newest version. */
   readonly #known = new Map<bigint, Messages>();
@@ -96,11 +98,18 @@ export class CandleFeed implements FeedSource<Schema> {
   }
 
   async #read(): Promise<void> {
-    const { storeId, streamSequence } = this.#state.progress;
+    const { storeId, streamSequence, height } = this.#state.progress;
     const lease = { class: "history", call: undefined, place: { storeId, streamSequence } } as const;
     await this.#database.lease(lease, async (reader) => {
-      for await (const candle of readCandlesFrom(reader, this.#series, this.#newest?.startNs)) this.#note(candle);
+      if (this.#newest === undefined) {
+        const newest = await readNewestCandle(reader, this.#series);
+        if (newest !== undefined) this.#note(newest);
+        return;
+      }
+      const candles = readCandlesFrom(reader, this.#series, this.#newest.startNs, this.#seenHeight);
+      for await (const candle of candles) this.#note(candle);
     });
+    this.#seenHeight = height;
   }
 
   #note(candle: Candle): void {

@@ -6,7 +6,7 @@ import type { Reader } from "../store/connection/lease.js";
 import { type BlockPlace, parsePlace, placeSql } from "../store/connection/store-place.js";
 import type { Database } from "../store/database.js";
 import type { OldestKept } from "../store/ledger-entry-table.js";
-import { readTradeExtent, tradesNotKept } from "./trade-reader.js";
+import { readKept, readTradeExtent, type TradeExtent, tradesNotKept } from "./trade-reader.js";
 
 /** The candles of a market and an interval. */
 export interface CandleSeries {
@@ -36,12 +36,12 @@ export function readCandles(
   request: PageRequest<CandlePlace>,
   call: Call,
 ): Promise<Page<Candle, CandlePlace>> {
-  return database.lease({ class: "ledger", call }, async (reader) => {
-    const { oldest, newest } = await readTradeExtent(reader, always);
+  const readIn = async (reader: Reader, extent: TradeExtent) => {
+    const oldest = oldestCandle(series, extent);
     const { cursor } = request;
     checkKept("from_timestamp", fromNs, oldest);
     checkKept(request.backwards ? "pagination.before" : "pagination.after", cursor?.startNs, oldest);
-    let newestBlock = newest;
+    let newestBlock = extent.newest;
     const low = fromNs ?? oldest.timeNs;
     const page = await findPage(request, isAt, async (descending, want) => {
       const range = { low, high: toNs, from: cursor, descending };
@@ -50,7 +50,16 @@ export function readCandles(
       return { rows: candles };
     });
     return { ...page, newestBlock };
+  };
+  return database.lease({ class: "ledger", call }, async (reader) => {
+    if (series.seconds > 0) return readIn(reader, await readTradeExtent(reader, always));
+    return readKept(reader, always, (extent) => readIn(reader, extent));
   });
+}
+
+/** From when on a series is kept: candles of a block go with its trades. */
+function oldestCandle({ seconds }: CandleSeries, { oldest, oldestOfCandles }: TradeExtent): OldestKept {
+  return seconds === 0 ? oldest : oldestOfCandles;
 }
 
 function isAt({ startNs, firstTrade }: Candle, cursor: CandlePlace): boolean {
@@ -60,26 +69,33 @@ function isAt({ startNs, firstTrade }: Candle, cursor: CandlePlace): boolean {
 /** Candles that one read for a stream gives. */
 const candlesPerRead = 1_000;
 
-/** The newest candle, or all that begin at a time or later, as they are now. */
+/** The newest candle of a series, as it is now; undefined: there is none. */
+export async function readNewestCandle(reader: Reader, series: CandleSeries): Promise<Candle | undefined> {
+  const { timeNs: low } = oldestCandle(series, await readTradeExtent(reader, always));
+  const range = { low, high: undefined, from: undefined, descending: true };
+  return (await scanCandles(reader, series, range, 1)).candles[0];
+}
+
+/**
+ * All candles that begin at a time or later, as they are now.
+ * @throws Failure `failed_precondition`, at last, if some of the blocks behind a height are not kept any more
+ */
 export async function* readCandlesFrom(
   reader: Reader,
   series: CandleSeries,
-  fromNs: bigint | undefined,
+  low: bigint,
+  seenHeight: bigint,
 ): AsyncGenerator<Candle> {
-  const { oldest } = await readTradeExtent(reader, always);
-  const low = fromNs ?? oldest.timeNs;
-  if (fromNs === undefined) {
-    const range = { low, high: undefined, from: undefined, descending: true };
-    yield* (await scanCandles(reader, series, range, 1)).candles;
-    return;
-  }
   for (let from: CandlePlace | undefined; ; ) {
     const range = { low, high: undefined, from, descending: false };
     const { candles } = await scanCandles(reader, series, range, candlesPerRead);
     yield* candles;
-    if (candles.length < candlesPerRead) return;
+    if (candles.length < candlesPerRead) break;
     from = candles.at(-1);
   }
+  // Afterwards, because the loader may drop candles at any time.
+  const oldest = oldestCandle(series, await readTradeExtent(reader, always));
+  if (seenHeight + 1n < oldest.height) throw tradesNotKept("candle_id", oldest);
 }
 
 /** A candle as a message. */

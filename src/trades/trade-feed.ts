@@ -62,9 +62,14 @@ export class TradeFollower {
     this.#feeds--;
   }
 
-  /** The last id that a trade of the newest block can have. */
+  /**
+   * The id of the newest trade, or the last id before the newest block, if that has no trade. Not the last id of that
+   * block: a height that is repeated has further trades.
+   */
   get newest(): bigint {
-    return firstIdOfBlock(this.#state.progress.height + 1n) - 1n;
+    const { lastTradeId, progress } = this.#state;
+    const before = firstIdOfBlock(progress.height) - 1n;
+    return lastTradeId > before ? lastTradeId : before;
   }
 
   get reached(): bigint {
@@ -106,11 +111,13 @@ export class TradeFollower {
     const { storeId, streamSequence } = this.#state.progress;
     const place = { storeId, streamSequence };
     return this.#database.lease({ class: "history", call: undefined, place }, async (reader: Reader) => {
-      const { oldest } = await readTradeExtent(reader, always);
-      if (after < firstIdOfBlock(oldest.height) - 1n) throw tradesNotKept("market_ids", oldest);
-      return await reader.query<{ [K in keyof PastTradeRow]: PastTradeRow[K] }>(
+      const trades = await reader.query<{ [K in keyof PastTradeRow]: PastTradeRow[K] }>(
         `${pastTradeRows.select} WHERE id > ${after} AND id <= ${upTo} AND ${reader.holds} ORDER BY id LIMIT ${rowsMax}`,
       );
+      // Afterwards, because the loader may drop trades at any time.
+      const { oldest } = await readTradeExtent(reader, always);
+      if (after < firstIdOfBlock(oldest.height) - 1n) throw tradesNotKept("market_ids", oldest);
+      return trades;
     });
   }
 }

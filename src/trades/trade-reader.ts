@@ -1,6 +1,7 @@
 import { firstIdOfBlock } from "../domain/block-position.js";
 import type { TimeRange } from "../domain/date-range.js";
-import { Failure, worded } from "../domain/failure.js";
+import { Failure, unavailable, worded } from "../domain/failure.js";
+import { type BranchCursor, kWayMerge } from "../domain/k-way-merge.js";
 import { type Found, findPage, type Page, type PageRequest } from "../domain/page.js";
 import type { Call } from "../domain/service.js";
 import { asText } from "../store/connection/column.js";
@@ -9,8 +10,8 @@ import type { Reader } from "../store/connection/lease.js";
 import { type BlockPlace, parsePlace, placeSql, ReadBehindError } from "../store/connection/store-place.js";
 import type { Database } from "../store/database.js";
 import { type PastTradeRow, pastTradeRows } from "../store/history-table.js";
-import type { OldestKept } from "../store/ledger-entry-table.js";
-import { parseTradeProgress, tradeProgressSql } from "../store/trade-table.js";
+import { everythingKept, type OldestKept } from "../store/ledger-entry-table.js";
+import { parseTradeProgress, type TradeProgress, tradeProgressSql } from "../store/trade-table.js";
 
 /** Which trades are selected; an empty list selects by nothing. */
 export interface TradeFilter {
@@ -23,9 +24,6 @@ export interface TradeFilter {
 
 /** Keys of trades that a page examines at most. Then it is short, with a cursor to go on from. */
 export const tradeKeysMax = 40_000;
-
-/** Branches of one statement. The server opens a table for each, and all connections share its table cache. */
-const branchesPerStatement = 64;
 
 /** Connections that are tried where a cursor lies beyond the newest block: another process may have read that. */
 const cursorAttemptsMax = 3;
@@ -41,10 +39,18 @@ interface IdRange {
 export interface TradeExtent {
   readonly newest: BlockPlace | undefined;
   readonly oldest: OldestKept;
+  /** Of candles; those of a block go with its trades. */
+  readonly oldestOfCandles: OldestKept;
   /** Ids of the trades in the range that are kept; `low` > `high`: there are none. */
   readonly low: bigint;
   readonly high: bigint;
 }
+
+/** Of a store without trades. */
+const allKept: Pick<TradeProgress, "oldest" | "oldestOfCandles"> = {
+  oldest: everythingKept,
+  oldestOfCandles: everythingKept,
+};
 
 /** FAILED_PRECONDITION, because a request needs trades that are not kept. */
 export function tradesNotKept(path: string, { height, timeNs }: OldestKept): Failure {
@@ -81,13 +87,37 @@ export async function readTradeExtent(
     const message = "the newest trades are not kept: blocks were loaded by a release before trades were served";
     throw new Failure("failed_precondition", message, { reason: "TRADES_NOT_RETAINED" });
   }
-  const oldest = progress?.oldest ?? { height: 0n, timeNs: 0n };
+  const { oldest, oldestOfCandles } = progress ?? allKept;
   const startHeight = startNs === undefined ? 0n : row?.startHeight;
   const hasRange = startNs !== undefined || endNs !== undefined;
   if (hasRange && startHeight != null && startHeight < oldest.height) throw tradesNotKept(startField, oldest);
-  if (newest === undefined || startHeight == null) return { newest, oldest, low: 1n, high: 0n };
+  if (newest === undefined || startHeight == null) return { newest, oldest, oldestOfCandles, low: 1n, high: 0n };
   const low = firstIdOfBlock(startHeight > oldest.height ? startHeight : oldest.height);
-  return { newest, oldest, low, high: firstIdOfBlock(row?.endHeight ?? newest.height + 1n) - 1n };
+  return { newest, oldest, oldestOfCandles, low, high: firstIdOfBlock(row?.endHeight ?? newest.height + 1n) - 1n };
+}
+
+/** Reads of one request, when the loader drops trades between the statements of each. */
+const keptAttemptsMax = 5;
+
+const retryAfterMs = 1_000;
+
+/** What `read` finds in the extent, read again where the loader dropped trades meanwhile. */
+export async function readKept<T>(
+  reader: Reader,
+  time: TimeRange,
+  read: (extent: TradeExtent) => Promise<T>,
+): Promise<T> {
+  for (let attempt = 1; attempt <= keptAttemptsMax; attempt++) {
+    const extent = await readTradeExtent(reader, time);
+    const found = await read(extent);
+    const [row] = await reader.query<{ place: string | null; trades: string | null }>(
+      `SELECT ${placeSql} AS place, ${tradeProgressSql} AS trades`,
+    );
+    reader.found(parsePlace(row?.place ?? null));
+    const { oldest } = parseTradeProgress(row?.trades) ?? allKept;
+    if (oldest.height === extent.oldest.height) return found;
+  }
+  throw unavailable("old trades are being dropped faster than they are read; try again", "SERVER_BUSY", retryAfterMs);
 }
 
 /** @throws Failure `failed_precondition`, ReadBehindError for a cursor of a block that is not there */
@@ -106,8 +136,7 @@ export function readTrades(
   request: PageRequest<bigint>,
   call: Call,
 ): Promise<Page<PastTradeRow, bigint>> {
-  return database.lease({ class: "ledger", call }, async (reader) => {
-    const extent = await readTradeExtent(reader, time);
+  const readIn = async (reader: Reader, extent: TradeExtent) => {
     checkTradeCursor(request.cursor, extent, request.backwards ? "pagination.before" : "pagination.after");
     const { cursor } = request;
     const page = await findPage(request, isAt, async (descending, want) => {
@@ -120,6 +149,9 @@ export function readTrades(
       return range.low > range.high ? { rows: [] } : scanTrades(reader, filter, range, want);
     });
     return { ...page, newestBlock: extent.newest };
+  };
+  return database.lease({ class: "ledger", call }, (reader) => {
+    return readKept(reader, time, (extent) => readIn(reader, extent));
   });
 }
 
@@ -134,14 +166,14 @@ async function scanTrades(
   range: IdRange,
   want: number,
 ): Promise<Found<PastTradeRow, bigint>> {
-  const branches = branchesOf(filter, range);
+  const branches = branchesOf(filter);
   const [only] = branches;
   if (branches.length === 1 && only !== undefined && only.rest.sql === "") {
     const { sql, parameters } = rangeSql(only, range, reader.holds);
     const found = `${pastTradeRows.select} ${sql} LIMIT ${want}`;
     return { rows: await reader.query<{ [K in keyof PastTradeRow]: PastTradeRow[K] }>(found, parameters) };
   }
-  const { ids, reached } = await mergeBranches(reader, branches, range, want);
+  const { keys: ids, reached } = await mergeBranches(reader, branches, range, want);
   if (ids.length === 0) return { rows: [], reached };
   const rows = await reader.query<{ [K in keyof PastTradeRow]: PastTradeRow[K] }>(
     `${pastTradeRows.select} WHERE id IN (${ids.join(", ")}) AND ${reader.holds}`,
@@ -156,12 +188,10 @@ interface Branch {
   readonly column: string | undefined;
   readonly value: string;
   readonly rest: { readonly sql: string; readonly parameters: readonly (readonly string[])[] };
-  /** What was not examined yet; undefined: nothing is left. */
-  open: IdRange | undefined;
 }
 
 /** By orders if they are given, as there are the fewest trades of each; otherwise by parties, or by markets. */
-function branchesOf({ orderIds, partyIds, marketIds }: TradeFilter, open: IdRange): Branch[] {
+function branchesOf({ orderIds, partyIds, marketIds }: TradeFilter): Branch[] {
   const ofMarkets = { sql: "market_id IN (?)", parameters: [marketIds] };
   const ofParties = { sql: "(buyer IN (?) OR seller IN (?))", parameters: [partyIds, partyIds] };
   const rest = (...parts: readonly Branch["rest"][]): Branch["rest"] => {
@@ -169,12 +199,10 @@ function branchesOf({ orderIds, partyIds, marketIds }: TradeFilter, open: IdRang
     return { sql: used.map(({ sql }) => sql).join(" AND "), parameters: used.flatMap(({ parameters }) => parameters) };
   };
   const branches = (columns: readonly string[], values: readonly string[], others: Branch["rest"]) =>
-    values.flatMap((value) =>
-      columns.map((column) => ({ index: `trade_${column}`, column, value, rest: others, open })),
-    );
+    values.flatMap((value) => columns.map((column) => ({ index: `trade_${column}`, column, value, rest: others })));
   if (orderIds.length > 0) return branches(["buy_order", "sell_order"], orderIds, rest(ofMarkets, ofParties));
   if (partyIds.length > 0) return branches(["buyer", "seller"], partyIds, rest(ofMarkets));
-  if (marketIds.length === 0) return [{ index: "PRIMARY", column: undefined, value: "", rest: rest(), open }];
+  if (marketIds.length === 0) return [{ index: "PRIMARY", column: undefined, value: "", rest: rest() }];
   return branches(["market_id"], marketIds, rest()).map((branch) => ({ ...branch, index: "trade_market" }));
 }
 
@@ -192,70 +220,27 @@ function compareIds(a: bigint, b: bigint, { descending }: IdRange): number {
 }
 
 /**
- * The first ids of all branches: reads a few keys of each, then four times as many of the branches that delay the merge.
- * `reached`: the last key up to which all were examined, if that is not everything.
+ * The first ids of all branches. `reached`: the last key up to which all were examined, if that is not everything.
  */
 async function mergeBranches(reader: Reader, branches: readonly Branch[], range: IdRange, want: number) {
-  const found = new Set<bigint>();
-  let examined = 0;
-  let share = Math.ceil((2 * want) / branches.length) + 2;
-  for (;;) {
-    const ids = [...found].sort((a, b) => compareIds(a, b, range));
-    const worst = ids[want - 1];
-    const delaying = branches.filter(({ open }) => {
-      return open !== undefined && (worst === undefined || compareIds(startOf(open), worst, range) <= 0);
+  const read = async (cursors: readonly BranchCursor<Branch, bigint>[], limit: number) => {
+    const parameters: (Parameter | readonly Parameter[])[] = [];
+    const parts = cursors.map(({ branch, last }, number) => {
+      const { sql, parameters: own } = rangeSql(branch, last === undefined ? range : beyond(range, last));
+      parameters.push(...branch.rest.parameters, ...own);
+      // Servers have types of their own for a literal and a condition.
+      const [branchSql, fitsSql] = [number, branch.rest.sql || 1].map((sql) => asText(`${sql}`));
+      return `(SELECT ${branchSql} AS branch, id, ${fitsSql} AS fits FROM trade ${sql} LIMIT ${limit})`;
     });
-    if (delaying.length === 0) return { ids: ids.slice(0, want), reached: undefined };
-    if (examined >= tradeKeysMax) return cutAt(ids, delaying, range);
-    const limit = Math.min(share, Math.ceil((tradeKeysMax - examined) / delaying.length));
-    for (let i = 0; i < delaying.length; i += branchesPerStatement) {
-      examined += await readKeys(reader, delaying.slice(i, i + branchesPerStatement), limit, found);
-    }
-    share *= 4;
-  }
+    const sql = parts.join("\nUNION ALL ");
+    const keys = await reader.query<{ branch: string; id: bigint; fits: string }>(sql, parameters);
+    return keys.map(({ branch, id, fits }) => ({ number: Number(branch), key: id, matches: fits === "1" }));
+  };
+  const compare = (a: bigint, b: bigint) => compareIds(a, b, range);
+  return kWayMerge({ branches, want, keysMax: tradeKeysMax, isSparse: true, compare, read });
 }
 
-function startOf({ low, high, descending }: IdRange): bigint {
-  return descending ? high : low;
-}
-
-/** What is known up to where every branch was examined. */
-function cutAt(ids: readonly bigint[], open: readonly Branch[], range: IdRange) {
-  const nexts = open.flatMap((branch) => (branch.open === undefined ? [] : [startOf(branch.open)]));
-  const [next = 0n] = nexts.sort((a, b) => compareIds(a, b, range));
-  const reached = range.descending ? next + 1n : next - 1n;
-  return { ids: ids.filter((id) => compareIds(id, reached, range) <= 0), reached };
-}
-
-/** Reads the next keys of branches. @returns how many there were */
-async function readKeys(
-  reader: Reader,
-  branches: readonly Branch[],
-  limit: number,
-  found: Set<bigint>,
-): Promise<number> {
-  const parameters: (Parameter | readonly Parameter[])[] = [];
-  const parts = branches.map((branch, number) => {
-    const { sql, parameters: own } = rangeSql(branch, branch.open ?? { low: 1n, high: 0n, descending: false });
-    parameters.push(...branch.rest.parameters, ...own);
-    // Servers have types of their own for a literal and a condition.
-    const [branchSql, fitsSql] = [number, branch.rest.sql || 1].map((sql) => asText(`${sql}`));
-    return `(SELECT ${branchSql} AS branch, id, ${fitsSql} AS fits FROM trade ${sql} LIMIT ${limit})`;
-  });
-  const keys = await reader.query<{ branch: string; id: bigint; fits: string }>(parts.join("\nUNION ALL "), parameters);
-  const counts = new Array<number>(branches.length).fill(0);
-  for (const { branch: number, id, fits } of keys) {
-    const branch = branches[Number(number)];
-    if (branch?.open === undefined) continue;
-    counts[Number(number)] = (counts[Number(number)] ?? 0) + 1;
-    // Rows of a union come in any order.
-    const isFurther = compareIds(id, startOf(branch.open), branch.open) >= 0;
-    if (isFurther)
-      branch.open = branch.open.descending ? { ...branch.open, high: id - 1n } : { ...branch.open, low: id + 1n };
-    if (fits === "1") found.add(id);
-  }
-  branches.forEach((branch, number) => {
-    if ((counts[number] ?? 0) < limit) branch.open = undefined;
-  });
-  return keys.length;
+/** What is left of a range after an id. */
+function beyond(range: IdRange, id: bigint): IdRange {
+  return range.descending ? { ...range, high: id - 1n } : { ...range, low: id + 1n };
 }

@@ -4,30 +4,48 @@ import { type CandleColumns, candleRows, readNewestCandles } from "../store/cand
 import type { Connection } from "../store/connection/connection.js";
 import { pastTradeRows } from "../store/history-table.js";
 import { tradeRows } from "../store/market-table.js";
-import { addRow, noRows, type RowSum, rowHash } from "../store/table-digest-table.js";
-import { readTradeProgress } from "../store/trade-table.js";
+import { addRow, noRows, type RowSum, readTableDigests, rowHash } from "../store/table-digest-table.js";
+import { readTradeProgress, tradeProgressRows } from "../store/trade-table.js";
 import type { Findings } from "./findings.js";
 
 const rowsPerQuery = 10_000;
 
-/** What can change later, as of the snapshot of the progress. */
-export interface CandleSnapshot {
+/** Trades and candles as of one snapshot. */
+export interface TradeSnapshot {
   /** The newest candles, which go on. */
   readonly newest: readonly Candle[];
-  /** Trades and candles from this id on are those of every block. */
+  /** Trades from this id on are those of every block, and so are candles that begin with them. */
   readonly firstTrade: bigint;
-  /** What all candles have to add up to; undefined: it is not known. */
-  readonly sum: RowSum | undefined;
+  /** The newest trade. */
+  readonly lastTrade: bigint;
+  /** What all trades, and all candles, have to add up to; undefined: it is not known. */
+  readonly tradeSum: RowSum | undefined;
+  readonly candleSum: RowSum | undefined;
+  /** Whether the loader drops old ones. */
+  readonly isPruned: boolean;
 }
 
-/** Compares last trades with the trades, and reads what {@link checkCandles} needs. In the snapshot of the progress. */
-export async function checkTradesNow(
-  connection: Connection,
-  sum: RowSum | undefined,
-  findings: Findings,
-): Promise<CandleSnapshot> {
+export async function readTradeSnapshot(connection: Connection): Promise<TradeSnapshot> {
   const kept = await readTradeProgress(connection);
-  const firstTrade = firstIdOfBlock(kept?.oldest.height ?? 0n);
+  const digests = await readTableDigests(connection, "history_digest");
+  const isKept = kept !== undefined || digests.has(tradeProgressRows.table);
+  const sumOf = (table: string) => digests.get(table) ?? (isKept ? undefined : noRows);
+  const [last] = await connection.query<{ id: bigint | null }>("SELECT MAX(id) AS id FROM trade");
+  return {
+    newest: await readNewestCandles(connection),
+    firstTrade: firstIdOfBlock(kept?.oldest.height ?? 0n),
+    lastTrade: last?.id ?? 0n,
+    tradeSum: sumOf(pastTradeRows.table),
+    candleSum: sumOf(candleRows.table),
+    isPruned: kept !== undefined && kept.oldest.height > kept.oldestOfCandles.height,
+  };
+}
+
+/** Compares last trades with the trades, and counts candles. In the snapshot of the progress. */
+export async function checkTradesNow(connection: Connection, findings: Findings): Promise<TradeSnapshot> {
+  const snapshot = await readTradeSnapshot(connection);
+  const { tradeSum, candleSum: sum } = snapshot;
+  if (tradeSum === undefined) findings.add("history_digest", undefined, `it has no row of ${pastTradeRows.table}`);
   const columns = tradeRows.columns.filter((column) => pastTradeRows.columns.includes(column));
   const isSame = columns.map((column) => `t.${column} = l.${column}`);
   const differing = await connection.query<{ marketId: string }>(
@@ -43,14 +61,13 @@ export async function checkTradesNow(
   else if (count?.n !== sum.rows) {
     findings.add(candleRows.table, undefined, `it has ${count?.n} rows in place of ${sum.rows}`);
   }
-  return { newest: await readNewestCandles(connection), firstTrade, sum };
+  return snapshot;
 }
 
-/** Compares the candles with their digest, and with a fold of the trades up to one. The loader may run meanwhile. */
+/** Compares the candles with their digest, and with a fold of the trades. The loader may add some meanwhile. */
 export async function checkCandles(
   connection: Connection,
-  { newest, firstTrade, sum }: CandleSnapshot,
-  lastTrade: bigint,
+  { newest, firstTrade, lastTrade, candleSum: sum }: TradeSnapshot,
   findings: Findings,
 ): Promise<void> {
   const all = { sum: noRows };
@@ -109,6 +126,7 @@ async function* readTrades(
 /** What the series of candles is, and what it has to be. Their decimals are believed: only the rows have them. */
 class SeriesCheck {
   readonly seconds: number;
+  readonly #firstTrade: bigint;
   readonly #rows: AsyncGenerator<Candle>;
   #expected: RowSum = noRows;
   #found: RowSum = noRows;
@@ -119,16 +137,25 @@ class SeriesCheck {
 
   constructor(connection: Connection, range: SeriesRange, newest: readonly Candle[]) {
     this.seconds = range.seconds;
+    this.#firstTrade = range.firstTrade;
     this.#rows = readCandles(connection, range, newest);
   }
 
   async add(trade: CandleTrade): Promise<void> {
     if (!this.#isStarted) await this.#advance();
     while (this.#next !== undefined && this.#next.firstTrade <= trade.id) await this.#advance();
+    if (this.#isOfDropped(trade)) return;
     const scale = this.#row ?? { priceDecimals: 0n, sizeDecimals: 0n };
     const folded = addToCandle(this.#folded, trade, this.seconds, scale);
     if (folded.firstTrade === trade.id) this.#end();
     this.#folded = folded;
+  }
+
+  /** Whether its candle began with a trade that is not kept: the row alone tells what that is. */
+  #isOfDropped(trade: CandleTrade): boolean {
+    const row = this.#row;
+    if (row === undefined || row.firstTrade >= this.#firstTrade) return false;
+    return addToCandle({ ...row, volume: 0n }, trade, this.seconds, row).firstTrade === row.firstTrade;
   }
 
   async isRight(): Promise<boolean> {
@@ -148,7 +175,8 @@ class SeriesCheck {
     this.#row = this.#next;
     const { value, done } = await this.#rows.next();
     this.#next = done === true ? undefined : value;
-    if (this.#next !== undefined) this.#found = addCandle(this.#found, this.#next);
+    if (this.#next === undefined || this.#next.firstTrade < this.#firstTrade) return;
+    this.#found = addCandle(this.#found, this.#next);
   }
 }
 
@@ -168,7 +196,7 @@ interface SeriesRange {
 /** The rows of a series as they were in the snapshot. */
 async function* readCandles(
   connection: Connection,
-  { marketId, seconds, firstTrade, lastTrade, all }: SeriesRange,
+  { marketId, seconds, lastTrade, all }: SeriesRange,
   newest: readonly Candle[],
 ): AsyncGenerator<Candle> {
   const current = newest.filter((one) => one.marketId === marketId && one.periodSeconds === seconds);
@@ -184,7 +212,7 @@ async function* readCandles(
       if (row.firstTrade > lastTrade) continue;
       const then = current.find((one) => one.startNs === row.startNs && one.firstTrade === row.firstTrade) ?? row;
       all.sum = addCandle(all.sum, then);
-      if (row.firstTrade >= firstTrade) yield then;
+      yield then;
     }
     const end = rows.at(-1);
     if (end === undefined || rows.length < rowsPerQuery) return;

@@ -10,6 +10,7 @@ import {
 import type { ChangedLevel } from "../domain/order-book.js";
 import { candleRows } from "../store/candle-table.js";
 import type { Connection } from "../store/connection/connection.js";
+import type { Database } from "../store/database.js";
 import {
   type BookChangeRow,
   type BookHistoryRow,
@@ -43,7 +44,7 @@ import {
 } from "../store/table-digest-table.js";
 import { readRows, type TableRows, writeRows } from "../store/table-rows.js";
 import { tradeProgressRows } from "../store/trade-table.js";
-import { type CandleSnapshot, checkCandles, checkTradesNow } from "./candle-check.js";
+import { checkCandles, checkTradesNow, readTradeSnapshot, type TradeSnapshot } from "./candle-check.js";
 import type { Findings } from "./findings.js";
 import { type Books, compare, sumOf } from "./table-check.js";
 
@@ -59,10 +60,7 @@ export interface PastSnapshot {
   readonly changes: ReadonlyMap<string, readonly BookChangeRow[]>;
   /** Whether it is written up to the live books. */
   readonly isCurrent: boolean;
-  /** The newest trade, and what all add up to; undefined: it is not known. */
-  readonly lastTrade: bigint;
-  readonly tradeSum: RowSum | undefined;
-  readonly candles: CandleSnapshot;
+  readonly trades: TradeSnapshot;
 }
 
 /** What can change is read and checked in the snapshot of the progress. */
@@ -89,7 +87,12 @@ export async function checkPastNow(
   await check(bookHistoryRows, histories);
   await check(bookChangeRows, changes);
   if (isKept) await check(historySequenceRows, [historySequence]);
-  const { tradeSum, candleSum } = await checkTradeProgress(connection, digests, progress, findings);
+  const keepsTrades = digests.has(tradeProgressRows.table);
+  const tradeProgress = await readRows(connection, tradeProgressRows);
+  if (keepsTrades || tradeProgress.length > 0) {
+    const [found, sum] = [sumOf(tradeProgressRows, tradeProgress), digests.get(tradeProgressRows.table)];
+    await compare(connection, tradeProgressRows.table, found, sum, { progress, findings }, "history_digest");
+  }
   const ofTrades = [pastTradeRows.table, tradeProgressRows.table, candleRows.table];
   const tables: string[] = [...pastTables, assetRows.table, ...ofTrades];
   for (const table of digests.keys()) {
@@ -97,32 +100,12 @@ export async function checkPastNow(
       findings.add("history_digest", undefined, `it has a row of ${table}, which has no digest`);
   }
   await findStrays(connection, histories, findings);
-  const [last] = await connection.query<{ id: bigint | null }>("SELECT MAX(id) AS id FROM trade");
   return {
     histories,
     changes: groupByMarket(changes),
     isCurrent: historySequence === progress.streamSequence,
-    lastTrade: last?.id ?? 0n,
-    tradeSum,
-    candles: await checkTradesNow(connection, candleSum, findings),
+    trades: await checkTradesNow(connection, findings),
   };
-}
-
-/** @returns what all trades and candles have to add up to; undefined: it is not known */
-async function checkTradeProgress(
-  connection: Connection,
-  digests: ReadonlyMap<string, RowSum>,
-  progress: Progress,
-  findings: Findings,
-): Promise<{ readonly tradeSum: RowSum | undefined; readonly candleSum: RowSum | undefined }> {
-  const rows = await readRows(connection, tradeProgressRows);
-  const isKept = rows.length > 0 || digests.has(tradeProgressRows.table);
-  const written = digests.get(tradeProgressRows.table) ?? (isKept ? undefined : noRows);
-  const { table } = tradeProgressRows;
-  await compare(connection, table, sumOf(tradeProgressRows, rows), written, { progress, findings }, "history_digest");
-  const tradeSum = digests.get(pastTradeRows.table) ?? (isKept ? undefined : noRows);
-  if (tradeSum === undefined) findings.add("history_digest", undefined, `it has no row of ${pastTradeRows.table}`);
-  return { tradeSum, candleSum: digests.get(candleRows.table) ?? (isKept ? undefined : noRows) };
 }
 
 /** Segments, and parts of them, before the oldest or after the newest of their market, or of no market. */
@@ -149,12 +132,11 @@ async function findStrays(
   }
 }
 
-/** Checks every segment and trade that the snapshot knows of. The loader may run meanwhile. */
+/** Checks every segment that the snapshot knows of. The loader may run meanwhile. */
 export async function checkPast(
   connection: Connection,
   past: PastSnapshot,
   books: Books,
-  progress: Progress,
   findings: Findings,
 ): Promise<void> {
   for (const history of past.histories) {
@@ -162,10 +144,27 @@ export async function checkPast(
     const live = past.isCurrent ? (books.get(marketId) ?? []) : undefined;
     await new MarketCheck(connection, history, past.changes.get(marketId) ?? [], live, findings).run();
   }
-  await checkCandles(connection, past.candles, past.lastTrade, findings);
-  if (past.tradeSum === undefined) return;
-  const sum = await sumTrades(connection, past.lastTrade);
-  await compare(connection, pastTradeRows.table, sum, past.tradeSum, { progress, findings }, "history_digest");
+}
+
+/**
+ * Checks every trade and candle of a snapshot. The loader may add some meanwhile. Where it drops some too, all are read in
+ * one snapshot, which the server has to keep for so long.
+ */
+export async function checkTrades(
+  database: Database,
+  snapshot: TradeSnapshot,
+  progress: Progress,
+  findings: Findings,
+): Promise<void> {
+  const check = async (connection: Connection, trades: TradeSnapshot) => {
+    await checkCandles(connection, trades, findings);
+    const { lastTrade, tradeSum } = trades;
+    if (tradeSum === undefined) return;
+    const sum = await sumTrades(connection, lastTrade);
+    await compare(connection, pastTradeRows.table, sum, tradeSum, { progress, findings }, "history_digest");
+  };
+  if (!snapshot.isPruned) return database.withConnection((connection) => check(connection, snapshot));
+  return database.withSnapshot(async (connection) => check(connection, await readTradeSnapshot(connection)));
 }
 
 /** What all trades up to one add up to. */

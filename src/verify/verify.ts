@@ -12,7 +12,7 @@ import { digestedTables, readChainStart } from "../store/table-digest-table.js";
 import { tradeProgressRows } from "../store/trade-table.js";
 import { BlockRows, type UndigestedBlocks } from "./block-rows.js";
 import { Findings } from "./findings.js";
-import { checkPast, checkPastNow, type PastSnapshot } from "./history-check.js";
+import { checkPast, checkPastNow, checkTrades, type PastSnapshot } from "./history-check.js";
 import { LedgerCheck, type LedgerProgress } from "./ledger-check.js";
 import { type Books, checkTables } from "./table-check.js";
 
@@ -51,7 +51,7 @@ export async function verify(
     return { progress, checked, undigested: [], renewedHeight, findings };
   }
   // The server takes twice as long to write entries as text as they take here, so two connections share them.
-  return database.withConnection((one) =>
+  const report = await database.withConnection((one) =>
     database.withConnection((other) =>
       database.withConnection(async (rows) => {
         const blocks = new BlockRows(rows, findings, start.text);
@@ -60,11 +60,13 @@ export async function verify(
         if (blocks.newest?.height !== progress.height) {
           findings.add("block", progress.height, "it is the newest block, and it is not there");
         }
-        await checkPast(rows, now.past, now.books, progress, findings);
+        await checkPast(rows, now.past, now.books, findings);
         return { progress, checked, undigested: blocks.undigested, renewedHeight, findings };
       }),
     ),
   );
+  await checkTrades(database, now.past.trades, progress, findings);
+  return report;
 }
 
 /** Everything that must be read in one snapshot. */

@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fromBinary, type MessageInitShape } from "@bufbuild/protobuf";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import {
   createMarketdClient,
   exportLedger,
@@ -17,10 +17,14 @@ import {
   GetMarketResponseSchema,
   ListLatestMarketDataResponseSchema,
   ListLedgerEntriesResponseSchema,
+  ListTradesResponseSchema,
   ObserveMarketsDepthUpdatesResponseSchema,
+  ObserveTradesResponseSchema,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { HttpBodySchema } from "../../gen/google/api/httpbody_pb.js";
 import type { MarketSchema } from "../../gen/vega/markets_pb.js";
+import { RecentTrades } from "../../src/client/recent-trades.js";
+import { openServer } from "../../src/client/server.js";
 import { textWidth } from "../../src/terminal/text-width.js";
 import { type Ending, startMarketd } from "../support/run-marketd.js";
 import { envelope, failure, LyingServer, stream, unary } from "./lying-server.js";
@@ -58,6 +62,24 @@ const noRows = stream(HttpBodySchema, [{ data: header }], {
   "export-rows": "0",
   "export-sum-of-effects": "0",
   "export-sha256": createHash("sha256").update(header).digest("hex"),
+});
+
+it("a trade that has no price is not among the newest ones", async () => {
+  const trade = { id: "t", marketId: "m", price: "5", size: 1n, timestamp: 1n };
+  const messages = [{ trades: [] }, { trades: [trade] }, { trades: [{ ...trade, price: evil }] }];
+  server.lies.set("/ObserveTrades", stream(ObserveTradesResponseSchema, messages));
+  server.lies.set(
+    "/ListTrades",
+    unary(ListTradesResponseSchema, () => ({ trades: { edges: [] } })),
+  );
+  const recent = new RecentTrades(openServer(server.url), "m");
+  const stop = new AbortController();
+  const market = { decimalPlaces: 0n, positionDecimalPlaces: 0n };
+  const following = recent.follow(() => market, stop.signal);
+  await vi.waitFor(() => expect(server.requests).toBeGreaterThan(3), { timeout: 20_000 });
+  expect(recent.newest?.map(({ price }) => price)).toEqual(["5"]);
+  stop.abort();
+  await following;
 });
 
 describe("what never ends", () => {

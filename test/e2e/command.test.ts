@@ -125,6 +125,14 @@ describe("wrong use ends with 2", () => {
       ["migrate", "--database-url", "mysql://a%zz@h/d"],
       "the database URL has a malformed percent escape; write %25 for a percent sign",
     ],
+    [
+      ["load", "--database-url", notThere, "--keep-trades", "off", "file"],
+      `option '--keep-trades <time>' argument 'off' is invalid. It takes all, or a whole number of days, hours or minutes, such as 90d, 36h or 30m.${seeHelp}`,
+    ],
+    [
+      ["load", "--database-url", notThere, "--keep-trades", "6d", "file"],
+      "--keep-trades is shorter than --keep-books, and a past book has its last trade; give --keep-books a time that is not longer, or off",
+    ],
     [["load", "--database-url", notThere], `missing required argument 'source'${seeHelp}`],
     [["serve", "--nope"], `unknown option '--nope'${seeHelp}`],
     [

@@ -7,10 +7,15 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
+import { create } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { GetMarketResponseSchema, ListTradesResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { Side, TradeSchema } from "../../gen/vega/vega_pb.js";
+import { encodePositionCursor } from "../../src/domain/cursor.js";
 import { scaled } from "../../src/domain/decimal-text.js";
-import { nanoseconds } from "../../src/domain/instant.js";
+import { instant, nanoseconds } from "../../src/domain/instant.js";
 import { networkDefaults, simulate } from "../../src/simulator/network.js";
+import { failure, LyingServer, unary } from "../client/lying-server.js";
 import { run } from "../clients/languages.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { freePort } from "../support/free-port.js";
@@ -18,6 +23,7 @@ import { loadRecording } from "../support/load-recording.js";
 import { isOffline, partnerProgram } from "../support/partners.js";
 import { runToEnd } from "../support/run-marketd.js";
 import { level, VenueRecording } from "../support/venue-recording.js";
+import { tradesOf } from "../trades/trade-model.js";
 import { ServiceProcess } from "./service-process.js";
 
 /* The changes of a book as CSV: folding them gives the books that the service gives, scaled by the decimals of the time. */
@@ -25,6 +31,10 @@ import { ServiceProcess } from "./service-process.js";
 const installMaxMs = 240_000;
 const python = partnerProgram("python");
 const columns = "time,block,stream_sequence,side,price,volume,orders";
+const tradeColumns = "time,block,position,trade_id,price,size,buyer,seller,aggressor,type";
+const recorded = Buffer.concat([
+  ...simulate({ ...networkDefaults, markets: 2, parties: 10, entriesPerBlock: 0, blocks: 120 }),
+]);
 
 interface Level {
   readonly price: string;
@@ -60,8 +70,7 @@ async function serve(recording: Uint8Array): Promise<ServiceProcess> {
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "marketd-changes-"));
-  const options = { ...networkDefaults, markets: 2, parties: 10, entriesPerBlock: 0, blocks: 120 };
-  network = await serve(Buffer.concat([...simulate(options)]));
+  network = await serve(recorded);
   const list = await getJson<{ marketsData: { market: string }[] }>(`${network.url}/markets/data`);
   marketId = list.marketsData[0]?.market ?? "";
   const recording = new VenueRecording();
@@ -83,9 +92,9 @@ afterAll(async () => {
 });
 
 /** Rows of a file, in columns. */
-function rowsOf(csv: string): string[][] {
+function rowsOf(csv: string, expected = columns): string[][] {
   const [header, ...lines] = csv.trimEnd().split("\n");
-  expect(header).toBe(columns);
+  expect(header).toBe(expected);
   return lines.map((line) => line.split(","));
 }
 
@@ -242,6 +251,7 @@ print(*duckdb.sql(f"SELECT {sums} FROM file").fetchall()[0])
   });
 
   it.each<[args: string[], error: RegExp]>([
+    [["--trades", "--party", "p", "--asset", "a"], /^marketd: --trades goes with --market\n/],
     [["--market", "m"], /^marketd: --market needs --out FILE\n/],
     [["--market", "m", "--party", "p", "--out", "f"], /^marketd: --market takes --from and --until, and nothing of/],
     [["--party", "p", "--asset", "a", "--from", "2023-01-01"], /^marketd: --from and --until go with --market\n/],
@@ -251,5 +261,73 @@ print(*duckdb.sql(f"SELECT {sums} FROM file").fetchall()[0])
     const ending = await runToEnd(["export", ...args]);
     expect(ending.error).toMatch(error);
     expect(ending.code).toBe(2);
+  });
+});
+
+describe("export --market --trades", () => {
+  const types = ["", "default", "network_close_out_good", "network_close_out_bad"];
+  const positions = new Map<bigint, number>();
+  const expected = () =>
+    all.filter(({ marketId: of }) => of === marketId).map(({ time, rest }) => `${time},${rest}`.split(","));
+  const all = tradesOf(recorded).map(({ trade, height, timeNs }) => {
+    const position = positions.get(height) ?? 0;
+    positions.set(height, position + 1);
+    const time = `${instant(String(timeNs)).replace(" ", "T")}Z`;
+    // In an auction nobody was the aggressor.
+    const side = trade.aggressor === Side.UNSPECIFIED ? "" : trade.aggressor === Side.BUY ? "buy" : "sell";
+    const { id, price, size, buyer, seller } = trade;
+    const rest = `${height},${position},${id},${price},${size},${buyer},${seller},${side},${types[trade.type]}`;
+    return { marketId: trade.marketId, time, rest };
+  });
+
+  async function exportedTrades(server: string, file: string, ...args: string[]) {
+    const path = join(folder, file);
+    const ending = await runToEnd(["export", "--server", server, "--out", path, "--trades", "--market", ...args]);
+    expect([ending.error, ending.code]).toEqual(["", 0]);
+    const bytes = readFileSync(path);
+    const rows = rowsOf(String(file.endsWith(".gz") ? gunzipSync(bytes) : bytes), tradeColumns);
+    const sum = createHash("sha256").update(bytes).digest("hex");
+    expect(String(ending.out)).toBe(`${path}: ${rows.length} rows\nSHA-256 ${sum}\n`);
+    return rows;
+  }
+
+  it("has the trades of the market, in the order of the network", async () => {
+    const rows = await exportedTrades(network.url, "trades.csv.gz", marketId);
+    expect(rows.length).toBeGreaterThan(100);
+    expect(rows).toEqual(expected());
+    const [from = "", until = ""] = [rows[40]?.[0], rows[80]?.[0]];
+    const part = await exportedTrades(network.url, "part.csv", marketId, "--from", from, "--until", until);
+    expect(part).toEqual(rows.filter(([time = ""]) => time >= from && time < until));
+    const head = await exportedTrades(network.url, "head.csv", marketId, "--until", until);
+    expect(head).toEqual(rows.filter(([time = ""]) => time < until));
+  });
+
+  it("asks again where a page breaks off, and quotes what a server says", async () => {
+    let pages = 0;
+    const node = create(TradeSchema, { id: 'a,"b"\u001b[2J\n', price: "5", size: 7n, buyer: "b", timestamp: 1n });
+    const server = await LyingServer.start();
+    server.lies.set(
+      "/GetMarket",
+      unary(GetMarketResponseSchema, () => ({ market: { id: "m" } })),
+    );
+    server.lies.set("/ListTrades", (response, request) => {
+      pages++;
+      const cursor = encodePositionCursor("trades", BigInt(pages));
+      const page = { edges: [{ node, cursor }], pageInfo: { hasNextPage: pages === 2, endCursor: cursor } };
+      const respond =
+        pages % 2 === 1
+          ? failure(503, "unavailable", "not now")
+          : unary(ListTradesResponseSchema, () => ({ trades: page }));
+      respond(response, request);
+    });
+    const path = join(folder, "odd.csv");
+    const args = ["export", "--server", server.url, "--market", "m", "--trades", "--until", "2100-01-01"];
+    const ending = await runToEnd([...args, "--out", path]);
+    server.close();
+    expect([ending.code, pages]).toEqual([0, 4]);
+    expect(ending.error).toBe("marketd: not now; trying again\nmarketd: not now; trying again\n");
+    const line = (position: number) =>
+      `1970-01-01T00:00:00.000000001Z,0,${position},"a,""b""\ufffd[2J\ufffd",5,7,b,,,\n`;
+    expect(readFileSync(path, "utf8")).toBe(`${tradeColumns}\n${line(2)}${line(4)}`);
   });
 });

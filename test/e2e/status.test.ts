@@ -43,6 +43,7 @@ it("a server that is ready: one screen, and 0", async () => {
     "markets   4 in all, 3 with market data, 0 stale",
     "streams   0 open",
     expect.stringMatching(/^history {3}about [\d,]+ MB, from [-\d: ]{19} to [-\d: ]{19} UTC$/),
+    expect.stringMatching(/^trades {4}about [\d,]+ MB, of every block$/),
     "database  answers",
     "",
   ]);
@@ -81,6 +82,8 @@ it("the same as JSON", async () => {
     historyBytes: expect.any(Number),
     historyOldestSeconds: expect.any(Number),
     historyNewestSeconds: expect.any(Number),
+    tradesBytes: expect.any(Number),
+    tradesOldestSeconds: 0,
     databaseSilenceSeconds: expect.any(Number),
   });
   expect(told.databaseSilenceSeconds).toBeLessThan(3);
@@ -132,6 +135,7 @@ it("behind a proxy that hides all but the base path", async () => {
     "markets   4 in all, 3 with market data, 0 stale",
     "streams   not told",
     "history   not told",
+    "trades    not told",
     "database  answers",
     "",
   ]);

@@ -2,6 +2,8 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
+import { createServer, request } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { create } from "@bufbuild/protobuf";
@@ -173,6 +175,92 @@ describe.skipIf(python === undefined)("watch on a terminal", () => {
     await vi.waitFor(async () => expect(shownLadder(terminal.lines)).toEqual(await expectedLadder(10)), poll);
     const flashing = () => terminal.written.lastIndexOf(inverse);
     await vi.waitFor(() => expect(terminal.written.slice(flashing())).toMatch(style("32", " *42,000\\.50 ")), poll);
+  });
+
+  describe("of a market that trades", () => {
+    const traded = "traded-market";
+    const trade = (id: string, price: string, size: bigint, aggressor: Side) => {
+      return { id, marketId: traded, price, size, aggressor, buyer: "b", seller: "s" };
+    };
+    const openAt = (url: string, columns: number) => {
+      const command = [process.execPath, marketdProgram, "watch", traded, "--server", url];
+      terminal = new Terminal(python ?? "", 25, columns, command, {});
+    };
+    /** The trades on the screen: what stands beside the ladder. */
+    const shownTrades = () =>
+      terminal.lines.flatMap(
+        (line) => / {4,}([0-9]{2}:[0-9]{2}:[0-9]{2} .*)$/.exec(line)?.[1]?.replace(/ +/g, " ") ?? [],
+      );
+    const timeOf = (block: number) => {
+      return new Date(Number((firstBlockNs + BigInt(block) * 1_000_000_000n) / 1_000_000n)).toISOString().slice(11, 19);
+    };
+    let first: number;
+
+    beforeAll(async () => {
+      await loadBlock((r) => {
+        r.market(traded, { decimalPlaces: 2n, positionDecimalPlaces: 3n });
+        r.order({ id: "bid", marketId: traded, price: "4200000", remaining: 1n, size: 1n });
+        r.trade(trade("t1", "4200000", 1_500n, Side.BUY)).trade(trade("t2", "4200001", 2n, Side.SELL));
+      });
+      first = height;
+    });
+
+    it("shows its newest trades beside the book, in the colour of the aggressor, and follows them", async () => {
+      openAt(service.url, 100);
+      const before = [`${timeOf(first)} 42,000.01 0.002`, `${timeOf(first)} 42,000.00 1.500`];
+      await vi.waitFor(() => expect(shownTrades()).toEqual(before), poll);
+      expect(terminal.lines[3]).toMatch(/price +size +total +orders +time \(UTC\) +price +size$/);
+      expect(terminal.written).toMatch(style("31", ` *${timeOf(first)} +42,000\\.01 +0\\.002`));
+      expect(terminal.written).toMatch(style("32", ` *${timeOf(first)} +42,000\\.00 +1\\.500`));
+      await loadBlock((r) => r.trade(trade("t3", "4200100", 12_000n, Side.BUY)));
+      await vi.waitFor(() => expect(shownTrades()).toEqual([`${timeOf(height)} 42,001.00 12.000`, ...before]), poll);
+      // The ladder does not give way to them.
+      terminal.resize(25, 50);
+      await vi.waitFor(() => {
+        expect(terminal.lines[3]?.trim().split(/ +/)).toEqual(["price", "size", "total", "orders"]);
+        expect(shownTrades()).toEqual([]);
+      }, poll);
+    });
+
+    it("shows the book alone where the server tells no trades", async () => {
+      let asked = 0;
+      const proxy = createServer((incoming, outgoing) => {
+        if (incoming.url?.endsWith("/ObserveTrades")) {
+          asked++;
+          outgoing.writeHead(404).end();
+          return;
+        }
+        const { method, headers, url } = incoming;
+        const forwarded = request(new URL(url ?? "", service.url), { method, headers }, (response) => {
+          outgoing.writeHead(response.statusCode ?? 0, response.headers);
+          response.pipe(outgoing);
+        });
+        forwarded.on("error", () => outgoing.destroy());
+        outgoing.on("close", () => forwarded.destroy());
+        incoming.pipe(forwarded);
+      }).listen(0, "127.0.0.1");
+      await once(proxy, "listening");
+      openAt(`http://127.0.0.1:${(proxy.address() as AddressInfo).port}`, 100);
+      await vi.waitFor(() => {
+        expect(shownLadder(terminal.lines)).toHaveLength(1);
+        expect(asked).toBe(1);
+      }, poll);
+      expect([terminal.lines[2], shownTrades()]).toEqual(["q ends", []]);
+      expect(terminal.lines.join()).not.toContain("time (UTC)");
+      proxy.closeAllConnections();
+      proxy.close();
+    });
+
+    it("shows no trades of other decimals", async () => {
+      const value = create(MarketSchema, { id: traded, decimalPlaces: 4n, positionDecimalPlaces: 3n });
+      openAt(service.url, 100);
+      await vi.waitFor(() => expect(shownTrades().length).toBeGreaterThan(1), poll);
+      await loadBlock((r) => r.event({ case: "marketUpdated", value }));
+      await vi.waitFor(() => expect(shownTrades()).toEqual([]), poll);
+      await loadBlock((r) => r.trade(trade("t4", "420000000", 5n, Side.SELL)));
+      const after = [`${timeOf(height)} 42,000.0000 0.005`];
+      await vi.waitFor(() => expect(shownTrades()).toEqual(after), poll);
+    });
   });
 
   it("says since when it is stale while the server is away, and heals", async () => {

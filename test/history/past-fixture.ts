@@ -112,13 +112,16 @@ export class PastFixture {
   /** Drops the segments that ended before a place. */
   async prune(before: bigint): Promise<void> {
     this.#prunedBefore = before;
-    for (const table of ["book_segment_part", "book_segment"]) {
-      await this.fixture.database.query(
-        `DELETE FROM ${table} WHERE EXISTS (SELECT 1 FROM (SELECT market_id, first_sequence FROM book_segment) AS n
-         WHERE n.market_id = ${table}.market_id AND n.first_sequence > ${table}.first_sequence
-         AND n.first_sequence < ${before})`,
-      );
-    }
+    // At once, as the loader does: a segment without its parts is damage.
+    await this.fixture.database.withTransaction(async (connection) => {
+      for (const table of ["book_segment_part", "book_segment"]) {
+        await connection.run(
+          `DELETE FROM ${table} WHERE EXISTS (SELECT 1 FROM (SELECT market_id, first_sequence FROM book_segment) AS n
+           WHERE n.market_id = ${table}.market_id AND n.first_sequence > ${table}.first_sequence
+           AND n.first_sequence < ${before})`,
+        );
+      }
+    });
   }
 
   get prunedBefore(): bigint {

@@ -157,6 +157,7 @@ export class ModelNetwork {
       depths: newer(this.#depths),
       levels: wholeBooks ? [...this.#levels.values()] : newer(this.#levels),
       trades: newer(this.#trades),
+      lastTradeId: 0n,
       wholeBooks,
     };
   }

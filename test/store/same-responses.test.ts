@@ -6,7 +6,7 @@ import type { Call } from "../../src/domain/service.js";
 import { readAccountPage } from "../../src/ledger/account-pages.js";
 import { LedgerReader } from "../../src/ledger/ledger-reader.js";
 import { retain } from "../../src/ledger/retain.js";
-import { readTradeStart } from "../../src/loader/trade-fold.js";
+import { readTradeStart, TradeFold } from "../../src/loader/trade-fold.js";
 import { type Place, withChangeReader } from "../../src/store/changes.js";
 import { ServerConnection } from "../../src/store/connection/connection.js";
 import { ConnectionProbe } from "../../src/store/connection/connection-probe.js";
@@ -25,6 +25,9 @@ import {
 } from "../../src/store/history-reads.js";
 import { dropDatabase, migrate } from "../../src/store/migrate.js";
 import { readProgress, readTurn } from "../../src/store/progress-table.js";
+import { StatementGroup } from "../../src/store/statement-group.js";
+import { writeTradeProgress } from "../../src/store/trade-table.js";
+import { openWriter } from "../../src/store/writer.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { renderFinding } from "../../src/verify/findings.js";
 import { renewDigests } from "../../src/verify/renew-digests.js";
@@ -106,6 +109,8 @@ async function tryTheRest(url: string): Promise<void> {
     await renewDigests(database);
     expect((await verify(database)).findings.listed).toEqual([]);
     await readPast(database);
+    await dropTrades(url);
+    expect((await verify(database)).findings.listed).toEqual([]);
     await database.withTransaction(async (connection) => {
       // As after blocks of a release that keeps no trades.
       await connection.run("UPDATE trade_progress SET stream_sequence = 1");
@@ -114,6 +119,23 @@ async function tryTheRest(url: string): Promise<void> {
     });
     await database.withTransaction((connection) => pruneTombstones(connection, 2_000n, 0n));
   });
+}
+
+/** As a load with `keepTrades`. */
+async function dropTrades(url: string): Promise<void> {
+  const writer = await openWriter(url);
+  const dropped = await writer.transaction(async (connection) => {
+    const progress = await readProgress(connection);
+    const trades = new TradeFold(await readTradeStart(connection, progress), 10_000_000_000n);
+    const batch = trades.take(progress?.streamSequence ?? 0n);
+    const group = new StatementGroup(connection);
+    await trades.prune(connection, group, batch, progress?.blockTimeNs ?? 0n);
+    await writeTradeProgress(group, batch);
+    await group.send();
+    return batch.dropped?.length;
+  });
+  expect(dropped).toBeGreaterThan(10);
+  writer.close();
 }
 
 /** Reads of the past that no request makes here, and one of what followers have not read yet. */

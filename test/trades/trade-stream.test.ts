@@ -10,7 +10,7 @@ import { createLog } from "../../src/telemetry/log.js";
 import { TradeFeed, TradeFollower } from "../../src/trades/trade-feed.js";
 import { ApiCaller } from "../support/api-caller.js";
 import { newDatabaseUrl } from "../support/database.js";
-import { inChunks } from "../support/recording.js";
+import { inChunks, RecordingBuilder } from "../support/recording.js";
 import { selects, type TradeQuery, tradeJson, tradesOf } from "./trade-model.js";
 
 /* ObserveTrades against the trades of a simulated network, while it is loaded block by block. */
@@ -103,6 +103,47 @@ test("each trade is sent once, in order, to quick readers and to slow ones, from
   const late = await open({});
   expect([late.take(), late.take(), late.trades.length]).toEqual([1, 0, 0]);
   late.stream.close();
+});
+
+test("a height that is repeated brings its further trades to streams that were opened before and in between", async () => {
+  const { url: other } = newDatabaseUrl();
+  await migrate(other, log);
+  const recording = new RecordingBuilder();
+  const loadBlock = async (height: number, ...ids: string[]) => {
+    recording.block(height, 5_000_000_000n, (r) => {
+      if (height === 1) r.market("m");
+      for (const id of ids) r.trade({ id, marketId: "m", price: "5", size: 1n });
+    });
+    await load({ database: other, sources: [streamSource(inChunks(recording.bytes()), "blocks")], log });
+  };
+  await loadBlock(1);
+  const repeated = await ApiCaller.open(other, { pollIntervalMs: 1 });
+  const open = async () => new Reader(await repeated.stream("ObserveTrades", {}));
+  const readers = [{ reader: await open(), expected: ["a", "b", "c", "d"] }];
+  const expectAll = async () => {
+    for (const { reader, expected } of readers) {
+      await vi.waitFor(() => {
+        reader.take();
+        expect(reader.trades.map(({ id }) => id)).toEqual(expected);
+      });
+    }
+  };
+  await loadBlock(2, "a", "b");
+  await vi.waitFor(() => {
+    readers[0]?.reader.take();
+    expect(readers[0]?.reader.trades).toHaveLength(2);
+  });
+  readers.push({ reader: await open(), expected: ["c", "d"] });
+  await loadBlock(2, "c", "d");
+  await expectAll();
+  readers.push({ reader: await open(), expected: [] });
+  // A block without trades is repeated, too.
+  await loadBlock(3);
+  readers.push({ reader: await open(), expected: [] });
+  await loadBlock(3, "e");
+  for (const { expected } of readers) expected.push("e");
+  await expectAll();
+  await repeated.opened.close();
 });
 
 test("an unknown market is refused, and trades that are no longer written end a stream", async () => {

@@ -1,10 +1,11 @@
 import { rm } from "node:fs/promises";
 import { pipeline } from "node:stream/promises";
 import { createGzip } from "node:zlib";
-import { type ChangeCount, changeRows } from "../client/change-rows.js";
+import { type ChangeCount, changeRows, type MarketSubject, type Patience } from "../client/change-rows.js";
 import { findMarket } from "../client/find-market.js";
 import { PartFile } from "../client/part-file.js";
 import { openServer, responseMaxMs, type Server, serverProblem } from "../client/server.js";
+import { type TradeCount, tradeRows } from "../client/trade-rows.js";
 import type { Config } from "../config.js";
 import { blockHeadOf } from "../domain/block-headers.js";
 import { grouped } from "../domain/decimal-text.js";
@@ -13,10 +14,10 @@ import { stopOnSignal } from "../runtime/stop-signal.js";
 import { fileAt, tell, writeOut } from "./export.js";
 import { ProgressLine } from "./progress-line.js";
 
-type ChangesExport = Extract<Config<"export">, { kind: "market" }>;
+type MarketExport = Extract<Config<"export">, { kind: "market" }>;
 
-/** Writes the changes of a market's book to a file, or to standard output. The file appears when it is complete. */
-export async function exportChanges(config: ChangesExport): Promise<void> {
+/** Writes a market's trades, or the changes of its book, to a file, or to standard output. The file appears when it is complete. */
+export async function exportMarket(config: MarketExport): Promise<void> {
   const server = openServer(config.server);
   const { stop } = stopOnSignal();
   const progress = new ProgressLine();
@@ -33,7 +34,7 @@ export async function exportChanges(config: ChangesExport): Promise<void> {
 
 async function write(
   server: Server,
-  config: ChangesExport,
+  config: MarketExport,
   path: string,
   progress: ProgressLine,
   signal: AbortSignal,
@@ -43,9 +44,13 @@ async function write(
   const toFile = path !== "-";
   const partPath = toFile ? `${path}.part` : undefined;
   const part = await PartFile.create(partPath);
-  const count: ChangeCount = { rows: 0, blocks: 0, gaps: 0 };
   const onFailure = (reason: string) => tell(progress, `${reason}; trying again`);
-  const rows = changeRows(server, { marketId, from: config.from, until }, count, { ...config, signal, onFailure });
+  const subject = { marketId, from: config.from, until };
+  const { rows, count, told } = (config.trades ? ofTrades : ofChanges)(server, subject, {
+    ...config,
+    signal,
+    onFailure,
+  });
   try {
     await pipeline(rows, path.endsWith(".gz") ? createGzip() : pass, async (bytes: AsyncIterable<Uint8Array>) => {
       for await (const piece of bytes) {
@@ -56,8 +61,7 @@ async function write(
     progress.clear();
     if (toFile) await part.finish(path, true);
     else await part.handOn(writeOut);
-    const { rows: written, blocks, gaps } = count;
-    const summary = [`${config.out}: ${written} rows of ${blocks} blocks, ${gaps} gaps`, `SHA-256 ${part.sha256}`];
+    const summary = [`${config.out}: ${told()}`, `SHA-256 ${part.sha256}`];
     for (const line of summary) {
       if (toFile) process.stdout.write(`${line}\n`);
       else tell(progress, line);
@@ -66,6 +70,24 @@ async function write(
     await part.close();
     if (partPath !== undefined) await rm(partPath, { force: true });
   }
+}
+
+/** What is written, how many rows that were, and what is told of them at the end. */
+interface Rows {
+  readonly rows: AsyncGenerator<string>;
+  readonly count: { readonly rows: number };
+  readonly told: () => string;
+}
+
+function ofChanges(server: Server, subject: MarketSubject, patience: Patience): Rows {
+  const count: ChangeCount = { rows: 0, blocks: 0, gaps: 0 };
+  const told = () => `${count.rows} rows of ${count.blocks} blocks, ${count.gaps} gaps`;
+  return { rows: changeRows(server, subject, count, patience), count, told };
+}
+
+function ofTrades(server: Server, subject: MarketSubject, patience: Patience): Rows {
+  const count: TradeCount = { rows: 0 };
+  return { rows: tradeRows(server, subject, count, patience), count, told: () => `${count.rows} rows` };
 }
 
 async function* pass(text: AsyncIterable<string>): AsyncGenerator<Uint8Array> {

@@ -1,0 +1,106 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { decimalsOf, type Scale } from "../../clients/typescript/src/decimals.js";
+import { checkPrices, silenceMaxMs } from "../../clients/typescript/src/depth-reader.js";
+import { isTransient, retryWaitMs } from "../../clients/typescript/src/retry.js";
+import type { Trade } from "../../gen/vega/vega_pb.js";
+import { blockHeadOf } from "../domain/block-headers.js";
+import { type Server, shortResponseMaxMs } from "./server.js";
+
+/** The newest trades that are held, and that are listed before a stream begins. */
+export const recentTradesMax = 100;
+
+/** The newest trades of a market, as long as {@link follow} runs. All have the market's decimals of now. */
+export class RecentTrades {
+  readonly #server: Server;
+  readonly #marketId: string;
+  #trades: readonly Trade[] | undefined;
+  /** Ends the current stream. */
+  #stream = new AbortController();
+
+  constructor(server: Server, marketId: string) {
+    this.#server = server;
+    this.#marketId = marketId;
+  }
+
+  /** Newest first. Undefined: the server has not told, or tells no trades. */
+  get newest(): readonly Trade[] | undefined {
+    return this.#trades;
+  }
+
+  /** The market has other decimals from now on: trades are read again. */
+  redefined(): void {
+    this.#trades = undefined;
+    this.#stream.abort();
+  }
+
+  /** Follows the trades until `signal`, over any number of connections, or until the server says that it tells none. */
+  async follow(scaleNow: () => Scale, signal: AbortSignal): Promise<void> {
+    for (let failures = 0; !signal.aborted; ) {
+      this.#stream = new AbortController();
+      const ended = AbortSignal.any([signal, this.#stream.signal]);
+      try {
+        for await (const _ of this.#read(scaleNow, ended)) failures = 0;
+      } catch (thrown) {
+        const error = ConnectError.from(thrown);
+        if (!ended.aborted && !isTransient(error)) {
+          this.#trades = undefined;
+          return;
+        }
+        if (!ended.aborted) await sleep(retryWaitMs(error, ++failures), undefined, { signal }).catch(() => {});
+      }
+    }
+  }
+
+  /** Reads one stream, and what was before it. Yields for each message. */
+  async *#read(scaleNow: () => Scale, signal: AbortSignal): AsyncGenerator<void> {
+    const silence = new AbortController();
+    const timer = setTimeout(() => silence.abort(), silenceMaxMs);
+    let startNs: bigint | undefined;
+    const onHeader = (headers: Headers) => {
+      startNs = blockHeadOf(headers.get("x-block-height"), headers.get("x-block-timestamp"))?.timeNs;
+    };
+    const options = { signal: AbortSignal.any([signal, silence.signal]), onHeader };
+    try {
+      let isFirst = true;
+      for await (const { trades } of this.#server.client.observeTrades({ marketIds: [this.#marketId] }, options)) {
+        timer.refresh();
+        if (isFirst) this.#trades = await this.#list(startNs ?? 0n, scaleNow(), signal);
+        isFirst = false;
+        checkPrices(this.#marketId, trades.map(levelOf));
+        this.#trades = [...trades.toReversed(), ...(this.#trades ?? [])].slice(0, recentTradesMax);
+        yield;
+      }
+    } finally {
+      clearTimeout(timer);
+    }
+    throw new ConnectError("the stream of trades ended", Code.Unavailable);
+  }
+
+  /** The newest trades up to a time. None if it is not known that they have the decimals of now. */
+  async #list(untilNs: bigint, scale: Scale, signal: AbortSignal): Promise<readonly Trade[]> {
+    const { client } = this.#server;
+    const marketId = this.#marketId;
+    const options = { signal, timeoutMs: shortResponseMaxMs };
+    const page = await client.listTrades({ marketIds: [marketId], pagination: { first: recentTradesMax } }, options);
+    const listed = (page.trades?.edges ?? []).flatMap(({ node }) => (node === undefined ? [] : [node]));
+    const trades = listed.filter(({ timestamp }) => timestamp <= untilNs);
+    const oldest = trades.at(-1);
+    if (oldest === undefined) return [];
+    checkPrices(marketId, trades.map(levelOf));
+    try {
+      const before = await client.getMarketDepthAt({ marketId, timestamp: oldest.timestamp, maxDepth: 1n }, options);
+      const [then, now] = [decimalsOf(before), decimalsOf(scale)];
+      return then.price === now.price && then.size === now.size ? trades : [];
+    } catch (thrown) {
+      const error = ConnectError.from(thrown);
+      if (isTransient(error)) throw error;
+      // That time is not kept.
+      return [];
+    }
+  }
+}
+
+function levelOf({ price, size }: Trade) {
+  return { price, volume: size, numberOfOrders: 1n };
+}

@@ -1,0 +1,257 @@
+import type { JsonObject } from "@bufbuild/protobuf";
+import { afterAll, beforeAll, beforeEach, expect, test, vi } from "vitest";
+import { firstIdOfBlock } from "../../src/domain/block-position.js";
+import { type LoadOptions, load } from "../../src/loader/load.js";
+import { streamSource } from "../../src/loader/source.js";
+import { droppedTradesMax } from "../../src/loader/trade-fold.js";
+import { Network } from "../../src/simulator/network.js";
+import { type Database, openDatabase } from "../../src/store/database.js";
+import { readPastFigures } from "../../src/store/history-table.js";
+import { dropDatabase, migrate } from "../../src/store/migrate.js";
+import { createLog } from "../../src/telemetry/log.js";
+import { TradeFeed, TradeFollower } from "../../src/trades/trade-feed.js";
+import { renderFinding } from "../../src/verify/findings.js";
+import { verify } from "../../src/verify/verify.js";
+import { ApiCaller } from "../support/api-caller.js";
+import { newDatabaseUrl } from "../support/database.js";
+import { dump, emptyStore } from "../support/dump.js";
+import { inChunks, RecordingBuilder } from "../support/recording.js";
+import { level } from "../support/venue-recording.js";
+import { tradeJson, tradesOf, wholeBlocks } from "./trade-model.js";
+
+/* `load --keep-trades`: what is dropped, what is refused then, and what stays as it was. */
+
+const second = 1_000_000_000n;
+const { url } = newDatabaseUrl();
+const log = createLog("silent");
+const options = { seed: 77, markets: 6, parties: 10, ordersPerBlock: 20, entriesPerBlock: 0 };
+const network = new Network({ ...options, blockIntervalNs: 20n * second });
+const blocks = Array.from({ length: 200 }, () => Buffer.from(network.nextBlock()));
+const trades = tradesOf(Buffer.concat(blocks));
+const heads = [...wholeBlocks(Buffer.concat(blocks))];
+const keepNs = 1_000n * second;
+/** The first block whose trades are kept of all blocks. */
+const oldest = heads.find(({ timeNs }) => timeNs >= (heads.at(-1)?.timeNs ?? 0n) - keepNs) ?? heads[0];
+let store: Database;
+
+beforeAll(async () => {
+  await migrate(url, log);
+  store = openDatabase(url, { connectionsMax: 4 });
+});
+beforeEach(() => emptyStore(store));
+afterAll(async () => {
+  await store.close();
+  await dropDatabase(url);
+});
+
+function loadBytes(bytes: Uint8Array, more: Partial<LoadOptions> = {}): Promise<unknown> {
+  return load({ database: url, sources: [streamSource(inChunks(bytes), "blocks")], log, ...more });
+}
+
+function loadBlocks(upTo: number, more: Partial<LoadOptions> = {}): Promise<unknown> {
+  return loadBytes(Buffer.concat(blocks.slice(0, upTo)), more);
+}
+
+async function findings(): Promise<string[]> {
+  return (await verify(store)).findings.listed.map(renderFinding);
+}
+
+async function count(sql: string): Promise<number> {
+  const [row] = await store.query<{ n: bigint }>(`SELECT COUNT(*) AS n FROM ${sql}`);
+  return Number(row?.n);
+}
+
+test("older trades and candles of their blocks go, but for each market's newest, and the rest proves right", async () => {
+  await loadBlocks(199);
+  const candles = await count("candle WHERE period_seconds > 0");
+  await loadBlocks(200, { keepTrades: keepNs });
+  expect(await findings()).toEqual([]);
+  const bound = firstIdOfBlock(oldest?.height ?? 0n);
+  const before = await store.query<{ marketId: string }>(
+    `SELECT market_id AS marketId FROM trade WHERE id < ${bound} ORDER BY id`,
+  );
+  expect(new Set(before.map(({ marketId }) => marketId)).size).toBe(before.length);
+  expect(before.length).toBeGreaterThan(2);
+  expect(await count(`trade WHERE id >= ${bound}`)).toBe(
+    trades.filter(({ height }) => height >= (oldest?.height ?? 0n)).length,
+  );
+  expect(await count("candle WHERE period_seconds > 0")).toBeGreaterThanOrEqual(candles);
+  expect(await count(`candle WHERE period_seconds = 0 AND first_trade < ${bound}`)).toBeLessThanOrEqual(before.length);
+  expect(await store.withConnection(readPastFigures)).toMatchObject({ oldestTradeNs: oldest?.timeNs });
+  // What is dropped once does not come back.
+  await loadBlocks(200);
+  expect(await store.withConnection(readPastFigures)).toMatchObject({ oldestTradeNs: oldest?.timeNs });
+  await store.withConnection((connection) => {
+    return connection.run(`UPDATE trade SET size = size + 1 WHERE id >= ${bound} ORDER BY id DESC LIMIT 1`);
+  });
+  const found = await findings();
+  expect(found[0]).toMatch(/^last_trade: market .*: it is not the newest of the market's trades$/);
+  // Of a longer period, some trades may be gone.
+  for (const [index, seconds] of [0, 60, 300].entries()) {
+    expect(found[index + 1]).toMatch(new RegExp(`^candle: market .*, ${seconds} s: they are not what the trades add`));
+  }
+  expect(found.at(-1)).toBe("trade: it is not what was written");
+});
+
+test("a transaction drops a bounded number of trades, whatever is due", async () => {
+  const most = droppedTradesMax;
+  const recording = new RecordingBuilder();
+  const trade = (id: string) => ({ id, marketId: "m", price: "10", size: 1n });
+  recording.block(1, second, (r) => r.market("m"));
+  recording.block(2, 2n * second, (r) => {
+    for (let n = 0; n < 2 * most + 10; n++) r.trade(trade(`${n}`));
+  });
+  for (let height = 3; height < 10; height++) recording.block(height, BigInt(height) * 100n * second);
+  await loadBytes(recording.bytes());
+  const left = [];
+  for (let height = 10; height < 13; height++) {
+    recording.block(height, BigInt(height) * 100n * second, (r) => r.trade(trade(`later ${height}`)));
+    await loadBytes(recording.bytes(), { keepTrades: 350n * second });
+    left.push(await count("trade WHERE market_id = 'm'"));
+    expect(await findings()).toEqual([]);
+  }
+  // The examined trades of each load, of which the newest stays; a load begins with that.
+  expect(left).toEqual([2 * most + 11 - most, 12, 4]);
+});
+
+test("rows are the same for random batches and restarts", async () => {
+  const dumps = [];
+  for (const rows of [5, 300, 100_000]) {
+    await emptyStore(store);
+    for (let upTo = 50; upTo <= 200; upTo += 50) {
+      await loadBlocks(upTo, { keepTrades: keepNs, transactionRowsMax: rows });
+    }
+    dumps.push(await dump(url));
+    expect(await findings()).toEqual([]);
+  }
+  expect(dumps[1]).toEqual(dumps[0]);
+  expect(dumps[2]).toEqual(dumps[0]);
+});
+
+test("what reaches before the oldest trade is refused; candles of longer periods stay", async () => {
+  await loadBlocks(200);
+  let api = await ApiCaller.open(url);
+  const { edges } = await api.page("ListTrades", { pagination: { last: 5 } });
+  const minutes = new Map<string, JsonObject[]>();
+  const marketIds = (await api.page("ListMarkets")).edges.map(({ node }) => String(node["id"]));
+  const minutesOf = (marketId: string) =>
+    api.pageThrough("ListCandleData", { candleId: `trades_candle_1_minute_${marketId}` }, 1_000, {});
+  for (const marketId of marketIds) minutes.set(marketId, await minutesOf(marketId));
+  await api.opened.close();
+  await emptyStore(store);
+  await loadBlocks(200, { keepTrades: keepNs });
+  api = await ApiCaller.open(url);
+  const kept = trades.filter(({ height }) => height >= (oldest?.height ?? 0n)).map(tradeJson);
+  expect(await api.pageThrough("ListTrades", {}, 100, { newestFirst: false })).toEqual(kept);
+  const notKept = { code: "failed_precondition", reason: "TRADES_NOT_RETAINED" };
+  const early = `${heads.findLast(({ height }) => height < (oldest?.height ?? 0n))?.timeNs}`;
+  for (const request of [
+    { dateRange: { startTimestamp: early } },
+    { dateRange: { endTimestamp: `${oldest?.timeNs}` } },
+    { pagination: { first: 3, after: edges[0]?.cursor ?? "" } },
+  ]) {
+    expect(await api.failure("ListTrades", request)).toEqual(notKept);
+  }
+  for (const marketId of marketIds) {
+    expect(await minutesOf(marketId)).toEqual(minutes.get(marketId));
+    const [candleId, fromTimestamp] = [`trades_candle_block_${marketId}`, early];
+    const listed = await api.pageThrough("ListCandleData", { candleId }, 1_000, { newestFirst: false });
+    expect(listed.every(({ start }) => BigInt(String(start)) >= (oldest?.timeNs ?? 0n))).toBe(true);
+    expect(await api.failure("ListCandleData", { candleId, fromTimestamp })).toEqual(notKept);
+    const minute = { candleId: `trades_candle_1_minute_${marketId}`, fromTimestamp };
+    const { edges } = await api.page("ListCandleData", minute);
+    const expected = minutes.get(marketId)?.filter(({ start }) => BigInt(String(start)) >= BigInt(early));
+    expect(edges.map(({ node }) => node)).toEqual(expected);
+  }
+  await api.opened.close();
+});
+
+test("a stream that is behind what is kept ends with that; one that is not goes on", async () => {
+  await loadBlocks(100);
+  const api = await ApiCaller.open(url, { pollIntervalMs: 1 });
+  const { live } = api.opened;
+  // A follower that keeps little in memory.
+  const follower = new TradeFollower(store, live.state(), 5);
+  const open = (name: string) =>
+    live.openFeed(name, follower.newest, (wakeAll) => {
+      return new TradeFeed(follower, { marketIds: [], partyIds: [] }, wakeAll);
+    });
+  const [quick, slow] = [open("quick"), open("slow")];
+  for (const stream of [quick, slow]) stream.take();
+  const loaded = loadBlocks(200, { keepTrades: 100n * second, blockByBlock: true });
+  const seen: JsonObject[] = [];
+  const expected = trades.filter(({ height }) => height > 100n).map(tradeJson);
+  await vi.waitFor(
+    () => {
+      for (const response of quick.take()) seen.push(...(JSON.parse(response.jsonText()) as { trades: [] }).trades);
+      expect(seen.length).toBe(expected.length);
+    },
+    { timeout: 60_000, interval: 1 },
+  );
+  await loaded;
+  expect(seen).toEqual(expected);
+  await vi.waitFor(() => {
+    slow.take();
+    expect(slow.failure).toMatchObject({ code: "failed_precondition", reason: "TRADES_NOT_RETAINED" });
+  });
+  quick.close();
+  await api.opened.close();
+});
+
+test("a past book has its last trade, however old; one from before what is kept is refused", async () => {
+  const recording = new RecordingBuilder();
+  const trade = (marketId: string, id: string) => ({ id, marketId, price: "10", size: 1n });
+  recording.block(1, second, (r) => {
+    r.market("quiet")
+      .market("busy")
+      .venue({ case: "marketDefinition", value: { marketId: "v" } });
+    r.venue({ case: "bookSnapshot", value: { marketId: "v", bids: [level("1", "1")] } });
+    r.trade(trade("quiet", "long ago"));
+  });
+  for (let height = 2; height < 40; height++) {
+    recording.block(height, BigInt(height) * second, (r) => {
+      r.trade(trade("busy", `${height}`));
+      r.venue({ case: "trade", value: { ...trade("v", `v${height}`), size: "1" } });
+    });
+  }
+  await loadBytes(recording.bytes(), { keepTrades: 10n * second });
+  expect(await findings()).toEqual([]);
+  const api = await ApiCaller.open(url);
+  const lastOf = async (marketId: string, blockHeight: string) => {
+    const { lastTrade } = await api.json<{ lastTrade?: JsonObject }>("GetMarketDepthAt", { marketId, blockHeight });
+    return lastTrade?.["id"];
+  };
+  expect([await lastOf("quiet", "30"), await lastOf("quiet", "5")]).toEqual(["long ago", "long ago"]);
+  expect([await lastOf("busy", "29"), await lastOf("busy", "28")]).toEqual(["29", "28"]);
+  expect([await lastOf("v", "29"), await lastOf("v", "28")]).toEqual(["v29", "v28"]);
+  for (const marketId of ["busy", "v"]) {
+    const failure = await api.failure("GetMarketDepthAt", { marketId, blockHeight: "27" });
+    expect(failure).toEqual({ code: "failed_precondition", reason: "HISTORY_NOT_KEPT" });
+  }
+  const listed = await api.pageThrough("ListTrades", { marketIds: ["v"] }, 100, { newestFirst: false });
+  expect(listed.map(({ id }) => id)).toEqual(Array.from({ length: 11 }, (_, n) => `v${n + 29}`));
+  await api.opened.close();
+});
+
+test("pages and verifications miss nothing while trades are dropped", async () => {
+  await loadBlocks(80, { keepTrades: keepNs });
+  const api = await ApiCaller.open(url, { pollIntervalMs: 1 });
+  let isLoading = true;
+  const loaded = loadBlocks(200, { keepTrades: keepNs, pace: 40 }).finally(() => {
+    isLoading = false;
+  });
+  const all = trades.map(tradeJson);
+  let pages = 0;
+  do {
+    const { edges } = await api.page("ListTrades", { pagination: { first: 5_000 } });
+    const [newest, last] = [edges[0]?.node["id"], edges.at(-1)?.node["id"]];
+    const [high, low] = [newest, last].map((id) => all.findIndex((trade) => trade["id"] === id));
+    expect(edges.map(({ node }) => node).reverse()).toEqual(all.slice(low, (high ?? 0) + 1));
+    // The oldest is the first one of a block that was the oldest meanwhile.
+    expect(trades[(low ?? 0) - 1]?.height).not.toBe(trades[low ?? 0]?.height);
+    if (pages++ % 10 === 0) expect(await findings()).toEqual([]);
+  } while (isLoading);
+  await loaded;
+  expect(pages).toBeGreaterThan(10);
+  await api.opened.close();
+});
