@@ -10,8 +10,14 @@ import { afterAll, beforeAll, describe, expect, type TestContext, test, vi } fro
 import type {
   GetLatestMarketDepthResponse,
   GetMarketResponse,
+  ListAccountsResponse,
+  ListAssetsResponse,
+  ListBalanceChangesResponse,
+  ListCandleDataResponse,
   ListLatestMarketDataResponse,
   ListLedgerEntriesResponse,
+  ListMarketsResponse,
+  ListTradesResponse,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { ListMarketDepthChangesResponseSchema } from "../../gen/marketd/history/v1/market_history_pb.js";
 import type { MarketDepthUpdate } from "../../gen/vega/vega_pb.js";
@@ -35,7 +41,7 @@ import {
   casesPath,
   compiled,
   type Example,
-  firstExample,
+  examplesOf,
   type Installed,
   java,
   type Language,
@@ -50,9 +56,10 @@ import {
 
 const installMaxMs = 300_000;
 const firstBlocks = 150;
-const network = { ...networkDefaults, parties: 10, entriesPerBlock: 60, blocks: 200 };
+const network = { ...networkDefaults, parties: 10, entriesPerBlock: 60, blocks: 240 };
 
 const examplesOfAll = ["best-prices", "live-order-book", "ledger-history", "verified-export"] as const;
+const withoutShell = ["backtest", "trades", "candles", "balances"] as const;
 const backtest: Example = "backtest";
 const backtestPatience = { timeout: 40_000 };
 /** Until the next block of a market that strategies trade on. */
@@ -79,6 +86,8 @@ let folder = "";
 let recording: Uint8Array[];
 let databaseUrl: string;
 let service: ServiceProcess;
+/** Blocks that are in the database. */
+let loaded = 0;
 
 async function read<T>(path: string, query: Record<string, string> = {}): Promise<Json<T>> {
   const response = await fetch(`${service.url}${path}?${new URLSearchParams(query)}`);
@@ -86,8 +95,9 @@ async function read<T>(path: string, query: Record<string, string> = {}): Promis
   return (await response.json()) as Json<T>;
 }
 
-function load(blocks: number): Promise<void> {
-  return loadRecording(databaseUrl, Buffer.concat(recording.slice(0, blocks)));
+async function load(blocks: number): Promise<void> {
+  await loadRecording(databaseUrl, Buffer.concat(recording.slice(0, blocks)));
+  loaded = blocks;
 }
 
 async function install(language: Installed): Promise<void> {
@@ -173,6 +183,33 @@ async function page(query: Record<string, string>): Promise<Json<ListLedgerEntri
   return read<ListLedgerEntriesResponse>("/api/v2/ledgerentry/history", query);
 }
 
+/** A decimal number of an integer whose last `places` digits are decimals: 1 or more. */
+function scaled(integer = "", places = ""): string {
+  return integer.padStart(Number(places) + 1, "0").replace(new RegExp(`(?=.{${places}}$)`), ".");
+}
+
+/** The market that traded last, with its decimals. */
+async function busiestMarket() {
+  const { markets } = await read<ListMarketsResponse>("/api/v2/markets");
+  const { trades } = await read<ListTradesResponse>("/api/v2/trades");
+  const trading = trades?.edges[0]?.node?.marketId;
+  const market = markets?.edges.find(({ node }) => node?.id === trading)?.node;
+  if (market === undefined) throw new Error("no market has traded");
+  return market;
+}
+
+/** The lines of the example of trades: those of a market that are kept. */
+async function tradeLines({ id, decimalPlaces, positionDecimalPlaces }: Awaited<ReturnType<typeof busiestMarket>>) {
+  const query = { marketIds: id, "pagination.newestFirst": "false", "pagination.first": "5000" };
+  const { trades } = await read<ListTradesResponse>("/api/v2/trades", query);
+  expect(trades?.pageInfo?.hasNextPage).toBe(false);
+  return (trades?.edges ?? []).flatMap(({ node }) => {
+    if (node === undefined) return [];
+    const numbers = `${scaled(node.price, decimalPlaces)} ${scaled(node.size, positionDecimalPlaces)}`;
+    return [`${node.timestamp} ${numbers} ${node.id}`];
+  });
+}
+
 describe.each(languages)("$name", { timeout: installMaxMs }, (language) => {
   test("best prices", async (context) => {
     await ready(language, context);
@@ -180,8 +217,6 @@ describe.each(languages)("$name", { timeout: installMaxMs }, (language) => {
     const id = await firstMarket();
     const { market } = await read<GetMarketResponse>(`/api/v2/market/${id}`);
     const { buy, sell } = await depthOf(id);
-    const scaled = (integer = "", places = "") =>
-      integer.padStart(Number(places) + 1, "0").replace(new RegExp(`(?=.{${places}}$)`), ".");
     const text = (level?: { price: string; volume: string }) =>
       `${scaled(level?.price, market?.decimalPlaces)} ${scaled(level?.volume, market?.positionDecimalPlaces)}`;
     expect(lines).toEqual([
@@ -227,6 +262,50 @@ describe.each(languages)("$name", { timeout: installMaxMs }, (language) => {
     expect(effects.length).toBeGreaterThan(0);
   });
 
+  test.runIf(language.readme)("candles", async (context) => {
+    await ready(language, context);
+    const { id, decimalPlaces, positionDecimalPlaces } = await busiestMarket();
+    const lines = (await printed(language, "candles", id)).trim().split("\n");
+    const query = { candleId: `trades_candle_1_minute_${id}`, "pagination.newestFirst": "false" };
+    const { candles } = await read<ListCandleDataResponse>("/api/v2/candle", query);
+    const expected = (candles?.edges ?? []).flatMap(({ node }) => {
+      if (node === undefined) return [];
+      const prices = [node.open, node.high, node.low, node.close].map((price) => scaled(price, decimalPlaces));
+      return [[...prices, scaled(node.volume, positionDecimalPlaces)].join(" ")];
+    });
+    expect(expected.length).toBeGreaterThan(1);
+    expect(lines.map((line) => line.slice(line.indexOf(" ") + 1))).toEqual(expected);
+    const begin = lines.map((line) => BigInt(Date.parse(line.slice(0, line.indexOf(" ")))) * 1_000_000n);
+    expect(begin.map(String)).toEqual(candles?.edges.map(({ node }) => node?.start));
+    // All of them are older.
+    expect((await printed(language, "candles", id, "60")).trim()).toBe("");
+  });
+
+  test.runIf(language.readme)("balances", async (context) => {
+    await ready(language, context);
+    const { party } = await busiestParty();
+    const query = { "filter.partyIds": party };
+    const { assets } = await read<ListAssetsResponse>("/api/v2/assets");
+    const details = new Map(assets?.edges.map(({ node }) => [node?.id ?? "", node?.details]));
+    const text = (asset = "", balance = "", type = "") => {
+      const { decimals, symbol } = details.get(asset) ?? {};
+      const amount = decimals === undefined ? `${balance} ${asset}` : `${scaled(balance, decimals)} ${symbol}`;
+      return `${amount} ${type.replace("ACCOUNT_TYPE_", "")}`;
+    };
+    const { accounts } = await read<ListAccountsResponse>("/api/v2/accounts", query);
+    const oldest = { ...query, "pagination.newestFirst": "false", "pagination.first": "5000" };
+    const { balances } = await read<ListBalanceChangesResponse>("/api/v2/balance/changes", oldest);
+    const held = accounts?.edges.map(({ node }) => `holds ${text(node?.asset, node?.balance, String(node?.type))}`);
+    const changes = balances?.edges.map(({ node }) => {
+      return `${node?.timestamp} ${text(node?.assetId, node?.balance, String(node?.accountType))}`;
+    });
+    expect(held?.length).toBeGreaterThan(1);
+    // More than two pages of the examples.
+    expect(changes?.length).toBeGreaterThan(200);
+    const lines = (await printed(language, "balances", party)).trim().split("\n");
+    expect(lines.map((line) => line.replace("ACCOUNT_TYPE_", ""))).toEqual([...(held ?? []), ...(changes ?? [])]);
+  });
+
   test.runIf(language.hasBookFile)("the file of docs/depth-stream.md", async (context) => {
     await ready(language, context);
     const market = await firstMarket();
@@ -243,7 +322,9 @@ describe.each(languages)("$name", { timeout: installMaxMs }, (language) => {
       await ready(language, context);
       const { checkTypes, example } = language;
       if (checkTypes === undefined) return;
-      const paths = [...examplesOfAll, backtest].map((name) => example(projectFolder(language), name).at(-1) ?? "");
+      const paths = [...examplesOfAll, ...withoutShell].map(
+        (name) => example(projectFolder(language), name).at(-1) ?? "",
+      );
       const wrong = join(projectFolder(language), "wrong.py");
       writeFileSync(wrong, 'from marketd_client import Client\nClient("http://localhost").GetMarket("gold")\n');
       try {
@@ -262,16 +343,29 @@ describe.each(languages)("$name", { timeout: installMaxMs }, (language) => {
     if (language.rules !== undefined) await run(language.rules(projectFolder(language)), folder, { CASES: casesPath });
   });
 
-  test.runIf(language.readme)("the first example of its README", async (context) => {
+  test.runIf(language.readme)("the examples of its README", async (context) => {
     await ready(language, context);
-    if (language.readme === undefined || language.paste === undefined) return;
-    const code = (await firstExample(language.readme)).replace("http://127.0.0.1:8080", service.url);
-    const lines = start(await language.paste(projectFolder(language), code));
+    const [books, tape, ...others] = await examplesOf(language.readme ?? "");
+    expect(others).toEqual([]);
     const market = await firstMarket();
     const { buy, sell } = await depthOf(market);
+    const bookLines = await paste(language, books);
     const line = `${market} ${buy[0]?.price} ${sell[0]?.price}`;
-    await vi.waitFor(() => expect(lines).toContain(line), { timeout: 20_000 });
+    await vi.waitFor(() => expect(bookLines).toContain(line), { timeout: 20_000 });
+    const { markets } = await read<ListMarketsResponse>("/api/v2/markets");
+    const first = markets?.edges[0]?.node;
+    if (first === undefined) throw new Error("there is no market");
+    const made = await tradeLines(first);
+    expect(made.length).toBeGreaterThan(10);
+    const tapeLines = await paste(language, tape);
+    const expected = made.map((trade) => `${first.id} ${trade.split(" ").slice(0, 2).join(" ")}`);
+    await vi.waitFor(() => expect(tapeLines).toEqual(expected), { timeout: 20_000 });
   });
+
+  async function paste({ paste }: Language, code = ""): Promise<string[]> {
+    if (paste === undefined) throw new Error("it has no way to run an example");
+    return start(await paste(projectFolder(language), code.replace("http://127.0.0.1:8080", service.url)));
+  }
 });
 
 const callers = [...languages, java].filter((language) => language.calls !== undefined);
@@ -412,11 +506,41 @@ test("backtests have the same result in every language, and go on live", { timeo
     for (const lines of readers) expect(lines).toContain(summary);
   }, backtestPatience);
   for (const lines of readers) expect(lines.slice(0, lines.indexOf(summary))).toHaveLength(trades);
-  for (let blocks = firstBlocks + 1; readers.some((lines) => lines.length === trades + 1); blocks++) {
+  for (let blocks = loaded + 1; readers.some((lines) => lines.length === trades + 1); blocks++) {
     expect(blocks).toBeLessThan(network.blocks);
     await load(blocks);
     await sleep(liveBlockMs);
   }
+});
+
+test("trades go on where they were when the server is killed, each once", { timeout: installMaxMs }, async () => {
+  await Promise.all(installed.values());
+  const market = await busiestMarket();
+  const readers = languages
+    .filter(({ name }) => name !== "shell" && !skipped.has(name))
+    .map((language) => start([...language.example(projectFolder(language), "trades"), market.id]));
+  const compare = async () => {
+    const expected = await tradeLines(market);
+    await vi.waitFor(
+      () => {
+        for (const lines of readers) expect(lines.length).toBe(expected.length);
+      },
+      { timeout: 40_000 },
+    );
+    for (const lines of readers) expect(lines).toEqual(expected);
+    return expected.length;
+  };
+  for (let round = 0, before = 0; round < 3; round++) {
+    const now = await compare();
+    expect(now).toBeGreaterThan(before);
+    before = now;
+    // While the stream is open, then while there is none.
+    await load(loaded + 5);
+    await service.kill();
+    await load(loaded + 5);
+    await service.start();
+  }
+  await compare();
 });
 
 test("live order books go on when the server restarts", { timeout: installMaxMs }, async () => {
