@@ -5,23 +5,28 @@ import { copyFile, mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fromJson, type JsonValue } from "@bufbuild/protobuf";
+import { type DescMessage, fromJson, type JsonValue } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, type TestContext, test, vi } from "vitest";
-import type {
-  GetLatestMarketDepthResponse,
-  GetMarketResponse,
-  ListAccountsResponse,
-  ListAssetsResponse,
-  ListBalanceChangesResponse,
-  ListCandleDataResponse,
-  ListLatestMarketDataResponse,
-  ListLedgerEntriesResponse,
-  ListMarketsResponse,
-  ListTradesResponse,
+import {
+  type Candle,
+  type GetLatestMarketDepthResponse,
+  type GetMarketResponse,
+  type ListAccountsResponse,
+  type ListAssetsResponse,
+  type ListBalanceChangesResponse,
+  type ListCandleDataResponse,
+  type ListLatestMarketDataResponse,
+  type ListLedgerEntriesResponse,
+  type ListMarketsResponse,
+  type ListTradesResponse,
+  ListTradesResponseSchema,
+  ObserveCandleDataResponseSchema,
+  ObserveTradesResponseSchema,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { ListMarketDepthChangesResponseSchema } from "../../gen/marketd/history/v1/market_history_pb.js";
-import type { MarketDepthUpdate } from "../../gen/vega/vega_pb.js";
+import type { MarketDepthUpdate, Trade } from "../../gen/vega/vega_pb.js";
 import { DepthBook, type DepthLevel } from "../../src/domain/depth-book.js";
+import { comparePrices } from "../../src/domain/price.js";
 import { anyRegistry } from "../../src/encoding/json-encoder.js";
 import { networkDefaults, simulate } from "../../src/simulator/network.js";
 import { launchChromium, serveScript } from "../e2e/browser-launch.js";
@@ -33,7 +38,7 @@ import { loadRecording } from "../support/load-recording.js";
 import { type Known, messagesMax, operationsOn, outcomesOf } from "../support/operations.js";
 import { isOffline, partnerProgram } from "../support/partners.js";
 import { methodOf, type Outcome, outcomeOf } from "../support/protocol-client.js";
-import { GrpcProtocolClient } from "../support/protocol-clients.js";
+import { GrpcProtocolClient, HttpProtocolClient } from "../support/protocol-clients.js";
 import { notThorough, thorough } from "../support/tries.js";
 import type { Findings } from "./browser-script.js";
 import {
@@ -56,7 +61,7 @@ import {
 
 const installMaxMs = 300_000;
 const firstBlocks = 150;
-const network = { ...networkDefaults, parties: 10, entriesPerBlock: 60, blocks: 240 };
+const network = { ...networkDefaults, parties: 10, entriesPerBlock: 60, blocks: 400 };
 
 const examplesOfAll = ["best-prices", "live-order-book", "ledger-history", "verified-export"] as const;
 const withoutShell = ["backtest", "trades", "candles", "balances"] as const;
@@ -374,30 +379,88 @@ describe.each(callers)("$name", { timeout: installMaxMs }, (language) => {
   test("all operations by gRPC's own library, with code generated from the definitions", async (context) => {
     await ready(language, context);
     const operations = operationsOn(await known());
-    const file = join(projectFolder(language), "calls.json");
     const calls = operations.map(({ method, request }) => {
       return { method: methodOf(method).name, request, messagesMax: messagesMax(method) };
     });
-    writeFileSync(file, JSON.stringify(calls));
-    const [program = "", ...args] = language.calls?.(projectFolder(language)) ?? [];
-    const { host } = new URL(service.url);
-    const printed = await run([program, ...args, host, file], projectFolder(language));
-    const client = new GrpcProtocolClient(service.url);
-    const lines = printed.trim().split("\n");
-    expect(lines).toHaveLength(operations.length);
+    const lines = await callAll(language, calls);
+    const [grpc, plain] = [new GrpcProtocolClient(service.url), new HttpProtocolClient(service.url)];
     for (const [index, operation] of operations.entries()) {
       const { output } = methodOf(operation.method);
-      const outcomes = (JSON.parse(lines[index] ?? "") as Outcome[]).map((outcome) => {
+      const outcomes = (lines[index] ?? []).map((outcome) => {
         if ("error" in outcome) return outcome;
         return outcomeOf(output, fromJson(output, outcome.reply, { registry: anyRegistry }));
       });
-      const expected = await outcomesOf(client, operation);
+      // Messages of errors name fields as the protocol does.
+      const answered = await outcomesOf(plain, operation);
+      const isRefused = answered.some((outcome) => "error" in outcome);
+      const expected = isRefused ? await outcomesOf(grpc, operation) : answered;
       // These libraries give the details of an error in packages of their own.
       const seen = expected.map((outcome) => withoutReason(outcome));
       expect(outcomes, JSON.stringify(operation)).toEqual(seen);
     }
-    client.close();
+    grpc.close();
   });
+
+  test("trades and candles by gRPC's own library, while blocks are loaded", async (context) => {
+    await ready(language, context);
+    const { id } = await busiestMarket();
+    const trades = await followed(language, ObserveTradesResponseSchema, "ObserveTrades", { marketIds: [id] });
+    const streamed = trades.flatMap((message) => message.trades);
+    const query = { marketIds: id, "pagination.newestFirst": "false", "pagination.first": "5000" };
+    const listed = fromJson(ListTradesResponseSchema, (await read("/api/v2/trades", query)) as JsonValue).trades;
+    const all = listed?.edges.flatMap(({ node }) => node ?? []) ?? [];
+    expect(streamed.length).toBeGreaterThan(2);
+    const first = all.findIndex((trade) => trade.id === streamed[0]?.id);
+    expect(streamed).toEqual(all.slice(first, first + streamed.length));
+    const candleId = `trades_candle_1_minute_${id}`;
+    const candles = await followed(language, ObserveCandleDataResponseSchema, "ObserveCandleData", { candleId });
+    const { trades: after } = fromJson(ListTradesResponseSchema, (await read("/api/v2/trades", query)) as JsonValue);
+    const known = after?.edges.flatMap(({ node }) => node ?? []) ?? [];
+    const seen = candles.flatMap(({ candle }) => candle ?? []);
+    expect(seen.length).toBeGreaterThan(2);
+    for (const candle of seen) expect(candle).toMatchObject(foldOf(known, candle));
+  });
+
+  /** What each of some calls gave, by their order. */
+  async function callAll(language: Installed, calls: readonly object[]): Promise<Outcome[][]> {
+    const file = join(projectFolder(language), "calls.json");
+    writeFileSync(file, JSON.stringify(calls));
+    const [program = "", ...args] = language.calls?.(projectFolder(language)) ?? [];
+    const { host } = new URL(service.url);
+    const printed = await run([program, ...args, host, file], projectFolder(language));
+    const lines = printed.trim().split("\n");
+    expect(lines).toHaveLength(calls.length);
+    return lines.map((line) => JSON.parse(line) as Outcome[]);
+  }
+
+  /** The first messages of a stream, while a block after the other is loaded. */
+  async function followed<D extends DescMessage>(language: Installed, desc: D, method: string, request: object) {
+    let isDone = false;
+    const calling = callAll(language, [{ method, request, messagesMax: 4 }]).finally(() => {
+      isDone = true;
+    });
+    while (!isDone) {
+      expect(loaded).toBeLessThan(network.blocks);
+      await load(loaded + 1);
+      await sleep(liveBlockMs);
+    }
+    const [outcomes = []] = await calling;
+    expect(outcomes).toHaveLength(4);
+    return outcomes.map((outcome) => fromJson(desc, "reply" in outcome ? outcome.reply : null));
+  }
+
+  /** The candle of the trades in its period up to its last one. */
+  function foldOf(trades: readonly Trade[], { start, lastUpdate }: Candle): Partial<Candle> {
+    const own = trades.filter(({ timestamp }) => timestamp >= start && timestamp <= lastUpdate);
+    const prices = own.map(({ price }) => price).sort(comparePrices);
+    return {
+      open: own[0]?.price ?? "",
+      close: own.at(-1)?.price ?? "",
+      low: prices[0] ?? "",
+      high: prices.at(-1) ?? "",
+      volume: own.reduce((sum, { size }) => sum + size, 0n),
+    };
+  }
 
   function withoutReason(outcome: Outcome) {
     if ("reply" in outcome) return outcome;
