@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"marketd.example/marketd/gen/vega"
 )
 
-// DecimalPlacesMax is the most decimal places that a market can have, before or after the point: numbers have at most 78
-// digits.
+// DecimalPlacesMax is the most decimal places that a market or an asset can have, before or after the point: numbers have
+// at most 78 digits.
 const DecimalPlacesMax = 78
 
 // Scale says how a market's numbers are scaled: a vega.Market, a historyv1.MarketHistoryStatus, or a book of the past.
@@ -19,22 +21,36 @@ type Scale interface {
 // ScaledPrice returns a price of a market as a decimal number: "12345" with 2 decimal places is 123.45. Decimal places
 // that cannot be right are an error that names the market.
 func ScaledPrice(market Scale, price string) (string, error) {
-	places := market.GetDecimalPlaces()
-	return scaled(market, price, int64(min(places, DecimalPlacesMax+1)), strconv.FormatUint(places, 10))
+	return scaledUp("market", idOf(market), price, market.GetDecimalPlaces())
 }
 
 // ScaledSize returns a volume or size of a market as a decimal number. Negative decimal places append zeros. Decimal
 // places that cannot be right are an error that names the market.
 func ScaledSize(market Scale, size uint64) (string, error) {
 	places := market.GetPositionDecimalPlaces()
-	return scaled(market, strconv.FormatUint(size, 10), places, strconv.FormatInt(places, 10))
+	return scaled("market", idOf(market), strconv.FormatUint(size, 10), places, strconv.FormatInt(places, 10))
 }
 
-func scaled(market Scale, integer string, places int64, stated string) (string, error) {
+// ScaledAmount returns an amount of an asset, such as a balance, as a decimal number. Decimals that cannot be right are
+// an error that names the asset.
+func ScaledAmount(asset *vega.Asset, amount string) (string, error) {
+	integer, isNegative := strings.CutPrefix(amount, "-")
+	text, err := scaledUp("asset", asset.GetId(), integer, asset.GetDetails().GetDecimals())
+	if isNegative && err == nil {
+		text = "-" + text
+	}
+	return text, err
+}
+
+func scaledUp(what, id, integer string, places uint64) (string, error) {
+	return scaled(what, id, integer, int64(min(places, DecimalPlacesMax+1)), strconv.FormatUint(places, 10))
+}
+
+func scaled(what, id, integer string, places int64, stated string) (string, error) {
 	switch {
 	case places > DecimalPlacesMax || places < -DecimalPlacesMax:
 		return "", fmt.Errorf(
-			"market %s has %s decimal places; at most %d can be right", quoted(idOf(market)), stated, DecimalPlacesMax,
+			"%s %s has %s decimal places; at most %d can be right", what, quoted(id), stated, DecimalPlacesMax,
 		)
 	case places <= 0 && integer == "0":
 		return integer, nil

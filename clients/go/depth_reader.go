@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
@@ -17,9 +16,6 @@ import (
 	historyv1 "marketd.example/marketd/gen/marketd/history/v1"
 	"marketd.example/marketd/gen/vega"
 )
-
-// SilenceMax is how long a stream may be without a message before it is given up; a server sends one every 15 seconds.
-const SilenceMax = 45 * time.Second
 
 // newest is the token that opens a stream at the newest block.
 const newest = "live"
@@ -150,35 +146,10 @@ type message struct {
 	token    string
 }
 
-// source returns the next message of a stream; nil for a part of one that goes on, errEnd after the last.
-type source func() (*message, error)
-
-var errEnd = errors.New("the stream ended")
-
 func (r *depthReader) read(ctx context.Context, yield func(DepthChange, error) bool) {
-	for failures := 1; ; failures++ {
-		stopped := false
-		err := r.readOnce(ctx, func(change DepthChange) bool {
-			stopped = !yield(change, nil)
-			return !stopped
-		}, func() { failures = 1 })
-		if stopped || err == nil || ctx.Err() != nil {
-			return
-		}
-		if !r.goesOnAfter(err) {
-			yield(DepthChange{}, err)
-			return
-		}
-		wait := RetryWait(err, failures, rand.Float64())
-		if r.options.OnDisconnect != nil {
-			r.options.OnDisconnect(err, wait)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-		}
-	}
+	withRetries(ctx, yield, r.options.OnDisconnect, r.goesOnAfter, func(yield func(DepthChange) error, onMessage func()) error {
+		return r.readOnce(ctx, yield, onMessage)
+	})
 }
 
 // goesOnAfter tells whether another connection can be of use. The live stream begins with whole books where it cannot go
@@ -200,8 +171,8 @@ func (r *depthReader) goesOnAfter(err error) bool {
 	return true
 }
 
-// readOnce yields the changes of one stream. It returns nil when a replay has ended, or when yield says so.
-func (r *depthReader) readOnce(ctx context.Context, yield func(DepthChange) bool, onMessage func()) error {
+// readOnce yields the changes of one stream. It returns nil when a replay has ended.
+func (r *depthReader) readOnce(ctx context.Context, yield func(DepthChange) error, onMessage func()) error {
 	if r.token == "" {
 		r.books, r.scales = map[string]*DepthBook{}, map[string]*historyv1.MarketHistoryStatus{}
 	}
@@ -211,37 +182,20 @@ func (r *depthReader) readOnce(ctx context.Context, yield func(DepthChange) bool
 		r.token = ""
 		err = r.readStream(ctx, r.openPlain, yield, onMessage)
 	}
-	if !errors.Is(err, errEnd) {
-		return err
-	}
-	if !r.live && r.past.UntilTimestamp != nil {
+	if errors.Is(err, errEnd) && !r.live && r.past.UntilTimestamp != nil {
 		return nil
 	}
-	return connect.NewError(connect.CodeUnavailable, errEnd)
+	return err
 }
 
-// readStream returns nil only when yield says so.
+// readStream does not return nil.
 func (r *depthReader) readStream(
-	ctx context.Context, open func(context.Context) (source, error), yield func(DepthChange) bool, onMessage func(),
+	ctx context.Context, open opener[*message], yield func(DepthChange) error, onMessage func(),
 ) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	silenceMax := r.options.SilenceMax
-	if silenceMax == 0 {
-		silenceMax = SilenceMax
-	}
-	timer := time.AfterFunc(silenceMax, cancel)
-	next, err := open(ctx)
-	for first := true; err == nil; {
-		var whole *message
-		// Only the time that we wait counts, not the time that the caller takes over a change.
-		timer.Reset(silenceMax)
-		if whole, err = next(); err != nil {
-			break
-		}
-		timer.Stop()
+	first := true
+	return watched(ctx, r.options.SilenceMax, open, func(ctx context.Context, whole *message) error {
 		if whole == nil {
-			continue
+			return nil
 		}
 		if first && r.options.OnConnect != nil {
 			if err := r.options.OnConnect(ctx); err != nil {
@@ -255,18 +209,15 @@ func (r *depthReader) readStream(
 			return err
 		}
 		for _, change := range changes {
-			if !yield(change) {
-				return nil
+			if err := yield(change); err != nil {
+				return err
 			}
 		}
-	}
-	if !timer.Stop() {
-		return connect.NewError(connect.CodeUnavailable, fmt.Errorf("no message for %v", silenceMax))
-	}
-	return err
+		return nil
+	})
 }
 
-func (r *depthReader) openReplay(ctx context.Context) (source, error) {
+func (r *depthReader) openReplay(ctx context.Context) (source[*message], error) {
 	token := cmp.Or(r.token, newest)
 	request := &historyv1.ReplayMarketsDepthRequest{MarketIds: r.options.MarketIDs, ResumeToken: &token}
 	if !r.live {
@@ -279,6 +230,7 @@ func (r *depthReader) openReplay(ctx context.Context) (source, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Nil stands for a part of a message that goes on.
 	var parts message
 	return func() (*message, error) {
 		if !stream.Receive() {
@@ -298,7 +250,7 @@ func (r *depthReader) openReplay(ctx context.Context) (source, error) {
 	}, nil
 }
 
-func (r *depthReader) openPlain(ctx context.Context) (source, error) {
+func (r *depthReader) openPlain(ctx context.Context) (source[*message], error) {
 	request := &apiv2.ObserveMarketsDepthUpdatesRequest{MarketIds: r.options.MarketIDs}
 	stream, err := r.client.ObserveMarketsDepthUpdates(ctx, request)
 	if err != nil {
@@ -310,13 +262,6 @@ func (r *depthReader) openPlain(ctx context.Context) (source, error) {
 		}
 		return &message{update: stream.Msg().GetUpdate()}, nil
 	}, nil
-}
-
-func endOf(err error) error {
-	if err == nil {
-		return errEnd
-	}
-	return err
 }
 
 // changes applies a whole message.

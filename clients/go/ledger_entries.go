@@ -2,15 +2,10 @@ package marketd
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"iter"
 
 	apiv2 "marketd.example/marketd/gen/datanode/api/v2"
 )
-
-// ErrListDoesNotAdvance says that the cursors of a list lead in a circle: the server is wrong.
-var ErrListDoesNotAdvance = errors.New("the list does not advance")
 
 // LedgerEdge holds a ledger entry, Node, and its Cursor: given as LedgerQuery.After, the list goes on behind it.
 type LedgerEdge = apiv2.AggregatedLedgerEntriesEdge
@@ -35,62 +30,26 @@ type LedgerQuery struct {
 func LedgerEntries(ctx context.Context, client Client, query LedgerQuery) iter.Seq2[*LedgerEdge, error] {
 	return func(yield func(*LedgerEdge, error) bool) {
 		newestFirst := !query.OldestFirst
-		pagination := &apiv2.Pagination{NewestFirst: &newestFirst}
-		if query.PageSize != 0 {
-			pagination.First = &query.PageSize
-		}
+		pagination := ListOptions{query.PageSize}.pagination(&newestFirst)
 		if query.After != "" {
 			pagination.After = &query.After
 		}
-		request := &apiv2.ListLedgerEntriesRequest{
-			Filter: query.Filter, DateRange: query.DateRange, Pagination: pagination,
+		read := func(pagination *apiv2.Pagination) (*apiv2.AggregatedLedgerEntriesConnection, error) {
+			response, err := client.ListLedgerEntries(ctx, &apiv2.ListLedgerEntriesRequest{
+				Filter: query.Filter, DateRange: query.DateRange, Pagination: pagination,
+			})
+			return response.GetLedgerEntries(), err
 		}
-		check := newCursorCheck(query.After)
-		for {
-			response, err := client.ListLedgerEntries(ctx, request)
+		for edges, err := range pages(pagination, read) {
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			page := response.GetLedgerEntries().GetPageInfo()
-			if page.GetHasNextPage() {
-				if err := check.advance(page.GetEndCursor()); err != nil {
-					yield(nil, err)
-					return
-				}
-			}
-			for _, edge := range response.GetLedgerEntries().GetEdges() {
+			for _, edge := range edges {
 				if !yield(edge, nil) {
 					return
 				}
 			}
-			// A page can be short, or even empty, and not the last.
-			if !page.GetHasNextPage() {
-				return
-			}
-			after := page.GetEndCursor()
-			pagination.After = &after
 		}
 	}
-}
-
-// cursorCheck finds out that a list leads in a circle. It keeps one cursor (Brent's algorithm): the first, second,
-// fourth, eighth … of the list. A circle comes back to one of them.
-type cursorCheck struct {
-	kept            string
-	steps, stepsMax int
-}
-
-func newCursorCheck(start string) *cursorCheck { return &cursorCheck{kept: start, stepsMax: 1} }
-
-// advance takes the cursor of the next page.
-func (c *cursorCheck) advance(cursor string) error {
-	if cursor == "" || cursor == c.kept {
-		return fmt.Errorf("%w: it leads back to the cursor %s", ErrListDoesNotAdvance, quoted(cursor))
-	}
-	c.steps++
-	if c.steps == c.stepsMax {
-		c.kept, c.steps, c.stepsMax = cursor, 0, 2*c.stepsMax
-	}
-	return nil
 }

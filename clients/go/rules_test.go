@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -86,10 +88,31 @@ var cases struct {
 		}
 		Requests, Seen []string
 	}
+	// Amounts are balances, and what they are with an asset's decimals: nil for an asset that is not announced.
+	Amounts []struct {
+		Name, Amount, Error string
+		Decimals, Scaled    *string
+	}
+	// Trades are what a server does at each call, and what a reader asks for and sees. A trade is its id and time.
+	Trades []struct {
+		Name           string
+		From           *string
+		Calls          []tradeCall
+		Requests, Seen []string
+	}
 	URLs []struct {
 		URL   string
 		Valid bool
 	}
+}
+
+type tradeCall struct {
+	// Height is that of the block that the response names. Next is the cursor of the next page of a list, if any.
+	Call, Height, Next string
+	Trades             []string
+	Messages           [][]string
+	// End is the code of the error; 0: it ends well.
+	End uint32
 }
 
 // scale is an integer, decimal places, and what it stands for: nil where the places cannot be right.
@@ -272,7 +295,7 @@ func (s *scripted) ListLedgerEntries(
 	return page, nil
 }
 
-func serve(t *testing.T, service *scripted) Client {
+func serve(t *testing.T, service apiv2connect.TradingDataServiceHandler) Client {
 	_, handler := apiv2connect.NewTradingDataServiceHandler(service)
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
@@ -548,6 +571,223 @@ func TestLedgerEntriesThatLeadInACircle(t *testing.T) {
 			}
 		})
 	}
+}
+
+// scriptedTrades is a service of which each call does what the next of the script says.
+type scriptedTrades struct {
+	apiv2connect.UnimplementedTradingDataServiceHandler
+	calls    []tradeCall
+	requests []string
+}
+
+func (s *scriptedTrades) next(ctx context.Context, request string) (tradeCall, error) {
+	s.requests = append(s.requests, request)
+	if len(s.calls) == 0 || !strings.HasPrefix(request, s.calls[0].Call) {
+		return tradeCall{}, connect.NewError(connect.CodeNotFound, errors.New("out of script"))
+	}
+	call := s.calls[0]
+	s.calls = s.calls[1:]
+	info, _ := connect.CallInfoForHandlerContext(ctx)
+	info.ResponseHeader().Set("X-Block-Height", call.Height)
+	return call, nil
+}
+
+func (c tradeCall) err() error {
+	if c.End == 0 {
+		return nil
+	}
+	return connect.NewError(connect.Code(c.End), errors.New("as scripted"))
+}
+
+func (s *scriptedTrades) ListTrades(
+	ctx context.Context, request *apiv2.ListTradesRequest,
+) (*apiv2.ListTradesResponse, error) {
+	pagination := request.GetPagination()
+	text := "list"
+	if start := request.GetDateRange().GetStartTimestamp(); start != 0 {
+		text += fmt.Sprint(" from=", start)
+	}
+	if pagination.GetAfter() != "" {
+		text += " after=" + pagination.GetAfter()
+	}
+	if !reflect.DeepEqual(request.GetMarketIds(), []string{"m"}) || pagination.GetNewestFirst() {
+		text = fmt.Sprint("wrong request ", request)
+	}
+	call, err := s.next(ctx, text)
+	if err := errors.Join(err, call.err()); err != nil {
+		return nil, err
+	}
+	var edges []*apiv2.TradeEdge
+	for _, trade := range tradesOf(call.Trades) {
+		edges = append(edges, &apiv2.TradeEdge{Node: trade})
+	}
+	info := &apiv2.PageInfo{HasNextPage: call.Next != "", EndCursor: call.Next}
+	return &apiv2.ListTradesResponse{Trades: &apiv2.TradeConnection{Edges: edges, PageInfo: info}}, nil
+}
+
+func (s *scriptedTrades) ObserveTrades(
+	ctx context.Context, _ *apiv2.ObserveTradesRequest, stream *connect.ServerStream[apiv2.ObserveTradesResponse],
+) error {
+	call, err := s.next(ctx, "stream")
+	if err != nil {
+		return err
+	}
+	for _, message := range call.Messages {
+		if err := stream.Send(&apiv2.ObserveTradesResponse{Trades: tradesOf(message)}); err != nil {
+			return err
+		}
+	}
+	return call.err()
+}
+
+func tradesOf(texts []string) []*vega.Trade {
+	var all []*vega.Trade
+	for _, text := range texts {
+		id, timestamp, _ := strings.Cut(text, " ")
+		all = append(all, &vega.Trade{Id: id, Timestamp: int64(number(timestamp))})
+	}
+	return all
+}
+
+func TestTrades(t *testing.T) {
+	for _, one := range cases.Trades {
+		t.Run(one.Name, func(t *testing.T) {
+			service := &scriptedTrades{calls: one.Calls}
+			var from time.Time
+			if one.From != nil {
+				from = time.Unix(0, int64(number(*one.From)))
+			}
+			var seen []string
+			options := TradesOptions{OnDisconnect: func(err error, _ time.Duration) { seen = append(seen, messageOf(err)) }}
+			for trade, err := range Trades(t.Context(), serve(t, service), "m", from, options) {
+				if err != nil {
+					seen = append(seen, messageOf(err))
+					continue
+				}
+				seen = append(seen, trade.GetId())
+			}
+			if !reflect.DeepEqual(seen, one.Seen) || !reflect.DeepEqual(service.requests, one.Requests) {
+				t.Errorf("asked %q, saw %q", service.requests, seen)
+			}
+		})
+	}
+}
+
+// candlePages has three pages of candles, of which the second is empty.
+type candlePages struct {
+	apiv2connect.UnimplementedTradingDataServiceHandler
+	requests []string
+}
+
+func (s *candlePages) ListCandleData(
+	_ context.Context, request *apiv2.ListCandleDataRequest,
+) (*apiv2.ListCandleDataResponse, error) {
+	asked, pagination := fmt.Sprint(request.GetFromTimestamp(), " ", request.GetToTimestamp()), request.GetPagination()
+	page := fmt.Sprint(pagination.GetFirst(), pagination.GetNewestFirst(), pagination.GetAfter())
+	s.requests = append(s.requests, fmt.Sprint(request.GetCandleId(), " ", asked, " ", page))
+	count := len(s.requests)
+	info := &apiv2.PageInfo{HasNextPage: count < 3, EndCursor: fmt.Sprint("c", count)}
+	connection := &apiv2.CandleDataConnection{PageInfo: info}
+	if count != 2 {
+		connection.Edges = []*apiv2.CandleEdge{{Node: &apiv2.Candle{Open: strconv.Itoa(count)}}}
+	}
+	return &apiv2.ListCandleDataResponse{Candles: connection}, nil
+}
+
+func TestCandles(t *testing.T) {
+	service := &candlePages{}
+	from, until := time.Unix(1, 0), time.Unix(5, 0)
+	var seen []string
+	options := ListOptions{PageSize: 7}
+	for candle, err := range Candles(t.Context(), serve(t, service), "m", FifteenMinutes, from, until, options) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen = append(seen, candle.GetOpen())
+	}
+	var want []string
+	for _, after := range []string{"", "c1", "c2"} {
+		want = append(want, "trades_candle_15_minutes_m 1000000000 5000000000 7 false"+after)
+	}
+	if !reflect.DeepEqual(seen, []string{"1", "3"}) || !reflect.DeepEqual(service.requests, want) {
+		t.Errorf("asked %q, saw %q", service.requests, seen)
+	}
+}
+
+// balances has accounts with one balance, of one asset. Without decimals it is not announced.
+type balances struct {
+	apiv2connect.UnimplementedTradingDataServiceHandler
+	amount   string
+	decimals *string
+	assets   int
+}
+
+func (s *balances) ListAccounts(context.Context, *apiv2.ListAccountsRequest) (*apiv2.ListAccountsResponse, error) {
+	edge := &apiv2.AccountEdge{Node: &apiv2.AccountBalance{Asset: "a", Balance: s.amount}}
+	connection := &apiv2.AccountsConnection{Edges: []*apiv2.AccountEdge{edge, edge}}
+	return &apiv2.ListAccountsResponse{Accounts: connection}, nil
+}
+
+func (s *balances) ListBalanceChanges(
+	context.Context, *apiv2.ListBalanceChangesRequest,
+) (*apiv2.ListBalanceChangesResponse, error) {
+	asset := "a"
+	edge := &apiv2.AggregatedBalanceEdge{Node: &apiv2.AggregatedBalance{AssetId: &asset, Balance: s.amount}}
+	connection := &apiv2.AggregatedBalanceConnection{Edges: []*apiv2.AggregatedBalanceEdge{edge}}
+	return &apiv2.ListBalanceChangesResponse{Balances: connection}, nil
+}
+
+func (s *balances) GetAsset(_ context.Context, request *apiv2.GetAssetRequest) (*apiv2.GetAssetResponse, error) {
+	s.assets++
+	if s.decimals == nil {
+		return nil, connect.NewError(connect.CodeNotFound, errors.New("unknown"))
+	}
+	details := &vega.AssetDetails{Decimals: number(*s.decimals)}
+	return &apiv2.GetAssetResponse{Asset: &vega.Asset{Id: request.GetAssetId(), Details: details}}, nil
+}
+
+func TestBalances(t *testing.T) {
+	for _, one := range cases.Amounts {
+		t.Run(one.Name, func(t *testing.T) {
+			service := &balances{amount: one.Amount, decimals: one.Decimals}
+			client := serve(t, service)
+			var found []*big.Rat
+			var failures []error
+			for account, err := range Accounts(t.Context(), client, AccountQuery{}) {
+				found, failures = append(found, account.Balance), append(failures, err)
+			}
+			if assets := service.assets; one.Error == "" && assets != 1 {
+				t.Errorf("%d assets were read", assets)
+			}
+			for change, err := range BalanceChanges(t.Context(), client, BalanceQuery{}) {
+				found, failures = append(found, change.Balance), append(failures, err)
+			}
+			if one.Error != "" {
+				if len(failures) != 2 || !allSay(failures, one.Error) {
+					t.Errorf("%v instead of %s", failures, one.Error)
+				}
+				return
+			}
+			var want *big.Rat
+			if one.Scaled != nil {
+				want, _ = new(big.Rat).SetString(*one.Scaled)
+			}
+			if err := errors.Join(failures...); err != nil || !reflect.DeepEqual(found, []*big.Rat{want, want, want}) {
+				t.Errorf("%v, %v", found, err)
+			}
+			if one.Scaled == nil {
+				return
+			}
+			asset := &vega.Asset{Details: &vega.AssetDetails{Decimals: number(*one.Decimals)}}
+			if text, err := ScaledAmount(asset, one.Amount); text != *one.Scaled {
+				t.Errorf("%s, %v", text, err)
+			}
+		})
+	}
+}
+
+func allSay(failures []error, text string) bool {
+	return !slices.ContainsFunc(failures, func(err error) bool { return err == nil || !strings.Contains(err.Error(), text) })
 }
 
 func TestDecimals(t *testing.T) {

@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Code, ConnectError } from "@connectrpc/connect";
-import { silenceMaxMs } from "../../clients/typescript/src/depth-reader.js";
 import { ledgerEntries } from "../../clients/typescript/src/ledger-entries.js";
 import { type ExportSummary, exportLedger } from "../../clients/typescript/src/ledger-export.js";
 import { isTransient, retryWaitMs } from "../../clients/typescript/src/retry.js";
+import { silenceMaxMs } from "../../clients/typescript/src/stream.js";
 import { type BlockHead, blockHeadOf } from "../domain/block-headers.js";
 import type { TimeRange } from "../domain/date-range.js";
 import { nanoseconds } from "../domain/instant.js";

@@ -5,17 +5,28 @@ import { copyFile, mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fromJson, type JsonValue } from "@bufbuild/protobuf";
+import { type DescMessage, fromJson, type JsonValue } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, type TestContext, test, vi } from "vitest";
-import type {
-  GetLatestMarketDepthResponse,
-  GetMarketResponse,
-  ListLatestMarketDataResponse,
-  ListLedgerEntriesResponse,
+import {
+  type Candle,
+  type GetLatestMarketDepthResponse,
+  type GetMarketResponse,
+  type ListAccountsResponse,
+  type ListAssetsResponse,
+  type ListBalanceChangesResponse,
+  type ListCandleDataResponse,
+  type ListLatestMarketDataResponse,
+  type ListLedgerEntriesResponse,
+  type ListMarketsResponse,
+  type ListTradesResponse,
+  ListTradesResponseSchema,
+  ObserveCandleDataResponseSchema,
+  ObserveTradesResponseSchema,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { ListMarketDepthChangesResponseSchema } from "../../gen/marketd/history/v1/market_history_pb.js";
-import type { MarketDepthUpdate } from "../../gen/vega/vega_pb.js";
+import type { MarketDepthUpdate, Trade } from "../../gen/vega/vega_pb.js";
 import { DepthBook, type DepthLevel } from "../../src/domain/depth-book.js";
+import { comparePrices } from "../../src/domain/price.js";
 import { anyRegistry } from "../../src/encoding/json-encoder.js";
 import { networkDefaults, simulate } from "../../src/simulator/network.js";
 import { launchChromium, serveScript } from "../e2e/browser-launch.js";
@@ -27,7 +38,7 @@ import { loadRecording } from "../support/load-recording.js";
 import { type Known, messagesMax, operationsOn, outcomesOf } from "../support/operations.js";
 import { isOffline, partnerProgram } from "../support/partners.js";
 import { methodOf, type Outcome, outcomeOf } from "../support/protocol-client.js";
-import { GrpcProtocolClient } from "../support/protocol-clients.js";
+import { GrpcProtocolClient, HttpProtocolClient } from "../support/protocol-clients.js";
 import { notThorough, thorough } from "../support/tries.js";
 import type { Findings } from "./browser-script.js";
 import {
@@ -35,7 +46,7 @@ import {
   casesPath,
   compiled,
   type Example,
-  firstExample,
+  examplesOf,
   type Installed,
   java,
   type Language,
@@ -50,9 +61,10 @@ import {
 
 const installMaxMs = 300_000;
 const firstBlocks = 150;
-const network = { ...networkDefaults, parties: 10, entriesPerBlock: 60, blocks: 200 };
+const network = { ...networkDefaults, parties: 10, entriesPerBlock: 60, blocks: 400 };
 
 const examplesOfAll = ["best-prices", "live-order-book", "ledger-history", "verified-export"] as const;
+const withoutShell = ["backtest", "trades", "candles", "balances"] as const;
 const backtest: Example = "backtest";
 const backtestPatience = { timeout: 40_000 };
 /** Until the next block of a market that strategies trade on. */
@@ -79,6 +91,8 @@ let folder = "";
 let recording: Uint8Array[];
 let databaseUrl: string;
 let service: ServiceProcess;
+/** Blocks that are in the database. */
+let loaded = 0;
 
 async function read<T>(path: string, query: Record<string, string> = {}): Promise<Json<T>> {
   const response = await fetch(`${service.url}${path}?${new URLSearchParams(query)}`);
@@ -86,8 +100,9 @@ async function read<T>(path: string, query: Record<string, string> = {}): Promis
   return (await response.json()) as Json<T>;
 }
 
-function load(blocks: number): Promise<void> {
-  return loadRecording(databaseUrl, Buffer.concat(recording.slice(0, blocks)));
+async function load(blocks: number): Promise<void> {
+  await loadRecording(databaseUrl, Buffer.concat(recording.slice(0, blocks)));
+  loaded = blocks;
 }
 
 async function install(language: Installed): Promise<void> {
@@ -173,6 +188,33 @@ async function page(query: Record<string, string>): Promise<Json<ListLedgerEntri
   return read<ListLedgerEntriesResponse>("/api/v2/ledgerentry/history", query);
 }
 
+/** A decimal number of an integer whose last `places` digits are decimals: 1 or more. */
+function scaled(integer = "", places = ""): string {
+  return integer.padStart(Number(places) + 1, "0").replace(new RegExp(`(?=.{${places}}$)`), ".");
+}
+
+/** The market that traded last, with its decimals. */
+async function busiestMarket() {
+  const { markets } = await read<ListMarketsResponse>("/api/v2/markets");
+  const { trades } = await read<ListTradesResponse>("/api/v2/trades");
+  const trading = trades?.edges[0]?.node?.marketId;
+  const market = markets?.edges.find(({ node }) => node?.id === trading)?.node;
+  if (market === undefined) throw new Error("no market has traded");
+  return market;
+}
+
+/** The lines of the example of trades: those of a market that are kept. */
+async function tradeLines({ id, decimalPlaces, positionDecimalPlaces }: Awaited<ReturnType<typeof busiestMarket>>) {
+  const query = { marketIds: id, "pagination.newestFirst": "false", "pagination.first": "5000" };
+  const { trades } = await read<ListTradesResponse>("/api/v2/trades", query);
+  expect(trades?.pageInfo?.hasNextPage).toBe(false);
+  return (trades?.edges ?? []).flatMap(({ node }) => {
+    if (node === undefined) return [];
+    const numbers = `${scaled(node.price, decimalPlaces)} ${scaled(node.size, positionDecimalPlaces)}`;
+    return [`${node.timestamp} ${numbers} ${node.id}`];
+  });
+}
+
 describe.each(languages)("$name", { timeout: installMaxMs }, (language) => {
   test("best prices", async (context) => {
     await ready(language, context);
@@ -180,8 +222,6 @@ describe.each(languages)("$name", { timeout: installMaxMs }, (language) => {
     const id = await firstMarket();
     const { market } = await read<GetMarketResponse>(`/api/v2/market/${id}`);
     const { buy, sell } = await depthOf(id);
-    const scaled = (integer = "", places = "") =>
-      integer.padStart(Number(places) + 1, "0").replace(new RegExp(`(?=.{${places}}$)`), ".");
     const text = (level?: { price: string; volume: string }) =>
       `${scaled(level?.price, market?.decimalPlaces)} ${scaled(level?.volume, market?.positionDecimalPlaces)}`;
     expect(lines).toEqual([
@@ -227,6 +267,50 @@ describe.each(languages)("$name", { timeout: installMaxMs }, (language) => {
     expect(effects.length).toBeGreaterThan(0);
   });
 
+  test.runIf(language.readme)("candles", async (context) => {
+    await ready(language, context);
+    const { id, decimalPlaces, positionDecimalPlaces } = await busiestMarket();
+    const lines = (await printed(language, "candles", id)).trim().split("\n");
+    const query = { candleId: `trades_candle_1_minute_${id}`, "pagination.newestFirst": "false" };
+    const { candles } = await read<ListCandleDataResponse>("/api/v2/candle", query);
+    const expected = (candles?.edges ?? []).flatMap(({ node }) => {
+      if (node === undefined) return [];
+      const prices = [node.open, node.high, node.low, node.close].map((price) => scaled(price, decimalPlaces));
+      return [[...prices, scaled(node.volume, positionDecimalPlaces)].join(" ")];
+    });
+    expect(expected.length).toBeGreaterThan(1);
+    expect(lines.map((line) => line.slice(line.indexOf(" ") + 1))).toEqual(expected);
+    const begin = lines.map((line) => BigInt(Date.parse(line.slice(0, line.indexOf(" ")))) * 1_000_000n);
+    expect(begin.map(String)).toEqual(candles?.edges.map(({ node }) => node?.start));
+    // All of them are older.
+    expect((await printed(language, "candles", id, "60")).trim()).toBe("");
+  });
+
+  test.runIf(language.readme)("balances", async (context) => {
+    await ready(language, context);
+    const { party } = await busiestParty();
+    const query = { "filter.partyIds": party };
+    const { assets } = await read<ListAssetsResponse>("/api/v2/assets");
+    const details = new Map(assets?.edges.map(({ node }) => [node?.id ?? "", node?.details]));
+    const text = (asset = "", balance = "", type = "") => {
+      const { decimals, symbol } = details.get(asset) ?? {};
+      const amount = decimals === undefined ? `${balance} ${asset}` : `${scaled(balance, decimals)} ${symbol}`;
+      return `${amount} ${type.replace("ACCOUNT_TYPE_", "")}`;
+    };
+    const { accounts } = await read<ListAccountsResponse>("/api/v2/accounts", query);
+    const oldest = { ...query, "pagination.newestFirst": "false", "pagination.first": "5000" };
+    const { balances } = await read<ListBalanceChangesResponse>("/api/v2/balance/changes", oldest);
+    const held = accounts?.edges.map(({ node }) => `holds ${text(node?.asset, node?.balance, String(node?.type))}`);
+    const changes = balances?.edges.map(({ node }) => {
+      return `${node?.timestamp} ${text(node?.assetId, node?.balance, String(node?.accountType))}`;
+    });
+    expect(held?.length).toBeGreaterThan(1);
+    // More than two pages of the examples.
+    expect(changes?.length).toBeGreaterThan(200);
+    const lines = (await printed(language, "balances", party)).trim().split("\n");
+    expect(lines.map((line) => line.replace("ACCOUNT_TYPE_", ""))).toEqual([...(held ?? []), ...(changes ?? [])]);
+  });
+
   test.runIf(language.hasBookFile)("the file of docs/depth-stream.md", async (context) => {
     await ready(language, context);
     const market = await firstMarket();
@@ -243,7 +327,9 @@ describe.each(languages)("$name", { timeout: installMaxMs }, (language) => {
       await ready(language, context);
       const { checkTypes, example } = language;
       if (checkTypes === undefined) return;
-      const paths = [...examplesOfAll, backtest].map((name) => example(projectFolder(language), name).at(-1) ?? "");
+      const paths = [...examplesOfAll, ...withoutShell].map(
+        (name) => example(projectFolder(language), name).at(-1) ?? "",
+      );
       const wrong = join(projectFolder(language), "wrong.py");
       writeFileSync(wrong, 'from marketd_client import Client\nClient("http://localhost").GetMarket("gold")\n');
       try {
@@ -262,16 +348,29 @@ describe.each(languages)("$name", { timeout: installMaxMs }, (language) => {
     if (language.rules !== undefined) await run(language.rules(projectFolder(language)), folder, { CASES: casesPath });
   });
 
-  test.runIf(language.readme)("the first example of its README", async (context) => {
+  test.runIf(language.readme)("the examples of its README", async (context) => {
     await ready(language, context);
-    if (language.readme === undefined || language.paste === undefined) return;
-    const code = (await firstExample(language.readme)).replace("http://127.0.0.1:8080", service.url);
-    const lines = start(await language.paste(projectFolder(language), code));
+    const [books, tape, ...others] = await examplesOf(language.readme ?? "");
+    expect(others).toEqual([]);
     const market = await firstMarket();
     const { buy, sell } = await depthOf(market);
+    const bookLines = await paste(language, books);
     const line = `${market} ${buy[0]?.price} ${sell[0]?.price}`;
-    await vi.waitFor(() => expect(lines).toContain(line), { timeout: 20_000 });
+    await vi.waitFor(() => expect(bookLines).toContain(line), { timeout: 20_000 });
+    const { markets } = await read<ListMarketsResponse>("/api/v2/markets");
+    const first = markets?.edges[0]?.node;
+    if (first === undefined) throw new Error("there is no market");
+    const made = await tradeLines(first);
+    expect(made.length).toBeGreaterThan(10);
+    const tapeLines = await paste(language, tape);
+    const expected = made.map((trade) => `${first.id} ${trade.split(" ").slice(0, 2).join(" ")}`);
+    await vi.waitFor(() => expect(tapeLines).toEqual(expected), { timeout: 20_000 });
   });
+
+  async function paste({ paste }: Language, code = ""): Promise<string[]> {
+    if (paste === undefined) throw new Error("it has no way to run an example");
+    return start(await paste(projectFolder(language), code.replace("http://127.0.0.1:8080", service.url)));
+  }
 });
 
 const callers = [...languages, java].filter((language) => language.calls !== undefined);
@@ -280,30 +379,88 @@ describe.each(callers)("$name", { timeout: installMaxMs }, (language) => {
   test("all operations by gRPC's own library, with code generated from the definitions", async (context) => {
     await ready(language, context);
     const operations = operationsOn(await known());
-    const file = join(projectFolder(language), "calls.json");
     const calls = operations.map(({ method, request }) => {
       return { method: methodOf(method).name, request, messagesMax: messagesMax(method) };
     });
-    writeFileSync(file, JSON.stringify(calls));
-    const [program = "", ...args] = language.calls?.(projectFolder(language)) ?? [];
-    const { host } = new URL(service.url);
-    const printed = await run([program, ...args, host, file], projectFolder(language));
-    const client = new GrpcProtocolClient(service.url);
-    const lines = printed.trim().split("\n");
-    expect(lines).toHaveLength(operations.length);
+    const lines = await callAll(language, calls);
+    const [grpc, plain] = [new GrpcProtocolClient(service.url), new HttpProtocolClient(service.url)];
     for (const [index, operation] of operations.entries()) {
       const { output } = methodOf(operation.method);
-      const outcomes = (JSON.parse(lines[index] ?? "") as Outcome[]).map((outcome) => {
+      const outcomes = (lines[index] ?? []).map((outcome) => {
         if ("error" in outcome) return outcome;
         return outcomeOf(output, fromJson(output, outcome.reply, { registry: anyRegistry }));
       });
-      const expected = await outcomesOf(client, operation);
+      // Messages of errors name fields as the protocol does.
+      const answered = await outcomesOf(plain, operation);
+      const isRefused = answered.some((outcome) => "error" in outcome);
+      const expected = isRefused ? await outcomesOf(grpc, operation) : answered;
       // These libraries give the details of an error in packages of their own.
       const seen = expected.map((outcome) => withoutReason(outcome));
       expect(outcomes, JSON.stringify(operation)).toEqual(seen);
     }
-    client.close();
+    grpc.close();
   });
+
+  test("trades and candles by gRPC's own library, while blocks are loaded", async (context) => {
+    await ready(language, context);
+    const { id } = await busiestMarket();
+    const trades = await followed(language, ObserveTradesResponseSchema, "ObserveTrades", { marketIds: [id] });
+    const streamed = trades.flatMap((message) => message.trades);
+    const query = { marketIds: id, "pagination.newestFirst": "false", "pagination.first": "5000" };
+    const listed = fromJson(ListTradesResponseSchema, (await read("/api/v2/trades", query)) as JsonValue).trades;
+    const all = listed?.edges.flatMap(({ node }) => node ?? []) ?? [];
+    expect(streamed.length).toBeGreaterThan(2);
+    const first = all.findIndex((trade) => trade.id === streamed[0]?.id);
+    expect(streamed).toEqual(all.slice(first, first + streamed.length));
+    const candleId = `trades_candle_1_minute_${id}`;
+    const candles = await followed(language, ObserveCandleDataResponseSchema, "ObserveCandleData", { candleId });
+    const { trades: after } = fromJson(ListTradesResponseSchema, (await read("/api/v2/trades", query)) as JsonValue);
+    const known = after?.edges.flatMap(({ node }) => node ?? []) ?? [];
+    const seen = candles.flatMap(({ candle }) => candle ?? []);
+    expect(seen.length).toBeGreaterThan(2);
+    for (const candle of seen) expect(candle).toMatchObject(foldOf(known, candle));
+  });
+
+  /** What each of some calls gave, by their order. */
+  async function callAll(language: Installed, calls: readonly object[]): Promise<Outcome[][]> {
+    const file = join(projectFolder(language), "calls.json");
+    writeFileSync(file, JSON.stringify(calls));
+    const [program = "", ...args] = language.calls?.(projectFolder(language)) ?? [];
+    const { host } = new URL(service.url);
+    const printed = await run([program, ...args, host, file], projectFolder(language));
+    const lines = printed.trim().split("\n");
+    expect(lines).toHaveLength(calls.length);
+    return lines.map((line) => JSON.parse(line) as Outcome[]);
+  }
+
+  /** The first messages of a stream, while a block after the other is loaded. */
+  async function followed<D extends DescMessage>(language: Installed, desc: D, method: string, request: object) {
+    let isDone = false;
+    const calling = callAll(language, [{ method, request, messagesMax: 4 }]).finally(() => {
+      isDone = true;
+    });
+    while (!isDone) {
+      expect(loaded).toBeLessThan(network.blocks);
+      await load(loaded + 1);
+      await sleep(liveBlockMs);
+    }
+    const [outcomes = []] = await calling;
+    expect(outcomes).toHaveLength(4);
+    return outcomes.map((outcome) => fromJson(desc, "reply" in outcome ? outcome.reply : null));
+  }
+
+  /** The candle of the trades in its period up to its last one. */
+  function foldOf(trades: readonly Trade[], { start, lastUpdate }: Candle): Partial<Candle> {
+    const own = trades.filter(({ timestamp }) => timestamp >= start && timestamp <= lastUpdate);
+    const prices = own.map(({ price }) => price).sort(comparePrices);
+    return {
+      open: own[0]?.price ?? "",
+      close: own.at(-1)?.price ?? "",
+      low: prices[0] ?? "",
+      high: prices.at(-1) ?? "",
+      volume: own.reduce((sum, { size }) => sum + size, 0n),
+    };
+  }
 
   function withoutReason(outcome: Outcome) {
     if ("reply" in outcome) return outcome;
@@ -412,11 +569,41 @@ test("backtests have the same result in every language, and go on live", { timeo
     for (const lines of readers) expect(lines).toContain(summary);
   }, backtestPatience);
   for (const lines of readers) expect(lines.slice(0, lines.indexOf(summary))).toHaveLength(trades);
-  for (let blocks = firstBlocks + 1; readers.some((lines) => lines.length === trades + 1); blocks++) {
+  for (let blocks = loaded + 1; readers.some((lines) => lines.length === trades + 1); blocks++) {
     expect(blocks).toBeLessThan(network.blocks);
     await load(blocks);
     await sleep(liveBlockMs);
   }
+});
+
+test("trades go on where they were when the server is killed, each once", { timeout: installMaxMs }, async () => {
+  await Promise.all(installed.values());
+  const market = await busiestMarket();
+  const readers = languages
+    .filter(({ name }) => name !== "shell" && !skipped.has(name))
+    .map((language) => start([...language.example(projectFolder(language), "trades"), market.id]));
+  const compare = async () => {
+    const expected = await tradeLines(market);
+    await vi.waitFor(
+      () => {
+        for (const lines of readers) expect(lines.length).toBe(expected.length);
+      },
+      { timeout: 40_000 },
+    );
+    for (const lines of readers) expect(lines).toEqual(expected);
+    return expected.length;
+  };
+  for (let round = 0, before = 0; round < 3; round++) {
+    const now = await compare();
+    expect(now).toBeGreaterThan(before);
+    before = now;
+    // While the stream is open, then while there is none.
+    await load(loaded + 5);
+    await service.kill();
+    await load(loaded + 5);
+    await service.start();
+  }
+  await compare();
 });
 
 test("live order books go on when the server restarts", { timeout: installMaxMs }, async () => {

@@ -12,7 +12,10 @@ export type Example =
   | "live-order-book"
   | "ledger-history"
   | "verified-export"
-  | "backtest";
+  | "backtest"
+  | "trades"
+  | "candles"
+  | "balances";
 
 /** A program and its arguments. */
 export type Command = readonly [string, ...string[]];
@@ -37,7 +40,7 @@ export interface Language extends Installed {
   readonly checkTypes?: (folder: string, files: readonly string[]) => Promise<void>;
   /** Whether docs/depth-stream.md shows how to keep a book in it. */
   readonly hasBookFile?: boolean;
-  /** A page whose first code block is to be pasted and run, and how. */
+  /** A page whose code blocks, of order books and of trades, are to be pasted and run, and how. */
   readonly readme?: string;
   readonly paste?: (folder: string, code: string) => Promise<Command>;
 }
@@ -156,7 +159,7 @@ const go: Language = {
   rules: () => [program("go"), "test", "-C", join(root, "clients/go"), "-count=1", "."],
   readme: "clients/go/README.md",
   async paste(folder, code) {
-    await mkdir(join(folder, "first"));
+    await mkdir(join(folder, "first"), { recursive: true });
     await writeFile(join(folder, "first/main.go"), code);
     await goBuild(folder);
     return [join(folder, "bin/first")];
@@ -204,10 +207,8 @@ export const languages: readonly Language[] = [typescript, shell, go, python];
 /** Those that a compiler takes minutes for, where nothing is kept from the last time. */
 export const compiled: readonly Installed[] = [go, java];
 
-/** The first code block of a page that is in its language. */
-export async function firstExample(page: string): Promise<string> {
+/** The code blocks of a page that are in its language. */
+export async function examplesOf(page: string): Promise<string[]> {
   const text = await readFile(join(root, page), "utf8");
-  const code = /^```(?:ts|python|go)\n([\s\S]*?)^```$/m.exec(text)?.[1];
-  if (code === undefined) throw new Error(`${page} has no example`);
-  return code;
+  return [...text.matchAll(/^```(?:ts|python|go)\n([\s\S]*?)^```$/gm)].map(([, code = ""]) => code);
 }

@@ -10,12 +10,16 @@ import { Code, ConnectError, createRouterTransport, type ServiceImpl } from "@co
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
+  accounts,
+  balanceChanges,
   bookAt,
+  candles,
   createMarketdClient,
   DepthBook,
   type DepthChange,
   exportLedger,
   isTransient,
+  type ListCandleDataRequest,
   type ListLedgerEntriesRequest,
   type ListLedgerEntriesResponseSchema,
   ledgerEntries,
@@ -30,6 +34,7 @@ import {
   scaledPrice,
   scaledSize,
   TradingDataService,
+  trades,
 } from "../../clients/typescript/src/index.js";
 import { ExportCheck } from "../../clients/typescript/src/ledger-export.js";
 import { Sha256 } from "../../clients/typescript/src/sha256.js";
@@ -50,6 +55,19 @@ interface ReplayMessage {
   /** State, price and size decimals. */
   readonly status?: readonly string[];
   readonly caughtUp?: boolean;
+}
+
+interface TradeCall {
+  readonly call: string;
+  /** The block that the response names. */
+  readonly height: string;
+  /** Of a list, and the cursor of the next page if there is one. */
+  readonly trades?: readonly string[];
+  readonly next?: string;
+  /** Of a stream. */
+  readonly messages?: readonly (readonly string[])[];
+  /** The code of its error; 0 or none: it ends well. */
+  readonly end?: number;
 }
 
 /** The cases that the clients in every language are tried with. */
@@ -93,6 +111,22 @@ interface Cases {
     /** Null: the live stream. */
     readonly past: { readonly from: string; readonly until?: string; readonly speed?: string } | null;
     readonly streams: readonly { readonly messages: readonly ReplayMessage[]; readonly end: number }[];
+    readonly requests: readonly string[];
+    readonly seen: readonly string[];
+  }[];
+  /** Balances, and what they are with an asset's decimals: null for an asset that is not announced. */
+  readonly amounts: readonly {
+    readonly name: string;
+    readonly amount: string;
+    readonly decimals: string | null;
+    readonly scaled?: string | null;
+    readonly error?: string;
+  }[];
+  /** What a server does at each call, and what a reader of trades asks for and sees. A trade is its id and time. */
+  readonly trades: readonly {
+    readonly name: string;
+    readonly from: string | null;
+    readonly calls: readonly TradeCall[];
     readonly requests: readonly string[];
     readonly seen: readonly string[];
   }[];
@@ -406,6 +440,127 @@ describe("ledgerEntries", () => {
     const edges = cursors.map((cursor) => ({ cursor, node: { quantity: "1" } }));
     return { ledgerEntries: { edges, pageInfo: { hasNextPage, endCursor } } };
   }
+});
+
+describe("trades", () => {
+  function tradesOf(texts: readonly string[]) {
+    return texts.map((text) => {
+      const [id = "", timestamp = ""] = text.split(" ");
+      return { id, timestamp: BigInt(timestamp) };
+    });
+  }
+
+  test.each(cases.trades)("$name", async ({ from, calls, requests, seen: expected }) => {
+    const asked: string[] = [];
+    const next = (request: string, headers: Headers): TradeCall => {
+      const call = calls[asked.length];
+      asked.push(request);
+      if (call === undefined || !request.startsWith(call.call)) throw new ConnectError("out of script", Code.NotFound);
+      headers.set("X-Block-Height", call.height);
+      return call;
+    };
+    const failAs = ({ end = 0 }: TradeCall) => {
+      if (end !== 0) throw new ConnectError("as scripted", end);
+    };
+    const client = clientOf({
+      listTrades({ marketIds, dateRange, pagination }, { responseHeader }) {
+        expect([marketIds, pagination?.newestFirst]).toEqual([["m"], false]);
+        const fields = { from: dateRange?.startTimestamp, after: pagination?.after };
+        const given = Object.entries(fields).filter(([, value]) => value !== undefined);
+        const call = next(["list", ...given.map(([name, value]) => `${name}=${value}`)].join(" "), responseHeader);
+        failAs(call);
+        const edges = tradesOf(call.trades ?? []).map((node) => ({ node }));
+        return { trades: { edges, pageInfo: { hasNextPage: call.next !== undefined, endCursor: call.next ?? "" } } };
+      },
+      async *observeTrades({ marketIds }, { responseHeader }) {
+        expect(marketIds).toEqual(["m"]);
+        const call = next("stream", responseHeader);
+        for (const message of call.messages ?? []) yield { trades: tradesOf(message) };
+        failAs(call);
+      },
+    });
+    const seen: string[] = [];
+    const onDisconnect = ({ rawMessage }: ConnectError) => seen.push(rawMessage);
+    try {
+      for await (const { id } of trades(client, "m", from === null ? undefined : BigInt(from), { onDisconnect })) {
+        seen.push(id);
+      }
+    } catch (error) {
+      seen.push((error as ConnectError).rawMessage);
+    }
+    expect(seen).toEqual(expected);
+    expect(asked).toEqual(requests);
+  });
+
+  test("end with the signal", async () => {
+    const stop = new AbortController();
+    const client = clientOf({
+      listTrades: () => ({ trades: { edges: tradesOf(["a 1"]).map((node) => ({ node })) } }),
+      async *observeTrades(_, { signal }) {
+        yield {};
+        await new Promise((resolve) => signal.addEventListener("abort", resolve));
+      },
+    });
+    for await (const { id } of trades(client, "m", 0n, { signal: stop.signal })) {
+      expect(id).toBe("a");
+      setTimeout(() => stop.abort(), 50);
+    }
+  });
+});
+
+test("candles are read oldest first, over pages, and up to a time", async () => {
+  const asked: ListCandleDataRequest[] = [];
+  const client = clientOf({
+    listCandleData(request) {
+      asked.push(request);
+      const more = asked.length < 3;
+      // The second page is empty.
+      const edges = asked.length === 2 ? [] : [{ node: { open: `${asked.length}` } }];
+      return { candles: { edges, pageInfo: { hasNextPage: more, endCursor: `c${asked.length}` } } };
+    },
+  });
+  const seen = [];
+  for await (const { open } of candles(client, "m", "15 minutes", new Date(1), 5_000_000n, { pageSize: 7 })) {
+    seen.push(open);
+  }
+  expect(seen).toEqual(["1", "3"]);
+  const range = { candleId: "trades_candle_15_minutes_m", fromTimestamp: 1_000_000n, toTimestamp: 5_000_000n };
+  const page = { newestFirst: false, first: 7 };
+  const after = asked.map(({ pagination }) => pagination?.after);
+  expect(after).toEqual([undefined, "c1", "c2"]);
+  for (const request of asked) expect(request).toMatchObject({ ...range, pagination: page });
+});
+
+describe("balances", () => {
+  test.each(cases.amounts)("$name", async ({ amount, decimals, scaled = null, error }) => {
+    let assets = 0;
+    const client = clientOf({
+      listAccounts: () => {
+        const node = { asset: "a", balance: amount };
+        return { accounts: { edges: [{ node }, { node }] } };
+      },
+      listBalanceChanges: () => ({ balances: { edges: [{ node: { assetId: "a", balance: amount } }] } }),
+      getAsset({ assetId }) {
+        assets++;
+        if (decimals === null) throw new ConnectError("unknown", Code.NotFound);
+        return { asset: { id: assetId, details: { decimals: BigInt(decimals) } } };
+      },
+    });
+    const read = async (list: typeof accounts | typeof balanceChanges) => {
+      const seen = [];
+      for await (const { asset, balance } of list(client)) seen.push([asset?.id, balance]);
+      return seen;
+    };
+    if (error !== undefined) {
+      await expect(read(accounts)).rejects.toThrow(error);
+      await expect(read(balanceChanges)).rejects.toThrow(error);
+      return;
+    }
+    const expected = scaled === null ? [undefined, undefined] : ["a", scaled];
+    expect(await read(accounts)).toEqual([expected, expected]);
+    expect(assets).toBe(1);
+    expect(await read(balanceChanges)).toEqual([expected]);
+  });
 });
 
 describe("exports", () => {

@@ -55,6 +55,7 @@ export function operationsOn({ market, other, party, asset }: Known): readonly O
     { method: "listCandleIntervals", request: { marketId: "nowhere" } },
     { method: "listCandleData", request: { candleId: `trades_candle_1_minute_${market}`, pagination: { first: 2 } } },
     { method: "listCandleData", request: { candleId: "trades_candle_2_minutes" } },
+    { method: "observeCandleData", request: { candleId: `trades_candle_1_hour_${market}` } },
     { method: "observeCandleData", request: { candleId: "trades_candle_block_nowhere" } },
     { method: "listAccounts", request: { filter: { partyIds: [party] }, asOf: "1" } },
     { method: "listAccounts", request: { filter: { partyIds: [party, other] } } },

@@ -6,6 +6,7 @@ import threading
 import unittest
 from concurrent import futures
 from datetime import datetime, timezone
+from decimal import Decimal
 
 import grpc
 from google.rpc.error_details_pb2 import RetryInfo
@@ -16,7 +17,10 @@ from marketd_client import (
     DepthBook,
     ExportDiffers,
     ListDoesNotAdvance,
+    accounts,
+    balance_changes,
     book_at,
+    candles,
     is_transient,
     ledger_entries,
     read_depth,
@@ -24,13 +28,31 @@ from marketd_client import (
     retry_wait_seconds,
     scaled_price,
     scaled_size,
+    trades,
 )
 from marketd_client.gen.datanode.api.v2.trading_data_pb2 import (
+    AccountBalance,
+    AccountEdge,
+    AccountsConnection,
+    AggregatedBalance,
+    AggregatedBalanceConnection,
+    AggregatedBalanceEdge,
     AggregatedLedgerEntriesConnection,
     AggregatedLedgerEntriesEdge,
+    Candle,
+    CandleDataConnection,
+    CandleEdge,
+    GetAssetResponse,
+    ListAccountsResponse,
+    ListBalanceChangesResponse,
+    ListCandleDataResponse,
     ListLedgerEntriesResponse,
+    ListTradesResponse,
     ObserveMarketsDepthUpdatesResponse,
+    ObserveTradesResponse,
     PageInfo,
+    TradeConnection,
+    TradeEdge,
 )
 from marketd_client.gen.datanode.api.v2.trading_data_pb2_grpc import (
     TradingDataServiceServicer,
@@ -47,8 +69,9 @@ from marketd_client.gen.marketd.history.v1.market_history_pb2_grpc import (
     MarketHistoryServiceServicer,
     add_MarketHistoryServiceServicer_to_server,
 )
+from marketd_client.gen.vega.assets_pb2 import Asset, AssetDetails
 from marketd_client.gen.vega.markets_pb2 import Market
-from marketd_client.gen.vega.vega_pb2 import MarketDepthUpdate, PriceLevel
+from marketd_client.gen.vega.vega_pb2 import MarketDepthUpdate, PriceLevel, Trade
 from marketd_client.ledger import ExportCheck
 
 with open(os.environ["CASES"], encoding="utf-8") as file:
@@ -176,6 +199,90 @@ class Scripted(TradingDataServiceServicer):
         return self.pages.pop(0)
 
 
+def status_of(code):
+    return next(one for one in grpc.StatusCode if one.value[0] == code)
+
+
+class ScriptedTrades(TradingDataServiceServicer):
+    """Each call does what the next of the script says."""
+
+    def __init__(self, calls):
+        self.calls = list(calls)
+        self.requests = []
+
+    def _next(self, request, context):
+        self.requests.append(request)
+        call = self.calls.pop(0)
+        if not request.startswith(call["call"]):
+            context.abort(grpc.StatusCode.NOT_FOUND, "out of script")
+        context.send_initial_metadata([("x-block-height", call["height"])])
+        return call
+
+    def ListTrades(self, request, context):
+        if list(request.market_ids) != ["m"] or request.pagination.newest_first:
+            context.abort(grpc.StatusCode.NOT_FOUND, "wrong request")
+        text = "list"
+        if request.date_range.HasField("start_timestamp"):
+            text += f" from={request.date_range.start_timestamp}"
+        if request.pagination.HasField("after"):
+            text += f" after={request.pagination.after}"
+        call = self._next(text, context)
+        if call.get("end", 0) != 0:
+            context.abort(status_of(call["end"]), "as scripted")
+        edges = [TradeEdge(node=trade) for trade in trades_of(call["trades"])]
+        info = PageInfo(has_next_page="next" in call, end_cursor=call.get("next", ""))
+        return ListTradesResponse(trades=TradeConnection(edges=edges, page_info=info))
+
+    def ObserveTrades(self, request, context):
+        call = self._next("stream", context)
+        for message in call["messages"]:
+            yield ObserveTradesResponse(trades=trades_of(message))
+        if call["end"] != 0:
+            context.abort(status_of(call["end"]), "as scripted")
+
+
+def trades_of(texts):
+    parts = [text.split() for text in texts]
+    return [Trade(id=id, timestamp=int(timestamp)) for id, timestamp in parts]
+
+
+class Candles(TradingDataServiceServicer):
+    """Three pages of candles, of which the second is empty."""
+
+    def __init__(self):
+        self.requests = []
+
+    def ListCandleData(self, request, context):
+        self.requests.append(request)
+        count = len(self.requests)
+        edges = [] if count == 2 else [CandleEdge(node=Candle(open=str(count)))]
+        info = PageInfo(has_next_page=count < 3, end_cursor=f"c{count}")
+        return ListCandleDataResponse(candles=CandleDataConnection(edges=edges, page_info=info))
+
+
+class Balances(TradingDataServiceServicer):
+    """Accounts with one balance, of one asset."""
+
+    def __init__(self, amount, decimals):
+        self.amount = amount
+        self.decimals = decimals
+        self.assets = 0
+
+    def ListAccounts(self, request, context):
+        edge = AccountEdge(node=AccountBalance(asset="a", balance=self.amount))
+        return ListAccountsResponse(accounts=AccountsConnection(edges=[edge, edge]))
+
+    def ListBalanceChanges(self, request, context):
+        edge = AggregatedBalanceEdge(node=AggregatedBalance(asset_id="a", balance=self.amount))
+        return ListBalanceChangesResponse(balances=AggregatedBalanceConnection(edges=[edge]))
+
+    def GetAsset(self, request, context):
+        self.assets += 1
+        if self.decimals is None:
+            context.abort(grpc.StatusCode.NOT_FOUND, "unknown")
+        return GetAssetResponse(asset=Asset(id=request.asset_id, details=AssetDetails(decimals=int(self.decimals))))
+
+
 class Replays(MarketHistoryServiceServicer):
     """Each stream sends what the next script says."""
 
@@ -192,7 +299,7 @@ class Replays(MarketHistoryServiceServicer):
         for message in script["messages"]:
             yield replay_message(**message)
         if script["end"] != 0:
-            context.abort(next(one for one in grpc.StatusCode if one.value[0] == script["end"]), "as scripted")
+            context.abort(status_of(script["end"]), "as scripted")
 
     def GetMarketDepthAt(self, request, context):
         self.requests.append(request.timestamp)
@@ -314,6 +421,57 @@ class Calls(unittest.TestCase):
         self.assertEqual(book.sequence_number, 7)
         scaled = [scaled_price(response, book.best_bid.price), scaled_size(response, 1)]
         self.assertEqual(scaled, ["0.09", "10"])
+
+    def test_trades(self):
+        for case in CASES["trades"]:
+            with self.subTest(case["name"]):
+                service = ScriptedTrades(case["calls"])
+                seen = []
+                reader = trades(
+                    self.serve(service),
+                    "m",
+                    None if case["from"] is None else int(case["from"]),
+                    on_disconnect=lambda error, _, seen=seen: seen.append(error.details()),
+                )
+                try:
+                    for trade in reader:
+                        seen.append(trade.id)
+                except grpc.RpcError as error:
+                    seen.append(error.details())
+                except ListDoesNotAdvance as error:
+                    seen.append(str(error))
+                self.assertEqual(seen, case["seen"])
+                self.assertEqual(service.requests, case["requests"])
+
+    def test_candles_are_read_oldest_first_over_pages_and_up_to_a_time(self):
+        service = Candles()
+        start = datetime(1970, 1, 1, 0, 0, 1, tzinfo=timezone.utc)
+        found = candles(self.serve(service), "m", "15 minutes", start, 5_000_000_000, page_size=7)
+        self.assertEqual([candle.open for candle in found], ["1", "3"])
+        for request in service.requests:
+            asked = (request.candle_id, request.from_timestamp, request.to_timestamp)
+            self.assertEqual(asked, ("trades_candle_15_minutes_m", 10**9, 5 * 10**9))
+            self.assertEqual((request.pagination.first, request.pagination.newest_first), (7, False))
+        self.assertEqual([request.pagination.after for request in service.requests], ["", "c1", "c2"])
+
+    def test_balances(self):
+        for case in CASES["amounts"]:
+            with self.subTest(case["name"]):
+                service = Balances(case["amount"], case["decimals"])
+                client = self.serve(service)
+                if "error" in case:
+                    for read in (accounts, balance_changes):
+                        with self.assertRaises((grpc.RpcError, ValueError)) as raised:
+                            list(read(client))
+                        self.assertIn(case["error"], str(raised.exception))
+                    continue
+                scaled = None if case["scaled"] is None else Decimal(case["scaled"])
+                expected = None if scaled is None else "a"
+                found = list(accounts(client))
+                self.assertEqual(service.assets, 1)
+                for one in (*found, *balance_changes(client)):
+                    self.assertEqual((one.asset and one.asset.id, one.balance), (expected, scaled))
+                self.assertEqual(len(found), 2)
 
     def test_the_depth_reader_can_be_stopped(self):
         whole = [update_of({"previous": "0", "sequence": "10", "buy": [], "sell": []})]

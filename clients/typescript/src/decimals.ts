@@ -1,7 +1,8 @@
+import type { Asset } from "../../../gen/vega/assets_pb.js";
 import { scaled } from "../../../src/domain/decimal-text.js";
 import { quoted } from "../../../src/domain/printable.js";
 
-/** The most decimal places that a market can have, before or after the point: numbers have at most 78 digits. */
+/** The most decimal places that a market or an asset can have, before or after the point: numbers have at most 78 digits. */
 export const decimalPlacesMax = 78;
 
 /** Decimal places of a market's prices and sizes. Those of sizes may be negative: -3 counts in thousands. */
@@ -20,15 +21,16 @@ export interface Scale {
 
 /** The decimal places of a market. @throws RangeError that names the market, beyond {@link decimalPlacesMax} */
 export function decimalsOf({ id, marketId, decimalPlaces, positionDecimalPlaces }: Scale): Decimals {
-  const decimals = { price: Number(decimalPlaces), size: Number(positionDecimalPlaces) };
-  for (const places of Object.values(decimals)) {
-    if (Math.abs(places) > decimalPlacesMax) {
-      throw new RangeError(
-        `market ${quoted(id ?? marketId ?? "")} has ${places} decimal places; at most ${decimalPlacesMax} can be right`,
-      );
-    }
-  }
-  return decimals;
+  const name = id ?? marketId ?? "";
+  return {
+    price: placesOf("market", name, decimalPlaces),
+    size: placesOf("market", name, positionDecimalPlaces),
+  };
+}
+
+function placesOf(what: string, id: string, places: bigint): number {
+  if (places <= decimalPlacesMax && places >= -decimalPlacesMax) return Number(places);
+  throw new RangeError(`${what} ${quoted(id)} has ${places} decimal places; at most ${decimalPlacesMax} can be right`);
 }
 
 /** A price of a market as a decimal number: `"12345"` with 2 decimal places is `123.45`. @throws RangeError */
@@ -39,4 +41,9 @@ export function scaledPrice(market: Scale, price: string | bigint): string {
 /** A volume or size of a market as a decimal number. @throws RangeError */
 export function scaledSize(market: Scale, size: bigint | string): string {
   return scaled(size, decimalsOf(market).size, "");
+}
+
+/** An amount of an asset, such as a balance, as a decimal number. @throws RangeError that names the asset */
+export function scaledAmount({ id, details }: Pick<Asset, "id" | "details">, amount: bigint | string): string {
+  return scaled(amount, placesOf("asset", id, details?.decimals ?? 0n), "");
 }

@@ -11,11 +11,9 @@ import type { MarketDepthUpdate } from "../../../gen/vega/vega_pb.js";
 import { DepthBook, type DepthLevel } from "../../../src/domain/depth-book.js";
 import { quoted } from "../../../src/domain/printable.js";
 import type { MarketdClient } from "./client.js";
-import { isTransient, retryWaitMs } from "./retry.js";
+import { isTransient } from "./retry.js";
+import { type StreamOptions, streamEnded, watched, withRetries } from "./stream.js";
 import { nanosecondsOf, type Time } from "./time.js";
-
-/** A stream without a message for this long is given up; a server sends one every 15 seconds. */
-export const silenceMaxMs = 45_000;
 
 /** The token that opens a stream at the newest block. */
 const newest = "live";
@@ -24,20 +22,14 @@ const newest = "live";
 const pricePattern = /^[0-9]{1,78}$/;
 
 /** What to read, and until when. */
-export interface DepthReaderOptions {
+export interface DepthReaderOptions extends StreamOptions {
   /** None: every market, those announced later included. */
   readonly marketIds?: readonly string[];
-  /** Ends the reader, without an error. Leaving the loop ends it too. */
-  readonly signal?: AbortSignal;
-  /** Default: {@link silenceMaxMs}. */
-  readonly silenceMaxMs?: number;
   /**
    * Called and awaited when a stream has sent its first message, before its first change: on the first connection and on
    * each further one. An error is treated as the stream's.
    */
   readonly onConnect?: () => void | Promise<void>;
-  /** Called when the stream broke, before each wait. The books are out of date until `onConnect` is called again. */
-  readonly onDisconnect?: (error: ConnectError, waitMs: number) => void;
   /**
    * Called when a market's state or decimals are others, before the change of its book. The book of a market that is
    * `STALE` is unknown until it is `WHOLE` again.
@@ -114,7 +106,6 @@ class DepthReader {
   readonly #options: DepthReaderOptions;
   /** Which past to read; undefined: none. */
   readonly #past: ReplayRequest | undefined;
-  readonly #signal: AbortSignal;
   #isLive: boolean;
   /** Of the last message whose changes are in the books; empty: there is none. */
   #token = "";
@@ -126,28 +117,18 @@ class DepthReader {
     this.#options = options;
     this.#past = past;
     this.#isLive = past === undefined;
-    this.#signal = options.signal ?? new AbortController().signal;
   }
 
-  async *read(): AsyncGenerator<DepthChange, void> {
-    let failures = 0;
-    while (!this.#signal.aborted) {
-      try {
-        for await (const message of this.#messages()) {
-          failures = 0;
-          yield* this.#changes(message);
-        }
-        return;
-      } catch (thrown) {
-        if (this.#signal.aborted) return;
-        const error = ConnectError.from(thrown);
-        if (!this.#goesOnAfter(error)) throw error;
-        failures++;
-        const waitMs = retryWaitMs(error, failures);
-        this.#options.onDisconnect?.(error, waitMs);
-        await sleep(waitMs, this.#signal);
-      }
-    }
+  read(): AsyncGenerator<DepthChange, void> {
+    return withRetries(
+      () => this.#readOnce(),
+      (error) => this.#goesOnAfter(error),
+      this.#options,
+    );
+  }
+
+  async *#readOnce(): AsyncGenerator<readonly DepthChange[], void> {
+    for await (const message of this.#messages()) yield this.#changes(message);
   }
 
   /** Whether another connection can be of use. The live stream begins with whole books where it cannot go on. */
@@ -187,30 +168,17 @@ class DepthReader {
       yield* this.#messagesOf((signal) => plainMessages(this.#client.observeMarketsDepthUpdates(request, { signal })));
     }
     if (this.#isLive || this.#past?.untilTimestamp === undefined) {
-      throw new ConnectError("the stream ended", Code.Unavailable);
+      throw streamEnded();
     }
   }
 
   async *#messagesOf(open: (signal: AbortSignal) => AsyncIterable<Message | undefined>): AsyncGenerator<Message, void> {
-    const maxMs = this.#options.silenceMaxMs ?? silenceMaxMs;
-    const stream = new AbortController();
-    const endIfSilent = () => stream.abort(new ConnectError(`no message for ${maxMs} ms`, Code.Unavailable));
-    try {
-      const parts = open(AbortSignal.any([this.#signal, stream.signal]))[Symbol.asyncIterator]();
-      for (let first = true; ; ) {
-        // Only the time that we wait counts, not the time that the caller takes over a change.
-        const timer = setTimeout(endIfSilent, maxMs);
-        const { done, value } = await parts.next().finally(() => clearTimeout(timer));
-        if (done === true) return;
-        if (value === undefined) continue;
-        if (first) await this.#options.onConnect?.();
-        first = false;
-        yield value;
-      }
-    } catch (thrown) {
-      throw stream.signal.aborted ? stream.signal.reason : thrown;
-    } finally {
-      stream.abort();
+    let first = true;
+    for await (const message of watched(open, this.#options)) {
+      if (message === undefined) continue;
+      if (first) await this.#options.onConnect?.();
+      first = false;
+      yield message;
     }
   }
 
@@ -280,16 +248,4 @@ export function checkPrices(marketId: string, levels: readonly DepthLevel[]): vo
     if (pricePattern.test(price)) continue;
     throw new ConnectError(`market ${quoted(marketId)} has the price ${quoted(price)}`, Code.DataLoss);
   }
-}
-
-function sleep(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const done = () => {
-      clearTimeout(timer);
-      signal.removeEventListener("abort", done);
-      resolve();
-    };
-    const timer = setTimeout(done, ms);
-    signal.addEventListener("abort", done);
-  });
 }

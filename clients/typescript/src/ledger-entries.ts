@@ -6,21 +6,18 @@ import type {
   LedgerEntryFilterSchema,
 } from "../../../gen/datanode/api/v2/trading_data_pb.js";
 import type { MarketdClient } from "./client.js";
-import { CursorCheck } from "./cursor-check.js";
+import { type ListOptions, pages } from "./pages.js";
 
 /** Which ledger entries, and in which order. Everything is optional. */
-export interface LedgerQuery {
+export interface LedgerQuery extends ListOptions {
   /** Absent: every entry. */
   readonly filter?: MessageInitShape<typeof LedgerEntryFilterSchema>;
   /** In nanoseconds: start inclusive, end exclusive. */
   readonly dateRange?: MessageInitShape<typeof DateRangeSchema>;
   /** Default: true. */
   readonly newestFirst?: boolean;
-  /** Entries per request, 1 to 5000. Default: 1000. */
-  readonly pageSize?: number;
   /** A cursor: only entries after it, in the order of the list. */
   readonly after?: string;
-  readonly signal?: AbortSignal;
 }
 
 /** A ledger entry, and the cursor that goes on after it. */
@@ -34,26 +31,16 @@ export type LedgerEdge = AggregatedLedgerEntriesEdge & { readonly node: Aggregat
  */
 export async function* ledgerEntries(client: MarketdClient, query: LedgerQuery = {}): AsyncGenerator<LedgerEdge, void> {
   const { filter, dateRange, newestFirst, pageSize, after, signal } = query;
-  const request = {
-    ...(filter && { filter }),
-    ...(dateRange && { dateRange }),
-    pagination: {
-      ...(newestFirst !== undefined && { newestFirst }),
-      ...(pageSize !== undefined && { first: pageSize }),
-    },
+  const request = { ...(filter && { filter }), ...(dateRange && { dateRange }) };
+  const order = {
+    ...(newestFirst !== undefined && { newestFirst }),
+    ...(pageSize !== undefined && { first: pageSize }),
   };
-  const check = new CursorCheck(after);
-  for (let cursor = after; ; ) {
-    const pagination = { ...request.pagination, ...(cursor !== undefined && { after: cursor }) };
-    const response = await client.listLedgerEntries({ ...request, pagination }, signal && { signal });
-    const { edges = [], pageInfo } = response.ledgerEntries ?? {};
-    // A page can be short, or even empty, and not the last.
-    const next = pageInfo?.hasNextPage === true ? pageInfo.endCursor : undefined;
-    if (next !== undefined) check.advance(next);
-    yield* edges.filter(hasNode);
-    if (next === undefined) return;
-    cursor = next;
-  }
+  const read = async (cursor: { readonly after?: string }) => {
+    const pagination = { ...order, ...cursor };
+    return (await client.listLedgerEntries({ ...request, pagination }, signal && { signal })).ledgerEntries;
+  };
+  for await (const edges of pages(read, after)) yield* edges.filter(hasNode);
 }
 
 function hasNode(edge: AggregatedLedgerEntriesEdge): edge is LedgerEdge {

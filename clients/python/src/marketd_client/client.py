@@ -35,6 +35,11 @@ class UnaryMethod(Protocol[_Request, _Response]):
     ) -> _Response:
         """Raises grpc.RpcError. ``timeout`` is in seconds; default: none."""
 
+    def with_call(
+        self, request: _Request, timeout: Optional[float] = None, metadata: Optional[Metadata] = None
+    ) -> Tuple[_Response, grpc.Call]:
+        """The same, and the call with its metadata."""
+
 
 class StreamMethod(Protocol[_Request, _Response]):
     """A method with a stream of responses, such as ``client.ExportLedgerEntries``."""
@@ -90,6 +95,18 @@ class Client(TradingDataServiceStub, MarketHistoryServiceStub):
     ListERC20MultiSigSignerRemovedBundles: UnaryMethod[
         messages.ListERC20MultiSigSignerRemovedBundlesRequest, messages.ListERC20MultiSigSignerRemovedBundlesResponse
     ]
+    ListMarkets: UnaryMethod[messages.ListMarketsRequest, messages.ListMarketsResponse]
+    ObserveMarketsData: StreamMethod[messages.ObserveMarketsDataRequest, messages.ObserveMarketsDataResponse]
+    ListAssets: UnaryMethod[messages.ListAssetsRequest, messages.ListAssetsResponse]
+    GetAsset: UnaryMethod[messages.GetAssetRequest, messages.GetAssetResponse]
+    ListTrades: UnaryMethod[messages.ListTradesRequest, messages.ListTradesResponse]
+    ObserveTrades: StreamMethod[messages.ObserveTradesRequest, messages.ObserveTradesResponse]
+    GetLastTrade: UnaryMethod[messages.GetLastTradeRequest, messages.GetLastTradeResponse]
+    ListCandleIntervals: UnaryMethod[messages.ListCandleIntervalsRequest, messages.ListCandleIntervalsResponse]
+    ListCandleData: UnaryMethod[messages.ListCandleDataRequest, messages.ListCandleDataResponse]
+    ObserveCandleData: StreamMethod[messages.ObserveCandleDataRequest, messages.ObserveCandleDataResponse]
+    ListAccounts: UnaryMethod[messages.ListAccountsRequest, messages.ListAccountsResponse]
+    ListBalanceChanges: UnaryMethod[messages.ListBalanceChangesRequest, messages.ListBalanceChangesResponse]
     GetMarketDepthAt: UnaryMethod[history.GetMarketDepthAtRequest, history.GetMarketDepthAtResponse]
     ListMarketDepthChanges: UnaryMethod[history.ListMarketDepthChangesRequest, history.ListMarketDepthChangesResponse]
     ReplayMarketsDepth: StreamMethod[history.ReplayMarketsDepthRequest, history.ReplayMarketsDepthResponse]

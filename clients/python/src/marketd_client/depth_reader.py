@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import re
 import threading
-import time
-from datetime import datetime, timedelta, timezone
 from decimal import Decimal
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Protocol, Sequence, TypeVar, Union
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 import grpc
 
@@ -23,14 +21,9 @@ from .gen.marketd.history.v1.market_history_pb2 import (
 )
 from .gen.vega.vega_pb2 import MarketDepthUpdate
 from .quoted import quoted
-from .retry import is_transient, retry_wait_seconds
-
-_Response = TypeVar("_Response")
-
-#: A stream without a message for this long is given up; a server sends one every 15 seconds.
-SILENCE_MAX_SECONDS = 45.0
-
-_POLL_SECONDS = 0.1
+from .retry import is_transient
+from .stream import SILENCE_MAX_SECONDS, Broken, FailedCall, Response, watched, with_retries
+from .times import Time, nanoseconds
 
 #: The token that opens a stream at the newest block.
 _NEWEST = "live"
@@ -76,31 +69,6 @@ class PastBook(NamedTuple):
     response: GetMarketDepthAtResponse
 
 
-class FailedCall(Protocol):
-    """What a grpc.RpcError tells."""
-
-    def code(self) -> grpc.StatusCode: ...
-
-    def details(self) -> Optional[str]: ...
-
-
-class _Broken(grpc.RpcError):
-    """A stream that ended, fell silent or has a gap, in the form of an error of gRPC."""
-
-    def __init__(self, message: str, code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE) -> None:
-        super().__init__(message)
-        self._code = code
-
-    def code(self) -> grpc.StatusCode:
-        return self._code
-
-    def details(self) -> str:
-        return str(self)
-
-    def trailing_metadata(self) -> None:
-        return None
-
-
 def read_depth(
     client: Client,
     market_ids: Sequence[str] = (),
@@ -133,8 +101,8 @@ def replay(
     client: Client,
     market_ids: Sequence[str] = (),
     *,
-    from_time: Union[int, datetime, None] = None,
-    until: Union[int, datetime, None] = None,
+    from_time: Optional[Time] = None,
+    until: Optional[Time] = None,
     speed: Optional[float] = None,
     every_update: bool = False,
     stop: Optional[threading.Event] = None,
@@ -153,8 +121,8 @@ def replay(
     is not kept.
     """
     past = ReplayMarketsDepthRequest(
-        from_timestamp=None if from_time is None else _nanoseconds(from_time),
-        until_timestamp=None if until is None else _nanoseconds(until),
+        from_timestamp=None if from_time is None else nanoseconds(from_time),
+        until_timestamp=None if until is None else nanoseconds(until),
         speed=None if speed is None else format(Decimal(str(speed)).normalize(), "f"),
     )
     if every_update:
@@ -163,26 +131,19 @@ def replay(
     return reader.read()
 
 
-def book_at(client: Client, market_id: str, time: Union[int, datetime]) -> PastBook:
+def book_at(client: Client, market_id: str, time: Time) -> PastBook:
     """A market's order book as it was at a time: Unix nanoseconds, or a datetime with a time zone.
 
     For a block's height or stream sequence number call ``client.GetMarketDepthAt``. Raises grpc.RpcError,
     FAILED_PRECONDITION or OUT_OF_RANGE if that time is not kept.
     """
-    response = client.GetMarketDepthAt(GetMarketDepthAtRequest(market_id=market_id, timestamp=_nanoseconds(time)))
+    response = client.GetMarketDepthAt(GetMarketDepthAtRequest(market_id=market_id, timestamp=nanoseconds(time)))
     number = response.sequence_number
     whole = MarketDepthUpdate(market_id=market_id, buy=response.buy, sell=response.sell, sequence_number=number)
     _check_prices(whole)
     book = DepthBook(market_id)
     book.apply(whole)
     return PastBook(book, response)
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
-
-def _nanoseconds(time: Union[int, datetime]) -> int:
-    return time if isinstance(time, int) else (time - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
 class _Message(NamedTuple):
@@ -224,23 +185,11 @@ class _DepthReader:
         self._scales: Dict[str, MarketHistoryStatus] = {}
 
     def read(self) -> Iterator[DepthChange]:
-        failures = 0
-        while not self._stop.is_set():
-            try:
-                for message in self._messages():
-                    failures = 0
-                    yield from self._changes(message)
-                return
-            except grpc.RpcError as error:
-                if self._stop.is_set():
-                    return
-                if not self._goes_on_after(error):
-                    raise
-                failures += 1
-                wait = retry_wait_seconds(error, failures)
-                if self._on_disconnect is not None:
-                    self._on_disconnect(error, wait)
-                self._stop.wait(wait)
+        return with_retries(self._read_once, self._goes_on_after, self._stop, self._on_disconnect)
+
+    def _read_once(self) -> Iterator[List[DepthChange]]:
+        for message in self._messages():
+            yield self._changes(message)
 
     def _goes_on_after(self, error: grpc.RpcError) -> bool:
         """Whether another connection can be of use. The live stream begins with whole books where it cannot go on."""
@@ -280,36 +229,20 @@ class _DepthReader:
             call = self._client.ObserveMarketsDepthUpdates(request)
             yield from self._messages_of(call, lambda message: _Message(message.update))
         if self._is_live or self._past is None or not self._past.HasField("until_timestamp"):
-            raise _Broken("the stream ended")
+            raise Broken("the stream ended")
 
     def _messages_of(
-        self, call: StreamCall[_Response], put: Callable[[_Response], Optional[_Message]]
+        self, call: StreamCall[Response], put: Callable[[Response], Optional[_Message]]
     ) -> Iterator[_Message]:
-        watch = _Watch(call, self._stop, self._silence_max)
-        watch.start()
         is_first = True
-        try:
-            while True:
-                watch.waiting_since = time.monotonic()
-                part = next(call, None)
-                # Only the time that we wait counts, not the time that the caller takes over a change.
-                watch.waiting_since = None
-                if part is None:
-                    return
-                message = put(part)
-                if message is None:
-                    continue
-                if is_first and self._on_connect is not None:
-                    self._on_connect()
-                is_first = False
-                yield message
-        except grpc.RpcError:
-            if watch.found_silence:
-                raise _Broken(f"no message for {self._silence_max} s") from None
-            raise
-        finally:
-            watch.done.set()
-            call.cancel()
+        for part in watched(call, self._stop, self._silence_max):
+            message = put(part)
+            if message is None:
+                continue
+            if is_first and self._on_connect is not None:
+                self._on_connect()
+            is_first = False
+            yield message
 
     def _changes(self, message: _Message) -> List[DepthChange]:
         """Applies a whole message. Raises DATA_LOSS if it does not fit."""
@@ -333,7 +266,7 @@ class _DepthReader:
             self._books[update.market_id] = DepthBook(update.market_id)
         book = self._books[update.market_id]
         if book.apply(update) == "gap":
-            raise _Broken(f"updates of market {update.market_id} are missing", grpc.StatusCode.DATA_LOSS)
+            raise Broken(f"updates of market {update.market_id} are missing", grpc.StatusCode.DATA_LOSS)
         return book
 
 
@@ -360,25 +293,4 @@ def _check_prices(update: MarketDepthUpdate) -> None:
     for level in (*update.buy, *update.sell):
         if _PRICE.fullmatch(level.price) is None:
             text = f"market {quoted(update.market_id)} has the price {quoted(level.price)}"
-            raise _Broken(text, grpc.StatusCode.DATA_LOSS)
-
-
-class _Watch(threading.Thread):
-    """Cancels a call on which nothing arrives for too long, or that is to stop: a blocked reader cannot do so itself."""
-
-    def __init__(self, call: grpc.Call, stop: threading.Event, silence_max: float) -> None:
-        super().__init__(name="marketd-depth-watch", daemon=True)
-        self.waiting_since: Optional[float] = None
-        self.found_silence = False
-        self.done = threading.Event()
-        self._call = call
-        self._stop_reading = stop
-        self._silence_max = silence_max
-
-    def run(self) -> None:
-        while not self.done.wait(_POLL_SECONDS):
-            since = self.waiting_since
-            self.found_silence = since is not None and time.monotonic() - since > self._silence_max
-            if self.found_silence or self._stop_reading.is_set():
-                self._call.cancel()
-                return
+            raise Broken(text, grpc.StatusCode.DATA_LOSS)

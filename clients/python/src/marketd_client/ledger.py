@@ -6,6 +6,7 @@ from typing import Callable, Iterator, NamedTuple, Optional
 
 from .client import Client
 from .gen.datanode.api.v2.trading_data_pb2 import (
+    AggregatedLedgerEntriesConnection,
     AggregatedLedgerEntriesEdge,
     DateRange,
     ExportLedgerEntriesRequest,
@@ -13,14 +14,11 @@ from .gen.datanode.api.v2.trading_data_pb2 import (
     ListLedgerEntriesRequest,
     Pagination,
 )
+from .pages import pages
 from .quoted import quoted
 
 #: The longest row of an export that is read, in bytes; one with ids of 128 characters has less than 2 KiB.
 ROW_MAX_BYTES = 64 * 1024
-
-
-class ListDoesNotAdvance(Exception):
-    """The cursors of a list lead in a circle: the server is wrong."""
 
 
 def ledger_entries(
@@ -38,39 +36,13 @@ def ledger_entries(
     fetched before it is needed. ``page_size`` is from 1 to 5000. Raises grpc.RpcError when a page cannot be read, and
     ListDoesNotAdvance if the server's cursors lead in a circle.
     """
-    check = _CursorCheck(after)
-    while True:
-        pagination = Pagination(first=page_size, after=after, newest_first=newest_first)
+
+    def read(pagination: Pagination) -> AggregatedLedgerEntriesConnection:
         request = ListLedgerEntriesRequest(filter=filter, date_range=date_range, pagination=pagination)
-        page = client.ListLedgerEntries(request).ledger_entries
-        # A page can be short, or even empty, and not the last.
-        if page.page_info.has_next_page:
-            check.advance(page.page_info.end_cursor)
+        return client.ListLedgerEntries(request).ledger_entries
+
+    for page in pages(read, Pagination(first=page_size, after=after, newest_first=newest_first)):
         yield from page.edges
-        if not page.page_info.has_next_page:
-            return
-        after = page.page_info.end_cursor
-
-
-class _CursorCheck:
-    """Finds out that a list leads in a circle. It keeps one cursor (Brent's algorithm): the first, second, fourth,
-    eighth ... of the list. A circle comes back to one of them.
-    """
-
-    def __init__(self, start: Optional[str]) -> None:
-        self._kept = start
-        self._steps = 0
-        self._steps_max = 1
-
-    def advance(self, cursor: str) -> None:
-        """Takes the cursor of the next page."""
-        if cursor in ("", self._kept):
-            raise ListDoesNotAdvance(f"the list does not advance: it leads back to the cursor {quoted(cursor)}")
-        self._steps += 1
-        if self._steps == self._steps_max:
-            self._kept = cursor
-            self._steps = 0
-            self._steps_max *= 2
 
 
 class ExportSummary(NamedTuple):

@@ -1,0 +1,164 @@
+package marketd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"strconv"
+	"time"
+
+	"connectrpc.com/connect"
+	apiv2 "marketd.example/marketd/gen/datanode/api/v2"
+	"marketd.example/marketd/gen/vega"
+)
+
+// TradesOptions say how trades are read.
+type TradesOptions struct {
+	// SilenceMax replaces the package's own if it is not 0.
+	SilenceMax time.Duration
+	// OnDisconnect is called when the connection broke, before each wait.
+	OnDisconnect func(err error, wait time.Duration)
+}
+
+// Trades yields a market's trades from a time on, oldest first, and then as they are made, for as long as the caller
+// reads: each once, in the order of the network. From zero: from the first trade that is kept.
+//
+// It lists what there is, opens the stream, and lists once more up to the block at which the stream began. When the
+// connection breaks, it does the same again after a wait, from the time of the last trade on. It leaves out the trades of
+// that time whose ids it has yielded before. So nothing is missing or doubled, at any server of the database, and also if
+// you read slowly.
+//
+// It ends when the context does, or with an error when trying again is of no use: CodeNotFound for an unknown market,
+// CodeFailedPrecondition with the reason TRADES_NOT_RETAINED if trades from that time on are not kept.
+func Trades(
+	ctx context.Context, client Client, marketID string, from time.Time, options TradesOptions,
+) iter.Seq2[*vega.Trade, error] {
+	return func(yield func(*vega.Trade, error) bool) {
+		reader := &tradeReader{client: client, marketIDs: []string{marketID}, options: options, ids: map[string]bool{}}
+		if !from.IsZero() {
+			timestamp := from.UnixNano()
+			reader.timestamp = &timestamp
+		}
+		goesOnAfter := func(err error) bool {
+			return IsTransient(err) && connect.CodeOf(err) != connect.CodeDataLoss && !errors.Is(err, ErrListDoesNotAdvance)
+		}
+		withRetries(ctx, yield, options.OnDisconnect, goesOnAfter, func(yield func(*vega.Trade) error, onMessage func()) error {
+			return reader.read(ctx, yield, onMessage)
+		})
+	}
+}
+
+// tradeReader reads trades over any number of connections.
+type tradeReader struct {
+	client    Client
+	marketIDs []string
+	options   TradesOptions
+	// Trades from this time on are to be read, but for those that were, by their ids. Blocks can have the same time.
+	timestamp *int64
+	ids       map[string]bool
+}
+
+// read yields the trades of one connection. It does not return nil.
+func (r *tradeReader) read(ctx context.Context, yield func(*vega.Trade) error, onMessage func()) error {
+	// Without a stream at first: a server ends one whose reader is busy with the past for minutes.
+	if err := r.list(ctx, 0, yield, onMessage); err != nil {
+		return err
+	}
+	var startedAt uint64
+	open := func(ctx context.Context) (source[[]*vega.Trade], error) {
+		stream, err := r.client.ObserveTrades(ctx, &apiv2.ObserveTradesRequest{MarketIds: r.marketIDs})
+		if err != nil {
+			return nil, err
+		}
+		return func() ([]*vega.Trade, error) {
+			if !stream.Receive() {
+				return nil, endOf(stream.Err())
+			}
+			startedAt = heightOf(stream.ResponseHeader())
+			return stream.Msg().GetTrades(), nil
+		}, nil
+	}
+	first := true
+	return watched(ctx, r.options.SilenceMax, open, func(ctx context.Context, trades []*vega.Trade) error {
+		if first {
+			if err := r.list(ctx, startedAt, yield, onMessage); err != nil {
+				return err
+			}
+		}
+		first = false
+		onMessage()
+		for _, trade := range trades {
+			if r.isUnread(trade) {
+				if err := yield(trade); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// list yields the trades up to a block, or later ones. It fails with CodeUnavailable if the server has not seen the
+// block yet.
+func (r *tradeReader) list(
+	ctx context.Context, height uint64, yield func(*vega.Trade) error, onMessage func(),
+) error {
+	var dateRange *apiv2.DateRange
+	if r.timestamp != nil {
+		start := *r.timestamp
+		dateRange = &apiv2.DateRange{StartTimestamp: &start}
+	}
+	newestFirst := false
+	var reached uint64
+	read := func(pagination *apiv2.Pagination) (*apiv2.TradeConnection, error) {
+		ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.options.SilenceMax, SilenceMax))
+		defer cancel()
+		ctx, call := connect.NewClientContext(ctx)
+		response, err := r.client.ListTrades(ctx, &apiv2.ListTradesRequest{
+			MarketIds: r.marketIDs, DateRange: dateRange, Pagination: pagination,
+		})
+		if err == nil {
+			reached = heightOf(call.ResponseHeader())
+		}
+		return response.GetTrades(), err
+	}
+	for trade, err := range nodes(ListOptions{}.pagination(&newestFirst), read) {
+		if err != nil {
+			return err
+		}
+		if r.isUnread(trade) {
+			onMessage()
+			if err := yield(trade); err != nil {
+				return err
+			}
+		}
+	}
+	if reached < height {
+		return connect.NewError(connect.CodeUnavailable,
+			fmt.Errorf("trades are listed up to block %d, and streamed after %d", reached, height))
+	}
+	return nil
+}
+
+// isUnread tells whether a trade is to be yielded, which it is once.
+func (r *tradeReader) isUnread(trade *vega.Trade) bool {
+	at := trade.GetTimestamp()
+	if r.timestamp == nil || at > *r.timestamp {
+		r.timestamp = &at
+		clear(r.ids)
+	}
+	if at < *r.timestamp || r.ids[trade.GetId()] {
+		return false
+	}
+	r.ids[trade.GetId()] = true
+	return true
+}
+
+// heightOf returns the newest block of a response: of a list its own, of a stream that of its start. 0: there is none.
+func heightOf(header http.Header) uint64 {
+	height, _ := strconv.ParseUint(header.Get("X-Block-Height"), 10, 64)
+	return height
+}

@@ -1,0 +1,109 @@
+import { Code, ConnectError } from "@connectrpc/connect";
+import type { Trade } from "../../../gen/vega/vega_pb.js";
+import type { MarketdClient } from "./client.js";
+import { nodesOf, pages } from "./pages.js";
+import { isTransient } from "./retry.js";
+import { type StreamOptions, silenceMaxMs, streamEnded, watched, withRetries } from "./stream.js";
+import { nanosecondsOf, type Time } from "./time.js";
+
+/** The header that names the newest block of a response: of a list its own, of a stream that of its start. */
+const heightHeader = "x-block-height";
+
+/**
+ * A market's trades from a time on, oldest first, and then as they are made, for as long as the caller reads: each once,
+ * in the order of the network.
+ *
+ * It lists what there is, opens the stream, and lists once more up to the block at which the stream began. When the
+ * connection breaks, it does the same again after a wait, from the time of the last trade on. It leaves out the trades
+ * of that time whose ids it has given before. So nothing is missing or doubled, at any server of the database, and also
+ * if you read slowly.
+ * @param from absent: from the first trade that is kept
+ * @throws ConnectError when trying again is of no use: NOT_FOUND for an unknown market, FAILED_PRECONDITION with the
+ *   reason TRADES_NOT_RETAINED if trades from that time on are not kept
+ */
+export function trades(
+  client: MarketdClient,
+  marketId: string,
+  from?: Time,
+  options: StreamOptions = {},
+): AsyncGenerator<Trade, void> {
+  const reader = new TradeReader(client, marketId, from === undefined ? undefined : nanosecondsOf(from), options);
+  return withRetries(() => reader.read(), goesOnAfter, options);
+}
+
+function goesOnAfter(error: ConnectError): boolean {
+  return isTransient(error) && error.code !== Code.DataLoss;
+}
+
+class TradeReader {
+  readonly #client: MarketdClient;
+  readonly #marketIds: string[];
+  readonly #options: StreamOptions;
+  /** Trades from this time on are to be read, but for those that were, by their ids. Blocks can have the same time. */
+  #timeNs: bigint | undefined;
+  readonly #ids = new Set<string>();
+
+  constructor(client: MarketdClient, marketId: string, fromNs: bigint | undefined, options: StreamOptions) {
+    this.#client = client;
+    this.#marketIds = [marketId];
+    this.#timeNs = fromNs;
+    this.#options = options;
+  }
+
+  /** The trades of one connection. Does not end. @throws ConnectError when it breaks */
+  async *read(): AsyncGenerator<readonly Trade[], void> {
+    // Without a stream at first: a server ends one whose reader is busy with the past for minutes.
+    yield* this.#list(0n);
+    let startedAt = 0n;
+    const onHeader = (headers: Headers) => {
+      startedAt = BigInt(headers.get(heightHeader) ?? 0);
+    };
+    const open = (signal: AbortSignal) => {
+      return this.#client.observeTrades({ marketIds: this.#marketIds }, { signal, onHeader });
+    };
+    let isFirst = true;
+    for await (const message of watched(open, this.#options)) {
+      if (isFirst) yield* this.#list(startedAt);
+      isFirst = false;
+      yield this.#unread(message.trades);
+    }
+    throw streamEnded();
+  }
+
+  /** Trades up to a block, or later ones. @throws ConnectError UNAVAILABLE if the server has not seen it yet */
+  async *#list(height: bigint): AsyncGenerator<readonly Trade[], void> {
+    const { signal, silenceMaxMs: timeoutMs = silenceMaxMs } = this.#options;
+    const request = {
+      marketIds: this.#marketIds,
+      ...(this.#timeNs !== undefined && { dateRange: { startTimestamp: this.#timeNs } }),
+    };
+    let reached = 0n;
+    const onHeader = (headers: Headers) => {
+      reached = BigInt(headers.get(heightHeader) ?? 0);
+    };
+    const options = { timeoutMs, onHeader, ...(signal && { signal }) };
+    const read = async (after: { readonly after?: string }) => {
+      const pagination = { newestFirst: false, ...after };
+      return (await this.#client.listTrades({ ...request, pagination }, options)).trades;
+    };
+    for await (const edges of pages(read)) {
+      const unread = this.#unread(nodesOf(edges));
+      if (unread.length > 0) yield unread;
+    }
+    if (reached >= height) return;
+    throw new ConnectError(`trades are listed up to block ${reached}, and streamed after ${height}`, Code.Unavailable);
+  }
+
+  /** Those that were not given before. */
+  #unread(trades: readonly Trade[]): Trade[] {
+    return trades.filter(({ id, timestamp }) => {
+      if (this.#timeNs === undefined || timestamp > this.#timeNs) {
+        this.#timeNs = timestamp;
+        this.#ids.clear();
+      }
+      if (timestamp < this.#timeNs || this.#ids.has(id)) return false;
+      this.#ids.add(id);
+      return true;
+    });
+  }
+}
