@@ -20,6 +20,8 @@ export interface Attack {
   readonly expects: string;
   /** Seconds that a round takes at least, where it must wait for a limit of the service; default 0. */
   readonly minSeconds?: number;
+  /** How its connections are shared between the workers decides how much memory they take; it is judged elsewhere. */
+  readonly isMemoryUneven?: boolean;
   /** Runs a round, and closes all that it opened. It records in `tally` what must not have happened. */
   run(round: Round): Promise<void>;
 }
