@@ -7,7 +7,9 @@ import { fuzzers } from "./attack/fuzz.js";
 import { http1Attacks } from "./attack/http1-attacks.js";
 import { http2Attacks } from "./attack/http2-attacks.js";
 import { limitAttacks } from "./attack/limit-attacks.js";
+import { hostileLists } from "./attack/list-attacks.js";
 import { loadAttacks } from "./attack/load-attacks.js";
+import { unreadStreams } from "./attack/stream-attacks.js";
 import { Tally } from "./attack/tally.js";
 import { type Holding, Target } from "./attack/target.js";
 import { Report } from "./support/report.js";
@@ -58,7 +60,7 @@ const patientConnections = 140;
 /** A round takes so long at least: the well-behaved client makes 50 calls a second, and a percentile takes 100. */
 const roundMinMs = 2_000;
 
-const cheap = [...http1Attacks, ...http2Attacks, ...loadAttacks, ...limitAttacks].filter(
+const cheap = [...http1Attacks, ...http2Attacks, ...loadAttacks, hostileLists, unreadStreams, ...limitAttacks].filter(
   (attack) => attack.minSeconds === undefined,
 );
 const patient = [...http1Attacks, ...http2Attacks].filter((attack) => attack.minSeconds !== undefined);
@@ -183,7 +185,9 @@ class AttackRun {
     this.#totals.requests += tally.requests;
     report.check(`${name}: everybody is answered afterwards`, recovered, `not within ${recoveryMaxMs} ms; restarted`);
     await this.#begin(!recovered || kept > descriptorsSpare);
-    report.say(`${name}: ${tally.connections} connections, ${tally.requests} requests; ${tally.summary}`);
+    report.say(
+      `${name}: ${tally.connections} connections, ${tally.requests} requests; ${[tally.summary, ...tally.notes].join("; ")}`,
+    );
     return settled;
   }
 

@@ -1,7 +1,6 @@
 import http2, { type ClientHttp2Session } from "node:http2";
 import { connect } from "node:net";
 import { gzipSync } from "node:zlib";
-import { encodeCursor } from "../../src/domain/cursor.js";
 import type { Random } from "../../src/simulator/random.js";
 import {
   data,
@@ -15,6 +14,7 @@ import {
 } from "../../test/support/http2-frames.js";
 import { type Attack, inParallel, type Round } from "./attack.js";
 import { mutate } from "./mutate.js";
+import { anyOperation, type Identifiers, type Operation } from "./operations.js";
 import { attackerAddress, RawConnection } from "./raw-connection.js";
 import type { Target } from "./target.js";
 
@@ -30,53 +30,28 @@ const batchMs = 400;
 /** Connections that fuzz at once. */
 const width = 12;
 
-/** URLs that end, one for each operation and form. */
-function paths({ marketId, partyId, assetId }: Target, random: Random): string[] {
-  const party = encodeURIComponent(partyId);
-  const asset = encodeURIComponent(assetId);
-  return [
-    `/api/v2/market/${marketId}`,
-    `/api/v2/market/depth/${marketId}/latest?maxDepth=${random.below(5)}`,
-    `/api/v2/market/data/${marketId}/latest`,
-    `/markets/data?market=${marketId}&market=${marketId}`,
-    `/api/v2/ledgerentry/history?pagination.first=2&pagination.newestFirst=true&pagination.after=${cursor(random)}`,
-    `/api/v2/ledgerentry/history?filter.fromAccountFilter.partyIds=${party}&filter.transferTypes=TRANSFER_TYPE_LOSS&pagination.last=3`,
-    `/api/v2/ledgerentry/history?filter.toAccountFilter.accountTypes=ACCOUNT_TYPE_GENERAL&dateRange.startTimestamp=1&pagination.first=1`,
-    `/api/v2/ledgerentry/export?partyId=${party}&assetId=${asset}&dateRange.startTimestamp=1&dateRange.endTimestamp=2`,
-    `/api/v2/ledgerentry/export?partyId=${party}&assetId=none&alt=media`,
-    `/api/v2/erc20/multisigcontrol/signer/removed/bundles?nodeId=a&epochSeq=1&pagination.first=2`,
+/** Streams that end only with their connection are asked for less often: nothing behind them is answered. */
+const endlessShare = 0.1;
+
+function someOperation(ids: Identifiers, random: Random): Operation {
+  for (;;) {
+    const operation = anyOperation(ids, random);
+    if (!operation.isEndless || random.chance(endlessShare)) return operation;
+  }
+}
+
+/** A URL of some operation, or one that is in a form of its own. */
+function anyPath(target: Target, random: Random): string {
+  const { partyId } = target;
+  const others = [
+    `/api/v2/ledgerentry/export?partyId=${encodeURIComponent(partyId)}&assetId=none&alt=media`,
     `${service}/GetMarket?encoding=json&message=%7B%22marketId%22%3A%22a%22%7D`,
     `${service}/GetMarket?encoding=proto&base64=1&message=CgFh`,
     "/healthz",
     "/",
   ];
+  return random.chance(0.2) ? random.pick(others) : someOperation(target, random).url;
 }
-
-/** A cursor with a checksum that is right, of any list and position. */
-function cursor(random: Random): string {
-  const position = random.bytes(random.pick([0, 7, 8, 9, 16, 40]));
-  return encodeCursor(random.pick(["ledger", "bundles"]), position);
-}
-
-const messages: readonly { readonly method: string; readonly json: string; readonly binary: Buffer }[] = [
-  { method: "GetMarket", json: '{"marketId":"abc"}', binary: Buffer.from("\n\x03abc", "latin1") },
-  {
-    method: "GetLatestMarketDepth",
-    json: '{"marketId":"abc","maxDepth":"3"}',
-    binary: Buffer.from("\n\x03abc\x10\x03", "latin1"),
-  },
-  { method: "ListLatestMarketData", json: "{}", binary: Buffer.alloc(0) },
-  {
-    method: "ListLedgerEntries",
-    json: '{"filter":{"closeOnAccountFilters":true,"fromAccountFilter":{"partyIds":["a"]}},"pagination":{"first":1}}',
-    binary: Buffer.from("\n\x07\x08\x01\x12\x03\x12\x01a\x12\x02\x08\x01", "latin1"),
-  },
-  {
-    method: "ListERC20MultiSigSignerRemovedBundles",
-    json: '{"nodeId":"a","epochSeq":"1"}',
-    binary: Buffer.from("\n\x01a\x1a\x011", "latin1"),
-  },
-];
 
 /** Sends up to a batch of requests on a connection, and counts the responses. */
 async function sendBatch(round: Round, requests: readonly Buffer[]): Promise<void> {
@@ -116,7 +91,7 @@ function plainGet(path: string | Buffer): Buffer {
 
 /** Bytes that would end the request line are left out, so that it is the URL that is tried. */
 const urls = fuzzer("URLs", ({ target, random }) => {
-  const mutated = mutate(Buffer.from(random.pick(paths(target, random))), random);
+  const mutated = mutate(Buffer.from(anyPath(target, random)), random);
   return plainGet(mutated.filter((byte) => byte > 0x20 && byte !== 0x7f) as Buffer);
 });
 
@@ -131,17 +106,18 @@ const headerLines = fuzzer("headers", ({ target, random }) => {
     "Connection: keep-alive",
   ];
   const mutated = mutate(Buffer.from(`${random.pick(lines)}\r\n${random.pick(lines)}`), random);
-  const path = random.pick(paths(target, random));
+  const path = anyPath(target, random);
   return Buffer.concat([Buffer.from(`GET ${path} HTTP/1.1\r\n${host}`), mutated, Buffer.from("\r\n\r\n")]);
 });
 
 const bytes = fuzzer("HTTP/1.1 bytes", (round) => mutate(valid(round), round.random));
 
-function valid({ target, random }: Round): Buffer {
-  return random.chance(0.5) ? plainGet(random.pick(paths(target, random))) : post(random, (body) => body);
+function valid(round: Round): Buffer {
+  const { target, random } = round;
+  return random.chance(0.5) ? plainGet(anyPath(target, random)) : post(round, (body) => body);
 }
 
-const bodies = fuzzer("messages", ({ random }) => post(random, (body) => mutate(body, random)));
+const bodies = fuzzer("messages", (round) => post(round, (body) => mutate(body, round.random)));
 
 const bodyTypes = [
   "application/json",
@@ -152,9 +128,9 @@ const bodyTypes = [
   "application/grpc-web-text",
 ] as const;
 
-function post(random: Random, change: (body: Buffer) => Buffer): Buffer {
+function post({ target, random }: Round, change: (body: Buffer) => Buffer): Buffer {
   const type = random.pick(bodyTypes);
-  const { method, json, binary } = random.pick(messages);
+  const { path, json, binary } = someOperation(target, random);
   const message = type.endsWith("json") ? Buffer.from(json) : binary;
   const zipped = random.chance(0.2);
   const framed = type.includes("grpc-web") || type.includes("connect+");
@@ -165,7 +141,7 @@ function post(random: Random, change: (body: Buffer) => Buffer): Buffer {
     : framed
       ? "connect-content-encoding"
       : "content-encoding";
-  const head = `POST ${service}/${method} HTTP/1.1\r\n${host}Content-Type: ${type}\r\nContent-Length: ${body.length}\r\n${
+  const head = `POST ${path} HTTP/1.1\r\n${host}Content-Type: ${type}\r\nContent-Length: ${body.length}\r\n${
     zipped ? `${encoding}: gzip\r\n` : ""
   }\r\n`;
   return Buffer.concat([Buffer.from(head), body]);
@@ -186,8 +162,8 @@ const http2Bytes: Attack = {
       const connection = await RawConnection.open(round.target.port, round.tally);
       if (connection === undefined) return;
       const calls = Array.from({ length: batch }, (_, n) => {
-        const { method, binary } = round.random.pick(messages);
-        const fields = postFields(`${service}/${method}`, "application/grpc");
+        const { path, binary } = anyOperation(round.target, round.random);
+        const fields = postFields(path, "application/grpc");
         return Buffer.concat([headers(2 * n + 1, fields), data(2 * n + 1, envelope(binary, false), flag.endStream)]);
       });
       round.tally.requests += batch;
@@ -223,8 +199,8 @@ const grpcCalls: Attack = {
 const grpcCallMs = 5_000;
 
 function grpcCall(round: Round, session: ClientHttp2Session): Promise<void> {
-  const { random, tally } = round;
-  const { method, binary } = random.pick(messages);
+  const { target, random, tally } = round;
+  const { path, binary, isEndless } = anyOperation(target, random);
   tally.requests++;
   const body = random.chance(0.5) ? mutate(envelope(binary, false), random) : envelope(mutate(binary, random), false);
   const timeout = mutate(Buffer.from("20S"), random).toString("latin1");
@@ -235,7 +211,7 @@ function grpcCall(round: Round, session: ClientHttp2Session): Promise<void> {
       return;
     }
     try {
-      const stream = session.request({ ...postFields(`${service}/${method}`, "application/grpc"), ...extra });
+      const stream = session.request({ ...postFields(path, "application/grpc"), ...extra });
       let code: number | undefined;
       let message = "";
       const read = (fields: http2.IncomingHttpHeaders): void => {
@@ -253,6 +229,7 @@ function grpcCall(round: Round, session: ClientHttp2Session): Promise<void> {
         if (code !== undefined) tally.statuses.set(1000 + code, (tally.statuses.get(1000 + code) ?? 0) + 1);
         resolve();
       });
+      if (isEndless) stream.once("data", () => stream.close());
       stream.resume();
       stream.end(body);
     } catch {

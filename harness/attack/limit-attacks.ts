@@ -41,7 +41,11 @@ async function untilQuiet(opened: readonly (RawConnection | undefined)[]): Promi
 const mebibytes = (bytes: number): number => Math.round(bytes / 2 ** 20);
 
 /** Runs an attack that sends few bytes, and notes how much the service grows meanwhile. */
-async function withoutGrowth(round: Round, residentBytes: () => number, attack: () => Promise<void>): Promise<void> {
+export async function withoutGrowth(
+  round: Round,
+  residentBytes: () => number,
+  attack: () => Promise<void>,
+): Promise<void> {
   const before = residentBytes();
   let most = before;
   const watch = setInterval(() => {
@@ -86,7 +90,7 @@ async function floodReflection(round: Round): Promise<void> {
 }
 
 /** Opens a session of which each stream has this window, and sends the frames of so many streams at once. */
-async function floodSession(
+export async function floodSession(
   round: Round,
   port: number,
   window: number,

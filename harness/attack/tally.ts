@@ -7,6 +7,8 @@ export class Tally {
   connections = 0;
   /** Answers by HTTP status; a gRPC status N counts as 1000 + N. */
   readonly statuses = new Map<number, number>();
+  /** What else was measured, for the report. */
+  readonly notes: string[] = [];
   /** What must not have happened, each once, with how often. */
   readonly #wrong = new Map<string, number>();
 

@@ -1,8 +1,9 @@
-import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { type ChildProcess, execFile, type StdioOptions, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
+import { Network, networkDefaults } from "../../src/simulator/network.js";
 import { freePort } from "../../test/support/free-port.js";
 import { startTestServer, type TestServer } from "../../test/support/test-server.js";
 import { addLargeBook } from "./large-book.js";
@@ -22,6 +23,10 @@ export const allowedOrigin = "https://trusted.example";
 const readyMaxMs = 30_000;
 const pollMs = 50;
 
+/** Blocks that a fed service begins with, and the time between those that follow. */
+const fedBlocksFirst = 100;
+const fedBlockMs = 50;
+
 /** Streams that one client may have open at the service of {@link Target.startProxied}. */
 export const proxiedStreamsPerAddressMax = 20;
 
@@ -31,6 +36,14 @@ export interface OwnService {
   /** Of its worker. */
   residentBytes(): number;
   stop(): Promise<void>;
+}
+
+/** A service of its own with a network that goes on. */
+export interface FedService extends OwnService {
+  /** A market that is traded. */
+  readonly marketId: string;
+  /** Sum of a metric over its labels. */
+  metric(name: string): Promise<number>;
 }
 
 /** What the service's processes hold at one moment, all together. */
@@ -51,6 +64,7 @@ export class Target {
   readonly #service: Service;
   readonly #database: TestServer;
   #child: ChildProcess;
+  #fed = 0;
   #printed: string[] = [];
 
   private constructor(service: Service, database: TestServer, child: ChildProcess, ids: Identifiers) {
@@ -100,6 +114,32 @@ export class Target {
     await loadNetwork(this.#service.args[0] ?? "", 1, env);
     await addLargeBook(url.href);
     return this.#startOwn(env, []);
+  }
+
+  /** Starts another service on a database of its own, into which a loader writes a network's blocks as they come. */
+  async startFed(): Promise<FedService> {
+    const url = new URL(this.#service.env["MARKETD_DATABASE_URL"] ?? "");
+    url.pathname = `/attack_fed_${++this.#fed}`;
+    const env = { ...this.#service.env, MARKETD_DATABASE_URL: url.href };
+    const network = new Network({ ...networkDefaults, ordersPerBlock: 60 });
+    const begin = () => startLoader(this.#service.args[0] ?? "", env);
+    const first = begin();
+    for (let block = 0; block < fedBlocksFirst; block++) first.stdin?.write(network.nextBlock());
+    first.stdin?.end();
+    await once(first, "close");
+    const loader = begin();
+    const feed = setInterval(() => loader.stdin?.write(network.nextBlock()), fedBlockMs);
+    const service = await this.#startOwn(env, ["--stalled-reader-ms", String(stalledReaderMs)]);
+    const { marketId } = await identifiers(service.port);
+    return {
+      ...{ ...service, marketId },
+      metric: async (name) => (await metricOf(`http://127.0.0.1:${service.port}`, name)) ?? 0,
+      stop: async () => {
+        clearInterval(feed);
+        loader.kill("SIGKILL");
+        await service.stop();
+      },
+    };
   }
 
   async #startOwn(env: NodeJS.ProcessEnv, flags: readonly string[]): Promise<OwnService> {
@@ -160,11 +200,8 @@ export class Target {
   }
 
   /** Sum of a metric over its labels; undefined where the service does not give it. */
-  async metric(name: string): Promise<number | undefined> {
-    const text = await fetch(`${this.adminUrl}/metrics`).then((response) => response.text());
-    const lines = text.split("\n").filter((line) => line.startsWith(`${name} `) || line.startsWith(`${name}{`));
-    if (lines.length === 0) return undefined;
-    return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(" ") + 1)), 0);
+  metric(name: string): Promise<number | undefined> {
+    return metricOf(this.adminUrl, name);
   }
 
   async stop(): Promise<void> {
@@ -205,6 +242,13 @@ async function startService({ args, env, adminUrl }: Service): Promise<ChildProc
   return child;
 }
 
+async function metricOf(url: string, name: string): Promise<number | undefined> {
+  const text = await fetch(`${url}/metrics`).then((response) => response.text());
+  const lines = text.split("\n").filter((line) => line.startsWith(`${name} `) || line.startsWith(`${name}{`));
+  if (lines.length === 0) return undefined;
+  return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(" ") + 1)), 0);
+}
+
 /** 0 where there is no response within a second. */
 async function statusOf(url: string): Promise<number> {
   try {
@@ -229,6 +273,14 @@ async function loadNetwork(program: string, seed: number, env: NodeJS.ProcessEnv
   const load = spawn(process.execPath, [program, "load", "-"], { env, stdio: [simulate.stdout, "ignore", "inherit"] });
   const [code] = await once(load, "close");
   if (code !== 0) throw new Error(`marketd load ended with ${code}`);
+}
+
+/** A loader of what is written to its standard input. */
+function startLoader(program: string, env: NodeJS.ProcessEnv): ChildProcess {
+  const stdio: StdioOptions = ["pipe", "ignore", "inherit"];
+  const loader = spawn(process.execPath, [program, "load", "--log-level", "warn", "-"], { env, stdio });
+  loader.stdin?.on("error", () => {});
+  return loader;
 }
 
 async function untilReady(url: string, child: ChildProcess): Promise<void> {

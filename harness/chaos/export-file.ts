@@ -2,7 +2,6 @@ import { createHash } from "node:crypto";
 import type { DescEnum } from "@bufbuild/protobuf";
 import { AccountTypeSchema, TransferTypeSchema } from "../../gen/vega/vega_pb.js";
 import type { Account, Fold, LedgerRow } from "./fold.js";
-import { countBelow } from "./judge.js";
 
 const header =
   "vega_time,quantity,effect,transfer_type,asset_id,account_from_market_id,account_from_party_id," +
@@ -38,13 +37,12 @@ export function exportProblem(
 }
 
 function expectedFile(fold: Fold, party: string, asset: string, height: number) {
-  const places = fold.rowsOfParty.get(party) ?? [];
-  const end = countBelow(places, fold.block(height)?.rows ?? 0);
+  const end = fold.rows.count(party, height);
   const owns = (account: Account): boolean => account.party === party && account.asset === asset;
   const lines = [header];
   let sum = 0n;
-  for (const place of places.slice(0, end)) {
-    const row = fold.rows[place];
+  for (let place = 0; place < end; place++) {
+    const row = fold.rows.row(party, place);
     if (row === undefined || !(owns(row.from) || owns(row.to))) continue;
     const effect = effectOf(row, owns(row.from), owns(row.to));
     sum += effect;

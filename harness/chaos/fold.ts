@@ -1,10 +1,12 @@
 import { create, fromBinary, toJsonString } from "@bufbuild/protobuf";
 import { AggregatedLedgerEntrySchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { type Asset, AssetSchema } from "../../gen/vega/assets_pb.js";
 import { type BusEvent, BusEventSchema, type ERC20MultiSigSignerRemoved } from "../../gen/vega/events/v1/events_pb.js";
 import { MarketSchema } from "../../gen/vega/markets_pb.js";
 import {
   type AccountDetails,
   FeeSchema,
+  type LedgerEntry,
   MarketDataSchema,
   type Order,
   Order_Status,
@@ -13,8 +15,11 @@ import {
   type Trade,
   TradeSchema,
 } from "../../gen/vega/vega_pb.js";
+import { BalanceFold } from "./balance-fold.js";
 import { Book, orderedDigest, type Side } from "./book.js";
+import { type CandleInterval, CandleSeries, candlePeriodsNs, type FoldedTrade } from "./candle-fold.js";
 import { digestOf } from "./digest.js";
+import { GrowingList } from "./growing-list.js";
 import { History } from "./history.js";
 
 /** The `maxDepth` that the clients ask for where they ask for one. */
@@ -77,8 +82,6 @@ export interface FoldedBlock {
   readonly timeNs: bigint;
   /** Stream sequence number of its `end_block`. */
   readonly sequence: bigint;
-  /** Ledger rows up to its end. */
-  readonly rows: number;
 }
 
 interface LiveOrder {
@@ -103,9 +106,13 @@ interface OpenMarket {
  */
 export class Fold {
   readonly markets = new Map<string, MarketHistory>();
-  readonly rows: LedgerRow[] = [];
-  /** Places in `rows` of each party's entries, in order. */
-  readonly rowsOfParty = new Map<string, number[]>();
+  readonly assets = new Map<string, History<string>>();
+  /** By party. */
+  readonly rows = new GrowingList(rowDigest);
+  readonly balances = new BalanceFold();
+  /** By market, and by party. */
+  readonly trades = new GrowingList<FoldedTrade>(({ digest }) => digest);
+  readonly #candles = new Map<string, CandleSeries>();
   readonly bundles: Bundle[] = [];
   readonly blocks: FoldedBlock[] = [];
   readonly #open = new Map<string, OpenMarket>();
@@ -126,6 +133,19 @@ export class Fold {
 
   block(height: number): FoldedBlock | undefined {
     return this.blocks[height - 1];
+  }
+
+  /** The candles of a market, as far as there are whole blocks. */
+  candles(marketId: string, interval: CandleInterval): CandleSeries {
+    const key = `${interval} ${marketId}`;
+    const series = this.#candles.get(key) ?? new CandleSeries(this.trades, marketId, candlePeriodsNs[interval]);
+    this.#candles.set(key, series);
+    return series.foldTo(this.height);
+  }
+
+  /** The newest block up to `height` that is not after a time; 0: there is none. */
+  heightAt(timeNs: bigint, height = this.height): number {
+    return this.blocks.findLastIndex((block) => block.height <= height && block.timeNs <= timeNs) + 1;
   }
 
   /** Applies the frames of whole blocks: `u32` length, `u64` stream sequence number, `BusEvent`. */
@@ -167,12 +187,12 @@ export class Fold {
         this.#pending.push(() => data.set(this.#height, text));
         break;
       }
-      case "trade": {
-        const text = tradeText(event.value, this.#timeNs);
-        const { lastTrade } = this.#market(event.value.marketId);
-        this.#pending.push(() => lastTrade.set(this.#height, text));
+      case "asset":
+        this.#asset(event.value);
         break;
-      }
+      case "trade":
+        this.#trade(event.value);
+        break;
       case "order":
         this.#order(event.value, n);
         break;
@@ -180,19 +200,7 @@ export class Fold {
         this.#expire(event.value.marketId, event.value.orderIds, n);
         break;
       case "ledgerMovements":
-        for (const { entries } of event.value.ledgerMovements) {
-          for (const entry of entries) {
-            this.#row({
-              timeNs: this.#timeNs,
-              from: this.#account(entry.fromAccount),
-              to: this.#account(entry.toAccount),
-              type: entry.type,
-              quantity: entry.amount,
-              fromBalance: entry.fromAccountBalance,
-              toBalance: entry.toAccountBalance,
-            });
-          }
-        }
+        for (const { entries } of event.value.ledgerMovements) for (const entry of entries) this.#entry(entry);
         break;
       case "erc20MultisigSignerRemoved":
         this.#signerRemoved(event.value);
@@ -206,6 +214,23 @@ export class Fold {
       }
       default:
     }
+  }
+
+  #asset(asset: Asset): void {
+    const text = toJsonString(AssetSchema, asset);
+    const history = this.assets.get(asset.id) ?? new History<string>();
+    this.assets.set(asset.id, history);
+    this.#pending.push(() => history.set(this.#height, text));
+  }
+
+  #trade(trade: Trade): void {
+    const text = tradeText(trade, this.#timeNs);
+    const { marketId, buyer, seller, price, size } = trade;
+    const { lastTrade } = this.#market(marketId);
+    this.#pending.push(() => lastTrade.set(this.#height, text));
+    const scale = this.#decimals.get(marketId) ?? "";
+    const folded = { height: this.#height, timeNs: this.#timeNs, price, size, scale, digest: digestOf(text) };
+    this.trades.add(folded, new Set([marketId, buyer, seller]));
   }
 
   #signerRemoved(event: ERC20MultiSigSignerRemoved): void {
@@ -249,7 +274,10 @@ export class Fold {
       open.before = open.book.digest;
       open.moved = false;
     }
-    this.blocks.push({ height: this.#height, timeNs: this.#timeNs, sequence, rows: this.rows.length });
+    this.rows.endBlock();
+    this.trades.endBlock();
+    this.balances.endBlock(this.#height, this.#timeNs);
+    this.blocks.push({ height: this.#height, timeNs: this.#timeNs, sequence });
     if (this.#height !== this.blocks.length) throw new Error("the judge takes networks whose heights begin with 1");
   }
 
@@ -337,13 +365,14 @@ export class Fold {
     return known ?? account;
   }
 
-  #row(row: LedgerRow): void {
-    const place = this.rows.push(row) - 1;
-    for (const party of new Set([row.from.party, row.to.party])) {
-      const places = this.rowsOfParty.get(party);
-      if (places === undefined) this.rowsOfParty.set(party, [place]);
-      else places.push(place);
-    }
+  #entry({ fromAccount, toAccount, type, amount, fromAccountBalance, toAccountBalance }: LedgerEntry): void {
+    const [from, to] = [this.#account(fromAccount), this.#account(toAccount)];
+    const balances = { fromBalance: fromAccountBalance, toBalance: toAccountBalance };
+    const row = { timeNs: this.#timeNs, from, to, type, quantity: amount, ...balances };
+    this.rows.add(row, new Set([from.party, to.party]));
+    // Of an account with itself, what it receives comes last.
+    this.balances.state(from, row.fromBalance, this.#height);
+    this.balances.state(to, row.toBalance, this.#height);
   }
 
   #sign(id: string): void {
@@ -364,7 +393,7 @@ function tradeText(trade: Trade, timeNs: bigint): string {
 }
 
 /** A row as the ledger list shows it. */
-export function rowText(row: LedgerRow): string {
+function rowText(row: LedgerRow): string {
   const { from, to } = row;
   return toJsonString(
     AggregatedLedgerEntrySchema,
@@ -386,6 +415,6 @@ export function rowText(row: LedgerRow): string {
 }
 
 /** A digest of a row's text. */
-export function rowDigest(row: LedgerRow): string {
+function rowDigest(row: LedgerRow): string {
   return digestOf(rowText(row));
 }

@@ -1,24 +1,31 @@
+import { isDeepStrictEqual } from "node:util";
 import { type MessageShape, toJsonString } from "@bufbuild/protobuf";
 import type {
   AggregatedLedgerEntry,
   ERC20MultiSigSignerRemovedBundle,
   GetLatestMarketDepthResponse,
+  ObserveMarketsDepthUpdatesResponse,
 } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { AggregatedLedgerEntrySchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
-import { MarketSchema } from "../../gen/vega/markets_pb.js";
+import { type Asset, AssetSchema } from "../../gen/vega/assets_pb.js";
+import { type Market, MarketSchema } from "../../gen/vega/markets_pb.js";
 import {
   type MarketData,
   MarketDataSchema,
   type MarketDepthUpdate,
   type PriceLevel,
+  type Trade,
   TradeSchema,
 } from "../../gen/vega/vega_pb.js";
 import { Book, type Level, orderedDigest } from "./book.js";
 import type { Chain } from "./chain.js";
 import type { Commits } from "./commits.js";
 import { digestOf } from "./digest.js";
-import { type Bundle, type DepthState, type Fold, rowDigest } from "./fold.js";
+import type { Bundle, DepthState, Fold } from "./fold.js";
+import type { DigestedList } from "./growing-list.js";
+import type { History } from "./history.js";
 import type { Scoreboard } from "./scoreboard.js";
+import type { StreamJudge } from "./stream-judges.js";
 
 /**
  * How far behind the newest committed block a service may be that nothing is wrong with: it looks every 25 ms, and
@@ -108,6 +115,11 @@ export class Judge {
     return this.commits.heightAt(Math.min(time, since ?? time) - freshnessMs);
   }
 
+  /** The block that every reader has by `time` if nothing is wrong. */
+  shownBy(time: number): number {
+    return this.commits.heightAt(time - freshnessMs);
+  }
+
   /** Whether some block that the response may be of fits. @param stated the height that the response itself states */
   check(startedAt: number, stated: number | undefined, fits: (fold: Fold, height: number) => boolean): Verdict {
     const windows = this.#windows(startedAt);
@@ -142,7 +154,7 @@ export class Judge {
 
   /** The chain's markets with the number of the last update that a stream brings by `time` if nothing is wrong. */
   publishedBy(time: number): Map<string, bigint> {
-    const height = this.commits.heightAt(time - freshnessMs);
+    const height = this.shownBy(time);
     const numbers = new Map<string, bigint>();
     for (const [marketId, market] of this.#chain.fold.markets) {
       if (market.definition.at(height) !== undefined) numbers.set(marketId, market.depth.at(height)?.published ?? 0n);
@@ -151,7 +163,7 @@ export class Judge {
   }
 
   #windows(startedAt: number): Window[] {
-    const fresh = this.commits.heightAt(startedAt - freshnessMs);
+    const fresh = this.shownBy(startedAt);
     const high = Math.min(this.#chain.height, this.commits.height + aheadMax);
     const [{ chain, certain }, ...previous] = this.stores(startedAt);
     const windows = [{ fold: chain.fold, fresh, low: certain, high }];
@@ -225,19 +237,25 @@ function levelOf({ price, volume, numberOfOrders }: PriceLevel): Level {
   return { price, volume, orders: numberOfOrders };
 }
 
-/** The newest `count` entries of a party, or of all; newest first. */
-export function isNewestEntries(party: string | undefined, count: number, nodes: readonly AggregatedLedgerEntry[]) {
-  const digests = nodes.map(entryDigest);
+/** Blocks of which a list has rows: behind the first of them, up to the second. */
+export type BlockRange = (fold: Fold, height: number) => readonly [after: number, upTo: number];
+
+const allBlocks: BlockRange = (_, height) => [0, height];
+
+/** The newest `count` rows that a key selects, or of all; newest first. */
+export function isNewest(
+  listOf: (fold: Fold) => DigestedList,
+  key: string | undefined,
+  count: number,
+  digests: readonly string[],
+  rangeOf = allBlocks,
+) {
   return (fold: Fold, height: number): boolean => {
-    const rows = fold.block(height)?.rows ?? 0;
-    const places = party === undefined ? undefined : (fold.rowsOfParty.get(party) ?? []);
-    const total = places === undefined ? rows : countBelow(places, rows);
-    if (digests.length !== Math.min(count, total)) return false;
-    return digests.every((digest, index) => {
-      const place = total - 1 - index;
-      const row = fold.rows[places === undefined ? place : (places[place] ?? -1)];
-      return row !== undefined && rowDigest(row) === digest;
-    });
+    const list = listOf(fold);
+    const [after, upTo] = rangeOf(fold, height);
+    const [first, end] = [list.count(key, after), list.count(key, Math.min(upTo, height))];
+    if (digests.length !== Math.max(0, Math.min(count, end - first))) return false;
+    return digests.every((digest, index) => list.digest(key, end - 1 - index) === digest);
   };
 }
 
@@ -245,16 +263,37 @@ export function entryDigest(node: AggregatedLedgerEntry): string {
   return digestOf(toJsonString(AggregatedLedgerEntrySchema, node));
 }
 
-/** How many of these places, which rise, are below `end`. */
-export function countBelow(places: readonly number[], end: number): number {
-  let low = 0;
-  let high = places.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((places[middle] ?? 0) < end) low = middle + 1;
-    else high = middle;
-  }
-  return low;
+export function tradeDigest(trade: Trade): string {
+  return digestOf(toJsonString(TradeSchema, trade));
+}
+
+/** `GetLastTrade`; no trade: it was NOT_FOUND. */
+export function isLastTrade(marketId: string, trade: Trade | undefined) {
+  const text = trade === undefined ? undefined : toJsonString(TradeSchema, trade);
+  return (fold: Fold, height: number): boolean => fold.markets.get(marketId)?.lastTrade.at(height) === text;
+}
+
+/** `ListMarkets`, with those that are over or without, all on one page: by id. */
+export function isMarketList(markets: readonly Market[], hasSettled: boolean) {
+  const texts = markets.map((market) => toJsonString(MarketSchema, market));
+  return (fold: Fold, height: number): boolean => {
+    const known = [...fold.markets].map(([id, { definition }]) => [id, definition] as const);
+    const expected = textsById(known, height).filter((text) => hasSettled || !isOver.test(text));
+    return isDeepStrictEqual(texts, expected);
+  };
+}
+
+const isOver = /"state":"STATE_(SETTLED|CLOSED)"/;
+
+/** `ListAssets`, all on one page: by id. */
+export function isAssetList(assets: readonly Asset[]) {
+  const texts = assets.map((asset) => toJsonString(AssetSchema, asset));
+  return (fold: Fold, height: number): boolean => isDeepStrictEqual(texts, textsById([...fold.assets], height));
+}
+
+function textsById(known: (readonly [string, History<string>])[], height: number): string[] {
+  const sorted = known.sort(([a], [b]) => (a < b ? -1 : 1));
+  return sorted.map(([, history]) => history.at(height)).filter((text) => text !== undefined);
 }
 
 /** The newest `count` bundles, newest first. */
@@ -283,7 +322,7 @@ function newestFirst(a: Bundle, b: Bundle): number {
 }
 
 /** What a reader of a depth stream holds: a book and a number for each market. */
-export class StreamBooks {
+export class StreamBooks implements StreamJudge<ObserveMarketsDepthUpdatesResponse> {
   readonly #books = new Map<string, { readonly book: Book; sequence: bigint }>();
   readonly #judge: Judge;
   /** What a slow reader takes may have waited in the network since before the chain was replaced. */
@@ -294,8 +333,12 @@ export class StreamBooks {
     this.#openedOn = judge.chain;
   }
 
+  apply({ update }: ObserveMarketsDepthUpdatesResponse): string | undefined {
+    return update.map((each) => this.#apply(each)).find((problem) => problem !== undefined);
+  }
+
   /** Folds an update as docs/depth-stream.md tells readers to. @returns what is wrong with it */
-  apply(update: MarketDepthUpdate): string | undefined {
+  #apply(update: MarketDepthUpdate): string | undefined {
     const { marketId, sequenceNumber, previousSequenceNumber } = update;
     let held = this.#books.get(marketId);
     const what = `update ${previousSequenceNumber} to ${sequenceNumber} of market ${marketId}`;
@@ -319,9 +362,8 @@ export class StreamBooks {
     return `${what}: ${expected.length === 0 ? "no block published that number" : "the book is another"}`;
   }
 
-  /** Whether it holds all that was published by then. @returns what is missing */
-  lacks(published: ReadonlyMap<string, bigint>): string | undefined {
-    for (const [marketId, number] of published) {
+  lacks(time: number): string | undefined {
+    for (const [marketId, number] of this.#judge.publishedBy(time)) {
       const held = this.#books.get(marketId)?.sequence;
       if (held === undefined || held < number) return `${marketId} is at ${held}, published is ${number}`;
     }

@@ -7,7 +7,7 @@ import { BusyCallers } from "./busy-callers.js";
 import { DatabaseServer } from "./database-server.js";
 import { brief, type Fault, momentary } from "./fault.js";
 import { clockStepMs, Supervised, serveArguments } from "./marketd.js";
-import { slowStreamName } from "./stream-readers.js";
+import { promptDepthStreams } from "./stream-readers.js";
 import type { TestedService } from "./tested-service.js";
 import type { World } from "./world.js";
 
@@ -237,7 +237,7 @@ export function deadLoaderPeer({ loader, loaderProxy, report }: World): Fault {
  * must end for that reason; the judge finds updates in the new decimals on streams that began with the old ones.
  */
 export function changedDecimals(world: TestedService): Fault[] {
-  const { judge, loader, scoreboard } = world;
+  const { judge, loader } = world;
   const change = async (): Promise<void> => {
     judge.toldOfDecimals.clear();
     const { height } = judge.chain;
@@ -247,8 +247,7 @@ export function changedDecimals(world: TestedService): Fault[] {
   };
   const isWell = (): boolean => {
     // What a slow reader has not taken yet delays the reason, too; its updates are judged all the same.
-    const streams = scoreboard.clients.filter(({ kind, name }) => kind === "stream" && name !== slowStreamName);
-    return streams.every(({ name }) => judge.toldOfDecimals.has(name));
+    return promptDepthStreams.every((name) => judge.toldOfDecimals.has(name));
   };
   const common = { excuses: ["stream"], recoveryMaxMs: decimalsMaxMs, isWell } as const;
   return [

@@ -40,12 +40,16 @@ export interface RpcClient {
     request: MessageInitShape<I>,
     deadlineMs: number,
   ): Promise<Reply<MessageShape<O>>>;
-  /** Messages until the stream ends; aborting `signal` hangs up. @throws CallFailure for any end but a good one */
+  /**
+   * Messages until the stream ends; aborting `signal` hangs up. `opened` hears of the block that the headers name.
+   * @throws CallFailure for any end but a good one
+   */
   stream<I extends DescMessage, O extends DescMessage>(
     method: DescMethodServerStreaming<I, O>,
     request: MessageInitShape<I>,
     openMs: number,
     signal: AbortSignal,
+    opened?: (height: number | undefined) => void,
   ): AsyncGenerator<MessageShape<O>>;
   close(): void;
 }
@@ -59,7 +63,9 @@ export function rpcClient(protocol: Protocol, port: number, keepsConnection = tr
   return new HttpRpcClient(protocol, new HttpClient(port, keepsConnection, localAddress));
 }
 
-function heightOf(text: string | undefined): number | undefined {
+/** What `X-Block-Height` says. */
+export function heightOf(headers: NodeJS.Dict<string | string[] | number>): number | undefined {
+  const text = headers["x-block-height"];
   return text === undefined ? undefined : Number(text);
 }
 
@@ -87,7 +93,7 @@ class HttpRpcClient implements RpcClient {
       });
       if (headers["grpc-status"] !== undefined) throwStatus((name) => textOf(headers[name]));
       for await (const bytes of unwrap(once(body))) {
-        return { message: fromBinary(method.output, bytes), height: heightOf(textOf(headers["x-block-height"])) };
+        return { message: fromBinary(method.output, bytes), height: heightOf(headers) };
       }
       throw new CallFailure("malformed", "a response without a message");
     }
@@ -104,7 +110,7 @@ class HttpRpcClient implements RpcClient {
           },
     );
     if (status !== 200) throw failureFromJson(parsed(body), `status ${status}`);
-    const height = heightOf(textOf(headers["x-block-height"]));
+    const height = heightOf(headers);
     if (!asJson) return { message: fromBinary(method.output, body), height };
     return { message: fromJsonString(method.output, body.toString()), height };
   }
@@ -114,10 +120,12 @@ class HttpRpcClient implements RpcClient {
     request: MessageInitShape<I>,
     openMs: number,
     signal: AbortSignal,
+    opened?: (height: number | undefined) => void,
   ): AsyncGenerator<MessageShape<O>> {
     const message = create(method.input, request);
     if (this.protocol === "REST") {
       const response = await this.http.open({ path: urlOf(method, message), deadlineMs: openMs }, signal);
+      opened?.(heightOf(response.headers));
       for await (const line of linesOf(response, response.statusCode ?? 0)) {
         const { result, error } = JSON.parse(line) as { result?: JsonValue; error?: unknown };
         if (result === undefined) throw failureFromJson(error, "the last line of a stream");
@@ -128,6 +136,7 @@ class HttpRpcClient implements RpcClient {
     if (this.protocol === "gRPC-Web") {
       const web = webRequest(pathOf(method), toBinary(method.input, message));
       const response = await this.http.open({ ...web, deadlineMs: openMs }, signal);
+      opened?.(heightOf(response.headers));
       if (response.headers["grpc-status"] !== undefined) throwStatus((name) => textOf(response.headers[name]));
       for await (const bytes of unwrap(response)) yield fromBinary(method.output, bytes);
       return;
@@ -142,6 +151,7 @@ class HttpRpcClient implements RpcClient {
       },
       signal,
     );
+    opened?.(heightOf(response.headers));
     for await (const bytes of unwrap(response)) yield fromBinary(method.output, bytes);
   }
 
@@ -225,7 +235,7 @@ class GrpcRpcClient implements RpcClient {
         },
       );
       call.on("metadata", (metadata) => {
-        height = heightOf(metadata.get("x-block-height")[0]?.toString());
+        height = heightOf(metadata.toHttp2Headers());
       });
     });
   }
@@ -235,6 +245,7 @@ class GrpcRpcClient implements RpcClient {
     request: MessageInitShape<I>,
     _openMs: number,
     signal: AbortSignal,
+    opened?: (height: number | undefined) => void,
   ): AsyncGenerator<MessageShape<O>> {
     const call = this.#client.makeServerStreamRequest(
       pathOf(method),
@@ -243,6 +254,7 @@ class GrpcRpcClient implements RpcClient {
       toBinary(method.input, create(method.input, request)),
       new Metadata(),
     );
+    call.on("metadata", (metadata: Metadata) => opened?.(heightOf(metadata.toHttp2Headers())));
     const hangUp = () => call.cancel();
     signal.addEventListener("abort", hangUp, { once: true });
     try {

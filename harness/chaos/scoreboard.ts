@@ -81,8 +81,8 @@ export class ClientState {
 /** Episodes that are remembered: a slow reader hears of one when it has read what was sent before. */
 const episodesMax = 20;
 
-/** Different wrong responses that are told in full for each row. */
-const wrongReportsMax = 5;
+/** Wrong responses to one reader that are told in full for each row: one that is always wrong must not hide others. */
+const wrongReportsMax = 3;
 
 /** Counts responses by the fault during which they came, and knows who is well again since. */
 export class Scoreboard {
@@ -186,7 +186,7 @@ export class Scoreboard {
   wrong(client: ClientState, what: string): void {
     failed(client, what);
     this.#current.wrong++;
-    this.#reportOnce(`wrong response during "${this.#current.name}"`, `${client.name}: ${what}`);
+    this.#reportOnce(`wrong response during "${this.#current.name}": ${client.name}`, what);
   }
 
   /**

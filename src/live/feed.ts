@@ -5,8 +5,30 @@ import type { ResponseStream } from "../domain/service.js";
 import type { Log } from "../telemetry/log.js";
 import type { LiveLimits } from "./limits.js";
 
+/** What streams are of, as the label of their metrics. */
+export const feedKinds = ["market_data", "trades", "candles"] as const;
+
+/** One of {@link feedKinds}. */
+export type FeedKind = (typeof feedKinds)[number];
+
+/** What was counted of the streams of one kind since the start. */
+export interface FeedTotals {
+  /** Messages handed to readers, heartbeats among them. A shared message counts each time. */
+  messages: number;
+  /** Streams that were ended because their reader was too far behind. */
+  endedBehind: number;
+}
+
+/** The streams of one kind that are open now. */
+export interface FeedCounts {
+  readonly subscribers: number;
+  /** Streams for which messages wait. */
+  readonly lagging: number;
+}
+
 /** What readers of one selection get. A place says how far a reader is; they share the messages behind it. */
 export interface FeedSource<S extends DescMessage = DescMessage> {
+  readonly kind: FeedKind;
   /** The messages behind a place, and the place behind them. The same place: there is nothing now. */
   next(
     place: bigint,
@@ -26,6 +48,9 @@ export interface FeedReader {
   fail(failure: Failure): void;
 }
 
+/** The reason of failures that end the streams of readers that are too far behind. */
+export const readerStalled = "READER_STALLED";
+
 const none: ReadonlyMap<string, string> = new Map();
 
 /** Readers that are woken between two reads of the clock. */
@@ -36,6 +61,7 @@ export class FeedStream<S extends DescMessage = DescMessage> implements Response
   readonly headers = none;
   readonly trailers = none;
   readonly #source: FeedSource<S>;
+  readonly #totals: FeedTotals;
   readonly #onClose: (stream: FeedStream<S>) => void;
   #place: bigint;
   #listener: (() => void) | undefined;
@@ -47,8 +73,9 @@ export class FeedStream<S extends DescMessage = DescMessage> implements Response
   #heartbeatDue = true;
   #sentAt = performance.now();
 
-  constructor(source: FeedSource<S>, place: bigint, onClose: (stream: FeedStream<S>) => void) {
+  constructor(source: FeedSource<S>, place: bigint, totals: FeedTotals, onClose: (stream: FeedStream<S>) => void) {
     this.#source = source;
+    this.#totals = totals;
     this.#place = place;
     this.#onClose = onClose;
   }
@@ -59,6 +86,11 @@ export class FeedStream<S extends DescMessage = DescMessage> implements Response
 
   get failure(): Failure | undefined {
     return this.#failure;
+  }
+
+  /** Whether messages may wait for the reader. */
+  get behind(): boolean {
+    return !this.#waiting && !this.#closed;
   }
 
   onReady(listener: () => void): void {
@@ -80,7 +112,9 @@ export class FeedStream<S extends DescMessage = DescMessage> implements Response
     if (this.#waiting) return [];
     this.#heartbeatDue = false;
     this.#sentAt = performance.now();
-    return isSilent ? [this.#source.heartbeat] : responses;
+    if (isSilent) responses = [this.#source.heartbeat];
+    this.#totals.messages += responses.length;
+    return responses;
   }
 
   close(): void {
@@ -93,6 +127,7 @@ export class FeedStream<S extends DescMessage = DescMessage> implements Response
   fail(failure: Failure): void {
     if (this.#closed) return;
     this.#failure = failure;
+    if (failure.reason === readerStalled) this.#totals.endedBehind++;
     this.close();
     this.#listener?.();
   }
@@ -113,7 +148,7 @@ export class FeedStream<S extends DescMessage = DescMessage> implements Response
 }
 
 /** A stream, whatever its messages are. */
-type OpenFeed = Pick<FeedStream, "wake" | "sweep" | "fail" | "close">;
+type OpenFeed = Pick<FeedStream, "wake" | "sweep" | "fail" | "close" | "behind">;
 
 interface OpenSelection {
   readonly source: FeedSource;
@@ -124,14 +159,17 @@ interface OpenSelection {
 export class Feeds {
   readonly #limits: LiveLimits;
   readonly #log: Log;
+  readonly #totals: Readonly<Record<FeedKind, FeedTotals>>;
   readonly #open = new Map<string, OpenSelection>();
   readonly #sweeper: NodeJS.Timeout;
   readonly #queue = new Set<OpenFeed>();
   #waking = false;
 
-  constructor(limits: LiveLimits, log: Log) {
+  /** Adds what it counts to `totals`. */
+  constructor(limits: LiveLimits, log: Log, totals: Readonly<Record<FeedKind, FeedTotals>>) {
     this.#limits = limits;
     this.#log = log;
+    this.#totals = totals;
     this.#sweeper = setInterval(() => this.#sweep(), Math.min(limits.sweepIntervalMs, limits.heartbeatMs / 2));
     this.#sweeper.unref();
   }
@@ -147,7 +185,8 @@ export class Feeds {
   ): FeedStream<S> {
     const selection = this.#open.get(key) ?? this.#begin(makeSource);
     this.#open.set(key, selection);
-    const stream = new FeedStream(selection.source as unknown as FeedSource<S>, place, (closed) => {
+    const source = selection.source as unknown as FeedSource<S>;
+    const stream = new FeedStream(source, place, this.#totals[source.kind], (closed) => {
       selection.streams.delete(closed);
       this.#queue.delete(closed);
       if (selection.streams.size > 0) return;
@@ -162,6 +201,17 @@ export class Feeds {
     const streams = new Set<OpenFeed>();
     const source = makeSource(() => this.#wakeAll(streams));
     return { source: source as unknown as FeedSource, streams };
+  }
+
+  counts(kind: FeedKind): FeedCounts {
+    let subscribers = 0;
+    let lagging = 0;
+    for (const { source, streams } of this.#open.values()) {
+      if (source.kind !== kind) continue;
+      subscribers += streams.size;
+      for (const stream of streams) if (stream.behind) lagging++;
+    }
+    return { subscribers, lagging };
   }
 
   /** There is a newer block. */

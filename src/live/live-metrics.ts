@@ -1,4 +1,5 @@
 import { addCounter, addGauge, type Metrics } from "../telemetry/metrics.js";
+import { type FeedCounts, type FeedKind, type FeedTotals, feedKinds } from "./feed.js";
 import type { HubCounts } from "./hub.js";
 import type { LiveState } from "./live-state.js";
 import type { Tail } from "./tail.js";
@@ -9,6 +10,9 @@ export interface Measured {
   /** Messages handed to subscribers since the start. */
   readonly messages: number;
   counts(): HubCounts;
+  /** Of the streams of market data, trades and candles, since the start. */
+  readonly feedTotals: Readonly<Record<FeedKind, FeedTotals>>;
+  feedCounts(kind: FeedKind): FeedCounts;
 }
 
 /** The age of the newest block by this machine's clock, in seconds; undefined before the first. */
@@ -51,4 +55,24 @@ export function registerLiveMetrics(metrics: Metrics, live: Measured, tail: Tail
   gauge("marketd_depth_stream_lagging", "Depth streams for which updates wait.", () => live.counts().lagging, "sum");
   const messagesHelp = "Messages handed to depth streams, heartbeats among them.";
   addCounter(metrics, "marketd_depth_stream_messages_total", messagesHelp, () => live.messages);
+  registerFeedMetrics(metrics, live);
+}
+
+/** Metrics of the streams of market data, trades and candles. */
+function registerFeedMetrics(metrics: Metrics, live: Measured): void {
+  const label = { label: "stream" } as const;
+  const now = (read: (counts: FeedCounts) => number) => () =>
+    feedKinds.map((kind) => [kind, read(live.feedCounts(kind))] as const);
+  const total = (read: (totals: FeedTotals) => number) => () =>
+    feedKinds.map((kind) => [kind, read(live.feedTotals[kind])] as const);
+  const open = now(({ subscribers }) => subscribers);
+  addGauge(metrics, "marketd_market_stream_subscribers", "Open streams of market data, trades, candles.", open, label);
+  const lagging = now((counts) => counts.lagging);
+  addGauge(metrics, "marketd_market_stream_lagging", "Such streams for which messages wait.", lagging, label);
+  const messages = total((totals) => totals.messages);
+  const messagesHelp = "Messages handed to such streams, heartbeats among them.";
+  addCounter(metrics, "marketd_market_stream_messages_total", messagesHelp, messages, label);
+  const ended = total(({ endedBehind }) => endedBehind);
+  const endedHelp = "Such streams that were ended because their reader was too far behind.";
+  addCounter(metrics, "marketd_market_stream_ended_behind_total", endedHelp, ended, label);
 }

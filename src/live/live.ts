@@ -7,7 +7,7 @@ import type { Changes } from "../store/changes.js";
 import type { Database } from "../store/database.js";
 import type { Log } from "../telemetry/log.js";
 import type { Metrics } from "../telemetry/metrics.js";
-import { type FeedSource, Feeds } from "./feed.js";
+import { type FeedCounts, type FeedKind, type FeedSource, Feeds, type FeedTotals } from "./feed.js";
 import { Hub, type StreamOptions } from "./hub.js";
 import { type LiveLimits, liveLimits, liveRetryAfterMs } from "./limits.js";
 import type { LiveMarket } from "./live-market.js";
@@ -101,6 +101,11 @@ class FollowedLive implements Live {
   #hub: Hub | undefined;
   #feeds: Feeds | undefined;
   #messagesBefore = 0;
+  readonly feedTotals: Readonly<Record<FeedKind, FeedTotals>> = {
+    market_data: { messages: 0, endedBehind: 0 },
+    trades: { messages: 0, endedBehind: 0 },
+    candles: { messages: 0, endedBehind: 0 },
+  };
   #draining = false;
   /** Whether it was said that the database is empty. */
   #isEmpty = false;
@@ -180,6 +185,10 @@ class FollowedLive implements Live {
     return this.#hub?.counts() ?? { subscribers: 0, lagging: 0 };
   }
 
+  feedCounts(kind: FeedKind): FeedCounts {
+    return this.#feeds?.counts(kind) ?? { subscribers: 0, lagging: 0 };
+  }
+
   onReadiness(listener: (ready: boolean) => void): void {
     this.#listeners.push(listener);
   }
@@ -207,7 +216,7 @@ class FollowedLive implements Live {
     this.#isEmpty = false;
     if (!this.#draining) {
       this.#hub = new Hub(state, this.limits, this.log);
-      this.#feeds = new Feeds(this.limits, this.log);
+      this.#feeds = new Feeds(this.limits, this.log, this.feedTotals);
     }
     this.#state = state;
     const { chainId, height } = changes.progress;

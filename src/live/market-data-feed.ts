@@ -12,6 +12,7 @@ const envelope = { schema: ObserveMarketsDataResponseSchema, open: '{"marketData
 
 /** The market data of some markets, as it changes. A place is that of a block: a slow reader gets the newest of each. */
 export class MarketDataFeed implements FeedSource<Schema> {
+  readonly kind = "market_data";
   readonly heartbeat = new SegmentResponse(envelope, []);
   readonly #state: LiveState;
   readonly #markets: readonly LiveMarket[] | undefined;

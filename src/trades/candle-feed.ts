@@ -2,7 +2,7 @@ import { ObserveCandleDataResponseSchema } from "../../gen/datanode/api/v2/tradi
 import type { Candle } from "../domain/candle.js";
 import { Failure, unavailable } from "../domain/failure.js";
 import { MessageResponse } from "../encoding/message-response.js";
-import type { FeedReader, FeedSource } from "../live/feed.js";
+import { type FeedReader, type FeedSource, readerStalled } from "../live/feed.js";
 import type { LiveState } from "../live/live-state.js";
 import type { Database } from "../store/database.js";
 import { type CandleSeries, candleMessage, readCandlesFrom, readNewestCandle } from "./candle-reader.js";
@@ -29,6 +29,7 @@ interface Version {
  * reader gets each candle as it is now.
  */
 export class CandleFeed implements FeedSource<Schema> {
+  readonly kind = "candles";
   readonly heartbeat = new MessageResponse(ObserveCandleDataResponseSchema, {});
   readonly #database: Pick<Database, "lease">;
   readonly #state: LiveState;
@@ -133,5 +134,5 @@ export class CandleFeed implements FeedSource<Schema> {
 
 function tooSlow(): Failure {
   const message = `the reader is more than ${candlesRememberedMax} candles behind; open the stream again, and list what it missed`;
-  return unavailable(message, "READER_STALLED", retryAfterMs);
+  return unavailable(message, readerStalled, retryAfterMs);
 }

@@ -130,6 +130,7 @@ export interface TradeSelection {
 
 /** The trades of a selection as they come, each once. A place is the id of the last one that a reader has passed. */
 export class TradeFeed implements FeedSource<Schema> {
+  readonly kind = "trades";
   readonly heartbeat = new MessageResponse(ObserveTradesResponseSchema, { trades: [] });
   readonly #follower: TradeFollower;
   readonly #selects: (trade: PastTradeRow) => boolean;

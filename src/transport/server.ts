@@ -5,7 +5,7 @@ import type { Network } from "../domain/client-address.js";
 import { type ListenAddress, urlOf } from "../domain/listen-address.js";
 import type { Api } from "../domain/service.js";
 import type { Log } from "../telemetry/log.js";
-import type { Metrics, MetricsText } from "../telemetry/metrics.js";
+import { addCounter, type Metrics, type MetricsText } from "../telemetry/metrics.js";
 import { CommonHeaders, DataHeaders, type DataSource } from "./common-headers.js";
 import { ClientAddresses } from "./connections/client-addresses.js";
 import type { Exchange } from "./connections/exchange.js";
@@ -72,6 +72,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   const health = healthMethods(new Set([...services].map((service) => service.typeName)), readiness);
   const reflection = reflectionMethods([...services, Health]);
   const guard = new StreamGuard([...options.api, ...health, ...reflection], limits, log);
+  const stalledHelp = "Streams that were ended because their reader took nothing for too long.";
+  addCounter(metrics, "marketd_streams_stalled_total", stalledHelp, () => guard.stalled);
   const clients = new ClientAddresses(options.trustedProxies);
   const data = new DataHeaders(options);
   const common = new CommonHeaders(options.corsOrigins, data);

@@ -30,6 +30,8 @@ type Kind = "file" | "subscription";
 export class StreamGuard {
   /** The API with guarded streams; unary methods are unchanged. */
   readonly api: Api;
+  /** Streams that were ended because their reader took nothing for too long. */
+  stalled = 0;
   readonly #limits: TransportLimits;
   readonly #log: Log;
   readonly #open = new Set<GuardedStream>();
@@ -122,6 +124,7 @@ export class StreamGuard {
     const before = performance.now() - stalledReaderMs;
     for (const stream of this.#open) {
       if (!stream.stalledSince(before)) continue;
+      this.stalled++;
       this.#log.warn({ client: stream.clientAddress, stalledReaderMs }, "ended a stream whose reader takes nothing");
       const message = `nothing of this stream was read for ${stalledReaderMs} ms; open it again`;
       stream.fail(new Failure("resource_exhausted", message, { reason: "READER_STALLED", retryAfterMs: 0 }));

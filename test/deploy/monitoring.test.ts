@@ -94,6 +94,18 @@ test("counters, and only they, have names that end in _total", async () => {
   for (const [, name = "", type] of types) expect([name, name.endsWith("_total")]).toEqual([name, type === "counter"]);
 });
 
+test("docs/operations.md lists the metrics of streams, and none that the service does not have", () => {
+  const operations = readFileSync(fileURLToPath(new URL("../../docs/operations.md", import.meta.url)), "utf8");
+  const [section = ""] = (operations.split("### Streams\n")[1] ?? "").split("\n#");
+  const listed = new Set(section.match(/\bmarketd_[a-z_]+/g));
+  const ofStreams = [...metrics.keys()].filter((name) => /^marketd_(.*_stream|streams)_/.test(name));
+  expect(ofStreams.length).toBeGreaterThan(8);
+  expect([...listed].sort()).toEqual(ofStreams.sort());
+  const kinds = metrics.get("marketd_market_stream_subscribers")?.get("stream");
+  expect(kinds).toEqual(new Set(["market_data", "trades", "candles"]));
+  for (const kind of kinds ?? []) expect(section).toContain(`\`${kind}\``);
+});
+
 /** One request that is answered, and one that is not. */
 async function request(): Promise<void> {
   expect((await fetch(`${service.url}/markets/data`)).status).toBe(200);

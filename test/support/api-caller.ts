@@ -5,7 +5,7 @@ import { Failure } from "../../src/domain/failure.js";
 import type { Call, ResponseStream } from "../../src/domain/service.js";
 import type { LiveLimits } from "../../src/live/limits.js";
 import { createLog } from "../../src/telemetry/log.js";
-import { createMetrics } from "../../src/telemetry/metrics.js";
+import { createMetrics, type Metrics } from "../../src/telemetry/metrics.js";
 
 const call: Call = { signal: new AbortController().signal, clientAddress: "10.0.0.1", requestHeaders: {} };
 
@@ -22,11 +22,20 @@ export interface JsonPage {
 
 /** Calls the methods over a database, without a port. */
 export class ApiCaller {
-  private constructor(readonly opened: OpenApi) {}
+  private constructor(
+    readonly opened: OpenApi,
+    private readonly metrics: Metrics,
+  ) {}
 
   static async open(databaseUrl: string, limits: Partial<LiveLimits> = {}): Promise<ApiCaller> {
-    const options = { databaseUrl, log: createLog("silent"), metrics: createMetrics(), limits };
-    return new ApiCaller(await openApi(options));
+    const metrics = createMetrics();
+    return new ApiCaller(await openApi({ databaseUrl, log: createLog("silent"), metrics, limits }), metrics);
+  }
+
+  /** The values of a metric of streams, by the kind of stream. */
+  async streamMetric(name: string): Promise<Record<string, number>> {
+    const { values = [] } = (await this.metrics.getSingleMetric(`marketd_market_stream_${name}`)?.get()) ?? {};
+    return Object.fromEntries(values.map(({ labels, value }) => [String(labels["stream"]), value]));
   }
 
   async response(name: string, request: JsonValue): Promise<EncodedResponse> {

@@ -5,6 +5,7 @@ import { load } from "../../src/loader/load.js";
 import { streamSource } from "../../src/loader/source.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
+import { candlesRememberedMax } from "../../src/trades/candle-feed.js";
 import { ApiCaller } from "../support/api-caller.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { inChunks, RecordingBuilder } from "../support/recording.js";
@@ -20,6 +21,11 @@ let api: ApiCaller;
 
 /** Loads a block at a time in seconds, with trades of these prices, each of size 1. */
 async function loadBlock(seconds: number, ...prices: number[]): Promise<void> {
+  addBlock(seconds, ...prices);
+  await loadBlocks();
+}
+
+function addBlock(seconds: number, ...prices: number[]): void {
   height++;
   builder.block(height, BigInt(seconds) * second, (r) => {
     if (height === 1) r.market("m").market("quiet");
@@ -27,6 +33,9 @@ async function loadBlock(seconds: number, ...prices: number[]): Promise<void> {
       r.trade({ id: `${height}-${n}`, marketId: "m", price: `${price}`, size: 1n });
     }
   });
+}
+
+async function loadBlocks(): Promise<void> {
   await load({ database: url, sources: [streamSource(inChunks(builder.bytes()), "blocks")], log });
 }
 
@@ -81,6 +90,38 @@ test("readers get the running candle, then each change; slow ones each candle as
   const late = await open();
   await late.follow("240 3 3 3 3 1");
   for (const { stream } of [quick, slow, late]) stream.close();
+});
+
+test("a reader that is too many candles behind is ended, and counted", async () => {
+  const open = () => api.stream("ObserveCandleData", { candleId: "trades_candle_block_m" });
+  const before = await api.streamMetric("messages_total");
+  const [slow, quick] = [new Reader(await open()), new Reader(await open())];
+  const first = quick.candles;
+  await vi.waitFor(() => {
+    for (const reader of [slow, quick]) reader.take();
+    expect([slow.candles.length, first.length]).toEqual([1, 1]);
+  });
+  expect(await api.streamMetric("subscribers")).toEqual({ market_data: 0, trades: 0, candles: 2 });
+  for (let n = 0; n < candlesRememberedMax; n++) addBlock(300 + n, 5);
+  // What is remembered is sent; one more is too much.
+  await loadBlocks();
+  await vi.waitFor(() => {
+    quick.take();
+    expect(first.length).toBe(candlesRememberedMax + 1);
+  });
+  // Only an empty turn tells that nothing waits.
+  quick.take();
+  expect(await api.streamMetric("lagging")).toMatchObject({ candles: 1 });
+  await loadBlock(2_000, 6);
+  await quick.follow(...first, "2000 6 6 6 6 1");
+  slow.take();
+  expect(slow.candles.length).toBe(1);
+  expect(slow.stream.failure).toMatchObject({ code: "unavailable", reason: "READER_STALLED" });
+  quick.stream.close();
+  expect(await api.streamMetric("subscribers")).toEqual({ market_data: 0, trades: 0, candles: 0 });
+  expect(await api.streamMetric("ended_behind_total")).toEqual({ market_data: 0, trades: 0, candles: 1 });
+  const after = await api.streamMetric("messages_total");
+  expect((after["candles"] ?? 0) - (before["candles"] ?? 0)).toBeGreaterThanOrEqual(candlesRememberedMax + 3);
 });
 
 test("a market without trades has no candle before its first, and a wrong id is refused", async () => {

@@ -108,7 +108,7 @@ test("a reader that is always behind, but takes what it is given, is not ended b
 test("a reader that takes nothing of what it was given is ended; one that waits is not", () => {
   vi.useFakeTimers();
   try {
-    const { depth, service } = guarded({ stalledReaderMs: 60_000 });
+    const { depth, guard, service } = guarded({ stalledReaderMs: 60_000 });
     const stalled = open(depth);
     const waiting = open(depth);
     const reading = open(depth);
@@ -121,6 +121,7 @@ test("a reader that takes nothing of what it was given is ended; one that waits 
       vi.advanceTimersByTime(5_000);
     }
     expect(stalled.failure).toMatchObject({ code: "resource_exhausted", reason: "READER_STALLED" });
+    expect(guard.stalled).toBe(1);
     expect(waiting.failure).toBeUndefined();
     expect(reading.failure).toBeUndefined();
   } finally {
