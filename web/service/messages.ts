@@ -160,6 +160,11 @@ export interface LedgerEntriesResponse {
   readonly ledgerEntries: Connection<LedgerEntry>;
 }
 
+export interface Asset {
+  readonly id: string;
+  readonly details?: { readonly name: string; readonly symbol: string; readonly decimals: string };
+}
+
 export interface SignerBundle {
   readonly oldSigner: string;
   readonly submitter: string;

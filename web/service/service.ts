@@ -1,7 +1,9 @@
 // The service's HTTP API, seen from a page that it serves: URLs are relative, so that a base path is kept.
 import type {
+  Asset,
   BlockPlace,
   ChangesResponse,
+  Connection,
   DepthResponse,
   LedgerEntriesResponse,
   Market,
@@ -79,6 +81,7 @@ export const paths = {
   depth: (id: string) => `api/v2/market/depth/${segment(id)}/latest`,
   marketData: (id: string) => `api/v2/market/data/${segment(id)}/latest`,
   marketsData: "markets/data",
+  assets: "api/v2/assets",
   status: "status",
   depthUpdates: "api/v2/stream/markets/depth/updates",
   depthReplay: "api/v2/stream/markets/depth/replay",
@@ -131,3 +134,5 @@ export const listLedgerEntries = async (query: Query) =>
   (await get<LedgerEntriesResponse>(paths.ledger, query)).ledgerEntries;
 export const listSignerBundles = async (query: Query) =>
   (await get<SignerBundlesResponse>(paths.signerBundles, query)).bundles;
+export const listAssets = async (query: Query) =>
+  (await get<{ assets: Connection<Asset> }>(paths.assets, query)).assets;

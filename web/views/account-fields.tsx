@@ -1,3 +1,4 @@
+import { AssetField } from "../components/asset-field.js";
 import { ListField, TextField } from "../components/fields.js";
 import { enumName } from "../format/names.js";
 import type { NamedMarket } from "../hooks/use-market-names.js";
@@ -18,7 +19,7 @@ export function AccountFields({ legend, name, query, markets }: AccountFieldsPro
     <fieldset>
       <legend>{legend}</legend>
       <TextField label="Party" {...field("partyIds")} />
-      <TextField label="Asset" {...field("assetId")} />
+      <AssetField label="Asset" {...field("assetId")} />
       <ListField
         label="Markets"
         {...field("marketIds")}

@@ -1,5 +1,6 @@
 import { instant } from "../../src/domain/instant.js";
 import { AssetAmount } from "../components/asset-amount.js";
+import { AssetName } from "../components/asset-name.js";
 import { Identifier } from "../components/identifier.js";
 import { Scroll } from "../components/scroll.js";
 import { enumName } from "../format/names.js";
@@ -14,7 +15,7 @@ interface LedgerTableProps {
   /** Cursors of entries that arrived since the last response. */
   readonly arrived: ReadonlySet<string>;
   readonly nameOf: (marketId: string) => string;
-  /** What is known of an asset, in a few words, or empty. */
+  /** What is known of an asset without a name, in a few words, or empty. */
   readonly useOf: (assetId: string) => string;
 }
 
@@ -58,9 +59,7 @@ export function LedgerTable({ edges, arrived, nameOf, useOf }: LedgerTableProps)
   return (
     <Scroll label="Table of entries">
       <table id="entries" class="entries">
-        <caption class="quiet">
-          Amounts and balances are in the asset's smallest unit, unless its decimals are given below.
-        </caption>
+        <caption class="visually-hidden">Ledger entries, with the balances after each</caption>
         <thead>
           <tr>
             <th scope="col">Time (UTC)</th>
@@ -102,8 +101,7 @@ export function LedgerTable({ edges, arrived, nameOf, useOf }: LedgerTableProps)
                 <AssetAmount value={node.quantity} assetId={node.assetId} />
               </td>
               <td>
-                <Identifier id={node.assetId} href={ofAsset(node.assetId)} />
-                <span class="quiet">{useOf(node.assetId)}</span>
+                <AssetName assetId={node.assetId} href={ofAsset(node.assetId)} use={useOf(node.assetId)} />
               </td>
             </tr>
           ))}
