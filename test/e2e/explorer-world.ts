@@ -16,6 +16,20 @@ export const chromium = partnerProgram("browser");
 /** For what arrives after a poll or a message. */
 export const patience = { timeout: 20_000, interval: 50 };
 
+/** Of the window, in pixels. */
+export const widths = [1_440, 768, 390];
+
+/** Elements that leave their card, cells whose text leaves them, and cards that have to be scrolled. */
+export const misplaced = `[...document.querySelectorAll("main *")].flatMap((element) => {
+  if (element.closest("svg, .visually-hidden, thead, #market-choice") !== null) return [];
+  const told = (what) => [what + " " + element.outerHTML.slice(0, 90)];
+  const place = (element.closest("td, th, dd") ?? element.closest(".card, main")).getBoundingClientRect();
+  const { left, right, width } = element.getBoundingClientRect();
+  if (element.matches(".scroll") && element.scrollWidth > element.clientWidth) return told("scrolls");
+  if (width > 0 && (left < place.left - 1 || right > place.right + 1)) return told("leaves its place");
+  return width > 0 && right > innerWidth + 1 ? told("leaves the window") : [];
+})`;
+
 /** What is wrong with a page: errors of its scripts, messages on its console, requests to other hosts. */
 export interface PageProblems {
   readonly page: Page;

@@ -29,7 +29,7 @@ export function AssetAmount({ value, assetId, hasUnit = false }: AssetAmountProp
   const isUnscaled = useIsUnscaled(assetId);
   if (asset === undefined && !isUnscaled) return <span>{missing}</span>;
   return (
-    <>
+    <span>
       <Amount value={value} places={asset?.decimals ?? 0} />
       {hasUnit && <span class="unit"> {asset?.label ?? shortId(assetId)}</span>}
       {isUnscaled && (
@@ -38,6 +38,6 @@ export function AssetAmount({ value, assetId, hasUnit = false }: AssetAmountProp
           unscaled
         </span>
       )}
-    </>
+    </span>
   );
 }

@@ -3,17 +3,7 @@ import type { BookView } from "../books/book-store.js";
 import { midPrice } from "../books/quote.js";
 import { approximate, drawnDecimals, drawnUnit } from "../format/decimal.js";
 import { Chart, type ChartColours } from "./chart.js";
-import { sideAxis, timeAxis } from "./chart-axis.js";
-
-/** Space above and below the line, as a part of what it moved by, and of the price where it did not move. */
-const movedMargin = 0.1;
-const unmovedMargin = 0.001;
-
-function priceRange(_: uPlot, min: number | null, max: number | null): [number, number] {
-  if (min === null || max === null) return [0, 1];
-  const margin = (max - min) * movedMargin || Math.abs(max) * unmovedMargin || 1;
-  return [min - margin, max + margin];
-}
+import { lineRange, sideAxis, timeAxis } from "./chart-axis.js";
 
 /** Prices that no line leads to or from are points. */
 function singlePrices({ data }: uPlot, series: number): number[] {
@@ -26,7 +16,7 @@ function options(colours: ChartColours): Omit<uPlot.Options, "width" | "height">
   return {
     legend: { show: false },
     cursor: { drag: { x: false, y: false } },
-    scales: { y: { range: priceRange } },
+    scales: { y: { range: lineRange } },
     axes: [timeAxis(colours), sideAxis(colours)],
     series: [{}, { stroke: colours.accent, width: 2, points: { show: false, filter: singlePrices, size: 6 } }],
   };

@@ -136,8 +136,13 @@ export interface PageInfo {
   readonly endCursor: string;
 }
 
+export interface Edge<T> {
+  readonly node: T;
+  readonly cursor: string;
+}
+
 export interface Connection<T> {
-  readonly edges: readonly { readonly node: T; readonly cursor: string }[];
+  readonly edges: readonly Edge<T>[];
   readonly pageInfo: PageInfo;
 }
 
@@ -163,6 +168,24 @@ export interface LedgerEntriesResponse {
 export interface Asset {
   readonly id: string;
   readonly details?: { readonly name: string; readonly symbol: string; readonly decimals: string };
+}
+
+export interface Account {
+  readonly owner: string;
+  readonly balance: string;
+  readonly asset: string;
+  /** Empty: the account is of no market. */
+  readonly marketId: string;
+  readonly type: string;
+}
+
+export interface BalanceChange {
+  readonly timestamp: string;
+  readonly balance: string;
+  readonly partyId: string;
+  readonly assetId: string;
+  readonly marketId?: string;
+  readonly accountType: string;
 }
 
 export interface SignerBundle {

@@ -1,10 +1,13 @@
 // The service's HTTP API, seen from a page that it serves: URLs are relative, so that a base path is kept.
 import type {
+  Account,
   Asset,
+  BalanceChange,
   BlockPlace,
   ChangesResponse,
   Connection,
   DepthResponse,
+  Edge,
   LedgerEntriesResponse,
   Market,
   MarketData,
@@ -87,6 +90,8 @@ export const paths = {
   depthReplay: "api/v2/stream/markets/depth/replay",
   depthAt: (id: string) => `api/v2/market/depth/${segment(id)}/at`,
   depthChanges: (id: string) => `api/v2/market/depth/${segment(id)}/changes`,
+  accounts: "api/v2/accounts",
+  balanceChanges: "api/v2/balance/changes",
   ledger: "api/v2/ledgerentry/history",
   ledgerExport: "api/v2/ledgerentry/export",
   signerBundles: "api/v2/erc20/multisigcontrol/signer/removed/bundles",
@@ -136,3 +141,33 @@ export const listSignerBundles = async (query: Query) =>
   (await get<SignerBundlesResponse>(paths.signerBundles, query)).bundles;
 export const listAssets = async (query: Query) =>
   (await get<{ assets: Connection<Asset> }>(paths.assets, query)).assets;
+export const listAccounts = async (query: Query) =>
+  (await get<{ accounts: Connection<Account> }>(paths.accounts, query)).accounts;
+export const listBalanceChanges = async (query: Query) =>
+  (await get<{ balances: Connection<BalanceChange> }>(paths.balanceChanges, query)).balances;
+
+/** A list is read in at most so many requests: pages of rare rows may be short. */
+const pagesMax = 100;
+
+/** The first rows of a list, and whether there are no others. */
+export interface FirstRows<T> {
+  readonly edges: readonly Edge<T>[];
+  readonly isWhole: boolean;
+}
+
+/** Reads the pages of a list until its end, or until there are `rowsMax` rows or more. @throws {ServiceError} */
+export async function readPages<T>(
+  list: (query: Query) => Promise<Connection<T>>,
+  query: Query,
+  rowsMax: number,
+): Promise<FirstRows<T>> {
+  const edges: Edge<T>[] = [];
+  let after = "";
+  for (let pages = 0; pages < pagesMax && edges.length < rowsMax; pages++) {
+    const page = await list([...query, ["pagination.first", String(rowsMax)], ["pagination.after", after]]);
+    edges.push(...page.edges);
+    after = page.pageInfo.endCursor;
+    if (!page.pageInfo.hasNextPage) return { edges, isWhole: true };
+  }
+  return { edges, isWhole: false };
+}

@@ -4,7 +4,8 @@ import { enumName } from "../format/names.js";
 import type { NamedMarket } from "../hooks/use-market-names.js";
 import { accountTypes } from "../service/enum-values.js";
 
-const typeOptions = accountTypes.map((value) => ({ value, text: enumName(value, "ACCOUNT_TYPE_") }));
+/** The types of accounts, as options of a field. */
+export const typeOptions = accountTypes.map((value) => ({ value, text: enumName(value, "ACCOUNT_TYPE_") }));
 interface AccountFieldsProps {
   readonly legend: string;
   readonly name: "fromAccountFilter" | "toAccountFilter";

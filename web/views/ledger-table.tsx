@@ -1,4 +1,5 @@
 import { instant } from "../../src/domain/instant.js";
+import { accountHref, accountText } from "../components/account-name.js";
 import { AssetAmount } from "../components/asset-amount.js";
 import { AssetName } from "../components/asset-name.js";
 import { Identifier } from "../components/identifier.js";
@@ -19,11 +20,6 @@ interface LedgerTableProps {
   readonly useOf: (assetId: string) => string;
 }
 
-const ofParty = (party: string) =>
-  queryHref(
-    "ledger",
-    new URLSearchParams({ "filter.fromAccountFilter.partyIds": party, "filter.toAccountFilter.partyIds": party }),
-  );
 const ofAsset = (asset: string) =>
   queryHref(
     "ledger",
@@ -33,18 +29,19 @@ const ofAsset = (asset: string) =>
 interface AccountProps {
   readonly party: string;
   readonly type: string;
-  readonly market: string | undefined;
+  readonly marketId: string | undefined;
   readonly balance: string;
   readonly assetId: string;
+  readonly nameOf: (marketId: string) => string;
 }
 
-function Account({ party, type, market, balance, assetId }: AccountProps) {
+function Account({ party, type, marketId = "", balance, assetId, nameOf }: AccountProps) {
+  const account = { owner: party, asset: assetId, marketId, type };
   return (
     <>
-      {party === networkParty ? party : <Identifier id={party} href={ofParty(party)} />}
+      {party === networkParty ? party : <Identifier id={party} href={accountHref({ owner: party, asset: assetId })} />}
       <span class="quiet">
-        {enumName(type, "ACCOUNT_TYPE_")}
-        {market === undefined ? "" : ` in ${market}`}
+        <a href={accountHref(account)}>{accountText(account, nameOf)}</a>
       </span>
       <span class="quiet balance">
         balance <AssetAmount value={balance} assetId={assetId} />
@@ -55,7 +52,6 @@ function Account({ party, type, market, balance, assetId }: AccountProps) {
 
 /** Ledger entries, in the order of the list. */
 export function LedgerTable({ edges, arrived, nameOf, useOf }: LedgerTableProps) {
-  const marketOf = (id: string | undefined) => (id === undefined ? undefined : nameOf(id));
   return (
     <Scroll label="Table of entries">
       <table id="entries" class="entries">
@@ -83,7 +79,8 @@ export function LedgerTable({ edges, arrived, nameOf, useOf }: LedgerTableProps)
                 <Account
                   party={node.fromAccountPartyId}
                   type={node.fromAccountType}
-                  market={marketOf(node.fromAccountMarketId)}
+                  marketId={node.fromAccountMarketId}
+                  nameOf={nameOf}
                   balance={node.fromAccountBalance}
                   assetId={node.assetId}
                 />
@@ -92,7 +89,8 @@ export function LedgerTable({ edges, arrived, nameOf, useOf }: LedgerTableProps)
                 <Account
                   party={node.toAccountPartyId}
                   type={node.toAccountType}
-                  market={marketOf(node.toAccountMarketId)}
+                  marketId={node.toAccountMarketId}
+                  nameOf={nameOf}
                   balance={node.toAccountBalance}
                   assetId={node.assetId}
                 />
