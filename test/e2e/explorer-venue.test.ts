@@ -88,6 +88,10 @@ describe.skipIf(chromium === undefined)("the explorer and markets of venues", ()
       bids: thirty.map((step) => tiny(123_456 - step, "1.000000000000000001")),
       asks: thirty.map((step) => tiny(123_456 + step, "0.000000000000000001")),
     });
+    venue.tell({
+      case: "trade",
+      value: { marketId: "tiny", price: `0.${"123456".padStart(30, "0")}`, size: "12.000000000000000001" },
+    });
     venue.define({ marketId: "empty", code: "EMPTY" }).snapshot({ marketId: "empty" });
     for (let n = 0; n < sameNames; n++) {
       venue.define({ marketId: `0f${n % 4}3a9c5c28e2d8c0b7c1d0ef3c8a2-${String(n).padStart(6, "0")}`, code: "SAME" });
@@ -245,7 +249,7 @@ describe.skipIf(chromium === undefined)("the explorer and markets of venues", ()
     ["#/", "#markets [data-market] .price"],
     ["#/market/coins", "#trades .price"],
     ["#/market/meme", "#ladder .price"],
-    ["#/market/tiny", "#ladder .price"],
+    ["#/market/tiny", "#trades .price"],
     ["#/market/empty", "#ladder .quiet"],
     ["#/market/long", "#ladder .price"],
     ["#/market/never", "#stale-market"],

@@ -112,9 +112,9 @@ export class ExplorerWorld {
     const problems: string[] = [];
     page.on("pageerror", (error) => problems.push(error.message));
     page.on("console", (message) => {
-      // Error responses, which tests cause, are told on the console too.
-      const isHttpError = message.text().startsWith("Failed to load resource");
-      if (message.type() === "error" && !isHttpError) problems.push(message.text());
+      // Error responses and a service that is gone, which tests cause, are told on the console too.
+      const isCaused = /^Failed to load resource|^WebSocket connection to .*CONNECTION_REFUSED/.test(message.text());
+      if (message.type() === "error" && !isCaused) problems.push(message.text());
     });
     page.on("request", (request) => {
       const url = new URL(request.url());

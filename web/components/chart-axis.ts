@@ -25,6 +25,8 @@ const timeSteps = [
   ...[1, 2, 7, 14, 28, 91, 182, 364, 1_820].map((days) => days * daySeconds),
 ];
 /** Between the times of an axis, at least: a time with its date takes more than a time of day. */
+/** Between the places of an axis. */
+const countSteps = [1, 2, 5, 10, 20, 50, 100];
 const timeGapPx = 80;
 const dateGapPx = 100;
 
@@ -90,4 +92,10 @@ export function bottomAxis(colours: ChartColours): uPlot.Axis {
       digitWidthPx +
     numberGapPx;
   return { ...axis(colours), values, space, size: axisHeightPx };
+}
+
+/** An axis of places that are counted from 0, each with a text, such as a time. */
+export function countAxis(colours: ChartColours, textOf: (plot: uPlot, place: number) => string): uPlot.Axis {
+  const texts: uPlot.Axis["values"] = (plot, places) => places.map((place) => textOf(plot, place));
+  return { ...axis(colours), values: texts, incrs: countSteps, space: dateGapPx, size: axisHeightPx };
 }

@@ -5,6 +5,13 @@ import { approximate, drawnDecimals, drawnUnit } from "../format/decimal.js";
 import { Chart, type ChartColours } from "./chart.js";
 import { lineRange, sideAxis, timeAxis } from "./chart-axis.js";
 
+/** Where there is one moment, this much before and after it is shown, in seconds. */
+const marginSeconds = 30;
+
+function timeRange(_: uPlot, min: number, max: number): [number, number] {
+  return min === max ? [min - marginSeconds, max + marginSeconds] : [min, max];
+}
+
 /** Prices that no line leads to or from are points. */
 function singlePrices({ data }: uPlot, series: number): number[] {
   const prices = data[series] ?? [];
@@ -16,7 +23,7 @@ function options(colours: ChartColours): Omit<uPlot.Options, "width" | "height">
   return {
     legend: { show: false },
     cursor: { drag: { x: false, y: false } },
-    scales: { y: { range: lineRange } },
+    scales: { x: { range: timeRange }, y: { range: lineRange } },
     axes: [timeAxis(colours), sideAxis(colours)],
     series: [{}, { stroke: colours.accent, width: 2, points: { show: false, filter: singlePrices, size: 6 } }],
   };

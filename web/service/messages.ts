@@ -71,10 +71,6 @@ export interface Trade {
   readonly timestamp: string;
 }
 
-export interface DepthResponse {
-  readonly lastTrade?: Trade;
-}
-
 export interface PriceLevel {
   readonly price: string;
   readonly volume: string;
@@ -186,6 +182,22 @@ export interface BalanceChange {
   readonly assetId: string;
   readonly marketId?: string;
   readonly accountType: string;
+}
+
+/** The trades of a period in brief. */
+export interface Candle {
+  readonly start: string;
+  readonly lastUpdate: string;
+  readonly open: string;
+  readonly high: string;
+  readonly low: string;
+  readonly close: string;
+  readonly volume: string;
+}
+
+export interface CandleInterval {
+  readonly interval: string;
+  readonly candleId: string;
 }
 
 export interface SignerBundle {

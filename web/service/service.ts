@@ -4,9 +4,10 @@ import type {
   Asset,
   BalanceChange,
   BlockPlace,
+  Candle,
+  CandleInterval,
   ChangesResponse,
   Connection,
-  DepthResponse,
   Edge,
   LedgerEntriesResponse,
   Market,
@@ -14,6 +15,7 @@ import type {
   PastDepthResponse,
   SignerBundlesResponse,
   StatusResponse,
+  Trade,
 } from "./messages.js";
 
 /** An error response of the service, or no response at all. */
@@ -86,6 +88,11 @@ export const paths = {
   marketsData: "markets/data",
   assets: "api/v2/assets",
   status: "status",
+  trades: "api/v2/trades",
+  tradesStream: "api/v2/stream/trades",
+  candleIntervals: "api/v2/candle/intervals",
+  candles: "api/v2/candle",
+  candleStream: "api/v2/stream/candle/data",
   depthUpdates: "api/v2/stream/markets/depth/updates",
   depthReplay: "api/v2/stream/markets/depth/replay",
   depthAt: (id: string) => `api/v2/market/depth/${segment(id)}/at`,
@@ -126,8 +133,13 @@ export async function getMarketData(id: string): Promise<MarketDataResponse> {
   return { data, newestBlock, isOfNewestBlock: response.headers.get("x-block-timestamp") === data.timestamp };
 }
 
-export const getLastTrade = async (id: string) =>
-  (await get<DepthResponse>(paths.depth(id), [["maxDepth", "1"]])).lastTrade;
+export const listTrades = async (query: Query) =>
+  (await get<{ trades: Connection<Trade> }>(paths.trades, query)).trades;
+export const listCandleIntervals = async (marketId: string) =>
+  (await get<{ intervalToCandleId: readonly CandleInterval[] }>(paths.candleIntervals, [["marketId", marketId]]))
+    .intervalToCandleId;
+export const listCandles = async (query: Query) =>
+  (await get<{ candles: Connection<Candle> }>(paths.candles, query)).candles;
 /** A market's book as of a time in nanoseconds. */
 export const getDepthAt = (id: string, timestamp: string) =>
   get<PastDepthResponse>(paths.depthAt(id), [["timestamp", timestamp]]);

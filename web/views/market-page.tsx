@@ -13,9 +13,11 @@ import { instrumentName, marketName } from "../service/market-directory.js";
 import type { Market } from "../service/messages.js";
 import { findChange } from "../service/service.js";
 import { BookPanels } from "./book-panels.js";
+import { CandlesCard } from "./candles-card.js";
 import { Instrument } from "./instrument.js";
 import { MarketDataPanels } from "./market-data-panels.js";
 import { PastPanels } from "./past-panels.js";
+import { TradesCard } from "./trades-card.js";
 
 /** The past of a market, which follows the URL, and the time of its oldest block. */
 function usePast(marketId: string, at: string | undefined) {
@@ -68,6 +70,7 @@ export function MarketPage({ market, at, ...app }: MarketPageProps) {
   useSeconds();
   const standstill = staleNetwork(network);
   const { past, oldest } = usePast(id, at);
+  const isPlaying = useObservable(past.playing, (speed) => speed !== undefined);
   const newest = network.response?.blockTimestamp;
   useLastMinute(app, id, newest);
   const marketData = useMarketData(id, network.response?.marketsWithData);
@@ -96,19 +99,15 @@ export function MarketPage({ market, at, ...app }: MarketPageProps) {
         <MarketChoice marketId={id} {...app} />
       </div>
       <TimeControl past={past} marketId={id} at={at} oldest={oldest} newest={newest} />
+      <CandlesCard market={market} at={at} standstill={standstill} />
       <div class="columns">
         {at === undefined ? (
-          <BookPanels
-            books={books}
-            market={market}
-            stale={staleBooks(stream, network)}
-            staleMarket={stale}
-            standstill={standstill}
-          />
+          <BookPanels books={books} market={market} stale={staleBooks(stream, network)} staleMarket={stale} />
         ) : (
           <PastPanels past={past} />
         )}
         <div class="facts-column">
+          {isPlaying || <TradesCard key={at} market={market} at={at} newest={newest} standstill={standstill} />}
           {at === undefined && <MarketDataPanels market={market} polled={marketData} standstill={standstill} />}
           <Instrument market={market} />
         </div>
