@@ -48,6 +48,12 @@ class TradeRecording extends RecordingBuilder {
     });
   }
 
+  /** A block that gives the market other decimals. */
+  redefine(): this {
+    this.timeNs += gapNs;
+    return this.block(++this.#height, this.timeNs, () => this.market("m", { ...market, decimalPlaces: 4n }));
+  }
+
   /** What was recorded since the last time. */
   take(): Buffer {
     const frames = this.frames.slice(this.#taken);
@@ -213,6 +219,33 @@ describe.skipIf(chromium === undefined)("trades and candles in the explorer", ()
     recording.trades(1);
     await load();
     await expect.poll(async () => (await tradeIds())[0], patience).toBe(`t${newest + 4}`);
+  });
+
+  test("where no socket can be opened, the page says so and reads on", async () => {
+    const { page: other } = await world.open("");
+    await other.routeWebSocket(/\/stream\//, (socket) => socket.close());
+    await other.evaluate("location.hash = '#/market/m'");
+    const first = other.locator("#trades [data-trade]").first();
+    const shown = () => first.getAttribute("data-trade", { timeout: 1_000 }).catch(() => "none");
+    await expect.poll(shown, patience).toMatch(/^t\d+$/);
+    const before = Number((await shown())?.slice(1));
+    recording.trades(1);
+    await load();
+    await expect.poll(shown, patience).toBe(`t${before + 1}`);
+    expect(await other.textContent(".card:has(#candle-chart) .stale-note")).toMatch(/^Not live: connection lost/);
+    await other.context().close();
+  });
+
+  test("the past is in the decimals that the market had then", async () => {
+    recording.redefine();
+    await load();
+    const close = () => page.locator("#candles tbody tr").first().locator("td").nth(3).textContent();
+    const places = (text: string | null) => text?.split(".")[1]?.length;
+    await expect.poll(async () => places(await close()), patience).toBe(4);
+    await show("#/market/m?at=2024-01-29T23:00:00Z");
+    await expect.poll(async () => places(await close()), patience).toBe(2);
+    await expect.poll(async () => places(await page.locator("#trades .price").first().textContent()), patience).toBe(2);
+    await show("#/market/m");
   });
 
   test("a page that is hidden closes its sockets until it is shown", async () => {

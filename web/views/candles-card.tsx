@@ -7,12 +7,11 @@ import { CandleChart } from "../components/candle-chart.js";
 import { Card } from "../components/card.js";
 import { Scroll } from "../components/scroll.js";
 import { Segments } from "../components/segments.js";
-import { sizeLengthMax } from "../format/decimal.js";
+import { type Places, sizeLengthMax } from "../format/decimal.js";
 import { stalePoll, staleStream } from "../hooks/staleness.js";
 import { useLiveList } from "../hooks/use-live-list.js";
 import { usePoll } from "../hooks/use-poll.js";
-import { placesOf } from "../service/market-directory.js";
-import type { Candle, CandleInterval, Market } from "../service/messages.js";
+import type { Candle, CandleInterval } from "../service/messages.js";
 import { apiUrl, listCandleIntervals, listCandles, paths } from "../service/service.js";
 
 /** Candles that are shown. */
@@ -21,7 +20,8 @@ const retryMs = 5_000;
 const firstInterval = "1 minute";
 
 interface CandlesCardProps {
-  readonly market: Market;
+  readonly marketId: string;
+  readonly places: Places;
   /** The moment that is shown, in Unix nanoseconds; undefined: now. */
   readonly at: string | undefined;
   /** Says since when the network stands still; undefined: it does not. */
@@ -30,9 +30,9 @@ interface CandlesCardProps {
 
 /** A market's trades in brief, by periods of the reader's choice. */
 export function CandlesCard(props: CandlesCardProps) {
-  const { id } = props.market;
+  const { marketId } = props;
   const [known, setKnown] = useState(false);
-  const { value, error } = usePoll(() => listCandleIntervals(id), known ? 0 : retryMs, id);
+  const { value, error } = usePoll(() => listCandleIntervals(marketId), known ? 0 : retryMs, marketId);
   if (value !== undefined && !known) setKnown(true);
   const [chosen, setChosen] = useState(firstInterval);
   // A candle for each block would be one for each trade or two.
@@ -84,7 +84,7 @@ interface CandlesProps extends CandlesCardProps {
   readonly choice: preact.JSX.Element;
 }
 
-function Candles({ market, at, standstill, interval, choice }: CandlesProps) {
+function Candles({ places, at, standstill, interval, choice }: CandlesProps) {
   const { rows, polled, lost } = useCandles(interval, at);
   const stale = at === undefined ? (staleStream(lost) ?? stalePoll(polled) ?? standstill) : undefined;
   const newest = rows?.[0];
@@ -101,11 +101,11 @@ function Candles({ market, at, standstill, interval, choice }: CandlesProps) {
       )}
       {rows !== undefined && newest !== undefined && (
         <>
-          <CandleChart candles={rows.toReversed()} places={placesOf(market)} interval={interval.interval} />
-          <NewestCandle candle={newest} market={market} />
+          <CandleChart candles={rows.toReversed()} places={places} interval={interval.interval} />
+          <NewestCandle candle={newest} places={places} />
           <details>
             <summary>As numbers</summary>
-            <CandlesTable candles={rows} market={market} />
+            <CandlesTable candles={rows} places={places} />
           </details>
         </>
       )}
@@ -115,12 +115,11 @@ function Candles({ market, at, standstill, interval, choice }: CandlesProps) {
 
 interface FigureProps {
   readonly candle: Candle;
-  readonly market: Market;
+  readonly places: Places;
 }
 
 /** The numbers of a candle, by their names. */
-function figuresOf({ candle, market }: FigureProps) {
-  const places = placesOf(market);
+function figuresOf({ candle, places }: FigureProps) {
   const price = (value: string) => <Amount value={value} places={places.price} />;
   const { open, high, low, close, volume } = candle;
   return [
@@ -150,7 +149,7 @@ function NewestCandle(props: FigureProps) {
   );
 }
 
-function CandlesTable({ candles, market }: { readonly candles: readonly Candle[]; readonly market: Market }) {
+function CandlesTable({ candles, places }: { readonly candles: readonly Candle[]; readonly places: Places }) {
   return (
     <Scroll label="Candles">
       <table id="candles" class="stack">
@@ -168,7 +167,7 @@ function CandlesTable({ candles, market }: { readonly candles: readonly Candle[]
           {candles.map((candle) => (
             <tr key={`${candle.start} ${candle.lastUpdate}`}>
               <th scope="row">{startOf(candle)}</th>
-              {figuresOf({ candle, market }).map(([name, figure]) => (
+              {figuresOf({ candle, places }).map(([name, figure]) => (
                 <td key={name} class="number" data-label={name}>
                   {figure}
                 </td>

@@ -9,7 +9,7 @@ import { staleBooks, staleMarket, staleNetwork } from "../hooks/staleness.js";
 import { useMarketData } from "../hooks/use-market-data.js";
 import { useSeconds } from "../hooks/use-seconds.js";
 import { marketHref, replaceRoute } from "../route.js";
-import { instrumentName, marketName } from "../service/market-directory.js";
+import { instrumentName, marketName, placesOf } from "../service/market-directory.js";
 import type { Market } from "../service/messages.js";
 import { findChange } from "../service/service.js";
 import { BookPanels } from "./book-panels.js";
@@ -71,6 +71,9 @@ export function MarketPage({ market, at, ...app }: MarketPageProps) {
   const standstill = staleNetwork(network);
   const { past, oldest } = usePast(id, at);
   const isPlaying = useObservable(past.playing, (speed) => speed !== undefined);
+  const then = useObservable(past.moment, (moment) => moment?.places);
+  // In the decimals of the moment that is shown: a market's may change.
+  const places = then ?? placesOf(market);
   const newest = network.response?.blockTimestamp;
   useLastMinute(app, id, newest);
   const marketData = useMarketData(id, network.response?.marketsWithData);
@@ -99,7 +102,7 @@ export function MarketPage({ market, at, ...app }: MarketPageProps) {
         <MarketChoice marketId={id} {...app} />
       </div>
       <TimeControl past={past} marketId={id} at={at} oldest={oldest} newest={newest} />
-      <CandlesCard market={market} at={at} standstill={standstill} />
+      <CandlesCard marketId={id} places={places} at={at} standstill={standstill} />
       <div class="columns">
         {at === undefined ? (
           <BookPanels books={books} market={market} stale={staleBooks(stream, network)} staleMarket={stale} />
@@ -107,7 +110,7 @@ export function MarketPage({ market, at, ...app }: MarketPageProps) {
           <PastPanels past={past} />
         )}
         <div class="facts-column">
-          {isPlaying || <TradesCard key={at} market={market} at={at} newest={newest} standstill={standstill} />}
+          {isPlaying || <TradesCard key={at} {...{ marketId: id, places, at, newest, standstill }} />}
           {at === undefined && <MarketDataPanels market={market} polled={marketData} standstill={standstill} />}
           <Instrument market={market} />
         </div>

@@ -1,9 +1,10 @@
 import { useState } from "preact/hooks";
 import { Card } from "../components/card.js";
+import type { Places } from "../format/decimal.js";
 import { stalePoll, staleStream } from "../hooks/staleness.js";
 import { useLiveList } from "../hooks/use-live-list.js";
 import { usePoll } from "../hooks/use-poll.js";
-import type { Connection, Market, Trade } from "../service/messages.js";
+import type { Connection, Trade } from "../service/messages.js";
 import { apiUrl, listTrades, paths } from "../service/service.js";
 import { TradesTable } from "./trades-table.js";
 
@@ -11,7 +12,8 @@ const pageSize = 15;
 const size = String(pageSize);
 
 interface TradesCardProps {
-  readonly market: Market;
+  readonly marketId: string;
+  readonly places: Places;
   /** The moment that is shown, in Unix nanoseconds; undefined: now. */
   readonly at: string | undefined;
   /** Time of the newest block, in nanoseconds; undefined: not known. */
@@ -26,10 +28,10 @@ type Parameters = readonly (readonly [string, string])[];
 export function TradesCard(props: TradesCardProps) {
   /** `pagination` of an older page; undefined: the newest trades. */
   const [page, setPage] = useState<Parameters | undefined>(undefined);
-  const { market, at } = props;
+  const { marketId, at } = props;
   const until: Parameters = at === undefined ? [] : [["dateRange.endTimestamp", String(BigInt(at) + 1n)]];
-  const list = (pagination: Parameters) => listTrades([["marketIds", market.id], ...until, ...pagination]);
-  const part = `${market.id} ${at}`;
+  const list = (pagination: Parameters) => listTrades([["marketIds", marketId], ...until, ...pagination]);
+  const part = `${marketId} ${at}`;
   return page === undefined ? (
     <NewestTrades {...props} part={part} list={list} onPage={setPage} />
   ) : (
@@ -46,9 +48,9 @@ interface TradesProps extends TradesCardProps {
 const newestPage: Parameters = [["pagination.first", size]];
 const pageAfter = (cursor: string): Parameters => [...newestPage, ["pagination.after", cursor]];
 
-function NewestTrades({ market, at, newest, standstill, part, list, onPage }: TradesProps) {
+function NewestTrades({ marketId, places, at, newest, standstill, part, list, onPage }: TradesProps) {
   const { rows, polled, lost } = useLiveList<Trade, { readonly trades: readonly Trade[] }>({
-    streamUrl: at === undefined ? apiUrl(paths.tradesStream, [["marketIds", market.id]]).href : undefined,
+    streamUrl: at === undefined ? apiUrl(paths.tradesStream, [["marketIds", marketId]]).href : undefined,
     key: part,
     list: async () => (await list(newestPage)).edges.map(({ node }) => node),
     rowsOf: ({ trades }) => trades.toReversed(),
@@ -70,7 +72,7 @@ function NewestTrades({ market, at, newest, standstill, part, list, onPage }: Tr
             : "No trade of this market before this moment is kept."}
         </p>
       )}
-      {rows !== undefined && rows.length > 0 && <TradesTable market={market} trades={rows} newest={newest} />}
+      {rows !== undefined && rows.length > 0 && <TradesTable places={places} trades={rows} newest={newest} />}
       {rows?.length === pageSize && (
         <div class="actions">
           <button type="button" onClick={() => void showOlder().catch(() => {})}>
@@ -82,7 +84,7 @@ function NewestTrades({ market, at, newest, standstill, part, list, onPage }: Tr
   );
 }
 
-function OlderTrades({ market, newest, part, list, page, onPage }: TradesProps & { readonly page: Parameters }) {
+function OlderTrades({ places, newest, part, list, page, onPage }: TradesProps & { readonly page: Parameters }) {
   const { value, error } = usePoll(() => list(page), 0, `${part} ${page.join()}`);
   const { hasNextPage = false, hasPreviousPage = false, startCursor = "", endCursor = "" } = value?.pageInfo ?? {};
   const newer: Parameters = [
@@ -94,7 +96,7 @@ function OlderTrades({ market, newest, part, list, page, onPage }: TradesProps &
       {value === undefined ? (
         <p class="quiet">{error?.message ?? "Loading…"}</p>
       ) : (
-        <TradesTable market={market} trades={value.edges.map(({ node }) => node)} newest={newest} />
+        <TradesTable places={places} trades={value.edges.map(({ node }) => node)} newest={newest} />
       )}
       <div class="actions">
         <button type="button" onClick={() => onPage(undefined)}>

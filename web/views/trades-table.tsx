@@ -2,15 +2,14 @@ import { Fragment } from "preact";
 import { instant } from "../../src/domain/instant.js";
 import { Amount } from "../components/amount.js";
 import { Scroll } from "../components/scroll.js";
-import { missing, sizeLengthMax } from "../format/decimal.js";
+import { missing, type Places, sizeLengthMax } from "../format/decimal.js";
 import { enumName } from "../format/names.js";
-import { placesOf } from "../service/market-directory.js";
-import type { Market, Trade } from "../service/messages.js";
+import type { Trade } from "../service/messages.js";
 
 const sideClasses: Readonly<Record<string, string>> = { SIDE_BUY: "buy", SIDE_SELL: "sell" };
 
 interface TradesTableProps {
-  readonly market: Market;
+  readonly places: Places;
   /** Newest first. */
   readonly trades: readonly Trade[];
   /** Time of the newest block, in nanoseconds: trades of its day have no date. */
@@ -20,7 +19,7 @@ interface TradesTableProps {
 const dayOf = (timestamp: string | undefined) => instant(timestamp).slice(0, 10);
 
 /** Trades of a market. */
-export function TradesTable({ market, trades, newest }: TradesTableProps) {
+export function TradesTable({ places, trades, newest }: TradesTableProps) {
   return (
     <Scroll label="Trades">
       <table id="trades" class="plain">
@@ -42,7 +41,7 @@ export function TradesTable({ market, trades, newest }: TradesTableProps) {
                   </th>
                 </tr>
               )}
-              <TradeRow trade={trade} market={market} />
+              <TradeRow trade={trade} places={places} />
             </Fragment>
           ))}
         </tbody>
@@ -51,8 +50,7 @@ export function TradesTable({ market, trades, newest }: TradesTableProps) {
   );
 }
 
-function TradeRow({ trade, market }: { readonly trade: Trade; readonly market: Market }) {
-  const places = placesOf(market);
+function TradeRow({ trade, places }: { readonly trade: Trade; readonly places: Places }) {
   const time = instant(trade.timestamp);
   return (
     <tr data-trade={trade.id} class={sideClasses[trade.aggressor]}>
