@@ -56,7 +56,15 @@ class AccountRecording extends RecordingBuilder {
   }
 }
 
-const recording = new AccountRecording().at("2024-01-29 10:00", (block) => {
+/** More than the page adds up. */
+const manyChanges = 1_005;
+
+const recording = new AccountRecording();
+for (let second = 0; second < manyChanges; second++) {
+  const timeNs = BigInt(nanoseconds("2024-01-28") ?? 0) + BigInt(second) * 1_000_000_000n;
+  recording.at(String(timeNs), (block) => block.deposit(general("carol"), 1n));
+}
+recording.at("2024-01-29 10:00", (block) => {
   for (const { id, ...details } of assets) block.asset(id, { details });
   block.market("m", { tradableInstrument: { instrument: { code: `LONG${"X".repeat(100)}` } } });
   block.deposit(general(alice, "old"), 123_456_789n).deposit(general(alice), 1_000n * btc);
@@ -162,6 +170,23 @@ describe.skipIf(chromium === undefined)("accounts in the explorer", () => {
     for (const side of ["from", "to"]) {
       expect(page.url()).toContain(`filter.${side}AccountFilter.accountTypes=ACCOUNT_TYPE_GENERAL`);
     }
+  });
+
+  test("adds up the newest changes where there are very many, from the balances before them", async () => {
+    await show("#/account?filter.partyIds=carol&filter.assetId=btc");
+    const newest = ["2024-01-28 00:16:44.000", "general", "+0.00000001", "0.00001005"];
+    await expect.poll(async () => (await rowsOf("#changes")())[0], patience).toEqual(newest);
+    await expect
+      .poll(textOf(".card:has(#balance-chart)"), patience)
+      .toContain("The newest 1\u202f000 changes are drawn");
+    await page.getByRole("link", { name: "Last" }).click();
+    // Of the last page, the first block of those that are added up has no change that is known, nor have those before.
+    const moves = async () => (await rowsOf("#changes")()).map(([, , moved]) => moved);
+    const known = 25 - (manyChanges - 1_000) - 1;
+    const unknown = 25 - known;
+    await expect
+      .poll(moves, patience)
+      .toEqual([...Array.from({ length: known }, () => "+0.00000001"), ...Array.from({ length: unknown }, () => "–")]);
   });
 
   test("shows all assets of a party where none is given, and takes a symbol, and times of any kind", async () => {
