@@ -7,6 +7,7 @@ import { useObservable } from "./hooks/observable.js";
 import { type Route, route } from "./route.js";
 import { type MarketDirectory, marketName } from "./service/market-directory.js";
 import type { ServiceStatus } from "./service/service-status.js";
+import { AccountView } from "./views/account-view.js";
 import { LedgerView } from "./views/ledger-view.js";
 import { MarketView } from "./views/market-view.js";
 import { MarketsView } from "./views/markets-view.js";
@@ -22,15 +23,24 @@ export interface AppProps {
 const links = [
   { href: "#/", text: "Markets", views: ["markets", "market"] },
   { href: "#/ledger", text: "Ledger", views: ["ledger"] },
+  { href: "#/account", text: "Accounts", views: ["account"] },
   { href: "#/signers", text: "Signer bundles", views: ["signers"] },
 ] as const satisfies readonly { href: string; text: string; views: readonly Route["view"][] }[];
 
-const titles = { markets: "Markets", market: "Market", ledger: "Ledger", signers: "Signer bundles" } as const;
+const titles = {
+  markets: "Markets",
+  market: "Market",
+  account: "Account",
+  ledger: "Ledger",
+  signers: "Signer bundles",
+} as const satisfies Record<Route["view"], string>;
 
 function View({ shown, app }: { readonly shown: Route; readonly app: AppProps }) {
   switch (shown.view) {
     case "market":
       return <MarketView key={shown.marketId} marketId={shown.marketId} at={shown.at} {...app} />;
+    case "account":
+      return <AccountView query={shown.query} {...app} />;
     case "ledger":
       return <LedgerView query={shown.query} {...app} />;
     case "signers":

@@ -1,6 +1,7 @@
 import { render } from "preact";
 import { App } from "./app.js";
 import { BookStore } from "./books/book-store.js";
+import { followAssets } from "./service/assets.js";
 import { MarketDirectory } from "./service/market-directory.js";
 import { ServiceStatus } from "./service/service-status.js";
 
@@ -13,4 +14,5 @@ const status = new ServiceStatus();
 books.start();
 directory.start(books);
 status.start(books);
+followAssets();
 render(<App books={books} directory={directory} status={status} />, container);

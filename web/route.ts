@@ -1,6 +1,10 @@
 import { instant, nanoseconds } from "../src/domain/instant.js";
 import { Observable } from "./hooks/observable.js";
 
+/** Views whose parameters are named as the API names them. */
+const queryViews = ["account", "ledger", "signers"] as const;
+export type QueryView = (typeof queryViews)[number];
+
 /** What the page shows, as its URL says. */
 export type Route =
   | { readonly view: "markets"; readonly find: string }
@@ -10,8 +14,7 @@ export type Route =
       /** The moment that is shown, in Unix nanoseconds; undefined: now. */
       readonly at: string | undefined;
     }
-  | { readonly view: "ledger"; readonly query: URLSearchParams }
-  | { readonly view: "signers"; readonly query: URLSearchParams };
+  | { readonly view: QueryView; readonly query: URLSearchParams };
 
 /** The route that a URL's fragment names; unknown ones are the overview. */
 export function parseRoute(fragment: string): Route {
@@ -20,7 +23,8 @@ export function parseRoute(fragment: string): Route {
   if (view === "market" && argument !== "") {
     return { view, marketId: decode(argument), at: nanoseconds(new URLSearchParams(query).get("at") ?? "") };
   }
-  if (view === "ledger" || view === "signers") return { view, query: new URLSearchParams(query) };
+  const queryView = queryViews.find((each) => each === view);
+  if (queryView !== undefined) return { view: queryView, query: new URLSearchParams(query) };
   return { view: "markets", find: new URLSearchParams(query).get("find") ?? "" };
 }
 
@@ -42,7 +46,7 @@ export function marketHref(marketId: string, at?: string): string {
 export const marketsHref = (find: string): string => (find === "" ? "#/" : `#/?${new URLSearchParams({ find })}`);
 
 /** A link to a view with parameters; empty values are left out. */
-export function queryHref(view: "ledger" | "signers", query: URLSearchParams): string {
+export function queryHref(view: QueryView, query: URLSearchParams): string {
   const given = new URLSearchParams([...query].filter(([, value]) => value !== ""));
   return given.size === 0 ? `#/${view}` : `#/${view}?${given}`;
 }

@@ -45,6 +45,7 @@ describe.skipIf(chromium === undefined)("the calls that the explorer shows, past
       `#/market/${marketsData[0]?.market}`,
       `#/market/${marketsData[0]?.market}?at=2024-01-01T00:00:30Z`,
       `#/ledger?${filter}&filter.transferTypes=TRANSFER_TYPE_DEPOSIT&pagination.newestFirst=false`,
+      `#/account?filter.partyIds=${toAccountPartyId}&filter.assetId=${assetId}&dateRange.endTimestamp=2024-01-02`,
       "#/signers",
     ];
     ({ page } = await world.open(""));

@@ -83,7 +83,7 @@ describe.skipIf(chromium === undefined)("the explorer and the past of a market",
     const { page, problems } = await world.open(fragmentAt(block));
     await expectBook(page, block);
     expect(await textOf(page, "#market-state")()).toContain("in the past");
-    expect(await page.locator("#market-data, #trades").count()).toBe(0);
+    expect(await page.locator("#market-data").count()).toBe(0);
     expect(await page.getAttribute("#live", "aria-pressed")).toBe("false");
     // The moment is in the calls, too.
     expect(await textOf(page, ".call pre")()).toContain(`/at?timestamp=${block.timestamp}`);

@@ -6,7 +6,7 @@ import { freePort } from "../support/free-port.js";
 import { loadRecording } from "../support/load-recording.js";
 import { level, VenueRecording } from "../support/venue-recording.js";
 import { launchChromium } from "./browser-launch.js";
-import { chromium, patience } from "./explorer-world.js";
+import { chromium, misplaced, patience, widths } from "./explorer-world.js";
 import { ServiceProcess } from "./service-process.js";
 
 /** A page reads the last minute's mid prices, and what else it reads once, within this time. */
@@ -17,7 +17,6 @@ const idleMs = 8_000;
 const idleBytesPerSecondMax = 4_000;
 const sameNames = 16;
 const laterMarkets = 40;
-const widths = [1_440, 768, 390];
 
 /** Fractions of ten and eight digits, none of which ends with zeros. */
 const priceOf = (whole: number, seed: number) => `${whole}.${String(1_234_567_891 + seed * 7_654_321).slice(0, 10)}`;
@@ -46,17 +45,6 @@ function memes(): { bids: ReturnType<typeof level>[]; asks: ReturnType<typeof le
     );
   return { bids: side(-1), asks: side(1) };
 }
-
-/** Elements that leave their card, cells whose text leaves them, and cards that have to be scrolled. */
-const misplaced = `[...document.querySelectorAll("main *")].flatMap((element) => {
-  if (element.closest("svg, .visually-hidden, thead, #market-choice") !== null) return [];
-  const told = (what) => [what + " " + element.outerHTML.slice(0, 90)];
-  const place = (element.closest("td, th, dd") ?? element.closest(".card, main")).getBoundingClientRect();
-  const { left, right, width } = element.getBoundingClientRect();
-  if (element.matches(".scroll") && element.scrollWidth > element.clientWidth) return told("scrolls");
-  if (width > 0 && (left < place.left - 1 || right > place.right + 1)) return told("leaves its place");
-  return width > 0 && right > innerWidth + 1 ? told("leaves the window") : [];
-})`;
 
 describe.skipIf(chromium === undefined)("the explorer and markets of venues", () => {
   const { url } = newDatabaseUrl();
@@ -99,6 +87,10 @@ describe.skipIf(chromium === undefined)("the explorer and markets of venues", ()
       marketId: "tiny",
       bids: thirty.map((step) => tiny(123_456 - step, "1.000000000000000001")),
       asks: thirty.map((step) => tiny(123_456 + step, "0.000000000000000001")),
+    });
+    venue.tell({
+      case: "trade",
+      value: { marketId: "tiny", price: `0.${"123456".padStart(30, "0")}`, size: "12.000000000000000001" },
     });
     venue.define({ marketId: "empty", code: "EMPTY" }).snapshot({ marketId: "empty" });
     for (let n = 0; n < sameNames; n++) {
@@ -257,7 +249,7 @@ describe.skipIf(chromium === undefined)("the explorer and markets of venues", ()
     ["#/", "#markets [data-market] .price"],
     ["#/market/coins", "#trades .price"],
     ["#/market/meme", "#ladder .price"],
-    ["#/market/tiny", "#ladder .price"],
+    ["#/market/tiny", "#trades .price"],
     ["#/market/empty", "#ladder .quiet"],
     ["#/market/long", "#ladder .price"],
     ["#/market/never", "#stale-market"],

@@ -16,6 +16,20 @@ export const chromium = partnerProgram("browser");
 /** For what arrives after a poll or a message. */
 export const patience = { timeout: 20_000, interval: 50 };
 
+/** Of the window, in pixels. */
+export const widths = [1_440, 768, 390];
+
+/** Elements that leave their card, cells whose text leaves them, and cards that have to be scrolled. */
+export const misplaced = `[...document.querySelectorAll("main *")].flatMap((element) => {
+  if (element.closest("svg, .visually-hidden, thead, #market-choice") !== null) return [];
+  const told = (what) => [what + " " + element.outerHTML.slice(0, 90)];
+  const place = (element.closest("td, th, dd") ?? element.closest(".card, main")).getBoundingClientRect();
+  const { left, right, width } = element.getBoundingClientRect();
+  if (element.matches(".scroll") && element.scrollWidth > element.clientWidth) return told("scrolls");
+  if (width > 0 && (left < place.left - 1 || right > place.right + 1)) return told("leaves its place");
+  return width > 0 && right > innerWidth + 1 ? told("leaves the window") : [];
+})`;
+
 /** What is wrong with a page: errors of its scripts, messages on its console, requests to other hosts. */
 export interface PageProblems {
   readonly page: Page;
@@ -98,9 +112,9 @@ export class ExplorerWorld {
     const problems: string[] = [];
     page.on("pageerror", (error) => problems.push(error.message));
     page.on("console", (message) => {
-      // Error responses, which tests cause, are told on the console too.
-      const isHttpError = message.text().startsWith("Failed to load resource");
-      if (message.type() === "error" && !isHttpError) problems.push(message.text());
+      // Error responses and a service that is gone, which tests cause, are told on the console too.
+      const isCaused = /^Failed to load resource|^WebSocket connection to .*CONNECTION_REFUSED/.test(message.text());
+      if (message.type() === "error" && !isCaused) problems.push(message.text());
     });
     page.on("request", (request) => {
       const url = new URL(request.url());

@@ -25,7 +25,16 @@ interface LedgerResponse {
   readonly ledgerEntries: { readonly edges: readonly { readonly node: LedgerNode }[] };
 }
 
+interface AssetsResponse {
+  readonly assets: {
+    readonly edges: readonly {
+      readonly node: { readonly id: string; readonly details: { readonly symbol: string; readonly decimals: string } };
+    }[];
+  };
+}
+
 interface LedgerNode {
+  readonly quantity: string;
   readonly assetId: string;
   readonly fromAccountPartyId: string;
   readonly toAccountMarketId: string;
@@ -221,26 +230,34 @@ describe.skipIf(chromium === undefined)("the explorer, in a real browser", () =>
     await expect.poll(textOf("#problem"), patience).toBe(message);
   });
 
-  test("scales amounts of an asset by the decimals that the reader gives, and remembers them", async () => {
+  test("scales amounts of an asset by its decimals, and finds it by its symbol", async () => {
+    const { assets } = await world.getJson<AssetsResponse>("/api/v2/assets");
+    const decimalsOf = new Map(assets.edges.map(({ node }) => [node.id, Number(node.details.decimals)]));
+    const symbolOf = new Map(assets.edges.map(({ node }) => [node.id, node.details.symbol]));
     await show("#/ledger?pagination.newestFirst=false");
-    const row = page.locator("#entries tbody tr").first();
-    const amount = row.locator("td.number .amount");
-    const exact = async () => (await amount.getAttribute("title")) || (await amount.textContent()) || "";
-    await expect.poll(() => amount.count(), patience).toBe(1);
-    const units = (await exact()).replaceAll("\u202f", "");
-    const asset = await row.locator("td:last-child .identifier").getAttribute("title");
-    const decimals = page.locator(`#assets [aria-label="Decimals of asset ${asset}"]`);
-    expect(await textOf("#assets")()).toContain("settles ");
-    await decimals.fill("6");
-    await decimals.press("Enter");
-    await expect.poll(exact, patience).toBe(scaled(units, 6));
-    await page.reload();
-    await expect.poll(() => amount.count(), patience).toBe(1);
-    expect(await exact()).toBe(scaled(units, 6));
-    await decimals.fill("-1");
-    await decimals.press("Enter");
-    await expect.poll(exact, patience).toBe(scaled(units));
-    expect(await decimals.inputValue()).toBe("0");
+    const path = "/api/v2/ledgerentry/history?pagination.newestFirst=false&pagination.first=25";
+    const nodes = (await world.getJson<LedgerResponse>(path)).ledgerEntries.edges.map(({ node }) => node);
+    const exact = `[...document.querySelectorAll("#entries td.number .amount")].map((each) =>
+      each.title || each.textContent)`;
+    const amounts = nodes.map(({ quantity, assetId }) => scaled(quantity, decimalsOf.get(assetId)));
+    await expect.poll(() => page.evaluate(exact), patience).toEqual(amounts);
+    expect(new Set(nodes.map(({ assetId }) => decimalsOf.get(assetId))).size).toBeGreaterThan(1);
+    expect(await textsOf("#entries td:last-child .identifier")()).toEqual(
+      nodes.map(({ assetId }) => symbolOf.get(assetId)),
+    );
+    expect(await page.getByText("unscaled").count()).toBe(0);
+
+    const field = page.locator('[name="filter.toAccountFilter.assetId"]');
+    expect(await page.locator("#asset-list option").count()).toBe(decimalsOf.size);
+    await field.fill("teth");
+    await page.locator("#ledger-form").getByRole("button", { name: "Show" }).click();
+    const id = [...symbolOf].find(([, symbol]) => symbol === "tETH")?.[0];
+    await expect.poll(() => page.url(), patience).toContain(`filter.toAccountFilter.assetId=${id}`);
+    await expect.poll(() => field.inputValue(), patience).toBe("tETH");
+    await expect
+      .poll(async () => new Set(await textsOf("#entries td:last-child .identifier")()), patience)
+      .toEqual(new Set(["tETH"]));
+    expect(await textOf(".card:has(#csv)")()).toContain(`1 followed by ${decimalsOf.get(id ?? "")} zeros is 1 tETH`);
   });
 
   test("downloads the CSV of a party and an asset, which is the export itself", async () => {

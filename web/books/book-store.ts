@@ -2,6 +2,7 @@ import { DepthBook, type DepthLevel, type DepthUpdate } from "../../src/domain/d
 import { type Quote, quoteOf } from "../../src/domain/quote.js";
 import { Observable } from "../hooks/observable.js";
 import type { MarketDepthUpdate, MarketHistoryStatus, PriceLevel, ReplayMessage } from "../service/messages.js";
+import { pausedText } from "../service/stream-limits.js";
 import { DepthStream, type DepthStreamListener, type StreamLoss } from "./depth-stream.js";
 
 /** Mid prices that are kept of each market, one a second. */
@@ -155,7 +156,7 @@ export class BookStore implements DepthStreamListener {
   paused(): void {
     // Decimals may change until the page is shown.
     for (const id of this.#known) this.#unread.add(id);
-    this.#interrupt("paused", "paused while hidden");
+    this.#interrupt("paused", pausedText);
   }
 
   #interrupt(state: "lost" | "paused", message: string): void {

@@ -1,15 +1,6 @@
 import type { ReplayMessage, ReplayResponse } from "../service/messages.js";
 import { apiUrl, paths } from "../service/service.js";
-
-/** The service sends something at least every 15 seconds; after this long the connection counts as lost. */
-const silenceMaxMs = 35_000;
-const retryMinMs = 1_000;
-const retryMaxMs = 30_000;
-/**
- * A page that is hidden for this long closes its stream. Over HTTP/1.1 a browser opens six connections to a host, for
- * all tabs together, and each stream takes one. A user who is soon back sees no gap.
- */
-const hiddenMaxMs = 5_000;
+import { hiddenMaxMs, retryMaxMs, retryMinMs, silenceMaxMs } from "../service/stream-limits.js";
 
 /** What a stream tells its owner. */
 export interface DepthStreamListener {

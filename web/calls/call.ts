@@ -46,7 +46,7 @@ function typescript(url: string, { response }: Call): string {
       "for await (const bytes of response.body ?? []) {",
       '  const lines = (rest + decoder.decode(bytes, { stream: true })).split("\\n");',
       '  rest = lines.pop() ?? "";',
-      "  for (const line of lines) console.log(JSON.parse(line).result.update);",
+      "  for (const line of lines) console.log(JSON.parse(line).result);",
       "}",
     ],
     csv: ["console.log(await response.text());"],
@@ -62,7 +62,7 @@ function typescript(url: string, { response }: Call): string {
 function python(url: string, { response }: Call): string {
   const read = {
     message: ["    print(json.dumps(json.load(response), indent=2))"],
-    messages: ["    for line in response:", '        print(json.loads(line)["result"]["update"])'],
+    messages: ["    for line in response:", '        print(json.loads(line)["result"])'],
     csv: ["    for line in response:", '        print(line.decode().rstrip("\\r\\n"))'],
   }[response];
   const modules = response === "csv" ? "import urllib.request" : "import json\nimport urllib.request";

@@ -1,4 +1,5 @@
 import type uPlot from "uplot";
+import { axisTime, daySeconds } from "../format/axis-time.js";
 import type { ChartColours } from "./chart.js";
 
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
@@ -19,7 +20,15 @@ const axisWidthMinPx = 64;
 const digitWidthPx = 7;
 const numberGapPx = 24;
 /** Between the times of an axis, in seconds. */
-const timeSteps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600];
+const timeSteps = [
+  ...[1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200],
+  ...[1, 2, 7, 14, 28, 91, 182, 364, 1_820].map((days) => days * daySeconds),
+];
+/** Between the times of an axis, at least: a time with its date takes more than a time of day. */
+/** Between the places of an axis. */
+const countSteps = [1, 2, 5, 10, 20, 50, 100];
+const timeGapPx = 80;
+const dateGapPx = 100;
 
 const fraction = (text: string) => text.split(".")[1] ?? "";
 
@@ -45,11 +54,25 @@ function axis({ text, line }: ChartColours): uPlot.Axis {
   return { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
 }
 
-/** An axis of times of day, in UTC. */
+/** An axis of times in UTC: of times of day, or of dates where it is long. */
 export function timeAxis(colours: ChartColours): uPlot.Axis {
-  const values: uPlot.Axis["values"] = (_, splits) =>
-    splits.map((seconds) => new Date(seconds * 1_000).toISOString().slice(11, 19));
-  return { ...axis(colours), values, incrs: timeSteps, space: 80, size: axisHeightPx };
+  const values: uPlot.Axis["values"] = ({ scales }, splits, _, __, step) => {
+    const { min = 0, max = 0 } = scales["x"] ?? {};
+    return splits.map((seconds) => axisTime(seconds, step, (max ?? 0) - (min ?? 0)));
+  };
+  const space: uPlot.Axis["space"] = (_, __, min, max) => (max - min > daySeconds ? dateGapPx : timeGapPx);
+  return { ...axis(colours), values, incrs: timeSteps, space, size: axisHeightPx };
+}
+
+/** Space above and below a line, as a part of what it moved by, and of its value where it did not move. */
+const movedMargin = 0.1;
+const unmovedMargin = 0.001;
+
+/** The scale of a line that need not begin at zero. */
+export function lineRange(_: uPlot, min: number | null, max: number | null): [number, number] {
+  if (min === null || max === null) return [0, 1];
+  const margin = (max - min) * movedMargin || Math.abs(max) * unmovedMargin || 1;
+  return [min - margin, max + margin];
 }
 
 const longest = (texts: readonly string[]) => Math.max(0, ...texts.map((text) => text.length));
@@ -69,4 +92,10 @@ export function bottomAxis(colours: ChartColours): uPlot.Axis {
       digitWidthPx +
     numberGapPx;
   return { ...axis(colours), values, space, size: axisHeightPx };
+}
+
+/** An axis of places that are counted from 0, each with a text, such as a time. */
+export function countAxis(colours: ChartColours, textOf: (plot: uPlot, place: number) => string): uPlot.Axis {
+  const texts: uPlot.Axis["values"] = (plot, places) => places.map((place) => textOf(plot, place));
+  return { ...axis(colours), values: texts, incrs: countSteps, space: dateGapPx, size: axisHeightPx };
 }

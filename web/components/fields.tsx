@@ -1,7 +1,7 @@
 import { shortId } from "../format/names.js";
 
 /** A field of a form whose values are those of a URL. */
-interface FieldProps {
+export interface FieldProps {
   readonly label: string;
   /** Name of the URL's parameter. */
   readonly name: string;
@@ -17,10 +17,12 @@ interface TextFieldProps extends FieldProps {
   readonly placeholder?: string;
   /** The text of the value that the URL has. */
   readonly format?: (value: string) => string;
+  /** Id of a list of suggestions. */
+  readonly list?: string;
 }
 
 /** A line of text. */
-export function TextField({ label, name, query, placeholder = "any", format = (value) => value }: TextFieldProps) {
+export function TextField({ label, name, query, placeholder = "any", format, list }: TextFieldProps) {
   const value = query.get(name) ?? "";
   return (
     <label>
@@ -28,7 +30,8 @@ export function TextField({ label, name, query, placeholder = "any", format = (v
       <input
         key={value}
         name={name}
-        defaultValue={format(value)}
+        defaultValue={format?.(value) ?? value}
+        list={list}
         placeholder={placeholder}
         maxLength={128}
         spellcheck={false}

@@ -3,16 +3,13 @@ import type { BookView } from "../books/book-store.js";
 import { midPrice } from "../books/quote.js";
 import { approximate, drawnDecimals, drawnUnit } from "../format/decimal.js";
 import { Chart, type ChartColours } from "./chart.js";
-import { sideAxis, timeAxis } from "./chart-axis.js";
+import { lineRange, sideAxis, timeAxis } from "./chart-axis.js";
 
-/** Space above and below the line, as a part of what it moved by, and of the price where it did not move. */
-const movedMargin = 0.1;
-const unmovedMargin = 0.001;
+/** Where there is one moment, this much before and after it is shown, in seconds. */
+const marginSeconds = 30;
 
-function priceRange(_: uPlot, min: number | null, max: number | null): [number, number] {
-  if (min === null || max === null) return [0, 1];
-  const margin = (max - min) * movedMargin || Math.abs(max) * unmovedMargin || 1;
-  return [min - margin, max + margin];
+function timeRange(_: uPlot, min: number, max: number): [number, number] {
+  return min === max ? [min - marginSeconds, max + marginSeconds] : [min, max];
 }
 
 /** Prices that no line leads to or from are points. */
@@ -26,7 +23,7 @@ function options(colours: ChartColours): Omit<uPlot.Options, "width" | "height">
   return {
     legend: { show: false },
     cursor: { drag: { x: false, y: false } },
-    scales: { y: { range: priceRange } },
+    scales: { x: { range: timeRange }, y: { range: lineRange } },
     axes: [timeAxis(colours), sideAxis(colours)],
     series: [{}, { stroke: colours.accent, width: 2, points: { show: false, filter: singlePrices, size: 6 } }],
   };

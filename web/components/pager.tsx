@@ -1,8 +1,8 @@
-import { queryHref } from "../route.js";
+import { type QueryView, queryHref } from "../route.js";
 import type { PageInfo } from "../service/messages.js";
 
 interface PagerProps {
-  readonly view: "ledger" | "signers";
+  readonly view: QueryView;
   /** The parameters of the page that is shown; `pagination.*` among them. */
   readonly query: URLSearchParams;
   readonly pageInfo: PageInfo;

@@ -78,7 +78,8 @@ export function drawnDecimals(price: string | undefined, places: number): number
 }
 
 /** What a chart says of {@link drawnDecimals}. */
-export const drawnUnit = (decimals: number): string => (decimals === 0 ? "" : ` Prices in units of 1e-${decimals}.`);
+export const drawnUnit = (decimals: number, values = "Prices"): string =>
+  decimals === 0 ? "" : ` ${values} in units of 1e-${decimals}.`;
 
 /** A ratio of two integers as a percentage with two decimals and its sign: `+1.25 %`. */
 export function percentage(part: bigint, whole: bigint): string {

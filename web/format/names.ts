@@ -22,3 +22,17 @@ export function cut(text: string, lengthMax: number): string {
 export function shortId(id: string): string {
   return id.length <= 14 ? id : `${id.slice(0, 8)}…${id.slice(-4)}`;
 }
+
+/** Equal names are told apart by short identifiers, and by whole ones where these are equal too. */
+export function withLabels<T extends { id: string; name: string }>(named: readonly T[]): (T & { label: string })[] {
+  const short = ({ name }: T) => cut(name, nameLengthMax);
+  const long = (each: T) => `${short(each)} · ${shortId(each.id)}`;
+  const times = new Map<string, number>();
+  for (const each of named) {
+    for (const text of [short(each), long(each)]) times.set(text, (times.get(text) ?? 0) + 1);
+  }
+  return named.map((each) => {
+    const label = [short(each), long(each)].find((text) => times.get(text) === 1);
+    return { ...each, label: label ?? `${short(each)} · ${each.id}` };
+  });
+}

@@ -26,6 +26,11 @@ export function staleMarket(since: number | undefined): string {
   return `Stale${since === undefined ? "" : ` since ${timeOfDay(since)}`}`;
 }
 
+/** Says why a list is not live; undefined: it is. */
+export function staleStream(lost: string): string | undefined {
+  return lost === "" ? undefined : `Not live: ${lost}. Trying again.`;
+}
+
 /** Says since when a response could not be had again; undefined: the newest request was answered. */
 export function stalePoll({ error, value, at }: Polled<unknown>): string | undefined {
   return error === undefined || value === undefined ? undefined : `As of ${timeOfDay(at)}: ${error.message}.`;

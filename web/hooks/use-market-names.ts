@@ -1,6 +1,6 @@
 import { useMemo } from "preact/hooks";
 import type { BookStore } from "../books/book-store.js";
-import { cut, nameLengthMax, shortId } from "../format/names.js";
+import { cut, nameLengthMax, withLabels } from "../format/names.js";
 import { instrumentName, type MarketDirectory, marketName } from "../service/market-directory.js";
 import { useObservable } from "./observable.js";
 
@@ -30,20 +30,6 @@ export function useMarketNames(books: BookStore, directory: MarketDirectory): re
     });
     return withLabels(named).sort((a, b) => compare(a.label, b.label));
   }, [ids, markets]);
-}
-
-/** Equal names are told apart by short identifiers, and by whole ones where these are equal too. */
-function withLabels<T extends { id: string; name: string }>(named: readonly T[]): (T & { label: string })[] {
-  const short = ({ name }: T) => cut(name, nameLengthMax);
-  const long = (each: T) => `${short(each)} · ${shortId(each.id)}`;
-  const times = new Map<string, number>();
-  for (const each of named) {
-    for (const text of [short(each), long(each)]) times.set(text, (times.get(text) ?? 0) + 1);
-  }
-  return named.map((each) => {
-    const label = [short(each), long(each)].find((text) => times.get(text) === 1);
-    return { ...each, label: label ?? `${short(each)} · ${each.id}` };
-  });
 }
 
 /** Which markets settle in an asset, in a few words; empty: none that is known. */

@@ -71,10 +71,6 @@ export interface Trade {
   readonly timestamp: string;
 }
 
-export interface DepthResponse {
-  readonly lastTrade?: Trade;
-}
-
 export interface PriceLevel {
   readonly price: string;
   readonly volume: string;
@@ -136,8 +132,13 @@ export interface PageInfo {
   readonly endCursor: string;
 }
 
+export interface Edge<T> {
+  readonly node: T;
+  readonly cursor: string;
+}
+
 export interface Connection<T> {
-  readonly edges: readonly { readonly node: T; readonly cursor: string }[];
+  readonly edges: readonly Edge<T>[];
   readonly pageInfo: PageInfo;
 }
 
@@ -158,6 +159,45 @@ export interface LedgerEntry {
 
 export interface LedgerEntriesResponse {
   readonly ledgerEntries: Connection<LedgerEntry>;
+}
+
+export interface Asset {
+  readonly id: string;
+  readonly details?: { readonly name: string; readonly symbol: string; readonly decimals: string };
+}
+
+export interface Account {
+  readonly owner: string;
+  readonly balance: string;
+  readonly asset: string;
+  /** Empty: the account is of no market. */
+  readonly marketId: string;
+  readonly type: string;
+}
+
+export interface BalanceChange {
+  readonly timestamp: string;
+  readonly balance: string;
+  readonly partyId: string;
+  readonly assetId: string;
+  readonly marketId?: string;
+  readonly accountType: string;
+}
+
+/** The trades of a period in brief. */
+export interface Candle {
+  readonly start: string;
+  readonly lastUpdate: string;
+  readonly open: string;
+  readonly high: string;
+  readonly low: string;
+  readonly close: string;
+  readonly volume: string;
+}
+
+export interface CandleInterval {
+  readonly interval: string;
+  readonly candleId: string;
 }
 
 export interface SignerBundle {

@@ -1,14 +1,21 @@
 // The service's HTTP API, seen from a page that it serves: URLs are relative, so that a base path is kept.
 import type {
+  Account,
+  Asset,
+  BalanceChange,
   BlockPlace,
+  Candle,
+  CandleInterval,
   ChangesResponse,
-  DepthResponse,
+  Connection,
+  Edge,
   LedgerEntriesResponse,
   Market,
   MarketData,
   PastDepthResponse,
   SignerBundlesResponse,
   StatusResponse,
+  Trade,
 } from "./messages.js";
 
 /** An error response of the service, or no response at all. */
@@ -79,11 +86,19 @@ export const paths = {
   depth: (id: string) => `api/v2/market/depth/${segment(id)}/latest`,
   marketData: (id: string) => `api/v2/market/data/${segment(id)}/latest`,
   marketsData: "markets/data",
+  assets: "api/v2/assets",
   status: "status",
+  trades: "api/v2/trades",
+  tradesStream: "api/v2/stream/trades",
+  candleIntervals: "api/v2/candle/intervals",
+  candles: "api/v2/candle",
+  candleStream: "api/v2/stream/candle/data",
   depthUpdates: "api/v2/stream/markets/depth/updates",
   depthReplay: "api/v2/stream/markets/depth/replay",
   depthAt: (id: string) => `api/v2/market/depth/${segment(id)}/at`,
   depthChanges: (id: string) => `api/v2/market/depth/${segment(id)}/changes`,
+  accounts: "api/v2/accounts",
+  balanceChanges: "api/v2/balance/changes",
   ledger: "api/v2/ledgerentry/history",
   ledgerExport: "api/v2/ledgerentry/export",
   signerBundles: "api/v2/erc20/multisigcontrol/signer/removed/bundles",
@@ -118,8 +133,13 @@ export async function getMarketData(id: string): Promise<MarketDataResponse> {
   return { data, newestBlock, isOfNewestBlock: response.headers.get("x-block-timestamp") === data.timestamp };
 }
 
-export const getLastTrade = async (id: string) =>
-  (await get<DepthResponse>(paths.depth(id), [["maxDepth", "1"]])).lastTrade;
+export const listTrades = async (query: Query) =>
+  (await get<{ trades: Connection<Trade> }>(paths.trades, query)).trades;
+export const listCandleIntervals = async (marketId: string) =>
+  (await get<{ intervalToCandleId: readonly CandleInterval[] }>(paths.candleIntervals, [["marketId", marketId]]))
+    .intervalToCandleId;
+export const listCandles = async (query: Query) =>
+  (await get<{ candles: Connection<Candle> }>(paths.candles, query)).candles;
 /** A market's book as of a time in nanoseconds. */
 export const getDepthAt = (id: string, timestamp: string) =>
   get<PastDepthResponse>(paths.depthAt(id), [["timestamp", timestamp]]);
@@ -131,3 +151,35 @@ export const listLedgerEntries = async (query: Query) =>
   (await get<LedgerEntriesResponse>(paths.ledger, query)).ledgerEntries;
 export const listSignerBundles = async (query: Query) =>
   (await get<SignerBundlesResponse>(paths.signerBundles, query)).bundles;
+export const listAssets = async (query: Query) =>
+  (await get<{ assets: Connection<Asset> }>(paths.assets, query)).assets;
+export const listAccounts = async (query: Query) =>
+  (await get<{ accounts: Connection<Account> }>(paths.accounts, query)).accounts;
+export const listBalanceChanges = async (query: Query) =>
+  (await get<{ balances: Connection<BalanceChange> }>(paths.balanceChanges, query)).balances;
+
+/** A list is read in at most so many requests: pages of rare rows may be short. */
+const pagesMax = 100;
+
+/** The first rows of a list, and whether there are no others. */
+export interface FirstRows<T> {
+  readonly edges: readonly Edge<T>[];
+  readonly isWhole: boolean;
+}
+
+/** Reads the pages of a list until its end, or until there are `rowsMax` rows or more. @throws {ServiceError} */
+export async function readPages<T>(
+  list: (query: Query) => Promise<Connection<T>>,
+  query: Query,
+  rowsMax: number,
+): Promise<FirstRows<T>> {
+  const edges: Edge<T>[] = [];
+  let after = "";
+  for (let pages = 0; pages < pagesMax && edges.length < rowsMax; pages++) {
+    const page = await list([...query, ["pagination.first", String(rowsMax)], ["pagination.after", after]]);
+    edges.push(...page.edges);
+    after = page.pageInfo.endCursor;
+    if (!page.pageInfo.hasNextPage) return { edges, isWhole: true };
+  }
+  return { edges, isWhole: false };
+}

@@ -1,9 +1,11 @@
+import { AssetField } from "../components/asset-field.js";
 import { ListField, TextField } from "../components/fields.js";
 import { enumName } from "../format/names.js";
 import type { NamedMarket } from "../hooks/use-market-names.js";
 import { accountTypes } from "../service/enum-values.js";
 
-const typeOptions = accountTypes.map((value) => ({ value, text: enumName(value, "ACCOUNT_TYPE_") }));
+/** The types of accounts, as options of a field. */
+export const typeOptions = accountTypes.map((value) => ({ value, text: enumName(value, "ACCOUNT_TYPE_") }));
 interface AccountFieldsProps {
   readonly legend: string;
   readonly name: "fromAccountFilter" | "toAccountFilter";
@@ -18,7 +20,7 @@ export function AccountFields({ legend, name, query, markets }: AccountFieldsPro
     <fieldset>
       <legend>{legend}</legend>
       <TextField label="Party" {...field("partyIds")} />
-      <TextField label="Asset" {...field("assetId")} />
+      <AssetField label="Asset" {...field("assetId")} />
       <ListField
         label="Markets"
         {...field("marketIds")}

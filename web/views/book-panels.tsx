@@ -8,7 +8,6 @@ import type { Places } from "../format/decimal.js";
 import { useObservable } from "../hooks/observable.js";
 import { placesOf } from "../service/market-directory.js";
 import type { Market } from "../service/messages.js";
-import { TradesSeen } from "./trades-seen.js";
 
 interface BookPanelsProps {
   readonly books: BookStore;
@@ -17,12 +16,10 @@ interface BookPanelsProps {
   readonly stale: string | undefined;
   /** Says since when the market is stale; undefined: it is not. */
   readonly staleMarket: string | undefined;
-  /** Says since when the network stands still; undefined: it does not. */
-  readonly standstill: string | undefined;
 }
 
 /** The panels that show the book. All of them show the same one, and only they render when it changes. */
-export function BookPanels({ books, market, stale, staleMarket, standstill }: BookPanelsProps) {
+export function BookPanels({ books, market, stale, staleMarket }: BookPanelsProps) {
   const view = useObservable(books.views, (views) => views.get(market.id));
   const places = placesOf(market);
   if (view === undefined) {
@@ -44,7 +41,6 @@ export function BookPanels({ books, market, stale, staleMarket, standstill }: Bo
       <BookCard view={view} places={places} stale={stale} />
       <div class="charts">
         <ChartCards view={view} places={places} stale={stale} />
-        <TradesSeen market={market} standstill={standstill} />
       </div>
     </>
   );

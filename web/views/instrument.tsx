@@ -1,5 +1,6 @@
 import { instant } from "../../src/domain/instant.js";
-import { AssetDecimals } from "../components/asset-amount.js";
+import { useAsset } from "../components/asset-amount.js";
+import { AssetName } from "../components/asset-name.js";
 import { Card } from "../components/card.js";
 import { Facts } from "../components/facts.js";
 import { Identifier } from "../components/identifier.js";
@@ -17,6 +18,7 @@ const shown = (text: string | undefined) => cut(printable(text || missing), text
 export function Instrument({ market }: { readonly market: Market }) {
   const instrument = market.tradableInstrument?.instrument;
   const asset = instrument?.future?.settlementAsset ?? "";
+  const decimals = useAsset(asset)?.decimals;
   const fees = market.fees?.factors;
   const ofAsset = queryHref("ledger", new URLSearchParams({ "filter.fromAccountFilter.assetId": asset }));
   return (
@@ -26,8 +28,8 @@ export function Instrument({ market }: { readonly market: Market }) {
           ["Code", shown(instrument?.code)],
           ["Name", shown(instrument?.name)],
           ["Quoted in", shown(instrument?.future?.quoteName)],
-          ["Settlement asset", asset === "" ? missing : <Identifier id={asset} href={ofAsset} />],
-          ["Its decimals", asset === "" ? missing : <AssetDecimals assetId={asset} />],
+          ["Settlement asset", asset === "" ? missing : <AssetName assetId={asset} href={ofAsset} />],
+          ["Its decimals", asset === "" ? missing : (decimals ?? "not known: its amounts are unscaled")],
           ["Decimals of prices, sizes", `${market.decimalPlaces}, ${market.positionDecimalPlaces}`],
           ["Fees: maker, infrastructure, liquidity", fees === undefined ? missing : Object.values(fees).join(", ")],
           ["Opened (UTC)", instant(market.marketTimestamps?.open).slice(0, 19) || missing],

@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from "preact/hooks";
+import { useAsset } from "../components/asset-amount.js";
 import { Card } from "../components/card.js";
 import { grouped } from "../format/decimal.js";
 import { type ExportProgress, exportLedger, save } from "../service/ledger-export.js";
@@ -54,6 +55,7 @@ function useDownload(query: URLSearchParams) {
 export function LedgerDownload({ query }: { readonly query: URLSearchParams }) {
   const exported = exportQuery(query);
   const isComplete = exported.get("partyId") !== "" && exported.get("assetId") !== "";
+  const asset = useAsset(exported.get("assetId") ?? "");
   const { download, start, cancel } = useDownload(exported);
   return (
     <Card title="CSV">
@@ -61,6 +63,9 @@ export function LedgerDownload({ query }: { readonly query: URLSearchParams }) {
         {isComplete
           ? "Every entry of this party and asset in the range of dates, oldest first. Other filters don't apply."
           : "A CSV holds all entries of one party and one asset: give both above."}
+        {asset !== undefined &&
+          asset.decimals > 0 &&
+          ` Its amounts are integers: 1 followed by ${asset.decimals} zeros is 1 ${asset.label}.`}
       </p>
       <div class="actions">
         <button id="csv" type="button" disabled={!isComplete || download.state === "running"} onClick={start}>

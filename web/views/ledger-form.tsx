@@ -1,28 +1,15 @@
 import { useState } from "preact/hooks";
-import { instant, nanoseconds } from "../../src/domain/instant.js";
+import { instant } from "../../src/domain/instant.js";
+import { AssetList } from "../components/asset-field.js";
 import { ChoiceField, ListField, TextField } from "../components/fields.js";
 import { enumName } from "../format/names.js";
 import type { NamedMarket } from "../hooks/use-market-names.js";
 import { navigate, queryHref } from "../route.js";
 import { transferTypes } from "../service/enum-values.js";
 import { AccountFields } from "./account-fields.js";
+import { formQuery } from "./form-query.js";
 
 const transferOptions = transferTypes.map((value) => ({ value, text: enumName(value, "TRANSFER_TYPE_") }));
-
-const dateFields = ["dateRange.startTimestamp", "dateRange.endTimestamp"] as const;
-
-/** The query that a form holds, with its dates in nanoseconds. @throws {Error} at a date that is none */
-function queryOf(form: HTMLFormElement): URLSearchParams {
-  const query = new URLSearchParams();
-  for (const [name, value] of new FormData(form)) {
-    const text = String(value).trim();
-    const isDate = text !== "" && dateFields.some((field) => field === name);
-    const given = isDate ? nanoseconds(text) : text;
-    if (given === undefined) throw new Error(`"${text}" is no time; one looks like 2024-01-31 12:00:00.5, in UTC`);
-    if (given !== "") query.append(name, given);
-  }
-  return query;
-}
 
 /** All filters of the ledger. Its values are those of the URL, whose parameters are named as the API names them. */
 export function LedgerForm({
@@ -37,7 +24,7 @@ export function LedgerForm({
   const submit = (event: SubmitEvent & { currentTarget: HTMLFormElement }) => {
     event.preventDefault();
     try {
-      navigate(queryHref("ledger", queryOf(event.currentTarget)));
+      navigate(queryHref("ledger", formQuery(event.currentTarget)));
       setProblem("");
     } catch (thrown) {
       setProblem(String(thrown instanceof Error ? thrown.message : thrown));
@@ -45,6 +32,7 @@ export function LedgerForm({
   };
   return (
     <form id="ledger-form" class="ledger-form" onSubmit={submit}>
+      <AssetList />
       <AccountFields legend="Account that pays" name="fromAccountFilter" query={query} markets={markets} />
       <AccountFields legend="Account that receives" name="toAccountFilter" query={query} markets={markets} />
       <fieldset>

@@ -1,5 +1,7 @@
 import { instant } from "../../src/domain/instant.js";
+import { accountHref, accountText } from "../components/account-name.js";
 import { AssetAmount } from "../components/asset-amount.js";
+import { AssetName } from "../components/asset-name.js";
 import { Identifier } from "../components/identifier.js";
 import { Scroll } from "../components/scroll.js";
 import { enumName } from "../format/names.js";
@@ -14,15 +16,10 @@ interface LedgerTableProps {
   /** Cursors of entries that arrived since the last response. */
   readonly arrived: ReadonlySet<string>;
   readonly nameOf: (marketId: string) => string;
-  /** What is known of an asset, in a few words, or empty. */
+  /** What is known of an asset without a name, in a few words, or empty. */
   readonly useOf: (assetId: string) => string;
 }
 
-const ofParty = (party: string) =>
-  queryHref(
-    "ledger",
-    new URLSearchParams({ "filter.fromAccountFilter.partyIds": party, "filter.toAccountFilter.partyIds": party }),
-  );
 const ofAsset = (asset: string) =>
   queryHref(
     "ledger",
@@ -32,18 +29,19 @@ const ofAsset = (asset: string) =>
 interface AccountProps {
   readonly party: string;
   readonly type: string;
-  readonly market: string | undefined;
+  readonly marketId: string | undefined;
   readonly balance: string;
   readonly assetId: string;
+  readonly nameOf: (marketId: string) => string;
 }
 
-function Account({ party, type, market, balance, assetId }: AccountProps) {
+function Account({ party, type, marketId = "", balance, assetId, nameOf }: AccountProps) {
+  const account = { owner: party, asset: assetId, marketId, type };
   return (
     <>
-      {party === networkParty ? party : <Identifier id={party} href={ofParty(party)} />}
+      {party === networkParty ? party : <Identifier id={party} href={accountHref({ owner: party, asset: assetId })} />}
       <span class="quiet">
-        {enumName(type, "ACCOUNT_TYPE_")}
-        {market === undefined ? "" : ` in ${market}`}
+        <a href={accountHref(account)}>{accountText(account, nameOf)}</a>
       </span>
       <span class="quiet balance">
         balance <AssetAmount value={balance} assetId={assetId} />
@@ -54,13 +52,10 @@ function Account({ party, type, market, balance, assetId }: AccountProps) {
 
 /** Ledger entries, in the order of the list. */
 export function LedgerTable({ edges, arrived, nameOf, useOf }: LedgerTableProps) {
-  const marketOf = (id: string | undefined) => (id === undefined ? undefined : nameOf(id));
   return (
     <Scroll label="Table of entries">
       <table id="entries" class="entries">
-        <caption class="quiet">
-          Amounts and balances are in the asset's smallest unit, unless its decimals are given below.
-        </caption>
+        <caption class="visually-hidden">Ledger entries, with the balances after each</caption>
         <thead>
           <tr>
             <th scope="col">Time (UTC)</th>
@@ -84,7 +79,8 @@ export function LedgerTable({ edges, arrived, nameOf, useOf }: LedgerTableProps)
                 <Account
                   party={node.fromAccountPartyId}
                   type={node.fromAccountType}
-                  market={marketOf(node.fromAccountMarketId)}
+                  marketId={node.fromAccountMarketId}
+                  nameOf={nameOf}
                   balance={node.fromAccountBalance}
                   assetId={node.assetId}
                 />
@@ -93,7 +89,8 @@ export function LedgerTable({ edges, arrived, nameOf, useOf }: LedgerTableProps)
                 <Account
                   party={node.toAccountPartyId}
                   type={node.toAccountType}
-                  market={marketOf(node.toAccountMarketId)}
+                  marketId={node.toAccountMarketId}
+                  nameOf={nameOf}
                   balance={node.toAccountBalance}
                   assetId={node.assetId}
                 />
@@ -102,8 +99,7 @@ export function LedgerTable({ edges, arrived, nameOf, useOf }: LedgerTableProps)
                 <AssetAmount value={node.quantity} assetId={node.assetId} />
               </td>
               <td>
-                <Identifier id={node.assetId} href={ofAsset(node.assetId)} />
-                <span class="quiet">{useOf(node.assetId)}</span>
+                <AssetName assetId={node.assetId} href={ofAsset(node.assetId)} use={useOf(node.assetId)} />
               </td>
             </tr>
           ))}

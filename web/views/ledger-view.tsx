@@ -14,7 +14,6 @@ import { useSeconds } from "../hooks/use-seconds.js";
 import { marketName } from "../service/market-directory.js";
 import type { Connection, LedgerEntry } from "../service/messages.js";
 import { listLedgerEntries, paths } from "../service/service.js";
-import { LedgerAssets } from "./ledger-assets.js";
 import { exportQuery, LedgerDownload } from "./ledger-download.js";
 import { LedgerForm } from "./ledger-form.js";
 import { LedgerTable } from "./ledger-table.js";
@@ -77,7 +76,6 @@ export function LedgerView({ query, books, directory, status }: AppProps & { rea
   const markets = useObservable(directory.markets, (value) => value);
   const named = useMarketNames(books, directory);
   const useOf = (assetId: string) => assetUse(assetId, named);
-  const assetIds = [...new Set(page.value?.edges.map(({ node }) => node.assetId))].sort();
   return (
     <>
       <h1>Ledger</h1>
@@ -104,7 +102,6 @@ export function LedgerView({ query, books, directory, status }: AppProps & { rea
           </>
         )}
       </Card>
-      {assetIds.length > 0 && <LedgerAssets assetIds={assetIds} useOf={useOf} />}
       <LedgerDownload query={query} />
       <Calls calls={ledgerCalls(asked)} />
     </>

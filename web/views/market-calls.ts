@@ -1,5 +1,9 @@
+import { candleId } from "../../src/domain/candle.js";
 import type { Call } from "../calls/call.js";
+import { requestMessage } from "../calls/request-message.js";
 import { paths } from "../service/service.js";
+
+const first = ["pagination.first", "10"] as const;
 
 /** The calls behind the view of a market, as of a moment in Unix nanoseconds, or now. */
 export function marketCalls(marketId: string, at: string | undefined): readonly Call[] {
@@ -30,7 +34,50 @@ export function marketCalls(marketId: string, at: string | undefined): readonly 
       request,
       response: "message",
     },
+    ...tradeCalls(marketId, at),
     { title: "The market itself", path: paths.market(marketId), method: "GetMarket", request, response: "message" },
+  ];
+}
+
+/** Of trades and candles: those until a moment in Unix nanoseconds, or all of them and those that follow. */
+function tradeCalls(marketId: string, at: string | undefined): readonly Call[] {
+  const id = candleId("1 minute", marketId);
+  const until = (name: string) => (at === undefined ? [] : [[name, String(BigInt(at) + 1n)] as const]);
+  const trades = [["marketIds", marketId] as const, ...until("dateRange.endTimestamp"), first];
+  const candles = [["candleId", id] as const, ...until("toTimestamp"), first];
+  return [
+    {
+      title: "Its trades",
+      path: paths.trades,
+      query: trades,
+      method: "ListTrades",
+      request: requestMessage(trades),
+      response: "message",
+    },
+    {
+      title: "Its trades, live",
+      path: paths.tradesStream,
+      query: [["marketIds", marketId]],
+      method: "ObserveTrades",
+      request: { marketIds: [marketId] },
+      response: "messages",
+    },
+    {
+      title: "Its candles of a minute",
+      path: paths.candles,
+      query: candles,
+      method: "ListCandleData",
+      request: requestMessage(candles),
+      response: "message",
+    },
+    {
+      title: "The running candle, live",
+      path: paths.candleStream,
+      query: [["candleId", id]],
+      method: "ObserveCandleData",
+      request: { candleId: id },
+      response: "messages",
+    },
   ];
 }
 

@@ -38,11 +38,10 @@ export function MarketDataFacts({ market, response }: MarketDataFactsProps) {
           ["Mark price", price(data.markPrice)],
           ["Open interest", size(data.openInterest)],
           ...auction,
-          ["Supplied stake", <AssetAmount value={data.suppliedStake} assetId={assetId} />],
-          ["Target stake", <AssetAmount value={data.targetStake} assetId={assetId} />],
+          ["Supplied stake", <AssetAmount value={data.suppliedStake} assetId={assetId} hasUnit />],
+          ["Target stake", <AssetAmount value={data.targetStake} assetId={assetId} hasUnit />],
         ]}
       />
-      <p class="quiet">Stakes are in the smallest unit of the settlement asset, unless its decimals are given below.</p>
     </div>
   );
 }

@@ -9,13 +9,15 @@ import { staleBooks, staleMarket, staleNetwork } from "../hooks/staleness.js";
 import { useMarketData } from "../hooks/use-market-data.js";
 import { useSeconds } from "../hooks/use-seconds.js";
 import { marketHref, replaceRoute } from "../route.js";
-import { instrumentName, marketName } from "../service/market-directory.js";
+import { instrumentName, marketName, placesOf } from "../service/market-directory.js";
 import type { Market } from "../service/messages.js";
 import { findChange } from "../service/service.js";
 import { BookPanels } from "./book-panels.js";
+import { CandlesCard } from "./candles-card.js";
 import { Instrument } from "./instrument.js";
 import { MarketDataPanels } from "./market-data-panels.js";
 import { PastPanels } from "./past-panels.js";
+import { TradesCard } from "./trades-card.js";
 
 /** The past of a market, which follows the URL, and the time of its oldest block. */
 function usePast(marketId: string, at: string | undefined) {
@@ -68,6 +70,10 @@ export function MarketPage({ market, at, ...app }: MarketPageProps) {
   useSeconds();
   const standstill = staleNetwork(network);
   const { past, oldest } = usePast(id, at);
+  const isPlaying = useObservable(past.playing, (speed) => speed !== undefined);
+  const then = useObservable(past.moment, (moment) => moment?.places);
+  // In the decimals of the moment that is shown: a market's may change.
+  const places = then ?? placesOf(market);
   const newest = network.response?.blockTimestamp;
   useLastMinute(app, id, newest);
   const marketData = useMarketData(id, network.response?.marketsWithData);
@@ -96,19 +102,15 @@ export function MarketPage({ market, at, ...app }: MarketPageProps) {
         <MarketChoice marketId={id} {...app} />
       </div>
       <TimeControl past={past} marketId={id} at={at} oldest={oldest} newest={newest} />
+      <CandlesCard marketId={id} places={places} at={at} standstill={standstill} />
       <div class="columns">
         {at === undefined ? (
-          <BookPanels
-            books={books}
-            market={market}
-            stale={staleBooks(stream, network)}
-            staleMarket={stale}
-            standstill={standstill}
-          />
+          <BookPanels books={books} market={market} stale={staleBooks(stream, network)} staleMarket={stale} />
         ) : (
           <PastPanels past={past} />
         )}
         <div class="facts-column">
+          {isPlaying || <TradesCard key={at} {...{ marketId: id, places, at, newest, standstill }} />}
           {at === undefined && <MarketDataPanels market={market} polled={marketData} standstill={standstill} />}
           <Instrument market={market} />
         </div>

@@ -1,0 +1,64 @@
+import type { Account, BalanceChange } from "../service/messages.js";
+
+/** What tells an account from others. */
+export type AccountName = Omit<Account, "balance">;
+
+function keyOf({ owner, asset, marketId, type }: AccountName): string {
+  return JSON.stringify([owner, asset, marketId, type]);
+}
+
+export function accountOf({ partyId, assetId, marketId = "", accountType }: BalanceChange): AccountName {
+  return { owner: partyId, asset: assetId, marketId, type: accountType };
+}
+
+/** An account and its balances at several times. */
+export interface BalanceRow {
+  readonly account: AccountName;
+  /** One for each time; an account that was not named yet had 0. */
+  readonly balances: readonly bigint[];
+}
+
+/** The accounts of several lists, one list for each time, in the order of the list that names them first. */
+export function balanceRows(times: readonly (readonly Account[])[]): BalanceRow[] {
+  const balances = times.map((accounts) => new Map(accounts.map((each) => [keyOf(each), BigInt(each.balance)])));
+  const accounts = new Map(times.flat().map((each) => [keyOf(each), each]));
+  return [...accounts].map(([key, account]) => ({ account, balances: balances.map((of) => of.get(key) ?? 0n) }));
+}
+
+/** What accounts of one asset hold together from a moment on, in its smallest unit. */
+export interface BalanceStep {
+  readonly timestamp: string;
+  readonly total: bigint;
+}
+
+/** The history of accounts of one asset. */
+export interface BalanceHistory {
+  /** What they held together before the first step. */
+  readonly first: bigint;
+  /** One for each block that changed a balance, oldest first. */
+  readonly steps: readonly BalanceStep[];
+  /** By how much each change moved its account, in the order of the changes. */
+  readonly moves: readonly bigint[];
+}
+
+/**
+ * Adds changes up.
+ * @param start the accounts before the first change; those that are not among them held nothing
+ * @param changes oldest first
+ */
+export function balanceHistory(start: readonly Account[], changes: readonly BalanceChange[]): BalanceHistory {
+  const held = new Map(start.map((account) => [keyOf(account), BigInt(account.balance)]));
+  const first = [...held.values()].reduce((sum, each) => sum + each, 0n);
+  const steps: BalanceStep[] = [];
+  let total = first;
+  const moves = changes.map((change) => {
+    const key = keyOf(accountOf(change));
+    const moved = BigInt(change.balance) - (held.get(key) ?? 0n);
+    held.set(key, BigInt(change.balance));
+    total += moved;
+    if (steps.at(-1)?.timestamp === change.timestamp) steps.pop();
+    steps.push({ timestamp: change.timestamp, total });
+    return moved;
+  });
+  return { first, steps, moves };
+}

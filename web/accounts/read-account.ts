@@ -1,0 +1,52 @@
+import type { Account } from "../service/messages.js";
+import { type FirstRows, listAccounts, listBalanceChanges, readPages } from "../service/service.js";
+import type { AccountRange } from "./account-range.js";
+import { type BalanceHistory, balanceHistory } from "./balances.js";
+
+/** Accounts that are read. A party has two in each market that it trades in. */
+export const accountsMax = 5_000;
+/** Changes that are drawn, the newest. */
+export const changesMax = 1_000;
+
+const before = (timeNs: bigint) => String(timeNs - 1n);
+
+/** The accounts of a filter, as of a time in nanoseconds, or now. @throws {ServiceError} */
+export function readAccounts(filter: URLSearchParams, asOf = ""): Promise<FirstRows<Account>> {
+  return readPages(listAccounts, [...filter, ["asOf", asOf]], accountsMax);
+}
+
+/** The accounts of a filter at the bounds that a range has, its start first. @throws {ServiceError} */
+export function readBounds(filter: URLSearchParams, { startNs, endNs }: AccountRange): Promise<FirstRows<Account>[]> {
+  const times = [startNs, endNs].filter((timeNs) => timeNs !== undefined);
+  return Promise.all(times.map((timeNs) => readAccounts(filter, before(timeNs))));
+}
+
+/** The newest changes of a range. */
+export interface AccountHistory extends BalanceHistory {
+  /** By how much each change moved its account, by the change's cursor. */
+  readonly moveOf: ReadonlyMap<string, bigint>;
+  /** Since when the history is known, in nanoseconds; undefined: it has no beginning. */
+  readonly since: string | undefined;
+  /** Whether there are older changes in the range. */
+  readonly isCut: boolean;
+}
+
+/** Adds up the newest changes of a range. @throws {ServiceError} */
+export async function readHistory(
+  filter: URLSearchParams,
+  range: URLSearchParams,
+  { startNs }: AccountRange,
+): Promise<AccountHistory> {
+  const { edges, isWhole } = await readPages(listBalanceChanges, [...filter, ...range], changesMax);
+  // The oldest block of a list that is cut may lack changes: it is what the others start from.
+  const cutAt = isWhole ? undefined : edges.at(-1)?.node.timestamp;
+  const drawn = edges.filter(({ node }) => node.timestamp !== cutAt).reverse();
+  const asOf = cutAt ?? (startNs === undefined ? undefined : before(startNs));
+  const start = asOf === undefined ? [] : (await readAccounts(filter, asOf)).edges;
+  const history = balanceHistory(
+    start.map(({ node }) => node),
+    drawn.map(({ node }) => node),
+  );
+  const moveOf = new Map(drawn.map(({ cursor }, index) => [cursor, history.moves[index] ?? 0n]));
+  return { ...history, moveOf, since: cutAt ?? startNs?.toString(), isCut: !isWhole };
+}

@@ -1,0 +1,95 @@
+import { useEffect, useRef, useState } from "preact/hooks";
+import { type AccountRange, dayAfter, dayOf, dayText, shortTime, withDay } from "../accounts/account-range.js";
+import { AssetField, AssetList } from "../components/asset-field.js";
+import { ChoiceField, TextField } from "../components/fields.js";
+import type { NamedMarket } from "../hooks/use-market-names.js";
+import { navigate, queryHref } from "../route.js";
+import { typeOptions } from "./account-fields.js";
+import { formQuery } from "./form-query.js";
+
+const any = { value: "", text: "any" };
+/** A browser tells of a year while it is typed: 0002, 0020, 0202. */
+const firstDay = "1970-01-01";
+
+const timeText = (value: string) => (/^[0-9]+$/.test(value) ? shortTime(BigInt(value)) : value);
+
+interface AccountFormProps {
+  /** As the API takes it. */
+  readonly query: URLSearchParams;
+  readonly markets: readonly NamedMarket[];
+}
+
+/** Which accounts, and which time. Its values are those of the URL. */
+export function AccountForm({ query, markets }: AccountFormProps) {
+  const [problem, setProblem] = useState("");
+  const date = { query, placeholder: "2024-01-31 12:00", format: timeText };
+  const submit = (event: SubmitEvent & { currentTarget: HTMLFormElement }) => {
+    event.preventDefault();
+    try {
+      navigate(queryHref("account", formQuery(event.currentTarget)));
+      setProblem("");
+    } catch (thrown) {
+      setProblem(String(thrown instanceof Error ? thrown.message : thrown));
+    }
+  };
+  const marketOptions = markets.map(({ id, label }) => ({ value: id, text: label }));
+  return (
+    <form id="account-form" class="bar" onSubmit={submit}>
+      <AssetList />
+      <TextField label="Party" name="filter.partyIds" query={query} placeholder="its id" />
+      <AssetField label="Asset" name="filter.assetId" query={query} />
+      <ChoiceField label="Market" name="filter.marketIds" query={query} options={[any, ...marketOptions]} />
+      <ChoiceField label="Account type" name="filter.accountTypes" query={query} options={[any, ...typeOptions]} />
+      <TextField label="From (UTC)" name="dateRange.startTimestamp" {...date} />
+      <TextField label="Before (UTC)" name="dateRange.endTimestamp" {...date} />
+      <button type="submit">Show</button>
+      {problem !== "" && (
+        <p class="notice" role="alert">
+          {problem}
+        </p>
+      )}
+    </form>
+  );
+}
+
+interface DayChoiceProps {
+  readonly query: URLSearchParams;
+  readonly range: AccountRange;
+}
+
+/** Chooses a day in UTC, the ones beside it, or all time. */
+export function DayChoice({ query, range }: DayChoiceProps) {
+  const day = dayOf(range);
+  const input = useRef<HTMLInputElement>(null);
+  // Not an attribute: what is being typed would be replaced whenever something else changes.
+  useEffect(() => {
+    if (input.current !== null) input.current.value = day ?? "";
+  }, [day]);
+  const hrefOf = (other: string | undefined) => queryHref("account", withDay(query, other));
+  const choose = ({ currentTarget }: { readonly currentTarget: HTMLInputElement }) => {
+    if (currentTarget.value >= firstDay) navigate(hrefOf(currentTarget.value));
+  };
+  const beside = (days: number) => day !== undefined && dayAfter(day, days);
+  const [previous, next] = [beside(-1), beside(1)];
+  return (
+    <div class="actions">
+      {previous && (
+        <a class="button" href={hrefOf(previous)}>
+          ‹ {dayText(previous)}
+        </a>
+      )}
+      <label class="day">
+        A whole day (UTC)
+        <input id="day" type="date" min={firstDay} ref={input} onChange={choose} />
+      </label>
+      {next && (
+        <a class="button" href={hrefOf(next)}>
+          {dayText(next)} ›
+        </a>
+      )}
+      <a class="button" href={hrefOf(undefined)}>
+        All time
+      </a>
+    </div>
+  );
+}

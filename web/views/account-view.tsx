@@ -1,0 +1,61 @@
+import { type AccountRange, apiQuery, dayOf, dayText, rangeOf, shortTime } from "../accounts/account-range.js";
+import type { AppProps } from "../app.js";
+import { Calls } from "../calls/calls.js";
+import { Card } from "../components/card.js";
+import { Identifier } from "../components/identifier.js";
+import { useMarketNames } from "../hooks/use-market-names.js";
+import { accountCalls } from "./account-calls.js";
+import { AccountForm, DayChoice } from "./account-form.js";
+import { AccountPanels } from "./account-panels.js";
+
+/** A range of times in words; empty: it is all time. */
+function rangeText(range: AccountRange): string {
+  const day = dayOf(range);
+  if (day !== undefined) return `${dayText(day)} (UTC)`;
+  const { startNs, endNs } = range;
+  const bounds = [
+    ...(startNs === undefined ? [] : [`from ${shortTime(startNs)}`]),
+    ...(endNs === undefined ? [] : [`before ${shortTime(endNs)}`]),
+  ];
+  return bounds.length === 0 ? "" : `${bounds.join(" ")} (UTC)`;
+}
+
+const only = (query: URLSearchParams, prefix: string) =>
+  new URLSearchParams([...query].filter(([name]) => name.startsWith(prefix)));
+
+/** The accounts of a party: what they held, when that changed, and by which entries. */
+export function AccountView({ query: url, ...app }: AppProps & { readonly query: URLSearchParams }) {
+  const query = apiQuery(url);
+  const [filter, times] = [only(query, "filter."), only(query, "dateRange.")];
+  const range = rangeOf(times);
+  const markets = useMarketNames(app.books, app.directory);
+  const party = filter.get("filter.partyIds") ?? "";
+  const asOf = range.endNs === undefined ? "" : String(range.endNs - 1n);
+  return (
+    <>
+      <div class="heading">
+        <h1>Account</h1>
+        <p class="quiet">{party !== "" && <Identifier id={party} />}</p>
+      </div>
+      <Card title="Party and time">
+        <AccountForm query={query} markets={markets} />
+        {party !== "" && <DayChoice query={query} range={range} />}
+      </Card>
+      {party === "" ? (
+        <p id="no-party" class="notice">
+          Give a party to see what it holds, what it held at any time, and what moved it. Parties are linked in the{" "}
+          <a href="#/ledger">ledger</a>.
+        </p>
+      ) : (
+        <>
+          <AccountPanels
+            key={`${filter} ${times}`}
+            {...{ query, filter, times, range, ...app }}
+            rangeText={rangeText(range)}
+          />
+          <Calls calls={accountCalls(filter, times, asOf)} />
+        </>
+      )}
+    </>
+  );
+}

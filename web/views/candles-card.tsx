@@ -1,0 +1,181 @@
+import { Fragment } from "preact";
+import { useState } from "preact/hooks";
+import { candleIntervals, periodStart } from "../../src/domain/candle.js";
+import { instant } from "../../src/domain/instant.js";
+import { Amount } from "../components/amount.js";
+import { CandleChart } from "../components/candle-chart.js";
+import { Card } from "../components/card.js";
+import { Scroll } from "../components/scroll.js";
+import { Segments } from "../components/segments.js";
+import { type Places, sizeLengthMax } from "../format/decimal.js";
+import { stalePoll, staleStream } from "../hooks/staleness.js";
+import { useLiveList } from "../hooks/use-live-list.js";
+import { usePoll } from "../hooks/use-poll.js";
+import type { Candle, CandleInterval } from "../service/messages.js";
+import { apiUrl, listCandleIntervals, listCandles, paths } from "../service/service.js";
+
+/** Candles that are shown. */
+const candlesMax = 100;
+const retryMs = 5_000;
+const firstInterval = "1 minute";
+
+interface CandlesCardProps {
+  readonly marketId: string;
+  readonly places: Places;
+  /** The moment that is shown, in Unix nanoseconds; undefined: now. */
+  readonly at: string | undefined;
+  /** Says since when the network stands still; undefined: it does not. */
+  readonly standstill: string | undefined;
+}
+
+/** A market's trades in brief, by periods of the reader's choice. */
+export function CandlesCard(props: CandlesCardProps) {
+  const { marketId } = props;
+  const [known, setKnown] = useState(false);
+  const { value, error } = usePoll(() => listCandleIntervals(marketId), known ? 0 : retryMs, marketId);
+  if (value !== undefined && !known) setKnown(true);
+  const [chosen, setChosen] = useState(firstInterval);
+  // A candle for each block would be one for each trade or two.
+  const intervals = value?.filter(({ interval }) => interval !== "block");
+  const interval = intervals?.find((each) => each.interval === chosen) ?? intervals?.[0];
+  if (intervals === undefined || interval === undefined) {
+    return (
+      <Card title="Candles">
+        <p class="quiet">{error?.message ?? "Loading…"}</p>
+      </Card>
+    );
+  }
+  const choice = (
+    <Segments
+      legend="Interval"
+      name="interval"
+      values={intervals.map((each) => each.interval)}
+      chosen={interval.interval}
+      onChoose={setChosen}
+    />
+  );
+  return <Candles {...props} interval={interval} choice={choice} />;
+}
+
+/** The newest candles, and the running one as it changes; or those that were complete at a moment. */
+function useCandles({ interval, candleId }: CandleInterval, at: string | undefined) {
+  const seconds = candleIntervals.find(({ name }) => name === interval)?.seconds ?? 0;
+  const until = at === undefined ? "" : String(periodStart(BigInt(at) + 1n, seconds));
+  const query = [
+    ["candleId", candleId],
+    ["pagination.first", String(candlesMax)],
+    ["toTimestamp", until],
+  ] as const;
+  return useLiveList<Candle, { readonly candle?: Candle }>({
+    streamUrl: at === undefined ? apiUrl(paths.candleStream, [["candleId", candleId]]).href : undefined,
+    key: candleId,
+    part: until,
+    list: async () => (await listCandles(query)).edges.map(({ node }) => node),
+    rowsOf: ({ candle }) => (candle === undefined ? [] : [candle]),
+    merge: (newer, older) => {
+      const starts = new Set(newer.map(({ start }) => start));
+      return [...newer, ...older.filter(({ start }) => !starts.has(start))].slice(0, candlesMax);
+    },
+  });
+}
+
+interface CandlesProps extends CandlesCardProps {
+  readonly interval: CandleInterval;
+  readonly choice: preact.JSX.Element;
+}
+
+function Candles({ places, at, standstill, interval, choice }: CandlesProps) {
+  const { rows, polled, lost } = useCandles(interval, at);
+  const stale = at === undefined ? (staleStream(lost) ?? stalePoll(polled) ?? standstill) : undefined;
+  const newest = rows?.[0];
+  return (
+    <Card title="Candles" stale={stale}>
+      {choice}
+      {rows === undefined && <p class="quiet">{polled.error?.message ?? "Loading…"}</p>}
+      {rows !== undefined && newest === undefined && (
+        <p id="no-candles" class="quiet">
+          {at === undefined
+            ? "There are none: no trade of this market is kept. They begin with its next trade."
+            : "No period with trades was over at this moment."}
+        </p>
+      )}
+      {rows !== undefined && newest !== undefined && (
+        <>
+          <CandleChart candles={rows.toReversed()} places={places} interval={interval.interval} />
+          <NewestCandle candle={newest} places={places} />
+          <details>
+            <summary>As numbers</summary>
+            <CandlesTable candles={rows} places={places} />
+          </details>
+        </>
+      )}
+    </Card>
+  );
+}
+
+interface FigureProps {
+  readonly candle: Candle;
+  readonly places: Places;
+}
+
+/** The numbers of a candle, by their names. */
+function figuresOf({ candle, places }: FigureProps) {
+  const price = (value: string) => <Amount value={value} places={places.price} />;
+  const { open, high, low, close, volume } = candle;
+  return [
+    ["Open", price(open)],
+    ["High", price(high)],
+    ["Low", price(low)],
+    ["Close", price(close)],
+    ["Volume", <Amount key="volume" value={volume} places={places.size} lengthMax={sizeLengthMax} />],
+  ] as const;
+}
+
+/** When a candle begins: a period begins at a whole minute. */
+const startOf = ({ start }: Candle) => instant(start).slice(0, 16);
+
+function NewestCandle(props: FigureProps) {
+  return (
+    <p id="newest-candle" class="quiet">
+      {startOf(props.candle)} UTC:{" "}
+      {figuresOf(props).map(([name, figure]) => (
+        <Fragment key={name}>
+          <span class="figure">
+            {name.toLowerCase()} {figure}
+          </span>{" "}
+        </Fragment>
+      ))}
+    </p>
+  );
+}
+
+function CandlesTable({ candles, places }: { readonly candles: readonly Candle[]; readonly places: Places }) {
+  return (
+    <Scroll label="Candles">
+      <table id="candles" class="stack">
+        <thead>
+          <tr>
+            <th scope="col">From (UTC)</th>
+            {["Open", "High", "Low", "Close", "Volume"].map((name) => (
+              <th key={name} scope="col" class="number">
+                {name}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {candles.map((candle) => (
+            <tr key={`${candle.start} ${candle.lastUpdate}`}>
+              <th scope="row">{startOf(candle)}</th>
+              {figuresOf({ candle, places }).map(([name, figure]) => (
+                <td key={name} class="number" data-label={name}>
+                  {figure}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Scroll>
+  );
+}
