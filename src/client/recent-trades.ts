@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { decimalsOf, type Scale } from "../../clients/typescript/src/decimals.js";
-import { checkPrices, silenceMaxMs } from "../../clients/typescript/src/depth-reader.js";
+import { checkPrices } from "../../clients/typescript/src/depth-reader.js";
 import { isTransient, retryWaitMs } from "../../clients/typescript/src/retry.js";
+import { silenceMaxMs } from "../../clients/typescript/src/stream.js";
 import type { Trade } from "../../gen/vega/vega_pb.js";
 import { blockHeadOf } from "../domain/block-headers.js";
 import { type Server, shortResponseMaxMs } from "./server.js";

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { ConnectError } from "@connectrpc/connect";
-import { CursorCheck } from "../../clients/typescript/src/cursor-check.js";
+import { pages } from "../../clients/typescript/src/pages.js";
 import { isTransient, retryWaitMs } from "../../clients/typescript/src/retry.js";
 import type { TradeEdge } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import { Side, Trade_Type } from "../../gen/vega/vega_pb.js";
@@ -36,18 +36,17 @@ export async function* tradeRows(
   yield `${columns}\n`;
   // Without a start, the list begins with the oldest trade that is kept; a range of time would have to name it.
   const dateRange = from === undefined ? {} : { dateRange: { startTimestamp: from, endTimestamp: until } };
-  const check = new CursorCheck(undefined);
-  for (let after: string | undefined; ; ) {
-    const pagination = { first: pageSizeMax, newestFirst: false, ...(after !== undefined && { after }) };
-    const page = await patiently(server, patience, async (signal) => {
+  const list = pages((after) =>
+    patiently(server, patience, async (signal) => {
+      const pagination = { first: pageSizeMax, newestFirst: false, ...after };
       return (await server.client.listTrades({ marketIds: [marketId], ...dateRange, pagination }, { signal })).trades;
-    });
-    const edges = (page?.edges ?? []).filter(({ node }) => node !== undefined && node.timestamp < until);
+    }),
+  );
+  for await (const page of list) {
+    const edges = page.filter(({ node }) => node !== undefined && node.timestamp < until);
     count.rows += edges.length;
     yield edges.map(lineOf).join("");
-    if (page?.pageInfo?.hasNextPage !== true || edges.length < page.edges.length) return;
-    after = page.pageInfo.endCursor;
-    check.advance(after);
+    if (edges.length < page.length) return;
   }
 }
 
