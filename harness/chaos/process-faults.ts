@@ -149,13 +149,16 @@ export function hangUp(world: TestedService): Fault {
   };
 }
 
+/** A build whose workers cannot start. */
+const withoutWorker = (text: string, file: string): string => (file === "worker.js" ? "process.exit(3);\n" : text);
+
 /**
  * In a service of its own: a build that cannot start is refused, and then every worker dies. They must be replaced by
  * workers of the build that served before.
  */
 function refusedBuild(world: World): Fault {
   const inject = async (): Promise<void> => {
-    const installed = new InstalledProgram(dirname(dirname(world.settings.program)));
+    const installed = await InstalledProgram.of(dirname(dirname(world.settings.program)));
     const log = join(world.directory, "installed.log");
     const port = await freePort();
     const args = serveArguments(DatabaseServer.url(world.primary.port), port);
@@ -169,7 +172,7 @@ function refusedBuild(world: World): Fault {
       service.start();
       await world.untilReady(service, port, startMaxMs);
       const before = service.children();
-      installed.replaceBuild((text, file) => (file === "worker.js" ? "process.exit(3);\n" : text), { keep: true });
+      await installed.replaceBuild(withoutWorker, { keep: true });
       service.signal("SIGHUP");
       const isRefused = () => existsSync(log) && readFileSync(log, "utf8").includes("are not replaced");
       world.report.check("a build that cannot start is refused", await world.within(rollMaxMs, isRefused), "");
@@ -183,7 +186,7 @@ function refusedBuild(world: World): Fault {
       world.report.check(name, await world.within(startMaxMs, isReplaced), `not within ${startMaxMs} ms`);
     } finally {
       await service.stop(serviceEndMaxMs);
-      installed.remove();
+      await installed.remove();
     }
   };
   return { name: "refused build, workers killed", excuses: [], holdMs: momentary, inject, heal: () => {} };

@@ -33,7 +33,7 @@ async function serve(workers: number, ...more: string[]): Promise<Installed> {
   const fixture = await MarketFixture.create();
   openings.push(() => fixture.drop());
   await fixture.add({ announce: ["a"], levels: [{ marketId: "a", side: 1, price: "7", volume: 3n }] });
-  const installed = new InstalledProgram();
+  const installed = await InstalledProgram.of();
   openings.push(() => installed.remove());
   const args = ["--database-url", fixture.url, "--listen", "127.0.0.1:0", "--workers", String(workers), ...more];
   const service = new WorkersProcess([...args, "--drain-ms", "3000"], {}, { program: installed.program });
@@ -69,7 +69,7 @@ describe.each(thorough ? [1, 2] : [2])("a rolling restart of %i workers", (worke
     const clients = startRollingClients(url, "a");
     await delay(500);
     for (const [n, name] of ["second", "third"].entries()) {
-      installed.replaceBuild(named(name));
+      await installed.replaceBuild(named(name));
       hangUp(service);
       await rolled(service, n + 1);
       expect(await names(url)).toEqual([name]);
@@ -150,13 +150,13 @@ describe("a new worker that cannot serve stops the restart, and the old ones sta
   it("because it crashes, knows other flags, or finds another schema", async () => {
     const { service, installed, url, fixture } = await serve(2);
     const before = service.workers();
-    installed.replaceBuild((text, file) => (file === "worker.js" ? "process.exit(3);\n" : text));
+    await installed.replaceBuild((text, file) => (file === "worker.js" ? "process.exit(3);\n" : text));
     expect(await refusal(service)).toContain("a worker ended with code 3 before it could serve");
-    installed.replaceBuild((text) => text.replace("drainMs: wholeNumber", "drainForMs: wholeNumber"));
+    await installed.replaceBuild((text) => text.replace("drainMs: wholeNumber", "drainForMs: wholeNumber"));
     expect(await refusal(service)).toContain("unknown option '--drain-ms'");
-    installed.replaceBuild((text) => text.replace("order.protocol !== 1", "order.protocol !== 2"));
+    await installed.replaceBuild((text) => text.replace("order.protocol !== 1", "order.protocol !== 2"));
     expect(await refusal(service)).toContain("stop the command and start it again");
-    installed.replaceBuild((text) => text);
+    await installed.replaceBuild((text) => text);
     const database = openDatabase(fixture.url);
     openings.push(() => database.close());
     const run = (sql: string) => database.withConnection((connection) => connection.run(sql));
@@ -174,10 +174,10 @@ describe("a new worker that cannot serve stops the restart, and the old ones sta
 describe("after a restart that was refused, a worker that dies is replaced by one of what last became ready", () => {
   it("of the build before", async () => {
     const { service, installed, url } = await serve(2);
-    installed.replaceBuild(named("second"), { keep: true });
+    await installed.replaceBuild(named("second"), { keep: true });
     hangUp(service);
     await rolled(service);
-    installed.replaceBuild((text, file) => (file === "worker.js" ? "process.exit(3);\n" : text), { keep: true });
+    await installed.replaceBuild((text, file) => (file === "worker.js" ? "process.exit(3);\n" : text), { keep: true });
     expect(await refusal(service)).toContain("a worker ended with code 3 before it could serve");
     for (let died = 0; died < 2; died++) {
       const before = service.workers();
@@ -188,7 +188,7 @@ describe("after a restart that was refused, a worker that dies is replaced by on
     }
     await until("the workers serve", rollMaxMs, async () => (await workersServing(url)) === 2);
     // The next build that works is taken.
-    installed.replaceBuild(named("fourth"));
+    await installed.replaceBuild(named("fourth"));
     hangUp(service);
     await rolled(service, 2);
     expect(await names(url)).toEqual(["fourth"]);
@@ -226,7 +226,7 @@ describe("while it goes on", () => {
       file === "worker.js" ? `await new Promise((done) => setTimeout(done, 1_500));\n${text}` : text;
     for (const change of [slow, (text: string, file: string) => `${slow("", file)}process.exit(3);\n${text}`]) {
       const [first = 0, second = 0] = service.workers();
-      installed.replaceBuild(change, { keep: true });
+      await installed.replaceBuild(change, { keep: true });
       const from = service.printed.length;
       hangUp(service);
       await until("one is on trial", rollMaxMs, () => service.workers().length === 3);
@@ -243,10 +243,10 @@ describe("while it goes on", () => {
 
   it("another SIGHUP is not lost: in the end all are of the last build", async () => {
     const { service, installed, url } = await serve(2);
-    installed.replaceBuild(named("second"));
+    await installed.replaceBuild(named("second"));
     hangUp(service);
     await until("the first new one", rollMaxMs, async () => (await names(url)).includes("second"));
-    installed.replaceBuild(named("third"));
+    await installed.replaceBuild(named("third"));
     hangUp(service);
     // The first restart may be over by now, or go on.
     await until("all are of the last build", rollMaxMs, async () => (await names(url)).join() === "third");
@@ -257,7 +257,7 @@ describe("while it goes on", () => {
   it("workers may be killed, old and new", async () => {
     const { service, installed, url } = await serve(2);
     const [first = 0, second = 0] = service.workers();
-    installed.replaceBuild(named("second"));
+    await installed.replaceBuild(named("second"));
     hangUp(service);
     process.kill(second, "SIGKILL");
     await until("a new one", rollMaxMs, () => service.workers().some((pid) => pid !== first && pid !== second));
