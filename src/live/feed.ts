@@ -36,6 +36,8 @@ export interface FeedSource<S extends DescMessage = DescMessage> {
   ): { readonly responses: readonly EncodedResponse<S>[]; readonly place: bigint };
   /** A message of nothing, which says that the stream lives. */
   readonly heartbeat: EncodedResponse<S>;
+  /** It reads something before its readers' first message, which it gives also if there is nothing to say. */
+  readonly readsFirst?: boolean;
   /** There is a newer block. A source that reads something first wakes its readers afterwards. */
   changed?(): void;
   /** It has no reader any more. */
@@ -69,12 +71,13 @@ export class FeedStream<S extends DescMessage = DescMessage> implements Response
   #closed = false;
   /** The last `take` was empty, and the listener is to be called. */
   #waiting = true;
-  /** The first message comes at once, also if there is nothing to say. */
-  #heartbeatDue = true;
+  /** The first message comes at once, also if there is nothing to say, unless the source reads first. */
+  #heartbeatDue: boolean;
   #sentAt = performance.now();
 
   constructor(source: FeedSource<S>, place: bigint, totals: FeedTotals, onClose: (stream: FeedStream<S>) => void) {
     this.#source = source;
+    this.#heartbeatDue = source.readsFirst !== true;
     this.#totals = totals;
     this.#place = place;
     this.#onClose = onClose;

@@ -31,6 +31,7 @@ interface Version {
 export class CandleFeed implements FeedSource<Schema> {
   readonly kind = "candles";
   readonly heartbeat = new MessageResponse(ObserveCandleDataResponseSchema, {});
+  readonly readsFirst = true;
   readonly #database: Pick<Database, "lease">;
   readonly #state: LiveState;
   readonly #series: CandleSeries;
@@ -94,6 +95,7 @@ export class CandleFeed implements FeedSource<Schema> {
 
   #behind(place: bigint): Messages {
     const versions = [...this.#candles.values()];
+    if (place === noCandle && versions.length === 0) return { responses: [this.heartbeat], place: this.#version };
     const behind = place === noCandle ? versions.slice(-1) : versions.filter(({ version }) => version > place);
     return { responses: behind.map(({ message }) => message), place: this.#version };
   }

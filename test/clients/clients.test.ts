@@ -190,6 +190,7 @@ async function page(query: Record<string, string>): Promise<Json<ListLedgerEntri
 
 /** A decimal number of an integer whose last `places` digits are decimals: 1 or more. */
 function scaled(integer = "", places = ""): string {
+  if (places === "0") return integer;
   return integer.padStart(Number(places) + 1, "0").replace(new RegExp(`(?=.{${places}}$)`), ".");
 }
 

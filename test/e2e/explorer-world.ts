@@ -113,7 +113,7 @@ export class ExplorerWorld {
     page.on("pageerror", (error) => problems.push(error.message));
     page.on("console", (message) => {
       // Error responses and a service that is gone, which tests cause, are told on the console too.
-      const isCaused = /^Failed to load resource|^WebSocket connection to .*CONNECTION_REFUSED/.test(message.text());
+      const isCaused = /^Failed to load resource|^WebSocket connection to .* failed/.test(message.text());
       if (message.type() === "error" && !isCaused) problems.push(message.text());
     });
     page.on("request", (request) => {

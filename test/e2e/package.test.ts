@@ -21,7 +21,7 @@ const demoMaxMs = 90_000;
 const stopMaxMs = 30_000;
 
 /** Packed; what is downloaded. */
-const packageBytesMax = 2 * 1024 * 1024;
+const packageBytesMax = 2.25 * 1024 * 1024;
 
 let folder = "";
 let archive = "";

@@ -54,6 +54,8 @@ export class Reader {
   #place: StorePlace | undefined;
   #holds = "TRUE";
   #isProven = false;
+  /** An earlier statement found the place: this connection's server has it from then on. */
+  #wasProven = false;
 
   constructor(connection: Connection, known: KnownPlace, { call, place }: Lease) {
     this.#connection = connection;
@@ -72,7 +74,12 @@ export class Reader {
     this.#checkWanted();
     const rows = await this.#connection.query<R>(sql, parameters);
     this.#isProven = rows.length > 0 && sql.includes(this.#holds);
-    return rows;
+    this.#wasProven ||= this.#isProven;
+    if (rows.length > 0 || this.#place === undefined || this.#wasProven || !sql.includes(this.#holds)) return rows;
+    // The place may have come after the statement, which then has no rows for want of it.
+    await this.prove();
+    this.#wasProven = true;
+    return this.query(sql, parameters);
   }
 
   /**
@@ -86,6 +93,7 @@ export class Reader {
     if (place === undefined) return;
     if (this.#place === undefined) this.#dependOn(place);
     this.#isProven = true;
+    this.#wasProven = true;
   }
 
   /** Call it after the last read: if the place is there now, it was there all the time. @throws ReadBehindError */
