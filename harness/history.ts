@@ -75,7 +75,10 @@ function startReaders(world: HistoryWorld, signal: AbortSignal, resumeShares: nu
   const questions = new PastQuestions(world.kept, random, tally, committed);
   const replays: ReplayContext = {
     ...{ kept: world.kept, random, tally, questions, signal, committed, resumeShares },
-    services: world.services.map(({ name, port }) => ({ name, port, mayFail: () => name !== "steady" })),
+    services: world.services.map((service) => {
+      const { name, port } = service;
+      return { name, port, mayFail: () => name !== "steady", mayLack: askedOf(world, service).mayLack };
+    }),
     wideMarkets: () => world.wideMarkets,
   };
   const loops: Promise<void>[] = [];

@@ -122,7 +122,7 @@ async function ask(
   const questions = new PastQuestions(kept, random, tally, committed);
   const replays: ReplayContext = {
     ...{ kept, random, tally, questions, committed, resumeShares: [], wideMarkets: () => [] },
-    services: [{ name, port, mayFail: () => false }],
+    services: [{ name, port, mayFail: () => false, mayLack: () => false }],
     signal: new AbortController().signal,
   };
   const until = performance.now() + seconds * 1_000;

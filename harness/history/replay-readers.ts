@@ -32,6 +32,8 @@ export interface ReadService {
   readonly port: number;
   /** Whether connections to it may break, be refused, or find it behind. */
   mayFail(): boolean;
+  /** Whether it may not have seen a block, with its markets, yet. */
+  mayLack(block: BlockEnd): boolean;
 }
 
 /** What all readers share. */
@@ -304,7 +306,9 @@ export function enterFailure(
 function mayBeSaid(kept: KeptPast, service: ReadService, text: string, from: BlockEnd | undefined): boolean {
   if (isRefusal(text)) return true;
   // A service that is behind knows neither the newest blocks nor the newest markets.
-  if (new RegExp(`^code (${codes.outOfRange}|${codes.notFound})\\b`).test(text)) return service.mayFail();
+  if (new RegExp(`^code (${codes.outOfRange}|${codes.notFound})\\b`).test(text)) {
+    return service.mayFail() || (from !== undefined && service.mayLack(from));
+  }
   const lagMs = service.mayFail() ? gapLagMsMax : gapNoticedMsMax;
   return from !== undefined && isNotKept(kept, text, from, kept.isLosing(lagMs));
 }
