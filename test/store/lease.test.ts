@@ -3,7 +3,8 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { MalformedHistoryError } from "../../src/domain/book-history.js";
 import { unavailable } from "../../src/domain/failure.js";
 import type { Connection } from "../../src/store/connection/connection.js";
-import type { Reader } from "../../src/store/connection/lease.js";
+import { Reader } from "../../src/store/connection/lease.js";
+import { KnownPlace } from "../../src/store/connection/store-place.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
@@ -77,4 +78,24 @@ test("rows that do not fit together are no fault of a store that is gone meanwhi
   };
   await expect(read("here")).rejects.toThrow(MalformedHistoryError);
   await expect(read("gone")).rejects.toMatchObject({ code: "unavailable", reason: "DATABASE_BEHIND" });
+});
+
+test("a place that comes between a statement and its proof does not make the statement's rows few", async () => {
+  await database.query("CREATE TABLE event (id BIGINT PRIMARY KEY)");
+  await database.query("INSERT INTO event VALUES (7)");
+  const place = { storeId: "here", streamSequence: 6n };
+  const rows = await database.withConnection((connection) => {
+    // Another server of the same store, which gets block 6 right after the first statement.
+    const query: Connection["query"] = async (sql, parameters) => {
+      const found = await connection.query<never>(sql, parameters);
+      await connection.query("UPDATE progress SET stream_sequence = 6");
+      return found;
+    };
+    const late = new Proxy(connection, {
+      get: (target, name) => (name === "query" ? query : Reflect.get(target, name)),
+    });
+    const reader = new Reader(late, new KnownPlace(), { class: "history", call: undefined, place });
+    return reader.query(`SELECT id FROM event WHERE ${reader.holds}`);
+  });
+  expect(rows).toEqual([{ id: 7n }]);
 });
