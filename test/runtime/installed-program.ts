@@ -40,8 +40,10 @@ export class InstalledProgram {
     const name = `dist.${this.#builds}`;
     const build = join(this.folder, name);
     for (const part of ["bundle", "src"]) {
-      const filter = (path: string) => !path.endsWith(".map");
-      await cp(join(await realpath(join(this.#root, "dist")), part), join(build, part), { recursive: true, filter });
+      await cp(join(await realpath(join(this.#root, "dist")), part), join(build, part), {
+        recursive: true,
+        filter: isUsed,
+      });
     }
     for (const file of await readdir(join(build, "bundle"))) {
       const path = join(build, "bundle", file);
@@ -56,6 +58,12 @@ export class InstalledProgram {
   async remove(): Promise<void> {
     await rm(this.folder, { recursive: true, force: true });
   }
+}
+
+/** What a packed build has: the bundle, the modules that lead to it, and what is read as a file. */
+function isUsed(path: string): boolean {
+  if (/\.(map|d\.ts)$/.test(path)) return false;
+  return !/\/src\/.*\.js$/.test(path) || /\/src\/(main|commands\/worker|embedded\/supervisor)\.js$/.test(path);
 }
 
 /** A worker of this build says that `/healthz` is `name`. */
