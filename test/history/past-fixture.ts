@@ -239,7 +239,11 @@ export class PastFixture {
 }
 
 function stateOf(id: string, step: PastStep, before: MarketAt["state"]): MarketAt["state"] {
-  if (step.unkept === true) return "unkept";
+  if (step.unkept === true) {
+    // Afterwards nothing here would say that it still is.
+    if (before === "stale") throw new Error(`${id} is stale; heal it before a block that is not kept`);
+    return "unkept";
+  }
   if (step.stale?.includes(id)) return "stale";
   return before === "stale" && !step.healed?.includes(id) ? "stale" : "whole";
 }
