@@ -8,12 +8,28 @@ const databases = ["test/support/database.ts", "test/support/database-server.ts"
 /** Launches a browser: those tests look at a page over responses that other tests compare on every server. */
 const browser = "test/e2e/browser-launch.ts";
 
+/**
+ * What is about processes, signals, listeners, the package or the metrics, and only needs some database beside it: it
+ * would ask another server nothing that other tests don't ask.
+ */
+const scenery = [
+  "test/connect/",
+  "test/deploy/",
+  "test/runtime/",
+  "test/e2e/drain-polling.test.ts",
+  "test/e2e/drain-workers.test.ts",
+  "test/e2e/package.test.ts",
+  "test/e2e/watch.test.ts",
+  "test/e2e/workers.test.ts",
+  "test/loader/kafka-security.test.ts",
+];
+
 /** Whether this run is on another server than the machine's own, which the main run tests. */
 export const isOtherServer = !["", "mariadb-10.11"].includes(process.env["MARKETD_TEST_DATABASE"] ?? "");
 
 /**
  * The tests of a run on another database server than the machine's own (`npm test -- --database NAME`): those that
- * touch a database, by what they import, themselves or through other files of the tests.
+ * touch a database, by what they import, themselves or through other files of the tests, and ask it more than others do.
  */
 export function databaseTests(): string[] {
   const known = new Map<string, ReadonlySet<string>>();
@@ -30,6 +46,7 @@ export function databaseTests(): string[] {
   };
   const tests = trackedFiles().filter((path) => path.startsWith("test/") && path.endsWith(".test.ts"));
   return tests.filter((path) => {
+    if (scenery.some((start) => path.startsWith(start))) return false;
     const reached = reachedFrom(path);
     return databases.some((name) => reached.has(name)) && !reached.has(browser);
   });
