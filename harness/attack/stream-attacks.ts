@@ -16,6 +16,7 @@ const windowBytes = 4_096;
 const watchMs = 12_000;
 const probePauseMs = 100;
 const probeMaxMs = 500;
+const probeTimeoutMs = 10_000;
 
 const streams = /Observe(Trades|CandleData|MarketsData)$/;
 
@@ -27,17 +28,22 @@ function someStream(round: Round, service: FedService): Operation {
   }
 }
 
-/** The longest that all but one of a hundred requests for a cached response took. */
+/** The longest that all but one of a hundred requests for a cached response took; infinite: one was not answered. */
 async function slowestProbe({ port, marketId }: FedService, signal: AbortSignal): Promise<number> {
   const latenciesMs: number[] = [];
+  const probe = () =>
+    fetch(`http://127.0.0.1:${port}/api/v2/market/${marketId}`, timeout()).then((r) => r.arrayBuffer());
   while (!signal.aborted) {
     const startedAt = performance.now();
-    await (await fetch(`http://127.0.0.1:${port}/api/v2/market/${marketId}`)).arrayBuffer();
+    const answered = await probe().catch(() => undefined);
+    if (answered === undefined) return Number.POSITIVE_INFINITY;
     latenciesMs.push(performance.now() - startedAt);
     await sleep(probePauseMs);
   }
   return latenciesMs.sort((a, b) => a - b)[Math.floor(latenciesMs.length * 0.99)] ?? 0;
 }
+
+const timeout = () => ({ signal: AbortSignal.timeout(probeTimeoutMs) });
 
 async function readNothing(round: Round, service: FedService): Promise<void> {
   const open = Array.from({ length: sessions }, () =>

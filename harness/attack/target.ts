@@ -147,6 +147,7 @@ export class Target {
     const port = await freePort();
     const common = ["--listen", `127.0.0.1:${port}`, "--workers", "1", "--log-level", "warn"];
     const args = [program, command, ...common, ...flags];
+    // Nobody reads its log, as where a collector of logs hangs.
     const child = await startService({ args, env, port, adminUrl: `http://127.0.0.1:${port}` });
     return {
       port,
@@ -242,8 +243,11 @@ async function startService({ args, env, adminUrl }: Service): Promise<ChildProc
   return child;
 }
 
+/** A service that does not tell its metrics in this time is stuck. */
+const metricsMaxMs = 30_000;
+
 async function metricOf(url: string, name: string): Promise<number | undefined> {
-  const text = await fetch(`${url}/metrics`).then((response) => response.text());
+  const text = await fetch(`${url}/metrics`, { signal: AbortSignal.timeout(metricsMaxMs) }).then((r) => r.text());
   const lines = text.split("\n").filter((line) => line.startsWith(`${name} `) || line.startsWith(`${name}{`));
   if (lines.length === 0) return undefined;
   return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(" ") + 1)), 0);

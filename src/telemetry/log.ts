@@ -9,13 +9,38 @@ export const logLevels = ["silent", "error", "warn", "info", "debug"] as const;
 /** One of {@link logLevels}. */
 export type LogLevel = (typeof logLevels)[number];
 
-/** Bytes of lines that wait while standard error cannot be written, as on a full disk; later ones are dropped. */
+/** Bytes of lines that wait while standard error takes none, as a full disk, or a pipe that nobody reads; later ones are dropped. */
 export const logPendingBytesMax = 64 * 1024;
 
-/** JSON lines on standard error; standard output is for the output of commands. */
+/** How often what waits is tried again. */
+const logRetryMs = 100;
+
+/** A write of so many bytes to a pipe is never split by those of other processes. */
+const pipeWriteBytesMax = 4_096;
+
+/** JSON lines on standard error; standard output is for the output of commands. It never waits for who reads them. */
 export function createLog(level: LogLevel): Log {
-  const lines = pino.destination({ fd: 2, sync: true, maxLength: logPendingBytesMax });
-  // Nobody can be told. The next line tries again.
-  lines.on("error", () => {});
-  return pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime }, lines);
+  // With that, a pipe or a socket refuses what it has no room for. Before, the process would stop until there is.
+  void process.stderr;
+  const lines = pino.destination({
+    ...{ fd: 2, sync: true, retryEAGAIN: () => false },
+    ...{ maxLength: logPendingBytesMax, maxWrite: pipeWriteBytesMax },
+  });
+  const log = pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime }, lines);
+  let dropped = 0;
+  let retry: NodeJS.Timeout | undefined;
+  lines.on("drop", () => {
+    dropped++;
+  });
+  lines.on("error", () => {
+    // Nobody can be told. A further line would not try it again once as many wait as may.
+    retry ??= setTimeout(() => {
+      retry = undefined;
+      lines.write("");
+      if (retry !== undefined || dropped === 0) return;
+      log.warn({ dropped }, "lines of this log were dropped: standard error took none");
+      dropped = 0;
+    }, logRetryMs).unref();
+  });
+  return log;
 }

@@ -122,12 +122,16 @@ export class StreamGuard {
   #endStalled(): void {
     const { stalledReaderMs } = this.#limits;
     const before = performance.now() - stalledReaderMs;
+    const ended = new Map<string, number>();
     for (const stream of this.#open) {
       if (!stream.stalledSince(before)) continue;
       this.stalled++;
-      this.#log.warn({ client: stream.clientAddress, stalledReaderMs }, "ended a stream whose reader takes nothing");
+      ended.set(stream.clientAddress, (ended.get(stream.clientAddress) ?? 0) + 1);
       const message = `nothing of this stream was read for ${stalledReaderMs} ms; open it again`;
       stream.fail(new Failure("resource_exhausted", message, { reason: "READER_STALLED", retryAfterMs: 0 }));
+    }
+    for (const [client, streams] of ended) {
+      this.#log.warn({ client, streams, stalledReaderMs }, "ended streams whose reader takes nothing");
     }
   }
 }

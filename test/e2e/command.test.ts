@@ -1,6 +1,6 @@
-import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { type ChildProcess, execFile, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { appendFileSync, mkdirSync, openSync, readFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, constants, mkdirSync, openSync, readFileSync, readSync, writeFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
@@ -481,5 +481,61 @@ describe("a full disk behind standard error or output", () => {
     const child = spawn(process.execPath, [program, "--help"], { stdio: ["ignore", full, "pipe"] });
     const error = expect.stringMatching(/^marketd: cannot write standard output: ENOSPC.*\n$/);
     expect(await ending(child)).toMatchObject({ code: 1, error });
+  });
+});
+
+describe("standard error that nobody reads", () => {
+  const pipe = (): { readonly fd: number; read(): Buffer } => {
+    const path = join(folder, "unread");
+    execFileSync("mkfifo", [path]);
+    const fd = openSync(path, constants.O_RDWR | constants.O_NONBLOCK);
+    const bytes = Buffer.alloc(1 << 20);
+    const read = () => {
+      try {
+        return Buffer.from(bytes.subarray(0, readSync(fd, bytes)));
+      } catch {
+        return Buffer.alloc(0);
+      }
+    };
+    return { fd, read };
+  };
+
+  it.each(["a pipe", "a socket"])("stops no service: %s", async (kind) => {
+    const unread = kind === "a pipe" ? pipe() : undefined;
+    const { url } = newDatabaseUrl();
+    const file = join(folder, "unread-network");
+    writeFileSync(file, smallNetwork().bytes());
+    expect(await run(["load", "--database-url", url, file])).toMatchObject({ code: 0 });
+    const port = await freePort();
+    const args = [
+      "serve",
+      "--database-url",
+      url,
+      "--listen",
+      `127.0.0.1:${port}`,
+      "--workers",
+      "1",
+      "--log-level",
+      "debug",
+    ];
+    const service = spawn(process.execPath, [program, ...args], { stdio: ["ignore", "ignore", unread?.fd ?? "pipe"] });
+    const status = (path: string) =>
+      fetch(`http://127.0.0.1:${port}${path}`, { signal: AbortSignal.timeout(5_000) }).then(({ status }) => status);
+    await expect.poll(() => status("/readyz").catch(() => 0), { timeout: runMaxMs }).toBe(200);
+    // Each makes a line. What is not read fills the pipe, and what waits for that, several times.
+    for (let n = 0; n < 3_000; n++) expect(await status("/api/v2/ledgerentry/history?pagination.first=1")).toBe(200);
+    let text = "";
+    service.stderr?.on("data", (chunk) => {
+      text += String(chunk);
+    });
+    const lines = () => {
+      text += String(unread?.read() ?? "");
+      return text.split("\n").slice(0, -1);
+    };
+    await expect.poll(lines, { timeout: runMaxMs }).toContainEqual(expect.stringContaining('"dropped":'));
+    for (const line of lines()) expect(JSON.parse(line)).toMatchObject({ time: expect.any(String) });
+    const ended = once(service, "close");
+    service.kill("SIGTERM");
+    expect((await ended)[0]).toBe(0);
   });
 });
