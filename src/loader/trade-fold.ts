@@ -39,6 +39,18 @@ const firstCarriedPosition = entriesPerBlockMax / 2;
 /** Old trades that one transaction examines, besides as many as it writes: a bounded time of the server's. */
 export const droppedTradesMax = 2_000;
 
+/** Old trades go in steps of this part of the time that they are kept for, and of a minute at most. */
+const dropStepsOfKept = 60n;
+const dropStepNsMax = 60_000_000_000n;
+
+/** Trades from before this time go: a function of the blocks alone, which moves seldom, because each look costs reads. */
+function keptSince(newestTimeNs: bigint, keepNs: bigint): bigint {
+  const part = keepNs / dropStepsOfKept;
+  const stepNs = part > dropStepNsMax ? dropStepNsMax : part > 0n ? part : 1n;
+  const sinceNs = newestTimeNs - keepNs;
+  return sinceNs - (sinceNs % stepNs);
+}
+
 /** The trades as the last loader left them. */
 export interface TradeStart {
   readonly progress: TradeProgress;
@@ -225,7 +237,7 @@ export class TradeFold {
     newestTimeNs: bigint,
   ): Promise<void> => {
     if (this.#keepNs === undefined) return;
-    const beforeNs = newestTimeNs - this.#keepNs;
+    const beforeNs = keptSince(newestTimeNs, this.#keepNs);
     if (batch.dropped === undefined && !this.#old.isDue(beforeNs)) return;
     // The rows of the batch are among those that are read.
     await group.send();

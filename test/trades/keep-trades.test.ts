@@ -8,6 +8,7 @@ import { Network } from "../../src/simulator/network.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
 import { readPastFigures } from "../../src/store/history-table.js";
 import { dropDatabase, migrate } from "../../src/store/migrate.js";
+import { readTradeProgress } from "../../src/store/trade-table.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { TradeFeed, TradeFollower } from "../../src/trades/trade-feed.js";
 import { renderFinding } from "../../src/verify/findings.js";
@@ -30,8 +31,10 @@ const blocks = Array.from({ length: 200 }, () => Buffer.from(network.nextBlock()
 const trades = tradesOf(Buffer.concat(blocks));
 const heads = [...wholeBlocks(Buffer.concat(blocks))];
 const keepNs = 1_000n * second;
+/** Trades go in steps of a sixtieth of that. */
+const sinceNs = (((heads.at(-1)?.timeNs ?? 0n) - keepNs) / (keepNs / 60n)) * (keepNs / 60n);
 /** The first block whose trades are kept of all blocks. */
-const oldest = heads.find(({ timeNs }) => timeNs >= (heads.at(-1)?.timeNs ?? 0n) - keepNs) ?? heads[0];
+const oldest = heads.find(({ timeNs }) => timeNs >= sinceNs) ?? heads[0];
 let store: Database;
 
 beforeAll(async () => {
@@ -112,6 +115,23 @@ test("a transaction drops a bounded number of trades, whatever is due", async ()
   }
   // The examined trades of each load, of which the newest stays; a load begins with that.
   expect(left).toEqual([2 * most + 11 - most, 12, 4]);
+});
+
+test("the oldest block that is kept moves in steps, so that most blocks need no look for old trades", async () => {
+  const recording = new RecordingBuilder();
+  const add = (height: number) =>
+    recording.block(height, second + (BigInt(height) * second) / 10n, (r) => {
+      r.trade({ id: `${height}`, marketId: "m", price: "10", size: 1n });
+    });
+  recording.block(1, second, (r) => r.market("m"));
+  for (let height = 2; height < 700; height++) add(height);
+  const kept: (bigint | undefined)[] = [];
+  for (let height = 700; height < 730; height++) {
+    add(height);
+    await loadBytes(recording.bytes(), { keepTrades: 60n * second });
+    kept.push((await store.withConnection(readTradeProgress))?.oldest.timeNs);
+  }
+  expect(kept).toEqual(kept.map((_, n) => (11n + BigInt(Math.floor(n / 10))) * second));
 });
 
 test("rows are the same for random batches and restarts", async () => {
