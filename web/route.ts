@@ -13,6 +13,8 @@ export type Route =
       readonly marketId: string;
       /** The moment that is shown, in Unix nanoseconds; undefined: now. */
       readonly at: string | undefined;
+      /** That of the candles, as the service names it; "": the first one. */
+      readonly interval: string;
     }
   | { readonly view: QueryView; readonly query: URLSearchParams };
 
@@ -21,7 +23,9 @@ export function parseRoute(fragment: string): Route {
   const [path = "", query = ""] = fragment.replace(/^#/, "").split("?", 2);
   const [, view, argument = ""] = path.split("/");
   if (view === "market" && argument !== "") {
-    return { view, marketId: decode(argument), at: nanoseconds(new URLSearchParams(query).get("at") ?? "") };
+    const given = new URLSearchParams(query);
+    const at = nanoseconds(given.get("at") ?? "");
+    return { view, marketId: decode(argument), at, interval: given.get("interval") ?? "" };
   }
   const queryView = queryViews.find((each) => each === view);
   if (queryView !== undefined) return { view: queryView, query: new URLSearchParams(query) };
@@ -36,11 +40,8 @@ function decode(text: string): string {
   }
 }
 
-/** A link to a market, as of a moment in Unix nanoseconds, or now. */
-export function marketHref(marketId: string, at?: string): string {
-  const href = `#/market/${encodeURIComponent(marketId)}`;
-  return at === undefined ? href : `${href}?at=${instant(at).replace(" ", "T")}Z`;
-}
+/** A link to a market now. */
+export const marketHref = (marketId: string): string => `#/market/${encodeURIComponent(marketId)}`;
 
 /** A link to the overview; `find` leaves some of its markets. */
 export const marketsHref = (find: string): string => (find === "" ? "#/" : `#/?${new URLSearchParams({ find })}`);
@@ -63,4 +64,18 @@ addEventListener("hashchange", () => route.set(parseRoute(location.hash)));
 export function replaceRoute(href: string): void {
   history.replaceState(null, "", href);
   route.set(parseRoute(href));
+}
+
+/** Shows a market at another moment, or other candles, in place of what is shown in the browser's history. */
+export function showMarket(
+  marketId: string,
+  change: { readonly at: string | undefined } | { readonly interval: string },
+): void {
+  const shown = parseRoute(location.hash);
+  const { at, interval } = { ...(shown.view === "market" ? shown : { at: undefined, interval: "" }), ...change };
+  const query = [
+    ...(at === undefined ? [] : [`at=${instant(at).replace(" ", "T")}Z`]),
+    ...(interval === "" ? [] : [`${new URLSearchParams({ interval })}`]),
+  ].join("&");
+  replaceRoute(`${marketHref(marketId)}${query && `?${query}`}`);
 }

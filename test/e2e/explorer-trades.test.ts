@@ -134,6 +134,10 @@ describe.skipIf(chromium === undefined)("trades and candles in the explorer", ()
     }
     // The second day of UTC began after 12 blocks.
     expect((await candleRows()).map(([start]) => start)).toEqual(["2024-01-30 00:00", "2024-01-29 00:00"]);
+    // A link shows what its sender saw.
+    expect(page.url()).toMatch(/#\/market\/m\?interval=1\+day$/);
+    await page.reload();
+    await expect.poll(async () => (await candleRows()).length, patience).toBe(2);
     const drawn = `(() => {
       const canvas = document.querySelector("#candle-chart canvas");
       const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);

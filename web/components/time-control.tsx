@@ -2,7 +2,7 @@ import { useEffect, useState } from "preact/hooks";
 import { instant } from "../../src/domain/instant.js";
 import { type PastMarket, type Speed, speeds } from "../books/past-market.js";
 import { useObservable } from "../hooks/observable.js";
-import { marketHref, replaceRoute } from "../route.js";
+import { showMarket } from "../route.js";
 import { Segments } from "./segments.js";
 
 const nsPerMs = 1_000_000n;
@@ -33,7 +33,7 @@ export function TimeControl({ past, marketId, at, oldest, newest }: TimeControlP
   const [speed, setSpeed] = useState<Speed>("10×");
   /** Where the slider was dragged to, until that moment is asked for. */
   const [dragged, setDragged] = useState<number | undefined>(undefined);
-  const go = (timestamp: string | undefined) => replaceRoute(marketHref(marketId, timestamp));
+  const go = (timestamp: string | undefined) => showMarket(marketId, { at: timestamp });
   const max = Number(BigInt(newest ?? 0) / nsPerMs);
   // The first millisecond that is not before the oldest block.
   const min = oldest === undefined ? max : Number((BigInt(oldest) + nsPerMs - 1n) / nsPerMs);

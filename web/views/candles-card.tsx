@@ -11,6 +11,7 @@ import { type Places, sizeLengthMax } from "../format/decimal.js";
 import { stalePoll, staleStream } from "../hooks/staleness.js";
 import { useLiveList } from "../hooks/use-live-list.js";
 import { usePoll } from "../hooks/use-poll.js";
+import { showMarket } from "../route.js";
 import type { Candle, CandleInterval } from "../service/messages.js";
 import { apiUrl, listCandleIntervals, listCandles, paths } from "../service/service.js";
 
@@ -21,6 +22,8 @@ const firstInterval = "1 minute";
 
 interface CandlesCardProps {
   readonly marketId: string;
+  /** Its name; one that there is not: {@link firstInterval}. */
+  readonly interval: string;
   readonly places: Places;
   /** The moment that is shown, in Unix nanoseconds; undefined: now. */
   readonly at: string | undefined;
@@ -34,10 +37,10 @@ export function CandlesCard(props: CandlesCardProps) {
   const [known, setKnown] = useState(false);
   const { value, error } = usePoll(() => listCandleIntervals(marketId), known ? 0 : retryMs, marketId);
   if (value !== undefined && !known) setKnown(true);
-  const [chosen, setChosen] = useState(firstInterval);
   // A candle for each block would be one for each trade or two.
   const intervals = value?.filter(({ interval }) => interval !== "block");
-  const interval = intervals?.find((each) => each.interval === chosen) ?? intervals?.[0];
+  const named = (name: string) => intervals?.find((each) => each.interval === name);
+  const interval = named(props.interval) ?? named(firstInterval) ?? intervals?.[0];
   if (intervals === undefined || interval === undefined) {
     return (
       <Card title="Candles">
@@ -51,7 +54,7 @@ export function CandlesCard(props: CandlesCardProps) {
       name="interval"
       values={intervals.map((each) => each.interval)}
       chosen={interval.interval}
-      onChoose={setChosen}
+      onChoose={(chosen) => showMarket(marketId, { interval: chosen })}
     />
   );
   return <Candles {...props} interval={interval} choice={choice} />;
@@ -79,7 +82,7 @@ function useCandles({ interval, candleId }: CandleInterval, at: string | undefin
   });
 }
 
-interface CandlesProps extends CandlesCardProps {
+interface CandlesProps extends Omit<CandlesCardProps, "interval"> {
   readonly interval: CandleInterval;
   readonly choice: preact.JSX.Element;
 }

@@ -8,7 +8,7 @@ import { useObservable } from "../hooks/observable.js";
 import { staleBooks, staleMarket, staleNetwork } from "../hooks/staleness.js";
 import { useMarketData } from "../hooks/use-market-data.js";
 import { useSeconds } from "../hooks/use-seconds.js";
-import { marketHref, replaceRoute } from "../route.js";
+import { showMarket } from "../route.js";
 import { instrumentName, marketName, placesOf } from "../service/market-directory.js";
 import type { Market } from "../service/messages.js";
 import { findChange } from "../service/service.js";
@@ -21,10 +21,7 @@ import { TradesCard } from "./trades-card.js";
 
 /** The past of a market, which follows the URL, and the time of its oldest block. */
 function usePast(marketId: string, at: string | undefined) {
-  const past = useMemo(
-    () => new PastMarket(marketId, (timestamp) => replaceRoute(marketHref(marketId, timestamp))),
-    [marketId],
-  );
+  const past = useMemo(() => new PastMarket(marketId, (at) => showMarket(marketId, { at })), [marketId]);
   const [oldest, setOldest] = useState<string | undefined>(undefined);
   useEffect(() => {
     void findChange(marketId, []).then(
@@ -58,10 +55,12 @@ interface MarketPageProps extends AppProps {
   readonly market: Market;
   /** The moment that is shown, in Unix nanoseconds; undefined: now. */
   readonly at: string | undefined;
+  /** That of the candles. */
+  readonly interval: string;
 }
 
 /** All panels of a market that exists. */
-export function MarketPage({ market, at, ...app }: MarketPageProps) {
+export function MarketPage({ market, at, interval, ...app }: MarketPageProps) {
   const { books, status } = app;
   const { id } = market;
   const stream = useObservable(books.stream, (value) => value);
@@ -102,7 +101,7 @@ export function MarketPage({ market, at, ...app }: MarketPageProps) {
         <MarketChoice marketId={id} {...app} />
       </div>
       <TimeControl past={past} marketId={id} at={at} oldest={oldest} newest={newest} />
-      <CandlesCard marketId={id} places={places} at={at} standstill={standstill} />
+      <CandlesCard marketId={id} interval={interval} places={places} at={at} standstill={standstill} />
       <div class="columns">
         {at === undefined ? (
           <BookPanels books={books} market={market} stale={staleBooks(stream, network)} staleMarket={stale} />

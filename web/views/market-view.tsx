@@ -14,10 +14,12 @@ interface MarketViewProps extends AppProps {
   readonly marketId: string;
   /** The moment that is shown, in Unix nanoseconds; undefined: now. */
   readonly at: string | undefined;
+  /** That of the candles. */
+  readonly interval: string;
 }
 
 /** One market: its book, charts, trades and data. */
-export function MarketView({ marketId, at, ...app }: MarketViewProps) {
+export function MarketView({ marketId, at, interval, ...app }: MarketViewProps) {
   const { value: response, error } = usePoll(() => getMarket(marketId), marketPollMs, marketId);
   useEffect(() => {
     if (response !== undefined) app.directory.refresh(response);
@@ -37,7 +39,7 @@ export function MarketView({ marketId, at, ...app }: MarketViewProps) {
           {error.message}
         </p>
       )}
-      {market !== undefined && <MarketPage market={market} at={at} {...app} />}
+      {market !== undefined && <MarketPage market={market} at={at} interval={interval} {...app} />}
       <Calls calls={marketCalls(marketId, at)} />
     </>
   );
