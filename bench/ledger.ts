@@ -1,7 +1,8 @@
-// npm run bench -- ledger [--entries N,N…] [--parties N,N…] [--rounds N] [--only TEXT] [--part build|pages|size]
-//   [--buffer-pool-gib N] [--data-dir DIR]
+// npm run bench -- ledger [--entries N,N…] [--parties N,N…] [--rounds N] [--only TEXT]
+//   [--part build|pages|size|trades] [--buffer-pool-gib N] [--data-dir DIR]
 // Pages of ledgers of several sizes, below HTTP, against the best SQL that a person who knows the store would write for
-// that very page. All alternate in one process, through the same driver. Then what else a ledger's size costs.
+// that very page. All alternate in one process, through the same driver. Then what else a ledger's size costs,
+// and pages of as many trades and of their candles, also against a market's page of the ledger.
 import { parseArgs } from "node:util";
 import { pino } from "pino";
 import type { TimeRange } from "../src/domain/date-range.js";
@@ -14,15 +15,19 @@ import { type DatasetOptions, makeDataset } from "./ledger/dataset.js";
 import { type BenchFilter, filters, timeOf } from "./ledger/filters.js";
 import { handStatements } from "./ledger/hand-sql.js";
 import { LedgerOverHttp } from "./ledger/over-http.js";
+import {
+  bestByHand,
+  limitHand,
+  measurePages,
+  type PageBench,
+  type Position,
+  printPages,
+  quantile,
+  type Subject,
+} from "./ledger/pages.js";
 import { bufferPoolGibDefault, openBenchServer } from "./ledger/place.js";
 import { ledgerBytes, printSizeCosts, sizeCosts } from "./ledger/size-costs.js";
-
-/** A statement by hand that takes longer is out of the race, and not run again. */
-const handTimeoutSeconds = 0.5;
-
-/** Rounds of each page that do not count, and requests before the first of all: what the runtime compiles meanwhile. */
-const warmUpRounds = 4;
-const warmUpRequests = 150;
+import { makeTrades, TradeBench, tradeQuestions } from "./ledger/trades.js";
 
 const { values } = parseArgs({
   options: {
@@ -36,42 +41,8 @@ const { values } = parseArgs({
   },
 });
 
-/** Ours, the best by hand, and ours as JSON over HTTP. */
-type Contender = "ours" | "hand" | "http";
-
-interface Timing {
-  readonly name: string;
-  /** Milliseconds. */
-  readonly taken: Readonly<Record<Contender, number[]>>;
-  readonly way: string;
-  /** Of ours. */
-  readonly plans: string;
-  readonly rows: number;
-}
-
-const positions = ["first", "middle", "last"] as const;
-
-function quantile(numbers: readonly number[], part: number): number {
-  const sorted = [...numbers].sort((a, b) => a - b);
-  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? Number.NaN;
-}
-
-async function timed(act: () => Promise<unknown>): Promise<number> {
-  const began = process.hrtime.bigint();
-  await act();
-  return Number(process.hrtime.bigint() - began) / 1e6;
-}
-
-/** A page to measure, and what it is measured against. */
-interface Subject {
-  readonly ways: Readonly<Record<Contender, () => Promise<unknown>>>;
-  readonly rows: number;
-  readonly way: string;
-  readonly plans: string;
-}
-
 /** One ledger, and what measures it. */
-class LedgerBench {
+class LedgerBench implements PageBench<BenchFilter> {
   readonly #ledger: LedgerReader;
   /** The same, but it tells its plans. */
   readonly #explaining: LedgerReader;
@@ -81,7 +52,10 @@ class LedgerBench {
   #http: LedgerOverHttp | undefined;
   #span: { readonly first: bigint; readonly last: bigint } | undefined;
 
-  constructor(url: string) {
+  constructor(
+    url: string,
+    readonly entries: number,
+  ) {
     this.#ours = openDatabase(url, { connectionsMax: 1 });
     this.#hand = openDatabase(url, { connectionsMax: 1 });
     this.#ledger = new LedgerReader(this.#ours);
@@ -93,7 +67,7 @@ class LedgerBench {
   }
 
   async start(): Promise<void> {
-    await this.#limitHand();
+    await limitHand(this.#hand);
     [this.#span] = await this.#hand.query<{ first: bigint; last: bigint }>(
       "SELECT MIN(time_ns) AS first, MAX(time_ns) AS last FROM block",
     );
@@ -108,17 +82,7 @@ class LedgerBench {
     await this.#hand.close();
   }
 
-  async #limitHand(): Promise<void> {
-    await this.#hand
-      .withConnection((connection) => connection.run(`SET SESSION max_statement_time = ${handTimeoutSeconds}`))
-      .catch(() =>
-        this.#hand.withConnection((connection) =>
-          connection.run(`SET SESSION max_execution_time = ${handTimeoutSeconds * 1000}`),
-        ),
-      );
-  }
-
-  async subject({ filter, part }: BenchFilter, position: (typeof positions)[number], size: number): Promise<Subject> {
+  async subject({ filter, part }: BenchFilter, position: Position, size: number): Promise<Subject> {
     const time = timeOf(part, this.#span?.first ?? 0n, this.#span?.last ?? 0n);
     const ends = async (backwards: boolean) =>
       (await this.#ledger.page(filter, time, { newestFirst: true, size: 1, backwards, cursor: undefined })).rows[0]?.id;
@@ -133,7 +97,7 @@ class LedgerBench {
       descending: position !== "last",
       limit: size,
     };
-    const [way, sql] = await this.#bestByHand(handStatements(directory, filter, range));
+    const [way, sql] = await bestByHand(this.#hand, handStatements(directory, filter, range));
     const { rows } = await this.#explaining.page(filter, time, request);
     const ways = {
       ours: () => this.#ledger.page(filter, time, request),
@@ -148,133 +112,6 @@ class LedgerBench {
     const page = await this.#ledger.page(filter, time, { newestFirst: true, size: 1, backwards: false, cursor });
     return page.rows[0]?.id ?? cursor;
   }
-
-  /** Each four times; the fastest run after the first wins. */
-  async #bestByHand(statements: ReadonlyMap<string, string>): Promise<readonly [string, string]> {
-    let best: readonly [string, string] = ["none within the limit", "SELECT SLEEP(0.45)"];
-    let bestMs = handTimeoutSeconds * 1000;
-    for (const [way, sql] of statements) {
-      const run = () => timed(() => this.#hand.query(sql));
-      const ms = await run()
-        .then(async () => Math.min(await run(), await run(), await run()))
-        .catch(() => Number.POSITIVE_INFINITY);
-      if (ms < bestMs) [best, bestMs] = [[way, sql], ms];
-    }
-    return best;
-  }
-}
-
-/** All ledgers and all ways take turns, so that what else the machine does meets all of them alike. */
-async function measure(benches: readonly LedgerBench[]): Promise<Timing[][]> {
-  const results: Timing[][] = benches.map(() => []);
-  const chosen = filters.filter(({ name }) => name.includes(values.only));
-  const [first] = chosen;
-  if (first === undefined) throw new Error(`no filter of the bench has "${values.only}" in its name`);
-  for (const ledger of benches) {
-    const { ways } = await ledger.subject(first, "first", 100);
-    for (let i = 0; i < warmUpRequests; i++) for (const act of Object.values(ways)) await act();
-  }
-  for (const [i, bench] of chosen.entries()) {
-    console.error(`${i + 1} of ${chosen.length}: ${bench.name}`);
-    for (const size of [100, 1000]) {
-      for (const position of positions) {
-        const timings = await timingsOf(benches, bench, position, size);
-        for (const [j, timing] of timings.entries()) results[j]?.push(timing);
-      }
-    }
-  }
-  return results;
-}
-
-async function timingsOf(
-  benches: readonly LedgerBench[],
-  bench: BenchFilter,
-  position: (typeof positions)[number],
-  size: number,
-): Promise<Timing[]> {
-  const subjects: Subject[] = [];
-  for (const ledger of benches) subjects.push(await ledger.subject(bench, position, size));
-  const timings = subjects.map(({ rows, way, plans }): Timing => {
-    return {
-      name: `${bench.name}, ${position} ${size}`,
-      taken: { ours: [], hand: [], http: [] },
-      way,
-      plans,
-      rows,
-    };
-  });
-  for (let round = -warmUpRounds; round < Number(values.rounds); round++) {
-    for (const [subject, contender] of turns(subjects.length, round)) {
-      const ms = await timed(subjects[subject]?.ways[contender] ?? (async () => {}));
-      if (round >= 0) timings[subject]?.taken[contender].push(ms);
-    }
-  }
-  return timings;
-}
-
-/** Whose turn it is, in an order of its own each round: who comes after another finds the processor's caches as left. */
-function turns(subjects: number, round: number): [subject: number, contender: Contender][] {
-  const contenders: readonly Contender[] = round % 3 === 0 ? ["ours", "hand", "http"] : ["ours", "hand"];
-  const order = Array.from({ length: subjects }, (_, subject) =>
-    contenders.map((contender): [number, Contender] => [subject, contender]),
-  ).flat();
-  for (let i = order.length - 1; i > 0; i--) {
-    const j = Math.floor(Math.random() * (i + 1));
-    const [a, b] = [order[i], order[j]];
-    if (a !== undefined && b !== undefined) [order[i], order[j]] = [b, a];
-  }
-  return order;
-}
-
-/** What one ledger's pages came to, at worst. */
-interface Worst {
-  readonly vsHand: number;
-  readonly growth: number;
-}
-
-/** @param smaller the pages of the next smaller ledger; none for the smallest */
-function print(entries: number, timings: readonly Timing[], smaller: readonly Timing[]): Worst {
-  const worst = {
-    hand: Number.POSITIVE_INFINITY,
-    growth: Number.POSITIVE_INFINITY,
-    ms: 0,
-  };
-  const width = Math.max(...timings.map(({ name }) => name.length));
-  console.log(
-    `\n${entries.toLocaleString("en")} entries; milliseconds; hand: the best statement by hand, and which it is; ` +
-      "HTTP: what JSON and a socket add to p50; last, the statement by hand, and our plans with their statements",
-  );
-  console.log(`${"".padEnd(width)}    p50    p99   hand p50 p99      HTTP  rows  vs hand  growth`);
-  timings.forEach((timing, i) => {
-    const { taken } = timing;
-    const [p50, p99, hand] = [quantile(taken.ours, 0.5), quantile(taken.ours, 0.99), quantile(taken.hand, 0.5)];
-    const before = smaller[i];
-    const vsHand = (1.3 * hand + 1) / p50;
-    const growth = before === undefined ? 1 : (1.3 * quantile(before.taken.ours, 0.5) + 1) / p50;
-    worst.hand = Math.min(worst.hand, vsHand);
-    worst.growth = Math.min(worst.growth, growth);
-    worst.ms = Math.max(worst.ms, p50);
-    const http = quantile(taken.http, 0.5) - p50;
-    const numbers = [p50, p99, hand, quantile(taken.hand, 0.99), http].map((ms) => ms.toFixed(2).padStart(7)).join(" ");
-    const mark = vsHand < 1 || growth < 1 || p50 > 50 ? " !" : "";
-    console.log(
-      `${timing.name.padEnd(width)} ${numbers} ${String(timing.rows).padStart(5)} ${vsHand.toFixed(2).padStart(7)} ${growth.toFixed(2).padStart(7)}  ${timing.way}; ${timing.plans}${mark}`,
-    );
-  });
-  console.log(`slowest median: ${worst.ms.toFixed(1)} ms`);
-  return { vsHand: worst.hand, growth: worst.growth };
-}
-
-/** Prints the pages of every ledger. @returns the smallest ratios, by name */
-function printPages(ledgers: readonly DatasetOptions[], results: readonly (readonly Timing[])[]): [string, number][] {
-  const short = (entries = 0) => (entries < 1e6 ? `${entries / 1e3}k` : `${entries / 1e6}m`);
-  const ratios: [string, number][] = [];
-  ledgers.forEach(({ entries }, i) => {
-    const { vsHand, growth } = print(entries, results[i] ?? [], results[i - 1] ?? []);
-    if (i === ledgers.length - 1) ratios.unshift(["worst_vs_hand_sql", vsHand]);
-    if (i > 0) ratios.push([`worst_growth_${short(ledgers[i - 1]?.entries)}_to_${short(entries)}`, growth]);
-  });
-  return ratios.map(([name, value]) => [name, Math.round(value * 1000) / 1000]);
 }
 
 /** Has the server read ledgers, from the smallest on, as long as its cache holds them: the data may be of an earlier run. */
@@ -296,15 +133,47 @@ async function readIntoCache(urls: readonly string[]): Promise<void> {
   }
 }
 
-async function measurePages(ledgers: readonly DatasetOptions[], urls: readonly string[]): Promise<void> {
+/** The pages of all ledgers. @returns the smallest ratios, by name */
+async function measureLedgers(
+  ledgers: readonly DatasetOptions[],
+  urls: readonly string[],
+): Promise<[string, number][]> {
   console.error("reading the ledgers, so that they are in memory");
   await readIntoCache(urls);
-  const benches = urls.map((url) => new LedgerBench(url));
+  const benches = urls.map((url, i) => new LedgerBench(url, ledgers[i]?.entries ?? 0));
   for (const bench of benches) await bench.start();
-  const results = await measure(benches);
+  const chosen = filters.filter(({ name }) => name.includes(values.only));
+  const results = await measurePages(benches, chosen, Number(values.rounds));
   for (const bench of benches) await bench.close();
-  const ratios = Object.fromEntries(printPages(ledgers, results));
-  console.log(JSON.stringify({ name: "ledger", ratios }));
+  return printPages(benches, results, "entries");
+}
+
+/** Pages of as many trades as each ledger has entries. @returns the smallest ratios, by name */
+async function measureTrades(ledgers: readonly DatasetOptions[], urls: readonly string[]): Promise<[string, number][]> {
+  const beside = filters.find(({ name }) => name === "market");
+  if (beside === undefined) throw new Error("there is no page of a ledger to compare with");
+  const ledgerBenches: LedgerBench[] = [];
+  const benches: TradeBench[] = [];
+  for (const [i, { entries }] of ledgers.entries()) {
+    const url = server.databaseUrl(`trades_${entries}`);
+    console.error(`making ${entries.toLocaleString("en")} trades, unless they are there`);
+    await makeTrades(url, entries, console.error);
+    const ledger = new LedgerBench(urls[i] ?? "", entries);
+    await ledger.start();
+    ledgerBenches.push(ledger);
+    benches.push(new TradeBench(url, entries, ledger, beside));
+  }
+  for (const bench of benches) await bench.start();
+  const questions = tradeQuestions.filter(({ name }) => name.includes(values.only));
+  const results = await measurePages(benches, questions, Number(values.rounds));
+  for (const bench of [...benches, ...ledgerBenches]) await bench.close();
+  const ratios = printPages(benches, results, "trades", "trades_");
+  const asLedger = (results.at(-1) ?? []).filter(({ name }) => /^(trades of a market|candles of a minute),/.test(name));
+  for (const { name, taken } of asLedger) {
+    const ratio = quantile(taken.ledger, 0.5) / quantile(taken.ours, 0.5);
+    ratios.push([`${name.replaceAll(/[ ,]+/g, "_")}_vs_ledger`, Math.round(ratio * 1000) / 1000]);
+  }
+  return ratios;
 }
 
 async function measureSizes(ledgers: readonly DatasetOptions[], urls: readonly string[]): Promise<void> {
@@ -333,7 +202,10 @@ try {
     await makeDataset(urls[i] ?? "", options, console.error);
   }
   if (["", "size"].includes(values.part)) await measureSizes(ledgers, urls);
-  if (["", "pages"].includes(values.part)) await measurePages(ledgers, urls);
+  const ratios = [];
+  if (["", "pages"].includes(values.part)) ratios.push(...(await measureLedgers(ledgers, urls)));
+  if (["", "trades"].includes(values.part)) ratios.push(...(await measureTrades(ledgers, urls)));
+  if (ratios.length > 0) console.log(JSON.stringify({ name: "ledger", ratios: Object.fromEntries(ratios) }));
 } finally {
   await server.close();
 }

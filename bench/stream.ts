@@ -1,4 +1,4 @@
-// npm run bench -- stream [--rounds N] [--connections N] [--seconds N] [--only fan-out|delay|open|kafka|following] [--profile DIR] [--against DIR]
+// npm run bench -- stream [--rounds N] [--connections N] [--seconds N] [--only fan-out|delay|open|kafka|following|kinds] [--profile DIR] [--against DIR]
 // Depth streams to many: server CPU time per delivered update against what others do with the same bytes, the delay from
 // commit to receipt, and what ten thousand open streams cost. Servers run in processes of their own on one core, readers
 // that only count on another; rounds alternate, and medians count.
@@ -7,6 +7,7 @@ import { CommittedNetwork } from "./stream/committed-network.js";
 import { type Compared, type CompareOptions, compare } from "./stream/compare.js";
 import { type Delays, measureDelays, pollIntervalMs, type ReaderGroup } from "./stream/delay.js";
 import { type Following, measureFollowing } from "./stream/following.js";
+import { measureKinds } from "./stream/kinds.js";
 import { blockCount } from "./stream/simulated-blocks.js";
 
 const { values } = parseArgs({
@@ -134,9 +135,27 @@ async function following(): Promise<void> {
   }
 }
 
+/** What an update costs, by the kind of stream. */
+async function kinds(ratios: Record<string, number>): Promise<void> {
+  const connections = Number(values.connections);
+  const costs = await measureKinds(Number(values.rounds), Number(values.seconds), connections);
+  const depth = costs.find(({ kind }) => kind === "depth")?.cpuMicros ?? [];
+  console.log(`\nJSON lines to ${connections} connections, 20 blocks a second of one market`);
+  for (const { kind, cpuMicros, updatesPerSecond, bytesPerUpdate } of costs) {
+    console.log(
+      `  ${kind.padEnd(8)} ${median(cpuMicros).toFixed(2).padStart(6)} us CPU per update` +
+        `  ${Math.round(median(updatesPerSecond)).toLocaleString("en").padStart(6)} updates/s of ${Math.round(median(bytesPerUpdate))} bytes`,
+    );
+    if (kind === "depth") continue;
+    const ratio = median(cpuMicros.map((micros, round) => (depth[round] ?? Number.NaN) / micros));
+    ratios[`${kind}_vs_depth`] = Math.round(ratio * 1000) / 1000;
+  }
+}
+
 const ratios: Record<string, number> = {};
 if (values.only === undefined || values.only === "fan-out") await fanOut(ratios);
-if (values.only === "kafka") await kafkaDelays();
+if (values.only === "kinds") await kinds(ratios);
+else if (values.only === "kafka") await kafkaDelays();
 else if (values.only === "following") await following();
 else if (values.only !== "fan-out" && values.against === undefined) await delays();
 console.log(JSON.stringify({ name: "stream", ratios }));

@@ -265,7 +265,7 @@ const indexes = [
 ];
 
 /** A connection that may send files; the service's own may not. */
-async function connect(url: string): Promise<Connection> {
+export async function connect(url: string): Promise<Connection> {
   const { host, port, socketPath, user, password, database } = parseDatabaseUrl(url);
   const place = socketPath === undefined ? { host, port } : { socketPath };
   return mysql.createConnection({ ...place, user, password, database });
@@ -334,7 +334,7 @@ export async function appendRate(url: string, options: DatasetOptions, entries: 
 }
 
 /** The next items of an iterator, which stays open for the others. */
-function* taken<T>(items: Iterator<T, void, undefined>, count: number): Generator<T, void, undefined> {
+export function* taken<T>(items: Iterator<T, void, undefined>, count: number): Generator<T, void, undefined> {
   for (let i = 0; i < count; i++) {
     const next = items.next();
     if (next.done === true) return;
@@ -342,7 +342,7 @@ function* taken<T>(items: Iterator<T, void, undefined>, count: number): Generato
   }
 }
 
-async function loadLines(connection: Connection, table: string, lines: Iterable<string>): Promise<void> {
+export async function loadLines(connection: Connection, table: string, lines: Iterable<string>): Promise<void> {
   // A packet to the server must not exceed its max_allowed_packet.
   const bytes = function* () {
     let piece = "";
