@@ -136,7 +136,9 @@ describe.skipIf(chromium === undefined)("trades and candles in the explorer", ()
     expect((await candleRows()).map(([start]) => start)).toEqual(["2024-01-30 00:00", "2024-01-29 00:00"]);
     // A link shows what its sender saw.
     expect(page.url()).toMatch(/#\/market\/m\?interval=1\+day$/);
-    await page.reload();
+    await show("#/market/m");
+    await expect.poll(async () => (await candleRows()).length, patience).toBeGreaterThan(2);
+    await show("#/market/m?interval=1+day");
     await expect.poll(async () => (await candleRows()).length, patience).toBe(2);
     const drawn = `(() => {
       const canvas = document.querySelector("#candle-chart canvas");
