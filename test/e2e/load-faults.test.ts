@@ -254,6 +254,20 @@ describe("a fault in the middle of a load", () => {
     await proxy.close();
   });
 
+  it("the connection dies half-way, and what is to end its session is lost too", async () => {
+    const proxy = await HalfOpenProxy.before(server.url);
+    const loading = new LoadProcess(proxy.url, "pipe", "--pace", "60");
+    await loading.untilHeight(20);
+    await proxy.dieAt("INSERT INTO block");
+    const killed = proxy.dieAt("KILL ");
+    proxy.revive();
+    await killed;
+    proxy.revive();
+    expect(await loading.untilMoved()).toBeLessThan(2 * healMsMax);
+    await loading.expectWhole();
+    await proxy.close();
+  });
+
   it("a commit succeeds whose response is lost: the block is not written twice", async () => {
     const proxy = await HalfOpenProxy.before(server.url);
     const loading = new LoadProcess(proxy.url, "pipe", "--pace", "60");

@@ -2,6 +2,7 @@ import type { Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { asText } from "./column.js";
 import { type Connection, ServerConnection, silentPeerError } from "./connection.js";
+import { isUnreachable } from "./database-error.js";
 import type { DatabaseAddress } from "./database-url.js";
 
 /** Silence within a transaction after which another connection asks about it, in milliseconds. */
@@ -77,12 +78,22 @@ export class ConnectionProbe {
       if (!(await this.#isIdle(other))) return;
       await sleep(probeGraceMs, undefined, { ref: false });
       if (!isStillSilent()) return;
+      await this.#end(other);
       this.socket.destroy(silentPeerError("the connection died half-way"));
-      await other.run(`KILL ${this.threadId}`);
     } catch {
-      // See above. A session that is gone needs no KILL.
+      // See above. A session that may not have been killed still has its locks: the next look tries it again.
     } finally {
       other?.destroy();
+    }
+  }
+
+  /** Ends the session. @throws an error if the server did not answer */
+  async #end(other: Connection): Promise<void> {
+    try {
+      await other.run(`KILL ${this.threadId}`);
+    } catch (error) {
+      // A session that is gone, or that may not be killed, is left alone.
+      if (isUnreachable(error)) throw error;
     }
   }
 
