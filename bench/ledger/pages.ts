@@ -26,7 +26,7 @@ export interface Subject {
 const positions = ["first", "middle", "last"] as const;
 export type Position = (typeof positions)[number];
 
-/** Which pages of an answer are measured, and of how many rows. */
+/** Which pages of a list are measured, and of how many rows. */
 const pages = [100, 1000].flatMap((size) => positions.map((position) => [position, size] as const));
 
 /** A store of one size, and its pages. */

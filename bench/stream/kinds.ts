@@ -24,7 +24,7 @@ export interface KindCost {
 
 const blocksPerSecond = 20;
 const historyBlocks = 300;
-/** Until streams have begun, and the service has compiled what they run. */
+/** Until streams are open, and the service has compiled what they run. */
 const settleMs = 2_000;
 const newline = 10;
 

@@ -20,7 +20,7 @@ const pipeWriteBytesMax = 4_096;
 
 /** JSON lines on standard error; standard output is for the output of commands. It never waits for who reads them. */
 export function createLog(level: LogLevel): Log {
-  // With that, a pipe or a socket refuses what it has no room for. Before, the process would stop until there is.
+  // With that, a full pipe or socket refuses lines. Without, the process would stop until somebody reads.
   void process.stderr;
   const lines = pino.destination({
     ...{ fd: 2, sync: true, retryEAGAIN: () => false },
