@@ -155,7 +155,8 @@ class AttackRun {
   async #round(attack: Attack, tally: Tally, roundMs: number, connections: number): Promise<void> {
     const random = new Random(this.#seed, `${attack.name} ${this.#rounds++}`);
     const until = performance.now() + roundMs;
-    const running = attack.run({ target: this.#target, random, tally, until, connections });
+    const attacking = attack.run({ target: this.#target, random, tally, until, connections });
+    const running = attacking.catch((error: unknown) => tally.wrong(`the attack ended with ${error}`));
     await Promise.race([running, sleep(roundMs + overrunMaxMs, undefined, { ref: false })]);
   }
 

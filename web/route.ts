@@ -13,7 +13,7 @@ export type Route =
       readonly marketId: string;
       /** The moment that is shown, in Unix nanoseconds; undefined: now. */
       readonly at: string | undefined;
-      /** That of the candles, as the service names it; "": the first one. */
+      /** The interval of candles, as the service names it; "": none was chosen. */
       readonly interval: string;
     }
   | { readonly view: QueryView; readonly query: URLSearchParams };

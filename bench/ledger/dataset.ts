@@ -276,20 +276,14 @@ export async function makeDataset(url: string, options: DatasetOptions, say: (te
   await migrate(url, createLog("error"));
   const connection = await connect(url);
   try {
-    const [rows] = await connection.query<mysql.RowDataPacket[]>("SELECT stream_sequence AS done FROM progress");
-    if (rows.length > 0) return;
+    if (await isMade(connection)) return;
     const began = Date.now();
     const seconds = () => Math.round((Date.now() - began) / 1000);
     const dataset = new Dataset(options);
     for (const table of ["block", "account", "entry_class", "ledger_entry"])
       await connection.query(`TRUNCATE ${table}`);
     await connection.query("SET SESSION unique_checks = 0, foreign_key_checks = 0");
-    const names = indexes.map((index) => index.slice(0, index.indexOf(" ")));
-    const [present] = await connection.query<mysql.RowDataPacket[]>("SHOW INDEX FROM ledger_entry");
-    const drops = names.filter((name) => present.some((row) => row["Key_name"] === name));
-    if (drops.length > 0) {
-      await connection.query(`ALTER TABLE ledger_entry ${drops.map((name) => `DROP INDEX ${name}`).join(", ")}`);
-    }
+    await dropIndexes(connection, "ledger_entry", indexes);
     const blocks: string[] = [];
     const lines = dataset.lines(blocks);
     for (let loaded = 0; loaded < options.entries; ) {
@@ -303,15 +297,39 @@ export async function makeDataset(url: string, options: DatasetOptions, say: (te
     say(`building ${indexes.length} indexes after ${seconds()} s`);
     await connection.query(`ALTER TABLE ledger_entry ${indexes.map((index) => `ADD INDEX ${index}`).join(", ")}`);
     await connection.query("ANALYZE TABLE ledger_entry, block, account, entry_class");
-    await connection.query(
-      "INSERT INTO progress SELECT 1, 'bench', MAX(height), MAX(height), MAX(time_ns), 0 FROM block",
-    );
+    await setMade(connection);
     say(
       `${dataset.accounts.length} accounts, ${dataset.classRows.length} classes, indexes built: ${seconds()} s in all`,
     );
   } finally {
     await connection.end();
   }
+}
+
+/** Drops those indexes of a table that are there. */
+export async function dropIndexes(
+  connection: Connection,
+  table: string,
+  definitions: readonly string[],
+): Promise<void> {
+  const names = definitions.map((index) => index.slice(0, index.indexOf(" ")));
+  const [present] = await connection.query<mysql.RowDataPacket[]>(`SHOW INDEX FROM ${table}`);
+  const drops = names.filter((name) => present.some((row) => row["Key_name"] === name));
+  if (drops.length === 0) return;
+  await connection.query(`ALTER TABLE ${table} ${drops.map((name) => `DROP INDEX ${name}`).join(", ")}`);
+}
+
+/** Whether a dataset was made in a database before. */
+export async function isMade(connection: Connection): Promise<boolean> {
+  const [rows] = await connection.query<mysql.RowDataPacket[]>("SELECT stream_sequence FROM progress");
+  return rows.length > 0;
+}
+
+/** Says, last, that a dataset is made. */
+export async function setMade(connection: Connection): Promise<void> {
+  await connection.query(
+    "INSERT INTO progress SELECT 1, 'bench', MAX(height), MAX(height), MAX(time_ns), 0 FROM block",
+  );
 }
 
 /**

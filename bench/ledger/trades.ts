@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto";
-import type mysql from "mysql2/promise";
 import { firstIdOfBlock } from "../../src/domain/block-position.js";
+import { addToCandle, type Candle, type CandleScale } from "../../src/domain/candle.js";
 import type { PageRequest } from "../../src/domain/page.js";
 import type { Call } from "../../src/domain/service.js";
+import { Random } from "../../src/simulator/random.js";
 import { candleRows } from "../../src/store/candle-table.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
 import { pastTradeRows } from "../../src/store/history-table.js";
@@ -10,7 +11,7 @@ import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { type CandlePlace, readCandles } from "../../src/trades/candle-reader.js";
 import { readTrades, type TradeFilter } from "../../src/trades/trade-reader.js";
-import { connect, loadLines, taken } from "./dataset.js";
+import { connect, dropIndexes, isMade, loadLines, setMade, taken } from "./dataset.js";
 import type { BenchFilter } from "./filters.js";
 import { bestByHand, limitHand, type PageBench, type Position, type Subject } from "./pages.js";
 
@@ -22,8 +23,9 @@ const genesisNs = 1_674_004_020_000_000_000n;
 const periodSeconds = 60;
 /** Blocks of one LOAD DATA. */
 const blocksPerLoad = 100_000;
-/** Trades of the party that trades seldom. */
+/** Trades of the party that trades seldom, and the share of the one that trades most. */
 const coldTrades = 20;
+const hotShare = 0.05;
 
 /** 64 hexadecimal digits, as the network's identifiers are. */
 const identifier = (kind: string, number: number) => createHash("sha256").update(`${kind} ${number}`).digest("hex");
@@ -40,23 +42,16 @@ function numbered(number: number): string {
 /** Each order has a handful of trades. */
 const orderOf = (trade: number, side: number) => numbered(2 * Math.floor(trade / 3) + side);
 
-interface OpenCandle {
-  readonly startSecond: number;
-  readonly firstTrade: bigint;
-  lastNs: string;
-  readonly open: number;
-  high: number;
-  low: number;
-  close: number;
-  volume: number;
-}
+/** What the numbers mean. */
+const scale: CandleScale = { priceDecimals: 2n, sizeDecimals: 3n };
 
 /** Deterministic trades of some markets, a few with most of them, and their candles of a minute. */
 class TradeDataset {
   readonly blocks: string[] = [];
   readonly candles: string[] = [];
-  readonly #open = new Map<number, OpenCandle>();
-  #seed = 1;
+  /** The newest candle of each market. */
+  readonly #newest = new Map<string, Candle>();
+  readonly #random = new Random(1, "trades");
 
   constructor(readonly trades: number) {}
 
@@ -65,75 +60,38 @@ class TradeDataset {
     const coldEvery = Math.ceil(this.trades / coldTrades);
     for (let at = 0; at < this.trades; at += tradesPerBlock) {
       const count = Math.min(tradesPerBlock, this.trades - at);
-      const second = Math.floor(at / tradesPerBlock) + 1;
-      const height = BigInt(second);
-      const time = String(genesisNs + height * blockTimeNs);
-      this.blocks.push(`${height}\t${time}\t${height}\t0\n`);
+      const height = BigInt(Math.floor(at / tradesPerBlock) + 1);
+      const timeNs = genesisNs + height * blockTimeNs;
+      this.blocks.push(`${height}\t${timeNs}\t${height}\t0\n`);
       let text = "";
       for (let n = at; n < at + count; n++) {
-        const party = n % coldEvery === 7 ? 1 : this.#random() < 0.05 ? 0 : 2 + this.#below(partyCount - 2);
-        text += this.#line(n, firstIdOfBlock(height) + BigInt(n - at), second, time, partyIds[party] ?? "");
+        const buyer = n % coldEvery === 7 ? coldParty : this.#random.chance(hotShare) ? hotParty : this.#other();
+        text += this.#line(n, firstIdOfBlock(height) + BigInt(n - at), timeNs, buyer);
       }
       yield text;
     }
-    for (const market of this.#open.keys()) this.#close(market);
+    for (const candle of this.#newest.values()) this.#end(candle);
   }
 
-  #line(n: number, id: bigint, second: number, time: string, buyer: string): string {
-    const market = Math.floor(marketCount * this.#random() ** 3);
-    const price = 100_000 + this.#below(1_000);
-    const size = 1 + this.#below(100_000);
-    this.#addToCandle(market, { id, second, time, price, size });
-    const seller = partyIds[2 + this.#below(partyCount - 2)];
-    const head = `${id}\t${marketIds[market]}\t${numbered(n)}\t${price}\t${size}\t${buyer}\t${seller}\t1`;
-    return `${head}\t${orderOf(n, 0)}\t${orderOf(n, 1)}\t${time}\t1\t${size}\t${size}\t0\t0\t0\t0\t0\t0\n`;
+  #line(n: number, id: bigint, timeNs: bigint, buyer: string): string {
+    const marketId = marketIds[Math.floor(marketCount * this.#random.unit() ** 3)] ?? "";
+    const price = String(100_000 + this.#random.below(1_000));
+    const size = BigInt(1 + this.#random.below(100_000));
+    const before = this.#newest.get(marketId);
+    const candle = addToCandle(before, { id, marketId, timeNs, price, size }, periodSeconds, scale);
+    if (before !== undefined && before.firstTrade !== candle.firstTrade) this.#end(before);
+    this.#newest.set(marketId, candle);
+    const head = `${id}\t${marketId}\t${numbered(n)}\t${price}\t${size}\t${buyer}\t${this.#other()}\t1`;
+    return `${head}\t${orderOf(n, 0)}\t${orderOf(n, 1)}\t${timeNs}\t1\t${size}\t${size}\t0\t0\t0\t0\t0\t0\n`;
   }
 
-  #addToCandle(
-    market: number,
-    trade: {
-      readonly id: bigint;
-      readonly second: number;
-      readonly time: string;
-      readonly price: number;
-      readonly size: number;
-    },
-  ): void {
-    const { price, size, time } = trade;
-    const startSecond = trade.second - (trade.second % periodSeconds);
-    const open = this.#open.get(market);
-    if (open?.startSecond !== startSecond) {
-      this.#close(market);
-      const prices = { open: price, high: price, low: price, close: price };
-      this.#open.set(market, { startSecond, firstTrade: trade.id, lastNs: time, ...prices, volume: size });
-      return;
-    }
-    open.high = Math.max(open.high, price);
-    open.low = Math.min(open.low, price);
-    open.close = price;
-    open.volume += size;
-    open.lastNs = time;
+  #end(candle: Candle): void {
+    this.candles.push(`${candleRows.values(candle).join("\t")}\n`);
   }
 
-  #close(market: number): void {
-    const candle = this.#open.get(market);
-    if (candle === undefined) return;
-    const { startSecond, firstTrade, lastNs, open, high, low, close, volume } = candle;
-    const start = genesisNs + BigInt(startSecond) * blockTimeNs;
-    const key = `${marketIds[market]}\t${periodSeconds}\t${start}\t${firstTrade}`;
-    this.candles.push(`${key}\t${lastNs}\t${open}\t${high}\t${low}\t${close}\t${volume}\t2\t3\n`);
-  }
-
-  #below(end: number): number {
-    return Math.floor(this.#random() * end);
-  }
-
-  /** mulberry32 */
-  #random(): number {
-    this.#seed = (this.#seed + 0x6d2b79f5) | 0;
-    let t = Math.imul(this.#seed ^ (this.#seed >>> 15), 1 | this.#seed);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+  /** A party that is neither hot nor cold. */
+  #other(): string {
+    return partyIds[2 + this.#random.below(partyCount - 2)] ?? "";
   }
 }
 
@@ -150,15 +108,10 @@ export async function makeTrades(url: string, trades: number, say: (text: string
   await migrate(url, createLog("error"));
   const connection = await connect(url);
   try {
-    const [rows] = await connection.query<mysql.RowDataPacket[]>("SELECT stream_sequence AS done FROM progress");
-    if (rows.length > 0) return;
+    if (await isMade(connection)) return;
     for (const table of ["block", "trade", "candle", "trade_progress"]) await connection.query(`TRUNCATE ${table}`);
     await connection.query("SET SESSION unique_checks = 0");
-    const names = indexes.map((index) => index.slice(0, index.indexOf(" ")));
-    const [present] = await connection.query<mysql.RowDataPacket[]>("SHOW INDEX FROM trade");
-    const drops = names.filter((name) => present.some((row) => row["Key_name"] === name));
-    if (drops.length > 0)
-      await connection.query(`ALTER TABLE trade ${drops.map((name) => `DROP INDEX ${name}`).join(", ")}`);
+    await dropIndexes(connection, "trade", indexes);
     const dataset = new TradeDataset(trades);
     const lines = dataset.lines();
     for (let loaded = 0; loaded < trades; loaded += blocksPerLoad * tradesPerBlock) {
@@ -175,9 +128,7 @@ export async function makeTrades(url: string, trades: number, say: (text: string
     await connection.query(
       "INSERT INTO trade_progress SELECT n, MAX(height), 0, 0 FROM block, (SELECT 1 AS n UNION SELECT 2) AS t GROUP BY n",
     );
-    await connection.query(
-      "INSERT INTO progress SELECT 1, 'bench', MAX(height), MAX(height), MAX(time_ns), 0 FROM block",
-    );
+    await setMade(connection);
   } finally {
     await connection.end();
   }

@@ -1,11 +1,12 @@
 // What an update costs the service, by the kind of stream: 200 readers of each in turn, beside one paced loader.
-import { spawn, spawnSync } from "node:child_process";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { Agent, type ClientRequest, get } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { candleId } from "../../src/domain/candle.js";
 import { openEmbedded } from "../../src/embedded/open-embedded.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { ServiceProcess } from "../unary/service-process.js";
@@ -61,21 +62,20 @@ class LineReaders {
 /** Measures all kinds in turn, for some seconds each. */
 export async function measureKinds(rounds: number, seconds: number, readersEach: number): Promise<KindCost[]> {
   const directory = mkdtempSync(join(tmpdir(), "marketd-bench-"));
-  const database = await openEmbedded({ dataDir: join(directory, "database"), log: createLog("silent") });
   const main = join(fileURLToPath(new URL("../../../", import.meta.url)), "dist", "src", "main.js");
   const file = join(directory, "simulated.events");
   const turnMs = settleMs + seconds * 1_000;
   const blocks = historyBlocks + Math.ceil((blocksPerSecond * turnMs * kinds.length * (rounds + 2)) / 1_000);
   const simulate = ["simulate", "--blocks", String(blocks), "--markets", "1", "--out", file];
-  if (spawnSync(process.execPath, [main, ...simulate], { stdio: "inherit" }).status !== 0) {
-    throw new Error("there are no blocks");
-  }
-  const target = ["--database-url", database.url, "--log-level", "warn"];
-  const loader = spawn(process.execPath, [main, "load", ...target, "--pace", String(blocksPerSecond), file], {
-    stdio: ["ignore", "ignore", "inherit"],
-  });
+  const database = await openEmbedded({ dataDir: join(directory, "database"), log: createLog("silent") });
+  let loader: ChildProcess | undefined;
   let service: ServiceProcess | undefined;
   try {
+    if (spawnSync(process.execPath, [main, ...simulate], { stdio: "inherit" }).status !== 0) {
+      throw new Error("there are no blocks");
+    }
+    const load = ["load", "--database-url", database.url, "--log-level", "warn", "--pace", String(blocksPerSecond)];
+    loader = spawn(process.execPath, [main, ...load, file], { stdio: ["ignore", "ignore", "inherit"] });
     await sleep((historyBlocks / blocksPerSecond) * 1_000);
     service = await ServiceProcess.start("ours", database.url, 1, { everyCore: true });
     const urls = await urlsOf(service.url);
@@ -95,7 +95,7 @@ export async function measureKinds(rounds: number, seconds: number, readersEach:
     if (loader.exitCode !== null) throw new Error("the loader ended early");
     return costs.filter(({ kind }) => kind !== "nothing");
   } finally {
-    loader.kill("SIGKILL");
+    loader?.kill("SIGKILL");
     await service?.stop();
     await database.close();
     rmSync(directory, { recursive: true, force: true });
@@ -111,19 +111,19 @@ async function urlsOf(url: string): Promise<ReadonlyMap<StreamKind, string>> {
   return new Map([
     ["depth", `${stream}/markets/depth/updates?marketIds=${id}`],
     ["trades", `${stream}/trades?marketIds=${id}`],
-    ["candles", `${stream}/candle/data?candleId=trades_candle_1_minute_${id}`],
+    ["candles", `${stream}/candle/data?candleId=${candleId("1 minute", id)}`],
   ]);
 }
 
 async function oneTurn(service: ServiceProcess, url: string | undefined, count: number, seconds: number) {
   const readers = new LineReaders();
-  if (url !== undefined) readers.open(url, count);
-  await sleep(settleMs);
   const counts = async () => ({
     cpuMicros: await service.cpuMicros(),
     updates: readers.updates,
     bytes: readers.bytes,
   });
+  if (url !== undefined) readers.open(url, count);
+  await sleep(settleMs);
   const before = await counts();
   await sleep(seconds * 1_000);
   const after = await counts();

@@ -31,8 +31,10 @@ function someStream(round: Round, service: FedService): Operation {
 /** The longest that all but one of a hundred requests for a cached response took; infinite: one was not answered. */
 async function slowestProbe({ port, marketId }: FedService, signal: AbortSignal): Promise<number> {
   const latenciesMs: number[] = [];
-  const probe = () =>
-    fetch(`http://127.0.0.1:${port}/api/v2/market/${marketId}`, timeout()).then((r) => r.arrayBuffer());
+  const probe = async () => {
+    const limit = { signal: AbortSignal.timeout(probeTimeoutMs) };
+    return (await fetch(`http://127.0.0.1:${port}/api/v2/market/${marketId}`, limit)).arrayBuffer();
+  };
   while (!signal.aborted) {
     const startedAt = performance.now();
     const answered = await probe().catch(() => undefined);
@@ -42,8 +44,6 @@ async function slowestProbe({ port, marketId }: FedService, signal: AbortSignal)
   }
   return latenciesMs.sort((a, b) => a - b)[Math.floor(latenciesMs.length * 0.99)] ?? 0;
 }
-
-const timeout = () => ({ signal: AbortSignal.timeout(probeTimeoutMs) });
 
 async function readNothing(round: Round, service: FedService): Promise<void> {
   const open = Array.from({ length: sessions }, () =>

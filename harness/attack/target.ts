@@ -247,7 +247,9 @@ async function startService({ args, env, adminUrl }: Service): Promise<ChildProc
 const metricsMaxMs = 30_000;
 
 async function metricOf(url: string, name: string): Promise<number | undefined> {
-  const text = await fetch(`${url}/metrics`, { signal: AbortSignal.timeout(metricsMaxMs) }).then((r) => r.text());
+  const text = await fetch(`${url}/metrics`, { signal: AbortSignal.timeout(metricsMaxMs) }).then((response) =>
+    response.text(),
+  );
   const lines = text.split("\n").filter((line) => line.startsWith(`${name} `) || line.startsWith(`${name}{`));
   if (lines.length === 0) return undefined;
   return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(" ") + 1)), 0);

@@ -39,14 +39,18 @@ const firstCarriedPosition = entriesPerBlockMax / 2;
 /** Old trades that one transaction examines, besides as many as it writes: a bounded time of the server's. */
 export const droppedTradesMax = 2_000;
 
-/** Old trades go in steps of this part of the time that they are kept for, and of a minute at most. */
-const dropStepsOfKept = 60n;
+/** Old trades are dropped in so many steps in the time that they are kept for, and at least each minute. */
+const dropSteps = 60n;
 const dropStepNsMax = 60_000_000_000n;
 
-/** Trades from before this time go: a function of the blocks alone, which moves seldom, because each look costs reads. */
+/**
+ * Trades from before this time are dropped. It depends on the blocks alone, and moves in steps, because each look for
+ * old trades costs reads.
+ */
 function keptSince(newestTimeNs: bigint, keepNs: bigint): bigint {
-  const part = keepNs / dropStepsOfKept;
-  const stepNs = part > dropStepNsMax ? dropStepNsMax : part > 0n ? part : 1n;
+  // Rounded up: never 0.
+  const part = (keepNs + dropSteps - 1n) / dropSteps;
+  const stepNs = part < dropStepNsMax ? part : dropStepNsMax;
   const sinceNs = newestTimeNs - keepNs;
   return sinceNs - (sinceNs % stepNs);
 }

@@ -1,13 +1,22 @@
 import { type ChildProcess, execFile, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { appendFileSync, constants, mkdirSync, openSync, readFileSync, readSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  closeSync,
+  constants,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  readSync,
+  writeFileSync,
+} from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { openDatabase } from "../../src/store/database.js";
 import { findingsListedMax } from "../../src/verify/findings.js";
 import { newDatabaseUrl } from "../support/database.js";
@@ -489,6 +498,7 @@ describe("standard error that nobody reads", () => {
     const path = join(folder, "unread");
     execFileSync("mkfifo", [path]);
     const fd = openSync(path, constants.O_RDWR | constants.O_NONBLOCK);
+    onTestFinished(() => closeSync(fd));
     const bytes = Buffer.alloc(1 << 20);
     const read = () => {
       try {
@@ -507,18 +517,10 @@ describe("standard error that nobody reads", () => {
     writeFileSync(file, smallNetwork().bytes());
     expect(await run(["load", "--database-url", url, file])).toMatchObject({ code: 0 });
     const port = await freePort();
-    const args = [
-      "serve",
-      "--database-url",
-      url,
-      "--listen",
-      `127.0.0.1:${port}`,
-      "--workers",
-      "1",
-      "--log-level",
-      "debug",
-    ];
+    const address = ["--database-url", url, "--listen", `127.0.0.1:${port}`];
+    const args = ["serve", ...address, "--workers", "1", "--log-level", "debug"];
     const service = spawn(process.execPath, [program, ...args], { stdio: ["ignore", "ignore", unread?.fd ?? "pipe"] });
+    onTestFinished(() => void service.kill("SIGKILL"));
     const status = (path: string) =>
       fetch(`http://127.0.0.1:${port}${path}`, { signal: AbortSignal.timeout(5_000) }).then(({ status }) => status);
     await expect.poll(() => status("/readyz").catch(() => 0), { timeout: runMaxMs }).toBe(200);

@@ -9,8 +9,8 @@ const databases = ["test/support/database.ts", "test/support/database-server.ts"
 const browser = "test/e2e/browser-launch.ts";
 
 /**
- * What is about processes, signals, listeners, the package or the metrics, and only needs some database beside it: it
- * would ask another server nothing that other tests don't ask.
+ * Tests of processes, signals, listeners, the package or metrics, which only need some database beside them: they ask
+ * another server nothing that other tests don't ask. They run on it when they are named.
  */
 const scenery = [
   "test/connect/",
@@ -29,9 +29,10 @@ export const isOtherServer = !["", "mariadb-10.11"].includes(process.env["MARKET
 
 /**
  * The tests of a run on another database server than the machine's own (`npm test -- --database NAME`): those that
- * touch a database, by what they import, themselves or through other files of the tests, and ask it more than others do.
+ * touch a database, by what they import, themselves or through other files of the tests.
+ * @param args those of the command line: a path, or a part of one, names a file
  */
-export function databaseTests(): string[] {
+export function databaseTests(args: readonly string[] = process.argv.slice(3)): string[] {
   const known = new Map<string, ReadonlySet<string>>();
   const reachedFrom = (path: string): ReadonlySet<string> => {
     const found = known.get(path);
@@ -46,7 +47,8 @@ export function databaseTests(): string[] {
   };
   const tests = trackedFiles().filter((path) => path.startsWith("test/") && path.endsWith(".test.ts"));
   return tests.filter((path) => {
-    if (scenery.some((start) => path.startsWith(start))) return false;
+    const isScenery = scenery.some((start) => path.startsWith(start));
+    if (isScenery && !args.some((arg) => path.includes(arg))) return false;
     const reached = reachedFrom(path);
     return databases.some((name) => reached.has(name)) && !reached.has(browser);
   });

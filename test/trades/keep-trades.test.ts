@@ -31,8 +31,9 @@ const blocks = Array.from({ length: 200 }, () => Buffer.from(network.nextBlock()
 const trades = tradesOf(Buffer.concat(blocks));
 const heads = [...wholeBlocks(Buffer.concat(blocks))];
 const keepNs = 1_000n * second;
-/** Trades go in steps of a sixtieth of that. */
-const sinceNs = (((heads.at(-1)?.timeNs ?? 0n) - keepNs) / (keepNs / 60n)) * (keepNs / 60n);
+/** They are dropped in steps of a sixtieth of that, rounded up. */
+const stepNs = (keepNs + 59n) / 60n;
+const sinceNs = (((heads.at(-1)?.timeNs ?? 0n) - keepNs) / stepNs) * stepNs;
 /** The first block whose trades are kept of all blocks. */
 const oldest = heads.find(({ timeNs }) => timeNs >= sinceNs) ?? heads[0];
 let store: Database;

@@ -22,7 +22,7 @@ const firstInterval = "1 minute";
 
 interface CandlesCardProps {
   readonly marketId: string;
-  /** Its name; one that there is not: {@link firstInterval}. */
+  /** The chosen interval's name; an unknown one stands for {@link firstInterval}. */
   readonly interval: string;
   readonly places: Places;
   /** The moment that is shown, in Unix nanoseconds; undefined: now. */

@@ -21,7 +21,7 @@ import { TradesCard } from "./trades-card.js";
 
 /** The past of a market, which follows the URL, and the time of its oldest block. */
 function usePast(marketId: string, at: string | undefined) {
-  const past = useMemo(() => new PastMarket(marketId, (at) => showMarket(marketId, { at })), [marketId]);
+  const past = useMemo(() => new PastMarket(marketId, (moment) => showMarket(marketId, { at: moment })), [marketId]);
   const [oldest, setOldest] = useState<string | undefined>(undefined);
   useEffect(() => {
     void findChange(marketId, []).then(
@@ -55,7 +55,7 @@ interface MarketPageProps extends AppProps {
   readonly market: Market;
   /** The moment that is shown, in Unix nanoseconds; undefined: now. */
   readonly at: string | undefined;
-  /** That of the candles. */
+  /** The interval of candles that was chosen. */
   readonly interval: string;
 }
 

@@ -14,7 +14,7 @@ interface MarketViewProps extends AppProps {
   readonly marketId: string;
   /** The moment that is shown, in Unix nanoseconds; undefined: now. */
   readonly at: string | undefined;
-  /** That of the candles. */
+  /** The interval of candles that was chosen. */
   readonly interval: string;
 }
 

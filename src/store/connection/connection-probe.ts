@@ -81,7 +81,7 @@ export class ConnectionProbe {
       await this.#end(other);
       this.socket.destroy(silentPeerError("the connection died half-way"));
     } catch {
-      // See above. A session that may not have been killed still has its locks: the next look tries it again.
+      // No response: the session may still have its locks, and the next check tries again.
     } finally {
       other?.destroy();
     }
@@ -92,7 +92,7 @@ export class ConnectionProbe {
     try {
       await other.run(`KILL ${this.threadId}`);
     } catch (error) {
-      // A session that is gone, or that may not be killed, is left alone.
+      // It is gone, or it may not be killed: nothing more can be done.
       if (isUnreachable(error)) throw error;
     }
   }
