@@ -15,6 +15,8 @@ export interface BranchKey<K> {
   readonly key: K;
   /** Whether it is one of those that are wanted. */
   readonly matches: boolean;
+  /** How many keys were read for it: itself, and those that do not match and are not told. */
+  readonly read: number;
 }
 
 /** What is merged, and how much of it. */
@@ -27,7 +29,7 @@ export interface Merge<B, K> {
   readonly isSparse: boolean;
   /** The order of the merge. */
   readonly compare: (a: K, b: K) => number;
-  /** Reads the next keys of branches, at most `limit` of each, in any order. */
+  /** Reads the next keys of branches, at most `limit` of each, in any order. The last that was read is always told. */
   readonly read: (cursors: readonly BranchCursor<B, K>[], limit: number) => Promise<readonly BranchKey<K>[]>;
 }
 
@@ -40,8 +42,9 @@ export interface Merged<K> {
 }
 
 /**
- * Merges sorted lists: reads a few keys of each, then four times as many of the branches that delay the merge. It reads
- * about four keys for each result, and at least one per branch.
+ * Merges sorted lists: reads a few keys of each, then four times as many of the branches that delay the merge, but no
+ * more than are likely to hold what is still wanted. It reads about four keys for each result, and at least one per
+ * branch.
  */
 export async function kWayMerge<B, K>(merge: Merge<B, K>): Promise<Merged<K>> {
   const { want, keysMax, compare } = merge;
@@ -51,11 +54,11 @@ export async function kWayMerge<B, K>(merge: Merge<B, K>): Promise<Merged<K>> {
   let share = Math.ceil((2 * want) / cursors.length) + 2;
   for (let open = cursors; open.length > 0; share *= 4) {
     if (examined >= keysMax) return { ...cutAt(open, keys, merge), examined };
-    const limit = Math.min(share, merge.isSparse ? Math.ceil((keysMax - examined) / open.length) : want);
+    const limit = Math.ceil(Math.min(share, merge.isSparse ? sparseLimit(merge, open, keys, examined) : want));
     for (let at = 0; at < open.length; at += branchesPerStatement) {
       const part = open.slice(at, at + branchesPerStatement);
       const found = await merge.read(part, limit);
-      examined += found.length;
+      examined += found.reduce((sum, { read }) => sum + read, 0);
       advance(part, found, limit, compare);
       for (const { key, matches } of found) if (matches) keys.push(key);
     }
@@ -68,6 +71,24 @@ export async function kWayMerge<B, K>(merge: Merge<B, K>): Promise<Merged<K>> {
   return { keys: keys.slice(0, want), reached: undefined, examined };
 }
 
+/** How much more than the expected number of keys is read, so that one more round is seldom needed. */
+const surplus = 1.25;
+
+/**
+ * Keys to read of each branch where few match, going by how many of those read so far did. Where they lie close
+ * together, that tells little about the next: half as many as were read so far are read in any case.
+ */
+function sparseLimit<B, K>(
+  { want, keysMax }: Merge<B, K>,
+  open: readonly BranchCursor<B, K>[],
+  { length: found }: readonly K[],
+  examined: number,
+): number {
+  const isGuess = found > 0 && found < want;
+  const expected = isGuess ? ((want - found) * examined * surplus) / found : Number.POSITIVE_INFINITY;
+  return Math.min(keysMax - examined, Math.max(expected, examined / 2)) / open.length;
+}
+
 function advance<B, K>(
   cursors: readonly BranchCursor<B, K>[],
   found: readonly BranchKey<K>[],
@@ -75,10 +96,10 @@ function advance<B, K>(
   compare: (a: K, b: K) => number,
 ): void {
   const counts = new Array<number>(cursors.length).fill(0);
-  for (const { number, key } of found) {
+  for (const { number, key, read } of found) {
     const cursor = cursors[number];
     if (cursor === undefined) continue;
-    counts[number] = (counts[number] ?? 0) + 1;
+    counts[number] = (counts[number] ?? 0) + read;
     // Rows of a union come in any order.
     if (cursor.last === undefined || compare(cursor.last, key) < 0) cursor.last = key;
   }

@@ -22,7 +22,7 @@ export async function mergeBranches(
       const at = text.indexOf(" ");
       const [number, key] = [Number(text.slice(0, at)), text.slice(at + 1)];
       const branch = cursors[number]?.branch;
-      return { number, key, matches: branch !== undefined && matches(branch, key) };
+      return { number, key, matches: branch !== undefined && matches(branch, key), read: 1 };
     });
   };
   const compare = (a: EntryText, b: EntryText) => (range.descending ? compareEntries(b, a) : compareEntries(a, b));

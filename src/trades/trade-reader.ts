@@ -1,7 +1,7 @@
 import { firstIdOfBlock } from "../domain/block-position.js";
 import type { TimeRange } from "../domain/date-range.js";
 import { Failure, unavailable, worded } from "../domain/failure.js";
-import { type BranchCursor, kWayMerge } from "../domain/k-way-merge.js";
+import { type BranchCursor, type BranchKey, kWayMerge } from "../domain/k-way-merge.js";
 import { type Found, findPage, type Page, type PageRequest } from "../domain/page.js";
 import type { Call } from "../domain/service.js";
 import { asText } from "../store/connection/column.js";
@@ -228,16 +228,24 @@ async function mergeBranches(reader: Reader, branches: readonly Branch[], range:
     const parts = cursors.map(({ branch, last }, number) => {
       const { sql, parameters: own } = rangeSql(branch, last === undefined ? range : beyond(range, last));
       parameters.push(...branch.rest.parameters, ...own);
-      // Servers have types of their own for a literal and a condition.
-      const [branchSql, fitsSql] = [number, branch.rest.sql || 1].map((sql) => asText(`${sql}`));
-      return `(SELECT ${branchSql} AS branch, id, ${fitsSql} AS fits FROM trade ${sql} LIMIT ${limit})`;
+      const scanned = `SELECT id, ${branch.rest.sql || 1} AS fits FROM trade ${sql} LIMIT ${limit}`;
+      const lastId = range.descending ? "MIN(id)" : "MAX(id)";
+      return `SELECT ${asText(`CONCAT_WS(' ', ${number}, COUNT(*), ${lastId}, GROUP_CONCAT(IF(fits, id, NULL) SEPARATOR ' '))`)} AS keys_read
+        FROM (${scanned}) AS scanned`;
     });
-    const sql = parts.join("\nUNION ALL ");
-    const keys = await reader.query<{ branch: string; id: bigint; fits: string }>(sql, parameters);
-    return keys.map(({ branch, id, fits }) => ({ number: Number(branch), key: id, matches: fits === "1" }));
+    const rows = await reader.query<{ keys_read: string }>(parts.join("\nUNION ALL "), parameters);
+    return rows.flatMap(({ keys_read }) => parseKeys(keys_read));
   };
   const compare = (a: bigint, b: bigint) => compareIds(a, b, range);
   return kWayMerge({ branches, want, keysMax: tradeKeysMax, isSparse: true, compare, read });
+}
+
+/** The keys that fit of those that were read of a branch; its last key, if it does not fit, stands for all that do not. */
+function parseKeys(text: string): BranchKey<bigint>[] {
+  const [number, count, last, ...ids] = text.split(" ");
+  if (last === undefined) return [];
+  const fitting = ids.map((id) => ({ number: Number(number), key: BigInt(id), matches: true, read: 1 }));
+  return [...fitting, { number: Number(number), key: BigInt(last), matches: false, read: Number(count) - ids.length }];
 }
 
 /** What is left of a range after an id. */

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { AccountType, TransferType } from "../../gen/vega/vega_pb.js";
+import { kWayMerge } from "../../src/domain/k-way-merge.js";
 import { idOf } from "../../src/ledger/entry-row.js";
 import { type IdRange, idMax } from "../../src/ledger/id-range.js";
 import { mergeBranches } from "../../src/ledger/k-way-merge.js";
@@ -56,4 +57,39 @@ test.each([true, false])("a rare intersection is met in bounded pieces (descendi
   expect(places).toHaveLength(2);
   expect(found).toEqual(descending ? places.reverse() : places);
   expect(pieces).toBeGreaterThan(2);
+});
+
+/** A merge of two lists of numbers, of which some match; how often it read, and how many keys. */
+async function mergeNumbers(isMatch: (key: number) => boolean, want: number) {
+  let reads = 0;
+  const merged = await kWayMerge<number, number>({
+    branches: [0, 1],
+    want,
+    keysMax: 40_000,
+    isSparse: true,
+    compare: (a, b) => a - b,
+    read: async (cursors, limit) => {
+      reads++;
+      return cursors.flatMap(({ branch, last }, number) => {
+        const first = last === undefined ? branch : last + 2;
+        const keys = Array.from({ length: limit }, (_, at) => first + 2 * at);
+        return keys.map((key) => ({ number, key, matches: isMatch(key), read: 1 }));
+      });
+    },
+  });
+  return { ...merged, reads };
+}
+
+test("where few keys match, little more is read than holds what is wanted", async () => {
+  const { keys, examined, reads } = await mergeNumbers((key) => key % 45 === 0, 100);
+  expect(keys).toEqual(Array.from({ length: 100 }, (_, at) => at * 45));
+  expect(examined).toBeLessThan(1.5 * 100 * 45);
+  expect(reads).toBeLessThan(8);
+});
+
+test("matches that lie close together do not make later reads small", async () => {
+  const { keys, examined, reads } = await mergeNumbers((key) => key < 99 || key === 20_000, 100);
+  expect(keys.at(-1)).toBe(20_000);
+  expect(examined).toBeLessThan(1.6 * 20_000);
+  expect(reads).toBeLessThan(16);
 });
