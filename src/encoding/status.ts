@@ -32,6 +32,9 @@ const grpcCodes: Readonly<Record<FailureCode, Code>> = {
   unauthenticated: 16,
 };
 
+/** The names of gRPC statuses by their numbers, as in metrics. */
+export const statusNames: readonly string[] = ["ok", ...Object.keys(grpcCodes)];
+
 /** The gRPC status number of a failure; Connect's codes are the same. */
 export function grpcCode(failure: Pick<Failure, "code">): Code {
   return grpcCodes[failure.code];

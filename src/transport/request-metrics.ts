@@ -1,5 +1,6 @@
 import { Histogram } from "prom-client";
 import type { Api, Method } from "../domain/service.js";
+import { statusNames } from "../encoding/status.js";
 import { addCounter, addGauge, type Metrics } from "../telemetry/metrics.js";
 
 /** The protocols that metrics distinguish. */
@@ -14,27 +15,6 @@ export const latencyBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 
 /** Durations that are kept until the library is given them, for each method and protocol. */
 const keptDurationsMax = 256;
 
-/** gRPC status names by number, as the `code` label. */
-const codeNames = [
-  "ok",
-  "cancelled",
-  "unknown",
-  "invalid_argument",
-  "deadline_exceeded",
-  "not_found",
-  "already_exists",
-  "permission_denied",
-  "resource_exhausted",
-  "failed_precondition",
-  "aborted",
-  "out_of_range",
-  "unimplemented",
-  "internal",
-  "unavailable",
-  "data_loss",
-  "unauthenticated",
-];
-
 /**
  * The metrics of one method over one protocol. Counts are plain numbers that are copied on collection, because the
  * metrics library looks up labels for each increment. Durations are given to it many at a time: one after each request
@@ -44,7 +24,7 @@ export class RequestCounters {
   readonly method: string;
   readonly protocol: Protocol;
   /** Requests by gRPC status. */
-  readonly byCode: Float64Array = new Float64Array(codeNames.length);
+  readonly byCode: Float64Array = new Float64Array(statusNames.length);
   streamsOpen = 0;
   readonly #durations: Histogram.Internal<"method" | "protocol">;
   readonly #kept = new Float64Array(keptDurationsMax);
@@ -109,7 +89,7 @@ export function createRequestMetrics(metrics: Metrics, api: Api): RequestMetrics
   const counters = [...table.values()];
   const requests = () =>
     counters.flatMap(({ method, protocol, byCode }) => {
-      const labelled = codeNames.map((code, i) => [[method, protocol, code], byCode[i] ?? 0] as const);
+      const labelled = statusNames.map((code, i) => [[method, protocol, code], byCode[i] ?? 0] as const);
       return labelled.filter(([, count]) => count > 0);
     });
   const requestsHelp = "Requests answered and streams ended, by gRPC status.";

@@ -26,7 +26,7 @@ export interface WholeResponseFormat {
 export class WholeResponse implements CallWire {
   constructor(
     protected readonly exchange: Exchange,
-    private readonly format: WholeResponseFormat,
+    protected readonly format: WholeResponseFormat,
     /** The content coding that the client wants. */
     private readonly wanted: ContentCoding | undefined,
   ) {}

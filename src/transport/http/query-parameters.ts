@@ -1,5 +1,6 @@
 import { type DescEnum, type DescField, type DescMessage, type Message, ScalarType } from "@bufbuild/protobuf";
 import { type ReflectMessage, reflect } from "@bufbuild/protobuf/reflect";
+import { closest } from "fastest-levenshtein";
 import { type Failure, invalidParameter } from "../../domain/failure.js";
 import { shortened } from "../../domain/printable.js";
 
@@ -194,35 +195,10 @@ export function decode(text: string): string | undefined {
   }
 }
 
-/** The known name with the smallest edit distance to `name`, ignoring case; undefined if none is known. */
+/** The known name that is most like `name`, ignoring case; undefined if none is known. */
 function nearestName(name: string, known: readonly string[]): string | undefined {
-  const wanted = name.slice(0, comparedLengthMax).toLowerCase();
-  let nearest: string | undefined;
-  let fewest = Number.POSITIVE_INFINITY;
-  for (const candidate of known) {
-    const edits = editDistance(wanted, candidate.toLowerCase());
-    if (edits < fewest) {
-      fewest = edits;
-      nearest = candidate;
-    }
-  }
-  return nearest;
-}
-
-/** Only this many characters are compared, which bounds the cost. */
-const comparedLengthMax = 64;
-
-function editDistance(from: string, to: string): number {
-  let previous = Array.from({ length: to.length + 1 }, (_, i) => i);
-  for (let i = 1; i <= from.length; i++) {
-    const row = [i];
-    for (let j = 1; j <= to.length; j++) {
-      const substituted = (previous[j - 1] ?? 0) + (from[i - 1] === to[j - 1] ? 0 : 1);
-      row.push(Math.min(substituted, (previous[j] ?? 0) + 1, (row[j - 1] ?? 0) + 1));
-    }
-    previous = row;
-  }
-  return previous[to.length] ?? 0;
+  const lower = known.map((each) => each.toLowerCase());
+  return known[lower.indexOf(closest(cut(name).toLowerCase(), lower))];
 }
 
 /** How a parameter's text is converted to the value of a field. */

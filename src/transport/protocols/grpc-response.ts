@@ -4,52 +4,73 @@ import type { ContentCoding } from "../call/content-coding.js";
 import { type Framing, framingOf } from "../call/framing.js";
 import type { CallWire } from "../call/server-call.js";
 import { type DataHeaders, eachField, withOwn } from "../common-headers.js";
-import type { Http2Exchange } from "../connections/exchange.js";
+import type { Exchange, Http2Exchange } from "../connections/exchange.js";
 import { countResponse, endWithBody } from "../connections/unread-responses.js";
 import { type CallError, errorTrailers, okTrailers } from "../errors.js";
 import { grpcFields, type RpcContentType } from "./rpc-methods.js";
 
-type Fields = ReadonlyMap<string, string>;
+export type Fields = ReadonlyMap<string, string>;
 
 const withTrailers = Object.freeze({ waitForTrailers: true, sendDate: false });
 const withoutBody = Object.freeze({ endStream: true, sendDate: false });
 
-/** A gRPC response. Its headers are not those of HTTP responses, but only tell how new the data is. */
-export class GrpcResponse implements CallWire {
+/** A response whose messages are in envelopes. */
+export abstract class FramedResponse<E extends Exchange = Exchange> implements CallWire {
   readonly codec: Codec;
   readonly encoding: Encoding;
-  readonly #framing: Framing;
-  readonly #contentType: string;
-  readonly #exchange: Http2Exchange;
-  readonly #data: DataHeaders;
+  protected readonly framing: Framing;
 
-  constructor(type: RpcContentType, coding: ContentCoding | undefined, exchange: Http2Exchange, data: DataHeaders) {
-    this.#framing = framingOf(type.codec, coding);
+  constructor(
+    protected readonly type: RpcContentType,
+    coding: ContentCoding | undefined,
+    protected readonly exchange: E,
+  ) {
+    this.framing = framingOf(type.codec, coding, type.text);
     this.codec = type.codec;
-    this.encoding = this.#framing.encoding;
-    this.#contentType = type.response;
-    this.#exchange = exchange;
-    this.#data = data;
+    this.encoding = this.framing.encoding;
   }
 
-  respond(encoded: EncodedResponse): undefined | Promise<() => void> {
-    const frame = encoded.encode(this.#framing.whole);
-    if (frame instanceof Promise) return frame.then((bytes) => () => this.#send(encoded, bytes));
-    this.#send(encoded, frame);
+  respond(response: EncodedResponse): undefined | Promise<() => void> {
+    const message = response.encode(this.framing.whole);
+    if (message instanceof Promise) return message.then((bytes) => () => this.send(response, bytes));
+    this.send(response, message);
     return undefined;
   }
 
+  abstract start(headers: Fields): void;
+
+  write(frames: Uint8Array): boolean {
+    return this.exchange.output.write(frames);
+  }
+
+  abstract finish(error: CallError | undefined, trailers: Fields): void;
+
+  breakOff(error: CallError): void {
+    this.exchange.breakOff(error);
+  }
+
+  /** Sends the whole response to a unary call. */
+  protected abstract send(response: EncodedResponse, message: Uint8Array): void;
+}
+
+/** A gRPC response. Its headers are not those of HTTP responses, but only tell how new the data is. */
+export class GrpcResponse extends FramedResponse<Http2Exchange> {
+  constructor(
+    type: RpcContentType,
+    coding: ContentCoding | undefined,
+    exchange: Http2Exchange,
+    private readonly data: DataHeaders,
+  ) {
+    super(type, coding, exchange);
+  }
+
   start(headers: Fields): void {
-    const { isGone, output } = this.#exchange;
+    const { isGone, output } = this.exchange;
     if (!isGone) output.respond(this.#headers(headers.size === 0 ? undefined : headers), withTrailers);
   }
 
-  write(frames: Uint8Array): boolean {
-    return this.#exchange.output.write(frames);
-  }
-
   finish(error: CallError | undefined, trailers: Fields): void {
-    const { isGone, output } = this.#exchange;
+    const { isGone, output } = this.exchange;
     if (isGone) return;
     const own = Object.fromEntries(error?.metadata?.trailers ?? trailers);
     // An error alone is a single block of fields. Separate headers have to precede it.
@@ -65,12 +86,8 @@ export class GrpcResponse implements CallWire {
     output.end();
   }
 
-  breakOff(error: CallError): void {
-    this.#exchange.breakOff(error);
-  }
-
-  #send({ metadata }: EncodedResponse, frame: Uint8Array): void {
-    const { isGone, output } = this.#exchange;
+  protected send({ metadata }: EncodedResponse, frame: Uint8Array): void {
+    const { isGone, output } = this.exchange;
     if (isGone) return;
     countResponse(output, frame.length);
     if (metadata === undefined) output.on("wantTrailers", sendOkTrailers);
@@ -83,9 +100,9 @@ export class GrpcResponse implements CallWire {
   }
 
   #headers(own: Fields | undefined): OutgoingHttpHeaders {
-    const { coding } = this.#framing;
-    const data = this.#data.current();
-    const fields: OutgoingHttpHeaders = { ":status": 200, "content-type": this.#contentType };
+    const { coding } = this.framing;
+    const data = this.data.current();
+    const fields: OutgoingHttpHeaders = { ":status": 200, "content-type": this.type.response };
     if (coding !== undefined) fields[grpcFields.used] = coding;
     eachField(own === undefined ? data : withOwn(data, own), (name, value) => {
       fields[name] = value;

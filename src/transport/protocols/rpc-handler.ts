@@ -10,8 +10,7 @@ import type { HeaderFields } from "../common-headers.js";
 import { type Exchange, Http2Exchange } from "../connections/exchange.js";
 import { errorTrailers, ProtocolError } from "../errors.js";
 import type { HandlerOptions } from "../options.js";
-import { ConnectUnaryResponse } from "./connect-unary-response.js";
-import { EnvelopedResponse } from "./enveloped-response.js";
+import { ConnectUnaryResponse, EnvelopedResponse } from "./connect-response.js";
 import { GrpcResponse } from "./grpc-response.js";
 import {
   acceptedTypes,
@@ -72,13 +71,8 @@ export class RpcHandler {
     if (type === undefined || !suits(type, served.method)) refuseType(served.method, exchange);
     else if (type.protocol === "grpc" && isHttp2) {
       const codings = codingsOf(kind, grpcCodings(headers));
-      this.#receive(
-        served,
-        type,
-        codings,
-        exchange,
-        new GrpcResponse(type, codings.response, exchange, this.#options.data),
-      );
+      const wire = new GrpcResponse(type, codings.response, exchange, this.#options.data);
+      this.#receive(served, type, codings, exchange, wire);
     } else if (!hasUsableAuthority(headers)) refuseAuthority(exchange);
     else if (type.protocol === "grpc" || (kind === "bidi_streaming" && !isHttp2)) {
       send(exchange, 505, {}, "gRPC, and streams in both directions, need HTTP/2");
