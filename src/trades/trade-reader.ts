@@ -5,7 +5,6 @@ import { type BranchCursor, type BranchKey, kWayMerge } from "../domain/k-way-me
 import { type Found, findPage, type Page, type PageRequest } from "../domain/page.js";
 import type { Call } from "../domain/service.js";
 import { asText } from "../store/connection/column.js";
-import type { Parameter } from "../store/connection/connection.js";
 import type { Reader } from "../store/connection/lease.js";
 import { type BlockPlace, parsePlace, placeSql, ReadBehindError } from "../store/connection/store-place.js";
 import type { Database } from "../store/database.js";
@@ -24,6 +23,9 @@ export interface TradeFilter {
 
 /** Keys of trades that a page examines at most. Then it is short, with a cursor to go on from. */
 export const tradeKeysMax = 40_000;
+
+/** Values of lists in one statement that merges branches; beyond it the lists are written once, and not for each branch. */
+const valuesPerStatementMax = 256;
 
 /** Connections that are tried where a cursor lies beyond the newest block: another process may have read that. */
 const cursorAttemptsMax = 3;
@@ -166,14 +168,14 @@ async function scanTrades(
   range: IdRange,
   want: number,
 ): Promise<Found<PastTradeRow, bigint>> {
-  const branches = branchesOf(filter);
-  const [only] = branches;
-  if (branches.length === 1 && only !== undefined && only.rest.sql === "") {
+  const selection = branchesOf(filter);
+  const [only, ...others] = selection.branches;
+  if (only !== undefined && others.length === 0 && selection.rest.sql === "") {
     const { sql, parameters } = rangeSql(only, range, reader.holds);
     const found = `${pastTradeRows.select} ${sql} LIMIT ${want}`;
     return { rows: await reader.query<{ [K in keyof PastTradeRow]: PastTradeRow[K] }>(found, parameters) };
   }
-  const { keys: ids, reached } = await mergeBranches(reader, branches, range, want);
+  const { keys: ids, reached } = await mergeBranches(reader, selection, range, want);
   if (ids.length === 0) return { rows: [], reached };
   const rows = await reader.query<{ [K in keyof PastTradeRow]: PastTradeRow[K] }>(
     `${pastTradeRows.select} WHERE id IN (${ids.join(", ")}) AND ${reader.holds}`,
@@ -181,29 +183,42 @@ async function scanTrades(
   return { rows: rows.sort((a, b) => compareIds(a.id, b.id, range)), reached };
 }
 
-/** Trades of one value in one index, and what else they have to match. */
+/** Trades of one value in one index. */
 interface Branch {
   readonly index: string;
   /** Undefined: all trades. */
   readonly column: string | undefined;
   readonly value: string;
-  readonly rest: { readonly sql: string; readonly parameters: readonly (readonly string[])[] };
+}
+
+/** What every trade of a selection has to match beside its branch; no SQL: nothing. */
+interface Rest {
+  readonly sql: string;
+  readonly parameters: readonly (readonly string[])[];
+}
+
+interface TradeSelection {
+  readonly branches: readonly Branch[];
+  readonly rest: Rest;
 }
 
 /** By orders if they are given, as there are the fewest trades of each; otherwise by parties, or by markets. */
-function branchesOf({ orderIds, partyIds, marketIds }: TradeFilter): Branch[] {
+function branchesOf({ orderIds, partyIds, marketIds }: TradeFilter): TradeSelection {
   const ofMarkets = { sql: "market_id IN (?)", parameters: [marketIds] };
   const ofParties = { sql: "(buyer IN (?) OR seller IN (?))", parameters: [partyIds, partyIds] };
-  const rest = (...parts: readonly Branch["rest"][]): Branch["rest"] => {
-    const used = parts.filter(({ parameters }) => parameters.every((values) => values.length > 0));
-    return { sql: used.map(({ sql }) => sql).join(" AND "), parameters: used.flatMap(({ parameters }) => parameters) };
+  const selection = (columns: readonly string[], values: readonly string[], ...parts: readonly Rest[]) => {
+    const used = parts.filter(({ parameters }) => parameters.every((list) => list.length > 0));
+    const sql = used.map((part) => part.sql).join(" AND ");
+    return {
+      branches: values.flatMap((value) => columns.map((column) => ({ index: `trade_${column}`, column, value }))),
+      rest: { sql, parameters: used.flatMap(({ parameters }) => parameters) },
+    };
   };
-  const branches = (columns: readonly string[], values: readonly string[], others: Branch["rest"]) =>
-    values.flatMap((value) => columns.map((column) => ({ index: `trade_${column}`, column, value, rest: others })));
-  if (orderIds.length > 0) return branches(["buy_order", "sell_order"], orderIds, rest(ofMarkets, ofParties));
-  if (partyIds.length > 0) return branches(["buyer", "seller"], partyIds, rest(ofMarkets));
-  if (marketIds.length === 0) return [{ index: "PRIMARY", column: undefined, value: "", rest: rest() }];
-  return branches(["market_id"], marketIds, rest()).map((branch) => ({ ...branch, index: "trade_market" }));
+  if (orderIds.length > 0) return selection(["buy_order", "sell_order"], orderIds, ofMarkets, ofParties);
+  if (partyIds.length > 0) return selection(["buyer", "seller"], partyIds, ofMarkets);
+  const { branches, rest } = selection(["market_id"], marketIds);
+  if (branches.length === 0) return { branches: [{ index: "PRIMARY", column: undefined, value: "" }], rest };
+  return { branches: branches.map((branch) => ({ ...branch, index: "trade_market" })), rest };
 }
 
 function rangeSql({ index, column, value }: Branch, { low, high, descending }: IdRange, holds?: string) {
@@ -222,18 +237,21 @@ function compareIds(a: bigint, b: bigint, { descending }: IdRange): number {
 /**
  * The first ids of all branches. `reached`: the last key up to which all were examined, if that is not everything.
  */
-async function mergeBranches(reader: Reader, branches: readonly Branch[], range: IdRange, want: number) {
+async function mergeBranches(reader: Reader, { branches, rest }: TradeSelection, range: IdRange, want: number) {
+  const { sql: fits, parameters: values } = rest.sql === "" ? { ...rest, sql: "1" } : rest;
   const read = async (cursors: readonly BranchCursor<Branch, bigint>[], limit: number) => {
-    const parameters: (Parameter | readonly Parameter[])[] = [];
-    const parts = cursors.map(({ branch, last }, number) => {
-      const { sql, parameters: own } = rangeSql(branch, last === undefined ? range : beyond(range, last));
-      parameters.push(...branch.rest.parameters, ...own);
-      const scanned = `SELECT id, ${branch.rest.sql || 1} AS fits FROM trade ${sql} LIMIT ${limit}`;
-      const lastId = range.descending ? "MIN(id)" : "MAX(id)";
-      return `SELECT ${asText(`CONCAT_WS(' ', ${number}, COUNT(*), ${lastId}, GROUP_CONCAT(IF(fits, id, NULL) SEPARATOR ' '))`)} AS keys_read
-        FROM (${scanned}) AS scanned`;
+    // A long list is written once. A short one is cheaper where it saves a column.
+    const isOnce = values.flat().length * cursors.length > valuesPerStatementMax;
+    const own = cursors.map(({ branch, last }) => rangeSql(branch, last === undefined ? range : beyond(range, last)));
+    const parts = own.map(({ sql }, number) => {
+      const columns = isOnce ? "buyer, seller, market_id" : `${fits} AS fits`;
+      return `(SELECT ${number} AS branch, id, ${columns} FROM trade ${sql} LIMIT ${limit})`;
     });
-    const rows = await reader.query<{ keys_read: string }>(parts.join("\nUNION ALL "), parameters);
+    const [last, fitting] = [range.descending ? "MIN(id)" : "MAX(id)", `IF(${isOnce ? fits : "fits"}, id, NULL)`];
+    const keys = asText(`CONCAT_WS(' ', branch, COUNT(*), ${last}, GROUP_CONCAT(${fitting} SEPARATOR ' '))`);
+    const sql = `SELECT ${keys} AS keys_read FROM (${parts.join(" UNION ALL ")}) AS scanned GROUP BY branch`;
+    const inParts = own.flatMap(({ parameters }) => [...(isOnce ? [] : values), ...parameters]);
+    const rows = await reader.query<{ keys_read: string }>(sql, [...(isOnce ? values : []), ...inParts]);
     return rows.flatMap(({ keys_read }) => parseKeys(keys_read));
   };
   const compare = (a: bigint, b: bigint) => compareIds(a, b, range);
@@ -242,8 +260,7 @@ async function mergeBranches(reader: Reader, branches: readonly Branch[], range:
 
 /** The keys that fit of those that were read of a branch; its last key, if it does not fit, stands for all that do not. */
 function parseKeys(text: string): BranchKey<bigint>[] {
-  const [number, count, last, ...ids] = text.split(" ");
-  if (last === undefined) return [];
+  const [number, count, last = "", ...ids] = text.split(" ");
   const fitting = ids.map((id) => ({ number: Number(number), key: BigInt(id), matches: true, read: 1 }));
   return [...fitting, { number: Number(number), key: BigInt(last), matches: false, read: Number(count) - ids.length }];
 }
