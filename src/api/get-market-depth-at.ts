@@ -25,10 +25,11 @@ export function getMarketDepthAt(options: { readonly live: Live; readonly histor
     const marketId = requireIdentifier("market_id", request.marketId);
     const moment = requireMoment(request);
     live.state().requireMarket(marketId);
-    const book = await readPastBook(history.past, marketId, moment, call);
-    const response = bookResponse(live, marketId, request.maxDepth ?? 0n, book);
-    await response.prepare(call.codec ?? "json");
-    return response;
+    return readPastBook(history.past, marketId, moment, call, async (book) => {
+      const response = bookResponse(live, marketId, request.maxDepth ?? 0n, book);
+      await response.prepare(call.codec ?? "json");
+      return response;
+    });
   });
 }
 

@@ -2,6 +2,7 @@ import { hash } from "node:crypto";
 import { OperatorError } from "./operator-error.js";
 import type { ChangedLevel } from "./order-book.js";
 import { type BookSide, bestFirst, sides } from "./price-ladder.js";
+import { runAtOnce } from "./work-pacer.js";
 
 /*
  * How the past of a book is stored. Integers are variable-length: seven bits a byte, the lowest first, no longer than
@@ -74,7 +75,7 @@ export function decodeUpdate(streamSequence: bigint, body: Uint8Array): BookUpda
   const column = new ColumnReader(body);
   const height = column.uint64();
   const numberOffset = BigInt(column.signed());
-  const levels = readLevels(column);
+  const levels = runAtOnce(readLevels(column));
   column.end();
   return { streamSequence, height, numberOffset, levels };
 }
@@ -88,8 +89,13 @@ export function encodeKeyframe(levels: readonly ChangedLevel[]): Uint8Array {
 
 /** @throws MalformedHistoryError */
 export function decodeKeyframe(content: Uint8Array): ChangedLevel[] {
+  return runAtOnce(keyframeSteps(content));
+}
+
+/** The same in steps: a large book takes tens of milliseconds. */
+export function* keyframeSteps(content: Uint8Array): Generator<void, ChangedLevel[]> {
   const column = new ColumnReader(content);
-  const levels = readLevels(column);
+  const levels = yield* readLevels(column);
   column.end();
   return levels;
 }
@@ -166,8 +172,9 @@ export function* decodeSegment({ firstSequence, height }: SegmentStart, content:
     const numberOffset = BigInt(offsets.signed());
     const counts = { buys: buys.count(), sells: sells.count() };
     if (counts.buys + counts.sells === 0) throw new MalformedHistoryError("an update has no level");
-    const levels = readPrices(prices, counts, first, volumes, orders);
-    yield { streamSequence, height: blockHeight, numberOffset, levels };
+    const reader = new PriceReader(prices, counts, first, volumes, orders);
+    reader.read(counts.buys + counts.sells);
+    yield { streamSequence, height: blockHeight, numberOffset, levels: reader.levels };
   }
   if (streamSequence === firstSequence) throw new MalformedHistoryError("it has no update");
   for (const column of [heights, offsets, buys, sells, prices, volumes, orders]) column.end();
@@ -224,11 +231,22 @@ function writeLevels(column: Column, levels: readonly ChangedLevel[]): void {
   for (const { numberOfOrders } of levels) column.unsigned(numberOfOrders);
 }
 
-function readLevels(column: ColumnReader): ChangedLevel[] {
+/** Levels between two yields of {@link readLevels}: less than a millisecond. */
+const levelsPerStep = 1_024;
+
+function* readLevels(column: ColumnReader): Generator<void, ChangedLevel[]> {
   const counts = { buys: column.count(), sells: column.count() };
-  const levels = readPrices(column, counts, { [sides.buy]: 0, [sides.sell]: 0 });
-  for (const level of levels) level.volume = column.uint64();
-  for (const level of levels) level.numberOfOrders = column.uint64();
+  const prices = new PriceReader(column, counts, { [sides.buy]: 0, [sides.sell]: 0 });
+  while (!prices.read(levelsPerStep)) yield;
+  const { levels } = prices;
+  for (let n = 0; n < levels.length; n++) {
+    if (n % levelsPerStep === 0) yield;
+    (levels[n] as ReadLevel).volume = column.uint64();
+  }
+  for (let n = 0; n < levels.length; n++) {
+    if (n % levelsPerStep === 0) yield;
+    (levels[n] as ReadLevel).numberOfOrders = column.uint64();
+  }
   return levels;
 }
 
@@ -251,33 +269,43 @@ function writePrices(column: Column, levels: readonly ChangedLevel[], first: Rec
 /** A level that is being read. */
 type ReadLevel = { -readonly [K in keyof ChangedLevel]: ChangedLevel[K] };
 
-/** Levels with their prices, and with volumes and orders where those are in other columns. */
-function readPrices(
-  column: ColumnReader,
-  { buys, sells }: { readonly buys: number; readonly sells: number },
-  first: Record<BookSide, Integer>,
-  volumes?: ColumnReader,
-  orders?: ColumnReader,
-): ReadLevel[] {
-  const levels: ReadLevel[] = [];
-  let side: BookSide = sides.buy;
-  let price: Integer = first[side];
-  for (let n = 0; n < buys + sells; n++) {
-    const isFirst = n === 0 || n === buys;
-    if (n === buys) {
-      side = sides.sell;
-      price = first[side];
+/** Reads levels with their prices, and with volumes and orders where those are in other columns. */
+class PriceReader {
+  readonly levels: ReadLevel[] = [];
+  #price: Integer = 0;
+
+  /** `first` holds the first price of the update before, by side, and is moved on. */
+  constructor(
+    private readonly column: ColumnReader,
+    private readonly counts: { readonly buys: number; readonly sells: number },
+    private readonly first: Record<BookSide, Integer>,
+    private readonly volumes?: ColumnReader,
+    private readonly orders?: ColumnReader,
+  ) {}
+
+  /** Reads at most so many more. True: it has read all. */
+  read(most: number): boolean {
+    const { column, counts, first, volumes, orders, levels } = this;
+    const all = counts.buys + counts.sells;
+    const end = Math.min(all, levels.length + most);
+    let price = this.#price;
+    for (let n = levels.length; n < end; n++) {
+      const side = n < counts.buys ? sides.buy : sides.sell;
+      const isFirst = n === 0 || n === counts.buys;
+      if (isFirst) price = first[side];
+      const step = column.signed();
+      if (!isFirst && (side === sides.buy ? step >= 0 : step <= 0)) {
+        throw new MalformedHistoryError("levels are unsorted");
+      }
+      price = add(price, step);
+      if (price <= 0 || price > priceMax) throw new MalformedHistoryError("a price is out of range");
+      if (isFirst) first[side] = price;
+      const [volume, numberOfOrders] = [volumes?.uint64() ?? 0n, orders?.uint64() ?? 0n];
+      levels.push({ side, price: String(price), volume, numberOfOrders });
     }
-    const step = column.signed();
-    if (!isFirst && (side === sides.buy ? step >= 0 : step <= 0))
-      throw new MalformedHistoryError("levels are unsorted");
-    price = add(price, step);
-    if (price <= 0 || price > priceMax) throw new MalformedHistoryError("a price is out of range");
-    if (isFirst) first[side] = price;
-    const [volume, numberOfOrders] = [volumes?.uint64() ?? 0n, orders?.uint64() ?? 0n];
-    levels.push({ side, price: String(price), volume, numberOfOrders });
+    this.#price = price;
+    return end === all;
   }
-  return levels;
 }
 
 const priceMax = (1n << 256n) - 1n;

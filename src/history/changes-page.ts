@@ -80,7 +80,7 @@ export function readChanges(
     const { bounds, reach } = await boundsOf(reader, marketId, range, page.newestFirst);
     const list = await clip(reader, marketId, bounds, page.newestFirst);
     const [oldest] = await readOldestBegins(reader, [marketId]);
-    const scan = new Scan(past, reader, marketId, oldest, list);
+    const scan = new Scan(past, reader, marketId, oldest, list, call.signal);
     const ascending = page.newestFirst === page.backwards;
     const { cursor } = page;
     const found = await scan.run(ascending, cursor, Math.min(page.size, changesPerPageMax));
@@ -160,6 +160,7 @@ class Scan {
     private readonly marketId: string,
     private readonly oldest: OldestBegin | undefined,
     private readonly bounds: Bounds,
+    private readonly signal: AbortSignal,
   ) {}
 
   /** At most `size` changes behind `cursor`, and whether there are more. */
@@ -183,7 +184,8 @@ class Scan {
   }
 
   async *#upwards(low: bigint, high: bigint): AsyncGenerator<PastChange> {
-    const reads = { lease: <T>(use: (reader: Reader) => Promise<T>) => use(this.reader), aheadLeft: 0 };
+    const { signal } = this;
+    const reads = { lease: <T>(use: (reader: Reader) => Promise<T>) => use(this.reader), signal, aheadLeft: 0 };
     const cursor = new MarketCursor(this.past, reads, this.marketId, low - 1n, this.oldest);
     try {
       // Its number alone is of use.

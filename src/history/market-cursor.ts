@@ -1,4 +1,4 @@
-import { type BookUpdate, decodeKeyframe } from "../domain/book-history.js";
+import { type BookUpdate, keyframeSteps } from "../domain/book-history.js";
 import type { ChangedLevel } from "../domain/order-book.js";
 import type { MarketDecimals } from "../live/live-market.js";
 import {
@@ -11,7 +11,7 @@ import {
   type StoredSegment,
 } from "../store/history-reads.js";
 import { segmentStates } from "../store/history-table.js";
-import { type LeaseReader, numberOf, type Past, updatesOf } from "./past.js";
+import { numberOf, type Past, type PastReads, updatesOf } from "./past.js";
 import { foldTo } from "./past-book.js";
 
 /** What happened to a market's book in a block. */
@@ -34,8 +34,7 @@ export interface PastEvent {
 const everyState = Object.values(segmentStates);
 
 /** How the cursors of a replay read. */
-export interface CursorReads {
-  readonly lease: LeaseReader;
+export interface CursorReads extends PastReads {
   /** Cursors that may read ahead, beside those that do: so that a replay of many markets does not fill the queue. */
   aheadLeft: number;
 }
@@ -124,8 +123,8 @@ export class MarketCursor {
     if (this.#heldBytes === 0) this.#drop();
     if (segment === undefined) return undefined;
     if (isWithoutBook(segment)) return this.#stale(segment, block);
-    const { levels, sequenceNumber } = await foldTo(this.#past, this.#reads.lease, segment, block);
-    const { buy, sell } = levels.levels(true);
+    const { levels, sequenceNumber } = await foldTo(this.#past, this.#reads, segment, block);
+    const { buy, sell } = levels;
     const all = withBook ? ([...buy, ...sell] as ChangedLevel[]) : [];
     return { block, place: streamSequence, kind: "whole", levels: all, sequenceNumber, decimals: decimalsOf(segment) };
   }
@@ -249,9 +248,9 @@ export class MarketCursor {
     this.#heldBytes = 0;
   }
 
-  #whole(segment: StoredSegment, block: PastBlock): PastEvent {
+  async #whole({ keyframe, ...segment }: StoredSegment, block: PastBlock): Promise<PastEvent> {
     this.isStale = false;
-    const levels = segment.keyframe === undefined ? [] : decodeKeyframe(segment.keyframe);
+    const levels = keyframe === undefined ? [] : await this.#past.inTurns(keyframeSteps(keyframe), this.#reads.signal);
     const { publishedSequenceNumber: sequenceNumber } = segment;
     const place = block.streamSequence;
     const isAnew = segment.state === segmentStates.whole;

@@ -1,4 +1,4 @@
-import { type BookUpdate, decodeKeyframe } from "../domain/book-history.js";
+import { type BookUpdate, keyframeSteps } from "../domain/book-history.js";
 import type { Call } from "../domain/service.js";
 import type { Levels } from "../domain/tracked-book.js";
 import type { Reader } from "../store/connection/lease.js";
@@ -6,7 +6,7 @@ import type { BlockPlace } from "../store/connection/store-place.js";
 import { type Moment, type PastBlock, readBlockAt, readLastTrade, type StoredSegment } from "../store/history-reads.js";
 import type { PastTradeRow } from "../store/history-table.js";
 import { readTradeProgress } from "../store/trade-table.js";
-import { type LeaseReader, LevelMap, numberOf, type Past, updatesOf } from "./past.js";
+import { LevelMap, numberOf, type Past, type PastReads, updatesOf } from "./past.js";
 import { findPlace, nearestBook, notKept, requireSegment } from "./place.js";
 
 /** A book of the past. */
@@ -24,22 +24,33 @@ export interface PastBook {
   readonly isFinal: boolean;
 }
 
-/** Reads a market's book at the end of a block. @throws Failure as {@link findPlace} and {@link requireSegment} */
-export async function readPastBook(past: Past, marketId: string, moment: Moment, call: Call): Promise<PastBook> {
-  const { block, newest, segment, lastTrade } = await past.lease(call, async (reader) => {
+/**
+ * Reads a market's book at the end of a block, and makes a response of it. Both are part of the lease: so clients take
+ * turns in what is computed too, and few books are in memory at once.
+ * @throws Failure as {@link findPlace} and {@link requireSegment}
+ */
+export function readPastBook<T>(
+  past: Past,
+  marketId: string,
+  moment: Moment,
+  call: Call,
+  respond: (book: PastBook) => Promise<T>,
+): Promise<T> {
+  return past.lease(call, async (reader) => {
     const { block, reach } = await findPlace(reader, moment, (place) => nearestBook(reader, marketId, place));
+    const { newest } = reach;
     const { streamSequence } = block;
     const request = { marketId, streamSequence, keyframe: true, changesAfter: 0n, changesUpTo: streamSequence };
     const lastTrade = await readLastTrade(reader, marketId, block.height);
     if (lastTrade === undefined) await requireTrades(reader, block);
-    return { block, newest: reach.newest, segment: await requireSegment(reader, request), lastTrade };
+    const segment = await requireSegment(reader, request);
+    const { priceDecimals, sizeDecimals } = segment;
+    const reads: PastReads = { lease: (use) => use(reader), signal: call.signal };
+    const { levels, sequenceNumber } = await foldTo(past, reads, segment, block);
+    const isFinal = newest !== undefined && newest.height > block.height && newest.timeNs > block.timeNs;
+    const book = { block, levels, sequenceNumber, lastTrade, newest, isFinal };
+    return respond({ ...book, priceDecimals, sizeDecimals });
   });
-  // Others have the connection while this computes.
-  const { levels, sequenceNumber } = await foldTo(past, (use) => past.lease(call, use, newest), segment, block);
-  const { priceDecimals, sizeDecimals } = segment;
-  const isFinal = newest !== undefined && newest.height > block.height && newest.timeNs > block.timeNs;
-  const book = { block, levels: levels.levels(true), sequenceNumber, lastTrade, newest, isFinal };
-  return { ...book, priceDecimals, sizeDecimals };
 }
 
 /** @throws Failure `failed_precondition` if the market's last trade as of a block may have been dropped */
@@ -52,17 +63,27 @@ async function requireTrades(reader: Reader, { height }: PastBlock): Promise<voi
 /** The book of a segment at a place, and the number of its last update. Without a keyframe: the number alone. */
 export async function foldTo(
   past: Past,
-  lease: LeaseReader,
+  { lease, signal }: PastReads,
   segment: StoredSegment,
   place: Pick<PastBlock, "streamSequence"> & Partial<PastBlock>,
-): Promise<{ readonly levels: LevelMap; readonly sequenceNumber: bigint }> {
-  const levels = new LevelMap(segment.keyframe === undefined ? [] : decodeKeyframe(segment.keyframe));
-  let last: BookUpdate | undefined;
-  await past.inTurns(updatesOf(segment, segment.firstSequence, place.streamSequence), (update) => {
-    levels.set(update.levels);
-    last = update;
-  });
+): Promise<{ readonly levels: Levels; readonly sequenceNumber: bigint }> {
+  const { levels, last } = await past.inTurns(foldSteps(segment, place.streamSequence), signal);
   if (last === undefined) return { levels, sequenceNumber: segment.publishedSequenceNumber };
   const [timeNs = 0n] = last.height === place.height ? [place.timeNs] : await past.timesOf(lease, [last]);
   return { levels, sequenceNumber: numberOf(last, timeNs) };
+}
+
+function* foldSteps(
+  segment: StoredSegment,
+  upTo: bigint,
+): Generator<void, { readonly levels: Levels; readonly last: BookUpdate | undefined }> {
+  const { keyframe, firstSequence } = segment;
+  const book = new LevelMap(keyframe === undefined ? [] : yield* keyframeSteps(keyframe));
+  let last: BookUpdate | undefined;
+  for (const update of updatesOf(segment, firstSequence, upTo)) {
+    book.set(update.levels);
+    last = update;
+    yield;
+  }
+  return { levels: yield* book.levels(true), last };
 }

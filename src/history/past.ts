@@ -5,8 +5,9 @@ import {
   MalformedHistoryError,
   numberBase,
 } from "../domain/book-history.js";
+import type { DepthLevel } from "../domain/depth-book.js";
 import type { ChangedLevel } from "../domain/order-book.js";
-import { type BookSide, bestFirst, sides } from "../domain/price-ladder.js";
+import { type BookSide, bestFirst, PriceLadder, sides } from "../domain/price-ladder.js";
 import type { Call } from "../domain/service.js";
 import type { Levels } from "../domain/tracked-book.js";
 import { WorkPacer } from "../domain/work-pacer.js";
@@ -36,11 +37,15 @@ export const blockTimesMax = 65_536;
 /** How long a reader of the past computes before others have their turn, in milliseconds. */
 const sliceMs = 2;
 
-/** Updates between two looks at the clock. */
-const updatesPerClockRead = 64;
-
 /** Leases a reader for `use`. */
 export type LeaseReader = <T>(use: (reader: Reader) => Promise<T>) => Promise<T>;
+
+/** How one call reads the past. */
+export interface PastReads {
+  readonly lease: LeaseReader;
+  /** Of the call; undefined: several wait for it. */
+  readonly signal: AbortSignal | undefined;
+}
 
 /** What methods that read the past share: a class of work at the database, and turns of the event loop. */
 export class Past {
@@ -79,15 +84,15 @@ export class Past {
     return new Promise((resolve) => this.#pacer.push(resolve));
   }
 
-  /** Runs through updates, in turns of the event loop. */
-  async inTurns(updates: Iterable<BookUpdate>, use: (update: BookUpdate) => void): Promise<void> {
+  /** Runs work to its end, in turns of the event loop. @throws the reason why the call is over */
+  async inTurns<T>(work: Generator<void, T>, signal: AbortSignal | undefined): Promise<T> {
     await this.turn();
-    let until = performance.now() + sliceMs;
-    let count = 0;
-    for (const update of updates) {
-      use(update);
-      if (++count % updatesPerClockRead !== 0 || performance.now() < until) continue;
+    for (let until = performance.now() + sliceMs; ; ) {
+      const { done, value } = work.next();
+      if (done) return value;
+      if (performance.now() < until) continue;
       await this.turn();
+      signal?.throwIfAborted();
       until = performance.now() + sliceMs;
     }
   }
@@ -130,30 +135,47 @@ export function numberOf({ numberOffset }: BookUpdate, blockTimeNs: bigint): big
   return numberBase(blockTimeNs) + numberOffset;
 }
 
-/** The levels of a book, or of changes that are merged, by side and price. */
+/** The levels of a book, or of an update, with those of later updates. */
 export class LevelMap {
-  readonly #levels = { 1: new Map<string, ChangedLevel>(), 2: new Map<string, ChangedLevel>() };
+  readonly #first: Levels;
+  readonly #later = { 1: new Map<string, ChangedLevel>(), 2: new Map<string, ChangedLevel>() };
 
-  constructor(levels: readonly ChangedLevel[]) {
-    this.set(levels);
+  /** `first`: buys before sells, each side best first. */
+  constructor(first: readonly ChangedLevel[]) {
+    this.#first = bySide(first);
   }
 
   set(levels: readonly ChangedLevel[]): void {
-    for (const level of levels) this.#levels[level.side].set(level.price, level);
+    for (const level of levels) this.#later[level.side].set(level.price, level);
   }
 
   /** Best first. A book has no levels that are gone; changes do. */
-  levels(isBook: boolean): Levels {
-    const of = (side: BookSide) => {
-      const all = [...this.#levels[side].values()];
-      return (isBook ? all.filter(isThere) : all).sort(bestFirst(side));
+  *levels(isBook: boolean): Generator<void, Levels> {
+    const isLeftOut = isBook ? isGone : () => false;
+    const { buy, sell } = this.#first;
+    return {
+      buy: yield* merged(sides.buy, buy, this.#later[sides.buy], isLeftOut),
+      sell: yield* merged(sides.sell, sell, this.#later[sides.sell], isLeftOut),
     };
-    return { buy: of(sides.buy), sell: of(sides.sell) };
   }
 }
 
-function isThere({ volume, numberOfOrders }: ChangedLevel): boolean {
-  return volume !== 0n || numberOfOrders !== 0n;
+function* merged(
+  side: BookSide,
+  first: readonly DepthLevel[],
+  later: ReadonlyMap<string, DepthLevel>,
+  isLeftOut: (level: DepthLevel) => boolean,
+): Generator<void, readonly DepthLevel[]> {
+  if (later.size === 0) return first;
+  const changes = [...later.values()].sort(bestFirst(side));
+  yield;
+  const ladder = new PriceLadder<DepthLevel>(side);
+  ladder.adopt({ levels: first });
+  return (yield* ladder.merge(changes, isLeftOut)).levels;
+}
+
+function isGone({ volume, numberOfOrders }: DepthLevel): boolean {
+  return volume === 0n && numberOfOrders === 0n;
 }
 
 /** Levels in the order in which they are stored, by side. */

@@ -5,6 +5,7 @@ import {
   MarketHistoryState as State,
 } from "../../gen/marketd/history/v1/market_history_pb.js";
 import type { ChangedLevel } from "../domain/order-book.js";
+import { runAtOnce } from "../domain/work-pacer.js";
 import { type DepthSegment, depthSegment } from "../live/depth-segment.js";
 import { EncodedLevels, levelsAtOnceMax } from "../live/encoded-levels.js";
 import type { MarketDecimals } from "../live/live-market.js";
@@ -68,7 +69,7 @@ export class PendingBlocks {
     const updates = sorted(this.#markets).map(([marketId, { isWhole, levels: pending, sequenceNumber }]) => {
       const previous = isWhole ? 0n : (this.#sent.get(marketId) ?? 0n);
       this.#sent.set(marketId, sequenceNumber);
-      const levels = pending instanceof LevelMap ? pending.levels(isWhole) : bySide(pending);
+      const levels = pending instanceof LevelMap ? runAtOnce(pending.levels(isWhole)) : bySide(pending);
       const isLarge = levels.buy.length + levels.sell.length > levelsAtOnceMax;
       return depthSegment(marketId, isLarge ? new EncodedLevels(levels) : levels, sequenceNumber, previous);
     });

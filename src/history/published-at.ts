@@ -1,7 +1,7 @@
 import type { Reader } from "../store/connection/lease.js";
 import { readBeginsAfter, readSegment } from "../store/history-reads.js";
 import { segmentStates } from "../store/history-table.js";
-import type { Past } from "./past.js";
+import type { Past, PastReads } from "./past.js";
 import { foldTo } from "./past-book.js";
 import type { PublishedAt } from "./resume.js";
 
@@ -72,6 +72,7 @@ export class PublishedNumbers {
     const request = { marketId, streamSequence, keyframe: false, changesAfter: 0n, changesUpTo: streamSequence };
     const segment = await readSegment(reader, request);
     if (segment === undefined || segment.state >= segmentStates.stale) return undefined;
-    return (await foldTo(this.#past, (use) => use(reader), segment, { streamSequence })).sequenceNumber;
+    const reads: PastReads = { lease: (use) => use(reader), signal: undefined };
+    return (await foldTo(this.#past, reads, segment, { streamSequence })).sequenceNumber;
   }
 }

@@ -77,7 +77,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   readonly #plan: ReplayPlan;
   readonly #options: ReplayOptions;
   readonly #state: LiveState;
-  readonly #reads: CursorReads = { lease: (use) => this.#lease(use), aheadLeft: readsAheadMax };
+  readonly #reads: CursorReads;
   readonly #cursors = new Map<string, MarketCursor>();
   /** Cursors with an event, the earliest first. */
   readonly #order: MarketCursor[] = [];
@@ -104,6 +104,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     this.#plan = plan;
     this.#options = options;
     this.#state = options.past.live.state();
+    this.#reads = { lease: (use) => this.#lease(use), signal: options.call.signal, aheadLeft: readsAheadMax };
     this.#block = plan.from;
     this.#upTo = plan.from.streamSequence;
     this.#newestSequence = this.#upTo;
@@ -288,11 +289,11 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     return past.lease(call, use, { storeId: this.#plan.storeId, streamSequence: this.#newestSequence });
   }
 
-  /** Reads may wait for their turn and for the database, but the reader hears of it. */
-  #patiently<T>(reading: Promise<T>): Promise<T> {
+  /** Reads, and large messages, may wait for their turn and for the database, but the reader hears of it. */
+  #patiently<T>(work: Promise<T>): Promise<T> {
     this.#flush();
     const beats = setInterval(() => this.#beat(), Math.ceil(this.#options.heartbeatMs / beatsPerHeartbeat));
-    return reading.finally(() => clearInterval(beats));
+    return work.finally(() => clearInterval(beats));
   }
 
   /** An empty message after a long silence. It names no block: the next one may be half read. */
@@ -386,8 +387,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
       this.#push(responses);
       return undefined;
     }
-    this.#flush();
-    return Promise.all(encoding).then(() => this.#push(responses));
+    return this.#patiently(Promise.all(encoding)).then(() => this.#push(responses));
   }
 
   #push(responses: readonly ReplayResponse[]): void {

@@ -13,7 +13,7 @@ export const waitingMax = 1_000;
 /** The longest wait for the database. Clients have usually given up by then. */
 export const waitMsMax = 5_000;
 
-/** The fraction of slots that one address may hold, so that another address always finds a free one. */
+/** The fraction of slots, also of a class, that one address may hold, so that another always finds a free one. */
 export const addressShare = 0.8;
 
 /** What a slot is used for. `internal`: the process's own statements. */
@@ -74,8 +74,10 @@ interface Waiting {
 /** The requests of one address, or of the process itself. */
 interface Client {
   readonly key: string;
-  readonly runningMax: number;
+  /** The fraction of slots that it may hold. */
+  readonly share: number;
   running: number;
+  readonly runningOf: Record<WorkClass, number>;
   /** The first requests of calls, in order of arrival. */
   readonly first: Set<Waiting>;
   /** Requests without a limit, which go before those. So no file is cut short. */
@@ -96,7 +98,7 @@ export class FairQueue {
   readonly #pacer = new WorkPacer();
   readonly #refused = new Map<RefusalReason, number>();
   /** Requests at the database, by class. */
-  readonly #runningOf: Record<WorkClass, number> = { ledger: 0, export: 0, history: 0, internal: 0 };
+  readonly #runningOf = noneOf();
   #running = 0;
   /** First requests of calls only. */
   #waiting = 0;
@@ -191,6 +193,7 @@ export class FairQueue {
   async #work<T>(client: Client, { class: workClass, call }: SlotRequest, work: () => Promise<T>): Promise<T> {
     this.#clients.set(client.key, client);
     client.running++;
+    client.runningOf[workClass]++;
     this.#running++;
     this.#runningOf[workClass]++;
     try {
@@ -200,6 +203,7 @@ export class FairQueue {
       return result;
     } finally {
       client.running--;
+      client.runningOf[workClass]--;
       this.#running--;
       this.#runningOf[workClass]--;
       this.#forgetIdle(client);
@@ -208,8 +212,10 @@ export class FairQueue {
   }
 
   #hasSlotFor(client: Client, workClass: WorkClass): boolean {
-    if (this.#running >= this.limits.slots || client.running >= client.runningMax) return false;
-    return this.#runningOf[workClass] < shareOf(this.limits.slots, classShares[workClass]);
+    const { slots } = this.limits;
+    if (this.#running >= slots || client.running >= shareOf(slots, client.share)) return false;
+    const ofClass = shareOf(slots, classShares[workClass]);
+    return this.#runningOf[workClass] < ofClass && client.runningOf[workClass] < shareOf(ofClass, client.share);
   }
 
   #startNext(): void {
@@ -264,8 +270,8 @@ export class FairQueue {
     const key = call === undefined ? internalKey : quotaKey(call.clientAddress);
     let client = this.#clients.get(key);
     if (client === undefined) {
-      const runningMax = shareOf(this.limits.slots, call === undefined ? 1 : addressShare);
-      client = { key, runningMax, running: 0, first: new Set(), unlimited: new Set() };
+      const share = call === undefined ? 1 : addressShare;
+      client = { key, share, running: 0, runningOf: noneOf(), first: new Set(), unlimited: new Set() };
       this.#clients.set(key, client);
     }
     return client;
@@ -274,6 +280,10 @@ export class FairQueue {
   #forgetIdle(client: Client): void {
     if (client.running + client.first.size + client.unlimited.size === 0) this.#clients.delete(client.key);
   }
+}
+
+function noneOf(): Record<WorkClass, number> {
+  return { ledger: 0, export: 0, history: 0, internal: 0 };
 }
 
 /** The key of the process itself, which is no address. */
