@@ -7,7 +7,7 @@ import { fuzzers } from "./attack/fuzz.js";
 import { http1Attacks } from "./attack/http1-attacks.js";
 import { http2Attacks } from "./attack/http2-attacks.js";
 import { limitAttacks } from "./attack/limit-attacks.js";
-import { hostileLists } from "./attack/list-attacks.js";
+import { hostileLists, longLists } from "./attack/list-attacks.js";
 import { loadAttacks } from "./attack/load-attacks.js";
 import { unreadStreams } from "./attack/stream-attacks.js";
 import { Tally } from "./attack/tally.js";
@@ -60,9 +60,15 @@ const patientConnections = 140;
 /** A round takes so long at least: the well-behaved client makes 50 calls a second, and a percentile takes 100. */
 const roundMinMs = 2_000;
 
-const cheap = [...http1Attacks, ...http2Attacks, ...loadAttacks, hostileLists, unreadStreams, ...limitAttacks].filter(
-  (attack) => attack.minSeconds === undefined,
-);
+const cheap = [
+  ...http1Attacks,
+  ...http2Attacks,
+  ...loadAttacks,
+  hostileLists,
+  longLists,
+  unreadStreams,
+  ...limitAttacks,
+].filter((attack) => attack.minSeconds === undefined);
 const patient = [...http1Attacks, ...http2Attacks].filter((attack) => attack.minSeconds !== undefined);
 
 /** A well-behaved client in a thread of its own, beside all attacks. */

@@ -1,42 +1,34 @@
-import { create, toBinary } from "@bufbuild/protobuf";
-import { MarketSchema } from "../../gen/vega/markets_pb.js";
-import { openDatabase } from "../../src/store/database.js";
-import { depthRows, levelRows } from "../../src/store/depth-table.js";
-import { marketRows } from "../../src/store/market-table.js";
-import { writeRows } from "../../src/store/table-rows.js";
+import { RecordingWriter, type VenueEventInit } from "../../examples/venues/recording.js";
 
-/** A market with so many levels on each side. */
-export const largeBook = { marketId: "large-book", sideLevels: 100_000 } as const;
+/** A venue's market with so many levels on each side, and how many blocks of its past there are. */
+export const largeBook = { marketId: "large-book", sideLevels: 100_000, blocks: 40 } as const;
 
-const rowsAtOnce = 10_000;
+const firstBlockNs = 1_700_000_000_000_000_000n;
+const blockNs = 500_000_000n;
+const decimals = 2;
+const middlePrice = 5_000_000;
+/** Levels that each block changes on each side. */
+const changesPerBlock = 5;
 
-/** Adds it to the last block of a store that nobody serves yet. */
-export async function addLargeBook(databaseUrl: string): Promise<void> {
-  const { marketId, sideLevels } = largeBook;
-  const database = openDatabase(databaseUrl);
-  try {
-    await database.withTransaction(async (connection) => {
-      const [progress] = await connection.query<{ stream_sequence: bigint }>("SELECT stream_sequence FROM progress");
-      if (progress === undefined) throw new Error("the store is empty");
-      const changedSequence = progress.stream_sequence;
-      const body = toBinary(MarketSchema, create(MarketSchema, { id: marketId }));
-      await writeRows(connection, marketRows, [{ marketId, changedSequence, body }]);
-      await writeRows(connection, depthRows, [
-        { marketId, sequenceNumber: 1n, publishedSequenceNumber: 1n, changedSequence },
-      ]);
-      const levels = Array.from({ length: 2 * sideLevels }, (_, n) => ({
-        marketId,
-        changedSequence,
-        side: n < sideLevels ? (1 as const) : (2 as const),
-        price: String(5_000_000 + (n < sideLevels ? -n : n)),
-        volume: BigInt(n + 1),
-        numberOfOrders: 1n,
-      }));
-      for (let at = 0; at < levels.length; at += rowsAtOnce) {
-        await writeRows(connection, levelRows, levels.slice(at, at + rowsAtOnce));
-      }
-    });
-  } finally {
-    await database.close();
+/** A recording of it, block by block. */
+export function* largeBookBlocks(): Generator<Buffer> {
+  const { marketId, sideLevels, blocks } = largeBook;
+  const writer = new RecordingWriter("attack");
+  const level = (sign: number, index: number, size: number) => {
+    return { price: ((middlePrice + sign * (index + 1)) / 10 ** decimals).toFixed(decimals), size: size.toFixed(0) };
+  };
+  const side = (sign: number) => Array.from({ length: sideLevels }, (_, index) => level(sign, index, index + 1));
+  const scale = { priceDecimals: decimals, sizeDecimals: decimals };
+  const first: readonly VenueEventInit[] = [
+    { case: "marketDefinition", value: { marketId, code: "LARGE", name: "a large book", ...scale } },
+    { case: "bookSnapshot", value: { marketId, bids: side(-1), asks: side(1) } },
+  ];
+  yield writer.block(firstBlockNs, first);
+  for (let block = 1; block < blocks; block++) {
+    const changed = (sign: number) => {
+      return Array.from({ length: changesPerBlock }, (_, n) => level(sign, (block * 97 + n) % sideLevels, block));
+    };
+    const delta = { marketId, bids: changed(-1), asks: changed(1) };
+    yield writer.block(firstBlockNs + BigInt(block) * blockNs, [{ case: "bookDelta", value: delta }]);
   }
 }

@@ -114,3 +114,35 @@ export const hostileLists: Attack = {
   expects: "no status 500, 502 or 504, a response to each, and no starvation",
   run: (round) => inParallel(round, width, () => ask(round)),
 };
+
+/** Values of each list, as many as may be. */
+const longest = 1_000;
+
+/** What a page of trades is asked for with lists as long as they may be, of identifiers that are as long as usual. */
+const longFilter = JSON.stringify(
+  Object.fromEntries(
+    (["orderIds", "partyIds", "marketIds"] as const).map((name, list) => {
+      return [name, Array.from({ length: longest }, (_, n) => String(list * longest + n).padStart(64, "0"))];
+    }),
+  ),
+);
+
+async function askLong(round: Round): Promise<void> {
+  const path = "/datanode.api.v2.TradingDataService/ListTrades";
+  const connection = await RawConnection.open(round.target.port, round.tally);
+  if (connection === undefined) return;
+  round.tally.requests++;
+  const type = "Content-Type: application/json\r\nConnect-Protocol-Version: 1";
+  const head = `POST ${path} HTTP/1.1\r\nHost: marketd\r\n${type}\r\nContent-Length: ${longFilter.length}`;
+  connection.write(`${head}\r\nConnection: close\r\n\r\n${longFilter}`);
+  await connection.untilEnded(responseMs);
+  if (connection.tallyResponses(round.tally, () => path) === 0) round.tally.wrong("no response to lists of a filter");
+  connection.close();
+}
+
+/** Several lists of a filter that are as long as they may be, at once. */
+export const longLists: Attack = {
+  name: "long lists of a filter, together",
+  expects: "no status 500, 502 or 504, a response to each, and no starvation",
+  run: (round) => inParallel(round, 8, () => askLong(round)),
+};

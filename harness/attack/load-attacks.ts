@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { type Attack, inParallel, type Round } from "./attack.js";
 import { largeBook } from "./large-book.js";
 import { RawConnection } from "./raw-connection.js";
@@ -149,15 +150,59 @@ async function askDepth(round: Round, port: number, n: number): Promise<void> {
   const rest = `/api/v2/market/depth/${marketId}/latest?maxDepth=${maxDepth}`;
   const sweep = Math.floor(n / depthsAsked);
   const path = Math.floor(sweep / codings.length) % 2 === 0 ? rest : rpc;
+  await askOnce(round, port, path, codings[sweep % codings.length]);
+}
+
+/** One request on a connection of its own. */
+async function askOnce(round: Round, port: number, path: string, coding = "identity"): Promise<void> {
   const connection = await RawConnection.open(port, round.tally);
   if (connection === undefined) return;
   round.tally.requests++;
-  const coding = codings[sweep % codings.length] ?? "";
   connection.write(`GET ${path} HTTP/1.1\r\n${host}Accept-Encoding: ${coding}\r\nConnection: close\r\n\r\n`);
   await connection.untilEnded(largeResponseMs);
   connection.tallyResponses(round.tally, () => path);
   connection.close();
 }
+
+/** Connections that ask for the past of a large book. */
+const pastWidth = 8;
+
+/** How long they ask at least: a percentile takes a hundred calls of others. */
+const pastMs = 4_000;
+
+/** The 99th percentile that others' calls may take meanwhile, in milliseconds: such a book takes as long as a whole. */
+const othersMsMax = 250;
+
+/** A book of the past is read, folded and sorted for each request, however few of its levels are asked for. */
+const pastOfLargeBook: Attack = {
+  name: "the past of a large book",
+  expects: "no starvation",
+  run: async (round) => {
+    const service = await round.target.startWithLargeBook();
+    const { marketId, blocks } = largeBook;
+    const latenciesMs: number[] = [];
+    let done = false;
+    const judge = async (): Promise<void> => {
+      while (!done) {
+        const startedMs = performance.now();
+        await (await fetch(`http://127.0.0.1:${service.port}/healthz`)).text();
+        latenciesMs.push(performance.now() - startedMs);
+        await sleep(20);
+      }
+    };
+    const judged = judge().catch((error: unknown) => round.tally.wrong(`health did not respond: ${String(error)}`));
+    const until = Math.max(round.until, performance.now() + pastMs);
+    await inParallel({ ...round, until }, pastWidth, () => {
+      const height = 1 + round.random.below(blocks);
+      return askOnce(round, service.port, `/api/v2/market/depth/${marketId}/at?blockHeight=${height}&maxDepth=1`);
+    });
+    done = true;
+    await judged;
+    const slow = latenciesMs.sort((a, b) => a - b)[Math.floor(latenciesMs.length * 0.99)] ?? 0;
+    if (slow > othersMsMax) round.tally.wrong(`the 99th percentile of others was ${Math.round(slow)} ms`);
+    await service.stop();
+  },
+};
 
 /** Attacks by sheer numbers. */
 export const loadAttacks: readonly Attack[] = [
@@ -167,4 +212,5 @@ export const loadAttacks: readonly Attack[] = [
   connectionFlood,
   stalledStreams,
   manyDepths,
+  pastOfLargeBook,
 ];

@@ -6,7 +6,7 @@ import { promisify } from "node:util";
 import { Network, networkDefaults } from "../../src/simulator/network.js";
 import { freePort } from "../../test/support/free-port.js";
 import { startTestServer, type TestServer } from "../../test/support/test-server.js";
-import { addLargeBook } from "./large-book.js";
+import { largeBookBlocks } from "./large-book.js";
 
 /** The network that is served: enough ledger entries that a page of 1,000 costs what it costs in earnest. */
 const simulation = ["--blocks", "300", "--markets", "12", "--orders-per-block", "20", "--entries-per-block", "100"];
@@ -111,8 +111,10 @@ export class Target {
     const url = new URL(this.#service.env["MARKETD_DATABASE_URL"] ?? "");
     url.pathname = "/attack_large_book";
     const env = { ...this.#service.env, MARKETD_DATABASE_URL: url.href };
-    await loadNetwork(this.#service.args[0] ?? "", 1, env);
-    await addLargeBook(url.href);
+    const loader = startLoader(this.#service.args[0] ?? "", env);
+    for (const block of largeBookBlocks()) loader.stdin?.write(block);
+    loader.stdin?.end();
+    await once(loader, "close");
     return this.#startOwn(env, []);
   }
 
