@@ -204,6 +204,40 @@ const pastOfLargeBook: Attack = {
   },
 };
 
+/** Connections that ask for a whole book of the past, and do not read it. */
+const unreadPastAsked = 60;
+
+/** Where they come from. */
+const unreadAddress = "127.0.0.9";
+
+/** What responses that nobody reads may add to the memory of a worker, in bytes: those of one address are bounded. */
+const unreadGrowthMax = 320 * 2 ** 20;
+
+/** Each response is made for its request alone, and is larger than what the kernel takes of it. */
+const unreadPast: Attack = {
+  name: "books of the past that nobody reads",
+  expects: "bounded memory",
+  run: async (round) => {
+    const service = await round.target.startWithLargeBook();
+    const before = service.residentBytes();
+    const connections: RawConnection[] = [];
+    for (let n = 0; n < unreadPastAsked; n++) {
+      const connection = await RawConnection.open(service.port, round.tally, unreadAddress);
+      if (connection === undefined) break;
+      connections.push(connection);
+      round.tally.requests++;
+      connection.write(get(`/api/v2/market/depth/${largeBook.marketId}/at?blockHeight=${1 + (n % largeBook.blocks)}`));
+      await connection.untilReceived(12, responseMs);
+      connection.tallyResponses(round.tally, () => "a book of the past");
+      connection.socket.pause();
+    }
+    const growth = service.residentBytes() - before;
+    if (growth > unreadGrowthMax) round.tally.wrong(`the worker grew by ${Math.round(growth / 2 ** 20)} MiB`);
+    for (const connection of connections) connection.close();
+    await service.stop();
+  },
+};
+
 /** Attacks by sheer numbers. */
 export const loadAttacks: readonly Attack[] = [
   ledgerFlood,
@@ -213,4 +247,5 @@ export const loadAttacks: readonly Attack[] = [
   stalledStreams,
   manyDepths,
   pastOfLargeBook,
+  unreadPast,
 ];

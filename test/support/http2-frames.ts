@@ -129,6 +129,8 @@ export interface FrameConnectionOptions {
   readonly tls?: boolean;
   /** The client's first SETTINGS. */
   readonly settings?: readonly (readonly [id: number, value: number])[];
+  /** The client's own address. */
+  readonly localAddress?: string;
   /** Answers the server's SETTINGS and PINGs, default true. */
   readonly polite?: boolean;
 }
@@ -161,11 +163,11 @@ export class FrameConnection {
 
   /** Connects without a word. */
   static async connect(port: number, options: FrameConnectionOptions = {}): Promise<FrameConnection> {
-    const { host = "127.0.0.1" } = options;
+    const { host = "127.0.0.1", localAddress } = options;
     const socket = await new Promise<Socket>((resolve, reject) => {
       const opened: Socket = options.tls
         ? tls.connect({ port, host, ALPNProtocols: ["h2"], rejectUnauthorized: false }, () => resolve(opened))
-        : net.connect({ port, host, noDelay: true }, () => resolve(opened));
+        : net.connect({ port, host, localAddress, noDelay: true }, () => resolve(opened));
       opened.once("error", reject);
     });
     return new FrameConnection(socket, options.polite ?? true);

@@ -102,12 +102,18 @@ export abstract class Exchange {
   abstract breakOff(error?: Pick<Failure, "code">): void;
 
   /**
-   * Sends a whole response, which counts until the peer has taken it over HTTP/2. Errors do not: they are some ten
-   * kilobytes at most, and nobody could handle that one is refused.
+   * Sends a whole response, which counts until the peer has taken it. Errors do not: they are some ten kilobytes at
+   * most, and nobody could handle that one is refused.
    * @throws Failure before anything was sent, if the client has too many unread bytes
    */
   sendCounted(status: number, headers: HeaderFields, body: Uint8Array): void {
+    this.count(body.length);
     this.send(status, headers, body);
+  }
+
+  /** Counts a response of so many bytes. */
+  count(bytes: number): void {
+    if (!this.isHead) countResponse(this.output, this.clientAddress, bytes);
   }
 
   /** Responds with a failure. A response that has started is aborted. */
@@ -153,9 +159,10 @@ export class Http1Exchange extends Exchange {
    */
   sendText(status: number, headers: HeaderFields, text: string): void {
     if (this.isHead || headers["content-length"] !== text.length) {
-      this.send(status, headers, Buffer.from(text));
+      this.sendCounted(status, headers, Buffer.from(text));
       return;
     }
+    this.count(text.length);
     this.output.writeHead(status, this.merged(headers));
     this.#writeTogether();
     this.output.flushHeaders();
@@ -218,11 +225,6 @@ export class Http2Exchange extends Exchange {
     const endStream = this.isHead || body === undefined || body.length === 0;
     this.output.respond(this.#fields(status, headers), { endStream });
     if (!endStream) endWithBody(this.output, body);
-  }
-
-  override sendCounted(status: number, headers: HeaderFields, body: Uint8Array): void {
-    if (!this.isHead) countResponse(this.output, body.length);
-    this.send(status, headers, body);
   }
 
   sendText(status: number, headers: HeaderFields, text: string): void {

@@ -1,4 +1,6 @@
-import type { Http2Session, Http2Stream } from "node:http2";
+import type { Http2Stream } from "node:http2";
+import type { Writable } from "node:stream";
+import { quotaKey } from "../../domain/client-address.js";
 import { Failure, unavailable } from "../../domain/failure.js";
 
 /**
@@ -7,57 +9,54 @@ import { Failure, unavailable } from "../../domain/failure.js";
  */
 export const pieceBytes = 262_144;
 
-/** Smaller responses are not counted: the most streams of a connection then have 16 MiB. */
+/** Smaller responses are not counted: the most streams of an HTTP/2 connection then have 16 MiB. */
 const countedBytesMin = 16_384;
 
-/** Unread responses of one HTTP/2 connection, in bytes: about fifty of the largest pages. */
-export const unreadBytesPerConnectionMax = 134_217_728;
+/** Unread responses of one client address, in bytes: about fifty of the largest pages. */
+export const unreadBytesPerClientMax = 134_217_728;
 
-/** Unread responses of all HTTP/2 connections of a process, in bytes. */
+/** Unread responses of a process, in bytes. */
 export const unreadBytesMax = 536_870_912;
 
 /** Retry delay for a client whose response was refused. */
 const retryMs = 1_000;
 
-/** Counts the bytes of responses that readers have not taken, by owner and in all. */
-export class UnreadBytes<Owner> {
-  readonly #ownerName: string;
-  readonly #ofOwnerMax: number;
-  readonly #inAllMax: number;
-  readonly #byOwner = new Map<Owner, number>();
+/** Counts the bytes of responses that readers have not taken, by client and in all. */
+export class UnreadBytes {
+  readonly #byClient = new Map<string, number>();
   #inAll = 0;
 
-  /** `ownerName`: what errors call an owner. A single response may exceed both limits, in bytes. */
-  constructor(ownerName: "connection" | "client", ofOwnerMax: number, inAllMax: number) {
-    this.#ownerName = ownerName;
-    this.#ofOwnerMax = ofOwnerMax;
-    this.#inAllMax = inAllMax;
-  }
+  /** A single response may exceed both limits, in bytes. */
+  constructor(
+    private readonly ofClientMax: number,
+    private readonly inAllMax: number,
+  ) {}
 
-  /** @throws Failure if the owner, or the process, holds too many unread bytes */
-  add(owner: Owner, bytes: number): void {
-    const unread = this.#byOwner.get(owner) ?? 0;
-    if (unread + bytes > this.#ofOwnerMax && unread > 0) {
-      const message = `this ${this.#ownerName} has ${unread} bytes of responses to read; read them, or ask for less at once`;
+  /** @throws Failure if the client, or the process, holds too many unread bytes */
+  add(client: string, bytes: number): void {
+    const unread = this.#byClient.get(client) ?? 0;
+    if (unread + bytes > this.ofClientMax && unread > 0) {
+      const message = `this client has ${unread} bytes of responses to read; read them, or ask for less at once`;
       throw new Failure("resource_exhausted", message, { reason: "UNREAD_RESPONSES", retryAfterMs: retryMs });
     }
-    if (this.#inAll + bytes > this.#inAllMax && this.#inAll > 0) {
+    if (this.#inAll + bytes > this.inAllMax && this.#inAll > 0) {
       throw unavailable("this server holds as many unread responses as it can", "TOO_MANY_UNREAD_RESPONSES", retryMs);
     }
-    this.#byOwner.set(owner, unread + bytes);
+    this.#byClient.set(client, unread + bytes);
     this.#inAll += bytes;
   }
 
   /** The reader has taken so many. */
-  remove(owner: Owner, bytes: number): void {
-    const unread = (this.#byOwner.get(owner) ?? 0) - bytes;
-    if (unread > 0) this.#byOwner.set(owner, unread);
-    else this.#byOwner.delete(owner);
+  remove(client: string, bytes: number): void {
+    const unread = (this.#byClient.get(client) ?? 0) - bytes;
+    if (unread > 0) this.#byClient.set(client, unread);
+    else this.#byClient.delete(client);
     this.#inAll -= bytes;
   }
 }
 
-const unreadResponses = new UnreadBytes<Http2Session>("connection", unreadBytesPerConnectionMax, unreadBytesMax);
+const unreadResponses = new UnreadBytes(unreadBytesPerClientMax, unreadBytesMax);
+
 /** Bytes of responses that are written in pieces. */
 const bytesToWrite = new WeakMap<Http2Stream, number>();
 
@@ -78,14 +77,14 @@ export function unreadBytes(stream: Http2Stream): number {
 }
 
 /**
- * Counts a response of `bytes` until its stream closes. Call it before writing any of it.
- * @throws Failure if the connection, or the process, holds too many unread bytes
+ * Counts a response of `bytes` until the peer has taken it. Call it before writing any of it.
+ * @throws Failure if the client, or the process, holds too many unread bytes
  */
-export function countResponse(stream: Http2Stream, bytes: number): void {
-  const { session } = stream;
-  if (bytes < countedBytesMin || session === undefined || stream.destroyed) return;
-  unreadResponses.add(session, bytes);
-  stream.once("close", () => unreadResponses.remove(session, bytes));
+export function countResponse(output: Writable, clientAddress: string, bytes: number): void {
+  if (bytes < countedBytesMin || output.destroyed) return;
+  const client = quotaKey(clientAddress);
+  unreadResponses.add(client, bytes);
+  output.once("close", () => unreadResponses.remove(client, bytes));
 }
 
 /** Ends a stream with this body. A large one is written piece by piece. */

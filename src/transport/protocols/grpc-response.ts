@@ -5,7 +5,7 @@ import { type Framing, framingOf } from "../call/framing.js";
 import type { CallWire } from "../call/server-call.js";
 import { type DataHeaders, eachField, withOwn } from "../common-headers.js";
 import type { Exchange, Http2Exchange } from "../connections/exchange.js";
-import { countResponse, endWithBody } from "../connections/unread-responses.js";
+import { endWithBody } from "../connections/unread-responses.js";
 import { type CallError, errorTrailers, okTrailers } from "../errors.js";
 import { grpcFields, type RpcContentType } from "./rpc-methods.js";
 
@@ -89,7 +89,7 @@ export class GrpcResponse extends FramedResponse<Http2Exchange> {
   protected send({ metadata }: EncodedResponse, frame: Uint8Array): void {
     const { isGone, output } = this.exchange;
     if (isGone) return;
-    countResponse(output, frame.length);
+    this.exchange.count(frame.length);
     if (metadata === undefined) output.on("wantTrailers", sendOkTrailers);
     else {
       const trailers = { ...Object.fromEntries(metadata.trailers), ...okTrailers };

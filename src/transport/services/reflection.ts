@@ -45,7 +45,7 @@ export const unreadBytesMax = 134_217_728;
 export function reflectionMethods(services: readonly DescService[]): Api {
   const files = [...anyRegistry].map((type) => type.file);
   const replies = new Replies(new DescriptorIndex([...services, ServerReflection, AlphaServerReflection], files));
-  const unread = new UnreadBytes<string>("client", unreadBytesPerClientMax, unreadBytesMax);
+  const unread = new UnreadBytes(unreadBytesPerClientMax, unreadBytesMax);
   // v1alpha has the same fields in another package, so its bytes are the same.
   return [ServerReflection, AlphaServerReflection].map(({ method: { serverReflectionInfo: desc } }) =>
     bidiStreaming<DescMessage, DescMessage>(desc, (requests, { clientAddress }) => {
@@ -67,7 +67,7 @@ class ReflectionStream implements ResponseStream {
   constructor(
     private readonly requests: RequestStream,
     private readonly respond: (request: Message) => ReflectionResponse,
-    private readonly unread: UnreadBytes<string>,
+    private readonly unread: UnreadBytes,
     private readonly client: string,
   ) {}
 

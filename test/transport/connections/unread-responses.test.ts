@@ -1,8 +1,10 @@
+import { once } from "node:events";
+import http, { type IncomingMessage } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, type TestContext, test } from "vitest";
 import { Failure } from "../../../src/domain/failure.js";
 import { errorTextLengthMax, violationsMax } from "../../../src/encoding/status.js";
-import { pieceBytes, unreadBytesPerConnectionMax } from "../../../src/transport/connections/unread-responses.js";
+import { pieceBytes, unreadBytesPerClientMax } from "../../../src/transport/connections/unread-responses.js";
 import type { TransportLimits } from "../../../src/transport/options.js";
 import {
   data,
@@ -140,11 +142,11 @@ test("a peer that reads nothing from its socket for a while is not taken for a d
   connection.close();
 });
 
-test("the responses that a connection leaves unread are bounded, and come again once they are read", async (context) => {
+test("the responses that a client leaves unread are bounded, and come again once they are read", async (context) => {
   const server = await serve(context, {});
   const connection = await FrameConnection.open(server.port, { settings: closedWindow });
   const bytes = 4_000_000;
-  const fit = Math.floor(unreadBytesPerConnectionMax / bytes);
+  const fit = Math.floor(unreadBytesPerClientMax / bytes);
   const ids = Array.from({ length: fit + 20 }, (_, i) => 2 * i + 1);
   for (const id of ids) connection.send(call(id, "GetMarket", "application/grpc", request(`long ${bytes}`)));
   await connection.frame(({ streamId }) => streamId === ids.at(-1));
@@ -154,8 +156,9 @@ test("the responses that a connection leaves unread are bounded, and come again 
     ({ type, flags }) => (type === frameType.headers && (flags & flag.endStream) !== 0) || type === frameType.rstStream,
   );
   expect(refused.length).toBe(20);
-  // Another connection has its own share.
-  const other = await FrameConnection.open(server.port, { settings: [[setting.initialWindowSize, 10_000_000]] });
+  // Another client has its own share.
+  const settings = [[setting.initialWindowSize, 10_000_000]] as const;
+  const other = await FrameConnection.open(server.port, { settings, localAddress: "127.0.0.2" });
   other.send(windowUpdate(0, 10_000_000), call(1, "GetMarket", "application/grpc", request(`long ${bytes}`)));
   await other.frame(({ streamId, type, flags }) => streamId === 1 && type === frameType.headers && (flags & 1) !== 0);
   expect(other.frames.reduce((sum, { type, payload }) => sum + (type === 0 ? payload.length : 0), 0)).toBeGreaterThan(
@@ -179,7 +182,7 @@ test.for(["/metrics", "/file.txt"])("unread bytes of %s count, and are shared", 
   });
   onTestFinished(() => server.close());
   const connection = await FrameConnection.open(server.address.port, { settings: closedWindow });
-  const fit = Math.floor(unreadBytesPerConnectionMax / bytes);
+  const fit = Math.floor(unreadBytesPerClientMax / bytes);
   const ids = Array.from({ length: fit + 20 }, (_, i) => 2 * i + 1);
   const before = process.memoryUsage().rss;
   connection.send(...ids.map((id) => headers(id, getFields(path), flag.endStream)));
@@ -194,11 +197,32 @@ test.for(["/metrics", "/file.txt"])("unread bytes of %s count, and are shared", 
   connection.close();
 });
 
+test("so are those over HTTP/1.1, of all connections of a client", async ({ onTestFinished }) => {
+  const fit = 8;
+  const file = { contentType: "text/plain", bytes: Buffer.alloc(unreadBytesPerClientMax / fit) };
+  const { server } = await serveFake({ files: new Map([["/file.txt", file]]) });
+  onTestFinished(() => server.close());
+  const ask = async (localAddress: string): Promise<IncomingMessage> => {
+    const { port } = server.address;
+    const request = http.get({ port, host: "127.0.0.1", localAddress, path: "/file.txt", agent: false });
+    const [response] = (await once(request, "response")) as [IncomingMessage];
+    return response;
+  };
+  const unread = await Promise.all(Array.from({ length: fit }, () => ask("127.0.0.1")));
+  expect(unread.map(({ statusCode }) => statusCode)).toEqual(Array(fit).fill(200));
+  expect((await ask("127.0.0.1")).statusCode).toBe(429);
+  expect((await ask("127.0.0.2")).statusCode).toBe(200);
+  const [first] = unread;
+  first?.resume();
+  await once(first as IncomingMessage, "end");
+  expect((await ask("127.0.0.1")).statusCode).toBe(200);
+});
+
 test("an error of many bytes is sent to a client that leaves too much unread", async ({ onTestFinished }) => {
   const files = 16;
   const { server, service: fake } = await serveFake({
     files: new Map([
-      ["/file.txt", { contentType: "text/plain", bytes: Buffer.alloc(unreadBytesPerConnectionMax / files) }],
+      ["/file.txt", { contentType: "text/plain", bytes: Buffer.alloc(unreadBytesPerClientMax / files) }],
     ]),
   });
   onTestFinished(() => server.close());
