@@ -32,7 +32,7 @@ export async function readPastBook(past: Past, marketId: string, moment: Moment,
     const request = { marketId, streamSequence, keyframe: true, changesAfter: 0n, changesUpTo: streamSequence };
     const lastTrade = await readLastTrade(reader, marketId, block.height);
     if (lastTrade === undefined) await requireTrades(reader, block);
-    return { block, newest: reach.newest, segment: await requireSegment(reader, request), lastTrade };
+    return { block, newest: reach.newest, segment: await requireSegment(reader, request, nearestBook), lastTrade };
   });
   // Others have the connection while this computes.
   const { levels, sequenceNumber } = await foldTo(past, (use) => past.lease(call, use, newest), segment, block);
