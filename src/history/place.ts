@@ -108,12 +108,19 @@ export async function nearestBook(
     const isThere = withBooks.includes(last?.state as 0 | 1);
     return isThere ? block : nearestBook(reader, marketId, block.streamSequence);
   }
-  const last = await readBegin(reader, marketId, { before: streamSequence + 1n, last: true }, withBooks);
-  if (last === undefined) return undefined;
-  const end = await readBegin(reader, marketId, { after: last.streamSequence }, withoutBooks);
-  const upTo = end === undefined ? streamSequence : end.streamSequence - 1n;
-  const { block } = await readBlockAt(reader, { streamSequence: upTo });
-  return block !== undefined && block.streamSequence >= last.streamSequence ? block : undefined;
+  return lastBook(reader, marketId, streamSequence);
+}
+
+/** The last block up to a place at whose end a market has a book. */
+async function lastBook(reader: Reader, marketId: string, upTo: bigint): Promise<PastBlock | undefined> {
+  const begin = await readBegin(reader, marketId, { before: upTo + 1n, last: true }, withBooks);
+  if (begin === undefined) return undefined;
+  const range = { after: begin.streamSequence, before: upTo + 1n };
+  const end = await readBegin(reader, marketId, range, withoutBooks);
+  const { block } = await readBlockAt(reader, { streamSequence: end === undefined ? upTo : end.streamSequence - 1n });
+  if (block !== undefined && block.streamSequence >= begin.streamSequence) return block;
+  // It was there only before the last end of a repeated height.
+  return lastBook(reader, marketId, begin.streamSequence - 1n);
 }
 
 async function beforeOldest(reader: Reader, marketId: string, findNearest: FindNearest): Promise<Failure> {

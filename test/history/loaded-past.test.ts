@@ -153,6 +153,10 @@ test("a place in the middle of a repeated block is the block before, and its cha
   expect(infoOf(JSON.parse(await get("market/depth/x/changes?fromBlockHeight=3"))).reason).toBe("MARKET_WAS_STALE");
   const replay = await replayed(`marketIds=x&${from}&untilBlockHeight=4&everyUpdate=true`);
   expect(replay.map(({ block }) => Number(block.streamSequence))).toEqual([3, 4, 5].map((n) => Number(ends[n])));
+  for (const height of [2, 3]) {
+    const refused = await at("x", `blockHeight=${height}`);
+    expect(refused).toMatchObject({ reason: "MARKET_WAS_STALE", metadata: { nearest_height: "1" } });
+  }
 });
 
 test("a replay is resumed behind each end of a repeated block", async () => {
