@@ -144,7 +144,7 @@ export class History {
   async #plan(reader: Reader, request: ReplayRequest): Promise<ReplayPlan> {
     const { marketIds, resume, until, speed, everyUpdate } = request;
     const oldest = await readOldestBegins(reader, marketIds);
-    const moment = resume === undefined ? request.from : { streamSequence: resume.streamSequence };
+    const moment = resume === undefined ? request.from : await momentOf(reader, resume);
     const { block, reach: stored } = await startOf(reader, moment, marketIds);
     const from = resume === undefined ? block : await blockOf(reader, block, resume);
     await requireKept(reader, from, oldest);
@@ -213,6 +213,12 @@ async function startOf(
   const { height, timeNs, streamSequence } = first;
   const { reach: stored } = await readBlockAt(reader, { height });
   return { block: { height, timeNs, streamSequence }, reach: stored };
+}
+
+/** The moment of a token: of an end of the first block, whose height is repeated, that block. */
+async function momentOf(reader: Reader, { streamSequence }: ResumePlace): Promise<Moment> {
+  const { block } = await readBlockAt(reader, { height: 0n }, true);
+  return block !== undefined && streamSequence < block.streamSequence ? { height: block.height } : { streamSequence };
 }
 
 /**
