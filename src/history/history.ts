@@ -20,7 +20,7 @@ import {
 } from "../store/history-reads.js";
 import { addCounter, addGauge, type Metrics } from "../telemetry/metrics.js";
 import { Past, type pastLimits } from "./past.js";
-import { findPlace, firstPlace, notKept, requirePassed } from "./place.js";
+import { findPlace, firstPlace, nearestBook, notKept, requirePassed } from "./place.js";
 import { PublishedNumbers } from "./published-at.js";
 import { Replay, type ReplayPlan } from "./replay.js";
 import { entryAt, reach } from "./resume.js";
@@ -243,10 +243,15 @@ async function requireKept(
   throw notKept(await oldestPlace(reader, ids));
 }
 
-/** The oldest block, by its last end, from which on a market has a book. */
+/** The oldest block at whose last end a market has a book. */
 async function oldestPlace(reader: Reader, marketIds: readonly string[]): Promise<PastBlock | undefined> {
-  const [first] = inOrder(await readOldestBooks(reader, marketIds));
-  return first && (await readBlockAt(reader, { streamSequence: first.streamSequence }, true)).block;
+  const places: PastBlock[] = [];
+  for (const { marketId, height, streamSequence } of inOrder(await readOldestBooks(reader, marketIds))) {
+    if (places.some((place) => place.height <= height)) break;
+    const place = await nearestBook(reader, marketId, streamSequence - 1n);
+    if (place !== undefined) places.push(place);
+  }
+  return inOrder(places)[0];
 }
 
 function inOrder<B extends PastBlock>(begins: readonly B[]): B[] {

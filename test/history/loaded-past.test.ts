@@ -174,6 +174,19 @@ test("a replay is resumed behind each end of a repeated block", async () => {
   expect((await replayed("untilBlockHeight=3&everyUpdate=true")).at(-1)?.block.streamSequence).toBe(String(ends[3]));
 });
 
+test("a replay that would begin before what is kept names a block with a book at its end", async () => {
+  const [{ block: first }] = (await replayed("untilBlockHeight=2&everyUpdate=true")) as [Message];
+  expect(first.height).toBe("1");
+  const refused = (ids: string) => get(`stream/markets/depth/replay?fromStreamSequence=${first.streamSequence}${ids}`);
+  for (const [ids, nearest_height] of [
+    ["", "1"],
+    ["&marketIds=y", "5"],
+  ] as const) {
+    const { reason, metadata } = infoOf(JSON.parse(await refused(ids)));
+    expect([reason, metadata]).toEqual(["HISTORY_NOT_KEPT", expect.objectContaining({ nearest_height })]);
+  }
+});
+
 test("a network that stopped to be upgraded has nothing behind its last block", async () => {
   const stop = ends
     .slice(-1)
