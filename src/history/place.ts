@@ -93,6 +93,12 @@ function wasStale(marketId: string, nearest: PastBlock | undefined): Failure {
   return new Failure("failed_precondition", message, parts("MARKET_WAS_STALE", nearest));
 }
 
+/** Whether a market has a book at a place. */
+export async function hasBook(reader: Reader, marketId: string, streamSequence: bigint): Promise<boolean> {
+  const begin = await readBegin(reader, marketId, { before: streamSequence + 1n, last: true }, everyState);
+  return begin !== undefined && withBooks.includes(begin.state);
+}
+
 /** The first block behind a place at whose end a market has a book, or the last one before. */
 export async function nearestBook(
   reader: Reader,
@@ -104,8 +110,7 @@ export async function nearestBook(
     const { block } = await readBlockAt(reader, { streamSequence: next.streamSequence }, true);
     if (block === undefined || block.streamSequence === next.streamSequence) return block;
     // The height is repeated, and counts as it was at last.
-    const last = await readBegin(reader, marketId, { before: block.streamSequence + 1n, last: true }, everyState);
-    const isThere = withBooks.includes(last?.state as 0 | 1);
+    const isThere = await hasBook(reader, marketId, block.streamSequence);
     return isThere ? block : nearestBook(reader, marketId, block.streamSequence);
   }
   return lastBook(reader, marketId, streamSequence);
