@@ -310,24 +310,33 @@ export class PastQuestions {
       if (text.endsWith("MARKET_WAS_STALE")) this.tally.fact("told that a market was stale");
       if (text.endsWith("MARKET_UNKNOWN")) this.tally.fact("told that a market was not announced");
       if (error.code === codes.failedPrecondition && this.random.next() < nearestShare) {
-        await this.#askNearest(asked, place, past, error);
+        await this.#askNearest(asked, place, past, error, kind);
       }
     } else if (isRefusal(text)) this.tally.honest(kind, text);
     else this.tally.wrong(kind, place, `${text}: ${error.message}`);
   }
 
   /** The place that a refusal names instead must be a block, and can be had. */
-  async #askNearest(asked: Asked, place: string, past: MarketPast, { metadata }: ServiceError): Promise<void> {
+  async #askNearest(
+    asked: Asked,
+    place: string,
+    past: MarketPast,
+    { metadata }: ServiceError,
+    refused: string,
+  ): Promise<void> {
     const sequence = metadata["nearest_stream_sequence"];
     if (sequence === undefined) return;
     const kind = "nearest place of a refusal";
-    const block = this.kept.oracle.blockAt("sequence", BigInt(sequence));
+    const end = this.kept.oracle.blockAt("sequence", BigInt(sequence));
     const told = `${metadata["nearest_height"]} ${metadata["nearest_timestamp"]} ${sequence}`;
-    if (block === undefined || told !== `${block.height} ${block.timeNs} ${block.sequence}`) {
+    if (end === undefined || told !== `${end.height} ${end.timeNs} ${end.sequence}`) {
       this.tally.wrong(kind, place, `${told} is no block`);
       return;
     }
-    const path = `${pathOf(past)}/at?stream_sequence=${sequence}`;
+    // Of a height that is repeated, a list may begin with an earlier end.
+    const isOfList = refused === "page of changes";
+    const block = isOfList ? this.kept.oracle.lastEnd(end) : end;
+    const path = `${pathOf(past)}/at?stream_sequence=${block.sequence}`;
     const response = await asked.client.exchange({ path, deadlineMs });
     const text = response.status === 200 ? "" : errorText(errorOf(response));
     if (response.status === 200) {

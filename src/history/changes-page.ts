@@ -15,7 +15,16 @@ import {
 import { segmentStates } from "../store/history-table.js";
 import { MarketCursor } from "./market-cursor.js";
 import { bySide, type Past } from "./past.js";
-import { firstPlace, nearestBook, notKept, requirePassed, requireSegment, withBooks, withoutBooks } from "./place.js";
+import {
+  type FindNearest,
+  firstPlace,
+  nearestBook,
+  notKept,
+  requirePassed,
+  requireSegment,
+  withBooks,
+  withoutBooks,
+} from "./place.js";
 
 /** Changes of a page, at most. */
 export const changesPerPageMax = 1_000;
@@ -60,7 +69,7 @@ interface Bounds {
 
 /** What a request asks for. */
 interface Wanted extends Bounds {
-  /** The end of the first block; 0: it begins with the oldest that is kept. */
+  /** Of the first block, the end that counts; 0: it begins with the oldest that is kept. */
   readonly firstEnd: bigint;
 }
 
@@ -116,11 +125,24 @@ async function boundsOf(
   // Blocks are loaded whose past is not kept: a list must not begin with them.
   const isOff = kept < newest;
   if (isOff && ((from !== undefined && firstEnd > kept) || (newestFirst && end < wanted))) {
-    throw notKept(await nearestBook(reader, marketId, kept));
+    throw notKept(await nearestChange(reader, marketId, kept));
   }
   if (from === undefined) return { bounds: { from: 0n, firstEnd: 0n, until: end }, reach };
-  return { bounds: { from: await firstPlace(reader, from), firstEnd, until: end }, reach };
+  const place = await firstPlace(reader, from);
+  // If its height is repeated: a stream sequence number names a single end, as does a list that goes up to one.
+  const isOfEnds = "streamSequence" in from || firstEnd >= end;
+  const range = { after: place - 1n, before: firstEnd };
+  const begin = isOfEnds ? await readBegin(reader, marketId, range, withBooks) : undefined;
+  return { bounds: { from: place, firstEnd: begin?.streamSequence ?? firstEnd, until: end }, reach };
 }
+
+/** The nearest block with a book. If its height is repeated, the end at which that began: a list from there has it whole. */
+const nearestChange: FindNearest = async (reader, marketId, streamSequence) => {
+  const block = await nearestBook(reader, marketId, streamSequence);
+  if (block === undefined || block.streamSequence <= streamSequence) return block;
+  const begins = await beginOfPart(reader, marketId, block.streamSequence + 1n);
+  return { ...block, streamSequence: begins ?? block.streamSequence };
+};
 
 /** The part of a range that hangs together, from its beginning on; of a list that begins with the newest, from its end on. */
 async function clip(reader: Reader, marketId: string, wanted: Wanted, newestFirst: boolean): Promise<Bounds> {
@@ -134,15 +156,15 @@ async function clip(reader: Reader, marketId: string, wanted: Wanted, newestFirs
     return from;
   };
   if (newestFirst) {
-    if (until > 0n) await requireSegment(reader, { ...request, streamSequence: until - 1n });
+    if (until > 0n) await requireSegment(reader, { ...request, streamSequence: until - 1n }, nearestChange);
     return { from: await partBefore(until), until };
   }
   const first = firstEnd === 0n ? (await readBegin(reader, marketId, {}, withBooks))?.streamSequence : firstEnd;
   if (first === undefined) return { from: until, until };
-  if (first >= until) return { from: await partBefore(until), until };
-  await requireSegment(reader, { ...request, streamSequence: first });
-  const gap = await readBegin(reader, marketId, { after: first, before: until }, withoutBooks);
-  return { from: await partBefore(first + 1n), until: gap?.streamSequence ?? until };
+  if (first < until) await requireSegment(reader, { ...request, streamSequence: first }, nearestChange);
+  const start = first < until ? first : from;
+  const gap = await readBegin(reader, marketId, { after: start, before: until }, withoutBooks);
+  return { from: await partBefore(start + 1n), until: gap?.streamSequence ?? until };
 }
 
 /** Where the part with books begins that is the last one before a place. */

@@ -20,7 +20,7 @@ import {
 } from "../store/history-reads.js";
 import { addCounter, addGauge, type Metrics } from "../telemetry/metrics.js";
 import { Past, type pastLimits } from "./past.js";
-import { findPlace, firstPlace, notKept, requirePassed } from "./place.js";
+import { findPlace, firstPlace, nearestBook, notKept, requirePassed } from "./place.js";
 import { PublishedNumbers } from "./published-at.js";
 import { Replay, type ReplayPlan } from "./replay.js";
 import { entryAt, reach } from "./resume.js";
@@ -144,7 +144,7 @@ export class History {
   async #plan(reader: Reader, request: ReplayRequest): Promise<ReplayPlan> {
     const { marketIds, resume, until, speed, everyUpdate } = request;
     const oldest = await readOldestBegins(reader, marketIds);
-    const moment = resume === undefined ? request.from : { streamSequence: resume.streamSequence };
+    const moment = resume === undefined ? request.from : await momentOf(reader, resume);
     const { block, reach: stored } = await startOf(reader, moment, marketIds);
     const from = resume === undefined ? block : await blockOf(reader, block, resume);
     await requireKept(reader, from, oldest);
@@ -215,6 +215,12 @@ async function startOf(
   return { block: { height, timeNs, streamSequence }, reach: stored };
 }
 
+/** The moment of a token: of an end of the first block, whose height is repeated, that block. */
+async function momentOf(reader: Reader, { streamSequence }: ResumePlace): Promise<Moment> {
+  const { block } = await readBlockAt(reader, { height: 0n }, true);
+  return block !== undefined && streamSequence < block.streamSequence ? { height: block.height } : { streamSequence };
+}
+
 /**
  * The block of a token, whose place may be behind the last block up to there: in the past, where the height of the next
  * one is repeated; of the newest books, where the network stopped to be upgraded.
@@ -237,10 +243,15 @@ async function requireKept(
   throw notKept(await oldestPlace(reader, ids));
 }
 
-/** The oldest block, by its last end, from which on a market has a book. */
+/** The oldest block at whose last end a market has a book. */
 async function oldestPlace(reader: Reader, marketIds: readonly string[]): Promise<PastBlock | undefined> {
-  const [first] = inOrder(await readOldestBooks(reader, marketIds));
-  return first && (await readBlockAt(reader, { streamSequence: first.streamSequence }, true)).block;
+  const places: PastBlock[] = [];
+  for (const { marketId, height, streamSequence } of inOrder(await readOldestBooks(reader, marketIds))) {
+    if (places.some((place) => place.height <= height)) break;
+    const place = await nearestBook(reader, marketId, streamSequence - 1n);
+    if (place !== undefined) places.push(place);
+  }
+  return inOrder(places)[0];
 }
 
 function inOrder<B extends PastBlock>(begins: readonly B[]): B[] {

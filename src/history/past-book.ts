@@ -7,7 +7,7 @@ import { type Moment, type PastBlock, readBlockAt, readLastTrade, type StoredSeg
 import type { PastTradeRow } from "../store/history-table.js";
 import { readTradeProgress } from "../store/trade-table.js";
 import { LevelMap, numberOf, type Past, type PastReads, updatesOf } from "./past.js";
-import { findPlace, nearestBook, notKept, requireSegment } from "./place.js";
+import { type FindNearest, findPlace, hasBook, nearestBook, notKept, requireSegment } from "./place.js";
 
 /** A book of the past. */
 export interface PastBook {
@@ -37,13 +37,13 @@ export function readPastBook<T>(
   respond: (book: PastBook) => Promise<T>,
 ): Promise<T> {
   return past.lease(call, async (reader) => {
-    const { block, reach } = await findPlace(reader, moment, (place) => nearestBook(reader, marketId, place));
+    const { block, reach } = await findPlace(reader, moment, (place) => nearestPastBook(reader, marketId, place));
     const { newest } = reach;
     const { streamSequence } = block;
     const request = { marketId, streamSequence, keyframe: true, changesAfter: 0n, changesUpTo: streamSequence };
     const lastTrade = await readLastTrade(reader, marketId, block.height);
-    if (lastTrade === undefined) await requireTrades(reader, block);
-    const segment = await requireSegment(reader, request);
+    if (lastTrade === undefined) await requireTrades(reader, marketId, block);
+    const segment = await requireSegment(reader, request, nearestPastBook);
     const { priceDecimals, sizeDecimals } = segment;
     const reads: PastReads = { lease: (use) => use(reader), signal: call.signal };
     const { levels, sequenceNumber } = await foldTo(past, reads, segment, block);
@@ -54,10 +54,32 @@ export function readPastBook<T>(
 }
 
 /** @throws Failure `failed_precondition` if the market's last trade as of a block may have been dropped */
-async function requireTrades(reader: Reader, { height }: PastBlock): Promise<void> {
+async function requireTrades(reader: Reader, marketId: string, { height }: PastBlock): Promise<void> {
+  const oldest = await oldestTraded(reader);
+  if (oldest !== undefined && height < oldest.height) throw notKept(await firstBookFrom(reader, marketId, oldest));
+}
+
+/** The oldest block whose trades are kept; undefined: none were dropped. */
+async function oldestTraded(reader: Reader): Promise<PastBlock | undefined> {
   const { oldest, oldestOfCandles } = (await readTradeProgress(reader)) ?? {};
-  if (oldest === undefined || height >= oldest.height || oldest.height === oldestOfCandles?.height) return;
-  throw notKept((await readBlockAt(reader, { height: oldest.height })).block);
+  if (oldest === undefined || oldest.height === oldestOfCandles?.height) return undefined;
+  return (await readBlockAt(reader, { height: oldest.height }, true)).block;
+}
+
+/** The nearest block with a book whose last trade is kept, too. */
+const nearestPastBook: FindNearest = async (reader, marketId, streamSequence) => {
+  const nearest = await nearestBook(reader, marketId, streamSequence);
+  const oldest = await oldestTraded(reader);
+  if (nearest === undefined || oldest === undefined || nearest.height >= oldest.height) return nearest;
+  const lastTrade = await readLastTrade(reader, marketId, nearest.height);
+  return lastTrade === undefined ? firstBookFrom(reader, marketId, oldest) : nearest;
+};
+
+/** The first block, from this one on, at whose end a market has a book. */
+async function firstBookFrom(reader: Reader, marketId: string, block: PastBlock): Promise<PastBlock | undefined> {
+  if (await hasBook(reader, marketId, block.streamSequence)) return block;
+  const nearest = await nearestBook(reader, marketId, block.streamSequence);
+  return nearest !== undefined && nearest.height > block.height ? nearest : undefined;
 }
 
 /** The book of a segment at a place, and the number of its last update. Without a keyframe: the number alone. */

@@ -21,6 +21,9 @@ const everyState = Object.values(segmentStates);
 /** The states that nothing bridges. */
 export const withoutBooks = [segmentStates.stale, segmentStates.notKept];
 
+/** Finds the block that an error names as the nearest of a market: the next one that can be answered, or else the last. */
+export type FindNearest = (reader: Reader, marketId: string, streamSequence: bigint) => Promise<PastBlock | undefined>;
+
 /** The block of a moment in the past, and how far the store reaches. */
 export interface FoundPlace {
   readonly block: PastBlock;
@@ -72,25 +75,28 @@ export function requirePassed(moment: Moment, { newest }: StoreReach, beyond = 0
  * The segment that holds a market's book at a place.
  * @throws Failure `not_found` if the market was not announced yet, `failed_precondition` if its book is not known
  */
-export async function requireSegment(reader: Reader, request: SegmentRequest): Promise<StoredSegment> {
+export async function requireSegment(
+  reader: Reader,
+  request: SegmentRequest,
+  findNearest: FindNearest,
+): Promise<StoredSegment> {
   const segment = await readSegment(reader, request);
   const { marketId, streamSequence } = request;
-  if (segment === undefined) throw await beforeOldest(reader, marketId);
+  if (segment === undefined) throw await beforeOldest(reader, marketId, findNearest);
   if (withBooks.includes(segment.state)) return segment;
-  throw await withoutBook(reader, marketId, segment.state, streamSequence);
+  const nearest = await findNearest(reader, marketId, streamSequence);
+  throw segment.state === segmentStates.stale ? wasStale(marketId, nearest) : notKept(nearest);
 }
 
-/** Why a market has no book at a place that a segment without one holds. */
-export async function withoutBook(
-  reader: Reader,
-  marketId: string,
-  state: number,
-  streamSequence: bigint,
-): Promise<Failure> {
-  const nearest = await nearestBook(reader, marketId, streamSequence);
-  if (state !== segmentStates.stale) return notKept(nearest);
+function wasStale(marketId: string, nearest: PastBlock | undefined): Failure {
   const message = `market ${marketId} was stale then: updates of its venue were wrong or missing; ask for another time${nameNearest(nearest)}`;
   return new Failure("failed_precondition", message, parts("MARKET_WAS_STALE", nearest));
+}
+
+/** Whether a market has a book at a place. */
+export async function hasBook(reader: Reader, marketId: string, streamSequence: bigint): Promise<boolean> {
+  const begin = await readBegin(reader, marketId, { before: streamSequence + 1n, last: true }, everyState);
+  return begin !== undefined && withBooks.includes(begin.state);
 }
 
 /** The first block behind a place at whose end a market has a book, or the last one before. */
@@ -104,26 +110,32 @@ export async function nearestBook(
     const { block } = await readBlockAt(reader, { streamSequence: next.streamSequence }, true);
     if (block === undefined || block.streamSequence === next.streamSequence) return block;
     // The height is repeated, and counts as it was at last.
-    const last = await readBegin(reader, marketId, { before: block.streamSequence + 1n, last: true }, everyState);
-    const isThere = withBooks.includes(last?.state as 0 | 1);
+    const isThere = await hasBook(reader, marketId, block.streamSequence);
     return isThere ? block : nearestBook(reader, marketId, block.streamSequence);
   }
-  const last = await readBegin(reader, marketId, { before: streamSequence + 1n, last: true }, withBooks);
-  if (last === undefined) return undefined;
-  const end = await readBegin(reader, marketId, { after: last.streamSequence }, withoutBooks);
-  const upTo = end === undefined ? streamSequence : end.streamSequence - 1n;
-  const { block } = await readBlockAt(reader, { streamSequence: upTo });
-  return block !== undefined && block.streamSequence >= last.streamSequence ? block : undefined;
+  return lastBook(reader, marketId, streamSequence);
 }
 
-async function beforeOldest(reader: Reader, marketId: string): Promise<Failure> {
+/** The last block up to a place at whose end a market has a book. */
+async function lastBook(reader: Reader, marketId: string, upTo: bigint): Promise<PastBlock | undefined> {
+  const begin = await readBegin(reader, marketId, { before: upTo + 1n, last: true }, withBooks);
+  if (begin === undefined) return undefined;
+  const range = { after: begin.streamSequence, before: upTo + 1n };
+  const end = await readBegin(reader, marketId, range, withoutBooks);
+  const { block } = await readBlockAt(reader, { streamSequence: end === undefined ? upTo : end.streamSequence - 1n });
+  if (block !== undefined && block.streamSequence >= begin.streamSequence) return block;
+  // It was there only before the last end of a repeated height.
+  return lastBook(reader, marketId, begin.streamSequence - 1n);
+}
+
+async function beforeOldest(reader: Reader, marketId: string, findNearest: FindNearest): Promise<Failure> {
   const [oldest] = await readOldestBegins(reader, [marketId]);
   if (oldest?.isAnnouncement === true) {
     const when = oldest.state === segmentStates.notKept ? "later" : `at block ${oldest.height}`;
     const message = `market ${marketId} was not announced yet; it was ${when}`;
     return new Failure("not_found", message, { reason: "MARKET_UNKNOWN" });
   }
-  return notKept(await nearestBook(reader, marketId, 0n));
+  return notKept(await findNearest(reader, marketId, 0n));
 }
 
 /** FAILED_PRECONDITION for a time of which no books are kept. */

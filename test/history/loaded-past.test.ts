@@ -44,10 +44,15 @@ async function get(path: string): Promise<string> {
   return (await fetch(`${service.url}/api/v2/${path}`)).text();
 }
 
+/** What an error says for programs. */
+function infoOf(body: { details?: { reason?: string; metadata?: Record<string, string> }[] }) {
+  const info = body.details?.find(({ reason }) => reason !== undefined);
+  return { reason: info?.reason, metadata: info?.metadata };
+}
+
 async function at(marketId: string, place: string) {
   const body = JSON.parse(await get(`market/depth/${marketId}/at?${place}`));
-  const info = body.details?.find((detail: { reason?: string }) => detail.reason !== undefined);
-  return { block: body.block as Place | undefined, reason: info?.reason, metadata: info?.metadata };
+  return { block: body.block as Place | undefined, ...infoOf(body) };
 }
 
 /** Where the changes of a market are, by their blocks. */
@@ -62,22 +67,30 @@ async function replayed(request: string): Promise<Message[]> {
 }
 
 const order = (id: string, status = Order_Status.ACTIVE) => ({ id, marketId: "m", price: `10${id}`, status });
-const venue = (value: object) => ({ marketId: "v", bids: [level("1", "1")], ...value });
-const snapshot = (sequenceNumber: bigint) => ({ case: "bookSnapshot" as const, value: venue({ sequenceNumber }) });
-const delta = (sequenceNumber: bigint) => ({ case: "bookDelta" as const, value: venue({ sequenceNumber }) });
+const define = (marketId: string) => ({ case: "marketDefinition" as const, value: { marketId } });
+const book = (marketId: string, sequenceNumber: bigint) => {
+  return { marketId, sequenceNumber, bids: [level("1", `${sequenceNumber}`)] };
+};
+const snapshot = (number: bigint, id = "v") => ({ case: "bookSnapshot" as const, value: book(id, number) });
+const delta = (number: bigint, id = "v") => ({ case: "bookDelta" as const, value: book(id, number) });
 
 beforeAll(async () => {
   await migrate(url, log);
-  block(1, (r) => r.market("m").venue({ case: "marketDefinition", value: { marketId: "v" } }));
+  // The first block is repeated, too. Its first end is not in the list of ends.
+  const early = recording.begin(1, 1_000_000_000n);
+  for (const id of ["x", "y"]) early.venue(define(id)).venue(snapshot(1n, id));
+  early.end();
+  block(1, (r) => r.market("m").venue(define("v")).venue(define("w")).venue(delta(9n, "y")));
   // Heights are repeated, as that of a genesis block is: both are applied.
-  block(2, (r) => r.order(order("1")).venue(snapshot(1n)));
+  block(2, (r) => r.order(order("1")).venue(snapshot(1n)).venue(delta(9n, "x")));
   block(2, (r) => r.order(order("2")).venue(delta(9n))); // an update is missing
   block(2, (r) => r.order(order("2", Order_Status.CANCELLED)));
-  block(3, (r) => r.order(order("3")).venue(snapshot(10n)));
-  block(3, (r) => r.order(order("4")).venue(delta(19n)));
+  // At the first end the book of w begins, and that of x, which is stale again at the second.
+  block(3, (r) => r.order(order("3")).venue(snapshot(10n)).venue(snapshot(10n, "w")).venue(snapshot(10n, "x")));
+  block(3, (r) => r.order(order("4")).venue(delta(19n)).venue(delta(19n, "x")));
   block(3, (r) => r.venue(snapshot(20n)));
-  block(4, (r) => r.order(order("5")));
-  block(5, (r) => r.order(order("6")));
+  block(4, (r) => r.order(order("5")).venue(delta(11n, "w")));
+  block(5, (r) => r.order(order("6")).venue(snapshot(10n, "y")));
   recording.event({ case: "protocolUpgradeStarted", value: {} });
   await loadAll();
   service = await startTestService(url);
@@ -105,15 +118,73 @@ test("all ends of a repeated block are in a list from it, and none in one up to 
   expect(await listed("v", `fromBlockHeight=3&untilStreamSequence=${ends[5]}`)).toEqual([place(3, 4)]);
 });
 
+test("from the place that the error of a list names, by each of its names, a list begins with the whole book", async () => {
+  const refused = infoOf(JSON.parse(await get(`market/depth/w/changes?fromStreamSequence=${ends[0]}`)));
+  const [nearest_height, nearest_timestamp, nearest_stream_sequence] = ["3", "3000000000", String(ends[4])];
+  const metadata = { nearest_height, nearest_timestamp, nearest_stream_sequence };
+  expect(refused).toEqual({ reason: "MARKET_WAS_STALE", metadata });
+  for (const from of [
+    `fromBlockHeight=${nearest_height}`,
+    `fromTimestamp=${nearest_timestamp}`,
+    `fromStreamSequence=${nearest_stream_sequence}`,
+  ]) {
+    const { changes } = JSON.parse(await get(`market/depth/w/changes?${from}`));
+    expect(changes.edges, from).toMatchObject([
+      { block: { streamSequence: nearest_stream_sequence }, update: { previousSequenceNumber: "0" } },
+      { block: { height: "4" }, update: { previousSequenceNumber: changes.edges[0].update.sequenceNumber } },
+    ]);
+  }
+  // A book and a replay begin with the last end, which has the book too.
+  const last = await at("w", "blockHeight=2");
+  expect(last.metadata).toEqual({ ...metadata, nearest_stream_sequence: String(ends[6]) });
+  const [whole] = await replayed(`marketIds=w&fromStreamSequence=${ends[6]}&untilBlockHeight=4`);
+  expect(whole).toMatchObject({
+    block: { streamSequence: String(ends[6]) },
+    update: [{ previousSequenceNumber: "0" }],
+  });
+});
+
+test("a place in the middle of a repeated block is the block before, and its changes can be listed", async () => {
+  for (const end of [ends[4], ends[5]]) {
+    expect(await at("m", `streamSequence=${end}`)).toMatchObject({ block: { streamSequence: String(ends[3]) } });
+    expect((await at("w", `streamSequence=${end}`)).reason).toBe("MARKET_WAS_STALE");
+  }
+  // The book of x was there at the first end only.
+  const from = `fromStreamSequence=${ends[4]}`;
+  for (const until of ["", `&untilStreamSequence=${ends[5]}`, `&untilStreamSequence=${ends[6]}`]) {
+    expect(await listed("x", from + until), until).toEqual([place(3, 4)]);
+  }
+  expect(infoOf(JSON.parse(await get("market/depth/x/changes?fromBlockHeight=3"))).reason).toBe("MARKET_WAS_STALE");
+  const replay = await replayed(`marketIds=x&${from}&untilBlockHeight=4&everyUpdate=true`);
+  expect(replay.map(({ block }) => Number(block.streamSequence))).toEqual([3, 4, 5].map((n) => Number(ends[n])));
+  for (const height of [2, 3]) {
+    const refused = await at("x", `blockHeight=${height}`);
+    expect(refused).toMatchObject({ reason: "MARKET_WAS_STALE", metadata: { nearest_height: "1" } });
+  }
+});
+
 test("a replay is resumed behind each end of a repeated block", async () => {
   const messages = await replayed("untilBlockHeight=5&everyUpdate=true");
-  expect(messages.map(({ block: { height } }) => Number(height))).toEqual([1, 2, 2, 2, 3, 3, 3, 4]);
+  expect(messages.map(({ block: { height } }) => Number(height))).toEqual([1, 1, 2, 2, 2, 3, 3, 3, 4]);
   for (const [n, { resumeToken }] of messages.entries()) {
     const [empty, ...rest] = await replayed(`resumeToken=${resumeToken}&untilBlockHeight=5&everyUpdate=true`);
     expect(empty).toMatchObject({ update: [], block: messages[n]?.block });
     expect(rest).toEqual(messages.slice(n + 1));
   }
   expect((await replayed("untilBlockHeight=3&everyUpdate=true")).at(-1)?.block.streamSequence).toBe(String(ends[3]));
+});
+
+test("a replay that would begin before what is kept names a block with a book at its end", async () => {
+  const [{ block: first }] = (await replayed("untilBlockHeight=2&everyUpdate=true")) as [Message];
+  expect(first.height).toBe("1");
+  const refused = (ids: string) => get(`stream/markets/depth/replay?fromStreamSequence=${first.streamSequence}${ids}`);
+  for (const [ids, nearest_height] of [
+    ["", "1"],
+    ["&marketIds=y", "5"],
+  ] as const) {
+    const { reason, metadata } = infoOf(JSON.parse(await refused(ids)));
+    expect([reason, metadata]).toEqual(["HISTORY_NOT_KEPT", expect.objectContaining({ nearest_height })]);
+  }
 });
 
 test("a network that stopped to be upgraded has nothing behind its last block", async () => {
@@ -140,12 +211,12 @@ test("the nearest place of an error is one that can be answered", async () => {
   await expect.poll(async () => (await at("later", "blockHeight=7")).reason).toBe("HISTORY_NOT_KEPT");
   const stale = await at("v", "blockHeight=2");
   expect(stale).toMatchObject({ reason: "MARKET_WAS_STALE", metadata: { nearest_height: "3" } });
-  const end = `streamSequence=${stale.metadata["nearest_stream_sequence"]}`;
+  const end = `streamSequence=${stale.metadata?.["nearest_stream_sequence"]}`;
   expect(await at("v", end)).toMatchObject({ block: { height: "3", streamSequence: String(ends[6]) } });
   const lost = await at("v", "blockHeight=7");
   // It was stale again.
   expect(lost).toMatchObject({ reason: "HISTORY_NOT_KEPT", metadata: { nearest_height: "5" } });
-  expect(await at("v", `streamSequence=${lost.metadata["nearest_stream_sequence"]}`)).toHaveProperty(
+  expect(await at("v", `streamSequence=${lost.metadata?.["nearest_stream_sequence"]}`)).toHaveProperty(
     "block.height",
     "5",
   );

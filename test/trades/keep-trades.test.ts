@@ -254,6 +254,55 @@ test("a past book has its last trade, however old; one from before what is kept 
   await api.opened.close();
 });
 
+test("the nearest place of a past book's error is at or after the oldest kept trade, and has a book", async () => {
+  const recording = new RecordingBuilder();
+  const add = (height: number, fill: (recording: RecordingBuilder) => unknown) =>
+    recording.block(height, BigInt(height) * second, fill);
+  const ids = ["whole", "healed", "lost", "late"];
+  const book = (marketId: string, sequenceNumber: number) => {
+    return { marketId, sequenceNumber: BigInt(sequenceNumber), bids: [level("1", "1")] };
+  };
+  const snapshot = (id: string, n: number) => ({ case: "bookSnapshot" as const, value: book(id, n) });
+  const delta = (id: string, n: number) => ({ case: "bookDelta" as const, value: book(id, n) });
+  const trade = (marketId: string, height: number) => {
+    return { case: "trade" as const, value: { marketId, id: `${marketId} ${height}`, price: "1", size: "1" } };
+  };
+  add(1, (r) => {
+    for (const id of ids) r.venue({ case: "marketDefinition", value: { marketId: id } });
+    for (const id of ids) if (id !== "late") r.venue(snapshot(id, 1));
+  });
+  for (let height = 2; height < 40; height++) {
+    add(height, (r) => {
+      for (const id of ids) r.venue(trade(id, height));
+      if (height === 3) r.venue(snapshot("late", 1));
+      if (height === 20) r.venue(delta("healed", 9)).venue(delta("lost", 9));
+      if (height === 35) r.venue(snapshot("healed", 20));
+    });
+  }
+  await loadBytes(recording.bytes(), { keepTrades: 10n * second });
+  const api = await ApiCaller.open(url);
+  const nearest = async (marketId: string, blockHeight: string, place: JsonObject = { blockHeight }) => {
+    const thrown = await api.response("GetMarketDepthAt", { marketId, ...place }).catch((error) => error);
+    expect(thrown).toMatchObject({ code: "failed_precondition" });
+    const { nearest_height: height, nearest_stream_sequence: streamSequence } = thrown.reasonMetadata;
+    if (height === undefined) return undefined;
+    for (const place of [{ blockHeight: height }, { streamSequence }]) {
+      const { block } = await api.json<{ block: JsonObject }>("GetMarketDepthAt", { marketId, ...place });
+      expect(block).toMatchObject({ height, streamSequence });
+    }
+    return height;
+  };
+  // A book of before is whole up to now, comes whole later, or never.
+  expect(await nearest("whole", "5")).toBe("29");
+  expect(await nearest("healed", "5")).toBe("35");
+  expect(await nearest("lost", "5")).toBeUndefined();
+  // The trades are kept, and the books that have none are not.
+  expect(await nearest("lost", "30")).toBeUndefined();
+  expect(await nearest("late", "1")).toBe("29");
+  expect(await nearest("whole", "", { timestamp: "0" })).toBe("29");
+  await api.opened.close();
+});
+
 test("pages and verifications miss nothing while trades are dropped", async () => {
   await loadBlocks(80, { keepTrades: keepNs });
   const api = await ApiCaller.open(url, { pollIntervalMs: 1 });
