@@ -73,8 +73,7 @@ export class RpcHandler {
       const codings = codingsOf(kind, grpcCodings(headers));
       const wire = new GrpcResponse(type, codings.response, exchange, this.#options.data);
       this.#receive(served, type, codings, exchange, wire);
-    } else if (!hasUsableAuthority(headers)) refuseAuthority(exchange);
-    else if (type.protocol === "grpc" || (kind === "bidi_streaming" && !isHttp2)) {
+    } else if (type.protocol === "grpc" || (kind === "bidi_streaming" && !isHttp2)) {
       send(exchange, 505, {}, "gRPC, and streams in both directions, need HTTP/2");
     } else {
       const fields = type.enveloped ? streamFields : unaryFields;
@@ -89,7 +88,6 @@ export class RpcHandler {
     const query = new URLSearchParams(text);
     const type = rpcContentType(`application/${query.get("encoding")}`);
     if (type?.protocol !== "connect" || type.enveloped) refuseType(served.method, exchange);
-    else if (!hasUsableAuthority(exchange.headers)) refuseAuthority(exchange);
     else {
       const codings = connectCodings(exchange.headers, unaryFields, query.get("compression") ?? "identity");
       const call = this.#open(served, type, codings, exchange, this.#wire(type, codings, exchange));
@@ -212,16 +210,6 @@ function isGrpc(headers: IncomingHttpHeaders): boolean {
 function isConnect(headers: IncomingHttpHeaders): boolean {
   const type = headers["content-type"] ?? "";
   return headers["connect-protocol-version"] !== undefined || /^application\/(proto$|connect\+)/.test(type);
-}
-
-/** Host and port as valid in a URL. RFC 9112, 3.2, requires 400 otherwise. */
-function hasUsableAuthority(headers: IncomingHttpHeaders): boolean {
-  const authority = headers[":authority"] ?? headers.host;
-  return typeof authority !== "string" || /^[\w.~!$&'()*+,;=%:[\]-]*$/.test(authority);
-}
-
-function refuseAuthority(exchange: Exchange): void {
-  sendError(exchange, 400, "invalid_argument", "the request names no valid authority (Host)");
 }
 
 function refuseUnknown(path: string, exchange: Exchange): void {
