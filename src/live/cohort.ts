@@ -20,7 +20,7 @@ export interface MessageSettings {
 export class Cohort {
   members = 0;
   readonly #pending = new Map<LiveMarket, Published | undefined>();
-  /** Markets whose state readers are to be told; undefined: as it is when they are. */
+  /** Markets whose state readers are to be told, beside those that come whole in their first message. */
   readonly #states = new Map<LiveMarket, State>();
   #responses: readonly StreamResponse[] | undefined;
 
@@ -51,10 +51,13 @@ export class Cohort {
   /** The messages that bring its readers up to date: at most one update for each market, ordered by market id. */
   responses({ progress }: LiveState, { kind, tokens, bytesMax }: MessageSettings): readonly StreamResponse[] {
     if (this.#responses === undefined) {
+      const states = new Map(this.#states);
       const updates = sorted(this.#pending).map(([market, held]) => {
-        return market.updateSince(this.isNew ? cheaper(market, held) : held);
+        const isWhole = this.isNew && (held === undefined || market.isBestWhole(held));
+        if (isWhole && !states.has(market)) states.set(market, State.WHOLE);
+        return market.updateSince(isWhole ? undefined : held);
       });
-      const statuses = sorted(this.#states).map(([market, state]) => statusOf(market, state));
+      const statuses = kind.tellsStatus ? sorted(states).map(([market, state]) => statusOf(market, state)) : [];
       this.#responses = kind.pack(updates, { block: progress, statuses, caughtUp: this.isNew }, tokens, bytesMax);
     }
     return this.#responses;
@@ -103,8 +106,8 @@ export class Subscription {
       cohort = new Cohort(-1, true);
       for (const market of this.#markets ?? announced) {
         const isHeld = entry !== undefined && !entry.held.has(market);
-        if (!isHeld) this.#begin(cohort, market, entry?.held.get(market));
-        else if (market.stale) this.#addState(cohort, market, State.STALE);
+        if (market.stale) this.#addState(cohort, market, State.STALE);
+        else if (!isHeld) cohort.addPending(market, entry?.held.get(market));
       }
       this.#cohorts.add(cohort);
       this.#entries.set(key, cohort);
@@ -161,11 +164,6 @@ export class Subscription {
     return true;
   }
 
-  #begin(cohort: Cohort, market: LiveMarket, held: Published | undefined): void {
-    if (!market.stale) cohort.addPending(market, held);
-    if (market.stale || held === undefined) this.#addState(cohort, market, State.WHOLE);
-  }
-
   #turn(cohort: Cohort, market: LiveMarket, state: State): void {
     if (!market.stale) cohort.addPending(market, undefined);
     this.#addState(cohort, market, state);
@@ -201,11 +199,6 @@ export class Subscription {
     if (markets === undefined) for (const market of shown) concerned.set(market, undefined);
     return concerned;
   }
-}
-
-/** What the first message of a resumed stream goes on from; undefined: the whole book has fewer levels than changed. */
-function cheaper(market: LiveMarket, held: Published | undefined): Published | undefined {
-  return held !== undefined && market.isSmallerThanSince(held) ? undefined : held;
 }
 
 const noStates: ReadonlyMap<LiveMarket, State> = new Map();

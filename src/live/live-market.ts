@@ -229,11 +229,12 @@ export class LiveMarket {
     return update;
   }
 
-  /** Whether the whole book has fewer levels than have changed since. */
-  isSmallerThanSince({ mark }: Published): boolean {
+  /** Whether a reader is best sent the whole book: it has fewer levels than changed since, or these are not known. */
+  isBestWhole({ mark, sequenceNumber }: Published): boolean {
     const changed = this.book.changedSince(mark);
+    if (changed === undefined || sequenceNumber === 0n) return true;
     const { buy, sell } = this.book.levels;
-    return changed !== undefined && buy.length + sell.length < changed.buy.length + changed.sell.length;
+    return buy.length + sell.length < changed.buy.length + changed.sell.length;
   }
 
   #touchDepth(changedSequence: bigint): void {

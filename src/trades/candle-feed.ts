@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import { ObserveCandleDataResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import type { Candle } from "../domain/candle.js";
 import { Failure, unavailable } from "../domain/failure.js";
@@ -119,11 +120,12 @@ export class CandleFeed implements FeedSource<Schema> {
     const { firstTrade } = candle;
     const known = this.#newest;
     if (known !== undefined && firstTrade < known.firstTrade) return;
-    if (firstTrade === known?.firstTrade && candle.volume === known.volume && candle.lastNs === known.lastNs) return;
+    const content = candleMessage(candle);
+    if (firstTrade === known?.firstTrade && isDeepStrictEqual(content, candleMessage(known))) return;
     this.#newest = candle;
     this.#known.clear();
     this.#candles.delete(firstTrade);
-    const message = new MessageResponse(ObserveCandleDataResponseSchema, { candle: candleMessage(candle) });
+    const message = new MessageResponse(ObserveCandleDataResponseSchema, { candle: content });
     this.#candles.set(firstTrade, { version: ++this.#version, message });
     if (this.#candles.size <= candlesRememberedMax) return;
     for (const [oldest, { version }] of this.#candles) {

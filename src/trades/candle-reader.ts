@@ -103,9 +103,9 @@ export function candleMessage({ startNs, lastNs, high, low, open, close, volume 
   return { start: startNs, lastUpdate: lastNs, high, low, open, close, volume };
 }
 
-/** A period that began before all trades were kept has a candle of some of them. */
+/** A period that began before all trades were kept has a candle of some of them. From height 0 on, all are kept. */
 function checkKept(path: string, timeNs: bigint | undefined, oldest: OldestKept): void {
-  if (timeNs !== undefined && timeNs < oldest.timeNs) throw tradesNotKept(path, oldest);
+  if (oldest.height > 0n && timeNs !== undefined && timeNs < oldest.timeNs) throw tradesNotKept(path, oldest);
 }
 
 interface CandleRange {

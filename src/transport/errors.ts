@@ -102,9 +102,9 @@ export function unknownPath(path: string): Failure {
 }
 
 /** 405 with `Allow`. */
-export function wrongMethod(method: string): HttpFailure {
-  const message = `${repeated(method)} is not allowed here; use one of ${allowedMethods}`;
-  return new HttpFailure(405, "unimplemented", "METHOD_NOT_ALLOWED", message, { allow: allowedMethods });
+export function wrongMethod(method: string, allow = allowedMethods): HttpFailure {
+  const message = `${repeated(method)} is not allowed here; use one of ${allow}`;
+  return new HttpFailure(405, "unimplemented", "METHOD_NOT_ALLOWED", message, { allow });
 }
 
 /** 414. */

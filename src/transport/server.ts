@@ -125,19 +125,15 @@ function dispatcher(options: HandlerOptions, basePath: string, pages: ServerOpti
   const rest = new RestHandler(options);
   const rpc = new RpcHandler(options);
   const files = new StaticFiles(pages, options);
-  const dispatchNew = (exchange: Exchange, isRead: boolean): void => {
-    const { path, query } = splitTarget(exchange.url);
-    const inBase = path.startsWith(`${basePath}/`);
-    const inner = inBase ? path.slice(basePath.length) : path;
-    if (exchange.method === "OPTIONS") sendPreflight(exchange, rpc.allowed(inner) ?? allowedMethods);
-    else if (isRead && inBase && files.serve(exchange, inner)) return;
-    else if (rpc.matches(exchange, inner)) rpc.handle(exchange, inner, query);
-    else rest.handle(exchange, path, query);
-  };
   return (exchange: Exchange): void => {
     try {
-      const isRead = exchange.method === "GET" || exchange.isHead;
-      if (!isRead || !rest.takeRemembered(exchange)) dispatchNew(exchange, isRead);
+      if (exchange.isRead && rest.takeRemembered(exchange)) return;
+      const { path, query } = splitTarget(exchange.url);
+      const inBase = path.startsWith(`${basePath}/`);
+      const inner = inBase ? path.slice(basePath.length) : path;
+      if (exchange.method === "OPTIONS") sendPreflight(exchange, rpc.allowed(inner) ?? allowedMethods);
+      else if (rpc.matches(exchange, inner)) rpc.handle(exchange, inner, query);
+      else if (!inBase || !files.serve(exchange, inner)) rest.handle(exchange, path, query);
     } catch (thrown) {
       exchange.sendError(toFailure(thrown, options.log));
     }

@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import { ObserveMarketsDepthUpdatesResponseSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import {
   MarketHistoryState,
+  type ReplayMarketsDepthResponse,
   ReplayMarketsDepthResponseSchema,
 } from "../../gen/marketd/history/v1/market_history_pb.js";
 import { DepthBook, type DepthUpdate } from "../../src/domain/depth-book.js";
@@ -88,6 +89,9 @@ class Reader {
   /** What it was last sent of each market, and the same when it got its last token. */
   #sent = new Map<string, bigint>();
   #atToken = new Map<string, bigint>();
+  /** Markets that the connection's first messages brought whole, and those that their status names. */
+  readonly #broughtWhole = new Set<string>();
+  readonly #named = new Set<string>();
   token = "";
   stream: Subscriber | undefined;
   wholeBooks = 0;
@@ -105,6 +109,8 @@ class Reader {
     this.stream = stream;
     this.#sent = new Map(this.#atToken);
     this.#isFirst = true;
+    this.#broughtWhole.clear();
+    this.#named.clear();
     this.caughtUp = 0;
   }
 
@@ -118,11 +124,7 @@ class Reader {
       expect(fromJsonString(schema, Buffer.from(response.json()).toString())).toEqual(message);
       for (const update of message.update) this.#check(update);
       if (message.$typeName === ReplayMarketsDepthResponseSchema.typeName) {
-        const { status, block, resumeToken, caughtUp } = message as typeof message & { caughtUp: boolean };
-        expect(resumeToken).toBe(response.eventId ?? "");
-        expect(block !== undefined).toBe(resumeToken !== "");
-        if (caughtUp) this.caughtUp++;
-        for (const { state } of status) expect(state).not.toBe(MarketHistoryState.UNSPECIFIED);
+        this.#checkReplay(message as ReplayMarketsDepthResponse, response.eventId);
       }
       const { eventId } = response;
       if (eventId === undefined) continue;
@@ -132,6 +134,21 @@ class Reader {
     }
     if (parts < responses.length) this.stream?.close();
     return responses.length;
+  }
+
+  #checkReplay(message: ReplayMarketsDepthResponse, eventId = ""): void {
+    const { status, update, block, resumeToken, caughtUp } = message;
+    expect(resumeToken).toBe(eventId);
+    expect(block !== undefined).toBe(resumeToken !== "");
+    if (caughtUp) this.caughtUp++;
+    for (const { marketId, state } of status) {
+      expect(state).not.toBe(MarketHistoryState.UNSPECIFIED);
+      this.#named.add(marketId);
+    }
+    for (const { marketId, previousSequenceNumber } of update) {
+      if (previousSequenceNumber === 0n) this.#broughtWhole.add(marketId);
+    }
+    if (this.#isFirst && block !== undefined) expect(this.#named).toEqual(this.#broughtWhole);
   }
 
   get isWhole(): boolean {

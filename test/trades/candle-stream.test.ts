@@ -19,18 +19,22 @@ const builder = new RecordingBuilder();
 let height = 0;
 let api: ApiCaller;
 
-/** Loads a block at a time in seconds, with trades of these prices, each of size 1. */
-async function loadBlock(seconds: number, ...prices: number[]): Promise<void> {
-  addBlock(seconds, ...prices);
+/** The price of a trade of size 1, or price and size. */
+type Trade = number | readonly [price: number, size: bigint];
+
+/** Loads a block at a time in seconds, with these trades. */
+async function loadBlock(seconds: number, ...trades: Trade[]): Promise<void> {
+  addBlock(seconds, ...trades);
   await loadBlocks();
 }
 
-function addBlock(seconds: number, ...prices: number[]): void {
+function addBlock(seconds: number, ...trades: Trade[]): void {
   height++;
   builder.block(height, BigInt(seconds) * second, (r) => {
     if (height === 1) r.market("m").market("quiet");
-    for (const [n, price] of prices.entries()) {
-      r.trade({ id: `${height}-${n}`, marketId: "m", price: `${price}`, size: 1n });
+    for (const [n, trade] of trades.entries()) {
+      const [price, size] = typeof trade === "number" ? [trade, 1n] : trade;
+      r.trade({ id: `${height}-${n}`, marketId: "m", price: `${price}`, size });
     }
   });
 }
@@ -90,6 +94,20 @@ test("readers get the running candle, then each change; slow ones each candle as
   const late = await open();
   await late.follow("240 3 3 3 3 1");
   for (const { stream } of [quick, slow, late]) stream.close();
+});
+
+test("trades without size change a candle too, in a block of the same time, also in the block that ends it", async () => {
+  const reader = new Reader(await api.stream("ObserveCandleData", { candleId: "trades_candle_1_minute_m" }));
+  await reader.follow("240 3 3 3 3 1");
+  const most = (1n << 64n) - 1n;
+  await loadBlock(260, [5, most - 1n]);
+  await loadBlock(260, [4, 0n]);
+  const sent = ["240 3 3 3 3 1", `240 3 5 3 5 ${most}`, `240 3 5 3 4 ${most}`];
+  await reader.follow(...sent);
+  // A volume of more than 64 bits begins another candle.
+  await loadBlock(260, [6, 0n], [2, 1n]);
+  await reader.follow(...sent, `240 3 6 3 6 ${most}`, "240 2 2 2 2 1");
+  reader.stream.close();
 });
 
 test("a reader that is too many candles behind is ended, and counted", async () => {

@@ -172,6 +172,16 @@ describe("candles", () => {
     expect(await brief("block")).toEqual([`10 9 ${most}`, "8 8 1", "70 70 1", "71 71 2"]);
   });
 
+  test.each(["block", "1_minute"])("of the interval %s may be asked for from before 1970", async (interval) => {
+    const candleId = `trades_candle_${interval}_m`;
+    const all = await api.page("ListCandleData", { candleId });
+    for (const fromTimestamp of ["-1", `${-(1n << 63n)}`]) {
+      expect(await api.page("ListCandleData", { candleId, fromTimestamp })).toEqual(all);
+    }
+    const before = { candleId, fromTimestamp: "-2", toTimestamp: "-1" };
+    expect((await api.page("ListCandleData", before)).edges).toEqual([]);
+  });
+
   test.each([
     [{ candleId: "" }, "invalid_argument", "INVALID_CANDLE_ID"],
     [{ candleId: "trades_candle_2_minutes_m" }, "invalid_argument", "INVALID_CANDLE_ID"],

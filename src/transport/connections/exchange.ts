@@ -90,6 +90,11 @@ export abstract class Exchange {
     return this.method === "HEAD";
   }
 
+  /** GET or HEAD. */
+  get isRead(): boolean {
+    return this.method === "GET" || this.isHead;
+  }
+
   /** Sends a whole response. `headers` replace those of every response. */
   abstract send(status: number, headers: HeaderFields, body?: Uint8Array): void;
   /** {@link sendCounted} for a text that no other request will get. */

@@ -7,7 +7,7 @@ import { HttpFailure, wrongMethod } from "../errors.js";
 import { type CancelledCalls, earlyCancelMs, tooManyCancelledCalls } from "./connection-admission.js";
 import { Http1Exchange, type PortOptions } from "./exchange.js";
 import { Http1Connection, type Http1Handler } from "./http1-connection.js";
-import { closeLingering, expectationFailed, headerRefusal, malformedRequest, rawErrorResponse } from "./raw-sockets.js";
+import { closeLingering, headerRefusal, malformedRequest, rawErrorResponse, unmetExpectation } from "./raw-sockets.js";
 
 /** Interval between checks for requests that arrive too slowly, at most. */
 const timeoutCheckIntervalMs = 5_000;
@@ -95,7 +95,7 @@ export class Http1Server {
         const exchange = new Http1Exchange(request, response, this.#options);
         const invalid = headerRefusal(request.rawHeaders, limits);
         if (invalid !== undefined) response.shouldKeepAlive = false;
-        const refusal = invalid ?? this.#refusalOf(request);
+        const refusal = invalid ?? this.#refusalOf(request) ?? unmetExpectation(request.headers.expect);
         if (refusal === undefined) serve(exchange);
         else exchange.sendError(refusal);
       };
@@ -109,10 +109,7 @@ export class Http1Server {
       handlers.request(exchange);
     };
     server.on("checkContinue", accept(invite));
-    const refuseExpectation = (exchange: Http1Exchange): void => {
-      exchange.sendError(expectationFailed(exchange.headers.expect ?? ""));
-    };
-    server.on("checkExpectation", accept(refuseExpectation));
+    server.on("checkExpectation", accept(invite));
     server.on("upgrade", (request, _socket, head: Buffer) => {
       this.#connections.get(request.socket)?.upgrade(head, (rest) => this.#upgrade(request, rest));
     });
@@ -140,8 +137,13 @@ export class Http1Server {
    * other clients have their connections refused.
    */
   #refusalOf(request: IncomingMessage): Failure | undefined {
-    if (request.headers.host === undefined && request.httpVersion === "1.1") {
+    const { host } = request.headers;
+    if (host === undefined && request.httpVersion === "1.1") {
       return new HttpFailure(400, "invalid_argument", "HOST_MISSING", "an HTTP/1.1 request must have a Host header");
+    }
+    // RFC 9112, 3.2, requires this. Over HTTP/2, nghttp2 checks the authority.
+    if (host !== undefined && !/^[\w.~!$&'()*+,;=%:[\]-]*$/.test(host)) {
+      return new HttpFailure(400, "invalid_argument", "HOST_INVALID", "the Host header must be a host, or host:port");
     }
     const { clients } = this.#options;
     const { remoteAddress = "" } = request.socket;

@@ -4,7 +4,7 @@ import { TurnShares } from "../call/event-loop.js";
 import type { CancelledCalls } from "./connection-admission.js";
 import { Http2Exchange, type PortOptions } from "./exchange.js";
 import { Http2Connection } from "./http2-connection.js";
-import { expectationFailed, headerRefusal } from "./raw-sockets.js";
+import { headerRefusal, unmetExpectation } from "./raw-sockets.js";
 
 /** Interval between checks of connections and streams, at most. */
 const checkIntervalMs = 2_000;
@@ -72,12 +72,10 @@ export class Http2Sessions {
     server.on("session", (session) => this.#opened(session));
     const serve = (exchange: Http2Exchange, rawHeaders: readonly string[]): void => {
       const { expect } = exchange.headers;
-      const isInvited = expect === "100-continue";
-      const unmet = expect === undefined || isInvited ? undefined : expectationFailed(expect);
-      const refusal = headerRefusal(rawHeaders, limits) ?? unmet;
+      const refusal = headerRefusal(rawHeaders, limits) ?? unmetExpectation(expect);
       if (refusal !== undefined) exchange.sendError(refusal);
       else {
-        if (isInvited && !exchange.isGone) exchange.output.additionalHeaders({ ":status": 100 });
+        if (expect !== undefined && !exchange.isGone) exchange.output.additionalHeaders({ ":status": 100 });
         handlers.request(exchange);
       }
       // Nobody reads the body, and its bytes would keep the connection's window.

@@ -91,8 +91,9 @@ function headersTooLarge(what: string): HttpFailure {
   return new HttpFailure(431, "invalid_argument", "HEADERS_TOO_LARGE", `the request ${what}`);
 }
 
-/** 417 for an `Expect` header that asks for more than 100-continue. */
-export function expectationFailed(expectation: string): HttpFailure {
+/** 417 for an `Expect` header that asks for more than 100-continue; undefined: it does not. */
+export function unmetExpectation(expectation: string | undefined): HttpFailure | undefined {
+  if (expectation === undefined || /^100-continue(, ?100-continue)*$/i.test(expectation)) return undefined;
   const message = `the expectation "${repeated(expectation)}" cannot be met; only 100-continue can`;
   return new HttpFailure(417, "invalid_argument", "EXPECTATION_FAILED", message);
 }

@@ -56,7 +56,7 @@ export class RestHandler {
     const operation = this.#operations.get(path);
     const match = operation === undefined ? routes.match(path) : undefined;
     if (operation === undefined && match === undefined) throw unknownPath(path);
-    if (!exchange.isHead && exchange.method !== "GET") throw wrongMethod(exchange.method);
+    if (!exchange.isRead) throw wrongMethod(exchange.method);
     operation?.(exchange)?.catch((thrown: unknown) => exchange.sendError(toFailure(thrown, log)));
     if (match !== undefined) this.#call(match, query, exchange);
   }

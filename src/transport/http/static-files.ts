@@ -7,7 +7,7 @@ import type { Log } from "../../telemetry/log.js";
 import { chooseCoding } from "../call/content-coding.js";
 import { bodyEncoding } from "../call/framing.js";
 import type { Exchange } from "../connections/exchange.js";
-import { toFailure } from "../errors.js";
+import { toFailure, wrongMethod } from "../errors.js";
 import type { HandlerOptions } from "../options.js";
 import { WholeResponse } from "../whole-response.js";
 import { bodyData } from "./encodings.js";
@@ -51,10 +51,11 @@ export class StaticFiles {
     this.#log = log;
   }
 
-  /** Serves a GET or HEAD of a file. False: there is none at this path. */
+  /** Serves a file. False: there is none at this path. @throws HttpFailure unless the method is GET or HEAD */
   serve(exchange: Exchange, path: string): boolean {
     const file = this.#files.get(path);
     if (file === undefined) return false;
+    if (!exchange.isRead) throw wrongMethod(exchange.method);
     const response = this.#responses.get(path) ?? responseOf(file);
     this.#responses.set(path, response);
     const { contentType } = file;

@@ -99,6 +99,18 @@ export class EnvelopedResponse extends FramedResponse {
   }
 }
 
+/** Sends an error as a whole response, in JSON with its own HTTP status. */
+export function sendConnectError(exchange: Exchange, error: CallError, vary?: string): void {
+  const connectError = asConnectError(error);
+  const body = errorToJsonBytes(connectError, jsonWriteOptions);
+  const headers = {
+    ...Object.fromEntries(connectError.metadata),
+    ...{ vary, "content-type": "application/json", "content-length": body.length },
+  };
+  if (!(error instanceof HttpFailure)) exchange.send(codeToHttpStatus(connectError.code), headers, body);
+  else exchange.send(error.status, { ...headers, ...error.headers }, body);
+}
+
 /** A Connect unary response: the message itself, or an error as JSON with its own HTTP status. */
 export class ConnectUnaryResponse extends WholeResponse {
   constructor(
@@ -112,15 +124,8 @@ export class ConnectUnaryResponse extends WholeResponse {
 
   override finish(error: CallError | undefined): void {
     if (error === undefined) return;
-    const connectError = asConnectError(error);
-    const body = errorToJsonBytes(connectError, jsonWriteOptions);
     if (error.metadata !== undefined) this.exchange.addOwn(this.headersOf(error.metadata));
-    const headers = {
-      ...Object.fromEntries(connectError.metadata),
-      ...{ vary: this.format.vary, "content-type": "application/json", "content-length": body.length },
-    };
-    const status = error instanceof HttpFailure ? error.status : codeToHttpStatus(connectError.code);
-    this.exchange.send(status, headers, body);
+    sendConnectError(this.exchange, error, this.format.vary);
   }
 
   /** Nothing follows the message, so trailers are headers with a prefix. */

@@ -8,9 +8,9 @@ import type { Method } from "../../domain/service.js";
 import { BidiCall, BodyCall, type CallWire } from "../call/server-call.js";
 import type { HeaderFields } from "../common-headers.js";
 import { type Exchange, Http2Exchange } from "../connections/exchange.js";
-import { errorTrailers, ProtocolError } from "../errors.js";
+import { errorTrailers, ProtocolError, wrongMethod } from "../errors.js";
 import type { HandlerOptions } from "../options.js";
-import { ConnectUnaryResponse, EnvelopedResponse } from "./connect-response.js";
+import { ConnectUnaryResponse, EnvelopedResponse, sendConnectError } from "./connect-response.js";
 import { GrpcResponse } from "./grpc-response.js";
 import {
   acceptedTypes,
@@ -73,8 +73,7 @@ export class RpcHandler {
       const codings = codingsOf(kind, grpcCodings(headers));
       const wire = new GrpcResponse(type, codings.response, exchange, this.#options.data);
       this.#receive(served, type, codings, exchange, wire);
-    } else if (!hasUsableAuthority(headers)) refuseAuthority(exchange);
-    else if (type.protocol === "grpc" || (kind === "bidi_streaming" && !isHttp2)) {
+    } else if (type.protocol === "grpc" || (kind === "bidi_streaming" && !isHttp2)) {
       send(exchange, 505, {}, "gRPC, and streams in both directions, need HTTP/2");
     } else {
       const fields = type.enveloped ? streamFields : unaryFields;
@@ -89,7 +88,6 @@ export class RpcHandler {
     const query = new URLSearchParams(text);
     const type = rpcContentType(`application/${query.get("encoding")}`);
     if (type?.protocol !== "connect" || type.enveloped) refuseType(served.method, exchange);
-    else if (!hasUsableAuthority(exchange.headers)) refuseAuthority(exchange);
     else {
       const codings = connectCodings(exchange.headers, unaryFields, query.get("compression") ?? "identity");
       const call = this.#open(served, type, codings, exchange, this.#wire(type, codings, exchange));
@@ -214,16 +212,6 @@ function isConnect(headers: IncomingHttpHeaders): boolean {
   return headers["connect-protocol-version"] !== undefined || /^application\/(proto$|connect\+)/.test(type);
 }
 
-/** Host and port as valid in a URL. RFC 9112, 3.2, requires 400 otherwise. */
-function hasUsableAuthority(headers: IncomingHttpHeaders): boolean {
-  const authority = headers[":authority"] ?? headers.host;
-  return typeof authority !== "string" || /^[\w.~!$&'()*+,;=%:[\]-]*$/.test(authority);
-}
-
-function refuseAuthority(exchange: Exchange): void {
-  sendError(exchange, 400, "invalid_argument", "the request names no valid authority (Host)");
-}
-
 function refuseUnknown(path: string, exchange: Exchange): void {
   const { headers } = exchange;
   const error = new ProtocolError("unimplemented", `no method is served at ${repeated(path)}`);
@@ -231,20 +219,24 @@ function refuseUnknown(path: string, exchange: Exchange): void {
   else send(exchange, 200, { "content-type": headers["content-type"] ?? grpcTypePrefix, ...errorTrailers(error) });
 }
 
-/** 415 with `Accept-Post`. */
+/** 415 with `Accept-Post`. Clients take its code from the status. The charset tells it from an error of a Connect call. */
 function refuseType(method: Method, exchange: Exchange): void {
-  send(exchange, 415, { "accept-post": acceptedTypes(method) });
+  const accepted = acceptedTypes(method);
+  const ofPost = `the content type is not supported here; use one of ${accepted}`;
+  const message = exchange.method === "POST" ? ofPost : "encoding: takes json or proto";
+  const headers = { "accept-post": accepted, "content-type": "application/json; charset=utf-8" };
+  sendError(exchange, 415, "unknown", message, headers);
 }
 
 /** 405 with `Allow`. Callers of gRPC and Connect get no error object: their protocols take the error from the status. */
 function refuseMethod(allow: string, exchange: Exchange): void {
   const { method, headers } = exchange;
-  const message = `${repeated(method)} is not allowed here; use one of ${allow}`;
-  if (!isGrpc(headers) && !isConnect(headers)) sendError(exchange, 405, "unimplemented", message, { allow });
-  else send(exchange, 405, { allow, "content-type": "text/plain" }, message);
+  const error = wrongMethod(method, allow);
+  if (!isGrpc(headers) && !isConnect(headers)) sendConnectError(exchange, error);
+  else send(exchange, 405, { allow, "content-type": "text/plain" }, error.message);
 }
 
-/** Responds with an error in Connect's format. */
+/** Responds with an error without details, in Connect's format. */
 function sendError(exchange: Exchange, status: number, code: string, message: string, headers?: HeaderFields): void {
   send(exchange, status, { "content-type": "application/json", ...headers }, JSON.stringify({ code, message }));
 }

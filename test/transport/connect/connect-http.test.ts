@@ -45,6 +45,12 @@ const json = { "content-type": "application/json" };
 const hot = JSON.stringify({ marketId: "hot" });
 const query = `${getMarket}?connect=v1&encoding=json&message=${encodeURIComponent(hot)}`;
 
+/** The details of an error that has a reason alone. */
+function detailsOf(reason: string): object[] {
+  const debug = { reason, domain: "marketd", metadata: {} };
+  return [{ type: "google.rpc.ErrorInfo", value: expect.any(String), debug }];
+}
+
 describe("Connect over plain HTTP", () => {
   test("POST with JSON emits unset fields, as every JSON of ours", async () => {
     const { status, headers, body } = await send({ headers: json, body: hot });
@@ -123,7 +129,11 @@ describe("Connect over plain HTTP", () => {
     expect(status).toBe(405);
     expect(headers.allow).toBe(allow);
     const message = `${method} is not allowed here; use one of ${allow}`;
-    expect(JSON.parse(body.toString())).toEqual({ code: "unimplemented", message });
+    expect(JSON.parse(body.toString())).toEqual({
+      code: "unimplemented",
+      message,
+      details: detailsOf("METHOD_NOT_ALLOWED"),
+    });
     const preflight = await send({ method: "OPTIONS", path });
     expect(preflight.status).toBe(204);
     expect(preflight.headers["access-control-allow-methods"]).toBe(allow);
@@ -146,10 +156,19 @@ describe("Connect over plain HTTP", () => {
     [getMarket, "application/json, application/proto, "],
     [observe, "application/connect+json, application/connect+proto, "],
   ])("a content type that is none of ours is answered 415 at %s", async (path, types) => {
-    const { status, headers } = await send({ path, headers: { "content-type": "text/plain" }, body: "x" });
+    const { status, headers, body } = await send({ path, headers: { "content-type": "text/plain" }, body: "x" });
     expect(status).toBe(415);
     expect(headers["accept-post"]).toContain(types);
     expect(headers["accept-post"]).toContain("application/grpc-web+proto");
+    expect(headers["content-type"]).toBe("application/json; charset=utf-8");
+    const message = `the content type is not supported here; use one of ${headers["accept-post"]}`;
+    // As clients take it from the status.
+    expect(JSON.parse(body.toString())).toEqual({ code: "unknown", message });
+  });
+
+  test("a GET without an encoding is told which there are", async () => {
+    const { body } = await send({ method: "GET", path: `${getMarket}?message=%7B%7D` });
+    expect(JSON.parse(body.toString())).toEqual({ code: "unknown", message: "encoding: takes json or proto" });
   });
 
   test.each([

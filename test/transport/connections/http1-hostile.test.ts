@@ -201,6 +201,7 @@ describe.each([
     ["two hosts", "Host: x\r\nHost: y\r\n", "HOST_REPEATED"],
     ["two equal hosts", "Host: x\r\nhost: x\r\n", "HOST_REPEATED"],
     ["no host", "", "HOST_MISSING"],
+    ["a host that is none", "Host: a b\r\n", "HOST_INVALID"],
   ])("with %s is 400", async (_what, hosts, reason) => {
     const connection = await RawConnection.open(server.address.port);
     const response = await connection.ask(request.replace("Host: x\r\n", hosts));

@@ -182,7 +182,7 @@ const cases: Case[] = [
     name: "a wrong content type",
     headers: { "content-type": "application/xml" },
     body: [market("hot")],
-    expected: { http: 415, messages: [] },
+    expected: { http: 415, contentType: "application/json; charset=utf-8", status: undefined },
   },
   {
     name: "a stream of three",

@@ -12,7 +12,7 @@ interface Reply {
   readonly body: Buffer;
 }
 
-type Ask = (path: string, headers?: Record<string, string>, method?: string) => Promise<Reply>;
+type Ask = (path: string, headers?: Record<string, string | string[]>, method?: string) => Promise<Reply>;
 
 let base: string;
 let service: FakeService;
@@ -68,9 +68,14 @@ describe.each<[name: string, ask: Ask]>([
 ])("over %s", (_name, ask) => {
   test("an expectation is met, or refused with a reason", async () => {
     expect((await ask(depthPath, { expect: "100-continue" })).status).toBe(200);
-    const refused = await ask(depthPath, { expect: "magic" });
-    expect(refused.status).toBe(417);
-    expect(refused.body.toString()).toContain("EXPECTATION_FAILED");
+    for (const met of ["100-Continue", ["100-continue", "100-continue"]]) {
+      expect((await ask(depthPath, { expect: met })).status).toBe(200);
+    }
+    for (const unmet of ["magic", ["100-continue", "magic"], "magic, 100-continue", "not-100-continue"]) {
+      const refused = await ask(depthPath, { expect: unmet });
+      expect([unmet, refused.status]).toEqual([unmet, 417]);
+      expect(refused.body.toString()).toContain("EXPECTATION_FAILED");
+    }
   });
 
   test("a JSON response with its headers, the first time and from memory", async () => {

@@ -50,6 +50,16 @@ describe("the files of the pages", () => {
     for (const link of links) expect((await fetch(new URL(link, page.url))).status).toBe(200);
   });
 
+  it.each(["POST", "PUT", "DELETE"])("are for reading: %s is not allowed", async (method) => {
+    for (const path of ["/", "/docs", "/openapi.json"]) {
+      for (const url of [`${server.url}${path}`, `${prefixed.url}/data${path}`]) {
+        const refused = await fetch(url, { method });
+        expect([url, refused.status, refused.headers.get("allow")]).toEqual([url, 405, "GET, HEAD, OPTIONS"]);
+        expect(await refused.json()).toMatchObject({ code: 12, details: [{ reason: "METHOD_NOT_ALLOWED" }] });
+      }
+    }
+  });
+
   it("hold every module that the explorer imports", async () => {
     const scripts = [...explorerFiles()].filter(([path]) => path.endsWith(".js"));
     expect(scripts.length).toBeGreaterThan(0);
@@ -116,11 +126,10 @@ describe("the files of the pages", () => {
     expect([again.status, await again.text()]).toEqual([304, ""]);
   });
 
-  it("answer HEAD without a body, and other methods as any unknown path", async () => {
+  it("answer HEAD without a body, and nothing beside them", async () => {
     const head = await fetch(`${server.url}/`, { method: "HEAD" });
     expect([head.status, await head.text()]).toEqual([200, ""]);
     expect(Number(head.headers.get("content-length"))).toBe(explorerFiles().get("/")?.bytes.length);
-    expect((await fetch(`${server.url}/`, { method: "POST" })).status).toBe(404);
     expect((await fetch(`${server.url}/explorer/..%2fpackage.json`)).status).toBe(404);
   });
 
