@@ -57,7 +57,7 @@ async function listed(marketId: string, range: string): Promise<string[]> {
 }
 
 async function replayed(request: string): Promise<Message[]> {
-  const lines = (await get(`stream/markets/depth/replay?${request}`)).trim().split("\n");
+  const lines = (await get(`stream/markets/depth/replay?${request}`)).split("\n").slice(0, -1);
   return lines.map((line) => JSON.parse(line).result);
 }
 
@@ -114,6 +114,16 @@ test("a replay is resumed behind each end of a repeated block", async () => {
     expect(rest).toEqual(messages.slice(n + 1));
   }
   expect((await replayed("untilBlockHeight=3&everyUpdate=true")).at(-1)?.block.streamSequence).toBe(String(ends[3]));
+});
+
+test("a replay has no book of a block that is not before its end", async () => {
+  expect(await replayed("untilTimestamp=1")).toEqual([]);
+  expect(await replayed("untilBlockHeight=1&everyUpdate=true")).toEqual([]);
+  expect(await replayed("marketIds=v&untilTimestamp=2000000000")).toEqual([]);
+  expect(await replayed("marketIds=v&untilTimestamp=2000000001")).toMatchObject([{ block: { height: "2" } }, {}]);
+  expect(await replayed("fromBlockHeight=4&untilTimestamp=3000000000")).toEqual([]);
+  const [, { resumeToken } = { resumeToken: "" }] = await replayed("untilBlockHeight=5&everyUpdate=true");
+  expect(await replayed(`resumeToken=${resumeToken}&untilBlockHeight=2`)).toEqual([]);
 });
 
 test("a network that stopped to be upgraded has nothing behind its last block", async () => {
