@@ -1,7 +1,8 @@
+import { Code, ConnectError } from "@connectrpc/connect";
 import { boundedFetch as boundedFetchOf } from "../../clients/typescript/src/bounded-fetch.js";
 import { blockHeadOf } from "../domain/block-headers.js";
 import { printable } from "../domain/printable.js";
-import type { Server } from "./server.js";
+import { type Server, serverProblem } from "./server.js";
 
 /** The largest response about a server's state that is read, in bytes. Metrics of 256 workers have less than 1 MiB. */
 const stateMaxBytes = 16 * 1024 * 1024;
@@ -42,7 +43,10 @@ export interface ServerStatus {
   readonly databaseSilenceSeconds?: number | undefined;
 }
 
-/** Requests the status of a server. Never rejects if the server is unreachable. */
+/**
+ * Requests the status of a server. Never rejects if the server is unreachable.
+ * @throws OperatorError if there is a server, and nothing of marketd under the path of its URL
+ */
 export async function askStatus(server: Server, timeoutMs: number): Promise<ServerStatus> {
   // Health and metrics are at the root, regardless of the base path.
   const get = (path: string) => boundedFetch(new URL(path, server.url), { signal: AbortSignal.timeout(timeoutMs) });
@@ -59,6 +63,10 @@ export async function askStatus(server: Server, timeoutMs: number): Promise<Serv
     readStatus(server, timeoutMs),
     readMetrics(() => get("/metrics")),
   ]);
+  // Readiness, at the root, tells nothing of the base path.
+  const isElsewhere =
+    told.state === undefined && markets instanceof ConnectError && markets.code === Code.Unimplemented;
+  if (isElsewhere) throw serverProblem(markets, server);
   const readyzProblem = readyState === undefined ? `${ready.status} is not a response of marketd` : undefined;
   const state = readyState ?? told.state ?? readyzProblem ?? "";
   const { headers } = readyState === undefined ? told : ready;
@@ -72,7 +80,7 @@ export async function askStatus(server: Server, timeoutMs: number): Promise<Serv
     blockHeight: block && String(block.height),
     blockTimestamp: block && String(block.timeNs),
     blockAgeSeconds: numberOf(headers.get("marketd-staleness") ?? undefined),
-    markets,
+    markets: typeof markets === "number" ? markets : undefined,
     knownMarkets: told.count("markets"),
     staleMarkets: told.count("staleMarkets") ?? numberOf(metrics("marketd_markets_stale")),
     streams: numberOf(metrics("marketd_depth_stream_subscribers")),
@@ -111,11 +119,12 @@ function whyNot(error: unknown): string {
   return printable(reason || (error as Error).message);
 }
 
-async function countMarkets({ client }: Server, timeoutMs: number): Promise<number | undefined> {
+/** The number of markets that have market data, or why it is not known. */
+async function countMarkets({ client }: Server, timeoutMs: number): Promise<number | ConnectError> {
   try {
     return (await client.listLatestMarketData({}, { timeoutMs })).marketsData.length;
-  } catch {
-    return undefined;
+  } catch (thrown) {
+    return ConnectError.from(thrown);
   }
 }
 

@@ -186,8 +186,11 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   }
 
   async #replay(): Promise<void> {
-    const { until, speed } = this.#plan;
+    const { from, until, speed } = this.#plan;
     let upTo = await this.#reached();
+    // Also where the end is before the oldest books that are kept.
+    const isEmpty = until !== undefined && from.streamSequence >= until;
+    if (isEmpty) return this.#end();
     await this.#begin(upTo);
     for (; !this.#isOver; upTo = await this.#reached()) {
       await this.#advance(upTo);

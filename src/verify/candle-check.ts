@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import { firstIdOfBlock } from "../domain/block-position.js";
 import { addToCandle, type Candle, type CandleTrade, candleIntervals } from "../domain/candle.js";
 import { type CandleColumns, candleRows, readNewestCandles } from "../store/candle-table.js";
@@ -87,7 +88,7 @@ export async function checkCandles(
       );
     }
   }
-  if (sum !== undefined && (sum.rows !== all.sum.rows || sum.sum !== all.sum.sum)) {
+  if (sum !== undefined && !isDeepStrictEqual(sum, all.sum)) {
     findings.add(candleRows.table, undefined, "it is not what was written");
   }
 }

@@ -45,7 +45,7 @@ import {
 import { readRows, type TableRows, writeRows } from "../store/table-rows.js";
 import { tradeProgressRows } from "../store/trade-table.js";
 import { checkCandles, checkTradesNow, readTradeSnapshot, type TradeSnapshot } from "./candle-check.js";
-import type { Findings } from "./findings.js";
+import { Findings } from "./findings.js";
 import { type Books, compare, sumOf } from "./table-check.js";
 
 const segmentsPerQuery = 100;
@@ -147,8 +147,8 @@ export async function checkPast(
 }
 
 /**
- * Checks every trade and candle of a snapshot. The loader may add some meanwhile. Where it drops some too, all are read in
- * one snapshot, which the server has to keep for so long.
+ * Checks every trade and candle of a snapshot. The loader may add some meanwhile. It may drop some too: so what differs is
+ * read again in one snapshot, which the server has to keep for so long. Where trades were dropped already, only that is done.
  */
 export async function checkTrades(
   database: Database,
@@ -156,15 +156,19 @@ export async function checkTrades(
   progress: Progress,
   findings: Findings,
 ): Promise<void> {
-  const check = async (connection: Connection, trades: TradeSnapshot) => {
-    await checkCandles(connection, trades, findings);
+  const check = async (connection: Connection, trades: TradeSnapshot, found: Findings) => {
+    await checkCandles(connection, trades, found);
     const { lastTrade, tradeSum } = trades;
     if (tradeSum === undefined) return;
     const sum = await sumTrades(connection, lastTrade);
-    await compare(connection, pastTradeRows.table, sum, tradeSum, { progress, findings }, "history_digest");
+    await compare(connection, pastTradeRows.table, sum, tradeSum, { progress, findings: found }, "history_digest");
   };
-  if (!snapshot.isPruned) return database.withConnection((connection) => check(connection, snapshot));
-  return database.withSnapshot(async (connection) => check(connection, await readTradeSnapshot(connection)));
+  if (!snapshot.isPruned) {
+    const found = new Findings();
+    await database.withConnection((connection) => check(connection, snapshot, found));
+    if (found.count === 0) return;
+  }
+  await database.withSnapshot(async (connection) => check(connection, await readTradeSnapshot(connection), findings));
 }
 
 /** What all trades up to one add up to. */

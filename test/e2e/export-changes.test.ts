@@ -154,6 +154,11 @@ describe("export --market", () => {
     expect(within(part.rows)).toEqual(within(rows));
   });
 
+  it("holds nothing if its end is before all that is kept", async () => {
+    const { rows } = await exported(network, "none.csv", "--market", marketId, "--until", "1970-01-02");
+    expect(rows).toEqual([]);
+  });
+
   it("scales by the decimals of the time, tells of gaps, and removes what vanished meanwhile", async () => {
     const { rows, gaps } = await exported(venue, "gold.csv", "--market", "gold");
     const lines = (block: number) => rows.filter((row) => row[1] === String(block)).map((row) => row.slice(3).join());

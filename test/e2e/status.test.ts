@@ -163,6 +163,15 @@ it("a server that cannot be reached, or does not answer, or is none: 3", async (
   other.close();
 });
 
+it("a path of a server where marketd is not: 1, as watch", async () => {
+  const url = `${service.url}/nope`;
+  const { code, out, error } = await runToEnd(["status", "--server", url]);
+  expect([code, String(out)]).toEqual([1, ""]);
+  expect(error).toMatch(new RegExp(`^marketd: ${url} is not marketd: .*\n$`));
+  const watched = await runToEnd(["watch", "m", "--server", url]);
+  expect([watched.code, watched.error]).toEqual([code, error.replace("ListLatestMarketData", "GetMarket")]);
+});
+
 it.each(["watch", "export", "status"])("%s --help tells flags, variables, examples and exit codes", async (command) => {
   const { code, out } = await runToEnd([command, "--help"]);
   expect(code).toBe(0);

@@ -62,7 +62,7 @@ async function listed(marketId: string, range: string): Promise<string[]> {
 }
 
 async function replayed(request: string): Promise<Message[]> {
-  const lines = (await get(`stream/markets/depth/replay?${request}`)).trim().split("\n");
+  const lines = (await get(`stream/markets/depth/replay?${request}`)).split("\n").slice(0, -1);
   return lines.map((line) => JSON.parse(line).result);
 }
 
@@ -185,6 +185,16 @@ test("a replay that would begin before what is kept names a block with a book at
     const { reason, metadata } = infoOf(JSON.parse(await refused(ids)));
     expect([reason, metadata]).toEqual(["HISTORY_NOT_KEPT", expect.objectContaining({ nearest_height })]);
   }
+});
+
+test("a replay has no book of a block that is not before its end", async () => {
+  expect(await replayed("untilTimestamp=1")).toEqual([]);
+  expect(await replayed("untilBlockHeight=1&everyUpdate=true")).toEqual([]);
+  expect(await replayed("marketIds=v&untilTimestamp=2000000000")).toEqual([]);
+  expect(await replayed("marketIds=v&untilTimestamp=2000000001")).toMatchObject([{ block: { height: "2" } }, {}]);
+  expect(await replayed("fromBlockHeight=4&untilTimestamp=3000000000")).toEqual([]);
+  const last = (await replayed("untilBlockHeight=5&everyUpdate=true")).at(-1);
+  expect(await replayed(`resumeToken=${last?.resumeToken}&untilBlockHeight=2`)).toEqual([]);
 });
 
 test("a network that stopped to be upgraded has nothing behind its last block", async () => {

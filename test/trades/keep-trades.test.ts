@@ -8,10 +8,13 @@ import { Network } from "../../src/simulator/network.js";
 import { type Database, openDatabase } from "../../src/store/database.js";
 import { readPastFigures } from "../../src/store/history-table.js";
 import { dropDatabase, migrate } from "../../src/store/migrate.js";
+import { readProgress } from "../../src/store/progress-table.js";
 import { readTradeProgress } from "../../src/store/trade-table.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { TradeFeed, TradeFollower } from "../../src/trades/trade-feed.js";
-import { renderFinding } from "../../src/verify/findings.js";
+import { checkTradesNow } from "../../src/verify/candle-check.js";
+import { Findings, renderFinding } from "../../src/verify/findings.js";
+import { checkTrades } from "../../src/verify/history-check.js";
 import { verify } from "../../src/verify/verify.js";
 import { ApiCaller } from "../support/api-caller.js";
 import { newDatabaseUrl } from "../support/database.js";
@@ -94,6 +97,28 @@ test("older trades and candles of their blocks go, but for each market's newest,
   for (const [index, seconds] of [0, 60, 300].entries()) {
     expect(found[index + 1]).toMatch(new RegExp(`^candle: market .*, ${seconds} s: they are not what the trades add`));
   }
+  expect(found.at(-1)).toBe("trade: it is not what was written");
+});
+
+test("trades that are dropped for the first time during a verification are no damage, and hide none", async () => {
+  await loadBlocks(199);
+  const verifyWhile = async (change: () => Promise<unknown>): Promise<string[]> => {
+    const found = new Findings();
+    const progress = await store.withConnection(readProgress);
+    const snapshot = await store.withSnapshot((connection) => checkTradesNow(connection, found));
+    await change();
+    if (progress !== undefined) await checkTrades(store, snapshot, progress, found);
+    return found.listed.map(renderFinding);
+  };
+  expect(await verifyWhile(() => loadBlocks(200, { keepTrades: keepNs }))).toEqual([]);
+  await emptyStore(store);
+  await loadBlocks(199);
+  const found = await verifyWhile(async () => {
+    await loadBlocks(200, { keepTrades: keepNs });
+    await store.withConnection((connection) =>
+      connection.run("UPDATE trade SET size = size + 1 ORDER BY id DESC LIMIT 1"),
+    );
+  });
   expect(found.at(-1)).toBe("trade: it is not what was written");
 });
 

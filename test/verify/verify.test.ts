@@ -184,6 +184,25 @@ describe("one fault in every place", () => {
 
 const noDigests = "account_max = NULL, class_max = NULL, entries_digest = NULL, digest = NULL";
 
+it("each number of each row of history_digest is compared", async () => {
+  const { database } = await fullStore();
+  const columns = ["row_count", "row_sum", "place_sum"] as const;
+  const digests = await database.query("SELECT table_name, row_count, row_sum, place_sum FROM history_digest");
+  expect(digests.length).toBeGreaterThan(5);
+  const missed: string[] = [];
+  for (const row of digests) {
+    for (const column of columns) {
+      const set = (value: unknown) =>
+        change(database, `UPDATE history_digest SET ${column} = '${value}' WHERE table_name = '${row["table_name"]}'`);
+      await set("7");
+      if ((await verify(database)).findings.count === 0) missed.push(`${column} of ${row["table_name"]}`);
+      await set(row[column]);
+    }
+  }
+  expect(missed).toEqual([]);
+  expect(lines(await verify(database))).toEqual([]);
+});
+
 describe("digests that are removed do not hide changes", () => {
   it("of the newest block: that is found, the tables are still compared, and the next load hides nothing", async () => {
     const { url, database } = await fullStore();
