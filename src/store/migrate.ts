@@ -90,7 +90,8 @@ export interface MigrationSummary {
  *
  * This runner exists because the usual one creates its version table in several steps, which concurrent processes
  * break, cannot resume a migration, and needs multi-statement connections.
- * @throws OperatorError for a database that is newer than this program, or was migrated from other files
+ * @throws OperatorError for a database that is newer than this program, was migrated from other files, or has tables of
+ * others with names of ours
  */
 export async function migrate(
   url: string,
@@ -103,6 +104,8 @@ export async function migrate(
   const database = openDatabase(url, { connectionsMax: 2, statementTimeoutMs: Number.POSITIVE_INFINITY });
   try {
     await database.withConnection(async (connection) => {
+      const foreign = await findForeignTables(connection, migrations);
+      if (foreign.length > 0) throw nameTaken(foreign, database);
       for (const table of migrationTables) await connection.run(createMigrationTable(table));
     });
     const applied = await database.withConnection(async (lock) => {
@@ -122,6 +125,38 @@ export async function migrate(
   } finally {
     await database.close();
   }
+}
+
+/**
+ * Tables that migrations are to create, and that are there although no migration of ours made them. Migrations are noted
+ * before their first statement runs, and each statement after it: so at most one statement has run that is not noted, the
+ * next one of a migration that was noted. Its table may be ours, those of all later statements are not.
+ */
+async function findForeignTables(connection: Connection, migrations: readonly Migration[]): Promise<string[]> {
+  const columns = await connection.query<{ name: string; columnName: string }>(
+    `SELECT CAST(table_name AS CHAR) AS name, CAST(column_name AS CHAR) AS columnName
+     FROM information_schema.columns WHERE table_schema = DATABASE()`,
+  );
+  const found = new Set(columns.map(({ name }) => name));
+  const isOurs = (table: MigrationTable) =>
+    columns.some(({ name, columnName }) => name === table && columnName === "statements_done");
+  const foreign: string[] = migrationTables.filter((table) => found.has(table) && !isOurs(table));
+  if (foreign.length > 0) return foreign;
+  // Read after the tables: another process that migrates now has noted what it had created by then.
+  const rows = await readApplied(connection);
+  const doneOf = ({ version }: Migration) => rows.find((row) => row.version === version)?.statements_done;
+  const pending = migrations.filter((migration) => (doneOf(migration) ?? 0) < migration.statements.length);
+  const [next] = pending;
+  const mayHaveRun = next !== undefined && doneOf(next) !== undefined ? 1 : 0;
+  const statements = pending.flatMap((migration) => migration.statements.slice(doneOf(migration)));
+  const created = statements.slice(mayHaveRun).map((sql) => /^CREATE TABLE (\w+)/.exec(sql)?.[1]);
+  return created.filter((table) => table !== undefined && found.has(table)) as string[];
+}
+
+function nameTaken(tables: readonly string[], { description }: Database): OperatorError {
+  const names = tables.join(", ");
+  const message = `the database ${description} has tables with names of marketd's that are not marketd's: ${names}; use another database, or rename them`;
+  return new OperatorError(message);
 }
 
 /** One line for operators whose user may not create the database or change its tables. */

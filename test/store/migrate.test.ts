@@ -97,15 +97,47 @@ it("never refuses a reader that looks between two migrations of a new database",
   }
 });
 
-it("does not adopt a table that was there before it", async () => {
-  const { url } = newDatabaseUrl();
+it("does not adopt tables that were there before it, and creates nothing beside them", async () => {
+  const { url, name } = newDatabaseUrl();
   await migrate(url, log, []);
   const database = openDatabase(url);
-  await database.withConnection((connection) => connection.run("CREATE TABLE a (x INT PRIMARY KEY)"));
+  const run = (sql: string) => database.withConnection((connection) => connection.run(sql));
+  const tables = async () => (await database.query("SHOW TABLES")).flatMap((row) => Object.values(row).map(String));
+  for (const migrationTable of ["migration", "compatible_migration"]) await run(`DROP TABLE ${migrationTable}`);
+  for (const foreign of ["asset", "trade"]) await run(`CREATE TABLE ${foreign} (x INT)`);
+  for (const _ of ["once", "again"]) {
+    await expect(migrate(url, log)).rejects.toThrow(
+      new RegExp(
+        `^the database ${name} at \\S+ has tables with names of marketd's that are not marketd's: trade, asset; use another database, or rename them$`,
+      ),
+    );
+    expect(await tables()).toEqual(["asset", "trade"]);
+  }
+  await run("ALTER TABLE trade RENAME migration");
+  await expect(migrate(url, log)).rejects.toThrow("that are not marketd's: migration; use");
+  await run("DROP TABLE migration");
+  await run("ALTER TABLE asset RENAME assets");
+  expect(await migrate(url, log)).toMatchObject({ applied: readMigrations().length });
   await database.close();
-  await expect(migrate(url, log, [table(1, "CREATE TABLE a (x INT PRIMARY KEY)")])).rejects.toMatchObject({
-    code: "ER_TABLE_EXISTS_ERROR",
-  });
+});
+
+it("tells the table of a killed migration from those that it had not reached", async () => {
+  const { url } = newDatabaseUrl();
+  const create = (name: string) => `CREATE TABLE ${name} (x INT PRIMARY KEY)`;
+  const [one, two] = [table(1, create("a"), create("b"), create("c")), table(2, create("d"))];
+  const killed = { ...one, statements: [create("a"), "CREATE NO", ""] };
+  await expect(migrate(url, log, [killed, two])).rejects.toMatchObject({ code: "ER_PARSE_ERROR" });
+  const database = openDatabase(url);
+  const run = (sql: string) => database.withConnection((connection) => connection.run(sql));
+  for (const name of ["b", "c", "d"]) await run(create(name));
+  await expect(migrate(url, log, [one, two])).rejects.toThrow("that are not marketd's: c, d; use");
+  await run("DROP TABLE c");
+  await expect(migrate(url, log, [one, two])).rejects.toThrow("that are not marketd's: d; use");
+  await run("DROP TABLE d");
+  expect(await migrate(url, log, [one, two])).toMatchObject({ applied: 2 });
+  await run("UPDATE migration SET statements_done = 0 WHERE version = 2");
+  expect(await migrate(url, log, [one, two])).toMatchObject({ applied: 1 });
+  await database.close();
 });
 
 it("splits statements where a line ends with a semicolon, outside of comments", () => {
