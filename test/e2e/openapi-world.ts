@@ -75,6 +75,8 @@ export async function cutStreams(target: string): Promise<{ readonly url: string
         response.end();
         received.destroy();
       });
+      // A replay of no blocks ends without a line.
+      received.on("end", () => response.end());
     });
     forwarded.on("error", () => response.destroy());
     request.pipe(forwarded);
