@@ -38,8 +38,8 @@ function environmentName(flag: string): string {
 function toggle(description: string): Setting<boolean> {
   const option = (flag: string): Option => {
     const name = environmentName(flag);
-    const text = process.env[name] ?? "";
-    if (!["", "true", "false"].includes(text)) throw new UsageError(`${name} is "${text}"; it takes true or false`);
+    const text = process.env[name] ?? "false";
+    if (!["true", "false"].includes(text)) throw new UsageError(`${name} is "${text}"; it takes true or false`);
     return new Option(flag, `${description} (env: ${name})`).default(text === "true");
   };
   return { option };
@@ -195,6 +195,11 @@ function parseNetwork(text: string): Network {
     );
   }
   return { address, prefixBits };
+}
+
+function parseOut(text: string): string {
+  if (text === "") throw new InvalidArgumentError("It takes the name of a file, or - for standard output.");
+  return text;
 }
 
 /** The largest time that the API takes. */
@@ -452,7 +457,7 @@ scram-sha-512), user, and password-file, the path of a file whose first line is 
       ordersPerBlock: wholeNumber("n", "order events in a block, on average", 20, 0, 1_000_000),
       entriesPerBlock: wholeNumber("n", "additional ledger entries in a block", 10, 0, 10_000_000),
       seed,
-      out: setting("file", "where to write, - for standard output; .gz is gzipped", String, "-"),
+      out: setting("file", "where to write, - for standard output; .gz is gzipped", parseOut, "-"),
     },
     config: (values) => values,
   }),
@@ -521,7 +526,7 @@ NO_COLOR=1 in the environment takes the colours away.`,
       out: setting(
         "file",
         "where to write, - for standard output; else ledger-PARTY-ASSET.csv; .gz is gzipped for --market",
-        String,
+        parseOut,
       ),
       force: toggle("replace a file of that name; one that --out names is replaced in any case"),
       giveUpMs: wholeNumber("ms", "how long to try again while nothing arrives", 300_000, 0, 86_400_000),
@@ -611,6 +616,10 @@ function makeCommand<S extends Settings, C>(
  * CommanderError, and also printed unless `silent`.
  */
 export function createProgram(version: string, commands: Partial<Commands>, { silent = false } = {}): Command {
+  // Compose and unit files hand on a variable that nobody has set as an empty one.
+  for (const [name, text] of Object.entries(process.env)) {
+    if (name.startsWith("MARKETD_") && text === "") delete process.env[name];
+  }
   const program = new Command("marketd")
     .description("A market data and ledger query service: gRPC, gRPC-Web, Connect and plain HTTP on one port.")
     .version(version)

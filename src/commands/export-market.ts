@@ -9,6 +9,7 @@ import { type TradeCount, tradeRows } from "../client/trade-rows.js";
 import type { Config } from "../config.js";
 import { blockHeadOf } from "../domain/block-headers.js";
 import { grouped } from "../domain/decimal-text.js";
+import { isoInstant } from "../domain/instant.js";
 import { exitInterrupted, OperatorError } from "../domain/operator-error.js";
 import { stopOnSignal } from "../runtime/stop-signal.js";
 import { fileAt, tell, writeOut } from "./export.js";
@@ -41,6 +42,9 @@ async function write(
 ): Promise<void> {
   const { id: marketId } = await findMarket(server, config.market);
   const until = config.until ?? (await afterNewest(server, marketId));
+  if (config.from !== undefined && config.from > until) {
+    throw new OperatorError(`--from is after the newest block of ${server.url}, which is of ${isoInstant(until - 1n)}`);
+  }
   const toFile = path !== "-";
   const partPath = toFile ? `${path}.part` : undefined;
   const part = await PartFile.create(partPath);

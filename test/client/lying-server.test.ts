@@ -235,6 +235,10 @@ describe("what is printed", () => {
       response.writeHead(200, { "x-block-height": "9e9", "x-block-timestamp": "-1", "marketd-staleness": "Infinity" });
       response.end(JSON.stringify({ status: evil + "x".repeat(100_000) }));
     });
+    server.lies.set(
+      "/ListLatestMarketData",
+      unary(ListLatestMarketDataResponseSchema, () => ({})),
+    );
     server.lies.set("/status", (response) => response.end('{"markets":1e99,"staleMarkets":"\\u202e"}'));
     server.lies.set("/metrics", (response) => response.end("marketd_markets_stale \u202e\u001b[2J\n"));
     for (const flags of [[], ["--json"]]) {

@@ -192,6 +192,12 @@ describe("wrong use ends with 2", () => {
       error: 'marketd: MARKETD_EMBEDDED is "maybe"; it takes true or false\n',
     });
   });
+
+  it("as if it were not set where it is empty", async () => {
+    const empty = { MARKETD_WORKERS: "", MARKETD_EMBEDDED: "", MARKETD_DATABASE_URL: "", MARKETD_LOG_LEVEL: "" };
+    expect(await run(["serve"], empty)).toMatchObject({ code: 2, error: `marketd: ${noDatabase}\n` });
+    expect(await run(["verify"], { ...empty, MARKETD_DATABASE_URL: notThere })).toMatchObject({ code: 4 });
+  });
 });
 
 describe("help and version end with 0", () => {

@@ -262,6 +262,8 @@ print(*duckdb.sql(f"SELECT {sums} FROM file").fetchall()[0])
     [["--party", "p", "--asset", "a", "--from", "2023-01-01"], /^marketd: --from and --until go with --market\n/],
     [["--market", "m", "--out", "f", "--from", "2023", "--until", "2022-01-01"], /^marketd: .*--from.* It looks like/],
     [["--market", "m", "--out", "f", "--from", "2023-01-02", "--until", "2023-01-01"], /--from is after --until\n/],
+    [["--market", "m", "--out", ""], /--out <file>.*It takes the name of a file, or - for standard output/],
+    [["--party", "p", "--asset", "a", "--out", ""], /--out <file>.*It takes the name of a file/],
   ])("%j is refused", async (args, error) => {
     const ending = await runToEnd(["export", ...args]);
     expect(ending.error).toMatch(error);
@@ -305,6 +307,14 @@ describe("export --market --trades", () => {
     expect(part).toEqual(rows.filter(([time = ""]) => time >= from && time < until));
     const head = await exportedTrades(network.url, "head.csv", marketId, "--until", until);
     expect(head).toEqual(rows.filter(([time = ""]) => time < until));
+  });
+
+  it.each([[], ["--trades"]])("says that --from is after the newest block %j", async (...kind) => {
+    const path = join(folder, "future.csv");
+    const args = ["export", "--server", network.url, "--market", marketId, ...kind, "--from", "2200-01-01"];
+    const ending = await runToEnd([...args, "--out", path]);
+    expect(ending.error).toMatch(/^marketd: --from is after the newest block of \S+, which is of 20\d\d-\S+Z\n$/);
+    expect([ending.code, existsSync(path)]).toEqual([1, false]);
   });
 
   it("asks again where a page breaks off, and quotes what a server says", async () => {
