@@ -126,7 +126,7 @@ export async function replayToEnd(context: ReplayContext): Promise<void> {
       updates.push(...message.update);
     }
   } catch (error) {
-    if (!context.signal.aborted) enterFailure(context, service, kind, place, error, silence, from);
+    if (!context.signal.aborted) enterFailure(context, service, kind, place, error, silence, from, marketIds);
     return;
   } finally {
     silence.end();
@@ -244,8 +244,9 @@ export class JoiningReader {
       context.tally.fact("connections that the harness broke");
       return;
     }
+    const marketIds = this.#books?.marketIds;
     if (this.#books?.block === undefined && isSaid(error)) this.#books = undefined;
-    enterFailure(context, service, kind, place, error, silence, this.#from);
+    enterFailure(context, service, kind, place, error, silence, this.#from, marketIds);
   }
 }
 
@@ -296,18 +297,28 @@ export function enterFailure(
   error: unknown,
   silence: Silence,
   from: BlockEnd | undefined,
+  marketIds: Iterable<string> = [],
 ): void {
   const text = silence.isOver ? "it is silent" : failureText(error);
-  const isHonest = isSaid(error) ? mayBeSaid(kept, service, text, from) : service.mayFail();
+  const announced = [...marketIds].flatMap((id) => kept.oracle.markets.get(id)?.eras[0]?.block ?? []);
+  const needed = from === undefined ? announced : [from, ...announced];
+  const isHonest = isSaid(error) ? mayBeSaid(kept, service, text, from, needed) : service.mayFail();
   if (isHonest && !silence.isOver) tally.honest(kind, isSaid(error) ? text : "the connection broke or was refused");
   else tally.wrong(kind, place, text);
 }
 
-function mayBeSaid(kept: KeptPast, service: ReadService, text: string, from: BlockEnd | undefined): boolean {
+/** @param needed the blocks of which the service must know: that of the beginning, and those that announced its markets */
+function mayBeSaid(
+  kept: KeptPast,
+  service: ReadService,
+  text: string,
+  from: BlockEnd | undefined,
+  needed: readonly BlockEnd[],
+): boolean {
   if (isRefusal(text)) return true;
   // A service that is behind knows neither the newest blocks nor the newest markets.
   if (new RegExp(`^code (${codes.outOfRange}|${codes.notFound})\\b`).test(text)) {
-    return service.mayFail() || (from !== undefined && service.mayLack(from));
+    return service.mayFail() || needed.some((block) => service.mayLack(block));
   }
   const lagMs = service.mayFail() ? gapLagMsMax : gapNoticedMsMax;
   return from !== undefined && isNotKept(kept, text, from, kept.isLosing(lagMs));
