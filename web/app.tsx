@@ -38,9 +38,7 @@ const titles = {
 function View({ shown, app }: { readonly shown: Route; readonly app: AppProps }) {
   switch (shown.view) {
     case "market":
-      return (
-        <MarketView key={shown.marketId} marketId={shown.marketId} at={shown.at} interval={shown.interval} {...app} />
-      );
+      return <MarketView key={shown.marketId} shown={shown} {...app} />;
     case "account":
       return <AccountView query={shown.query} {...app} />;
     case "ledger":

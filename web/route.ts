@@ -5,17 +5,26 @@ import { Observable } from "./hooks/observable.js";
 const queryViews = ["account", "ledger", "signers"] as const;
 export type QueryView = (typeof queryViews)[number];
 
+/** Where a page of trades begins or ends, as the API names it. */
+const tradesPages = ["pagination.after", "pagination.before"] as const;
+export type TradesPage = readonly [name: (typeof tradesPages)[number], cursor: string];
+
+/** A market, and what of it is shown. */
+export interface MarketRoute {
+  readonly view: "market";
+  readonly marketId: string;
+  /** The moment that is shown, in Unix nanoseconds; undefined: now. */
+  readonly at: string | undefined;
+  /** The interval of candles, as the service names it; "": none was chosen. */
+  readonly interval: string;
+  /** The page of trades; undefined: the newest. */
+  readonly trades: TradesPage | undefined;
+}
+
 /** What the page shows, as its URL says. */
 export type Route =
   | { readonly view: "markets"; readonly find: string }
-  | {
-      readonly view: "market";
-      readonly marketId: string;
-      /** The moment that is shown, in Unix nanoseconds; undefined: now. */
-      readonly at: string | undefined;
-      /** The interval of candles, as the service names it; "": none was chosen. */
-      readonly interval: string;
-    }
+  | MarketRoute
   | { readonly view: QueryView; readonly query: URLSearchParams };
 
 /** The route that a URL's fragment names; unknown ones are the overview. */
@@ -25,7 +34,9 @@ export function parseRoute(fragment: string): Route {
   if (view === "market" && argument !== "") {
     const given = new URLSearchParams(query);
     const at = nanoseconds(given.get("at") ?? "");
-    return { view, marketId: decode(argument), at, interval: given.get("interval") ?? "" };
+    const pages = tradesPages.map((name) => [name, given.get(name) ?? ""] as const);
+    const trades = pages.find(([, cursor]) => cursor !== "");
+    return { view, marketId: decode(argument), at, interval: given.get("interval") ?? "", trades };
   }
   const queryView = queryViews.find((each) => each === view);
   if (queryView !== undefined) return { view: queryView, query: new URLSearchParams(query) };
@@ -66,16 +77,19 @@ export function replaceRoute(href: string): void {
   route.set(parseRoute(href));
 }
 
-/** Shows a market at another moment, or other candles, in place of what is shown in the browser's history. */
-export function showMarket(
-  marketId: string,
-  change: { readonly at: string | undefined } | { readonly interval: string },
-): void {
+/** Shows a market at another moment, or other candles or trades, in place of what is shown in the browser's history. */
+export function showMarket(marketId: string, change: Partial<Pick<MarketRoute, "at" | "interval" | "trades">>): void {
   const shown = parseRoute(location.hash);
-  const { at, interval } = { ...(shown.view === "market" ? shown : { at: undefined, interval: "" }), ...change };
-  const query = [
-    ...(at === undefined ? [] : [`at=${instant(at).replace(" ", "T")}Z`]),
-    ...(interval === "" ? [] : [`${new URLSearchParams({ interval })}`]),
-  ].join("&");
-  replaceRoute(`${marketHref(marketId)}${query && `?${query}`}`);
+  const { at, interval, trades } = {
+    ...(shown.view === "market" ? shown : { at: undefined, interval: "" }),
+    // Another moment has pages of its own.
+    ...("at" in change && { trades: undefined }),
+    ...change,
+  };
+  const named = new URLSearchParams({
+    ...(interval !== "" && { interval }),
+    ...(trades && { [trades[0]]: trades[1] }),
+  });
+  const query = [...(at === undefined ? [] : [`at=${instant(at).replace(" ", "T")}Z`]), `${named}`].filter(Boolean);
+  replaceRoute(`${marketHref(marketId)}${query.length > 0 ? `?${query.join("&")}` : ""}`);
 }

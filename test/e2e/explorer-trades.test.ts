@@ -181,8 +181,19 @@ describe.skipIf(chromium === undefined)("trades and candles in the explorer", ()
     expect(await button("Older").isDisabled()).toBe(true);
     await button("Newer").click();
     await expect.poll(tradeIds, patience).toEqual(ids(newest - 2 * pageRows));
+    // A link shows what its sender saw; other candles leave it, another moment does not.
+    const link = new URL(page.url()).hash;
+    expect(link).toMatch(/[?&]pagination\.before=\S+$/);
+    await show("#/");
+    await show(link);
+    await expect.poll(tradeIds, patience).toEqual(ids(newest - 2 * pageRows));
+    await page.locator('[name="interval"][value="1 hour"]').check({ force: true });
+    expect(new URL(page.url()).hash).toMatch(/interval=1\+hour&pagination\.before=/);
+    expect(await tradeIds()).toEqual(ids(newest - 2 * pageRows));
     await button("Newest").click();
     await expect.poll(tradeIds, patience).toEqual(ids(newest));
+    expect(page.url()).not.toContain("pagination");
+    await page.locator('[name="interval"][value="1 minute"]').check({ force: true });
   });
 
   test("at a moment of the past, nothing later is shown", async () => {

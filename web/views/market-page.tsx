@@ -8,7 +8,7 @@ import { useObservable } from "../hooks/observable.js";
 import { staleBooks, staleMarket, staleNetwork } from "../hooks/staleness.js";
 import { useMarketData } from "../hooks/use-market-data.js";
 import { useSeconds } from "../hooks/use-seconds.js";
-import { showMarket } from "../route.js";
+import { type MarketRoute, showMarket } from "../route.js";
 import { instrumentName, marketName, placesOf } from "../service/market-directory.js";
 import type { Market } from "../service/messages.js";
 import { findChange } from "../service/service.js";
@@ -53,14 +53,12 @@ function useLastMinute({ books }: AppProps, marketId: string, newest: string | u
 
 interface MarketPageProps extends AppProps {
   readonly market: Market;
-  /** The moment that is shown, in Unix nanoseconds; undefined: now. */
-  readonly at: string | undefined;
-  /** The interval of candles that was chosen. */
-  readonly interval: string;
+  readonly shown: MarketRoute;
 }
 
 /** All panels of a market that exists. */
-export function MarketPage({ market, at, interval, ...app }: MarketPageProps) {
+export function MarketPage({ market, shown, ...app }: MarketPageProps) {
+  const { at, interval } = shown;
   const { books, status } = app;
   const { id } = market;
   const stream = useObservable(books.stream, (value) => value);
@@ -109,7 +107,9 @@ export function MarketPage({ market, at, interval, ...app }: MarketPageProps) {
           <PastPanels past={past} />
         )}
         <div class="facts-column">
-          {isPlaying || <TradesCard key={at} {...{ marketId: id, places, at, newest, standstill }} />}
+          {isPlaying || (
+            <TradesCard key={at} {...{ marketId: id, places, at, page: shown.trades, newest, standstill }} />
+          )}
           {at === undefined && <MarketDataPanels market={market} polled={marketData} standstill={standstill} />}
           <Instrument market={market} />
         </div>

@@ -4,22 +4,16 @@ import { Calls } from "../calls/calls.js";
 import { MarketChoice } from "../components/market-choice.js";
 import { useObservable } from "../hooks/observable.js";
 import { usePoll } from "../hooks/use-poll.js";
+import type { MarketRoute } from "../route.js";
 import { getMarket } from "../service/service.js";
 import { marketCalls } from "./market-calls.js";
 import { MarketPage } from "./market-page.js";
 
 const marketPollMs = 10_000;
 
-interface MarketViewProps extends AppProps {
-  readonly marketId: string;
-  /** The moment that is shown, in Unix nanoseconds; undefined: now. */
-  readonly at: string | undefined;
-  /** The interval of candles that was chosen. */
-  readonly interval: string;
-}
-
 /** One market: its book, charts, trades and data. */
-export function MarketView({ marketId, at, interval, ...app }: MarketViewProps) {
+export function MarketView({ shown, ...app }: AppProps & { readonly shown: MarketRoute }) {
+  const { marketId, at } = shown;
   const { value: response, error } = usePoll(() => getMarket(marketId), marketPollMs, marketId);
   useEffect(() => {
     if (response !== undefined) app.directory.refresh(response);
@@ -39,7 +33,7 @@ export function MarketView({ marketId, at, interval, ...app }: MarketViewProps) 
           {error.message}
         </p>
       )}
-      {market !== undefined && <MarketPage market={market} at={at} interval={interval} {...app} />}
+      {market !== undefined && <MarketPage market={market} shown={shown} {...app} />}
       <Calls calls={marketCalls(marketId, at)} />
     </>
   );

@@ -1,9 +1,9 @@
-import { useState } from "preact/hooks";
 import { Card } from "../components/card.js";
 import type { Places } from "../format/decimal.js";
 import { stalePoll, staleStream } from "../hooks/staleness.js";
 import { useLiveList } from "../hooks/use-live-list.js";
 import { usePoll } from "../hooks/use-poll.js";
+import { showMarket, type TradesPage } from "../route.js";
 import type { Connection, Trade } from "../service/messages.js";
 import { apiUrl, listTrades, paths } from "../service/service.js";
 import { TradesTable } from "./trades-table.js";
@@ -16,6 +16,8 @@ interface TradesCardProps {
   readonly places: Places;
   /** The moment that is shown, in Unix nanoseconds; undefined: now. */
   readonly at: string | undefined;
+  /** The page that is shown; undefined: the newest trades. */
+  readonly page: TradesPage | undefined;
   /** Time of the newest block, in nanoseconds; undefined: not known. */
   readonly newest: string | undefined;
   /** Says since when the network stands still; undefined: it does not. */
@@ -26,29 +28,25 @@ type Parameters = readonly (readonly [string, string])[];
 
 /** A market's trades: the newest as they are made, or those up to a moment, and the pages before. */
 export function TradesCard(props: TradesCardProps) {
-  /** `pagination` of an older page; undefined: the newest trades. */
-  const [page, setPage] = useState<Parameters | undefined>(undefined);
-  const { marketId, at } = props;
+  const { marketId, at, page } = props;
   const until: Parameters = at === undefined ? [] : [["dateRange.endTimestamp", String(BigInt(at) + 1n)]];
   const list = (pagination: Parameters) => listTrades([["marketIds", marketId], ...until, ...pagination]);
   const part = `${marketId} ${at}`;
   return page === undefined ? (
-    <NewestTrades {...props} part={part} list={list} onPage={setPage} />
+    <NewestTrades {...props} part={part} list={list} />
   ) : (
-    <OlderTrades {...props} part={part} list={list} page={page} onPage={setPage} />
+    <OlderTrades {...props} part={part} list={list} page={page} />
   );
 }
 
 interface TradesProps extends TradesCardProps {
   readonly part: string;
   readonly list: (pagination: Parameters) => Promise<Connection<Trade>>;
-  readonly onPage: (page: Parameters | undefined) => void;
 }
 
 const newestPage: Parameters = [["pagination.first", size]];
-const pageAfter = (cursor: string): Parameters => [...newestPage, ["pagination.after", cursor]];
 
-function NewestTrades({ marketId, places, at, newest, standstill, part, list, onPage }: TradesProps) {
+function NewestTrades({ marketId, places, at, newest, standstill, part, list }: TradesProps) {
   const { rows, polled, lost } = useLiveList<Trade, { readonly trades: readonly Trade[] }>({
     streamUrl: at === undefined ? apiUrl(paths.tradesStream, [["marketIds", marketId]]).href : undefined,
     key: part,
@@ -61,7 +59,8 @@ function NewestTrades({ marketId, places, at, newest, standstill, part, list, on
   });
   const stale = at === undefined ? (staleStream(lost) ?? stalePoll(polled) ?? standstill) : undefined;
   // Rows of a stream have no cursors: the page that is shown is read again.
-  const showOlder = () => list(newestPage).then(({ pageInfo }) => onPage(pageAfter(pageInfo.endCursor)));
+  const showOlder = () =>
+    list(newestPage).then(({ pageInfo }) => showMarket(marketId, { trades: ["pagination.after", pageInfo.endCursor] }));
   return (
     <Card title={at === undefined ? "Newest trades, live" : "Trades until this moment"} stale={stale}>
       {rows === undefined && <p class="quiet">{polled.error?.message ?? "Loading…"}</p>}
@@ -84,13 +83,11 @@ function NewestTrades({ marketId, places, at, newest, standstill, part, list, on
   );
 }
 
-function OlderTrades({ places, newest, part, list, page, onPage }: TradesProps & { readonly page: Parameters }) {
-  const { value, error } = usePoll(() => list(page), 0, `${part} ${page.join()}`);
+function OlderTrades({ marketId, places, newest, part, list, page }: TradesProps & { readonly page: TradesPage }) {
+  const pageSizeName = page[0] === "pagination.after" ? "pagination.first" : "pagination.last";
+  const { value, error } = usePoll(() => list([[pageSizeName, size], page]), 0, `${part} ${page.join()}`);
   const { hasNextPage = false, hasPreviousPage = false, startCursor = "", endCursor = "" } = value?.pageInfo ?? {};
-  const newer: Parameters = [
-    ["pagination.last", size],
-    ["pagination.before", startCursor],
-  ];
+  const show = (trades: TradesPage | undefined) => showMarket(marketId, { trades });
   return (
     <Card title="Older trades">
       {value === undefined ? (
@@ -99,13 +96,13 @@ function OlderTrades({ places, newest, part, list, page, onPage }: TradesProps &
         <TradesTable places={places} trades={value.edges.map(({ node }) => node)} newest={newest} />
       )}
       <div class="actions">
-        <button type="button" onClick={() => onPage(undefined)}>
+        <button type="button" onClick={() => show(undefined)}>
           Newest
         </button>
-        <button type="button" disabled={!hasPreviousPage} onClick={() => onPage(newer)}>
+        <button type="button" disabled={!hasPreviousPage} onClick={() => show(["pagination.before", startCursor])}>
           Newer
         </button>
-        <button type="button" disabled={!hasNextPage} onClick={() => onPage(pageAfter(endCursor))}>
+        <button type="button" disabled={!hasNextPage} onClick={() => show(["pagination.after", endCursor])}>
           Older
         </button>
       </div>
