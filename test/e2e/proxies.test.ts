@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import type { ClientRequest, IncomingMessage } from "node:http";
 import { request } from "node:https";
+import { setTimeout as delay } from "node:timers/promises";
 import tls from "node:tls";
 import { fileURLToPath } from "node:url";
 import { createClient } from "@connectrpc/connect";
@@ -17,7 +18,7 @@ import { freePort } from "../support/free-port.js";
 import { loadRecording } from "../support/load-recording.js";
 import { operationsOn, outcomesOf } from "../support/operations.js";
 import { partnerProgram } from "../support/partners.js";
-import { getUrl, openClients, type ProtocolClient } from "../support/protocol-clients.js";
+import { getUrl, type Outcome, openClients, type ProtocolClient } from "../support/protocol-clients.js";
 import { type ProxyName, type ProxyProcess, startProxy } from "./proxy-process.js";
 import { ServiceProcess } from "./service-process.js";
 import { smallNetwork } from "./small-network.js";
@@ -32,8 +33,24 @@ const heartbeatMs = 200;
 const streamsPerAddressMax = 20;
 /** The first message, and heartbeats that a proxy passes on one by one. */
 const messages = 4;
+const logDelayMs = 300;
 const patience = { timeout: 10_000 };
 const certificate = selfSigned();
+
+/**
+ * What a client took. Of about 5,000 streams after others that were cancelled, Caddy 2.6 ends one without a status, and
+ * logs that it closed its own connection to the service: such a one is asked for again.
+ */
+async function wholly(proxy: ProxyProcess, take: () => Promise<Outcome[]>): Promise<Outcome[]> {
+  for (;;) {
+    const before = proxy.ownCloses();
+    const taken = await take();
+    const isCut = taken.some((each) => "error" in each && /^missing (trailer|EndStream)/.test(each.error.message));
+    // What the proxy prints may come later than the response.
+    if (isCut) await delay(logDelayMs);
+    if (!isCut || proxy.ownCloses() === before) return taken;
+  }
+}
 
 describe.skipIf(certificate === undefined)("behind a proxy", () => {
   let service: ServiceProcess;
@@ -79,7 +96,8 @@ describe.skipIf(certificate === undefined)("behind a proxy", () => {
         if (straight === undefined) throw new Error(`${client.name} is missing`);
         for (const operation of operations) {
           const expected = await outcomesOf(straight, operation);
-          expect(await outcomesOf(client, operation), `${client.name} ${JSON.stringify(operation)}`).toEqual(expected);
+          const outcomes = await wholly(proxy, () => outcomesOf(client, operation));
+          expect(outcomes, `${client.name} ${JSON.stringify(operation)}`).toEqual(expected);
         }
       }
       for (const client of direct) client.close();
@@ -96,7 +114,8 @@ describe.skipIf(certificate === undefined)("behind a proxy", () => {
 
     through("passes each message of a stream on at once, over every protocol", async () => {
       for (const client of clients) {
-        const taken = await client.stream("observeMarketsDepthUpdates", { marketIds: ["busy"] }, messages);
+        const observe = () => client.stream("observeMarketsDepthUpdates", { marketIds: ["busy"] }, messages);
+        const taken = await wholly(proxy, observe);
         expect(taken.slice(1), client.name).toEqual(new Array(messages - 1).fill({ reply: { update: [] } }));
       }
       expect(await eventsOf(proxy.url + streamUrl, messages)).toHaveLength(messages);

@@ -24,6 +24,8 @@ export interface ProxyOptions {
 /** A proxy in front of a service, at a port of its own. */
 export interface ProxyProcess {
   readonly url: string;
+  /** How often the proxy says that it closed a connection to the service itself, under a response. */
+  ownCloses(): number;
   stop(): Promise<void>;
 }
 
@@ -56,6 +58,7 @@ export async function startProxy(options: ProxyOptions): Promise<ProxyProcess> {
   }
   return {
     url: `https://localhost:${port}`,
+    ownCloses: () => printed.match(/aborting with incomplete response.*use of closed network connection/g)?.length ?? 0,
     stop: async () => {
       await end(child);
       await rm(folder, { recursive: true, force: true });
