@@ -77,19 +77,30 @@ export function replaceRoute(href: string): void {
   route.set(parseRoute(href));
 }
 
-/** Shows a market at another moment, or other candles or trades, in place of what is shown in the browser's history. */
-export function showMarket(marketId: string, change: Partial<Pick<MarketRoute, "at" | "interval" | "trades">>): void {
-  const shown = parseRoute(location.hash);
-  const { at, interval, trades } = {
-    ...(shown.view === "market" ? shown : { at: undefined, interval: "" }),
-    // Another moment has pages of its own.
-    ...("at" in change && { trades: undefined }),
-    ...change,
-  };
+/** A link to a market as it is shown. */
+function shownHref({ marketId, at, interval, trades }: Omit<MarketRoute, "view">): string {
   const named = new URLSearchParams({
     ...(interval !== "" && { interval }),
     ...(trades && { [trades[0]]: trades[1] }),
   });
   const query = [...(at === undefined ? [] : [`at=${instant(at).replace(" ", "T")}Z`]), `${named}`].filter(Boolean);
-  replaceRoute(`${marketHref(marketId)}${query.length > 0 ? `?${query.join("&")}` : ""}`);
+  return `${marketHref(marketId)}${query.length > 0 ? `?${query.join("&")}` : ""}`;
+}
+
+/** What of a market is shown: at another moment, or of another market, trades have pages of their own. */
+function shownOf(change: Partial<MarketRoute>) {
+  const shown = parseRoute(location.hash);
+  const kept = shown.view === "market" ? shown : { at: undefined, interval: "" };
+  const turns = "at" in change || "marketId" in change;
+  return { ...kept, ...(turns && { trades: undefined }), ...change };
+}
+
+/** A link to another market at the moment and with the candles that are shown. */
+export function otherMarketHref(marketId: string): string {
+  return shownHref({ trades: undefined, ...shownOf({ marketId }), marketId });
+}
+
+/** Shows a market at another moment, or other candles or trades, in place of what is shown in the browser's history. */
+export function showMarket(marketId: string, change: Partial<Pick<MarketRoute, "at" | "interval" | "trades">>): void {
+  replaceRoute(shownHref({ trades: undefined, ...shownOf(change), marketId }));
 }

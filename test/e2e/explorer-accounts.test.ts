@@ -201,6 +201,13 @@ describe.skipIf(chromium === undefined)("accounts in the explorer", () => {
     await page.fill('#account-form [name="dateRange.endTimestamp"]', "tomorrow");
     await page.click("#account-form button");
     await expect.poll(textOf("#account-form [role=alert]"), patience).toContain('"tomorrow" is no time');
+    await page.fill('#account-form [name="dateRange.endTimestamp"]', "1706527000");
+    await page.click("#account-form button");
+    await expect.poll(textOf("#account-form [role=alert]"), patience).toContain('"1706527000" is no time');
+    await page.fill('#account-form [name="dateRange.endTimestamp"]', "2024-01-29 11:15");
+    await page.fill('#account-form [name="dateRange.startTimestamp"]', "2024-01-29 11:16");
+    await page.click("#account-form button");
+    await expect.poll(textOf("#account-form [role=alert]"), patience).toBe("From is after Before");
   });
 
   test("shows what a new block changes", async () => {
@@ -240,6 +247,10 @@ describe.skipIf(chromium === undefined)("accounts in the explorer", () => {
   test("says what to give, and what the service finds wrong", async () => {
     await show("#/account");
     await expect.poll(textOf("#no-party"), patience).toContain("Give a party");
+    await show(`#/ledger?dateRange.endTimestamp=${nanoseconds("2024-01-29 11:15")}`);
+    await expect.poll(textOf("h2 >> nth=1"), patience).toBe("Entries");
+    await show("#/ledger");
+    await expect.poll(textOf("h2 >> nth=1"), patience).toBe("Newest entries, live");
     const range = "dateRange.startTimestamp=20000&dateRange.endTimestamp=10000";
     await show(`#/account?filter.partyIds=${alice}&${range}`);
     await expect.poll(textOf("#problem"), patience).toContain("dateRange.startTimestamp: is 20000, after");

@@ -97,6 +97,7 @@ describe.skipIf(chromium === undefined)("the explorer and the past of a market",
   });
 
   test("the mid price of the last minute is there when the page opens, live and in the past", async () => {
+    const times = blocks.map(({ timestamp }) => instant(timestamp).slice(11, 19));
     for (const fragment of [`#/market/${marketId}`, fragmentAt(blockAt(0.9))]) {
       const { page } = await world.open(fragment);
       await expect.poll(() => page.locator("#mid-chart canvas").count(), patience).toBe(1);
@@ -114,6 +115,11 @@ describe.skipIf(chromium === undefined)("the explorer and the past of a market",
           return found.size / width;
         })()`);
       await expect.poll(columns, patience).toBeGreaterThan(0.5);
+      // Its times are those of the blocks, however long ago they were.
+      const [first, last] =
+        /from (\S+) UTC to (\S+) UTC/.exec((await page.getAttribute("#mid-chart", "aria-label")) ?? "")?.slice(1) ?? [];
+      expect(times).toContain(first);
+      expect(times).toContain(last);
       await page.context().close();
     }
   });
@@ -154,6 +160,32 @@ describe.skipIf(chromium === undefined)("the explorer and the past of a market",
     await page.context().close();
   });
 
+  test("a time is typed; another market is shown at the same time, with the same candles", async () => {
+    const block = blockAt(0.5);
+    const { page, problems } = await world.open(`#/market/${marketId}?interval=5+minutes`);
+    const time = page.getByLabel("Time (UTC)");
+    for (const [text, isTime] of [
+      ["yesterday", false],
+      ["1704069180", false],
+      [instant(block.timestamp), true],
+    ] as const) {
+      await time.fill(text);
+      await time.press("Enter");
+      const isValid = () =>
+        time.evaluate((input) => (input as unknown as { checkValidity(): boolean }).checkValidity());
+      expect(await isValid(), text).toBe(isTime);
+    }
+    await expectBook(page, block);
+    const other = await page.evaluate<string>(
+      `[...document.querySelectorAll("#market-choice option")].map(({ value }) => value).find((id) => id !== "${marketId}")`,
+    );
+    await page.selectOption("#market-choice", other);
+    await expect.poll(() => page.url(), patience).toContain(`${fragmentAt(block, other)}&interval=5+minutes`);
+    await expect.poll(textOf(page, "#moment-time"), patience).not.toBeUndefined();
+    expect(problems).toEqual([]);
+    await page.context().close();
+  });
+
   test("a play that is paused shows the book of the moment where it stands", async () => {
     const start = blockAt(0.3);
     const { page, problems } = await world.open(fragmentAt(start));
@@ -188,6 +220,7 @@ describe.skipIf(chromium === undefined)("the explorer and the past of a market",
     const response = await fetch(`${other.service.url}/api/v2/market/depth/m/at?timestamp=4102444800000000000`);
     const { message } = (await response.json()) as { message: string };
     await expect.poll(textOf(page, "#moment-problem"), patience).toBe(message);
+    expect(await textOf(page, "#moment-text")()).toMatch(/, not there\.$/);
     expect(problems).toEqual([]);
     await page.context().close();
     await other.stop();

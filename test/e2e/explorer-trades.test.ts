@@ -134,6 +134,13 @@ describe.skipIf(chromium === undefined)("trades and candles in the explorer", ()
     }
     // The second day of UTC began after 12 blocks.
     expect((await candleRows()).map(([start]) => start)).toEqual(["2024-01-30 00:00", "2024-01-29 00:00"]);
+    // What is pointed at is told: the first of two.
+    const chart = await page.locator("#candle-chart .u-over").boundingBox();
+    if (chart === null) throw new Error("there is no chart");
+    await page.mouse.move(chart.x + chart.width / 4, chart.y + 20);
+    await expect.poll(textOf("#newest-candle"), patience).toMatch(/^2024-01-29 00:00 UTC: open /);
+    await page.mouse.move(0, 0);
+    await expect.poll(textOf("#newest-candle"), patience).toMatch(/^2024-01-30 00:00 UTC: open /);
     // A link shows what its sender saw.
     expect(page.url()).toMatch(/#\/market\/m\?interval=1\+day$/);
     await show("#/market/m");
@@ -203,6 +210,7 @@ describe.skipIf(chromium === undefined)("trades and candles in the explorer", ()
     await expect.poll(tradeIds, patience).toEqual(ids(20));
     await expect.poll(async () => (await candleRows()).length, patience).toBe(9);
     await expect.poll(() => traffic.open, patience).toBe(0);
+    expect(await textOf("#newest-candle")()).toMatch(/^The last that was over, of 2024-01-29 23:20 UTC: /);
     await show(`#/market/m?at=2024-01-29T22:00:00Z`);
     await expect.poll(textOf("#no-trades"), patience).toContain("before this moment");
     await expect.poll(textOf("#no-candles"), patience).toContain("No period with trades was over");

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { apiQuery, dayAfter, dayOf, dayText, rangeOf, shortTime, withDay } from "../../web/accounts/account-range.js";
 import { balanceHistory, balanceRows } from "../../web/accounts/balances.js";
-import { axisTime } from "../../web/format/axis-time.js";
+import { axisTime } from "../../web/format/axis-text.js";
 
 const account = (balance: string, type = "GENERAL", marketId = "") => {
   return { owner: "p", asset: "a", marketId, type, balance };

@@ -4,6 +4,7 @@ import { AccountType, TransferType } from "../../gen/vega/vega_pb.js";
 import { duration, instant, nanoseconds } from "../../src/domain/instant.js";
 import { quoteOf } from "../../src/domain/quote.js";
 import { midPrice } from "../../web/books/quote.js";
+import { axisNumbers } from "../../web/format/axis-text.js";
 import { percentage, scaled, shortened } from "../../web/format/decimal.js";
 import { accountTypes, transferTypes } from "../../web/service/enum-values.js";
 
@@ -68,6 +69,29 @@ describe("a scaled amount", () => {
         expect(shown.startsWith("-")).toBe(integer < 0n);
       }),
     );
+  });
+});
+
+describe("the numbers of an axis", () => {
+  it.each([
+    [
+      [0, 1e16, 2e16],
+      ["0", "1.00e+16", "2.00e+16"],
+    ],
+    [
+      [2.9659e16, 2.966e16, 2.9661e16],
+      ["2.9659e+16", "2.9660e+16", "2.9661e+16"],
+    ],
+    [
+      [1.25, 1.5],
+      ["1.25", "1.50"],
+    ],
+    [
+      [1_000_001, 1_000_002],
+      ["1\u202f000\u202f001", "1\u202f000\u202f002"],
+    ],
+  ])("%j are told apart", (values, texts) => {
+    expect(axisNumbers(values)).toEqual(texts);
   });
 });
 

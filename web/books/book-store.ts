@@ -8,13 +8,15 @@ import { DepthStream, type DepthStreamListener, type StreamLoss } from "./depth-
 /** Mid prices that are kept of each market, one a second. */
 export const midSamplesMax = 3_600;
 const midSampleMs = 1_000;
+const nsPerMs = 1_000_000n;
 /** A new connection has named all markets after this long. */
 const wholeBooksMs = 5_000;
 /** A page that is not shown gets no animation frames. */
 const hiddenPublishMs = 1_000;
 
-/** A market's mid price at a moment. */
+/** A market's mid price at a block. */
 export interface MidSample {
+  /** The block's time. */
   readonly atMs: number;
   /** Undefined: the page stopped following the market then, until the next sample. */
   readonly midTwice: bigint | undefined;
@@ -69,6 +71,8 @@ export class BookStore implements DepthStreamListener {
   #books = new Map<string, DepthBook>();
   #generation = 0;
   readonly #known = new Set<string>();
+  /** Time of the newest block, in milliseconds. */
+  #newestMs = 0;
   readonly #mids = new Map<string, MidSample[]>();
   readonly #firstMids = new Map<string, bigint>();
   readonly #changed = new Set<string>();
@@ -107,6 +111,7 @@ export class BookStore implements DepthStreamListener {
 
   received({ update: updates, status, block }: ReplayMessage): boolean {
     this.#updatesCounted += updates.length;
+    this.#newestMs = Number(BigInt(block.timestamp) / nsPerMs);
     for (const each of status) this.#noteState(each);
     for (const update of updates) {
       const { marketId } = update;
@@ -162,12 +167,12 @@ export class BookStore implements DepthStreamListener {
   #interrupt(state: "lost" | "paused", message: string): void {
     const last = this.stream.value;
     const now = Date.now();
-    if (last.state === "live") this.#endLines(now);
+    if (last.state === "live") this.#endLines(this.#newestMs);
     const wasInterrupted = last.state === "lost" || last.state === "paused";
     this.stream.set({ state, since: wasInterrupted ? last.since : now, message });
   }
 
-  /** Lines of mid prices reach until now. A line that comes later is not connected with them. */
+  /** Lines of mid prices reach until the newest block. A line that comes later is not connected with them. */
   #endLines(atMs: number): void {
     for (const mids of this.#mids.values()) {
       const newest = mids.at(-1);
@@ -275,7 +280,7 @@ export class BookStore implements DepthStreamListener {
     const mids = this.#mids.get(marketId) ?? [];
     this.#mids.set(marketId, mids);
     if (midTwice === undefined) return mids;
-    const atMs = Date.now();
+    const atMs = this.#newestMs;
     const second = (sample: MidSample) => Math.floor(sample.atMs / midSampleMs);
     const sample = { atMs, midTwice };
     const newest = mids.at(-1);

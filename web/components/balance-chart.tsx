@@ -1,6 +1,8 @@
+import { useState } from "preact/hooks";
 import uPlot from "uplot";
+import { shortTime } from "../accounts/account-range.js";
 import type { BalanceStep } from "../accounts/balances.js";
-import { approximate, drawnDecimals, drawnUnit } from "../format/decimal.js";
+import { approximate, drawnDecimals, drawnUnit, scaled } from "../format/decimal.js";
 import { Chart, type ChartColours } from "./chart.js";
 import { lineRange, sideAxis, timeAxis } from "./chart-axis.js";
 
@@ -37,13 +39,20 @@ interface BalanceChartProps {
 export function BalanceChart({ steps, places, description }: BalanceChartProps) {
   const longest = steps.map(({ total }) => String(total)).reduce((a, b) => (b.length > a.length ? b : a), "0");
   const decimals = longest === "0" ? 0 : drawnDecimals(longest, places);
+  const [place, setPlace] = useState<number | undefined>(undefined);
+  const pointed = place === undefined ? undefined : steps[place];
   const data = (): uPlot.AlignedData => [
     steps.map(({ timestamp }) => Number(BigInt(timestamp) / 1_000n) / 1e6),
     steps.map(({ total }) => approximate(total, places - decimals)),
   ];
   return (
     <>
-      <Chart id="balance-chart" height={chartHeightPx} description={description} data={data} options={options} />
+      <Chart id="balance-chart" height={chartHeightPx} {...{ description, data, options }} onPoint={setPlace} />
+      <p class="quiet">
+        {pointed === undefined
+          ? "Point at the chart to read it."
+          : `From ${shortTime(BigInt(pointed.timestamp))} UTC: ${scaled(pointed.total, places)}`}
+      </p>
       {decimals > 0 && <p class="quiet">{drawnUnit(decimals, "Balances")}</p>}
     </>
   );

@@ -1,5 +1,5 @@
 import type uPlot from "uplot";
-import { axisTime } from "../format/axis-time.js";
+import { axisTime } from "../format/axis-text.js";
 import { approximate, drawnDecimals, drawnUnit, type Places, scaled } from "../format/decimal.js";
 import type { Candle } from "../service/messages.js";
 import { Chart, type ChartColours } from "./chart.js";
@@ -77,10 +77,12 @@ interface CandleChartProps {
   readonly candles: readonly Candle[];
   readonly places: Places;
   readonly interval: string;
+  /** Called with the place of the candle that is pointed at; undefined: none is. */
+  readonly onPoint: (place: number | undefined) => void;
 }
 
 /** Candles side by side, with their volumes below them. Periods without trades have none, and no place. */
-export function CandleChart({ candles, places, interval }: CandleChartProps) {
+export function CandleChart({ candles, places, interval, onPoint }: CandleChartProps) {
   const newest = candles.at(-1);
   const decimals = drawnDecimals(newest?.close, places.price);
   const prices = (of: (candle: Candle) => string) =>
@@ -97,7 +99,7 @@ export function CandleChart({ candles, places, interval }: CandleChartProps) {
   const description = `Candles of ${interval}, the last one closes at ${scaled(newest?.close, places.price)}`;
   return (
     <>
-      <Chart id="candle-chart" height={300} description={description} data={data} options={options} />
+      <Chart id="candle-chart" height={300} {...{ description, data, options, onPoint }} />
       {decimals > 0 && <p class="quiet">{drawnUnit(decimals)}</p>}
     </>
   );

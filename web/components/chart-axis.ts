@@ -1,13 +1,7 @@
 import type uPlot from "uplot";
-import { axisTime, daySeconds } from "../format/axis-time.js";
+import { axisNumbers, axisTime, daySeconds } from "../format/axis-text.js";
 import type { ChartColours } from "./chart.js";
 
-const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
-/** Beyond what a chart can tell apart. */
-const fractionDigitsMax = 12;
-const plain = new Intl.NumberFormat("en", { maximumFractionDigits: fractionDigitsMax });
-const compactMin = 1e6;
-const exponentialMin = 1e15;
 /** About those of the numbers of an axis. */
 const significantDigits = 7;
 
@@ -24,30 +18,11 @@ const timeSteps = [
   ...[1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200],
   ...[1, 2, 7, 14, 28, 91, 182, 364, 1_820].map((days) => days * daySeconds),
 ];
-/** Between the times of an axis, at least: a time with its date takes more than a time of day. */
 /** Between the places of an axis. */
 const countSteps = [1, 2, 5, 10, 20, 50, 100];
+/** Between the times of an axis, at least: a time with its date takes more than a time of day. */
 const timeGapPx = 80;
 const dateGapPx = 100;
-
-const fraction = (text: string) => text.split(".")[1] ?? "";
-
-/** Numbers beside an axis, in a few characters each, all with the same decimals. */
-function axisNumbers(values: readonly number[]): string[] {
-  const short = values.map((value) => compact.format(value));
-  // Large numbers that differ by little need all their digits.
-  const isLarge = values.some((value) => Math.abs(value) >= compactMin) && new Set(short).size === values.length;
-  const places = Math.max(0, ...values.map((value) => fraction(plain.format(value)).length));
-  const exact = new Intl.NumberFormat("en", {
-    minimumFractionDigits: places,
-    maximumFractionDigits: fractionDigitsMax,
-  });
-  return values.map((value) => {
-    const size = Math.abs(value);
-    if (size >= exponentialMin) return value.toExponential(2);
-    return (isLarge && size >= compactMin ? compact : exact).format(value).replaceAll(",", "\u202f");
-  });
-}
 
 /** An axis in the page's colours. */
 function axis({ text, line }: ChartColours): uPlot.Axis {

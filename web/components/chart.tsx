@@ -24,6 +24,8 @@ interface ChartProps {
   readonly data: () => uPlot.AlignedData;
   /** Called again when the colours change. It has to be the same function each time. */
   readonly options: (colours: ChartColours) => Options;
+  /** Called with the place of the values that are pointed at, counted from 0; undefined: none are. */
+  readonly onPoint?: (place: number | undefined) => void;
 }
 
 function coloursOf(element: Element): ChartColours {
@@ -39,13 +41,15 @@ function coloursOf(element: Element): ChartColours {
 }
 
 /** A chart as wide as its place. */
-export function Chart({ id, height, description, data, options }: ChartProps) {
+export function Chart({ id, height, description, data, options, onPoint = () => {} }: ChartProps) {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
   const draw = useRef(() => {});
   const newest = useRef(data);
   const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  const pointed = useRef(onPoint);
   newest.current = data;
+  pointed.current = onPoint;
 
   useEffect(() => {
     const container = place.current;
@@ -60,7 +64,10 @@ export function Chart({ id, height, description, data, options }: ChartProps) {
       made = Object.values(colours).join();
       plot.current?.destroy();
       const size = { width: container.clientWidth, height };
-      plot.current = new uPlot({ ...options(colours), ...size }, newest.current(), container);
+      const given = options(colours);
+      const setCursor = [({ cursor }: uPlot) => pointed.current(cursor.idx ?? undefined)];
+      const hooks = { ...given.hooks, setCursor };
+      plot.current = new uPlot({ ...given, ...size, hooks }, newest.current(), container);
     };
     redraw();
     draw.current = redraw;

@@ -1,8 +1,8 @@
 import type { AppProps } from "../app.js";
 import { useMarketNames } from "../hooks/use-market-names.js";
-import { marketHref, navigate } from "../route.js";
+import { navigate, otherMarketHref } from "../route.js";
 
-/** A list of all markets to change to. */
+/** A list of all markets to change to, at the moment that is shown. */
 export function MarketChoice({
   marketId,
   books,
@@ -12,7 +12,11 @@ export function MarketChoice({
   return (
     <label class="choice">
       Market
-      <select id="market-choice" value={marketId} onChange={(event) => navigate(marketHref(event.currentTarget.value))}>
+      <select
+        id="market-choice"
+        value={marketId}
+        onChange={(event) => navigate(otherMarketHref(event.currentTarget.value))}
+      >
         {options.every(({ id }) => id !== marketId) && <option value={marketId}>{marketId}</option>}
         {options.map(({ id, label }) => (
           <option key={id} value={id}>

@@ -1,4 +1,5 @@
 import type uPlot from "uplot";
+import { timeOfDay } from "../../src/domain/instant.js";
 import type { BookView } from "../books/book-store.js";
 import { midPrice } from "../books/quote.js";
 import { approximate, drawnDecimals, drawnUnit } from "../format/decimal.js";
@@ -39,7 +40,8 @@ export function MidChart({ view, places }: { readonly view: BookView; readonly p
   ];
   if (mids.every(({ midTwice }) => midTwice === undefined))
     return <p class="quiet">None yet: a side of the book is empty.</p>;
-  const description = `Mid price of the last minutes, now ${midPrice(quote, places)}`;
+  const bounds = [mids.at(0), mids.at(-1)].map((sample) => timeOfDay(sample?.atMs ?? 0));
+  const description = `Mid price from ${bounds.join(" to ")}, now ${midPrice(quote, places)}`;
   return (
     <>
       <Chart id="mid-chart" height={220} description={description} data={data} options={options} />

@@ -4,6 +4,7 @@ import { type PastMarket, type Speed, speeds } from "../books/past-market.js";
 import { useObservable } from "../hooks/observable.js";
 import { showMarket } from "../route.js";
 import { Segments } from "./segments.js";
+import { timeOf } from "./time.js";
 
 const nsPerMs = 1_000_000n;
 /** Places of the slider. */
@@ -24,6 +25,34 @@ interface TimeControlProps {
 
 /** To the millisecond. */
 const shortTime = (timestamp: string) => `${instant(timestamp).slice(0, 23)} UTC`;
+
+/** Takes a time as text. */
+function TimeText({ onTime }: { readonly onTime: (timestamp: string) => void }) {
+  const submit = (event: SubmitEvent & { currentTarget: HTMLFormElement }) => {
+    event.preventDefault();
+    const input = event.currentTarget.elements.namedItem("time") as HTMLInputElement;
+    try {
+      onTime(timeOf(input.value.trim()));
+    } catch (thrown) {
+      input.setCustomValidity(thrown instanceof Error ? thrown.message : String(thrown));
+      input.reportValidity();
+    }
+  };
+  return (
+    <form class="time-text" onSubmit={submit}>
+      <input
+        name="time"
+        aria-label="Time (UTC)"
+        placeholder="2024-01-31 12:00"
+        maxLength={40}
+        autocomplete="off"
+        required
+        onInput={(event) => event.currentTarget.setCustomValidity("")}
+      />
+      <button type="submit">Go</button>
+    </form>
+  );
+}
 
 /** Chooses the moment that a market is shown at, and plays from there. */
 export function TimeControl({ past, marketId, at, oldest, newest }: TimeControlProps) {
@@ -83,6 +112,7 @@ export function TimeControl({ past, marketId, at, oldest, newest }: TimeControlP
             ›
           </button>
           <Segments legend="Speed" name="speed" values={speeds} chosen={speed} onChoose={choose} />
+          <TimeText onTime={go} />
           <button type="button" id="live" aria-pressed={at === undefined} onClick={() => go(undefined)}>
             Live
           </button>
@@ -93,7 +123,7 @@ export function TimeControl({ past, marketId, at, oldest, newest }: TimeControlP
           text === "now" ? (
             "The present, as it changes."
           ) : (
-            `${text}, being read.`
+            `${text}, ${problem === "" ? "being read" : "not there"}.`
           )
         ) : (
           <>

@@ -61,7 +61,7 @@ export function AccountPanels(props: AccountPanelsProps) {
   const problem = [now, bounds, history, changes, moved].find(({ error, value }) => error && value === undefined);
   const lists = bounds.value !== undefined && now.value !== undefined ? [...bounds.value, now.value] : undefined;
   const isWhole = lists?.every((list) => list.isWhole) ?? true;
-  const loading = <p class="quiet">{problem === undefined ? "Loading…" : "None."}</p>;
+  const loading = <p class="quiet">{problem === undefined ? "Loading…" : "Not read."}</p>;
   const hasChart = assetId !== undefined && history.value !== undefined && isWhole;
   return (
     <>

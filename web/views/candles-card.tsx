@@ -90,7 +90,11 @@ interface CandlesProps extends Omit<CandlesCardProps, "interval"> {
 function Candles({ places, at, standstill, interval, choice }: CandlesProps) {
   const { rows, polled, lost } = useCandles(interval, at);
   const stale = at === undefined ? (staleStream(lost) ?? stalePoll(polled) ?? standstill) : undefined;
+  /** The place of the candle that is pointed at, from the oldest. */
+  const [pointed, setPointed] = useState<number | undefined>(undefined);
+  const [asNumbers, setAsNumbers] = useState(false);
   const newest = rows?.[0];
+  const told = pointed === undefined ? newest : (rows?.at(-1 - pointed) ?? newest);
   return (
     <Card title="Candles" stale={stale}>
       {choice}
@@ -102,11 +106,11 @@ function Candles({ places, at, standstill, interval, choice }: CandlesProps) {
             : "No period with trades was over at this moment."}
         </p>
       )}
-      {rows !== undefined && newest !== undefined && (
+      {rows !== undefined && newest !== undefined && told !== undefined && (
         <>
-          <CandleChart candles={rows.toReversed()} places={places} interval={interval.interval} />
-          <NewestCandle candle={newest} places={places} />
-          <details>
+          <CandleChart candles={rows.toReversed()} places={places} interval={interval.interval} onPoint={setPointed} />
+          <ToldCandle candle={told} places={places} isLastOver={at !== undefined && told === newest} />
+          <details open={asNumbers} onToggle={(event) => setAsNumbers(event.currentTarget.open)}>
             <summary>As numbers</summary>
             <CandlesTable candles={rows} places={places} />
           </details>
@@ -137,9 +141,11 @@ function figuresOf({ candle, places }: FigureProps) {
 /** When a candle begins: a period begins at a whole minute. */
 const startOf = ({ start }: Candle) => instant(start).slice(0, 16);
 
-function NewestCandle(props: FigureProps) {
+/** The candle that is pointed at, or the newest one: at a moment of the past, the last whose period was over. */
+function ToldCandle({ isLastOver, ...props }: FigureProps & { readonly isLastOver: boolean }) {
   return (
     <p id="newest-candle" class="quiet">
+      {isLastOver && "The last that was over, of "}
       {startOf(props.candle)} UTC:{" "}
       {figuresOf(props).map(([name, figure]) => (
         <Fragment key={name}>

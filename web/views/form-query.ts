@@ -1,14 +1,11 @@
-import { nanoseconds } from "../../src/domain/instant.js";
+import { timeOf } from "../components/time.js";
 import { assetIdOf } from "../service/assets.js";
 
 /** A parameter's value from the text of its field. @throws {Error} at a time that is none, or a symbol of several assets */
 function parameterOf(name: string, text: string): string {
   if (text === "") return text;
   if (name.endsWith("assetId")) return assetIdOf(text);
-  if (!name.endsWith("Timestamp")) return text;
-  const time = nanoseconds(text);
-  if (time === undefined) throw new Error(`"${text}" is no time; one looks like 2024-01-31 12:00:00.5, in UTC`);
-  return time;
+  return name.endsWith("Timestamp") ? timeOf(text) : text;
 }
 
 /** The query that a form of filters holds: times in nanoseconds, assets by their identifiers. @throws {Error} */
@@ -18,5 +15,7 @@ export function formQuery(form: HTMLFormElement): URLSearchParams {
     const value = parameterOf(name, String(text).trim());
     if (value !== "") query.append(name, value);
   }
+  const [from, before] = ["start", "end"].map((bound) => query.get(`dateRange.${bound}Timestamp`));
+  if (from && before && BigInt(from) > BigInt(before)) throw new Error("From is after Before");
   return query;
 }

@@ -44,6 +44,12 @@ function ledgerCalls(query: URLSearchParams): readonly Call[] {
   return [list, file];
 }
 
+/** Whether later blocks can have further entries of a range of times. */
+function isOpen(query: URLSearchParams, newest: string | undefined): boolean {
+  const end = query.get("dateRange.endTimestamp") ?? "";
+  return newest === undefined || !/^[0-9]+$/.test(end) || BigInt(end) > BigInt(newest);
+}
+
 /** Cursors that the page before, of the same list, did not have. */
 function useArrived(page: Connection<LedgerEntry> | undefined, key: string): ReadonlySet<string> {
   const last = useRef<{ key: string; cursors: ReadonlySet<string> } | undefined>(undefined);
@@ -59,7 +65,9 @@ function useArrived(page: Connection<LedgerEntry> | undefined, key: string): Rea
 /** The ledger: a form for every filter, pages, and the CSV of a party and an asset. */
 export function LedgerView({ query, books, directory, status }: AppProps & { readonly query: URLSearchParams }) {
   const isPaged = ["first", "last"].some((name) => query.has(`pagination.${name}`));
-  const isHead = !isPaged && query.get("pagination.newestFirst") !== "false";
+  const network = useObservable(status.status, (value) => value);
+  const grows = isOpen(query, network.response?.blockTimestamp);
+  const isHead = !isPaged && query.get("pagination.newestFirst") !== "false" && grows;
   const asked = isPaged ? query : withPage(query, { first: String(pageSize) });
   const key = asked.toString();
   const isFiltered = [...query.keys()].some((name) => !name.startsWith("pagination."));
@@ -69,7 +77,6 @@ export function LedgerView({ query, books, directory, status }: AppProps & { rea
     setEmpty(!isFiltered && page.value?.edges.length === 0);
   }, [isFiltered, page.value]);
   useSeconds();
-  const network = useObservable(status.status, (value) => value);
   const standstill = staleNetwork(network);
   const stale = stalePoll(page) ?? (isHead ? standstill : undefined);
   const arrived = useArrived(page.value, key);

@@ -34,18 +34,13 @@ function usePast(marketId: string, at: string | undefined) {
   return { past, oldest };
 }
 
-/** The mid prices of the minute before the page was opened, by the clock of the page. */
+/** The mid prices of the minute before the page was opened. */
 function useLastMinute({ books }: AppProps, marketId: string, newest: string | undefined): void {
   const isKnown = newest !== undefined;
   useEffect(() => {
     if (newest === undefined) return;
-    const shiftMs = Date.now() - Number(BigInt(newest) / 1_000_000n);
     void minuteUntil(marketId, newest).then(
-      (mids) =>
-        books.addEarlierMids(
-          marketId,
-          mids.map(({ atMs, midTwice }) => ({ atMs: atMs + shiftMs, midTwice })),
-        ),
+      (mids) => books.addEarlierMids(marketId, mids),
       () => {},
     );
   }, [marketId, isKnown]);
