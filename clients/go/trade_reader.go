@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"net/http"
 	"strconv"
 	"time"
@@ -27,9 +28,9 @@ type TradesOptions struct {
 // reads: each once, in the order of the network. From zero: from the first trade that is kept.
 //
 // It lists what there is, opens the stream, and lists once more up to the block at which the stream began. When the
-// connection breaks, it does the same again after a wait, from the time of the last trade on. It leaves out the trades of
-// that time whose ids it has yielded before. So nothing is missing or doubled, at any server of the database, and also if
-// you read slowly.
+// connection breaks, it does the same again after a wait, from the time of the last trade on. Of that time it leaves out
+// as many trades of each id as it has yielded before: venues may use an id more than once. So nothing is missing or
+// doubled, at any server of the database, and also if you read slowly.
 //
 // It ends when the context does, or with an error when trying again is of no use: CodeNotFound for an unknown market,
 // CodeFailedPrecondition with the reason TRADES_NOT_RETAINED if trades from that time on are not kept.
@@ -37,7 +38,8 @@ func Trades(
 	ctx context.Context, client Client, marketID string, from time.Time, options TradesOptions,
 ) iter.Seq2[*vega.Trade, error] {
 	return func(yield func(*vega.Trade, error) bool) {
-		reader := &tradeReader{client: client, marketIDs: []string{marketID}, options: options, ids: map[string]bool{}}
+		reader := &tradeReader{client: client, marketIDs: []string{marketID}, options: options}
+		reader.given, reader.had = map[string]int{}, map[string]int{}
 		if !from.IsZero() {
 			timestamp := from.UnixNano()
 			reader.timestamp = &timestamp
@@ -56,15 +58,18 @@ type tradeReader struct {
 	client    Client
 	marketIDs []string
 	options   TradesOptions
-	// Trades from this time on are to be read, but for those that were, by their ids. Blocks can have the same time.
+	// Trades from this time on are to be read, but for those that were. Blocks can have the same time.
 	timestamp *int64
-	ids       map[string]bool
+	// given is how many of each id were yielded, of this time.
+	given map[string]int
+	// had is how many of each id the list or stream that is read has had, of this time.
+	had map[string]int
 }
 
 // read yields the trades of one connection. It does not return nil.
 func (r *tradeReader) read(ctx context.Context, yield func(*vega.Trade) error, onMessage func()) error {
 	// Without a stream at first: a server ends one whose reader is busy with the past for minutes.
-	if err := r.list(ctx, 0, yield, onMessage); err != nil {
+	if _, err := r.list(ctx, 0, yield, onMessage); err != nil {
 		return err
 	}
 	var startedAt uint64
@@ -84,8 +89,13 @@ func (r *tradeReader) read(ctx context.Context, yield func(*vega.Trade) error, o
 	first := true
 	return watched(ctx, r.options.SilenceMax, open, func(ctx context.Context, trades []*vega.Trade) error {
 		if first {
-			if err := r.list(ctx, startedAt, yield, onMessage); err != nil {
+			reached, err := r.list(ctx, startedAt, yield, onMessage)
+			if err != nil {
 				return err
+			}
+			// The stream goes on where the list ends, or has some of its trades again.
+			if reached != startedAt || !maps.Equal(r.had, r.given) {
+				clear(r.had)
 			}
 		}
 		first = false
@@ -101,11 +111,12 @@ func (r *tradeReader) read(ctx context.Context, yield func(*vega.Trade) error, o
 	})
 }
 
-// list yields the trades up to a block, or later ones. It fails with CodeUnavailable if the server has not seen the
-// block yet.
+// list yields the trades up to a block, or later ones, and returns the block that they reach. It fails with
+// CodeUnavailable if the server has not seen the block yet.
 func (r *tradeReader) list(
 	ctx context.Context, height uint64, yield func(*vega.Trade) error, onMessage func(),
-) error {
+) (uint64, error) {
+	clear(r.had)
 	var dateRange *apiv2.DateRange
 	if r.timestamp != nil {
 		start := *r.timestamp
@@ -127,20 +138,20 @@ func (r *tradeReader) list(
 	}
 	for trade, err := range nodes(ListOptions{}.pagination(&newestFirst), read) {
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if r.isUnread(trade) {
 			onMessage()
 			if err := yield(trade); err != nil {
-				return err
+				return 0, err
 			}
 		}
 	}
 	if reached < height {
-		return connect.NewError(connect.CodeUnavailable,
+		return 0, connect.NewError(connect.CodeUnavailable,
 			fmt.Errorf("trades are listed up to block %d, and streamed after %d", reached, height))
 	}
-	return nil
+	return reached, nil
 }
 
 // isUnread tells whether a trade is to be yielded, which it is once.
@@ -148,12 +159,18 @@ func (r *tradeReader) isUnread(trade *vega.Trade) bool {
 	at := trade.GetTimestamp()
 	if r.timestamp == nil || at > *r.timestamp {
 		r.timestamp = &at
-		clear(r.ids)
+		clear(r.given)
+		clear(r.had)
 	}
-	if at < *r.timestamp || r.ids[trade.GetId()] {
+	if at < *r.timestamp {
 		return false
 	}
-	r.ids[trade.GetId()] = true
+	id := trade.GetId()
+	r.had[id]++
+	if r.had[id] <= r.given[id] {
+		return false
+	}
+	r.given[id]++
 	return true
 }
 

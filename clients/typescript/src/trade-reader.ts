@@ -14,9 +14,9 @@ const heightHeader = "x-block-height";
  * in the order of the network.
  *
  * It lists what there is, opens the stream, and lists once more up to the block at which the stream began. When the
- * connection breaks, it does the same again after a wait, from the time of the last trade on. It leaves out the trades
- * of that time whose ids it has given before. So nothing is missing or doubled, at any server of the database, and also
- * if you read slowly.
+ * connection breaks, it does the same again after a wait, from the time of the last trade on. Of that time it leaves out
+ * as many trades of each id as it has given before: venues may use an id more than once. So nothing is missing or
+ * doubled, at any server of the database, and also if you read slowly.
  * @param from absent: from the first trade that is kept
  * @throws ConnectError when trying again is of no use: NOT_FOUND for an unknown market, FAILED_PRECONDITION with the
  *   reason TRADES_NOT_RETAINED if trades from that time on are not kept
@@ -39,9 +39,12 @@ class TradeReader {
   readonly #client: MarketdClient;
   readonly #marketIds: string[];
   readonly #options: StreamOptions;
-  /** Trades from this time on are to be read, but for those that were, by their ids. Blocks can have the same time. */
+  /** Trades from this time on are to be read, but for those that were. Blocks can have the same time. */
   #timeNs: bigint | undefined;
-  readonly #ids = new Set<string>();
+  /** How many of each id were given, of this time. */
+  readonly #given = new Map<string, number>();
+  /** How many of each id the list or stream that is read has had, of this time. */
+  readonly #had = new Map<string, number>();
 
   constructor(client: MarketdClient, marketId: string, fromNs: bigint | undefined, options: StreamOptions) {
     this.#client = client;
@@ -63,15 +66,24 @@ class TradeReader {
     };
     let isFirst = true;
     for await (const message of watched(open, this.#options)) {
-      if (isFirst) yield* this.#list(startedAt);
+      if (isFirst) {
+        const reached = yield* this.#list(startedAt);
+        // The stream goes on where the list ends, or has some of its trades again.
+        const hadAll = [...this.#given].every(([id, count]) => this.#had.get(id) === count);
+        if (reached !== startedAt || !hadAll) this.#had.clear();
+      }
       isFirst = false;
       yield this.#unread(message.trades);
     }
     throw streamEnded();
   }
 
-  /** Trades up to a block, or later ones. @throws ConnectError UNAVAILABLE if the server has not seen it yet */
-  async *#list(height: bigint): AsyncGenerator<readonly Trade[], void> {
+  /**
+   * Trades up to a block, or later ones. Returns the block that they reach.
+   * @throws ConnectError UNAVAILABLE if the server has not seen the block yet
+   */
+  async *#list(height: bigint): AsyncGenerator<readonly Trade[], bigint> {
+    this.#had.clear();
     const { signal, silenceMaxMs: timeoutMs = silenceMaxMs } = this.#options;
     const request = {
       marketIds: this.#marketIds,
@@ -90,7 +102,7 @@ class TradeReader {
       const unread = this.#unread(nodesOf(edges));
       if (unread.length > 0) yield unread;
     }
-    if (reached >= height) return;
+    if (reached >= height) return reached;
     throw new ConnectError(`trades are listed up to block ${reached}, and streamed after ${height}`, Code.Unavailable);
   }
 
@@ -99,10 +111,14 @@ class TradeReader {
     return trades.filter(({ id, timestamp }) => {
       if (this.#timeNs === undefined || timestamp > this.#timeNs) {
         this.#timeNs = timestamp;
-        this.#ids.clear();
+        this.#given.clear();
+        this.#had.clear();
       }
-      if (timestamp < this.#timeNs || this.#ids.has(id)) return false;
-      this.#ids.add(id);
+      if (timestamp < this.#timeNs) return false;
+      const count = (this.#had.get(id) ?? 0) + 1;
+      this.#had.set(id, count);
+      if (count <= (this.#given.get(id) ?? 0)) return false;
+      this.#given.set(id, count);
       return true;
     });
   }

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Callable, Iterable, Iterator, List, Optional, Set
+from typing import Callable, Counter, Generator, Iterable, Iterator, List, Optional
 
 import grpc
 
@@ -34,9 +34,9 @@ def trades(
     nanoseconds, or a datetime with a time zone.
 
     It lists what there is, opens the stream, and lists once more up to the block at which the stream began. When the
-    connection breaks, it does the same again after a wait, from the time of the last trade on. It leaves out the trades
-    of that time whose ids it has given before. So nothing is missing or doubled, at any server of the database, and
-    also if you read slowly.
+    connection breaks, it does the same again after a wait, from the time of the last trade on. Of that time it leaves
+    out as many trades of each id as it has given before: venues may use an id more than once. So nothing is missing or
+    doubled, at any server of the database, and also if you read slowly.
 
     ``stop`` ends the iterator from another thread; leaving the loop ends it too. ``on_disconnect`` is called when the
     connection broke, with the error and the seconds until the next attempt. Raises grpc.RpcError when trying again is of
@@ -63,9 +63,12 @@ class _TradeReader:
         self._market_ids = [market_id]
         self._stop = stop
         self._silence_max = silence_max
-        #: Trades from this time on are to be read, but for those that were, by their ids. Blocks can have the same time.
+        #: Trades from this time on are to be read, but for those that were. Blocks can have the same time.
         self._timestamp = start
-        self._ids: Set[str] = set()
+        #: How many of each id were given, of this time.
+        self._given: Counter[str] = Counter()
+        #: How many of each id the list or stream that is read has had, of this time.
+        self._had: Counter[str] = Counter()
 
     def read(self) -> Iterator[List[Trade]]:
         """The trades of one connection. It raises when the connection breaks, and does not end."""
@@ -75,13 +78,21 @@ class _TradeReader:
         is_first = True
         for message in watched(call, self._stop, self._silence_max):
             if is_first:
-                yield from self._list(_height_of(call.initial_metadata()))
+                started_at = _height_of(call.initial_metadata())
+                reached = yield from self._list(started_at)
+                # The stream goes on where the list ends, or has some of its trades again.
+                if reached != started_at or self._had != self._given:
+                    self._had.clear()
             is_first = False
             yield self._unread(message.trades)
         raise Broken("the stream ended")
 
-    def _list(self, height: int) -> Iterator[List[Trade]]:
-        """Trades up to a block, or later ones. Raises UNAVAILABLE if the server has not seen it yet."""
+    def _list(self, height: int) -> Generator[List[Trade], None, int]:
+        """Trades up to a block, or later ones. Returns the block that they reach.
+
+        Raises UNAVAILABLE if the server has not seen the block yet.
+        """
+        self._had.clear()
         request = ListTradesRequest(market_ids=self._market_ids)
         if self._timestamp is not None:
             request.date_range.start_timestamp = self._timestamp
@@ -100,9 +111,10 @@ class _TradeReader:
             if unread:
                 yield unread
             if self._stop.is_set():
-                return
+                return reached
         if reached < height:
             raise Broken(f"trades are listed up to block {reached}, and streamed after {height}")
+        return reached
 
     def _unread(self, trades: Iterable[Trade]) -> List[Trade]:
         """Those that were not given before."""
@@ -111,10 +123,14 @@ class _TradeReader:
     def _is_unread(self, trade: Trade) -> bool:
         if self._timestamp is None or trade.timestamp > self._timestamp:
             self._timestamp = trade.timestamp
-            self._ids.clear()
-        if trade.timestamp < self._timestamp or trade.id in self._ids:
+            self._given.clear()
+            self._had.clear()
+        if trade.timestamp < self._timestamp:
             return False
-        self._ids.add(trade.id)
+        self._had[trade.id] += 1
+        if self._had[trade.id] <= self._given[trade.id]:
+            return False
+        self._given[trade.id] += 1
         return True
 
 
