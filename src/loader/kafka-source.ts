@@ -2,7 +2,7 @@ import { subscribe } from "node:diagnostics_channel";
 import { isIP } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ConnectionOptions } from "node:tls";
-import type { Connection, Consumer, ConsumerOptions, RecordsBatch } from "@platformatic/kafka";
+import type { Connection, Consumer, ConsumerOptions, compressionsAlgorithms, RecordsBatch } from "@platformatic/kafka";
 import { OperatorError } from "../domain/operator-error.js";
 import type { TlsSettings } from "../store/connection/tls-settings.js";
 import type { Log } from "../telemetry/log.js";
@@ -113,12 +113,13 @@ subscribe("plt:kafka:instances", (event) => {
  */
 export async function kafkaSource(url: string, options: KafkaSourceOptions): Promise<Source> {
   const address = parseKafkaUrl(url, options.log);
-  const { Consumer: KafkaConsumer } = await import("@platformatic/kafka").catch((error: unknown) => {
+  const kafka = await import("@platformatic/kafka").catch((error: unknown) => {
     const message =
       "Kafka needs a package that is not installed; install it beside marketd: npm install @platformatic/kafka@1.22";
     throw new OperatorError(message, 1, error);
   });
-  const topic = new KafkaTopic((settings) => new KafkaConsumer(settings), address, options);
+  readSnappyFrames(kafka.compressionsAlgorithms.snappy);
+  const topic = new KafkaTopic((settings) => new kafka.Consumer(settings), address, options);
   let needed: bigint | undefined;
   return {
     name: `topic ${address.topic}`,
@@ -132,6 +133,34 @@ export async function kafkaSource(url: string, options: KafkaSourceOptions): Pro
     isLost: () => topic.isLost,
     messagesBehind: () => topic.messagesBehind,
   };
+}
+
+type Compression = (typeof compressionsAlgorithms)["snappy"];
+
+/** What snappy of Java begins with, whose producers and brokers write blocks: `\x82SNAPPY\0` and two versions. */
+const snappyMagic = Buffer.from("82534e4150505900", "hex");
+const snappyHeaderBytes = snappyMagic.length + 8;
+
+/** Whether the client's snappy, which knows a single block, has been replaced. */
+const replaced = new WeakSet<Compression>();
+
+/** Lets the client read snappy of Java too: behind the header each block has its length, big-endian. */
+function readSnappyFrames(snappy: Compression): void {
+  if (replaced.has(snappy)) return;
+  replaced.add(snappy);
+  const block = snappy.decompressSync;
+  const decompressSync: Compression["decompressSync"] = (data) => {
+    const bytes = Buffer.isBuffer(data) ? data : data.slice();
+    if (!bytes.subarray(0, snappyMagic.length).equals(snappyMagic)) return block(bytes);
+    const blocks: Buffer[] = [];
+    for (let at = snappyHeaderBytes; at < bytes.length; ) {
+      const end = at + 4 + bytes.readInt32BE(at);
+      blocks.push(block(bytes.subarray(at + 4, end)));
+      at = end;
+    }
+    return Buffer.concat(blocks);
+  };
+  Object.assign(snappy, { decompressSync });
 }
 
 class KafkaTopic {

@@ -93,6 +93,14 @@ describe.runIf(hasKafka())("a topic of Kafka", () => {
     expect(await dump(url)).toEqual(await rowsOf(frames));
   });
 
+  test("messages may be compressed by Java's snappy, as brokers and most producers write it", async () => {
+    await broker.createTopic("snappy-of-java", 1, { "compression.type": "snappy" });
+    await broker.produce("snappy-of-java", frames);
+    const url = await emptyDatabase();
+    await loadTopic(url, "snappy-of-java");
+    expect(await dump(url)).toEqual(await rowsOf(frames));
+  });
+
   test("a gap is refused, and what came before it is kept", async () => {
     await broker.createTopic("gap");
     const half = Math.floor(frames.length / 2);
