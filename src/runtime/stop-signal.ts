@@ -39,6 +39,8 @@ export class HangUps {
       } else if (this.#listener === undefined) this.#pending = true;
       else this.#listener();
     };
+    // In place of the listener that keeps a signal from ending the process while it starts.
+    process.removeAllListeners("SIGHUP");
     process.on("SIGHUP", onHangUp);
   }
 

@@ -200,6 +200,14 @@ describe("wrong use ends with 2", () => {
   });
 });
 
+it("SIGHUP while it starts, before its modules are read, does not end serve", async () => {
+  const hangUp = `import module from "node:module";
+    module.enableCompileCache = () => { process.kill(process.pid, "SIGHUP"); return {}; };`;
+  const environment = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(hangUp)}` };
+  expect(await run(["serve"], environment)).toMatchObject({ code: 2, error: `marketd: ${noDatabase}\n` });
+  expect(await run(["verify"], environment)).toMatchObject({ code: null });
+});
+
 describe("help and version end with 0", () => {
   it("each command says every flag, its variable and its default", async () => {
     for (const command of ["serve", "load", "migrate", "verify", "retain", "simulate", "demo"]) {
