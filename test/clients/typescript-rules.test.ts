@@ -2,13 +2,14 @@ import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, createServer as createTcpServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { durationFromMs } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError, createRouterTransport, type ServiceImpl } from "@connectrpc/connect";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { boundedFetch } from "../../clients/typescript/src/bounded-fetch.js";
 import {
   accounts,
   balanceChanges,
@@ -157,6 +158,31 @@ function depthUpdate(update: Omit<Update, "outcome">, marketId = "m") {
 function clientOf(service: Partial<ServiceImpl<typeof TradingDataService>>) {
   return createMarketdClient(createRouterTransport(({ service: add }) => void add(TradingDataService, service)));
 }
+
+test("a response that does not begin ends a call without a limit of its own, and no stream", async () => {
+  const silent = createServer(() => {});
+  const closing = createTcpServer((socket) => void socket.on("error", () => {}).destroy());
+  const urls: string[] = [];
+  for (const server of [silent, closing]) {
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    urls.push(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`);
+  }
+  const [silentUrl = "", closingUrl = ""] = urls;
+  const bounded = boundedFetch(1_000, 200);
+  const of = (headers: Record<string, string>) => bounded(silentUrl, { method: "POST", body: "", headers });
+  await expect(of({ "Content-Type": "application/proto" })).rejects.toThrow("there is no response after 0.2 s");
+  // Node 20 loses it; later ones say at once that the connection ended.
+  await expect(bounded(closingUrl, { method: "POST", body: "" })).rejects.toThrow();
+  const unlimited = [
+    of({ "Content-Type": "application/connect+proto" }),
+    of({ "Content-Type": "application/proto", "Connect-Timeout-Ms": "60000" }),
+  ].map((response) => response.catch(() => "ended"));
+  await expect(Promise.race([...unlimited, sleep(600, "still open")])).resolves.toBe("still open");
+  silent.closeAllConnections();
+  silent.close();
+  closing.close();
+});
 
 describe("decimals", () => {
   test.each(cases.scales)("$name", ({ price, size }) => {

@@ -14,19 +14,44 @@ export function isTooLarge({ rawMessage }: ConnectError): boolean {
   return rawMessage.includes(tooLarge);
 }
 
+/** Of requests and responses of streams. */
+const streamType = "application/connect+";
+
 /** The bytes before each message of a stream: flags, then the length, big-endian. */
 const prefixBytes = 5;
 
-/** `fetch` whose responses fail with RESOURCE_EXHAUSTED once they hold a message of more than `maxBytes`. */
-export function boundedFetch(maxBytes: number): typeof fetch {
+/**
+ * `fetch` whose responses fail with RESOURCE_EXHAUSTED once they hold a message of more than `maxBytes`, and with
+ * DEADLINE_EXCEEDED if one that is no stream, and has no time limit of its own, has not begun after `beginsMaxMs`: that of
+ * Node 20 may never settle if the connection ends as soon as it is open.
+ */
+export function boundedFetch(maxBytes: number, beginsMaxMs?: number): typeof fetch {
   return async (input, init) => {
-    const response = await fetch(input, init);
+    const headers = new Headers(init?.headers);
+    const isLimited = headers.has("connect-timeout-ms");
+    const isOfStream = headers.get("content-type")?.startsWith(streamType) === true;
+    const response = await (beginsMaxMs === undefined || isLimited || isOfStream
+      ? fetch(input, init)
+      : fetchWithin(beginsMaxMs, input, init));
     if (response.body === null) return response;
-    const isStream = response.headers.get("content-type")?.startsWith("application/connect+") === true;
-    const { status, statusText, headers } = response;
+    const isStream = response.headers.get("content-type")?.startsWith(streamType) === true;
+    const { status, statusText } = response;
     const body = bounded(response.body.getReader(), isStream ? new MessageLengths() : new BodyLength(), maxBytes);
-    return new Response(body, { status, statusText, headers });
+    return new Response(body, { status, statusText, headers: response.headers });
   };
+}
+
+/** The timer keeps the process, which has nothing else to wait for where a request is lost. */
+async function fetchWithin(ms: number, ...[input, init]: Parameters<typeof fetch>): Promise<Response> {
+  const late = new AbortController();
+  const error = new ConnectError(`there is no response after ${ms / 1_000} s`, Code.DeadlineExceeded);
+  const timer = setTimeout(() => late.abort(error), ms);
+  const signals = init?.signal ? [init.signal, late.signal] : [late.signal];
+  try {
+    return await fetch(input, { ...init, signal: AbortSignal.any(signals) });
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 /** How long a message is, from the bytes of it that arrived. */
