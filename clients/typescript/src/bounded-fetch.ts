@@ -22,8 +22,8 @@ const prefixBytes = 5;
 
 /**
  * `fetch` whose responses fail with RESOURCE_EXHAUSTED once they hold a message of more than `maxBytes`, and with
- * DEADLINE_EXCEEDED if one that is no stream, and has no time limit of its own, has not begun after `beginsMaxMs`: that of
- * Node 20 may never settle if the connection ends as soon as it is open.
+ * DEADLINE_EXCEEDED if one that is no stream, and has no time limit of its own, has not started after `beginsMaxMs`: that
+ * of Node 20 may never settle if the connection ends as soon as it is open.
  */
 export function boundedFetch(maxBytes: number, beginsMaxMs?: number): typeof fetch {
   return async (input, init) => {
