@@ -59,6 +59,8 @@ export class ReplayedBooks {
   /** Numbers that a reader is known to have by the server; undefined: those that it holds. */
   #numbersAtToken: ReadonlyMap<string, bigint> | undefined;
   #numbers = new Map<string, bigint>();
+  /** Messages that go on in the next one. */
+  #parts: ReplayMessage[] = [];
 
   /** @param marketIds empty: all */
   constructor(
@@ -69,11 +71,26 @@ export class ReplayedBooks {
   /** The connection broke: the next message comes after {@link token}. */
   resume(): void {
     this.hasCaughtUp = false;
+    this.#parts = [];
     this.#numbersAtToken = this.#numbers;
   }
 
   /** Folds a message. @returns what is wrong with it */
   apply(message: ReplayMessage): string | undefined {
+    this.#parts.push(message);
+    if (message.caughtUp && this.hasCaughtUp) return "caught_up twice";
+    this.hasCaughtUp ||= message.caughtUp;
+    if (message.block === undefined) return message.resumeToken === "" ? undefined : "a token without a block";
+    const parts = this.#parts;
+    this.#parts = [];
+    for (const part of parts) {
+      const problem = this.#fold(part);
+      if (problem !== undefined) return problem;
+    }
+    return this.#endBlock(message.block, message.resumeToken);
+  }
+
+  #fold(message: ReplayMessage): string | undefined {
     for (const status of message.status) {
       const problem = this.#setState(status);
       if (problem !== undefined) return problem;
@@ -82,10 +99,7 @@ export class ReplayedBooks {
       const problem = this.#update(update);
       if (problem !== undefined) return problem;
     }
-    if (message.caughtUp && this.hasCaughtUp) return "caught_up twice";
-    this.hasCaughtUp ||= message.caughtUp;
-    if (message.block === undefined) return message.resumeToken === "" ? undefined : "a token without a block";
-    return this.#endBlock(message.block, message.resumeToken);
+    return undefined;
   }
 
   #setState({ marketId, state, decimalPlaces, positionDecimalPlaces }: MarketStatus): string | undefined {

@@ -32,6 +32,9 @@ export function storeHash(chainId: string, storeId: string): Buffer {
   return hash(`${chainId}\0${storeId}`);
 }
 
+/** In place of a selection: the reader lacks some book, so that every stream goes on with whole ones. */
+export const noSelection = Buffer.alloc(hashBytes);
+
 /** A selection's name in tokens: of market ids in any order, doubles included; none: every market. */
 export function selectionHash(marketIds: readonly string[]): Buffer {
   return hash(JSON.stringify([...new Set(marketIds)].sort()));

@@ -1,6 +1,6 @@
 import { quotaKey } from "../domain/client-address.js";
 import { Failure, unavailable } from "../domain/failure.js";
-import { type ResumePlace, ResumeTokens, selectionHash } from "../domain/resume-token.js";
+import { noSelection, type ResumePlace, ResumeTokens, selectionHash } from "../domain/resume-token.js";
 import type { Call } from "../domain/service.js";
 import type { Entry } from "../live/cohort.js";
 import { liveLimits } from "../live/limits.js";
@@ -160,6 +160,7 @@ export class History {
       everyUpdate,
       storeId: stored.newest?.storeId ?? "",
       tokens: new ResumeTokens(state.storeHash, selection),
+      wholeTokens: new ResumeTokens(state.storeHash, noSelection),
     };
   }
 

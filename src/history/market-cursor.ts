@@ -27,6 +27,8 @@ export interface PastEvent {
   readonly sequenceNumber: bigint;
   /** False: only the reading of the past begins here. */
   readonly isAnew?: boolean;
+  /** With `stale`: true if the past is not kept, which another process over the same store may not know yet. */
+  readonly isNotKept?: boolean;
   /** With `whole` and `stale`: the scales from here on. */
   readonly decimals: MarketDecimals | undefined;
 }
@@ -261,8 +263,10 @@ export class MarketCursor {
   #stale(segment: StoredSegment | undefined, block: PastBlock): PastEvent {
     this.isStale = true;
     const place = block.streamSequence;
+    const isNotKept = segment === undefined || segment.state === segmentStates.notKept;
     const last = segment?.state === segmentStates.notKept ? { ...block, streamSequence: place - 1n } : block;
-    return { block: last, place, kind: "stale", levels: [], sequenceNumber: 0n, decimals: decimalsOf(segment ?? {}) };
+    const decimals = decimalsOf(segment ?? {});
+    return { block: last, place, kind: "stale", levels: [], sequenceNumber: 0n, isNotKept, decimals };
   }
 }
 

@@ -27,12 +27,19 @@ export class PendingBlocks {
   /** The last update that the reader has of each market; missing: none. */
   readonly #sent = new Map<string, bigint>();
   readonly #decimals = new Map<string, MarketDecimals>();
+  /** Markets whose books the reader has not, because they are not kept. */
+  readonly #notKept = new Set<string>();
   /** Changed levels, before they are merged. */
   levels = 0;
 
   /** Whether there is nothing to send. */
   get isEmpty(): boolean {
     return this.#markets.size + this.#statuses.size === 0;
+  }
+
+  /** Whether the reader has every book that was kept, as a process also tells that knows less of what was dropped. */
+  get isKept(): boolean {
+    return this.#notKept.size === 0;
   }
 
   /** What the reader has of a market; undefined: no book. */
@@ -46,7 +53,9 @@ export class PendingBlocks {
     if (decimals !== undefined) this.#decimals.set(marketId, decimals);
   }
 
-  add(marketId: string, { kind, levels, sequenceNumber, decimals }: PastEvent): void {
+  add(marketId: string, { kind, levels, sequenceNumber, decimals, isNotKept = false }: PastEvent): void {
+    if (isNotKept) this.#notKept.add(marketId);
+    else this.#notKept.delete(marketId);
     if (decimals !== undefined) this.#turn(marketId, kind, decimals);
     if (kind === "stale") {
       this.#markets.delete(marketId);

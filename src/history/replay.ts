@@ -54,6 +54,8 @@ export interface ReplayPlan {
   readonly everyUpdate: boolean;
   readonly storeId: string;
   readonly tokens: ResumeTokens;
+  /** Of readers that lack a book: it goes on with whole ones. */
+  readonly wholeTokens: ResumeTokens;
 }
 
 /** What a replay is run with. */
@@ -383,7 +385,8 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     if (this.#isOver) return undefined;
     const { call, messageBytesMax } = this.#options;
     const { updates, statuses } = this.#pending.take();
-    const place = block && { block, resumeToken: this.#plan.tokens.at("past", block.streamSequence) };
+    const tokens = this.#pending.isKept ? this.#plan.tokens : this.#plan.wholeTokens;
+    const place = block && { block, resumeToken: tokens.at("past", block.streamSequence) };
     const responses = packReplay(updates, { statuses, caughtUp: false, ...place }, messageBytesMax);
     const encoding = responses.flatMap((response) => response.prepare?.(call.codec ?? "json") ?? []);
     if (encoding.length === 0) {

@@ -236,6 +236,26 @@ test("the nearest place of an error is one that can be answered", async () => {
   expect(await at("v", "timestamp=0")).toMatchObject({ metadata: { nearest_height: "3" } });
 });
 
+test("who was told that books are not known has them whole after a break, also where that is not known yet", async () => {
+  block(8, (r) => r.order(order("8")));
+  await loadAll();
+  const untilNow = `untilStreamSequence=${recording.sequence}`;
+  await expect.poll(() => replayed(`fromBlockHeight=8&${untilNow}`)).toMatchObject([{ block: { height: "8" } }]);
+  const [before, lost, ...rest] = await replayed(`marketIds=m&fromBlockHeight=6&${untilNow}`);
+  const state = (name: string) => [{ marketId: "m", state: `MARKET_HISTORY_STATE_${name}` }];
+  expect(before).toMatchObject({ block: { height: "6" }, status: state("WHOLE") });
+  expect(lost).toMatchObject({ block: { height: "6" }, status: state("STALE"), update: [] });
+  expect(rest).toMatchObject([
+    { block: { height: "7" }, status: state("WHOLE"), update: [{ previousSequenceNumber: "0" }] },
+    { block: { height: "8" }, status: [] },
+  ]);
+  // A process over a replica that lags joins the live stream here: only what changed would come.
+  const resumed = (token = "") => replayed(`marketIds=m&resumeToken=${token}&${untilNow}`);
+  expect(await resumed(lost?.resumeToken)).toEqual([before, lost, ...rest]);
+  expect(await resumed(before?.resumeToken)).toEqual([{ ...before, status: [], update: [] }, lost, ...rest]);
+  expect(await resumed(rest[0]?.resumeToken)).toEqual([{ ...rest[0], status: [], update: [] }, rest[1]]);
+});
+
 test("a book is not made of changes alone where the one before them was damaged", async () => {
   expect(await at("v", "blockHeight=3")).toHaveProperty("block.height", "3");
   const database = openDatabase(url);
