@@ -7,7 +7,7 @@ import { fuzzers } from "./attack/fuzz.js";
 import { http1Attacks } from "./attack/http1-attacks.js";
 import { http2Attacks } from "./attack/http2-attacks.js";
 import { limitAttacks } from "./attack/limit-attacks.js";
-import { hostileLists, longLists } from "./attack/list-attacks.js";
+import { hostileLists, longLists, longPreferences, packedLists } from "./attack/list-attacks.js";
 import { loadAttacks } from "./attack/load-attacks.js";
 import { unreadStreams } from "./attack/stream-attacks.js";
 import { Tally } from "./attack/tally.js";
@@ -66,6 +66,8 @@ const cheap = [
   ...loadAttacks,
   hostileLists,
   longLists,
+  longPreferences,
+  packedLists,
   unreadStreams,
   ...limitAttacks,
 ].filter((attack) => attack.minSeconds === undefined);

@@ -1,3 +1,4 @@
+import { gzipSync } from "node:zlib";
 import { encodeCursor, type ListName } from "../../src/domain/cursor.js";
 import type { Random } from "../../src/simulator/random.js";
 import { type Attack, inParallel, type Round } from "./attack.js";
@@ -145,4 +146,49 @@ export const longLists: Attack = {
   name: "long lists of a filter, together",
   expects: "no status 500, 502 or 504, a response to each, and no starvation",
   run: (round) => inParallel(round, 8, () => askLong(round)),
+};
+
+/** A preference of as many parts as headers have place for. */
+const longAccept = `Accept: ${"/,".repeat(30_000)}`;
+
+async function askWithPreferences(round: Round): Promise<void> {
+  const connection = await RawConnection.open(round.target.port, round.tally);
+  if (connection === undefined) return;
+  round.tally.requests++;
+  const path = "/api/v2/stream/markets/depth/updates?marketIds=nowhere";
+  connection.write(`GET ${path} HTTP/1.1\r\nHost: marketd\r\n${longAccept}\r\nConnection: close\r\n\r\n`);
+  await connection.untilEnded(responseMs);
+  if (connection.tallyResponses(round.tally, () => path) === 0) round.tally.wrong("no response to a long Accept");
+  connection.close();
+}
+
+/** Headers that take long to read. */
+export const longPreferences: Attack = {
+  name: "preferences of thousands of parts",
+  expects: "no status 500, 502 or 504, a response to each, and no starvation",
+  run: (round) => inParallel(round, 60, () => askWithPreferences(round)),
+};
+
+/** Some hundred bytes that become a list which takes long to read. */
+const packedFilter = gzipSync(`{"filter":{"transferTypes":[${"1,".repeat(120_000)}1]}}`);
+
+async function askPacked(round: Round): Promise<void> {
+  const path = "/datanode.api.v2.TradingDataService/ListLedgerEntries";
+  const connection = await RawConnection.open(round.target.port, round.tally);
+  if (connection === undefined) return;
+  round.tally.requests++;
+  const type = "Content-Type: application/json\r\nContent-Encoding: gzip\r\nConnect-Protocol-Version: 1";
+  const head = `POST ${path} HTTP/1.1\r\nHost: marketd\r\n${type}\r\nContent-Length: ${packedFilter.length}`;
+  connection.write(`${head}\r\nConnection: close\r\n\r\n`);
+  connection.write(packedFilter);
+  await connection.untilEnded(2 * responseMs);
+  if (connection.tallyResponses(round.tally, () => path) === 0) round.tally.wrong("no response to a packed list");
+  connection.close();
+}
+
+/** Compressed messages that take long to read, many at once. */
+export const packedLists: Attack = {
+  name: "packed lists that take long to read",
+  expects: "429 beyond the limit of a client, no status 500, 502 or 504, a response to each, and no starvation",
+  run: (round) => inParallel(round, 300, () => askPacked(round)),
 };

@@ -4,12 +4,17 @@ export interface Network {
   readonly prefixBits: number;
 }
 
+/** What begins an IPv4 address as a socket of IPv6 prints it. */
+export const mappedPrefix = "::ffff:";
+
 /**
  * The key by which quotas count: an IPv4 address, or the /64 network of an IPv6 address, because a client usually has a
  * whole /64. Takes an address as sockets print it; other text is returned unchanged.
  */
 export function quotaKey(address: string): string {
   if (!address.includes(":")) return address;
+  // An IPv4 client of a listener for both.
+  if (address.startsWith(mappedPrefix) && address.includes(".")) return address.slice(mappedPrefix.length);
   const [head = "", tail] = address.split("::");
   const groups = head === "" ? [] : head.split(":");
   if (tail !== undefined) {

@@ -11,26 +11,55 @@ interface Piece {
 /**
  * Runs pieces of work one at a time, with turns of the event loop in between: one for each millisecond that a piece
  * took. Node accepts one connection per turn and serves what has arrived, so long pieces in a row would delay
- * everything else.
+ * everything else. Owners of pieces take turns.
  */
 export class WorkPacer {
-  readonly #pieces: Piece[] = [];
+  /** Pieces that wait, by whose they are. */
+  readonly #waiting = new Map<string, Piece[]>();
   #active = false;
   #turnsLeft = 0;
 
   /**
    * Calls `go` in its turn; at once if no other piece ran lately. Microtasks that it starts count as part of the piece.
    * `turnsMin`: turns that follow regardless of its duration, on account of earlier work.
+   * @returns what drops the piece if it still waits
    */
-  push(go: () => void, turnsMin = 0): void {
+  push(go: () => void, turnsMin = 0, owner = ""): () => void {
     if (this.#active) {
-      this.#pieces.push({ go, turnsMin });
-      return;
+      const piece = { go, turnsMin };
+      const pieces = this.#waiting.get(owner);
+      if (pieces === undefined) this.#waiting.set(owner, [piece]);
+      else pieces.push(piece);
+      return () => this.#drop(owner, piece);
     }
     this.#active = true;
     const startedMs = performance.now();
     setImmediate(() => this.#ended(startedMs, turnsMin));
     go();
+    return () => {};
+  }
+
+  /** Pieces of an owner that wait. */
+  waitingOf(owner: string): number {
+    return this.#waiting.get(owner)?.length ?? 0;
+  }
+
+  #drop(owner: string, piece: Piece): void {
+    const pieces = this.#waiting.get(owner);
+    const index = pieces?.indexOf(piece) ?? -1;
+    if (index >= 0) pieces?.splice(index, 1);
+    if (pieces?.length === 0) this.#waiting.delete(owner);
+  }
+
+  /** The piece whose turn it is. */
+  #next(): Piece | undefined {
+    for (const [owner, pieces] of this.#waiting) {
+      const piece = pieces.shift();
+      this.#waiting.delete(owner);
+      if (pieces.length > 0) this.#waiting.set(owner, pieces);
+      return piece;
+    }
+    return undefined;
   }
 
   /** Both run in the same turn, with the microtasks of the piece in between. */
@@ -55,7 +84,7 @@ export class WorkPacer {
       setImmediate(() => this.#rest());
       return;
     }
-    const next = this.#pieces.shift();
+    const next = this.#next();
     if (next === undefined) this.#active = false;
     else this.#goOn(next);
   }

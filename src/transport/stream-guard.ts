@@ -85,6 +85,8 @@ export class StreamGuard {
         this.#count(quota, -1);
       });
       this.#open.add(stream);
+      // The drain began while it was being opened.
+      if (this.#ended || (this.#draining && kind === "subscription")) stream.fail(drainFailure());
       return stream;
     };
     try {

@@ -1,12 +1,12 @@
 import { create } from "@bufbuild/protobuf";
 import { expect, test, vi } from "vitest";
-import { ExportLedgerEntriesRequestSchema } from "../../gen/datanode/api/v2/trading_data_pb.js";
+import { ExportLedgerEntriesRequestSchema, TradingDataService } from "../../gen/datanode/api/v2/trading_data_pb.js";
 import type { Failure } from "../../src/domain/failure.js";
-import type { Method, ResponseStream } from "../../src/domain/service.js";
+import { type Method, type ResponseStream, serverStreaming } from "../../src/domain/service.js";
 import { createLog } from "../../src/telemetry/log.js";
 import { defaultTransportLimits } from "../../src/transport/options.js";
 import { StreamGuard } from "../../src/transport/stream-guard.js";
-import { depthUpdate, fakeService } from "./fake-api.js";
+import { depthUpdate, fakeService, TestStream } from "./fake-api.js";
 
 const request = create(ExportLedgerEntriesRequestSchema);
 
@@ -85,6 +85,32 @@ test("draining ends subscriptions at once and refuses new ones; files may begin,
   guard.endAll();
   for (const one of [download, late]) expect(one.failure).toMatchObject({ reason: "DRAINING" });
   expect(failureOf(() => open(file))).toMatchObject({ reason: "DRAINING" });
+});
+
+test("a subscription that is still being opened when draining begins is ended; a file is when all are", async () => {
+  const streams: TestStream[] = [];
+  const later = async () => {
+    await new Promise((resolve) => setImmediate(resolve));
+    const stream = new TestStream();
+    streams.push(stream);
+    return stream;
+  };
+  const { observeMarketsDepthUpdates, exportLedgerEntries } = TradingDataService.method;
+  const api = [serverStreaming(observeMarketsDepthUpdates, later), serverStreaming(exportLedgerEntries, later)];
+  const guard = new StreamGuard(api, defaultTransportLimits, createLog("silent"));
+  const opening = (index: number) => {
+    const method = guard.api[index];
+    if (method?.kind !== "server_streaming") throw new Error("no stream method");
+    return method.open(request, { signal: new AbortController().signal, clientAddress: "a", requestHeaders: {} });
+  };
+  const [subscription, download] = [opening(0), opening(1)];
+  guard.drain();
+  expect((await subscription).failure).toMatchObject({ reason: "DRAINING" });
+  expect((await download).failure).toBeUndefined();
+  const late = opening(1);
+  guard.endAll();
+  expect((await late).failure).toMatchObject({ reason: "DRAINING" });
+  expect(streams.map(({ closed }) => closed)).toEqual([true, true, true]);
 });
 
 test("a reader that is always behind, but takes what it is given, is not ended before it stops", () => {

@@ -46,6 +46,12 @@ interface EncodingNegotiator {
   encoding(available: readonly string[], options: { readonly preferred: readonly string[] }): string | undefined;
 }
 
+/**
+ * A preference that is longer is as if it were absent: reading one takes time for each of its parts. Browsers send some
+ * hundred characters.
+ */
+export const preferenceLengthMax = 1_024;
+
 const remembered = new Map<string, ContentCoding | undefined>();
 const rememberedMax = 256;
 
@@ -54,7 +60,7 @@ const rememberedMax = 256;
  * 406.
  */
 export function chooseCoding(acceptEncoding: string | undefined): ContentCoding | undefined {
-  if (acceptEncoding === undefined) return undefined;
+  if (acceptEncoding === undefined || acceptEncoding.length > preferenceLengthMax) return undefined;
   if (remembered.has(acceptEncoding)) return remembered.get(acceptEncoding);
   const negotiator: EncodingNegotiator = new Negotiator({ headers: { "accept-encoding": acceptEncoding } });
   const chosen = negotiator.encoding([...offered], { preferred: offered });

@@ -1,3 +1,5 @@
+import { Failure } from "../../domain/failure.js";
+import { HeldBytes, heldRetryMs } from "../../domain/held-bytes.js";
 import { WorkPacer } from "../../domain/work-pacer.js";
 
 /** A callback for calls that are still open on the next turn of the event loop. */
@@ -99,5 +101,28 @@ function servePostponed(): void {
 /** Request messages above this size are decoded one at a time: JSON of a megabyte can take 0.2 s. */
 export const largeMessageBytesMin = 16_384;
 
-/** Decodes large messages in turn. Other work of the process runs in between. */
+/** Large messages of one client address that wait to be decoded; beyond it RESOURCE_EXHAUSTED. */
+export const largeMessagesPerClientMax = 64;
+
+/** Decodes large messages in turn, with turns between client addresses. Other work of the process runs in between. */
 export const largeMessages = new WorkPacer();
+
+/** Requests of one client address that are held while they arrive, or wait to be decoded, in bytes. */
+export const requestBytesPerClientMax = 33_554_432;
+
+/** The same of all clients of a process, in bytes. */
+export const requestBytesMax = 268_435_456;
+
+/** Counts requests that are held. */
+export const heldRequests = new HeldBytes({
+  ofClientMax: requestBytesPerClientMax,
+  inAllMax: requestBytesMax,
+  ofClient: tooManyOfClient,
+  inAll: { message: "this server holds as many requests as it can", reason: "TOO_MANY_REQUESTS_HELD" },
+});
+
+/** RESOURCE_EXHAUSTED: a client has sent more than it may before it has responses. */
+export function tooManyOfClient(): Failure {
+  const message = "this client has sent as many large requests as one may at once; wait for responses to some of them";
+  return new Failure("resource_exhausted", message, { reason: "TOO_MANY_REQUESTS", retryAfterMs: heldRetryMs });
+}

@@ -1,4 +1,5 @@
 import type { Message } from "@bufbuild/protobuf";
+import { quotaKey } from "../../domain/client-address.js";
 import type { Codec, EncodedResponse, Encoding } from "../../domain/encoded-response.js";
 import { Failure, type Terms } from "../../domain/failure.js";
 import type { RequestHeaders } from "../../domain/metadata.js";
@@ -16,7 +17,16 @@ import {
 } from "../errors.js";
 import type { HandlerOptions, TransportLimits } from "../options.js";
 import type { RequestCounters } from "../request-metrics.js";
-import { largeMessageBytesMin, largeMessages, mayServeInTurn, type OpenCall, whenLoopTurned } from "./event-loop.js";
+import {
+  heldRequests,
+  largeMessageBytesMin,
+  largeMessages,
+  largeMessagesPerClientMax,
+  mayServeInTurn,
+  type OpenCall,
+  tooManyOfClient,
+  whenLoopTurned,
+} from "./event-loop.js";
 import { type ArrivedMessage, messageOf, type RequestReader, type RequestReading, requestReader } from "./framing.js";
 
 /** The response to one call in one protocol. */
@@ -89,6 +99,8 @@ export class ServerCall implements Call {
   #pumping = false;
   /** The call failed while it was blocked. */
   #failure: CallError | undefined;
+  /** Gives back what is held of the request, when the call is done. */
+  protected release: () => void = () => {};
   /** Until a response that failed while it was blocked is aborted. */
   #grace: NodeJS.Timeout | undefined;
 
@@ -313,6 +325,30 @@ export class ServerCall implements Call {
     this.#stream?.close();
     clearTimeout(this.#timer);
     clearTimeout(this.#grace);
+    this.release();
+  }
+}
+
+/** The bytes of one call's request, as long as they are held. */
+class HeldRequest {
+  readonly #client: string;
+  #bytes = 0;
+
+  constructor(clientAddress: string) {
+    this.#client = quotaKey(clientAddress);
+  }
+
+  /** @throws Failure if the client, or all, hold too many */
+  add(bytes: number): void {
+    if (bytes === 0) return;
+    heldRequests.add(this.#client, bytes);
+    this.#bytes += bytes;
+  }
+
+  remove(bytes = this.#bytes): void {
+    if (bytes === 0) return;
+    heldRequests.remove(this.#client, bytes);
+    this.#bytes -= bytes;
   }
 }
 
@@ -327,6 +363,9 @@ export class BodyCall extends ServerCall implements OpenCall {
   readonly #reading: RequestReading;
   readonly #reader: RequestReader;
   #message: ArrivedMessage | undefined;
+  /** Most requests arrive within a turn of the event loop, and are not counted. */
+  #held: HeldRequest | undefined;
+  #arrivedBytes = 0;
 
   constructor(served: ServedMethod, reading: RequestReading, wire: CallWire, caller: Caller, timeoutMs?: number) {
     super(served, wire, caller, timeoutMs);
@@ -339,13 +378,18 @@ export class BodyCall extends ServerCall implements OpenCall {
   }
 
   loopTurned(): void {
-    if (this.isReading) this.limit(this.served.options.limits.requestReceiveTimeoutMs);
+    if (!this.isReading) return;
+    this.limit(this.served.options.limits.requestReceiveTimeoutMs);
+    this.#hold(this.#arrivedBytes);
   }
 
   /** A chunk of the request body. */
   data(chunk: Buffer): void {
     if (!this.isReading) return;
+    this.#arrivedBytes += chunk.length;
+    if (this.#held !== undefined) this.#hold(chunk.length);
     try {
+      if (!this.isReading) return;
       this.#refuseSecond();
       this.#reader.push(chunk);
     } catch (thrown) {
@@ -361,12 +405,34 @@ export class BodyCall extends ServerCall implements OpenCall {
       this.#reader.finish();
       if (this.#message === undefined) throw unimplemented(`missing input message for ${this.#kind} method`);
       const bytes = messageOf(this.#message, this.#reading.bounds);
-      if (bytes.length <= largeMessageBytesMin) {
-        this.#read(bytes);
-        return;
-      }
-      this.limit(this.served.options.limits.requestTimeoutMs);
-      largeMessages.push(() => this.#read(bytes));
+      if (bytes.length <= largeMessageBytesMin) this.#read({ bytes, compressed: false });
+      else this.#readInTurn(this.#message);
+    } catch (thrown) {
+      this.fail(thrown);
+    }
+  }
+
+  /** It waits as it arrived: compressed, it may be a thousandth of what it becomes. */
+  #readInTurn(message: ArrivedMessage): void {
+    const client = quotaKey(this.clientAddress);
+    if (largeMessages.waitingOf(client) >= largeMessagesPerClientMax) throw tooManyOfClient();
+    if (this.#held === undefined) this.#hold(message.bytes.length);
+    this.limit(this.served.options.limits.requestTimeoutMs);
+    if (this.isDone) return;
+    const leave = largeMessages.push(() => this.#read(message), 0, client);
+    const { release } = this;
+    this.release = () => {
+      leave();
+      release();
+    };
+  }
+
+  #hold(bytes: number): void {
+    const held = this.#held ?? new HeldRequest(this.clientAddress);
+    this.#held = held;
+    this.release = () => held.remove();
+    try {
+      held.add(bytes);
     } catch (thrown) {
       this.fail(thrown);
     }
@@ -386,10 +452,11 @@ export class BodyCall extends ServerCall implements OpenCall {
     if (this.#message !== undefined) throw unimplemented(`received extra input message for ${this.#kind} method`);
   }
 
-  #read(bytes: Buffer): void {
+  #read(message: ArrivedMessage): void {
     if (this.isDone) return;
+    this.#held?.remove();
     try {
-      this.invoke(this.#reading.decode(this.served.method, bytes));
+      this.invoke(this.#reading.decode(this.served.method, messageOf(message, this.#reading.bounds)));
     } catch (thrown) {
       this.fail(thrown);
     }
@@ -410,8 +477,9 @@ export class BidiCall extends ServerCall {
     const decode = (message: ArrivedMessage): Message => {
       return reading.decode(served.method, messageOf(message, reading.bounds));
     };
-    this.#requests = new ArrivingRequests(served.options.limits, decode);
+    this.#requests = new ArrivingRequests(served.options.limits, decode, new HeldRequest(caller.clientAddress));
     this.#reader = requestReader(reading, (message) => this.#requests.add(message));
+    this.release = () => this.#requests.close();
   }
 
   /** Opens the streams, unless the call has ended already. */
@@ -457,6 +525,7 @@ class ArrivingRequests implements RequestStream {
   constructor(
     private readonly limits: TransportLimits,
     private readonly decode: (message: ArrivedMessage) => Message,
+    private readonly held: HeldRequest,
   ) {}
 
   get ended(): boolean {
@@ -481,6 +550,7 @@ class ArrivingRequests implements RequestStream {
     const next = this.#isPostponed ? undefined : this.#waiting.shift();
     if (next === undefined) return undefined;
     this.#waitingBytes -= next.bytes.length;
+    this.held.remove(next.bytes.length);
     this.#idle?.refresh();
     return this.decode(next);
   }
@@ -496,6 +566,7 @@ class ArrivingRequests implements RequestStream {
     if (this.#waitingBytes > pendingRequestBytesMax) {
       throw exhausted("TOO_MANY_REQUESTS", `more than ${pendingRequestBytesMax} bytes of requests wait; read first`);
     }
+    this.held.add(message.bytes.length);
     // A copy: the chunk may be larger by far.
     this.#waiting.push({ ...message, bytes: Buffer.from(message.bytes) });
     this.#listener();
@@ -516,6 +587,7 @@ class ArrivingRequests implements RequestStream {
   close(): void {
     clearTimeout(this.#idle);
     this.#waiting = [];
+    this.held.remove();
   }
 
   /** Requests that wait for a slow reader are no silence; the stream guard ends readers that take nothing. */

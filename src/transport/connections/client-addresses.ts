@@ -1,5 +1,5 @@
 import { BlockList, isIP, SocketAddress } from "node:net";
-import type { Network } from "../../domain/client-address.js";
+import { mappedPrefix, type Network } from "../../domain/client-address.js";
 
 /** Entries of `X-Forwarded-For` that are examined, from the right. */
 const forwardedEntriesMax = 20;
@@ -7,8 +7,7 @@ const forwardedEntriesMax = 20;
 /** Addresses whose trust is cached: checking one costs 3 µs, twice per request. */
 const rememberedVerdictsMax = 4_096;
 
-/** An IPv4-mapped IPv6 address. */
-const mappedPrefix = "::ffff:";
+/** What is in front of the IPv4 address of an IPv4-mapped IPv6 address. */
 const mappedPrefixBits = 96;
 
 /**

@@ -1,7 +1,8 @@
 import type { Http2Stream } from "node:http2";
 import type { Writable } from "node:stream";
 import { quotaKey } from "../../domain/client-address.js";
-import { Failure, unavailable } from "../../domain/failure.js";
+import { Failure } from "../../domain/failure.js";
+import { HeldBytes, heldRetryMs } from "../../domain/held-bytes.js";
 
 /**
  * Larger bodies are written in pieces of this size, each when the peer has taken the previous one. Otherwise a slow
@@ -18,44 +19,21 @@ export const unreadBytesPerClientMax = 134_217_728;
 /** Unread responses of a process, in bytes. */
 export const unreadBytesMax = 536_870_912;
 
-/** Retry delay for a client whose response was refused. */
-const retryMs = 1_000;
-
-/** Counts the bytes of responses that readers have not taken, by client and in all. */
-export class UnreadBytes {
-  readonly #byClient = new Map<string, number>();
-  #inAll = 0;
-
-  /** A single response may exceed both limits, in bytes. */
-  constructor(
-    private readonly ofClientMax: number,
-    private readonly inAllMax: number,
-  ) {}
-
-  /** @throws Failure if the client, or the process, holds too many unread bytes */
-  add(client: string, bytes: number): void {
-    const unread = this.#byClient.get(client) ?? 0;
-    if (unread + bytes > this.ofClientMax && unread > 0) {
-      const message = `this client has ${unread} bytes of responses to read; read them, or ask for less at once`;
-      throw new Failure("resource_exhausted", message, { reason: "UNREAD_RESPONSES", retryAfterMs: retryMs });
-    }
-    if (this.#inAll + bytes > this.inAllMax && this.#inAll > 0) {
-      throw unavailable("this server holds as many unread responses as it can", "TOO_MANY_UNREAD_RESPONSES", retryMs);
-    }
-    this.#byClient.set(client, unread + bytes);
-    this.#inAll += bytes;
-  }
-
-  /** The reader has taken so many. */
-  remove(client: string, bytes: number): void {
-    const unread = (this.#byClient.get(client) ?? 0) - bytes;
-    if (unread > 0) this.#byClient.set(client, unread);
-    else this.#byClient.delete(client);
-    this.#inAll -= bytes;
-  }
+/** Counts bytes of responses that readers have not taken. A single response may exceed both limits, in bytes. */
+export function countUnread(ofClientMax: number, inAllMax: number): HeldBytes {
+  const inAll = {
+    message: "this server holds as many unread responses as it can",
+    reason: "TOO_MANY_UNREAD_RESPONSES",
+  };
+  return new HeldBytes({ ofClientMax, inAllMax, ofClient: tooManyOfClient, inAll });
 }
 
-const unreadResponses = new UnreadBytes(unreadBytesPerClientMax, unreadBytesMax);
+function tooManyOfClient(unread: number): Failure {
+  const message = `this client has ${unread} bytes of responses to read; read them, or ask for less at once`;
+  return new Failure("resource_exhausted", message, { reason: "UNREAD_RESPONSES", retryAfterMs: heldRetryMs });
+}
+
+const unreadResponses = countUnread(unreadBytesPerClientMax, unreadBytesMax);
 
 /** Bytes of responses that are written in pieces. */
 const bytesToWrite = new WeakMap<Http2Stream, number>();

@@ -3,6 +3,7 @@ import Negotiator from "negotiator";
 import { HttpBodySchema } from "../../../gen/google/api/httpbody_pb.js";
 import type { Encoding } from "../../domain/encoded-response.js";
 import type { Failure } from "../../domain/failure.js";
+import { preferenceLengthMax } from "../call/content-coding.js";
 import { errorJson } from "../errors.js";
 import type { Protocol } from "../request-metrics.js";
 
@@ -107,9 +108,9 @@ const byMediaType = new Map<string, StreamEncoding>([
   ["text/event-stream", serverSentEvents],
 ]);
 
-/** The client's preferred type among these; undefined: none. The first one wins if there is no preference. */
+/** The client's preferred type among these; undefined: none. The first one wins if there is no preference that is read. */
 export function preferredMediaType(accept: string | undefined, available: readonly string[]): string | undefined {
-  if (accept === undefined) return available[0];
+  if (accept === undefined || accept.length > preferenceLengthMax) return available[0];
   return new Negotiator({ headers: { accept } }).mediaType([...available]);
 }
 

@@ -176,9 +176,11 @@ export function splitTarget(url: string): RequestTarget {
   if (url.charCodeAt(0) !== 0x2f) {
     const authority = url.indexOf("://");
     if (authority > 0) {
-      const slash = url.indexOf("/", authority + 3);
-      if (slash === -1) return { path: "/", query: "" };
-      start = slash;
+      // Behind the host comes a path, or a query without one.
+      const end = url.slice(authority + 3).search(/[/?]/);
+      if (end === -1) return { path: "/", query: "" };
+      start = authority + 3 + end;
+      if (url[start] === "?") return { path: "/", query: url.slice(start + 1) };
     }
   }
   const question = url.indexOf("?", start);

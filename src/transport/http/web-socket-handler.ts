@@ -14,6 +14,8 @@ import { type RouteMatch, splitTarget } from "./routes.js";
 const closeCodes: Partial<Record<FailureCode, number>> = {
   invalid_argument: 1008,
   not_found: 1008,
+  failed_precondition: 1008,
+  out_of_range: 1008,
   resource_exhausted: 1008,
   permission_denied: 1008,
   unimplemented: 1008,

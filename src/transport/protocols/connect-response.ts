@@ -105,7 +105,7 @@ export function sendConnectError(exchange: Exchange, error: CallError, vary?: st
   const body = errorToJsonBytes(connectError, jsonWriteOptions);
   const headers = {
     ...Object.fromEntries(connectError.metadata),
-    ...{ vary, "content-type": "application/json", "content-length": body.length },
+    ...{ vary, "cache-control": "no-store", "content-type": "application/json", "content-length": body.length },
   };
   if (!(error instanceof HttpFailure)) exchange.send(codeToHttpStatus(connectError.code), headers, body);
   else exchange.send(error.status, { ...headers, ...error.headers }, body);

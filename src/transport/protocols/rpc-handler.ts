@@ -92,7 +92,7 @@ export class RpcHandler {
       const codings = connectCodings(exchange.headers, unaryFields, query.get("compression") ?? "identity");
       const call = this.#open(served, type, codings, exchange, this.#wire(type, codings, exchange));
       try {
-        call.data(messageBytes(query));
+        call.data(messageBytes(query, text));
         call.end();
       } catch (thrown) {
         call.fail(thrown);
@@ -194,12 +194,29 @@ function timeoutOf({ protocol }: RpcContentType, headers: IncomingHttpHeaders): 
   return parse(value.toString(), Number.POSITIVE_INFINITY);
 }
 
-/** The message of a GET. @throws ProtocolError if its base64 is malformed */
-function messageBytes(query: URLSearchParams): Buffer {
+/** The message of a GET. @throws ProtocolError if its escapes or its base64 are malformed */
+function messageBytes(query: URLSearchParams, raw: string): Buffer {
   const text = query.get("message") ?? "";
-  if (query.get("base64") !== "1") return Buffer.from(text);
+  if (query.get("base64") !== "1") {
+    // Bytes that are no text would be replaced, and the message be another one.
+    if (isUtf8(raw)) return Buffer.from(text);
+    throw new ProtocolError(
+      "invalid_argument",
+      "message: takes percent escapes of UTF-8 text; send bytes with base64=1",
+    );
+  }
   if (/^[A-Za-z0-9_-]*={0,2}$/.test(text)) return Buffer.from(text, "base64url");
   throw new ProtocolError("invalid_argument", "message: is not URL-safe base64, which base64=1 announces");
+}
+
+/** Whether all escapes of a query are whole, and are of text. */
+function isUtf8(query: string): boolean {
+  try {
+    decodeURIComponent(query);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function isGrpc(headers: IncomingHttpHeaders): boolean {
@@ -243,5 +260,5 @@ function sendError(exchange: Exchange, status: number, code: string, message: st
 
 function send(exchange: Exchange, status: number, headers: HeaderFields, body = ""): void {
   const bytes = Buffer.from(body);
-  exchange.send(status, { ...headers, "content-length": bytes.length }, bytes);
+  exchange.send(status, { "cache-control": "no-store", ...headers, "content-length": bytes.length }, bytes);
 }

@@ -23,10 +23,11 @@ import { ServerReflection as AlphaServerReflection } from "../../../gen/grpc/ref
 import { quotaKey } from "../../domain/client-address.js";
 import type { EncodedResponse } from "../../domain/encoded-response.js";
 import { type Failure, repeated } from "../../domain/failure.js";
+import type { HeldBytes } from "../../domain/held-bytes.js";
 import { type Api, bidiStreaming, type RequestStream, type ResponseStream } from "../../domain/service.js";
 import { anyRegistry, encodeJson } from "../../encoding/json-encoder.js";
 import { CachedResponse } from "../../encoding/message-response.js";
-import { UnreadBytes } from "../connections/unread-responses.js";
+import { countUnread } from "../connections/unread-responses.js";
 
 const invalidArgumentCode = 3;
 const notFoundCode = 5;
@@ -45,7 +46,7 @@ export const unreadBytesMax = 134_217_728;
 export function reflectionMethods(services: readonly DescService[]): Api {
   const files = [...anyRegistry].map((type) => type.file);
   const replies = new Replies(new DescriptorIndex([...services, ServerReflection, AlphaServerReflection], files));
-  const unread = new UnreadBytes(unreadBytesPerClientMax, unreadBytesMax);
+  const unread = countUnread(unreadBytesPerClientMax, unreadBytesMax);
   // v1alpha has the same fields in another package, so its bytes are the same.
   return [ServerReflection, AlphaServerReflection].map(({ method: { serverReflectionInfo: desc } }) =>
     bidiStreaming<DescMessage, DescMessage>(desc, (requests, { clientAddress }) => {
@@ -67,7 +68,7 @@ class ReflectionStream implements ResponseStream {
   constructor(
     private readonly requests: RequestStream,
     private readonly respond: (request: Message) => ReflectionResponse,
-    private readonly unread: UnreadBytes,
+    private readonly unread: HeldBytes,
     private readonly client: string,
   ) {}
 

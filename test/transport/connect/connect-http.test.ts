@@ -91,8 +91,19 @@ describe("Connect over plain HTTP", () => {
     ["not base64", `${getMarket}?encoding=proto&base64=1&message=%C3%BC`, 400],
     ["no encoding", `${getMarket}?message=%7B%7D`, 415],
     ["no JSON", `${getMarket}?encoding=json&message=%7B`, 400],
-  ])("a GET with %s is refused", async (_what, path, status) => {
-    expect((await send({ method: "GET", path })).status).toBe(status);
+    ["bytes that are no text", `${getMarket}?encoding=proto&message=%0A%03hot%10%80%01`, 400],
+    ["half an escape", `${getMarket}?encoding=json&message=%7B%7D%2`, 400],
+    ["an unknown compression", `${getMarket}?encoding=json&message=%7B%7D&compression=zip`, 501],
+    ["a fault of the service", `${getMarket}?encoding=json&message=%7B%22marketId%22%3A%22none%22%7D`, 500],
+    [
+      "a method that streams",
+      `${getMarket.replace("GetMarket", "ObserveMarketsDepthUpdates")}?encoding=json&message=%7B%7D`,
+      405,
+    ],
+  ])("a GET with %s is refused, which no cache keeps", async (_what, path, status) => {
+    const response = await send({ method: "GET", path });
+    expect(response.status).toBe(status);
+    expect(response.headers["cache-control"]).toBe("no-store");
   });
 
   test("a body that is too large is refused", async () => {

@@ -157,6 +157,7 @@ describe.each<[name: string, ask: Ask]>([
     ["identity;q=0, zstd", undefined],
     ["", undefined],
     ["nonsense;;;q=x", undefined],
+    [`gzip${",".repeat(1_100)}`, undefined],
   ])("Accept-Encoding %s gives %s", async (acceptEncoding, coding) => {
     const plain = await ask(depthPath);
     const reply = await ask(depthPath, { "accept-encoding": acceptEncoding });

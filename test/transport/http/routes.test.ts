@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { TradingDataService } from "../../../gen/datanode/api/v2/trading_data_pb.js";
 import type { Api } from "../../../src/domain/service.js";
-import { parsePathTemplate, Routes } from "../../../src/transport/http/routes.js";
+import { parsePathTemplate, Routes, splitTarget } from "../../../src/transport/http/routes.js";
 import { fakeService } from "../fake-api.js";
 
 const { api } = fakeService();
@@ -85,4 +85,15 @@ test("a template's parts", () => {
     { kind: "variable", fieldPath: "b.c_d" },
     { kind: "literal", text: "e" },
   ]);
+});
+
+test.each([
+  ["/a?b=c", "/a", "b=c"],
+  ["/a?b=/c?d", "/a", "b=/c?d"],
+  ["http://host/a?b", "/a", "b"],
+  ["http://host", "/", ""],
+  ["http://host?x=/status", "/", "x=/status"],
+  ["http://host/?x", "/", "x"],
+])("the target %s", (target, path, query) => {
+  expect(splitTarget(target)).toEqual({ path, query });
 });

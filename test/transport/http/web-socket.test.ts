@@ -89,6 +89,8 @@ test("a text message per response, whatever its size, and a good end", async () 
 test.each<[failure: Failure, code: number]>([
   [new Failure("not_found", "gone", { reason: "UNKNOWN_MARKET" }), 1008],
   [new Failure("resource_exhausted", "stalled", { reason: "READER_STALLED" }), 1008],
+  [new Failure("failed_precondition", "another chain", { reason: "CHAIN_CHANGED" }), 1008],
+  [new Failure("out_of_range", "later", { reason: "HISTORY_NOT_YET" }), 1008],
   [unavailable("draining", "DRAINING", 1000), 1013],
   [new Failure("internal", "internal error", { reason: "INTERNAL" }), 1011],
   [new Failure("deadline_exceeded", "late", { reason: "DEADLINE_EXCEEDED" }), 1011],

@@ -1,0 +1,38 @@
+import { type Failure, unavailable } from "./failure.js";
+
+/** The limits of {@link HeldBytes}, and what is said beyond them. */
+export interface HeldLimits {
+  readonly ofClientMax: number;
+  readonly inAllMax: number;
+  /** What a client may do that holds `bytes`. */
+  readonly ofClient: (bytes: number) => Failure;
+  readonly inAll: { readonly message: string; readonly reason: string };
+}
+
+/** When a client may try again that was refused, in milliseconds. */
+export const heldRetryMs = 1_000;
+
+/** Counts the bytes that are held for clients, by client and in all. */
+export class HeldBytes {
+  readonly #byClient = new Map<string, number>();
+  #inAll = 0;
+
+  constructor(private readonly limits: HeldLimits) {}
+
+  /** What the first of a client adds may exceed both limits. @throws Failure if too many bytes are held */
+  add(client: string, bytes: number): void {
+    const { ofClientMax, inAllMax, ofClient, inAll } = this.limits;
+    const held = this.#byClient.get(client) ?? 0;
+    if (held + bytes > ofClientMax && held > 0) throw ofClient(held);
+    if (this.#inAll + bytes > inAllMax && this.#inAll > 0) throw unavailable(inAll.message, inAll.reason, heldRetryMs);
+    this.#byClient.set(client, held + bytes);
+    this.#inAll += bytes;
+  }
+
+  remove(client: string, bytes: number): void {
+    const held = (this.#byClient.get(client) ?? 0) - bytes;
+    if (held > 0) this.#byClient.set(client, held);
+    else this.#byClient.delete(client);
+    this.#inAll -= bytes;
+  }
+}
