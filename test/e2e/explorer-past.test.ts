@@ -204,6 +204,145 @@ describe.skipIf(chromium === undefined)("the explorer and the past of a market",
     await page.context().close();
   });
 
+  test("a step that fails stays where it is and says why, until the past is played", async () => {
+    const block = blockAt(0.4);
+    const { page, problems } = await world.open(fragmentAt(block));
+    await expectBook(page, block);
+    const message = "the database does not answer";
+    await page.route(/\/changes/, (route) => route.fulfill({ status: 503, json: { code: 14, message, details: [] } }));
+    for (const name of ["Block after", "Block before"]) {
+      await page.getByRole("button", { name, exact: true }).click();
+      await expect.poll(textOf(page, "#moment-problem"), patience).toBe(message);
+      expect(page.url()).toContain(fragmentAt(block));
+      await page.click("#play");
+      await expect.poll(() => page.locator("#moment-problem").count(), patience).toBe(0);
+      await page.click("#play");
+      await page.evaluate(`location.hash = ${JSON.stringify(fragmentAt(block))}`);
+      await expectBook(page, block);
+    }
+    await page.unroute(/\/changes/);
+    await page.getByRole("button", { name: "Block after", exact: true }).click();
+    await expectBook(page, blocks[blocks.indexOf(block) + 1] ?? block);
+    expect(problems).toEqual([]);
+    await page.context().close();
+  });
+
+  test.each(["Live", "another market"])("the response to a step comes too late after %s was chosen", async (choice) => {
+    const block = blockAt(0.4);
+    const { page, problems } = await world.open(fragmentAt(block));
+    await expectBook(page, block);
+    let release = () => {};
+    const released = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    await page.route(/\/changes/, async (route) => {
+      await released;
+      await route.continue();
+    });
+    const response = page.waitForResponse(new RegExp(`${marketId}/changes`));
+    await page.getByRole("button", { name: "Block after", exact: true }).click();
+    const other = await page.evaluate<string>(
+      `[...document.querySelectorAll("#market-choice option")].map(({ value }) => value).find((id) => id !== "${marketId}")`,
+    );
+    if (choice === "Live") await page.click("#live");
+    else await page.selectOption("#market-choice", other);
+    const chosen = choice === "Live" ? `#/market/${marketId}` : fragmentAt(block, other);
+    await expect.poll(() => new URL(page.url()).hash, patience).toBe(chosen);
+    release();
+    await (await response).finished();
+    await page.waitForTimeout(500);
+    expect(new URL(page.url()).hash).toBe(chosen);
+    expect(problems).toEqual([]);
+    await page.context().close();
+  });
+
+  test("a step forward ends before a part without a book, and leads to the present only from the last change", async () => {
+    const venue = new VenueRecording();
+    const other = new ExplorerWorld();
+    venue
+      .define()
+      .snapshot({ bids: [level("10", "1")], asks: [level("11", "1")], sequenceNumber: 1n })
+      .tell();
+    // Updates are missing before this one.
+    venue.delta({ bids: [level("10", "2")], sequenceNumber: 9n }).tell();
+    venue.snapshot({ bids: [level("12", "1")], asks: [level("14", "1")], sequenceNumber: 9n }).tell();
+    await other.replay(venue.bytes());
+    await other.serve();
+    const { page, problems } = await other.open("#/market/m?at=1970-01-01T00:00:02.000000000Z");
+    await expect.poll(textOf(page, "#best-bid"), patience).toBe("10.00");
+    const after = page.getByRole("button", { name: "Block after", exact: true });
+    await after.click();
+    await expect
+      .poll(textOf(page, "#moment-problem"), patience)
+      .toMatch(/^The next part of the past is without a book/);
+    // In such a part, the service says so.
+    await page.evaluate('location.hash = "#/market/m?at=1970-01-01T00:00:03.000000000Z"');
+    await expect.poll(textOf(page, "#moment-block"), patience).toBe("3");
+    await after.click();
+    await expect.poll(textOf(page, "#moment-problem"), patience).toContain("block 6");
+    expect(page.url()).toContain("at=1970-01-01T00:00:03");
+
+    await page.evaluate('location.hash = "#/market/m?at=1970-01-01T00:00:06.000000000Z"');
+    await expect.poll(textOf(page, "#best-bid"), patience).toBe("12.00");
+    await after.click();
+    await expect.poll(() => page.url(), patience).not.toContain("at=");
+
+    await page.evaluate('location.hash = "#/market/m?at=1970-01-01T00:00:06.000000000Z"');
+    await expect.poll(textOf(page, "#best-bid"), patience).toBe("12.00");
+    await other.replay(venue.delta({ bids: [level("12", "2")], sequenceNumber: 99n }).bytes());
+    await expect.poll(() => page.locator("#market-count", { hasText: "1 stale" }).count(), patience).toBe(1);
+    await after.click();
+    await expect.poll(() => page.locator("#moment-problem").count(), patience).toBe(1);
+    expect(page.url()).toContain("at=1970-01-01T00:00:06");
+    expect(problems).toEqual([]);
+    await page.context().close();
+    await other.stop();
+  });
+
+  test("a play says where the book is not known, and its mid prices begin anew in other decimals", async () => {
+    const venue = new VenueRecording();
+    const other = new ExplorerWorld();
+    const wait = () => {
+      for (let second = 0; second < 80; second++) venue.tell();
+    };
+    venue.define().snapshot({ bids: [level("10", "1")], asks: [level("11", "1")], sequenceNumber: 1n });
+    venue.delta({ bids: [level("10", "2")], sequenceNumber: 9n });
+    wait();
+    venue.define({ priceDecimals: 4 });
+    venue.snapshot({ bids: [level("12", "1")], asks: [level("14", "1")], sequenceNumber: 20n });
+    wait();
+    // The play lasts until the last change.
+    venue.snapshot({ bids: [level("12", "2")], asks: [level("14", "1")], sequenceNumber: 21n });
+    await other.replay(venue.bytes());
+    await other.serve();
+    const { page, problems } = await other.open("#/market/m?at=1970-01-01T00:00:02.000000000Z");
+    await expect.poll(textOf(page, "#best-bid"), patience).toBe("10.00");
+    await page.click("#play");
+    await expect.poll(() => page.locator("#stale-moment").count(), patience).toBe(1);
+    expect(await page.locator("#ladder, #mid-chart").count()).toBe(0);
+    expect(await textOf(page, "#moment-block")()).toBe("3");
+    // It is as stale when the play is paused, and goes on from there.
+    await page.click("#play");
+    expect(page.url()).toContain("at=1970-01-01T00:00:03");
+    expect(await page.locator("#stale-moment").count()).toBe(1);
+    await page.setViewportSize({ width: 390, height: 844 });
+    const { violations } = await new AxeBuilder({ page }).setLegacyMode().analyze();
+    expect(violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`)).toEqual([]);
+    expect(await page.evaluate("document.documentElement.scrollWidth")).toBe(390);
+    await page.click("#play");
+    await expect.poll(textOf(page, "#best-bid"), patience).toBe("12.0000");
+    expect(await page.locator("#stale-moment").count()).toBe(0);
+    const description = () => page.getAttribute("#mid-chart", "aria-label");
+    await expect.poll(description, patience).toMatch(/^Mid price from 00:01:25 UTC to .*, now 13\.0000$/);
+    await page.click("#play");
+    // The same when the moment is read.
+    await page.reload();
+    await expect.poll(description, patience).toMatch(/^Mid price from 00:01:25 UTC to .*, now 13\.0000$/);
+    expect(problems).toEqual([]);
+    await page.context().close();
+    await other.stop();
+  });
+
   test("a moment that cannot be shown is told in the service's own words, and scales are those of the time", async () => {
     const venue = new VenueRecording();
     const other = new ExplorerWorld();

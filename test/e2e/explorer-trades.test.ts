@@ -246,6 +246,33 @@ describe.skipIf(chromium === undefined)("trades and candles in the explorer", ()
     await expect.poll(async () => (await tradeIds())[0], patience).toBe(`t${newest + 4}`);
   });
 
+  test("rows are said not to be live while the list behind them cannot be read, and are right soon after", async () => {
+    await expect.poll(async () => (await tradeIds()).length, patience).toBe(pageRows);
+    const newest = Number((await tradeIds())[0]?.slice(1));
+    const message = "the database does not answer";
+    let refused = 0;
+    await world.service.kill();
+    await expect.poll(textOf(".card:has(#trades) .stale-note"), patience).toMatch(/^Not live: connection lost/);
+    // The list that follows the reconnect is refused once.
+    await page.route(/\/api\/v2\/trades\?/, async (route) => {
+      if (refused > 0 || !opened) return route.continue();
+      refused += 1;
+      await route.fulfill({ status: 503, json: { code: 14, message, details: [] } });
+    });
+    let opened = false;
+    page.on("websocket", (socket) => {
+      if (socket.url().includes("/stream/trades")) socket.once("framereceived", () => (opened = true));
+    });
+    await world.service.start();
+    await expect.poll(textOf(".card:has(#trades) .stale-note"), patience).toBe(`Not live: ${message}. Trying again.`);
+    recording.trades(1);
+    await load();
+    await expect.poll(async () => (await tradeIds())[0], { timeout: 10_000, interval: 50 }).toBe(`t${newest + 1}`);
+    await expect.poll(() => page.locator(".card:has(#trades) .stale-note", { hasText: message }).count()).toBe(0);
+    expect(refused).toBe(1);
+    await page.unroute(/\/api\/v2\/trades\?/);
+  });
+
   test("where no socket can be opened, the page says so and reads on", async () => {
     const { page: other } = await world.open("");
     await other.routeWebSocket(/\/stream\//, (socket) => socket.close());

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { Network, type NetworkOptions } from "../../src/simulator/network.js";
+import { dropDatabase } from "../../src/store/migrate.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { freePort } from "../support/free-port.js";
 import { loadRecording } from "../support/load-recording.js";
@@ -96,6 +97,12 @@ export class ExplorerWorld {
   /** The same of a file, in a process of its own, until `signal` ends it. */
   async replayFile(file: string, pace: number, signal: AbortSignal): Promise<void> {
     await runMarketdUntil(signal, "load", "--database-url", this.#databaseUrl, "--pace", String(pace), file);
+  }
+
+  /** Puts a recording in the place of everything that is loaded. */
+  async replace(recording: Uint8Array): Promise<void> {
+    await dropDatabase(this.#databaseUrl);
+    await this.replay(recording);
   }
 
   async getJson<T>(path: string): Promise<T> {

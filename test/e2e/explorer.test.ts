@@ -121,6 +121,21 @@ describe.skipIf(chromium === undefined)("the explorer, in a real browser", () =>
       };
     };
     await expect.poll(same, patience).toEqual({ bids: true, asks: true });
+    // More levels than fit, on demand.
+    const fitting = await page.locator("#ladder tr[data-price]").count();
+    await page.click("#more-levels");
+    await expect.poll(() => page.locator("#ladder tr[data-price]").count(), patience).toBeGreaterThan(fitting);
+    await expect.poll(same, patience).toEqual({ bids: true, asks: true });
+    await page.click("#more-levels");
+    await expect.poll(() => page.locator("#ladder tr[data-price]").count(), patience).toBe(fitting);
+  });
+
+  test("copies a market's identifier, all of it", async () => {
+    await show(`#/market/${marketId}`);
+    await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+    await page.getByRole("button", { name: "Copy: market identifier" }).click();
+    await page.getByRole("button", { name: "Copied: market identifier" }).waitFor();
+    expect(await page.evaluate("navigator.clipboard.readText()")).toBe(marketId);
   });
 
   test("shows a market's charts, trades, data, bounds and instrument", async () => {
@@ -306,7 +321,9 @@ describe.skipIf(chromium === undefined)("the explorer, in a real browser", () =>
     await expect.poll(textOf(".notice"), patience).toContain(`No block since ${since} UTC, `);
     expect(await textOf(".notice")()).toMatch(/UTC, \d+ d ago\.$/);
     await show(`#/market/${marketId}`);
-    await expect.poll(() => page.locator(".book[data-stale] .stale-note").count(), patience).toBe(1);
+    await expect.poll(() => page.locator(".book[data-stale]").count(), patience).toBe(1);
+    // Once on the page, and not in each of its cards.
+    expect(await page.getByText(/No block since/).allTextContents()).toEqual([expect.stringContaining(since)]);
     const upToDate = page.locator("main .card:not([data-stale]) h2");
     await expect.poll(() => upToDate.allTextContents(), patience).toEqual(["Instrument", "The calls behind this view"]);
     await show("#/ledger");
@@ -336,13 +353,24 @@ describe.skipIf(chromium === undefined)("the explorer, in a real browser", () =>
       await small.evaluate(`location.hash = ${JSON.stringify(view.replace("ID", marketId))}`);
       await expect.poll(() => small.textContent("#stream-state"), patience).toBe("live");
       await expect.poll(() => small.locator("#markets, #ladder, #entries, #bundles").count(), patience).toBe(1);
+      if (view === "#/market/ID") await small.click("#more-levels");
+      if (view === "#/ledger") {
+        // The accounts of an entry are below each other.
+        const labels = `[...document.querySelector("#entries tbody tr").cells].map((cell) =>
+          getComputedStyle(cell, "::before").content).filter((content) => content !== "none")`;
+        await expect.poll(() => small.evaluate(labels), patience).toEqual(['"From"', '"To"']);
+      }
       const wide = `[...document.querySelectorAll("main *")].filter((each) => each.closest(".scroll, thead") === null
         && each.getBoundingClientRect().right > innerWidth + 1).map((each) => each.outerHTML.slice(0, 80))`;
       expect([view, await small.evaluate(wide)]).toEqual([view, []]);
       expect([view, await small.evaluate("document.documentElement.scrollWidth")]).toEqual([view, 390]);
     }
-    const { violations } = await axeOn(small).analyze();
-    expect(violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`)).toEqual([]);
+    for (const view of ["#/market/ID", "#/ledger", "#/signers"]) {
+      await small.evaluate(`location.hash = ${JSON.stringify(view.replace("ID", marketId))}`);
+      await expect.poll(() => small.locator("#ladder, #entries, #bundles").count(), patience).toBe(1);
+      const { violations } = await axeOn(small).analyze();
+      expect(violations.map(({ id, nodes }) => `${view} ${id}: ${nodes[0]?.html}`)).toEqual([]);
+    }
     expect(smallProblems).toEqual([]);
     await small.context().close();
   });

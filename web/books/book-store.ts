@@ -65,6 +65,8 @@ export class BookStore implements DepthStreamListener {
    */
   readonly stale = new Observable<ReadonlyMap<string, number | undefined>>(new Map());
   readonly stream = new Observable<StreamState>({ state: "connecting", since: Date.now(), message: "" });
+  /** Changes when the service's database holds another chain: everything that was read of the last one is void. */
+  readonly chain = new Observable(0);
   /** Updates of markets that came within the last second. */
   readonly updatesPerSecond = new Observable(0);
   #updatesCounted = 0;
@@ -149,9 +151,13 @@ export class BookStore implements DepthStreamListener {
     if (isOtherChain || redefined) {
       // What is shown is not old, but wrong.
       for (const id of this.#known) this.#unread.add(id);
+      // Nor may what arrived before be published.
+      this.#books = new Map();
+      for (const pending of [this.#changed, this.#reading]) pending.clear();
       if (isOtherChain) {
-        this.#known.clear();
+        for (const kept of [this.#known, this.#mids, this.#firstMids]) kept.clear();
         this.stale.set(new Map());
+        this.chain.set(this.chain.value + 1);
       }
       this.#setViews(new Map());
     }

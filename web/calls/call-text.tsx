@@ -1,31 +1,16 @@
-import { useRef, useState } from "preact/hooks";
+import { useRef } from "preact/hooks";
+import { CopyButton } from "../components/copy-button.js";
 import { type Call, callText, type Language } from "./call.js";
-
-const copiedMs = 1_500;
 
 /** A call in one language, and what copies it. */
 export function CallText({ call, language }: { readonly call: Call; readonly language: Language }) {
   const text = callText(call, language);
   const block = useRef<HTMLPreElement>(null);
-  const [copied, setCopied] = useState("Copy");
-  const copy = async () => {
-    try {
-      await navigator.clipboard.writeText(text);
-      setCopied("Copied");
-    } catch {
-      // Without a secure origin there is no clipboard: the text is selected instead.
-      if (block.current !== null) getSelection()?.selectAllChildren(block.current);
-      setCopied("Selected");
-    }
-    setTimeout(() => setCopied("Copy"), copiedMs);
-  };
   return (
     <div class="call">
       <header>
         <h3>{call.title}</h3>
-        <button type="button" aria-label={`${copied}: ${call.title}`} onClick={copy}>
-          {copied}
-        </button>
+        <CopyButton text={text} name={call.title} source={block} />
       </header>
       <pre ref={block}>{text}</pre>
     </div>

@@ -4,7 +4,7 @@ import { useId } from "preact/hooks";
 interface CardProps {
   readonly title: string;
   readonly class?: string;
-  /** Says since when the content is old, which dims it; undefined: it is up to date. */
+  /** Says since when the content is old, which dims it; empty: the page says so once. Undefined: it is up to date. */
   readonly stale?: string | undefined;
   readonly children: ComponentChildren;
 }
@@ -16,7 +16,7 @@ export function Card({ title, stale, children, class: className = "" }: CardProp
     <section class={`card ${className}`} aria-labelledby={id} data-stale={stale === undefined ? undefined : ""}>
       <header>
         <h2 id={id}>{title}</h2>
-        {stale !== undefined && <p class="stale-note">{stale}</p>}
+        {stale && <p class="stale-note">{stale}</p>}
       </header>
       {children}
     </section>

@@ -11,6 +11,8 @@ const rowHeightPx = 23;
 /** Rows of the window that the rest of the page needs above and below a ladder. */
 const otherHeightPx = 440;
 const levelsMin = 6;
+/** Rows of a side that a browser still draws with every change. */
+const levelsMax = 200;
 const flashMs = 700;
 
 /** How many levels of each side fit into the window. */
@@ -28,12 +30,15 @@ function useLevelsThatFit(): number {
 /** Which levels changed a moment ago. A level is another object after each change. */
 class Flashes {
   #generation = -1;
+  #count = 0;
   #levels = new Map<string, { readonly level: DepthLevel; readonly flashedAt: number; readonly turn: number }>();
 
-  /** Notes what is shown now. */
-  note({ generation }: BookView, levels: readonly DepthLevel[]): void {
+  /** Notes what is shown now: up to `count` levels of each side. */
+  note({ generation, buy, sell }: BookView, count: number): void {
     const now = performance.now();
-    const isSame = generation === this.#generation;
+    const isSame = generation === this.#generation && count === this.#count;
+    // Twice as many as are shown, so that those that move into sight don't count as changed.
+    const levels = [...buy.slice(0, 2 * count), ...sell.slice(0, 2 * count)];
     const next = new Map<string, { level: DepthLevel; flashedAt: number; turn: number }>();
     for (const level of levels) {
       const last = this.#levels.get(level.price);
@@ -42,6 +47,7 @@ class Flashes {
       next.set(level.price, { level, flashedAt, turn: (last?.turn ?? 0) + (changed ? 1 : 0) });
     }
     this.#generation = generation;
+    this.#count = count;
     this.#levels = next;
   }
 
@@ -74,12 +80,14 @@ interface LadderProps {
 
 /** The order book by price: asks above, bids below, the mid price between them. */
 export function Ladder({ view, places }: LadderProps) {
-  const count = useLevelsThatFit();
+  const fitting = useLevelsThatFit();
+  const [isLong, setLong] = useState(false);
+  const count = isLong ? levelsMax : fitting;
+  const isCut = Math.max(view.buy.length, view.sell.length) > fitting;
   const flashes = useRef(new Flashes()).current;
   const hasOrders = useRef(false);
   const [buy, sell] = [view.buy.slice(0, count), view.sell.slice(0, count)];
-  // Twice as many as are shown, so that those that move into sight don't count as changed.
-  flashes.note(view, [...view.buy.slice(0, 2 * count), ...view.sell.slice(0, 2 * count)]);
+  flashes.note(view, count);
   // A venue that publishes no numbers of orders has none at all.
   hasOrders.current ||= [...buy, ...sell].some(({ numberOfOrders }) => numberOfOrders > 0n);
   const columns = hasOrders.current ? 4 : 3;
@@ -111,38 +119,45 @@ export function Ladder({ view, places }: LadderProps) {
     );
   };
   return (
-    <Scroll label="Price levels">
-      <table id="ladder" class="ladder">
-        <caption class="visually-hidden">
-          Order book: asks from the highest price down to the best, the mid price, then bids from the best down.
-        </caption>
-        <thead>
-          <tr>
-            <th scope="col">Price</th>
-            <th scope="col">Volume</th>
-            <th scope="col">Cumulative</th>
-            {hasOrders.current && (
-              <th scope="col" class="orders">
-                Orders
-              </th>
+    <>
+      <Scroll label="Price levels">
+        <table id="ladder" class="ladder">
+          <caption class="visually-hidden">
+            Order book: asks from the highest price down to the best, the mid price, then bids from the best down.
+          </caption>
+          <thead>
+            <tr>
+              <th scope="col">Price</th>
+              <th scope="col">Volume</th>
+              <th scope="col">Cumulative</th>
+              {hasOrders.current && (
+                <th scope="col" class="orders">
+                  Orders
+                </th>
+              )}
+            </tr>
+          </thead>
+          <tbody id="asks">
+            {asks.length === 0 ? (
+              <EmptySide side="asks" columns={columns} />
+            ) : (
+              asks.toReversed().map((each) => row("sell", each))
             )}
-          </tr>
-        </thead>
-        <tbody id="asks">
-          {asks.length === 0 ? (
-            <EmptySide side="asks" columns={columns} />
-          ) : (
-            asks.toReversed().map((each) => row("sell", each))
-          )}
-        </tbody>
-        <tbody>
-          <MidRow view={view} places={places} columns={columns} />
-        </tbody>
-        <tbody id="bids">
-          {bids.length === 0 ? <EmptySide side="bids" columns={columns} /> : bids.map((each) => row("buy", each))}
-        </tbody>
-      </table>
-    </Scroll>
+          </tbody>
+          <tbody>
+            <MidRow view={view} places={places} columns={columns} />
+          </tbody>
+          <tbody id="bids">
+            {bids.length === 0 ? <EmptySide side="bids" columns={columns} /> : bids.map((each) => row("buy", each))}
+          </tbody>
+        </table>
+      </Scroll>
+      {isCut && (
+        <button type="button" id="more-levels" aria-pressed={isLong} onClick={() => setLong(!isLong)}>
+          {`Up to ${levelsMax} levels`}
+        </button>
+      )}
+    </>
   );
 }
 

@@ -6,12 +6,12 @@ import type { Polled } from "./use-poll.js";
 /** A network that makes no block for this long stands still. */
 export const blockAgeMaxSeconds = 15;
 
-/** Says since when books are old; undefined: they are not. */
-export function staleBooks(stream: StreamState, status: Status): string | undefined {
+/** Says since when no updates of books arrive; undefined: they do. */
+export function lostBooks(stream: StreamState): string | undefined {
   const { state, since, message } = stream;
   if (state === "lost") return `Not updated since ${timeOfDay(since)}: ${message}. Trying again.`;
   if (state === "paused") return `Not updated since ${timeOfDay(since)}: ${message}.`;
-  return staleNetwork(status);
+  return undefined;
 }
 
 /** Says since when the network stands still; undefined: it does not, or the service cannot be reached. */

@@ -26,7 +26,7 @@ interface LiveList<T, M> {
 export interface LiveRows<T> {
   readonly rows: readonly T[] | undefined;
   readonly polled: Polled<readonly T[]>;
-  /** Why the stream is not open; empty: it is, or there is none. */
+  /** Why the rows are not up to date: the stream is not open, or the list behind it was not read. Empty: they are. */
   readonly lost: string;
 }
 
@@ -48,5 +48,7 @@ export function useLiveList<T, M>({ streamUrl, key, part = "", list, rowsOf, mer
   if (polled.value !== undefined) {
     shown.current = { key, rows: merge(live.of === `${streamUrl} ${count}` ? live.rows : [], polled.value) };
   }
-  return { rows: shown.current?.key === key ? shown.current.rows : undefined, polled, lost };
+  const rows = shown.current?.key === key ? shown.current.rows : undefined;
+  const unread = rows !== undefined && polled.value === undefined ? (polled.error?.message ?? "") : "";
+  return { rows, polled, lost: lost || unread };
 }

@@ -1,4 +1,8 @@
 import { useEffect, useRef, useState } from "preact/hooks";
+import { ServiceError } from "../service/service.js";
+
+/** When a request is repeated that is made once, but failed. */
+const retryMs = 5_000;
 
 /** What a repeated request has brought so far. */
 export interface Polled<T> {
@@ -14,7 +18,8 @@ const nothingYet = { value: undefined, error: undefined, at: 0 } as const;
 
 /**
  * Repeats a request, `intervalMs` after each response, for as long as the component is shown. Another `key` starts anew.
- * A response that comes after that is dropped. `intervalMs` 0: once. Another interval applies from the next response on.
+ * A response that comes after that is dropped. `intervalMs` 0: until it succeeds, or fails in a way that a repetition
+ * does not change. Another interval applies from the next response on.
  */
 export function usePoll<T>(request: () => Promise<T>, intervalMs: number, key: string): Polled<T> {
   const [polled, setPolled] = useState<Polled<T> & { key: string }>({ ...nothingYet, key });
@@ -25,15 +30,20 @@ export function usePoll<T>(request: () => Promise<T>, intervalMs: number, key: s
   useEffect(() => {
     let over = false;
     let timer: ReturnType<typeof setTimeout> | undefined;
+    const failed = (thrown: unknown): Error => {
+      const error = thrown instanceof Error ? thrown : new Error(String(thrown));
+      if (!over) setPolled((last) => ({ ...(last.key === key ? last : nothingYet), error, key }));
+      return error;
+    };
+    const succeeded = (value: T) => {
+      if (!over) setPolled({ value, error: undefined, at: Date.now(), key });
+      return undefined;
+    };
     const poll = async (): Promise<void> => {
-      try {
-        const value = await newest.current();
-        if (!over) setPolled({ value, error: undefined, at: Date.now(), key });
-      } catch (thrown) {
-        const error = thrown instanceof Error ? thrown : new Error(String(thrown));
-        if (!over) setPolled((last) => ({ ...(last.key === key ? last : nothingYet), error, key }));
-      }
-      if (!over && interval.current > 0) timer = setTimeout(poll, interval.current);
+      const error = await newest.current().then(succeeded, failed);
+      const isPassing = error instanceof ServiceError && error.isPassing;
+      const nextMs = interval.current > 0 || !isPassing ? interval.current : retryMs;
+      if (!over && nextMs > 0) timer = setTimeout(poll, nextMs);
     };
     void poll();
     return () => {

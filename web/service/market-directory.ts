@@ -38,6 +38,8 @@ export class MarketDirectory {
   readonly #waiting: Wanted[] = [];
   readonly #fetched: Fetched[] = [];
   #running = 0;
+  /** Counts the chains: responses to requests of an earlier one are dropped. */
+  #generation = 0;
   #books: BookStore | undefined;
 
   /** Follows the markets of a store of books. */
@@ -46,14 +48,29 @@ export class MarketDirectory {
     const follow = () => {
       for (const id of books.marketIds.value) if (this.#known.size < definitionsMax) this.#want(id);
     };
+    books.chain.subscribe(() => this.#forget());
     books.marketIds.subscribe(follow);
     follow();
     let wasLost = false;
     books.stream.subscribe(() => {
       const { state } = books.stream.value;
-      if (state === "live" && wasLost) for (const id of this.#known) this.#fetch({ id, blockHeight: 0n });
+      if (state === "live" && wasLost) {
+        // Of another chain, too, a late response may have come, and its blocks may be higher.
+        this.#blockHeights.clear();
+        for (const id of this.#known) this.#fetch({ id, blockHeight: 0n });
+      }
       if (state !== "connecting") wasLost = state === "lost";
     });
+  }
+
+  /** The service has another chain: definitions of the last one say nothing about it. */
+  #forget(): void {
+    this.#generation += 1;
+    this.#known.clear();
+    this.#blockHeights.clear();
+    this.#waiting.length = 0;
+    this.#fetched.length = 0;
+    this.markets.set(new Map());
   }
 
   /** Takes a newer definition of a market. */
@@ -107,11 +124,16 @@ export class MarketDirectory {
     if (this.#running >= requestsMax) return;
     const wanted = this.#waiting.shift();
     if (wanted === undefined) return;
-    const again = (afterMs: number) => setTimeout(() => this.#fetch(wanted), afterMs);
+    const generation = this.#generation;
+    const again = (afterMs: number) =>
+      setTimeout(() => {
+        if (generation === this.#generation) this.#fetch(wanted);
+      }, afterMs);
     this.#running += 1;
     getMarket(wanted.id)
       .then(
         (response) => {
+          if (generation !== this.#generation) return;
           if (response.blockHeight < wanted.blockHeight) again(behindMs);
           else this.#take({ ...response, done: wanted.done });
         },

@@ -33,6 +33,11 @@ export class ServiceError extends Error {
   ) {
     super(message);
   }
+
+  /** Whether the same request can succeed later. */
+  get isPassing(): boolean {
+    return this.status === 0 || this.status === 429 || this.status >= 500;
+  }
 }
 
 /** Parameters of a URL; empty values are left out. */

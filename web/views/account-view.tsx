@@ -2,7 +2,7 @@ import { type AccountRange, apiQuery, dayOf, dayText, rangeOf, shortTime } from 
 import type { AppProps } from "../app.js";
 import { Calls } from "../calls/calls.js";
 import { Card } from "../components/card.js";
-import { Identifier } from "../components/identifier.js";
+import { WholeIdentifier } from "../components/whole-identifier.js";
 import { useMarketNames } from "../hooks/use-market-names.js";
 import { accountCalls } from "./account-calls.js";
 import { AccountForm, DayChoice } from "./account-form.js";
@@ -35,7 +35,7 @@ export function AccountView({ query: url, ...app }: AppProps & { readonly query:
     <>
       <div class="heading">
         <h1>Account</h1>
-        <p class="quiet">{party !== "" && <Identifier id={party} />}</p>
+        <p class="quiet">{party !== "" && <WholeIdentifier id={party} name="party identifier" />}</p>
       </div>
       <Card title="Party and time">
         <AccountForm query={query} markets={markets} />

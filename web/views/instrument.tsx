@@ -3,7 +3,7 @@ import { useAsset } from "../components/asset-amount.js";
 import { AssetName } from "../components/asset-name.js";
 import { Card } from "../components/card.js";
 import { Facts } from "../components/facts.js";
-import { Identifier } from "../components/identifier.js";
+import { WholeIdentifier } from "../components/whole-identifier.js";
 import { missing } from "../format/decimal.js";
 import { cut, printable } from "../format/names.js";
 import { queryHref } from "../route.js";
@@ -34,7 +34,7 @@ export function Instrument({ market }: { readonly market: Market }) {
           ["Fees: maker, infrastructure, liquidity", fees === undefined ? missing : Object.values(fees).join(", ")],
           ["Opened (UTC)", instant(market.marketTimestamps?.open).slice(0, 19) || missing],
           ["Closes (UTC)", instant(market.marketTimestamps?.close).slice(0, 19) || missing],
-          ["Market", <Identifier id={market.id} />],
+          ["Market", <WholeIdentifier id={market.id} name="market identifier" />],
         ]}
       />
       <details>

@@ -75,7 +75,7 @@ export function LedgerTable({ edges, arrived, nameOf, useOf }: LedgerTableProps)
                 {instant(node.timestamp).slice(0, 23)}
               </td>
               <td>{enumName(node.transferType, "TRANSFER_TYPE_")}</td>
-              <td>
+              <td data-label="From">
                 <Account
                   party={node.fromAccountPartyId}
                   type={node.fromAccountType}
@@ -85,7 +85,7 @@ export function LedgerTable({ edges, arrived, nameOf, useOf }: LedgerTableProps)
                   assetId={node.assetId}
                 />
               </td>
-              <td>
+              <td data-label="To">
                 <Account
                   party={node.toAccountPartyId}
                   type={node.toAccountType}

@@ -5,7 +5,7 @@ import { MarketChoice } from "../components/market-choice.js";
 import { TimeControl } from "../components/time-control.js";
 import { enumName } from "../format/names.js";
 import { useObservable } from "../hooks/observable.js";
-import { staleBooks, staleMarket, staleNetwork } from "../hooks/staleness.js";
+import { lostBooks, staleMarket, staleNetwork } from "../hooks/staleness.js";
 import { useMarketData } from "../hooks/use-market-data.js";
 import { useSeconds } from "../hooks/use-seconds.js";
 import { type MarketRoute, showMarket } from "../route.js";
@@ -38,11 +38,15 @@ function usePast(marketId: string, at: string | undefined) {
 function useLastMinute({ books }: AppProps, marketId: string, newest: string | undefined): void {
   const isKnown = newest !== undefined;
   useEffect(() => {
-    if (newest === undefined) return;
+    if (newest === undefined) return undefined;
+    let over = false;
     void minuteUntil(marketId, newest).then(
-      (mids) => books.addEarlierMids(marketId, mids),
+      (mids) => over || books.addEarlierMids(marketId, mids),
       () => {},
     );
+    return () => {
+      over = true;
+    };
   }, [marketId, isKnown]);
 }
 
@@ -60,7 +64,9 @@ export function MarketPage({ market, shown, ...app }: MarketPageProps) {
   const network = useObservable(status.status, (value) => value);
   const stale = useObservable(books.stale, (markets) => (markets.has(id) ? staleMarket(markets.get(id)) : undefined));
   useSeconds();
-  const standstill = staleNetwork(network);
+  const standstillText = staleNetwork(network);
+  // Said once, and not in each card.
+  const standstill = standstillText === undefined ? undefined : "";
   const { past, oldest } = usePast(id, at);
   const isPlaying = useObservable(past.playing, (speed) => speed !== undefined);
   const then = useObservable(past.moment, (moment) => moment?.places);
@@ -93,11 +99,12 @@ export function MarketPage({ market, shown, ...app }: MarketPageProps) {
         </p>
         <MarketChoice marketId={id} {...app} />
       </div>
+      {at === undefined && standstillText !== undefined && <p class="notice">{standstillText}</p>}
       <TimeControl past={past} marketId={id} at={at} oldest={oldest} newest={newest} />
       <CandlesCard marketId={id} interval={interval} places={places} at={at} standstill={standstill} />
       <div class="columns">
         {at === undefined ? (
-          <BookPanels books={books} market={market} stale={staleBooks(stream, network)} staleMarket={stale} />
+          <BookPanels books={books} market={market} stale={lostBooks(stream) ?? standstill} staleMarket={stale} />
         ) : (
           <PastPanels past={past} />
         )}

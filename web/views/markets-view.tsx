@@ -3,7 +3,7 @@ import type { AppProps } from "../app.js";
 import type { Call } from "../calls/call.js";
 import { Calls } from "../calls/calls.js";
 import { useObservable } from "../hooks/observable.js";
-import { staleBooks } from "../hooks/staleness.js";
+import { lostBooks, staleNetwork } from "../hooks/staleness.js";
 import { useMarketNames } from "../hooks/use-market-names.js";
 import { usePoll } from "../hooks/use-poll.js";
 import { useSeconds } from "../hooks/use-seconds.js";
@@ -42,7 +42,7 @@ export function MarketsView({ find, ...app }: AppProps & { readonly find: string
   const { value: marketsData = noData } = usePoll(dataOf, marketsDataPollMs, marketsWithData === 0 ? "none" : "some");
   const data = useMemo(() => new Map(marketsData.map((each) => [each.market, each])), [marketsData]);
   useSeconds();
-  const stale = staleBooks(stream, network);
+  const stale = lostBooks(stream) ?? staleNetwork(network);
   const unnamed = staleMarkets - staleMarketIds.length;
   const named = useMarketNames(books, directory);
   const found = useMemo(() => {

@@ -13,7 +13,16 @@ export function PastPanels({ past }: { readonly past: PastMarket }) {
       </Card>
     );
   }
-  const { view, places } = moment;
+  const { view, places, isStale } = moment;
+  if (isStale) {
+    return (
+      <Card title="Order book" class="book">
+        <p id="stale-moment">
+          <strong class="stale-mark">Stale</strong>: the book is not known at this moment.
+        </p>
+      </Card>
+    );
+  }
   return (
     <>
       <BookCard view={view} places={places} />
