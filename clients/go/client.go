@@ -2,11 +2,14 @@
 package marketd
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
+	"time"
 
 	"connectrpc.com/connect"
 	"marketd.example/marketd/gen/datanode/api/v2/apiv2connect"
@@ -56,12 +59,37 @@ func (c refusingClient) Do(*http.Request) (*http.Response, error) {
 		fmt.Errorf("%q is not the URL of a server: it looks like http://localhost:8080", c.baseURL))
 }
 
-// boundedClient is http.DefaultClient whose responses end with an error after MessageMaxBytes, or in streams when a
+const (
+	// pingAfter is the silence after which a connection of HTTP/2 is asked whether the server is still there, and pingMax
+	// how long that may take. Each further call would use a connection whose other end is gone without a word.
+	pingAfter = 20 * time.Second
+	pingMax   = 10 * time.Second
+)
+
+// defaultClient is http.DefaultClient as the program has set it before its first call, with pings. It has no pings if
+// the program replaced the transport by one that is not net/http's.
+var defaultClient = sync.OnceValue(func() *http.Client {
+	client := *http.DefaultClient
+	if transport, ok := cmp.Or(client.Transport, http.DefaultTransport).(*http.Transport); ok {
+		client.Transport = withPings(transport, pingAfter, pingMax)
+	}
+	return &client
+})
+
+func withPings(transport *http.Transport, after, responseMax time.Duration) *http.Transport {
+	transport = transport.Clone()
+	if transport.HTTP2 == nil {
+		transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: after, PingTimeout: responseMax}
+	}
+	return transport
+}
+
+// boundedClient is an HTTP client whose responses end with an error after MessageMaxBytes, or in streams when a
 // message is announced that is larger. Connect alone would read such a message to its end, which may never come.
 type boundedClient struct{}
 
 func (boundedClient) Do(request *http.Request) (*http.Response, error) {
-	response, err := http.DefaultClient.Do(request)
+	response, err := defaultClient().Do(request)
 	if err == nil {
 		isStream := strings.HasPrefix(response.Header.Get("Content-Type"), "application/connect+")
 		response.Body = &boundedBody{ReadCloser: response.Body, isStream: isStream}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -625,6 +627,20 @@ func (s *scriptedTrades) ListTrades(
 	return &apiv2.ListTradesResponse{Trades: &apiv2.TradeConnection{Edges: edges, PageInfo: info}}, nil
 }
 
+func (s *scriptedTrades) GetLastTrade(
+	ctx context.Context, request *apiv2.GetLastTradeRequest,
+) (*apiv2.GetLastTradeResponse, error) {
+	text := "last"
+	if request.GetMarketId() != "m" {
+		text = fmt.Sprint("wrong request ", request)
+	}
+	call, err := s.next(ctx, text)
+	if err := errors.Join(err, call.err()); err != nil {
+		return nil, err
+	}
+	return &apiv2.GetLastTradeResponse{Trade: tradesOf(call.Trades)[0]}, nil
+}
+
 func (s *scriptedTrades) ObserveTrades(
 	ctx context.Context, _ *apiv2.ObserveTradesRequest, stream *connect.ServerStream[apiv2.ObserveTradesResponse],
 ) error {
@@ -862,6 +878,83 @@ func TestAMessageThatIsTooLargeEndsTheReader(t *testing.T) {
 		if connect.CodeOf(err) != connect.CodeResourceExhausted {
 			t.Error(err)
 		}
+	}
+}
+
+// proxy forwards TCP to a server. When silence is called, what its first connection carries is lost from then on, and
+// neither end is told.
+func proxy(t *testing.T, to string) (address string, silence func()) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	var isSilent atomic.Bool
+	forward := func(from, to net.Conn, isFirst bool) {
+		defer to.Close()
+		buffer := make([]byte, 1<<16)
+		for {
+			n, err := from.Read(buffer)
+			if err != nil {
+				return
+			}
+			if !isFirst || !isSilent.Load() {
+				_, _ = to.Write(buffer[:n])
+			}
+		}
+	}
+	go func() {
+		for isFirst := true; ; isFirst = false {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", to)
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			go forward(client, server, isFirst)
+			go forward(server, client, isFirst)
+		}
+	}()
+	return listener.Addr().String(), func() { isSilent.Store(true) }
+}
+
+func TestASilentConnectionIsNotUsedAgain(t *testing.T) {
+	whole := []*vega.MarketDepthUpdate{update{book{"10", []string{"9 1 1"}, nil}, "0", ""}.message()}
+	_, handler := apiv2connect.NewTradingDataServiceHandler(&scripted{scripts: []script{
+		{[][]*vega.MarketDepthUpdate{whole}, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }},
+		{[][]*vega.MarketDepthUpdate{whole}, func(context.Context) error {
+			return connect.NewError(connect.CodeNotFound, errors.New("as scripted"))
+		}},
+	}})
+	server := httptest.NewUnstartedServer(handler)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	address, silence := proxy(t, server.Listener.Addr().String())
+	trusting := server.Client().Transport.(*http.Transport)
+	pinging := &http.Client{Transport: withPings(trusting, 200*time.Millisecond, 200*time.Millisecond)}
+	t.Cleanup(pinging.CloseIdleConnections)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	defer cancel()
+	books, breaks, end := 0, 0, connect.Code(0)
+	options := DepthOptions{SilenceMax: 2 * time.Second, OnDisconnect: func(error, time.Duration) { breaks++ }}
+	for _, err := range ReadDepth(ctx, NewClientWith(pinging, "https://"+address), options) {
+		if err != nil {
+			end = connect.CodeOf(err)
+			continue
+		}
+		books++
+		silence()
+	}
+	if books != 2 || breaks != 1 || end != connect.CodeNotFound {
+		t.Errorf("%d books, %d breaks, then %v", books, breaks, end)
+	}
+	shared := defaultClient().Transport.(*http.Transport).HTTP2
+	if shared == nil || shared.SendPingTimeout+shared.PingTimeout >= SilenceMax {
+		t.Errorf("the pings of NewClient are %v", shared)
 	}
 }
 

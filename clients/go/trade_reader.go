@@ -30,7 +30,8 @@ type TradesOptions struct {
 // It lists what there is, opens the stream, and lists once more up to the block at which the stream began. When the
 // connection breaks, it does the same again after a wait, from the time of the last trade on. Of that time it leaves out
 // as many trades of each id as it has yielded before: venues may use an id more than once. So nothing is missing or
-// doubled, at any server of the database, and also if you read slowly.
+// doubled, at any server of the database, and also if you read slowly. In a market that is quiet for longer than trades
+// are kept, it goes on if the market's last trade shows that nothing was missed.
 //
 // It ends when the context does, or with an error when trying again is of no use: CodeNotFound for an unknown market,
 // CodeFailedPrecondition with the reason TRADES_NOT_RETAINED if trades from that time on are not kept.
@@ -64,6 +65,8 @@ type tradeReader struct {
 	given map[string]int
 	// had is how many of each id the list or stream that is read has had, of this time.
 	had map[string]int
+	// goesOn tells whether everything that there was has been read once.
+	goesOn bool
 }
 
 // read yields the trades of one connection. It does not return nil.
@@ -124,7 +127,7 @@ func (r *tradeReader) list(
 	}
 	newestFirst := false
 	var reached uint64
-	read := func(pagination *apiv2.Pagination) (*apiv2.TradeConnection, error) {
+	list := func(pagination *apiv2.Pagination) (*apiv2.TradeConnection, error) {
 		ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.options.SilenceMax, SilenceMax))
 		defer cancel()
 		ctx, call := connect.NewClientContext(ctx)
@@ -135,6 +138,18 @@ func (r *tradeReader) list(
 			reached = heightOf(call.ResponseHeader())
 		}
 		return response.GetTrades(), err
+	}
+	read := func(pagination *apiv2.Pagination) (*apiv2.TradeConnection, error) {
+		trades, err := list(pagination)
+		if connect.CodeOf(err) != connect.CodeFailedPrecondition || !r.goesOn || r.timestamp == nil {
+			return trades, err
+		}
+		if hasLast, lastErr := r.hasLast(ctx); !hasLast {
+			return nil, cmp.Or(lastErr, err)
+		}
+		// What is kept is newer than that time.
+		dateRange = nil
+		return list(pagination)
 	}
 	for trade, err := range nodes(ListOptions{}.pagination(&newestFirst), read) {
 		if err != nil {
@@ -147,11 +162,30 @@ func (r *tradeReader) list(
 			}
 		}
 	}
+	r.goesOn = true
 	if reached < height {
 		return 0, connect.NewError(connect.CodeUnavailable,
 			fmt.Errorf("trades are listed up to block %d, and streamed after %d", reached, height))
 	}
 	return reached, nil
+}
+
+// hasLast tells whether the market's last trade was yielded, so that none of those that are not kept any more is missing.
+func (r *tradeReader) hasLast(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.options.SilenceMax, SilenceMax))
+	defer cancel()
+	response, err := r.client.GetLastTrade(ctx, &apiv2.GetLastTradeRequest{MarketId: r.marketIDs[0]})
+	if connect.CodeOf(err) == connect.CodeNotFound {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	trade := response.GetTrade()
+	if trade.GetTimestamp() == *r.timestamp {
+		return r.given[trade.GetId()] > 0, nil
+	}
+	return trade.GetTimestamp() < *r.timestamp, nil
 }
 
 // isUnread tells whether a trade is to be yielded, which it is once.

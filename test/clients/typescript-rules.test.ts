@@ -332,6 +332,23 @@ describe("readDepth", () => {
     server.close();
   });
 
+  test("ends at once with a signal that is aborted when it is told of a failure", async () => {
+    const server = createServer((_, response) => response.writeHead(503, { "Retry-After": "60" }).end()).listen(0);
+    await once(server, "listening");
+    const client = createMarketdClient(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+    const stop = new AbortController();
+    const waits: number[] = [];
+    const onDisconnect = (_: ConnectError, waitMs: number) => {
+      waits.push(waitMs);
+      stop.abort();
+    };
+    const next = readDepth(client, { signal: stop.signal, onDisconnect }).next();
+    expect(await Promise.race([next, sleep(1_000, "still waiting")])).toEqual({ done: true, value: undefined });
+    expect(waits).toEqual([expect.closeTo(60_000, -3)]);
+    server.closeAllConnections();
+    server.close();
+  });
+
   test("ends with an error that trying again does not mend", async () => {
     const client = clientOf({
       async *observeMarketsDepthUpdates() {
@@ -497,6 +514,13 @@ describe("trades", () => {
         failAs(call);
         const edges = tradesOf(call.trades ?? []).map((node) => ({ node }));
         return { trades: { edges, pageInfo: { hasNextPage: call.next !== undefined, endCursor: call.next ?? "" } } };
+      },
+      getLastTrade({ marketId }, { responseHeader }) {
+        expect(marketId).toBe("m");
+        const call = next("last", responseHeader);
+        failAs(call);
+        const [trade] = tradesOf(call.trades ?? []);
+        return { ...(trade && { trade }) };
       },
       async *observeTrades({ marketIds }, { responseHeader }) {
         expect(marketIds).toEqual(["m"]);

@@ -2,11 +2,14 @@
 
 import json
 import os
+import socket
 import threading
+import time
 import unittest
 from concurrent import futures
 from datetime import datetime, timezone
 from decimal import Decimal
+from unittest import mock
 
 import grpc
 from google.rpc.error_details_pb2 import RetryInfo
@@ -30,6 +33,7 @@ from marketd_client import (
     scaled_size,
     trades,
 )
+from marketd_client.client import _OPTIONS as client_options
 from marketd_client.gen.datanode.api.v2.trading_data_pb2 import (
     AccountBalance,
     AccountEdge,
@@ -43,6 +47,7 @@ from marketd_client.gen.datanode.api.v2.trading_data_pb2 import (
     CandleDataConnection,
     CandleEdge,
     GetAssetResponse,
+    GetLastTradeResponse,
     ListAccountsResponse,
     ListBalanceChangesResponse,
     ListCandleDataResponse,
@@ -73,6 +78,7 @@ from marketd_client.gen.vega.assets_pb2 import Asset, AssetDetails
 from marketd_client.gen.vega.markets_pb2 import Market
 from marketd_client.gen.vega.vega_pb2 import MarketDepthUpdate, PriceLevel, Trade
 from marketd_client.ledger import ExportCheck
+from marketd_client.stream import SILENCE_MAX_SECONDS
 
 with open(os.environ["CASES"], encoding="utf-8") as file:
     CASES = json.load(file)
@@ -126,6 +132,20 @@ class Rules(unittest.TestCase):
                 self.assertEqual((book.buy, book.sell), (levels(held["buy"]), levels(held["sell"])))
                 best = [side[0] if side else None for side in (book.buy, book.sell)]
                 self.assertEqual([book.best_bid, book.best_offer], best)
+
+    def test_whole_books_take_bids_as_fast_as_offers(self):
+        def seconds(**sides):
+            book, update = DepthBook("m"), MarketDepthUpdate(market_id="m", sequence_number=1, **sides)
+            start = time.process_time()
+            book.apply(update)
+            return time.process_time() - start, len(book.buy) + len(book.sell)
+
+        # Both come best first.
+        ascending = [PriceLevel(price=str(price), volume=1) for price in range(1, 100_001)]
+        of_offers, offers = seconds(sell=ascending)
+        of_bids, bids = seconds(buy=ascending[::-1])
+        self.assertEqual((bids, offers), (100_000, 100_000))
+        self.assertLess(of_bids, 3 * of_offers)
 
     def test_waits(self):
         for case in CASES["waits"]:
@@ -212,9 +232,9 @@ class ScriptedTrades(TradingDataServiceServicer):
 
     def _next(self, request, context):
         self.requests.append(request)
-        call = self.calls.pop(0)
-        if not request.startswith(call["call"]):
+        if not self.calls or not request.startswith(self.calls[0]["call"]):
             context.abort(grpc.StatusCode.NOT_FOUND, "out of script")
+        call = self.calls.pop(0)
         context.send_initial_metadata([("x-block-height", call["height"])])
         return call
 
@@ -232,6 +252,12 @@ class ScriptedTrades(TradingDataServiceServicer):
         edges = [TradeEdge(node=trade) for trade in trades_of(call["trades"])]
         info = PageInfo(has_next_page="next" in call, end_cursor=call.get("next", ""))
         return ListTradesResponse(trades=TradeConnection(edges=edges, page_info=info))
+
+    def GetLastTrade(self, request, context):
+        call = self._next("last" if request.market_id == "m" else "wrong market", context)
+        if call.get("end", 0) != 0:
+            context.abort(status_of(call["end"]), "as scripted")
+        return GetLastTradeResponse(trade=trades_of(call["trades"])[0])
 
     def ObserveTrades(self, request, context):
         call = self._next("stream", context)
@@ -330,10 +356,45 @@ def replay_message(update, block=None, token="", status=(), caughtUp=False):
     )
 
 
+class Proxy:
+    """Forwards TCP to a port. Once ``is_silent``, what its first connection carries is lost, and neither end is told."""
+
+    def __init__(self, port):
+        self.is_silent = False
+        self._to = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self):
+        self._listener.close()
+
+    def _accept(self):
+        is_first = True
+        while True:
+            try:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(("127.0.0.1", self._to))
+            except OSError:
+                return
+            for ends in ((client, server), (server, client)):
+                threading.Thread(target=self._forward, args=(*ends, is_first), daemon=True).start()
+            is_first = False
+
+    def _forward(self, source, target, is_first):
+        try:
+            while data := source.recv(1 << 16):
+                if not (is_first and self.is_silent):
+                    target.sendall(data)
+            target.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+
 class Calls(unittest.TestCase):
     """Against a real server of gRPC in this process."""
 
-    def serve(self, service):
+    def serve(self, service, through=None):
         server = grpc.server(futures.ThreadPoolExecutor(max_workers=8))
         if isinstance(service, Replays):
             add_MarketHistoryServiceServicer_to_server(service, server)
@@ -342,7 +403,7 @@ class Calls(unittest.TestCase):
         port = server.add_insecure_port("127.0.0.1:0")
         server.start()
         self.addCleanup(lambda: server.stop(None).wait())
-        client = Client(f"http://127.0.0.1:{port}")
+        client = Client(f"http://127.0.0.1:{port if through is None else through(port)}")
         self.addCleanup(client.close)
         return client
 
@@ -378,6 +439,36 @@ class Calls(unittest.TestCase):
         start = ["connected", "10: 1"]
         steps = [*start, "20: 2", "the stream ended", *start, "as scripted", *start, gap]
         self.assertEqual(seen, [*steps, *start, "no message for 0.5 s", *start])
+
+    @unittest.skipUnless(os.environ.get("MARKETD_TESTS_THOROUGH") == "true", "gRPC waits 10 s or more before it pings")
+    def test_a_silent_connection_is_not_used_again(self):
+        whole = [update_of({"previous": "0", "sequence": "10", "buy": [], "sell": []})]
+        hanging = threading.Event()
+        self.addCleanup(hanging.set)
+        proxies = []
+
+        def through(port):
+            proxies.append(Proxy(port))
+            self.addCleanup(proxies[0].close)
+            return proxies[0].port
+
+        # The client's own pings, and half its patience.
+        options = [(name, value // 2 if value == 20_000 else value) for name, value in client_options]
+        with mock.patch("marketd_client.client._OPTIONS", options):
+            client = self.serve(Scripted([[whole, hanging], [whole, grpc.StatusCode.NOT_FOUND]]), through)
+        stop, breaks, books = threading.Event(), [], 0
+
+        def on_disconnect(error, _):
+            breaks.append(error.details())
+            if len(breaks) == 2:
+                stop.set()
+
+        with self.assertRaises(grpc.RpcError) as raised:
+            for _ in read_depth(client, stop=stop, silence_max_seconds=SILENCE_MAX_SECONDS / 2, on_disconnect=on_disconnect):
+                books += 1
+                proxies[0].is_silent = True
+        self.assertEqual(raised.exception.code(), grpc.StatusCode.NOT_FOUND)
+        self.assertEqual((books, len(breaks)), (2, 1), breaks)
 
     def test_replays(self):
         for case in CASES["replays"]:

@@ -1,4 +1,4 @@
-import { Code, ConnectError } from "@connectrpc/connect";
+import { type CallOptions, Code, ConnectError } from "@connectrpc/connect";
 import type { Trade } from "../../../gen/vega/vega_pb.js";
 import type { MarketdClient } from "./client.js";
 import { nodesOf, pages } from "./pages.js";
@@ -16,7 +16,8 @@ const heightHeader = "x-block-height";
  * It lists what there is, opens the stream, and lists once more up to the block at which the stream began. When the
  * connection breaks, it does the same again after a wait, from the time of the last trade on. Of that time it leaves out
  * as many trades of each id as it has given before: venues may use an id more than once. So nothing is missing or
- * doubled, at any server of the database, and also if you read slowly.
+ * doubled, at any server of the database, and also if you read slowly. In a market that is quiet for longer than trades
+ * are kept, it goes on if the market's last trade shows that nothing was missed.
  * @param from absent: from the first trade that is kept
  * @throws ConnectError when trying again is of no use: NOT_FOUND for an unknown market, FAILED_PRECONDITION with the
  *   reason TRADES_NOT_RETAINED if trades from that time on are not kept
@@ -45,6 +46,8 @@ class TradeReader {
   readonly #given = new Map<string, number>();
   /** How many of each id the list or stream that is read has had, of this time. */
   readonly #had = new Map<string, number>();
+  /** Whether everything that there was has been read once. */
+  #isGoingOn = false;
 
   constructor(client: MarketdClient, marketId: string, fromNs: bigint | undefined, options: StreamOptions) {
     this.#client = client;
@@ -85,25 +88,48 @@ class TradeReader {
   async *#list(height: bigint): AsyncGenerator<readonly Trade[], bigint> {
     this.#had.clear();
     const { signal, silenceMaxMs: timeoutMs = silenceMaxMs } = this.#options;
-    const request = {
-      marketIds: this.#marketIds,
-      ...(this.#timeNs !== undefined && { dateRange: { startTimestamp: this.#timeNs } }),
-    };
+    const range = this.#timeNs === undefined ? {} : { dateRange: { startTimestamp: this.#timeNs } };
+    let request = { marketIds: this.#marketIds, ...range };
     let reached = 0n;
     const onHeader = (headers: Headers) => {
       reached = BigInt(headers.get(heightHeader) ?? 0);
     };
     const options = { timeoutMs, onHeader, ...(signal && { signal }) };
-    const read = async (after: { readonly after?: string }) => {
+    const list = async (after: { readonly after?: string }) => {
       const pagination = { newestFirst: false, ...after };
       return (await this.#client.listTrades({ ...request, pagination }, options)).trades;
+    };
+    const read = async (after: { readonly after?: string }) => {
+      try {
+        return await list(after);
+      } catch (thrown) {
+        if (ConnectError.from(thrown).code !== Code.FailedPrecondition || !(await this.#hasLast(options))) throw thrown;
+        // What is kept is newer than that time.
+        request = { marketIds: this.#marketIds };
+        return await list(after);
+      }
     };
     for await (const edges of pages(read)) {
       const unread = this.#unread(nodesOf(edges));
       if (unread.length > 0) yield unread;
     }
+    this.#isGoingOn = true;
     if (reached >= height) return reached;
     throw new ConnectError(`trades are listed up to block ${reached}, and streamed after ${height}`, Code.Unavailable);
+  }
+
+  /** Whether the market's last trade was given, so that none of those that are not kept any more is missing. */
+  async #hasLast(options: CallOptions): Promise<boolean> {
+    const [marketId = ""] = this.#marketIds;
+    if (!this.#isGoingOn || this.#timeNs === undefined) return false;
+    try {
+      const { trade } = await this.#client.getLastTrade({ marketId }, options);
+      if (trade?.timestamp === this.#timeNs) return this.#given.has(trade.id);
+      return trade !== undefined && trade.timestamp < this.#timeNs;
+    } catch (thrown) {
+      if (ConnectError.from(thrown).code !== Code.NotFound) throw thrown;
+      return true;
+    }
   }
 
   /** Those that were not given before. */

@@ -19,6 +19,11 @@ _OPTIONS = [
     # read_depth waits between attempts; gRPC's own back-off, up to two minutes, would come on top.
     ("grpc.initial_reconnect_backoff_ms", 250),
     ("grpc.max_reconnect_backoff_ms", 5_000),
+    # A connection whose other end is gone without a word would be used again by each further call. It ends after both
+    # times, before read_depth gives up its stream. gRPC 1.76 to 1.85 do not heed grpc.keepalive_timeout_ms.
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.http2.ping_timeout_ms", 20_000),
+    ("grpc.http2.max_pings_without_data", 0),
 ]
 
 _Request = TypeVar("_Request", contravariant=True)

@@ -58,7 +58,8 @@ class DepthBook:
             self._sell = _Side()
         elif held is None or update.previous_sequence_number > held:
             return "gap"
-        self._buy.set_all(update.buy)
+        # The worst first, as prices are kept: each insertion in front of all others would move them.
+        self._buy.set_all(reversed(update.buy))
         self._sell.set_all(update.sell)
         self.sequence_number = update.sequence_number
         return "applied"

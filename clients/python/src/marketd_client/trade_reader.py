@@ -7,6 +7,7 @@ import grpc
 
 from .client import Client, Metadata
 from .gen.datanode.api.v2.trading_data_pb2 import (
+    GetLastTradeRequest,
     ListTradesRequest,
     ObserveTradesRequest,
     Pagination,
@@ -36,7 +37,8 @@ def trades(
     It lists what there is, opens the stream, and lists once more up to the block at which the stream began. When the
     connection breaks, it does the same again after a wait, from the time of the last trade on. Of that time it leaves
     out as many trades of each id as it has given before: venues may use an id more than once. So nothing is missing or
-    doubled, at any server of the database, and also if you read slowly.
+    doubled, at any server of the database, and also if you read slowly. In a market that is quiet for longer than trades
+    are kept, it goes on if the market's last trade shows that nothing was missed.
 
     ``stop`` ends the iterator from another thread; leaving the loop ends it too. ``on_disconnect`` is called when the
     connection broke, with the error and the seconds until the next attempt. Raises grpc.RpcError when trying again is of
@@ -69,6 +71,8 @@ class _TradeReader:
         self._given: Counter[str] = Counter()
         #: How many of each id the list or stream that is read has had, of this time.
         self._had: Counter[str] = Counter()
+        #: Whether everything that there was has been read once.
+        self._is_going_on = False
 
     def read(self) -> Iterator[List[Trade]]:
         """The trades of one connection. It raises when the connection breaks, and does not end."""
@@ -102,7 +106,14 @@ class _TradeReader:
         def read(pagination: Pagination) -> TradeConnection:
             nonlocal reached
             request.pagination.CopyFrom(pagination)
-            response, call = self._client.ListTrades.with_call(request, timeout=self._silence_max)
+            try:
+                response, call = self._client.ListTrades.with_call(request, timeout=self._silence_max)
+            except grpc.RpcError as error:
+                if error.code() != grpc.StatusCode.FAILED_PRECONDITION or not self._has_last():
+                    raise
+                # What is kept is newer than that time.
+                request.ClearField("date_range")
+                response, call = self._client.ListTrades.with_call(request, timeout=self._silence_max)
             reached = _height_of(call.initial_metadata())
             return response.trades
 
@@ -112,9 +123,25 @@ class _TradeReader:
                 yield unread
             if self._stop.is_set():
                 return reached
+        self._is_going_on = True
         if reached < height:
             raise Broken(f"trades are listed up to block {reached}, and streamed after {height}")
         return reached
+
+    def _has_last(self) -> bool:
+        """Whether the market's last trade was given, so that none of those that are not kept any more is missing."""
+        if not self._is_going_on or self._timestamp is None:
+            return False
+        request = GetLastTradeRequest(market_id=self._market_ids[0])
+        try:
+            trade = self._client.GetLastTrade(request, timeout=self._silence_max).trade
+        except grpc.RpcError as error:
+            if error.code() != grpc.StatusCode.NOT_FOUND:
+                raise
+            return True
+        if trade.timestamp == self._timestamp:
+            return trade.id in self._given
+        return trade.timestamp < self._timestamp
 
     def _unread(self, trades: Iterable[Trade]) -> List[Trade]:
         """Those that were not given before."""
