@@ -24,13 +24,12 @@ export function observeMarketsDepthUpdates(options: {
       const { marketIds } = request;
       for (const id of marketIds) requireIdentifier("market_ids", id);
       const id = lastEventId(call);
-      // Ids of earlier releases are heights of blocks: they begin with whole books.
-      if (id === undefined || parseResumeToken(id) === undefined) return live.observe(marketIds, call);
-      const place = readResumeToken("Last-Event-ID", id, live.state().storeHash);
       const { clientAddress, codec } = call;
-      return history
-        .resume(place, marketIds, call)
-        .then((entry) => live.observe(marketIds, { clientAddress, codec, entry }));
+      const options = { clientAddress, codec, mayHoldBooks: id !== undefined };
+      // Ids of earlier releases are heights of blocks: they begin with whole books.
+      if (id === undefined || parseResumeToken(id) === undefined) return live.observe(marketIds, options);
+      const place = readResumeToken("Last-Event-ID", id, live.state().storeHash);
+      return history.resume(place, marketIds, call).then((entry) => live.observe(marketIds, { ...options, entry }));
     },
   );
 }

@@ -48,7 +48,7 @@ function fieldOf(from: Moment): string {
 
 function readSpeed(text: string | undefined): number | undefined {
   if (text === undefined || text === "") return undefined;
-  const speed = /^[0-9]{1,4}(\.[0-9]{1,9})?$/.test(text) ? Number(text) : Number.NaN;
+  const speed = /^[0-9]{1,4}(\.[0-9]{1,20})?$/.test(text) ? Number(text) : Number.NaN;
   if (speed >= speedMin && speed <= speedMax) return speed;
   throw invalidArgument("speed", `takes a decimal number from ${speedMin} to ${speedMax}`, "INVALID_SPEED");
 }

@@ -14,6 +14,8 @@ export interface ResumePlace {
   /** Of the block. */
   readonly streamSequence: bigint;
   readonly selection: Buffer;
+  /** Names the store: see {@link storeHash}. */
+  readonly store: Buffer;
 }
 
 /** The first byte: the version of the format, and the kind. */
@@ -70,12 +72,12 @@ export function readResumeToken(field: string, text: string, store: Uint8Array):
   if (place === undefined) {
     throw invalidArgument(field, "is not a resume token; take it from an earlier message, unchanged", "INVALID_TOKEN");
   }
-  if (!place.store.equals(store)) throw chainChanged();
+  requireStore(place, store);
   return place;
 }
 
 /** Undefined: it is malformed. */
-export function parseResumeToken(text: string): (ResumePlace & { readonly store: Buffer }) | undefined {
+export function parseResumeToken(text: string): ResumePlace | undefined {
   if (text.length !== resumeTokenLength) return undefined;
   const bytes = Buffer.from(text, "base64url");
   // Base64 decoding is lenient: refuse text that does not encode to itself.
@@ -91,10 +93,11 @@ export function parseResumeToken(text: string): (ResumePlace & { readonly store:
   };
 }
 
-/** FAILED_PRECONDITION: the token is of another chain, or of the same one as it was loaded before. */
-function chainChanged(): Failure {
+/** @throws Failure `failed_precondition` if a place is of another chain, or of the same one as it was loaded before */
+export function requireStore({ store }: ResumePlace, now: Uint8Array): void {
+  if (store.equals(now)) return;
   const message = "the token is of another chain than the database now holds; open the stream without it";
-  return new Failure("failed_precondition", message, { reason: "CHAIN_CHANGED", voidsPlaces: true });
+  throw new Failure("failed_precondition", message, { reason: "CHAIN_CHANGED", voidsPlaces: true });
 }
 
 function hash(text: string): Buffer {

@@ -18,6 +18,7 @@ import { bySide, type Past } from "./past.js";
 import {
   type FindNearest,
   firstPlace,
+  hasBook,
   nearestBook,
   notKept,
   requirePassed,
@@ -35,6 +36,9 @@ export const changesPageBytesMax = 1 << 20;
 /** The JSON of a level without its price, and of a change without its levels, at most. */
 const levelBytesMax = 90;
 const changeBytesMax = 800;
+
+/** How often a page is read that loses segments to the loader meanwhile. */
+const attemptsMax = 3;
 
 /** A block's change of a book. */
 export interface PastChange {
@@ -86,21 +90,59 @@ export function readChanges(
   call: Call,
 ): Promise<ChangesPage> {
   return past.lease(call, async (reader) => {
-    const { bounds, reach } = await boundsOf(reader, marketId, range, page.newestFirst);
-    const list = await clip(reader, marketId, bounds, page.newestFirst);
-    const [oldest] = await readOldestBegins(reader, [marketId]);
-    const scan = new Scan(past, reader, marketId, oldest, list, call.signal);
-    const ascending = page.newestFirst === page.backwards;
-    const { cursor } = page;
-    const found = await scan.run(ascending, cursor, Math.min(page.size, changesPerPageMax));
-    // Of the other side one change, that of the cursor too, tells whether there are any.
-    const behind = cursor === undefined ? undefined : await scan.run(!ascending, cursor + (ascending ? 1n : -1n), 1);
-    const isBehind = behind !== undefined && behind.changes.length > 0;
-    const [hasNext, hasPrevious] = page.backwards ? [isBehind, found.isCut] : [found.isCut, isBehind];
-    const changes = page.backwards ? found.changes.reverse() : found.changes;
-    return { changes, hasNext, hasPrevious, newest: reach.newest };
+    for (let attempt = 1; ; attempt++) {
+      const read = await readPage(past, reader, marketId, range, page, call);
+      if (!read.isTorn) return read.page;
+      if (attempt === attemptsMax) throw notKept(await nearestChange(reader, marketId, read.lowest));
+    }
   });
 }
+
+/** `isTorn`: segments from `lowest` on were dropped between two statements. */
+async function readPage(
+  past: Past,
+  reader: Reader,
+  marketId: string,
+  range: ChangesRange,
+  request: PageRequest<bigint>,
+  { signal }: Call,
+): Promise<{ readonly page: ChangesPage; readonly isTorn: boolean; readonly lowest: bigint }> {
+  const { backwards, cursor, newestFirst, size } = request;
+  const [oldest] = await readOldestBegins(reader, [marketId]);
+  const { bounds, reach } = await boundsOf(reader, marketId, range, newestFirst);
+  const list = await clip(reader, marketId, bounds, newestFirst);
+  if (cursor !== undefined && isOutside(cursor, bounds, list)) {
+    throw notKept(await nearestOf(reader, marketId, cursor));
+  }
+  const scan = new Scan(past, reader, marketId, oldest, list, signal);
+  const ascending = newestFirst === backwards;
+  const found = await scan.run(ascending, cursor, Math.min(size, changesPerPageMax));
+  // Of the other side one change, that of the cursor too, tells whether there are any.
+  const behind = cursor === undefined ? undefined : await scan.run(!ascending, cursor + (ascending ? 1n : -1n), 1);
+  const isBehind = behind !== undefined && behind.changes.length > 0;
+  const [hasNext, hasPrevious] = backwards ? [isBehind, found.isCut] : [found.isCut, isBehind];
+  const lowest = scan.lowest(ascending, cursor, found);
+  // Afterwards, because the loader may drop segments at any time.
+  const [kept] = await readOldestBegins(reader, [marketId]);
+  const isTorn = kept !== undefined && kept.streamSequence >= lowest && kept.streamSequence !== oldest?.streamSequence;
+  const changes = backwards ? found.changes.reverse() : found.changes;
+  return { page: { changes, hasNext, hasPrevious, newest: reach.newest }, isTorn, lowest };
+}
+
+/**
+ * Whether a cursor is in the range, but not in the part of it that hangs together: what is in between was dropped, or is
+ * not known.
+ */
+function isOutside(cursor: bigint, range: Bounds, part: Bounds): boolean {
+  return (cursor >= range.from && cursor < part.from) || (cursor >= part.until && cursor < range.until);
+}
+
+/** The block that an error names about a cursor: its own, if the book is known there. */
+const nearestOf: FindNearest = async (reader, marketId, cursor) => {
+  if (!(await hasBook(reader, marketId, cursor))) return nearestChange(reader, marketId, cursor);
+  const { block } = await readBlockAt(reader, { streamSequence: cursor }, true);
+  return block && { ...block, streamSequence: cursor };
+};
 
 async function boundsOf(
   reader: Reader,
@@ -191,8 +233,8 @@ class Scan {
     cursor: bigint | undefined,
     size: number,
   ): Promise<{ readonly changes: PastChange[]; readonly isCut: boolean }> {
-    const { from, until } = this.bounds;
-    const low = ascending && cursor !== undefined && cursor >= from ? cursor + 1n : from;
+    const { until } = this.bounds;
+    const low = this.#low(ascending, cursor);
     const high = !ascending && cursor !== undefined && cursor < until ? cursor : until;
     const changes: PastChange[] = [];
     let bytes = 0;
@@ -203,6 +245,17 @@ class Scan {
       changes.push(change);
     }
     return { changes, isCut: false };
+  }
+
+  /** The first place that a run depends on. */
+  lowest(ascending: boolean, cursor: bigint | undefined, { changes, isCut }: Awaited<ReturnType<Scan["run"]>>): bigint {
+    const last = changes.at(-1);
+    return !ascending && isCut && last !== undefined ? last.block.streamSequence : this.#low(ascending, cursor);
+  }
+
+  #low(ascending: boolean, cursor: bigint | undefined): bigint {
+    const { from } = this.bounds;
+    return ascending && cursor !== undefined && cursor >= from ? cursor + 1n : from;
   }
 
   async *#upwards(low: bigint, high: bigint): AsyncGenerator<PastChange> {

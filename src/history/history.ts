@@ -1,6 +1,6 @@
 import { quotaKey } from "../domain/client-address.js";
 import { Failure, unavailable } from "../domain/failure.js";
-import { noSelection, type ResumePlace, ResumeTokens, selectionHash } from "../domain/resume-token.js";
+import { noSelection, type ResumePlace, ResumeTokens, requireStore, selectionHash } from "../domain/resume-token.js";
 import type { Call } from "../domain/service.js";
 import type { Entry } from "../live/cohort.js";
 import { liveLimits } from "../live/limits.js";
@@ -91,7 +91,10 @@ export class History {
   async resume(place: ResumePlace, marketIds: readonly string[], call: Call): Promise<Entry | undefined> {
     const state = await reach(this.past.live, place, call.signal);
     const key = `${state.chainVersion} ${selectionHash(marketIds).toString("hex")}`;
-    return entryAt(state, place, marketIds, this.#numbers.of(key));
+    const entry = await entryAt(state, place, marketIds, this.#numbers.of(key));
+    // The store may have been replaced meanwhile.
+    requireStore(place, this.past.live.state().storeHash);
+    return entry;
   }
 
   /** Opens a replay, or the live stream where its token is of that. @throws Failure as docs/api.md says */
@@ -149,6 +152,8 @@ export class History {
     const from = resume === undefined ? block : await blockOf(reader, block, resume);
     await requireKept(reader, from, oldest);
     const state = this.past.live.state();
+    // The store may have been replaced meanwhile, and what was read be of the new one.
+    if (resume !== undefined) requireStore(resume, state.storeHash);
     const selection = selectionHash(marketIds);
     return {
       marketIds,

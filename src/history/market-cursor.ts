@@ -123,7 +123,8 @@ export class MarketCursor {
     }
     const segment = await this.#read({ streamSequence, keyframe: withBook, changesAfter: 0n }, upTo);
     if (this.#heldBytes === 0) this.#drop();
-    if (segment === undefined) return undefined;
+    // It was dropped meanwhile.
+    if (segment === undefined) return this.#stale(undefined, block);
     if (isWithoutBook(segment)) return this.#stale(segment, block);
     const { levels, sequenceNumber } = await foldTo(this.#past, this.#reads, segment, block);
     const { buy, sell } = levels;

@@ -90,6 +90,8 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
   #block: PastBlock;
   /** Everything up to here is read. */
   #upTo: bigint;
+  /** Up to where it was looked for markets whose past begins. */
+  #soughtUpTo: bigint | undefined;
   /** The newest block when it was last asked how far the past is written, which reads depend on. */
   #newestSequence: bigint;
   /** Whether it was written up to that block. */
@@ -199,9 +201,13 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
       if (this.#isOver) return;
       if (until !== undefined && upTo === until - 1n) return this.#end();
       if (until === undefined && (speed === undefined || speed > 1) && this.#join()) return;
-      const hasMore = this.#newest().progress.streamSequence > this.#newestSequence;
+      const hasMore = () => this.#newest().progress.streamSequence > this.#newestSequence;
       if (!this.#isWritten) await this.#idle(unwrittenPauseMs);
-      else if (!hasMore) await this.#idle(newBlockPauseMs);
+      else if (!hasMore()) await this.#idle(newBlockPauseMs);
+      // One that becomes live tries again.
+      while (speed !== undefined && speed <= 1 && this.#isWritten && !this.#isOver && !hasMore()) {
+        await this.#idle(newBlockPauseMs);
+      }
     }
   }
 
@@ -248,7 +254,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     this.#pace.start(from.timeNs);
   }
 
-  #addCursor(marketId: string, position: bigint, begins: OldestBegin | undefined): MarketCursor {
+  #addCursor(marketId: string, position: bigint, begins: OldestBegin): MarketCursor {
     const cursor = new MarketCursor(this.#options.past, this.#reads, marketId, position, begins);
     this.#cursors.set(marketId, cursor);
     return cursor;
@@ -256,7 +262,7 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
 
   /** Replays all blocks up to a place. */
   async #advance(upTo: bigint): Promise<void> {
-    await this.#findMarkets();
+    await this.#findMarkets(upTo);
     const changed = this.#newest().log.heldAt(this.#upTo);
     const ids = changed === undefined ? undefined : new Set([...changed.keys()].map(({ id }) => id));
     for (const cursor of this.#cursors.values()) {
@@ -272,15 +278,15 @@ export class Replay implements ResponseStream<StreamResponse["schema"]> {
     this.#upTo = upTo;
   }
 
-  /** Markets that were announced since the last look. */
-  async #findMarkets(): Promise<void> {
+  /** Markets whose past begins since the last look. */
+  async #findMarkets(upTo: bigint): Promise<void> {
     const { marketIds } = this.#plan;
     const all = marketIds.length === 0 ? this.#newest().announced.map(({ id }) => id) : marketIds;
     const missing = all.filter((id) => !this.#cursors.has(id));
-    if (missing.length === 0) return;
+    if (missing.length === 0 || this.#soughtUpTo === upTo) return;
+    this.#soughtUpTo = upTo;
     const begins = await this.#patiently(this.#lease((reader) => readOldestBegins(reader, missing)));
-    const known = new Map(begins.map((begin) => [begin.marketId, begin]));
-    for (const id of missing) this.#addCursor(id, this.#upTo, known.get(id));
+    for (const begin of begins) this.#addCursor(begin.marketId, this.#upTo, begin);
   }
 
   async #fill(cursor: MarketCursor, upTo: bigint): Promise<void> {

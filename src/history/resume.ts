@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { unavailable } from "../domain/failure.js";
-import { type ResumePlace, selectionHash } from "../domain/resume-token.js";
+import { type ResumePlace, requireStore, selectionHash } from "../domain/resume-token.js";
 import type { Entry } from "../live/cohort.js";
 import { liveRetryAfterMs } from "../live/limits.js";
 import type { Live } from "../live/live.js";
@@ -22,11 +22,16 @@ export type PublishedAt = (
   changed: readonly string[],
 ) => Promise<{ readonly numbers: ReadonlyMap<string, bigint | undefined>; readonly asOf: bigint }>;
 
-/** Waits until this process has the block of a token. @throws Failure `unavailable`, or the signal's reason */
-export async function reach(live: Live, { streamSequence }: ResumePlace, signal: AbortSignal): Promise<LiveState> {
+/**
+ * Waits until this process has the block of a token.
+ * @throws Failure `unavailable`, `failed_precondition` if the store is replaced, or the signal's reason
+ */
+export async function reach(live: Live, place: ResumePlace, signal: AbortSignal): Promise<LiveState> {
+  const { streamSequence } = place;
   const until = performance.now() + aheadWaitMsMax;
   for (;;) {
     const state = live.state();
+    requireStore(place, state.storeHash);
     if (state.progress.streamSequence >= streamSequence) return state;
     if (performance.now() > until) {
       const message = "the database does not hold the block of the resume token yet; try again";
@@ -55,8 +60,10 @@ export async function entryAt(
   if (mark === undefined) return undefined;
   const markets = marketIds.length === 0 ? state.announced : marketIds.map((id) => state.requireMarket(id));
   const all = markets.map(({ id }) => id);
-  // A market without an update may have been announced since.
-  const changed = markets.filter(({ published }) => published.mark > mark || published.sequenceNumber === 0n);
+  // A market without an update may have been announced since. One that became stale since begins anew, as `all` tells.
+  const changed = markets.filter(
+    ({ published, stale }) => !stale && (published.mark > mark || published.sequenceNumber === 0n),
+  );
   const { numbers, asOf } = await publishedAt(
     streamSequence,
     all,

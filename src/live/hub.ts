@@ -5,7 +5,7 @@ import type { Log } from "../telemetry/log.js";
 import { type Cohort, type Entry, Subscription } from "./cohort.js";
 import type { LiveLimits } from "./limits.js";
 import type { LiveMarket } from "./live-market.js";
-import { type LiveState, marketRedefined, marketStale, type StateChange } from "./live-state.js";
+import { bookStale, type LiveState, marketRedefined, type StateChange } from "./live-state.js";
 import { depthStream, type StreamKind, type StreamResponse } from "./stream-kind.js";
 import { Subscriber, type SubscriberOwner } from "./subscriber.js";
 
@@ -31,6 +31,8 @@ export interface StreamOptions {
   readonly kind?: StreamKind;
   /** Default: with whole books. */
   readonly entry?: Entry | undefined;
+  /** Without an entry: whether the reader may still hold books of an earlier stream. Default: false. */
+  readonly mayHoldBooks?: boolean;
 }
 
 interface Following {
@@ -183,5 +185,5 @@ function endOf(subscription: Subscription, change: StateChange): Failure | undef
   const redefined = subscription.holds(change.redefined);
   if (redefined !== undefined) return marketRedefined(redefined.id);
   const stale = subscription.holds(change.stale);
-  return stale === undefined ? undefined : marketStale(stale.id);
+  return stale === undefined ? undefined : bookStale(stale.id);
 }

@@ -12,7 +12,7 @@ import { Hub, type StreamOptions } from "./hub.js";
 import { type LiveLimits, liveLimits, liveRetryAfterMs } from "./limits.js";
 import type { LiveMarket } from "./live-market.js";
 import { blockAgeSeconds, databaseSilenceSeconds, registerLiveMetrics } from "./live-metrics.js";
-import { LiveState, type MarketCounts } from "./live-state.js";
+import { bookStale, LiveState, type MarketCounts } from "./live-state.js";
 import { MarketDataFeed } from "./market-data-feed.js";
 import type { Subscriber } from "./subscriber.js";
 import { Tail } from "./tail.js";
@@ -44,8 +44,9 @@ export interface Live {
   status(): LiveStatus;
   /**
    * Opens a stream of markets (ids, in which doubles count once); none: all that are not stale, also those announced later.
-   * @throws Failure `unavailable` while not ready or draining, or naming the first stale market unless the kind of the
-   * stream tells of it, `not_found` naming the first unknown one
+   * @throws Failure `unavailable` while not ready or draining; naming a stale market that was asked for, or whose book
+   * the reader may hold from an earlier stream, unless the kind of the stream tells of it; `not_found` naming the first
+   * unknown one
    */
   observe(marketIds: readonly string[], options: StreamOptions): Subscriber;
   /**
@@ -155,8 +156,14 @@ class FollowedLive implements Live {
   observe(marketIds: readonly string[], options: StreamOptions): Subscriber {
     const state = this.state();
     if (this.#draining || this.#hub === undefined) throw draining();
-    if (marketIds.length === 0) return this.#hub.open(undefined, options);
     const tellsStatus = options.kind?.tellsStatus === true;
+    if (marketIds.length === 0) {
+      const stale = tellsStatus
+        ? undefined
+        : state.announced.find((market) => market.stale && mayHold(market, options));
+      if (stale !== undefined) throw bookStale(stale.id);
+      return this.#hub.open(undefined, options);
+    }
     const markets = [...new Set(marketIds)].map((id) =>
       tellsStatus ? state.requireMarket(id) : state.requireBook(id),
     );
@@ -255,6 +262,11 @@ class FollowedLive implements Live {
     this.#messagesBefore += hub.messages;
     hub.end(failure);
   }
+}
+
+/** Whether a reader may hold a book of a stale market from an earlier stream. */
+function mayHold(market: LiveMarket, { entry, mayHoldBooks = false }: StreamOptions): boolean {
+  return entry === undefined ? mayHoldBooks : entry.held.has(market);
 }
 
 /** UNAVAILABLE, because the database holds another store. */

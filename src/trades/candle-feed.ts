@@ -17,6 +17,7 @@ export const candlesRememberedMax = 1_000;
 /** The place of a reader that was sent nothing yet. */
 export const noCandle = -1n;
 
+/** The pause before candles are read again after an error. Also the retry delay of a reader that is too slow. */
 const retryAfterMs = 1_000;
 
 /** A candle, and when it changed last, as a count. */
@@ -49,6 +50,8 @@ export class CandleFeed implements FeedSource<Schema> {
   #forgotten = 0n;
   #isRead = false;
   #isReading = false;
+  #hasEnded = false;
+  #retry: NodeJS.Timeout | undefined;
   /** The market's last trade when candles were read: without another, they are the same. */
   #lastTrade: string | undefined;
   #failure: Failure | undefined;
@@ -63,7 +66,12 @@ export class CandleFeed implements FeedSource<Schema> {
 
   changed(): void {
     const lastTrade = this.#state.requireMarket(this.#series.marketId).lastTrade?.version;
-    if (this.#isReading || (this.#isRead && lastTrade === this.#lastTrade)) return;
+    if (this.#isReading || this.#hasEnded) return;
+    if (this.#isRead && lastTrade === this.#lastTrade) {
+      // The blocks up to this one have no further candles, so that theirs may be dropped.
+      this.#seenHeight = this.#state.progress.height;
+      return;
+    }
     this.#isReading = true;
     this.#read().then(
       () => {
@@ -74,13 +82,25 @@ export class CandleFeed implements FeedSource<Schema> {
         this.changed();
       },
       (error: unknown) => {
-        // After any other failure the next block tries again.
         this.#isReading = false;
-        if (!(error instanceof Failure) || error.code !== "failed_precondition") return;
-        this.#failure = error;
-        this.#wakeAll();
+        if (error instanceof Failure && error.code === "failed_precondition") {
+          this.#failure = error;
+          this.#wakeAll();
+        } else this.#tryLater();
       },
     );
+  }
+
+  ended(): void {
+    this.#hasEnded = true;
+    clearTimeout(this.#retry);
+  }
+
+  /** Reads again after a pause, unless a block comes first. */
+  #tryLater(): void {
+    if (this.#hasEnded) return;
+    clearTimeout(this.#retry);
+    this.#retry = setTimeout(() => this.changed(), retryAfterMs).unref();
   }
 
   next(place: bigint, reader: FeedReader): Messages {

@@ -135,6 +135,8 @@ export class TradeFeed implements FeedSource<Schema> {
   readonly #follower: TradeFollower;
   readonly #selects: (trade: PastTradeRow) => boolean;
   readonly #wakeAll: () => void;
+  #hasEnded = false;
+  #retry: NodeJS.Timeout | undefined;
   /** By the place before, as far as the follower had reached then. */
   readonly #known = new Map<bigint, Messages>();
   #knownAt = -1n;
@@ -155,21 +157,31 @@ export class TradeFeed implements FeedSource<Schema> {
   }
 
   ended(): void {
+    this.#hasEnded = true;
+    clearTimeout(this.#retry);
     this.#follower.leave();
   }
 
   changed(): void {
+    if (this.#hasEnded) return;
     this.#follower.refresh().then(
       (isMore) => {
         if (isMore) this.#wakeAll();
       },
-      // After any other failure the next block tries again.
       (error: unknown) => {
-        if (!isNotKept(error)) return;
-        this.#failure = error;
-        this.#wakeAll();
+        if (isNotKept(error)) {
+          this.#failure = error;
+          this.#wakeAll();
+        } else this.#tryLater();
       },
     );
+  }
+
+  /** Reads again after a pause, unless a block comes first. */
+  #tryLater(): void {
+    if (this.#hasEnded) return;
+    clearTimeout(this.#retry);
+    this.#retry = setTimeout(() => this.changed(), retryMs).unref();
   }
 
   next(place: bigint, reader: FeedReader): Messages {

@@ -121,6 +121,11 @@ export class PastFixture {
            AND n.first_sequence < ${before})`,
         );
       }
+      await connection.run(
+        `UPDATE book_history AS h SET oldest_digest = IF(oldest_sequence = (SELECT MIN(first_sequence)
+           FROM book_segment AS s WHERE s.market_id = h.market_id), oldest_digest, REPEAT(CHAR(7), 32)),
+         oldest_sequence = (SELECT MIN(first_sequence) FROM book_segment AS s WHERE s.market_id = h.market_id)`,
+      );
     });
   }
 

@@ -239,6 +239,20 @@ test("a replay with a speed sends each block when it is due", async () => {
   expect(tookMs).toBeGreaterThan((until - from - 1) * 15);
 });
 
+test("a speed is a decimal number of at most 20 decimal places", async () => {
+  const statusOf = async (speed: string) => {
+    const gone = new AbortController();
+    const url = `${service.url}${path}?fromBlockHeight=10&untilBlockHeight=11&speed=${speed}`;
+    const { status } = await fetch(url, { signal: gone.signal });
+    gone.abort();
+    return status;
+  };
+  const taken = ["3", "1.5", String(1 / 3), String(1 / 30), "0.01000000000000000001", "1000"];
+  expect(await Promise.all(taken.map(statusOf))).toEqual(taken.map(() => 200));
+  const refused = ["0.010000000000000000001", "0", "1e2", "1001", "-1", "x"];
+  expect(await Promise.all(refused.map(statusOf))).toEqual(refused.map(() => 400));
+});
+
 test("an address has few replays that read the past at once, and live ones do not count", async () => {
   const slow = `${service.url}${path}?fromBlockHeight=2&untilBlockHeight=40&speed=0.01`;
   const gone = new AbortController();
@@ -274,4 +288,31 @@ test("a replay of a store that is replaced ends at once, in the past too", async
   const { error } = JSON.parse((await text).trim().split("\n").at(-1) ?? "");
   expect(error.details).toContainEqual(expect.objectContaining({ reason: "CHAIN_CHANGED" }));
   expect(await reading()).toBe("0");
+});
+
+test("a token is not honoured in the store that replaces that of the token, however late this process learns of it", async () => {
+  const { store, streamSequence } = parseResumeToken(await firstId(livePath)) ?? {
+    store: Buffer.alloc(8),
+    streamSequence: 0n,
+  };
+  const tokens = new ResumeTokens(store, selectionHash([]));
+  const slow = await startTestService(past.fixture.url, { pollIntervalMs: 400 });
+  const events = async (url: string, id: string) => {
+    const headers = { accept: "text/event-stream", "last-event-id": id };
+    return (await fetch(slow.url + url, { headers, signal: AbortSignal.timeout(20_000) })).text();
+  };
+  await past.fixture.database.query("UPDATE progress SET store_id = 'a third', stream_sequence = stream_sequence + 1");
+  await past.fixture.database.query("UPDATE progress SET history_sequence = stream_sequence");
+  // Of the past, which is read; of blocks that this process waits for; and of the newest one that it has.
+  const resumed = await Promise.all([
+    events(path, tokens.at("past", streamSequence - 20n)),
+    events(path, tokens.at("live", streamSequence + 1n)),
+    events(livePath, tokens.at("live", streamSequence + 1n)),
+    events(livePath, tokens.at("live", streamSequence + 1_000n)),
+    events(livePath, tokens.at("live", streamSequence)),
+  ]);
+  for (const text of resumed) expect(text.trim().split("\n\n").at(-1)).toMatch(/^event: error\nid:\n.*CHAIN_CHANGED/s);
+  // The stream of before began in the old store.
+  expect(resumed.map((text) => text.includes("result"))).toEqual([false, false, false, false, true]);
+  await slow.drain();
 });

@@ -290,3 +290,138 @@ test("other decimals of a market of orders end its streams, and give its depth a
   expect(prices.buy?.map(({ price }) => price)).toEqual(["1005000"]);
   await another.drain();
 });
+
+/** The events of a depth stream, as a browser gets them that was there before. */
+class Events {
+  readonly all: { readonly id: string | undefined; readonly event: string | undefined; readonly data: Message }[] = [];
+  status = 0;
+  ended = false;
+  readonly #gone = new AbortController();
+
+  constructor(lastId: string | undefined, marketIds: readonly string[] = [], at: Service = service) {
+    const query = marketIds.map((id) => `marketIds=${id}`).join("&");
+    this.#read(`${at.url}/api/v2/stream/markets/depth/updates?${query}`, lastId).catch(() => {
+      this.ended = true;
+    });
+  }
+
+  close(): void {
+    this.#gone.abort();
+  }
+
+  /** The last id that a browser remembers; undefined: none, or it was made to forget it. */
+  get lastId(): string | undefined {
+    return this.all.findLast(({ id }) => id !== undefined)?.id || undefined;
+  }
+
+  /** The markets of each update so far, and the number that it follows. */
+  get updates(): string[] {
+    const updates = this.all.flatMap(({ data }) => data.result?.update ?? []);
+    return updates.map(({ marketId, previousSequenceNumber }) => `${marketId} ${previousSequenceNumber}`);
+  }
+
+  /** The only event is the error that makes the reader discard its books. */
+  async expectVoid(marketId: string): Promise<void> {
+    await expect.poll(() => this.ended).toBe(true);
+    expect(this.status).toBe(200);
+    expect(this.all).toEqual([{ id: "", event: "error", data: { error: stale(marketId) } }]);
+  }
+
+  async #read(url: string, lastId: string | undefined): Promise<void> {
+    const headers = { accept: "text/event-stream", ...(lastId === undefined ? {} : { "last-event-id": lastId }) };
+    const response = await fetch(url, { headers, signal: this.#gone.signal });
+    this.status = response.status;
+    let rest = "";
+    for await (const text of response.body?.pipeThrough(new TextDecoderStream()) ?? []) {
+      const events = (rest + text).split("\n\n");
+      rest = events.pop() ?? "";
+      for (const event of events) this.#add(event);
+    }
+    this.ended = true;
+  }
+
+  #add(text: string): void {
+    const lines = text.split("\n").map((line) => line.split(/: ?/, 1).concat(line.replace(/^\w+: ?/, "")));
+    const fields = new Map(lines as [string, string][]);
+    this.all.push({ id: fields.get("id"), event: fields.get("event"), data: JSON.parse(fields.get("data") ?? "{}") });
+  }
+}
+
+const known = ["a", "b", "c", "d", "e", "f", "g", "other"];
+/** The numbers of the updates of two markets that lose some in each of the following tests. */
+let number = 0n;
+
+/** Both markets have a book, and no market is stale. */
+async function healed(): Promise<void> {
+  number += 10n;
+  await tell(definition("h"), definition("i"), snapshot("h", "1", number), snapshot("i", "2", number));
+  const metrics = await (await fetch(`${service.url}/metrics`)).text();
+  expect(metrics).toMatch(/^marketd_markets_stale 0$/m);
+}
+
+/** Both lose updates in one block. */
+const loseBoth = () => tell(delta("h", "5", number + 5n), delta("i", "5", number + 5n));
+
+/** A stream without an id begins with the whole books of all others. */
+async function expectWhole(): Promise<void> {
+  const again = new Events(undefined);
+  await expect.poll(() => again.updates).toEqual(known.map((id) => `${id} 0`));
+  again.close();
+}
+
+test("two markets that become stale in one block end an event stream of all, and void its reader's place", async () => {
+  await healed();
+  const reader = new Events(undefined);
+  await expect.poll(() => reader.updates).toEqual([...known, "h", "i"].sort().map((id) => `${id} 0`));
+  expect(reader.lastId).not.toBeUndefined();
+  await loseBoth();
+  await expect.poll(() => reader.ended).toBe(true);
+  expect(reader.all.at(-1)).toEqual({ id: "", event: "error", data: { error: stale("h") } });
+  expect(reader.lastId).toBeUndefined();
+  await expectWhole();
+});
+
+test("an event stream of all that broke before markets became stale is void, and begins anew after that", async () => {
+  await healed();
+  const reader = new Events(undefined);
+  await expect.poll(() => reader.updates.length).toBe(known.length + 2);
+  reader.close();
+  const { lastId } = reader;
+  await loseBoth();
+  await new Events(lastId).expectVoid("h");
+  // Also a process that started since, and one that does not know what the reader has.
+  const another = await startTestService(url);
+  await new Events(lastId, [], another).expectVoid("h");
+  await another.drain();
+  await expectWhole();
+});
+
+test("an id of other markets, or of an earlier release, voids the place of a reader while a market is stale", async () => {
+  await healed();
+  const reader = new Events(undefined, ["h"]);
+  await expect.poll(() => reader.updates).toEqual(["h 0"]);
+  reader.close();
+  const ids = [reader.lastId, "12"];
+  const whole = new Events(ids[0]);
+  await expect.poll(() => whole.updates.length).toBe(known.length + 2);
+  whole.close();
+  await loseBoth();
+  for (const id of ids) await new Events(id).expectVoid("h");
+});
+
+test("an event stream of all goes on while a market is stale that its reader has no book of", async () => {
+  await healed();
+  await tell(definition("without-a-book"));
+  const reader = new Events(undefined);
+  await expect.poll(() => reader.updates.length).toBe(known.length + 2);
+  reader.close();
+  await tell(delta("h", "6", number + 1n));
+  const another = await startTestService(url);
+  for (const process of [service, another]) {
+    const again = new Events(reader.lastId, [], process);
+    await expect.poll(() => again.all.length).toBeGreaterThan(0);
+    expect(again.updates).toEqual([expect.stringMatching(/^h [1-9]/)]);
+    again.close();
+  }
+  await another.drain();
+});

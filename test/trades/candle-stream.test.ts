@@ -1,11 +1,13 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { unavailable } from "../../src/domain/failure.js";
 import type { ResponseStream } from "../../src/domain/service.js";
 import { load } from "../../src/loader/load.js";
 import { streamSource } from "../../src/loader/source.js";
+import { openDatabase } from "../../src/store/database.js";
 import { migrate } from "../../src/store/migrate.js";
 import { createLog } from "../../src/telemetry/log.js";
-import { candlesRememberedMax } from "../../src/trades/candle-feed.js";
+import { CandleFeed, candlesRememberedMax, noCandle } from "../../src/trades/candle-feed.js";
 import { ApiCaller } from "../support/api-caller.js";
 import { newDatabaseUrl } from "../support/database.js";
 import { inChunks, RecordingBuilder } from "../support/recording.js";
@@ -149,4 +151,62 @@ test("a market without trades has no candle before its first, and a wrong id is 
   stream.close();
   const wrong = api.stream("ObserveCandleData", { candleId: "trades_candle_1_day_nowhere" });
   await expect(wrong).rejects.toMatchObject({ code: "not_found", reason: "MARKET_UNKNOWN" });
+});
+
+test("a candle comes after a market was quiet for longer than trades are kept", async () => {
+  const { url: other } = newDatabaseUrl();
+  await migrate(other, log);
+  const recording = new RecordingBuilder();
+  let block = 0;
+  const loadBlocksAt = async (...times: number[]) => {
+    for (const seconds of times) {
+      recording.block(++block, BigInt(seconds) * second, (r) => {
+        if (block === 1) r.market("m").market("busy");
+        r.trade({ id: `busy ${block}`, marketId: "busy", price: "5", size: 1n });
+        if (seconds === 1 || seconds >= 500) r.trade({ id: `${block}`, marketId: "m", price: `${seconds}`, size: 1n });
+      });
+    }
+    const sources = [streamSource(inChunks(recording.bytes()), "blocks")];
+    await load({ database: other, sources, keepTrades: 60n * second, keepBooks: 60n * second, log });
+  };
+  await loadBlocksAt(1);
+  const caller = await ApiCaller.open(other, { pollIntervalMs: 1 });
+  const reader = new Reader(await caller.stream("ObserveCandleData", { candleId: "trades_candle_block_m" }));
+  await reader.follow("1 1 1 1 1 1");
+  for (let seconds = 2; seconds <= 400; seconds += 10) {
+    await loadBlocksAt(seconds, seconds + 5);
+    await vi.waitFor(() => expect(caller.opened.live.state().progress.height).toBe(BigInt(block)), { timeout: 20_000 });
+    reader.take();
+  }
+  expect(
+    (await caller.failure("ListCandleData", { candleId: "trades_candle_block_m", fromTimestamp: "1" })).reason,
+  ).toBe("TRADES_NOT_RETAINED");
+  await loadBlocksAt(500);
+  await reader.follow("1 1 1 1 1 1", "500 500 500 500 500 1");
+  // The check that nothing was dropped comes after a candle is read.
+  await loadBlocksAt(501);
+  await reader.follow("1 1 1 1 1 1", "500 500 500 500 500 1", "501 501 501 501 501 1");
+  expect(reader.stream.failure).toBeUndefined();
+  reader.stream.close();
+  await caller.opened.close();
+});
+
+test("candles that could not be read are read again without a further block", async () => {
+  const database = openDatabase(url);
+  const state = api.opened.live.state();
+  const lease = vi.spyOn(database, "lease").mockRejectedValueOnce(unavailable("try again", "SERVER_BUSY", 1));
+  const source = (wakeAll: () => void) => new CandleFeed(database, state, { marketId: "m", seconds: 60 }, wakeAll);
+  const reader = new Reader(api.opened.live.openFeed("fails once", noCandle, source));
+  let wakes = 0;
+  reader.stream.onReady(() => wakes++);
+  await vi.waitFor(
+    () => {
+      reader.take();
+      expect(reader.candles).toHaveLength(1);
+    },
+    { timeout: 20_000 },
+  );
+  expect([lease.mock.calls.length, wakes]).toEqual([2, 1]);
+  reader.stream.close();
+  await database.close();
 });

@@ -1,5 +1,6 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { unavailable } from "../../src/domain/failure.js";
 import type { ResponseStream } from "../../src/domain/service.js";
 import { load } from "../../src/loader/load.js";
 import { streamSource } from "../../src/loader/source.js";
@@ -144,6 +145,42 @@ test("a height that is repeated brings its further trades to streams that were o
   for (const { expected } of readers) expected.push("e");
   await expectAll();
   await repeated.opened.close();
+});
+
+test("trades that could not be read are read again without a further block", async () => {
+  const { url: other } = newDatabaseUrl();
+  await migrate(other, log);
+  const recording = new RecordingBuilder();
+  const loadBlock = async (height: number) => {
+    recording.block(height, BigInt(height) * 1_000_000_000n, (r) => {
+      if (height === 1) r.market("m");
+      else r.trade({ id: "a", marketId: "m", price: "5", size: 1n });
+    });
+    await load({ database: other, sources: [streamSource(inChunks(recording.bytes()), "blocks")], log });
+  };
+  await loadBlock(1);
+  const caller = await ApiCaller.open(other, { pollIntervalMs: 1 });
+  const state = caller.opened.live.state();
+  const failing = openDatabase(other);
+  const lease = vi.spyOn(failing, "lease").mockRejectedValueOnce(unavailable("try again", "SERVER_BUSY", 1));
+  const follower = new TradeFollower(failing, state);
+  const reader = new Reader(
+    caller.opened.live.openFeed("fails once", follower.newest, (wakeAll) => {
+      return new TradeFeed(follower, { marketIds: [], partyIds: [] }, wakeAll);
+    }),
+  );
+  await loadBlock(2);
+  await vi.waitFor(
+    () => {
+      reader.take();
+      expect(reader.trades.map(({ id }) => id)).toEqual(["a"]);
+    },
+    { timeout: 20_000 },
+  );
+  expect(lease).toHaveBeenCalledTimes(2);
+  reader.stream.close();
+  await caller.opened.close();
+  await failing.close();
 });
 
 test("an unknown market is refused, and trades that are no longer written end a stream", async () => {

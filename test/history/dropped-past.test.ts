@@ -1,0 +1,225 @@
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { MarketHistoryState as State } from "../../gen/marketd/history/v1/market_history_pb.js";
+import { createApi } from "../../src/api/api.js";
+import { Failure } from "../../src/domain/failure.js";
+import type { PageRequest } from "../../src/domain/page.js";
+import type { Api, Call, ResponseStream } from "../../src/domain/service.js";
+import { clientFailure } from "../../src/encoding/status.js";
+import { readChanges } from "../../src/history/changes-page.js";
+import { History } from "../../src/history/history.js";
+import { MarketCursor, type PastEvent } from "../../src/history/market-cursor.js";
+import { LedgerReader } from "../../src/ledger/ledger-reader.js";
+import { type Live, startLive } from "../../src/live/live.js";
+import type { Reader } from "../../src/store/connection/lease.js";
+import { readOldestBegins } from "../../src/store/history-reads.js";
+import { createLog } from "../../src/telemetry/log.js";
+import { createMetrics } from "../../src/telemetry/metrics.js";
+import { PastFixture, type PastStep } from "./past-fixture.js";
+import { ReplayReader } from "./replay-reader.js";
+
+/* The past while segments of it are dropped, and while it is kept again. */
+
+const log = createLog("silent");
+const always = { from: undefined, until: undefined };
+let past: PastFixture;
+let live: Live;
+let history: History;
+let api: Api;
+let volume = 0n;
+
+/** Blocks that change the book of `a`; six of them are a segment. */
+async function change(blocks: number, step: PastStep = {}): Promise<void> {
+  for (let n = 0; n < blocks; n++) {
+    await past.add({ ...step, levels: [{ marketId: "a", side: 1, price: "10", volume: ++volume }] });
+  }
+}
+
+async function seen(): Promise<void> {
+  const newest = past.network.progress.streamSequence;
+  await vi.waitFor(() => expect(live.state().progress.streamSequence).toBe(newest), { timeout: 20_000, interval: 2 });
+}
+
+const call = (): Call => ({
+  signal: new AbortController().signal,
+  clientAddress: "10.0.0.1",
+  requestHeaders: {},
+  codec: "proto",
+});
+
+/** The places of a page of changes. */
+async function page(request: Partial<PageRequest<bigint>>): Promise<bigint[]> {
+  const whole = { newestFirst: false, size: 3, backwards: false, cursor: undefined, ...request };
+  const { changes } = await readChanges(history.past, "a", always, whole, call());
+  return changes.map(({ block }) => block.streamSequence);
+}
+
+/** The places of all changes from a place on. */
+const placesFrom = (from: bigint) =>
+  past.blocks
+    .filter(({ markets }) => markets.get("a")?.changed.length)
+    .map((block) => block.streamSequence)
+    .filter((place) => place >= from);
+
+async function failureOf(promise: Promise<unknown>): Promise<Failure> {
+  const thrown = await promise.then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+  if (thrown instanceof Failure) return thrown;
+  throw thrown ?? new Error("it did not fail");
+}
+
+const newest = () => past.network.progress.streamSequence;
+
+/** Where the oldest segment begins that is kept. */
+async function oldest(): Promise<bigint> {
+  const [begin] = await history.past.lease(undefined, (reader) => readOldestBegins(reader, ["a"]));
+  return begin?.streamSequence ?? 0n;
+}
+
+beforeAll(async () => {
+  past = await PastFixture.create();
+  await past.add({ announce: ["a"] });
+  await change(40);
+  const { database } = past.fixture;
+  live = await startLive({
+    database,
+    log,
+    metrics: createMetrics(),
+    limits: { pollIntervalMs: 2, heartbeatMs: 60_000 },
+  });
+  history = new History({ database, live, toFailure: (thrown) => clientFailure(thrown, log) });
+  api = createApi({ live, database, ledger: new LedgerReader(database), history });
+  await seen();
+});
+
+afterAll(async () => {
+  await live.stop();
+  await past.fixture.drop();
+});
+
+test.each([
+  ["the oldest first", { newestFirst: false, backwards: false }, 1],
+  ["the newest first, from its end", { newestFirst: true, backwards: true }, 1],
+  ["the newest first", { newestFirst: true, backwards: false }, 30],
+])("a page behind a change that was dropped is an error: %s", async (_, order, size) => {
+  await change(40);
+  const cursor = (await page({ ...order, size })).at(order.backwards ? 0 : -1);
+  await past.prune(newest() - 10n);
+  const kept = await oldest();
+  expect(cursor).toBeLessThan(kept);
+  const failure = await failureOf(page({ ...order, cursor }));
+  expect(failure).toMatchObject({ code: "failed_precondition", reason: "HISTORY_NOT_KEPT" });
+  expect(failure.reasonMetadata["nearest_stream_sequence"]).toBe(String(kept));
+  // What is kept is listed whole, also behind the change with which it begins.
+  expect(await page({ size: 100, cursor: kept })).toEqual(placesFrom(kept + 1n));
+});
+
+test("a page whose segments are dropped while it is read is an error, or begins with the oldest that is kept", async () => {
+  await change(40);
+  const [cursor = 0n] = await page({ size: 1 });
+  const { lease } = history.past;
+  /** Drops segments once, between the statement that finds where the list begins and the one that reads it. */
+  const dropping = async <T>(read: () => Promise<T>): Promise<T> => {
+    let segmentsRead = 0;
+    const spy = vi.spyOn(history.past, "lease").mockImplementation((of, use, place) => {
+      const between = async (reader: Reader) => {
+        const query = reader.query.bind(reader);
+        reader.query = async (sql, parameters) => {
+          if (sql.includes("p.body") && ++segmentsRead === 2) await past.prune(newest() - 10n);
+          return query(sql, parameters);
+        };
+        return use(reader);
+      };
+      return lease.call(history.past, of, between, place) as never;
+    });
+    return read().finally(() => spy.mockRestore());
+  };
+  const failure = await failureOf(dropping(() => page({ cursor })));
+  expect(failure).toMatchObject({ code: "failed_precondition", reason: "HISTORY_NOT_KEPT" });
+  await change(40);
+  const whole = await dropping(() => page({ size: 100 }));
+  expect(whole).toEqual(placesFrom((await oldest()) + 1n));
+});
+
+test("a page on the other side of a gap is an error that names the cursor's own block", async () => {
+  const cursor = newest();
+  await past.add({ stale: ["a"] });
+  await past.add({ healed: ["a"] });
+  await change(3);
+  await seen();
+  const failure = await failureOf(page({ newestFirst: true, cursor }));
+  expect(failure.reason).toBe("HISTORY_NOT_KEPT");
+  expect(failure.reasonMetadata["nearest_stream_sequence"]).toBe(String(cursor));
+  const { changes } = await readChanges(
+    history.past,
+    "a",
+    { from: undefined, until: { streamSequence: cursor } },
+    { newestFirst: true, size: 2, backwards: false, cursor: undefined },
+    call(),
+  );
+  expect(changes.map(({ block }) => block.streamSequence)).toEqual(
+    placesFrom(0n)
+      .filter((place) => place < cursor)
+      .slice(-2)
+      .reverse(),
+  );
+});
+
+test("a market whose segment was dropped since a replay was planned is not kept at first, and then whole", async () => {
+  await change(20);
+  const [begins] = await history.past.lease(undefined, (reader) => readOldestBegins(reader, ["a"]));
+  const block = past.at(begins?.streamSequence ?? 0n);
+  if (block === undefined || begins === undefined) throw new Error("there is a block");
+  await past.prune(newest() - 5n);
+  const kept = await oldest();
+  expect(kept).toBeGreaterThan(begins.streamSequence);
+  const reads = {
+    lease: <T>(use: (reader: Reader) => Promise<T>) => history.past.lease(undefined, use),
+    signal: undefined,
+    aheadLeft: 0,
+  };
+  const cursor = new MarketCursor(history.past, reads, "a", block.streamSequence, begins);
+  expect(await cursor.begin(block, true, newest())).toMatchObject({ kind: "stale", isNotKept: true });
+  const events: PastEvent[] = [];
+  for (await cursor.fill(newest()); cursor.head !== undefined; await cursor.fill(newest())) {
+    events.push(cursor.head);
+    cursor.shift();
+  }
+  cursor.close();
+  expect(events.map(({ kind }) => kind)).toEqual(["whole", ...placesFrom(kept + 1n).map(() => "update")]);
+  expect(events[0]?.place).toBe(kept);
+});
+
+function delayed(request: object): Promise<ResponseStream> {
+  const method = api.find(({ desc }) => desc.name === "ReplayMarketsDepth");
+  if (method?.kind !== "server_streaming") throw new Error("no replays are served");
+  return Promise.resolve(method.open({ marketIds: [], speed: "1", ...request } as never, call()));
+}
+
+test("a delayed replay shows a market that was announced while the past was not kept, once it is", async () => {
+  await seen();
+  const reader = new ReplayReader(past, []);
+  const reading = reader.read(await delayed({ fromStreamSequence: newest() }), () => reader.books.has("late"));
+  await past.add({ unkept: true });
+  await past.add({ announce: ["late"], unkept: true });
+  await seen();
+  await past.add({ levels: [{ marketId: "late", side: 1, price: "7", volume: 1n }] });
+  await change(2);
+  await reading;
+  expect(reader.states.get("late")).toBe(State.WHOLE);
+});
+
+test("a delayed replay of quiet markets does not ask the database before there is a block", async () => {
+  await seen();
+  const stream = await delayed({ fromStreamSequence: newest() });
+  const reader = new ReplayReader(past, []);
+  const reading = reader.read(stream, () => reader.blocks > 1);
+  await vi.waitFor(() => expect(reader.blocks).toBe(1));
+  const lease = vi.spyOn(past.fixture.database, "lease");
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  expect(lease.mock.calls.length).toBeLessThan(3);
+  lease.mockRestore();
+  await change(1);
+  await reading;
+});
